@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Available {
     pub(crate) bytes: u64,
-    /// The file that states the limit that leaves the least memory.
+    /// The file that determines `bytes`: `/proc/meminfo`, or the file with a control group's limit.
     pub(crate) source: PathBuf,
 }
 
-/// Returns the memory of the machine, or the smallest limit of its control groups if that is less.
+/// Returns the memory of the machine, or the smallest limit of this process's control groups if that limit is less.
 #[cfg(any(feature = "bake", feature = "server"))]
 pub(crate) fn total_bytes() -> u64 {
     let machine = rustix::system::sysinfo();
@@ -44,7 +44,7 @@ fn available_of_machine(root: &Path) -> Option<Available> {
 
 /// The names of the memory controller's files in a group's folder.
 struct Files {
-    /// Files with limits. Above a limit, the kernel reclaims memory or kills processes.
+    /// The files with limits. Above a limit, the kernel reclaims memory or kills processes.
     limits: &'static [&'static str],
     usage: &'static str,
     /// Lines of `memory.stat` that count page cache, which the kernel reclaims.

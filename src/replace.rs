@@ -84,8 +84,8 @@ pub enum ReplaceError {
     },
     /// The keys of the two tables are of different kinds.
     #[error(
-        "keys of the new table are {found}, but keys of the old table are {old}: bake it with keys of the old kind, or \
-         allow the change"
+        "keys of the new table are {found}, but keys of the old table are {old}: bake the new table with keys of the \
+         old kind, or allow the change"
     )]
     KeyKind {
         /// The new table's kind of keys.

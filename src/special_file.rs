@@ -23,7 +23,7 @@ pub fn open_special(path: &Path) -> io::Result<Option<File>> {
     let file = OpenOptions::new().write(true).custom_flags(flags.bits().cast_signed()).open(path)?;
     match is_stream(&file.metadata()?)? {
         true => Ok(Some(file)),
-        false => Err(io::Error::other("another file replaced it while it was opened")),
+        false => Err(io::Error::other("another file replaced the special file while it was being opened")),
     }
 }
 

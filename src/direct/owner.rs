@@ -4,7 +4,7 @@
 //! thread of the server owns the futex for as long as the page exists. When a thread exits, the kernel first marks the
 //! thread's robust futexes (`exit_mm` in `do_exit`) and then releases the thread's files (`exit_files`). Leases end
 //! when the last thread of the process has released its files. The word is therefore marked before any writer can open
-//! the file, also after SIGKILL and at exec.
+//! the file, even after SIGKILL or an exec.
 
 use std::io;
 use std::mem::offset_of;
@@ -22,13 +22,13 @@ use super::page::SharedPage;
 /// The stack length of the owner's thread, which only waits.
 const STACK_LEN_BYTES: usize = 64 << 10;
 
-/// A handle to the thread that owns the word of the page. Dropping the handle ends the thread.
+/// A handle to the thread that owns the page's owner word. Dropping the handle ends the thread.
 pub(super) struct Owner {
     _stop: Sender<()>,
 }
 
 impl Owner {
-    /// Starts the thread that owns the word of the page. The page stays mapped until that thread has ended.
+    /// Starts the thread that owns the page's owner word. The page stays mapped until the thread has ended.
     ///
     /// # Errors
     /// Fails if the system cannot start a thread, or has no robust futexes.
@@ -60,8 +60,8 @@ fn run_owner(page: &SharedPage, started: &Sender<io::Result<()>>, stopped: &Rece
 /// returned list is dropped.
 pub(super) fn claim(page: &SharedPage) -> io::Result<RobustList> {
     let list = RobustList::register(page)?;
-    // The thread's number is stored after the registration, so that the kernel marks the word at the exit of every
-    // thread that the word names.
+    // The list is registered before the thread's number is stored. The kernel therefore marks the word at the exit of
+    // any thread whose number the word contains.
     page.words().owner.store(rustix::thread::gettid().as_raw_pid().cast_unsigned(), Ordering::SeqCst);
     Ok(list)
 }
@@ -92,8 +92,8 @@ const _: () = assert!(HEAD_LEN_BYTES == 3 * size_of::<usize>() && offset_of!(Lay
 /// A list of robust futexes with one entry, which is registered for the calling thread until the `RobustList` is
 /// dropped. It replaces the list of libc, which has entries only while the thread holds robust mutexes.
 pub(super) struct RobustList {
-    /// The memory of the list, which is shared memory that no other process maps. The kernel's OOM reaper can discard
-    /// the private memory of a killed process before the threads of the process exit.
+    /// The memory of the list. It is shared memory (although no other process maps it), because the kernel's OOM reaper
+    /// can discard the private memory of a killed process before the process's threads exit.
     _memory: MmapRaw,
 }
 
@@ -127,9 +127,10 @@ impl Drop for RobustList {
 /// Replaces the calling thread's list of robust futexes.
 fn set_robust_list(list: *const Layout) -> io::Result<()> {
     // SAFETY: The kernel only stores the address, and reads the list when the thread exits or the process calls exec.
-    // Null is an empty list. `RobustList` is dropped on its thread, so the memory is mapped as long as the kernel has
-    // its address: until the list is null, or to the end of the process. The entry's futex is the page's owner word,
-    // which `run_owner` borrows for longer. The kernel changes that word only while it has this thread's number.
+    // Null is an empty list. `RobustList` is dropped on the thread that registered it, so the list's memory is mapped
+    // for as long as the kernel has its address: until null replaces the address, or until the process ends. The
+    // entry's futex is the page's owner word, and `run_owner` borrows the page for longer than the `RobustList` lives.
+    // The kernel changes the word only while the word contains this thread's number.
     match unsafe { libc::syscall(libc::SYS_set_robust_list, list, HEAD_LEN_BYTES) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

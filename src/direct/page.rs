@@ -31,7 +31,7 @@ const LEN_BYTES: usize = 4096;
 /// The first bytes of the page.
 const MAGIC: u64 = u64::from_le_bytes(*b"zkvPAGE3");
 const MAGIC_AT_BYTES: usize = 0;
-/// The offsets of the device and the inode that identify the time namespace of the page's deadline.
+/// The offsets of the device and the inode that identify the server's time namespace, whose clock deadlines refer to.
 const TIME_NAMESPACE_AT_BYTES: [usize; 2] = [8, 16];
 /// The offset of the words that lookups load. The words share a cache line, which contains nothing that changes often.
 const WORDS_AT_BYTES: usize = 128;
@@ -70,9 +70,9 @@ impl SharedPage {
         let address = self.0.as_mut_ptr().wrapping_add(offset_bytes).cast();
         // SAFETY: The mapping starts at a page boundary and has LEN_BYTES bytes, so the eight bytes at each of the
         // offsets above are inside it and aligned. It stays there for as long as `self` is borrowed. The mapped file
-        // cannot become shorter: `Board::new` has sealed it, and `Notice::open` has checked that seal. All access, in
-        // every process, is by atomics; where the mapping is read-only, by relaxed loads of eight bytes, which
-        // `std::sync::atomic` allows.
+        // cannot become shorter: `Board::new` has sealed it, and `Notice::open` has checked that seal. Every process
+        // accesses the page only by atomic operations. Where the mapping is read-only, these are relaxed loads of at
+        // most eight bytes, which `std::sync::atomic` allows.
         unsafe { AtomicU64::from_ptr(address) }
     }
 
@@ -83,9 +83,9 @@ impl SharedPage {
             unreachable!("models map no page");
         }
         let address = self.0.as_mut_ptr().wrapping_add(WORDS_AT_BYTES).cast_const().cast();
-        // SAFETY: As in `SharedPage::at`, for the bytes of `Words`, which are atomics, for which all bit patterns are
-        // valid. No offset that is passed to `SharedPage::at` is among them. The kernel changes the owner's word
-        // atomically.
+        // SAFETY: The proof in `SharedPage::at` applies to the bytes of `Words`. Every field is an atomic, for which
+        // all bit patterns are valid. No offset that is passed to `SharedPage::at` is inside `Words`. The kernel
+        // changes the owner word atomically.
         unsafe { &*address }
     }
 }
@@ -182,7 +182,8 @@ impl Board {
 
     /// Wakes the tasks that wait for a change of the state.
     fn wake(&self) {
-        // Unlocked first: a waker runs code of the client's runtime, which may register with the board.
+        // The lock is released before the wakers are called, because a waker runs code of the async runtime, which may
+        // register or drop a `Waiter`.
         let wakers = std::mem::take(&mut *self.waiting());
         wakers.into_values().for_each(Waker::wake);
     }
@@ -217,7 +218,8 @@ impl Waiter {
     /// is the current state.
     pub(crate) fn wait(&self, known: u64, waker: &Waker) -> bool {
         self.board.waiting().insert(self.number, waker.clone());
-        // The comparison comes last: a thread that changes the state after the comparison finds the waker.
+        // The comparison comes after the registration: a thread that changes the state after the comparison finds the
+        // waker.
         self.board.is_known(known)
     }
 }
@@ -265,8 +267,8 @@ impl Notice {
         self.page.at(BEAT_AT_BYTES).load(Ordering::Relaxed)
     }
 
-    /// Returns whether a process may have changed the file before bytes were read from it. The bytes must have been
-    /// read after the state was `then` and before this call.
+    /// Returns whether a process may have changed the file before this client read bytes from it. The client must have
+    /// loaded the state `then` before it read the bytes, and must have read the bytes before this call.
     #[inline(always)]
     pub(crate) fn standing_since(&self, then: TableState) -> Standing {
         let is_before = |until_ns| self.has_same_clock.then(|| clock::now_ns() < until_ns);

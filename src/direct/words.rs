@@ -42,7 +42,7 @@ impl TableState {
         (self.0 ^ generation) & GENERATION == 0
     }
 
-    /// Returns whether no change of the state was published since the state was `then`.
+    /// Returns whether this state and `then` are the same state: whether no change was published between them.
     #[inline(always)]
     pub(crate) fn is_since(self, then: TableState) -> bool {
         (self.0 ^ then.0) & !FLAGS == 0
@@ -59,7 +59,8 @@ impl TableState {
         self.is_leased() || self.0 & FLAGS == 0
     }
 
-    /// Returns whether a process may have changed the file since the state was `then`.
+    /// Returns whether this state shows that a process may have changed the file since the earlier state `then`. The
+    /// state of another generation shows nothing about the file.
     fn has_lost_trust_since(self, then: TableState) -> bool {
         self.is_of(then.0) && (!self.is_trusted() || then.is_leased() && !self.is_since(then))
     }
@@ -78,13 +79,14 @@ impl TableState {
         TableState(generation & GENERATION | count | flags)
     }
 
-    /// Returns the next state, in which some flags are set or cleared. Returns `None` if that changes no flag.
+    /// Returns the next state, with the given flags set or cleared. Returns `None` if the flags already have these
+    /// values.
     fn with(self, flags: u64, is_set: bool) -> Option<TableState> {
         self.with_flags(if is_set { self.0 & FLAGS | flags } else { self.0 & FLAGS & !flags })
     }
 
-    /// Returns the next state, in which the lease is lost. The lease may be lost before it was ever published. Returns
-    /// `None` if that changes no flag.
+    /// Returns the next state, in which the lease is lost. Also sets [`LEASABLE`], because the lease may be lost before
+    /// it was ever published. Returns `None` if the state already shows a lost lease.
     fn with_lost_lease(self) -> Option<TableState> {
         self.with_flags(self.0 & FLAGS & !LEASED | LEASABLE)
     }
@@ -120,9 +122,10 @@ impl Words {
         state
     }
 
-    /// Returns whether a process may have changed the file before bytes were read from it. The bytes must have been
-    /// read after the state was `then` and before this call. `is_before` returns whether the server's clock shows a
-    /// time before a deadline, and `None` if that clock cannot be read here.
+    /// Returns whether a process may have changed the file before this client read bytes from it. The client must have
+    /// loaded the state `then` before it read the bytes, and must have read the bytes before this call. `is_before`
+    /// returns whether the server's clock shows a time before a deadline, or `None` if this process cannot read that
+    /// clock.
     ///
     /// A stopped server does not move the deadline. A killed server no longer has a thread's number in the owner word:
     /// the kernel changes the word before it drops the lease.
@@ -149,20 +152,20 @@ impl Words {
 impl Words {
     /// Publishes the number of a new generation, whose file is not leased yet.
     pub(super) fn serve(&self, generation: u64) {
-        // A client that sees the new state does not see the deadline of the old generation.
+        // The deadline is cleared first: a client that sees the new state does not see the old generation's deadline.
         self.leased_until_ns.store(0, Ordering::SeqCst);
         self.update(|state| Some(state.next(generation, 0)));
     }
 
     /// Publishes the state of the lease on the current file. Returns whether the state has changed.
     pub(super) fn set_lease(&self, lease: LeaseState) -> bool {
-        // A client that sees the flag `LEASED` also sees a deadline of that lease.
+        // The deadline is stored first: a client that sees the flag `LEASED` also sees a deadline of that lease.
         let until_ns = if let LeaseState::TrustedUntil(until_ns) = lease { until_ns } else { 0 };
         self.leased_until_ns.store(until_ns, Ordering::SeqCst);
         match lease {
             LeaseState::TrustedUntil(_) => self.update(|state| state.with(LEASABLE | LEASED, true)),
             LeaseState::Lost => self.update(TableState::with_lost_lease),
-            // The server ends. Clients continue with the file, and examine it for each batch.
+            // The server is ending. Clients continue to use the file, and examine it after each batch.
             LeaseState::Released => false,
         }
     }

@@ -10,9 +10,9 @@ use super::key::Key;
 /// A range of keys: `..`, any other range of the standard library over values that convert to a [`Key`], or a pair of
 /// [`Bound`]s of these values.
 ///
-/// Methods do not use [`RangeBounds`], because a range of references implements `RangeBounds` twice, for the references
-/// and for their targets, which is ambiguous. Other types cannot implement `KeyBounds`: convert a range of another type
-/// to a pair of bounds.
+/// Methods that take a range of keys take a `KeyBounds` instead of a [`RangeBounds`]. A range of references implements
+/// `RangeBounds` twice, for the references and for their targets, so a call would be ambiguous. Other types cannot
+/// implement `KeyBounds`: convert a range of another type to a pair of bounds.
 ///
 /// # Example
 /// ```

@@ -240,14 +240,14 @@ impl Layout {
     pub fn decode(file: &[u8]) -> Result<Layout, FormatError> {
         let layout = Layout::decode_start(file, file.len() as u64)?;
         for padding in layout.paddings() {
-            // In bounds: `check_sections` has compared these offsets with the file's length.
+            // The slice is in bounds, because `check_sections` has compared these offsets with the file's length.
             check_padding(&file[padding.start as usize..padding.end as usize], padding.end)?;
         }
         Ok(layout)
     }
 
-    /// Parses and checks the header like [`Layout::decode`], from the start of a file. The caller must check that the
-    /// padding is zero: see [`Layout::paddings`].
+    /// Parses and checks a header as [`Layout::decode`] does, given only the first bytes of the file. The caller must
+    /// check that the padding is zero: see [`Layout::paddings`].
     pub(crate) fn decode_start(start: &[u8], file_len_bytes: u64) -> Result<Layout, FormatError> {
         let (header, _) =
             Header::ref_from_prefix(start).map_err(|_| FormatError::TooShort { len_bytes: file_len_bytes })?;

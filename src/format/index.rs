@@ -84,14 +84,14 @@ impl Hash {
         Hash(number)
     }
 
-    /// Returns the index of the key's part. The index ascends with the hash.
+    /// Returns the index of the key's part. A greater hash never has a smaller index.
     #[inline(always)]
     pub const fn part(self, parts: &Parts) -> u64 {
         scale(self.0, parts.count)
     }
 
-    /// Returns the index of the key's pilot, counted over all parts. The pilot is in the key's part. The index ascends
-    /// with the hash.
+    /// Returns the index of the key's pilot, counted over all parts. The pilot is in the key's part. A greater hash
+    /// never has a smaller index.
     #[inline(always)]
     pub const fn pilot(self, parts: &Parts) -> usize {
         scale(self.0, parts.count * parts.pilots) as usize

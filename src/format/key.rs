@@ -242,9 +242,9 @@ impl PartialEq<&str> for Key<'_> {
 
 /// A key whose kind is known at compile time, for lookups.
 pub(crate) trait LookupKey: Copy {
-    /// The kind.
+    /// The kind of the keys of this type.
     const KIND: KeyKind;
-    /// Returns the hash under a seed.
+    /// Returns the key's hash under a seed.
     fn hash(self, seed: u64) -> Hash;
     /// Returns the offset of the response in a record with this key. Returns `None` if the record has another key or is
     /// incomplete.

@@ -14,8 +14,8 @@ pub const RECORD_ALIGN_MAX_BYTES: usize = 4096;
 /// The maximum length of the records section, 16 TiB.
 pub const RECORDS_LEN_MAX_BYTES: u64 = (RECORD_ALIGN_MAX_BYTES as u64) << 32;
 
-// The response header of a value, read as one big-endian number, is the value's length: its upper half is the status,
-// and the status Ok is zero.
+// The response header of a value, read as one big-endian number, equals the value's length, because the header's upper
+// half is the status, and the status Ok is zero.
 const _: () = assert!(Status::Ok as u32 == 0);
 const _: () = assert!(VALUE_LEN_MAX_BYTES < u32::MAX as usize);
 

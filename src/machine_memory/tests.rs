@@ -56,7 +56,7 @@ fn a_limit_of_version_1_is_found_where_the_memory_controller_is_mounted() {
 
 /// In a container without a namespace for control groups, the mount shows only the container's group.
 #[test]
-fn a_mount_of_one_group_shows_that_group() {
+fn limits_apply_even_if_only_one_group_is_mounted() {
     let mounts = "35 31 0:32 /docker/1\\040a /sys/fs/cgroup/memory ro,relatime master:11 - cgroup cgroup rw,memory\n";
     for (group, expected) in [("/docker/1 a", vec![400]), ("/docker/1 a/inner", vec![300, 400]), ("/../x", vec![400])] {
         let root = root(&[

@@ -113,7 +113,7 @@ impl<'a> Sending<'a> {
             match part {
                 Part::Copied(bytes) => stage.extend_from_slice(&bytes[range]),
                 Part::Borrowed(_) => {
-                    if !store.are_sound(range.clone()) {
+                    if !store.are_intact(range.clone()) {
                         return Err(changed());
                     }
                     stage.extend_from_slice(&store.records()[range]);

@@ -19,7 +19,7 @@ use crate::sync::{AtomicU8, Ordering};
 
 use super::verification::{self, BLOCK_WORK};
 
-/// The tag of a block that was never verified. No epoch has this number.
+/// The tag of a block that was never verified. Epochs have other numbers.
 const NEVER: u8 = 0;
 /// The first epoch. Epochs are numbered in order. In odd epochs, the file is trusted; in even epochs, every block
 /// counts as damaged.
@@ -65,7 +65,7 @@ impl Blocks {
     /// Returns `count` unverified blocks.
     ///
     /// # Errors
-    /// There is no memory for that many tags.
+    /// Fails if there is not enough memory for the tags of the blocks.
     pub(super) fn new(count: usize) -> io::Result<Blocks> {
         let (tags, group_tags) = (unverified_tags(count)?, unverified_tags(count / GROUP_BLOCKS)?);
         Ok(Blocks { tags, group_tags, epoch: AtomicU8::new(FIRST), damaged: Mutex::default() })
@@ -82,7 +82,7 @@ impl Blocks {
     pub(super) fn are_verified(&self, epoch: Epoch, start: usize, end: usize) -> bool {
         let (first, last) = (start / BLOCK_LEN_BYTES, end.wrapping_sub(1) / BLOCK_LEN_BYTES);
         let is_verified = |block: usize| self.tags.get(block).is_some_and(|tag| tag.load(Ordering::Relaxed) == epoch.0);
-        // No block has the tag of a distrusted epoch.
+        // In a distrusted epoch, the result is `false`, because no block is ever tagged with a distrusted epoch.
         is_verified(first) && (first == last || is_verified(last) && last.wrapping_sub(first) == 1)
     }
 
@@ -165,7 +165,8 @@ impl Blocks {
     pub(super) fn distrust(&self, epoch: Epoch) -> bool {
         let has_ended = !epoch.is_distrust() && self.end_epoch(epoch);
         if has_ended {
-            // Blocks that were damaged while a process wrote to the file may be intact after the writes.
+            // The list of damaged blocks is cleared, because blocks that were damaged while a process wrote to the file
+            // may be intact after the writes.
             *self.damaged.lock().unwrap_or_else(PoisonError::into_inner) = Damaged::default();
         }
         has_ended
@@ -218,13 +219,13 @@ impl Blocks {
     }
 }
 
-/// Returns `count` tags that are [`NEVER`]. The kernel zeroes their pages on first access, so a large count, which a forged
-/// header may declare, costs no memory by itself.
+/// Returns `count` tags that are [`NEVER`]. The kernel zeroes their pages on first access, so a large count, which a
+/// forged header may declare, costs no memory by itself.
 #[cfg(not(all(test, loom)))]
 fn unverified_tags(count: usize) -> io::Result<Box<[AtomicU8]>> {
     const { assert!(NEVER == 0) };
     <[AtomicU8]>::new_box_zeroed_with_elems(count).map_err(|_| {
-        let message = format!("no memory for the verification state of {count} blocks: shorten the table");
+        let message = format!("no memory for the verification state of {count} blocks: split the table");
         io::Error::new(io::ErrorKind::OutOfMemory, message)
     })
 }

@@ -55,7 +55,8 @@ impl Default for Plan {
 pub(super) fn all(store: &mut Store, plan: &Plan, progress: &mut dyn FnMut(u64)) -> Result<(), FormatError> {
     sections(store, plan)?;
     blocks(store, plan)?;
-    // If the first or last record cannot be read, `rows` returns an error that names the first wrong row.
+    // An error is ignored here: if the first or last record cannot be read, `rows` returns an error with the number of
+    // the first wrong row.
     store.common = common(store).unwrap_or_default();
     rows(store, plan, progress)?;
     unused_slots(store, plan)
@@ -114,7 +115,7 @@ fn common(store: &Store) -> Result<Box<[u8]>, FormatError> {
         Ok(Some((key, _))) => Ok(key),
         _ => {
             check_block(store, block, &store.records()[block * BLOCK_LEN_BYTES..])?;
-            Err(FormatError::Row { row: row as u64, what: "the record does not fit" })
+            Err(FormatError::Row { row: row as u64, what: "the record is missing or malformed" })
         }
     };
     let (first, last) = (end(0, 0)?, end(last_row, store.block_sums().len() - 1)?);
@@ -169,9 +170,9 @@ fn check_block(store: &Store, block: usize, bytes: &[u8]) -> Result<(), FormatEr
     Err(FormatError::BlockChecksum { block, offset_bytes, expected: expected.get(), found: found.get() })
 }
 
-/// Returns the windows of a part of a section, and ends early if the check is canceled. The pages of a window are
-/// released when the next window is taken. They are released once more with the pages of that next window, because
-/// reading the start of a window makes the system map the pages before it, too.
+/// Returns a part of a section in windows of [`WINDOW_LEN_BYTES`], and ends early if the check is canceled. The pages
+/// of a window are released when the caller takes the next window, and again when the caller takes the window after
+/// that, because reading the start of a window makes the system map the preceding pages, too.
 fn windows<'s>(
     store: &'s Store,
     plan: &'s Plan,
@@ -279,12 +280,12 @@ fn check_row<'s>(
     previous: Option<Key<'_>>,
 ) -> Result<Record<'s>, FormatError> {
     let fault = |what| FormatError::Row { row: row as u64, what };
-    let record = store.record_at(offset_bytes).ok_or_else(|| fault("the record does not fit"))?;
+    let record = store.record_at(offset_bytes).ok_or_else(|| fault("the record is missing or malformed"))?;
     if record.key().as_bytes().is_some_and(<[u8]>::is_empty) {
         return Err(fault("the key is empty"));
     }
     if previous.is_some_and(|previous| previous >= record.key()) {
-        return Err(fault("the key is not above the one before"));
+        return Err(fault("the key is not greater than the preceding key"));
     }
     if row.is_multiple_of(FENCE_ROWS) {
         let fence = store.fences().get(row / FENCE_ROWS);
@@ -296,7 +297,7 @@ fn check_row<'s>(
     }
     let len_bytes = record.len_bytes(store.record_align_bytes());
     if !is_padded(store.records(), &record, offset_bytes as usize, len_bytes) {
-        return Err(fault("the padding is not zero, or not there"));
+        return Err(fault("the padding is missing or not zero"));
     }
     Ok(record)
 }
@@ -341,7 +342,8 @@ impl<'s, K: LookupKey> Lookups<'s, K> {
         }
     }
 
-    /// Looks up the collected keys, and stores the first row that is not found in `missing`.
+    /// Looks up the collected keys, and discards them. Sets `missing` to the first row whose key is not found, unless
+    /// `missing` already has a row.
     fn find(&mut self, missing: &mut Option<u64>) {
         if missing.is_none() {
             self.store.find_each(
@@ -360,7 +362,8 @@ impl<'s, K: LookupKey> Lookups<'s, K> {
         self.keys.clear();
         self.answers_at_bytes.clear();
         if self.plan.lookup_rows > 1 {
-            // The lookup of each key touched pages of both sections. Together, these pages may not fit into memory.
+            // The pages that the lookups touched are released, because the pages of all lookups together may not fit
+            // into memory.
             for section in [&self.store.layout.pilots, &self.store.layout.places] {
                 release(self.store, self.plan, section, 0..section.len_bytes as usize);
             }

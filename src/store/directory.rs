@@ -12,7 +12,7 @@ use crate::format::index::Fence;
 /// The number of heads in a node.
 const NODE_HEADS: usize = 16;
 
-// Each window begins with the first fence of a node.
+// The fences are read in windows. Each window begins with the first fence of a node.
 const _: () = assert!(WINDOW_FENCES.is_multiple_of(NODE_HEADS));
 
 /// The levels of the search tree that are above the fences.

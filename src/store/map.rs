@@ -56,11 +56,11 @@ impl Map {
     pub(super) fn map_file(file: &File) -> io::Result<Map> {
         // SAFETY: The mapping is private to this type, read-only, and lives as long as every slice borrowed from it.
         // `Mmap::map` also requires that nobody changes the file meanwhile, which the system does not guarantee. The
-        // callers of this function lend no byte of it to safe code: `Store::map` is unsafe and passes this requirement
-        // on to its caller, and `MappedStore`, the server, and bakes copy bytes and use the copies only if the file is
-        // unchanged after the copy. No code relies on a byte still being what it was when it was verified: every lookup
+        // callers of this function lend no byte of the mapping to safe code. `Store::map` is unsafe and passes this
+        // requirement on to its caller. `MappedStore`, the server, and bakes copy bytes and use the copies only if the
+        // file is unchanged after the copy. A verified byte may change, so no code relies on its value: every lookup
         // bounds-checks the offsets and lengths that it reads (`tests/format/damaged_files.rs`:
-        // `a_file_overwritten_while_it_is_open`).
+        // `a_file_overwritten_while_it_is_open_is_read_within_its_bounds`).
         let memory = unsafe { Mmap::map(file)? };
         let len_bytes = memory.len();
         if sealed::is_sealed(file) {

@@ -36,9 +36,9 @@ pub(crate) trait Witness: Send + Sync {
 /// check makes a system call (`fstat`) for each lookup or batch of lookups, so prefer [`MappedStore::get_many`]. While
 /// the file is leased, the check only reads memory: see [`take_leases`](super::take_leases) and [`MappedStore::lease`].
 ///
-/// Without a lease, the check compares the file's length and modification time. If a process wrote to the file just
-/// before, opening the file waits until every further write will change the modification time: up to 50 ms, or 2.05 s
-/// if the file system may store times in steps of seconds. The check does not detect a writer that restores the
+/// Without a lease, the check compares the file's length and modification time. If the file was modified recently,
+/// opening it waits until every further write will change the modification time: up to 50 ms, or up to 2.05 s if the
+/// file system may store times in steps of seconds. The check does not detect a writer that restores the
 /// modification time, that writes through a mapping that existed before this one, or that writes through any mapping of
 /// a file on tmpfs. Use [`Store::open`] if you do not trust everybody who can write to the file.
 ///

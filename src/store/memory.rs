@@ -110,7 +110,7 @@ pub enum StepKind {
 }
 
 impl Step {
-    /// Returns whether this step made a copy of which a part is not in huge pages.
+    /// Returns whether this step made a copy that is not entirely in huge pages.
     pub fn lacks_huge_pages(&self) -> bool {
         self.kind == StepKind::Copied && self.huge_len_bytes < self.len_bytes
     }

@@ -185,7 +185,7 @@ impl Store {
     ///
     /// # Errors
     /// The errors of [`Store::get`]. If any key is not of the table's kind, `visit` is never called. If a value is
-    /// damaged, `visit` is called only for the keys before the damaged one.
+    /// damaged, `visit` is called only for the keys that precede the key of the damaged value.
     ///
     /// # Example
     /// ```
@@ -337,13 +337,13 @@ impl Store {
         self.record_at_with_kind(self.key_kind(), offset_bytes)
     }
 
-    /// Returns the record at an offset, as [`Store::record_at`] does. `kind` must be the table's key kind; if it is a
-    /// constant, the compiler removes the branches on it.
+    /// Returns the record at an offset, as [`Store::record_at`] does. `kind` must be the table's key kind. If `kind` is
+    /// a constant, the compiler removes the branches on the kind.
     #[inline(always)]
     fn record_at_with_kind(&self, kind: KeyKind, offset_bytes: u64) -> Option<Record<'_>> {
         let record = Record::at(kind, self.records(), offset_bytes)?;
         let start = offset_bytes as usize;
-        self.are_sound(start..start + record.bytes().len()).then_some(record)
+        self.are_intact(start..start + record.bytes().len()).then_some(record)
     }
 
     /// Returns the records section.
@@ -394,7 +394,7 @@ impl Store {
 
     #[inline]
     fn section(&self, section: &Section) -> &[u8] {
-        // In bounds: Layout::decode checked every section against the mapping's length.
+        // The slice is in bounds, because `Layout::decode` checked every section against the mapping's length.
         let start = section.offset_bytes as usize;
         &self.map.bytes()[start..start + section.len_bytes as usize]
     }

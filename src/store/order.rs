@@ -154,14 +154,14 @@ impl Store {
         Ok((record.key(), record.value()))
     }
 
-    /// Returns a page with only the row that [`Store::floor`] returns, or an empty page if there is none.
+    /// Returns a page with only the row that [`Store::floor`] returns, or an empty page if there is no such row.
     #[cfg(feature = "server")]
     pub(crate) fn floor_page(&self, key: Key<'_>) -> Result<PageRange, LookupError> {
         let (end, start) = self.seek(key, Side::After)?;
         Ok(PageRange::between(start.unwrap_or(end), end))
     }
 
-    /// Returns a page with only the row that [`Store::ceiling`] returns, or an empty page if there is none.
+    /// Returns a page with only the row that [`Store::ceiling`] returns, or an empty page if there is no such row.
     #[cfg(feature = "server")]
     pub(crate) fn ceiling_page(&self, key: Key<'_>) -> Result<PageRange, LookupError> {
         let (start, _) = self.seek(key, Side::Before)?;

@@ -96,7 +96,7 @@ mod tests {
             assert_eq!(open_regular(path).unwrap_err().kind(), io::ErrorKind::InvalidInput);
             assert!(!was_opened(), "{}", path.display());
         }
-        // An actual open shows that the watch reports it.
+        // The test opens the FIFO itself, to show that the watch reports an open.
         let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
         File::options().read(true).custom_flags(flags).open(&link).unwrap();
         assert!(was_opened());

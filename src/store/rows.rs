@@ -33,8 +33,8 @@ pub struct Rows<'s> {
     store: &'s Store,
     next: Position,
     end: Position,
-    /// The positions of the rows from the last fence before `end` up to `end`. Without these positions, iteration from
-    /// the end would have to read the rows after the fence again for each row.
+    /// The positions of the rows from the last fence before `end` up to `end`. Iteration from the end uses these
+    /// positions. Without them, it would read the rows after the fence again for each row that it returns.
     group: Group,
     damaged: bool,
 }

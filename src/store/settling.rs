@@ -14,7 +14,7 @@ pub(crate) const SETTLE: Duration = Duration::from_millis(50);
 pub(super) const SETTLE_COARSE: Duration = Duration::from_millis(2050);
 
 /// If a modification time is a multiple of this duration, the file system may store times in steps of up to 2 s. On
-/// file systems with small steps, about one time in thousands is such a multiple.
+/// file systems with small steps, only about one of several thousand modification times is such a multiple.
 const COARSE_STEP_NS: u32 = 10_000_000;
 
 /// Returns how long to wait until every further write to a file will change the file's modification time, which is
@@ -37,13 +37,13 @@ mod tests {
 
     #[test]
     fn a_file_is_settled_once_any_write_would_change_its_time() {
-        // Modification times on a file system with small steps, at several ages of the file.
+        // A file system with small steps stores such times. The wait depends on the file's age.
         for ns in [1, 9_999_999, 123_456_789, 999_999_999] {
             let modified = at(1000, ns);
             let left = |age_ms| unsettled_for(modified, modified + Duration::from_millis(age_ms));
             assert_eq!([left(0), left(20), left(50), left(1000)], [Some(SETTLE), Some(SETTLE * 3 / 5), None, None]);
         }
-        // Whole seconds, and multiples of 10 ms, which exFAT stores.
+        // A file system with coarse steps stores whole seconds or, like exFAT, multiples of 10 ms.
         for ns in [0, 10_000_000, 500_000_000] {
             let modified = at(1000, ns);
             let left = |age_ms| unsettled_for(modified, modified + Duration::from_millis(age_ms));

@@ -117,8 +117,8 @@ impl Store {
     }
 
     /// Rechecks a file that has changed or whose lease was lost: verifies everything except the records. If all of that
-    /// is intact, trusts the file again. Lookups then verify each block again on first access. If leases are in use for
-    /// the file, takes the lease first.
+    /// is intact, trusts the file again. Lookups then verify each block again on first access. If this process called
+    /// [`take_leases`](super::take_leases), this function first tries to take a lease on the file.
     ///
     /// Only one thread may call this function at a time. Without a lease, the result is [`Mistrust::Changing`] until 50
     /// ms after the last write to the file, or 2.05 s if the file system may store times in steps of seconds.
@@ -197,7 +197,7 @@ impl Store {
         self.map.watched().and_then(Watched::system_error)
     }
 
-    /// Returns the number of blocks, and the number of verified ones.
+    /// Returns the number of blocks, and the number of verified blocks.
     pub fn block_counts(&self) -> (usize, usize) {
         (self.blocks.tags().len(), self.blocks.verified_count())
     }
@@ -235,7 +235,7 @@ impl Store {
     /// Verifies a range of the records, unless it is already verified. Returns whether the range is intact; an empty
     /// range is intact.
     #[inline(always)]
-    pub(crate) fn are_sound(&self, range: Range<usize>) -> bool {
+    pub(crate) fn are_intact(&self, range: Range<usize>) -> bool {
         let epoch = self.epoch();
         self.blocks.are_verified(epoch, range.start, range.end)
             || range.is_empty()

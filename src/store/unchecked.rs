@@ -136,8 +136,8 @@ impl Unchecked {
         })
     }
 
-    /// Verifies a private copy: even with [`Verify::Touch`], every byte is verified against its checksum. If the file
-    /// changed while it was copied, the copy is rejected here, and not by lookups.
+    /// Verifies a private copy. Even with [`Verify::Touch`], every byte is verified against its checksum. If the file
+    /// changed while it was copied, this function therefore rejects the copy.
     pub(super) fn check_copy_as(self, verify: Verify, pace: &Pace) -> Result<Store, StoreError> {
         if verify == Verify::Full {
             return self.check_as(verify, pace);
@@ -159,8 +159,8 @@ impl Unchecked {
         }
     }
 
-    /// Verifies everything except the header, as a plan requires. Does not build the search tree over the fences, which
-    /// the first ordered lookup would build.
+    /// Verifies everything except the header, as a plan requires. Does not build the search tree over the fences; the
+    /// first ordered lookup builds it.
     #[cfg(feature = "bake")]
     pub(super) fn check_by(self, plan: &check::Plan, progress: &mut dyn FnMut(u64)) -> Result<Store, StoreError> {
         self.check_with(&plan.pace, |store| check::all(store, plan, progress))

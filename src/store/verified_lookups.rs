@@ -21,7 +21,7 @@ macro_rules! impl_verified_lookups {
             /// for most values.
             ///
             /// # Errors
-            /// The errors of [`Self::get`]. After an error, `visit` is not called.
+            /// The errors of [`Self::get`]. If the lookup fails, `visit` is not called.
             #[inline]
             pub fn get_with<'k, T>(
                 &self,
@@ -33,7 +33,8 @@ macro_rules! impl_verified_lookups {
             }
 
             /// Returns the values of many keys, in the order of the keys. All values come from the same file, even if
-            /// another file replaces it meanwhile. This is several times faster than one call of [`Self::get`] per key.
+            /// another file replaces it meanwhile. One call is several times faster than calling
+            /// [`Self::get`] for each key.
             ///
             /// # Errors
             /// The errors of [`Self::get`].

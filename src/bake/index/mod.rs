@@ -459,7 +459,7 @@ mod tests {
             match build(&file, &records, &budget(1 << 30, 1), &mut |_, _| ()) {
                 Err(FinishError::ReadBack(FormatError::Row {
                     row: 2,
-                    what: "the key is not above the one before",
+                    what: "the key is not greater than the preceding key",
                 })) => {}
                 other => panic!("{keys:?}: {other:?}"),
             }

@@ -112,7 +112,7 @@ impl Walk {
         let is_whole = self.value_left_bytes == 0 && self.zeros_left_bytes == 0 && self.head.is_empty();
         match is_whole && self.row == self.row_count && self.next_bytes == self.records_len_bytes {
             true => Ok(()),
-            false => Err(FinishError::ReadBack(self.fault("the record does not fit"))),
+            false => Err(FinishError::ReadBack(self.fault("the record is missing or malformed"))),
         }
     }
 
@@ -129,7 +129,7 @@ impl Walk {
         self.zeros_left_bytes -= zeros.len();
         if zeros.iter().any(|byte| *byte != 0) {
             let row = self.row - 1;
-            return Err(FormatError::Row { row, what: "the padding is not zero, or not there" });
+            return Err(FormatError::Row { row, what: "the padding is missing or not zero" });
         }
         Ok(bytes)
     }
@@ -148,12 +148,12 @@ impl Walk {
         }
         let header = head[header_at..].first_chunk().map_or(u64::MAX, |header| u64::from_be_bytes(*header));
         if header > VALUE_LEN_MAX_BYTES as u64 {
-            return Err(self.fault("the record does not fit"));
+            return Err(self.fault("the record is missing or malformed"));
         }
         let value_len_bytes = header as usize;
         let len_bytes = record_len_bytes(key, value_len_bytes, self.align_bytes);
         if self.next_bytes + len_bytes as u64 > self.records_len_bytes {
-            return Err(self.fault("the record does not fit"));
+            return Err(self.fault("the record is missing or malformed"));
         }
         let key_end = match key {
             Key::U64(_) => header_at,
@@ -163,10 +163,10 @@ impl Walk {
             return Err(self.fault("the key is empty"));
         }
         if previous.is_some_and(|previous| previous >= key) {
-            return Err(self.fault("the key is not above the one before"));
+            return Err(self.fault("the key is not greater than the preceding key"));
         }
         if head[key_end..header_at].iter().any(|byte| *byte != 0) {
-            return Err(self.fault("the padding is not zero, or not there"));
+            return Err(self.fault("the padding is missing or not zero"));
         }
         let passed = WalkedRow { row: self.row, key, offset_bytes: self.next_bytes };
         self.value_left_bytes = value_len_bytes;
@@ -244,12 +244,15 @@ mod tests {
             for piece in [1, 7, 64, usize::MAX] {
                 let row = |row, what| Err(FormatError::Row { row, what });
                 assert_eq!(walk(kind, 29, &bytes, piece), row(29, "there are records beyond the last row"));
-                assert_eq!(walk(kind, 31, &bytes, piece), row(30, "the record does not fit"));
-                assert_eq!(walk(kind, 30, &bytes[..bytes.len() - 8], piece), row(29, "the record does not fit"));
+                assert_eq!(walk(kind, 31, &bytes, piece), row(30, "the record is missing or malformed"));
+                assert_eq!(
+                    walk(kind, 30, &bytes[..bytes.len() - 8], piece),
+                    row(29, "the record is missing or malformed")
+                );
                 // The last byte of row 29 is padding.
                 let mut damaged = bytes.clone();
                 *damaged.last_mut().unwrap() = 1;
-                assert_eq!(walk(kind, 30, &damaged, piece), row(29, "the padding is not zero, or not there"));
+                assert_eq!(walk(kind, 30, &damaged, piece), row(29, "the padding is missing or not zero"));
             }
         }
     }
@@ -259,7 +262,7 @@ mod tests {
         for keys in [[Key::U64(5), Key::U64(5)], [Key::from("b"), Key::from("a")]] {
             for piece in [1, 8, 16, 24, 100] {
                 let rejected = walk(keys[0].kind(), 2, &records(&keys), piece);
-                let what = "the key is not above the one before";
+                let what = "the key is not greater than the preceding key";
                 assert_eq!(rejected, Err(FormatError::Row { row: 1, what }));
             }
         }

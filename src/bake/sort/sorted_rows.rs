@@ -256,7 +256,7 @@ impl BlockRows {
                 if self.reader.fill()? {
                     continue;
                 }
-                return Err(self.fault("the record does not fit"));
+                return Err(self.fault("the record is missing or malformed"));
             };
             if self.as_text {
                 self.text.clear();
@@ -280,7 +280,7 @@ impl BlockRows {
         }
         match &self.table {
             Some(TableChecks { row_count: Some(row_count), .. }) if self.row < *row_count => {
-                Err(self.fault("the record does not fit"))
+                Err(self.fault("the record is missing or malformed"))
             }
             _ => Ok(None),
         }
@@ -331,7 +331,7 @@ impl TableChecks {
             Key::Bytes(key) => key.starts_with(&self.common) && self.last_head.is_none_or(|last| last <= head),
         };
         if !is_above {
-            return fault("the key is not above the one before");
+            return fault("the key is not greater than the preceding key");
         }
         if row.line != 0 || row.deleted {
             return fault("the record has no value");

@@ -129,10 +129,10 @@ fn a_base_with_invalid_rows_is_rejected() {
     };
     assert_eq!(fault(&[1, 2, 3].map(Key::U64), 3), None);
     for keys in [[1, 3, 2].map(Key::U64), [1, 2, 2].map(Key::U64), ["a", "c", "b"].map(Key::from)] {
-        assert_eq!(fault(&keys, 3), Some((2, "the key is not above the one before")));
+        assert_eq!(fault(&keys, 3), Some((2, "the key is not greater than the preceding key")));
     }
     assert_eq!(fault(&[1, 2, 3].map(Key::U64), 2), Some((2, "there are records beyond the last row")));
-    assert_eq!(fault(&[1, 2, 3].map(Key::U64), 4), Some((3, "the record does not fit")));
+    assert_eq!(fault(&[1, 2, 3].map(Key::U64), 4), Some((3, "the record is missing or malformed")));
 }
 
 #[test]

@@ -93,7 +93,7 @@ fn push_page(store: &Store, page: &PageRange, responses: &mut Responses) -> Opti
     let Some(rows) = rows.filter(|rows| rows.len() <= PAGE_MAX_BYTES - PAGE_HEADER_LEN_BYTES) else {
         return push_error(responses);
     };
-    if !store.are_sound(page.offset_bytes.start as usize..page.offset_bytes.end as usize) {
+    if !store.are_intact(page.offset_bytes.start as usize..page.offset_bytes.end as usize) {
         return push_error(responses);
     }
     let is_copied = rows.len() <= COPY_MAX_BYTES;

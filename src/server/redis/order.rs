@@ -62,7 +62,7 @@ pub(super) fn range(store: &Store, args: Args<'_>, out: &mut Out<'_>) -> Result<
     let page = RangeArgs::parse(args).map_err(|error| error.to_string())?;
     let mut rows = rows_of(store, page.span, page.from, page.reverse)?;
     let extent = rows.page(page.reverse, page.limit, PAGE_LEN_MAX_BYTES).ok_or_else(damaged)?;
-    if !store.are_sound(extent.offset_bytes.start as usize..extent.offset_bytes.end as usize) {
+    if !store.are_intact(extent.offset_bytes.start as usize..extent.offset_bytes.end as usize) {
         return Err(damaged());
     }
     out.array(2);

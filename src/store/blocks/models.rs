@@ -46,7 +46,7 @@ impl Table {
         let sums = [block_sum(&[BAKED])];
         let is_intact = self.blocks.are_verified(epoch, 0, 1) || self.blocks.verify_range(epoch, &record, &sums, 0, 1);
         let copied = self.byte.load(Ordering::Acquire);
-        // The response for a damaged block is an error, and the batch is checked nevertheless.
+        // Even if the block is damaged, and the response is therefore an error, the batch is checked.
         let is_accepted = self.blocks.accept(epoch, || self.is_unchanged());
         (is_intact && is_accepted).then_some(copied)
     }

@@ -1,9 +1,9 @@
 //! The handler of SIGBUS, and the handlers that it passes signals to.
 //!
-//! Each installation is a layer: a separate function with its own previous handler. Suppose that other code replaces
-//! layer 0 with its own handler, and that layer 1 then replaces that handler. The other handler can pass a fault to
-//! layer 0, by calling or restoring layer 0, and layer 0 passes the fault to the handler that was installed first. If
-//! both layers were one function, this function and the other handler would pass the fault to each other forever.
+//! Each installation is a layer: a separate function that stores the handler that it replaced. For example, other code
+//! replaces layer 0 with a handler H, and layer 1 then replaces H. Layer 1 passes a fault to H. H passes the fault to
+//! layer 0, by calling or restoring layer 0. Layer 0 passes the fault to the handler that was installed first. If both
+//! layers were one function, this function and H would pass the fault to each other forever.
 
 use std::io;
 use std::mem;
@@ -110,8 +110,8 @@ extern "C" fn on_bus_error<const LAYER: usize>(signal: c_int, info: *mut siginfo
     // SAFETY: With SA_SIGINFO the system passes a valid `siginfo_t`.
     let fault = unsafe { &*info };
     let code = fault.si_code;
-    // SAFETY: A fault of this signal has an address. For other causes, the field contains some number, which is not
-    // used.
+    // SAFETY: If a fault raised the signal, the field contains the address of the fault. For other causes, the field
+    // contains some number, which is not used.
     let address = unsafe { fault.si_addr() }.addr();
     let is_handled = if is_sent(code) {
         false
@@ -155,7 +155,7 @@ fn pass_on(previous: &AtomicPtr<libc::sigaction>, signal: c_int, info: *mut sigi
             }
             call(handler, signal, info, context);
             // A handler that gives up restores the default action and expects the fault to occur again. A signal that a
-            // process sent does not occur again.
+            // process sent does not occur again, so this function ends the process.
             if !is_raised_again && current().is_ok_and(|current| current.sa_sigaction == libc::SIG_DFL) {
                 end_process(signal, false);
             }
@@ -168,7 +168,8 @@ fn end_process(signal: c_int, is_raised_again: bool) {
     // SAFETY: The call is allowed in a signal handler, and touches no memory of ours.
     unsafe { libc::signal(signal, libc::SIG_DFL) };
     if !is_raised_again {
-        // SAFETY: As for `signal` above. The signal is blocked until the handler returns.
+        // SAFETY: The call is allowed in a signal handler, and touches no memory of ours. The signal is blocked until
+        // the handler returns.
         unsafe { libc::raise(signal) };
     }
 }
@@ -180,7 +181,7 @@ fn call(handler: &libc::sigaction, signal: c_int, info: *mut siginfo_t, context:
     // handler.
     unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &handler.sa_mask, &mut before) };
     if handler.sa_flags & libc::SA_NODEFER != 0 {
-        // No layer is the handler of another signal.
+        // `signal` is SIGBUS, because no layer is the handler of another signal.
         super::unblock(Signal::SIGBUS);
     }
     if handler.sa_flags & libc::SA_SIGINFO != 0 {

@@ -24,8 +24,8 @@ use ranges::{Entry, Ranges};
 /// The length of the range that is replaced with zeros after one fault. It is the length of the largest page of any
 /// system, because a part of a page cannot be replaced.
 const PATCH_LEN_BYTES: usize = 64 << 10;
-/// The number of faults in a mapping after which the whole mapping is replaced: each patch is a separate mapping, and a
-/// Linux process can have 65,530 mappings by default.
+/// The number of faults in a mapping after which the whole mapping is replaced with zeros. Each smaller patch is a
+/// separate mapping, and a Linux process can have 65,530 mappings by default.
 const PATCHES_MAX: u64 = 256;
 /// The maximum number of patches in all mappings together.
 const PATCHES_TOTAL_MAX: usize = 16 << 10;
@@ -59,7 +59,7 @@ pub fn survive_bus_errors() -> io::Result<()> {
 /// Unblocks a signal in this thread and in the threads that this thread starts later. The signal may be blocked because
 /// a process inherits the blocked signals of its parent.
 pub(super) fn unblock(signal: Signal) {
-    // Fails only if the operation is unknown.
+    // The system call fails only if its operation is unknown, so the error is ignored.
     let _ = SigSet::from(signal).thread_unblock();
 }
 

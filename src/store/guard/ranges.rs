@@ -81,8 +81,8 @@ impl Ranges {
         loop {
             entry.older.store(older, Ordering::Relaxed);
             let pointer = ptr::from_ref(entry).cast_mut();
-            // Release publishes the entry. Acquire makes the older entries visible, which readers reach through this
-            // one.
+            // Release publishes the entry. Acquire makes the older entries visible, which readers reach through the new
+            // entry.
             match self.newest.compare_exchange(older, pointer, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return entry,
                 Err(newest) => older = newest,
@@ -104,8 +104,8 @@ impl Entry {
 
     /// Writes a range into this entry, which the caller must have reserved.
     fn occupy(&self, range: Range<usize>) {
-        // A reader that sees one of the values stored below also sees, after the reader's own fence, a sequence number
-        // that differs from that of the previous range.
+        // This fence pairs with the fence in `Entry::range`. A reader that loads one of the values stored below, and
+        // then loads the sequence number again, finds that the number differs from the number of the previous range.
         fence(Ordering::Release);
         self.start.store(range.start, Ordering::Relaxed);
         self.end.store(range.end, Ordering::Relaxed);
@@ -131,7 +131,8 @@ impl Entry {
     pub(super) fn remove(&self) {
         let occupied = self.sequence.load(Ordering::Relaxed);
         debug_assert_eq!(occupied & PHASE, OCCUPIED);
-        // The count increases, so that a reader does not mistake the next range for this one.
+        // The count of removals increases, so that a reader does not mistake the entry's next range for the removed
+        // range.
         self.sequence.store((occupied & !PHASE).wrapping_add(PHASE + 1) | VACANT, Ordering::Release);
     }
 }

@@ -31,7 +31,8 @@ fn a_missing_page_reads_as_zeros_and_is_counted() {
     assert_eq!((map[5000], map.faults()), (0, 1));
     assert_eq!((map[6000], map.faults()), (0, 1), "the same patch");
     assert_eq!((map[(1 << 20) - 1], map.faults()), (0, 2));
-    // The remaining page is part of the first patch, unless the patch begins right after that page.
+    // The first patch replaces 64 KiB around byte 5000. The first page still exists, but reads as zeros if those 64 KiB
+    // include it.
     let patch = |at: usize| (map.as_ptr().addr() + at) / PATCH_LEN_BYTES;
     assert_eq!(map[100], if patch(100) == patch(5000) { 0 } else { 7 });
 }
@@ -260,7 +261,7 @@ fn a_handler_that_passes_a_fault_back_to_ours_ends_the_process() {
         survive_bus_errors().unwrap();
         assert_reads_zeros(false);
         assert_eq!(calls(), 0);
-        // The second time, the test's handler saves a newer layer of ours.
+        // Now the test's handler is installed again, and saves a newer layer of ours as the handler that it replaced.
         save(install(pass_back, 0));
         survive_bus_errors().unwrap();
         assert_reads_zeros(false);

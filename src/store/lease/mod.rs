@@ -223,8 +223,8 @@ impl Lease {
     /// changed the file while there was no lease.
     ///
     /// # Errors
-    /// The system's error if it refuses the lease. If no lease was ever taken, a refusal that does not reveal whether
-    /// there are writers is not an error.
+    /// The system's error if it refuses the lease. There is one exception: if no lease was ever taken, and the system
+    /// does not reveal whether the file has writers, the result is `Ok`.
     pub(super) fn retake(&self) -> io::Result<()> {
         match IS_ENABLED.load(Ordering::Acquire) {
             true => self.retake_now(),
@@ -396,9 +396,9 @@ impl<F: Leasable> Lease<F> {
         }
     }
 
-    /// Marks the lease as lost, then releases it. The order matters: a batch that copied a writer's byte copied it
-    /// after the release, so the check of this batch finds the lease lost. This holds in this process and in every
-    /// process that `report` informs.
+    /// Marks the lease as lost, calls `report`, and then releases the lease. The order matters: a writer changes bytes
+    /// only after the release. If a batch copied a changed byte, the check of the batch therefore finds the lease lost,
+    /// in this process and in every process that `report` informs.
     fn lose(&self, is_taken: &mut bool) {
         self.publish(LOST);
         if std::mem::take(is_taken) {

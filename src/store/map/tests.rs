@@ -50,7 +50,7 @@ fn no_process_can_change_sealed_memory() {
         let map = Map::sealed_copy_of(&file, &Pace::default()).unwrap();
         file.set_len(0).unwrap();
         assert!(map.bytes() == expected && map.is_unchanged() && !map.is_file());
-        // Opens the file for writing, as a process that received the file might.
+        // The rest of the loop opens the sealed file for writing, as a process that received the file might.
         let address = format!("{:x}-", map.memory.as_ptr().addr());
         let entry = fs::read_dir("/proc/self/map_files").unwrap().map(|entry| entry.unwrap());
         let path = entry.into_iter().find(|entry| entry.file_name().to_str().unwrap().starts_with(&address));

@@ -14,7 +14,7 @@ pub(super) struct Client {
 
 /// Passes the server's file to the client.
 pub(super) fn pass_file_to_client() {
-    // Mirrors `is_open` of the server.
+    // Mirrors `may_map`, with which the server decides whether a client may map the file.
     let generation = served();
     let epoch = generation.blocks.epoch();
     if epoch.is_distrust() || !generation.blocks.accept(epoch, || generation.is_unchanged()) {

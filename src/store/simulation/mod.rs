@@ -30,11 +30,11 @@ const DEPTH_MAX: usize = 2;
 /// The state of a process that writes to a file in place.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Writer {
-    /// Does not have the file open.
+    /// The process does not have the file open.
     None,
-    /// Waits in open(2) for the release of the lease.
+    /// The process waits in open(2) for the release of the lease.
     Waits { since_ns: u64 },
-    /// Has the file open, and has written this many bytes.
+    /// The process has the file open, and has written `written_bytes` bytes.
     Writes { written_bytes: usize, byte: u8 },
 }
 
@@ -42,7 +42,7 @@ enum Writer {
 struct SimulatedFile {
     baked: u8,
     bytes: [u8; LEN_BYTES],
-    /// The modification time. Changes before the bytes do, unless `hides_writes` is set.
+    /// The modification time, which changes before the bytes do, unless `hides_writes` is set.
     modified: u64,
     /// Whether the writer writes through a mapping that does not change the time, as on tmpfs.
     hides_writes: bool,

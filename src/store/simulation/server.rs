@@ -52,7 +52,7 @@ pub(super) fn batch_of_server() {
     }
 }
 
-/// Mirrors `Supervision::look_again` and `Store::look_again`, for an index that is intact.
+/// Mirrors `Supervision::recheck_current` and `Store::look_again`, for an index that is intact.
 pub(super) fn look_again() {
     let generation = served();
     if !generation.blocks.epoch().is_distrust() {

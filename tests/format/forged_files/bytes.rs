@@ -56,7 +56,7 @@ fn an_empty_key_is_rejected() {
 fn a_key_that_reaches_beyond_the_records_is_rejected() {
     for len in [4096, 32_767, 32_768, 65_527, 65_534, 65_535] {
         for (count, at) in [(21, 9), (21, 0), (1, 0)] {
-            let expected = row(at as u64, "the record does not fit");
+            let expected = row(at as u64, "the record is missing or malformed");
             assert_refused(count, |file, records| put_len(file, records[at], len), &expected);
         }
     }
@@ -74,7 +74,7 @@ fn a_key_of_another_length_is_rejected() {
     // With a shorter key, a part of the key or padding is read as the response header.
     for len in 1..=6 {
         let refused = |file: &mut [u8], records: &[usize]| put_len(file, records[9], len);
-        assert_refused(21, refused, &row(9, "the record does not fit"));
+        assert_refused(21, refused, &row(9, "the record is missing or malformed"));
     }
     // The longer key includes the padding, and no pilot was chosen for this key.
     for len in 8..=14 {
@@ -85,7 +85,7 @@ fn a_key_of_another_length_is_rejected() {
 
 #[test]
 fn nonzero_padding_after_a_key_is_rejected() {
-    let expected = row(9, "the padding is not zero, or not there");
+    let expected = row(9, "the padding is missing or not zero");
     for at in 9..16 {
         for byte in [1, 128, 255] {
             assert_refused(21, |file, records| file[records[9] + at] = byte, &expected);
@@ -104,7 +104,7 @@ fn keys_of_bytes_out_of_order_are_rejected() {
     };
     // Row 9 has key-027, row 8 has key-024, and row 10 has key-030.
     for (text, wrong) in [("key-024", 9), ("key-023", 9), ("key-000", 9), ("key-030", 10), ("key-0_0", 10)] {
-        assert_refused(21, put_key(text), &row(wrong, "the key is not above the one before"));
+        assert_refused(21, put_key(text), &row(wrong, "the key is not greater than the preceding key"));
     }
     assert_refused(21, put_key("key-028"), &row(9, NOT_FOUND_BY_INDEX));
     // A comparison of signed bytes would put this key before the others.

@@ -34,11 +34,11 @@ fn assert_forgery_refused(change: impl FnOnce(&mut [u8], &[usize]), expected: &F
 fn records_out_of_order_are_rejected() {
     // Row 9 has key 28, row 8 has key 25, and row 10 has key 31.
     for (key, wrong) in [(25, 9), (24, 9), (0, 9), (31, 10), (32, 10), (u64::MAX, 10)] {
-        let expected = row(wrong, "the key is not above the one before");
+        let expected = row(wrong, "the key is not greater than the preceding key");
         assert_forgery_refused(|file, records| put(file, records[9], key), &expected);
     }
-    let message = "row 10: the key is not above the one before: forged, or a bug of the baker";
-    assert_eq!(row(10, "the key is not above the one before").to_string(), message);
+    let message = "row 10: the key is not greater than the preceding key: forged, or a bug of the baker";
+    assert_eq!(row(10, "the key is not greater than the preceding key").to_string(), message);
     // This key keeps the order, but the index does not lead to its row.
     let expected = row(9, NOT_FOUND_BY_INDEX);
     assert_forgery_refused(|file, records| put(file, records[9], 27), &expected);
@@ -51,21 +51,24 @@ fn a_record_with_a_wrong_length_is_rejected() {
     for header in [4096, 1 << 30, (1 << 30) + 1, u32::MAX.into(), 1 << 32 | 9, u64::MAX - 15, u64::MAX] {
         let put_header =
             |file: &mut [u8], records: &[usize]| file[records[9] + 8..][..8].copy_from_slice(&u64::to_be_bytes(header));
-        assert_forgery_refused(put_header, &row(9, "the record does not fit"));
+        assert_forgery_refused(put_header, &row(9, "the record is missing or malformed"));
     }
     // Row 20 has a value of 20 bytes and is the last one; the section has 4 more bytes. Row 10 has a value of 10 bytes.
-    assert_forgery_refused(|file, records| file[records[20] + 15] = 25, &row(20, "the record does not fit"));
-    let padding = row(10, "the padding is not zero, or not there");
+    assert_forgery_refused(|file, records| file[records[20] + 15] = 25, &row(20, "the record is missing or malformed"));
+    let padding = row(10, "the padding is missing or not zero");
     assert_forgery_refused(|file, records| file[records[10] + 15] = 9, &padding);
     // With these lengths, the next record is looked for at a wrong offset.
     for len in [8, 17] {
-        assert_forgery_refused(|file, records| file[records[9] + 15] = len, &row(10, "the record does not fit"));
+        assert_forgery_refused(
+            |file, records| file[records[9] + 15] = len,
+            &row(10, "the record is missing or malformed"),
+        );
     }
 }
 
 #[test]
 fn nonzero_padding_in_a_record_is_rejected() {
-    let expected = row(9, "the padding is not zero, or not there");
+    let expected = row(9, "the padding is missing or not zero");
     for at in 16 + 9..32 {
         assert_forgery_refused(|file, records| file[records[9] + at] = 1, &expected);
     }

@@ -84,7 +84,7 @@ fn a_wrong_row_count_is_rejected() {
     let refusal = scratch.refusal(&forged(&scratch, 21, ROW_COUNT, 20));
     let message = "row 20: there are records beyond the last row: forged, or a bug of the baker";
     assert_refused(&refusal, &row(20, "there are records beyond the last row"), message);
-    assert_eq!(scratch.refusal(&forged(&scratch, 21, ROW_COUNT, 22)), row(21, "the record does not fit"));
+    assert_eq!(scratch.refusal(&forged(&scratch, 21, ROW_COUNT, 22)), row(21, "the record is missing or malformed"));
     for rows in [(1 << 32) + 1, u64::MAX] {
         let refusal = scratch.refusal(&forged(&scratch, 21, ROW_COUNT, rows));
         let message = format!("{rows} rows, where a file holds at most 4294967296: split the table");
