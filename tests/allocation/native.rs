@@ -5,12 +5,14 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
 use std::thread;
 
+use zero_kv::client::Client;
 use zero_kv::server::{Config, Server};
 
 use super::counting_allocator::ALLOCATIONS;
 use crate::helpers::frames::{expect, gets};
 use crate::helpers::tables::{Table, answers_to_gets};
 use crate::helpers::waiting::eventually;
+use crate::{Batch, assert_exchanges_allocate_nothing};
 
 pub(crate) fn a_warmed_up_connection_allocates_nothing() {
     // Values that the server copies, and values that it borrows and that fill the socket.
@@ -23,36 +25,25 @@ pub(crate) fn a_warmed_up_connection_allocates_nothing() {
     });
 
     let mut stream = UnixStream::connect(table.socket()).unwrap();
-    let batches: Vec<_> = [0..256, 256..512, 0..300, 511..520]
-        .into_iter()
-        .map(|keys| (gets(keys.clone()), answers_to_gets(&table.model, keys)))
-        .collect();
-    let mut found: Vec<_> = batches.iter().map(|(_, expected)| vec![0; expected.len()]).collect();
-    let mut round = |stream: &mut UnixStream| {
-        for ((requests, expected), found) in batches.iter().zip(&mut found) {
-            crate::exchange(stream, requests, expected, found);
-        }
+    let batch = |keys: std::ops::Range<u64>| {
+        let requests = gets(keys.clone());
+        Batch { split_at: requests.len(), requests, expected: answers_to_gets(&table.model, keys) }
     };
-    crate::exchange(&mut stream, &gets([1]), &answers_to_gets(&table.model, [1]), &mut [0; 34]);
     // The responses do not fit into the socket, so the connection allocates its only buffer for the waiting requests.
-    let (requests, answers) = (gets(256..512), answers_to_gets(&table.model, 256..512));
-    let before = ALLOCATIONS.load(Ordering::Relaxed);
-    stream.write_all(&requests).unwrap();
-    eventually("the server has pending responses", || ALLOCATIONS.load(Ordering::Relaxed) > before);
-    expect(&mut stream, &answers);
-    // Background threads of the server allocate a few times per second, possibly in any round.
-    let rounds_without = (0..100)
-        .filter(|_| {
-            let before = ALLOCATIONS.load(Ordering::Relaxed);
-            round(&mut stream);
-            ALLOCATIONS.load(Ordering::Relaxed) == before
-        })
-        .count();
-    assert!(rounds_without >= 25, "{rounds_without} of 100 rounds allocated nothing");
+    let waiting = batch(256..512);
+    let mut observer = Client::connect(table.socket()).unwrap();
+    let mut held_bytes = || observer.info().unwrap().number::<u64>("client_memory_bytes").unwrap();
+    assert_eq!(held_bytes(), 0);
+    stream.write_all(&waiting.requests).unwrap();
+    eventually("the server has pending responses", || held_bytes() > 0);
+    expect(&mut stream, &waiting.expected);
+    drop(observer);
+    assert_exchanges_allocate_nothing(&mut stream, &[batch(0..256), waiting, batch(0..300), batch(511..520)]);
 
-    // The counter counts this allocation.
-    drop(std::hint::black_box(vec![0_u8; 100]));
-    assert!(ALLOCATIONS.load(Ordering::Relaxed) > before);
+    // The counter counts allocations.
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    (0..100_000).for_each(|_| drop(std::hint::black_box(vec![0_u8; 100])));
+    assert!(ALLOCATIONS.load(Ordering::Relaxed) - before >= 100_000);
 
     stop.send(()).unwrap();
     running.join().unwrap();
