@@ -244,9 +244,7 @@ impl ValueLenStatistics {
             p90: percentile(90.0),
             p99: percentile(99.0),
             p100: max,
-            histogram: histogram
-                .filter(|bin| (min..=max).contains(&bin.least) || (min..=max).contains(&bin.most))
-                .collect(),
+            histogram: histogram.filter(|bin| bin.least <= max && min <= bin.most).collect(),
         })
     }
 }

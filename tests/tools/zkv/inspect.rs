@@ -77,6 +77,18 @@ fn the_report_has_the_sizes_of_values() {
     assert_eq!(bins.iter().map(|bin| bin[2]).sum::<u64>(), 1001);
 }
 
+#[test]
+fn the_histogram_of_values_of_one_length_has_one_bin() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = folder.path().join("table.db");
+    let csv: String = (0..7).map(|key| format!("{key},{}\n", "v".repeat(100))).collect();
+    bake_as(Keys::U64, csv.as_bytes(), &db).unwrap();
+    let (_, report) = inspect_json(&db);
+    let bins: Vec<[u64; 3]> =
+        report["table"]["value_len_bytes"]["histogram"].as_array().unwrap().iter().map(bin).collect();
+    assert_eq!(bins, [[64, 127, 7]]);
+}
+
 fn bin(bin: &Value) -> [u64; 3] {
     ["least", "most", "rows"].map(|name| bin[name].as_u64().unwrap())
 }
