@@ -47,7 +47,7 @@ pub(crate) fn a_lock_file_of_another_user_is_named_with_its_owner_at_once() -> R
     std::os::unix::fs::chown(&lock, Some(OTHER), None).unwrap();
     let message = failure_message(kv_store(&table.db(), &table.socket()), 1);
     assert!(message.contains("belongs to user 4321, where root or this server's user 0 was expected"), "{message}");
-    assert!(message.contains("remove it"), "{message}");
+    assert!(message.contains("remove the file"), "{message}");
     Ok(())
 }
 

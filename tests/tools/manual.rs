@@ -21,7 +21,7 @@ fn help(program: &str, subcommand: Option<&str>) -> String {
 /// Returns the long options that a help text describes.
 fn options(help: &str) -> BTreeSet<String> {
     let described = help.lines().map(str::trim_start).filter(|line| line.starts_with('-'));
-    let words = described.flat_map(|line| line.split([' ', ',', '=', '[']).take(3));
+    let words = described.flat_map(|line| line.split([' ', ',', '.', '=', '[']).take(3));
     words.filter(|word| word.starts_with("--")).map(str::to_owned).collect()
 }
 
