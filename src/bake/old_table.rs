@@ -156,7 +156,7 @@ impl Reader {
     fn last_key(&self, table: &TableRecords, layout: &Layout) -> Result<Vec<u8>, BakeError> {
         let number = fence_count(table.row_count) - 1;
         let row = (number * FENCE_ROWS) as u64;
-        let wrong_fence = || self.owner.damaged(FormatError::Row { row, what: "the fence does not lead to it" });
+        let wrong_fence = || self.owner.damaged(FormatError::Row { row, what: "the fence does not match it" });
         let mut fence = Fence::new_zeroed();
         self.read(fence.as_mut_bytes(), layout.fences.offset_bytes + (number * size_of::<Fence>()) as u64)?;
         let offset_bytes = fence.offset_bytes.get();

@@ -89,7 +89,7 @@ fn fences(fences: &[Fence], records_len_bytes: u64, align_bytes: u64, pace: &Pac
             && (number > 0 || offset_bytes == 0)
             && head >= least_head;
         if !is_possible {
-            return Err(FormatError::Row { row: (number * FENCE_ROWS) as u64, what: "the fence does not lead to it" });
+            return Err(FormatError::Row { row: (number * FENCE_ROWS) as u64, what: "the fence does not match it" });
         }
         (least_offset_bytes, least_head) = (offset_bytes + group_len_min_bytes, head);
     }
@@ -210,7 +210,7 @@ fn rows(store: &Store, plan: &Plan, progress: &mut dyn FnMut(u64)) -> Result<(),
         missing = missing.or(missing_in_range?);
     }
     match missing {
-        Some(row) => Err(FormatError::Row { row, what: "the index does not lead to it" }),
+        Some(row) => Err(FormatError::Row { row, what: "the index does not find it" }),
         None => Ok(()),
     }
 }
@@ -292,7 +292,7 @@ fn check_row<'s>(
         if fence.is_none_or(|fence| {
             fence.head.get() != record.key().head(store.common.len()) || fence.offset_bytes != offset_bytes
         }) {
-            return Err(fault("the fence does not lead to it"));
+            return Err(fault("the fence does not match it"));
         }
     }
     let len_bytes = record.len_bytes(store.record_align_bytes());

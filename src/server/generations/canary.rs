@@ -161,7 +161,7 @@ fn find_row(store: &Store, row: usize) -> Result<(), &'static str> {
     let (key, value) = store.row(row).map_err(damaged)?.ok_or("it does not exist")?;
     match store.get(key).map_err(damaged)? {
         Some(found) if found.as_ptr() == value.as_ptr() && found.len() == value.len() => Ok(()),
-        _ => Err("the index does not lead to it"),
+        _ => Err("the index does not find it"),
     }
 }
 

@@ -64,7 +64,7 @@ fn a_key_that_reaches_beyond_the_records_is_rejected() {
     // 16 + 8 + 24 bytes. The last key determines the common prefix of all keys, so the fence of row 0 is rejected
     // first.
     for len in (39..=46).chain([47, 65_535]) {
-        let expected = row(0, "the fence does not lead to it");
+        let expected = row(0, "the fence does not match it");
         assert_refused(21, |file, records| put_len(file, records[20], len), &expected);
     }
 }
@@ -124,7 +124,7 @@ fn a_wrong_key_in_a_fence_of_byte_keys_is_rejected() {
             let mut file = good.clone();
             put(&mut file, at, wrong);
             seal(&mut file);
-            let expected = row((at - fences) as u64 / 16 * 16, "the fence does not lead to it");
+            let expected = row((at - fences) as u64 / 16 * 16, "the fence does not match it");
             assert_eq!(scratch.refusal(&file), expected, "{wrong:x} at {at}");
         }
     }
@@ -135,14 +135,14 @@ fn a_wrong_key_in_a_fence_of_byte_keys_is_rejected() {
         put(&mut file, fences + fence * 16, head);
     }
     seal(&mut file);
-    assert_eq!(scratch.refusal(&file), row(0, "the fence does not lead to it"));
+    assert_eq!(scratch.refusal(&file), row(0, "the fence does not match it"));
 }
 
 #[test]
 fn a_last_key_with_a_shorter_common_prefix_is_rejected() {
     // The last key determines the common prefix, after which a fence stores 8 bytes of its key.
     let change_last_key = |file: &mut [u8], records: &[usize]| file[records[20] + 2] = b'z';
-    assert_refused(21, change_last_key, &row(0, "the fence does not lead to it"));
+    assert_refused(21, change_last_key, &row(0, "the fence does not match it"));
 }
 
 #[test]

@@ -39,7 +39,7 @@ fn records_out_of_order_are_rejected() {
     }
     let message = "row 10: the key is not greater than the preceding key: forged, or a bug of the baker";
     assert_eq!(row(10, "the key is not greater than the preceding key").to_string(), message);
-    // This key keeps the order, but the index does not lead to its row.
+    // This key keeps the order, but the index does not find its row.
     let expected = row(9, NOT_FOUND_BY_INDEX);
     assert_forgery_refused(|file, records| put(file, records[9], 27), &expected);
 }
@@ -83,7 +83,7 @@ fn a_wrong_fence_is_rejected() {
     for at in (fences..fences + len).step_by(8 * 5) {
         let right = number(&good, at);
         for wrong in [right.wrapping_add(1), right.wrapping_add(8), right.wrapping_sub(1), u64::MAX] {
-            let expected = row((at - fences) as u64 / 16 * 16, "the fence does not lead to it");
+            let expected = row((at - fences) as u64 / 16 * 16, "the fence does not match it");
             assert_eq!(scratch.refusal(&forged(&scratch, 300, at, wrong)), expected, "{wrong} at {at}");
         }
     }
@@ -111,7 +111,7 @@ fn a_place_that_is_not_the_records_is_rejected() {
         let elsewhere = |file: &mut [u8], _: &[usize]| put_u32(file, place_at(file, &key(9)), wrong);
         assert_forgery_refused(elsewhere, &row(9, NOT_FOUND_BY_INDEX));
     }
-    let message = "row 9: the index does not lead to it: forged, or a bug of the baker";
+    let message = "row 9: the index does not find it: forged, or a bug of the baker";
     assert_eq!(row(9, NOT_FOUND_BY_INDEX).to_string(), message);
 }
 

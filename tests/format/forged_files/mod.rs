@@ -23,7 +23,7 @@ pub(crate) fn forged(scratch: &Scratch, count: u64, at: usize, number: u64) -> V
 }
 
 /// The error text for a row that the index does not lead to.
-pub(crate) const NOT_FOUND_BY_INDEX: &str = "the index does not lead to it";
+pub(crate) const NOT_FOUND_BY_INDEX: &str = "the index does not find it";
 
 pub(crate) fn row(row: u64, what: &'static str) -> FormatError {
     FormatError::Row { row, what }
