@@ -8,6 +8,7 @@
 
 mod support;
 
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::thread;
@@ -45,7 +46,7 @@ fn socket() -> PathBuf {
         (1..=rows()).for_each(|key| push_csv_row(&mut csv, key, VALUE_LEN_MIN_BYTES));
         let db = folder.path().join("storage.db");
         bake::bake_csv(&csv[..], &db, &Options::default(), &mut |_| ()).expect("bake");
-        let config = Config { socket: folder.path().join("s.sock"), ..Config::default() };
+        let config = Config { socket: folder.path().join("s.sock"), workers: NonZero::new(1), ..Config::default() };
         let server = Server::bind(&db, &config).expect("bind");
         thread::spawn(move || server.run(std::future::pending()));
         folder

@@ -21,6 +21,7 @@ mod machine {
     pub(crate) mod served_disks;
     pub(crate) mod server_user;
     pub(crate) mod service_manager;
+    pub(crate) mod stopping;
     pub(crate) mod tmpfs;
     pub(crate) mod unit_files;
     pub(crate) mod users;
@@ -34,7 +35,7 @@ use libtest_mimic::{Arguments, run};
 use helpers::trials::trials;
 use machine::{
     baker_disks, coarse_times, inherited_sockets, ip_ranges, leases, outputs, overlay, paused, processes, promtool,
-    remote, served_disks, server_user, service_manager, tmpfs, unit_files, users, writers,
+    remote, served_disks, server_user, service_manager, stopping, tmpfs, unit_files, users, writers,
 };
 
 fn main() -> ExitCode {
@@ -73,6 +74,7 @@ fn main() -> ExitCode {
         service_manager::a_hung_thread_suspends_the_watchdog_notifications,
         service_manager::the_service_manager_is_notified_when_the_server_is_ready_and_when_it_stops,
         service_manager::the_watchdog_is_notified_while_the_server_is_idle_or_busy,
+        stopping::workers_stop_at_the_same_time,
         tmpfs::a_file_put_in_place_is_served_while_a_process_still_has_the_old_one_mapped,
         tmpfs::a_lease_that_the_system_takes_from_a_stopped_server_ends_the_trust_in_the_file,
         tmpfs::a_table_that_a_process_wrote_through_a_mapping_is_served_as_a_new_generation,

@@ -143,9 +143,13 @@ def test_a_child_process_reconnects(server: Server) -> None:
     with zero_kv.Client(server.path) as client:
         stop = threading.Event()
 
+        wrong: list[object] = []
+
         def ask() -> None:
             while not stop.is_set():
-                client.get_many(range(0, 1000))
+                found = client.get_many(range(0, 1000))
+                if found != [ROWS.get(key) for key in range(0, 1000)]:
+                    wrong.append(found)
 
         threads = [threading.Thread(target=ask) for _ in range(3)]
         for thread in threads:
@@ -162,6 +166,7 @@ def test_a_child_process_reconnects(server: Server) -> None:
             stop.set()
             for thread in threads:
                 thread.join()
+        assert not wrong
 
 
 def test_clients_and_tables_can_be_pickled_for_worker_processes(server: Server, numbers: pathlib.Path) -> None:

@@ -11,6 +11,7 @@ from support import PROGRAMS as BINARIES
 REPOSITORY = pathlib.Path(__file__).parents[2]
 PAGES = sorted((REPOSITORY / "docs" / "cookbook").glob("*.md"))
 PROGRAMS = {page.stem: re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.M | re.S) for page in PAGES}
+assert any(PROGRAMS.values()), "docs/cookbook has no programs"
 KV_STORE = BINARIES / "kv_store"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import graphlib
 import inspect
+import operator
 import os
 import pathlib
 import re
@@ -91,8 +92,11 @@ def test_public_names_have_the_docstrings_of_the_stub() -> None:
             if not member.startswith("_"):
                 text = inspect.getdoc(held)
                 assert text, f"{name}.{member}"
-                assert text == documented.get(f"{name}.{member}", text), f"{name}.{member}"
-        assert inspect.getdoc(public) == documented.get(name, inspect.getdoc(public)), name
+    # Python documents operators itself.
+    compared = [name for name in documented if "__" not in name and name.split(".")[0] in zero_kv.__all__]
+    for name in compared:
+        assert inspect.getdoc(operator.attrgetter(name)(zero_kv)) == documented[name], name
+    assert len(compared) > 40
 
 
 def public_methods(cls: type) -> dict[str, Any]:

@@ -21,6 +21,7 @@ pub(super) struct PendingResponses {
 impl PendingResponses {
     /// Stores the responses of a pass. The first `sent_bytes` bytes of them are already sent.
     pub(super) fn keep(&mut self, copied: &[u8], pieces: &[Piece], sent_bytes: usize, passes_descriptors: bool) {
+        debug_assert!(self.copied.is_empty() && self.pieces.is_empty(), "earlier responses are still pending");
         self.copied.extend_from_slice(copied);
         self.pieces.extend_from_slice(pieces);
         self.sent_bytes = sent_bytes;

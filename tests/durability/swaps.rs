@@ -62,6 +62,8 @@ struct FaultyServer {
     fault_filter: Arc<Mutex<FaultFilter>>,
     /// The generation whose values are served.
     content: u64,
+    /// The number of the generation that is served.
+    generation: u64,
     next: u64,
 }
 
@@ -79,7 +81,7 @@ impl FaultyServer {
         let command = scene.command(&["--no-watch", "--memory", memory]);
         let started = |command| Ok(spawn(command, &Calls::Only(&numbers()), decide)?.0);
         let served = scene.run_by(command, started);
-        FaultyServer { served, scene, fault_filter, content: 1, next: 2 }
+        FaultyServer { served, scene, fault_filter, content: 1, generation: 1, next: 2 }
     }
 
     /// Puts the next file in place and requests a reload, during which a call may fail. Returns the outcome, and the
@@ -95,8 +97,9 @@ impl FaultyServer {
         std::fs::rename(&file, self.scene.db()).unwrap();
         let attempt = self.served.client().reload().unwrap();
         let outcome = self.served.outcome_of(attempt);
-        if outcome.ends_with(" serves") {
+        if outcome == format!("generation {} serves", self.generation + 1) {
             self.content = content;
+            self.generation += 1;
         }
         (outcome, std::mem::take(&mut self.fault_filter.lock().unwrap().injector))
     }
@@ -118,6 +121,7 @@ impl FaultyServer {
     /// Makes a swap with a fault and checks the server. Returns whether the swap failed, or `None` if no call failed.
     fn check(&mut self, fault: Fault) -> Result<Option<bool>, String> {
         let (content, refused) = (self.content, self.served.number("refused_files"));
+        let generation = self.generation;
         let (outcome, injector) = self.swap(Some(fault));
         let of = |what: &str| format!("{what}: {}: {outcome}", fault.name());
         let has_failed = self.content == content;
@@ -132,6 +136,11 @@ impl FaultyServer {
         if number != refused + u64::from(has_failed) {
             return Err(of(&format!("{refused} files were refused before, and {number} after")));
         }
+        let found = ["generation", "swaps"].map(|name| self.served.number(name));
+        let expected = generation + u64::from(!has_failed);
+        if found != [expected, expected - 1] {
+            return Err(of(&format!("generation and swaps are {found:?}, where generation {expected} was expected")));
+        }
         let system = format!("(os error {})", fault.errno.raw_os_error());
         if has_failed && !(outcome.contains("storage.db") && outcome.contains(&system)) {
             return Err(of(&format!("the reason lacks the file's name or {system:?}")));
@@ -140,7 +149,7 @@ impl FaultyServer {
             return Err(of("the reason is not logged"));
         }
         let (outcome_of_next, _) = self.swap(None);
-        if !outcome_of_next.ends_with(" serves") {
+        if self.generation != expected + 1 {
             return Err(of(&format!("the next file is not served: {outcome_of_next}")));
         }
         self.check_values().map_err(|what| of(&format!("after the next file: {what}")))?;

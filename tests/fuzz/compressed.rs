@@ -41,16 +41,23 @@ pub fn check(folder: &Path, data: &[u8]) {
     let expected = baked(folder, &text).expect("text that has only valid rows");
     if bytes == intact {
         assert!(outcome.expect("an intact input") == expected, "the file differs from the file of the text");
-    } else if bytes.starts_with(&intact[..MAGIC_LEN_BYTES.min(intact.len())]) && !ends_with_a_part(&parts, &bytes) {
+    } else if is_recognized_and_damaged(&parts, &bytes) {
         // Every part has a checksum.
         assert!(outcome.map_or(true, |file| file == expected), "a damaged input gave other rows");
     }
 }
 
-/// Returns whether the bytes begin with complete parts, so that they are another intact input, possibly with trailing
-/// bytes.
-fn ends_with_a_part(parts: &[Vec<u8>], bytes: &[u8]) -> bool {
-    bytes.starts_with(&parts[0])
+/// Returns whether the first part that is not complete in the bytes begins as it did, so that its checksum must reveal
+/// the damage. Otherwise the bytes are another intact input, possibly with trailing bytes.
+fn is_recognized_and_damaged(parts: &[Vec<u8>], bytes: &[u8]) -> bool {
+    let mut rest = bytes;
+    for part in parts {
+        match rest.strip_prefix(&part[..]) {
+            Some(after) => rest = after,
+            None => return rest.starts_with(&part[..MAGIC_LEN_BYTES]),
+        }
+    }
+    false
 }
 
 /// Returns rows with unique keys of bytes.

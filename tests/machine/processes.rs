@@ -1,6 +1,7 @@
 //! Limits and blocked signals, which a program inherits from the process that starts it.
 
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 
 use rustix::process::Signal;
@@ -14,10 +15,23 @@ use crate::helpers::trials::{Missing, missing};
 use crate::helpers::waiting::eventually;
 
 /// A user that runs nothing else, so that the limit counts only the bake's threads.
-const UNUSED: u32 = 4322;
+const UNUSED: u32 = 4323;
+
+/// Returns whether any thread runs as this user.
+fn runs_threads(user: u32) -> bool {
+    let folders = |path: &Path| std::fs::read_dir(path).into_iter().flatten().map(|entry| entry.unwrap().path());
+    let mut threads = folders(Path::new("/proc")).flat_map(|process| folders(&process.join("task")));
+    threads.any(|thread| {
+        // A thread may have ended since it was listed.
+        let status = std::fs::read_to_string(thread.join("status")).unwrap_or_default();
+        let users = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+        users.is_some_and(|users| users.split_whitespace().any(|found| found == user.to_string()))
+    })
+}
 
 pub(crate) fn a_bake_without_enough_threads_is_an_error() -> Result<(), Missing> {
     root()?;
+    eventually("the user runs nothing", || !runs_threads(UNUSED));
     let folder = tempfile::tempdir().unwrap();
     std::os::unix::fs::chown(folder.path(), Some(UNUSED), Some(UNUSED)).unwrap();
     std::fs::write(folder.path().join("rows.csv"), shuffled_rows(2000, 100)).unwrap();

@@ -4,11 +4,12 @@
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use rustix::process::geteuid;
 use tempfile::TempDir;
 
+use super::stopping::StoppedThread;
 use crate::helpers::scenes::can_lease;
 use crate::helpers::trials::{Missing, missing};
 
@@ -49,6 +50,14 @@ pub(crate) fn mounts() -> Result<Mounter, Missing> {
     };
     let mounter = [["unshare", "-m"], ["unshare", "-rm"]].into_iter().find(can_mount);
     mounter.ok_or_else(|| missing("mounts", "`unshare` cannot run, or nothing can be mounted"))
+}
+
+/// Requires that this process can stop single threads of its children.
+pub(crate) fn ptrace() -> Result<(), Missing> {
+    let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().expect("`cat` is installed");
+    let stopped = StoppedThread::stop(child.id() as libc::pid_t).map(drop);
+    child.kill().and_then(|()| child.wait()).expect("a child that ends");
+    stopped.map_err(|error| missing("ptrace", &format!("ptrace(2): {error}")))
 }
 
 /// Requires that a process can enter a new user namespace.

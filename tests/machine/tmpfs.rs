@@ -7,7 +7,8 @@ use std::thread;
 
 use memmap2::MmapMut;
 use rustix::process::Signal;
-use zero_kv::client::Direct;
+use zero_kv::LookupError;
+use zero_kv::client::{ClientError, Direct};
 
 use super::requirements::leases_in;
 use crate::helpers::generations::Shape;
@@ -73,6 +74,11 @@ fn look_up(served: &Served, direct: &Direct, stop: &AtomicBool, found: &AtomicU6
     }
 }
 
+/// Returns whether the server has answered with an error.
+fn is_refused(answer: Result<Option<Vec<u8>>, ClientError>) -> bool {
+    matches!(answer, Err(ClientError::Server { .. }))
+}
+
 /// Sets the flag on drop, also in a panic, so that the scope's other threads end.
 struct StopOnDrop<'a>(&'a AtomicBool);
 
@@ -102,8 +108,8 @@ pub(crate) fn values_that_a_process_overwrites_through_a_mapping_are_errors_unti
             found_more(&format!("values are found in round {round}"));
             let mut writer = MappedWriter::open(&scene);
             writer.overwrite();
-            assert!(served.client().get(KEY).is_err(), "round {round}");
-            assert!(direct.get(KEY).is_err(), "round {round}");
+            assert!(is_refused(served.client().get(KEY)), "round {round}");
+            assert_eq!(direct.get(KEY), Err(LookupError::Damaged), "round {round}");
             eventually("the server has detected the change", || served.info().get("state") == Some("changed"));
             writer.restore();
             drop(writer);
@@ -123,7 +129,7 @@ pub(crate) fn a_file_put_in_place_is_served_while_a_process_still_has_the_old_on
     assert_eq!(served.client().get(KEY).unwrap(), SHAPE.value(1, KEY));
     let mut writer = MappedWriter::open(&scene);
     writer.overwrite();
-    assert!(served.client().get(KEY).is_err());
+    assert!(is_refused(served.client().get(KEY)));
     SHAPE.bake(2, &scene.path("new.db"));
     std::fs::rename(scene.path("new.db"), scene.db()).unwrap();
     served.wait_for("generation", 2);
@@ -139,7 +145,7 @@ pub(crate) fn a_table_that_a_process_wrote_through_a_mapping_is_served_as_a_new_
     let other = std::fs::read(scene.path("other.db")).unwrap();
     let mut writer = MappedWriter::open(&scene);
     writer.mapping.copy_from_slice(&other);
-    assert!(served.client().get(KEY).is_err());
+    assert!(is_refused(served.client().get(KEY)));
     drop(writer);
     served.wait_for("generation", 2);
     assert_eq!(served.client().get(KEY).unwrap(), SHAPE.value(3, KEY));
@@ -172,10 +178,10 @@ pub(crate) fn a_lease_that_the_system_takes_from_a_stopped_server_ends_the_trust
     thread::sleep(super::paused::LEASE_BREAK_TIME_MIN);
     let mut writer = MappedWriter::open(&scene);
     writer.overwrite();
-    assert!(direct.get(KEY).is_err(), "the server cannot confirm its lease");
+    assert_eq!(direct.get(KEY), Err(LookupError::Damaged), "the server cannot confirm its lease");
     served.signal(Signal::CONT);
-    assert!(served.client().get(KEY).is_err());
-    assert!(direct.get(KEY).is_err());
+    assert!(is_refused(served.client().get(KEY)));
+    assert_eq!(direct.get(KEY), Err(LookupError::Damaged));
     writer.restore();
     drop(writer);
     eventually("direct lookups succeed again", || direct.get(KEY).is_ok_and(|value| value == SHAPE.value(1, KEY)));

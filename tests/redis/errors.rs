@@ -3,6 +3,8 @@
 use std::fs;
 use std::io::Write;
 
+use zero_kv::client::Client;
+
 use super::served::*;
 use crate::helpers::redis_replies::Reply;
 use crate::helpers::redis_server::connect;
@@ -97,6 +99,7 @@ pub(crate) fn leading_zeros_of_a_key_are_ignored() {
 
 pub(crate) fn an_announced_length_allocates_nothing() {
     let served = Served::with(&["--workers", "1"]);
+    assert_eq!(Client::connect(served.socket()).unwrap().info().unwrap().number::<u64>("workers"), Some(1));
     let data_bytes = || {
         let status = fs::read_to_string(format!("/proc/{}/status", served.server.child.id())).unwrap();
         let line = status.lines().find(|line| line.starts_with("VmData:")).unwrap();

@@ -3,6 +3,8 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 
+use zero_kv::client::Client;
+
 use super::served::*;
 use crate::helpers::frames::{EXISTS, answer, expect, expect_end, gets, request};
 use crate::helpers::tables::answer_to_get;
@@ -63,6 +65,7 @@ pub(crate) fn tcp_has_equal_replies() {
 
 pub(crate) fn a_client_that_reads_nothing_blocks_no_other_client() {
     let served = Served::with(&["--workers", "1"]);
+    assert_eq!(Client::connect(served.socket()).unwrap().info().unwrap().number::<u64>("workers"), Some(1));
     let mut stalled = served.connect();
     stalled.set_nonblocking(true).unwrap();
     // Writes until the socket accepts no more bytes.

@@ -65,6 +65,11 @@ impl Generations {
     }
 }
 
+/// Returns generation, swaps, rollbacks, and rejected files.
+fn counts(served: &Served) -> [u64; 4] {
+    ["generation", "swaps", "rollbacks", "refused_files"].map(|name| served.number(name))
+}
+
 fn p99_us(samples: &[Sample], phase: u32) -> u32 {
     let mut latencies_us: Vec<u32> =
         samples.iter().filter(|sample| sample.phase == phase).map(|sample| sample.latency_us).collect();
@@ -240,6 +245,7 @@ fn a_rollback_returns_to_the_previous_generation_and_a_second_rollback_undoes_it
         let attempt = client.rollback().unwrap();
         assert!(served.outcome_of(attempt).contains("no earlier generation"));
         generations.assert_served(&served, 1);
+        assert_eq!(counts(&served), [1, 0, 0, 0]);
 
         generations.put(2);
         served.wait_for("generation", 2);
@@ -261,7 +267,7 @@ fn a_rollback_returns_to_the_previous_generation_and_a_second_rollback_undoes_it
         generations.put(3);
         served.wait_for("generation", 8);
         generations.assert_served(&served, 3);
-        assert_eq!((served.number("rollbacks"), served.number("swaps")), (4, 7));
+        assert_eq!(counts(&served), [8, 7, 4, 0]);
     }
 }
 
@@ -280,8 +286,10 @@ fn a_tcp_client_may_not_reload_or_roll_back() {
         expect(&mut tcp, &answer(2, b""));
     }
     assert_eq!((served.number("reload_requested"), served.number("generation")), (0, 1));
-    served.client().reload().unwrap();
-    served.wait_for("generation", 2);
+    assert_eq!(counts(&served), [1, 0, 0, 0]);
+    let attempt = served.client().reload().unwrap();
+    assert_eq!(served.outcome_of(attempt), "generation 2 serves");
+    generations.assert_served(&served, 2);
 }
 
 /// A file that the server must reject: its name, the function that puts it in place, and the log message.
@@ -363,6 +371,7 @@ fn a_bad_file_is_rejected_with_its_reason_and_the_old_one_stays_served() {
     load.wait_for_pipelines(10);
     load.finish();
     generations.assert_served(&served, 3);
+    assert_eq!(counts(&served), [2, 1, 0, refused + 1]);
 }
 
 #[test]
@@ -381,11 +390,13 @@ fn a_file_that_does_not_match_the_canaries_is_rejected() {
     served.wait_for("refused_files", 1);
     assert_eq!(served.logged("canary 7: "), 1);
     generations.assert_served(&served, 1);
+    assert_eq!(counts(&served), [1, 0, 0, 1]);
     // The server reads the canaries at each check.
     std::fs::write(&canaries, canary(3)).unwrap();
     generations.put(3);
     served.wait_for("generation", 2);
     generations.assert_served(&served, 3);
+    assert_eq!(counts(&served), [2, 1, 0, 1]);
 }
 
 #[test]
@@ -406,9 +417,11 @@ fn an_unreadable_file_is_rejected_until_it_is_readable() {
     served.wait_for("refused_files", 1);
     assert_eq!(served.logged("Permission denied"), 1);
     generations.assert_served(&served, 1);
+    assert_eq!(counts(&served), [1, 0, 0, 1]);
     mode(generations.scene.db(), 0o644);
     served.wait_for("generation", 2);
     generations.assert_served(&served, 2);
+    assert_eq!(counts(&served), [2, 1, 0, 1]);
 }
 
 #[test]
@@ -428,6 +441,7 @@ fn a_switched_link_is_a_new_file() {
     switch("2.db", "storage.db");
     served.wait_for("generation", 2);
     generations.assert_served(&served, 2);
+    assert_eq!(counts(&served), [2, 1, 0, 0]);
     drop(served);
 
     // Switches links as Kubernetes does: the file is a link into a folder that is itself a link.
@@ -444,4 +458,5 @@ fn a_switched_link_is_a_new_file() {
     served.wait_for("generation", 2);
     std::fs::remove_dir_all(scene.path("..3")).unwrap();
     generations.assert_served(&served, 4);
+    assert_eq!(counts(&served), [2, 1, 0, 0]);
 }

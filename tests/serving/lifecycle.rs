@@ -5,7 +5,6 @@ use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::Output;
-use std::time::Instant;
 
 use rustix::process::Signal;
 
@@ -199,28 +198,6 @@ fn a_client_that_does_not_read_does_not_prevent_a_server_from_stopping() {
     server.signal(Signal::TERM);
     assert_eq!(server.wait().code(), Some(0));
     drop(stream);
-}
-
-#[test]
-fn workers_stop_at_the_same_time() {
-    let table = Table::new((0..300).map(|key| (key, vec![b'v'; 5000])));
-    // Each worker has a client that does not read, and waits for it as long as the limit permits.
-    let time_to_stop = |workers: usize| {
-        let mut command = kv_store(&table.db(), &table.socket());
-        command.args(["--workers", &workers.to_string()]);
-        let mut server = Server::of(command, &table.socket());
-        let mut streams: Vec<_> = (0..workers).map(|_| server.connect()).collect();
-        for stream in &mut streams {
-            stream.write_all(&gets(0..300)).unwrap();
-            stream.read_exact(&mut [0]).unwrap();
-        }
-        let started = Instant::now();
-        server.signal(Signal::TERM);
-        assert_eq!(server.wait().code(), Some(0));
-        started.elapsed()
-    };
-    let (one, six) = (time_to_stop(1), time_to_stop(6));
-    assert!(six < 3 * one, "one worker stopped in {one:?}, six in {six:?}");
 }
 
 #[test]

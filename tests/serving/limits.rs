@@ -23,7 +23,10 @@ fn long_table() -> Table {
 fn serve(table: &Table, options: &[&str]) -> Server {
     let mut command = kv_store(&table.db(), &table.socket());
     command.args(["--workers", "1"]).args(options);
-    Server::of(command, &table.socket())
+    let mut server = Server::spawn(command, &table.socket());
+    let ready = server.wait_for_log("ready");
+    assert!(ready.contains(" workers=1"), "{ready}");
+    server
 }
 
 /// Requests Info on an existing connection, and returns the value of a field.

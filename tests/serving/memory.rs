@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::thread;
 
@@ -74,13 +75,18 @@ fn a_damaged_file_is_not_served_from_a_copy() {
 #[test]
 fn a_copy_with_fewer_huge_pages_is_served_with_a_warning() {
     let table = Table::of_rows(ROWS);
-    // The child inherits this setting. Nothing else in this process requests huge pages.
-    disable_transparent_huge_pages(true).unwrap();
-    let mut server = start(&table, &["--memory", "copy"]);
+    let mut command = kv_store(&table.db(), &table.socket());
+    command.args(["--memory", "copy"]);
+    // SAFETY: The closure makes one system call, which is safe between fork and exec, and allocates nothing.
+    unsafe { command.pre_exec(|| Ok(disable_transparent_huge_pages(true)?)) };
+    let mut server = Server::spawn(command, &table.socket());
     let warning = server.wait_for_log("copied into memory: ");
     assert!(warning.contains("WARN") && warning.contains(" 0 in huge pages"), "{warning}");
     assert!(warning.contains("fewer huge pages than requested"), "{warning}");
     server.wait_for_log("ready");
+    let smaps = fs::read_to_string(format!("/proc/{}/smaps", server.child.id())).unwrap();
+    let huge: Vec<&str> = smaps.lines().filter_map(|line| line.strip_prefix("AnonHugePages:")).collect();
+    assert!(!huge.is_empty() && huge.iter().all(|len| len.trim() == "0 kB"), "{huge:?}");
     expect_all_answers(&table, &server);
 }
 

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use zero_kv::LookupError;
 use zero_kv::client::{Client, DirectOptions};
@@ -38,13 +39,18 @@ fn a_mapped_file_that_is_changed_gives_errors_and_never_a_wrong_byte() {
             let (scene, _served, direct) = direct(options);
             assert_all(&direct, 1);
             change(&scene.db());
+            let mut errors = 0;
             for key in 0..SHAPE.rows + 3 {
                 match direct.get(key) {
                     // The server serves a table that was written over the old one once it has checked the file.
                     Ok(value) => assert!(value == SHAPE.value(1, key) || value == SHAPE.value(9, key), "key {key}"),
-                    Err(error) => assert_eq!(error, LookupError::Damaged),
+                    Err(error) => {
+                        assert_eq!(error, LookupError::Damaged);
+                        errors += 1;
+                    }
                 }
             }
+            assert!(how == "overwritten by another table" || errors == SHAPE.rows + 3, "{errors} errors");
             put(&scene, 2);
             let is_restored = || direct.get(1).is_ok_and(|value| value == SHAPE.value(2, 1));
             eventually("the good file is served", is_restored);
@@ -59,27 +65,49 @@ fn a_change_under_load_gives_errors_to_all_clients_and_never_a_wrong_byte() {
         let (scene, _served, direct) = direct(options);
         let (changes, keys) = (CHANGES, (1..=256).collect::<Vec<u64>>());
         let stop = std::sync::atomic::AtomicBool::new(false);
+        // Batches of values, and batches that were errors, of each thread.
+        let counts: [[AtomicU64; 2]; 2] = Default::default();
+        let wait_for_all = |what: &str, kind: usize| {
+            let before = counts.each_ref().map(|counts| counts[kind].load(Ordering::Relaxed));
+            let grown =
+                || counts.iter().zip(before).all(|(counts, before)| counts[kind].load(Ordering::Relaxed) > before);
+            eventually(what, grown);
+        };
         std::thread::scope(|scope| {
-            for _ in 0..2 {
-                scope.spawn(|| {
-                    while !stop.load(std::sync::atomic::Ordering::Relaxed) {
-                        let Ok(values) = direct.get_many(&keys) else { continue };
+            for [values_count, errors_count] in &counts {
+                let (direct, keys, stop) = (&direct, &keys, &stop);
+                scope.spawn(move || {
+                    while !stop.load(Ordering::Relaxed) {
+                        let values = match direct.get_many(keys) {
+                            Ok(values) => values,
+                            Err(error) => {
+                                assert_eq!(error, LookupError::Damaged);
+                                errors_count.fetch_add(1, Ordering::Relaxed);
+                                continue;
+                            }
+                        };
+                        assert_eq!(values.len(), keys.len());
                         let generation = named(values[0].as_ref().unwrap()).unwrap();
                         let is_right =
                             keys.iter().zip(&values).all(|(key, value)| *value == SHAPE.value(generation, *key));
                         assert!(is_right, "generation {generation}");
+                        values_count.fetch_add(1, Ordering::Relaxed);
                     }
                 });
             }
-            for (at, (_, change)) in (0_u64..).zip(changes.into_iter().cycle().take(12)) {
+            for (at, (how, change)) in (0_u64..).zip(changes.into_iter().cycle().take(12)) {
+                wait_for_all("lookups go on", 0);
                 change(&scene.db());
+                if how != "overwritten by another table" {
+                    wait_for_all("lookups are errors", 1);
+                }
                 let generation = 10 + at;
                 put(&scene, generation);
                 eventually("the good file is served", || {
                     direct.get(1).is_ok_and(|value| value == SHAPE.value(generation, 1))
                 });
             }
-            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            stop.store(true, Ordering::Relaxed);
         });
     }
 }

@@ -50,6 +50,7 @@ fn put(scene: &Scene, generation: u64) {
 fn assert_all(direct: &Direct, generation: u64) {
     let keys: Vec<u64> = (0..SHAPE.rows + 3).collect();
     let values = direct.get_many(&keys).unwrap();
+    assert_eq!(values.len(), keys.len());
     for (key, value) in keys.iter().zip(values) {
         assert_eq!(value, SHAPE.value(generation, *key), "key {key} of generation {generation}");
     }
@@ -58,6 +59,7 @@ fn assert_all(direct: &Direct, generation: u64) {
 /// Returns whether this process has mapped the file with this inode, which is or was the served file of a scene.
 fn is_mapped(scene: &Scene, inode: u64) -> bool {
     let (maps, db) = (std::fs::read_to_string("/proc/self/maps").unwrap(), scene.db());
-    let of_table = maps.lines().filter(|line| line.contains(db.to_str().unwrap()));
+    let is_of_table = |line: &&str| line.contains(db.to_str().unwrap()) || line.contains("memfd:zero-kv ");
+    let of_table = maps.lines().filter(is_of_table);
     of_table.into_iter().any(|line| line.split_whitespace().nth(4) == Some(&inode.to_string()))
 }

@@ -1,7 +1,7 @@
 //! The Open request and its response, byte by byte and descriptor by descriptor.
 
 use std::fs::File;
-use std::io::{IoSliceMut, Read, Seek, SeekFrom, Write};
+use std::io::{ErrorKind, IoSliceMut, Read, Seek, SeekFrom, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -13,7 +13,7 @@ use zero_kv::Store;
 
 use super::{SHAPE, direct};
 use crate::helpers::frames::{GET, answer, expect, request};
-use crate::helpers::scenes::Scene;
+use crate::helpers::scenes::{Scene, Served};
 use crate::helpers::waiting::eventually;
 
 const OPEN: u32 = 9;
@@ -64,7 +64,9 @@ fn the_response_to_open_has_the_generation_and_two_descriptors() {
         page.read_exact_at(&mut word, 128).unwrap();
         assert_eq!(u64::from_ne_bytes(word) as u32, 1, "the generation");
         for file in &files {
-            assert!(file.write_at(b"x", 0).is_err() && file.set_len(0).is_err(), "the descriptors are read-only");
+            let refused = [file.write_at(b"x", 0).map(drop), file.set_len(0)];
+            let refused = refused.map(|result| result.unwrap_err().raw_os_error());
+            assert_eq!(refused, [Some(libc::EBADF), Some(libc::EINVAL)], "the descriptors are read-only");
         }
     }
 }
@@ -79,6 +81,7 @@ fn one_clients_use_of_its_descriptors_does_not_affect_another() {
             stream.write_all(&request(OPEN, 0)).unwrap();
             receive(&stream, 8 + 32).1
         });
+        assert_eq!((mine.len(), others.len()), (2, 2));
         for (mut mine, mut others) in mine.into_iter().zip(others) {
             mine.seek(SeekFrom::Start(7)).unwrap();
             assert_eq!(others.stream_position().unwrap(), 0);
@@ -144,10 +147,20 @@ fn next_state_request(page: &File) -> (u64, [u8; 16]) {
     (word, request(OPEN, word & !(7 << 61)))
 }
 
+/// Asserts that nothing has arrived once a server with one worker has answered requests that were sent later.
+#[track_caller]
+fn assert_waits(served: &Served, stream: &UnixStream) {
+    (0..3).for_each(|_| assert_eq!(served.number("workers"), 1));
+    stream.set_nonblocking(true).unwrap();
+    let arrived = { stream }.read(&mut [0]).map_err(|error| error.kind());
+    assert_eq!(arrived, Err(ErrorKind::WouldBlock));
+    stream.set_nonblocking(false).unwrap();
+}
+
 #[test]
 fn open_with_the_current_state_is_answered_when_the_state_changes() {
     for memory in ["map", "sealed"] {
-        let (scene, served, _direct) = direct(&["--memory", memory]);
+        let (scene, served, _direct) = direct(&["--memory", memory, "--workers", "1"]);
         let mut streams: Vec<UnixStream> = (0..5).map(|_| served.connect()).collect();
         let mut page = None;
         for stream in &mut streams {
@@ -158,6 +171,7 @@ fn open_with_the_current_state_is_answered_when_the_state_changes() {
             stream.write_all(&next).unwrap();
             page = files.pop();
         }
+        streams.iter().for_each(|stream| assert_waits(&served, stream));
         let asked = served.number("requests_open");
         super::put(&scene, 2);
         for stream in &streams {
@@ -171,11 +185,16 @@ fn open_with_the_current_state_is_answered_when_the_state_changes() {
 
 #[test]
 fn any_further_request_ends_the_wait_for_a_new_state() {
-    let (_scene, served, _direct) = direct(&["--memory", "sealed"]);
+    let (_scene, served, _direct) = direct(&["--memory", "sealed", "--workers", "1"]);
     let mut stream = served.connect();
     stream.write_all(&request(OPEN, 0)).unwrap();
     let (_, files) = receive(&stream, 40);
     let (_, next) = next_state_request(&files[1]);
+    stream.write_all(&next).unwrap();
+    assert_waits(&served, &stream);
+    stream.write_all(&request(PING, 0)).unwrap();
+    let (_, files) = receive(&stream, 48);
+    assert_eq!(files.len(), 2);
     stream.write_all(&[next, next, request(GET, 7), next, request(PING, 0)].concat()).unwrap();
     let (bytes, files) = receive(&stream, 40 + 40 + 8 + SHAPE.value(1, 7).unwrap().len() + 40 + 8);
     assert_eq!((files.len(), &bytes[80..88]), (6, &answer(0, &SHAPE.value(1, 7).unwrap())[..8]));
@@ -189,7 +208,7 @@ fn any_further_request_ends_the_wait_for_a_new_state() {
 
 #[test]
 fn a_client_that_disconnects_while_it_waits_is_detected() {
-    let (_scene, served, _direct) = direct(&["--stall-timeout", "1"]);
+    let (_scene, served, _direct) = direct(&["--stall-timeout", "1", "--workers", "1"]);
     let before = served.number("connections");
     let mut streams: Vec<UnixStream> = (0..20).map(|_| served.connect()).collect();
     for stream in &mut streams {
@@ -200,6 +219,7 @@ fn a_client_that_disconnects_while_it_waits_is_detected() {
     // Info uses another connection. A waiting connection does not count as stalled and is not disconnected.
     served.wait_for("uptime_s", 3);
     assert_eq!((served.number("connections"), served.number("connections_cut_stalled")), (before + 20, 0));
+    streams.iter().for_each(|stream| assert_waits(&served, stream));
     drop(streams);
     eventually("the server has closed the connections", || served.number("connections") <= before);
 }
