@@ -37,6 +37,10 @@ impl NewFile {
             Ok(found) if !found.is_file() && !found.is_symlink() => {
                 return Err(invalid("is not a regular file, so it is not replaced"));
             }
+            // For example /dev/stdout, which every process of the system uses.
+            Ok(found) if found.is_symlink() && fs::read_link(path).is_ok_and(|target| target.starts_with("/proc")) => {
+                return Err(invalid("is a link to a file of a process, so it is not replaced: name a file"));
+            }
             _ => {}
         }
         let parent = folder_of(path);

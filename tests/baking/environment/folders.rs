@@ -106,6 +106,18 @@ fn an_output_that_is_not_a_file_is_not_replaced() {
     );
 }
 
+/// As root, a rename would replace the system's own link /dev/stdout.
+#[test]
+fn a_link_to_a_descriptor_of_a_process_is_not_replaced() {
+    let scene = Scene::new();
+    let link = scene.folder.path("stdout");
+    symlink("/proc/self/fd/1", &link).unwrap();
+    let message =
+        "stdout: is a link to a file of a process, so it is not replaced: name a file: nothing was put in place";
+    scene.assert_fails(&["-", "-o", "stdout"], b"2,two\n", message);
+    assert_eq!(std::fs::read_link(link).unwrap().to_str(), Some("/proc/self/fd/1"));
+}
+
 #[test]
 fn a_link_is_replaced_whatever_its_target_is() {
     let scene = Scene::new();
