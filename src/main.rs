@@ -85,8 +85,9 @@ fn run(args: Args, inherited: Inherited) -> anyhow::Result<()> {
     Ok(server.run(signals.until_stop(control))?)
 }
 
-/// Handlers of the signals that stop or reload the server. They are installed before the file is opened, because
-/// opening may take long. The kernel ignores signals without a handler if the process is the first one of a container.
+/// Handlers of the signals that stop or reload the server. The handlers are installed before the file is opened,
+/// because opening may take long. The kernel ignores signals without a handler if the process is the first one of a
+/// container.
 struct Signals {
     /// Set by SIGINT and SIGTERM.
     is_stopping: Arc<AtomicBool>,

@@ -1,7 +1,7 @@
 //! Writes files that get their name only when they are complete.
 //!
-//! `baker` writes its report with this module, `benchmarker` its pages and logs, and `zkv` its dumps. A symbolic link
-//! at the path is replaced and not followed, because another user may have created it.
+//! `baker` writes reports with this module, `benchmarker` writes pages and logs, and `zkv` writes dumps. A symbolic
+//! link at the path is replaced and not followed, because another user may have created it.
 
 use std::fmt::Display;
 use std::fs::{File, Permissions};
@@ -30,7 +30,8 @@ impl WholeFile {
     fn create(path: &Path) -> io::Result<WholeFile> {
         check_is_no_folder(path)?;
         let parent = folder_of(path);
-        // `put_in_place` syncs the folder. It is opened here, so that an error occurs before the file gets its name.
+        // `put_in_place` syncs the folder. The folder is opened here, so that an error occurs before the file gets its
+        // name.
         let folder = File::open(parent)?;
         // The process's umask applies to this mode.
         let rights = Permissions::from_mode(0o666);
@@ -60,8 +61,8 @@ impl WholeFile {
     }
 }
 
-/// Checks that a file can be written to this path. Programs call this before long work, so that its results are not
-/// lost.
+/// Checks that a file can be written to this path. Programs call this function before long work. Otherwise, the results
+/// would be lost if the file could not be written.
 pub fn check_can_be_written(path: &Path) -> anyhow::Result<()> {
     let check = || -> io::Result<()> {
         match is_special(path)? {

@@ -34,7 +34,7 @@ impl AsyncConnection {
                 let stream = stream.map_err(|error| ClientError::connect(path, error))?;
                 return Ok(AsyncConnection { stream, pipeline: Pipeline::new(options) });
             }
-            // The kernel does not report when the queue has room again.
+            // The kernel does not report when the server's queue has room again, so the client polls.
             match deadline.left() {
                 Some(left) if left.is_zero() => {
                     let after = deadline.started.elapsed();

@@ -7,9 +7,10 @@ use super::options::Options;
 
 /// A connection to a server's Unix socket, for tasks on tokio.
 ///
-/// It has the methods, time-outs, retries, and errors of [`Client`](super::Client). A client processes one call at a
-/// time; concurrent tasks share an [`AsyncPool`](super::AsyncPool). A client works only on the runtime on which it
-/// connected. If the future of a call is dropped before its end, the connection is closed and the next call reconnects.
+/// This client has the methods, time-outs, retries, and errors of [`Client`](super::Client). A client processes one
+/// call at a time; concurrent tasks share an [`AsyncPool`](super::AsyncPool). A client works only on the runtime on
+/// which it connected. If the future of a call is dropped before the call ends, the connection is closed and the next
+/// call reconnects.
 ///
 /// # Panics
 /// All calls panic outside a tokio runtime with I/O and time enabled.

@@ -12,7 +12,7 @@ use crate::protocol::response::Violation;
 
 /// Maximum number of requests in flight. A server reads at most this many 16-byte requests with one system call.
 const IN_FLIGHT_MAX: usize = 1024;
-/// Length of unsent requests at which encoding pauses until they are sent.
+/// Encoding pauses when the unsent requests reach this length, and continues when they are sent.
 const UNSENT_MAX_BYTES: usize = 256 << 10;
 
 /// Requests of one operation, with counts of encoded requests and received responses.
@@ -23,7 +23,7 @@ pub(super) struct Batch<E, V> {
     visit: V,
     sent: usize,
     received: usize,
-    /// The first request error. After it, no more requests are encoded.
+    /// The first request error. After this error, no more requests are encoded.
     error: Option<RequestError>,
 }
 
@@ -87,7 +87,7 @@ impl<E: EncodeRequest, V: VisitResponse> Batch<E, V> {
         self.sent == self.len || self.error.is_some()
     }
 
-    /// Encodes more requests if at most half of the maximum number are in flight.
+    /// Encodes more requests if at most half of the maximum number of requests are in flight.
     pub(super) fn fill(&mut self, requests: &mut Vec<u8>) {
         if self.sent - self.received > IN_FLIGHT_MAX / 2 {
             return;

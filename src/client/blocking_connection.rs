@@ -55,8 +55,8 @@ impl BlockingConnection {
     }
 
     /// Waits for bytes and receives them. While requests are unsent, the wait also ends when the socket is writable.
-    /// Waiting only for bytes, or only for room, could take forever: a server stops reading requests until the client
-    /// receives responses, and it sends no response before it has read the whole request.
+    /// Waiting only for bytes, or only for room in the socket, could take forever: a server may stop reading requests
+    /// until the client receives responses, and a server sends no response before it has read the whole request.
     fn receive(&mut self, deadline: Deadline) -> Result<(), TransferError> {
         let is_all_sent = self.pipeline.unsent().is_empty();
         let flags = if is_all_sent { RecvFlags::empty() } else { RecvFlags::DONTWAIT };

@@ -15,7 +15,7 @@ use crate::protocol::response::Violation;
 /// An error of a client's call.
 ///
 /// After [`ClientError::Server`], [`ClientError::KeyLen`], and [`ClientError::MixedKeys`] the connection remains open.
-/// After any other error the client has closed it, and the next call reconnects.
+/// After any other error, the connection is closed, and the next call reconnects.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ClientError {
@@ -33,7 +33,7 @@ pub enum ClientError {
     Refused {
         /// The socket.
         path: PathBuf,
-        /// Who refused the connection.
+        /// The party that refused the connection.
         reason: Refusal,
     },
     /// The server runs as a user that this client does not trust. Nothing was sent.
@@ -46,14 +46,14 @@ pub enum ClientError {
         /// The expected users, the reason, and the remedy.
         problem: String,
     },
-    /// Connecting, a call, or waiting for a pooled connection timed out.
+    /// An attempt to connect, a call, or the wait for a pooled connection timed out.
     #[error("{}: timed out after {after:.1?} {phase}", path.display())]
     TimedOut {
         /// The socket.
         path: PathBuf,
         /// What the client was waiting for.
         phase: Phase,
-        /// Time since the start of the call or of connecting.
+        /// Time since the start of the call, of the attempt to connect, or of the wait.
         after: Duration,
     },
     /// The server closed the connection before the response was complete.
@@ -67,7 +67,7 @@ pub enum ClientError {
         path: PathBuf,
         /// The incomplete part of the response.
         part: ResponsePart,
-        /// Bytes of this part that arrived.
+        /// Number of bytes of this part that arrived.
         arrived_bytes: usize,
         /// Length of this part.
         expected_bytes: usize,
@@ -98,7 +98,7 @@ pub enum ClientError {
         /// The reason, and what to do.
         problem: String,
     },
-    /// No table can have a key of this length. Nothing was sent.
+    /// The key is empty or too long for any table. Nothing was sent.
     #[error("a key of {len_bytes} bytes, where 1 to {KEY_LEN_MAX_BYTES} are allowed")]
     KeyLen {
         /// The key's length.
@@ -129,9 +129,9 @@ pub enum ClientError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The kernel, because of the permissions of the socket or its directory.
+    /// The kernel refused the connection, because of the permissions of the socket or of its directory.
     NoPermission,
-    /// The server, which accepted the connection and closed it before sending a response.
+    /// The server accepted the connection, and closed the connection before sending a response.
     Closed,
 }
 
@@ -153,13 +153,13 @@ impl fmt::Display for Refusal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Phase {
-    /// Connecting to the server.
+    /// The client was connecting to the server.
     Connect,
-    /// Sending requests.
+    /// The client was sending requests.
     Send,
-    /// Waiting for a response.
+    /// The client was waiting for a response.
     Receive,
-    /// Waiting for a connection of a pool.
+    /// The client was waiting for a connection of a pool.
     PoolWait,
 }
 

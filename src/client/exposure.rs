@@ -12,7 +12,7 @@ use std::path::{Component, Path, PathBuf};
 /// Maximum number of symbolic links that the kernel follows in one path.
 const LINKS_MAX: usize = 40;
 /// Mode bits that let the group and all other users write. If a file has an access control list, the group's bits are
-/// the maximum rights of its entries for other users and groups.
+/// the maximum rights that the list's entries can grant to other users and groups.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 /// Returns the first directory on the way to `path` in which a user who is not `trusted` can replace the next component
@@ -25,7 +25,8 @@ pub(super) fn exposed_directory(path: &Path, trusted: &[u32]) -> io::Result<Opti
     walk(PathBuf::from("/"), names_reversed(&std::path::absolute(path)?), trusted)
 }
 
-/// Resolves a path, starting at `directory`. `rest` has the names of the path in reverse order.
+/// Resolves a path, starting at `directory`. `rest` contains the names that the path still has to resolve, in reverse
+/// order.
 fn walk(mut directory: PathBuf, mut rest: Vec<OsString>, trusted: &[u32]) -> io::Result<Option<PathBuf>> {
     let mut links = 0;
     while let Some(name) = rest.pop() {

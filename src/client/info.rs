@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 /// Facts about a server and its table, each with a name and a value. `docs/PROTOCOL.md` lists the facts. Later versions
-/// of the server may add more.
+/// of the server may add more facts.
 ///
 /// # Example
 /// ```no_run

@@ -91,8 +91,8 @@ macro_rules! impl_client {
                 Ok(output.expect("an exchange without an error has one response"))
             }
 
-            /// Returns the values of many keys, in the order of the keys. Requests are pipelined: hundreds take one
-            /// round trip.
+            /// Returns the values of many keys, in the order of the keys. Requests are pipelined: hundreds of requests
+            /// take one round trip.
             ///
             /// # Errors
             /// [`ClientError`]. If the server responds to one key with an error, the whole call fails.
@@ -245,8 +245,8 @@ macro_rules! impl_client {
                 Ok($Rows::new(self, range))
             }
 
-            /// Returns the first rows of a range: at most `limit_rows`, or as many as fit a page if `limit_rows` is 0.
-            /// [`RowPage::rest`] is the range to request next, on this or another connection.
+            /// Returns the first rows of a range: at most `limit_rows`, or as many as fit into a page if `limit_rows`
+            /// is 0. [`RowPage::rest`] is the range to request next, on this or another connection.
             ///
             /// # Errors
             /// [`ClientError`]. A key at an end may be empty.
@@ -286,8 +286,8 @@ macro_rules! impl_client {
                 self.call(Count::new(prefix_range(prefix.as_ref())?.bounds())?)$($await)*
             }
 
-            /// Returns the kind of the table's keys. Sends a Count request for each kind until one succeeds: the server
-            /// rejects a range of keys of the other kind.
+            /// Returns the kind of the table's keys. Sends a Count request for each kind until one request succeeds.
+            /// The server rejects a request for keys of the other kind.
             ///
             /// # Errors
             /// [`ClientError`].
@@ -410,7 +410,7 @@ macro_rules! impl_client {
             }
 
             /// Sends the requests of a batch that have no response yet, on one connection. The connection is put back
-            /// only after success, so an error, a panic, or a dropped future closes it.
+            /// only after success, so an error, a panic, or a dropped future closes the connection.
             $($async)? fn exchange_once<E: EncodeRequest, V: VisitResponse>(
                 &mut self,
                 batch: &mut Batch<E, V>,

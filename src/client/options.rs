@@ -21,8 +21,8 @@ pub struct Options {
     /// Maximum time to connect. A client waits only while the server's queue of new connections is full. 5 s by
     /// default.
     pub connect_timeout: Duration,
-    /// Maximum time of a call with all of its requests, retries, and pauses. A call may take up to 1/64 longer. 30 s by
-    /// default; `None` means no maximum.
+    /// Maximum time of a call with all of its requests, retries, and pauses. A call can take up to 1/64 longer than
+    /// this time. 30 s by default; `None` means no maximum.
     pub call_timeout: Option<Duration>,
     /// Maximum number of retries of a call whose connection failed. 1 by default. Reads are retried; reloads and
     /// rollbacks are not.

@@ -4,8 +4,8 @@
 //!
 //! Both pools share one design, [`SharedPool`]: a list of idle clients and a queue of waiters, each with its own
 //! channel. A client that is returned is sent to the first waiter in the queue while the pool is locked, so a thread or
-//! task that arrives later cannot overtake the waiter. The common crates for pools do not offer this: r2d2 wakes a
-//! waiter and lets it race with new arrivals, and deadpool serves only tasks.
+//! task that arrives later cannot overtake the waiter. The common crates for pools do not suffice: r2d2 wakes a waiter
+//! and lets it race with new arrivals, and deadpool serves only tasks.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -89,7 +89,7 @@ impl Pool {
 
     /// Returns a connection, which goes back to the pool when it is dropped. Waits while all connections are in use.
     ///
-    /// A new client connects at its first call, and connecting is retried like the call.
+    /// A new client connects at its first call. A failed attempt to connect is retried like a failed call.
     ///
     /// # Errors
     /// [`ClientError::TimedOut`] after [`PoolOptions::wait_timeout`].
@@ -132,7 +132,7 @@ impl AsyncPool {
 
     /// Returns a connection, which goes back to the pool when it is dropped. Waits while all connections are in use.
     ///
-    /// A new client connects at its first call, and connecting is retried like the call.
+    /// A new client connects at its first call. A failed attempt to connect is retried like a failed call.
     ///
     /// # Errors
     /// [`ClientError::TimedOut`] after [`PoolOptions::wait_timeout`].
@@ -187,7 +187,7 @@ struct PoolState<C: PoolMember> {
 /// The channel through which a waiter receives its client.
 ///
 /// The channel carries a [`Pooled`], so a client that arrives after its waiter gave up goes back to the pool when the
-/// channel drops it.
+/// channel drops the client.
 enum Waiter<C: PoolMember> {
     Thread(SyncSender<Pooled<C>>),
     #[cfg(feature = "tokio")]
@@ -200,7 +200,7 @@ enum Lent<C: PoolMember, R> {
     Later(Queued<C>, R),
 }
 
-/// A position in the queue of waiters. Dropping it removes the waiter from the queue.
+/// A waiter's position in the queue. Dropping the position removes the waiter from the queue.
 struct Queued<C: PoolMember> {
     shared: Arc<SharedPool<C>>,
     waiter: u64,

@@ -43,7 +43,7 @@ impl Deadline {
 pub(super) struct Retry {
     left: u32,
     reconnect_timeout: Duration,
-    /// The deadline of the attempts to reconnect. It is set after the first failure.
+    /// The deadline of the attempts to reconnect, which is set after the first failure.
     reconnect: Option<Deadline>,
     pause: Duration,
 }
@@ -56,8 +56,8 @@ impl Retry {
 
     /// Returns the pause before the next attempt, or `None` if the call fails with this error.
     pub(super) fn pause_after(&mut self, error: &ClientError, call: Deadline) -> Option<Duration> {
-        // A server that is stopping may accept a connection and close it before it reads a request, so this error also
-        // means that the server is down.
+        // `Refusal::Closed` also means that the server is down, because a server that is stopping may accept a
+        // connection and close it without reading a request.
         let is_server_down = match error {
             ClientError::NotRunning { .. } | ClientError::Refused { reason: Refusal::Closed, .. } => true,
             ClientError::Closed { .. } => false,

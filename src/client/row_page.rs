@@ -15,7 +15,8 @@ use crate::protocol::response::PageError;
 
 /// Consecutive rows from the start or the end of a range.
 ///
-/// A page has at most 64 KiB of rows, or a single longer row. In addition, it takes 4 bytes of memory per row.
+/// A page has at most 64 KiB of rows, or a single longer row. In addition to the rows, a page takes 4 bytes of memory
+/// per row.
 #[derive(Clone, Debug)]
 pub struct RowPage {
     kind: KeyKind,
@@ -26,8 +27,8 @@ pub struct RowPage {
 }
 
 impl RowPage {
-    /// Decodes a page after checking that its rows are whole, ascend, are of one key kind, and are in the requested
-    /// range.
+    /// Decodes a page after checking that its rows are complete, are in ascending order, have keys of one kind, and are
+    /// in the requested range.
     pub(super) fn decode(request: &GetPage<'_>, page: &[u8]) -> Result<RowPage, PageError> {
         let (header, records) = PageHeader::ref_from_prefix(page).map_err(|_| PageError::Truncated { row: 0 })?;
         let (row_count, code, bits) = (header.row_count.get(), header.key_kind, header.align_bits);
@@ -48,7 +49,7 @@ impl RowPage {
         let offsets_bytes = check_rows(request, kind, 1 << bits, row_count, records)?;
         let more = match header.more.get() {
             0 => false,
-            // A page without rows would not show where the remaining rows begin.
+            // A page without rows cannot announce more rows, because it would not show where the remaining rows begin.
             1 if row_count > 0 => true,
             more => return Err(PageError::MoreFlag { more }),
         };
@@ -87,7 +88,8 @@ impl RowPage {
         (0..self.len()).map(|row| self.row(row))
     }
 
-    /// Returns the rest of the range, which is the range to request next, or `None` if the range has no more rows.
+    /// Returns the part of the range that remains after this page, which is the range to request next. Returns `None`
+    /// if the range has no more rows.
     pub fn rest(&self) -> Option<&KeyRange> {
         self.rest.as_ref()
     }
@@ -103,7 +105,7 @@ impl RowPage {
     }
 }
 
-/// Checks all rows, and returns the offset of each.
+/// Checks all rows, and returns the offset of each row.
 fn check_rows(
     request: &GetPage<'_>,
     kind: KeyKind,

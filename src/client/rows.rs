@@ -12,7 +12,7 @@ use super::{Client, ClientError};
 /// An iterator over the rows of a range in key order, from either end.
 ///
 /// The client requests a page of rows when the iterator has no rows left. The iterator holds at most one page for each
-/// end. After an error it returns no more rows.
+/// end. After an error, no more rows are returned.
 pub struct ClientRows<'c> {
     client: &'c mut Client,
     cursor: RangeCursor,
@@ -21,7 +21,7 @@ pub struct ClientRows<'c> {
 /// A stream of the rows of a range in key order, from either end.
 ///
 /// The client requests a page of rows when the stream has no rows left. The stream holds at most one page for each end.
-/// After an error it returns no more rows.
+/// After an error, no more rows are returned.
 #[cfg(feature = "tokio")]
 #[derive(Debug)]
 pub struct AsyncClientRows<'c> {

@@ -18,7 +18,7 @@ use super::exposure::exposed_directory;
 use crate::setting::Setting;
 use crate::user_namespace::is_ambiguous;
 
-/// The environment variable that names the user that a server may run as. Ignored if
+/// The environment variable that names the user that a server may run as. The variable is ignored if
 /// [`Options::server_user`](super::Options::server_user) is set.
 const VARIABLE: &str = "ZERO_KV_SERVER_USER";
 
@@ -81,8 +81,8 @@ fn problem_if_named(named: &str, uid: u32, own_uid: u32) -> Option<String> {
     };
     (expected != uid).then(|| {
         format!(
-            "the server runs as {}, where {named}, root, or this process's user {own_uid} was expected: somebody else \
-             may have put it there; {}",
+            "the server runs as {}, where {named}, root, or this process's user {own_uid} was expected: another \
+             user may have started this server; {}",
             name_of(uid),
             remedy()
         )
@@ -109,8 +109,8 @@ fn problem_if_unnamed(path: &Path, uid: u32, own_uid: u32) -> Option<String> {
         }
     };
     Some(format!(
-        "the server runs as {}, where root or this process's user {own_uid} was expected: {reason}, so somebody else \
-         may have put it there; {}",
+        "the server runs as {}, where root or this process's user {own_uid} was expected: {reason}, so another user \
+         may have started this server; {}",
         name_of(uid),
         remedy()
     ))

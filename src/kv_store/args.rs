@@ -91,7 +91,7 @@ pub(crate) fn name_of(setting: Setting) -> Option<&'static str> {
     })
 }
 
-/// Returns the name of the option that would allow a table which was rejected with this error.
+/// Returns the name of the option that allows a table that was rejected with this error.
 fn option_for(error: &ReplaceError) -> &'static str {
     match error {
         ReplaceError::TooFewRows { .. } => "--min-rows",
@@ -119,7 +119,7 @@ pub(crate) struct FileArgs {
     /// Choose when each block of the file is verified against its checksum
     #[arg(long, value_name = "WHEN", default_value = "touch")]
     verify: VerifyArg,
-    /// Do not take a lease on the file; call fstat after every batch instead, whoever owns the file
+    /// Do not take a lease on the file, even if the server owns it; call fstat after every batch instead
     #[arg(long)]
     no_lease: bool,
     /// Do not watch for new files; check for one only on SIGHUP or `zkv reload`
@@ -134,7 +134,7 @@ pub(crate) struct FileArgs {
 enum VerifyArg {
     /// On first access to the block
     Touch,
-    /// On first access, and all other blocks in the background once the file is served
+    /// On first access; once the file is served, all other blocks in the background
     Background,
     /// Before the file is served, together with a lookup of every key
     Full,
@@ -156,7 +156,7 @@ enum MemoryArg {
     Map,
     /// A private copy in huge pages
     Copy,
-    /// A sealed copy that nobody can change, not even this process
+    /// A sealed copy that no process can change, not even the server
     Sealed,
 }
 
@@ -181,8 +181,8 @@ pub(crate) struct ListenArgs {
     /// Also listen on this TCP address, such as 127.0.0.1:6380, for clients without Unix sockets
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) tcp: Option<SocketAddr>,
-    /// Allow --tcp, or a TCP socket passed by systemd, on an address that other machines can reach.
-    /// There is no password and no encryption: WHOEVER REACHES IT READS THE WHOLE TABLE
+    /// Allow --tcp, or a TCP socket passed by systemd, on an address that other machines can reach. There is no
+    /// password and no encryption: EVERYBODY WHO CAN CONNECT CAN READ THE WHOLE TABLE
     #[arg(long, requires = "tcp")]
     tcp_exposed: bool,
 }
@@ -192,7 +192,8 @@ pub(crate) struct LoggingArgs {
     /// Serve /metrics, /healthz and /readyz over HTTP, on an address such as 127.0.0.1:9464 or on a Unix socket
     #[arg(long, value_name = "ADDRESS|PATH")]
     pub(crate) metrics: Option<MetricsAddress>,
-    /// Allow --metrics on an address that other machines can reach; they can read the server's counters, but no rows
+    /// Allow --metrics on an address that other machines can reach; these machines can read the server's counters, but
+    /// no rows
     #[arg(long, requires = "metrics")]
     pub(crate) metrics_exposed: bool,
     /// Choose the format of log lines

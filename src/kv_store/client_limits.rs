@@ -13,22 +13,22 @@ pub(crate) struct ClientLimitArgs {
     #[arg(long, value_name = "N")]
     max_connections: Option<NonZeroUsize>,
     /// Buffer at most this much of an incomplete Redis command per connection, from 256KiB to 4MiB. A
-    /// client that exceeds it gets an error and is disconnected
+    /// client that exceeds this limit gets an error and is disconnected
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "4MiB")]
     buffer: u64,
     /// Disconnect a client that sends no request for this long; 0: never
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     idle_timeout: u32,
-    /// Disconnect a client that for this long reads no byte of its pending responses, or sends no byte of an
-    /// incomplete request; 0: never
+    /// Disconnect a client that reads no byte of its pending responses, or sends no byte of an
+    /// incomplete request, for this long; 0: never
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     stall_timeout: u32,
     /// Disconnect a client that reads its pending responses slower than this many bytes per second, averaged
     /// over two stall time-outs (60 s by default); 0: never
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "1KiB")]
     min_drain_rate: u64,
-    /// Keep at most this many replaced generations for pending responses; beyond that, disconnect the clients
-    /// with pending responses from the oldest one
+    /// Keep at most this many replaced generations for pending responses; beyond that, disconnect the
+    /// clients with pending responses from the oldest generation
     #[arg(long, value_name = "N", default_value_t = Limits::GENERATIONS_MAX)]
     generations_max: usize,
     /// Let all connections together use at most this much memory for buffers; beyond that, disconnect the

@@ -1,5 +1,6 @@
-//! Takes over sockets that systemd, or another program that follows its protocol, passes to this process. LISTEN_FDS is
-//! the number of sockets, whose file descriptors begin at 3. LISTEN_PID is the process that the sockets are for.
+//! Takes over sockets that systemd, or another program that follows systemd's protocol, passes to this process.
+//! LISTEN_FDS is the number of sockets, whose file descriptors begin at 3. LISTEN_PID is the ID of the process that the
+//! sockets are for.
 
 use anyhow::{anyhow, bail};
 use listenfd::ListenFd;

@@ -1,7 +1,7 @@
 //! Requests and response headers of the native protocol. All numbers are big-endian.
 //!
-//! A short request takes 16 bytes. It has a numeric key or no key. A long request is for a byte key or for a range, and
-//! contains its own length. The types have the layout of the encoded bytes: a buffer is read as a slice of requests
+//! A short request takes 16 bytes, and has a numeric key or no key. A long request is for a byte key or for a range,
+//! and contains its own length. The types have the layout of the encoded bytes: a buffer is read as a slice of requests
 //! without a copy, and a header is sent as it is in memory.
 
 use zerocopy::big_endian::{U16, U32, U64};
@@ -105,7 +105,7 @@ ops! {
     /// Goes back to the previous generation.
     Rollback = 8, "rollback", Server;
     /// Transfers the table for direct mode: the descriptor of its file, and the descriptor of the server's shared page,
-    /// which announces the next generation. Only over a Unix socket.
+    /// which announces the next generation. Works only over a Unix socket.
     Open = 9, "open", Server;
     /// Returns an empty response.
     Ping = 10, "ping", Server;
@@ -220,7 +220,8 @@ pub fn push_long(op: Op, body: &[&[u8]], request: &mut Vec<u8>) {
     request.resize(end, 0);
 }
 
-/// Start of the body of a request for a range. The two keys follow it; a numeric key takes 8 bytes, big-endian.
+/// Start of the body of a request for a range. The two keys follow this header; a numeric key takes 8 bytes,
+/// big-endian.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct RangeHeader {
@@ -252,8 +253,8 @@ pub mod range_flags {
     pub const ALL: u32 = 63;
 }
 
-/// Start of the value in a response to Floor, Ceiling, or Range. Rows follow it in ascending order, encoded as in the
-/// file.
+/// Start of the value in a response to Floor, Ceiling, or Range. The rows follow this header in ascending order,
+/// encoded as in the file.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct PageHeader {

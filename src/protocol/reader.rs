@@ -31,7 +31,7 @@ pub enum Response<'a> {
 pub struct PartialResponse {
     /// The incomplete part.
     pub part: ResponsePart,
-    /// Bytes of this part that arrived.
+    /// Number of bytes of this part that arrived.
     pub arrived_bytes: usize,
     /// Length of this part.
     pub expected_bytes: usize,
@@ -55,7 +55,7 @@ impl std::fmt::Display for ResponsePart {
     }
 }
 
-/// A buffer of received bytes that splits them into responses.
+/// A buffer that splits received bytes into responses.
 ///
 /// The buffer grows with the bytes that arrive, to at most four times their length. A header that announces a long
 /// value allocates nothing.
@@ -186,7 +186,8 @@ impl ResponseReader {
         }
     }
 
-    /// Moves both positions to the start of the buffer, which must have no unread bytes, and releases a large buffer.
+    /// Sets `start` and `end` to the start of the buffer, and releases a large buffer. The buffer must have no unread
+    /// bytes.
     fn reset(&mut self) {
         (self.start, self.end) = (0, 0);
         if self.buffer.len() > BUFFER_KEPT_MAX_BYTES {

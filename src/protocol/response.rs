@@ -16,7 +16,7 @@ const NUMBER_LEN_BYTES: usize = size_of::<u64>();
 /// A response header that is valid for the op of its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckedHeader {
-    /// The request succeeded, and a value follows. For [`Op::Get`], it is the key's value; for [`Op::Floor`],
+    /// The request succeeded, and a value follows. For [`Op::Get`], the value is the key's value; for [`Op::Floor`],
     /// [`Op::Ceiling`], and [`Op::Range`], a page of rows; for [`Op::Info`], a text; for [`Op::Open`], an
     /// [`OpenHeader`](super::native::OpenHeader); for [`Op::Count`], [`Op::Reload`], and [`Op::Rollback`], a number.
     /// For the other ops, the value is empty.
@@ -70,9 +70,9 @@ pub enum Violation {
         /// The status.
         status: Status,
     },
-    /// The header announces a value, but a response with this op and status has none.
+    /// The header announces a value, but a response to this op with this status never has a value.
     #[error(
-        "a header announces a value of {len_bytes} bytes with status {status:?} in a response to {op:?}, which has none"
+        "a header announces a value of {len_bytes} bytes, where a response to {op:?} with status {status:?} has no value"
     )]
     UnexpectedValue {
         /// The op of the request.
@@ -133,7 +133,7 @@ pub enum PageError {
         /// The length of the rows.
         len_bytes: usize,
     },
-    /// A row is not a record, or extends beyond the end of the page.
+    /// A row is malformed, or extends beyond the end of the page.
     #[error("row {row} is truncated")]
     Truncated {
         /// The row.

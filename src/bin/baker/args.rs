@@ -79,8 +79,8 @@ pub(crate) struct InputArgs {
     /// may contain the wildcards `*`, `?`, `[…]`, and `**`
     #[arg(required = true, value_name = "INPUT")]
     pub(crate) inputs: Vec<PathBuf>,
-    /// Start from this table: keep its rows, except those that the inputs replace or remove. The output may be the same
-    /// file
+    /// Start from this table: keep its rows, except those that the inputs replace or remove. The output may replace
+    /// this table
     #[arg(long, value_name = "TABLE")]
     pub(crate) base: Option<PathBuf>,
     /// Choose the format of the inputs
@@ -233,7 +233,7 @@ enum BadRowsArg {
 enum VerifyArg {
     /// Verify all checksums, and look up all keys, or a sample if the index does not fit into memory
     Sample,
-    /// In addition, compare every row with the sorted row that it was written from
+    /// Like sample; also compare every row of the file with the sorted row that it was written from
     Full,
 }
 
@@ -332,7 +332,7 @@ impl RowArgs {
 }
 
 impl ShardArgs {
-    /// Sets the shard. If no option gives the kind of the keys, it is read from `table`.
+    /// Sets the shard. If no option gives the kind of the keys, the kind is read from `table`.
     fn fill(&self, options: &mut Options, table: Option<&Path>) -> Result<(), clap::Error> {
         let Some((number, count)) = self.shard else { return Ok(()) };
         let kind = match (options.keys, table) {

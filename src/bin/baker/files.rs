@@ -9,7 +9,7 @@ use anyhow::bail;
 /// How a bake uses a file that the command line names.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Role {
-    /// An input. The command line may name it twice, because it is only read.
+    /// An input. The command line may name an input twice, because inputs are only read.
     Input,
     /// A table that is only read. The output may have the same path, because a rename replaces the output.
     Table,
@@ -47,7 +47,7 @@ enum FileIdentity {
     },
     /// The path of a file that does not exist, with the canonical path of its folder.
     Absent(PathBuf),
-    /// A terminal or another special file. It may have several roles, because it is never replaced.
+    /// A terminal or another special file. A special file may have several roles, because it is never replaced.
     Other,
 }
 

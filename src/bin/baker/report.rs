@@ -114,8 +114,8 @@ fn value_len_bytes(report: &Report) -> Value {
     })
 }
 
-/// Formats the digest as one hexadecimal number, as `zkv inspect` does. The file stores its bytes in little-endian
-/// order.
+/// Formats the digest as one hexadecimal number, as `zkv inspect` does. The file stores the digest's bytes in
+/// little-endian order.
 fn hex(digest: u128) -> String {
     format!("{digest:032x}")
 }

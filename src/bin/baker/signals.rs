@@ -1,8 +1,9 @@
 //! Signals that stop a bake.
 //!
-//! The first signal cancels the bake. If the bake does not end within 200 ms, because it waits for its input or for the
-//! disk, the process ends anyway, unless the new file is already in place. The process dies by the signal, so that its
-//! parent sees the signal in the exit status. A second signal kills the process at once.
+//! The first signal cancels the bake. If the bake has not ended after 200 ms, for example because the bake waits for
+//! its input or for the disk, the process ends anyway. Once the new file is in place, only a second signal ends the
+//! process before the bake has ended. The process dies by the signal, so that its parent sees the signal in the exit
+//! status. A second signal always kills the process at once.
 
 use std::fs;
 use std::io::{self, Write};
@@ -19,7 +20,7 @@ use zero_kv::bake::{BakeError, Cancel};
 
 use crate::progress::ProgressDisplay;
 
-/// Time that a canceled bake has to end before the process ends anyway.
+/// Maximum time for which the process waits until a canceled bake has ended.
 const GRACE: Duration = Duration::from_millis(200);
 
 pub(crate) struct Signals {
@@ -39,7 +40,8 @@ impl Signals {
         let watched: Vec<_> = watched.collect();
         let arrived_once = Arc::default();
         for signal in &watched {
-            // The order matters: the first signal only sets the flag, which enables the default action of the next one.
+            // The order matters. The first signal only sets the flag; the flag enables the default action of the next
+            // signal.
             flag::register_conditional_default(*signal, Arc::clone(&arrived_once))?;
             flag::register(*signal, Arc::clone(&arrived_once))?;
         }
@@ -66,7 +68,7 @@ impl Signals {
     /// Marks the end of the bake. From then on, only a second signal ends the process.
     pub(crate) fn bake_ended(self) -> ArrivedSignal {
         drop(self.running);
-        // The mutex stays locked until the process ends.
+        // The mutex stays locked until the process ends, so the watcher thread can no longer end the process.
         std::mem::forget(lock(&self.ending));
         ArrivedSignal(self.arrived.load(Ordering::Relaxed))
     }

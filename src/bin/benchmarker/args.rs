@@ -13,7 +13,7 @@ use crate::mix::{Op, OpMix};
 use crate::plan::Plan;
 use crate::wire::Protocol;
 
-/// Maximum of `--seconds` and `--warmup`, about three years. It keeps sums with the clock from overflowing.
+/// Maximum of `--seconds` and `--warmup`, about three years. Adding a longer time to the clock could overflow.
 const SECONDS_MAX: f64 = 1e8;
 /// Number of intervals per run that `--report` and `--hdr` show.
 const INTERVALS: u32 = 50;
@@ -53,7 +53,7 @@ pub(crate) struct Args {
     /// Measure for this many seconds; fractions are allowed
     #[arg(long, default_value = "10", value_parser = parse_positive_seconds)]
     pub(crate) seconds: f64,
-    /// Warm up for this many seconds, in which only errors are counted
+    /// Warm up for this many seconds; during the warm-up, only errors are counted
     #[arg(long, default_value = "1", value_parser = parse_seconds)]
     pub(crate) warmup: f64,
     /// Seed the random number generator; runs with equal seeds and options request equal keys
@@ -83,7 +83,8 @@ pub(crate) struct Args {
     /// Limit the p99 latency for --sweep, in microseconds [default: 1000]
     #[arg(long, value_name = "MICROSECONDS", requires = "sweep", value_parser = parse_positive_us)]
     p99_us: Option<f64>,
-    /// Alternate with a server that sends equally long responses without lookups, and report the ratio of their rates
+    /// Alternate between the tested server and a server that sends equally long responses without lookups, and report
+    /// the ratio of the two rates
     #[arg(long, conflicts_with_all = ["rate", "verify"])]
     pub(crate) ceiling: bool,
     /// Report the file's bytes per key, and the memory and page faults of the server

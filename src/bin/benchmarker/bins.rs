@@ -5,7 +5,8 @@ use std::fmt::Write;
 use hdrhistogram::Histogram;
 use indicatif::HumanCount;
 
-/// Bounds of the bins in the decade from 100 ns to 1 µs. Every other decade has these bounds times a power of ten.
+/// Bounds of the bins in the decade from 100 ns to 1 µs. In all other decades, these bounds are multiplied by a power
+/// of ten.
 const STEPS_NS: &[u64] = &[100, 150, 200, 300, 500, 700];
 const BAR_LEN_MAX: f64 = 40.0;
 

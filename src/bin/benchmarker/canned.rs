@@ -1,16 +1,16 @@
 //! Canned responses: made-up responses that a server sends without lookups.
 //!
 //! In: the mean length of responses. Out: the bytes of many consecutive responses, and the header of each. Server and
-//! clients compute the same pattern of 16 responses, which every connection repeats. Their lengths differ by at most
-//! one byte, so the mean length is exact to a sixteenth of a byte. The pattern also gives a client the expected length
-//! of each response.
+//! clients compute the same pattern of 16 responses, which every connection repeats. The lengths of these responses
+//! differ by at most one byte, so the mean length is exact to a sixteenth of a byte. The pattern also gives a client
+//! the expected length of each response.
 
 use zero_kv::protocol::native::{RESPONSE_HEADER_LEN_BYTES, ResponseHeader, VALUE_LEN_MAX_BYTES};
 use zerocopy::IntoBytes;
 
 /// Number of responses in the pattern. Their lengths differ by at most one byte.
 const PATTERN_RESPONSES: usize = 16;
-/// If the mean length of responses is at least this long, the pattern has only one response, because a rounding error
+/// If the mean length of responses is at least this number, the pattern has only one response, because a rounding error
 /// of one byte is negligible.
 const LONG_RESPONSE_LEN_BYTES: f64 = 65536.0;
 /// Minimum length of the repeated pattern, so that one `send` can send many responses.
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_are_the_consecutive_responses() {
+    fn the_bytes_contain_consecutive_responses() {
         let canned = Canned::with_mean_len(12.3);
         let bytes = canned.bytes();
         let mut at = 0;

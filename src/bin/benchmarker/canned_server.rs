@@ -2,7 +2,8 @@
 //!
 //! One thread counts the requests it receives, and sends an equal number of canned responses from one buffer. The
 //! benchmarker runs this server as a child process. The server prints its socket's path on standard output, and exits
-//! when its standard input is closed. It therefore removes its socket and folder even if the benchmarker is killed.
+//! when its standard input is closed. The server therefore removes its socket and folder even if the benchmarker is
+//! killed.
 
 use std::io::{self, ErrorKind, Write};
 use std::mem::MaybeUninit;
@@ -51,7 +52,7 @@ struct Connection {
     pending_bytes: usize,
     /// Offset of the pending responses in the canned bytes.
     at_bytes: usize,
-    /// Whether epoll reports when the socket becomes writable.
+    /// Whether epoll is asked to report when the socket becomes writable.
     awaits_room: bool,
 }
 

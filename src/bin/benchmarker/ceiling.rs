@@ -9,10 +9,11 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, bail};
 
-/// Hidden option that makes the benchmarker run as this server.
+/// Name of the hidden option that makes the benchmarker run as the server of `--ceiling`.
 pub(crate) const SERVE_CANNED: &str = "serve-canned";
 
-/// The process of the server of `--ceiling`. Dropping the value stops the process and waits for its end.
+/// The process of the server of `--ceiling`. Dropping the value stops the process, and waits until the process has
+/// ended.
 pub(crate) struct CeilingServer {
     child: Child,
     socket: PathBuf,

@@ -23,7 +23,8 @@ use crate::tally::Tally;
 const READ_BUFFER_LEN_BYTES: usize = 128 << 10;
 
 thread_local! {
-    /// The read buffer of a thread. The thread's clients share it, so it stays in the processor's cache.
+    /// The read buffer of a thread. The thread's clients share the buffer, so the buffer stays in the processor's
+    /// cache.
     static READ_BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BUFFER_LEN_BYTES]);
 }
 
@@ -71,7 +72,7 @@ impl Client {
         )
     }
 
-    /// Sends pipelines until the run ends, and counts each in the tally.
+    /// Sends pipelines until the run ends, and adds the counts of each pipeline to the tally.
     ///
     /// # Errors
     /// Returns the reason why the client stopped early.
@@ -108,8 +109,9 @@ impl Client {
         Ok(())
     }
 
-    /// Sends each pipeline at its scheduled time, or later, when all responses to the previous one have arrived. In
-    /// both cases, latency is measured from the scheduled time.
+    /// Sends each pipeline at its scheduled time. If responses to the previous pipeline are still missing at that time,
+    /// the pipeline is sent when these responses have arrived. In both cases, latency is measured from the scheduled
+    /// time.
     async fn run_on_schedule(
         &mut self,
         mut schedule: Schedule,
@@ -141,7 +143,7 @@ impl Client {
     }
 
     /// Sends the drawn pipeline, reads all responses, and returns the time of the last response. Counts the pipeline
-    /// with its latency since `started`, unless it started during the warm-up.
+    /// with its latency since `started`, unless the pipeline started during the warm-up.
     async fn exchange(
         &mut self,
         started: Instant,
@@ -191,7 +193,8 @@ impl Client {
         while self.sent_bytes < requests.len() {
             match Pin::new(&mut self.stream).poll_write(context, &requests[self.sent_bytes..]) {
                 Poll::Ready(Ok(sent_bytes)) => self.sent_bytes += sent_bytes,
-                // The server closed the connection. Reads still return its last responses, and then the error.
+                // The server closed the connection. Reads still return the server's last responses, and then fail or
+                // return the end of the stream.
                 Poll::Ready(Err(_)) => self.sent_bytes = requests.len(),
                 Poll::Pending => return,
             }

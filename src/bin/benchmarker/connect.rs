@@ -12,12 +12,13 @@ use zero_kv::client::check_server_user;
 const RETRY_MAX: Duration = Duration::from_secs(5);
 const RETRY_PAUSE: Duration = Duration::from_millis(1);
 
-/// Connects to a server, and checks that it runs as a trusted user.
+/// Connects to a server, and checks that the server runs as a trusted user.
 pub(crate) async fn connect(socket: &Path, server_user: Option<&str>) -> anyhow::Result<UnixStream> {
     let give_up = Instant::now() + RETRY_MAX;
     let stream = loop {
         match UnixStream::connect(socket).await {
-            // Unlike a TCP socket, a nonblocking Unix socket does not wait for room in the server's accept queue.
+            // If the server's accept queue is full, a nonblocking connect to a Unix socket fails at once. For a TCP
+            // socket, the kernel would wait for room in the queue.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < give_up => {
                 tokio::time::sleep(RETRY_PAUSE).await;
             }

@@ -35,7 +35,7 @@ impl Frames {
         self.ends.push(self.bytes.len());
     }
 
-    /// Appends a range of another list's frames, with one copy of their bytes.
+    /// Appends a range of another list's frames. The bytes of all these frames are copied at once.
     pub(crate) fn extend_from(&mut self, other: &Frames, frames: Range<usize>) {
         let (from, to) = (other.start(frames.start), other.start(frames.end));
         let begin = self.bytes.len();

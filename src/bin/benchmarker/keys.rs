@@ -37,11 +37,11 @@ pub(crate) enum Distribution {
     Uniform,
     /// Probability proportional to r^-exponent for the row of rank r; ranks are random
     Zipf,
-    /// Ascending keys, then again from the first; clients begin at evenly spaced rows
+    /// All keys in ascending order, repeated after the last key; clients begin at evenly spaced rows
     Sequential,
 }
 
-/// How the next row is chosen. Rows are in key order for `Sequential`, and shuffled otherwise.
+/// The rule that chooses the next row. Rows are in key order for `Sequential`, and shuffled otherwise.
 enum RowChoice {
     /// Consecutive rows that begin at a random one.
     Uniform,
@@ -117,7 +117,7 @@ pub(crate) struct KeyDraw {
     next_row: usize,
     /// Number of requests in earlier pipelines, which selects the next canned response. Unused without `--ceiling`.
     requests_before: usize,
-    /// The last absent key that was drawn, if keys are bytes.
+    /// The absent byte key that was drawn last. Unused if keys are numbers.
     absent: Vec<u8>,
 }
 

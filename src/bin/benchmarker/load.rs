@@ -157,7 +157,7 @@ async fn run_client(
     (number, client.take_first_wrong(), ended)
 }
 
-/// Returns the numbers of requests and of wrong responses so far. Histograms are not added, so this is cheap.
+/// Returns the numbers of requests and of wrong responses so far. The function is cheap, because it adds no histograms.
 fn requests_and_wrong(record: &Record, tallies: &[Mutex<Tally>]) -> (u64, u64) {
     let each = tallies.iter().map(lock).map(|tally| (tally.requests, tally.wrong_responses));
     let collected = (record.tally.requests, record.tally.wrong_responses);

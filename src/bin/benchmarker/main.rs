@@ -102,7 +102,7 @@ fn open(args: &Args) -> Result<MappedStore, StoreError> {
 }
 
 async fn measure(args: &Args, table: &Arc<Table>) -> anyhow::Result<()> {
-    // The output files are checked before the run, so that the results are not lost after it.
+    // The output files are checked before the run. Otherwise, the results would be lost if a file could not be written.
     for path in args.report.iter().chain(&args.hdr) {
         whole_file::check_can_be_written(path)?;
     }

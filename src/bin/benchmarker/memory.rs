@@ -14,7 +14,7 @@ use crate::connect::connect;
 
 /// Index of the field of `/proc/PID/stat` that counts minor page faults, counted from the field after the name.
 const MINOR_FAULTS_FIELD: usize = 7;
-/// Index of the field that counts major page faults.
+/// Index of the field of `/proc/PID/stat` that counts major page faults, counted from the field after the name.
 const MAJOR_FAULTS_FIELD: usize = 9;
 
 /// The server's process, and its page faults before the run.

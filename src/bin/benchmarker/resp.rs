@@ -59,7 +59,7 @@ pub(crate) fn key(keys: KeyKind, request: &[u8]) -> Key<'_> {
     }
 }
 
-/// The first line of an expected reply. It has at most 8 bytes, so it is compared as one number.
+/// The first line of an expected reply. The line has at most 8 bytes, so the line is compared as one number.
 #[derive(Clone, Copy)]
 pub(crate) struct ReplyPrefix {
     pub(crate) len_bytes: usize,
@@ -68,7 +68,8 @@ pub(crate) struct ReplyPrefix {
 }
 
 impl ReplyPrefix {
-    /// Returns the first line of the reply that corresponds to this native header. `None` if it exceeds 8 bytes.
+    /// Returns the first line of the reply that corresponds to this native header. Returns `None` if this line exceeds
+    /// 8 bytes.
     #[inline]
     pub(crate) fn expected(op: Op, header: ResponseHeader) -> Option<ReplyPrefix> {
         let text = |text: &[u8]| {

@@ -19,7 +19,7 @@ pub(crate) struct Counts {
     pub(crate) hits: u64,
     pub(crate) misses: u64,
     pub(crate) bytes: u64,
-    /// Number of responses whose status, length, or value differs from the expected one.
+    /// Number of responses with an unexpected status, length, or value.
     pub(crate) wrong: u64,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct ResponseReader {
     pub(crate) first_wrong: Option<String>,
     /// The received bytes of an incomplete response head.
     head: Vec<u8>,
-    /// The number of bytes read of the current body, which is the value and its terminator.
+    /// The number of bytes of the current body that were read. A body is a value and its terminator.
     body_at_bytes: usize,
     value_len_bytes: usize,
     body_len_bytes: usize,
@@ -91,8 +91,8 @@ impl ResponseReader {
         Ok(())
     }
 
-    /// Counts complete responses until the first unexpected or incomplete one, and returns the bytes from there on.
-    /// This fast path leaves more processor time to the server: it computes the end of a response from the expected
+    /// Counts complete responses until the first unexpected or incomplete one, and returns the bytes from that response
+    /// on. This fast path leaves more processor time to the server: it computes the end of a response from the expected
     /// header and does not wait for the received header to be loaded.
     fn read_expected<'b>(&mut self, mut bytes: &'b [u8], pipeline: &Pipeline) -> &'b [u8] {
         let (mut responses, mut hits) = (0, 0);
@@ -199,7 +199,7 @@ impl ResponseReader {
         Ok(())
     }
 
-    /// Reads the part of the current value and terminator that `bytes` has, and returns the bytes after it.
+    /// Reads as much of the current value and terminator as `bytes` contains, and returns the remaining bytes.
     #[inline]
     fn read_body<'b>(&mut self, bytes: &'b [u8], pipeline: &Pipeline, table: &Table) -> Result<&'b [u8], String> {
         let value_left_bytes = self.value_len_bytes.saturating_sub(self.body_at_bytes);

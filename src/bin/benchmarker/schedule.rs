@@ -1,4 +1,4 @@
-//! The schedule of one client with `--rate`: the times at which it sends its pipelines.
+//! The schedule of one client with `--rate`: the times at which the client sends its pipelines.
 //!
 //! In: the rate of all clients together. Out: the scheduled time of each pipeline, which does not depend on the server,
 //! and a wait until that time. The wait uses a timerfd, because tokio's timers have a resolution of a millisecond.
@@ -49,7 +49,7 @@ impl Schedule {
         clock.start + Duration::from_nanos(u64::try_from(after_ns).unwrap_or(u64::MAX))
     }
 
-    /// Returns the scheduled time of the next pipeline, or `None` if it is not before the end of the run.
+    /// Returns the scheduled time of the next pipeline, or `None` if this time is not before the end of the run.
     pub(crate) fn next_due(&self, clock: Clock) -> Option<Instant> {
         Some(self.due(self.next_pipeline, clock)).filter(|due| *due < clock.end)
     }

@@ -1,7 +1,7 @@
 //! Charts as inline SVG, with axes, lines, and bars, and without scripts.
 //!
-//! In: axes with their ticks, and points in the axes' units. Out: an `<svg>` element. Its colors come from CSS classes
-//! that the enclosing page defines.
+//! In: axes with their ticks, and points in the axes' units. Out: an `<svg>` element. The colors of the element come
+//! from CSS classes that the enclosing page defines.
 
 use std::fmt::Write;
 

@@ -1,7 +1,8 @@
 //! Searches for the highest rate at which the p99 latency stays within a limit.
 //!
 //! In: a plan, and the limit. Out: the result of each step, and the highest rate. A first run without a schedule finds
-//! the server's maximum rate. The steps then bisect between the highest rate that passed and the lowest that failed.
+//! the server's maximum rate. The steps then bisect between the highest rate that passed and the lowest rate that
+//! failed.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -41,7 +42,7 @@ pub(crate) struct Sweep {
 /// A failed step is repeated once if the server reached at least this share of the step's rate.
 const REPEAT_MIN: f64 = 0.95;
 
-/// Runs the search. Prints the result of each step when it is done, unless the output is JSON.
+/// Runs the search. Prints the result of each step after the step, unless the output is JSON.
 pub(crate) async fn run(plan: &Plan, table: &Arc<Table>, p99_us_max: f64, json: bool) -> anyhow::Result<Sweep> {
     let print = |line: String| match json {
         true => Ok(()),
@@ -56,8 +57,8 @@ pub(crate) async fn run(plan: &Plan, table: &Arc<Table>, p99_us_max: f64, json: 
     while sweep.last.errors() == 0 && sweep.steps.len() < STEPS_MAX && rate >= rate_min {
         let mut is_passed = sweep.step(plan, table, rate, &print).await?;
         if !is_passed && sweep.last.requests_per_second() > rate as f64 * REPEAT_MIN {
-            // Repeat the step: the server reached the rate, so a short stall of the machine may have caused the high
-            // latency.
+            // The server reached the rate, so a short stall of the machine may have caused the high latency. The step
+            // is therefore repeated.
             is_passed = sweep.step(plan, table, rate, &print).await?;
         }
         if is_passed {
@@ -94,7 +95,8 @@ impl Step {
 }
 
 impl Sweep {
-    /// Runs one step, and returns whether it passed: its p99 is within the limit, and every scheduled request was sent.
+    /// Runs one step, and returns whether the step passed. A step passes if its p99 is within the limit and every
+    /// scheduled request was sent.
     async fn step(
         &mut self,
         plan: &Plan,

@@ -1,7 +1,7 @@
 //! Encoding of requests, and parsing of response heads, in both protocols.
 //!
 //! In: an op and a key, or the first bytes of a response. Out: encoded requests, and parsed heads. Other modules use a
-//! protocol only through this module. It knows neither when requests are sent nor which responses are right.
+//! protocol only through this module. This module knows neither when requests are sent nor which responses are correct.
 
 use std::ops::Range;
 

@@ -45,7 +45,7 @@ pub(crate) fn for_each_batch(
     mut visit: impl FnMut(&[Key<'_>]) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     if are_from_stdin(args) {
-        // Reads bypass io::stdin, because its buffer is short.
+        // Reads bypass io::stdin, which has a short buffer.
         let stdin = io::stdin().as_fd().try_clone_to_owned().map_err(stdin_error)?;
         return for_each_batch_of_stream(File::from(stdin), syntax, kind, visit);
     }

@@ -117,7 +117,7 @@ fn measure(
 }
 
 /// Looks up batches until the measurement time is over. `thread_index` determines the first key. The thread waits until
-/// `all_threads_exist` is set, and ends without a lookup if it is false.
+/// `all_threads_exist` is set, and ends without a lookup if the value is false.
 fn run_thread(
     table: &mut dyn Table,
     keys: &[OwnedKey],

@@ -33,7 +33,7 @@ pub(crate) fn canary(args: &CanaryArgs) -> anyhow::Result<bool> {
 fn write_sample(store: &MappedStore, rows: usize, output: &mut impl Write) -> anyhow::Result<()> {
     let (count, last_row) = (rows.min(store.len()), store.len().saturating_sub(1));
     for at in 0..count {
-        // The product may exceed 64 bits, so it is computed with 128.
+        // The product may exceed 64 bits, so the product is computed with 128 bits.
         let row = (at as u128 * last_row as u128 / (count.max(2) - 1) as u128) as usize;
         match store.row(row)? {
             Some((key, _)) if fits_on_line(key.as_key()) => write_line(store, key.as_key(), output)?,

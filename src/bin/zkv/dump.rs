@@ -35,7 +35,8 @@ pub(crate) fn dump(args: &DumpArgs) -> anyhow::Result<bool> {
         DumpFormat::Tsv => write_delimited(output.file(), b'\t', rows),
         DumpFormat::Jsonl => write_json_lines(output.file(), rows),
     });
-    // If the file cannot be examined, lookups report that it was changed. The error message names the cause instead.
+    // If a system call cannot examine the file, lookups report that the file was changed. The lookup's error is then
+    // replaced by the system call's error, which names the cause.
     let written = written.map_err(|error| match store.system_error() {
         Some(cause) if error.is::<LookupError>() => anyhow!("{}: {cause}", args.file.display()),
         _ => error,
@@ -79,7 +80,7 @@ impl Output {
     /// Opens the output. Returns an error if the output is also the input.
     fn open(path: &Path, input: &Path) -> anyhow::Result<Output> {
         if path == Path::new("-") {
-            // Writes bypass io::stdout, because it flushes at line ends.
+            // Writes bypass io::stdout, which flushes at line ends.
             let stdout = io::stdout().as_fd().try_clone_to_owned().map_err(crate::output::stdout_error)?;
             return Ok(Output::Stream(stdout.into(), "standard output".to_owned()));
         }

@@ -1,7 +1,7 @@
 //! `zkv health`: checks whether a server is healthy.
 //!
 //! In: a socket, and a time limit. Out: an exit status, and lines for an operator: one for each problem, and one for
-//! each note, which is a condition that does not make the server unhealthy.
+//! each note. A note is about a condition that does not make the server unhealthy.
 
 use std::io::{self, Write};
 

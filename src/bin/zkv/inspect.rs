@@ -86,7 +86,7 @@ impl Report {
             len_bytes: layout.file_len_bytes(),
             digest: format!("{:032x}", layout.digest()),
             format_version: VERSION,
-            // These are the names that `baker --keys` uses.
+            // The names of the kinds are the values of the option `baker --keys`.
             keys: match dimensions.key_kind {
                 KeyKind::U64 => "u64",
                 KeyKind::Bytes => "bytes",

@@ -32,7 +32,7 @@ pub(crate) fn look_up(table: &mut dyn Table, lookup: &Lookup) -> anyhow::Result<
     }
 }
 
-/// Returns whether exactly one key is requested. Its result need not name the requested key.
+/// Returns whether exactly one key is requested. The result for a single key need not name the key.
 fn is_single(keys: &KeysArgs) -> bool {
     keys.keys.len() == 1 && !are_from_stdin(&keys.keys)
 }

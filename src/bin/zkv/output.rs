@@ -10,7 +10,7 @@ use csv::{QuoteStyle, WriterBuilder};
 use serde::Serialize;
 use zero_kv::{Key, StoreError};
 
-/// The UTF-8 byte order mark. Readers of text, such as `baker`, strip it from the beginning of their input.
+/// The UTF-8 byte order mark. Readers of text, such as `baker`, strip the mark from the beginning of their input.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// The length of an output buffer.
 const BUFFER_LEN_BYTES: usize = 256 << 10;
@@ -93,8 +93,8 @@ impl fmt::Display for DisplayKey<'_> {
     }
 }
 
-/// Replaces the error of a closed pipe with `if_closed`, because a reader may stop early. Other I/O errors get their
-/// context from `add_context`.
+/// Returns `if_closed` instead of the error of a closed pipe, because a reader may stop early. `add_context` adds
+/// context to every other I/O error.
 pub(crate) fn ignore_closed_pipe<T>(
     written: anyhow::Result<T>,
     if_closed: T,
@@ -122,8 +122,8 @@ pub(crate) fn print_error(error: &dyn fmt::Display) {
     let _ = writeln!(io::stderr(), "zkv: {error}");
 }
 
-/// Prints the error and returns false if it states that a file is damaged, which `inspect` and `verify` report as a
-/// result. Returns other errors, such as the error of a file that cannot be read.
+/// If the error states that a file is damaged, prints the error and returns false: for `inspect` and `verify`, damage
+/// is a result and not a failure. Returns all other errors, such as the error of a file that cannot be read.
 pub(crate) fn report_damage(error: StoreError) -> anyhow::Result<bool> {
     match error {
         StoreError::Format { .. } => {

@@ -8,7 +8,8 @@ use zero_kv::client::Client;
 use crate::output::finish_stdout;
 
 pub(crate) fn ping(client: &mut Client) -> anyhow::Result<bool> {
-    // The first round trip includes the time that the server takes to accept the connection.
+    // The first round trip is not measured, because it includes the time that the server takes to accept the
+    // connection.
     client.ping()?;
     let started = Instant::now();
     client.ping()?;

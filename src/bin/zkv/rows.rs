@@ -120,7 +120,7 @@ impl RowWriter {
 }
 
 fn open_stdout(format: Format, only: Option<Part>, first_key: Key<'_>) -> io::Result<StdoutWriter> {
-    // Writes bypass io::stdout, because it flushes at line ends.
+    // Writes bypass io::stdout, which flushes at line ends.
     let stdout = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     Ok(match format {
         // Output without keys is not meant for `baker`, so its first row needs no extra quotes.

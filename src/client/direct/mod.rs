@@ -68,7 +68,7 @@ struct Handle {
 }
 
 impl Client {
-    /// Returns the server's table for lookups in this process: see [`Direct`]. The client remains usable, and can be
+    /// Returns the server's table for lookups in this process: see [`Direct`]. The client can still be used, or can be
     /// dropped.
     ///
     /// # Errors

@@ -40,7 +40,7 @@ pub(super) struct TransferConnection {
     call_timeout: Option<Duration>,
     /// Deadline of the current request or response.
     deadline: Deadline,
-    /// The server's shared page, which the first response passed. A server has only one shared page.
+    /// The server's shared page, whose descriptor came with the first response. A server has only one shared page.
     notice: Option<Arc<Notice>>,
 }
 
@@ -104,7 +104,7 @@ impl TransferConnection {
         };
         let state = notice.state();
         let number = header.generation.get();
-        // The server trusted the file when it sent the response, but may have lost its lease since then.
+        // The server trusted the file when the server sent the response, but may have lost its lease since then.
         if !state.is_of(number) || !state.is_trusted() {
             return Ok(None);
         }
@@ -218,8 +218,8 @@ fn open(
             return Err(direct_error(
                 path,
                 "the server's file can be truncated, and DirectOptions::survive_bus_errors disables the handler that \
-                 turns this into a lookup error: enable it, copy the table (Memory::Copy), or start the server with \
-                 sealed memory",
+                 turns a truncation into a lookup error: enable the handler, copy the table (Memory::Copy), \
+                 or start the server with sealed memory",
             ));
         }
         // The handler is installed before any byte is read, and again for each generation, because other code may have

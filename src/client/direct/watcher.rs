@@ -81,7 +81,7 @@ impl DirectState {
         self.is_connected.load(Ordering::Relaxed)
     }
 
-    /// Replaces the current generation with the one that the server serves, unless they are the same.
+    /// Replaces the current generation with the generation that the server serves, if the two differ.
     pub(super) fn refresh(&self) -> Result<(), ClientError> {
         let _replacing = self.replacing();
         if !self.is_connected() || !self.current.load().is_unchanged() {
@@ -125,7 +125,7 @@ impl DirectState {
                     connection
                 }
                 (Some(connection), WakeReason::TimedOut) => Some(connection),
-                // The table was replaced, or its file rechecked, after the lookup had sent the wake-up.
+                // The table was replaced, or the table's file was rechecked, after the lookup had sent the wake-up.
                 (Some(connection), WakeReason::Lookup) if self.current.load().table.is_trusted() => Some(connection),
                 (_, woken) => {
                     // Lookups that repeatedly find an unreadable page must not cause repeated attempts without a pause.
@@ -174,7 +174,7 @@ impl Heartbeat {
         Heartbeat { count: generation.witness.notice.beat(), observed_at: Instant::now() }
     }
 
-    /// Updates count and time if the server has incremented its count.
+    /// Updates the count and the time if the server has incremented its count.
     fn update(&mut self, generation: &Generation) {
         if self.count != generation.witness.notice.beat() {
             *self = Heartbeat::read(generation);
@@ -206,7 +206,8 @@ enum WakeReason {
 fn wait(wake_receiver: &UnixStream, server: Option<&UnixStream>, pause: Duration) -> WakeReason {
     let pause = if server.is_some() { BEAT_MISSED / 4 } else { pause };
     let pause = Timespec { tv_sec: pause.as_secs() as i64, tv_nsec: pause.subsec_nanos().into() };
-    // Without a server, lookups do not shorten the pause before the next attempt. Only dropping the last `Direct` does.
+    // Without a server, only dropping the last `Direct` shortens the pause before the next attempt. Lookups do not
+    // shorten the pause.
     let events = if server.is_some() { PollFlags::IN } else { PollFlags::empty() };
     let mut polled = vec![PollFd::new(wake_receiver, events)];
     polled.extend(server.map(|server| PollFd::new(server, PollFlags::IN)));

@@ -1,8 +1,8 @@
 //! Requests with typed responses.
 //!
 //! In: keys and ranges, then the response to each request. Out: encoded requests, then checked values, rows, and
-//! numbers. The clients of this crate are built on these types. They do no I/O, so a client for another event loop can
-//! use them together with a [`ResponseReader`](crate::protocol::reader::ResponseReader).
+//! numbers. The clients of this crate are built on these types. These types do no I/O, so a client for another event
+//! loop can use them together with a [`ResponseReader`](crate::protocol::reader::ResponseReader).
 
 mod keys;
 mod ranges;
@@ -24,8 +24,9 @@ pub use server::{GetInfo, Ping, Reload, Rollback};
 
 /// Maximum number of bytes of a key that an error message shows.
 const KEY_SHOWN_MAX_BYTES: usize = 64;
-const OTHER_KIND: &str = "the table's keys may be of the other kind (numbers, not bytes, or bytes, not numbers); if \
-                          they are not, see the log of kv_store, and if the value is damaged, bake the file again";
+const OTHER_KIND: &str = "the table's keys may be of the other kind (numbers instead of bytes, or bytes instead of \
+                          numbers), or the value may be damaged: see the log of kv_store, and bake a \
+                          damaged file again";
 
 /// A request that can encode itself and decode its response.
 ///

@@ -18,14 +18,14 @@ use crate::store::prefix_end;
 #[derive(Clone, Copy, Debug)]
 pub struct GetPage<'k> {
     pub(in crate::client) bounds: Bounds<'k>,
-    /// True requests the last rows of the range, false the first rows.
+    /// Whether the last rows of the range are requested, instead of the first rows.
     pub(in crate::client) backward: bool,
-    /// Maximum number of rows; 0 requests as many as fit a page.
+    /// Maximum number of rows; 0 requests as many rows as fit into a page.
     pub(in crate::client) limit_rows: u32,
 }
 
 impl<'k> GetPage<'k> {
-    /// Requests the first rows of a range: at most `limit_rows`, or as many as fit a page if `limit_rows` is 0.
+    /// Requests the first rows of a range: at most `limit_rows`, or as many as fit into a page if `limit_rows` is 0.
     ///
     /// # Errors
     /// [`ClientError::KeyLen`], [`ClientError::MixedKeys`]. A key at an end may be empty.
@@ -33,7 +33,7 @@ impl<'k> GetPage<'k> {
         Ok(GetPage { bounds: check_bounds(&range)?, backward: false, limit_rows })
     }
 
-    /// Requests the last rows of a range: at most `limit_rows`, or as many as fit a page if `limit_rows` is 0.
+    /// Requests the last rows of a range: at most `limit_rows`, or as many as fit into a page if `limit_rows` is 0.
     ///
     /// # Errors
     /// The errors of [`GetPage::first`].

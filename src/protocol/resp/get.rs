@@ -2,7 +2,7 @@
 
 /// The first 8 bytes of a `GET` command.
 const START: u64 = u64::from_le_bytes(*b"*2\r\n$3\r\n");
-/// The next 6 bytes, up to the length of the key, and two zero bytes.
+/// The next 6 bytes of a `GET` command, which precede the length of the key, and two zero bytes.
 const NAME: u64 = u64::from_le_bytes(*b"GET\r\n$\0\0");
 /// Mask that clears the case bits of the name, and the two bytes after `$`.
 const NAME_MASK: u64 = u64::from_le_bytes([0xDF, 0xDF, 0xDF, 0xFF, 0xFF, 0xFF, 0, 0]);

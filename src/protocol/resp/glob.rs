@@ -5,7 +5,7 @@
 //! `?` matches any byte, and `*` matches any number of bytes. The class `[a-z\]]` matches one of the listed bytes, and
 //! `[^…]` matches one byte that is not listed. After `\`, the next byte matches literally. The special cases follow
 //! Redis: an unterminated class ends with the pattern, `]` is a member of a class only if it is escaped, and a range
-//! may be reversed. Bytes above 127 are greater than bytes up to 127; in Redis, this depends on the C compiler.
+//! may be reversed. Bytes above 127 are greater than bytes up to 127; in Redis, the order depends on the C compiler.
 //!
 //! A pattern is compiled into segments, which are the parts between its stars. Every element of a segment matches
 //! exactly one byte, so a segment has a fixed length. The leftmost match of each segment is always a correct choice, so
@@ -16,7 +16,7 @@
 /// Maximum length of a segment that is compared at each position.
 const SHORT_SEGMENT_LEN_MAX: usize = 8;
 
-/// Number of operations that are counted for the allocation of a segment.
+/// The allocation of a segment counts as this many operations.
 const SEGMENT_OPS: usize = 64;
 
 /// A compiled pattern.

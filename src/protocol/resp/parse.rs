@@ -4,8 +4,8 @@
 //! the result that the command is incomplete or malformed. Only [`Progress`] is kept between calls. Memory is allocated
 //! only for complete inline commands.
 //!
-//! Redis accepts any two bytes as a line end and after an argument. This parser requires CR and LF, because other bytes
-//! show that the client and the server disagree about the start of the next command.
+//! Redis accepts any two bytes as the end of a line or of an argument. This parser requires CR and LF, because other
+//! bytes show that the client and the server disagree about the start of the next command.
 
 use thiserror::Error;
 
@@ -28,7 +28,7 @@ pub struct Progress {
 /// The result of parsing the first command in a client's bytes.
 #[derive(Debug)]
 pub enum Parsed<'a> {
-    /// A command.
+    /// A command in array form.
     Command {
         /// The command.
         command: Command<'a>,
@@ -154,9 +154,9 @@ impl Progress {
     }
 }
 
-/// Returns the number after the first byte of the line at `progress.at`, and the end of the line, or `None` if the line
-/// is incomplete. `invalid` is the error for a line without a valid number. `too_big` is the error for a line that is
-/// too long.
+/// Parses the line at `progress.at`. Returns the number after the line's first byte, and the end of the line. Returns
+/// `None` if the line is incomplete. `invalid` is the error for a line without a valid number. `too_big` is the error
+/// for a line that is too long.
 fn count_line(
     input: &[u8],
     progress: &mut Progress,

@@ -21,9 +21,10 @@
 //! The reply to `ZKV.RANGE` is an array with two elements: the cursor of the next page, or null after the last page,
 //! and an array of alternating keys and values. A page has at most `LIMIT` rows ([`LIMIT_DEFAULT`] by default). It may
 //! have fewer rows, or none, before the last page: only a null cursor marks the last page. The cursor is `(` and the
-//! last key that was examined. `FROM` continues after the cursor, if the span and the order are those of the first
-//! page. `FROM` also accepts any other key: rows before this key, in the requested order, are omitted. The server keeps
-//! no state for a cursor, so a cursor remains valid on other connections and after the table was replaced.
+//! last key that was examined. `FROM` continues after the cursor, if the command has the span and the order of the
+//! first page's command. `FROM` also accepts any other key: rows before this key, in the requested order, are omitted.
+//! The server keeps no state for a cursor, so a cursor remains valid on other connections and after the table was
+//! replaced.
 //!
 //! The reply to `ZKV.COUNT` is the number of keys in the span. An empty span, such as `+ -` or a `min` greater than
 //! `max`, is not an error.
@@ -40,13 +41,13 @@ pub const LIMIT_DEFAULT: usize = 100;
 /// One end of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edge<'a> {
-    /// Before all keys.
+    /// The end is before all keys.
     Least,
-    /// After all keys.
+    /// The end is after all keys.
     Greatest,
-    /// At this key, which is in the span.
+    /// The end is this key, and the key is in the span.
     Included(&'a [u8]),
-    /// At this key, which is not in the span.
+    /// The end is this key, and the key is not in the span.
     Excluded(&'a [u8]),
 }
 

@@ -6,10 +6,10 @@
 /// Protocol version of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Version {
-    /// The initial version of every connection.
+    /// RESP2, the initial version of every connection.
     #[default]
     Resp2,
-    /// After `HELLO 3`.
+    /// RESP3, which a client selects with `HELLO 3`.
     Resp3,
 }
 

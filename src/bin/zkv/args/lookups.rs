@@ -32,22 +32,22 @@ pub(crate) enum Lookup {
         #[arg(short = 'z', long)]
         null: bool,
     },
-    /// Write the row with the largest key that is not above KEY
+    /// Write the row with the largest key that is less than or equal to KEY
     ///
     /// For several keys, or keys from standard input, each row is preceded by its requested key.
     ///
-    /// Exit status: 0 if there is a row for every key, 1 if there is none for some, 2 after an error.
+    /// Exit status: 0 if every key has such a row, 1 if some keys have none, 2 after an error.
     Floor {
         #[command(flatten)]
         keys: KeysArgs,
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// Write the row with the smallest key that is not below KEY
+    /// Write the row with the smallest key that is greater than or equal to KEY
     ///
     /// For several keys, or keys from standard input, each row is preceded by its requested key.
     ///
-    /// Exit status: 0 if there is a row for every key, 1 if there is none for some, 2 after an error.
+    /// Exit status: 0 if every key has such a row, 1 if some keys have none, 2 after an error.
     Ceiling {
         #[command(flatten)]
         keys: KeysArgs,

@@ -162,7 +162,8 @@ pub(crate) struct BenchArgs {
     pub(crate) json: bool,
 }
 
-/// Parses a time-out or an interval in seconds. The upper limit keeps sums with the clock from overflowing.
+/// Parses a time-out or an interval in seconds. The upper limit exists because adding a longer time to the clock could
+/// overflow.
 pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
     match text.parse() {
         Ok(seconds @ 0.01..=1e6) => Ok(Duration::from_secs_f64(seconds)),

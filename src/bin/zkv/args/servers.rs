@@ -39,8 +39,8 @@ pub(crate) enum ServerCommand {
     ///
     /// Only root and the server's own user may request a reload.
     ///
-    /// Exit status: 0 if the server serves the requested file or generation, even if it already did
-    /// before; 1 if it rejected the file, with the reason; 2 after an error.
+    /// Exit status: 0 if the server serves the requested file or generation, even if the server already
+    /// served it before; 1 if the server rejected the file, with the reason; 2 after an error.
     Reload(ReloadArgs),
 }
 

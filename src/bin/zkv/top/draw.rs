@@ -125,7 +125,7 @@ fn connections(sample: &Sample, delta: Option<&Delta<'_>>, window: Option<&Delta
 }
 
 /// Returns the number of connections that the server closed for reasons other than idleness. Reasons that the server
-/// does not report count as 0. Returns `None` if the server reports none of them.
+/// does not report count as 0. Returns `None` if the server reports none of these reasons.
 fn disconnected_for_other_reasons(sample: &Sample) -> Option<u64> {
     let reasons = ["stalled", "slow", "generation", "memory", "http"];
     reasons.iter().filter_map(|reason| sample.number(&format!("connections_cut_{reason}"))).reduce(u64::saturating_add)

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_has_rates_and_fields_of_info_and_dashes_for_unknown_values() {
+    fn a_line_lists_rates_and_info_fields_with_dashes_for_unknown_values() {
         let start = Instant::now();
         let from = [("pid", "7"), ("uptime_s", "1"), ("requests_get", "0"), ("hits", "0"), ("misses", "0")];
         let from = from.into_iter().chain([("service_ns_buckets", "")]);

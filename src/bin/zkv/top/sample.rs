@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_and_malformed_fields_have_no_rate() {
+    fn no_rate_is_computed_from_missing_and_malformed_fields() {
         let [from, to] = samples(1000, &values("1", "7", "5", "5"), &values("1", "8", "5", "5"));
         let delta = Delta::between(&from, &to).unwrap();
         assert_eq!((delta.rate("swaps"), delta.rate("hits")), (None, Some(0.0)));
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restarted_server_has_no_rates_at_first() {
+    fn no_rate_is_computed_across_a_restart_of_the_server() {
         let old = values("1", "7", "1000", "10");
         for new in [
             values("2", "8", "2000", "20"),

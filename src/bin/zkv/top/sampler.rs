@@ -77,7 +77,8 @@ struct Server {
 
 impl Server {
     fn sample(&mut self) -> Result<Sample, ClientError> {
-        // If this fails, the server may have closed the idle connection or may have been restarted: reconnect once.
+        // If this sample fails, the server may have closed the idle connection or may have been restarted. The client
+        // therefore reconnects once.
         if let Some(Ok(sample)) = self.client.as_mut().map(sample) {
             return Ok(sample);
         }

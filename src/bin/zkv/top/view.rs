@@ -9,8 +9,8 @@ use super::sampler::SampleResult;
 
 /// Length of the history of rates. It exceeds the number of columns of a terminal.
 const RATES_MAX: usize = 1024;
-/// Number of intervals that quantiles cover. One interval may have too few values: a server times only some of its
-/// batches, and an idle server has few batches.
+/// Number of intervals that quantiles cover. One interval may have too few values, because a server times only some of
+/// its batches, and an idle server has few batches.
 const WINDOW_INTERVALS: usize = 10;
 
 pub(super) struct View {
@@ -72,7 +72,7 @@ impl View {
         self.since(self.samples.len().checked_sub(2)?)
     }
 
-    /// Returns the difference between the first and the last of the stored samples, which quantiles cover.
+    /// Returns the difference between the first and the last stored sample, from which quantiles are computed.
     pub(super) fn window(&self) -> Option<Delta<'_>> {
         self.since(0)
     }
@@ -96,8 +96,8 @@ mod tests {
         Sample::new(at, values.iter().map(|(name, value)| (*name, &**value)))
     }
 
-    /// Returns a view after these samples, one per second. Each is a process ID and its number of requests, or `None`
-    /// for a failed sample.
+    /// Returns a view after these samples, one per second. Each sample is a process ID and the number of requests of
+    /// that process, or `None` for a failed sample.
     fn view_after(samples: &[Option<(u64, u64)>]) -> View {
         let start = Instant::now();
         let mut view = View::new(Path::new("s"), Duration::from_secs(1), sample(start, 1, 0));

@@ -45,8 +45,8 @@ pub struct Spec {
     pub subcommands: &'static [Spec],
 }
 
-/// Maximum number of arguments, including the name, of a command that is executed in one pass. A command without this
-/// limit is executed in several passes, and the worker serves other clients between them.
+/// Maximum number of arguments, including the name, of a command that is executed in one pass. A command that may have
+/// more arguments is executed in several passes, and the worker serves its other connections between the passes.
 pub const ARGS_MAX_AT_ONCE: usize = 1024;
 
 /// The positions of keys: `first`, and every `step`-th argument after it up to `last`. A negative `last` counts from

@@ -5,7 +5,7 @@ use std::fmt;
 use super::super::Command;
 use super::Spec;
 
-/// Maximum length of a name that an error quotes, and maximum total length of the arguments that it quotes.
+/// Maximum length of a name that an error quotes, and maximum total length of the arguments that an error quotes.
 const QUOTED_LEN_MAX_BYTES: usize = 128;
 
 /// The reason why a command is not executed.
@@ -65,7 +65,7 @@ impl Refusal<'_> {
 /// Returns whether the name of a command is the first word of an HTTP POST request or of a `Host` header.
 ///
 /// Like Redis, the server closes the connection if a command's name is `POST` or `Host:`, in upper or lower case.
-/// Otherwise a web page could make a browser send a request with commands in its body to this port.
+/// Otherwise a web page could make a browser send a request with commands in its body to the server's port.
 pub fn is_http(name: &[u8]) -> bool {
     [&b"post"[..], b"host:"].iter().any(|word| name.eq_ignore_ascii_case(word))
 }
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_writes_has_its_own_error() {
+    fn a_write_command_gets_the_read_only_error_of_redis() {
         for words in ["set k v", "SET", "Del k", "georadiusbymember x", "FUNCTION LOAD x", "xgroup setid x", "flushall"]
         {
             assert_eq!(error_or_name(words), "READONLY You can't write against a read only replica.", "{words}");

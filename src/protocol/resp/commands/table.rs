@@ -91,9 +91,9 @@ pub static COMMANDS: &[Spec] = &[
         .documented("string", "2.4.0", "O(N) where N is the length of the returned string.")
         .described("key start end", "Get a substring of the string stored at a key"),
     spec(Id::ZkvFloor, "zkv.floor", 2, ONE_KEY, READ, KEYSPACE).documented("module", "0.1.0", "O(log N)")
-        .described("key", "Get the largest key at or below this one, and its value"),
+        .described("key", "Get the row with the largest key less than or equal to the given key"),
     spec(Id::ZkvCeiling, "zkv.ceiling", 2, ONE_KEY, READ, KEYSPACE).documented("module", "0.1.0", "O(log N)")
-        .described("key", "Get the smallest key at or above this one, and its value"),
+        .described("key", "Get the row with the smallest key greater than or equal to the given key"),
     spec(Id::ZkvRange, "zkv.range", -3, NO_KEY, READ, SLOW_KEYSPACE)
         .documented("module", "0.1.0", "O(log N + M) where M is the number of rows returned")
         .described("<min max | PREFIX prefix> [REV] [LIMIT count] [FROM cursor]",
