@@ -70,8 +70,9 @@ impl Acceptor {
                     worker.add_connection(accepted);
                 }
                 (Ok(_), None) => {}
-                // The client has disconnected already.
-                (Err(error), _) if error.kind() == io::ErrorKind::ConnectionAborted => debug!("not accepted: {error}"),
+                (Err(error), _) if error.kind() == io::ErrorKind::ConnectionAborted => {
+                    debug!("a client disconnected before its connection was accepted: {error}");
+                }
                 (Err(error), _) => {
                     if !std::mem::replace(&mut is_failing, true) {
                         let retry_ms = ACCEPT_RETRY.as_millis();

@@ -50,13 +50,13 @@ impl Waits {
 const EVICTED: u64 = 1 << 63;
 
 /// The state of one connection, as other parts of the server see it. Only the thread of the connection's worker writes
-/// the state, but any worker may evict the connection.
+/// the state, except the flag [`EVICTED`], which any worker may set.
 pub(super) struct Activity {
     /// A number that is unique among the connections of the worker.
     pub(super) number: u64,
     pub(super) peer: Peer,
-    /// The last tick (one per second) of the registry at which a byte was sent or received, or responses became
-    /// pending.
+    /// The registry's tick at which a byte was last sent or received, or responses last became pending. There is one
+    /// tick per second.
     moved_tick: AtomicU32,
     waits: AtomicU64,
     sent_bytes: AtomicU64,
@@ -141,12 +141,13 @@ impl Activity {
         self.waker.get_or_init(|| waker.clone());
     }
 
-    /// Marks the connection as evicted, so that it ends in its next turn. Returns the number of bytes that it holds.
+    /// Marks the connection as evicted, so that the connection is closed in its next turn. Returns the number of bytes
+    /// that the connection holds.
     pub(super) fn evict(&self) -> u64 {
         self.held_bytes.fetch_or(EVICTED, Ordering::Relaxed) & !EVICTED
     }
 
-    /// Wakes the connection's task, if its waker is set, so that its next turn begins at once.
+    /// Wakes the connection's task, if the task's waker is set, so that the connection's next turn begins at once.
     pub(super) fn wake(&self) {
         if let Some(waker) = self.waker.get() {
             waker.wake_by_ref();

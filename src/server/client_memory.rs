@@ -26,7 +26,7 @@ pub(super) struct ClientMemory {
     held_bytes: AtomicU64,
     /// The part of `held_bytes` that belongs to evicted connections that have not ended yet.
     evicted_bytes: AtomicU64,
-    /// Locked while connections to evict are chosen.
+    /// The lock that a worker holds while it chooses the connections to evict.
     choosing: Mutex<()>,
     eviction_log: LogLimit,
 }
@@ -98,7 +98,8 @@ impl ClientMemory {
             }
             let evicted_bytes = registry.evict(activity, &self.evicted_bytes);
             count += u64::from(evicted_bytes.is_some());
-            // A connection that has ended in the meantime holds no memory.
+            // If the connection has ended in the meantime, it holds no memory any more, so its bytes are subtracted,
+            // too.
             kept_bytes = kept_bytes.saturating_sub(evicted_bytes.unwrap_or(*held_bytes));
         }
         totals.cut_memory.fetch_add(count, Ordering::Relaxed);
@@ -107,8 +108,8 @@ impl ClientMemory {
             warn!(
                 %peer,
                 left_out,
-                "disconnected: the {count} connections that held the most memory (this peer's held {largest_bytes} \
-                 bytes): all connections held {held_bytes} bytes, where at most {} were expected ({})",
+                "disconnected: the {count} connections that held the most memory (the connection of this peer held \
+                 {largest_bytes} bytes): all connections held {held_bytes} bytes, where at most {} were expected ({})",
                 self.max_bytes,
                 Setting::ClientMemoryMax
             );
@@ -125,7 +126,7 @@ mod tests {
     use crate::server::peer::Peer;
 
     /// Returns a registry with one connection for each number of bytes in `held`, and the activities of these
-    /// connections. Their tasks belong to `runtime`.
+    /// connections. The connections' tasks run on `runtime`.
     fn registry(
         runtime: &tokio::runtime::Runtime,
         memory: &ClientMemory,
@@ -174,20 +175,21 @@ mod tests {
         for activity in [&of_first[0], &of_first[2], &of_first[3]] {
             memory.record(activity, 300);
         }
-        // All connections hold 1360 bytes, and evictions continue until they hold at most 875.
+        // The connections hold 1360 bytes together. Evictions continue until the remaining connections hold at most 875
+        // bytes.
         memory.evict_largest(&registries, &totals);
         assert_eq!(evicted(&of_first).len(), 2);
         assert!(of_first[1].is_evicted(), "connection 1 holds the most memory");
         assert!(!memory.is_over_limit());
     }
 
-    /// A test waker that ends the connection `ends` when it is called. It removes the connection from the registry and
-    /// releases its memory, as the task of the connection would.
+    /// A test waker that ends the connection `ending`: a call of the waker removes the connection from the registry and
+    /// releases its memory, as the connection's task would.
     struct EndsOnWake {
         registry: Arc<Registry>,
         memory: Arc<ClientMemory>,
-        ends: Arc<Activity>,
-        /// The memory of all evicted connections right after `ends` has ended.
+        ending: Arc<Activity>,
+        /// The memory of all evicted connections right after the connection `ending` has ended.
         evicted_bytes: AtomicU64,
     }
 
@@ -197,24 +199,25 @@ mod tests {
         }
 
         fn wake_by_ref(self: &Arc<Self>) {
-            self.registry.remove(&self.ends);
-            self.memory.release(&self.ends);
+            self.registry.remove(&self.ending);
+            self.memory.release(&self.ending);
             self.evicted_bytes.store(self.memory.evicted_bytes.load(Ordering::Relaxed), Ordering::Relaxed);
         }
     }
 
-    /// Creates connections that hold 600, 500, and 400 bytes, and evicts connections until they meet a limit of 1000
-    /// bytes. When the eviction wakes connection 0, connection number `ends` ends at once. Returns the numbers of the
-    /// evicted connections, the memory of evicted connections right after that end, and the memory of all connections
-    /// after the evictions.
-    fn evict_while_one_ends(ends: usize) -> (Vec<usize>, u64, u64) {
+    /// Creates connections 0, 1, and 2, which hold 600, 500, and 400 bytes, and evicts connections because of a limit
+    /// of 1000 bytes. As soon as the eviction wakes connection 0, connection number `ending` ends.
+    ///
+    /// Returns the numbers of the evicted connections, the memory of evicted connections right after connection
+    /// `ending` has ended, and the memory of all connections after the evictions.
+    fn evict_while_one_ends(ending: usize) -> (Vec<usize>, u64, u64) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let (memory, totals) = (Arc::new(ClientMemory::new(1000)), Totals::default());
         let (registry, activities) = registry(&runtime, &memory, &[600, 500, 400]);
         let woken = Arc::new(EndsOnWake {
             registry: Arc::clone(&registry),
             memory: Arc::clone(&memory),
-            ends: Arc::clone(&activities[ends]),
+            ending: Arc::clone(&activities[ending]),
             evicted_bytes: AtomicU64::new(u64::MAX),
         });
         activities[0].set_waker(&Arc::clone(&woken).into());
@@ -235,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn an_evicted_connection_that_allocated_more_before_its_end_leaves_no_memory_counted() {
+    fn an_evicted_connection_that_allocated_more_before_its_end_leaves_no_counted_memory() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let (memory, totals) = (ClientMemory::new(100), Totals::default());
         let (registry, activities) = registry(&runtime, &memory, &[101]);

@@ -47,7 +47,7 @@ pub struct Config {
     /// Returns the name of the command-line option that allows a table despite the given error. Error messages about a
     /// rejected table include this name. `None`: the messages name no option.
     pub replace_option: Option<fn(&ReplaceError) -> &'static str>,
-    /// Whether to take kernel leases on files, where the system allows it. A leased file needs no fstat after every
+    /// Whether to take kernel leases on files, if the system allows leases. A leased file needs no fstat after every
     /// batch. Leases use the process's SIGIO, for which the server installs a handler.
     pub lease: bool,
     /// Whether to serve a new file as soon as it appears at the path, without a reload request.
@@ -76,8 +76,8 @@ pub struct Config {
     pub spin: Option<Duration>,
     /// The limits on what clients may use.
     pub limits: Limits,
-    /// Whether to notify the service manager (systemd, through NOTIFY_SOCKET) that this process is ready, reloads,
-    /// stops, and is alive (WATCHDOG_USEC). Intended for programs that run only this server.
+    /// Whether to notify the service manager (systemd, through NOTIFY_SOCKET) when this process is ready, reloads, or
+    /// stops, and regularly that it is alive (WATCHDOG_USEC). Intended for programs that run only this server.
     pub notify: bool,
 }
 

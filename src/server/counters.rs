@@ -91,7 +91,7 @@ impl Tally {
 #[derive(Default)]
 #[repr(align(128))]
 pub(super) struct Counters {
-    /// Connections that were assigned to the worker. Written by the thread that accepts connections.
+    /// Connections that were assigned to the worker. Only the thread that accepts connections writes this counter.
     accepted: Counter,
     /// Accepted connections that have ended.
     closed: Counter,
@@ -139,7 +139,8 @@ impl Counters {
     /// Counts a pass over commands of the Redis protocol.
     pub(super) fn count_redis(&self, commands: u64, errors: u64, hits: u64, misses: u64) {
         let requests = &self.requests[REDIS];
-        // An error may belong to a command that was counted in an earlier pass.
+        // An error may belong to a command that was counted in an earlier pass, so a pass may count more errors than
+        // commands.
         requests[Status::Ok as usize].add(commands.saturating_sub(errors));
         requests[Status::Error as usize].add(errors);
         self.redis_hits.add(hits);
@@ -162,13 +163,13 @@ impl Counters {
         self.written_len_bytes.add(len_bytes as u64);
     }
 
-    /// Returns the current time if the pass that begins is to be timed, and `None` otherwise.
+    /// Returns the current time if the pass that begins now is timed, and `None` otherwise.
     #[inline]
     pub(super) fn start(&self) -> Option<Instant> {
         self.batches.get().is_multiple_of(TIMED_EVERY).then(Instant::now)
     }
 
-    /// Ends a pass. Records its duration if it was timed and answered a request.
+    /// Ends a pass. Records the duration of the pass if the pass was timed and answered a request.
     #[inline]
     pub(super) fn end(&self, started: Option<Instant>) {
         if let Some(started) = started
@@ -322,8 +323,8 @@ impl Distribution {
         counts.map(|(bucket, count)| (bucket_end(bucket), *count))
     }
 
-    /// Returns a quantile: the smallest recorded number for which at least the fraction `share` of all recorded numbers
-    /// is less than or equal to it. The result is rounded up by at most a quarter, and is 0 if nothing was recorded.
+    /// Returns a quantile: the smallest recorded number that is at least as large as the fraction `share` of all
+    /// recorded numbers. The result is rounded up by at most a quarter. Returns 0 if nothing was recorded.
     pub(super) fn quantile(&self, share: f64) -> u64 {
         let rank = (self.count() as f64 * share).ceil() as u64;
         let mut seen = 0;

@@ -28,7 +28,7 @@ pub struct Limits {
     /// [`Limits::CONNECTIONS_MAX`].
     pub connections_max: Option<NonZeroUsize>,
     /// The maximum length of an incomplete command of the Redis protocol, from [`Limits::BUFFER_MIN_BYTES`] to
-    /// [`Limits::BUFFER_MAX_BYTES`]. Native requests are always shorter.
+    /// [`Limits::BUFFER_MAX_BYTES`]. Every native request is shorter than [`Limits::BUFFER_MIN_BYTES`].
     pub buffer_max_bytes: usize,
     /// The time without a request after which a client is disconnected. Zero: never.
     pub idle_timeout: Duration,
@@ -39,13 +39,15 @@ pub struct Limits {
     /// minimum.
     pub drain_rate_min_bytes_per_s: u64,
     /// The maximum number of replaced generations that connections may hold for their pending responses. Beyond the
-    /// maximum, the connections that hold the oldest generations are disconnected. Direct clients do not count, because
-    /// they have their own descriptors.
+    /// maximum, the connections that hold the oldest generations are disconnected. Generations that only direct clients
+    /// use do not count, because direct clients have their own descriptors.
     pub generations_max: usize,
     /// The maximum memory that all connections hold together: unfinished commands, copied pending responses, and
     /// sessions of the Redis protocol. Beyond the maximum, the connections that hold the most memory are disconnected.
-    /// Must be at least four times `buffer_max_bytes`. `None`: an eighth of the machine's memory, or of the smallest
-    /// memory limit of the process's control groups, but at least four times `buffer_max_bytes`.
+    /// Must be at least four times `buffer_max_bytes`.
+    ///
+    /// `None`: an eighth of the machine's memory, or of the smallest memory limit of the process's control groups if
+    /// that limit is less, but at least four times `buffer_max_bytes`.
     pub client_memory_max_bytes: Option<u64>,
 }
 

@@ -41,7 +41,8 @@ pub(super) fn beat_every(watchdog: Option<Duration>) -> Duration {
 /// The liveness of one thread, or of one task that runs as long as the server.
 pub(super) struct Thread {
     name: String,
-    /// Whether the thread must record beats. A task need not, because the thread of its runtime does.
+    /// Whether the thread must record beats. A task need not record beats, because the thread of the task's runtime
+    /// records them.
     beats_expected: bool,
     is_running: AtomicBool,
     has_ended: AtomicBool,
@@ -240,8 +241,8 @@ impl Liveness {
         }
     }
 
-    /// Notifies the service manager twice within the watchdog's time-out that the server is alive, unless a thread has
-    /// made no progress since the last check. Never returns.
+    /// Tells the service manager twice per watchdog time-out that the server is alive, unless a thread has made no
+    /// progress since the last check. Never returns.
     pub(super) async fn notify_watchdog(&self, notifier: &Notifier) {
         let Some(timeout) = self.watchdog else { return std::future::pending().await };
         let mut beats_seen = vec![0; self.threads().count()];
@@ -257,8 +258,8 @@ impl Liveness {
         }
     }
 
-    /// Returns a thread that has recorded no beat since the last call, if there is one. `beats_seen` holds the number
-    /// of beats of each thread from one call to the next.
+    /// Returns a thread that has recorded no beat since the last call, if there is one. `beats_seen` stores the number
+    /// of beats of each thread at the last call.
     fn silent_since(&self, beats_seen: &mut [u64]) -> Option<&Thread> {
         let mut silent = None;
         for (thread, seen) in self.threads().zip(beats_seen) {

@@ -340,7 +340,7 @@ fn supervised(state: &ServerState) -> Supervised {
     }
 }
 
-/// Increments the heartbeat on the shared page, by which direct clients see that the server runs. Never returns.
+/// Increments the heartbeat on the shared page, which shows direct clients that the server runs. Never returns.
 async fn beat(board: &Board) {
     loop {
         board.beat();

@@ -19,8 +19,8 @@ thread_local! {
 }
 
 /// Installs a panic hook. After this call, a panic inside [`catch`] is reported only to the caller of [`catch`], which
-/// logs it in one line. With RUST_BACKTRACE, the previous hook prints it, too. All other panics go to the previous
-/// hook.
+/// logs the panic in one line. If RUST_BACKTRACE is set, the previous hook prints the panic, too. All other panics go
+/// to the previous hook.
 pub(super) fn install_hook() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -16,7 +16,7 @@ pub(super) enum Peer {
     Unix(Option<Process>),
 }
 
-/// A client's process and its user, at the time of the connection.
+/// A client's process and the user of that process, as they were when the client connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Process {
     /// The process ID, or 0 if the process is not visible, for example because it is in another container.
@@ -44,8 +44,8 @@ impl Peer {
     }
 
     /// Returns whether the client may change which generation is served: its user must be root or the user that the
-    /// server runs as. If the ID of that user may also stand for other users (the overflow ID of a user namespace),
-    /// returns false.
+    /// server runs as. Returns false if the ID of the client's user may also represent other users (the overflow ID of
+    /// a user namespace).
     pub(super) fn is_admin(&self) -> bool {
         let ours = rustix::process::geteuid().as_raw();
         matches!(self, Peer::Unix(Some(Process { uid, .. })) if [0, ours].contains(uid) && !is_ambiguous(*uid))

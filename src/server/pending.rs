@@ -19,7 +19,7 @@ pub(super) struct PendingResponses {
 }
 
 impl PendingResponses {
-    /// Stores the responses of a pass. The first `sent_bytes` bytes of them are already sent.
+    /// Stores the responses of a pass. The first `sent_bytes` bytes of the responses are already sent.
     pub(super) fn keep(&mut self, copied: &[u8], pieces: &[Piece], sent_bytes: usize, passes_descriptors: bool) {
         debug_assert!(self.copied.is_empty() && self.pieces.is_empty(), "earlier responses are still pending");
         self.copied.extend_from_slice(copied);
@@ -62,7 +62,7 @@ impl PendingResponses {
         self.pieces.clear();
     }
 
-    /// Replaces the only response, which was to pass descriptors, with a response that passes none.
+    /// Replaces a single response that would pass descriptors with `response`, which passes none.
     pub(super) fn replace(&mut self, response: &[u8]) {
         self.clear();
         self.keep(response, &[], 0, false);

@@ -1,9 +1,9 @@
 //! The connections of one worker, and the decision which connections to disconnect.
 //!
-//! In: connections as they begin and end, and the activity that each connection reports. Out: disconnections, logged
-//! and counted, of connections that break a rule of [`Timeouts`], hold a generation that is too old, or hold too much
-//! memory. One task per worker checks the connections once a second while there are any. Does not depend on a protocol
-//! or a socket.
+//! In: connections as they begin and end, and the activity that each connection reports. Out: disconnections. A
+//! connection is disconnected, logged, and counted if it breaks a rule of [`Timeouts`], holds a generation that is too
+//! old, or holds too much memory. As long as there are connections, one task per worker checks them once a second. This
+//! module does not depend on a protocol or a socket.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -38,8 +38,7 @@ pub(super) struct Registry {
 
 struct Registered {
     activity: Arc<Activity>,
-    /// Aborts the connection's task. `None` after the connection was disconnected. The connection then ends when its
-    /// task runs next.
+    /// Aborts the connection's task. `None` once the connection was disconnected, even if its task has not ended yet.
     abort: Option<AbortHandle>,
     observed: Observed,
 }
@@ -163,8 +162,8 @@ impl Registry {
     }
 
     fn disconnect(&self, totals: &Totals, mut reason: impl FnMut(&mut Registered) -> Option<Reason>) {
-        // A connection that ends locks the map to remove itself, so no connection may end while this code holds the
-        // lock.
+        // A connection that ends locks the map to remove itself. To avoid a deadlock, this code only collects the
+        // connections while it holds the lock, and aborts them afterward.
         let due: Vec<Due> =
             self.connections().values_mut().filter_map(|registered| due(registered, &mut reason)).collect();
         // All connections are aborted and counted before the first log line, because a panic could interrupt the
@@ -241,7 +240,7 @@ mod tests {
     #[test]
     fn holders_of_generations_beyond_the_limit_are_disconnected() {
         let scene = TestRegistry::new(&Limits::default(), 5);
-        // The first connection gets number 0, which stands for no generation.
+        // The first connection gets generation 0, which means that the connection holds no generation.
         for (generation, (_, activity)) in scene.connections.iter().enumerate() {
             activity.set_waits(Waits::Client(1));
             activity.set_generation(generation as u64);

@@ -1,7 +1,7 @@
 //! The responses of one pass, until they are sent.
 //!
-//! In: bytes to copy, and ranges of the file to borrow. Out: pieces of memory in the order in which they are sent. Does
-//! not depend on a protocol or a socket.
+//! In: bytes to copy, and ranges of the file to borrow. Out: pieces of memory in the order in which they are sent. This
+//! module does not depend on a protocol or a socket.
 
 use std::io::{self, IoSlice};
 
@@ -14,12 +14,12 @@ use crate::store::Store;
 pub(super) const COPY_MAX_BYTES: usize = 4096;
 /// The maximum length of the frame that a protocol writes around stored bytes.
 const FRAME_LEN_MAX_BYTES: usize = 32;
-/// The maximum length of the copied bytes of one pass. Only the last response may exceed it.
+/// The maximum length of the copied bytes of one pass. Only the last response may extend beyond this length.
 const COPIED_MAX_BYTES: usize = 64 << 10;
 /// The maximum length of stored bytes that are copied as two halves, which may overlap.
 const SHORT_MAX_BYTES: usize = 64;
 
-/// The responses of one pass, as they are sent.
+/// The responses of one pass, in the form in which they are sent.
 ///
 /// Each worker has one value of this type, which one connection at a time uses. The type is public for benches, and for
 /// servers that serve the native protocol over something other than this server's sockets.
@@ -147,7 +147,7 @@ impl Responses {
         self.borrowed.push(Piece { offset_bytes, len_bytes, after_copied_bytes: self.copied_len_bytes })
     }
 
-    /// Returns an appender for a loop that appends responses, and the steps of the pass.
+    /// Returns an appender for a loop that appends responses. Also returns the steps of the pass.
     #[inline(always)]
     pub(super) fn appender(&mut self) -> (Appender<'_>, &Steps) {
         let Responses { buffer, copied_len_bytes, borrowed, steps, .. } = self;
@@ -165,7 +165,7 @@ impl Responses {
         self.passes_descriptors = true;
     }
 
-    /// Returns whether descriptors must be passed with the byte after the first `sent_bytes`.
+    /// Returns whether descriptors must be passed with the next byte. The first `sent_bytes` bytes are already sent.
     #[inline]
     pub(super) fn passes_descriptors(&self, sent_bytes: usize) -> bool {
         self.passes_descriptors && sent_bytes == 0
@@ -195,8 +195,8 @@ impl Responses {
     }
 
     /// Copies the first bytes of the responses into the stage (the buffer of bytes to send next), if the responses
-    /// borrow from a shared mapping. Returns false if the file was changed. No byte is sent yet, so the caller can then
-    /// still answer the requests with errors.
+    /// borrow from a shared mapping. Returns false if the file was changed. The caller can then still answer the
+    /// requests with errors, because no byte has been sent.
     #[inline]
     pub(super) fn stage_beginning(&mut self, store: &Store) -> bool {
         if self.borrowed.count == 0 || store.is_private() {
@@ -213,7 +213,7 @@ impl Responses {
         &mut self.stage
     }
 
-    /// Replaces the only response, which was to pass descriptors, with a response that passes none.
+    /// Replaces a single response that would pass descriptors with `response`, which passes none.
     pub(super) fn replace(&mut self, response: &[u8]) {
         self.clear();
         self.push(response);
@@ -296,7 +296,7 @@ impl Appender<'_> {
 #[inline(always)]
 fn copy(bytes: &[u8], to: &mut [u8]) -> Option<()> {
     if let Some(to) = to.first_chunk_mut::<SHORT_MAX_BYTES>()
-        // A response has at least a header of 8 bytes.
+        // Every response has at least the 8 bytes of a header, so halves shorter than 8 bytes are not needed.
         && (copy_halves::<32>(bytes, to) || copy_halves::<16>(bytes, to) || copy_halves::<8>(bytes, to))
     {
         return Some(());
@@ -305,8 +305,9 @@ fn copy(bytes: &[u8], to: &mut [u8]) -> Option<()> {
     Some(())
 }
 
-/// Copies `N` to `2 * N` bytes as their first `N` and their last `N` bytes, which may overlap. This takes no loop, and
-/// writes no byte beyond the end. Returns false if `from` has another length.
+/// Copies `from` to the beginning of `to` and returns true, if `from` has `N` to `2 * N` bytes. Otherwise, returns
+/// false. Copies the first `N` bytes and then the last `N` bytes, which may overlap the first, so the copy takes no
+/// loop and writes no byte beyond its end.
 ///
 /// # Panics
 /// If `to` is shorter than `from`.

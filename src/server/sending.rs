@@ -1,7 +1,7 @@
 //! Assembles the pieces of memory that responses are sent from.
 //!
-//! In: copied bytes, and ranges of the records section that are sent between them. Out: slices in the order in which
-//! they are sent. Does not depend on a protocol or a socket.
+//! In: copied bytes, and ranges of the records section that are sent between the copied bytes. Out: slices in the order
+//! in which they are sent. This module does not depend on a protocol or a socket.
 
 use std::io::{self, IoSlice};
 use std::ops::Range;

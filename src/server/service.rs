@@ -15,7 +15,7 @@ pub(super) struct Notifier {
 }
 
 impl Notifier {
-    /// Creates a notifier. It sends nothing unless notifications are `wanted`.
+    /// Creates a notifier, which sends notifications only if they are `wanted`.
     pub(super) fn new(wanted: bool) -> Self {
         Notifier { wanted, log_limit: LogLimit::default() }
     }
@@ -34,7 +34,7 @@ impl Notifier {
         self.send(&[NotifyState::Status(status)]);
     }
 
-    /// Reports that the server checks another file. The next call of [`Notifier::ready`] ends this state.
+    /// Reports that the server is checking another file. The next call of [`Notifier::ready`] ends this state.
     pub(super) fn reloading(&self) {
         match NotifyState::monotonic_usec_now() {
             Ok(now) => self.send(&[NotifyState::Reloading, now]),

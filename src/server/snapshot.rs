@@ -155,8 +155,8 @@ impl Snapshot {
         }
     }
 
-    /// Returns the number of steps that taking and formatting a snapshot costs. It grows with the table, because a
-    /// snapshot counts the verified blocks.
+    /// Returns the number of steps that taking and formatting a snapshot costs. The number grows with the table,
+    /// because a snapshot counts the verified blocks.
     pub(super) fn steps(server: &ServerState) -> usize {
         SNAPSHOT_STEPS + server.table.current().store.records().len() / BLOCK_LEN_BYTES / STEP_LEN_BYTES
     }

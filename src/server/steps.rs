@@ -15,7 +15,7 @@ pub(super) const PASS_STEPS_MAX: usize = 10_000;
 pub(super) const TURN_STEPS_MAX: usize = 2 * PASS_STEPS_MAX;
 /// The number of bytes that are read, hashed, compared, or copied in one step.
 pub(super) const STEP_LEN_BYTES: usize = 64;
-/// The number of block tags that verification reads in one step.
+/// The number of block tags that verification reads in one step. The tag of a block stores when the block was verified.
 const STEP_WORK: usize = 64;
 /// The number of block tags that a pass may read before verification is interrupted. An interrupted request is repeated
 /// in the next turn.

@@ -67,8 +67,8 @@ impl fmt::Display for Reason {
     }
 }
 
-/// The data that the rules keep about a connection from one tick to the next. It is small, because each connection has
-/// its own.
+/// The data that the rules keep about a connection from one tick to the next. This type is small, because each
+/// connection has its own value.
 #[derive(Default)]
 pub(super) struct Observed {
     /// The low 32 bits of the number of bytes that had been sent at the last tick. The rules check only whether this
@@ -127,14 +127,14 @@ impl Timeouts {
                 (self.stall_ticks, Reason::StalledResponse { pending_bytes, ticks: self.stall_ticks })
             }
         };
-        // The connection may have sent or received its last byte just before a tick, so the time-out has certainly
-        // passed only one tick later.
+        // The last byte may have been sent or received almost one tick after the tick that was recorded for it. One
+        // extra tick ensures that the whole time-out has passed.
         let waited_ticks = now_tick.wrapping_sub(activity.moved_tick());
         (ticks > 0 && waited_ticks > ticks).then_some(reason)
     }
 
     /// Returns the reason to disconnect a connection whose drain rate over a whole window was too low. While responses
-    /// are pending, each window begins at the end of the window before it.
+    /// are pending, each window begins when the previous window ends.
     fn slow(&self, now_tick: u32, waits: Waits, sent_bytes: u64, observed: &mut Observed) -> Option<Reason> {
         match waits {
             Waits::Client(_) if self.drain_min_bytes_per_tick > 0 => {}
@@ -189,7 +189,7 @@ mod tests {
     }
 
     /// Simulates a client with pending responses that receives `taken_bytes(tick)` bytes before each tick. Returns the
-    /// tick and the reason of its disconnection, if it is disconnected.
+    /// tick at which the client is disconnected, and the reason, or `None` if the client is not disconnected.
     fn simulate_client(timeouts: &Timeouts, ticks: u32, taken_bytes: impl Fn(u32) -> usize) -> Option<(u32, Reason)> {
         let (activity, mut observed) = (Activity::new(0, Peer::default(), 0), Observed::default());
         activity.set_waits(Waits::Client(1 << 20));

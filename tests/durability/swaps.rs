@@ -97,7 +97,7 @@ impl FaultyServer {
         std::fs::rename(&file, self.scene.db()).unwrap();
         let attempt = self.served.client().reload().unwrap();
         let outcome = self.served.outcome_of(attempt);
-        if outcome == format!("generation {} serves", self.generation + 1) {
+        if outcome == format!("generation {} is served", self.generation + 1) {
             self.content = content;
             self.generation += 1;
         }
@@ -165,7 +165,7 @@ pub(crate) fn a_swap_in_which_a_system_call_fails_keeps_the_old_file_and_the_nex
     for memory in ["map", "copy", "sealed"] {
         let mut server = FaultyServer::begin(memory);
         let (outcome, injector) = server.swap(None);
-        assert_eq!(outcome, "generation 2 serves");
+        assert_eq!(outcome, "generation 2 is served");
         let possible = injector.possible_faults();
         assert!(possible.len() > 5, "{memory}: few calls concern the file: {possible:?}");
         let (mut failed, mut survived, mut not_reached) = (0, 0, 0);

@@ -224,7 +224,7 @@ fn a_new_file_is_served_when_put_in_place_or_on_request() {
     generations.assert_served(&served, 3);
     generations.put(4);
     let attempt = client.reload().unwrap();
-    assert_eq!(served.outcome_of(attempt), "generation 3 serves");
+    assert_eq!(served.outcome_of(attempt), "generation 3 is served");
     generations.assert_served(&served, 4);
     let attempt = client.reload().unwrap();
     assert!(served.outcome_of(attempt).ends_with("already served by generation 3"));
@@ -251,7 +251,7 @@ fn a_rollback_returns_to_the_previous_generation_and_a_second_rollback_undoes_it
         served.wait_for("generation", 2);
         for (number, content) in [(3, 1), (4, 2), (5, 1)] {
             let attempt = client.rollback().unwrap();
-            assert_eq!(served.outcome_of(attempt), format!("generation {number} serves"));
+            assert_eq!(served.outcome_of(attempt), format!("generation {number} is served"));
             generations.assert_served(&served, content);
             assert_eq!(served.number("generation"), number);
         }
@@ -259,11 +259,11 @@ fn a_rollback_returns_to_the_previous_generation_and_a_second_rollback_undoes_it
         served.wait_for("uptime_s", 2);
         generations.assert_served(&served, 1);
         let attempt = client.reload().unwrap();
-        assert_eq!(served.outcome_of(attempt), "generation 6 serves");
+        assert_eq!(served.outcome_of(attempt), "generation 6 is served");
         generations.assert_served(&served, 2);
         // A file that is put in place after a rollback is served.
         let attempt = client.rollback().unwrap();
-        assert_eq!(served.outcome_of(attempt), "generation 7 serves");
+        assert_eq!(served.outcome_of(attempt), "generation 7 is served");
         generations.put(3);
         served.wait_for("generation", 8);
         generations.assert_served(&served, 3);

@@ -213,7 +213,7 @@ fn an_abstract_name_is_served_only_with_its_option() {
     }
     let mut plain = kv_store(&table.db(), &table.socket());
     plain.arg("--abstract");
-    assert!(failure_message(plain, 1).contains("--abstract is for a --socket that begins with @"));
+    assert!(failure_message(plain, 1).contains("--abstract requires a --socket that begins with @"));
 
     let mut server = Server::of(command(&["--abstract"]), Path::new(&socket));
     let connect = || UnixStream::connect_addr(&SocketAddr::from_abstract_name(&name).unwrap());

@@ -155,7 +155,7 @@ fn a_panic_in_the_check_rejects_the_file_and_the_next_file_is_served() {
     eventually("the file is rejected", || scene.info().get("file_refused") != Some(""));
     let info = scene.info();
     let refused = info.get("file_refused").unwrap();
-    assert!(refused.contains("storage.db: checking it panicked at tests/serving/panics.rs:"), "{refused}");
+    assert!(refused.contains("storage.db: the check of this file panicked at tests/serving/panics.rs:"), "{refused}");
     assert_eq!((info.get("thread_panics"), info.get("generation")), (Some("1"), Some("1")));
     assert_eq!(scene.value(), "1");
     let healthy = scene.health();

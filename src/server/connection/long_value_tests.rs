@@ -211,7 +211,7 @@ fn a_change_between_two_turns_ends_the_verification_with_an_error() {
 /// A lookup of a verified value reads the tags of the value's blocks, or one tag for a whole group of blocks.
 #[test]
 fn the_tags_that_a_lookup_of_a_verified_long_value_reads_count_as_steps() {
-    // The second value has some 200 blocks before its first whole group.
+    // About 200 blocks of the second value precede the first whole group of blocks in this value.
     let (table, runtime) = (Table::bake(Keys::U64, [(1, 1_000_000), (2, 8 << 20)].into_iter()), runtime());
     let command = |name: &str| format!("*2\r\n${}\r\n{name}\r\n$1\r\n2\r\n", name.len()).into_bytes();
     let exists_many = [b"*20001\r\n$6\r\nEXISTS\r\n".to_vec(), b"$1\r\n2\r\n".repeat(20_000)].concat();

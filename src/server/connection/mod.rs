@@ -259,8 +259,8 @@ impl<S: ClientStream> Connection<S> {
         polled
     }
 
-    /// Answers requests until no complete one is left, the socket is full, or the turn is over. Returns the number of
-    /// input bytes that are answered.
+    /// Answers requests until no complete request is left, the socket is full, or the turn is over. Returns the number
+    /// of input bytes that are answered.
     fn poll_answer(
         &mut self,
         cx: &mut Context<'_>,

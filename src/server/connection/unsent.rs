@@ -21,7 +21,7 @@ pub(super) trait Unsent {
     /// If the file was changed since the lookup.
     fn with<T>(&mut self, store: &Store, send: impl FnOnce(&[IoSlice]) -> T) -> io::Result<T>;
 
-    /// Replaces the only response, which was to pass descriptors, with `response`, which passes none.
+    /// Replaces a single response that would pass descriptors with `response`, which passes none.
     fn replace(&mut self, response: &[u8]);
 
     /// Records that the next `len_bytes` bytes were sent.

@@ -1,6 +1,6 @@
 //! The most expensive arguments of every command and every native op.
 //!
-//! A command or an op without a case here does not compile.
+//! This module does not compile if a command or an op has no case here.
 
 use crate::protocol::native::{Op, push_long, range_flags};
 use crate::protocol::resp::commands::{ARGS_MAX_AT_ONCE, COMMANDS, Id, Spec};
@@ -189,7 +189,7 @@ pub(super) fn all_commands() -> impl Iterator<Item = &'static Spec> {
 }
 
 /// Returns more input that takes much work: commands with too many arguments, unknown commands, inline commands, and
-/// empty commands. Each input has the name of its command, or `none`.
+/// empty commands. Each input is paired with the name of its command, or with `none`.
 fn worst_refusals() -> Vec<(String, Vec<u8>)> {
     let at_once = all_commands().filter(|spec| spec.args_max == ARGS_MAX_AT_ONCE);
     let too_many = at_once.map(|spec| (spec.name.to_owned(), most(&spec.name.replace('|', " "), b"7", 20_000)));

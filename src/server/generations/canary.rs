@@ -90,7 +90,7 @@ impl fmt::Display for Wanted {
     }
 }
 
-/// Returns the digest that a file of canaries contains for a value: its XXH3-128.
+/// Returns the digest that a file of canaries contains for a value: the XXH3-128 of the value.
 pub fn value_digest(value: &[u8]) -> u128 {
     XxHash3_128::oneshot(value)
 }

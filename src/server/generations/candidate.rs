@@ -32,7 +32,9 @@ pub enum OpenError {
     #[error("{0}")]
     Store(#[from] StoreError),
     /// The check of the file panicked, which is a bug in the server.
-    #[error("{}: checking it panicked at {panic}: please report this, with the file if you can", path.display())]
+    #[error(
+        "{}: the check of this file panicked at {panic}: please report this, with the file if you can", path.display()
+    )]
     Panic {
         /// The path of the file.
         path: PathBuf,
@@ -130,7 +132,7 @@ impl Plan {
         self.open_file(open_file(path)?, path, replaces)
     }
 
-    /// Checks an open file, which error messages call `path`.
+    /// Checks an open file. Error messages name the file by `path`.
     pub(super) fn open_file(&self, file: File, path: &Path, replaces: Replaces) -> Result<Candidate, OpenError> {
         panics::catch(|| self.check(file, path, replaces))
             .unwrap_or_else(|panic| Err(OpenError::Panic { path: path.to_path_buf(), panic }))

@@ -22,7 +22,8 @@ pub(super) struct Retained {
 }
 
 impl Retained {
-    /// Creates an empty list. If it has more than `max` generations, connections must release the oldest ones.
+    /// Creates an empty list. Whenever the list has more than `max` generations, connections must release the oldest
+    /// ones.
     pub(super) fn new(max: usize) -> Retained {
         Retained { max, generations: Vec::new() }
     }
@@ -49,7 +50,7 @@ impl Retained {
     }
 
     /// Returns the number of the oldest generation that connections may still hold, if there are more replaced
-    /// generations than the limit. If the limit is 0, this is the number after the newest replaced generation.
+    /// generations than the limit. If the limit is 0, returns the number of the newest replaced generation plus one.
     pub(super) fn oldest_allowed(&self) -> Option<u64> {
         let exceeding = self.generations.len().checked_sub(self.max).filter(|exceeding| *exceeding > 0)?;
         let (newest_exceeding, _) = &self.generations[exceeding - 1];

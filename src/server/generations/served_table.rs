@@ -57,7 +57,7 @@ pub(in crate::server) struct ServedTable {
 }
 
 impl ServedTable {
-    /// Serves a first generation to `workers` workers, and to direct clients if `direct` allows them.
+    /// Serves a first generation to `workers` workers, and to direct clients if `direct` is true.
     pub(in crate::server) fn new(generation: Generation, workers: usize, direct: bool) -> ServedTable {
         let current = Arc::new(generation);
         let board = direct.then(new_board).flatten();
@@ -152,7 +152,7 @@ fn new_board() -> Option<Board> {
     Board::new().inspect_err(cannot).ok()
 }
 
-/// Publishes the number of the current generation and, from now on, each state of its lease.
+/// Publishes the number of the current generation, and from now on also each state of the generation's lease.
 fn announce(board: &Board, generation: &Generation) {
     let (number, lease_board) = (generation.number, board.clone());
     board.serve(number);

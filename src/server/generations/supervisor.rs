@@ -111,11 +111,12 @@ struct Supervision {
     main_observed: Instant,
     /// The file of the previous generation, which may be unlinked, and the digest of its table.
     previous: Option<(File, u128)>,
-    /// The file at the path that was rejected. It is not tried again without a request.
+    /// The rejected file at the path, if there is one. Without a request, the file is not tried again until it changes.
     refused: Option<FileVersion>,
-    /// The file at the path that a rollback replaced. It is not served again without a request.
+    /// The file whose table a rollback replaced while the file was at the path. This file is not served again without a
+    /// request.
     left_by_rollback: Option<Identity>,
-    /// The file at the path whose rejection Info and the metrics report.
+    /// The file at the path, if Info and the metrics report its rejection.
     standing_refusal: Option<FileVersion>,
     /// Whether the last file was rejected for a temporary reason, so that the unchanged file is retried: see
     /// [`OpenError::may_pass_later`].
@@ -254,7 +255,7 @@ impl Supervision {
         let is_refused = || self.refused.is_some() && self.refused == FileVersion::at(&self.source.path).ok();
         let is_new = identity != self.current().identity && Some(identity) != self.left_by_rollback && !is_refused();
         self.unsettled = if is_new { identity.unsettled() } else { None };
-        // The process that writes to the served file in place may not be finished.
+        // A process that is changing the served file in place may not have finished.
         if is_new && identity.is_same_file(&self.current().identity) && self.current().store.writers() == Writers::Some
         {
             self.unsettled = Some(SETTLE);
@@ -295,7 +296,7 @@ impl Supervision {
                     self.source.path.display()
                 );
             }
-            // The system does not report the end of a write in progress.
+            // The file is checked again later, because the system does not report when a write in progress ends.
             Ok(()) | Err(Mistrust::Changing) => self.unsettled = Some(SETTLE),
             Err(Mistrust::Canceled) => {}
             Err(_) if self.may_reopen_current() => {
@@ -323,7 +324,7 @@ impl Supervision {
         self.server.notifier.ready(&text);
         let totals = &self.server.statistics.totals;
         *totals.reload_last.lock().unwrap_or_else(PoisonError::into_inner) = text;
-        // Two requests that are sent at the same time may arrive in the opposite order.
+        // Two requests that are sent at the same time may arrive in the opposite order of their numbers.
         totals.reload_done.fetch_max(number, Ordering::Release);
     }
 
@@ -339,8 +340,8 @@ impl Supervision {
         }
     }
 
-    /// Publishes why the file at the path is not served, until there is another file. `refused` is `None` if there is
-    /// nothing to report.
+    /// Publishes why the file at the path is not served. The reason stays published until another file is at the path.
+    /// `refused` is `None` if there is nothing to report.
     fn report_standing_refusal(&mut self, refused: Option<FileVersion>, reason: String) {
         self.standing_refusal = refused;
         *self.server.statistics.totals.file_refused.lock().unwrap_or_else(PoisonError::into_inner) = reason;
@@ -396,9 +397,10 @@ impl Supervision {
             // This case is not counted as a rejected file.
             return Ok("refused: the server has served no earlier generation since it started".to_owned());
         };
-        // The file is opened again, because a lease belongs to an open file description, and a generation that ends
-        // releases its lease.
-        let file = reopened(file).map_err(|error| format!("the file of the previous generation: {error}"))?;
+        // The file is opened again, because a lease belongs to an open file description, and a generation releases its
+        // lease when it is closed.
+        let file = reopened(file)
+            .map_err(|error| format!("the file of the previous generation cannot be opened again: {error}"))?;
         let candidate = match self.source.plan.open_file(file, &path, Replaces::Rollback) {
             Ok(candidate) => candidate,
             Err(error) if error.is_canceled() => return Ok(format!("{error}: the server stops")),
@@ -407,8 +409,8 @@ impl Supervision {
         if candidate.store.digest() != *digest {
             return Err("the file of the previous generation was overwritten in place: bake its table again".to_owned());
         }
-        // If the current file is still at the path, it must not be served again without a request. Otherwise the file
-        // at the path is a new one.
+        // If the file that this rollback replaces is still at the path, that file must not be served again without a
+        // request. Otherwise, the file at the path is a new one, which may be served.
         if Identity::at(&path).ok() == Some(self.current().identity) {
             self.left_by_rollback = Some(self.current().identity);
         }
@@ -435,11 +437,11 @@ impl Supervision {
             "serving generation {number}, opened in {:.3} s",
             started.elapsed().as_secs_f64()
         );
-        format!("generation {number} serves")
+        format!("generation {number} is served")
     }
 
-    /// Closes replaced generations that nothing refers to, and disconnects the connections that hold the oldest
-    /// generations if there are more than the limit.
+    /// Closes replaced generations that nothing refers to. If more replaced generations are left than the limit allows,
+    /// disconnects the connections that hold the oldest ones.
     fn release(&mut self) {
         let retained = self.retained.release();
         self.server.statistics.totals.generations_retained.store(retained as u64, Ordering::Relaxed);

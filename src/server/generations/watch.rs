@@ -43,15 +43,16 @@ impl Identity {
         (self.device, self.inode) == (other.device, other.inode)
     }
 
-    /// Returns how long to wait until every further change of the file changes its identity, and a process that writes
-    /// to the file has probably finished. Returns `None` if no wait is needed.
+    /// Returns how long to wait before the file is opened, or `None` if no wait is needed. After the wait, every
+    /// further change of the file changes its identity, and a process that was writing to the file has probably
+    /// finished.
     pub(super) fn unsettled(&self) -> Option<Duration> {
         unsettled_for(self.modified, SystemTime::now())
     }
 }
 
-/// The identity of a file at a path, and the time when its contents, permissions, or names last changed. A file that
-/// was rejected because of its permissions is tried again after they change.
+/// The identity of a file at a path, and the time when the file's contents, permissions, or names last changed. Because
+/// of this time, a file that was rejected for its permissions is tried again after the permissions change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileVersion {
     identity: Identity,

@@ -73,7 +73,8 @@ impl Drop for Lock {
 
 /// Opens the lock file, or creates it.
 fn open(path: &Path) -> Result<File, String> {
-    // Opening a FIFO would block, and a terminal could become the controlling terminal.
+    // Without `NONBLOCK`, opening a FIFO would block. Without `NOCTTY`, opening a terminal could make it the
+    // controlling terminal.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     let mut options = OpenOptions::new();
     options.create(true).truncate(false).write(true).mode(MODE).custom_flags(flags.bits().cast_signed());
@@ -144,7 +145,8 @@ mod tests {
         let socket = folder.path().join("s.sock");
         let held = Lock::acquire(&socket).unwrap();
         let error = Lock::acquire_within(&socket, Duration::ZERO).err().unwrap();
-        // Locks on file systems with their own device numbers (Btrfs) are not found in /proc/locks.
+        // On a file system with its own device numbers (Btrfs), the error does not name the holder, because /proc/locks
+        // lists the lock with a different device number.
         let holder = format!("process {} of user {} holds the lock", std::process::id(), geteuid().as_raw());
         assert!(error.contains(&holder) || error.contains("another process holds the lock"), "{error}");
         drop(held);

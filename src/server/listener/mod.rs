@@ -1,7 +1,7 @@
 //! The listening sockets: on a path, under an abstract name, on a TCP address, or inherited.
 //!
-//! In: addresses and access rules. Out: listening sockets. No client can connect to a socket on a path before its
-//! owner, group, and mode are set. Does not depend on a protocol.
+//! In: addresses and access rules. Out: listening sockets. No client can connect to a socket on a path before the
+//! socket's owner, group, and mode are set. This module does not depend on a protocol.
 
 mod access;
 mod inherited;
@@ -85,7 +85,7 @@ impl Listener {
                 Setting::AbstractSocket
             ))),
             (None, true) => {
-                Err(refuse(format!("{} is for a {} that begins with @", Setting::AbstractSocket, Setting::Socket)))
+                Err(refuse(format!("{} requires a {} that begins with @", Setting::AbstractSocket, Setting::Socket)))
             }
         }
     }

@@ -120,7 +120,7 @@ impl Endpoint {
         thread.ended();
     }
 
-    /// Accepts connections. Ends only with an error.
+    /// Accepts connections. Returns only if an error occurs.
     async fn accept(&self, state: &Arc<ServerState>) -> io::Result<Infallible> {
         let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         let permit = async || Arc::clone(&permits).acquire_owned().await.expect("a semaphore that is never closed");
@@ -149,7 +149,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let Ok((stream, _)) = accepted else {
-        // The listener for clients runs into the same problem, and logs it.
+        // The loop that accepts clients encounters the same error, and logs it.
         return tokio::time::sleep(ACCEPT_RETRY).await;
     };
     let state = Arc::clone(state);
@@ -211,7 +211,7 @@ fn text(status: StatusCode, content_type: &'static str, body: String) -> Respons
     response
 }
 
-/// Describes the state of the server in one line, and its problems in more lines.
+/// Returns one line with the state of the server, followed by one line for each problem.
 fn readiness(snapshot: &Snapshot) -> String {
     let Snapshot { generation, rows, resident_len_bytes, file_len_bytes, .. } = snapshot;
     let share = 100.0 * *resident_len_bytes as f64 / (*file_len_bytes).max(1) as f64;
@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_has_a_port_or_is_a_path_with_a_slash() {
+    fn an_address_needs_a_port_and_a_path_needs_a_slash() {
         for address in ["127.0.0.1:9464", "[::1]:0", "0.0.0.0:80"] {
             assert_eq!(address.parse(), Ok(MetricsAddress::Tcp(address.parse().unwrap())));
         }

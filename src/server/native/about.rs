@@ -36,8 +36,8 @@ pub(super) fn answer(
     for (at, request) in requests.iter().enumerate() {
         let Some(op) = Op::from_code(request.op_code()).filter(|op| op.kind() == OpKind::Server) else { break };
         // An Open is alone in its pass, because descriptors are passed with the first byte of the responses. A Reload
-        // or a Rollback is alone in its pass, because it must not be repeated, and a pass that reads the file may be
-        // repeated.
+        // or a Rollback is alone in its pass, because a pass that reads the file may be repeated, and a Reload or a
+        // Rollback must not be repeated.
         let is_alone = matches!(op, Op::Open | Op::Reload | Op::Rollback);
         if responses.is_full() || is_alone && responses.total_len_bytes() > 0 {
             return (len_bytes, RunEnd::Full);

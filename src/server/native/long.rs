@@ -74,7 +74,7 @@ fn push_all(store: &Store, requests: &[Long<'_>], responses: &mut Responses, tal
     };
     match store.key_kind() {
         KeyKind::Bytes => store.find_each(requests.len(), |i| requests[i].body, answer),
-        // A table of numbers has no byte keys to look up.
+        // A table whose keys are numbers has no byte keys to look up.
         KeyKind::U64 => {
             let _ = (0..requests.len()).try_for_each(|i| answer(i, Found::Missing));
         }

@@ -45,7 +45,7 @@ pub(super) enum RunEnd {
     TooLong,
 }
 
-/// Returns the length of the first `count` requests in bytes, and why their run ended.
+/// Returns the length in bytes of the first `count` requests, and why their run ended.
 pub(super) fn run_of(requests: &[Request], run: Run, count: usize) -> (usize, RunEnd) {
     let next = requests.get(count).filter(|_| count < PASS_REQUESTS_MAX);
     let is_full = next.is_some_and(|next| Run::from_code(next.op_code()) == run);

@@ -27,7 +27,8 @@ const LIST_PASS_LEN_BYTES: usize = 32 << 10;
 const LIST_BATCH_CLIENTS: usize = 256;
 /// The number of steps that writing a client's line costs.
 const LINE_STEPS: usize = 20;
-/// The maximum number of CLIENT LIST replies longer than one pass that are held at a time.
+/// The maximum number of long CLIENT LIST replies that are held at a time. A reply is long if one pass cannot send it
+/// whole.
 const LISTS_MAX: u64 = 4;
 
 /// All clients that speak the Redis protocol.
@@ -62,7 +63,7 @@ impl Clients {
         self.connected().remove(&client.id);
     }
 
-    /// Returns the clients whose IDs are greater than `id`, in the order of their IDs, at most [`LIST_BATCH_CLIENTS`].
+    /// Returns at most [`LIST_BATCH_CLIENTS`] clients whose IDs are greater than `id`, in the order of their IDs.
     fn after(&self, id: u64) -> Vec<Arc<RedisClient>> {
         let connected = self.connected();
         let after = connected.range((Bound::Excluded(id), Bound::Unbounded));
@@ -249,7 +250,7 @@ pub(super) fn list(args: Args<'_>) -> Result<Outcome, String> {
     Ok(Outcome::Work(Work::List(List { unsent: Arc::new(Mutex::new(list)), sent_bytes: 0 })))
 }
 
-/// A permit to hold a CLIENT LIST reply that is longer than one pass. Dropping it returns the permit.
+/// A permit to hold a CLIENT LIST reply that one pass cannot send whole. Dropping the permit returns it.
 struct LongListPermit(Arc<AtomicU64>);
 
 impl LongListPermit {
@@ -268,13 +269,13 @@ impl Drop for LongListPermit {
 /// A CLIENT LIST in progress.
 #[derive(Clone)]
 pub(super) struct List {
-    /// The reply as far as it is written. It is not undone when a pass is repeated, because the list of clients does
-    /// not depend on the table.
+    /// The part of the reply that is written so far. When a pass is repeated, this part is kept, because the list of
+    /// clients does not depend on the table.
     unsent: Arc<Mutex<Unsent>>,
     sent_bytes: usize,
 }
 
-/// The reply to a CLIENT LIST, as far as it is written.
+/// The part of a CLIENT LIST reply that is written so far.
 struct Unsent {
     listed: Listed,
     /// The ID of the last client that was visited.

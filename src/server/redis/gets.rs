@@ -41,7 +41,8 @@ pub(super) fn answer(store: &Store, input: &[u8], version: Version, responses: &
         Some((key, at_bytes))
     };
     match store.key_kind() {
-        // Keys that are not numbers are rejected elsewhere.
+        // A run ends before a key that is not a number. A GET of such a key is executed individually, and its reply is
+        // an error.
         KeyKind::U64 => {
             number(first)?;
             let next = || next().and_then(|(key, end_bytes)| Some((number(key)?, end_bytes)));

@@ -30,7 +30,7 @@ pub(super) fn select(mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String
     Ok(())
 }
 
-/// Replies like a Redis without a password: the user `default` needs none, and there is no other user.
+/// Replies like a Redis without a password: the user `default` needs no password, and there is no other user.
 pub(super) fn auth(mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
     match (args.next(), args.next(), args.next()) {
         (Some(user), Some(_), None) => authenticate(user)?,

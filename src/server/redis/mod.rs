@@ -52,7 +52,7 @@ impl Sink for Responses {
 const COMMAND_STEPS: usize = 2;
 /// The number of steps of one key in a pipeline of GET commands, or in an MGET.
 const LOOKUP_STEPS: usize = 2;
-/// The number of bytes of an inline command that take one step to split into words.
+/// The number of bytes of an inline command that are split into words in one step.
 const INLINE_STEP_LEN_BYTES: usize = 4;
 
 /// The state of a connection that speaks the Redis protocol.

@@ -73,8 +73,9 @@ fn copy_short(answer: &[u8], to: &mut [u8]) {
         && let Some(last) = answer.last_chunk()
         && let Some(to) = to.first_chunk_mut()
     {
-        // The last word of the response contains the value. If the value is shorter, the word begins with the end of
-        // the header, which is shifted out in two steps, because a shift by 64 bits is not defined.
+        // The last word of the response contains the value. If the value is shorter than a word, this word begins with
+        // the end of the header, which is shifted out. The shift is done in two steps, because a shift by 64 bits is
+        // not defined.
         let last = u64::from_le_bytes(*last);
         let beyond_bits = 8 * (WORD_BYTES - len_bytes);
         *to = (last >> (beyond_bits / 2) >> (beyond_bits - beyond_bits / 2)).to_le_bytes();

@@ -115,7 +115,7 @@ pub(super) fn more_of_mget(
         };
         let run = match store.key_kind() {
             KeyKind::U64 => {
-                // All keys were checked to be numbers.
+                // All keys are numbers, because all arguments were checked before. The default is never used.
                 let next = || next_text().map(|(text, end_bytes)| (number(text).unwrap_or_default(), end_bytes));
                 gets::run(store, 0, next, version, responses)
             }
@@ -149,7 +149,7 @@ pub(super) fn more_of_exists(
                 out.error(damaged());
                 return Step::Done;
             }
-            // All keys were checked.
+            // This case does not occur, because all keys were checked before.
             Err(_) => false,
         };
         counted.lookup(found);
@@ -198,7 +198,7 @@ fn part(len_bytes: usize, start: i64, end: i64) -> (usize, usize) {
     let at = |index: i64| if index < 0 { index.saturating_add(len) } else { index };
     let from = at(start).clamp(0, len);
     // As in Redis, an end before the first byte counts as the first byte. The exception is a reversed range whose start
-    // and end both count from the end of the value.
+    // and end both count from the end of the value: such a range is empty.
     let to = if start < 0 && end < 0 && start > end { 0 } else { at(end).clamp(0, (len - 1).max(0)) + 1 };
     if from >= to || len == 0 { (0, 0) } else { (from as usize, to as usize) }
 }

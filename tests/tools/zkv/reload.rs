@@ -27,7 +27,7 @@ fn a_reload_ends_when_the_new_file_is_served_or_rejected() {
     assert_answer(&reload(&[]), 0, served.as_bytes());
     bake(&[(1, b"new".to_vec())].into(), &table.db());
     assert_eq!(get(), table.model[&1], "the server does not watch for new files");
-    assert_answer(&reload(&[]), 0, b"generation 2 serves\n");
+    assert_answer(&reload(&[]), 0, b"generation 2 is served\n");
     assert_eq!(get(), b"new");
     // Replaced by rename, so that the served file does not change.
     let bad = table.folder.path().join("bad");
@@ -45,8 +45,8 @@ fn a_rollback_serves_the_previous_generation() {
     let reload = |args: &[&str]| reload(&table.socket(), &[args, &["--timeout", "60"]].concat());
     assert_damaged(&reload(&["--rollback"]), "no earlier generation");
     bake(&[(1, b"new".to_vec())].into(), &table.db());
-    assert_answer(&reload(&[]), 0, b"generation 2 serves\n");
-    assert_answer(&reload(&["--rollback"]), 0, b"generation 3 serves\n");
+    assert_answer(&reload(&[]), 0, b"generation 2 is served\n");
+    assert_answer(&reload(&["--rollback"]), 0, b"generation 3 is served\n");
     let get = zkv().args(["get", "1", "--socket"]).arg(table.socket()).output().unwrap();
     assert_eq!(get.stdout, table.model[&1]);
 }
@@ -61,10 +61,10 @@ fn a_rejected_request_or_a_missing_response_is_an_error() {
     assert_eq!(refused.request()[..4], [0, 0, 0, 8]);
     // The request is attempt 5. First only attempt 4 is done, then attempt 6, which another client requested.
     let (fifth, fourth) = (found(&5_u64.to_be_bytes()), found(b"reload_done 4\nreload_last bad\n"));
-    let sixth = found(b"reload_done 6\nreload_last generation 9 serves\n");
+    let sixth = found(b"reload_done 6\nreload_last generation 9 is served\n");
     let patience = PATIENCE.as_secs().to_string();
     let slow = ScriptedServer::answering(&[&fifth, &fourth, &fourth, &sixth]);
-    assert_answer(&reload(&slow.socket(), &["--timeout", &patience]), 0, b"generation 9 serves\n");
+    assert_answer(&reload(&slow.socket(), &["--timeout", &patience]), 0, b"generation 9 is served\n");
     let stuck = ScriptedServer::answering(&[&fifth, &response_header(0, 100)]);
     assert_error(&reload(&stuck.socket(), &["--timeout", "0.2"]), &["peer.sock: not done within 0.2 s"]);
 }
