@@ -1,4 +1,4 @@
-//! Determines how much memory this process may use, within the limits of the machine and of control groups.
+//! Determines how much memory this process can use, within the limits of the machine and of control groups.
 //!
 //! In: files of `/proc`, and of the memory controller of control groups, version 1 or 2. Out: the total memory, and the
 //! memory that is available now. The limits of a process's control group and of all groups that enclose it apply.
@@ -24,7 +24,7 @@ pub(crate) fn total_bytes() -> u64 {
 }
 
 /// Returns the memory that can be allocated before the system or a control group runs out of memory. Returns `None` if
-/// the system does not report it.
+/// the system does not report the available memory.
 pub(crate) fn available() -> Option<Available> {
     available_under(Path::new("/"))
 }
@@ -155,8 +155,8 @@ impl Mount {
     /// Returns the mounted folders of a group and of the groups that enclose it.
     fn folders(&self, root: &Path, group: &str) -> Vec<PathBuf> {
         let point = root.join(self.point.trim_start_matches('/'));
-        // A group outside of the mounted part or of the namespace (`/..`) has no folder here. The limits of the group
-        // at the mount point apply nevertheless.
+        // A group outside of the mounted part or of the namespace (`/..`) has no folder below the mount point. The
+        // limits of the group at the mount point apply nevertheless.
         let below = Path::new(group).strip_prefix(&self.group).unwrap_or(Path::new(""));
         let is_inside = below.components().all(|part| matches!(part, std::path::Component::Normal(_)));
         let below = if is_inside { below } else { Path::new("") };

@@ -10,8 +10,8 @@ use crate::format::key::KeyKind;
 
 /// The conditions that a new table must meet to replace another table, or to be the first one.
 ///
-/// By default, a table without rows does not replace a table with rows, and the key kind does not change. Any table
-/// may replace a table without rows.
+/// By default, a table without rows does not replace a table with rows, and the key kind does not change. A table
+/// without rows can be replaced by any table that has the minimum number of rows.
 ///
 /// # Example
 /// ```
@@ -37,6 +37,7 @@ pub struct ReplaceRules {
     /// Minimum number of rows of every table, including the first one.
     pub rows_min: u64,
     /// Maximum percentage of the old table's rows that the new table may lose. `None` allows any percentage below 100.
+    /// This rule does not apply to a new table without rows: see `allow_empty`.
     pub shrink_max_percent: Option<u8>,
     /// Whether a table without rows may replace a table with rows.
     pub allow_empty: bool,
@@ -56,7 +57,7 @@ pub(crate) struct TableSummary {
 #[non_exhaustive]
 pub enum ReplaceError {
     /// The new table has fewer rows than the minimum.
-    #[error("the new table has {found} rows, and at least {min} are required: check its input, or lower the minimum")]
+    #[error("the new table has {found} rows, and at least {min} are required: check the input, or lower the minimum")]
     TooFewRows {
         /// The new table's number of rows.
         found: u64,
@@ -64,15 +65,15 @@ pub enum ReplaceError {
         min: u64,
     },
     /// The new table has no rows, and the old one has rows.
-    #[error("the new table has no rows, and the old one has {old}: check its input, or allow an empty table")]
+    #[error("the new table has no rows, and the old one has {old}: check the input, or allow an empty table")]
     Empty {
         /// The old table's number of rows.
         old: u64,
     },
     /// The new table lost too many of the old table's rows.
     #[error(
-        "the new table has {found} rows, and the old one has {old}, of which at most {max_percent} % may be lost: check its \
-         input, or allow a greater loss"
+        "the new table has {found} rows, and the old one has {old}, of which at most {max_percent} % may be lost: check \
+         the input, or allow a greater loss"
     )]
     Shrunk {
         /// The new table's number of rows.
@@ -101,7 +102,8 @@ impl ReplaceRules {
         ReplaceRules { rows_min: 0, shrink_max_percent: None, allow_empty: true, allow_key_kind_change: true }
     }
 
-    /// Checks whether the table `new` may replace `old`, or whether it may be the first table if `old` is `None`.
+    /// Checks whether the table `new` may replace the table `old`. If `old` is `None`, checks whether `new` may be the
+    /// first table.
     ///
     /// # Errors
     /// [`ReplaceError`] for the first rule that the new table breaks.

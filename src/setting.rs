@@ -1,13 +1,13 @@
 //! Names of settings in errors and log lines.
 //!
-//! In: a program's names for its settings. Out: the name of a setting in a message. A setting can be a field of a Rust
-//! struct, a command-line option, or a Python keyword argument, so messages of the library contain a [`Setting`], which
-//! displays as the program's name for it.
+//! In: a program's names for its settings. Out: the name of a setting in a message. The same setting can be a field of
+//! a Rust struct, a command-line option, or a Python keyword argument. Messages of the library therefore contain a
+//! [`Setting`], which is displayed as the program's name for the setting.
 
 use std::fmt;
 use std::sync::OnceLock;
 
-/// A setting that an error or a log line mentions. It displays as the program's name for the setting: see
+/// A setting that an error or a log line mentions. A `Setting` is displayed as the program's name for the setting: see
 /// [`name_settings`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -52,8 +52,8 @@ pub enum Setting {
 
 static NAME_OF: OnceLock<fn(Setting) -> Option<&'static str>> = OnceLock::new();
 
-/// Sets the names that settings have in the errors and log lines of this process. A setting for which `name_of` returns
-/// `None` has the name of the library's field. Only the first call has an effect.
+/// Sets the names that settings have in the errors and log lines of this process. If `name_of` returns `None` for a
+/// setting, messages contain the name of the library's field. Only the first call has an effect.
 pub fn name_settings(name_of: fn(Setting) -> Option<&'static str>) {
     let _ = NAME_OF.set(name_of);
 }

@@ -1,4 +1,4 @@
-//! Atomic types and locks for the lock-free parts, which loom can replace.
+//! Atomic types and locks, which loom can replace, for the lock-free parts.
 //!
 //! With `--cfg loom`, the types are loom's, and the tests in modules named `models` run the lock-free parts under every
 //! interleaving and every reordering that the memory model allows. See models/README.md.

@@ -38,7 +38,7 @@ mod tests {
     fn only_a_map_of_all_numbers_covers_every_user() {
         assert!(maps_every_user("         0          0 4294967295\n"));
         assert!(maps_every_user("0 0 1000\n1000 5000 4294966295\n"));
-        // These maps cover no user, one user, or 65,536 users, as in a typical container. The last one is not a map.
+        // These maps cover no user, one user, or 65,536 users, as in a typical container. The last string is not a map.
         for partial in ["", "0 1000 1\n", "0 100000 65536\n", "0 1000 1\n1 100000 65535\n", "no map"] {
             assert!(!maps_every_user(partial), "{partial:?}");
         }

@@ -1,8 +1,8 @@
 //! The page of memory that a server shares with direct clients.
 //!
-//! In: the current generation and the state of its lease. Out: a few words in a page that every direct client maps.
-//! Without a system call, these words show a client whether its mapped file is unchanged. `docs/PROTOCOL.md` describes
-//! the page. Uses no sockets and no tables.
+//! In: the number of the current generation and the state of the lease on its file. Out: a few words in a page that
+//! every direct client maps. These words show a client, without a system call, whether its mapped file is unchanged.
+//! `docs/PROTOCOL.md` describes the page. This module uses no sockets and no tables.
 
 #[cfg(feature = "server")]
 mod owner;

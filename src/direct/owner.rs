@@ -1,10 +1,10 @@
-//! Owns the word of the shared page that the kernel changes when the server ends, for any reason.
+//! Owns the word of the shared page that the kernel changes when the server's process ends, for any reason.
 //!
 //! The word is a robust futex (see get_robust_list(2) and the kernel's `Documentation/locking/robust-futex-ABI.rst`). A
 //! thread of the server owns the futex for as long as the page exists. When a thread exits, the kernel first marks the
 //! thread's robust futexes (`exit_mm` in `do_exit`) and then releases the thread's files (`exit_files`). Leases end
-//! when the last thread of the process has released its files. The word is therefore marked before any writer can open
-//! the file, even after SIGKILL or an exec.
+//! when the last thread of the process has released its files. The word is therefore marked before any process can open
+//! the table's file for writing, even after SIGKILL or an exec.
 
 use std::io;
 use std::mem::offset_of;
@@ -79,7 +79,8 @@ struct Layout {
     entry: Entry,
 }
 
-/// An entry of the list, which starts with a pointer to the next entry. The last entry points to the head of the list.
+/// An entry of the list. Each entry starts with a pointer to the next entry; the last entry points to the head of the
+/// list.
 #[repr(C)]
 struct Entry {
     next: *const Entry,
@@ -89,8 +90,8 @@ struct Entry {
 const HEAD_LEN_BYTES: usize = offset_of!(Layout, entry);
 const _: () = assert!(HEAD_LEN_BYTES == 3 * size_of::<usize>() && offset_of!(Layout, first) == 0);
 
-/// A list of robust futexes with one entry, which is registered for the calling thread until the `RobustList` is
-/// dropped. It replaces the list of libc, which has entries only while the thread holds robust mutexes.
+/// A list of robust futexes that has one entry. The list is registered for the calling thread until the `RobustList` is
+/// dropped. It replaces libc's list, which has entries only while the thread holds robust mutexes.
 pub(super) struct RobustList {
     /// The memory of the list. It is shared memory (although no other process maps it), because the kernel's OOM reaper
     /// can discard the private memory of a killed process before the process's threads exit.
@@ -126,9 +127,9 @@ impl Drop for RobustList {
 
 /// Replaces the calling thread's list of robust futexes.
 fn set_robust_list(list: *const Layout) -> io::Result<()> {
-    // SAFETY: The kernel only stores the address, and reads the list when the thread exits or the process calls exec.
-    // Null is an empty list. `RobustList` is dropped on the thread that registered it, so the list's memory is mapped
-    // for as long as the kernel has its address: until null replaces the address, or until the process ends. The
+    // SAFETY: The kernel only stores the address, and reads the list when the thread exits or the process calls exec. A
+    // null pointer is an empty list. `RobustList` is dropped on the thread that registered it, so the list's memory is
+    // mapped for as long as the kernel has its address: until null replaces the address, or until the process ends. The
     // entry's futex is the page's owner word, and `run_owner` borrows the page for longer than the `RobustList` lives.
     // The kernel changes the word only while the word contains this thread's number.
     match unsafe { libc::syscall(libc::SYS_set_robust_list, list, HEAD_LEN_BYTES) } {

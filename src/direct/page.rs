@@ -31,9 +31,11 @@ const LEN_BYTES: usize = 4096;
 /// The first bytes of the page.
 const MAGIC: u64 = u64::from_le_bytes(*b"zkvPAGE3");
 const MAGIC_AT_BYTES: usize = 0;
-/// The offsets of the device and the inode that identify the server's time namespace, whose clock deadlines refer to.
+/// The offsets of the device number and the inode number that identify the server's time namespace. Deadlines are times
+/// of this namespace's clock.
 const TIME_NAMESPACE_AT_BYTES: [usize; 2] = [8, 16];
-/// The offset of the words that lookups load. The words share a cache line, which contains nothing that changes often.
+/// The offset of [`Words`], the words that lookups load. The words share a cache line, which contains nothing that
+/// changes often.
 const WORDS_AT_BYTES: usize = 128;
 /// The offset of a counter that increases as long as the server runs.
 const BEAT_AT_BYTES: usize = 256;
@@ -43,7 +45,7 @@ const _: () = {
     assert!(WORDS_AT_BYTES.is_multiple_of(64) && WORDS_AT_BYTES + 64 <= BEAT_AT_BYTES);
 };
 
-// In builds for loom, `Words` has loom's types, and no page is mapped.
+// Builds for loom skip these checks: `Words` then has loom's types, and no page is mapped.
 #[cfg(not(all(test, loom)))]
 const _: () = {
     assert!(size_of::<Words>() <= 64);
@@ -156,7 +158,7 @@ impl Board {
         &self.0.file
     }
 
-    /// Publishes the number of the generation that is served from now on. Its file is not leased yet.
+    /// Publishes the number of the generation that is served from now on. The generation's file is not leased yet.
     pub(crate) fn serve(&self, generation: u64) {
         let _writing = self.writing();
         self.0.page.words().serve(generation);
@@ -214,8 +216,8 @@ impl Board {
 
 #[cfg(feature = "server")]
 impl Waiter {
-    /// Registers a task, which is woken when the state changes. Returns whether `known`, the state that a client knows,
-    /// is the current state.
+    /// Registers a task that is to be woken when the state changes. Returns whether `known`, the state that a client
+    /// knows, is the current state.
     pub(crate) fn wait(&self, known: u64, waker: &Waker) -> bool {
         self.board.waiting().insert(self.number, waker.clone());
         // The comparison comes after the registration: a thread that changes the state after the comparison finds the
@@ -236,8 +238,8 @@ impl Drop for Waiter {
 /// The client's side of the page, with which the client reads the state of the server's table.
 pub(crate) struct Notice {
     page: SharedPage,
-    /// Whether this process is in the server's time namespace, so that its clock can be compared with the server's
-    /// deadlines.
+    /// Whether this process is in the server's time namespace. Only then can this process compare the server's
+    /// deadlines with its own clock.
     has_same_clock: bool,
 }
 

@@ -18,13 +18,13 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TableState(u64);
 
-/// This flag is set if the server ever leased this generation's file. Then no byte of the file may be trusted unless
-/// [`LEASED`] is set, too.
+/// This flag is set if the server ever leased this generation's file. The bytes of such a file may be trusted only
+/// while [`LEASED`] is set, too.
 const LEASABLE: u64 = 1 << 61;
 /// This flag is set while the server holds a lease on the file. The server clears it before a process can write to the
 /// file.
 const LEASED: u64 = 1 << 62;
-/// This flag is set if the file was changed in place. Then no byte of the file may be trusted.
+/// This flag is set if the file was changed in place. No byte of a changed file may be trusted.
 const CHANGED: u64 = 1 << 63;
 const FLAGS: u64 = LEASABLE | LEASED | CHANGED;
 const GENERATION: u64 = u32::MAX as u64;
@@ -36,13 +36,13 @@ impl TableState {
         self.0 & !FLAGS
     }
 
-    /// Returns whether this is a state of the generation with this number. Compares only the lowest 32 bits of the
-    /// number.
+    /// Returns whether this state belongs to the generation with the number `generation`. Compares only the lowest 32
+    /// bits of the numbers.
     pub(crate) fn is_of(self, generation: u64) -> bool {
         (self.0 ^ generation) & GENERATION == 0
     }
 
-    /// Returns whether this state and `then` are the same state: whether no change was published between them.
+    /// Returns whether this state equals the earlier state `then`, which means that no change was published in between.
     #[inline(always)]
     pub(crate) fn is_since(self, then: TableState) -> bool {
         (self.0 ^ then.0) & !FLAGS == 0
@@ -59,8 +59,9 @@ impl TableState {
         self.is_leased() || self.0 & FLAGS == 0
     }
 
-    /// Returns whether this state shows that a process may have changed the file since the earlier state `then`. The
-    /// state of another generation shows nothing about the file.
+    /// Returns whether this state shows that a process may have changed the file since the earlier state `then`.
+    /// Returns `false` if the two states belong to different generations, because the later state then shows nothing
+    /// about the earlier generation's file.
     fn has_lost_trust_since(self, then: TableState) -> bool {
         self.is_of(then.0) && (!self.is_trusted() || then.is_leased() && !self.is_since(then))
     }
@@ -134,7 +135,8 @@ impl Words {
         fence(Ordering::Acquire);
         let until_ns = self.leased_until_ns.load(Ordering::Relaxed);
         let is_owned = self.owner.load(Ordering::Relaxed) & FUTEX_TID_MASK != 0;
-        // The deadline is loaded before the state: if the deadline belongs to a later generation, the state does, too.
+        // The deadline is loaded before the state. If the loaded deadline belongs to a later generation, the loaded
+        // state therefore does, too.
         let state = self.state();
         let is_leased = state.is_leased() && state.is_since(then);
         if is_leased && is_owned {
@@ -223,7 +225,8 @@ mod tests {
         assert!(!leased.next(8, 0).has_lost_trust_since(leased));
     }
 
-    /// A process opens the file for writing after the server has checked the file and before it publishes the file.
+    /// A process opens the file for writing after the server has checked the file and before the server publishes the
+    /// file.
     #[test]
     fn a_file_whose_lease_is_lost_before_the_file_is_published_is_not_trusted() {
         let words = Words::default();

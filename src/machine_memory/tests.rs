@@ -87,7 +87,7 @@ fn the_available_memory_of_a_group_includes_its_page_cache() {
 }
 
 #[test]
-fn without_control_groups_the_available_memory_is_that_of_the_machine() {
+fn without_control_groups_all_available_memory_of_the_machine_counts() {
     let of_machine = root(&[("proc/meminfo", MEMINFO)]);
     let source = of_machine.path().join("proc/meminfo");
     assert_eq!(available_under(of_machine.path()), Some(Available { bytes: 8_000_000 << 10, source }));

@@ -28,7 +28,8 @@ const FIRST: u8 = 1;
 const LAST: u8 = u8::MAX - 1;
 /// The maximum number of damaged blocks that are recorded in an epoch.
 const DAMAGED_MAX: usize = 64;
-/// The number of blocks in a group: 4 MiB. A group has one tag, so that a lookup of a long value reads few tags.
+/// The number of blocks in a group, which is 4 MiB long. A group has one tag, so that a lookup of a long value reads
+/// few tags.
 const GROUP_BLOCKS: usize = 256;
 
 /// The time between two changes of a file: see [`Store::epoch`](super::Store::epoch).
@@ -173,10 +174,11 @@ impl Blocks {
     }
 
     /// Returns whether a batch that was looked up in an epoch is correct, and ends the epoch if the batch is not
-    /// correct. `is_unchanged` returns whether the file is as it was when it was last trusted.
+    /// correct. `is_unchanged` returns whether nobody has changed the file since the file was last trusted.
     ///
-    /// Must be called after the bytes are copied. Calls `is_unchanged` before it compares the epoch: if the file is
-    /// trusted again in a later epoch, `is_unchanged` returns `true` although the file has changed.
+    /// Must be called after the bytes are copied. Calls `is_unchanged` first and then compares the epoch. The
+    /// comparison rejects a batch if the file was changed and then trusted again: `is_unchanged` returns `true` in this
+    /// case, but the epoch has ended.
     #[inline(always)]
     pub(super) fn accept(&self, epoch: Epoch, is_unchanged: impl FnOnce() -> bool) -> bool {
         // In a distrusted epoch, every lookup failed, so the batch has no bytes of the file.
@@ -194,8 +196,7 @@ impl Blocks {
         epoch.is_distrust() && epoch.0 < LAST && self.end_epoch(epoch)
     }
 
-    /// Ends an epoch and begins the next one, if the epoch has not ended yet. Returns whether this call ended the
-    /// epoch.
+    /// Ends an epoch, if it has not ended yet, and begins the next one. Returns whether this call ended the epoch.
     fn end_epoch(&self, epoch: Epoch) -> bool {
         self.epoch.compare_exchange(epoch.0, epoch.0 + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
@@ -278,7 +279,7 @@ mod tests {
         let blocks = Blocks::new(1).unwrap();
         let old = blocks.epoch();
         assert!(blocks.distrust(old) && blocks.trust_again());
-        // A lookup that began before the change ends after it.
+        // A lookup that began before the change ends after the change.
         assert!(blocks.verify_range(old, &records, &sums, 0, 1));
         assert!(!blocks.are_verified(blocks.epoch(), 0, 1));
     }

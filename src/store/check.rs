@@ -1,4 +1,4 @@
-//! Verifies a file: the bytes against their checksums, and the index against the records.
+//! Verifies the bytes of a file against their checksums, and the index of the file against the records.
 
 use std::ops::{ControlFlow, Range};
 use std::panic;
@@ -16,14 +16,14 @@ use crate::format::index::{FENCE_ROWS, Fence};
 use crate::format::key::{Key, KeyKind, LookupKey};
 use crate::format::record::{RECORD_LEN_MIN_BYTES, Record};
 
-/// The number of bytes that are read before their pages are released: a multiple of the block length.
+/// The number of bytes that are read before the pages of these bytes are released. A multiple of the block length.
 const WINDOW_LEN_BYTES: usize = 64 * BLOCK_LEN_BYTES;
 /// The number of fences in a window.
 pub(super) const WINDOW_FENCES: usize = WINDOW_LEN_BYTES / size_of::<Fence>();
 /// The number of keys that are looked up together.
 const BATCH_KEYS: usize = 256;
-/// The number of sampled keys that are looked up before the pages that these lookups touched are released. Each lookup
-/// makes the system map 64 KiB or more of the pilots, and of the places.
+/// The number of sampled keys that are looked up before the pages that these lookups touched are released. For each
+/// lookup, the system maps at least 64 KiB of the pilots section and at least 64 KiB of the places section.
 const SAMPLE_BATCH_KEYS: usize = 8;
 
 /// Maximum number of threads that check a copy's records.
@@ -49,9 +49,9 @@ impl Default for Plan {
     }
 }
 
-/// Checks all that lookups rely on: every byte against its checksum, that records are in key order, that each fence
-/// matches its row, that each key is found, and that unused slots contain 0. After this check, a key is found if and
-/// only if a row has the key.
+/// Checks everything that lookups rely on: every byte matches its checksum, the records are in key order, each fence
+/// matches its row, each key is found, and unused slots contain 0. After this check, a key is found if and only if a
+/// row has the key.
 pub(super) fn all(store: &mut Store, plan: &Plan, progress: &mut dyn FnMut(u64)) -> Result<(), FormatError> {
     sections(store, plan)?;
     blocks(store, plan)?;
@@ -75,7 +75,7 @@ pub(super) fn index(store: &Store, pace: &Pace) -> Result<(), FormatError> {
 }
 
 /// Checks the fences without reading records. The offsets of the fences must be aligned, inside the records section,
-/// and far enough apart for the rows between two fences; the heads must not decrease.
+/// and far enough apart for the rows between two fences. The heads of the fences (8 bytes of a key) must not decrease.
 fn fences(fences: &[Fence], records_len_bytes: u64, align_bytes: u64, pace: &Pace) -> Result<(), FormatError> {
     let group_len_min_bytes = FENCE_ROWS as u64 * align_bytes.max(RECORD_LEN_MIN_BYTES as u64);
     let (mut least_offset_bytes, mut least_head) = (0, 0);
@@ -170,9 +170,10 @@ fn check_block(store: &Store, block: usize, bytes: &[u8]) -> Result<(), FormatEr
     Err(FormatError::BlockChecksum { block, offset_bytes, expected: expected.get(), found: found.get() })
 }
 
-/// Returns a part of a section in windows of [`WINDOW_LEN_BYTES`], and ends early if the check is canceled. The pages
-/// of a window are released when the caller takes the next window, and again when the caller takes the window after
-/// that, because reading the start of a window makes the system map the preceding pages, too.
+/// Returns an iterator over a part of a section, in windows of [`WINDOW_LEN_BYTES`]. The iterator ends early if the
+/// check is canceled. Each of the next two calls of the iterator releases the pages of a window. The second release is
+/// necessary, because reading the start of the next window can make the system map the last pages of the released
+/// window again.
 fn windows<'s>(
     store: &'s Store,
     plan: &'s Plan,
@@ -218,8 +219,8 @@ fn rows(store: &Store, plan: &Plan, progress: &mut dyn FnMut(u64)) -> Result<(),
 /// Reads a range of rows in order, beginning at a fence, and looks up their keys. Returns the first row whose key is
 /// not found.
 ///
-/// Also checks the row after the range against the last row of the range. The thread that begins at that row reads its
-/// offset from a fence, so that thread cannot detect a wrong fence.
+/// Also checks the row after the range against the last row of the range. The thread that begins at that row reads the
+/// row's offset from a fence, and therefore cannot detect that the fence is wrong.
 fn rows_in_range<'s, K: LookupKey>(
     store: &'s Store,
     plan: &Plan,
@@ -390,8 +391,8 @@ fn ranges(count: usize, unit: usize, threads: usize) -> impl Iterator<Item = Ran
     (0..count.max(1)).step_by(len).map(move |start| start..count.min(start + len))
 }
 
-/// Processes all ranges in parallel, the first one on this thread, which reports progress. Returns the results in
-/// order.
+/// Processes all ranges in parallel. This thread processes the first range, and reports progress. Returns the results
+/// in order.
 fn on_threads<T: Send>(
     ranges: impl Iterator<Item = Range<usize>>,
     work: impl Fn(Range<usize>, &mut dyn FnMut()) -> T + Sync,

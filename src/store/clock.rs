@@ -1,8 +1,9 @@
 //! Reads the clock that lease deadlines are compared with.
 //!
-//! This clock is CLOCK_MONOTONIC_COARSE, the time of the last timer tick. It is at most about 10 ms late. Reading it
-//! takes about 5 ns; reading CLOCK_MONOTONIC takes about 25 ns. The deadline of a lease has a margin of more than 400
-//! ms: see `lease`. The kernel times leases by the same tick, so the kernel's view of a lease is equally late.
+//! This clock is CLOCK_MONOTONIC_COARSE, which shows the time of the last timer tick. This time is at most about 10 ms
+//! late. Reading this clock takes about 5 ns; reading CLOCK_MONOTONIC takes about 25 ns. The deadline of a lease has a
+//! margin of more than 400 ms: see `lease`. The kernel also measures the time of a lease in these ticks, so the kernel
+//! ends a lease equally late.
 
 use rustix::time::{ClockId, clock_gettime};
 

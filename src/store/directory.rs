@@ -1,8 +1,8 @@
 //! A search tree over the fences.
 //!
 //! In: the head of each fence, which is 8 bytes of a key. Out: the number of heads less than a bound. Each level of the
-//! tree contains every sixteenth head of the level below it, so a search reads a few cache lines per level, and the
-//! upper levels stay in the processor's cache. The tree takes half a byte per fence.
+//! tree contains every sixteenth head of the level below it. A search therefore reads a few cache lines per level, and
+//! the upper levels stay in the processor's cache. The tree takes half a byte per fence.
 
 use super::Pace;
 use super::check::WINDOW_FENCES;
@@ -43,7 +43,8 @@ impl Directory {
         directory
     }
 
-    /// Returns how many fences have a head less than `bound`. `fences` must be the fences that the tree was built from.
+    /// Returns the number of fences whose head is less than `bound`. `fences` must be the fences that the tree was
+    /// built from.
     #[inline]
     pub(super) fn below(&self, fences: &[Fence], bound: u64) -> usize {
         let mut node = 0;

@@ -28,7 +28,7 @@ pub enum StoreError {
         /// The cause and the remedy.
         problem: String,
     },
-    /// The options' [`Pace`](super::Pace) canceled the opening of the file.
+    /// The [`Pace`](super::Pace) in the options canceled the opening of the file.
     #[error("{}: canceled", path.display())]
     Canceled {
         /// The file.

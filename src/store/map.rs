@@ -45,7 +45,7 @@ enum Backing {
 }
 
 impl fmt::Debug for Map {
-    /// Writes the length instead of the bytes, which may be gigabytes.
+    /// Writes the length instead of the bytes, because the bytes can be gigabytes long.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Map").field("len_bytes", &self.bytes.len()).finish_non_exhaustive()
     }
@@ -118,7 +118,7 @@ impl Map {
         self.watched().map_or(Ok(()), |file| file.settle(&self.memory, pace))
     }
 
-    /// Takes the first lease on the file, if the system grants it.
+    /// Takes a lease on the file, if none was ever taken and the system grants one.
     pub(super) fn lease(&self) {
         if let Some(file) = self.watched() {
             file.lease(&self.memory);

@@ -99,8 +99,8 @@ impl MappedStore {
         MappedStore { store, witness: Some(witness) }
     }
 
-    /// Returns the table as a [`Store`], which lends values, if the table's memory is a copy or sealed. Returns `None`
-    /// for a mapping of a file that other processes can change.
+    /// Returns the table as a [`Store`], which lends values, if the table is in memory that nobody can change: a
+    /// private copy or a sealed memory file. Returns `None` for a mapping of a file that other processes can change.
     #[inline]
     pub fn as_private(&self) -> Option<&Store> {
         self.store.is_private().then_some(&self.store)
@@ -216,7 +216,7 @@ impl MappedStore {
         self.store.is_private()
     }
 
-    /// Takes the first lease on the file: see [`Store::lease`].
+    /// Takes a lease on the file, if none was ever taken: see [`Store::lease`].
     pub fn lease(&self) {
         self.store.lease();
     }
@@ -298,8 +298,8 @@ impl MappedStore {
         Ok(())
     }
 
-    /// Calls `read`, which copies bytes of the table, and returns its result if nobody changed the file meanwhile.
-    /// Otherwise, returns [`LookupError::Damaged`].
+    /// Calls `read`, which copies bytes of the table. Returns the result of `read` if nobody changed the file
+    /// meanwhile. Otherwise, returns [`LookupError::Damaged`].
     #[inline(always)]
     pub(crate) fn copied<'s, T>(
         &'s self,
@@ -332,7 +332,7 @@ impl MappedStore {
 
 impl_verified_lookups!(MappedStore);
 
-/// Wraps a store without a witness.
+/// Wraps a store that has no witness.
 impl From<Store> for MappedStore {
     fn from(store: Store) -> MappedStore {
         MappedStore { store, witness: None }
@@ -363,8 +363,8 @@ thread_local! {
 }
 
 impl Scratch {
-    /// Returns this thread's buffer, emptied. Returns a new buffer if another call on this thread uses the thread's
-    /// buffer.
+    /// Empties and returns this thread's buffer. Returns a new buffer if another call on this thread already uses the
+    /// thread's buffer.
     fn take() -> Scratch {
         let mut scratch = SCRATCH.take();
         scratch.clear();

@@ -60,14 +60,14 @@ pub struct OpenOptions {
     pub warm: bool,
     /// Locks every page in memory (`mlock`), up to the limit of the process, `RLIMIT_MEMLOCK`.
     pub lock: bool,
-    /// When the records are verified against their checksums.
+    /// Determines when the records are verified against their checksums.
     pub verify: Verify,
     /// Observes and cancels the opening of the file.
     pub pace: Pace,
 }
 
-/// When the records of a file are verified against their checksums. All other sections are verified when the file is
-/// opened.
+/// The time at which the records of a file are verified against their checksums: when the file is opened, or on first
+/// access. All other sections are verified when the file is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verify {
@@ -91,7 +91,7 @@ pub struct Step {
     pub len_bytes: u64,
     /// The total length of the huge pages. The last huge page may extend beyond the end of the file.
     pub huge_len_bytes: u64,
-    /// The duration.
+    /// The duration of the step.
     pub elapsed: Duration,
 }
 
@@ -99,13 +99,13 @@ pub struct Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StepKind {
-    /// Copied the file.
+    /// The file was copied.
     Copied,
-    /// Copied the file into sealed memory.
+    /// The file was copied into sealed memory.
     Sealed,
-    /// Read every page into memory.
+    /// Every page was read into memory.
     Warmed,
-    /// Locked every page.
+    /// Every page was locked in memory.
     Locked,
 }
 
@@ -129,8 +129,8 @@ impl fmt::Display for Step {
     }
 }
 
-/// Maps or copies a file, as `memory` and the options require. Calls `done` after each step. Error messages call the
-/// file `path`.
+/// Maps or copies a file, as `memory` and the options require. Calls `done` after each step. Error messages name the
+/// file by `path`.
 pub(super) fn load(
     file: &File,
     path: &Path,
@@ -205,7 +205,7 @@ fn check_header(file: &File, path: &Path) -> Result<u64, StoreError> {
     Ok(len_bytes)
 }
 
-/// Warms and locks memory if the options say so.
+/// Warms and locks memory if the options request it.
 fn prepare(map: Map, path: &Path, options: &OpenOptions, done: &mut dyn FnMut(&Step)) -> Result<Map, StoreError> {
     let refuse = |problem| StoreError::Memory { path: path.to_path_buf(), problem };
     let len_bytes = map.bytes().len() as u64;

@@ -180,8 +180,8 @@ impl Store {
     }
 
     /// Looks up many keys. Calls `visit` for each key, in order, with the key's position in `keys` and its value. The
-    /// memory accesses of several keys overlap, so this is several times faster than calling [`Store::get`] for each
-    /// key.
+    /// memory accesses of several keys overlap, so one call of `get_many` is several times faster than calling
+    /// [`Store::get`] for each key.
     ///
     /// # Errors
     /// The errors of [`Store::get`]. If any key is not of the table's kind, `visit` is never called. If a value is

@@ -13,9 +13,9 @@ use super::{Store, StoreError, sealed};
 use crate::format::header::Layout;
 
 impl Store {
-    /// Opens a baked file in memory that nobody can change, and verifies the whole file: every byte against its
-    /// checksum, the order of the keys, and that each key can be found. For ten million rows of 100 bytes in the page
-    /// cache, verifying takes 0.8 s on one core.
+    /// Opens a baked file in memory that nobody can change. Verifies the whole file: every byte matches its checksum,
+    /// the keys are in order, and each key can be found. For ten million rows of 100 bytes in the page cache, verifying
+    /// takes 0.8 s on one core.
     ///
     /// The memory is a copy, unless the file is a sealed memory file, which cannot change. To use a large table without
     /// a copy, see [`MappedStore`](super::MappedStore).
@@ -112,8 +112,8 @@ impl Store {
         Store::from_file(&open_file(path)?, path, Memory::Map, options, done)
     }
 
-    /// Creates a `Store` from an open file. Error messages call the file `path`. With [`Memory::Map`], the caller must
-    /// not lend the store's bytes to safe code, and must verify bytes after it has copied them.
+    /// Creates a `Store` from an open file. Error messages name the file by `path`. With [`Memory::Map`], the caller
+    /// must not lend the store's bytes to safe code, and must verify bytes after it has copied them.
     pub(crate) fn from_file(
         file: &File,
         path: &Path,
@@ -130,9 +130,9 @@ impl Store {
     }
 
     /// Creates a `Store` from a file that a server has transferred. The server verified the index of the file before
-    /// the transfer. `is_unchanged_since_check` returns whether nobody has changed the file since then; if it returns
-    /// `true`, this function does not verify the index of a mapped file again. `is_unchanged_since_check` is called
-    /// when this process can already detect every later change.
+    /// the transfer. `is_unchanged_since_check` returns whether nobody has changed the file since the server's check.
+    /// If the file is unchanged, this function does not verify the index of a mapped file again.
+    /// `is_unchanged_since_check` is called when this process can already detect every later change.
     pub(crate) fn from_transfer(
         file: &File,
         path: &Path,

@@ -19,9 +19,9 @@ use crate::format::key::{Key, KeyKind};
 /// One of the two positions next to a key in key order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
-    /// Just before the key.
+    /// The position just before the key.
     Before,
-    /// Just after the key.
+    /// The position just after the key.
     After,
 }
 
@@ -222,7 +222,7 @@ impl Store {
         Ok((position, before))
     }
 
-    /// Returns the number of fences whose first row precedes a position: just before or just after `key`, according to
+    /// Returns the number of fences whose first row precedes the position just before or just after `key`, according to
     /// `side`.
     fn fences_before(&self, key: Key<'_>, side: Side) -> Result<usize, LookupError> {
         let fences = self.fences();
@@ -258,14 +258,15 @@ impl Store {
     }
 
     /// Compares a key with the common prefix of the table's keys. Returns `Less` if the key is less than all keys of
-    /// the table, `Greater` if it is greater than all of them, and `Equal` if it begins with the prefix or is a number.
+    /// the table, `Greater` if the key is greater than all keys of the table, and `Equal` if the key begins with the
+    /// prefix or is a number.
     fn compare_common(&self, key: Key<'_>) -> Ordering {
         let Some(key) = key.as_bytes() else { return Ordering::Equal };
         key[..key.len().min(self.common.len())].cmp(&self.common)
     }
 }
 
-/// Returns whether a row with the key `row` precedes a position: just before or just after `key`, according to `side`.
+/// Returns whether a row with the key `row` precedes the position just before or just after `key`, according to `side`.
 #[inline(always)]
 fn is_before(row: Key<'_>, key: Key<'_>, side: Side) -> bool {
     match side {
@@ -275,7 +276,7 @@ fn is_before(row: Key<'_>, key: Key<'_>, side: Side) -> bool {
 }
 
 /// Returns the smallest byte string that is greater than all byte strings that begin with `prefix`. Returns `None` if
-/// every byte of the prefix is 255, because no byte string is greater than all of them.
+/// every byte of the prefix is 255, because then no byte string is greater than all of them.
 pub(crate) fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
     let kept = prefix.iter().rposition(|byte| *byte < u8::MAX)?;
     let mut end = prefix[..=kept].to_vec();

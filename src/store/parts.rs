@@ -11,8 +11,8 @@ use super::pace::Pace;
 const THREADS_MAX: usize = 16;
 
 /// Calls `work` on each part, on as many threads as there are processors, but at most [`THREADS_MAX`]. Starts the parts
-/// in order until none is left or the work is canceled. After a failed call, the thread that made it starts no more
-/// parts.
+/// in order until none is left or the work is canceled. If a call of `work` fails, the thread that made the call starts
+/// no more parts.
 pub(super) fn for_each_part<T>(
     parts: impl Iterator<Item = T> + Send,
     pace: &Pace,

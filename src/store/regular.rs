@@ -1,8 +1,8 @@
 //! Opens regular files, and rejects all other files without opening them.
 //!
 //! In: a path. Out: the file, open for reading. Opening a file of another type has side effects: opening a FIFO wakes
-//! its writers, opening a tape moves it, and opening a terminal configures it. Therefore, the file's type is read
-//! before the file is opened.
+//! its writers, opening a tape device moves the tape, and opening a terminal configures the terminal. Therefore, the
+//! file's type is read before the file is opened.
 
 use std::fs::File;
 use std::io;

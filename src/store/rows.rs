@@ -34,7 +34,8 @@ pub struct Rows<'s> {
     next: Position,
     end: Position,
     /// The positions of the rows from the last fence before `end` up to `end`. Iteration from the end uses these
-    /// positions. Without them, it would read the rows after the fence again for each row that it returns.
+    /// positions. Without these positions, the iterator would read the rows after the fence again for each row that it
+    /// returns.
     group: Group,
     damaged: bool,
 }
@@ -69,7 +70,7 @@ impl<'s> Rows<'s> {
         if self.damaged { Err(LookupError::Damaged) } else { Ok(()) }
     }
 
-    /// Returns `found`, and records damage if it is `None`.
+    /// Returns `found`. If `found` is `None`, records that a row is damaged.
     fn or_damaged<T>(&mut self, found: Option<T>) -> Option<T> {
         self.damaged |= found.is_none();
         found
@@ -140,7 +141,7 @@ impl<'s> Rows<'s> {
 #[cfg(feature = "server")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PageRange {
-    /// The part of the records section that has the records of these rows.
+    /// The part of the records section that contains the records of the page's rows.
     pub(crate) offset_bytes: Range<u64>,
     pub(crate) row_count: usize,
     /// Whether the range of the request has more rows than this page.
@@ -158,9 +159,10 @@ impl PageRange {
 
 #[cfg(feature = "server")]
 impl Rows<'_> {
-    /// Returns the first or, if `backward`, the last rows of the range: at most `rows_max` rows, with records of at
-    /// most `len_max_bytes` bytes in total, but at least one row if there is one. Returns `None` if the file is damaged
-    /// where the page would begin or end.
+    /// Returns a page with the first rows of the range, or with the last rows if `backward` is set. The page has at
+    /// most `rows_max` rows, and the total length of their records is at most `len_max_bytes`. A row whose record is
+    /// longer than `len_max_bytes` is a page of its own. Returns `None` if the file is damaged where the page would
+    /// begin or end.
     pub(crate) fn page(&self, backward: bool, rows_max: usize, len_max_bytes: usize) -> Option<PageRange> {
         let (store, mut next, mut end, rows) = (self.store, self.next, self.end, self.len());
         // The offsets wrap, here and below, only if the file was changed since it was opened.
@@ -259,7 +261,7 @@ impl Store {
     }
 
     /// Returns the last position at or before an offset of the records section, and the first position at or after the
-    /// offset. Returns `None` if the file is damaged there.
+    /// offset. Returns `None` if the file is damaged near the offset.
     #[cfg(feature = "server")]
     fn positions_at(&self, offset_bytes: u64) -> Option<(Position, Position)> {
         let fences = self.fences();
@@ -277,8 +279,8 @@ impl Store {
         }
     }
 
-    /// Returns the positions of the rows from the fence that precedes a row up to the next fence or `end_row`. Returns
-    /// `None` if one of these rows is damaged.
+    /// Returns the positions of the rows from the last fence at or before `row` up to the next fence, but not beyond
+    /// `end_row`. Returns `None` if one of these rows is damaged.
     fn group_with_row(&self, row: usize, end_row: usize) -> Option<Group> {
         let first_row = row - row % FENCE_ROWS;
         let mut offset_bytes = self.fences().get(first_row / FENCE_ROWS)?.offset_bytes.get();

@@ -1,16 +1,17 @@
 //! Determines when every further write to a file will change the file's modification time.
 //!
-//! File systems store times in steps. The steps are up to 10 ms, the tick of the kernel's clock, on most file systems;
-//! 1 s on ext2, and on ext3 and ext4 with inodes of 128 bytes; 2 s on FAT. A second write in one step does not change
-//! the time.
+//! File systems store times in steps. On most file systems, a step is at most 10 ms long, like the tick of the kernel's
+//! clock. A step is 1 s long on ext2, and on ext3 and ext4 with inodes of 128 bytes. On FAT, a step is 2 s long. A
+//! second write within the same step does not change the time.
 
 use std::time::{Duration, SystemTime};
 
-/// The minimum age of a file whose modification time shows that its file system stores times in small steps. A process
-/// that is writing to a file usually writes again within this time.
+/// The age from which a file counts as settled if its modification time shows that the file system stores times in
+/// small steps. The age is longer than such a step, so that a process that is still writing to the file usually writes
+/// again before the file counts as settled.
 pub(crate) const SETTLE: Duration = Duration::from_millis(50);
 
-/// The minimum age of a file whose file system may store times in steps of up to 2 s.
+/// The age from which a file counts as settled if its file system may store times in steps of up to 2 s.
 pub(super) const SETTLE_COARSE: Duration = Duration::from_millis(2050);
 
 /// If a modification time is a multiple of this duration, the file system may store times in steps of up to 2 s. On
@@ -56,7 +57,7 @@ mod tests {
 
     #[test]
     fn every_write_to_a_settled_file_changes_its_time() {
-        // The kernel's clock is up to a tick late, and the file system rounds it down.
+        // The kernel's clock is up to one tick late, and the file system rounds the clock's time down.
         const TICK_NS: u64 = 10_000_000;
         for step_ns in [1, TICK_NS, 1_000_000_000, 2_000_000_000] {
             let stored = |written_ns: u64| {

@@ -8,8 +8,8 @@
 //! tmpfs. If time and length are equal before and after bytes are read, nobody changed the bytes meanwhile. In
 //! addition, [`guard`](super::guard) counts pages that could not be read.
 //!
-//! File systems store times in steps, and a second write in one step does not change the time. A file therefore counts
-//! as changed until it is [settled](super::settling).
+//! File systems store times in steps, and a second write within the same step does not change the time. A file
+//! therefore counts as changed until it is [settled](super::settling).
 
 use std::fs::File;
 use std::io;
@@ -46,7 +46,7 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    /// Keeps the file open, to examine it, and takes a lease on it if the system grants one.
+    /// Keeps the file open for later examination, and takes a lease on the file if the system grants one.
     pub(super) fn new(file: &File, guarded: &Guarded) -> io::Result<Watched> {
         let faults = guarded.faults();
         let may_cache_times = file_system::may_cache_times(file)?;
@@ -90,12 +90,12 @@ impl Watched {
         }
     }
 
-    /// Returns whether changes are detected only by the stamp, because the file is not immutable and never was leased.
+    /// Returns whether only the stamp reveals changes: the file is not immutable and was never leased.
     fn is_examined(&self) -> bool {
         !self.has_verity && self.lease.proof() == Proof::None
     }
 
-    /// Takes the first lease, if the system grants it.
+    /// Takes a lease on the file, if none was ever taken and the system grants one.
     pub(super) fn lease(&self, guarded: &Guarded) {
         self.lease.take(|| self.looks_unchanged(guarded));
     }

@@ -34,7 +34,7 @@ pub enum Mistrust {
     /// The file changed while it was checked, or a process has it open for writing.
     #[error("the file is still being written to")]
     Changing,
-    /// No epoch is left: each change of the file and each loss of its lease uses one.
+    /// No epoch is left: each change of the file and each loss of its lease uses one epoch number.
     #[error("the file has changed too often: open it again")]
     TooOften,
 }
@@ -81,8 +81,8 @@ impl Store {
         !self.map.is_file() || self.blocks.accept(epoch, || self.map.is_unchanged())
     }
 
-    /// Takes the first lease on the file, if the system grants it: see [`take_leases`](super::take_leases). Only
-    /// [`Store::look_again`] retakes a lost lease.
+    /// Takes a lease on the file, if none was ever taken and the system grants one: see
+    /// [`take_leases`](super::take_leases). Only [`Store::look_again`] retakes a lost lease.
     pub fn lease(&self) {
         self.map.lease();
     }
@@ -96,8 +96,8 @@ impl Store {
         }
     }
 
-    /// Opens the file read-only, so that it can be passed to other processes, which can map it and read these bytes.
-    /// Returns `None` if the bytes are a copy in memory of this process.
+    /// Opens the file read-only. The result can be passed to other processes, which can map it and read the table's
+    /// bytes. Returns `None` if the bytes are a copy in memory of this process.
     ///
     /// # Errors
     /// The system's error if the file cannot be opened.
@@ -111,14 +111,15 @@ impl Store {
         self.map.watched().is_none_or(Watched::is_leased)
     }
 
-    /// Returns whether the file is unchanged, or was checked after its last change. If not, every lookup fails.
+    /// Returns whether the file is unchanged, or was checked after its last change. If this function returns `false`,
+    /// every lookup fails.
     pub fn is_trusted(&self) -> bool {
         self.is_unchanged_since(self.epoch()) && !self.epoch().is_distrust()
     }
 
-    /// Rechecks a file that has changed or whose lease was lost: verifies everything except the records. If all of that
-    /// is intact, trusts the file again. Lookups then verify each block again on first access. If this process called
-    /// [`take_leases`](super::take_leases), this function first tries to take a lease on the file.
+    /// Rechecks a file that has changed or whose lease was lost: verifies everything except the records. If everything
+    /// that was verified is intact, trusts the file again. Lookups then verify each block again on first access. If
+    /// this process called [`take_leases`](super::take_leases), this function first tries to take a lease on the file.
     ///
     /// Only one thread may call this function at a time. Without a lease, the result is [`Mistrust::Changing`] until 50
     /// ms after the last write to the file, or 2.05 s if the file system may store times in steps of seconds.
@@ -174,7 +175,7 @@ impl Store {
         self.map.watched().is_none_or(Watched::is_lease_held)
     }
 
-    /// Returns whether nobody can change the bytes that lookups read, so that system calls can read them directly.
+    /// Returns whether nobody can change the bytes that lookups read. System calls can read such bytes directly.
     #[inline]
     pub fn is_private(&self) -> bool {
         !self.map.is_file()

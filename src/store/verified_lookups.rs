@@ -1,10 +1,10 @@
-//! Defines the lookups that [`MappedStore`](super::MappedStore) and [`Direct`](crate::client::Direct) have in common,
-//! which return verified copies of values.
+//! Defines the lookups that [`MappedStore`](super::MappedStore) and [`Direct`](crate::client::Direct) have in common.
+//! These lookups return verified copies of values.
 
 /// Implements the lookups for a type with a method `with_table`, which passes a `&MappedStore` to a function.
 macro_rules! impl_verified_lookups {
     ($Type:ident) => {
-        /// Lookups, which return verified copies of values.
+        /// Lookups that return verified copies of values.
         impl $Type {
             /// Returns the value of a key, or `None` if the table does not have the key.
             ///

@@ -34,7 +34,7 @@ const TEN_ROWS: &str = "1,a\n2,b\n3,c\n4,d\n5,e\n6,f\n7,g\n8,h\n9,i\n10,j\n";
 /// Tables that replace one with ten numbers: the rows, the options of the bake, the options that reject the table, the
 /// options that allow it, and the text of the rejection.
 const CASES: [(&str, Args, Args, Args, &str); 4] = [
-    ("", &[], &[], &["--allow-empty"], "has no rows, and the old one has 10: check its input, or allow an empty table"),
+    ("", &[], &[], &["--allow-empty"], "has no rows, and the old one has 10: check the input, or allow an empty table"),
     (
         "a,1\nb,2\n",
         &["--keys", "bytes"],
@@ -167,6 +167,6 @@ fn a_server_starts_with_a_table_without_rows_unless_rows_are_required() {
     let rejected = command.args(["--min-rows", "1"]).output().unwrap();
     assert_eq!(rejected.status.code(), Some(1));
     let reason =
-        "storage.db: the new table has 0 rows, and at least 1 are required: check its input, or lower the minimum";
+        "storage.db: the new table has 0 rows, and at least 1 are required: check the input, or lower the minimum";
     assert!(text(&rejected.stderr).contains(reason), "{}", text(&rejected.stderr));
 }

@@ -1,4 +1,5 @@
-//! Models of the words of the shared page: if a client trusts a copy, no writer changed the bytes before the copy.
+//! Models of the words of the shared page. They check that a client trusts copied bytes only if no writer changed the
+//! bytes before the copy.
 
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU8, Ordering};
@@ -19,8 +20,8 @@ struct Shared {
 }
 
 impl Shared {
-    /// Returns a page on which generation 1 is served and its file is leased until `until_ns`, and the state of the
-    /// page.
+    /// Returns a page and its state. The page shows that generation 1 is served and that its file is leased until
+    /// `until_ns`.
     fn leased_until(until_ns: u64) -> (Arc<Shared>, TableState) {
         let shared = Arc::new(Shared { words: Words::default(), byte: AtomicU8::new(OLD) });
         shared.words.owner.store(1, Ordering::SeqCst);
@@ -34,7 +35,8 @@ impl Shared {
         self.words.standing_since(then, |until_ns| Some(NOW_NS < until_ns))
     }
 
-    /// Writes to the file. In the kernel, a writer opens the file after the lease has ended.
+    /// Writes to the file. The caller must have ended the lease, because the kernel makes a writer wait while a lease
+    /// is held.
     fn write(&self) {
         self.byte.store(NEW, Ordering::Release);
     }
@@ -67,7 +69,7 @@ fn bytes_that_are_written_after_a_lost_lease_are_not_trusted() {
     });
 }
 
-/// The kernel marks the owner's word before it drops the lease.
+/// The kernel marks the owner word before it drops the lease.
 #[test]
 fn bytes_that_are_written_after_the_server_was_killed_are_not_trusted() {
     check_model(3, || {
@@ -84,7 +86,8 @@ fn bytes_that_are_written_after_the_server_was_killed_are_not_trusted() {
     });
 }
 
-/// The deadline of generation 1 has passed, so its file may have changed. The deadline of generation 2 has not passed.
+/// The deadline of generation 1 has passed, so the file of generation 1 may have changed. The deadline of generation 2
+/// has not passed.
 #[test]
 fn a_deadline_counts_only_for_its_own_generation() {
     check_model(3, || {

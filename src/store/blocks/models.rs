@@ -1,4 +1,5 @@
-//! Models of epochs and tags: an accepted batch has only bytes that were verified in its epoch.
+//! Models of epochs and tags. They check that every byte that an accepted batch returns was verified in that batch's
+//! epoch.
 
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
@@ -15,7 +16,7 @@ const OVERWRITTEN: u8 = 8;
 struct Table {
     blocks: Blocks,
     byte: AtomicU8,
-    /// The file's modification time, which the system changes before the byte.
+    /// The file's modification time. A write changes the modification time first, and then the file's only byte.
     modified: AtomicU64,
     /// The modification time that the file had when it was last trusted.
     trusted: AtomicU64,
@@ -32,7 +33,7 @@ impl Table {
         self.byte.store(byte, Ordering::Release);
     }
 
-    /// Compares the modification time, as `stamp.rs` does. The fence stands for the system call.
+    /// Compares the modification time, as `stamp.rs` does. The memory fence simulates the system call.
     fn is_unchanged(&self) -> bool {
         fence(Ordering::SeqCst);
         self.modified.load(Ordering::Acquire) == self.trusted.load(Ordering::Acquire)
@@ -46,7 +47,7 @@ impl Table {
         let sums = [block_sum(&[BAKED])];
         let is_intact = self.blocks.are_verified(epoch, 0, 1) || self.blocks.verify_range(epoch, &record, &sums, 0, 1);
         let copied = self.byte.load(Ordering::Acquire);
-        // Even if the block is damaged, and the response is therefore an error, the batch is checked.
+        // The batch is checked even if the block is damaged and the response is therefore an error.
         let is_accepted = self.blocks.accept(epoch, || self.is_unchanged());
         (is_intact && is_accepted).then_some(copied)
     }
@@ -63,7 +64,7 @@ impl Table {
 
 /// A writer overwrites a block while two batches read it.
 #[test]
-fn an_accepted_batch_has_only_baked_bytes() {
+fn an_accepted_batch_contains_only_baked_bytes() {
     check_model(2, || {
         let table = Table::new();
         let writing = Arc::clone(&table);
@@ -78,7 +79,8 @@ fn an_accepted_batch_has_only_baked_bytes() {
     });
 }
 
-/// A verified block has changed. One thread reads it while another thread trusts the file again and reads it, too.
+/// A verified block has changed. One thread reads the block while another thread trusts the file again and then reads
+/// the block, too.
 #[test]
 fn a_block_that_was_verified_before_a_change_is_verified_again() {
     check_model(3, || {

@@ -56,7 +56,7 @@ pub(super) fn ensure_installed() -> io::Result<()> {
     action.sa_sigaction = address_of(LAYERS[*used]);
     // The handler runs on the signal stack that std gives its threads, if there is one.
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-    // SAFETY: The handler does only what is allowed in a signal handler: it uses atomics, makes system calls, keeps
+    // SAFETY: The handler does only what is allowed in a signal handler: it uses atomics, makes system calls, restores
     // `errno`, and calls the previous handler. It takes no lock, allocates nothing, and does not panic.
     if unsafe { libc::sigaction(libc::SIGBUS, &action, ptr::null_mut()) } != 0 {
         return Err(io::Error::last_os_error());
@@ -66,8 +66,8 @@ pub(super) fn ensure_installed() -> io::Result<()> {
 }
 
 /// Stops all layers from passing signals to a handler that other code has installed again. This handler may have saved
-/// a newer layer as its own previous handler. Then the handler and the layers would pass the signal to each other
-/// forever.
+/// a newer layer as its own previous handler. In that case, the handler and the layers would pass the signal to each
+/// other forever.
 fn stop_passing_to(handler: &libc::sigaction, used: usize) {
     if [libc::SIG_DFL, libc::SIG_IGN].contains(&handler.sa_sigaction) {
         return;
@@ -103,7 +103,7 @@ fn current() -> io::Result<libc::sigaction> {
 
 /// Patches a guarded mapping and returns to the instruction that faulted, or passes the signal to the previous handler.
 extern "C" fn on_bus_error<const LAYER: usize>(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
-    // SAFETY: The call returns the address of this thread's `errno`, which lives as long as the thread.
+    // SAFETY: The call returns the address of this thread's `errno`, which exists as long as the thread.
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: `errno` points to this thread's own `errno`.
     let before = unsafe { *errno };
@@ -129,7 +129,7 @@ extern "C" fn on_bus_error<const LAYER: usize>(signal: c_int, info: *mut siginfo
     unsafe { *errno = before };
 }
 
-/// Returns whether a process sent the signal, so that no instruction raises it again.
+/// Returns whether a process sent the signal. Such a signal is not raised again when the handler returns.
 fn is_sent(code: c_int) -> bool {
     code <= 0
 }

@@ -21,10 +21,10 @@ use nix::sys::signal::{SigSet, Signal};
 
 use ranges::{Entry, Ranges};
 
-/// The length of the range that is replaced with zeros after one fault. It is the length of the largest page of any
+/// The length of the range that is replaced with zeros after one fault. The range is as long as the largest page of any
 /// system, because a part of a page cannot be replaced.
 const PATCH_LEN_BYTES: usize = 64 << 10;
-/// The number of faults in a mapping after which the whole mapping is replaced with zeros. Each smaller patch is a
+/// The number of faults in a mapping after which the whole mapping is replaced with zeros. Until then, each patch is a
 /// separate mapping, and a Linux process can have 65,530 mappings by default.
 const PATCHES_MAX: u64 = 256;
 /// The maximum number of patches in all mappings together.
@@ -41,9 +41,9 @@ static PATCHES: AtomicUsize = AtomicUsize::new(0);
 /// Turns faults in mapped files into errors: from now on, a lookup that reads a missing page returns
 /// [`LookupError::Damaged`](super::LookupError), and the process continues.
 ///
-/// The handler belongs to the whole process. It passes a SIGBUS that does not concern a mapped table to the handler
-/// that was installed before. If other code has replaced this handler since the last call, this call installs it again,
-/// in front of the other handler.
+/// The handler belongs to the whole process. If a SIGBUS does not concern a mapped table, this handler passes the
+/// signal to the handler that was installed before. If other code has replaced this handler since the last call, this
+/// call installs it again, in front of the other handler.
 ///
 /// A server calls this function when it binds and before it opens a file. A direct client, and
 /// [`MappedStore::open`](super::MappedStore::open), call it before they map a file. Other programs may call it, too.
@@ -65,9 +65,9 @@ pub(super) fn unblock(signal: Signal) {
 
 /// A read-only mapping. Its faults are counted, unless its pages are always readable.
 pub(super) struct Guarded {
-    /// `None` if the mapping is not guarded.
+    /// The mapping's entry in the list of guarded ranges, or `None` if the mapping is not guarded.
     entry: Option<&'static Entry>,
-    /// The mapping. It is unmapped after [`Guarded::drop`] has removed the entry.
+    /// The mapping. The memory is unmapped after [`Guarded::drop`] has removed the entry.
     memory: Mmap,
 }
 
@@ -131,10 +131,10 @@ fn patch(address: usize) -> bool {
     let around = range.start.max(patch_start)..range.end.min(patch_start + PATCH_LEN_BYTES);
     let is_small = faults < PATCHES_MAX && total < PATCHES_TOTAL_MAX;
     // SAFETY: `RANGES` contains exactly the ranges of live `Guarded`, which own their mappings: `Guarded::new` inserts
-    // the range of a mapping, and `Drop` removes it before the mapping is unmapped. `find` does not mix two ranges
-    // (see `Entry::range`). The range stays mapped until this function returns, because the thread that the handler
-    // interrupted was reading `address` through a borrow of the `Guarded`, or through a slice that its owner lends for
-    // no longer. So nothing except that mapping is mapped at `around`.
+    // the range of a mapping, and `Drop` removes it before the mapping is unmapped. `find` does not mix two ranges (see
+    // `Entry::range`). The range stays mapped until this function returns, because the thread that the handler
+    // interrupted was reading `address` through a borrow of the `Guarded`, or through a slice that the owner of the
+    // `Guarded` lends for no longer than the `Guarded` lives. So nothing except that mapping is mapped at `around`.
     if is_small && unsafe { replace_with_zeros(&around) } {
         return true;
     }

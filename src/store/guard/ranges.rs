@@ -1,8 +1,8 @@
 //! A list of the guarded address ranges, which a signal handler can search.
 //!
 //! In: ranges, inserted and removed at any time. Out: the range that contains an address, and its fault counter. The
-//! handler of SIGBUS can interrupt any thread at any instruction, including one that changes this list, so nothing here
-//! waits or locks.
+//! handler of SIGBUS can interrupt any thread at any instruction, including one that changes this list, so no function
+//! of this module waits or locks.
 
 #[cfg(all(test, loom))]
 mod models;
@@ -30,9 +30,9 @@ pub(super) struct Entry {
     sequence: AtomicUsize,
     start: AtomicUsize,
     end: AtomicUsize,
-    /// Faults since the range was inserted.
+    /// The number of faults since the range was inserted.
     pub(super) faults: AtomicU64,
-    /// The entry that was added before this one. Never changes once the entry is in the list.
+    /// The entry that was added before this one. This pointer never changes once the entry is in the list.
     older: AtomicPtr<Entry>,
 }
 
@@ -44,7 +44,7 @@ const CHANGING: usize = 1;
 const OCCUPIED: usize = 2;
 
 impl Ranges {
-    /// Adds a range, in a vacant entry or in a new one. Allocates, so the handler does not call this.
+    /// Adds a range, in a vacant entry or in a new entry. This method can allocate, so the handler must not call it.
     pub(super) fn insert(&self, range: Range<usize>) -> &'static Entry {
         let entry = self.iter().find(|entry| entry.take()).unwrap_or_else(|| self.push());
         entry.occupy(range);

@@ -41,21 +41,21 @@ use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, fence};
 
 /// The time for which a lease is trusted after it was confirmed.
 ///
-/// Unless the lease is released earlier, a writer waits for at least one second, minus two timer ticks of up to 10 ms:
-/// `/proc/sys/fs/lease-break-time` counts whole seconds, and 0 makes writers wait forever. The writer begins to wait
-/// after the lease was last confirmed. Half a second is therefore safe, even if the setting changes. The exception is a
-/// setting whose product with the kernel's tick rate exceeds 2^31: the kernel then computes a time in the past. Only
-/// root can make this setting.
+/// The setting `/proc/sys/fs/lease-break-time` counts whole seconds, and 0 makes writers wait forever. A writer
+/// therefore waits for at least one second, minus two timer ticks of up to 10 ms, unless the lease is released earlier.
+/// The writer begins to wait after the lease was last confirmed. Half a second is therefore safe, even if the setting
+/// changes. There is one exception: if the product of the setting and the kernel's tick rate exceeds 2^31, the kernel
+/// computes a time in the past. Only root can choose such a setting.
 const TRUSTED_NS: u64 = 500_000_000;
 
-/// The maximum time between two calls of [`renew_leases`]. If more than half a second passes, each batch makes a system
-/// call until the next call of `renew_leases`.
+/// The maximum time between two calls of [`renew_leases`]. After more than half a second without a call, each batch
+/// makes a system call until `renew_leases` is called again.
 pub const RENEW_LEASES_EVERY: Duration = Duration::from_millis(150);
 
 const _: () = assert!(2 * RENEW_LEASES_EVERY.as_nanos() < TRUSTED_NS as u128);
 
-/// Whether [`take_leases`] was called, so that this process handles SIGIO. Before that, the process takes no leases,
-/// because the signal would end it.
+/// Whether [`take_leases`] was called, so that this process handles SIGIO. Before that call, the process takes no
+/// leases, because SIGIO would end the process.
 static IS_ENABLED: AtomicBool = AtomicBool::new(false);
 
 /// All leases of this process.
@@ -107,7 +107,7 @@ pub enum WritersUnknown {
 }
 
 impl Writers {
-    /// Returns whether there are writers, according to the error with which the system refused a lease.
+    /// Determines whether the file has writers, from the error with which the system refused a lease.
     fn from_refusal(error: &io::Error) -> Writers {
         match error.kind() {
             io::ErrorKind::WouldBlock => Writers::Some,
@@ -157,7 +157,7 @@ pub enum LeaseState {
 /// A callback that receives each change of a lease's state.
 pub(super) type Report = Box<dyn Fn(LeaseState) + Send + Sync>;
 
-/// The result of [`Lease::proof`]: what a lease proves about bytes that were read before that call.
+/// The result of [`Lease::proof`]: what a lease proves about bytes that were read before the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Proof {
     /// The lease proves nothing, because it was never taken.
@@ -179,8 +179,9 @@ pub(super) struct Lease<F: Leasable = File> {
     /// Whether the lease was taken and not released. The mutex is locked while this value changes and while the lease
     /// is confirmed.
     is_taken: Mutex<bool>,
-    /// The time until which the lease is trusted without a system call. At most [`TRUSTED_NS`] before this time, the
-    /// lease was held and no writer waited for it. [`NEVER_TAKEN`] and [`LOST`] are special values.
+    /// The time until which the lease is trusted without a system call. The lease was confirmed at most [`TRUSTED_NS`]
+    /// before this time: it was held, and no writer waited for its release. [`NEVER_TAKEN`] and [`LOST`] are special
+    /// values.
     trusted_until_ns: AtomicU64,
     report: OnceLock<Report>,
     /// The error number of the last failed system call that leased or examined the file, or 0 if none has failed.
@@ -211,8 +212,8 @@ impl Lease {
         &self.file
     }
 
-    /// Takes the first lease, if the system grants it. Trusts the lease only if `is_unchanged` returns `true` after
-    /// that. Does not retake a lost lease: see [`Lease::retake`].
+    /// Takes a lease, if none was ever taken and the system grants one. Trusts the lease only if `is_unchanged`, which
+    /// is called after the lease is taken, returns `true`. Does not retake a lost lease: see [`Lease::retake`].
     pub(super) fn take(&self, is_unchanged: impl FnOnce() -> bool) {
         if IS_ENABLED.load(Ordering::Acquire) {
             self.take_now(is_unchanged);
@@ -223,8 +224,8 @@ impl Lease {
     /// changed the file while there was no lease.
     ///
     /// # Errors
-    /// The system's error if it refuses the lease. There is one exception: if no lease was ever taken, and the system
-    /// does not reveal whether the file has writers, the result is `Ok`.
+    /// The system's error if the system refuses the lease. There is one exception: if no lease was ever taken, and the
+    /// system's error does not reveal whether the file has writers, the result is `Ok`.
     pub(super) fn retake(&self) -> io::Result<()> {
         match IS_ENABLED.load(Ordering::Acquire) {
             true => self.retake_now(),
@@ -297,8 +298,8 @@ impl<F: Leasable> Lease<F> {
         self.trusted_until_ns.load(Ordering::Acquire)
     }
 
-    /// Asks the system whether the lease is held. Called after the deadline, which passes only if this process, or its
-    /// thread that renews leases, did not run for a while.
+    /// Asks the system whether the lease is held. This function is called after the deadline. The deadline passes only
+    /// if this process, or its thread that renews leases, did not run for a while.
     #[cold]
     fn is_held_after_deadline(&self) -> bool {
         self.is_confirmed_by_system()
@@ -370,19 +371,19 @@ impl<F: Leasable> Lease<F> {
         }
     }
 
-    /// Confirms the lease. Returns whether it is held, or was never taken.
+    /// Confirms the lease. Returns whether the lease is held or was never taken.
     pub(super) fn is_held_or_unused(&self) -> bool {
         self.is_held() || self.trusted_until_ns.load(Ordering::SeqCst) == NEVER_TAKEN
     }
 
-    /// Confirms the lease. Returns whether it is held.
+    /// Confirms the lease. Returns whether the lease is held.
     pub(super) fn is_held(&self) -> bool {
         self.renew();
         *self.is_taken()
     }
 
     /// Confirms the lease and moves the deadline. If a writer waits for the release, or the system has revoked the
-    /// lease, marks it as lost and releases it.
+    /// lease, marks the lease as lost and releases the lease.
     pub(super) fn renew(&self) {
         let mut is_taken = self.is_taken();
         if !*is_taken {
@@ -397,7 +398,7 @@ impl<F: Leasable> Lease<F> {
     }
 
     /// Marks the lease as lost, calls `report`, and then releases the lease. The order matters: a writer changes bytes
-    /// only after the release. If a batch copied a changed byte, the check of the batch therefore finds the lease lost,
+    /// only after the release. The check of a batch that copied a changed byte therefore finds that the lease was lost,
     /// in this process and in every process that `report` informs.
     fn lose(&self, is_taken: &mut bool) {
         self.publish(LOST);

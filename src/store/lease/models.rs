@@ -1,4 +1,5 @@
-//! Models of leases: if a batch finds its lease trusted after copying bytes, no writer changed these bytes.
+//! Models of leases. They check that, if a batch copies bytes and then finds the lease trusted, no writer has changed
+//! these bytes.
 
 use std::io;
 
@@ -18,7 +19,7 @@ struct File(Arc<Inode>);
 
 struct Inode {
     byte: AtomicU8,
-    /// The state of the lease. The kernel, too, protects it with a lock.
+    /// The state of the lease. A lock protects the state, as in the kernel.
     state: Mutex<State>,
 }
 

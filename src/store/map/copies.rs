@@ -34,8 +34,8 @@ impl Map {
         Ok(Map::from_memory(Guarded::unguarded(memory.make_read_only()?), len_bytes, Backing::Copy))
     }
 
-    /// Copies a file as [`Map::copy_of`] does, except that the copy of a file that is shorter than a huge page does not
-    /// occupy a whole huge page.
+    /// Copies a file as [`Map::copy_of`] does, with one exception: the copy of a file that is shorter than a huge page
+    /// does not take a whole huge page.
     pub(in crate::store) fn compact_copy_of(file: &File, pace: &Pace) -> io::Result<Map> {
         let len_bytes = file.metadata()?.len() as usize;
         if len_bytes >= HUGE_PAGE_LEN_BYTES {

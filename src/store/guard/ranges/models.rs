@@ -1,4 +1,4 @@
-//! Models of the guarded address ranges: a search never combines two ranges.
+//! Models of the guarded address ranges. They check that a search never combines two ranges.
 
 use std::ops::Range;
 
@@ -11,15 +11,15 @@ use crate::sync::{AtomicPtr, check_model};
 
 const FIRST: Range<usize> = 100..200;
 const SECOND: Range<usize> = 300..400;
-/// An address in neither range. The start of the first range and the end of the second would form a range that contains
-/// it.
+/// An address in neither range. The start of the first range and the end of the second range would form a range that
+/// contains this address.
 const BETWEEN: usize = 250;
 
 fn ranges() -> Arc<Ranges> {
     Arc::new(Ranges { newest: AtomicPtr::new(std::ptr::null_mut()) })
 }
 
-/// A mapping is unmapped and another mapping reuses its entry, while a signal handler searches.
+/// A mapping is unmapped, and its entry is reused for another mapping, while a signal handler searches.
 #[test]
 fn a_search_does_not_combine_two_ranges() {
     check_model(3, || {
