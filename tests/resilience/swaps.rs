@@ -288,7 +288,7 @@ fn a_tcp_client_may_not_reload_or_roll_back() {
     assert_eq!((served.number("reload_requested"), served.number("generation")), (0, 1));
     assert_eq!(counts(&served), [1, 0, 0, 0]);
     let attempt = served.client().reload().unwrap();
-    assert_eq!(served.outcome_of(attempt), "generation 2 serves");
+    assert_eq!(served.outcome_of(attempt), "generation 2 is served");
     generations.assert_served(&served, 2);
 }
 

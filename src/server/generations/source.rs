@@ -51,7 +51,7 @@ impl Source {
         };
         if candidate.store.is_empty() {
             warn!(
-                "{}: the table has no rows: check its input, or set {} to reject such a table",
+                "{}: the table has no rows: check the input, or set {} to reject such a table",
                 self.path.display(),
                 Setting::RowsMin
             );
