@@ -20,7 +20,7 @@ pub enum BadRows {
     Skip {
         /// A CSV file, with a header, that receives each skipped row with its input, line, and reason.
         file: Option<PathBuf>,
-        /// The maximum number of skipped rows. If there are more, the bake fails.
+        /// The maximum number of skipped rows. If there are more malformed rows, the bake fails.
         max: u64,
     },
 }
@@ -47,7 +47,8 @@ impl OpenFile {
         let (file, new) = match open_special(path)? {
             Some(special) => (special, None),
             None => {
-                // Uses a separate `Cancel`, because the bake's own `Cancel` would mistake this file for the table.
+                // Uses a separate `Cancel`, because the bake's own `Cancel` would record the rename of this file as the
+                // replacement of the output.
                 let new = NewFile::beside(path, &Cancel::default())?;
                 (new.file().try_clone()?, Some(new))
             }

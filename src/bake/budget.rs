@@ -13,8 +13,8 @@ use super::place::folder_of;
 use crate::format::record::VALUE_LEN_MAX_BYTES;
 use crate::machine_memory;
 
-/// The shortest read buffer that a merge should have per source, which limits how many runs are merged at once. Shorter
-/// reads would make a spinning disk spend most of its time on seeks.
+/// The minimum length of the read buffer that a merge has for each source. This minimum limits the number of runs that
+/// are merged at once. With shorter reads, a spinning disk would spend most of its time on seeks.
 const MERGE_BUFFER_MIN_BYTES: u64 = 256 << 10;
 
 /// The memory, threads, and temporary folder of one bake.
@@ -65,7 +65,7 @@ impl Budget {
         3 * self.threads + 2
     }
 
-    /// Returns the maximum length of a row: at most an eighth of the memory, because several copies of a row are in
+    /// Returns the maximum length of a row: an eighth of the memory limit, because several copies of a row are in
     /// memory at once.
     pub(super) fn row_len_max_bytes(&self) -> usize {
         (self.memory_bytes / 8).min(VALUE_LEN_MAX_BYTES as u64) as usize
@@ -93,7 +93,7 @@ impl Budget {
         share.clamp(MERGE_BUFFER_MIN_BYTES / 2, 4 << 20) as usize
     }
 }
-/// Starts a scoped thread. Returns an error if the system cannot start one.
+/// Starts a scoped thread. Returns an error if the system cannot start the thread.
 pub(super) fn spawn<'s, T: Send + 's>(
     scope: &'s Scope<'s, '_>,
     run: impl FnOnce() -> T + Send + 's,

@@ -27,10 +27,10 @@ pub(super) struct FileNames {
 }
 
 impl Cancel {
-    /// Ends the bake with [`BakeError::Canceled`](super::BakeError::Canceled) at its next check. The bake checks at
-    /// every piece of the input, while it verifies the checksums of old tables, while it merges and writes rows, at
-    /// every window of the read-back, and between stages. The bake first finishes what it cannot interrupt: sorting a
-    /// run, building the index, or waiting for the input or the disk.
+    /// Makes each bake that uses this handle fail with [`BakeError::Canceled`](super::BakeError::Canceled) at its next
+    /// check. A bake checks the handle at every piece of the input, while it verifies the checksums of old tables,
+    /// while it merges and writes rows, while it reads the new file back, and between stages. A bake cannot be
+    /// interrupted while it sorts a run, builds the index, or waits for the input or the disk.
     pub fn set(&self) {
         self.0.is_set.store(true, Ordering::Relaxed);
     }
@@ -40,8 +40,9 @@ impl Cancel {
         self.0.is_set.load(Ordering::Relaxed)
     }
 
-    /// Cancels the bakes of a process that exits without waiting for them, and removes their hidden files. After this
-    /// call, no bake replaces its output. Returns true if no bake had replaced its output before the call.
+    /// Cancels all bakes that use this handle and removes their hidden files, so that the process can exit without
+    /// waiting for the bakes. After this call, no bake replaces its output. Returns true if no bake had replaced its
+    /// output before the call.
     pub fn abandon(&self) -> bool {
         self.set();
         let mut names = self.names();

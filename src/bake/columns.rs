@@ -43,7 +43,7 @@ pub enum ValueSpec {
     Unnamed,
     /// One column.
     Column(Column),
-    /// Several columns, packed into one value with their names.
+    /// Several columns, which are packed into one value together with their names.
     Packed(Vec<Column>, Pack),
 }
 
@@ -96,7 +96,7 @@ impl fmt::Display for ColumnRole {
     }
 }
 
-/// The reason why the chosen columns do not fit an input, and the options that avoid the failure.
+/// The reason why the chosen columns do not fit an input, and the options whose change avoids the failure.
 #[derive(Debug)]
 pub(super) struct ColumnsFault {
     message: String,

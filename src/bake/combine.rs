@@ -26,10 +26,10 @@ const PROGRESS_ROWS: u64 = 1 << 16;
 /// All rows of a bake, in sorted parts. Within each part, every key is unique.
 pub(super) struct SortedParts {
     pub(super) kind: KeyKind,
-    /// The base. Rows of all other parts replace its rows with the same keys.
+    /// The base. A row of any other part replaces the base's row with the same key.
     pub(super) base: Option<TableRecords>,
-    /// In a merge, the tables to merge. Otherwise, the rows that were streamed to a file. In the input, the rows of
-    /// `spilled` follow these rows, and the rows of `last` come at the end.
+    /// In a merge, the tables to merge. In any other bake, the rows that were streamed to a file. In the order of the
+    /// input, the streamed rows come first, then the rows of `spilled`, and finally the rows of `last`.
     pub(super) tables: Vec<TableRecords>,
     pub(super) spilled: Vec<SpilledRun>,
     pub(super) last: Option<Run>,
@@ -65,8 +65,8 @@ impl SortedParts {
         all.fold(common, |common, (key, its_common)| common.min(its_common).min(common_with(key)))
     }
 
-    /// Returns readers of all parts, the sources of a merge. If several sources have a row with the same key, the merge
-    /// keeps the row of the source with the lowest rank.
+    /// Returns readers of all parts. These readers are the sources of the merge. If several sources have a row with the
+    /// same key, the merge keeps the row of the source with the lowest rank.
     fn sources(&self, context: &Context<'_>) -> Result<Vec<SortedRows<'_>>, BakeError> {
         let buffer_len_bytes = context.budget.merge_buffer_len_bytes(self.source_count());
         let mut sources = Vec::new();
@@ -179,7 +179,7 @@ pub(super) fn combine(
     combine_with_place_bits(PLACE_BITS, parts, file, output, context, tally, progress)
 }
 
-/// Like [`combine`], with a given number of bits for places. Tests use fewer bits than [`PLACE_BITS`].
+/// Does the work of [`combine`], with places of `place_bits` bits. Tests use fewer bits than [`PLACE_BITS`].
 pub(super) fn combine_with_place_bits(
     place_bits: u32,
     parts: &SortedParts,
@@ -190,7 +190,7 @@ pub(super) fn combine_with_place_bits(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Combined, BakeError> {
     let failed_output = |error| BakeError::output(output, error);
-    // The first alignment is an estimate: the exact length is known only after the merge.
+    // The first alignment is an estimate, because the exact length of the records is known only after the merge.
     let mut aligns = (ALIGN_BYTES.ilog2()..=RECORD_ALIGN_MAX_BYTES.ilog2()).map(|bits| 1_usize << bits);
     let mut align_bytes = aligns
         .find(|align_bytes| parts.len_bytes() <= (*align_bytes as u64) << place_bits)

@@ -48,7 +48,7 @@ pub enum BakeError {
         input: String,
         /// The reason why the columns do not fit.
         fault: String,
-        /// The options that avoid the failure.
+        /// The options whose change avoids the failure.
         remedies: Vec<Remedy>,
     },
     /// The output cannot be written.
@@ -128,7 +128,7 @@ pub enum BakeError {
     /// A merge was called without tables.
     #[error("no table to merge: name one or more")]
     NoTables,
-    /// More tables are given than can be merged at once with the memory allowed.
+    /// More tables are given than can be merged at once within the memory limit.
     #[error(
         "{tables} tables, where at most {tables_max} can be merged at once with this memory: merge some of them first, or allow more memory"
     )]
@@ -150,7 +150,7 @@ pub enum BakeError {
         /// The given memory limit.
         given_bytes: u64,
     },
-    /// The inputs have more malformed rows than may be skipped.
+    /// The number of malformed rows exceeds the limit of [`BadRows::Skip`](super::BadRows::Skip).
     #[error(
         "{input}:{line}: {fault}: this is bad row {bad_rows}, where at most {bad_rows_max} are allowed: nothing was put in place; correct the rows, or allow more bad rows"
     )]
@@ -186,7 +186,7 @@ pub enum BakeError {
     /// The bake was canceled through [`Options::cancel`](super::Options::cancel).
     #[error("stopped: nothing was put in place")]
     Canceled,
-    /// The file has replaced the output, but its folder cannot be synced.
+    /// The new file has replaced the output, but the output's folder cannot be synced.
     #[error("{}: is in place, but its folder cannot be synced: {error}: a power loss may bring the old file back", path.display())]
     FolderSync {
         /// The output's path.

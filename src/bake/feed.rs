@@ -21,12 +21,13 @@ pub(super) struct Work {
     pub(super) ticket: Ticket,
     pub(super) piece: Piece,
     pub(super) input_name: Arc<str>,
-    /// The origin (see [`Origins`]) of the input's line 0, to which line numbers are added.
+    /// The origin (see [`Origins`]) of line 0 of the input. The origin of a row is this number plus the row's line
+    /// number.
     pub(super) input_origin: u64,
 }
 
 /// The number of a piece in the order of all inputs, and the number of slots that the piece occupies in
-/// [`Feed::window`], which limits the pieces in flight.
+/// [`Feed::window`]. The window limits the number of pieces in flight.
 #[derive(Clone, Copy)]
 pub(super) struct Ticket {
     pub(super) number: u64,
@@ -157,8 +158,8 @@ impl<'p> Feed<'p> {
         Ok(())
     }
 
-    /// Waits until the next piece may be in flight, and returns its ticket. A piece with a long row occupies several
-    /// slots of the window.
+    /// Waits until the window has room for the next piece, and returns the piece's ticket. A piece with a long row
+    /// occupies several slots of the window.
     fn take_ticket(&mut self, len_bytes: usize) -> Result<Ticket, Stop> {
         let budget = self.context.budget;
         let slots = len_bytes.div_ceil(budget.piece_len_bytes()).clamp(1, budget.pieces_in_flight());

@@ -27,7 +27,7 @@ use crate::store::StoreError;
 
 /// The baked tables whose rows a bake reads.
 pub(super) struct OldTables {
-    /// The base. Rows of the inputs and of the other tables replace its rows with the same keys.
+    /// The base. A row of an input or of another table replaces the base's row with the same key.
     pub(super) base: Option<OldTable>,
     /// The tables to merge, in the order given.
     pub(super) tables: Vec<OldTable>,

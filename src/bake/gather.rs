@@ -1,9 +1,9 @@
 //! Turns inputs into sorted rows, on several threads.
 //!
 //! The calling thread runs the `feed`, which reads inputs and cuts them into pieces. Parser threads parse pieces in any
-//! order. The gatherer takes the parsed batches in the order of the input. It writes batches to the file as long as
-//! they arrive sorted, and collects all later batches into runs. Another thread sorts and spills a run while the next
-//! run is collected. Every queue is bounded, so fast stages block on slow ones.
+//! order. The gatherer takes the parsed batches in the order of the input. As long as the batches arrive sorted, the
+//! gatherer writes them to the new file. It collects all later batches into runs. Another thread sorts and spills a run
+//! while the next run is collected. Every queue is bounded, so fast stages block on slow ones.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -36,10 +36,10 @@ use crate::format::key::KeyKind;
 pub(super) struct Gathered<'b> {
     /// The kind of the keys.
     pub(super) kind: KeyKind,
-    /// The origin (see [`Origins`]) of the first row whose key is text: any key except a 64-bit decimal without leading
-    /// zeros. Only tracked if keys are held as bytes.
+    /// The origin (see [`Origins`]) of the first row whose key is text. A key is text unless it is a 64-bit decimal
+    /// without leading zeros. The origin is tracked only if keys are held as bytes.
     pub(super) first_text_origin: Option<u64>,
-    /// The first rows, if they arrived sorted. They are already written to the file.
+    /// The first rows of the inputs, if these rows arrived sorted. The stream has already written them to the new file.
     pub(super) stream: Option<SortedStream<'b>>,
     pub(super) spilled: Vec<SpilledRun>,
     pub(super) last: Option<Run>,
@@ -75,8 +75,8 @@ impl Gathered<'_> {
     }
 }
 
-/// Reads, parses, and sorts the rows of all inputs. Passes rows to `stream`, if there is one, as long as they arrive
-/// sorted.
+/// Reads, parses, and sorts the rows of all inputs. If there is a `stream`, passes rows to it as long as the rows
+/// arrive sorted.
 pub(super) fn gather<'b>(
     inputs: Vec<Input<'_>>,
     context: &Context<'_>,

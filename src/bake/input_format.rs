@@ -5,8 +5,8 @@
 #[non_exhaustive]
 pub enum Format {
     /// Detects the format. Parquet is detected by the input's first bytes. Other formats are detected by the end of the
-    /// input's name without `.gz` or `.zst`: `.jsonl`, `.ndjson`, and `.json` are JSON Lines, `.tsv` is TSV, and all
-    /// other names are delimited text.
+    /// input's name, after `.gz` or `.zst` is removed. Names that end in `.jsonl`, `.ndjson`, or `.json` mean JSON
+    /// Lines, names that end in `.tsv` mean TSV, and all other names mean delimited text.
     #[default]
     Auto,
     /// Delimited text (RFC 4180).

@@ -3,7 +3,7 @@
 use super::row_fault::RowFault;
 use crate::format::key::{KEY_LEN_MAX_BYTES, Key, KeyKind};
 
-/// The kind of a table's keys, which the options choose.
+/// Selects the kind of a table's keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keys {
     /// Unsigned 64-bit numbers. Fields must be decimals.
@@ -16,7 +16,7 @@ pub enum Keys {
 }
 
 impl Keys {
-    /// Returns the kind of key that is held in memory while the input is read. With `Auto`, keys are held as bytes.
+    /// Returns the kind in which keys are held in memory while the input is read. With `Auto`, keys are held as bytes.
     pub(super) fn kind(self) -> KeyKind {
         match self {
             Keys::U64 => KeyKind::U64,

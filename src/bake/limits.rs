@@ -3,6 +3,5 @@
 /// The minimum memory of a bake. With less memory, buffers would be so short that the bake would be slow. cargo-fuzz
 /// builds with a lower limit, so that small inputs are spilled to temporary files.
 pub const MEMORY_MIN_BYTES: u64 = if cfg!(fuzzing) { 32 << 10 } else { 16 << 20 };
-/// The divisor for the default memory of a bake: by default, a bake may use one half of the memory of the machine or
-/// control group.
+/// By default, the memory limit of a bake is the memory of the machine or control group, divided by this number.
 pub const MEMORY_SHARE: u64 = 2;

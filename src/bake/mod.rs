@@ -188,9 +188,9 @@ fn bake_within(
 
     // Creates the new file now, so that a failure is reported before the first row is read.
     let file = NewFile::beside(output, &options.cancel).map_err(|error| BakeError::output(output, error))?;
-    // A stream writes rows before all rows are read. Three options rule out a stream: with `Auto`, the kind and order
-    // of keys are unknown until the last row; a full verification needs the sorted rows again; and the rows of a base
-    // must be merged with the rows of the inputs.
+    // A stream writes rows before all rows are read. Three options rule out a stream. With `Auto`, the kind and order
+    // of keys are unknown until the last row. A full verification needs the sorted rows again. The rows of a base must
+    // be merged with the rows of the inputs.
     let can_stream = options.keys != Keys::Auto && options.verify != Verify::Full && base.is_none();
     let stream = || SortedStream::new(output, file, options.keys.kind(), options.duplicates, &pool, budget.threads);
     let stream = can_stream.then(stream).transpose()?;
@@ -201,11 +201,12 @@ fn bake_within(
         .run(gathered, OldTables { base, tables: Vec::new() })
 }
 
-/// Merges tables into one table at `output`, which may be one of them.
+/// Merges tables into one table at `output`. `output` may be the path of one of the merged tables.
 ///
-/// All tables must have keys of the same kind. [`Options::duplicates`] decides between rows with the same key, in the
-/// order of the tables. With [`Options::shard`], only the rows of this shard are merged, so a merge of one table
-/// extracts a shard. Options for text formats have no effect. As in [`bake`], the same rows give the same file.
+/// All tables must have keys of the same kind. [`Options::duplicates`] is the policy for rows of several tables that
+/// have the same key. [`Duplicates::First`] and [`Duplicates::Last`] refer to the order of the tables. With
+/// [`Options::shard`], only the rows of this shard are merged, so a merge of one table extracts a shard. Options for
+/// text formats have no effect. As in [`bake`], the same rows give the same file.
 ///
 /// # Errors
 /// [`BakeError`]. The message for a damaged table names the damaged block.

@@ -110,8 +110,8 @@ pub(super) fn summary(path: &Path) -> Result<Option<TableSummary>, BakeError> {
     Ok(Some(TableSummary { rows: dimensions.row_count, key_kind: dimensions.key_kind }))
 }
 
-/// Returns whether an error means that there is no table: no file, a link to itself, a file that is not regular, or a
-/// file that is too short.
+/// Returns whether an error means that there is no table. In this case, the path has no file, is a link to itself, or
+/// has a file that is not regular or too short for a table.
 fn is_no_table(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ELOOP)
         || matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidInput | io::ErrorKind::UnexpectedEof)

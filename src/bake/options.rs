@@ -40,11 +40,11 @@ pub enum Verify {
 pub struct Options {
     /// The format of the inputs.
     pub format: Format,
-    /// The byte between two fields of delimited text. By default, a comma, or a tab in TSV.
+    /// The byte between two fields of delimited text. The default is a comma, or a tab in TSV.
     pub delimiter: Option<u8>,
     /// Whether the first row of each delimited input is a header with the names of the columns.
     pub header: bool,
-    /// The column that holds the key. By default, the first of two columns, or the field `key` in JSON Lines.
+    /// The column that holds the key. The default is the first of two columns, or the field `key` in JSON Lines.
     pub key: Option<Column>,
     /// The columns that become the value.
     pub value: ValueSpec,
@@ -55,23 +55,23 @@ pub struct Options {
     /// The value that marks a deletion: a row with this value removes its key.
     pub delete_marker: Option<Vec<u8>>,
     /// The column that marks deletions. A row in which this column is `1`, `true`, `t`, `yes`, or `y` removes its key.
-    /// In other rows, the column must be `0`, `false`, `f`, `no`, `n`, or empty.
+    /// In other rows, the column must be `0`, `false`, `f`, `no`, `n`, or empty. The comparison ignores ASCII case.
     pub delete_column: Option<Column>,
     /// The policy for malformed rows.
     pub bad_rows: BadRows,
-    /// A table to start from, whose keys must be of the same kind as the input's. A row of the input replaces the
-    /// base's row with the same key, or removes it if the input's row is a deletion. All other rows of the base are
-    /// kept. The base may be the output.
+    /// The base, a table to start from. Its keys must be of the same kind as the input's keys. A row of the input
+    /// replaces the base's row with the same key. A deletion in the input removes the base's row with the same key. All
+    /// other rows of the base are kept. The base may be the output.
     pub base: Option<PathBuf>,
     /// The shard to bake. Rows of the inputs and of the base that belong to other shards are left out. By default, all
     /// rows are baked. A shard requires [`Keys::U64`], [`Keys::Bytes`], or a base.
     pub shard: Option<Shard>,
-    /// The memory that the bake may use, at least [`MEMORY_MIN_BYTES`](super::MEMORY_MIN_BYTES). By default, the memory
-    /// of the machine or control group divided by [`MEMORY_SHARE`](super::MEMORY_SHARE).
+    /// The memory that the bake may use, at least [`MEMORY_MIN_BYTES`](super::MEMORY_MIN_BYTES). The default is the
+    /// memory of the machine or control group, divided by [`MEMORY_SHARE`](super::MEMORY_SHARE).
     pub memory_bytes: Option<u64>,
-    /// The number of threads. By default, the number of processors.
+    /// The number of threads. The default is the number of processors.
     pub threads: Option<NonZero<usize>>,
-    /// The folder for temporary files. By default, the output's folder.
+    /// The folder for temporary files. The default is the output's folder.
     pub temp_dir: Option<PathBuf>,
     /// The level of verification of the new file.
     pub verify: Verify,

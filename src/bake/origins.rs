@@ -8,7 +8,7 @@ pub(super) struct Origins {
 
 #[derive(Debug)]
 struct InputOrigins {
-    /// The origin of the input's line 0, to which line numbers are added.
+    /// The origin of line 0 of the input. The origin of a row is this number plus the row's line or row number.
     base: u64,
     unit: RowUnit,
     name: String,
@@ -26,7 +26,8 @@ pub(super) enum RowUnit {
 }
 
 impl Origins {
-    /// Adds an input and returns the origin of its line 0. `last_line_before` is the last line of the previous input.
+    /// Adds an input and returns the origin of the input's line 0. `last_line_before` is the last line of the previous
+    /// input.
     pub(super) fn begin(&mut self, name: &str, unit: RowUnit, last_line_before: u64) -> u64 {
         let base = self.inputs.last().map_or(0, |last| last.base + last_line_before + 1);
         self.inputs.push(InputOrigins { base, unit, name: name.to_owned() });

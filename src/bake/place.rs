@@ -13,9 +13,10 @@ use super::cancel::Cancel;
 
 /// A file that is being written, in the folder of its final path.
 ///
-/// If the file system supports unnamed files, the file has no name until it is complete, and the system removes it even
-/// if the process is killed. Otherwise, the file has a hidden name, and is removed if the bake fails. A bake locks its
-/// file (`flock`), so an unlocked hidden file belongs to no running bake.
+/// If the file system supports unnamed files, the file has no name until it is complete. The system removes an unnamed
+/// file when the process ends, even if the process is killed. If the file system does not support unnamed files, the
+/// file has a hidden name, and the bake removes it on failure. A bake locks its file (`flock`), so an unlocked hidden
+/// file belongs to no running bake.
 pub(super) struct NewFile {
     file: File,
     folder: File,
@@ -127,8 +128,8 @@ pub(super) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Calls `take` with the first unused hidden name in the folder of `path`. A hidden name contains the process ID, and
-/// can be in use by another process with the same ID, which was killed or runs in another container.
+/// Calls `take` with the first unused hidden name in the folder of `path`. A hidden name contains the process ID. The
+/// name can be in use if another process with the same ID was killed or runs in another container.
 fn with_free_hidden_name<T>(path: &Path, take: impl Fn(&Path) -> io::Result<T>) -> io::Result<(T, PathBuf)> {
     const ATTEMPTS: usize = 1000;
     let mut attempt = 0;

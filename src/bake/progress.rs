@@ -44,7 +44,7 @@ pub struct StageFacts {
     pub took: Duration,
     /// The number of rows that the stage processed, if it processes rows.
     pub rows: Option<u64>,
-    /// The number of bytes that the stage read or wrote, if it does either.
+    /// The number of bytes that the stage read or wrote, if the stage reads or writes bytes.
     pub len_bytes: Option<u64>,
 }
 

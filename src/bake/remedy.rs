@@ -3,8 +3,8 @@
 /// An option of a bake that a caller can change to avoid a failure.
 ///
 /// Error messages name no option, because the same option is a field of [`Options`](super::Options), a command-line
-/// flag, or a keyword argument in different programs. Each program appends its own names for
-/// [`BakeError::remedies`](super::BakeError::remedies).
+/// flag, or a keyword argument in different programs. Each program appends its own names for the options that
+/// [`BakeError::remedies`](super::BakeError::remedies) returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Remedy {

@@ -57,7 +57,7 @@ pub struct Report {
     /// The number of keys that were looked up in the new file: all keys, or a sample if the index does not fit into
     /// memory.
     pub keys_looked_up: u64,
-    /// The memory that the bake was allowed to use.
+    /// The memory limit of the bake.
     pub memory_limit_bytes: u64,
     /// The number of threads used.
     pub threads: usize,

@@ -5,14 +5,15 @@ use super::row_fault::RowFault;
 
 /// A row of an input: its fields, before the key is parsed.
 pub(super) struct InputRow<'a> {
-    /// The line on which the row begins, counted from 1. In formats without lines, the row's number, counted from 1.
+    /// The line on which the row begins, counted from 1. In formats without lines, this is the row's number, counted
+    /// from 1.
     pub(super) line: u64,
     pub(super) key: &'a [u8],
-    /// The value. Empty if the row has no value, which is allowed only if the row removes its key.
+    /// The value, which is empty if the row has no value. Only a row that removes its key can lack a value.
     pub(super) value: &'a [u8],
     /// The field in the delete column, if there is a delete column and the field is not null.
     pub(super) delete: Option<&'a [u8]>,
-    /// The row's text, without its line end. Empty in formats that are not text.
+    /// The row's text, without its line end. In formats that are not text, this field is empty.
     pub(super) text: &'a [u8],
 }
 

@@ -49,7 +49,7 @@ pub enum RowFault {
     },
     /// The delete column contains neither yes nor no.
     #[error(
-        "the delete column is {found:?}, where true or 1, or false, 0, or nothing was expected: correct the row, or choose another delete column"
+        "the delete column is {found:?}, where true, 1, false, 0, or an empty field was expected: correct the row, or choose another delete column"
     )]
     Deletion {
         /// The field in the delete column, shortened for the message.

@@ -15,8 +15,8 @@ use zerocopy::little_endian::U64;
 
 use crate::format::checksum::{BLOCK_LEN_BYTES, block_sum};
 
-/// The length of a write, in whole blocks. The blocks of one write are still in the processor's cache when their
-/// checksums are computed.
+/// The length of a write, a whole number of blocks. The blocks of one write are still in the processor's cache when
+/// their checksums are computed.
 pub(super) const WRITE_LEN_BYTES: usize = 64 * BLOCK_LEN_BYTES;
 /// The maximum number of full buffers that wait for the writing thread.
 const WAITING_COUNT: usize = 2;
@@ -107,7 +107,7 @@ impl BlockWriter {
 
 /// A thread that runs a [`BlockWriter`].
 struct BlocksThread {
-    /// Sends full buffers to the thread. `None` after the last buffer.
+    /// Sends full buffers to the thread. After the last buffer, this field is `None`.
     full: Option<SyncSender<Vec<u8>>>,
     /// Receives empty buffers from the thread, for reuse.
     empty: Receiver<Vec<u8>>,

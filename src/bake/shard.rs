@@ -8,12 +8,12 @@ use crate::format::key::{Key, KeyKind};
 
 /// One of several shards into which rows are divided, by key hash or by key range.
 ///
-/// If rows are divided by hash, the hash is the XXH3-64, with seed 0, of the key's bytes, or of the 8 little-endian
-/// bytes of a number. Shards are numbered from 1, and the row belongs to shard `1 + ((hash * count) >> 64)`, computed
-/// with 128 bits.
+/// If rows are divided by hash, the hash is the XXH3-64 with seed 0. The hashed bytes are the key's bytes, or the 8
+/// little-endian bytes of a number. Shards are numbered from 1. A row belongs to shard
+/// `1 + ((hash * count) >> 64)`, computed with 128 bits.
 ///
-/// If rows are divided by range, the bounds ascend. Shard 1 has the keys below the first bound, shard 2 the keys from
-/// the first bound to just below the second bound, and the last shard the keys from the last bound on.
+/// If rows are divided by range, the bounds ascend. Shard 1 has the keys below the first bound. Shard 2 has the keys
+/// from the first bound up to, but not including, the second bound. The last shard has the keys from the last bound on.
 ///
 /// # Example
 /// ```
@@ -27,7 +27,7 @@ use crate::format::key::{Key, KeyKind};
 pub struct Shard {
     number: u32,
     count: u32,
-    /// The lower bound of each shard except shard 1. Empty if rows are divided by hash.
+    /// The lower bound of each shard except shard 1. The list is empty if rows are divided by hash.
     bounds: Vec<Bound>,
 }
 

@@ -1,7 +1,7 @@
-//! Writes rows that arrive sorted to the file, without collecting them in memory.
+//! Writes rows to the new file while they arrive in key order, without first collecting all rows in memory.
 //!
-//! If a later row sorts before a row that is already written, the written rows become a sorted run, which is merged
-//! with the other runs into another file.
+//! If a later row belongs before a row that is already written, the written rows become a sorted run. This run and all
+//! other runs are then merged into another file.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,8 +22,8 @@ use super::table::{RecordsWriter, WrittenRecords};
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::ALIGN_BYTES;
 
-/// The number of entries in [`OriginJumps`] at which a stream accepts no more batches. This bounds the memory of the
-/// entries.
+/// The number of entries in [`OriginJumps`] at which a stream accepts no more batches. This limit bounds the memory of
+/// the entries.
 const JUMPS_MAX: usize = 1 << 18;
 /// The maximum length of all records at the alignment [`ALIGN_BYTES`].
 const RECORDS_LEN_MAX_BYTES: u64 = (ALIGN_BYTES as u64) << 32;
@@ -66,8 +66,8 @@ impl<'b> SortedStream<'b> {
         Ok(SortedStream { pool, path, file, writer, kind, duplicates, jumps, pending: None, first_key: Vec::new() })
     }
 
-    /// Accepts a batch if its rows are sorted, follow all earlier rows, and remove no key, and if the records and the
-    /// stored origins stay within their limits.
+    /// Accepts a batch if three conditions hold: the rows are sorted and follow all earlier rows, no row removes its
+    /// key, and the records and the stored origins stay within their limits.
     pub(super) fn offer(&mut self, batch: Batch, tally: &mut Tally) -> Result<Offered, BakeError> {
         if batch.len() == 0 {
             return Ok(Offered::Accepted(vec![batch]));

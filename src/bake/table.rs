@@ -29,8 +29,8 @@ pub(super) struct RecordsWriter {
     section: SectionWriter,
     key_kind: KeyKind,
     align_bytes: usize,
-    /// The maximum length of all records. A place counts units of the alignment in `place_bits` bits, so a place cannot
-    /// locate a record beyond this length.
+    /// The maximum length of all records. A place has `place_bits` bits and counts units of the alignment, so a place
+    /// cannot locate a record beyond this length.
     len_max_bytes: u64,
     place_bits: u32,
     row_count: u64,
@@ -43,7 +43,8 @@ pub(super) struct RecordsWriter {
     seed_bytes: Vec<u8>,
     /// The first key and the latest key, if keys are bytes.
     ends: Option<(Vec<u8>, Vec<u8>)>,
-    /// The key and header of a record that does not fit into the section's buffer, kept to reuse its memory.
+    /// The buffer for the key and header of a record that does not fit into the section's buffer. This buffer is reused
+    /// for the next such record.
     split_head: Vec<u8>,
 }
 
@@ -58,12 +59,12 @@ pub(super) struct WrittenRecords {
     pub(super) records_len_bytes: u64,
     /// The alignment of the records.
     pub(super) record_align_bytes: usize,
-    /// The alignment that the format requires, at most `record_align_bytes`. If it is less, the records must be written
-    /// again with this alignment.
+    /// The alignment that the format requires, at most `record_align_bytes`. If this alignment is less than
+    /// `record_align_bytes`, the records must be written again with this alignment.
     pub(super) wanted_align_bytes: usize,
     /// The length of the prefix that all keys share; 0 for numbers.
     pub(super) common_len_bytes: usize,
-    /// The hash of all keys. The hash seeds are derived from it.
+    /// The hash of all keys. The hash seeds are derived from this hash.
     pub(super) first_seed: u64,
     /// The checksum of each block, computed before the block was written.
     pub(super) block_sums: Vec<U64>,
@@ -110,8 +111,8 @@ impl RecordsWriter {
     /// Adds a row. Its key must be of the table's kind, and greater than all earlier keys.
     ///
     /// # Errors
-    /// A write error of this row or an earlier row; `InvalidInput`, if the value is too long; an error that
-    /// [`is_too_long`] recognizes, if no place can locate the end of the record.
+    /// Returns `InvalidInput` if the value is too long. Returns an error that [`is_too_long`] recognizes if no place
+    /// can locate the end of the record. Returns a write error if this row or an earlier row cannot be written.
     #[inline]
     pub(super) fn push(&mut self, key: Key<'_>, value: &[u8]) -> io::Result<()> {
         debug_assert_eq!(key.kind(), self.key_kind);

@@ -1,8 +1,8 @@
 //! Reads a new file back before it replaces the output.
 //!
 //! In: the file and its expected layout. Out: success or an error. All threads verify the file, with the code that
-//! opens tables. They process one window at a time, so that little of the file stays in memory. If the index does not
-//! fit into memory, only a sample of the keys is looked up.
+//! opens tables. Each thread reads its share of the file in short windows, so that little of the file stays in memory.
+//! If the index does not fit into memory, only a sample of the keys is looked up.
 
 use std::fs::File;
 use std::path::Path;
@@ -29,8 +29,8 @@ const PROGRESS_ROWS: u64 = 1 << 16;
 const BUFFER_LEN_BYTES: usize = 1 << 20;
 
 /// Verifies that the file is intact and has this layout. Calls `progress` with the number of rows verified. Returns the
-/// number of keys looked up: all keys if pilots and places take at most half of the budget's memory, otherwise a
-/// sample.
+/// number of keys looked up. All keys are looked up if pilots and places take at most half of the budget's memory.
+/// Otherwise, only a sample of the keys is looked up.
 pub(super) fn read_back(
     file: &File,
     path: &Path,

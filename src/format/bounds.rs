@@ -7,12 +7,13 @@ use std::ops::{Bound, Range, RangeBounds, RangeFrom, RangeFull, RangeInclusive, 
 
 use super::key::Key;
 
-/// A range of keys: `..`, any other range of the standard library over values that convert to a [`Key`], or a pair of
-/// [`Bound`]s of these values.
+/// A range of keys. The trait is implemented for `..`, for all other range types of the standard library whose bounds
+/// convert to a [`Key`], and for pairs of [`Bound`]s of values that convert to a [`Key`].
 ///
-/// Methods that take a range of keys take a `KeyBounds` instead of a [`RangeBounds`]. A range of references implements
-/// `RangeBounds` twice, for the references and for their targets, so a call would be ambiguous. Other types cannot
-/// implement `KeyBounds`: convert a range of another type to a pair of bounds.
+/// Methods use this trait instead of [`RangeBounds`], because a range of references implements `RangeBounds` twice: for
+/// the references and for their targets. With `RangeBounds`, a call with a range of references would be ambiguous.
+/// `KeyBounds` cannot be implemented outside this crate. To use another range type, convert the range to a pair of
+/// bounds.
 ///
 /// # Example
 /// ```

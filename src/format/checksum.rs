@@ -10,9 +10,9 @@ use twox_hash::{XxHash3_64, XxHash3_128};
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::U64;
 
-/// The length of a checksummed block; the last block may be shorter.
+/// The length of a block, which has one checksum. The last block of a section may be shorter.
 ///
-/// The checksums take 0.05 % of the length of the data. A wrong checksum locates the damage to within four pages of
+/// The checksums add 0.05 % to the length of the data. A wrong checksum locates the damage to within four pages of
 /// memory.
 pub const BLOCK_LEN_BYTES: usize = 16 << 10;
 

@@ -54,11 +54,11 @@ pub enum FormatError {
     /// A header field has an invalid value.
     #[error("the header says {what} is {found}, where {expected} was expected: not written by a baker of this version")]
     HeaderField {
-        /// The field.
+        /// The name of the field.
         what: &'static str,
-        /// A valid value.
+        /// A value that is valid for the field.
         expected: u64,
-        /// The value found.
+        /// The value of the field.
         found: u64,
     },
     /// The table has more rows than a file can hold.
@@ -78,8 +78,8 @@ pub enum FormatError {
     /// The records section is longer than places can address.
     #[error("more than {RECORDS_LEN_MAX_BYTES} bytes of records, which is all a file holds: split the table")]
     RecordsTooLong,
-    /// The length of the records is impossible for the number of rows: too short, not a multiple of the alignment, or
-    /// not zero although there are no rows.
+    /// The length of the records section does not fit the number of rows. The section is too short, its length is not a
+    /// multiple of the alignment, or the section is not empty although the table has no rows.
     #[error(
         "the records section has {len_bytes} bytes, where {rows} rows take {}: damaged or forged",
         if *rows == 0 { "none".to_owned() } else { format!("at least {len_min_bytes}, a multiple of {align_bytes}") }
@@ -142,7 +142,7 @@ pub enum FormatError {
     /// The bytes between two sections are not zero.
     #[error("the padding before offset {before_bytes} is not zero: damaged or forged")]
     Padding {
-        /// The end of the padding.
+        /// The offset at which the padding ends.
         before_bytes: u64,
     },
     /// The checksum of a section does not match its bytes.
@@ -172,15 +172,16 @@ pub enum FormatError {
         /// The checksum of the block's bytes.
         found: u64,
     },
-    /// A record, or its entry in the index, is inconsistent with the preceding rows.
+    /// A row is invalid: its record is malformed, its key is not greater than the preceding key, or its entry in the
+    /// index is wrong. This error also reports records after the last row.
     #[error("row {row}: {what}: forged, or a bug of the baker")]
     Row {
         /// The row, counted from 0 in key order.
         row: u64,
-        /// The inconsistency.
+        /// A description of the fault.
         what: &'static str,
     },
-    /// The section of places has an entry other than 0 in a slot that belongs to no key.
+    /// A slot that belongs to no key contains a place other than 0.
     #[error("{found} places other than 0, where {expected} were expected: forged, or a bug of the baker")]
     PlaceCount {
         /// The number of rows minus one, because the first row's place is 0.
@@ -190,8 +191,8 @@ pub enum FormatError {
     },
     /// No hash seed gives every key its own slot.
     #[error(
-        "no slots for the keys with any of {SEED_COUNT} hash seeds, which happens only to keys that were made to \
-         collide: find out who made them, and leave them out, or bake the table in shards"
+        "none of {SEED_COUNT} hash seeds gives every key its own slot, which happens only if keys were made to \
+         collide: find out who made these keys, and leave them out, or bake the table in shards"
     )]
     Unhashable,
 }

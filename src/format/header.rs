@@ -12,8 +12,8 @@ use super::index::{Fence, Parts, ROW_COUNT_MAX, fence_count};
 use super::key::KeyKind;
 use super::record::{ALIGN_BYTES, RECORD_ALIGN_MAX_BYTES, RECORD_LEN_MIN_BYTES};
 
-/// The first bytes of every file. The first byte is not ASCII, so the file is not mistaken for text. A copy in text
-/// mode changes the line ends, which is then detected.
+/// The first bytes of every file. The first byte is not ASCII, so that programs do not treat the file as text. The
+/// other bytes include line ends, so that a copy in text mode, which converts line ends, is detected.
 pub const MAGIC: [u8; 8] = *b"\x89ZKV\r\n\x1a\n";
 /// The format version that this build writes and reads.
 pub const VERSION: u32 = 1;
@@ -153,7 +153,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Returns the layout of a file with these dimensions. All checksums in it are zero.
+    /// Returns the layout of a file with these dimensions. All checksums in the returned layout are zero.
     ///
     /// # Errors
     /// [`FormatError::TooManyRows`], [`FormatError::RecordsTooLong`], and [`FormatError::HeaderField`] for an invalid
@@ -246,8 +246,8 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Parses and checks a header as [`Layout::decode`] does, given only the first bytes of the file. The caller must
-    /// check that the padding is zero: see [`Layout::paddings`].
+    /// Parses and checks the header in `start`, the first bytes of a file. Unlike [`Layout::decode`], this function
+    /// does not check the padding. The caller must check that the padding is zero: see [`Layout::paddings`].
     pub(crate) fn decode_start(start: &[u8], file_len_bytes: u64) -> Result<Layout, FormatError> {
         let (header, _) =
             Header::ref_from_prefix(start).map_err(|_| FormatError::TooShort { len_bytes: file_len_bytes })?;
@@ -334,8 +334,8 @@ impl Header {
         Ok(())
     }
 
-    /// Computes the layout for the header's dimensions, and checks that every section has the offset and length in this
-    /// layout. Returns the layout with the checksums in the header.
+    /// Computes the layout for the header's dimensions, and checks that every section in the header has the offset and
+    /// length that this layout requires. Returns the layout with the header's checksums.
     fn check_sections(&self, key_kind: KeyKind) -> Result<Layout, FormatError> {
         self.check_bounds()?;
         let [records, fences, pilots, places, block_sums, ..] = &self.sections;
@@ -374,8 +374,8 @@ impl Header {
     }
 }
 
-/// Checks that the records section has a possible length for the number of rows. Code that finds a row's record relies
-/// on this check.
+/// Checks that the records section is long enough for the number of rows, and that its length is a multiple of the
+/// alignment. In a table without rows, the section must be empty. Code that finds a row's record relies on this check.
 fn check_records_len(dimensions: &Dimensions) -> Result<(), FormatError> {
     let Dimensions { row_count, record_align_bytes, records_len_bytes: len_bytes, .. } = *dimensions;
     let align_bytes = record_align_bytes as u64;

@@ -56,8 +56,8 @@ impl Parts {
 pub struct Hash(u64);
 
 impl Hash {
-    /// Returns the hash of a number under a seed. Different numbers have different hashes, because each step is
-    /// reversible.
+    /// Returns the hash of a number under a seed. Different numbers have different hashes, because each step of the
+    /// hash function is reversible.
     #[inline(always)]
     pub const fn from_u64(key: u64, seed: u64) -> Hash {
         let mut hash = (key ^ seed).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -66,7 +66,7 @@ impl Hash {
         Hash(hash ^ (hash >> 32))
     }
 
-    /// Returns the hash of a key of bytes under a seed: its XXH3-64 with that seed.
+    /// Returns the hash of a key of bytes under a seed, which is the key's XXH3-64 with this seed.
     #[inline(always)]
     pub fn from_bytes(key: &[u8], seed: u64) -> Hash {
         Hash(xxh3_64_with_seed(key, seed))

@@ -246,8 +246,7 @@ pub(crate) trait LookupKey: Copy {
     const KIND: KeyKind;
     /// Returns the key's hash under a seed.
     fn hash(self, seed: u64) -> Hash;
-    /// Returns the offset of the response in a record with this key. Returns `None` if the record has another key or is
-    /// incomplete.
+    /// Returns the offset of the response in `record`. Returns `None` if the record has another key or is incomplete.
     fn answer_at(self, record: &[u8]) -> Option<usize>;
     /// Returns the maximum number of bytes at the start of a record that [`LookupKey::answer_at`] compares with the
     /// key.

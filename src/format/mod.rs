@@ -3,8 +3,8 @@
 //! In: bytes of a file, or the contents of a new file. Out: typed views and checked numbers. This module does not know
 //! file handles, mappings, or policies.
 //!
-//! The only description of the bytes is `docs/FORMAT.md`, which follows. A test compares its example with a file that
-//! the baker writes.
+//! `docs/FORMAT.md`, which is included below, is the only description of the bytes. A test compares the example in this
+//! document with a file that the baker writes.
 #![doc = include_str!("../../docs/FORMAT.md")]
 
 mod bounds;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::key::Key;
 
-/// A key that owns its bytes. Clients and copied rows have keys of this type.
+/// A key that owns its bytes. Clients return copied rows, whose keys are of this type.
 ///
 /// # Example
 /// ```

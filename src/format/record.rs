@@ -5,7 +5,8 @@ use crate::protocol::native::{RESPONSE_HEADER_LEN_BYTES, Status};
 
 pub use crate::protocol::native::VALUE_LEN_MAX_BYTES;
 
-/// The alignment of everything in the file. Records may have a greater alignment.
+/// The minimum alignment of records. If a table's records take more than 32 GiB at this alignment, they get a greater
+/// alignment.
 pub const ALIGN_BYTES: usize = 8;
 /// The length of the shortest record, which has a number as key and an empty value.
 pub(crate) const RECORD_LEN_MIN_BYTES: usize = record_len_bytes(Key::U64(0), 0, ALIGN_BYTES);
@@ -14,8 +15,8 @@ pub const RECORD_ALIGN_MAX_BYTES: usize = 4096;
 /// The maximum length of the records section, 16 TiB.
 pub const RECORDS_LEN_MAX_BYTES: u64 = (RECORD_ALIGN_MAX_BYTES as u64) << 32;
 
-// The response header of a value, read as one big-endian number, equals the value's length, because the header's upper
-// half is the status, and the status Ok is zero.
+// The response header of a value is the status `Ok`, followed by the value's length. The status `Ok` is zero, so the
+// header, read as one big-endian number, equals the value's length.
 const _: () = assert!(Status::Ok as u32 == 0);
 const _: () = assert!(VALUE_LEN_MAX_BYTES < u32::MAX as usize);
 
@@ -51,12 +52,13 @@ pub fn record_align_bytes(mut records_len_bytes: impl FnMut(usize) -> u64) -> Op
 
 /// Returns the response at the start of `bytes`: its header and its value.
 ///
-/// Returns `None` if the response is incomplete, or if its header is not the header of a value. Even in a damaged file,
-/// a returned response therefore has the length that its header states.
+/// Returns `None` if the response is incomplete, if its status is not `Ok`, or if the length in its header exceeds
+/// [`VALUE_LEN_MAX_BYTES`]. Even in a damaged file, a returned response therefore has the length that its header
+/// states.
 #[inline(always)]
 pub(crate) fn answer(bytes: &[u8]) -> Option<&[u8]> {
     let header = u64::from_be_bytes(*bytes.first_chunk::<RESPONSE_HEADER_LEN_BYTES>()?);
-    // This addition wraps only if the header is not the header of a value.
+    // If this addition wraps, the status is not `Ok`, and `is_whole` is false.
     let len_bytes = RESPONSE_HEADER_LEN_BYTES.wrapping_add(header as usize);
     let is_whole = header <= VALUE_LEN_MAX_BYTES as u64 && len_bytes <= bytes.len();
     is_whole.then(|| &bytes[..len_bytes])
@@ -73,7 +75,7 @@ pub struct Record<'a> {
 impl<'a> Record<'a> {
     /// Returns the record at an offset.
     ///
-    /// Returns `None` if the record is not inside the section, or its header is not the header of a value.
+    /// Returns `None` if the record is not inside the section, or if its response header is invalid.
     #[inline(always)]
     pub fn at(kind: KeyKind, records: &'a [u8], offset_bytes: u64) -> Option<Record<'a>> {
         let rest = records.get(offset_bytes as usize..)?;

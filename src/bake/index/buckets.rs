@@ -243,7 +243,7 @@ mod tests {
         assert_eq!(used_temp, [true, true, false]);
     }
 
-    /// Covers several memory sizes, and tables of up to 2^32 rows.
+    /// This test covers several memory sizes, and tables of up to 2^32 rows.
     #[test]
     fn chunks_in_memory_take_at_most_half_of_the_memory() {
         for row_count in [0, 1, PART_ROWS, PART_ROWS + 1, 10_000_000, 100_000_000, 1 << 32] {

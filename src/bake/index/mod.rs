@@ -34,7 +34,7 @@ use buckets::{Buckets, BucketsBuilder};
 use slots::PilotChooser;
 use walk::Walk;
 
-/// The length of a read, in whole blocks.
+/// The length of a read, a whole number of blocks.
 const READ_LEN_BYTES: usize = WRITE_LEN_BYTES;
 /// The maximum number of pieces of the records that are read ahead.
 const AHEAD_COUNT: usize = 2;
@@ -234,7 +234,7 @@ struct SlotSections {
     places: SectionWriter,
     /// The bucket whose pilots and places are written next.
     next_bucket: usize,
-    /// Whether a thread has failed. All other threads then end.
+    /// Whether a thread has failed. If so, all other threads stop.
     has_failed: bool,
 }
 

@@ -16,8 +16,8 @@ use crate::format::index::{Hash, Parts, SEED_COUNT};
 const GROUP_KEYS: u64 = 3;
 /// The number of keys per spare slot of a part.
 const KEYS_PER_SPARE_SLOT: u64 = 16;
-/// The number of groups that are protected from eviction, because they were the last to evict other groups. Without
-/// protection, two groups could evict each other forever.
+/// The maximum number of groups that are protected from eviction. These are the groups that most recently evicted other
+/// groups. Without protection, two groups could evict each other forever.
 const SETTLED_COUNT: usize = 16;
 /// Marks a slot without an owner.
 const NONE: u32 = u32::MAX;
@@ -52,8 +52,8 @@ pub(super) fn seeds(first: u64) -> impl Iterator<Item = u64> {
     (0..SEED_COUNT).map(move |number| first.wrapping_add(number.wrapping_mul(0x9E37_79B9_7F4A_7C15)))
 }
 
-/// Returns the number of parts, and of pilots and slots per part, of a table whose largest part has `part_rows_max`
-/// rows.
+/// Returns the number of parts of a table, the number of pilots per part, and the number of slots per part.
+/// `part_rows_max` is the number of rows in the largest part.
 pub(super) fn parts(row_count: u64, part_rows_max: u64) -> Parts {
     Parts {
         count: Parts::count(row_count),
@@ -62,7 +62,7 @@ pub(super) fn parts(row_count: u64, part_rows_max: u64) -> Parts {
     }
 }
 
-/// Chooses the pilots of one part after another, and reuses its buffers.
+/// Chooses pilots for one part at a time. The buffers are reused for the next part.
 pub(super) struct PilotChooser {
     parts: Parts,
     /// The hashes of the part's keys in ascending order, in which the keys of a group are adjacent. `places` has the
@@ -102,9 +102,9 @@ impl PilotChooser {
         }
     }
 
-    /// Chooses the pilots of a part with these rows, and writes each row's place into the slot of its key. `rows` may
-    /// be in any order. `pilots` and `places` must be zeroed, and must have one entry per pilot and per slot of a part.
-    /// Returns `None` if no pilots are found that give each key its own slot.
+    /// Chooses the pilots of a part, and writes the place of each row in `rows` into the slot of the row's key. `rows`
+    /// may be in any order. `pilots` and `places` must be zeroed, and must have one entry per pilot and per slot of a
+    /// part. Returns `None` if no pilots are found that give each key its own slot.
     pub(super) fn choose(&mut self, part: u64, rows: &[Entry], pilots: &mut [u8], places: &mut [U32]) -> Option<()> {
         self.begin(part, rows);
         let hashes = std::mem::take(&mut self.hashes);

@@ -33,9 +33,9 @@ pub(super) struct Walk {
     value_left_bytes: usize,
     /// The number of bytes of the last record's padding that are still to come.
     zeros_left_bytes: usize,
-    /// The bytes so far of an incomplete key and response header. The next piece has the bytes that follow.
+    /// The start of a key and response header that continue in the next piece.
     head: Vec<u8>,
-    /// A copy of the last key of the earlier pieces, encoded as in a record.
+    /// A copy of the last key in the earlier pieces, encoded as in a record.
     previous: Vec<u8>,
 }
 
@@ -120,7 +120,7 @@ impl Walk {
         FormatError::Row { row: self.row, what }
     }
 
-    /// Skips what is left of a value and its padding. Returns the bytes that follow.
+    /// Skips the remaining bytes of a value and of its padding. Returns the bytes that follow.
     #[inline(always)]
     fn pass_value<'a>(&mut self, bytes: &'a [u8]) -> Result<&'a [u8], FormatError> {
         let (value, bytes) = bytes.split_at(self.value_left_bytes.min(bytes.len()));

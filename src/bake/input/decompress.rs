@@ -36,8 +36,8 @@ impl fmt::Display for Compression {
 }
 
 impl Compression {
-    /// Detects the compression from `head`: at least the first [`MAGIC_LEN_BYTES`] of an input, or all bytes of a
-    /// shorter input.
+    /// Detects the compression of an input. `head` must contain at least the first [`MAGIC_LEN_BYTES`] of the input, or
+    /// all bytes of a shorter input.
     fn detect(head: &[u8]) -> Self {
         match head {
             // gzip has no compression method other than 8 (deflate).

@@ -186,16 +186,16 @@ impl Head {
 pub struct InputFacts {
     /// The name that messages use for the input.
     pub name: String,
-    /// The input's length before decompression. For rows in memory, the length of all keys and values.
+    /// The input's length before decompression. For rows in memory, this is the length of all keys and values.
     pub len_bytes: u64,
-    /// The XXH3-128 of the input's bytes before decompression. For rows in memory, the XXH3-128 of all keys and values,
-    /// each preceded by its length (8 bytes, little-endian).
+    /// The XXH3-128 of the input's bytes before decompression. For rows in memory, this is the XXH3-128 of all keys and
+    /// values, each preceded by its length (8 bytes, little-endian).
     pub digest: u128,
     /// The compression of the input.
     pub compression: Compression,
 }
 
-/// An open input of bytes. Reading from it returns decompressed bytes.
+/// An open input of bytes, which are decompressed while they are read.
 pub(super) struct OpenInput<'a> {
     name: String,
     head: Head,

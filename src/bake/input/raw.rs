@@ -28,7 +28,7 @@ pub(super) struct RawInput<'a> {
 
 enum RawKind<'a> {
     Regular(Regular),
-    /// A pipe, terminal, or reader, whose length is unknown.
+    /// An input of unknown length: a pipe, a terminal, or a reader.
     Stream(Box<dyn Read + Send + 'a>),
 }
 
@@ -38,7 +38,7 @@ struct Regular {
     /// The file's path. `None` for standard input.
     path: Option<PathBuf>,
     opened: Metadata,
-    /// The offset at which reading starts. It can be greater than 0 for standard input.
+    /// The offset at which reading starts. The offset can be greater than 0 for standard input.
     offset_bytes: u64,
 }
 
@@ -47,7 +47,7 @@ enum Target<'b> {
     Buffer {
         at: usize,
     },
-    /// The caller's buffer, which avoids a copy.
+    /// The caller's buffer. A read directly into this buffer avoids a copy.
     Caller(&'b mut [u8]),
 }
 
@@ -82,7 +82,7 @@ impl<'a> RawInput<'a> {
         }
     }
 
-    /// Returns the regular file, if it is read from its start.
+    /// Returns the input's file if the input is a regular file that is read from its start.
     #[cfg(feature = "parquet")]
     pub(super) fn whole_file(&self) -> Option<io::Result<File>> {
         match &self.kind {

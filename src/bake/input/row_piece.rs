@@ -8,7 +8,7 @@ use crate::format::key::Key;
 pub struct RowPiece {
     /// The bytes of all keys and values, one after another.
     bytes: Vec<u8>,
-    /// The ends in `bytes` of each row's key and value.
+    /// For each row, the offsets in `bytes` at which the key and the value end.
     ends: Vec<(usize, usize)>,
     wanted_bytes: usize,
 }
@@ -64,8 +64,8 @@ impl RowPiece {
             .map(|(start, &(key_end, value_end))| (&self.bytes[start..key_end], &self.bytes[key_end..value_end]))
     }
 
-    /// Adds the rows to a digest. The lengths of keys and values are part of the digest, so that it depends on where
-    /// each of them ends.
+    /// Adds the rows to a digest. The lengths of keys and values are part of the digest, so that the digest depends on
+    /// where each key and each value ends.
     pub(in crate::bake) fn digest_into(&self, hasher: &mut XxHash3_128) {
         for (key, value) in self.iter() {
             for bytes in [key, value] {

@@ -38,8 +38,8 @@ pub(super) struct Cutter<R> {
 }
 
 impl<R: Read> Cutter<R> {
-    /// Returns a cutter whose pieces have about `piece_len_bytes`, or contain one longer row. A row longer than
-    /// `row_len_max_bytes` is an error.
+    /// Returns a cutter whose pieces have about `piece_len_bytes`. A piece with a longer row is longer. A row longer
+    /// than `row_len_max_bytes` is an error.
     pub(super) fn new(input: R, delimiter: Option<u8>, piece_len_bytes: usize, row_len_max_bytes: usize) -> Self {
         Cutter {
             input,

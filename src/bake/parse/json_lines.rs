@@ -64,8 +64,8 @@ struct Texts {
 }
 
 impl JsonLinesParser {
-    /// Returns a parser for the fields that the spec names. If it names neither key nor value, these fields are `key`
-    /// and `value`.
+    /// Returns a parser for the fields that `spec` names. If `spec` names neither the key field nor the value field,
+    /// the fields are `key` and `value`.
     pub(super) fn new(spec: &RowSpec) -> Result<Self, ColumnsFault> {
         let default = |name: &str| Column::Name(name.to_owned());
         let (key, values) = match (&spec.key, &spec.value) {
@@ -191,7 +191,7 @@ fn content<'t>(line: &[u8], raw: &'t RawValue, text: &'t mut String) -> Result<&
     }
 }
 
-/// Returns the fault of a line that is JSON but not an object, or `None` for other lines.
+/// Returns a fault if a line is JSON but not an object. Returns `None` for any other line.
 fn not_an_object(text: &[u8]) -> Option<RowFault> {
     let first = *text.trim_ascii().first()?;
     let is_json = || serde_json::from_slice::<IgnoredAny>(text).is_ok();

@@ -96,8 +96,8 @@ impl Packer {
 }
 
 impl<'a> Cell<'a> {
-    /// Returns the bytes of a cell that is a whole key or value: text and binary unchanged, other types as JSON text,
-    /// and floats that are not finite as `NaN`, `inf`, or `-inf`. Returns `None` for null.
+    /// Returns the bytes of a cell that is a whole key or value. Text and binary are unchanged. Floats that are not
+    /// finite become `NaN`, `inf`, or `-inf`. All other types become JSON text. Returns `None` for null.
     #[cfg(feature = "parquet")]
     pub(super) fn content<'b: 'c, 'c>(self, buffer: &'b mut Vec<u8>) -> Option<&'c [u8]>
     where

@@ -71,7 +71,7 @@ impl RowEnds {
         self.scanned_bytes = bytes.len();
     }
 
-    /// Finds the last line end before `to` in bytes that are not quoted.
+    /// Finds the last line end before `to`. The bytes to scan must be outside quotes.
     fn find_line_end(&mut self, bytes: &[u8], to: usize) {
         if let Some(found) = memchr::memrchr(b'\n', &bytes[self.scanned_bytes..to]) {
             self.end = self.scanned_bytes + found + 1;

@@ -28,9 +28,10 @@ pub(in crate::bake) struct Batch {
     origin: u64,
     /// The relative line of the last row.
     last_line: u32,
-    /// The relative line of the first row whose key is text: any key except a 64-bit decimal without leading zeros.
+    /// The relative line of the first row whose key is text. A key is text unless it is a 64-bit decimal without
+    /// leading zeros.
     first_text_line: Option<u32>,
-    /// Whether no key is less than the key of the previous row.
+    /// Whether the rows are sorted by key. Adjacent rows can have the same key.
     pub(in crate::bake) is_ascending: bool,
     /// Whether any row removes its key.
     pub(in crate::bake) has_deleted: bool,
@@ -146,8 +147,8 @@ impl Batch {
         crate::store::prefetch(self.arena.bytes(), at + 64);
     }
 
-    /// Returns the origin (input and line) of the first row whose key is text: any key except a 64-bit decimal without
-    /// leading zeros.
+    /// Returns the origin (input and line) of the first row whose key is text. A key is text unless it is a 64-bit
+    /// decimal without leading zeros.
     pub(in crate::bake) fn first_text_origin(&self) -> Option<u64> {
         self.first_text_line.map(|line| self.origin + u64::from(line))
     }

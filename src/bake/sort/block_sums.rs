@@ -1,8 +1,8 @@
 //! The checksums of the blocks of an extent, which is a range of a file.
 //!
 //! For records that this bake has written, the checksums are in memory. For the records of a table, the checksums stay
-//! in the table's file, because a damaged or forged header can declare any number of blocks. They are read in pages.
-//! Memory holds one checksum per page (8 bytes per 32 MiB of records), and one page for each reader.
+//! in the table's file, because a damaged or forged header can declare any number of blocks. These checksums are read
+//! in pages. Memory holds one checksum per page (8 bytes per 32 MiB of records), and one page for each reader.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -50,8 +50,8 @@ impl BlockSums {
 }
 
 impl TableSums {
-    /// Verifies the block sums of a table against two checksums in its header: the checksum of the block sums section,
-    /// and the checksum of the records, which is computed from the block sums.
+    /// Verifies the block sums of a table against two checksums in the table's header. The first is the checksum of the
+    /// block sums section. The second is the checksum of the records, which is computed from the block sums.
     pub(in crate::bake) fn open(
         file: Arc<File>,
         layout: &Layout,
@@ -135,8 +135,8 @@ mod tests {
     use crate::format::header::Dimensions;
     use crate::format::key::KeyKind;
 
-    /// Returns `block_count` checksums, a file with these checksums in its block sums section and a hole instead of
-    /// records, and the file's layout.
+    /// Returns `block_count` checksums, a file, and the file's layout. The file has these checksums in its block sums
+    /// section, and a hole instead of records.
     fn table(block_count: usize) -> (Vec<U64>, Arc<File>, Layout) {
         let sums: Vec<U64> =
             (1..=block_count as u64).map(|number| U64::new(number.wrapping_mul(u64::MAX / 7))).collect();

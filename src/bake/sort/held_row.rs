@@ -8,7 +8,8 @@ use crate::format::key::{Key, KeyKind};
 use crate::format::record::{ALIGN_BYTES, record_len_bytes};
 use crate::protocol::native::RESPONSE_HEADER_LEN_BYTES;
 
-/// The upper limit of a row's line, relative to the first line of its batch or run. A relative line has 31 bits.
+/// The exclusive upper limit of a row's relative line, which counts from the first line of the row's batch or run. A
+/// relative line has 31 bits.
 pub(in crate::bake) const LINES_MAX: u64 = 1 << 31;
 const DELETED: u32 = 1 << 31;
 
@@ -17,7 +18,7 @@ const DELETED: u32 = 1 << 31;
 pub(in crate::bake) struct HeldRow<'a> {
     pub(in crate::bake) key: Key<'a>,
     pub(in crate::bake) value: &'a [u8],
-    /// The row's line, relative to the first line of its batch or run. Less than [`LINES_MAX`].
+    /// The row's line, relative to the first line of its batch or run. This number is less than [`LINES_MAX`].
     pub(in crate::bake) line: u32,
     /// Whether the row has no value and removes its key.
     pub(in crate::bake) deleted: bool,

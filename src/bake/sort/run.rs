@@ -62,9 +62,10 @@ impl Run {
         run
     }
 
-    /// Sorts rows by the 8 bytes after the prefix that all keys share. Then sorts each range of rows with equal 8 bytes
-    /// in the same way. A list holds the ranges to sort next, because recursion could overflow the stack: its depth
-    /// would grow with the length of keys that are prefixes of each other.
+    /// Sorts rows by the 8 bytes after the prefix that all keys share. If several rows have the same 8 bytes, these
+    /// rows are then sorted in the same way, by the 8 bytes after their own shared prefix. A list holds the ranges of
+    /// rows that are still to be sorted. Recursion could overflow the stack, because the depth would grow with the
+    /// length of keys that are prefixes of each other.
     fn sort_bytes(&self, refs: &mut [RowRef]) {
         let mut left = vec![(0..refs.len(), 0)];
         while let Some((range, known)) = left.pop() {

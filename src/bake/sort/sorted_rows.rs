@@ -22,9 +22,10 @@ use crate::format::record::ALIGN_BYTES;
 /// A cursor over sorted rows in memory or on disk.
 pub(in crate::bake) struct SortedRows<'r> {
     storage: Storage<'r>,
-    /// The rank among sources whose next rows have the same key. A merge keeps the row with the lowest rank.
+    /// The rank of these rows in a merge. If several sources have a row with the same key, the merge keeps the row of
+    /// the source with the lowest rank.
     pub(in crate::bake) rank: u32,
-    /// Whether these are rows of the base, which rows of the input replace.
+    /// Whether the rows belong to the base. A row of the input replaces the base's row with the same key.
     pub(in crate::bake) is_base: bool,
 }
 
@@ -69,7 +70,7 @@ struct Next {
     origin: u64,
 }
 
-/// How the origin of a row, which identifies its input and line, is determined.
+/// Determines the origin of each row. An origin identifies a row's input and line.
 #[derive(Clone)]
 pub(in crate::bake) enum RowOrigins {
     /// The row contains its line, relative to this origin.
@@ -224,13 +225,13 @@ impl<'r> SortedRows<'r> {
         }
     }
 
-    /// Returns the key of the next row, which must exist.
+    /// Returns the key of the next row. There must be a next row.
     #[inline]
     pub(in crate::bake) fn key(&self) -> Key<'_> {
         self.row().0.key
     }
 
-    /// Returns the next row, which must exist, and its origin (input and line).
+    /// Returns the next row and its origin (input and line). There must be a next row.
     #[inline]
     pub(in crate::bake) fn row(&self) -> (HeldRow<'_>, u64) {
         match &self.storage {

@@ -1,4 +1,5 @@
-//! Spills sorted runs to unnamed temporary files, which the system removes when the process ends, even if it is killed.
+//! Spills sorted runs to unnamed temporary files. The system removes such a file when the process ends, even if the
+//! process is killed.
 
 use std::fs::File;
 use std::io;
@@ -16,7 +17,7 @@ use crate::format::key::{Key, KeyKind};
 
 /// The length of a block, which has one checksum.
 const BLOCK_LEN_BYTES: usize = 64 << 10;
-/// The length of a write, in whole blocks.
+/// The length of a write, a whole number of blocks.
 const WRITE_LEN_BYTES: usize = 16 * BLOCK_LEN_BYTES;
 /// The number of digits of the longest decimal.
 const DIGITS_MAX: usize = 20;
@@ -28,7 +29,7 @@ pub(in crate::bake) struct SpilledRun {
     pub(in crate::bake) row_count: u64,
     /// The length of the longest row.
     pub(in crate::bake) row_len_max_bytes: usize,
-    /// The origin (input and line) to which the lines of rows are relative.
+    /// The origin (input and line) from which the lines of rows are counted.
     pub(in crate::bake) first_origin: u64,
     /// The greatest origin (input and line) of a row.
     pub(in crate::bake) last_origin: u64,
@@ -103,8 +104,8 @@ pub(in crate::bake) struct RunWriter<'s> {
 }
 
 impl RunWriter<'_> {
-    /// Adds a row. Its origin (input and line) must be less than [`LINES_MAX`](super::held_row::LINES_MAX) after the
-    /// run's first origin.
+    /// Adds a row. The row's origin (input and line) minus the run's first origin must be less than
+    /// [`LINES_MAX`](super::held_row::LINES_MAX).
     pub(in crate::bake) fn push(&mut self, row: &HeldRow<'_>, origin: u64) -> io::Result<()> {
         let at = self.written_to_bytes - self.spill.end_bytes + self.pending.len() as u64;
         match row.key {

@@ -13,7 +13,8 @@ pub(in crate::bake) struct Tally {
     pub(in crate::bake) base_replaced: u64,
     /// The number of rows in the base that deletions in the input removed.
     pub(in crate::bake) base_removed: u64,
-    /// The duplicate to report if duplicates are errors: the duplicate whose later row comes first in the input.
+    /// The duplicate to report if duplicates are errors. Of all pairs of rows with the same key, this is the pair whose
+    /// second row comes first in the input.
     pub(in crate::bake) duplicate: Option<Duplicate>,
 }
 
@@ -32,7 +33,7 @@ impl Duplicate {
 }
 
 impl Tally {
-    /// Adds the counts of another tally, and keeps the earlier of the two duplicates.
+    /// Adds the counts of another tally, and keeps the duplicate whose second row comes first in the input.
     pub(in crate::bake) fn add(&mut self, other: Tally) {
         self.duplicates_dropped += other.duplicates_dropped;
         self.base_replaced += other.base_replaced;
@@ -43,7 +44,8 @@ impl Tally {
         }
     }
 
-    /// Keeps a duplicate if its later row, at `later_origin`, comes before the later rows of all duplicates so far.
+    /// Replaces the duplicate to report if the second row of the new duplicate, at `later_origin`, comes earlier in the
+    /// input.
     pub(in crate::bake) fn note(&mut self, duplicate: impl FnOnce() -> Duplicate, later_origin: u64) {
         if self.duplicate.as_ref().is_none_or(|noted| later_origin < noted.later_origin) {
             self.duplicate = Some(duplicate());

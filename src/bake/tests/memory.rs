@@ -28,8 +28,7 @@ fn rows_in_memory_give_the_same_file_as_text() {
         let rows = numbers(0..5000, "from memory");
         for kind in [KeyKind::U64, KeyKind::Bytes] {
             let expected = bench.expected(kind, &rows);
-            // Rows arrive in the order of the table's keys, or in another order: sorted as keys of the other kind, and
-            // reversed.
+            // Rows arrive in the order of the table's keys, or in the reverse order of keys of the other kind.
             for ordered_as in [KeyKind::U64, KeyKind::Bytes] {
                 let mut given = sorted(ordered_as, &rows);
                 if ordered_as != kind {

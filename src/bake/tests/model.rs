@@ -1,4 +1,4 @@
-//! Compares the results of random bakes with a map.
+//! Compares the results of random bakes with a model that keeps the rows in a map.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};

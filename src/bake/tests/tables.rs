@@ -167,7 +167,7 @@ fn tables_are_merged_in_the_order_given() {
 }
 
 #[test]
-fn a_merge_copies_one_table_and_rejects_none_or_too_many() {
+fn a_merge_copies_one_table_and_rejects_zero_or_too_many_tables() {
     let bench = Bench::tight(1);
     for (kind, align_bytes) in [(KeyKind::U64, 8), (KeyKind::Bytes, 64)] {
         for count in [0, 1, 16, 17, 4000] {
@@ -204,8 +204,8 @@ fn all_shards_together_have_all_rows() {
                 let report = bench.bake(std::slice::from_ref(&text), &format!("{number}.db"), &options).unwrap();
                 rows_of_shards += report.rows;
                 assert!(report.rows > 0 && report.rows < 4000, "shard {number} has {} rows", report.rows);
-                // A shard that is extracted from the whole table, as the input of a merge or as a base, must equal the
-                // shard that was baked from text.
+                // A shard can be extracted from the whole table by a merge, or by a bake with the whole table as the
+                // base. The extracted shard must equal the shard that was baked from text.
                 bench.merge(&["whole.db"], "split.db", &options).unwrap();
                 assert!(bench.bytes("split.db") == bench.bytes(&format!("{number}.db")), "shard {number}");
                 let options = Options { base: Some(bench.path("whole.db")), ..options };

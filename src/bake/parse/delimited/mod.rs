@@ -142,7 +142,7 @@ struct Records {
     ranges: Vec<Range<usize>>,
 }
 
-/// Whether to continue with the next record, or an error.
+/// The result of processing a record: whether to continue with the next record, or an error.
 type Flow = Result<ControlFlow<()>, BakeError>;
 
 impl Records {

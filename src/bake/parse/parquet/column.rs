@@ -132,7 +132,7 @@ impl ColumnType {
         }
     }
 
-    /// Decodes the next `rows` rows of the row group, which must exist.
+    /// Decodes the next `rows` rows of the row group. Returns an error if the row group has fewer rows left.
     pub(super) fn read(&self, reader: &mut ColumnReader, rows: usize) -> Result<Cells, ParquetError> {
         use ColumnReader as R;
         match reader {
@@ -448,7 +448,7 @@ fn write_uuid(text: &mut String, bytes: &[u8]) -> bool {
     })
 }
 
-/// Converts a 96-bit timestamp (nanoseconds in a day, and the day) to seconds and nanoseconds since 1970.
+/// Converts a 96-bit timestamp (the nanoseconds since midnight, and the day) to seconds and nanoseconds since 1970.
 fn split_96(timestamp: &Int96) -> (i64, u32) {
     let [low, high, day] = *timestamp.data() else { return (i64::MAX, 0) };
     let nanos = u64::from(high) << 32 | u64::from(low);

@@ -245,7 +245,7 @@ fn an_unsuitable_column_is_named() {
 const TWO: &str = "message two { required int64 id; optional binary name (UTF8); }";
 
 #[test]
-fn rows_of_all_groups_and_pages_come_in_order_with_nulls_as_faults() {
+fn rows_of_all_groups_and_pages_are_read_in_order_and_nulls_are_faults() {
     let codecs = [
         Compression::UNCOMPRESSED,
         Compression::SNAPPY,
