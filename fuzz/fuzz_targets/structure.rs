@@ -9,4 +9,7 @@ use zero_kv_fuzz::fuzz::structure;
 static FOLDER: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().expect("a folder for temporary files"));
 static ORIGINALS: LazyLock<structure::Originals> = LazyLock::new(structure::Originals::encode);
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| structure::check(&FOLDER.path().join("storage.db"), &ORIGINALS.forgery(data)));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| structure::check(
+    &FOLDER.path().join("storage.db"),
+    &ORIGINALS.forgery(data)
+));

@@ -72,7 +72,7 @@ pub fn check(files: &Files, data: &[u8]) {
             assert_lookups_match_its_records(&store, &file, &keys);
         }
         _ => {
-            assert_lookups_match_its_records(&store, &file, &rows.keys().flat_map(|key| near(key)).collect::<Vec<_>>())
+            assert_lookups_match_its_records(&store, &file, &rows.keys().flat_map(|key| near(key)).collect::<Vec<_>>());
         }
     }
 }
