@@ -123,13 +123,12 @@ impl Words {
         state
     }
 
-    /// Returns whether a process may have changed the file before this client read bytes from it. The client must have
-    /// loaded the state `then` before it read the bytes, and must have read the bytes before this call. `is_before`
-    /// returns whether the server's clock shows a time before a deadline, or `None` if this process cannot read that
-    /// clock.
+    /// Returns whether a process may have changed the file before this client finished reading bytes from it. The client
+    /// must load the state, read the bytes, and then call this function with that state as `then`. `is_before` returns
+    /// whether the server's clock shows a time before a deadline, or `None` if this process cannot read that clock.
     ///
-    /// A stopped server does not move the deadline. A killed server no longer has a thread's number in the owner word:
-    /// the kernel changes the word before it drops the lease.
+    /// If the server is stopped, nobody moves the deadline, so it expires. If the server is killed, the kernel clears
+    /// the thread's number in the owner word before it releases the lease.
     #[inline(always)]
     pub(super) fn standing_since(&self, then: TableState, is_before: impl FnOnce(u64) -> Option<bool>) -> Standing {
         fence(Ordering::Acquire);

@@ -201,7 +201,7 @@ mod tests {
 
     use super::*;
 
-    /// Checks a header with this status code and length as a response to `op`.
+    /// Checks that a response to `op` may have this status code and length.
     fn check(op: Op, status_code: u32, len_bytes: u32) -> Result<CheckedHeader, Violation> {
         let mut header = ResponseHeader::bare(Status::Ok);
         header.as_mut_bytes()[..4].copy_from_slice(&status_code.to_be_bytes());

@@ -38,7 +38,7 @@ pub(crate) struct Plan {
     pub(crate) release: bool,
     /// Every `lookup_rows`-th row is looked up, beginning with the first.
     pub(crate) lookup_rows: usize,
-    /// Cancels the check. The caller must discard the result of a canceled check.
+    /// Can cancel the check. The caller must discard the result of a canceled check.
     pub(crate) pace: Pace,
 }
 

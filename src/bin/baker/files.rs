@@ -19,7 +19,7 @@ pub(crate) enum Role {
 }
 
 impl Role {
-    /// Returns the name of the role for messages, and the remedy: how to choose another file for the role.
+    /// For error messages: returns the name of this role, and how to choose another file for it.
     fn name_and_remedy(self) -> (&'static str, &'static str) {
         match self {
             Role::Input => ("an input", "pass another file"),

@@ -26,8 +26,9 @@ use crate::mix::{Op, OpMix};
 use crate::random::client_rng;
 use crate::wire::{Protocol, Requests};
 
-/// Maximum number of draws for one absent key. With a small dense table, three in four draws are outside of its range
-/// of keys, so only a table with nearly every possible key reaches the maximum.
+/// Maximum number of draws in the search for one absent key. Even in a small dense table, three in four draws are
+/// outside of the table's range of keys, and therefore absent. The search reaches the maximum only if the table contains
+/// nearly every possible key.
 const MISS_TRIES_MAX: u32 = 10_000;
 
 /// The distribution of requests over the rows.

@@ -160,7 +160,7 @@ mod tests {
     use super::super::Command;
     use super::*;
 
-    /// Passes the words after the name of a command to `read`.
+    /// Calls `read` with `words` as the arguments of a command.
     fn with_args<R>(words: &str, read: impl FnOnce(Args) -> R) -> R {
         let bytes = super::super::inline::to_command(format!("name {words}").as_bytes()).unwrap();
         let mut args = Command::new(&bytes).args();

@@ -163,7 +163,7 @@ impl<S: ClientStream> Connection<S> {
         sends || matches!(self.then, Then::Answer | Then::Yield) || self.expects_more()
     }
 
-    /// Returns whether the client probably sent the next bytes together with the bytes that were already read.
+    /// Returns whether the client probably sent more bytes, together with those that were already read.
     fn expects_more(&self) -> bool {
         (1..FULL_READS_MAX).contains(&self.full_reads)
     }
