@@ -59,7 +59,7 @@ pub enum ShardFault {
     },
     /// The bounds do not ascend.
     Order {
-        /// The first bound that is not greater than the previous one, counted from 1.
+        /// The number, counted from 1, of the first bound that is not greater than the bound before it.
         bound: usize,
     },
     /// Some bounds are numbers, and other bounds are bytes.

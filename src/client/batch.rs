@@ -27,7 +27,7 @@ pub(super) struct Batch<E, V> {
     error: Option<RequestError>,
 }
 
-/// A function that appends the encoded request at a position to a buffer.
+/// A function that encodes the request at a position in the batch, and appends it to a buffer.
 pub(super) trait EncodeRequest: Fn(usize, &mut Vec<u8>) {}
 /// A function that receives the response to the request at a position.
 pub(super) trait VisitResponse: FnMut(usize, Response<'_>) -> Result<(), RequestError> {}

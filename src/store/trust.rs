@@ -87,9 +87,9 @@ impl Store {
         self.map.lease();
     }
 
-    /// Calls `report` with the current state of the lease on the file, and whenever the state changes, in particular
-    /// before the lease is released. Does not call `report` before the first lease is taken. Only the first call of
-    /// this method has an effect.
+    /// Calls `report` with the state of the lease on the file: once now, if a lease has already been taken, and again at
+    /// each change. Before a lease is released, `report` is called first. Only the first call of this method has an
+    /// effect.
     pub fn report_lease(&self, report: impl Fn(LeaseState) + Send + Sync + 'static) {
         if let Some(file) = self.map.watched() {
             file.report(Box::new(report));

@@ -1,4 +1,4 @@
-//! Writes the sections after the records (fences, pilots, places, and block sums) and the header.
+//! Writes the header, and the sections that follow the records: fences, pilots, places, and block sums.
 //!
 //! In: a file with its records, and facts about the records. Out: the complete file. The records are read back once,
 //! front to back, and each block is verified against its checksum, so that the index matches what the file contains.

@@ -103,8 +103,8 @@ impl PilotChooser {
     }
 
     /// Chooses the pilots of a part, and writes the place of each row in `rows` into the slot of the row's key. `rows`
-    /// may be in any order. `pilots` and `places` must be zeroed, and must have one entry per pilot and per slot of a
-    /// part. Returns `None` if no pilots are found that give each key its own slot.
+    /// may be in any order. `pilots` must have one entry per pilot of a part, and `places` one entry per slot. Both must
+    /// be zeroed. Returns `None` if no pilots are found that give each key its own slot.
     pub(super) fn choose(&mut self, part: u64, rows: &[Entry], pilots: &mut [u8], places: &mut [U32]) -> Option<()> {
         self.begin(part, rows);
         let hashes = std::mem::take(&mut self.hashes);

@@ -13,7 +13,9 @@
 //! | boolean | boolean | bool |
 //! | null, or a field that a JSON object lacks | null | nil |
 //! | binary | a fault | bin |
-//! | a field of a JSON object | its text, unchanged | as above; list: array; object: map; other numbers: float 64 |
+//!
+//! A field of a JSON object is written unchanged as JSON. As MessagePack, a list becomes an array, an object becomes a
+//! map, a number that is not an integer of 64 bits becomes float 64, and every other field is converted as in the table.
 
 use std::fmt;
 use std::str;

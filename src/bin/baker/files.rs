@@ -11,7 +11,7 @@ use anyhow::bail;
 pub(crate) enum Role {
     /// An input. The command line may name an input twice, because inputs are only read.
     Input,
-    /// A table that is only read. The output may have the same path, because a rename replaces the output.
+    /// A table that is only read. The output may have the same path, because the finished output is renamed to that path.
     Table,
     Output,
     BadRows,

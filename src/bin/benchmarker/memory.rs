@@ -95,7 +95,7 @@ impl Memory {
         text
     }
 
-    /// Returns the results for programs. If values could not be read, a field with the reason replaces them.
+    /// Returns the results as JSON. If values could not be read, a field with the reason replaces them.
     pub(crate) fn json(&self) -> JsonMemory<'_> {
         let (resident, faults) = (self.resident.as_ref(), self.faults.as_ref());
         JsonMemory {

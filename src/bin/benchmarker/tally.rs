@@ -51,8 +51,7 @@ impl Tally {
     }
 
     /// Counts pipelines that were not sent by the end of the run. The latency of each pipeline is the time since it was
-    /// scheduled. This time is `waited` for the first pipeline. The time of each following pipeline is shorter by
-    /// `interval` than the time of the pipeline before.
+    /// scheduled: `waited` for the first pipeline, and `interval` less for each pipeline after it.
     pub(crate) fn count_unsent(
         &mut self,
         pipelines: u64,

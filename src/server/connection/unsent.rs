@@ -21,7 +21,7 @@ pub(super) trait Unsent {
     /// If the file was changed since the lookup.
     fn with<T>(&mut self, store: &Store, send: impl FnOnce(&[IoSlice]) -> T) -> io::Result<T>;
 
-    /// Replaces a single response that would pass descriptors with `response`, which passes none.
+    /// Sends `response`, which passes no descriptors, instead of the response that would pass some.
     fn replace(&mut self, response: &[u8]);
 
     /// Records that the next `len_bytes` bytes were sent.

@@ -248,7 +248,7 @@ impl Supervision {
         self.path_checked = Instant::now();
     }
 
-    /// Returns whether there is a file at the path that was not tried yet, and that no process is writing to.
+    /// Returns whether the file at the path has not been tried yet, and no process is writing to it.
     fn has_new_file(&mut self) -> bool {
         // While a file is being replaced, the path may not exist for a moment.
         let Ok(identity) = Identity::at(&self.source.path) else { return false };

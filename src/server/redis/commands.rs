@@ -62,7 +62,7 @@ pub(super) struct Described {
     task: Task,
 }
 
-/// What a [`Described`] does with the next name.
+/// What is done with the next name in the arguments of COMMAND INFO or COMMAND DOCS.
 #[derive(Clone, Copy)]
 enum Task {
     Info,

@@ -220,12 +220,12 @@ impl Session {
         }
     }
 
-    /// Continues a command whose reply takes more than one pass. Returns the length of the command in the input if the
-    /// reply is complete, and 0 if the next part of the command has begun.
+    /// Continues a command whose reply takes more than one pass. If the reply is complete now, returns the length of the
+    /// command in the input. If only another part of the reply was begun, returns 0.
     ///
     /// # Errors
-    /// [`Then::Answer`] if there is no room for more replies, and [`Then::Yield`] if other connections get their turn
-    /// first.
+    /// [`Then::Answer`] if the output buffer has no room for more replies, and [`Then::Yield`] if other connections have
+    /// their turn before this command continues.
     fn continue_running(
         &mut self,
         mut running: Running,

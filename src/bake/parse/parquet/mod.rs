@@ -35,7 +35,7 @@ use crate::bake::row::{InputRow, RowSink, parse_deletion};
 use crate::bake::row_fault::RowFault;
 use column::{Cells, ColumnType, Cursor};
 
-/// The intended memory of a piece, estimated from sizes in the file's metadata.
+/// The target size of a piece in memory. The size of a piece is estimated from the file's metadata.
 const PIECE_LEN_BYTES: u64 = 4 << 20;
 const PIECE_ROWS_MAX: u64 = 16 << 10;
 
