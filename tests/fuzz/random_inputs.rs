@@ -56,10 +56,17 @@ const REDIS_BYTES: &[&[u8]] = &[
     b"\xff",
 ];
 
+/// Returns the seed in `ZERO_KV_SEED`, or a new one, and prints it.
+fn seed() -> u64 {
+    let given = std::env::var("ZERO_KV_SEED").ok().map(|seed| seed.parse().unwrap());
+    let seed = given.unwrap_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64);
+    println!("ZERO_KV_SEED={seed}");
+    seed
+}
+
 /// Checks random inputs, each of which is a number of random bytes that select choices, followed by random pieces.
 fn try_random(cases: usize, choices_len_bytes: usize, pieces: &[&[u8]], check: impl Fn(&[u8])) {
-    let seed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
-    println!("seed {seed}");
+    let seed = seed();
     let mut random = Random(seed);
     for _ in 0..cases {
         let mut data = random.bytes(choices_len_bytes);
@@ -164,8 +171,7 @@ fn a_table_is_served_exactly_if_it_matches_every_canary() {
 
 #[test]
 fn random_streams_are_parsed_equally_wherever_they_are_split() {
-    let seed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
-    println!("seed {seed}");
+    let seed = seed();
     let mut random = Random(seed);
     for _ in 0..20_000 {
         let mut data = random.next().to_le_bytes().to_vec();

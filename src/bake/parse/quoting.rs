@@ -158,7 +158,10 @@ impl<'p> QuotedRecords<'p> {
             let record = &self.record;
             ranges.clear();
             ranges.extend((0..record.len()).map(|field| record.range(field).expect("a field of the record")));
-            if let (Some(last), Some(_)) = (ranges.last_mut(), with_return) {
+            // The last field has no carriage return if that is the delimiter.
+            if let (Some(last), Some(_)) = (ranges.last_mut(), with_return)
+                && record.as_slice()[last.clone()].ends_with(b"\r")
+            {
                 last.end -= 1;
             }
             if !text.is_empty() {

@@ -251,6 +251,25 @@ mod tests {
     }
 
     #[test]
+    fn any_short_text_with_quotes_is_parsed_or_reported() {
+        const BYTES: &[u8] = b"a,\"\r\n";
+        for len in 0..=7 {
+            for number in 0..BYTES.len().pow(len) {
+                let text: Vec<u8> = (0..len).map(|at| BYTES[number / BYTES.len().pow(at) % BYTES.len()]).collect();
+                let text = String::from_utf8(text).unwrap();
+                for delimiter in [b',', b'\r'] {
+                    let mut ranges = Vec::new();
+                    let mut records = QuotedRecords::new(text.as_bytes(), 1, delimiter);
+                    while records.next(&mut ranges).is_some() {
+                        let are_inside = ranges.iter().all(|range| records.buffer().get(range.clone()).is_some());
+                        assert!(are_inside, "{text:?}: {ranges:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
     fn rows_with_quotes_are_parsed_or_reported() {
         let text = "\n\"a\",\"1\n2\"\r\nb,\"x\"\"y\"\nc,\"x\"y\nd,5\" pipe\n\"e\",f\rg\nh,i\n";
         let expected = ["11 a=1\n2", "13 b=x\"y", "14 TextAfterQuote c,\"x\"y", "15 d=5\" pipe"];
