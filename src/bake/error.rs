@@ -114,6 +114,12 @@ pub enum BakeError {
         /// The kind of keys that the options select.
         input_kind: KeyKind,
     },
+    /// The chosen delimiter already has another meaning in delimited text.
+    #[error("the delimiter is {:?}, but a quote or a line end cannot separate fields: choose another delimiter", char::from(*delimiter))]
+    Delimiter {
+        /// The chosen delimiter.
+        delimiter: u8,
+    },
     /// A shard is selected, but whether keys are numbers or bytes is unknown until the last row.
     #[error("the shard of a row depends on whether keys are numbers or bytes: choose one of them")]
     ShardKeysUnknown,
@@ -237,6 +243,7 @@ impl BakeError {
             BakeError::InputIsTable { .. } => &[Remedy::UseAsBase],
             BakeError::Temporary { .. } | BakeError::TemporaryDamaged { .. } => &[Remedy::ChooseTempDir],
             BakeError::BaseKeys { .. } => &[Remedy::TakeKeysAsBase],
+            BakeError::Delimiter { .. } => &[Remedy::SetDelimiter],
             BakeError::ShardKeysUnknown => &[Remedy::ChooseKeyKind],
             BakeError::TooManyTables { .. } | BakeError::Memory { .. } => &[Remedy::AllowMoreMemory],
             BakeError::Threads { .. } => &[Remedy::UseFewerThreads],

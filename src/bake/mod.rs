@@ -181,6 +181,7 @@ fn bake_within(
         .map(|path| OldTable::open(path, 0, options.shard.as_ref(), &options.cancel))
         .transpose()?;
     let options = &Options { keys: keys_with_base(options.keys, base.as_ref())?, ..options.clone() };
+    check_delimiter(options)?;
     check_shard(options)?;
     let pool = budget.thread_pool()?;
     let context = Context { options, budget: &budget, pool: &pool };
@@ -290,6 +291,14 @@ fn keys_with_base(keys: Keys, base: Option<&OldTable>) -> Result<Keys, BakeError
         return Err(BakeError::BaseKeys { base: base.facts.path.clone(), base_kind, input_kind: keys.kind() });
     }
     Ok(base_kind.into())
+}
+
+/// Checks that the chosen delimiter has no other meaning in delimited text.
+fn check_delimiter(options: &Options) -> Result<(), BakeError> {
+    match options.delimiter {
+        Some(delimiter @ (b'"' | b'\n' | b'\r')) => Err(BakeError::Delimiter { delimiter }),
+        _ => Ok(()),
+    }
 }
 
 /// Checks that a selected shard matches the keys: their kind must be known, and the shard's bounds must be of this

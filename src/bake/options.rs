@@ -40,7 +40,8 @@ pub enum Verify {
 pub struct Options {
     /// The format of the inputs.
     pub format: Format,
-    /// The byte between two fields of delimited text. The default is a comma, or a tab in TSV.
+    /// The byte between two fields of delimited text. The default is a comma, or a tab in TSV. Must not be a quote, a
+    /// line feed, or a carriage return.
     pub delimiter: Option<u8>,
     /// Whether the first row of each delimited input is a header with the names of the columns.
     pub header: bool,

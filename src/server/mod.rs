@@ -259,7 +259,7 @@ impl Server {
         info!("stopping");
         state.notifier.stopping();
         drop(sockets);
-        // All workers are told to stop before the first one is joined, so that they finish at the same time.
+        // Signals all workers before it joins the first one, so that they stop in parallel.
         let stopping: Vec<_> = acceptor.into_workers().into_iter().map(Worker::stop).collect();
         for worker in stopping {
             // If the worker panicked, the panic was already logged.

@@ -158,10 +158,7 @@ impl<'p> QuotedRecords<'p> {
             let record = &self.record;
             ranges.clear();
             ranges.extend((0..record.len()).map(|field| record.range(field).expect("a field of the record")));
-            // The last field has no carriage return if that is the delimiter.
-            if let (Some(last), Some(_)) = (ranges.last_mut(), with_return)
-                && record.as_slice()[last.clone()].ends_with(b"\r")
-            {
+            if let (Some(last), Some(_)) = (ranges.last_mut(), with_return) {
                 last.end -= 1;
             }
             if !text.is_empty() {

@@ -128,8 +128,8 @@ impl Run {
         self.refs = refs;
     }
 
-    /// Returns whether two neighboring rows have the same key. Compares whole keys only if the heads are equal. Rows
-    /// with equal keys always have equal heads, because sorting computes their heads at the same offset of the keys.
+    /// Returns whether two neighboring rows have the same key. Different heads mean different keys, because sorting
+    /// takes the heads of neighbors from the same offset in both keys. If the heads are equal, the keys are compared.
     fn same_key(&self, a: RowRef, b: RowRef) -> bool {
         a.head == b.head && (self.kind == KeyKind::U64 || self.held_key(a) == self.held_key(b))
     }

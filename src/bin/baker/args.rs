@@ -419,7 +419,6 @@ impl From<DuplicatesArg> for Duplicates {
 fn delimiter(text: &str) -> Result<u8, String> {
     match text.as_bytes() {
         b"\\t" => Ok(b'\t'),
-        [b'"' | b'\n' | b'\r'] => Err("a quote or a line end cannot separate fields".to_owned()),
         [byte] => Ok(*byte),
         _ => Err("one byte was expected, such as `;` or `\\t`".to_owned()),
     }

@@ -124,7 +124,7 @@ impl Record {
         }
     }
 
-    /// Moves the counts of all tallies into this record, and begins the next interval.
+    /// Adds the counts of all tallies to this record, resets the tallies, and begins the next interval.
     fn collect(&mut self, tallies: &[Mutex<Tally>]) {
         let mut tally = Tally::new();
         tallies.iter().for_each(|each| tally.add(&std::mem::replace(&mut *lock(each), Tally::new())));

@@ -1,7 +1,7 @@
 //! Finds the end of a reply, for clients that do not decode replies.
 //!
-//! In: bytes that a server sent. Out: the length of the first reply. Replies may be nested to any depth: the function
-//! counts the remaining replies instead of keeping a stack, and allocates nothing.
+//! In: bytes that a server sent. Out: the length of the first reply. Replies may be nested to any depth. The
+//! function allocates nothing: it counts the replies that are still incomplete instead of keeping a stack.
 
 use thiserror::Error;
 

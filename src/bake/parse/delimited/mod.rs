@@ -257,13 +257,11 @@ mod tests {
             for number in 0..BYTES.len().pow(len) {
                 let text: Vec<u8> = (0..len).map(|at| BYTES[number / BYTES.len().pow(at) % BYTES.len()]).collect();
                 let text = String::from_utf8(text).unwrap();
-                for delimiter in [b',', b'\r'] {
-                    let mut ranges = Vec::new();
-                    let mut records = QuotedRecords::new(text.as_bytes(), 1, delimiter);
-                    while records.next(&mut ranges).is_some() {
-                        let are_inside = ranges.iter().all(|range| records.buffer().get(range.clone()).is_some());
-                        assert!(are_inside, "{text:?}: {ranges:?}");
-                    }
+                let mut ranges = Vec::new();
+                let mut records = QuotedRecords::new(text.as_bytes(), 1, b',');
+                while records.next(&mut ranges).is_some() {
+                    let are_inside = ranges.iter().all(|range| records.buffer().get(range.clone()).is_some());
+                    assert!(are_inside, "{text:?}: {ranges:?}");
                 }
             }
         }
