@@ -8,7 +8,7 @@
 FROM rust:1-bookworm AS build
 WORKDIR /zero-kv
 COPY . .
-RUN cargo build --release --locked && mkdir -p /root-of-image/run/zero-kv /root-of-image/data \
+RUN cargo build --release --locked --features full && mkdir -p /root-of-image/run/zero-kv /root-of-image/data \
     && install -D -s -t /root-of-image/usr/bin target/release/kv_store target/release/baker target/release/zkv
 
 FROM gcr.io/distroless/cc-debian12:nonroot

@@ -44,8 +44,9 @@
 //! | `parquet` | `bake`, and Parquet among its input formats |
 //! | `server` | the module [`server`] |
 //! | `metrics` | `server`, and the server's metrics over HTTP |
-//! | `cli` | the features above, and the dependencies of the four binaries |
 //! | `tokio` | `client::AsyncClient` and `client::AsyncPool`, for tasks on tokio |
+//! | `cli` | `bake` and `metrics`, and the dependencies of the four binaries |
+//! | `full` | all features above; the Debian package and the container image are built with it |
 //!
 //! # Limits
 //!

@@ -2,6 +2,7 @@
 
 mod kv_store;
 
+use std::env;
 use std::ffi::c_int;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
@@ -15,7 +16,9 @@ use rustix::process::Resource;
 use signal_hook::flag;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{info, warn};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 use zero_kv::cli::generate;
 use zero_kv::name_settings;
 use zero_kv::server::{Control, Inherited, Opened, ServerError};
@@ -44,11 +47,26 @@ fn main() -> ExitCode {
 }
 
 fn start_log(format: LogFormat) {
-    let filter = EnvFilter::builder().with_default_directive(tracing::Level::INFO.into()).from_env_lossy();
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_target(false).with_writer(io::stderr);
+    let wanted = env::var("RUST_LOG").unwrap_or_default();
+    let default_filter = Targets::new().with_default(LevelFilter::INFO);
+    let (filter, fault) = match wanted.parse::<Targets>() {
+        _ if wanted.is_empty() => (default_filter, None),
+        Ok(filter) => (filter, None),
+        Err(fault) => (default_filter, Some(fault)),
+    };
+    let log = tracing_subscriber::fmt::layer().with_target(false).with_writer(io::stderr);
     match format {
-        LogFormat::Text => log.with_ansi(io::stderr().is_terminal()).init(),
-        LogFormat::Json => log.json().flatten_event(true).with_current_span(false).with_span_list(false).init(),
+        LogFormat::Text => {
+            let log = log.with_ansi(io::stderr().is_terminal());
+            tracing_subscriber::registry().with(filter).with(log).init();
+        }
+        LogFormat::Json => {
+            let log = log.json().flatten_event(true).with_current_span(false).with_span_list(false);
+            tracing_subscriber::registry().with(filter).with(log).init();
+        }
+    }
+    if let Some(fault) = fault {
+        warn!("RUST_LOG is {wanted:?}: {fault}: the log level is info; set RUST_LOG to a level, such as debug");
     }
 }
 
@@ -89,7 +107,7 @@ fn run(args: Args, inherited: Inherited) -> anyhow::Result<()> {
 /// because opening may take long. The kernel ignores signals without a handler if the process is the first one of a
 /// container.
 struct Signals {
-    /// Set by SIGINT and SIGTERM.
+    /// True after SIGINT or SIGTERM.
     is_stopping: Arc<AtomicBool>,
     hang_up: Signal,
     interrupt: Signal,

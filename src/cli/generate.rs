@@ -1,18 +1,16 @@
-//! Generates man pages and shell completions from the definition of a program's command line.
-//!
-//! In: the definition. Out: files in a folder. Each program has the option `--generate FOLDER`, which the help does not
-//! show, because only packaging uses it.
+//! The option `--generate FOLDER` of each program, which writes man pages and shell completions. The help does not show
+//! the option, because only packaging uses it.
 
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::{env, fs, io, io::Write};
+use std::{env, io, io::Write};
 
 use clap::Command;
-use clap_complete::Shell;
 
-/// Generates the files and returns the exit code if `--generate FOLDER` is the whole command line, otherwise returns
+#[cfg(feature = "full")]
+use super::generated_files::generate;
+
+/// If `--generate FOLDER` is the whole command line, generates the files and returns the exit code. Otherwise returns
 /// `None`.
 pub fn run_if_requested(command: impl FnOnce() -> Command) -> Option<ExitCode> {
     let mut args = env::args_os().skip(1);
@@ -31,36 +29,7 @@ pub fn run_if_requested(command: impl FnOnce() -> Command) -> Option<ExitCode> {
     })
 }
 
-fn generate(mut command: Command, folder: &Path) -> io::Result<()> {
-    let name = command.get_name().to_owned();
-    // Files are generated in a private folder and then copied, because clap's generators follow symbolic links, which
-    // other users may have created in `folder`.
-    let generated = tempfile::tempdir()?;
-    // The command `help` gets no man page. Completions are generated after the man pages, because the generator of
-    // completions adds that command.
-    clap_mangen::generate_to(command.clone().disable_help_subcommand(true), generated.path())?;
-    copy_all(generated.path(), &folder.join("man1"))?;
-    for (shell, folder_name) in [(Shell::Bash, "bash"), (Shell::Zsh, "zsh"), (Shell::Fish, "fish")] {
-        let generated = tempfile::tempdir()?;
-        clap_complete::generate_to(shell, &mut command, &name, generated.path())?;
-        copy_all(generated.path(), &folder.join(folder_name))?;
-    }
-    Ok(())
-}
-
-/// Copies all files of `generated` into `folder`. Symbolic links in `folder` are replaced, not followed.
-fn copy_all(generated: &Path, folder: &Path) -> io::Result<()> {
-    fs::create_dir_all(folder)?;
-    if fs::symlink_metadata(folder)?.is_symlink() {
-        let message = format!("{} is a symbolic link, but a folder was expected: remove it", folder.display());
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
-    }
-    for file in fs::read_dir(generated)? {
-        let file = file?;
-        // The process's umask applies to this mode.
-        let mut copy = tempfile::Builder::new().permissions(Permissions::from_mode(0o666)).tempfile_in(folder)?;
-        copy.write_all(&fs::read(file.path())?)?;
-        copy.persist(folder.join(file.file_name()))?;
-    }
-    Ok(())
+#[cfg(not(feature = "full"))]
+fn generate(_: Command, _: &std::path::Path) -> io::Result<()> {
+    Err(io::Error::new(io::ErrorKind::Unsupported, "this program was built without the feature full"))
 }

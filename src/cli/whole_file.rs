@@ -14,7 +14,7 @@ use tempfile::NamedTempFile;
 
 use crate::special_file::{is_special, open_special};
 
-/// A new file with a temporary name. Dropping the value removes the file, unless it was put in place.
+/// A new file with a temporary name. Dropping the value removes the file, and [`WholeFile::put_in_place`] keeps it.
 pub struct WholeFile {
     file: NamedTempFile,
     folder: File,
@@ -49,7 +49,7 @@ impl WholeFile {
         write_error(&self.path, error)
     }
 
-    /// Syncs the file, renames it to its path, and syncs the folder.
+    /// Syncs the file, gives it its final name, and syncs the folder.
     pub fn put_in_place(self) -> anyhow::Result<()> {
         let WholeFile { file, folder, path } = self;
         file.as_file().sync_all().map_err(|error| write_error(&path, &error))?;
@@ -61,7 +61,7 @@ impl WholeFile {
     }
 }
 
-/// Checks that a file can be written to this path. Programs call this function before long work. Otherwise, the results
+/// Checks that a file can be written to this path. Programs call this function before long work, because the results
 /// would be lost if the file could not be written.
 pub fn check_can_be_written(path: &Path) -> anyhow::Result<()> {
     let check = || -> io::Result<()> {

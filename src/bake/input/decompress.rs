@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{self, Read};
 
 use flate2::bufread::MultiGzDecoder;
+#[cfg(feature = "zstd")]
 use zstd::stream::read::Decoder;
 
 use super::raw::RawInput;
@@ -51,17 +52,27 @@ impl Compression {
 
 /// Decompresses an input.
 pub(super) enum Decompressor<'a> {
-    Plain(RawInput<'a>),
+    Plain(Box<RawInput<'a>>),
     Gzip(Box<MultiGzDecoder<RawInput<'a>>>),
+    #[cfg(feature = "zstd")]
     Zstd(Decoder<'static, RawInput<'a>>),
 }
 
 impl<'a> Decompressor<'a> {
     pub(super) fn new(mut raw: RawInput<'a>) -> io::Result<Self> {
         Ok(match Compression::detect(raw.head(MAGIC_LEN_BYTES)?) {
-            Compression::None => Decompressor::Plain(raw),
+            Compression::None => Decompressor::Plain(Box::new(raw)),
             Compression::Gzip => Decompressor::Gzip(Box::new(MultiGzDecoder::new(raw))),
+            #[cfg(feature = "zstd")]
             Compression::Zstd => Decompressor::Zstd(Decoder::with_buffer(raw)?),
+            #[cfg(not(feature = "zstd"))]
+            Compression::Zstd => {
+                return Err(io::Error::new(
+                    io::ErrorKind::Unsupported,
+                    "is compressed by zstd, but this program was built without support for Zstandard: build it with \
+                     the feature full, or decompress the input first",
+                ));
+            }
         })
     }
 
@@ -69,6 +80,7 @@ impl<'a> Decompressor<'a> {
         match self {
             Decompressor::Plain(_) => Compression::None,
             Decompressor::Gzip(_) => Compression::Gzip,
+            #[cfg(feature = "zstd")]
             Decompressor::Zstd(_) => Compression::Zstd,
         }
     }
@@ -77,6 +89,7 @@ impl<'a> Decompressor<'a> {
         match self {
             Decompressor::Plain(raw) => raw,
             Decompressor::Gzip(decoder) => decoder.get_ref(),
+            #[cfg(feature = "zstd")]
             Decompressor::Zstd(decoder) => decoder.get_ref(),
         }
     }
@@ -86,7 +99,7 @@ impl<'a> Decompressor<'a> {
     pub(super) fn plain_file(&self) -> Option<io::Result<File>> {
         match self {
             Decompressor::Plain(raw) => raw.whole_file(),
-            Decompressor::Gzip(_) | Decompressor::Zstd(_) => None,
+            _ => None,
         }
     }
 
@@ -114,6 +127,7 @@ impl Read for Decompressor<'_> {
         let read = match self {
             Decompressor::Plain(raw) => raw.read(buffer),
             Decompressor::Gzip(decoder) => decoder.read(buffer),
+            #[cfg(feature = "zstd")]
             Decompressor::Zstd(decoder) => decoder.read(buffer),
         };
         read.map_err(|error| self.fault(error))

@@ -1,17 +1,16 @@
 //! `zkv top`: shows live statistics of a server.
 //!
 //! In: a socket. Out: a screen that is redrawn, or lines, until the user quits. `sampler` requests samples, `sample`
-//! computes rates and quantiles, `view` stores the samples to show, `draw` and `lines` format them, and `terminal` owns
-//! the screen and the keyboard.
+//! computes rates and quantiles, `screen` shows them on a terminal, and `lines` formats them for other outputs. Without
+//! the feature `full`, there is no screen, so terminals get lines, too.
 
-mod draw;
 mod lines;
 mod sample;
 mod sampler;
-mod terminal;
-mod view;
+#[cfg(feature = "full")]
+mod screen;
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::time::Duration;
 
 use anyhow::anyhow;
@@ -20,14 +19,15 @@ use crate::args::{Address, TopArgs};
 use crate::output::{ignore_closed_pipe, print_error, stdout_error};
 use sample::Sample;
 use sampler::Sampler;
-use view::View;
 
 pub(crate) fn top(server: Address, args: &TopArgs) -> anyhow::Result<bool> {
+    #[cfg(feature = "full")]
     let socket = server.socket.clone();
     let (first, mut sampler) = Sampler::start(server, args.interval)?;
     let count = if args.once { Some(1) } else { args.count.map(Into::into) };
-    if count.is_none() && io::stdout().is_terminal() {
-        terminal::show(View::new(&socket, args.interval, first), &mut sampler)?;
+    #[cfg(feature = "full")]
+    if count.is_none() && io::IsTerminal::is_terminal(&io::stdout()) {
+        screen::show(&socket, args.interval, first, &mut sampler)?;
         return Ok(true);
     }
     ignore_closed_pipe(write_lines(count, first, &mut sampler), true, stdout_error)

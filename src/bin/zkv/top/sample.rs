@@ -48,6 +48,7 @@ impl Sample {
     }
 
     /// Returns the number of requests for an op since the server started.
+    #[cfg(feature = "full")]
     pub(super) fn op_count(&self, op: &str) -> Option<u64> {
         self.number(&format!("{REQUESTS}{op}"))
     }

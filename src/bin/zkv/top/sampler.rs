@@ -51,8 +51,8 @@ impl Sampler {
         Ok((sample, Sampler { socket, results, interval, last_result_at: Instant::now() }))
     }
 
-    /// Waits at most `wait` for the next result, and returns it. Returns an error if the server has not responded for 3
-    /// s after the sample was due, and `None` if there is no result yet.
+    /// Waits at most `wait` for the next result, and returns it. Returns an error if the next sample is overdue by more
+    /// than [`RESPONSE_TIME_MAX`], and `None` if there is no result yet.
     pub(super) fn next(&mut self, wait: Duration) -> Option<SampleResult> {
         let deadline = self.last_result_at + self.interval + RESPONSE_TIME_MAX;
         let result = match self.results.recv_timeout(wait.min(deadline.saturating_duration_since(Instant::now()))) {

@@ -11,8 +11,8 @@ use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::Line;
 use ratatui::widgets::{Block, LineGauge, Paragraph, RenderDirection, Sparkline};
 
-use super::sample::{Delta, Sample};
 use super::view::View;
+use crate::top::sample::{Delta, Sample};
 
 const UNKNOWN: &str = "–";
 const ALARM: Style = Style::new().fg(Color::Red);
@@ -85,7 +85,7 @@ fn row(name: &str, value: String) -> Row {
     (name.to_owned(), value)
 }
 
-/// Returns a row with the rate of each op that the server has counted requests for.
+/// Returns a row of the screen for each op that the server has counted requests for, with the op's rate.
 fn requests(sample: &Sample, delta: Option<&Delta<'_>>) -> Vec<Row> {
     let requested = sample.ops().filter(|op| sample.op_count(op) > Some(0));
     requested.map(|op| row(op, rate_per_s(delta.and_then(|delta| delta.op_rate(op))))).collect()
@@ -154,7 +154,7 @@ fn file(sample: &Sample) -> Vec<Line<'static>> {
     ]
 }
 
-/// Draws a column of rows, each with its name on the left and its value on the right.
+/// Draws a column of screen rows, each with its name on the left and its value on the right.
 fn draw_column(title: &str, rows: &[Row], frame: &mut Frame<'_>, area: Rect) {
     let width = usize::from(area.width.saturating_sub(2));
     let lines = rows.iter().map(|(name, value)| {

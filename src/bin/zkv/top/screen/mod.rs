@@ -1,8 +1,13 @@
 //! The screen and the keyboard of `zkv top`.
 //!
-//! In: a view, and the samples that update it. Out: a screen until the user quits. The terminal leaves raw mode and the
+//! In: samples. Out: a screen until the user quits. `view` stores the samples to show, and `draw` formats them. The
+//! terminal leaves raw mode and the
 //! alternate screen in every case: at the end, after an error, after a panic, and before a signal ends the process.
 
+mod draw;
+mod view;
+
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -12,15 +17,17 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, Ke
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{flag, low_level};
 
-use super::draw::draw;
+use super::sample::Sample;
 use super::sampler::Sampler;
-use super::view::View;
+use draw::draw;
+use view::View;
 
 /// Maximum time until a new sample is shown or a signal is handled.
 const TICK_MAX: Duration = Duration::from_millis(100);
 
 /// Shows the screen until the user quits or a signal arrives.
-pub(super) fn show(view: View, sampler: &mut Sampler) -> anyhow::Result<()> {
+pub(super) fn show(socket: &Path, interval: Duration, first: Sample, sampler: &mut Sampler) -> anyhow::Result<()> {
+    let view = View::new(socket, interval, first);
     let received_signal = Arc::new(AtomicUsize::new(0));
     for signal in [SIGHUP, SIGINT, SIGTERM] {
         flag::register_usize(signal, Arc::clone(&received_signal), signal as usize)?;

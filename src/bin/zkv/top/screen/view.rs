@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::sample::{Delta, Sample};
-use super::sampler::SampleResult;
+use crate::top::sample::{Delta, Sample};
+use crate::top::sampler::SampleResult;
 
 /// Length of the history of rates. It exceeds the number of columns of a terminal.
 const RATES_MAX: usize = 1024;
