@@ -7,11 +7,12 @@
 use thiserror::Error;
 
 use crate::format::key::KeyKind;
+use crate::setting::Setting;
 
 /// The conditions that a new table must meet to replace another table, or to be the first one.
 ///
 /// By default, a table without rows does not replace a table with rows, and the key kind does not change. A table
-/// without rows can be replaced by any table that has the minimum number of rows.
+/// without rows can be replaced by any table that has at least `rows_min` rows.
 ///
 /// # Example
 /// ```
@@ -94,6 +95,18 @@ pub enum ReplaceError {
         /// The old table's kind of keys.
         old: KeyKind,
     },
+}
+
+impl ReplaceError {
+    /// Returns the setting that must change for the new table to be accepted.
+    pub fn setting(&self) -> Setting {
+        match self {
+            ReplaceError::TooFewRows { .. } => Setting::RowsMin,
+            ReplaceError::Empty { .. } => Setting::AllowEmpty,
+            ReplaceError::Shrunk { .. } => Setting::ShrinkMax,
+            ReplaceError::KeyKind { .. } => Setting::AllowKeyKindChange,
+        }
+    }
 }
 
 impl ReplaceRules {

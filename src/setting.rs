@@ -36,6 +36,12 @@ pub enum Setting {
     NoLease,
     /// The field `ReplaceRules::rows_min`.
     RowsMin,
+    /// The field `ReplaceRules::shrink_max_percent`.
+    ShrinkMax,
+    /// The field `ReplaceRules::allow_empty`.
+    AllowEmpty,
+    /// The field `ReplaceRules::allow_key_kind_change`.
+    AllowKeyKindChange,
     /// The field `Limits::connections_max`.
     ConnectionsMax,
     /// The field `Limits::buffer_max_bytes`.
@@ -74,6 +80,9 @@ impl Setting {
             Setting::Memory => "Config::memory",
             Setting::NoLease => "Config::lease = false",
             Setting::RowsMin => "ReplaceRules::rows_min",
+            Setting::ShrinkMax => "ReplaceRules::shrink_max_percent",
+            Setting::AllowEmpty => "ReplaceRules::allow_empty",
+            Setting::AllowKeyKindChange => "ReplaceRules::allow_key_kind_change",
             Setting::ConnectionsMax => "Limits::connections_max",
             Setting::BufferMax => "Limits::buffer_max_bytes",
             Setting::ClientMemoryMax => "Limits::client_memory_max_bytes",

@@ -111,8 +111,9 @@ impl RecordsWriter {
     /// Adds a row. Its key must be of the table's kind, and greater than all earlier keys.
     ///
     /// # Errors
-    /// Returns `InvalidInput` if the value is too long. Returns an error that [`is_too_long`] recognizes if no place
-    /// can locate the end of the record. Returns a write error if this row or an earlier row cannot be written.
+    /// Returns `InvalidInput` if the value is too long. If the record would end beyond the range of places, returns an
+    /// error for which [`is_too_long`] returns true. Returns a write error if this row or an earlier row cannot be
+    /// written.
     #[inline]
     pub(super) fn push(&mut self, key: Key<'_>, value: &[u8]) -> io::Result<()> {
         debug_assert_eq!(key.kind(), self.key_kind);
@@ -122,7 +123,8 @@ impl RecordsWriter {
         };
         let len_bytes = record_len_bytes(key, value.len(), self.align_bytes);
         if self.section.len_bytes() + len_bytes as u64 > self.len_max_bytes {
-            return Err(io::Error::new(io::ErrorKind::FileTooLarge, FormatError::RecordsTooLong));
+            let error = FormatError::RecordsTooLong { len_max_bytes: self.len_max_bytes };
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, error));
         }
         match self.section.room(len_bytes) {
             Some(room) => put_record(room, key, header, value, len_bytes),
@@ -145,7 +147,7 @@ impl RecordsWriter {
         Ok(())
     }
 
-    /// Waits until all records are in the file.
+    /// Ends the section: waits until all records are in the file, and returns facts about them.
     pub(super) fn finish(mut self) -> io::Result<WrittenRecords> {
         let records_len_bytes = self.len_bytes();
         let wanted = record_align_bytes(|align_bytes| {
@@ -189,7 +191,7 @@ impl RecordsWriter {
     }
 }
 
-/// Appends a record, padded with zeros.
+/// Appends a record, padded with zeros to `len_bytes`.
 #[inline(always)]
 fn put_record(bytes: &mut Vec<u8>, key: Key<'_>, header: ResponseHeader, value: &[u8], len_bytes: usize) {
     let end = bytes.len() + len_bytes;
@@ -202,7 +204,8 @@ fn put_record(bytes: &mut Vec<u8>, key: Key<'_>, header: ResponseHeader, value: 
 /// Returns whether the error means that the records are too long for the bits of a place. A greater alignment, up to
 /// [`RECORD_ALIGN_MAX_BYTES`], avoids the error.
 pub(super) fn is_too_long(error: &io::Error) -> bool {
-    error.get_ref().and_then(|error| error.downcast_ref()) == Some(&FormatError::RecordsTooLong)
+    let format_error = error.get_ref().and_then(|error| error.downcast_ref());
+    matches!(format_error, Some(FormatError::RecordsTooLong { .. }))
 }
 
 #[cfg(test)]

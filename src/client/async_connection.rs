@@ -70,7 +70,8 @@ impl AsyncConnection {
     /// Waits for bytes and receives them. While requests are unsent, the wait also ends when the socket is writable.
     async fn receive(&mut self, deadline: Deadline) -> Result<(), TransferError> {
         let phase = self.pipeline.phase();
-        // If the peer sends byte by byte, the socket is always ready and the wait below never times out.
+        // This check is necessary if the peer sends byte by byte: the socket is then always ready, so the wait below
+        // never times out.
         if deadline.left().is_some_and(|left| left.is_zero()) {
             return Err(TransferError::TimedOut(phase));
         }

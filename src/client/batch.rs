@@ -29,7 +29,7 @@ pub(super) struct Batch<E, V> {
 
 /// A function that encodes the request at a position in the batch, and appends it to a buffer.
 pub(super) trait EncodeRequest: Fn(usize, &mut Vec<u8>) {}
-/// A function that receives the response to the request at a position.
+/// A function that handles one response. Its first argument is the position of the response's request in the batch.
 pub(super) trait VisitResponse: FnMut(usize, Response<'_>) -> Result<(), RequestError> {}
 
 impl<E: Fn(usize, &mut Vec<u8>)> EncodeRequest for E {}
@@ -69,7 +69,7 @@ impl<E: EncodeRequest, V: VisitResponse> Batch<E, V> {
 
     /// Returns whether the requests have no side effects and can be repeated.
     pub(super) fn is_idempotent(&self) -> bool {
-        !matches!(self.op, Op::Reload | Op::Rollback)
+        !self.op.has_effects()
     }
 
     /// Marks all requests without a response as unsent, so that they are sent again on a new connection.

@@ -7,10 +7,10 @@ use super::options::Options;
 
 /// A blocking connection to a server's Unix socket.
 ///
-/// Each call ends within [`Options::call_timeout`]. If the connection fails during a call, because the server restarted
-/// or closed an idle connection, the call is retried on a new connection. After an error that leaves the connection in
-/// an unknown state, the client closes it, and the next call reconnects. A call therefore never receives the response
-/// of an earlier call.
+/// Each call ends within [`Options::call_timeout`]. If the connection fails during a call, for example because the
+/// server restarted or closed an idle connection, the call is retried on a new connection. After an error that leaves
+/// the connection in an unknown state, the client closes it, and the next call reconnects. A call therefore never
+/// receives the response of an earlier call.
 ///
 /// # Examples
 /// Keys are numbers or bytes:

@@ -28,7 +28,7 @@ pub enum ClientError {
         /// listens on it.
         error: io::Error,
     },
-    /// The server runs, but this client was not admitted.
+    /// The kernel or the server refused the connection.
     #[error("{}: {reason}", path.display())]
     Refused {
         /// The socket.
@@ -85,7 +85,7 @@ pub enum ClientError {
     Server {
         /// The socket.
         path: PathBuf,
-        /// The request in words: a key, a range, or a command.
+        /// The request in words: its key, its range, or its name.
         request: String,
         /// The likely cause, and what to do.
         hint: &'static str,
@@ -196,8 +196,7 @@ impl ClientError {
         }
     }
 
-    /// Returns the error for a server that rejects requests for tables with numeric keys and requests for tables with
-    /// byte keys.
+    /// Returns the error for a server that rejected a request with numeric keys and also a request with byte keys.
     pub(super) fn unknown_key_kind(path: &Path) -> Self {
         let request = "requests for both kinds of keys".to_owned();
         ClientError::Server { path: path.to_path_buf(), request, hint: "see the log of kv_store" }

@@ -1,7 +1,7 @@
 //! Checks whether untrusted users could replace the file at a path.
 //!
-//! In: a path. Out: the first directory that untrusted users can change, in the order in which the kernel visits
-//! directories when it resolves the path.
+//! In: a path. Out: the first exposed directory on the way to the file, if any. A directory is exposed if untrusted
+//! users can change its entries. Directories are checked in the order in which the kernel visits them.
 
 use std::ffi::OsString;
 use std::fs::{self, Metadata};
@@ -15,9 +15,9 @@ const LINKS_MAX: usize = 40;
 /// the maximum rights that the list's entries can grant to other users and groups.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
-/// Returns the first directory on the way to `path` in which a user who is not `trusted` can replace the next component
-/// of the path. A directory with a sticky bit counts as exposed, because any user can create a name in it before the
-/// rightful owner does.
+/// Returns the first directory on the way to `path` in which a user who is not in `trusted` can replace the next
+/// component of the path. A directory that other users can write to counts as exposed even if it has the sticky bit,
+/// because any of them can create a name in it before the rightful owner does.
 ///
 /// Directories are checked in the order in which the kernel visits them, starting at the root. To redirect the path
 /// after a directory was checked, a user would need write permission in a directory that was checked before.
@@ -25,8 +25,8 @@ pub(super) fn exposed_directory(path: &Path, trusted: &[u32]) -> io::Result<Opti
     walk(PathBuf::from("/"), names_reversed(&std::path::absolute(path)?), trusted)
 }
 
-/// Resolves a path, starting at `directory`. `rest` contains the names that the path still has to resolve, in reverse
-/// order.
+/// Resolves a path from `directory` on, and returns the first exposed directory. `rest` contains the unresolved names
+/// of the path, in reverse order.
 fn walk(mut directory: PathBuf, mut rest: Vec<OsString>, trusted: &[u32]) -> io::Result<Option<PathBuf>> {
     let mut links = 0;
     while let Some(name) = rest.pop() {
@@ -91,7 +91,7 @@ mod tests {
         fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
     }
 
-    /// Returns the exposed directory, relative to the temporary directory where the lookup starts.
+    /// Returns the first exposed directory, relative to the temporary directory `folder`. The check starts at `folder`.
     fn find_exposed(folder: &tempfile::TempDir, path: &str, trusted: &[u32]) -> io::Result<Option<PathBuf>> {
         let found = walk(folder.path().to_path_buf(), names_reversed(Path::new(path)), trusted)?;
         Ok(found.map(|directory| directory.strip_prefix(folder.path()).unwrap().to_path_buf()))

@@ -74,7 +74,7 @@ macro_rules! impl_client {
             /// Passes the value of a key to `visit`, borrowed from the receive buffer instead of copied.
             ///
             /// # Errors
-            /// [`ClientError`]. After an error, `visit` is not called.
+            /// [`ClientError`]. `visit` is called only after a valid response.
             pub $($async)? fn get_with<'k, T>(
                 &mut self,
                 key: impl Into<Key<'k>>,
@@ -258,7 +258,7 @@ macro_rules! impl_client {
                 self.call(GetPage::first(range, limit_rows)?)$($await)*
             }
 
-            /// Returns the last rows of a range, in ascending key order like [`Self::first_page`].
+            /// Returns the last rows of a range, like [`Self::first_page`]. The rows are in ascending key order.
             ///
             /// # Errors
             /// The errors of [`Self::first_page`].

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::protocol::native::VALUE_LEN_MAX_BYTES;
 
-/// Time-outs, retries, limits, and the trusted user of a client.
+/// Time-outs, retries, and limits of a client, and the user that its server may run as.
 ///
 /// # Example
 /// ```no_run
@@ -21,13 +21,13 @@ pub struct Options {
     /// Maximum time to connect. A client waits only while the server's queue of new connections is full. 5 s by
     /// default.
     pub connect_timeout: Duration,
-    /// Maximum time of a call with all of its requests, retries, and pauses. A call can take up to 1/64 longer than
-    /// this time. 30 s by default; `None` means no maximum.
+    /// Maximum time of a call, including all of its requests, retries, and pauses. A call can take up to 1/64 longer
+    /// than this time. 30 s by default; `None` means no maximum.
     pub call_timeout: Option<Duration>,
     /// Maximum number of retries of a call whose connection failed. 1 by default. Reads are retried; reloads and
     /// rollbacks are not.
     pub retries: u32,
-    /// Maximum time in which a retry tries to connect to a server that does not run. The pauses between attempts grow
+    /// Maximum time for which a retry keeps trying to connect while no server runs. The pauses between attempts grow
     /// from 1 to 100 ms. 2 s by default.
     pub reconnect_timeout: Duration,
     /// Maximum length of a value. A response that announces a longer value is an error, and no memory is allocated for
@@ -36,13 +36,14 @@ pub struct Options {
     /// A user, by name or number, that the server may run as. Root and this process's own effective user are always
     /// accepted. With `None`, the default, the environment variable `ZERO_KV_SERVER_USER` names the user.
     ///
-    /// - If a user is named, a server of any other user is rejected, wherever its socket is.
+    /// - If a user is named, only servers of that user, root, and this process's user are accepted, wherever their
+    ///   sockets are.
     /// - If no user is named, a server of another user is accepted only if just that user, root, and this process's
     ///   user can write to the socket's directory and to the directories above it. In other directories, such as
     ///   `/tmp`, any user could have created the socket. An abstract socket has no directory, so its server's user must
     ///   be named.
     /// - In a user namespace, all users without a number of their own are reported as 65534 (or `kernel.overflowuid`).
-    ///   This number identifies no single user. To accept all of these users, use this number.
+    ///   This number identifies no single user. To accept all of these users, name this number.
     ///
     /// The check happens after connecting and before anything is sent.
     pub server_user: Option<String>,

@@ -28,7 +28,7 @@ use super::options::{Options, PoolOptions};
 
 /// A pool of connections to one server, for threads. Clones share the pool.
 ///
-/// A connection that the server closed while it was idle is replaced. A connection whose call failed is not reused.
+/// An idle connection that the server has closed is replaced. A connection whose call failed is not reused.
 ///
 /// # Example
 /// ```no_run
@@ -50,8 +50,8 @@ pub struct Pool {
 
 /// A pool of connections to one server, for tasks on tokio. Clones share the pool.
 ///
-/// A connection that the server closed while it was idle is replaced. A connection whose call failed, or whose future
-/// was dropped, is not reused.
+/// An idle connection that the server has closed is replaced. A connection whose call failed, or whose future was
+/// dropped, is not reused.
 ///
 /// # Example
 /// ```no_run
@@ -166,7 +166,7 @@ pub trait PoolMember: Sized {
     fn drop_unless_idle(&mut self);
 }
 
-/// The part of a pool that threads and tasks share: everything except waiting for a client.
+/// The part that [`Pool`] and `AsyncPool` have in common: everything except waiting for a client.
 struct SharedPool<C: PoolMember> {
     path: PathBuf,
     client_options: Options,
@@ -186,15 +186,15 @@ struct PoolState<C: PoolMember> {
 
 /// The channel through which a waiter receives its client.
 ///
-/// The channel carries a [`Pooled`], so a client that arrives after its waiter gave up goes back to the pool when the
-/// channel drops the client.
+/// The channel carries a [`Pooled`]: if the waiter has given up, the channel drops the client, and the client returns
+/// to the pool.
 enum Waiter<C: PoolMember> {
     Thread(SyncSender<Pooled<C>>),
     #[cfg(feature = "tokio")]
     Task(oneshot::Sender<Pooled<C>>),
 }
 
-/// A client, or a position in the queue and the channel that will receive the client.
+/// A lent client, or a waiter's position in the queue and the receiving end of its channel.
 enum Lent<C: PoolMember, R> {
     Now(Pooled<C>),
     Later(Queued<C>, R),

@@ -1,4 +1,4 @@
-//! A position in a range, whose rows are requested page by page from either end.
+//! A position in a range. A client requests the range's rows page by page, from either end.
 //!
 //! In: a range, then its pages. Out: rows, and the next page to request. This module does no I/O.
 

@@ -43,7 +43,7 @@ impl Deadline {
 pub(super) struct Retry {
     left: u32,
     reconnect_timeout: Duration,
-    /// The deadline of the attempts to reconnect, which is set after the first failure.
+    /// The deadline of the attempts to reconnect. `None` until the first failure.
     reconnect: Option<Deadline>,
     pause: Duration,
 }

@@ -11,8 +11,8 @@ use super::{Client, ClientError};
 
 /// An iterator over the rows of a range in key order, from either end.
 ///
-/// The client requests a page of rows when the iterator has no rows left. The iterator holds at most one page for each
-/// end. After an error, no more rows are returned.
+/// The client requests the next page of rows when the iterator has returned all rows of the previous page. The iterator
+/// holds at most one page for each end. After an error, no more rows are returned.
 pub struct ClientRows<'c> {
     client: &'c mut Client,
     cursor: RangeCursor,
@@ -20,8 +20,8 @@ pub struct ClientRows<'c> {
 
 /// A stream of the rows of a range in key order, from either end.
 ///
-/// The client requests a page of rows when the stream has no rows left. The stream holds at most one page for each end.
-/// After an error, no more rows are returned.
+/// The client requests the next page of rows when the stream has returned all rows of the previous page. The stream
+/// holds at most one page for each end. After an error, no more rows are returned.
 #[cfg(feature = "tokio")]
 #[derive(Debug)]
 pub struct AsyncClientRows<'c> {
@@ -71,7 +71,7 @@ impl<'c> AsyncClientRows<'c> {
         self
     }
 
-    /// Returns the next row from the start of the range, or `None` if all rows were returned.
+    /// Returns the first remaining row of the range, or `None` if all rows were returned.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -79,7 +79,7 @@ impl<'c> AsyncClientRows<'c> {
         self.client.next_row(&mut self.cursor, false).await
     }
 
-    /// Returns the next row from the end of the range, or `None` if all rows were returned.
+    /// Returns the last remaining row of the range, or `None` if all rows were returned.
     ///
     /// # Errors
     /// [`ClientError`].

@@ -57,8 +57,8 @@ pub fn check_server_user(path: &Path, uid: u32, server_user: Option<&str>) -> Re
     }
 }
 
-/// Returns the user that the environment variable names. Returns `None` in a set-user-ID or set-group-ID program,
-/// because there the environment comes from a user with fewer rights.
+/// Returns the user that the environment variable names. Returns `None` in a set-user-ID or set-group-ID program, whose
+/// environment comes from a user with fewer rights.
 fn named_by_environment() -> Option<OsString> {
     let has_own_rights = getuid() == geteuid() && getgid() == getegid();
     env::var_os(VARIABLE).filter(|user| has_own_rights && !user.is_empty())

@@ -12,8 +12,8 @@ use zerocopy::little_endian::U64;
 
 /// The length of a block, which has one checksum. The last block of a section may be shorter.
 ///
-/// The checksums add 0.05 % to the length of the data. A wrong checksum locates the damage to within four pages of
-/// memory.
+/// The checksums add 0.05 % to the length of the data. A checksum that does not match locates the damage to within one
+/// block, which is four pages of memory.
 pub const BLOCK_LEN_BYTES: usize = 16 << 10;
 
 /// Returns the checksum of one block.
@@ -21,19 +21,19 @@ pub fn block_sum(block: &[u8]) -> U64 {
     U64::new(XxHash3_64::oneshot(block))
 }
 
-/// Returns the checksum of a section from the checksums of its blocks in order.
+/// Computes a section's checksum from the checksums of its blocks. The checksums must be in the order of the blocks.
 pub fn section_sum(block_sums: &[U64]) -> u64 {
     XxHash3_64::oneshot(block_sums.as_bytes())
 }
 
-/// Returns the checksum of a section from its bytes.
+/// Computes a section's checksum from its bytes.
 pub fn section_sum_of(section: &[u8]) -> u64 {
     let mut sum = SectionSum::new();
     sum.add_bytes(section);
     sum.finish()
 }
 
-/// Computes the checksum of a section from consecutive parts. The memory use does not depend on the section's length.
+/// Computes the checksum of a section from consecutive pieces. The memory use does not depend on the section's length.
 pub(crate) struct SectionSum(XxHash3_64);
 
 impl SectionSum {
@@ -41,7 +41,7 @@ impl SectionSum {
         SectionSum(XxHash3_64::new())
     }
 
-    /// Adds the next bytes of the section. Every part except the last must consist of whole blocks.
+    /// Adds the next bytes of the section. Every piece except the last must consist of whole blocks.
     pub(crate) fn add_bytes(&mut self, bytes: &[u8]) {
         bytes.chunks(BLOCK_LEN_BYTES).for_each(|block| self.add_block_sums(&[block_sum(block)]));
     }
@@ -51,7 +51,7 @@ impl SectionSum {
         self.0.write(block_sums.as_bytes());
     }
 
-    /// Returns the checksum of all added parts.
+    /// Returns the checksum of all pieces added so far.
     pub(crate) fn finish(&self) -> u64 {
         self.0.finish()
     }

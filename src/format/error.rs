@@ -5,7 +5,7 @@ use thiserror::Error;
 use super::checksum::BLOCK_LEN_BYTES;
 use super::header::{HEADER_LEN_BYTES, SectionKind, VERSION};
 use super::index::{ROW_COUNT_MAX, SEED_COUNT};
-use super::record::{RECORDS_LEN_MAX_BYTES, VALUE_LEN_MAX_BYTES};
+use super::record::VALUE_LEN_MAX_BYTES;
 
 /// The reason why a file is rejected, or why a table cannot be stored in a file.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -76,8 +76,11 @@ pub enum FormatError {
         len_bytes: u64,
     },
     /// The records section is longer than places can address.
-    #[error("more than {RECORDS_LEN_MAX_BYTES} bytes of records, which is all a file holds: split the table")]
-    RecordsTooLong,
+    #[error("more than {len_max_bytes} bytes of records, the maximum at this record alignment: split the table")]
+    RecordsTooLong {
+        /// The maximum length of the section at the record alignment.
+        len_max_bytes: u64,
+    },
     /// The length of the records section does not fit the number of rows. The section is too short, its length is not a
     /// multiple of the alignment, or the section is not empty although the table has no rows.
     #[error(
@@ -85,7 +88,7 @@ pub enum FormatError {
         if *rows == 0 { "none".to_owned() } else { format!("at least {len_min_bytes}, a multiple of {align_bytes}") }
     )]
     RecordsLen {
-        /// The number of rows in the header.
+        /// The number of rows that the header states.
         rows: u64,
         /// The alignment of each record.
         align_bytes: u64,

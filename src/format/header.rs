@@ -120,7 +120,7 @@ pub struct Dimensions {
     pub hash_seed: u64,
     /// The alignment of the records.
     pub record_align_bytes: usize,
-    /// The length of all records.
+    /// The total length of the records.
     pub records_len_bytes: u64,
     /// The number of pilots of each part.
     pub part_pilots: u64,
@@ -168,8 +168,9 @@ impl Layout {
         {
             return Err(field_error("the record alignment", ALIGN_BYTES as u64, record_align_bytes as u64));
         }
-        if records_len_bytes > (record_align_bytes as u64) << 32 {
-            return Err(FormatError::RecordsTooLong);
+        let len_max_bytes = (record_align_bytes as u64) << 32;
+        if records_len_bytes > len_max_bytes {
+            return Err(FormatError::RecordsTooLong { len_max_bytes });
         }
         let parts = dimensions.parts();
         if row_count > 0 && !(1..1 << 32).contains(&parts.pilots) {
@@ -236,7 +237,7 @@ impl Layout {
     /// is zero. The contents of sections are not checked.
     ///
     /// # Errors
-    /// A variant of [`FormatError`] for each possible fault.
+    /// [`FormatError`] for the first fault found.
     pub fn decode(file: &[u8]) -> Result<Layout, FormatError> {
         let layout = Layout::decode_start(file, file.len() as u64)?;
         for padding in layout.paddings() {
@@ -260,7 +261,7 @@ impl Layout {
         }
     }
 
-    /// Returns the ranges of padding before sections, each shorter than [`SECTION_ALIGN_BYTES`].
+    /// Returns the range of padding before each section. Every range is shorter than [`SECTION_ALIGN_BYTES`].
     pub(crate) fn paddings(&self) -> impl Iterator<Item = Range<u64>> {
         let mut end_bytes = HEADER_LEN_BYTES as u64;
         self.sections().into_iter().map(move |(_, section)| {

@@ -3,8 +3,8 @@
 //!
 //! Pilots and places are a perfect hash table (as in PTHash, SIGIR 2021, and PtrHash, SEA 2025). A few keys share a
 //! pilot: a byte that is chosen during the bake so that no two keys of the table get the same slot. A slot holds the
-//! place of the only record that can have the key, and the record holds the key itself. Every lookup therefore takes
-//! the same three steps, for any distribution of keys.
+//! place of the only record that can have the key, and the record holds the key itself. Every lookup therefore reads
+//! one pilot, one slot, and one record, for any distribution of keys.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 use zerocopy::little_endian::U64;
@@ -12,15 +12,16 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// The maximum number of rows in a file, 2³².
 pub const ROW_COUNT_MAX: u64 = 1 << 32;
-/// The average number of rows in a part of the table. Each thread of a bake processes one part at a time. The slots of
-/// one part fit into the processor's cache.
+/// The number of rows for which the index has one part. A table of `n` rows has `n / PART_ROWS` parts, rounded up, so a
+/// part has at most this many rows on average. Each thread of a bake processes one part at a time. The slots of one
+/// part fit into the processor's cache.
 pub const PART_ROWS: u64 = 1 << 15;
 /// The number of rows from one fence to the next.
 pub const FENCE_ROWS: usize = 16;
 /// The number of hash seeds that a bake tries before it fails. Almost every table succeeds with the first seed.
 pub const SEED_COUNT: u64 = 64;
 
-/// An entry of the fences section: describes the first of [`FENCE_ROWS`] rows.
+/// An entry of the fences section. It describes the first row of each group of [`FENCE_ROWS`] rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Fence {
@@ -56,8 +57,8 @@ impl Parts {
 pub struct Hash(u64);
 
 impl Hash {
-    /// Returns the hash of a number under a seed. Different numbers have different hashes, because each step of the
-    /// hash function is reversible.
+    /// Returns the hash of a number under a seed. Different numbers have different hashes, because each operation of
+    /// the hash function is reversible.
     #[inline(always)]
     pub const fn from_u64(key: u64, seed: u64) -> Hash {
         let mut hash = (key ^ seed).wrapping_mul(0x9E37_79B9_7F4A_7C15);

@@ -140,9 +140,9 @@ impl<'a> Key<'a> {
         self.write_into(&mut record[start..]);
     }
 
-    /// Returns the key's head, which fences store: the number itself, or the 8 bytes after the first `common_len_bytes`
-    /// as a big-endian number. Missing bytes count as zeros. Among keys with the same first `common_len_bytes`, a
-    /// greater key never has a smaller head.
+    /// Returns the key's head, which fences store. The head of a number is the number itself. The head of a key of
+    /// bytes is the 8 bytes after its first `common_len_bytes` bytes, read as a big-endian number; missing bytes count
+    /// as zeros. Among keys with the same first `common_len_bytes` bytes, a greater key never has a smaller head.
     #[inline]
     pub fn head(&self, common_len_bytes: usize) -> u64 {
         match self {
@@ -285,7 +285,7 @@ impl LookupKey for &[u8] {
     #[inline(always)]
     fn answer_at(self, record: &[u8]) -> Option<usize> {
         let len_bytes = u16::from_le_bytes(*record.first_chunk()?) as usize;
-        // The lengths are compared first, so that the slices below have the key's length.
+        // If the lengths are equal, the slice below is the record's whole key.
         if len_bytes != self.len() {
             return None;
         }

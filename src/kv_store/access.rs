@@ -1,4 +1,5 @@
-//! Options that control which processes may connect to the Unix socket, and the parsing of users and groups in them.
+//! Options that control which processes may connect to the Unix socket. This module also parses the options' users and
+//! groups.
 
 use nix::unistd::{Group, User};
 use zero_kv::server::SocketAccess;

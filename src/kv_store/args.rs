@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 use zero_kv::cli::replace_args::ReplaceArgs;
-use zero_kv::replace::ReplaceError;
 use zero_kv::server::{Check, Config, Inherited, MetricsAddress};
 use zero_kv::store::{Memory, OpenOptions};
 use zero_kv::{DEFAULT_FILE, DEFAULT_SOCKET, Setting};
@@ -49,7 +48,6 @@ impl Args {
             check: self.file.verify.into(),
             canaries: self.file.canary,
             replace: self.replace.rules(),
-            replace_option: Some(option_for),
             lease: !self.file.no_lease,
             watch: !self.file.no_watch,
             direct: !self.access.no_direct,
@@ -82,6 +80,9 @@ pub(crate) fn name_of(setting: Setting) -> Option<&'static str> {
         Setting::Memory => "--memory",
         Setting::NoLease => "--no-lease",
         Setting::RowsMin => "--min-rows",
+        Setting::ShrinkMax => "--max-shrink",
+        Setting::AllowEmpty => "--allow-empty",
+        Setting::AllowKeyKindChange => "--allow-key-kind-change",
         Setting::ConnectionsMax => "--max-connections",
         Setting::BufferMax => "--buffer",
         Setting::ClientMemoryMax => "--client-memory-max",
@@ -89,17 +90,6 @@ pub(crate) fn name_of(setting: Setting) -> Option<&'static str> {
         Setting::GenerationsMax => "--generations-max",
         _ => return None,
     })
-}
-
-/// Returns the name of the option that allows a table that was rejected with this error.
-fn option_for(error: &ReplaceError) -> &'static str {
-    match error {
-        ReplaceError::TooFewRows { .. } => "--min-rows",
-        ReplaceError::Empty { .. } => "--allow-empty",
-        ReplaceError::Shrunk { .. } => "--max-shrink",
-        ReplaceError::KeyKind { .. } => "--allow-key-kind-change",
-        _ => "see --help",
-    }
 }
 
 #[derive(clap::Args)]
@@ -183,8 +173,8 @@ pub(crate) struct ListenArgs {
     pub(crate) tcp: Option<SocketAddr>,
     /// Allow --tcp, or a TCP socket passed by systemd, on an address that other machines can reach. There is no
     /// password and no encryption: EVERYBODY WHO CAN CONNECT CAN READ THE WHOLE TABLE
-    #[arg(long, requires = "tcp")]
-    tcp_exposed: bool,
+    #[arg(long)]
+    pub(crate) tcp_exposed: bool,
 }
 
 #[derive(clap::Args)]

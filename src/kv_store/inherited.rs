@@ -26,7 +26,8 @@ pub(crate) fn take() -> anyhow::Result<Inherited> {
     Ok(inherited)
 }
 
-/// Checks that `--socket` and `--tcp`, if given, are the addresses of the inherited sockets.
+/// Checks that `--socket` and `--tcp`, if given, are the addresses of the inherited sockets, and that there is a TCP
+/// socket if `--tcp-exposed` is given.
 pub(crate) fn check(inherited: &Inherited, listen: &ListenArgs) -> anyhow::Result<()> {
     if let (Some(passed), Some(requested)) = (inherited.unix_path(), &listen.socket)
         && passed != *requested
@@ -42,6 +43,11 @@ pub(crate) fn check(inherited: &Inherited, listen: &ListenArgs) -> anyhow::Resul
     {
         bail!(
             "systemd passed a socket on {passed}, but --tcp is {requested}: leave --tcp out, or change ListenStream= of the .socket unit"
+        );
+    }
+    if listen.tcp_exposed && listen.tcp.or(inherited.tcp_address()).is_none() {
+        bail!(
+            "--tcp-exposed is given, but the server has no TCP socket: add --tcp ADDRESS, or leave --tcp-exposed out"
         );
     }
     Ok(())

@@ -44,10 +44,27 @@ pub enum OpKind {
     Server,
 }
 
-/// Defines all ops: one row for each op, with its code, its name, and its kind. The names of the server's counters and
-/// metrics derive from the op's name.
+/// The kind of value that a response with the status [`Status::Ok`] contains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ValueKind {
+    /// The value of a key.
+    Value,
+    /// No value.
+    Empty,
+    /// A page of rows.
+    Page,
+    /// A number of 8 bytes.
+    Number,
+    /// A text.
+    Text,
+    /// An [`OpenHeader`], with the descriptors of a table.
+    Table,
+}
+
+/// Defines all ops. Each line defines an op with its code, its name, its kind, and the kind of value in its responses.
+/// The names of the server's counters and metrics derive from the op's name.
 macro_rules! ops {
-    ($($(#[$doc:meta])* $op:ident = $code:literal, $name:literal, $kind:ident;)*) => {
+    ($($(#[$doc:meta])* $op:ident = $code:literal, $name:literal, $kind:ident, $value:ident;)*) => {
         /// Operation of a request.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u32)]
@@ -81,34 +98,41 @@ macro_rules! ops {
                     $(Op::$op => OpKind::$kind,)*
                 }
             }
+
+            /// Returns the kind of value that a response with the status [`Status::Ok`] contains.
+            pub const fn value_kind(self) -> ValueKind {
+                match self {
+                    $(Op::$op => ValueKind::$value,)*
+                }
+            }
         }
     };
 }
 
 ops! {
     /// Returns the key's value.
-    Get = 0, "get", Point;
+    Get = 0, "get", Point, Value;
     /// Returns whether the table has the key. The response has no value.
-    Exists = 1, "exists", Point;
+    Exists = 1, "exists", Point, Empty;
     /// Returns the row with the largest key less than or equal to the requested key.
-    Floor = 2, "floor", Neighbor;
+    Floor = 2, "floor", Neighbor, Page;
     /// Returns the row with the smallest key greater than or equal to the requested key.
-    Ceiling = 3, "ceiling", Neighbor;
+    Ceiling = 3, "ceiling", Neighbor, Page;
     /// Returns a page of the rows of a range.
-    Range = 4, "range", Range;
+    Range = 4, "range", Range, Page;
     /// Returns the number of rows in a range.
-    Count = 5, "count", Range;
+    Count = 5, "count", Range, Number;
     /// Returns facts about the server and its table.
-    Info = 6, "info", Server;
+    Info = 6, "info", Server, Text;
     /// Reloads the file.
-    Reload = 7, "reload", Server;
+    Reload = 7, "reload", Server, Number;
     /// Goes back to the previous generation.
-    Rollback = 8, "rollback", Server;
+    Rollback = 8, "rollback", Server, Number;
     /// Transfers the table for direct mode: the descriptor of its file, and the descriptor of the server's shared page,
     /// which announces the next generation. Works only over a Unix socket.
-    Open = 9, "open", Server;
+    Open = 9, "open", Server, Table;
     /// Returns an empty response.
-    Ping = 10, "ping", Server;
+    Ping = 10, "ping", Server, Empty;
 }
 
 /// Flag in the op code of a long request.
@@ -133,6 +157,12 @@ impl Op {
         }
     }
 
+    /// Returns whether a request with this op changes the server's state, so that it must not be executed twice.
+    #[inline]
+    pub const fn has_effects(self) -> bool {
+        matches!(self, Op::Reload | Op::Rollback)
+    }
+
     /// Returns the op's code in a long request.
     pub const fn long_code(self) -> u32 {
         self as u32 | LONG
@@ -154,7 +184,8 @@ pub enum Status {
     Ok = 0,
     /// The table does not have the row.
     NotFound = 1,
-    /// The request failed: the op is unknown, the table's keys are of the other kind, or the value is damaged.
+    /// The request failed, for example because the op is unknown, the table's keys are of the other kind, or the value
+    /// is damaged.
     Error = 2,
 }
 
@@ -180,7 +211,8 @@ pub struct Request {
 }
 
 impl Request {
-    /// Creates a short request. If the op has no key, `key` must be 0.
+    /// Creates a short request. For [`Op::Open`], `key` is the state of the shared page that the client already knows,
+    /// or 0 for a response at once. For all other ops about the server, `key` must be 0.
     pub fn new(op: Op, key: u64) -> Self {
         Request { op: U32::new(op as u32), padding: [0; 4], key: U64::new(key) }
     }
@@ -210,7 +242,7 @@ pub const fn long_len_bytes(body_len_bytes: usize) -> usize {
     (LONG_HEADER_LEN_BYTES + body_len_bytes).next_multiple_of(REQUEST_LEN_BYTES)
 }
 
-/// Appends a long request. Its body may have at most [`LONG_BODY_MAX_BYTES`].
+/// Appends a long request. Its body may be at most [`LONG_BODY_MAX_BYTES`] long.
 pub fn push_long(op: Op, body: &[&[u8]], request: &mut Vec<u8>) {
     let body_len_bytes = body.iter().map(|part| part.len()).sum();
     let end = request.len() + long_len_bytes(body_len_bytes);
@@ -268,7 +300,7 @@ pub struct PageHeader {
     pub more: U16,
 }
 
-/// Maximum length of the rows of a page, unless a single row is longer.
+/// Maximum total length of the rows in a page. A longer row is alone in its page.
 pub const PAGE_LEN_MAX_BYTES: usize = 64 << 10;
 /// Length of a page's header.
 pub const PAGE_HEADER_LEN_BYTES: usize = size_of::<PageHeader>();
@@ -319,7 +351,8 @@ impl ResponseHeader {
         Some(ResponseHeader { status: U32::new(Status::Ok as u32), value_len_bytes: U32::new(len) })
     }
 
-    /// Creates the header of a page, number, or text. A page may be longer than a value: at most [`PAGE_MAX_BYTES`].
+    /// Creates the header of a page, number, or text. Because a page has keys too, its maximum length is
+    /// [`PAGE_MAX_BYTES`] instead of [`VALUE_LEN_MAX_BYTES`].
     pub const fn of_page(len_bytes: usize) -> Self {
         let len_bytes = U32::from_bytes((len_bytes as u32).to_be_bytes());
         ResponseHeader { status: U32::ZERO, value_len_bytes: len_bytes }

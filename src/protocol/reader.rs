@@ -1,6 +1,6 @@
 //! Splits the bytes of a connection into responses.
 //!
-//! In: bytes as they arrive, split at any point, and the op of each request in turn. Out: whole responses, borrowed
+//! In: bytes as they arrive, split at any point, and the op of each response's request. Out: whole responses, borrowed
 //! from the buffer, or a protocol violation. The reader does no I/O, so any event loop can feed it.
 
 use zerocopy::FromBytes;
@@ -10,7 +10,8 @@ use super::response::{CheckedHeader, Violation};
 
 /// Initial length of the buffer: room for a few thousand short responses.
 const BUFFER_LEN_BYTES: usize = 64 << 10;
-/// A buffer that grew beyond this length for a long response is released after the response was read.
+/// Maximum length of a buffer that is kept for later responses. A longer buffer is released after all its bytes are
+/// read.
 const BUFFER_KEPT_MAX_BYTES: usize = 1 << 20;
 /// Maximum number of bytes by which a page of one row is longer than the row's value.
 const PAGE_OVERHEAD_BYTES: usize = PAGE_MAX_BYTES - VALUE_LEN_MAX_BYTES;
@@ -57,8 +58,8 @@ impl std::fmt::Display for ResponsePart {
 
 /// A buffer that splits received bytes into responses.
 ///
-/// The buffer grows with the bytes that arrive, to at most four times their length. A header that announces a long
-/// value allocates nothing.
+/// The buffer starts at 64 KiB, and grows with the bytes that arrive, to at most four times their length. A header that
+/// announces a long value allocates nothing.
 ///
 /// # Example
 /// ```

@@ -6,9 +6,9 @@
 use thiserror::Error;
 
 use super::native::{
-    INFO_LEN_MAX_BYTES, OPEN_LEN_BYTES, Op, PAGE_HEADER_LEN_BYTES, PAGE_LEN_MAX_BYTES, PAGE_MAX_BYTES,
+    INFO_LEN_MAX_BYTES, OPEN_LEN_BYTES, Op, OpKind, PAGE_HEADER_LEN_BYTES, PAGE_LEN_MAX_BYTES, PAGE_MAX_BYTES,
+    ResponseHeader, Status, VALUE_LEN_MAX_BYTES, ValueKind,
 };
-use super::native::{ResponseHeader, Status, VALUE_LEN_MAX_BYTES};
 
 /// Length of the number in a response to [`Op::Count`], [`Op::Reload`], or [`Op::Rollback`].
 const NUMBER_LEN_BYTES: usize = size_of::<u64>();
@@ -16,10 +16,7 @@ const NUMBER_LEN_BYTES: usize = size_of::<u64>();
 /// A response header that is valid for the op of its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckedHeader {
-    /// The request succeeded, and a value follows. For [`Op::Get`], the value is the key's value; for [`Op::Floor`],
-    /// [`Op::Ceiling`], and [`Op::Range`], a page of rows; for [`Op::Info`], a text; for [`Op::Open`], an
-    /// [`OpenHeader`](super::native::OpenHeader); for [`Op::Count`], [`Op::Reload`], and [`Op::Rollback`], a number.
-    /// For the other ops, the value is empty.
+    /// The request succeeded, and a value of the kind [`Op::value_kind`] follows.
     Found {
         /// Length of the value.
         value_len_bytes: usize,
@@ -126,8 +123,7 @@ pub enum PageError {
         /// The maximum number of rows.
         rows_max: u32,
     },
-    /// The page has several rows, which together are longer than
-    /// [`PAGE_LEN_MAX_BYTES`].
+    /// The page has several rows, and their total length exceeds [`PAGE_LEN_MAX_BYTES`].
     #[error("several rows take {len_bytes} bytes, where at most {PAGE_LEN_MAX_BYTES} are allowed")]
     Len {
         /// The length of the rows.
@@ -178,19 +174,22 @@ impl CheckedHeader {
             true => Ok(CheckedHeader::Found { value_len_bytes: len_bytes }),
             false => Err(Violation::ResponseLen { op, len_bytes, min_bytes, max_bytes }),
         };
-        match (status, op, len_bytes) {
-            (Status::Ok, Op::Get, 0..=VALUE_LEN_MAX_BYTES) | (Status::Ok, Op::Exists | Op::Ping, 0) => {
-                Ok(CheckedHeader::Found { value_len_bytes: len_bytes })
+        match (status, op.value_kind()) {
+            (Status::Ok, ValueKind::Value) if len_bytes > VALUE_LEN_MAX_BYTES => {
+                Err(Violation::ValueLen { len_bytes, max_bytes: VALUE_LEN_MAX_BYTES })
             }
-            (Status::Ok, Op::Get, _) => Err(Violation::ValueLen { len_bytes, max_bytes: VALUE_LEN_MAX_BYTES }),
-            (Status::Ok, Op::Floor | Op::Ceiling | Op::Range, _) => bounded(PAGE_HEADER_LEN_BYTES, PAGE_MAX_BYTES),
-            (Status::Ok, Op::Count | Op::Reload | Op::Rollback, _) => bounded(NUMBER_LEN_BYTES, NUMBER_LEN_BYTES),
-            (Status::Ok, Op::Info, _) => bounded(0, INFO_LEN_MAX_BYTES),
-            (Status::Ok, Op::Open, _) => bounded(OPEN_LEN_BYTES, OPEN_LEN_BYTES),
-            (Status::NotFound, Op::Get | Op::Exists | Op::Floor | Op::Ceiling, 0) => Ok(CheckedHeader::NotFound),
-            (Status::NotFound, _, 0) => Err(Violation::UnexpectedStatus { op, status }),
-            (Status::Error, _, 0) => Ok(CheckedHeader::Error),
-            _ => Err(Violation::UnexpectedValue { op, status, len_bytes }),
+            (Status::Ok, ValueKind::Value) => Ok(CheckedHeader::Found { value_len_bytes: len_bytes }),
+            (Status::Ok, ValueKind::Page) => bounded(PAGE_HEADER_LEN_BYTES, PAGE_MAX_BYTES),
+            (Status::Ok, ValueKind::Number) => bounded(NUMBER_LEN_BYTES, NUMBER_LEN_BYTES),
+            (Status::Ok, ValueKind::Text) => bounded(0, INFO_LEN_MAX_BYTES),
+            (Status::Ok, ValueKind::Table) => bounded(OPEN_LEN_BYTES, OPEN_LEN_BYTES),
+            _ if len_bytes > 0 => Err(Violation::UnexpectedValue { op, status, len_bytes }),
+            (Status::Ok, ValueKind::Empty) => Ok(CheckedHeader::Found { value_len_bytes: 0 }),
+            (Status::Error, _) => Ok(CheckedHeader::Error),
+            (Status::NotFound, _) => match op.kind() {
+                OpKind::Point | OpKind::Neighbor => Ok(CheckedHeader::NotFound),
+                OpKind::Range | OpKind::Server => Err(Violation::UnexpectedStatus { op, status }),
+            },
         }
     }
 }
@@ -201,7 +200,7 @@ mod tests {
 
     use super::*;
 
-    /// Checks that a response to `op` may have this status code and length.
+    /// Checks a header with this status code and value length, in a response to `op`.
     fn check(op: Op, status_code: u32, len_bytes: u32) -> Result<CheckedHeader, Violation> {
         let mut header = ResponseHeader::bare(Status::Ok);
         header.as_mut_bytes()[..4].copy_from_slice(&status_code.to_be_bytes());

@@ -88,8 +88,8 @@ impl Acceptor {
         self.workers.iter().map(Worker::connections).sum()
     }
 
-    /// Closes a connection without a response. The client's protocol is not known yet, and an error in one protocol
-    /// would be a wrong response in the other.
+    /// Counts and logs a connection beyond the limit. The caller closes the connection without a response, because the
+    /// client's protocol is not known yet, and an error in one protocol would be malformed in the other.
     fn refuse(&self, accepted: &Accepted) {
         self.state.statistics.totals.refused.fetch_add(1, Ordering::Relaxed);
         if let Some(left_out) = self.refusal_log.line() {

@@ -15,7 +15,8 @@ use super::peer::Peer;
 pub(super) enum Waits {
     /// Waits for the connection's next turn.
     Turn,
-    /// Waits for a request.
+    /// Waits for a request. A connection whose Open waits for a change of the table's state counts as waiting for a
+    /// request, too.
     Request,
     /// Waits for the rest of an incomplete request, of which this many bytes have arrived.
     Rest(usize),
@@ -147,7 +148,8 @@ impl Activity {
         self.held_bytes.fetch_or(EVICTED, Ordering::Relaxed) & !EVICTED
     }
 
-    /// Wakes the connection's task, if the task's waker is set, so that the connection's next turn begins at once.
+    /// Wakes the connection's task, so that the connection's next turn begins at once. Does nothing if the task's waker
+    /// is not set.
     pub(super) fn wake(&self) {
         if let Some(waker) = self.waker.get() {
             waker.wake_by_ref();

@@ -98,8 +98,7 @@ impl ClientMemory {
             }
             let evicted_bytes = registry.evict(activity, &self.evicted_bytes);
             count += u64::from(evicted_bytes.is_some());
-            // If the connection has ended in the meantime, it holds no memory any more, so its bytes are subtracted,
-            // too.
+            // A connection that has ended in the meantime holds no memory, so its bytes are subtracted, too.
             kept_bytes = kept_bytes.saturating_sub(evicted_bytes.unwrap_or(*held_bytes));
         }
         totals.cut_memory.fetch_add(count, Ordering::Relaxed);

@@ -10,10 +10,11 @@ use super::generations::{Plan, Source};
 use super::limits::Limits;
 use super::listener::{Inherited, SocketAccess};
 use crate::DEFAULT_SOCKET;
-use crate::replace::{ReplaceError, ReplaceRules};
+use crate::replace::ReplaceRules;
 use crate::store::{Memory, OpenOptions, Verify};
 
-/// The default time for which a worker polls, about as long as the kernel takes to wake a thread.
+/// The default time for which a worker polls after a response before it sleeps: about as long as the kernel takes to
+/// wake a thread.
 pub const SPIN: Duration = Duration::from_micros(50);
 
 /// When the server verifies the blocks of a file against their checksums.
@@ -44,9 +45,6 @@ pub struct Config {
     /// The rules that a file must satisfy to become the first generation or to replace the current generation.
     /// Rollbacks ignore the rules.
     pub replace: ReplaceRules,
-    /// Returns the name of the command-line option that allows a table despite the given error. Error messages about a
-    /// rejected table include this name. `None`: the messages name no option.
-    pub replace_option: Option<fn(&ReplaceError) -> &'static str>,
     /// Whether to take kernel leases on files, if the system allows leases. A leased file needs no fstat after every
     /// batch. Leases use the process's SIGIO, for which the server installs a handler.
     pub lease: bool,
@@ -62,7 +60,8 @@ pub struct Config {
     pub abstract_socket: bool,
     /// The access control of `socket`. Does not apply to `tcp`.
     pub access: SocketAccess,
-    /// Inherited listening sockets, which replace `socket` and `tcp`.
+    /// Inherited listening sockets. An inherited Unix socket replaces `socket`, and an inherited TCP socket replaces
+    /// `tcp`.
     pub inherited: Inherited,
     /// The TCP address to listen on, for clients that cannot use Unix sockets. Port 0 selects a free port.
     pub tcp: Option<SocketAddr>,
@@ -74,10 +73,11 @@ pub struct Config {
     /// How long a worker polls after a response before it sleeps. Zero: the worker does not poll. `None`: [`SPIN`], or
     /// zero if the machine has one processor.
     pub spin: Option<Duration>,
-    /// The limits on what clients may use.
+    /// The limits on clients, for example on their connections and memory.
     pub limits: Limits,
     /// Whether to notify the service manager (systemd, through NOTIFY_SOCKET) when this process is ready, reloads, or
-    /// stops, and regularly that it is alive (WATCHDOG_USEC). Intended for programs that run only this server.
+    /// stops. If the service manager has a watchdog (WATCHDOG_USEC), the server also notifies it regularly that this
+    /// process is alive. Intended for programs that run only this server.
     pub notify: bool,
 }
 
@@ -87,14 +87,7 @@ impl Config {
         let verify = if self.check == Check::Full { Verify::Full } else { Verify::Touch };
         let options = OpenOptions { verify, ..self.open.clone() };
         let (background, canaries) = (self.check == Check::Background, self.canaries.clone());
-        let plan = Plan {
-            memory: self.memory,
-            options,
-            background,
-            canaries,
-            replace: self.replace.clone(),
-            replace_option: self.replace_option,
-        };
+        let plan = Plan { memory: self.memory, options, background, canaries, replace: self.replace.clone() };
         Source { path: db.to_path_buf(), plan, watch: self.watch, direct: self.direct }
     }
 
@@ -119,7 +112,6 @@ impl Default for Config {
             check: Check::default(),
             canaries: None,
             replace: ReplaceRules::default(),
-            replace_option: None,
             lease: true,
             watch: true,
             direct: true,

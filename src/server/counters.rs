@@ -1,8 +1,8 @@
 //! The counters of a worker.
 //!
 //! In: the results of each pass. Out: counts, which are added up over all workers on request. Each worker writes only
-//! its own counters, with plain loads and stores, so counting costs a few nanoseconds per pass and nothing per request.
-//! This module does not format the counts.
+//! its own counters, with plain loads and stores, so counting costs a few nanoseconds per pass and next to nothing per
+//! request. This module does not format the counts.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -12,7 +12,7 @@ use crate::protocol::native::{Op, OpKind, Status};
 /// One in this many passes is timed.
 const TIMED_EVERY: u64 = 64;
 
-/// The index of the counters of Redis commands. The indexes below it are the op codes of native requests.
+/// The index of the counters of Redis commands. Lower indexes are the op codes of native requests.
 pub(super) const REDIS: usize = Op::ALL.len();
 /// The index of the counters of native requests with an unknown op code.
 pub(super) const UNKNOWN_OP: usize = REDIS + 1;
@@ -63,7 +63,7 @@ impl Tally {
         self.0[op.map_or(UNKNOWN_OP, |op| op as usize)][status as usize] += 1;
     }
 
-    /// Counts Gets that found a value. These requests are not counted individually.
+    /// Counts `count` Gets that found a value. [`Tally::count`] is not called for these requests.
     #[inline(always)]
     pub(super) fn count_values(&mut self, count: usize) {
         self.0[Op::Get as usize][Status::Ok as usize] += count as u32;
@@ -80,8 +80,8 @@ impl Tally {
         ops.map(|op| self.0[op as usize].iter().sum::<u32>() as usize).sum()
     }
 
-    /// Returns whether the pass executed a Reload or a Rollback, which must not be executed again. Such a request is
-    /// the only one of its pass.
+    /// Returns whether the pass executed a Reload or a Rollback. If it did, the pass must not be repeated, and it
+    /// answered no other request.
     pub(super) fn has_effects(&self) -> bool {
         [Op::Reload, Op::Rollback].into_iter().any(|op| self.0[op as usize][Status::Ok as usize] > 0)
     }
@@ -101,7 +101,7 @@ pub(super) struct Counters {
     redis_misses: Counter,
     read_len_bytes: Counter,
     written_len_bytes: Counter,
-    /// Passes that answered at least one request.
+    /// Passes that answered at least one request. Info and the metrics call these passes batches.
     batches: Counter,
     /// The histogram of the number of requests per pass.
     batch_requests: Histogram,
@@ -231,13 +231,12 @@ impl Sums {
     }
 }
 
-/// The binary logarithm of the number of buckets from one power of two to the next.
+/// The number of buckets between two consecutive powers of two, as an exponent of two.
 const PARTS_BITS: u32 = 2;
-/// The number of buckets. Numbers above 2⁴⁰ (18 minutes in nanoseconds) are counted as 2⁴⁰.
+/// The number of buckets. The last bucket also counts all numbers above 2⁴⁰ (18 minutes in nanoseconds).
 const BUCKETS: usize = bucket_of(1 << 40) + 1;
 
-/// A histogram of numbers. The largest number of each bucket exceeds the smallest number of the bucket by at most a
-/// quarter.
+/// A histogram of numbers. The largest number that a bucket counts exceeds the smallest one by at most a quarter.
 struct Histogram {
     buckets: [Counter; BUCKETS],
     sum: Counter,
@@ -265,8 +264,8 @@ impl Histogram {
     }
 }
 
-/// Returns the bucket of a number. Each number up to 4 has its own bucket, and 0 counts as 1. A power of two is the
-/// last number of its bucket.
+/// Returns the bucket that counts a number. Each number from 1 to 8 has its own bucket, and 0 counts as 1. A power of
+/// two is the largest number that its bucket counts.
 const fn bucket_of(number: u64) -> usize {
     let number = number.saturating_sub(1);
     if number < 1 << PARTS_BITS {
@@ -276,7 +275,7 @@ const fn bucket_of(number: u64) -> usize {
     ((shift as usize) << PARTS_BITS) + (number >> shift) as usize
 }
 
-/// Returns the largest number of a bucket.
+/// Returns the largest value that a bucket counts.
 const fn bucket_end(bucket: usize) -> u64 {
     if bucket < 1 << PARTS_BITS {
         return bucket as u64 + 1;
@@ -317,14 +316,14 @@ impl Distribution {
         self.buckets[..=bucket_of(1 << power)].iter().sum()
     }
 
-    /// Returns the largest number and the count of each nonempty bucket.
+    /// Returns each nonempty bucket, as the largest number that the bucket counts and the count.
     pub(super) fn buckets(&self) -> impl Iterator<Item = (u64, u64)> {
         let counts = self.buckets.iter().enumerate().filter(|(_, count)| **count > 0);
         counts.map(|(bucket, count)| (bucket_end(bucket), *count))
     }
 
-    /// Returns a quantile: the smallest recorded number that is at least as large as the fraction `share` of all
-    /// recorded numbers. The result is rounded up by at most a quarter. Returns 0 if nothing was recorded.
+    /// Returns the quantile for a fraction: if `share` is 0.99, the smallest recorded number that at least 99 % of the
+    /// recorded numbers do not exceed. The result may be up to a quarter too large. Returns 0 if nothing was recorded.
     pub(super) fn quantile(&self, share: f64) -> u64 {
         let rank = (self.count() as f64 * share).ceil() as u64;
         let mut seen = 0;

@@ -1,7 +1,7 @@
 //! The facts that a server reports about itself: their names, and how they are computed from a snapshot.
 //!
-//! In: a snapshot. Out: the response to Info, the facts of Redis's INFO, and the metrics for Prometheus. A fact is one
-//! row of [`FACTS`].
+//! In: a snapshot. Out: the response to Info, the facts of Redis's INFO, and the metrics for Prometheus. Each fact is
+//! one entry of [`FACTS`].
 
 use std::ops::RangeInclusive;
 
@@ -102,10 +102,12 @@ pub(super) const FACTS: &[Fact] = &[
     gauge("connections", "zero_kv_connections", "Open connections.", |s| s.sums.connections),
     counter("connections_accepted", "zero_kv_connections_accepted_total", "Accepted connections.", |s| s.sums.accepted),
     metric("zero_kv_connections_cut_total", "Disconnected connections, by reason.", Counters(disconnected)),
-    number("connections_cut_idle", |s| s.cut_idle),
-    number("connections_cut_stalled", |s| s.cut_stalled),
-    counter("connections_refused", "zero_kv_connections_refused_total", "Rejected connections.", |s| s.refused),
-    counter("panics", "zero_kv_panics_total", "Connections that ended because of a bug in the server.", |s| s.panics),
+    number("connections_cut_idle", |s| s.totals.cut_idle),
+    number("connections_cut_stalled", |s| s.totals.cut_stalled),
+    counter("connections_refused", "zero_kv_connections_refused_total", "Rejected connections.", |s| s.totals.refused),
+    counter("panics", "zero_kv_panics_total", "Connections that ended because of a bug in the server.", |s| {
+        s.totals.panics
+    }),
     Fact { text: Text::Numbers(requests_by_op), redis: "", metric: None }.metric(
         "zero_kv_requests_total",
         "Requests, by op and status.",
@@ -129,29 +131,29 @@ pub(super) const FACTS: &[Fact] = &[
     text("service_us_p50", |s| service_us(s, 0.5)),
     text("service_us_p99", |s| service_us(s, 0.99)),
     text("service_us_p99.9", |s| service_us(s, 0.999)),
-    counter("swaps", "zero_kv_swaps_total", "Swaps to another generation, including rollbacks.", |s| s.swaps),
-    counter("rollbacks", "zero_kv_rollbacks_total", "Rollbacks to the previous generation.", |s| s.rollbacks),
-    counter("refused_files", "zero_kv_refused_files_total", "Files that were rejected.", |s| s.refused_files),
+    counter("swaps", "zero_kv_swaps_total", "Swaps to another generation, including rollbacks.", |s| s.totals.swaps),
+    counter("rollbacks", "zero_kv_rollbacks_total", "Rollbacks to the previous generation.", |s| s.totals.rollbacks),
+    counter("refused_files", "zero_kv_refused_files_total", "Files that were rejected.", |s| s.totals.refused_files),
     counter("faults", "zero_kv_faults_total", "Times that the served file was found changed or unreadable.", |s| {
-        s.faults
+        s.totals.faults
     }),
-    number("reload_requested", |s| s.reload_requested),
-    number("reload_done", |s| s.reload_done),
+    number("reload_requested", |s| s.totals.reload_requested),
+    number("reload_done", |s| s.totals.reload_done),
     text("reload_last", |s| s.reload_last.clone()),
     text("writers_detected", |s| s.writers_unknown.map_or("yes".to_owned(), |reason| format!("no: {reason}"))).metric(
         "zero_kv_writers_detected",
         "1 if every process that writes to the file is detected before it writes, otherwise 0.",
         Gauge(|s| s.writers_unknown.is_none().into()),
     ),
-    number("connections_cut_http", |s| s.cut_http),
-    number("connections_cut_slow", |s| s.cut_slow),
-    number("connections_cut_generation", |s| s.cut_generation),
-    number("connections_cut_memory", |s| s.cut_memory),
+    number("connections_cut_http", |s| s.totals.cut_http),
+    number("connections_cut_slow", |s| s.totals.cut_slow),
+    number("connections_cut_generation", |s| s.totals.cut_generation),
+    number("connections_cut_memory", |s| s.totals.cut_memory),
     gauge(
         "generations_retained",
         "zero_kv_generations_retained",
         "Replaced generations that pending responses still hold.",
-        |s| s.generations_retained,
+        |s| s.totals.generations_retained,
     ),
     number("generations_max", |s| s.generations_max as u64),
     gauge("client_memory_bytes", "zero_kv_client_memory_bytes", "Memory that all connections hold together.", |s| {
@@ -180,12 +182,12 @@ pub(super) const FACTS: &[Fact] = &[
     ),
 ];
 
-/// Returns a fact that is a text and not a metric.
+/// Returns a fact that Info reports as a text, and that the metrics do not report.
 const fn text(name: &'static str, text: fn(&Snapshot) -> String) -> Fact {
     Fact { text: Text::One(name, text), redis: "", metric: None }
 }
 
-/// Returns a fact that is a number and not a metric.
+/// Returns a fact that Info reports as a number, and that the metrics do not report.
 const fn number(name: &'static str, number: fn(&Snapshot) -> u64) -> Fact {
     Fact { text: Text::Number(name, number), redis: "", metric: None }
 }
@@ -250,8 +252,8 @@ pub(super) fn redis_texts(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     texts(snapshot).into_iter().map(|(name, text)| (redis_name(name), text)).collect()
 }
 
-/// Formats the response to Info: the facts and the histograms. From two responses, a client can compute quantiles over
-/// the time between the two.
+/// Formats the response to Info: the facts and the histograms. From the histograms of two responses, a client can
+/// compute the quantiles for the time between these responses.
 pub(super) fn info(snapshot: &Snapshot) -> String {
     let buckets = |seen: &Distribution| {
         let buckets: Vec<_> = seen.buckets().map(|(end, count)| format!("{end}:{count}")).collect();
@@ -285,12 +287,12 @@ fn info_labels(snapshot: &Snapshot) -> Vec<Series> {
 
 fn disconnected(snapshot: &Snapshot) -> Vec<Series> {
     let reasons = [
-        ("idle", snapshot.cut_idle),
-        ("stalled", snapshot.cut_stalled),
-        ("http", snapshot.cut_http),
-        ("slow", snapshot.cut_slow),
-        ("generation", snapshot.cut_generation),
-        ("memory", snapshot.cut_memory),
+        ("idle", snapshot.totals.cut_idle),
+        ("stalled", snapshot.totals.cut_stalled),
+        ("http", snapshot.totals.cut_http),
+        ("slow", snapshot.totals.cut_slow),
+        ("generation", snapshot.totals.cut_generation),
+        ("memory", snapshot.totals.cut_memory),
     ];
     reasons.into_iter().map(|(reason, count)| (vec![("reason", reason.to_owned())], count)).collect()
 }
@@ -317,7 +319,8 @@ fn requests_by_op_and_status(snapshot: &Snapshot) -> Vec<Series> {
     requests
 }
 
-/// Returns whether a request of this kind can have this status.
+/// Returns whether requests that are counted at the index `kind` of [`REQUESTS_NAMES`] can have the status with the
+/// code `status`.
 fn can_have_status(kind: usize, status: usize) -> bool {
     const NOT_FOUND: usize = Status::NotFound as usize;
     match (Op::ALL.get(kind).map(|op| op.kind()), status) {

@@ -1,7 +1,7 @@
 //! The thread that renews and releases the leases on served files.
 //!
-//! In: the time, and SIGIO, which the kernel sends when a writer waits for a lease. Out: renewed and released leases. A
-//! file whose lease is renewed in time needs no fstat after every batch.
+//! In: the time, and SIGIO, which the kernel sends when a process tries to open a leased file for writing. Out: renewed
+//! and released leases. A file whose lease is renewed in time needs no fstat after every batch.
 
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;

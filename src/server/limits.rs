@@ -1,4 +1,4 @@
-//! The limits on what clients may use.
+//! The limits on clients, for example on their connections and memory.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -20,7 +20,8 @@ const CLIENT_MEMORY_SHARE: u64 = 8;
 /// take twice its length, because a buffer that grows doubles its capacity.
 const CLIENT_MEMORY_MIN_BUFFERS: u64 = 4;
 
-/// The limits on what clients may use. The server closes a connection that exceeds a limit, and logs the reason.
+/// The limits on clients, for example on their connections and memory. The server closes a connection that exceeds a
+/// limit, and logs the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The maximum number of connections, over all protocols and sockets. A connection beyond the maximum is closed as

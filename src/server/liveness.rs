@@ -78,7 +78,8 @@ impl Thread {
         &self.name
     }
 
-    /// Records that the thread runs. From now on, beats are expected.
+    /// Records that the thread runs. From this call on, a thread that must record beats is reported as stuck if it
+    /// records none.
     pub(super) fn started(&self) {
         self.is_running.store(true, Ordering::Relaxed);
     }
@@ -193,8 +194,8 @@ pub(super) struct Liveness {
 }
 
 impl Liveness {
-    /// Creates the state of a server's threads. The watchdog is ignored unless the server `notifies` the service
-    /// manager.
+    /// Creates the liveness of a server's threads. `notifies` is whether the server notifies the service manager. If it
+    /// is false, the watchdog is ignored.
     pub(super) fn new(workers: usize, notifies: bool) -> Liveness {
         let thread = |name, beats_expected| Arc::new(Thread::new(name, beats_expected));
         Liveness {
@@ -258,8 +259,8 @@ impl Liveness {
         }
     }
 
-    /// Returns a thread that has recorded no beat since the last call, if there is one. `beats_seen` stores the number
-    /// of beats of each thread at the last call.
+    /// Returns a thread that should have recorded a beat since the last call but has not, if there is one. `beats_seen`
+    /// stores the number of beats of each thread at the last call.
     fn silent_since(&self, beats_seen: &mut [u64]) -> Option<&Thread> {
         let mut silent = None;
         for (thread, seen) in self.threads().zip(beats_seen) {

@@ -1,4 +1,4 @@
-//! Limits each kind of log line that clients can cause to one line per second.
+//! Limits the log lines that clients can cause: at most one line of each kind is logged per second.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};

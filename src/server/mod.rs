@@ -88,8 +88,8 @@ use state::ServerState;
 use statistics::Statistics;
 use worker::Worker;
 
-/// A table's file that was opened and checked, and can be served. [`Opened::new`] and [`Opened::bind`] do in two steps
-/// what [`Server::bind`] does in one. [`Opened::new`] can take long if the file is large.
+/// A table's file that was opened and checked, and can be served. [`Server::bind`] calls [`Opened::new`], which can
+/// take long if the file is large, and then [`Opened::bind`].
 pub struct Opened {
     source: Source,
     generation: Generation,
@@ -259,7 +259,7 @@ impl Server {
         info!("stopping");
         state.notifier.stopping();
         drop(sockets);
-        // Signals all workers before it joins the first one, so that they stop in parallel.
+        // All workers are signaled before the first one is joined, so that they stop in parallel.
         let stopping: Vec<_> = acceptor.into_workers().into_iter().map(Worker::stop).collect();
         for worker in stopping {
             // If the worker panicked, the panic was already logged.

@@ -2,12 +2,12 @@
 
 use crate::protocol::native::REQUEST_LEN_BYTES;
 
-/// The maximum number of 16-byte requests in a pass.
-pub(super) const PASS_REQUESTS_MAX: usize = 1024;
+/// The maximum number of 16-byte requests in a run, which is a sequence of requests that are answered together.
+pub(super) const RUN_REQUESTS_MAX: usize = 1024;
 
-/// The length of the buffer of one read. The buffer is longer than a common batch of 256 requests, because a read that
-/// does not fill its buffer shows that the socket is empty.
-pub(super) const READ_LEN_BYTES: usize = PASS_REQUESTS_MAX * REQUEST_LEN_BYTES;
+/// The length of the buffer of one read. A common batch of 256 requests does not fill the buffer, and a read that does
+/// not fill the buffer shows that the socket is empty.
+pub(super) const READ_LEN_BYTES: usize = RUN_REQUESTS_MAX * REQUEST_LEN_BYTES;
 
 /// The result of a pass over a client's unanswered requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -62,7 +62,7 @@ impl PendingResponses {
         self.pieces.clear();
     }
 
-    /// Replaces a single response that would pass descriptors with `response`, which passes none.
+    /// Discards the only response, which would pass descriptors, and stores `response` instead, which passes none.
     pub(super) fn replace(&mut self, response: &[u8]) {
         self.clear();
         self.keep(response, &[], 0, false);

@@ -99,8 +99,8 @@ impl Registry {
     /// Evicts a connection, and adds the number of bytes that it holds to `evicted_bytes`. Returns this number, or
     /// `None` if the connection has ended.
     pub(super) fn evict(&self, activity: &Activity, evicted_bytes: &AtomicU64) -> Option<u64> {
-        // A connection that ends takes this lock before it subtracts its memory from `evicted_bytes`, so that the sum
-        // is never less than zero.
+        // `evicted_bytes` is increased under this lock. A connection that ends takes the lock before it subtracts its
+        // memory from `evicted_bytes`, so the sum is never less than zero.
         let connections = self.connections();
         if !connections.contains_key(&activity.number) {
             return None;
@@ -112,8 +112,8 @@ impl Registry {
         Some(held_bytes)
     }
 
-    /// Disconnects the connections that hold a generation older than `number` between turns, without waiting for the
-    /// next tick.
+    /// Makes the worker disconnect the connections that, between turns, hold a generation older than `number`. The
+    /// worker does not wait for the next tick.
     pub(super) fn disconnect_generations_before(&self, number: u64) {
         if self.oldest_generation.fetch_max(number, Ordering::Relaxed) < number {
             self.generations_exceeded.notify_one();

@@ -213,7 +213,7 @@ impl Responses {
         &mut self.stage
     }
 
-    /// Replaces a single response that would pass descriptors with `response`, which passes none.
+    /// Discards the only response, which would pass descriptors, and appends `response` instead, which passes none.
     pub(super) fn replace(&mut self, response: &[u8]) {
         self.clear();
         self.push(response);
@@ -305,9 +305,9 @@ fn copy(bytes: &[u8], to: &mut [u8]) -> Option<()> {
     Some(())
 }
 
-/// Copies `from` to the beginning of `to` and returns true, if `from` has `N` to `2 * N` bytes. Otherwise, returns
-/// false. Copies the first `N` bytes and then the last `N` bytes, which may overlap the first, so the copy takes no
-/// loop and writes no byte beyond its end.
+/// If `from` has `N` to `2 * N` bytes, copies it to the beginning of `to` and returns true. Otherwise, returns false.
+/// Copies the first `N` bytes and then the last `N` bytes, which may overlap the first, so the copy needs no loop and
+/// writes no byte beyond its end.
 ///
 /// # Panics
 /// If `to` is shorter than `from`.

@@ -28,7 +28,7 @@ impl Piece {
     }
 }
 
-/// Bytes of a shared mapping that were copied and verified, and are sent next.
+/// The next bytes to send, including bytes of a shared mapping that were copied and verified.
 #[derive(Default)]
 pub(super) struct Stage {
     pub(super) bytes: Vec<u8>,
@@ -61,8 +61,8 @@ impl<'a> Sending<'a> {
         before.chain([Part::Copied(rest)])
     }
 
-    /// Calls `send` with all unsent bytes. If bytes must be copied from a shared mapping, calls `send` with as many of
-    /// the first unsent bytes as a stage holds.
+    /// Calls `send` with all unsent bytes. If bytes must be copied from a shared mapping, calls `send` with only as
+    /// many of the first unsent bytes as fit into a stage.
     ///
     /// # Errors
     /// If the file was changed since the lookup.
@@ -93,7 +93,10 @@ impl<'a> Sending<'a> {
         Ok(send(unsent))
     }
 
-    /// Copies the next unsent bytes, as many as the stage holds, and verifies them.
+    /// Copies as many of the next unsent bytes as fit into the stage, and verifies those from the file.
+    ///
+    /// # Errors
+    /// If the file was changed since the lookup.
     pub(super) fn copy_to(&self, store: &Store, stage: &mut Stage) -> io::Result<()> {
         stage.holds_beginning = false;
         let stage = &mut stage.bytes;

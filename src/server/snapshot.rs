@@ -3,11 +3,11 @@
 //! In: the state and the counters of the server. Out: the value of each fact. The module `facts` names the facts.
 
 use std::sync::PoisonError;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::counters::Sums;
 use super::state::ServerState;
+use super::statistics::TotalCounts;
 use super::steps::STEP_LEN_BYTES;
 use crate::format::checksum::BLOCK_LEN_BYTES;
 use crate::format::key::KeyKind;
@@ -52,26 +52,8 @@ pub(super) struct Snapshot {
     /// Whether the file was changed in place and is not trusted.
     pub(super) is_changed: bool,
     pub(super) sums: Sums,
-    pub(super) cut_idle: u64,
-    pub(super) cut_stalled: u64,
-    pub(super) cut_http: u64,
-    pub(super) refused: u64,
-    pub(super) panics: u64,
-    pub(super) swaps: u64,
-    pub(super) rollbacks: u64,
-    pub(super) refused_files: u64,
-    pub(super) faults: u64,
-    pub(super) reload_requested: u64,
-    pub(super) reload_done: u64,
+    pub(super) totals: TotalCounts,
     pub(super) reload_last: String,
-    /// The number of connections that were disconnected because of their drain rate.
-    pub(super) cut_slow: u64,
-    /// The number of connections that were disconnected because they held an old generation.
-    pub(super) cut_generation: u64,
-    /// The number of connections that were disconnected because of the memory that they held.
-    pub(super) cut_memory: u64,
-    /// The number of replaced generations that connections still hold.
-    pub(super) generations_retained: u64,
     /// The limit on `generations_retained`.
     pub(super) generations_max: usize,
     /// The number of bytes that all connections hold together.
@@ -91,13 +73,12 @@ pub(super) struct Snapshot {
 impl Snapshot {
     /// Takes a snapshot of a running server.
     pub(super) fn take(server: &ServerState) -> Snapshot {
-        let (generation, totals, settings) = (server.table.current(), &server.statistics.totals, &server.settings);
+        let (generation, statistics, settings) = (server.table.current(), &server.statistics, &server.settings);
         let plan = &settings.source.plan;
         let store = &generation.store;
-        let number = |total: &AtomicU64| total.load(Ordering::Relaxed);
         Snapshot {
-            uptime: server.statistics.uptime(),
-            workers: server.statistics.worker_count(),
+            uptime: statistics.uptime(),
+            workers: statistics.worker_count(),
             socket: settings.socket.display().to_string(),
             tcp: settings.tcp.map(|tcp| tcp.to_string()).unwrap_or_default(),
             file: settings.source.path.display().to_string(),
@@ -121,27 +102,13 @@ impl Snapshot {
             blocks: store.block_counts(),
             damaged_blocks: store.damaged_block_count(),
             is_changed: server.table.is_changed() || !store.is_trusted(),
-            sums: server.statistics.sums(),
-            cut_idle: number(&totals.cut_idle),
-            cut_stalled: number(&totals.cut_stalled),
-            cut_http: number(&totals.cut_http),
-            refused: number(&totals.refused),
-            panics: number(&totals.panics),
-            swaps: number(&totals.swaps),
-            rollbacks: number(&totals.rollbacks),
-            refused_files: number(&totals.refused_files),
-            faults: number(&totals.faults),
-            reload_requested: number(&totals.reload_requested),
-            reload_done: number(&totals.reload_done),
-            reload_last: totals.reload_last.lock().unwrap_or_else(PoisonError::into_inner).clone(),
-            cut_slow: number(&totals.cut_slow),
-            cut_generation: number(&totals.cut_generation),
-            cut_memory: number(&totals.cut_memory),
-            generations_retained: number(&totals.generations_retained),
+            sums: statistics.sums(),
+            totals: statistics.totals.counts(),
+            reload_last: statistics.outcomes.reload_last.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             generations_max: settings.limits.generations_max,
             client_memory_bytes: server.client_memory.held_bytes(),
             client_memory_max_bytes: server.client_memory.max_bytes,
-            file_refused: totals.file_refused.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            file_refused: statistics.outcomes.file_refused.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             thread_panics: server
                 .liveness
                 .threads()

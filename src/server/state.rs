@@ -59,7 +59,7 @@ impl ServerState {
         }
     }
 
-    /// Evicts the connections that hold the most memory if all connections together exceed the limit.
+    /// Evicts the connections that hold the most memory, if all connections together hold more than the limit.
     pub(super) fn evict_if_over_limit(&self) {
         if self.client_memory.is_over_limit() {
             self.client_memory.evict_largest(&self.registries, &self.statistics.totals);

@@ -3,7 +3,7 @@
 //! In: the counters of each worker, and counters of rare events. Out: sums over all workers.
 
 use std::sync::Mutex;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::counters::{Counters, Sums};
@@ -12,6 +12,7 @@ use super::counters::{Counters, Sums};
 pub(super) struct Statistics {
     started: Instant,
     pub(super) totals: Totals,
+    pub(super) outcomes: Outcomes,
     workers: Box<[Counters]>,
 }
 
@@ -21,6 +22,7 @@ impl Statistics {
         Statistics {
             started: Instant::now(),
             totals: Totals::default(),
+            outcomes: Outcomes::default(),
             workers: std::iter::repeat_with(Counters::default).take(workers).collect(),
         }
     }
@@ -48,45 +50,70 @@ impl Statistics {
     }
 }
 
-/// Counters of rare events, which any thread may write.
-#[derive(Default)]
-pub(super) struct Totals {
+/// Defines the counters of rare events, one line for each.
+macro_rules! totals {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// Counters of rare events, which any thread may write.
+        #[derive(Default)]
+        pub(super) struct Totals {
+            $($(#[$doc])* pub(super) $name: AtomicU64,)*
+        }
+
+        /// The values of [`Totals`] at one moment.
+        pub(super) struct TotalCounts {
+            $($(#[$doc])* pub(super) $name: u64,)*
+        }
+
+        impl Totals {
+            pub(super) fn counts(&self) -> TotalCounts {
+                TotalCounts { $($name: self.$name.load(Ordering::Relaxed),)* }
+            }
+        }
+    };
+}
+
+totals! {
     /// Swaps: replacements of the served generation.
-    pub(super) swaps: AtomicU64,
+    swaps,
     /// Swaps that were rollbacks to an older generation.
-    pub(super) rollbacks: AtomicU64,
+    rollbacks,
     /// Files that were rejected.
-    pub(super) refused_files: AtomicU64,
+    refused_files,
     /// The number of times that the served file was found changed or unreadable.
-    pub(super) faults: AtomicU64,
+    faults,
     /// The number of the last reload or rollback that was requested. Reloads and rollbacks share one sequence of
     /// numbers.
-    pub(super) reload_requested: AtomicU64,
+    reload_requested,
     /// The number of the last reload or rollback that is complete.
-    pub(super) reload_done: AtomicU64,
+    reload_done,
+    /// Connections that were disconnected because they sent no request.
+    cut_idle,
+    /// Connections that were disconnected because of the stall time-out: the client did not send the rest of a request,
+    /// or did not receive pending responses.
+    cut_stalled,
+    /// Connections that were disconnected because they sent HTTP.
+    cut_http,
+    /// Connections that were disconnected because their clients received pending responses too slowly.
+    cut_slow,
+    /// Connections that were disconnected because they held an old generation when there were more retained generations
+    /// than the limit allows.
+    cut_generation,
+    /// Connections that were disconnected because they held the most memory when the limit on client memory was
+    /// exceeded.
+    cut_memory,
+    /// Replaced generations that are still in use.
+    generations_retained,
+    /// Connections that were rejected.
+    refused,
+    /// Connections that ended in a panic.
+    panics,
+}
+
+/// The outcomes of checks of the file, as texts.
+#[derive(Default)]
+pub(super) struct Outcomes {
     /// The outcome of the last reload or rollback.
     pub(super) reload_last: Mutex<String>,
     /// Why the file at the path is not served. Empty if the file is served, or if there is no file.
     pub(super) file_refused: Mutex<String>,
-    /// Connections that were disconnected because they sent no request.
-    pub(super) cut_idle: AtomicU64,
-    /// Connections that were disconnected because of the stall time-out: the client did not send the rest of a request,
-    /// or did not receive pending responses.
-    pub(super) cut_stalled: AtomicU64,
-    /// Connections that were disconnected because they sent HTTP.
-    pub(super) cut_http: AtomicU64,
-    /// Connections that were disconnected because their clients received pending responses too slowly.
-    pub(super) cut_slow: AtomicU64,
-    /// Connections that were disconnected because they held an old generation when there were more retained generations
-    /// than the limit allows.
-    pub(super) cut_generation: AtomicU64,
-    /// Connections that were disconnected because they held the most memory when the limit on client memory was
-    /// exceeded.
-    pub(super) cut_memory: AtomicU64,
-    /// Replaced generations that are still in use.
-    pub(super) generations_retained: AtomicU64,
-    /// Connections that were rejected.
-    pub(super) refused: AtomicU64,
-    /// Connections that ended in a panic.
-    pub(super) panics: AtomicU64,
 }

@@ -10,19 +10,20 @@ use crate::store::verification_work_on_thread;
 
 /// The number of steps after which a pass ends: about 1 ms of work.
 pub(super) const PASS_STEPS_MAX: usize = 10_000;
-/// The number of steps after which a connection's turn ends. The last pass of a turn may exceed this number by the
-/// steps of one pass.
+/// The number of steps after which a connection's turn ends. A turn ends only at the end of a pass, so it may exceed
+/// this number by the steps of its last pass.
 pub(super) const TURN_STEPS_MAX: usize = 2 * PASS_STEPS_MAX;
 /// The number of bytes that are read, hashed, compared, or copied in one step.
 pub(super) const STEP_LEN_BYTES: usize = 64;
-/// The number of block tags that verification reads in one step. The tag of a block stores when the block was verified.
+/// The number of block tags that verification reads in one step. The tag of a block stores the epoch in which the block
+/// was last verified.
 const STEP_WORK: usize = 64;
-/// The number of block tags that a pass may read before verification is interrupted. An interrupted request is repeated
-/// in the next turn.
+/// The amount of verification work in one pass after which verification is interrupted. The unit is the work of reading
+/// one block tag. An interrupted request is repeated in the next turn.
 pub(super) const VERIFICATION_WORK_MAX: usize = TURN_STEPS_MAX * STEP_WORK;
 
-// A request is interrupted only after it has used more steps than a pass may take, so an interruption always ends the
-// pass.
+// Verification is interrupted only after it has used more steps than a pass may take, so an interruption always ends
+// the pass.
 const _: () = assert!(TURN_STEPS_MAX > PASS_STEPS_MAX);
 
 /// Counts the steps of one pass.

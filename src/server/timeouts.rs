@@ -80,7 +80,7 @@ pub(super) struct Observed {
     window_sent_bytes: u64,
 }
 
-/// The time-outs, in ticks.
+/// The time-outs and the minimum drain rate, with ticks as the unit of time.
 pub(super) struct Timeouts {
     /// The idle time-out. 0: no time-out.
     idle_ticks: u32,

@@ -153,8 +153,8 @@ fn set_options(stream: &StdTcpStream) -> io::Result<()> {
     sockopt::set_tcp_keepintvl(stream, KEEP_ALIVE_PAUSE)?;
     sockopt::set_tcp_keepcnt(stream, KEEP_ALIVE_PROBES)?;
     sockopt::set_socket_keepalive(stream, true)?;
-    // The kernel sends no probes while sent bytes are unacknowledged. This time-out closes the connection after the
-    // time that unanswered probes would take.
+    // The kernel sends no probes while sent bytes are unacknowledged. This time-out closes such a connection after the
+    // same time that unanswered probes would take to close it.
     let gone_after = KEEP_ALIVE + KEEP_ALIVE_PAUSE * KEEP_ALIVE_PROBES;
     Ok(sockopt::set_tcp_user_timeout(stream, gone_after.as_millis() as u32)?)
 }

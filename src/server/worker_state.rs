@@ -24,7 +24,7 @@ pub(super) struct WorkerState {
     table: Arc<ServedTable>,
     statistics: Arc<Statistics>,
     number: usize,
-    /// The number of connections with pending responses.
+    /// The number of connections with pending responses, or with requests that their next turn answers.
     pending_connections: AtomicUsize,
     is_stopping: AtomicBool,
     nothing_pending: Notify,
@@ -50,7 +50,7 @@ impl WorkerState {
         }
     }
 
-    /// Returns the generation that the next batch reads.
+    /// Returns the generation that the worker's next pass reads.
     #[inline]
     pub(super) fn pin(&self) -> PinnedGeneration {
         self.table.pin(self.number)
@@ -76,19 +76,20 @@ impl WorkerState {
         self.statistics.worker(self.number)
     }
 
-    /// Records that a connection has pending responses, which its client has not received.
+    /// Records that a connection has pending responses, or requests that its next turn answers.
     pub(super) fn begin_pending(&self) {
         self.pending_connections.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Records that a connection has no more pending responses.
+    /// Records that a connection has neither pending responses nor requests that its next turn answers.
     pub(super) fn end_pending(&self) {
         if self.pending_connections.fetch_sub(1, Ordering::Relaxed) == 1 && self.is_stopping() {
             self.nothing_pending.notify_one();
         }
     }
 
-    /// Makes connections read no more requests, and waits until no connection has pending responses.
+    /// Makes connections read no more requests, and waits until no connection has pending responses or requests to
+    /// answer.
     pub(super) async fn stop(&self) {
         self.is_stopping.store(true, Ordering::Relaxed);
         while self.pending_connections.load(Ordering::Relaxed) > 0 {

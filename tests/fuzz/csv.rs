@@ -1,7 +1,7 @@
 //! Properties of a bake of any bytes as text.
 //!
 //! A bake of delimited text gives the rows that a second, byte-by-byte parser finds, or an error with the line of the
-//! first malformed row. In every format, equal rows give equal files, however the text was split into pieces.
+//! first bad row. In every format, equal rows give equal files, however the text was split into pieces.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -3,18 +3,19 @@
 
 use std::fs::{DirEntry, File};
 use std::io;
+use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, SystemTime};
 
-use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, kill_process, pidfd_getfd, pidfd_open};
+use rustix::process::{PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use tempfile::TempDir;
 use zero_kv::client::{Client, Info, Options};
 
-use super::waiting::{PATIENCE, eventually};
+use super::processes::Process;
+use super::waiting::eventually;
 
 /// A folder on tmpfs on every Linux machine.
 pub(crate) const SHARED_MEMORY: &str = "/dev/shm";
@@ -72,7 +73,7 @@ impl Scene {
     pub(crate) fn run_by(&self, mut command: Command, spawn: impl FnOnce(Command) -> io::Result<Child>) -> Served {
         let log = self.path("log");
         command.stderr(File::create(&log).unwrap());
-        let mut served = Served { child: spawn(command).unwrap(), socket: self.path("s.sock"), log };
+        let mut served = Served { process: Process::new(spawn(command).unwrap(), &self.path("s.sock")), log };
         eventually("the server is ready", || {
             assert!(served.is_alive(), "{}", served.log());
             served.log().contains("ready on")
@@ -96,24 +97,11 @@ pub(crate) fn settle(path: &Path) {
 
 /// A running server. Dropping this value kills the process.
 pub(crate) struct Served {
-    child: Child,
-    pub(crate) socket: PathBuf,
+    process: Process,
     log: PathBuf,
 }
 
 impl Served {
-    pub(crate) fn id(&self) -> u32 {
-        self.child.id()
-    }
-
-    pub(crate) fn is_alive(&mut self) -> bool {
-        self.child.try_wait().unwrap().is_none()
-    }
-
-    pub(crate) fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
-    }
-
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap()
     }
@@ -123,18 +111,18 @@ impl Served {
         self.log().lines().filter(|line| line.contains(text)).count()
     }
 
-    pub(crate) fn connect(&self) -> UnixStream {
-        let stream = UnixStream::connect(&self.socket).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
-        stream
+    /// Waits for `count` log lines that contain a text, and asserts that there are no more. A line may be written after
+    /// the server has counted the event.
+    pub(crate) fn expect_logged(&self, text: &str, count: usize) {
+        eventually(&format!("{text:?} is logged {count} times"), || self.logged(text) >= count);
+        assert_eq!(self.logged(text), count, "{text:?}: {}", self.log());
     }
 
     /// Connects a client that expects the user whom the server runs as, who may differ from the user of the test.
     pub(crate) fn client(&self) -> Client {
         let user = std::fs::metadata(format!("/proc/{}", self.id())).unwrap().uid();
         let options = Options { server_user: Some(user.to_string()), ..Options::default() };
-        Client::connect_with(&self.socket, &options).unwrap()
+        Client::connect_with(self.socket(), &options).unwrap()
     }
 
     pub(crate) fn info(&self) -> Info {
@@ -159,23 +147,7 @@ impl Served {
 
     /// Returns the resident memory of the process, including its share of the page cache.
     pub(crate) fn resident_bytes(&self) -> u64 {
-        let status = self.proc("status");
-        let kib = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
-            line.split_whitespace().next().unwrap().parse::<u64>().unwrap()
-        };
-        ["RssAnon:", "RssFile:", "RssShmem:"].into_iter().map(kib).sum::<u64>() << 10
-    }
-
-    /// Returns the size of the process's anonymous memory.
-    pub(crate) fn anonymous_bytes(&self) -> u64 {
-        let status = self.proc("status");
-        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
-        line.split_whitespace().next().unwrap().parse::<u64>().unwrap() << 10
-    }
-
-    pub(crate) fn descriptors(&self) -> usize {
-        std::fs::read_dir(format!("/proc/{}/fd", self.id())).unwrap().count()
+        ["RssAnon", "RssFile", "RssShmem"].into_iter().map(|name| self.status_bytes(name)).sum()
     }
 
     /// Returns the inodes of the mapped tables without duplicates.
@@ -193,7 +165,7 @@ impl Served {
     /// `/proc/sys/fs/lease-break-time`. The server is not notified.
     pub(crate) fn remove_lease(&self, path: &Path) {
         let inode = inode(path);
-        let process = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty()).unwrap();
+        let process = pidfd_open(self.pid(), PidfdFlags::empty()).unwrap();
         for entry in std::fs::read_dir(format!("/proc/{}/fd", self.id())).unwrap() {
             let entry = entry.unwrap();
             if std::fs::metadata(entry.path()).is_ok_and(|metadata| metadata.ino() == inode) {
@@ -209,7 +181,7 @@ impl Served {
 
     /// Duplicates the server's sockets into this process, so that they stay open when the server ends.
     pub(crate) fn duplicate_sockets(&self) -> Vec<OwnedFd> {
-        let process = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty()).unwrap();
+        let process = pidfd_open(self.pid(), PidfdFlags::empty()).unwrap();
         let entries = std::fs::read_dir(format!("/proc/{}/fd", self.id())).unwrap().map(Result::unwrap);
         let is_socket = |entry: &DirEntry| {
             std::fs::read_link(entry.path()).is_ok_and(|target| target.to_str().unwrap().starts_with("socket:"))
@@ -218,16 +190,25 @@ impl Served {
         let duplicate = |entry| pidfd_getfd(&process, number(entry), PidfdGetfdFlags::empty()).unwrap();
         entries.filter(is_socket).map(duplicate).collect()
     }
+}
 
-    fn proc(&self, name: &str) -> String {
-        std::fs::read_to_string(format!("/proc/{}/{name}", self.id())).unwrap()
+impl Deref for Served {
+    type Target = Process;
+
+    fn deref(&self) -> &Process {
+        &self.process
+    }
+}
+
+impl DerefMut for Served {
+    fn deref_mut(&mut self) -> &mut Process {
+        &mut self.process
     }
 }
 
 impl Drop for Served {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.process.kill();
         if std::thread::panicking() {
             let log = std::fs::read(&self.log).unwrap_or_default();
             let end = &log[log.len().saturating_sub(4000)..];

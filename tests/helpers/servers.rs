@@ -1,19 +1,16 @@
 //! A running `kv_store`.
 
 use std::io::{BufRead, BufReader};
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::ops::{Deref, DerefMut};
+use std::path::Path;
+use std::process::{ChildStderr, Command, Stdio};
 
-use rustix::process::{Pid, Signal, kill_process};
-
-use super::waiting::PATIENCE;
+use super::processes::Process;
 
 /// A `kv_store` process whose log is a pipe. Dropping this value kills the process.
 pub(crate) struct Server {
-    pub(crate) child: Child,
-    socket: PathBuf,
-    log: BufReader<std::process::ChildStderr>,
+    process: Process,
+    log: BufReader<ChildStderr>,
 }
 
 impl Server {
@@ -33,7 +30,7 @@ impl Server {
     pub(crate) fn spawn(mut command: Command, socket: &Path) -> Server {
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let log = BufReader::new(child.stderr.take().unwrap());
-        Server { child, socket: socket.to_path_buf(), log }
+        Server { process: Process::new(child, socket), log }
     }
 
     /// Waits for a log line that contains `text`, and returns the line.
@@ -45,43 +42,19 @@ impl Server {
         }
         line
     }
+}
 
-    pub(crate) fn connect(&self) -> UnixStream {
-        let stream = UnixStream::connect(&self.socket).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
-        stream
-    }
+impl Deref for Server {
+    type Target = Process;
 
-    pub(crate) fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
-    }
-
-    pub(crate) fn wait(&mut self) -> ExitStatus {
-        self.child.wait().unwrap()
-    }
-
-    pub(crate) fn is_alive(&mut self) -> bool {
-        self.child.try_wait().unwrap().is_none()
-    }
-
-    /// Returns the size of the process's anonymous memory.
-    pub(crate) fn anonymous_bytes(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
-        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
-    }
-
-    /// Returns the number of file descriptors that the process has open.
-    pub(crate) fn descriptors(&self) -> usize {
-        std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
+    fn deref(&self) -> &Process {
+        &self.process
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+impl DerefMut for Server {
+    fn deref_mut(&mut self) -> &mut Process {
+        &mut self.process
     }
 }
 

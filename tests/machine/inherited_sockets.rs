@@ -131,8 +131,19 @@ pub(crate) fn an_inherited_descriptor_that_cannot_be_served_is_named() {
         let message = failure_message(command);
         assert!(message.contains(says), "{message}");
     }
+}
+
+pub(crate) fn an_inherited_tcp_socket_beyond_loopback_requires_an_option() {
+    let table = Table::of_rows(10);
     let tcp = TcpListener::bind("0.0.0.0:0").unwrap();
-    assert!(failure_message(command_with_sockets(&table, tcp, None)).contains("pass --tcp-exposed"));
+    let refused = command_with_sockets(&table, tcp.try_clone().unwrap(), None);
+    assert!(failure_message(refused).contains("pass --tcp-exposed"));
+    let mut exposed = command_with_sockets(&table, tcp, None);
+    exposed.arg("--tcp-exposed").arg("--socket").arg(table.socket());
+    let server = Server::of(exposed, &table.socket());
+    let mut stream = server.connect();
+    stream.write_all(&gets([3])).unwrap();
+    expect(&mut stream, &answer_to_get(&table.model, 3));
 }
 
 pub(crate) fn sockets_passed_to_another_process_are_ignored() {

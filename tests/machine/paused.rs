@@ -117,7 +117,7 @@ pub(crate) fn a_file_written_to_while_the_server_is_stopped_gives_errors() -> Re
     shape.bake(3, &scene.path("other.db"));
     let served = scene.serve(&["--no-watch"]);
     assert!(is_leased(&scene.db()));
-    let direct = Client::connect(&served.socket).unwrap().direct().unwrap();
+    let direct = Client::connect(served.socket()).unwrap().direct().unwrap();
     let assert_all_served = || {
         let keys: Vec<u64> = (1..=shape.rows).collect();
         let expected: Vec<_> = keys.iter().map(|key| shape.value(1, *key)).collect();

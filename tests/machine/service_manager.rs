@@ -148,7 +148,7 @@ pub(crate) fn a_hung_thread_suspends_the_watchdog_notifications() -> Result<(), 
         let table = Table::of_rows(10);
         let mut service = Service::start(&table, true);
         assert!(service.next_notification().contains("READY=1"));
-        let delayed = DelayedThread::start(service.server.child.id(), thread, calls)?;
+        let delayed = DelayedThread::start(service.server.id(), thread, calls)?;
         let line = format!("the {thread} thread makes no progress");
         service.server.wait_for_log(&line);
         service.watchdog_notifications();

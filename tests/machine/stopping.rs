@@ -47,7 +47,7 @@ impl Drop for StoppedThread {
 
 /// Returns the number of a thread of the server, by name.
 fn thread(server: &Server, name: &str) -> libc::pid_t {
-    let mut tasks = fs::read_dir(format!("/proc/{}/task", server.child.id())).unwrap().map(Result::unwrap);
+    let mut tasks = fs::read_dir(format!("/proc/{}/task", server.id())).unwrap().map(Result::unwrap);
     let task = tasks.find(|task| fs::read_to_string(task.path().join("comm")).unwrap().trim_end() == name);
     task.unwrap_or_else(|| panic!("no thread {name}")).file_name().to_str().unwrap().parse().unwrap()
 }

@@ -75,14 +75,15 @@ pub(crate) fn a_file_is_served_once_its_writer_has_closed_it() -> Result<(), Mis
     let mapping = mapped(&scene.path("new.db"));
     std::fs::rename(scene.path("new.db"), scene.db()).unwrap();
     served.wait_for("refused_files", 1);
-    eventually("the reason is logged", || served.logged(REFUSED) == 1);
+    served.expect_logged(REFUSED, 1);
     let attempt = served.client().reload().unwrap();
     assert!(served.outcome_of(attempt).contains(REFUSED));
     assert_eq!(served.number("generation"), 1);
     assert_eq!(served.client().get(7).unwrap(), SHAPE.value(1, 7));
     // The server retries without another log line.
     served.wait_for("uptime_s", served.number("uptime_s") + 3);
-    assert_eq!((served.logged(REFUSED), served.number("refused_files")), (2, 2), "{}", served.log());
+    served.expect_logged(REFUSED, 2);
+    assert_eq!(served.number("refused_files"), 2);
     drop(mapping);
     served.wait_for("generation", 2);
     assert_eq!(served.client().get(7).unwrap(), SHAPE.value(2, 7));
@@ -92,7 +93,7 @@ pub(crate) fn a_file_is_served_once_its_writer_has_closed_it() -> Result<(), Mis
 pub(crate) fn a_server_that_cannot_detect_writers_reports_it() {
     let scene = scene();
     let served = scene.serve(&["--no-lease"]);
-    assert_eq!(served.logged("processes that write to the file cannot be detected: leases are switched off"), 1);
+    served.expect_logged("processes that write to the file cannot be detected: leases are switched off", 1);
     assert_eq!(served.info().get("writers_detected"), Some("no: leases are switched off"));
     drop(served);
     let served = scene.serve(&["--no-lease", "--memory", "sealed"]);

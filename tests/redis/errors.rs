@@ -1,6 +1,5 @@
 //! Malformed bytes, and commands that a read-only table rejects.
 
-use std::fs;
 use std::io::Write;
 
 use zero_kv::client::Client;
@@ -100,11 +99,7 @@ pub(crate) fn leading_zeros_of_a_key_are_ignored() {
 pub(crate) fn an_announced_length_allocates_nothing() {
     let served = Served::with(&["--workers", "1"]);
     assert_eq!(Client::connect(served.socket()).unwrap().info().unwrap().number::<u64>("workers"), Some(1));
-    let data_bytes = || {
-        let status = fs::read_to_string(format!("/proc/{}/status", served.server.child.id())).unwrap();
-        let line = status.lines().find(|line| line.starts_with("VmData:")).unwrap();
-        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
-    };
+    let data_bytes = || served.server.status_bytes("VmData");
     ask(&served.socket(), &["PING"]);
     let before = data_bytes();
     let mut waiting = Vec::new();

@@ -209,7 +209,7 @@ fn a_new_file_is_served_when_put_in_place_or_on_request() {
     generations.put(2);
     served.wait_for("generation", 2);
     generations.assert_served(&served, 2);
-    assert_eq!(served.logged("serving generation 2"), 1);
+    served.expect_logged("serving generation 2", 1);
     drop(served);
 
     let served = generations.scene.serve(&["--no-watch"]);
@@ -352,6 +352,7 @@ fn a_bad_file_is_rejected_with_its_reason_and_the_old_one_stays_served() {
         put(scene);
         refused += 1;
         served.wait_for("refused_files", refused);
+        served.expect_logged("refused: ", refused as usize);
         let log = served.log();
         let line = log.lines().rfind(|line| line.contains("refused: ")).unwrap();
         assert!(line.contains(reason) && line.contains("generation 1 is still served"), "{what}: {line}");
@@ -363,7 +364,7 @@ fn a_bad_file_is_rejected_with_its_reason_and_the_old_one_stays_served() {
     let attempt = served.client().reload().unwrap();
     assert!(served.outcome_of(attempt).contains("No such file"));
     assert_eq!((served.number("generation"), served.number("swaps")), (1, 0));
-    assert_eq!(served.logged("refused: ") as u64, refused + 1);
+    served.expect_logged("refused: ", refused as usize + 1);
     load.wait_for_pipelines(10);
     generations.put(3);
     served.wait_for("generation", 2);
@@ -388,7 +389,7 @@ fn a_file_that_does_not_match_the_canaries_is_rejected() {
     let served = generations.scene.serve(&["--canary", "canaries"]);
     generations.put(2);
     served.wait_for("refused_files", 1);
-    assert_eq!(served.logged("canary 7: "), 1);
+    served.expect_logged("canary 7: ", 1);
     generations.assert_served(&served, 1);
     assert_eq!(counts(&served), [1, 0, 0, 1]);
     // The server reads the canaries at each check.
@@ -415,7 +416,7 @@ fn an_unreadable_file_is_rejected_until_it_is_readable() {
     mode(generations.baked(2), 0);
     generations.put(2);
     served.wait_for("refused_files", 1);
-    assert_eq!(served.logged("Permission denied"), 1);
+    served.expect_logged("Permission denied", 1);
     generations.assert_served(&served, 1);
     assert_eq!(counts(&served), [1, 0, 0, 1]);
     mode(generations.scene.db(), 0o644);

@@ -21,8 +21,8 @@ use crate::helpers::waiting::eventually;
 const HOLE_LEN_BYTES: u64 = 1 << 40;
 /// The length of forged records. Their block sums are 2 GiB.
 const FORGED_LEN_BYTES: u64 = 4 << 40;
-/// The number of KiB that the server has mapped before it gets SIGTERM.
-const READ_MIN_KIB: u64 = 64 << 10;
+/// The number of bytes that the server has mapped before it gets SIGTERM.
+const READ_MIN_BYTES: u64 = 64 << 20;
 
 /// Opens a table, canceled at call number `calls_max`. Returns the outcome, and how often the pace was called.
 fn open(
@@ -94,12 +94,8 @@ fn the_check_of_a_forged_file_can_be_canceled_at_each_window() {
 
 /// Waits until the server has mapped in a part of the file while it warms the file.
 fn wait_until_it_warms_the_file(server: &Server) {
-    let read_kib = || -> u64 {
-        let status = fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
-        let lines = status.lines().filter(|line| line.starts_with("RssFile:") || line.starts_with("RssShmem:"));
-        lines.map(|line| line.split_ascii_whitespace().nth(1).unwrap().parse::<u64>().unwrap()).sum()
-    };
-    eventually("the server reads its file", || read_kib() >= READ_MIN_KIB);
+    let read_bytes = || server.status_bytes("RssFile") + server.status_bytes("RssShmem");
+    eventually("the server reads its file", || read_bytes() >= READ_MIN_BYTES);
 }
 
 fn stop(mut server: Server, expected: &str) {

@@ -27,7 +27,7 @@ fn info_names_the_served_table() {
     assert_eq!(info.get("keys"), Some("u64"));
     assert_eq!(info.get("version"), Some(env!("CARGO_PKG_VERSION")));
     assert_eq!(info.get("socket"), table.socket().to_str());
-    assert_eq!(number(&info, "pid"), u64::from(server.child.id()));
+    assert_eq!(number(&info, "pid"), u64::from(server.id()));
     assert_eq!(number(&info, "file_len_bytes"), store.file_len_bytes());
     assert_eq!(number(&info, "generation"), 1);
 

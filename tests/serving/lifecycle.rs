@@ -245,7 +245,7 @@ fn a_new_file_is_served_while_a_process_has_the_old_one_open_for_writing() {
 
 /// Returns the processor time of each worker so far, in nanoseconds.
 fn worker_times_ns(server: &Server) -> Vec<u64> {
-    let tasks = fs::read_dir(format!("/proc/{}/task", server.child.id())).unwrap();
+    let tasks = fs::read_dir(format!("/proc/{}/task", server.id())).unwrap();
     let of_task = |task: PathBuf| {
         let is_worker = fs::read_to_string(task.join("comm")).unwrap().starts_with("worker-");
         let times = fs::read_to_string(task.join("schedstat")).unwrap();

@@ -343,8 +343,7 @@ fn a_stalled_client_keeps_an_old_file_no_longer_than_its_timeout() {
     fs::rename(beside, table.db()).unwrap();
     eventually("the new file is served", || info(&mut other, "generation") == "2");
     server.wait_for_log("disconnected: stalled: received none of");
-    let maps = format!("/proc/{}/maps", server.child.id());
-    eventually("the old file is gone", || !fs::read_to_string(&maps).unwrap().contains("storage.db (deleted)"));
+    eventually("the old file is gone", || !server.proc("maps").contains("storage.db (deleted)"));
 }
 
 #[test]

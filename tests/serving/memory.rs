@@ -41,7 +41,7 @@ fn number_bytes(text: &str, name: &str) -> u64 {
 
 /// Returns the kernel's description of the server's mapping of the file.
 fn mapping(table: &Table, server: &Server) -> Option<String> {
-    let smaps = fs::read_to_string(format!("/proc/{}/smaps", server.child.id())).unwrap();
+    let smaps = server.proc("smaps");
     smaps.split_once(table.db().to_str().unwrap()).map(|(_, rest)| rest.to_owned())
 }
 
@@ -84,7 +84,7 @@ fn a_copy_with_fewer_huge_pages_is_served_with_a_warning() {
     assert!(warning.contains("WARN") && warning.contains(" 0 in huge pages"), "{warning}");
     assert!(warning.contains("fewer huge pages than requested"), "{warning}");
     server.wait_for_log("ready");
-    let smaps = fs::read_to_string(format!("/proc/{}/smaps", server.child.id())).unwrap();
+    let smaps = server.proc("smaps");
     let huge: Vec<&str> = smaps.lines().filter_map(|line| line.strip_prefix("AnonHugePages:")).collect();
     assert!(!huge.is_empty() && huge.iter().all(|len| len.trim() == "0 kB"), "{huge:?}");
     expect_all_answers(&table, &server);
@@ -138,8 +138,8 @@ fn a_locked_file_stays_in_memory() {
         server.wait_for_log("limit of bytes of locked memory raised from 65536 to ");
         server.wait_for_log(&format!("locked in memory: {} bytes, ", len_bytes(&table)));
         server.wait_for_log("ready");
-        let status = fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
-        assert!(number_bytes(&status, "VmLck:") >= len_bytes(&table), "{status}");
+        let locked_bytes = server.status_bytes("VmLck");
+        assert!(locked_bytes >= len_bytes(&table), "{locked_bytes} bytes are locked");
         expect_all_answers(&table, &server);
     }
 }

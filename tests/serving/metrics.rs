@@ -259,3 +259,14 @@ fn the_log_is_json_if_requested() {
     assert_eq!((event["generation"].as_u64(), event["digest"].as_str().map(str::len)), (Some(1), Some(32)));
     assert_eq!(event["message"], format!("ready on {}", table.socket().display()));
 }
+
+#[test]
+fn a_log_filter_that_cannot_be_parsed_is_reported_and_the_level_is_info() {
+    let table = Table::of_rows(10);
+    let mut command = kv_store(&table.db(), &table.socket());
+    command.env("RUST_LOG", "zero_kv=loud");
+    let mut server = Server::spawn(command, &table.socket());
+    let line = server.wait_for_log("RUST_LOG");
+    assert!(line.contains("RUST_LOG is \"zero_kv=loud\": ") && line.contains("the log level is info"), "{line}");
+    assert!(server.wait_for_log("ready").contains("INFO"));
+}

@@ -17,7 +17,7 @@ fn serve(table: &Table, spin_us: &str) -> Server {
 
 /// Returns the state of each of the server's threads, and its processor time so far, in nanoseconds.
 fn threads(server: &Server) -> Vec<(char, u64)> {
-    let tasks = fs::read_dir(format!("/proc/{}/task", server.child.id())).unwrap();
+    let tasks = fs::read_dir(format!("/proc/{}/task", server.id())).unwrap();
     let state = |task: &fs::DirEntry| {
         let stat = fs::read_to_string(task.path().join("stat")).unwrap();
         let taken = fs::read_to_string(task.path().join("schedstat")).unwrap();

@@ -122,7 +122,7 @@ struct RowArgs {
     /// Remove the key of each row in which this column is 1, true, t, yes, or y
     #[arg(long, value_name = "COLUMN")]
     delete_column: Option<Column>,
-    /// Choose what happens to malformed rows
+    /// Choose what happens to bad rows
     #[arg(long, value_name = "POLICY", default_value = "error")]
     bad_rows: BadRowsArg,
     /// Write the skipped rows to this file, with their input, line, and reason

@@ -11,7 +11,8 @@ use anyhow::bail;
 pub(crate) enum Role {
     /// An input. The command line may name an input twice, because inputs are only read.
     Input,
-    /// A table that is only read. The output may have the same path, because the finished output is renamed to that path.
+    /// A table that is only read. The output may replace this file, because the bake first writes the output to another
+    /// file.
     Table,
     Output,
     BadRows,
@@ -19,7 +20,7 @@ pub(crate) enum Role {
 }
 
 impl Role {
-    /// For error messages: returns the name of this role, and how to choose another file for it.
+    /// Returns the name of this role for error messages, and how to choose another file for the role.
     fn name_and_remedy(self) -> (&'static str, &'static str) {
         match self {
             Role::Input => ("an input", "pass another file"),

@@ -103,7 +103,8 @@ impl Watcher {
             return;
         }
         let ending = lock(&self.ending);
-        // If the new file is already in place, the main thread is about to report it and to end the process.
+        // `abandon` returns false if the new file is already in place. In that case, the main thread is about to report
+        // the result and to end the process.
         if self.cancel.abandon() {
             self.live.clear();
             let _ = writeln!(io::stderr(), "baker: {}", BakeError::Canceled);

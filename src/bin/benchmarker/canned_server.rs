@@ -52,7 +52,7 @@ struct Connection {
     pending_bytes: usize,
     /// Offset of the pending responses in the canned bytes.
     at_bytes: usize,
-    /// Whether epoll is asked to report when the socket becomes writable.
+    /// True if epoll reports when the socket becomes writable.
     awaits_room: bool,
 }
 
@@ -164,7 +164,7 @@ impl Connection {
                     let request_bytes = self.request_len_bytes + read_bytes;
                     let requests = request_bytes / REQUEST_LEN_BYTES;
                     self.request_len_bytes = request_bytes % REQUEST_LEN_BYTES;
-                    // Continue in the first copy of the pattern, which is in the processor's cache.
+                    // The next responses come from the first copy of the pattern, which is in the processor's cache.
                     self.at_bytes %= canned.pattern_len_bytes();
                     self.pending_bytes = canned.len_bytes(self.next_response, requests);
                     self.next_response = self.next_response.wrapping_add(requests);

@@ -27,8 +27,8 @@ use crate::random::client_rng;
 use crate::wire::{Protocol, Requests};
 
 /// Maximum number of draws in the search for one absent key. Even in a small dense table, three in four draws are
-/// outside of the table's range of keys, and therefore absent. The search reaches the maximum only if the table contains
-/// nearly every possible key.
+/// outside of the table's range of keys, and therefore absent. The search reaches the maximum only if the table
+/// contains nearly every possible key.
 const MISS_TRIES_MAX: u32 = 10_000;
 
 /// The distribution of requests over the rows.
@@ -38,7 +38,7 @@ pub(crate) enum Distribution {
     Uniform,
     /// Probability proportional to r^-exponent for the row of rank r; ranks are random
     Zipf,
-    /// All keys in ascending order, repeated after the last key; clients begin at evenly spaced rows
+    /// All keys in ascending order, starting over after the last key; clients begin at evenly spaced rows
     Sequential,
 }
 
@@ -150,8 +150,8 @@ impl KeyDraw {
         }
     }
 
-    /// Returns an absent key near a key of the table. Nearly all uniformly random keys would be far outside of the
-    /// table's keys.
+    /// Returns an absent key near a key of the table. Nearly all uniformly random keys would be far from the table's
+    /// keys.
     fn absent_key(&mut self, table: &Table) -> anyhow::Result<Key<'_>> {
         for _ in 0..MISS_TRIES_MAX {
             let near = if table.is_empty() { None } else { Some(table.gets.key(self.next_row(table))) };

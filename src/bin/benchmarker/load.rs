@@ -12,10 +12,10 @@ use crate::live_line::LiveLine;
 use crate::plan::{Clock, Plan};
 use crate::tally::{Interval, Tally};
 
-/// Number of tallies per processor, which the clients share. With a histogram per client, 10,000 clients would need
-/// gigabytes, and a hundred clients would fill the processor's caches. A client locks its tally once per pipeline.
+/// Number of tallies per processor. The clients share the tallies: with a histogram per client, 10,000 clients would
+/// need gigabytes, and a hundred clients would fill the processor's caches. A client locks its tally once per pipeline.
 const TALLIES_PER_PROCESSOR: usize = 2;
-/// Time after the end of the run at which a pipeline that is still in flight counts as stuck.
+/// A pipeline that is still in flight this long after the end of the run counts as stuck.
 const STUCK_AFTER: Duration = Duration::from_secs(60);
 const LIVE_LINE_EVERY: Duration = Duration::from_millis(200);
 
@@ -26,7 +26,7 @@ pub(crate) struct Outcome {
     pub(crate) intervals: Vec<Interval>,
     /// Time from the end of the warm-up to the last counted response.
     pub(crate) elapsed: Duration,
-    /// Number of clients that could not connect or lost their connection.
+    /// Number of clients that could not be started, or that stopped early because of an error.
     pub(crate) failed_clients: u64,
     /// The errors of each client that had errors, with the client's number.
     pub(crate) faults: Vec<(usize, String)>,

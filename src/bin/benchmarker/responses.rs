@@ -281,7 +281,7 @@ mod tests {
         table: Table,
         pipeline: Pipeline,
         bytes: Vec<u8>,
-        /// Whether each byte belongs to a value.
+        /// For each byte of `bytes`, true if the byte belongs to a value.
         is_value: Vec<bool>,
     }
 

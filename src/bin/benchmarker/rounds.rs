@@ -11,7 +11,7 @@ use crate::keys::Table;
 use crate::load::{self, Outcome};
 use crate::plan::Plan;
 
-/// Number of rounds. Each round gets an equal share of `--seconds` and of `--warmup`.
+/// Number of rounds. In each round, both runs get this fraction of `--seconds` and of `--warmup`.
 const ROUNDS: u32 = 3;
 
 /// The results of the server without lookups (the ceiling), and the ratios of the two servers' rates.

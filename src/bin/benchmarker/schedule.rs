@@ -21,7 +21,8 @@ pub(crate) struct Schedule {
     rate: u64,
     pipeline_requests: usize,
     clients: usize,
-    /// Index of this client's next pipeline among the pipelines of all clients, which take turns.
+    /// Index of this client's next pipeline. The indexes count the pipelines of all clients together: pipeline n
+    /// belongs to client n modulo the number of clients.
     next_pipeline: u64,
     timer: AsyncFd<OwnedFd>,
 }
@@ -68,7 +69,8 @@ impl Schedule {
     pub(crate) fn unsent(&self, clock: Clock) -> (u64, Instant) {
         let pipelines_before = |moment: Instant| {
             let after_ns = moment.saturating_duration_since(clock.start).as_nanos();
-            // Pipeline n is due at n * requests / rate, so the number before `moment` is the quotient, rounded up.
+            // Pipeline n is due n * pipeline_requests / rate seconds after the start. The number of pipelines that are
+            // due in the first s seconds is therefore s * rate / pipeline_requests, rounded up.
             let pipelines = (after_ns * u128::from(self.rate)).div_ceil(self.pipeline_requests as u128 * NS_PER_SECOND);
             (pipelines.saturating_sub(u128::from(self.next_pipeline))).div_ceil(self.clients as u128) as u64
         };

@@ -1,8 +1,8 @@
 //! Searches for the highest rate at which the p99 latency stays within a limit.
 //!
-//! In: a plan, and the limit. Out: the result of each step, and the highest rate. A first run without a schedule finds
-//! the server's maximum rate. The steps then bisect between the highest rate that passed and the lowest rate that
-//! failed.
+//! In: a plan, and the limit. Out: the highest rate, and the result of each step. A step is one run at a scheduled
+//! rate. A first run without a schedule finds the server's maximum rate. The steps then bisect between the highest rate
+//! that passed and the lowest rate that failed.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ const STEPS_MAX: usize = 24;
 /// The search ends when the lowest failed rate exceeds the highest passed rate by at most this share of the failed
 /// rate.
 const PRECISION: f64 = 0.05;
-/// Minimum number of pipelines per step, so that the p99 is meaningful.
+/// Minimum number of pipelines that are sent at each rate of the sweep, so that the p99 is meaningful.
 const PIPELINES_MIN: f64 = 100.0;
 
 #[derive(Serialize)]
@@ -35,14 +35,14 @@ pub(crate) struct Step {
 pub(crate) struct Sweep {
     p99_us_max: f64,
     steps: Vec<Step>,
-    /// The results of the last step.
+    /// The results of the last run.
     pub(crate) last: Outcome,
 }
 
 /// A failed step is repeated once if the server reached at least this share of the step's rate.
 const REPEAT_MIN: f64 = 0.95;
 
-/// Runs the search. Prints the result of each step after the step, unless the output is JSON.
+/// Runs the search. Prints the result of each step when the step ends, unless the output is JSON.
 pub(crate) async fn run(plan: &Plan, table: &Arc<Table>, p99_us_max: f64, json: bool) -> anyhow::Result<Sweep> {
     let print = |line: String| match json {
         true => Ok(()),

@@ -51,7 +51,8 @@ impl Tally {
     }
 
     /// Counts pipelines that were not sent by the end of the run. The latency of each pipeline is the time since it was
-    /// scheduled: `waited` for the first pipeline, and `interval` less for each pipeline after it.
+    /// scheduled: `waited` for the first pipeline. The latency of each later pipeline is shorter by `interval` than the
+    /// latency of the pipeline before it.
     pub(crate) fn count_unsent(
         &mut self,
         pipelines: u64,

@@ -116,7 +116,7 @@ impl Requests {
         }
     }
 
-    /// Adds a request with the key of the request at index `get` in `gets`.
+    /// Adds a request with the same key as `gets[get]`.
     #[inline]
     pub(crate) fn push_like(&mut self, op: Op, gets: &Requests, get: usize) {
         match (self, gets) {

@@ -31,12 +31,12 @@ pub(crate) struct KeySyntax {
     pub(crate) null: bool,
 }
 
-/// Returns whether the only argument is `-`, which reads the keys from standard input.
+/// Returns whether the only argument is `-`, which means that the keys are read from standard input.
 pub(crate) fn are_from_stdin(args: &[OsString]) -> bool {
     matches!(args, [arg] if arg == "-")
 }
 
-/// Calls `visit` with batches of all keys. All arguments are one batch, so an invalid argument is reported before any
+/// Calls `visit` with each batch of keys. All arguments form one batch, so an invalid argument is reported before any
 /// key is looked up.
 pub(crate) fn for_each_batch(
     args: &[OsString],

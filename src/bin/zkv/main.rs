@@ -61,7 +61,7 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> anyhow::Result<bool> {
-    check_table_options(args);
+    check_address_options(args);
     let server = args.address();
     match (&args.command, &args.db) {
         (Command::Lookup(lookup), Some(file)) => look_up(&mut &MappedStore::open(file)?, lookup),
@@ -93,9 +93,10 @@ fn run(args: &Args) -> anyhow::Result<bool> {
     }
 }
 
-/// Exits with a usage error if an option names a table that the command does not use. Clap overlooks such a conflict if
-/// one of two global options precedes the subcommand and the other follows it.
-fn check_table_options(args: &Args) {
+/// Exits with a usage error if an option for a server or a file does not apply to the command, or conflicts with
+/// `--db`. Clap overlooks a conflict between two global options if one precedes the subcommand and the other follows
+/// it.
+fn check_address_options(args: &Args) {
     let socket = ("--socket", args.socket.is_some());
     let (db, direct) = (("--db", args.db.is_some()), ("--direct", args.direct));
     let timeout = ("--timeout", args.timeout.is_some());
@@ -129,7 +130,7 @@ fn look_up(table: &mut dyn Table, lookup: &Lookup) -> anyhow::Result<bool> {
 }
 
 /// Returns the definition of the command line. The help of each command hides the options that
-/// [`check_table_options`] rejects.
+/// [`check_address_options`] rejects.
 fn command() -> clap::Command {
     let hidden = |name: &'static str| Arg::new(name).long(name).value_parser(value_parser!(PathBuf)).hide(true);
     let direct = || Arg::new("direct").long("direct").action(ArgAction::SetTrue).hide(true);

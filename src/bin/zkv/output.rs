@@ -47,7 +47,7 @@ pub(crate) fn buffered<W: Write>(output: W) -> io::BufWriter<W> {
     io::BufWriter::with_capacity(BUFFER_LEN_BYTES, output)
 }
 
-/// Writes a value as one line of JSON.
+/// Writes `line` as one line of JSON.
 pub(crate) fn write_json_line(output: &mut impl Write, line: &impl Serialize) -> io::Result<()> {
     serde_json::to_writer(&mut *output, line)?;
     output.write_all(b"\n")

@@ -10,7 +10,7 @@ use zero_kv::{Key, KeyKind, MappedStore};
 
 use crate::args::RangeArgs;
 
-/// The neighbor of a key to look up: the last row at or before the key, or the first row at or after the key.
+/// The neighbor to look up for a key: the last row at or before the key, or the first row at or after the key.
 #[derive(Clone, Copy)]
 pub(crate) enum Neighbor {
     Floor,

@@ -42,8 +42,8 @@ impl Witness for GenerationWitness {
     #[inline]
     fn standing(&self, store: &Store) -> Standing {
         match self.notice.standing_since(self.state) {
-            // The server can hold a lease although a page of the file is unreadable, so a fault makes the state
-            // unknown.
+            // The lease does not show whether all memory pages of the file can be read. After a fault, the caller must
+            // therefore examine the file.
             Standing::Unchanged if store.faults() > 0 => Standing::Unknown,
             standing => standing,
         }

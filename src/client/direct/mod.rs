@@ -27,15 +27,15 @@ pub use options::DirectOptions;
 /// Looks keys up in a server's table directly in memory, without sending requests.
 ///
 /// The server transfers its table, read-only, and a page of shared memory. Each lookup reads from this page whether the
-/// server still serves the table unchanged. When the server replaces the table, a thread receives the new generation
-/// within a few tenths of a millisecond; lookups use the old generation until then. If the server ends, lookups
-/// continue in the last table, and the thread reconnects as soon as a server runs.
+/// server still serves the table, and whether the table's file is unchanged. When the server replaces the table, a
+/// thread receives the new generation within a few tenths of a millisecond; lookups use the old generation until then.
+/// If the server ends, lookups continue in the last table, and the thread reconnects as soon as a server runs.
 ///
 /// Clones share the table and the thread. Any number of threads may look keys up at the same time. A fork does not copy
 /// the thread: open another `Direct` in the child process.
 ///
 /// # Changes of the file
-/// If the server holds the table in sealed memory (`kv_store --memory sealed`), or [`DirectOptions::memory`] asks for a
+/// If the server holds the table in sealed memory (`kv_store --memory sealed`), or [`DirectOptions::memory`] selects a
 /// copy, nobody can change or truncate the table. Otherwise lookups read a file that any process with write permission
 /// can change. After a change, lookups return [`LookupError::Damaged`] until the server serves an intact file.
 /// `docs/OPERATIONS.md` lists the changes that are not detected. See also [`DirectOptions::survive_bus_errors`].
@@ -168,7 +168,8 @@ impl DirectSnapshot {
         self.0.is_current()
     }
 
-    /// Returns false if a process has changed the table's file, or may have changed it.
+    /// Returns true if no change of the table's file was detected, and false if a process has changed the file or may
+    /// have changed it.
     pub fn is_unchanged(&self) -> bool {
         let epoch = self.0.table.unverified().epoch();
         self.0.table.is_unchanged_since(epoch) && self.0.table.is_trusted()

@@ -12,12 +12,12 @@ pub struct DirectOptions {
     /// Options for opening the table. `verify` is ignored: a block of a mapped table is verified when a lookup first
     /// reads the block, and a copied table is verified when it is copied.
     pub open: OpenOptions,
-    /// Whether this process may install a handler for SIGBUS, so that a lookup in a truncated file returns an error
-    /// instead of ending the process. True by default. If false, a file that can be truncated is not mapped, and direct
-    /// mode fails with [`ClientError::Direct`](crate::client::ClientError::Direct). See
-    /// [`survive_bus_errors`](crate::store::survive_bus_errors).
+    /// Whether this process may install a handler for SIGBUS. True by default. With the handler, a lookup in a
+    /// truncated file returns an error; without it, the lookup would end the process. If false, a file that can be
+    /// truncated is not mapped, and direct mode fails with [`ClientError::Direct`](crate::client::ClientError::Direct).
+    /// See [`survive_bus_errors`](crate::store::survive_bus_errors).
     pub survive_bus_errors: bool,
-    /// Time-outs of requests to the server, and the user that the server may run as.
+    /// Options of the connection to the server. Only `connect_timeout`, `call_timeout`, and `server_user` are used.
     pub client: Options,
 }
 

@@ -30,7 +30,8 @@ use crate::protocol::response::{CheckedHeader, Violation};
 use crate::store::Standing;
 use crate::store::{Memory, Store, has_holes_that_take_memory, is_sealed, survive_bus_errors};
 
-/// Pause before another request when the server replaced its generation during a transfer.
+/// Pause before the table is requested again after a failed transfer: the server replaced the table, or stopped
+/// trusting its file.
 const REPEAT_PAUSE: Duration = Duration::from_millis(1);
 const ATTEMPTS_MAX: u32 = 100;
 
@@ -81,12 +82,14 @@ impl TransferConnection {
     }
 
     fn receive_generation(&mut self, path: &Path, options: &DirectOptions) -> Result<Generation, ClientError> {
-        for _ in 1..ATTEMPTS_MAX {
+        for attempt in 1..=ATTEMPTS_MAX {
+            if attempt > 1 {
+                thread::sleep(REPEAT_PAUSE);
+                self.send_request(path, 0)?;
+            }
             if let Some(generation) = self.receive_once(path, options)? {
                 return Ok(generation);
             }
-            thread::sleep(REPEAT_PAUSE);
-            self.send_request(path, 0)?;
         }
         Err(direct_error(
             path,

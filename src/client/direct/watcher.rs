@@ -1,7 +1,7 @@
 //! Runs the thread that replaces the table of a [`Direct`](super::Direct) with the server's next generation.
 //!
-//! The thread always has a request for the next generation pending. It sleeps until the server responds or disconnects,
-//! or until a lookup detects that the file was changed.
+//! While the thread is connected, it has a pending request for the next generation. The thread sleeps until the server
+//! responds or disconnects, or until a lookup detects that the file was changed.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -81,7 +81,8 @@ impl DirectState {
         self.is_connected.load(Ordering::Relaxed)
     }
 
-    /// Replaces the current generation with the generation that the server serves, if the two differ.
+    /// Replaces the current generation with the generation that the server serves now. Does nothing if this process is
+    /// connected and the current generation is unchanged.
     pub(super) fn refresh(&self) -> Result<(), ClientError> {
         let _replacing = self.replacing();
         if !self.is_connected() || !self.current.load().is_unchanged() {
@@ -128,7 +129,8 @@ impl DirectState {
                 // The table was replaced, or the table's file was rechecked, after the lookup had sent the wake-up.
                 (Some(connection), WakeReason::Lookup) if self.current.load().table.is_trusted() => Some(connection),
                 (_, woken) => {
-                    // Lookups that repeatedly find an unreadable page must not cause repeated attempts without a pause.
+                    // If lookups keep reading an unreadable memory page of the file, this pause limits how often the
+                    // thread reconnects.
                     if let WakeReason::Lookup = woken
                         && let WakeReason::Closed = wait(wake_receiver, None, RETRY_PAUSE_MIN)
                     {
@@ -174,7 +176,7 @@ impl Heartbeat {
         Heartbeat { count: generation.witness.notice.beat(), observed_at: Instant::now() }
     }
 
-    /// Updates the count and the time if the server has incremented its count.
+    /// If the server's count of heartbeats has changed, stores the new count and the current time.
     fn update(&mut self, generation: &Generation) {
         if self.count != generation.witness.notice.beat() {
             *self = Heartbeat::read(generation);

@@ -72,7 +72,7 @@ pub trait TypedRequest {
 pub enum RequestError {
     /// The server responded with an error status. The connection remains usable.
     Rejected {
-        /// The request in words: a key, a range, or a command.
+        /// The request in words: its key, its range, or its name.
         request: String,
         /// The likely cause, and what to do.
         hint: &'static str,

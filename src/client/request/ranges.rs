@@ -18,7 +18,7 @@ use crate::store::prefix_end;
 #[derive(Clone, Copy, Debug)]
 pub struct GetPage<'k> {
     pub(in crate::client) bounds: Bounds<'k>,
-    /// Whether the last rows of the range are requested, instead of the first rows.
+    /// True if the last rows of the range are requested, and false if the first rows are requested.
     pub(in crate::client) backward: bool,
     /// Maximum number of rows; 0 requests as many rows as fit into a page.
     pub(in crate::client) limit_rows: u32,
@@ -41,7 +41,7 @@ impl<'k> GetPage<'k> {
         Ok(GetPage { bounds: check_bounds(&range)?, backward: true, limit_rows })
     }
 
-    /// Requests the first or the last row of the table.
+    /// Requests the first row of the table, or the last row if `backward`.
     fn one_of_all(backward: bool) -> GetPage<'static> {
         GetPage { bounds: Bounds::ALL, backward, limit_rows: 1 }
     }
@@ -111,7 +111,7 @@ impl<'k> Count<'k> {
         Ok(Count(check_bounds(&range)?))
     }
 
-    /// Requests the number of all keys. If the table's keys are of the other kind, the server responds with an error.
+    /// Requests the number of all keys. If the table's keys are not of this kind, the server responds with an error.
     pub fn all_of(kind: KeyKind) -> Self {
         let smallest = match kind {
             KeyKind::U64 => Key::U64(0),

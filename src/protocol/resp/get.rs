@@ -2,9 +2,9 @@
 
 /// The first 8 bytes of a `GET` command.
 const START: u64 = u64::from_le_bytes(*b"*2\r\n$3\r\n");
-/// The next 6 bytes of a `GET` command, which precede the length of the key, and two zero bytes.
+/// The next 6 bytes of a `GET` command, which end before the length of the key. Two zero bytes pad the number.
 const NAME: u64 = u64::from_le_bytes(*b"GET\r\n$\0\0");
-/// Mask that clears the case bits of the name, and the two bytes after `$`.
+/// Mask that clears the case bit of each letter of the name, and clears the two bytes after `$`.
 const NAME_MASK: u64 = u64::from_le_bytes([0xDF, 0xDF, 0xDF, 0xFF, 0xFF, 0xFF, 0, 0]);
 /// Offset of the length of the key.
 const LEN_AT: usize = 14;

@@ -145,7 +145,7 @@ impl Segment {
             return start.map(|start| start + len);
         }
         let words = self.words();
-        // A bit is set if the elements up to this bit match the text's last bytes up to the current byte.
+        // Bit `n` is set if the first `n + 1` elements match the `n + 1` bytes that end with the current byte.
         let mut matching = vec![0_u64; words];
         for (at, byte) in text.iter().enumerate() {
             let masks = &self.masks[usize::from(*byte) * words..][..words];
@@ -314,7 +314,7 @@ mod tests {
         texts
     }
 
-    /// Matches patterns without classes by recursion.
+    /// A recursive reference matcher, for patterns without classes (`[…]`).
     fn model(pattern: &[u8], text: &[u8]) -> bool {
         match (pattern, text) {
             ([], _) => text.is_empty(),
@@ -390,7 +390,7 @@ mod tests {
             assert!(ops <= (SHORT_SEGMENT_LEN_MAX + 2) * text.len(), "{part}: {ops}");
             assert!(glob.compile_ops() <= 256 * 1025, "{part}: {}", glob.compile_ops());
         }
-        // The longest segments need one operation per 64 elements.
+        // For each byte of the text, the longest segments need one operation per 64 elements.
         for element in ["a", "?", "[^b]"] {
             let elements = 1021 / element.len();
             let (glob, mut ops) = (Glob::new(format!("*{}b*", element.repeat(elements)).as_bytes()), 0);

@@ -3,7 +3,7 @@
 //! In: a line. Out: the command in RESP's array form. Quoting follows Redis.
 
 /// Converts a line to a command in RESP's array form. Returns `None` if a quote is not closed, or is closed within a
-/// word. Returns no bytes for a line without words.
+/// word. Returns an empty vector for a line without words.
 pub(super) fn to_command(line: &[u8]) -> Option<Vec<u8>> {
     let mut words = Words { rest: line };
     let mut arg_count = 0_usize;
@@ -65,7 +65,7 @@ impl Words<'_> {
     }
 }
 
-/// Appends the bytes up to the closing `"` to `word`, and returns the bytes after it.
+/// Appends the text before the closing `"` to `word`, with escapes decoded. Returns the bytes after the quote.
 fn double_quoted<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]> {
     loop {
         let byte;
@@ -82,7 +82,7 @@ fn double_quoted<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]>
     }
 }
 
-/// Appends the bytes up to the closing `'` to `word`, and returns the bytes after it.
+/// Appends the text before the closing `'` to `word`, with escaped quotes decoded. Returns the bytes after the quote.
 fn single_quoted<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]> {
     loop {
         let byte;

@@ -21,7 +21,7 @@ pub struct Progress {
     /// Offset of the next argument, or 0 while the number of arguments is unknown.
     at: u32,
     args_left: u32,
-    /// Offset where the search for a line end continues. No line end was found before this offset.
+    /// Offset where the search for the end of the current line continues. The line does not end before this offset.
     searched: u32,
 }
 
@@ -39,7 +39,7 @@ pub enum Parsed<'a> {
     Inline {
         /// The command in array form, for [`Command::new`].
         command: Vec<u8>,
-        /// Length of the line.
+        /// Length of the bytes to consume, which are the line and its line end.
         len_bytes: usize,
     },
     /// An empty line or an empty array, which gets no reply.
@@ -88,8 +88,8 @@ pub enum ProtocolError {
 
 /// Parses the command at the start of `input`.
 ///
-/// After [`Parsed::Incomplete`], pass the same bytes followed by more, and the same `progress`. After any other result,
-/// `progress` is reset. The result does not depend on how the bytes are split into calls.
+/// After [`Parsed::Incomplete`], pass the same bytes followed by more, and the same `progress`. Every other [`Parsed`]
+/// resets `progress`. The result does not depend on how the bytes are split into calls.
 ///
 /// # Errors
 /// [`ProtocolError`], as soon as the error is certain, without waiting for announced bytes.
@@ -142,8 +142,8 @@ fn array<'a>(input: &'a [u8], progress: &mut Progress) -> Result<Parsed<'a>, Pro
 }
 
 impl Progress {
-    /// Advances to the argument at `at`. Fails if the command exceeds its maximum length even with the shortest
-    /// remaining arguments.
+    /// Advances to the argument at `at`. Fails if the command would exceed its maximum length even if all remaining
+    /// arguments were as short as possible.
     fn advance_to(&mut self, at: usize, args_left: usize) -> Result<(), ProtocolError> {
         if at + args_left * ARG_LEN_MIN_BYTES > COMMAND_LEN_MAX_BYTES {
             return Err(ProtocolError::CommandTooBig);

@@ -1,6 +1,7 @@
 //! Parses the arguments of `ZKV.RANGE` and `ZKV.COUNT`.
 //!
-//! In: the arguments after the name. Out: the requested keys and page. Keys remain text; the table defines their order.
+//! In: the arguments after the name. Out: the requested span, and for `ZKV.RANGE` the order and the page. Keys remain
+//! text; the table defines their order.
 //!
 //! ```text
 //! ZKV.RANGE span [REV] [LIMIT count] [FROM cursor]
@@ -19,12 +20,12 @@
 //! always precedes `max`; `REV` only reverses the order of the rows. Options may be in any order, each at most once.
 //!
 //! The reply to `ZKV.RANGE` is an array with two elements: the cursor of the next page, or null after the last page,
-//! and an array of alternating keys and values. A page has at most `LIMIT` rows ([`LIMIT_DEFAULT`] by default). It may
-//! have fewer rows, or none, before the last page: only a null cursor marks the last page. The cursor is `(` and the
-//! last key that was examined. `FROM` continues after the cursor, if the command has the span and the order of the
-//! first page's command. `FROM` also accepts any other key: rows before this key, in the requested order, are omitted.
-//! The server keeps no state for a cursor, so a cursor remains valid on other connections and after the table was
-//! replaced.
+//! and an array of alternating keys and values. A page has at most `LIMIT` rows ([`LIMIT_DEFAULT`] by default). Any
+//! page may have fewer rows, or none. Only a null cursor marks the last page. The cursor is `(` and the last key that
+//! was examined. To continue after a page, a command must have `FROM` with the page's cursor, and the span and the
+//! order of the first page's command. `FROM` also accepts any other key: rows before this key, in the requested order,
+//! are omitted. The server keeps no state for a cursor, so a cursor remains valid on other connections, and after the
+//! table is replaced.
 //!
 //! The reply to `ZKV.COUNT` is the number of keys in the span. An empty span, such as `+ -` or a `min` greater than
 //! `max`, is not an error.
@@ -35,7 +36,7 @@ use thiserror::Error;
 
 use super::{Args, integer};
 
-/// Maximum number of rows of a page without `LIMIT`.
+/// Maximum number of rows of a page if the command has no `LIMIT`.
 pub const LIMIT_DEFAULT: usize = 100;
 
 /// One end of a span.

@@ -187,7 +187,8 @@ mod tests {
     use super::super::reply_len_bytes;
     use super::*;
 
-    /// Returns the output of `write` in RESP2 and RESP3 after checking that each is `count` complete replies.
+    /// Returns the output of `write` in RESP2 and in RESP3. Checks that each output consists of `count` complete
+    /// replies.
     fn written(count: usize, write: impl Fn(&mut Reply)) -> [String; 2] {
         [Version::Resp2, Version::Resp3].map(|version| {
             let mut out = b"before".to_vec();

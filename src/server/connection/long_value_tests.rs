@@ -51,7 +51,7 @@ impl Table {
         self.folder.path().join("storage.db")
     }
 
-    /// Opens the table. None of its blocks is verified.
+    /// Opens the table, and marks all its blocks as unverified.
     fn open(&self) -> Connections {
         let connections = connections_over(&self.db());
         // The checks before serving looked some rows up, which verified blocks.

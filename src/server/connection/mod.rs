@@ -46,8 +46,8 @@ use crate::direct::Waiter;
 use protocol::Protocol;
 use unsent::{Unsent, UnsentOfEarlierPass, UnsentOfPass};
 
-/// The number of consecutive full reads after which the next requests may be answered from another generation. Without
-/// this limit, a client that never stops sending would hold its generation forever.
+/// The number of consecutive full reads (reads that fill the buffer) after which the next requests may be answered from
+/// another generation. Without this limit, a client that never stops sending would hold its generation forever.
 const FULL_READS_MAX: usize = 64;
 
 thread_local! {
@@ -113,7 +113,7 @@ pub(super) struct Connection<S> {
     waiter: Option<Waiter>,
     /// Responses that the socket has not taken yet. Allocated when the socket first does not take all responses.
     pending: Option<Box<PendingResponses>>,
-    /// Whether the worker counts this connection as one with pending responses.
+    /// Whether the worker counts this connection as pending: see [`WorkerState::begin_pending`].
     is_pending: bool,
     /// The state of this connection that other parts of the server see.
     activity: Arc<Activity>,
@@ -163,7 +163,8 @@ impl<S: ClientStream> Connection<S> {
         sends || matches!(self.then, Then::Answer | Then::Yield) || self.expects_more()
     }
 
-    /// Returns whether the client probably sent more bytes, together with those that were already read.
+    /// Returns whether the client has probably sent more bytes together with those of the last read, because this read
+    /// filled the buffer. After [`FULL_READS_MAX`] such reads in a row, returns false.
     fn expects_more(&self) -> bool {
         (1..FULL_READS_MAX).contains(&self.full_reads)
     }

@@ -21,8 +21,8 @@ pub(super) enum Protocol {
 
 impl Protocol {
     /// Answers requests, all from one state of one generation. If the file changes during the pass, discards the
-    /// responses and repeats the pass, unless a request had an effect. A request that needs too much verification stays
-    /// in the input, and the next pass repeats it.
+    /// responses and repeats the pass, unless the pass executed a Reload or a Rollback. A request that needs too much
+    /// verification stays in the input, and the next pass repeats it.
     pub(super) fn answer(
         &mut self,
         context: &ConnectionContext,

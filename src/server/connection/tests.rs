@@ -106,8 +106,8 @@ fn connections_over_an_overwritten_file() -> (tempfile::TempDir, Connections) {
     let db = folder.path().join("storage.db");
     bake_csv(&b"7,seven\n"[..], &db, &Options::default(), &mut |_| ()).unwrap();
     let file = File::options().write(true).open(&db).unwrap();
-    // Sets an old time. Otherwise, a change within the same step of the file system's clock would leave the file's time
-    // as it is, and would not be detected.
+    // Sets an old modification time. Otherwise, a change within the resolution of the file system's clock would leave
+    // the modification time as it is, and would not be detected.
     file.set_modified(SystemTime::now() - Duration::from_secs(10)).unwrap();
     drop(file);
     let connections = connections_over(&db);
@@ -147,7 +147,7 @@ fn a_request_whose_pass_is_repeated_is_counted_once() {
     }
 }
 
-/// The pass that first reads the file finds that it has changed, and is repeated.
+/// The first pass that reads the file detects that the file has changed, and is repeated.
 #[test]
 fn a_reload_or_rollback_is_carried_out_once_even_if_the_file_changes_during_its_pass() {
     let error = vec![0, 0, 0, 2, 0, 0, 0, 0];

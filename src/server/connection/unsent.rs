@@ -21,7 +21,7 @@ pub(super) trait Unsent {
     /// If the file was changed since the lookup.
     fn with<T>(&mut self, store: &Store, send: impl FnOnce(&[IoSlice]) -> T) -> io::Result<T>;
 
-    /// Sends `response`, which passes no descriptors, instead of the response that would pass some.
+    /// Discards the only response, which would pass descriptors, and stores `response` instead, which passes none.
     fn replace(&mut self, response: &[u8]);
 
     /// Records that the next `len_bytes` bytes were sent.

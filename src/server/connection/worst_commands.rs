@@ -64,7 +64,7 @@ fn with_long(name: &str) -> Vec<Vec<u8>> {
     [long_number(), long_text(), b"7".to_vec()].iter().map(|arg| command(&[&before[..], &[arg]].concat())).collect()
 }
 
-/// Returns an argument of the maximum length. In a quote, each of its bytes takes four characters (`\xff`).
+/// Returns an argument of the maximum length. An error that quotes it contains four characters for each byte (`\xff`).
 fn unprintable() -> Vec<u8> {
     vec![0xff; BULK_LEN_MAX_BYTES]
 }

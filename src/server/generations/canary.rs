@@ -14,7 +14,8 @@ use twox_hash::XxHash3_128;
 use crate::format::key::{Key, KeyKind};
 use crate::store::{LookupError, Pace, Store, open_regular};
 
-/// The number of rows that are sampled from the table and looked up, in addition to the canaries.
+/// The maximum number of sampled rows of the table that are looked up in addition to the canaries. The last row is
+/// looked up in addition to these rows.
 const SAMPLE_ROWS: usize = 1000;
 const ABSENT: &str = "absent";
 
@@ -43,7 +44,7 @@ pub enum CanaryError {
         /// The beginning of the line.
         found: String,
     },
-    /// A key of the file is not of the table's kind.
+    /// A canary's key is not of the table's kind.
     #[error("canary {key}: not a key of this table, whose keys are {held}")]
     Kind {
         /// The key.
@@ -51,12 +52,12 @@ pub enum CanaryError {
         /// The kind of the table's keys.
         held: KeyKind,
     },
-    /// A key does not have the expected value.
+    /// A canary's key does not have the expected value.
     #[error("canary {key}: found {found}, expected {wanted}")]
     Value {
         /// The key.
         key: String,
-        /// The digest of the value found, or `absent`.
+        /// The digest of the value found, `absent`, or the error of the lookup.
         found: String,
         /// The expected digest, or `absent`.
         wanted: String,
@@ -115,7 +116,8 @@ impl Canaries {
         Ok(Canaries { lines })
     }
 
-    /// Looks up the canaries and a sample of the table's rows. Stops early if the work is canceled.
+    /// Looks up the canaries and a sample of the table's rows. Stops early, without an error, if `pace` cancels the
+    /// work.
     ///
     /// # Errors
     /// [`CanaryError`] for the first mismatch.

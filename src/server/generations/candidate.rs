@@ -42,18 +42,14 @@ pub enum OpenError {
         panic: String,
     },
     /// The rules do not allow the file's table to replace the current table.
-    #[error("{}: {error}{}", path.display(), option.map_or(String::new(), |option| format!(" ({option})")))]
+    #[error("{}: {error} ({})", path.display(), error.setting())]
     Replace {
         /// The path of the file.
         path: PathBuf,
         /// The rule that the table breaks.
         error: ReplaceError,
-        /// The program's option that allows the replacement: see
-        /// [`Config::replace_option`](crate::server::Config::replace_option).
-        option: Option<&'static str>,
     },
-    /// A process has the file open for writing or has a writable mapping of it, and the file would be served from a
-    /// mapping.
+    /// The file would be served from a mapping, but a process has it open for writing or has a writable mapping of it.
     #[error(
         "{}: a process has it open for writing, and could change it while it is served: close it in that process, \
          replace it with a finished copy by rename, or serve a private copy ({} copy or sealed)",
@@ -75,7 +71,7 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// Returns whether the check was canceled because the server stops.
+    /// Returns whether the check was canceled, for example because the server stops.
     pub fn is_canceled(&self) -> bool {
         matches!(self, OpenError::Store(StoreError::Canceled { .. }))
     }
@@ -105,7 +101,6 @@ pub(in crate::server) struct Plan {
     /// The path of the file of canaries. The file is read for each check.
     pub(in crate::server) canaries: Option<PathBuf>,
     pub(in crate::server) replace: ReplaceRules,
-    pub(in crate::server) replace_option: Option<fn(&ReplaceError) -> &'static str>,
 }
 
 /// The table that a candidate would replace.
@@ -122,7 +117,7 @@ pub(super) struct Candidate {
     pub(super) store: Store,
     pub(super) file: File,
     pub(super) identity: Identity,
-    /// Whether processes that write to the file are detected.
+    /// Whether the server detects processes that write to the file: see `Generation::writers`.
     pub(super) writers: Writers,
 }
 
@@ -151,8 +146,8 @@ impl Plan {
             thread::sleep(left.min(SETTLE));
             unsettled = left.checked_sub(SETTLE);
         }
-        // The identity is read before the check for writers. If a process opens the file after this check and writes to
-        // it, the identity changes.
+        // The identity is read before the check for writers. If a process opens the file after the check for writers
+        // and writes to it, the identity at the end differs from this one.
         let identity = Identity::from_file(&file).map_err(io)?;
         self.wait_for_writers(&file, path)?;
         let store = Store::from_file(&file, path, self.memory, &self.options, &mut log_step)?;
@@ -161,10 +156,7 @@ impl Plan {
             Replaces::Table(old) => self.replace.check(summary(&store), Some(old)),
             Replaces::Rollback => Ok(()),
         };
-        checked.map_err(|error| {
-            let option = self.replace_option.map(|option_for| option_for(&error));
-            OpenError::Replace { path: path.to_path_buf(), error, option }
-        })?;
+        checked.map_err(|error| OpenError::Replace { path: path.to_path_buf(), error })?;
         let canaries = match &self.canaries {
             Some(canaries) => Canaries::read(canaries),
             None => Ok(Canaries::default()),
@@ -201,8 +193,9 @@ impl Plan {
         Ok(())
     }
 
-    /// Checks that no process opened the file for writing during the check. The lease must have been held since the
-    /// file was mapped, because fstat does not show writes through a mapping on tmpfs.
+    /// Checks that no process has opened the file for writing since it was mapped. The lease must have been held all
+    /// that time: fstat is not enough, because on tmpfs it does not show writes through a mapping. If writers cannot be
+    /// detected, only logs a warning.
     fn check_writers(&self, store: &Store, path: &Path) -> Result<Writers, OpenError> {
         match store.writers() {
             Writers::Some => Err(OpenError::Writer { path: path.to_path_buf() }),
@@ -268,8 +261,8 @@ mod tests {
         let bytes = std::fs::read(&db).unwrap();
         let at = bytes.windows(VALUE.len()).position(|window| window == VALUE).unwrap() as u64;
         let file = File::options().write(true).open(&db).unwrap();
-        // Sets an old time. Otherwise, a change within the same step of the file system's clock would leave the file's
-        // time as it is, and would not be detected.
+        // Sets an old modification time. Otherwise, a change within the same tick of the file system's clock would
+        // leave the modification time as it is, and would not be detected.
         file.set_modified(SystemTime::now() - Duration::from_secs(10)).unwrap();
         drop(file);
         let call_count = Arc::new(AtomicUsize::new(0));

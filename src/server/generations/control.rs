@@ -1,7 +1,7 @@
 //! Requests to the supervisor.
 //!
-//! In: requests from clients, from signals, and from workers that notice a change. Out: messages to the supervisor's
-//! thread.
+//! In: requests from clients and signals, and reports from workers that the served file was changed. Out: messages to
+//! the supervisor's thread.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,7 +22,7 @@ pub(super) enum Message {
     Stop,
 }
 
-/// Requests reloads and rollbacks from a running server. Clones may be sent to other threads.
+/// A handle that requests reloads and rollbacks from a running server. Clones may be sent to other threads.
 #[derive(Clone)]
 pub struct Control {
     pub(super) sender: Sender<Message>,

@@ -30,15 +30,16 @@ use watch::Identity;
 
 /// A version of the table: one immutable file that is or was served.
 pub(super) struct Generation {
-    /// The number of the generation, counted from 1 since the server started. A rollback to an earlier file gets a new
-    /// number.
+    /// The number of the generation, counted from 1 since the server started. A rollback serves an earlier file again,
+    /// under a new number.
     pub(super) number: u64,
     pub(super) store: Store,
-    /// The file that direct clients map. `None` if they may not map it.
+    /// The file that direct clients map. `None` if direct clients cannot map the table.
     pub(super) shared: Option<File>,
     /// The table's file. It stays open for a rollback, even if the table was copied into memory.
     file: File,
     identity: Identity,
-    /// Whether processes that write to the file are detected. [`Writers::None`] if the table is a private copy.
+    /// Whether the server detects processes that write to the file: [`Writers::None`] if it does or if the table is a
+    /// private copy, and [`Writers::Unknown`] if it does not.
     pub(super) writers: Writers,
 }

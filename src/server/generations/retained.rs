@@ -1,17 +1,17 @@
 //! Replaced generations that are still in use.
 //!
-//! In: generations that were replaced. Out: the oldest generation that connections may still hold, if there are more
-//! replaced generations than the limit. A generation is closed once nothing else refers to it. The supervisor's thread
-//! does this, because unmapping gigabytes takes time.
+//! In: generations that were replaced. Out: the lowest generation number that connections may still hold, if there are
+//! more replaced generations than the limit. A generation is closed once nothing else refers to it. The supervisor's
+//! thread closes it, so that no worker waits while gigabytes are unmapped.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Generation;
 
-/// The minimum time between two checks whether replaced generations are still in use.
+/// The minimum time between two checks of whether replaced generations are still in use.
 const RELEASE_AFTER: Duration = Duration::from_millis(2);
-/// The maximum time between two checks whether replaced generations are still in use.
+/// The maximum time between two checks of whether replaced generations are still in use.
 const RELEASE_EVERY: Duration = Duration::from_millis(250);
 
 /// The replaced generations that are still in use.
@@ -49,15 +49,16 @@ impl Retained {
         self.generations.len()
     }
 
-    /// Returns the number of the oldest generation that connections may still hold, if there are more replaced
-    /// generations than the limit. If the limit is 0, returns the number of the newest replaced generation plus one.
+    /// Returns the lowest generation number that connections may still hold. Returns `None` if the number of replaced
+    /// generations does not exceed the limit.
     pub(super) fn oldest_allowed(&self) -> Option<u64> {
         let exceeding = self.generations.len().checked_sub(self.max).filter(|exceeding| *exceeding > 0)?;
         let (newest_exceeding, _) = &self.generations[exceeding - 1];
         Some(newest_exceeding.number + 1)
     }
 
-    /// Returns how long to wait before the next call of [`Retained::release`]. `None` if there is nothing to release.
+    /// Returns how long to wait before the next call of [`Retained::release`]. `None` if no replaced generation is
+    /// left.
     pub(super) fn release_after(&self) -> Option<Duration> {
         let (_, since) = self.generations.last()?;
         Some(since.elapsed().clamp(RELEASE_AFTER, RELEASE_EVERY))

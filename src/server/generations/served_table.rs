@@ -1,8 +1,8 @@
-//! The table that the server serves: its current generation, and the page that announces the table's state to direct
-//! clients.
+//! The table that the server serves: its current generation, and the shared page that announces the table's state to
+//! direct clients.
 //!
-//! In: generations, from the supervisor. Out: for each worker the generation that its next pass reads, and for direct
-//! clients a page with the state of the table.
+//! In: generations, from the supervisor. Out: for each worker, the generation that its next pass reads; for direct
+//! clients, the shared page.
 
 use std::io;
 use std::ops::Deref;
@@ -45,7 +45,7 @@ impl Deref for PinnedGeneration {
     }
 }
 
-/// The current generation, a reference to it for each worker, and its announcement to direct clients.
+/// The current generation, a reference to it for each worker, and the board that announces it to direct clients.
 pub(in crate::server) struct ServedTable {
     current: Mutex<Arc<Generation>>,
     /// The generation that each worker reads. Differs from `current` only while [`ServedTable::replace`] runs.
@@ -104,7 +104,7 @@ impl ServedTable {
         self.is_changed.load(Ordering::Relaxed)
     }
 
-    /// Records whether the current file was changed in place. Returns whether the record has changed.
+    /// Records whether the current file was changed in place. Returns whether the recorded value has changed.
     pub(super) fn set_changed(&self, is_changed: bool) -> bool {
         if let Some(board) = &self.board {
             board.set_changed(is_changed);
@@ -117,20 +117,21 @@ impl ServedTable {
         self.board.is_some() && generation.shared.is_some()
     }
 
-    /// Returns the page that announces the state of the table to direct clients.
+    /// Returns the board that announces the state of the table to direct clients, or `None` if direct mode is off.
     pub(in crate::server) fn board(&self) -> Option<&Board> {
         self.board.as_ref()
     }
 
-    /// Returns whether the state that a direct client knows is the current one. If it is, `waker` is woken when the
-    /// state changes, as long as `waiter` exists.
+    /// Returns whether `known`, the state that a direct client knows, is the current state of the table. If it is,
+    /// `waker` is woken when the state changes, unless `waiter` is dropped first. Returns false if direct mode is off.
     pub(in crate::server) fn waits(&self, waiter: &mut Option<Waiter>, known: u64, waker: &Waker) -> bool {
         let Some(board) = &self.board else { return false };
         waiter.get_or_insert_with(|| board.waiter()).wait(known, waker)
     }
 
-    /// Opens the files that a direct client gets with a generation. Each client gets new open file descriptions,
-    /// because file position, locks (`flock`), and read-ahead advice belong to the open file description.
+    /// Opens the descriptors that a direct client receives: the generation's file, and the shared page. Returns `None`
+    /// if direct clients cannot map the generation. Each client receives new open file descriptions, so that clients
+    /// share no file position, no `flock` lock, and no read-ahead advice.
     ///
     /// # Errors
     /// If the system cannot open the files.
@@ -152,7 +153,8 @@ fn new_board() -> Option<Board> {
     Board::new().inspect_err(cannot).ok()
 }
 
-/// Publishes the number of the current generation, and from now on also each state of the generation's lease.
+/// Publishes the number of the current generation on the shared page. From then on, also publishes each state of the
+/// generation's lease.
 fn announce(board: &Board, generation: &Generation) {
     let (number, lease_board) = (generation.number, board.clone());
     board.serve(number);

@@ -22,7 +22,7 @@ pub(in crate::server) struct Source {
     /// The path at which new files appear.
     pub(in crate::server) path: PathBuf,
     pub(in crate::server) plan: Plan,
-    /// Whether to serve new files without a request.
+    /// Whether to serve new files as soon as they appear, without a request to reload.
     pub(in crate::server) watch: bool,
     /// Whether clients may map the file.
     pub(in crate::server) direct: bool,

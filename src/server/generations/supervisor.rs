@@ -24,8 +24,8 @@ use crate::server::service::Notifier;
 use crate::server::statistics::Statistics;
 use crate::store::{Mistrust, SETTLE, Writers, reopened};
 
-/// The time between two checks of the path without a notification. Notifications can be lost, and some file systems
-/// send none.
+/// The time after which the path is checked again if no notification arrives. Notifications can be lost, and some file
+/// systems send none.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 
 /// The running supervisor thread.
@@ -74,7 +74,7 @@ impl Supervisor {
         Ok(Supervisor { control, is_stopping, thread })
     }
 
-    /// Cancels the check of a file that is in progress, and tells the thread to end. Does not wait for the thread.
+    /// Cancels the file check in progress, if there is one, and tells the thread to end. Does not wait for the thread.
     pub(in crate::server) fn cancel(&self) {
         self.is_stopping.store(true, Ordering::Relaxed);
         let _ = self.control.sender.send(Message::Stop);
@@ -96,7 +96,7 @@ pub(in crate::server) struct Supervised {
     pub(in crate::server) statistics: Arc<Statistics>,
     pub(in crate::server) notifier: Arc<Notifier>,
     pub(in crate::server) liveness: Arc<Liveness>,
-    /// Disconnects connections that hold a generation older than the given number between turns.
+    /// Disconnects the connections that, between turns, hold a generation whose number is below the given number.
     pub(in crate::server) disconnect_before: Box<dyn Fn(u64) + Send>,
 }
 
@@ -107,19 +107,19 @@ struct Supervision {
     thread: Arc<Thread>,
     /// When the path was last checked.
     path_checked: Instant,
-    /// When the beats of the main thread were last checked.
+    /// When the supervisor last checked whether the main thread still records beats.
     main_observed: Instant,
-    /// The file of the previous generation, which may be unlinked, and the digest of its table.
+    /// The file of the previous generation, and the digest of its table. The file may have been unlinked.
     previous: Option<(File, u128)>,
     /// The rejected file at the path, if there is one. Without a request, the file is not tried again until it changes.
     refused: Option<FileVersion>,
-    /// The file whose table a rollback replaced while the file was at the path. This file is not served again without a
-    /// request.
+    /// The file that was at the path when a rollback replaced its table. Without a request, this file is not served
+    /// again.
     left_by_rollback: Option<Identity>,
     /// The file at the path, if Info and the metrics report its rejection.
     standing_refusal: Option<FileVersion>,
-    /// Whether the last file was rejected for a temporary reason, so that the unchanged file is retried: see
-    /// [`OpenError::may_pass_later`].
+    /// Whether the last file was rejected for a temporary reason, and is therefore retried even if it does not change:
+    /// see [`OpenError::may_pass_later`].
     retries: bool,
     retained: Retained,
     /// Whether a check of the path was requested and has not begun.
@@ -235,8 +235,7 @@ impl Supervision {
         if (self.source.watch || !is_trusted) && self.has_new_file() {
             let retried = self.retries;
             let outcome = self.reload();
-            // The first rejection of a file that is retried is reported. Further rejections for temporary reasons are
-            // not.
+            // Of consecutive rejections for temporary reasons, only the first is reported.
             if !(retried && self.retries) {
                 let text = self.log_outcome(outcome);
                 self.server.notifier.status(&text);
@@ -248,7 +247,8 @@ impl Supervision {
         self.path_checked = Instant::now();
     }
 
-    /// Returns whether the file at the path has not been tried yet, and no process is writing to it.
+    /// Returns true if the file at the path has not been tried yet, and no process seems to be writing to it. If a
+    /// process may be writing to it, sets the time until the next check.
     fn has_new_file(&mut self) -> bool {
         // While a file is being replaced, the path may not exist for a moment.
         let Ok(identity) = Identity::at(&self.source.path) else { return false };
@@ -275,8 +275,9 @@ impl Supervision {
         }
     }
 
-    /// Checks the current file after a change in place, and trusts it again if its index is intact. Otherwise serves
-    /// the file at the path as a new generation, if it passes the checks.
+    /// Rechecks the current file after a change in place, and trusts it again if its index is intact. If its index is
+    /// not intact, but the file is still at the path, opens and checks the file again, and serves it as a new
+    /// generation if it passes.
     fn recheck_current(&mut self) {
         // Reports the change before the lease is taken again, because direct clients would otherwise trust the new
         // lease.
@@ -315,17 +316,17 @@ impl Supervision {
             && (self.refused.is_none() || self.refused != FileVersion::at(path).ok())
     }
 
-    /// Performs a requested reload or rollback, and reports the outcome to the clients that requested it.
+    /// Performs a requested reload or rollback, and publishes the outcome for Info and the service manager.
     fn attempt(&mut self, number: u64, how: impl FnOnce(&mut Supervision) -> Result<String, String>) {
         self.server.notifier.reloading();
         let thread = Arc::clone(&self.thread);
         let outcome = thread.catch(|| how(self)).unwrap_or_else(|panic| Err(format!("a panic at {panic}")));
         let text = self.log_outcome(outcome);
         self.server.notifier.ready(&text);
-        let totals = &self.server.statistics.totals;
-        *totals.reload_last.lock().unwrap_or_else(PoisonError::into_inner) = text;
+        let statistics = &self.server.statistics;
+        *statistics.outcomes.reload_last.lock().unwrap_or_else(PoisonError::into_inner) = text;
         // Two requests that are sent at the same time may arrive in the opposite order of their numbers.
-        totals.reload_done.fetch_max(number, Ordering::Release);
+        statistics.totals.reload_done.fetch_max(number, Ordering::Release);
     }
 
     fn log_outcome(&self, outcome: Result<String, String>) -> String {
@@ -340,11 +341,11 @@ impl Supervision {
         }
     }
 
-    /// Publishes why the file at the path is not served. The reason stays published until another file is at the path.
-    /// `refused` is `None` if there is nothing to report.
+    /// Publishes why the file at the path is not served. The reason stays published until the file at the path changes
+    /// or the server swaps generations. If there is nothing to report, `refused` is `None` and `reason` is empty.
     fn report_standing_refusal(&mut self, refused: Option<FileVersion>, reason: String) {
         self.standing_refusal = refused;
-        *self.server.statistics.totals.file_refused.lock().unwrap_or_else(PoisonError::into_inner) = reason;
+        *self.server.statistics.outcomes.file_refused.lock().unwrap_or_else(PoisonError::into_inner) = reason;
     }
 
     /// Serves the file at the path. Returns a description of the outcome.
@@ -378,7 +379,7 @@ impl Supervision {
                 if self.retries {
                     self.refused = None;
                 }
-                // A missing file does not count as rejected.
+                // If there was no file at the path, Info reports no reason.
                 let reason = tried.map(|_| format!("refused: {error}")).unwrap_or_default();
                 self.report_standing_refusal(tried, reason);
                 Err(error.to_string())
@@ -421,11 +422,12 @@ impl Supervision {
     /// Replaces the current generation with a candidate. Returns a description of the outcome.
     fn swap(&mut self, candidate: Candidate, started: Instant) -> String {
         let new = Arc::new(self.source.generation_of(candidate, self.current().number + 1));
-        // The rejection of an older file is cleared first, so that no client sees it together with the new generation.
+        // The rejection of an older file is cleared and the swap is counted first, so that a client that sees the new
+        // generation also sees these changes.
         self.report_standing_refusal(None, String::new());
+        self.server.statistics.totals.swaps.fetch_add(1, Ordering::Relaxed);
         let old = self.server.table.replace(&new);
         self.server.table.set_changed(false);
-        self.server.statistics.totals.swaps.fetch_add(1, Ordering::Relaxed);
         self.unverified = self.first_unverified();
         self.previous = old.file.try_clone().ok().map(|file| (file, old.store.digest()));
         self.retained.add(old);
@@ -440,8 +442,8 @@ impl Supervision {
         format!("generation {number} is served")
     }
 
-    /// Closes replaced generations that nothing refers to. If more replaced generations are left than the limit allows,
-    /// disconnects the connections that hold the oldest ones.
+    /// Closes replaced generations that nothing else refers to. If more replaced generations are left than the limit
+    /// allows, disconnects the connections that hold the oldest ones.
     fn release(&mut self) {
         let retained = self.retained.release();
         self.server.statistics.totals.generations_retained.store(retained as u64, Ordering::Relaxed);

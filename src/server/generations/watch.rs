@@ -38,7 +38,7 @@ impl Identity {
         Ok(Identity { device, inode, len_bytes, modified: metadata.modified()? })
     }
 
-    /// Returns whether both identities belong to the same file, with any contents.
+    /// Returns whether both identities belong to the same file. Its contents may differ.
     pub(super) fn is_same_file(&self, other: &Identity) -> bool {
         (self.device, self.inode) == (other.device, other.inode)
     }

@@ -25,8 +25,8 @@ pub struct SocketAccess {
     pub owner: Option<u32>,
     /// The ID of the socket's group. `None`: the group that the system assigns.
     pub group: Option<u32>,
-    /// The IDs of the users whose processes may connect. If this list or `allow_gids` is not empty, all other processes
-    /// are disconnected at once, even root's.
+    /// The IDs of the users whose processes may connect. If this list or `allow_gids` is not empty, a process that
+    /// neither list admits is disconnected at once, even if it belongs to root.
     pub allow_uids: Vec<u32>,
     /// The IDs of the groups whose processes may connect. Only the effective group of a process counts, because the
     /// system does not report the supplementary groups of a peer. For supplementary groups, use `group`.

@@ -11,8 +11,9 @@ use std::sync::Arc;
 /// Listening sockets that this process inherited. systemd passes these sockets (socket activation) and keeps them open
 /// while the server restarts, so that no connection is refused during a restart.
 ///
-/// The sockets replace [`Config::socket`](super::super::Config::socket) and [`Config::tcp`](super::super::Config::tcp).
-/// The server does not remove the path of an inherited socket.
+/// An inherited Unix socket replaces [`Config::socket`](super::super::Config::socket), and an inherited TCP socket
+/// replaces [`Config::tcp`](super::super::Config::tcp). The server does not remove the file of an inherited Unix
+/// socket.
 #[derive(Clone, Debug, Default)]
 pub struct Inherited {
     pub(in crate::server) unix: Option<Arc<UnixListener>>,

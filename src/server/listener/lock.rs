@@ -100,8 +100,8 @@ fn open(path: &Path) -> Result<File, String> {
     }
 }
 
-/// Checks whether the file at the lock's path can be a lock file that a server created as this user or as root. Returns
-/// the problem if it cannot be.
+/// Returns why the file at the lock's path cannot be a lock file, or `None` if it can be one. A lock file is a regular
+/// file that belongs to root or to the server's user, and has one name.
 fn problem(found: &Metadata) -> Option<String> {
     const REMEDY: &str = "stop the server that uses it, if there is one, and remove the file, or choose a path in a \
                           directory that only the server's user can write to";

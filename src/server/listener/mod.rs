@@ -59,8 +59,8 @@ impl Drop for Bound {
 }
 
 impl Listener {
-    /// Returns the inherited Unix socket, or listens on a path or under an abstract name. Replaces the socket file of a
-    /// server that no longer runs.
+    /// Returns the inherited Unix socket, if there is one. Otherwise, listens on a path or under an abstract name, and
+    /// replaces the socket file of a server that no longer runs.
     pub(super) fn new(
         path: &Path,
         is_abstract: bool,

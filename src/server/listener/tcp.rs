@@ -7,8 +7,8 @@ use super::Inherited;
 use crate::server::error::ServerError;
 use crate::setting::Setting;
 
-/// Returns the inherited TCP socket, or listens on an address. Rejects an address that other machines can reach, unless
-/// `exposed` is true.
+/// Returns the inherited TCP socket, if there is one. Otherwise, listens on `address`, or returns `None` if there is no
+/// address. Rejects an address that other machines can reach, unless `exposed` is true.
 pub(in crate::server) fn tcp(
     inherited: &Inherited,
     address: Option<SocketAddr>,

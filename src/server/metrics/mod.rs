@@ -111,7 +111,8 @@ impl Endpoint {
         }
     }
 
-    /// Answers requests until the runtime ends. Continues after a panic.
+    /// Serves requests until the runtime ends. Continues after a panic, but ends with a log line if the socket cannot
+    /// be used.
     pub(super) async fn serve(self, state: Arc<ServerState>) {
         let thread = &state.liveness.metrics;
         thread.started();
@@ -120,7 +121,7 @@ impl Endpoint {
         thread.ended();
     }
 
-    /// Accepts connections. Returns only if an error occurs.
+    /// Accepts and serves connections. Retries after a failed accept. Returns only if the socket cannot be used.
     async fn accept(&self, state: &Arc<ServerState>) -> io::Result<Infallible> {
         let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         let permit = async || Arc::clone(&permits).acquire_owned().await.expect("a semaphore that is never closed");

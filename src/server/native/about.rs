@@ -20,7 +20,7 @@ use crate::server::worker_state::ConnectionContext;
 /// The maximum number of requests about the server in a pass.
 const PASS_MAX: usize = 10;
 
-/// The number of steps of a request about the server other than Info.
+/// The number of steps of each request about the server, except Info.
 const OTHER_STEPS: usize = 10;
 
 /// Answers the requests about the server at the start of `requests` as long as there is room for responses. Returns the
@@ -38,7 +38,7 @@ pub(super) fn answer(
         // An Open is alone in its pass, because descriptors are passed with the first byte of the responses. A Reload
         // or a Rollback is alone in its pass, because a pass that reads the file may be repeated, and a Reload or a
         // Rollback must not be repeated.
-        let is_alone = matches!(op, Op::Open | Op::Reload | Op::Rollback);
+        let is_alone = op == Op::Open || op.has_effects();
         if responses.is_full() || is_alone && responses.total_len_bytes() > 0 {
             return (len_bytes, RunEnd::Full);
         }
@@ -91,7 +91,8 @@ fn may_map(context: &ConnectionContext, generation: &Generation) -> bool {
     context.peer.is_unix() && context.worker.server.table.is_direct(generation) && generation.store.is_trusted()
 }
 
-/// Returns whether an Open must wait, because the client already knows the current state of the table.
+/// Returns whether the client already knows the current state of the table, so that its Open must wait for the next
+/// change.
 fn waits(context: &ConnectionContext, generation: &Generation, known: u64) -> bool {
     let board = context.worker.server.table.board();
     board.is_some_and(|board| board.is_known(known)) && may_map(context, generation)

@@ -7,7 +7,7 @@ use super::ordered::{push_error, push_neighbor, push_range};
 use super::points::push_found;
 use super::run::{RunEnd, whole_requests};
 use crate::format::key::{Key, KeyKind};
-use crate::protocol::native::{LONG_BODY_MAX_BYTES, LONG_HEADER_LEN_BYTES, Op, long_len_bytes};
+use crate::protocol::native::{LONG_BODY_MAX_BYTES, LONG_HEADER_LEN_BYTES, Op, OpKind, long_len_bytes};
 use crate::server::counters::Tally;
 use crate::server::responses::Responses;
 use crate::store::{Found, Store};
@@ -22,7 +22,8 @@ struct Long<'a> {
     body: &'a [u8],
 }
 
-/// Answers a run of long requests. Returns the number of input bytes that are answered, and why the run ended.
+/// Answers the long requests at the start of `input`. Returns the number of input bytes that are answered, and why the
+/// run ended.
 pub(super) fn answer_long(
     store: &Store,
     input: &[u8],
@@ -95,18 +96,16 @@ fn push_one(
 ) -> Option<()> {
     let is_bytes = store.key_kind() == KeyKind::Bytes;
     let op = Op::from_long_code(request.op_code);
-    let status = match op {
-        Some(op @ (Op::Get | Op::Exists)) if is_bytes => {
+    let status = match op.map(|op| (op, op.kind())) {
+        Some((op, OpKind::Point)) if is_bytes => {
             let (mut appender, _) = responses.appender();
             push_found(op as u32, found, &mut appender, tally)?;
             let end_bytes = appender.end_bytes();
             responses.finish(end_bytes);
             return Some(());
         }
-        Some(op @ (Op::Floor | Op::Ceiling)) if is_bytes => {
-            push_neighbor(store, op, Key::Bytes(request.body), responses)?
-        }
-        Some(op @ (Op::Range | Op::Count)) => push_range(store, op, request.body, responses)?,
+        Some((op, OpKind::Neighbor)) if is_bytes => push_neighbor(store, op, Key::Bytes(request.body), responses)?,
+        Some((op, OpKind::Range)) => push_range(store, op, request.body, responses)?,
         _ => push_error(responses)?,
     };
     tally.count(op, status);

@@ -1,7 +1,7 @@
 //! The native protocol.
 //!
-//! In: bytes that a client sent. Out: responses, and a tally of them. Consecutive 16-byte requests are looked up
-//! together. Consecutive long requests, which have a byte key or a range, are looked up together, too.
+//! In: bytes that a client sent. Out: responses, and a tally of them. Consecutive 16-byte Get and Exists requests are
+//! looked up together. Consecutive long requests, which have a byte key or a range, are also looked up together.
 
 mod about;
 mod long;
@@ -20,7 +20,7 @@ pub use points::answer_requests;
 use points::{answer_neighbors, answer_points};
 use run::{Run, RunEnd, run_of, whole_requests};
 
-/// The number of steps of a long request, or of a request about the order of keys, in addition to the steps of its
+/// The number of steps of each 16-byte Floor or Ceiling, and of each long request in addition to the steps of its
 /// bytes.
 const ORDERED_STEPS: usize = 8;
 

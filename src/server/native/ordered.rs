@@ -12,7 +12,7 @@ use crate::protocol::native::{
 use crate::server::responses::{COPY_MAX_BYTES, Responses};
 use crate::store::{PageRange, Rows, Store, is_verification_interrupted};
 
-/// Appends a response without a value.
+/// Appends a response without a value. Returns its status, or `None` if there is no room for it.
 pub(super) fn push_bare(status: Status, responses: &mut Responses) -> Option<Status> {
     let header = ResponseHeader::bare(status);
     *responses.room().first_chunk_mut::<RESPONSE_HEADER_LEN_BYTES>()? = zerocopy::transmute!(header);
@@ -20,8 +20,8 @@ pub(super) fn push_bare(status: Status, responses: &mut Responses) -> Option<Sta
     Some(status)
 }
 
-/// Appends an Error. If verification was interrupted, appends nothing and returns `None`, and the next pass repeats the
-/// request.
+/// Appends an Error response. If verification was interrupted or there is no room, appends nothing and returns `None`;
+/// the next pass then repeats the request.
 pub(super) fn push_error(responses: &mut Responses) -> Option<Status> {
     if is_verification_interrupted() { None } else { push_bare(Status::Error, responses) }
 }
@@ -56,7 +56,7 @@ pub(super) fn push_range(store: &Store, op: Op, body: &[u8], responses: &mut Res
 }
 
 /// Returns the range that the body of a request describes, its flags, and its maximum number of rows. Returns `None` if
-/// the body is malformed, the keys are not of the table's kind, or the file was changed.
+/// the body is malformed, the keys are not of the table's kind, or the file is damaged or was changed.
 fn range<'s>(store: &'s Store, body: &[u8]) -> Option<(Rows<'s>, u32, usize)> {
     let (header, keys) = RangeHeader::ref_from_prefix(body).ok()?;
     let flags = header.flags.get();

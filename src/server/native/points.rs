@@ -8,18 +8,18 @@ use super::{ERROR, ORDERED_STEPS};
 use crate::format::key::{Key, KeyKind};
 use crate::protocol::native::{Op, RESPONSE_HEADER_LEN_BYTES, Request, ResponseHeader, Status};
 use crate::server::counters::Tally;
-use crate::server::pass::PASS_REQUESTS_MAX;
+use crate::server::pass::RUN_REQUESTS_MAX;
 use crate::server::responses::{Appender, Responses};
 use crate::store::{Found, Store, is_verification_interrupted};
 
-/// Appends the responses to 16-byte requests for one key each. Stops at the first request of another kind, or when
-/// there is no room for a response. Returns the number of answered requests. Cleared [`Responses`] have room for at
-/// least one response.
+/// Appends the responses to 16-byte Get and Exists requests, and an Error for each 16-byte request with an unknown op.
+/// Stops at the first other request, when there is no room for a response, or when a limit of one pass is reached.
+/// Returns the number of answered requests. Cleared [`Responses`] have room for at least one response.
 pub fn answer_requests(store: &Store, requests: &[Request], responses: &mut Responses) -> usize {
     answer_points(store, requests, responses, &mut Tally::default())
 }
 
-/// Answers requests like [`answer_requests`], and counts the responses in `tally`.
+/// Does what [`answer_requests`] does, and counts the responses in `tally`.
 pub(super) fn answer_points(
     store: &Store,
     requests: &[Request],
@@ -51,8 +51,8 @@ pub(super) fn answer_points(
     count
 }
 
-/// Appends the responses to Floor and Ceiling. Stops at the first request with another op, or when there is no room for
-/// a response. Returns the number of answered requests.
+/// Appends the responses to 16-byte Floor and Ceiling requests. Stops at the first request with another op, or when
+/// there is no room for a response. Returns the number of answered requests.
 pub(super) fn answer_neighbors(
     store: &Store,
     requests: &[Request],
@@ -74,10 +74,11 @@ pub(super) fn answer_neighbors(
     count
 }
 
-/// Returns the requests that one pass may answer.
+/// Returns the requests that one run may answer, if the table's keys are numbers.
 ///
 /// # Errors
-/// If the table's keys are bytes, answers each request with an Error, and returns the number of answered requests.
+/// If the table's keys are bytes, appends an Error for each request that looks up a number, and returns how many
+/// requests it has answered.
 #[inline]
 fn requests_for_numbers<'r>(
     store: &Store,
@@ -85,7 +86,7 @@ fn requests_for_numbers<'r>(
     responses: &mut Responses,
     tally: &mut Tally,
 ) -> Result<&'r [Request], usize> {
-    let requests = &requests[..requests.len().min(PASS_REQUESTS_MAX)];
+    let requests = &requests[..requests.len().min(RUN_REQUESTS_MAX)];
     if store.key_kind() == KeyKind::U64 {
         return Ok(requests);
     }

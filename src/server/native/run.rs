@@ -3,14 +3,14 @@
 use zerocopy::FromBytes;
 
 use crate::protocol::native::{Op, OpKind, REQUEST_LEN_BYTES, Request};
-use crate::server::pass::PASS_REQUESTS_MAX;
+use crate::server::pass::RUN_REQUESTS_MAX;
 
-/// The kind of the requests in a run: consecutive requests that are answered together.
+/// The kind of a run. A run is a sequence of consecutive requests that are answered together.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Run {
     /// Requests that look up one key in the hash index, and requests with an unknown op.
     Points,
-    /// Floor and Ceiling.
+    /// 16-byte Floor and Ceiling requests.
     Neighbors,
     /// Long requests.
     Long,
@@ -34,7 +34,8 @@ impl Run {
 pub(super) enum RunEnd {
     /// The next request belongs to another run, or is incomplete.
     NextRun,
-    /// There is no room for the next response, or verification was interrupted.
+    /// The pass ends before the next request, for example because there is no room for its response, or because
+    /// verification was interrupted.
     Full,
     /// Other connections get their turn before the next request.
     Yield,
@@ -47,7 +48,7 @@ pub(super) enum RunEnd {
 
 /// Returns the length in bytes of the first `count` requests, and why their run ended.
 pub(super) fn run_of(requests: &[Request], run: Run, count: usize) -> (usize, RunEnd) {
-    let next = requests.get(count).filter(|_| count < PASS_REQUESTS_MAX);
+    let next = requests.get(count).filter(|_| count < RUN_REQUESTS_MAX);
     let is_full = next.is_some_and(|next| Run::from_code(next.op_code()) == run);
     (count * REQUEST_LEN_BYTES, if is_full { RunEnd::Full } else { RunEnd::NextRun })
 }

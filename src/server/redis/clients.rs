@@ -1,7 +1,7 @@
 //! The clients that speak the Redis protocol, and the CLIENT command.
 //!
 //! In: connections as they begin and end. Out: lines that describe the clients. The list of clients is locked when a
-//! client connects or disconnects and when a client requests the list, never for other commands.
+//! client connects or disconnects and when a client requests the list or INFO, never for other commands.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -25,7 +25,7 @@ pub(super) const NAME_LEN_MAX_BYTES: usize = 128;
 const LIST_PASS_LEN_BYTES: usize = 32 << 10;
 /// The number of clients that a pass lists before it checks whether other connections should have their turn.
 const LIST_BATCH_CLIENTS: usize = 256;
-/// The number of steps that writing a client's line costs.
+/// The cost of writing a client's line, in steps.
 const LINE_STEPS: usize = 20;
 /// The maximum number of long CLIENT LIST replies that are held at a time. A reply is long if one pass cannot send it
 /// whole.

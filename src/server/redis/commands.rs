@@ -1,7 +1,7 @@
 //! The COMMAND command, which describes the commands of the server.
 //!
-//! In: names. Out: entries of the command table. A reply about given names is written one name at a time, because a
-//! client may give any number of names.
+//! In: names of commands. Out: entries of the command table. If a client requests the entries of certain names, they
+//! are written one at a time, because there can be many names.
 
 use super::Out;
 use super::execute::{Outcome, Step, Work};
@@ -10,7 +10,7 @@ use crate::protocol::resp::commands::info as write_info;
 use crate::protocol::resp::commands::{COMMANDS, docs as write_docs, find, find_full, find_subcommand};
 use crate::protocol::resp::{Args, Command};
 
-/// The number of steps that looking up a name costs.
+/// The cost of looking up a name, in steps.
 const NAME_STEPS: usize = 1;
 
 pub(super) fn all(out: &mut Out<'_>) -> Outcome {
@@ -55,7 +55,7 @@ pub(super) fn list(mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> 
     Ok(())
 }
 
-/// A COMMAND INFO or COMMAND DOCS with names as arguments, in progress.
+/// A COMMAND INFO or COMMAND DOCS in progress, with names as arguments.
 #[derive(Clone)]
 pub(super) struct Described {
     next_arg: usize,
@@ -135,7 +135,7 @@ pub(super) struct GetKeys {
     left: usize,
 }
 
-/// Begins the reply to COMMAND GETKEYS: the keys of the command that the arguments form.
+/// Begins the reply to COMMAND GETKEYS, which contains the keys of the command that the arguments form.
 pub(super) fn get_keys(mut args: Args<'_>, command: &Command<'_>, out: &mut Out<'_>) -> Result<Outcome, String> {
     let (arg_count, first_arg) = (command.arg_count() as i64 - 2, args.clone());
     let mut spec = args.next().and_then(find).ok_or("ERR Invalid command specified")?;

@@ -56,7 +56,7 @@ pub(super) enum Step {
     Full,
     /// Other connections get their turn before the command continues.
     Yield,
-    /// This part of the command's work is complete, and the next part has begun.
+    /// A phase of the command's work is complete, and the command can continue with the next phase at once.
     Next,
 }
 
@@ -90,7 +90,8 @@ impl Session {
             }
         };
         self.client.set_last_command(spec.id);
-        // Commands that accept more arguments process them in several passes, and count the steps there.
+        // This command reads all its arguments in one pass. Commands that accept more arguments read them in several
+        // passes, and count these steps there.
         if spec.args_max == ARGS_MAX_AT_ONCE {
             out.sink().steps.add(command.arg_count());
             out.sink().steps.add_bytes(command.bytes().len());
@@ -224,14 +225,14 @@ fn push_generation(generation: &Generation, out: &mut Out<'_>) {
     out.bulk(digest_text(generation.store.digest()).as_bytes());
 }
 
-/// Replies with the help of the command that contains a HELP subcommand.
+/// Replies with the help of the command to which a HELP subcommand belongs.
 fn push_help(spec: &Spec, out: &mut Out<'_>) {
     if let Some(container) = spec.name.split('|').next().and_then(|name| find_full(name.as_bytes())) {
         help(container, out);
     }
 }
 
-/// Returns the arguments after the names of a command and its subcommand.
+/// Returns the arguments after the name of a command, or after the name of its subcommand if it has one.
 fn args_of<'a>(spec: &Spec, command: &Command<'a>) -> Args<'a> {
     let mut args = command.args();
     args.next();

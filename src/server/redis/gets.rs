@@ -19,7 +19,7 @@ pub(super) struct Run {
     pub(super) count: usize,
     pub(super) misses: usize,
     pub(super) damaged: usize,
-    /// The offset of the end of the last answered key, or 0 if no key was answered.
+    /// The offset in the input at which the last answered key, or its GET command, ends. 0 if no key was answered.
     pub(super) end_bytes: usize,
 }
 
@@ -30,7 +30,8 @@ impl Run {
 }
 
 /// Answers the GET commands at the start of `input`, as long as there is room for replies and verification is not
-/// interrupted. Returns `None` if `input` begins with another command.
+/// interrupted. Returns `None` if `input` begins with another command, or with a GET whose key is not of the table's
+/// kind.
 #[inline]
 pub(super) fn answer(store: &Store, input: &[u8], version: Version, responses: &mut Responses) -> Option<Run> {
     let (first, _) = get(input)?;

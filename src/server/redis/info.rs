@@ -82,7 +82,7 @@ fn clients_section(server: &ServerState, clients: &Clients, snapshot: &Snapshot)
     ]
 }
 
-/// Returns facts about memory. Omits facts that cannot be read from /proc.
+/// Returns the section Memory. Omits values that cannot be read from /proc.
 fn memory(_: &ServerState, _: &Clients, snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let bytes = |name: &str| {
@@ -98,7 +98,7 @@ fn memory(_: &ServerState, _: &Clients, snapshot: &Snapshot) -> Vec<(&'static st
     memory
 }
 
-/// Returns the counts of both protocols.
+/// Returns the section Stats. Its counts include both protocols.
 fn stats(_: &ServerState, _: &Clients, snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     let sums = &snapshot.sums;
     let requests: u64 = sums.requests.as_flattened().iter().sum();
@@ -107,13 +107,13 @@ fn stats(_: &ServerState, _: &Clients, snapshot: &Snapshot) -> Vec<(&'static str
         ("total_commands_processed", requests.to_string()),
         ("total_net_input_bytes", sums.read_len_bytes.to_string()),
         ("total_net_output_bytes", sums.written_len_bytes.to_string()),
-        ("rejected_connections", snapshot.refused.to_string()),
+        ("rejected_connections", snapshot.totals.refused.to_string()),
         ("expired_keys", "0".to_owned()),
         ("evicted_keys", "0".to_owned()),
         ("keyspace_hits", sums.hits().to_string()),
         ("keyspace_misses", sums.misses().to_string()),
         ("total_error_replies", sums.errors().to_string()),
-        ("evicted_clients", snapshot.cut_memory.to_string()),
+        ("evicted_clients", snapshot.totals.cut_memory.to_string()),
     ]
 }
 

@@ -1,4 +1,4 @@
-//! Commands that visit all keys.
+//! The commands KEYS, SCAN, and RANDOMKEY.
 //!
 //! In: patterns and cursors. Out: keys, of which each pass sends a bounded number. If a table's keys are bytes, only
 //! the rows whose keys begin with the literal prefix of the pattern are visited.
@@ -11,7 +11,7 @@ use crate::protocol::resp::{Args, Command, Glob, Reply, Sink, integer};
 use crate::server::steps::Steps;
 use crate::store::{Rows, Store};
 
-/// The maximum length of a reply to SCAN, without its last key.
+/// The maximum length of the keys in a reply to SCAN, not counting the last key.
 const SCAN_LEN_MAX_BYTES: usize = 64 << 10;
 /// The default number of rows that SCAN visits.
 const SCAN_COUNT_DEFAULT: usize = 10;
@@ -19,7 +19,7 @@ const SCAN_COUNT_DEFAULT: usize = 10;
 pub(super) const PATTERN_LEN_MAX_BYTES: usize = 1024;
 /// The number of pattern operations that count as one step.
 const STEP_GLOB_OPS: usize = 64;
-/// The number of steps that finding a row by its number costs.
+/// The cost of finding a row by its number, in steps.
 const LONE_ROW_STEPS: usize = 8;
 
 /// The number of bits of a SCAN cursor that store the number of the next row. The higher bits identify the table, so
@@ -60,14 +60,14 @@ impl Pattern {
     }
 }
 
-/// Compiles a pattern, and adds the steps that this takes.
+/// Compiles a pattern, and adds the steps of this work to `steps`.
 pub(super) fn compile(pattern: &[u8], steps: &mut Steps) -> Glob {
     let glob = Glob::new(pattern);
     steps.add(1 + glob.compile_ops() / STEP_GLOB_OPS);
     glob
 }
 
-/// Returns whether a text matches, and adds the steps that this takes.
+/// Returns whether a text matches, and adds the steps of this work to `steps`.
 pub(super) fn matches(glob: &Glob, text: &[u8], steps: &mut Steps) -> bool {
     let mut ops = 0;
     let matches = glob.matches_in(text, &mut ops);
@@ -86,7 +86,7 @@ fn push_key(out: &mut Reply<'_, impl Sink>, key: Key<'_>) {
     out.bulk(key_text(key, &mut itoa::Buffer::new()));
 }
 
-/// Counts a row that was visited in order. Returns whether the pass should end.
+/// Adds the steps of visiting one row after the previous one. Returns whether the pass should end.
 fn count_visited(key: Key<'_>, steps: &mut Steps) -> bool {
     steps.add(1);
     steps.add_bytes(key.as_bytes().map_or(0, <[u8]>::len));
@@ -110,7 +110,7 @@ struct Scan {
     row: usize,
     count: usize,
     pattern: Pattern,
-    /// Whether the client requested keys of a type other than string, which no key has.
+    /// Whether the client requested keys of a type other than string. No key has such a type, so the reply has no keys.
     none: bool,
 }
 

@@ -2,8 +2,9 @@
 //!
 //! In: bytes that a client sent. Out: replies. Runs of GET are looked up together (`gets`). All other commands are
 //! parsed by [`crate::protocol::resp`] and executed one at a time. A command with a long reply takes several passes,
-//! and the connection executes no other command before its reply is complete. A reply of unbounded length is sent in
-//! parts while it is computed; only CLIENT LIST holds its whole reply.
+//! and the connection executes no other command before this reply is complete. A reply of unbounded length is sent
+//! piece by piece while it is computed. The exception is the reply to CLIENT LIST, which is first held in memory as a
+//! whole.
 
 mod clients;
 mod commands;
@@ -62,7 +63,7 @@ pub(super) struct Session {
     clients: Arc<Clients>,
     client: Arc<RedisClient>,
     state: SessionState,
-    /// The state after the last pass that was committed, which [`Session::undo`] restores.
+    /// The state after the last committed pass. [`Session::undo`] restores this state.
     kept: SessionState,
     random: u64,
     counted: Counted,
@@ -81,8 +82,8 @@ struct SessionState {
 /// complete.
 #[derive(Clone)]
 struct Running {
-    /// The words of the command, if it was sent as an inline command. `None` for other commands, which are parsed from
-    /// the input again.
+    /// The command in array form, if it was sent as an inline command. `None` for other commands, which every pass
+    /// reads from the input again.
     line: Option<Arc<[u8]>>,
     /// The length of the command in the input.
     len_bytes: usize,
@@ -220,11 +221,11 @@ impl Session {
         }
     }
 
-    /// Continues a command whose reply takes more than one pass. If the reply is complete now, returns the length of the
-    /// command in the input. If only another part of the reply was begun, returns 0.
+    /// Continues a command whose reply takes more than one pass. Returns the length of the command in the input if the
+    /// reply is complete now. Returns 0 if the command has entered the next phase of its work and can continue at once.
     ///
     /// # Errors
-    /// [`Then::Answer`] if the output buffer has no room for more replies, and [`Then::Yield`] if other connections have
+    /// [`Then::Answer`] if the output buffer has no room for more replies, and [`Then::Yield`] if other connections get
     /// their turn before this command continues.
     fn continue_running(
         &mut self,
@@ -251,7 +252,7 @@ impl Session {
         end
     }
 
-    /// Executes a command or a part of a command, and counts the bytes of its reply. If the verification of records was
+    /// Executes a command or a part of a command, and counts the steps of its reply. If the verification of records was
     /// interrupted, undoes the execution and returns `None`, so that the next pass repeats it. Repeating is safe,
     /// because commands that read records have no side effects.
     fn unless_interrupted<T>(

@@ -15,13 +15,13 @@ use crate::protocol::resp::Args;
 use crate::protocol::resp::range::{Edge, RangeArgs, Span};
 use crate::store::{Rows, Store, prefix_end};
 
-/// The number of steps that finding a position in the order of keys costs.
+/// The cost of finding a position in the order of keys, in steps.
 const SEARCH_STEPS: usize = 8;
 
 /// A row, and the offset of its value in the records section.
 type Row<'s> = (Key<'s>, &'s [u8], u64);
 
-/// Takes the first remaining row, or the last one if the direction is backward.
+/// Takes the first remaining row, or the last remaining row if `backward` is true.
 fn take<'s>(rows: &mut Rows<'s>, backward: bool) -> Option<Row<'s>> {
     let (start, _) = rows.ends();
     let (key, value) = if backward { rows.next_back()? } else { rows.next()? };
@@ -34,7 +34,8 @@ fn push_row(out: &mut Out<'_>, (key, value, offset_bytes): Row<'_>) {
     push_value(out, value, offset_bytes);
 }
 
-/// Replies with the row at a key, or with the nearest row below the key or above it.
+/// Replies with the row at a key. If the table has no such row, replies with the nearest row below the key if `below`
+/// is true, and above the key otherwise.
 pub(super) fn neighbor(store: &Store, below: bool, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
     let key = Bound::Included(key(store.key_kind(), args.next().unwrap_or_default())?);
     let (start, end) = if below { (Bound::Unbounded, key) } else { (key, Bound::Unbounded) };

@@ -7,7 +7,7 @@ use crate::protocol::native::RESPONSE_HEADER_LEN_BYTES;
 use crate::protocol::resp::{Reply, Version};
 use crate::server::responses::{Responses, copy_halves};
 
-/// The maximum length of values that are copied as pieces, which may overlap.
+/// The maximum length of a short value. A short value is copied as one word or as two halves, which may overlap.
 const SHORT_MAX_BYTES: usize = 64;
 /// The maximum length of a short value as a bulk string.
 const SHORT_ROOM_BYTES: usize = b"$64\r\n".len() + SHORT_MAX_BYTES + b"\r\n".len();
@@ -74,8 +74,8 @@ fn copy_short(answer: &[u8], to: &mut [u8]) {
         && let Some(to) = to.first_chunk_mut()
     {
         // The last word of the response contains the value. If the value is shorter than a word, this word begins with
-        // the end of the header, which is shifted out. The shift is done in two steps, because a shift by 64 bits is
-        // not defined.
+        // the end of the header, which is shifted out. The shift is split into two, because a shift by 64 bits is not
+        // defined.
         let last = u64::from_le_bytes(*last);
         let beyond_bits = 8 * (WORD_BYTES - len_bytes);
         *to = (last >> (beyond_bits / 2) >> (beyond_bits - beyond_bits / 2)).to_le_bytes();

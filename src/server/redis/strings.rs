@@ -55,8 +55,8 @@ pub(super) fn check_keys(args: Args<'_>, of: KeysOf) -> Outcome {
     Outcome::Work(Work::CheckKeys { next_arg: args.offset_bytes(), of })
 }
 
-/// Checks keys from `next_arg` on. Returns the next part of the work once all keys are checked, and `None` if the pass
-/// should end.
+/// Checks keys from `next_arg` on. Returns the work that follows once all keys are checked, and `None` if the pass
+/// should end before that.
 ///
 /// # Errors
 /// The text of the error reply, if an argument is not a key of the table.
@@ -191,8 +191,8 @@ pub(super) fn get_range(
     Ok(())
 }
 
-/// Returns the range of a value of `len_bytes` bytes from `start` to `end`. Both are inclusive, and count from the end
-/// of the value if they are negative.
+/// Returns the start and the exclusive end of the bytes that GETRANGE selects from a value of `len_bytes` bytes. The
+/// arguments `start` and `end` are both inclusive. A negative argument counts from the end of the value.
 fn part(len_bytes: usize, start: i64, end: i64) -> (usize, usize) {
     let len = len_bytes as i64;
     let at = |index: i64| if index < 0 { index.saturating_add(len) } else { index };

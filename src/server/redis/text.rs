@@ -58,8 +58,9 @@ pub(super) fn number(digits: &[u8]) -> Option<u64> {
         1..8 => short(digits),
         8..=16 => {
             let (first, last) = (digits.first_chunk()?, digits.last_chunk()?);
-            // The first 8 digits and the last 8 may overlap. Shifting the first 8 replaces the overlap with zeros. The
-            // shift is done in two steps, because a shift by 64 bits is not defined.
+            // The first 8 digits and the last 8 may overlap. The shift removes the overlap from the first 8, and puts
+            // zeros in front of the other digits. The shift is split into two, because a shift by 64 bits is not
+            // defined.
             let beyond_bits = 8 * (16 - digits.len());
             let high = subtract_zeros(first) << (beyond_bits / 2) << (beyond_bits - beyond_bits / 2);
             let low = subtract_zeros(last);
@@ -87,7 +88,8 @@ fn long(digits: &[u8]) -> Option<u64> {
     digits.iter().try_fold(0, add)
 }
 
-/// Subtracts the character zero from each of eight characters. The first one is in the lowest byte of the result.
+/// Converts each of eight digits to its value. A character that is not a digit becomes a byte above 9. The first
+/// character is in the lowest byte of the result.
 #[inline(always)]
 fn subtract_zeros(characters: &[u8; 8]) -> u64 {
     u64::from_le_bytes(*characters) ^ u64::from_le_bytes([b'0'; 8])
@@ -102,7 +104,8 @@ fn are_digits(bytes: u64) -> bool {
     ((bytes.wrapping_add(u64::from_le_bytes([0x7F - 9; 8]))) | bytes) & HIGH_BITS == 0
 }
 
-/// Converts eight digits to a number. Combines them into pairs, then into groups of four, and then into one number.
+/// Converts the values of eight digits to a number. Combines the digits into four pairs, multiplies each pair by its
+/// power of 100, and adds the products.
 #[inline(always)]
 fn parse_digits(digits: u64) -> u64 {
     const FOURS: u64 = 0x0000_00FF_0000_00FF;

@@ -120,7 +120,7 @@ fn sealed_memory_and_copies_are_unaffected_by_changes() {
         let of_file = Scene::new();
         SHAPE.bake(1, &of_file.db());
         let serving_file = of_file.serve(&["--no-watch"]);
-        let copy_of_file = Client::connect(&serving_file.socket).unwrap().direct_with(&copy_options()).unwrap();
+        let copy_of_file = Client::connect(serving_file.socket()).unwrap().direct_with(&copy_options()).unwrap();
         change(&scene.db());
         change(&of_file.db());
         for direct in [&sealed, &copy, &copy_of_file] {

@@ -64,7 +64,7 @@ fn every_lookup_of_bytes_equals_the_model() {
     settle(&scene.db());
     for memory in MEMORIES {
         let served = scene.serve(&["--memory", memory]);
-        let direct = super::open(&served.socket);
+        let direct = super::open(served.socket());
         let asked: Vec<String> = (0..500).map(|i| format!("key/{}", i * 43)).collect();
         let keys: Vec<&str> = asked.iter().map(String::as_str).collect();
         let expected: Vec<_> = asked.iter().map(|key| model.get(key).map(|value| value.clone().into_bytes())).collect();
@@ -81,7 +81,7 @@ fn every_lookup_of_bytes_equals_the_model() {
 fn a_private_copy_has_the_rows_of_the_passed_table() {
     for memory in MEMORIES {
         let (_scene, served, _direct) = direct(&["--memory", memory]);
-        let direct = Client::connect(&served.socket).unwrap().direct_with(&copy_options()).unwrap();
+        let direct = Client::connect(served.socket()).unwrap().direct_with(&copy_options()).unwrap();
         super::assert_all(&direct, 1);
         assert!(direct.snapshot().is_private());
     }
@@ -114,7 +114,7 @@ fn a_dropped_direct_client_leaves_no_descriptor_or_thread() {
     };
     let before = served.descriptors();
     for _ in 0..50 {
-        let direct = super::open(&served.socket);
+        let direct = super::open(served.socket());
         let other = direct.clone();
         drop(direct);
         assert_eq!(other.get(7).unwrap(), SHAPE.value(1, 7));

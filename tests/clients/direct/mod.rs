@@ -25,7 +25,7 @@ fn direct(options: &[&str]) -> (Scene, Served, Direct) {
 fn direct_in(scene: Scene, options: &[&str]) -> (Scene, Served, Direct) {
     SHAPE.bake(1, &scene.db());
     let served = scene.serve(options);
-    let direct = open(&served.socket);
+    let direct = open(served.socket());
     (scene, served, direct)
 }
 

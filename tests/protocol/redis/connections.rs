@@ -94,4 +94,10 @@ fn an_address_beyond_loopback_requires_an_option() {
     let mut exposed = kv_store(&table.db(), &table.socket());
     exposed.args(["--tcp", "0.0.0.0:0", "--tcp-exposed"]);
     assert_eq!(ask(&mut Server::of(exposed, &table.socket()).connect(), "PING"), "+PONG\r\n");
+    let output = kv_store(&table.db(), &table.socket()).arg("--tcp-exposed").output().unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        !output.status.success() && message.contains("the server has no TCP socket: add --tcp ADDRESS"),
+        "{message}"
+    );
 }

@@ -25,7 +25,7 @@ pub(crate) struct Floods {
 impl Floods {
     pub(crate) fn start(served: &Served, seed: u64) -> Floods {
         let stopping = Arc::new(AtomicBool::new(false));
-        let (socket, is_over) = (served.socket.clone(), Arc::clone(&stopping));
+        let (socket, is_over) = (served.socket().to_path_buf(), Arc::clone(&stopping));
         let mut client = served.client();
         let thread = thread::spawn(move || {
             let (mut random, mut floods) = (random(seed), 0);

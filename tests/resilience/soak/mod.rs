@@ -43,11 +43,10 @@ struct Held {
 impl Held {
     fn measure(served: &Served) -> Held {
         let count = |name: &str| std::fs::read_dir(format!("/proc/{}/{name}", served.id())).unwrap().count();
-        let maps = std::fs::read_to_string(format!("/proc/{}/maps", served.id())).unwrap();
         Held {
             descriptors: served.descriptors(),
             threads: count("task"),
-            maps: maps.lines().count(),
+            maps: served.proc("maps").lines().count(),
             anonymous_bytes: served.anonymous_bytes(),
         }
     }

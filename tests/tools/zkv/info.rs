@@ -25,7 +25,7 @@ fn info_has_the_served_file_and_the_counters() {
     let digest = format!("{:032x}", Store::open(table.db()).unwrap().digest());
     assert_eq!((value("digest"), value("rows"), value("generation")), (&*digest, "1000", "1"));
     assert_eq!((value("requests_get"), value("hits"), value("state")), ("1", "1", "serving"));
-    assert_eq!(value("pid"), server.child.id().to_string());
+    assert_eq!(value("pid"), server.id().to_string());
 
     let object = info(&["--json"]);
     assert_eq!(object.lines().count(), 1);

@@ -108,11 +108,11 @@ pub(crate) enum DiffFormat {
 pub(crate) struct CanaryArgs {
     /// Read this baked file
     pub(crate) file: PathBuf,
-    /// Digest the values of these keys: unsigned 64-bit decimals, or bytes. Write `--` before the keys if one
-    /// begins with `-`. A single `-` reads keys from standard input, one per line
+    /// Write the digests of the values of these keys: unsigned 64-bit decimals, or bytes. Write `--` before the keys if
+    /// one begins with `-`. A single `-` reads keys from standard input, one per line
     #[arg(required_unless_present = "sample", value_name = "KEY", allow_negative_numbers = true)]
     pub(crate) keys: Vec<OsString>,
-    /// Digest the values of this many evenly spaced keys of the table, or of all keys if there are fewer
+    /// Write the digests of the values of this many evenly spaced keys of the table, or of all keys if there are fewer
     #[arg(long, value_name = "N", conflicts_with = "keys")]
     pub(crate) sample: Option<NonZeroUsize>,
 }

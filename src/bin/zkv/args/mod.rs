@@ -46,7 +46,8 @@ pub(crate) struct Args {
     /// Look keys up in this baked file, without a server; conflicts with --socket
     #[arg(long, global = true, help_heading = SERVER_OR_FILE, value_name = "FILE")]
     pub(crate) db: Option<PathBuf>,
-    /// Wait at most this long for the connection, and for each batch of responses [default: 30]
+    /// Wait at most this long for the connection, and for each batch of responses [default: 5 for the connection, 30
+    /// for each batch]
     #[arg(long, global = true, help_heading = SERVER_OR_FILE, value_name = "SECONDS", value_parser = parse_seconds)]
     pub(crate) timeout: Option<Duration>,
     /// Use direct mode: map the server's file and look keys up in this process
@@ -77,7 +78,8 @@ impl Address {
 }
 
 impl Args {
-    /// Reads `get FILE KEY…` as `get KEY… --db FILE` if neither `--socket` nor `--db` is given.
+    /// Interprets `get FILE KEY…` as `get KEY… --db FILE` if FILE is a baked file and neither `--socket` nor `--db` is
+    /// given.
     pub(crate) fn take_file_of_get(&mut self) {
         if let (None, None, Command::Lookup(Lookup::Get { keys: KeysArgs { keys, .. }, .. })) =
             (&self.socket, &self.db, &mut self.command)
@@ -119,8 +121,8 @@ impl Args {
     }
 }
 
-/// Returns whether a file begins with the magic number of a baked file, which may be damaged. Only regular files are
-/// opened, because opening a pipe may block until there is a writer.
+/// Returns whether a file begins with the magic number of baked files. The rest of the file may be damaged. Only
+/// regular files are opened, because opening a pipe may block until there is a writer.
 fn is_baked_file(path: &Path) -> bool {
     let mut magic = [0; MAGIC.len()];
     fs::metadata(path).is_ok_and(|found| found.is_file())

@@ -1,7 +1,7 @@
 //! Encodes descriptions of commands.
 //!
-//! In: entries of the table. Out: the elements of the replies to `COMMAND`, `COMMAND INFO`, `COMMAND DOCS`, `COMMAND
-//! GETKEYS`, and the subcommand `HELP`.
+//! In: entries of the table of commands. Out: the elements of the replies to `COMMAND`, `COMMAND INFO`, `COMMAND DOCS`,
+//! `COMMAND GETKEYS`, and the subcommand `HELP`.
 
 use super::super::{Command, Reply, Sink};
 use super::{KeyPositions, Spec};
@@ -16,7 +16,7 @@ pub fn info<S: Sink>(spec: &Spec, reply: &mut Reply<S>) {
         reply.integer(number.into());
     }
     words(spec.categories, reply);
-    // Redis lists tips for clients of a cluster here. The list is empty.
+    // This element is a list of tips for clients of a cluster. Zero-KV has no tips.
     reply.set(0);
     if spec.keys.first == 0 {
         reply.set(0);
@@ -61,7 +61,7 @@ pub fn help<S: Sink>(container: &Spec, reply: &mut Reply<S>) {
     }
 }
 
-/// Returns the keys among the arguments of `command`. `spec` is the command's entry in the table.
+/// Returns the keys among the arguments of `command`. `spec` is the command's entry in the table of commands.
 pub fn keys<'a>(spec: &Spec, command: &Command<'a>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
     let KeyPositions { first, last, step } = spec.keys;
     let from_end = if last < 0 { command.arg_count() as i64 } else { 0 };
@@ -77,7 +77,7 @@ fn words<S: Sink>(words: &[&str], reply: &mut Reply<S>) {
     }
 }
 
-/// Appends a key specification, from which clients since Redis 7 derive the positions of keys.
+/// Appends a key specification. Clients for Redis 7 or later derive the positions of keys from it.
 fn key_spec<S: Sink>(keys: KeyPositions, reply: &mut Reply<S>) {
     reply.map(3);
     reply.bulk(b"flags");
@@ -85,7 +85,7 @@ fn key_spec<S: Sink>(keys: KeyPositions, reply: &mut Reply<S>) {
     reply.bulk(b"begin_search");
     search_step("index", &[("index", keys.first)], reply);
     reply.bulk(b"find_keys");
-    // Redis counts the position of the last key from the first key.
+    // In this reply, the position of the last key is relative to the first key.
     let last = if keys.last < 0 { keys.last } else { keys.last - keys.first };
     search_step("range", &[("lastkey", last), ("keystep", keys.step), ("limit", 0)], reply);
 }

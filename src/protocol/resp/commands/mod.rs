@@ -1,6 +1,6 @@
 //! The supported commands, and the error texts for other commands.
 //!
-//! In: a command. Out: the command's entry in the table, or Redis's text for the error. This module does not execute
+//! In: a command. Out: the command's entry in [`COMMANDS`], or Redis's text for the error. This module does not execute
 //! commands.
 
 mod describe;
@@ -10,7 +10,7 @@ mod writes;
 
 pub use describe::{docs, help, info, keys};
 pub use refusal::{Refusal, is_http};
-pub use table::COMMANDS;
+pub use table::{COMMANDS, Id};
 
 use super::Command;
 
@@ -33,7 +33,8 @@ pub struct Spec {
     pub keys: KeyPositions,
     /// The command's group in Redis's documentation.
     pub group: &'static str,
-    /// The first version of Redis that has the command, or of Zero-KV for its own commands.
+    /// The first version of Redis with the command. For commands of Zero-KV, the first version of Zero-KV with the
+    /// command.
     pub since: &'static str,
     /// The time complexity.
     pub complexity: &'static str,
@@ -41,7 +42,7 @@ pub struct Spec {
     pub syntax: &'static str,
     /// A summary of the command.
     pub summary: &'static str,
-    /// The subcommands, one of which must follow the name.
+    /// The subcommands. If the list is not empty, an argument after the command's name must be one of them.
     pub subcommands: &'static [Spec],
 }
 
@@ -59,22 +60,6 @@ pub struct KeyPositions {
     pub step: i32,
 }
 
-/// Identifiers of commands. Each identifier is named after its command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the table has a summary of each")]
-#[rustfmt::skip]
-pub enum Id {
-    Get, MGet, Exists, StrLen, GetRange, Type, Ttl, PTtl, DbSize, RandomKey, Scan, Keys,
-    Ping, Echo, Time, Info, Select, Hello, Auth, Reset, Quit,
-    ZkvFloor, ZkvCeiling, ZkvRange, ZkvCount, ZkvGeneration,
-    Config, ConfigGet, ConfigHelp,
-    Command, CommandCount, CommandDocs, CommandInfo, CommandList, CommandGetKeys, CommandHelp,
-    Client, ClientSetInfo, ClientSetName, ClientGetName, ClientId, ClientInfo, ClientList, ClientNoEvict,
-    ClientNoTouch, ClientHelp,
-    Memory, MemoryUsage, MemoryHelp,
-    Object, ObjectEncoding, ObjectHelp,
-}
-
 impl Spec {
     /// Returns the last part of the name: `get` for the subcommand `config|get`.
     pub fn own_name(&self) -> &'static str {
@@ -87,19 +72,19 @@ impl Spec {
     }
 }
 
-/// Returns the command with this name, in upper or lower case.
+/// Returns the command with this name. Ignores case.
 pub fn find(name: &[u8]) -> Option<&'static Spec> {
     let wanted = packed(name)?;
     let at = table::PACKED_NAMES.iter().position(|&packed| packed == wanted)?;
     Some(&COMMANDS[at])
 }
 
-/// Returns the subcommand with this name, in upper or lower case.
+/// Returns the subcommand of `container` with this name. Ignores case.
 pub fn find_subcommand(container: &Spec, name: &[u8]) -> Option<&'static Spec> {
     container.subcommands.iter().find(|spec| spec.own_name().as_bytes().eq_ignore_ascii_case(name))
 }
 
-/// Returns the command with this full name, in upper or lower case: `get`, or `config|get`.
+/// Returns the command or subcommand with this full name, such as `get` or `config|get`. Ignores case.
 pub fn find_full(name: &[u8]) -> Option<&'static Spec> {
     match name.iter().position(|&byte| byte == b'|') {
         None => find(name),
@@ -130,8 +115,8 @@ pub fn resolve<'a>(command: &Command<'a>) -> Result<&'static Spec, Refusal<'a>> 
     }
 }
 
-/// Returns the lower-case name as one number, which is padded with zero bytes. Returns `None` if the name is longer
-/// than the name of any command, or ends in a zero byte.
+/// Returns the name in lower case, padded with zero bytes, as one number. Returns `None` if the name is longer than the
+/// name of any command, or ends in a zero byte.
 const fn packed(name: &[u8]) -> Option<u128> {
     let mut bytes = [0; 16];
     if name.len() > bytes.len() || matches!(name, [.., 0]) {

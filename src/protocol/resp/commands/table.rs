@@ -2,7 +2,23 @@
 //! with `ZKV.`.
 
 use super::super::ARGS_MAX;
-use super::{ARGS_MAX_AT_ONCE, Id, KeyPositions, Spec, packed};
+use super::{ARGS_MAX_AT_ONCE, KeyPositions, Spec, packed};
+
+/// Identifiers of commands. Each identifier is named after its command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the table has a summary of each")]
+#[rustfmt::skip]
+pub enum Id {
+    Get, MGet, Exists, StrLen, GetRange, Type, Ttl, PTtl, DbSize, RandomKey, Scan, Keys,
+    Ping, Echo, Time, Info, Select, Hello, Auth, Reset, Quit,
+    ZkvFloor, ZkvCeiling, ZkvRange, ZkvCount, ZkvGeneration,
+    Config, ConfigGet, ConfigHelp,
+    Command, CommandCount, CommandDocs, CommandInfo, CommandList, CommandGetKeys, CommandHelp,
+    Client, ClientSetInfo, ClientSetName, ClientGetName, ClientId, ClientInfo, ClientList, ClientNoEvict,
+    ClientNoTouch, ClientHelp,
+    Memory, MemoryUsage, MemoryHelp,
+    Object, ObjectEncoding, ObjectHelp,
+}
 
 const NO_KEY: KeyPositions = KeyPositions { first: 0, last: 0, step: 0 };
 const ONE_KEY: KeyPositions = KeyPositions { first: 1, last: 1, step: 1 };
@@ -56,7 +72,7 @@ impl Spec {
         self
     }
 
-    /// Raises the limit on arguments to [`ARGS_MAX`], because the command is executed in several passes.
+    /// Raises the limit on arguments to [`ARGS_MAX`]. Applies only to commands that are executed in several passes.
     const fn in_parts(mut self) -> Spec {
         self.args_max = ARGS_MAX;
         self
