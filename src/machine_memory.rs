@@ -1,7 +1,8 @@
 //! Determines how much memory this process can use, within the limits of the machine and of control groups.
 //!
-//! In: files of `/proc`, and of the memory controller of control groups, version 1 or 2. Out: the total memory, and the
-//! memory that is available now. The limits of a process's control group and of all groups that enclose it apply.
+//! In: files of `/proc`, and files of the memory controller of control groups (version 1 or 2). Out: the total memory,
+//! and the memory that is available now. The limits of a process's control group and of all groups that enclose it
+//! apply.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -47,7 +48,8 @@ struct Files {
     /// The files with limits. Above a limit, the kernel reclaims memory or kills processes.
     limits: &'static [&'static str],
     usage: &'static str,
-    /// Lines of `memory.stat` that count page cache, which the kernel reclaims.
+    /// The first words of the lines of `memory.stat` that count page cache. The kernel reclaims page cache when memory
+    /// is short.
     page_cache: [&'static str; 2],
 }
 
@@ -155,7 +157,7 @@ impl Mount {
     /// Returns the mounted folders of a group and of the groups that enclose it.
     fn folders(&self, root: &Path, group: &str) -> Vec<PathBuf> {
         let point = root.join(self.point.trim_start_matches('/'));
-        // A group outside of the mounted part or of the namespace (`/..`) has no folder below the mount point. The
+        // A group outside the mounted subtree or outside the namespace (`/..`) has no folder below the mount point. The
         // limits of the group at the mount point apply nevertheless.
         let below = Path::new(group).strip_prefix(&self.group).unwrap_or(Path::new(""));
         let is_inside = below.components().all(|part| matches!(part, std::path::Component::Normal(_)));

@@ -1,7 +1,8 @@
-//! Atomic types and locks, which loom can replace, for the lock-free parts.
+//! The atomic types and locks of the code that loom checks.
 //!
-//! With `--cfg loom`, the types are loom's, and the tests in modules named `models` run the lock-free parts under every
-//! interleaving and every reordering that the memory model allows. See models/README.md.
+//! With `--cfg loom`, tests use loom's types instead of std's. The tests in modules named `models` then run this code
+//! with every interleaving (up to a maximum number of preemptions) and every reordering that the memory model allows.
+//! See models/README.md.
 
 #[cfg(all(test, loom))]
 pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};

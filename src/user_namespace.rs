@@ -24,7 +24,8 @@ fn overflow_uid() -> u32 {
 }
 
 /// Returns whether a `uid_map` covers all users, as in the initial namespace. Each line has the first number inside the
-/// namespace, the first number outside of it, and a count. Lines never overlap. The number 2³² - 1 is not a user.
+/// namespace, the first number outside of it, and a count. The ranges of numbers never overlap. The number 2³² - 1 is
+/// not a user.
 fn maps_every_user(uid_map: &str) -> bool {
     let count = |line: &str| line.split_ascii_whitespace().nth(2)?.parse::<u64>().ok();
     uid_map.lines().filter_map(count).sum::<u64>() >= u64::from(u32::MAX)

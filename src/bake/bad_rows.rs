@@ -1,4 +1,4 @@
-//! Skips malformed rows, counts them, and writes them to a file.
+//! Skips bad rows, counts them, and writes them to a file.
 
 use std::fs::File;
 use std::io;
@@ -10,24 +10,24 @@ use super::place::{NewFile, PlaceError};
 use super::sort::batch::BadRow;
 use crate::special_file::open_special;
 
-/// The policy for malformed rows.
+/// The policy for bad rows. A bad row is a row of an input that cannot be baked, for example because it has no value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum BadRows {
-    /// Fail at the first malformed row.
+    /// Fail at the first bad row.
     #[default]
     Refuse,
-    /// Skip malformed rows, up to a limit.
+    /// Skip bad rows, up to a limit.
     Skip {
         /// A CSV file, with a header, that receives each skipped row with its input, line, and reason.
         file: Option<PathBuf>,
-        /// The maximum number of skipped rows. If there are more malformed rows, the bake fails.
+        /// The maximum number of skipped rows. If there are more bad rows, the bake fails.
         max: u64,
     },
 }
 
-/// Counts malformed rows and writes them to their file, in the order of the input.
+/// Counts bad rows and writes them to their file, in the order of the input.
 ///
-/// The file is renamed to its path after all inputs were read, or when there are too many malformed rows.
+/// The file gets its final name after all inputs are read, or when the number of bad rows exceeds the limit.
 pub(super) struct BadRowsFile {
     file: Option<OpenFile>,
     max: u64,
@@ -100,7 +100,7 @@ impl BadRowsFile {
         Ok(())
     }
 
-    /// Renames the file to its path. Returns the number of malformed rows.
+    /// Gives the temporary file its final name. Returns the number of bad rows.
     pub(super) fn finish(self) -> Result<u64, BakeError> {
         self.file.map_or(Ok(()), OpenFile::finish)?;
         Ok(self.count)

@@ -13,9 +13,10 @@ use super::place::folder_of;
 use crate::format::record::VALUE_LEN_MAX_BYTES;
 use crate::machine_memory;
 
-/// The minimum length of the read buffer that a merge has for each source. This minimum limits the number of runs that
-/// are merged at once. With shorter reads, a spinning disk would spend most of its time on seeks.
-const MERGE_BUFFER_MIN_BYTES: u64 = 256 << 10;
+/// The length of the read buffer that a merge should have for each source (a run or a table). This length limits the
+/// number of sources that are merged at once. With much shorter reads, a spinning disk would spend most of its time on
+/// seeks.
+const MERGE_BUFFER_BYTES: u64 = 256 << 10;
 
 /// The memory, threads, and temporary folder of one bake.
 #[derive(Clone, Debug)]
@@ -60,26 +61,27 @@ impl Budget {
         (self.memory_bytes / pieces).clamp(16 << 10, 4 << 20) as usize
     }
 
-    /// Returns the maximum number of pieces in flight. A piece is in flight until its rows are gathered into a run.
+    /// Returns the maximum number of pieces in flight. A piece is in flight from the time when it is sent to the
+    /// parsers until the gatherer takes its rows. A long piece counts as several pieces.
     pub(super) fn pieces_in_flight(&self) -> usize {
         3 * self.threads + 2
     }
 
-    /// Returns the maximum length of a row: an eighth of the memory limit, because several copies of a row are in
-    /// memory at once.
+    /// Returns the maximum length of a row's text: an eighth of the memory limit, because several copies of a row are
+    /// in memory at once. Regardless of the memory limit, the length is at most [`VALUE_LEN_MAX_BYTES`].
     pub(super) fn row_len_max_bytes(&self) -> usize {
         (self.memory_bytes / 8).min(VALUE_LEN_MAX_BYTES as u64) as usize
     }
 
-    /// Returns the maximum memory of a sorted run. Two runs are in memory at once: one run is gathered while the
-    /// previous run is written to disk.
+    /// Returns the maximum memory of a sorted run. Two runs are in memory at once: one run is collected while the
+    /// previous run is sorted and written to disk.
     pub(super) fn run_len_bytes(&self) -> u64 {
         self.memory_bytes * 3 / 8
     }
 
-    /// Returns the maximum number of runs that are merged at once.
+    /// Returns the maximum number of sources (runs and tables) that are merged at once.
     pub(super) fn fan_in(&self) -> usize {
-        (self.memory_bytes / 4 / MERGE_BUFFER_MIN_BYTES).clamp(2, 256) as usize
+        (self.memory_bytes / 4 / MERGE_BUFFER_BYTES).clamp(2, 256) as usize
     }
 
     /// Returns the maximum memory for the rows that a merge compares. A merge holds one whole row of each run.
@@ -87,12 +89,13 @@ impl Budget {
         self.memory_bytes / 2
     }
 
-    /// Returns the length of the read buffer of each of the merged sources.
+    /// Returns the length of each source's read buffer in a merge of `sources` sources.
     pub(super) fn merge_buffer_len_bytes(&self, sources: usize) -> usize {
         let share = self.memory_bytes / 4 / sources.max(1) as u64;
-        share.clamp(MERGE_BUFFER_MIN_BYTES / 2, 4 << 20) as usize
+        share.clamp(MERGE_BUFFER_BYTES / 2, 4 << 20) as usize
     }
 }
+
 /// Starts a scoped thread. Returns an error if the system cannot start the thread.
 pub(super) fn spawn<'s, T: Send + 's>(
     scope: &'s Scope<'s, '_>,

@@ -1,7 +1,7 @@
 //! Cancels a bake from another thread.
 //!
 //! The [`Cancel`] handle also records the hidden names of unfinished files, and whether a bake has replaced its output.
-//! A process can therefore exit during a bake, remove the files, and report whether the table was replaced.
+//! A process can therefore remove these files, report whether the table was replaced, and exit during a bake.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -38,7 +38,7 @@ impl fmt::Display for Column {
 /// The columns that become the value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ValueSpec {
-    /// The second of two columns, or the field `value` in JSON Lines.
+    /// The column that is not the key, if rows have two columns. In JSON Lines, the field `value`.
     #[default]
     Unnamed,
     /// One column.
@@ -57,7 +57,7 @@ pub enum Pack {
     MessagePack,
 }
 
-/// The columns that make up a row. In JSON Lines, columns are fields of an object.
+/// The columns that the options choose. In JSON Lines, a column is a field of an object.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RowSpec {
     pub(super) key: Option<Column>,
@@ -96,7 +96,7 @@ impl fmt::Display for ColumnRole {
     }
 }
 
-/// The reason why the chosen columns do not fit an input, and the options whose change avoids the failure.
+/// The reason why the chosen columns do not fit an input, and the options that can be changed to avoid the failure.
 #[derive(Debug)]
 pub(super) struct ColumnsFault {
     message: String,

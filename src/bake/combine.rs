@@ -23,13 +23,14 @@ use crate::format::record::{ALIGN_BYTES, RECORD_ALIGN_MAX_BYTES};
 /// The number of rows between two calls of the progress function.
 const PROGRESS_ROWS: u64 = 1 << 16;
 
-/// All rows of a bake, in sorted parts. Within each part, every key is unique.
+/// All rows of a bake, divided into sorted parts: the base, other tables, and runs. Within each part, every key is
+/// unique.
 pub(super) struct SortedParts {
     pub(super) kind: KeyKind,
     /// The base. A row of any other part replaces the base's row with the same key.
     pub(super) base: Option<TableRecords>,
-    /// In a merge, the tables to merge. In any other bake, the rows that were streamed to a file. In the order of the
-    /// input, the streamed rows come first, then the rows of `spilled`, and finally the rows of `last`.
+    /// If the bake merges tables, these tables. Otherwise, the rows that were streamed to a file, if any. In the order
+    /// of the input, the streamed rows come first, then the rows of `spilled`, and finally the rows of `last`.
     pub(super) tables: Vec<TableRecords>,
     pub(super) spilled: Vec<SpilledRun>,
     pub(super) last: Option<Run>,
@@ -70,7 +71,7 @@ impl SortedParts {
     fn sources(&self, context: &Context<'_>) -> Result<Vec<SortedRows<'_>>, BakeError> {
         let buffer_len_bytes = context.budget.merge_buffer_len_bytes(self.source_count());
         let mut sources = Vec::new();
-        // Ranks follow the order of the input, or the reverse order if the last row is kept.
+        // Ranks follow the order of the input, or the reverse order if the last row with each key is kept.
         let part_count = (self.tables.len() + self.spilled.len() + 1) as u32;
         let mut next = 0..part_count;
         let mut rank = || {
@@ -97,7 +98,8 @@ impl SortedParts {
         self.base.iter().count() + self.tables.len() + of_runs + 1
     }
 
-    /// Returns the maximum memory for the rows that a merge compares: the total length of the longest rows of all runs.
+    /// Returns an upper bound of the memory for the rows that a merge of all spilled runs compares. A merge compares
+    /// one row of each run, so this bound is the sum of the runs' longest rows.
     fn rows_len_bytes(&self) -> u64 {
         self.spilled.iter().map(|run| run.row_len_max_bytes as u64).sum()
     }
@@ -163,7 +165,8 @@ pub(super) fn reduce(
 /// The result of [`combine`]: the written records, and the number of deletions.
 pub(super) struct Combined {
     pub(super) records: WrittenRecords,
-    /// The number of keys that rows of the input remove.
+    /// The number of deletions that remain after duplicates are dropped, including deletions of keys that are not in
+    /// the base.
     pub(super) removals: u64,
 }
 
@@ -240,7 +243,7 @@ pub(super) fn each_row(
     merge(&mut parts.sources(context)?, parts.common_len_bytes(), tally, take)
 }
 
-/// Returns an error for the first duplicate of the input, if duplicates are errors.
+/// Returns an error for the first duplicate in the input, if the options do not allow duplicates.
 pub(super) fn reject_duplicate(context: &Context<'_>, tally: &Tally, origins: &Origins) -> Result<(), BakeError> {
     let Some(Duplicate { key, first_origin, later_origin }) = &tally.duplicate else { return Ok(()) };
     if context.options.duplicates != Duplicates::Error {

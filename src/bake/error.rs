@@ -48,7 +48,7 @@ pub enum BakeError {
         input: String,
         /// The reason why the columns do not fit.
         fault: String,
-        /// The options whose change avoids the failure.
+        /// The options that can be changed to avoid the failure.
         remedies: Vec<Remedy>,
     },
     /// The output cannot be written.
@@ -100,7 +100,7 @@ pub enum BakeError {
         /// The kind of the other table's keys.
         other_kind: KeyKind,
     },
-    /// The keys of the base and the keys that the options select for the input are of different kinds.
+    /// The options select a kind of keys for the input that differs from the kind of the base's keys.
     #[error(
         "keys of the base {} are {base_kind}, and the options say that keys of the input are {input_kind}: take keys as the \
          base has them, or choose a base whose keys are {input_kind}",
@@ -120,7 +120,7 @@ pub enum BakeError {
         /// The chosen delimiter.
         delimiter: u8,
     },
-    /// A shard is selected, but whether keys are numbers or bytes is unknown until the last row.
+    /// A shard is selected, but the kind of the keys is unknown until the last row is read.
     #[error("the shard of a row depends on whether keys are numbers or bytes: choose one of them")]
     ShardKeysUnknown,
     /// The keys of the table and the bounds of its shards are of different kinds.
@@ -156,26 +156,26 @@ pub enum BakeError {
         /// The given memory limit.
         given_bytes: u64,
     },
-    /// The number of malformed rows exceeds the limit of [`BadRows::Skip`](super::BadRows::Skip).
+    /// The number of bad rows exceeds the limit of [`BadRows::Skip`](super::BadRows::Skip).
     #[error(
         "{input}:{line}: {fault}: this is bad row {bad_rows}, where at most {bad_rows_max} are allowed: nothing was put in place; correct the rows, or allow more bad rows"
     )]
     BadRows {
         /// The input's name.
         input: String,
-        /// The line of the first malformed row beyond the limit, or its row number in inputs without lines.
+        /// The line of the first bad row beyond the limit, or its row number in inputs without lines.
         line: u64,
         /// The reason why this row is rejected.
         fault: Box<RowFault>,
-        /// The number of malformed rows so far, including this one.
+        /// The number of bad rows so far, including this one.
         bad_rows: u64,
-        /// The maximum number of malformed rows.
+        /// The maximum number of bad rows.
         bad_rows_max: u64,
     },
-    /// The file that receives malformed rows cannot be written.
+    /// The file that receives bad rows cannot be written.
     #[error("{}: {error}: nothing was put in place", path.display())]
     BadRowsFile {
-        /// The path of the file for malformed rows.
+        /// The path of the file for bad rows.
         path: PathBuf,
         /// The system's error.
         error: io::Error,
@@ -206,7 +206,7 @@ pub enum BakeError {
     /// The new file failed verification.
     #[error("reading the new file back: {0}: nothing was put in place; check disk and memory")]
     Verify(StoreError),
-    /// A block of the new file does not match the checksum that was computed when it was written.
+    /// A block of the new file does not match the checksum that the bake computed before it wrote the block.
     #[error("{}: reading the new file back: the block at byte {offset_bytes} differs from what was written: nothing was put in place; check disk and memory", path.display())]
     Damaged {
         /// The output's path.
@@ -235,7 +235,7 @@ pub enum BakeError {
 }
 
 impl BakeError {
-    /// Returns the options whose change avoids the failure, in the order in which the message mentions them.
+    /// Returns the options that can be changed to avoid the failure, in the order in which the message mentions them.
     pub fn remedies(&self) -> &[Remedy] {
         match self {
             BakeError::Columns { remedies, .. } => remedies,

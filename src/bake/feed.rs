@@ -38,7 +38,7 @@ pub(super) struct Ticket {
 /// report its piece too, because the gatherer waits for every piece.
 pub(super) type Parsed = (Ticket, thread::Result<Result<Batch, BakeError>>);
 
-/// Empty buffers and batches for reuse.
+/// Buffers and batches that were used for earlier pieces. Later pieces reuse their memory.
 #[derive(Default)]
 pub(super) struct Recycled {
     pub(super) buffers: Mutex<Vec<Vec<u8>>>,
@@ -66,7 +66,7 @@ pub(super) struct Feed<'p> {
     parsed: SyncSender<Parsed>,
     next_number: u64,
     rows_read: &'p AtomicU64,
-    /// The number of bytes in inputs that were read to their end.
+    /// The number of bytes read from earlier inputs, before decompression.
     read_bytes: u64,
     /// An upper bound of the line numbers read from the latest input.
     last_line_max: u64,
@@ -121,7 +121,7 @@ impl<'p> Feed<'p> {
         for input in inputs {
             match self.send_input(input, origins, progress) {
                 Ok(()) => {}
-                // The error has a ticket, so that errors of earlier rows are reported first.
+                // The error gets the next ticket, so that the gatherer reports errors of earlier pieces first.
                 Err(Stop::Failed(error)) => {
                     if let Ok(ticket) = self.take_ticket(0) {
                         let _ = self.parsed.send((ticket, Ok(Err(error))));

@@ -1,4 +1,4 @@
-//! Parses keys and adds rows to a batch.
+//! Parses the keys of a piece's rows, and collects the rows in a [`Batch`].
 
 use super::bad_rows::BadRows;
 use super::error::BakeError;
@@ -56,7 +56,7 @@ impl RowSink for Filler<'_> {
         self.may_be_header = false;
         match self.options.bad_rows {
             BadRows::Refuse => Err(BakeError::Row { input: self.input.to_owned(), line, fault }),
-            // The first row beyond the limit ends the bake, so later malformed rows are not kept.
+            // The first bad row beyond the limit ends the bake, so later bad rows are not kept.
             BadRows::Skip { max, .. } if self.batch.bad.len() as u64 > max => Ok(()),
             BadRows::Skip { .. } => {
                 self.batch.bad.push(BadRow { input: self.input.to_owned(), line, fault, text: text.to_vec() });

@@ -82,7 +82,8 @@ impl Finish<'_, '_> {
         }
     }
 
-    /// Merges all sorted rows and writes them as records into a new file.
+    /// Merges all sorted rows and writes them as records into a new file. If all rows were streamed, this file is the
+    /// stream's file, which already has the records.
     fn records(
         &mut self,
         gathered: &mut Gathered<'_>,

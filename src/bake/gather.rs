@@ -1,9 +1,10 @@
 //! Turns inputs into sorted rows, on several threads.
 //!
 //! The calling thread runs the `feed`, which reads inputs and cuts them into pieces. Parser threads parse pieces in any
-//! order. The gatherer takes the parsed batches in the order of the input. As long as the batches arrive sorted, the
-//! gatherer writes them to the new file. It collects all later batches into runs. Another thread sorts and spills a run
-//! while the next run is collected. Every queue is bounded, so fast stages block on slow ones.
+//! order. The parsed rows of a piece are a batch. The gatherer takes the batches in the order of the input. As long as
+//! the rows arrive in key order, the gatherer writes them to the new file. It collects all later batches into runs.
+//! Another thread sorts and spills a run while the next run is collected. Every queue is bounded, so fast stages block
+//! on slow ones.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -39,7 +40,8 @@ pub(super) struct Gathered<'b> {
     /// The origin (see [`Origins`]) of the first row whose key is text. A key is text unless it is a 64-bit decimal
     /// without leading zeros. The origin is tracked only if keys are held as bytes.
     pub(super) first_text_origin: Option<u64>,
-    /// The first rows of the inputs, if these rows arrived sorted. The stream has already written them to the new file.
+    /// The stream that wrote the first rows of the inputs to the new file, as long as the rows arrived sorted. `None`
+    /// if the options rule out a stream.
     pub(super) stream: Option<SortedStream<'b>>,
     pub(super) spilled: Vec<SpilledRun>,
     pub(super) last: Option<Run>,
@@ -50,7 +52,7 @@ pub(super) struct Gathered<'b> {
     pub(super) runs: usize,
     /// The number of merge passes over the spilled runs before the final merge.
     pub(super) merge_passes: usize,
-    /// The number of rows in `stream`.
+    /// The number of rows that `stream` wrote. 0 until `stream` is finished.
     pub(super) rows_streamed: u64,
     pub(super) inputs: Vec<InputFacts>,
 }
@@ -241,7 +243,7 @@ impl<'s, 'e, 'c: 's, 'b> Gatherer<'s, 'e, 'c, 'b> {
         }
     }
 
-    /// Spills the current run on another thread, after the previous run is spilled.
+    /// Waits until the previous run is spilled. Then sorts and spills the current run on another thread.
     fn spill(&mut self) -> Result<(), BakeError> {
         self.join_spilling()?;
         let folder = &self.context.budget.temp_dir;

@@ -30,7 +30,8 @@ const NAME_ENDS: [(&str, Format); 4] = [
 ];
 
 impl Format {
-    /// Returns the format of an input with this name and these first bytes.
+    /// Returns `self`, or the detected format if `self` is `Auto`. The format is detected from the input's name and
+    /// first bytes.
     pub(super) fn detect(self, name: &str, head: &[u8]) -> Format {
         if self != Format::Auto {
             return self;

@@ -1,13 +1,14 @@
 //! Bakes rows into a table file.
 //!
-//! In: inputs in several formats, rows in memory, and tables that were baked before. Out: one complete file, which
-//! replaces the output by a rename; after an error, the output is unchanged. A bake runs these stages:
+//! In: inputs in several formats, rows in memory, and tables that were baked before. Out: one complete file, which is
+//! renamed to the output's path. If a stage before the rename fails, the old output is unchanged. A bake runs these
+//! stages:
 //!
 //! `input` opens and decompresses inputs. `parse` cuts them into pieces and parses the pieces into rows, and `fill`
-//! parses the keys. `feed` and `gather` run these stages on several threads, and pass batches of rows to `sort`, or to
-//! `stream` if the rows arrive sorted. `combine` merges all sorted rows, including the rows of an `old_table`, and
-//! writes them as records (`table`). `index` builds the index, `verify` reads the file back, and `place` renames it.
-//! `finish` calls the stages from `combine` on.
+//! parses the keys. `feed` and `gather` run these stages on several threads, and pass batches, each with the parsed
+//! rows of one piece, to `sort`, or to `stream` if the rows arrive sorted. `combine` merges all sorted rows, including
+//! the rows of an `old_table`, and writes them as records (`table`). `index` builds the index, `verify` reads the file
+//! back, and `place` renames it. `finish` calls the stages from `combine` on.
 
 mod bad_rows;
 mod budget;
@@ -157,7 +158,7 @@ where
 /// except [`BakeError::FolderSync`], `output` is unchanged.
 ///
 /// # Errors
-/// [`BakeError`]. The message for a malformed row names its input and line.
+/// [`BakeError`]. The message for a bad row names its input and line.
 pub fn bake(
     inputs: Vec<Input<'_>>,
     output: &Path,
@@ -204,10 +205,10 @@ fn bake_within(
 
 /// Merges tables into one table at `output`. `output` may be the path of one of the merged tables.
 ///
-/// All tables must have keys of the same kind. [`Options::duplicates`] is the policy for rows of several tables that
-/// have the same key. [`Duplicates::First`] and [`Duplicates::Last`] refer to the order of the tables. With
-/// [`Options::shard`], only the rows of this shard are merged, so a merge of one table extracts a shard. Options for
-/// text formats have no effect. As in [`bake`], the same rows give the same file.
+/// All tables must have keys of the same kind. If several tables have a row with the same key, [`Options::duplicates`]
+/// is the policy for these rows. For [`Duplicates::First`] and [`Duplicates::Last`], rows are in the order of their
+/// tables. With [`Options::shard`], only the rows of this shard are merged, so a merge of one table extracts a shard.
+/// Options for text formats have no effect. As in [`bake`], the same rows give the same file.
 ///
 /// # Errors
 /// [`BakeError`]. The message for a damaged table names the damaged block.
@@ -282,8 +283,8 @@ fn merge_within(
     finish.run(Gathered::empty(kind), OldTables { base, tables: opened })
 }
 
-/// Returns the kind of the input's keys. If there is a base, its keys determine the kind, and `keys` must be `Auto` or
-/// the same kind.
+/// Returns the kind of the base's keys, or `keys` if there is no base. Returns an error if `keys` selects a kind that
+/// differs from the base's kind.
 fn keys_with_base(keys: Keys, base: Option<&OldTable>) -> Result<Keys, BakeError> {
     let Some(base) = base else { return Ok(keys) };
     let base_kind = base.table.kind;
@@ -293,7 +294,7 @@ fn keys_with_base(keys: Keys, base: Option<&OldTable>) -> Result<Keys, BakeError
     Ok(base_kind.into())
 }
 
-/// Checks that the chosen delimiter has no other meaning in delimited text.
+/// Rejects a delimiter that has another meaning in delimited text: a quote, a line feed, or a carriage return.
 fn check_delimiter(options: &Options) -> Result<(), BakeError> {
     match options.delimiter {
         Some(delimiter @ (b'"' | b'\n' | b'\r')) => Err(BakeError::Delimiter { delimiter }),
@@ -301,8 +302,8 @@ fn check_delimiter(options: &Options) -> Result<(), BakeError> {
     }
 }
 
-/// Checks that a selected shard matches the keys: their kind must be known, and the shard's bounds must be of this
-/// kind.
+/// Checks the selected shard, if there is one: the kind of the keys must be known, and the shard's bounds must be of
+/// this kind.
 fn check_shard(options: &Options) -> Result<(), BakeError> {
     let Some(shard) = &options.shard else { return Ok(()) };
     let keys = match options.keys {

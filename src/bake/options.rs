@@ -45,7 +45,8 @@ pub struct Options {
     pub delimiter: Option<u8>,
     /// Whether the first row of each delimited input is a header with the names of the columns.
     pub header: bool,
-    /// The column that holds the key. The default is the first of two columns, or the field `key` in JSON Lines.
+    /// The column that holds the key. If rows have two columns, the default is the first column, or the second column
+    /// if `value` selects the first. In JSON Lines, the default is the field `key`.
     pub key: Option<Column>,
     /// The columns that become the value.
     pub value: ValueSpec,
@@ -58,11 +59,11 @@ pub struct Options {
     /// The column that marks deletions. A row in which this column is `1`, `true`, `t`, `yes`, or `y` removes its key.
     /// In other rows, the column must be `0`, `false`, `f`, `no`, `n`, or empty. The comparison ignores ASCII case.
     pub delete_column: Option<Column>,
-    /// The policy for malformed rows.
+    /// The policy for bad rows.
     pub bad_rows: BadRows,
-    /// The base, a table to start from. Its keys must be of the same kind as the input's keys. A row of the input
-    /// replaces the base's row with the same key. A deletion in the input removes the base's row with the same key. All
-    /// other rows of the base are kept. The base may be the output.
+    /// The base: an older table whose rows the bake copies into the new table. The base's keys must be of the same kind
+    /// as the input's keys. A row of the input replaces the base's row with the same key. A deletion in the input
+    /// removes the base's row with the same key. All other rows of the base are kept. The base may be the output.
     pub base: Option<PathBuf>,
     /// The shard to bake. Rows of the inputs and of the base that belong to other shards are left out. By default, all
     /// rows are baked. A shard requires [`Keys::U64`], [`Keys::Bytes`], or a base.

@@ -1,4 +1,4 @@
-//! Renames a finished file to its final path, and removes the files that killed bakes left behind.
+//! Creates new files, renames finished files to their final paths, and removes the files that killed bakes left behind.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -15,8 +15,8 @@ use super::cancel::Cancel;
 ///
 /// If the file system supports unnamed files, the file has no name until it is complete. The system removes an unnamed
 /// file when the process ends, even if the process is killed. If the file system does not support unnamed files, the
-/// file has a hidden name, and the bake removes it on failure. A bake locks its file (`flock`), so an unlocked hidden
-/// file belongs to no running bake.
+/// file has a hidden name, and the bake removes the file on failure. A bake locks its file (`flock`), so an unlocked
+/// hidden file belongs to no running bake.
 pub(super) struct NewFile {
     file: File,
     folder: File,
@@ -38,7 +38,7 @@ impl NewFile {
             Ok(found) if !found.is_file() && !found.is_symlink() => {
                 return Err(invalid("is not a regular file, so it is not replaced"));
             }
-            // For example /dev/stdout, which every process of the system uses.
+            // An example is /dev/stdout: a rename would replace this link for all processes of the system.
             Ok(found) if found.is_symlink() && fs::read_link(path).is_ok_and(|target| target.starts_with("/proc")) => {
                 return Err(invalid("is a link to a file of a process, so it is not replaced: name a file"));
             }
@@ -54,7 +54,7 @@ impl NewFile {
         }
     }
 
-    /// Creates a file with a hidden name, for file systems that support no unnamed files.
+    /// Creates a file with a hidden name, for file systems that do not support unnamed files.
     fn hidden(folder: File, path: &Path, cancel: &Cancel) -> io::Result<NewFile> {
         let mut names = cancel.names();
         let (file, hidden) = with_free_hidden_name(path, create_locked)?;
@@ -71,8 +71,9 @@ impl NewFile {
         &self.file
     }
 
-    /// Syncs the file, renames it to its final path, and syncs the folder. After a power loss, the path has either the
-    /// old file or the new file. After a power loss that follows a successful call, the path has the new file.
+    /// Syncs the file, renames it to its final path, and syncs the folder. If the power fails during the call, the path
+    /// then has either the old file or the new file. If the power fails after a successful call, the path has the new
+    /// file.
     pub(super) fn put_in_place(mut self) -> Result<(), PlaceError> {
         self.rename_synced().map_err(PlaceError::Unplaced)?;
         self.folder.sync_all().map_err(PlaceError::FolderSync)
@@ -123,13 +124,14 @@ pub(super) enum PlaceError {
     FolderSync(io::Error),
 }
 
-/// Returns the folder of a file: `.` if the path has only a name.
+/// Returns the folder of the file at `path`. If the path is only a name, the folder is `.`.
 pub(super) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Calls `take` with the first unused hidden name in the folder of `path`. A hidden name contains the process ID. The
-/// name can be in use if another process with the same ID was killed or runs in another container.
+/// Calls `take` with one hidden name after another, in the folder of `path`, until `take` finds a name that is not in
+/// use. A hidden name contains the process ID. A name can be in use by another bake of this process, or by a process
+/// with the same ID that was killed or runs in another container.
 fn with_free_hidden_name<T>(path: &Path, take: impl Fn(&Path) -> io::Result<T>) -> io::Result<(T, PathBuf)> {
     const ATTEMPTS: usize = 1000;
     let mut attempt = 0;
@@ -188,7 +190,8 @@ fn remove_left_behind(hidden: &Path) -> io::Result<()> {
     let file = OpenOptions::new().read(true).custom_flags(flags).open(hidden)?;
     lock(&file)?;
     let (locked, named) = (file.metadata()?, fs::symlink_metadata(hidden)?);
-    // The bake that wrote the file may have renamed it before it was locked here. Another file may have this name now.
+    // The bake that wrote the file may have renamed the file before this call locked it. Another file may have the
+    // hidden name now.
     if locked.is_file() && (locked.dev(), locked.ino()) == (named.dev(), named.ino()) {
         fs::remove_file(hidden)?;
     }

@@ -75,9 +75,10 @@ pub enum Progress {
     },
     /// The bake builds the index.
     Index {
-        /// The number of steps done.
+        /// The number of rows processed. The index processes every row twice: first it reads the row's record, and
+        /// later it chooses the slot of the row's key.
         done: u64,
-        /// The number of steps in total.
+        /// Twice the number of rows.
         total: u64,
     },
     /// The bake reads the new file back.

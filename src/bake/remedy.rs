@@ -26,7 +26,7 @@ pub enum Remedy {
     ChooseKeyKind,
     /// Read keys as bytes ([`Keys::Bytes`](super::Keys::Bytes)).
     TakeKeysAsBytes,
-    /// Read keys as the kind that the base's keys have ([`Keys::Auto`](super::Keys::Auto)).
+    /// Read keys as the same kind as the base's keys ([`Keys::Auto`](super::Keys::Auto)).
     TakeKeysAsBase,
     /// Keep one of the rows that have the same key ([`Options::duplicates`](super::Options::duplicates)).
     KeepOneDuplicate,

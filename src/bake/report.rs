@@ -17,11 +17,11 @@ pub struct Report {
     pub base: Option<TableFacts>,
     /// The merged tables, in the order given.
     pub tables: Vec<TableFacts>,
-    /// The number of rows in the inputs, without malformed rows and rows of other shards.
+    /// The number of rows in the inputs, without bad rows and rows of other shards.
     pub rows_read: u64,
     /// The number of rows, out of `rows_read`, that arrived sorted and were written to the file immediately.
     pub rows_streamed: u64,
-    /// The number of malformed rows in the inputs that were skipped.
+    /// The number of bad rows in the inputs that were skipped.
     pub bad_rows: u64,
     /// The number of rows in the inputs and merged tables that were dropped because another row with the same key was
     /// kept.

@@ -21,11 +21,12 @@ pub(super) struct InputRow<'a> {
 pub(super) trait RowSink {
     fn row(&mut self, row: &InputRow<'_>) -> Result<(), BakeError>;
 
-    /// Receives a malformed row. `text` is the row's text without its line end, or empty in formats that are not text.
+    /// Receives a bad row. `text` is the row's text without its line end, or empty in formats that are not text.
     fn bad(&mut self, line: u64, fault: RowFault, text: &[u8]) -> Result<(), BakeError>;
 }
 
-/// Parses the field of a delete column. Returns `None` if the field means neither yes nor no.
+/// Parses a field of the delete column. Returns true if the row removes its key, and `None` if the field means neither
+/// yes nor no.
 pub(super) fn parse_deletion(text: &[u8]) -> Option<bool> {
     let is_any = |words: &[&str]| words.iter().any(|word| text.eq_ignore_ascii_case(word.as_bytes()));
     match text {

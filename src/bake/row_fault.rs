@@ -1,4 +1,4 @@
-//! The reasons to reject a row.
+//! The reasons why a row is rejected.
 
 use thiserror::Error;
 
@@ -34,7 +34,7 @@ pub enum RowFault {
     Key {
         /// The key field, shortened for the message.
         found: String,
-        /// Whether spaces surround the key.
+        /// Whether the key starts or ends with ASCII white space.
         has_spaces: bool,
         /// Whether the row may be a header: it is the first row of an input that is read without a header.
         may_be_header: bool,
@@ -123,7 +123,7 @@ pub enum RowFault {
         /// The name of the field or column.
         column: String,
     },
-    /// A column to pack into the value is not valid UTF-8.
+    /// A field to pack into the value is not valid UTF-8.
     #[error("{column:?} is not UTF-8 at byte {at}: convert it, or leave it out of the packed columns")]
     NotUtf8 {
         /// The name of the column.
@@ -131,7 +131,7 @@ pub enum RowFault {
         /// The position of the first invalid byte in the field, counted from 1.
         at: usize,
     },
-    /// A value to pack is of a type that JSON cannot represent.
+    /// JSON cannot represent a field to pack into the value: the field is binary, or a float that is not finite.
     #[error(
         "{column:?} is {found}, which JSON cannot represent: pack as MessagePack, or leave it out of the packed columns"
     )]
@@ -174,7 +174,7 @@ fn key_advice(has_spaces: bool, may_be_header: bool) -> &'static str {
 }
 
 impl RowFault {
-    /// Returns the options whose change avoids the fault.
+    /// Returns the options that can be changed to avoid the fault.
     pub fn remedies(&self) -> &'static [Remedy] {
         match self {
             RowFault::FieldCount { columns_chosen: true, .. } => &[],
@@ -207,7 +207,7 @@ impl RowFault {
         RowFault::Key { found: shorten(Key::Bytes(field)), has_spaces, may_be_header }
     }
 
-    /// Returns the fault for an error in JSON text that begins `part_at` bytes after the start of a line.
+    /// Returns the fault for an error in a JSON text. The text begins `part_at` bytes after the start of a line.
     pub(super) fn json(error: &serde_json::Error, part_at: usize) -> Self {
         let fault = error.to_string();
         // The parser's message ends with a position in the text. This fault has the position in the line instead.

@@ -1,7 +1,7 @@
 //! Writes one section of a file front to back, and computes the checksums of its blocks.
 //!
-//! In: bytes, in pieces of any length. Out: the bytes in the file, and one checksum per block, computed from the bytes
-//! that were passed in. A thread can compute checksums and write while the caller produces the next bytes.
+//! In: byte slices of any length. Out: the bytes in the file, and one checksum per block, computed from the bytes that
+//! were passed in. Another thread can compute checksums and write while the caller produces the next bytes.
 
 use std::fs::File;
 use std::io;
@@ -15,8 +15,8 @@ use zerocopy::little_endian::U64;
 
 use crate::format::checksum::{BLOCK_LEN_BYTES, block_sum};
 
-/// The length of a write, a whole number of blocks. The blocks of one write are still in the processor's cache when
-/// their checksums are computed.
+/// The length of a write, a whole number of blocks. A write is short enough that its blocks are still in the
+/// processor's cache when their checksums are computed.
 pub(super) const WRITE_LEN_BYTES: usize = 64 * BLOCK_LEN_BYTES;
 /// The maximum number of full buffers that wait for the writing thread.
 const WAITING_COUNT: usize = 2;
@@ -144,7 +144,7 @@ impl BlocksThread {
         }
     }
 
-    /// Waits until the thread has written all buffers, and returns its writer.
+    /// Waits until the thread has written all buffers, and returns the thread's [`BlockWriter`].
     fn end(&mut self) -> io::Result<BlockWriter> {
         self.full = None;
         match self.thread.take().map(JoinHandle::join) {

@@ -46,7 +46,7 @@ pub(super) struct SortedStream<'b> {
 pub(super) enum Offered {
     /// The stream has accepted the batch. The returned batches are written and can be reused.
     Accepted(Vec<Batch>),
-    /// The batch does not continue the stream, so its rows must be sorted.
+    /// The stream cannot accept the batch, so the batch must become part of a run.
     Rejected(Batch),
 }
 
@@ -113,7 +113,7 @@ impl<'b> SortedStream<'b> {
         }
     }
 
-    /// Writes the pending rows. Returns their batches for reuse.
+    /// Writes the pending rows. Returns their batches, so that their memory can be reused.
     pub(super) fn flush(&mut self) -> Result<Vec<Batch>, BakeError> {
         let Some(run) = self.pending.take() else { return Ok(Vec::new()) };
         if self.first_key.is_empty()
@@ -134,7 +134,7 @@ impl<'b> SortedStream<'b> {
         self.writer.row_count() == 0
     }
 
-    /// Waits until all written rows are in the file.
+    /// Ends the stream after [`SortedStream::flush`]: waits until all rows are in the file.
     pub(super) fn finish(self) -> Result<Streamed, BakeError> {
         let path = self.path;
         let records = self.writer.finish().map_err(|error| BakeError::output(&path, error))?;
@@ -152,7 +152,7 @@ pub(super) struct Streamed {
 }
 
 impl Streamed {
-    /// Returns the rows as sorted records that can be merged with other runs.
+    /// Returns the rows as sorted records that can be merged with runs.
     pub(super) fn into_table(self) -> io::Result<TableRecords> {
         let origins = RowOrigins::Jumps(Arc::new(self.jumps));
         let owner = ExtentOwner::Output(self.path.into());

@@ -1,8 +1,8 @@
 //! Reads a new file back before it replaces the output.
 //!
-//! In: the file and its expected layout. Out: success or an error. All threads verify the file, with the code that
-//! opens tables. Each thread reads its share of the file in short windows, so that little of the file stays in memory.
-//! If the index does not fit into memory, only a sample of the keys is looked up.
+//! In: the file and its expected layout. Out: success or an error. The code that verifies a table when it is opened
+//! also verifies the new file, on several threads. Each thread reads its share of the file in short windows, so that
+//! little of the file stays in memory. If the index does not fit into memory, only a sample of the keys is looked up.
 
 use std::fs::File;
 use std::path::Path;
@@ -48,7 +48,8 @@ pub(super) fn read_back(
     if found_rows != expected_rows {
         return Err(BakeError::ReadBack { expected_rows, found_rows });
     }
-    // The digest covers the checksums of all sections, so equal digests prove that every byte is as it was written.
+    // The digest covers the checksums of all sections, so equal digests prove that every byte was read back as it was
+    // written.
     let (expected, found) = (layout.digest(), found.digest());
     if found != expected {
         let error = FormatError::Digest { expected, found };

@@ -22,13 +22,14 @@ use super::page::SharedPage;
 /// The stack length of the owner's thread, which only waits.
 const STACK_LEN_BYTES: usize = 64 << 10;
 
-/// A handle to the thread that owns the page's owner word. Dropping the handle ends the thread.
+/// A handle to the thread whose number is in the owner word of the shared page. Dropping the handle ends the thread.
 pub(super) struct Owner {
     _stop: Sender<()>,
 }
 
 impl Owner {
-    /// Starts the thread that owns the page's owner word. The page stays mapped until the thread has ended.
+    /// Starts the thread, which writes its number into the owner word of the shared page. The page stays mapped until
+    /// the thread has ended.
     ///
     /// # Errors
     /// Fails if the system cannot start a thread, or has no robust futexes.
@@ -56,8 +57,8 @@ fn run_owner(page: &SharedPage, started: &Sender<io::Result<()>>, stopped: &Rece
     }
 }
 
-/// Makes the calling thread the owner of the page's owner word. The ownership ends when the thread exits or the
-/// returned list is dropped.
+/// Writes the calling thread's number into the owner word of the shared page. The ownership ends when the thread exits
+/// or the returned list is dropped.
 pub(super) fn claim(page: &SharedPage) -> io::Result<RobustList> {
     let list = RobustList::register(page)?;
     // The list is registered before the thread's number is stored. The kernel therefore marks the word at the exit of

@@ -71,14 +71,14 @@ impl SharedPage {
         debug_assert!(offset_bytes < LEN_BYTES && offset_bytes.is_multiple_of(align_of::<AtomicU64>()));
         let address = self.0.as_mut_ptr().wrapping_add(offset_bytes).cast();
         // SAFETY: The mapping starts at a page boundary and has LEN_BYTES bytes, so the eight bytes at each of the
-        // offsets above are inside it and aligned. It stays there for as long as `self` is borrowed. The mapped file
-        // cannot become shorter: `Board::new` has sealed it, and `Notice::open` has checked that seal. Every process
-        // accesses the page only by atomic operations. Where the mapping is read-only, these are relaxed loads of at
-        // most eight bytes, which `std::sync::atomic` allows.
+        // offsets above are inside it and aligned. The mapping exists for as long as `self` is borrowed. The mapped
+        // file cannot become shorter: `Board::new` has sealed it, and `Notice::open` has checked that seal. Every
+        // process accesses the page only by atomic operations. Where the mapping is read-only, these are relaxed loads
+        // of at most eight bytes, which `std::sync::atomic` allows.
         unsafe { AtomicU64::from_ptr(address) }
     }
 
-    /// Returns the words of the page that lookups load.
+    /// Returns the words that lookups load from the page.
     #[inline(always)]
     pub(super) fn words(&self) -> &Words {
         if cfg!(all(test, loom)) {
@@ -108,7 +108,7 @@ struct BoardState {
     /// Locked while the state or the deadline is written, so that a deadline of one generation is not written after the
     /// state of the next generation.
     writing: Mutex<()>,
-    /// Tasks that wait for a change of the state, by number.
+    /// The tasks that wait for a change of the state, by the number of their [`Waiter`].
     waiting: Mutex<BTreeMap<u64, Waker>>,
     last_number: AtomicU64,
 }

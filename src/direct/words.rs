@@ -1,4 +1,4 @@
-//! Reads and writes the words of the page that lookups load.
+//! Reads and writes the words that lookups load from the shared page.
 //!
 //! In: changes of the served table and of the state of its lease. Out: whether the bytes that a client has copied are
 //! the bytes that the server verified.
@@ -86,8 +86,9 @@ impl TableState {
         self.with_flags(if is_set { self.0 & FLAGS | flags } else { self.0 & FLAGS & !flags })
     }
 
-    /// Returns the next state, in which the lease is lost. Also sets [`LEASABLE`], because the lease may be lost before
-    /// it was ever published. Returns `None` if the state already shows a lost lease.
+    /// Returns the next state, in which the lease is lost. Also sets [`LEASABLE`], which is not set yet if the server
+    /// loses the lease before it publishes a state with the lease. Returns `None` if the state already shows a lost
+    /// lease.
     fn with_lost_lease(self) -> Option<TableState> {
         self.with_flags(self.0 & FLAGS & !LEASED | LEASABLE)
     }
@@ -100,7 +101,8 @@ impl TableState {
 /// The bits of a futex that contain the number of the thread that owns it: see <linux/futex.h>.
 const FUTEX_TID_MASK: u32 = 0x3fff_ffff;
 
-/// The words of the page that lookups load, in the order of the page. The server serializes its stores with a lock.
+/// The words that lookups load from the shared page, in the order of the page. The server serializes its stores with a
+/// lock.
 #[derive(Default)]
 #[repr(C)]
 pub(super) struct Words {
@@ -123,9 +125,10 @@ impl Words {
         state
     }
 
-    /// Returns whether a process may have changed the file before this client finished reading bytes from it. The client
-    /// must load the state, read the bytes, and then call this function with that state as `then`. `is_before` returns
-    /// whether the server's clock shows a time before a deadline, or `None` if this process cannot read that clock.
+    /// Returns whether a process may have changed the file before this client finished reading bytes from it. The
+    /// client must load the state, read the bytes, and then call this function with that state as `then`. `is_before`
+    /// returns whether the server's clock shows a time before a deadline, or `None` if this process cannot read that
+    /// clock.
     ///
     /// If the server is stopped, nobody moves the deadline, so it expires. If the server is killed, the kernel clears
     /// the thread's number in the owner word before it releases the lease.

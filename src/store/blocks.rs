@@ -63,7 +63,7 @@ struct Damaged {
 }
 
 impl Blocks {
-    /// Returns `count` unverified blocks.
+    /// Returns the state of `count` unverified blocks.
     ///
     /// # Errors
     /// Fails if there is not enough memory for the tags of the blocks.

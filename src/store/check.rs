@@ -16,7 +16,8 @@ use crate::format::index::{FENCE_ROWS, Fence};
 use crate::format::key::{Key, KeyKind, LookupKey};
 use crate::format::record::{RECORD_LEN_MIN_BYTES, Record};
 
-/// The number of bytes that are read before the pages of these bytes are released. A multiple of the block length.
+/// The length of a window of a section, a multiple of the block length. Before each window, the check can be canceled,
+/// and the pages of earlier windows are released.
 const WINDOW_LEN_BYTES: usize = 64 * BLOCK_LEN_BYTES;
 /// The number of fences in a window.
 pub(super) const WINDOW_FENCES: usize = WINDOW_LEN_BYTES / size_of::<Fence>();
@@ -171,9 +172,9 @@ fn check_block(store: &Store, block: usize, bytes: &[u8]) -> Result<(), FormatEr
 }
 
 /// Returns an iterator over a part of a section, in windows of [`WINDOW_LEN_BYTES`]. The iterator ends early if the
-/// check is canceled. Each of the next two calls of the iterator releases the pages of a window. The second release is
-/// necessary, because reading the start of the next window can make the system map the last pages of the released
-/// window again.
+/// check is canceled. After a window is returned, each of the next two calls of the iterator releases the window's
+/// pages. The second release is necessary, because reading the start of the next window can make the system map the
+/// last pages of the released window again.
 fn windows<'s>(
     store: &'s Store,
     plan: &'s Plan,

@@ -1,9 +1,9 @@
 //! Reads the clock that lease deadlines are compared with.
 //!
-//! This clock is CLOCK_MONOTONIC_COARSE, which shows the time of the last timer tick. This time is at most about 10 ms
-//! late. Reading this clock takes about 5 ns; reading CLOCK_MONOTONIC takes about 25 ns. The deadline of a lease has a
-//! margin of more than 400 ms: see `lease`. The kernel also measures the time of a lease in these ticks, so the kernel
-//! ends a lease equally late.
+//! This clock is CLOCK_MONOTONIC_COARSE. It shows the time of the last timer tick, so it is up to about 10 ms behind
+//! CLOCK_MONOTONIC. Reading this clock takes about 5 ns; reading CLOCK_MONOTONIC takes about 25 ns. The deadline of a
+//! lease has a margin of more than 400 ms: see `lease`. The kernel also measures the time of a lease in these ticks, so
+//! it revokes a lease with the same delay.
 
 use rustix::time::{ClockId, clock_gettime};
 

@@ -34,7 +34,7 @@ pub(super) struct Map {
     backing: Backing,
 }
 
-/// The kind of memory.
+/// The kind of memory that holds the bytes of a [`Map`].
 enum Backing {
     /// A mapping of a file that other processes can change.
     File(Watched),

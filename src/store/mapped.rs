@@ -17,9 +17,10 @@ use super::{Epoch, LookupError, MappedRows, Mistrust, Store, StoreError, open_fi
 use crate::format::key::{Key, KeyKind};
 use crate::format::{KeyBounds, Row};
 
-/// The total length of the values that are copied before they are verified and passed to the caller.
+/// The total length of values at which a batch of lookups ends. After each batch, the file is checked for changes, and
+/// the values are passed to the caller.
 const BATCH_LEN_BYTES: usize = 64 << 10;
-/// The number of keys that are looked up before their values are verified and passed to the caller.
+/// The maximum number of keys in a batch of lookups.
 const BATCH_KEYS: usize = 256;
 
 /// Detects changes of a store's file more cheaply than [`Store::is_unchanged_since`].
@@ -32,9 +33,10 @@ pub(crate) trait Witness: Send + Sync {
 /// A table in a mapped file, which other processes may change. Lookups are safe, and need no copy of the table.
 ///
 /// A `MappedStore` has the lookups of [`Store`], but returns copies of values. Each lookup checks the file after the
-/// copy: if the file was changed in place or truncated meanwhile, the lookup returns [`LookupError::Damaged`]. The
-/// check makes a system call (`fstat`) for each lookup or batch of lookups, so prefer [`MappedStore::get_many`]. While
-/// the file is leased, the check only reads memory: see [`take_leases`](super::take_leases) and [`MappedStore::lease`].
+/// copy. If the file was changed in place or truncated since it was opened, this lookup and all later lookups return
+/// [`LookupError::Damaged`], until [`MappedStore::look_again`] succeeds. The check makes a system call (`fstat`) for
+/// each lookup or batch of lookups, so prefer [`MappedStore::get_many`]. While the file is leased, the check only reads
+/// memory: see [`take_leases`](super::take_leases) and [`MappedStore::lease`].
 ///
 /// Without a lease, the check compares the file's length and modification time. If the file was modified recently,
 /// opening it waits until every further write will change the modification time: up to 50 ms, or up to 2.05 s if the
@@ -69,8 +71,8 @@ pub struct MappedStore {
 impl MappedStore {
     /// Maps a baked file and verifies all of it, as [`Store::open`] does.
     ///
-    /// This function also calls [`survive_bus_errors`]: in the whole process, lookups in mapped tables then return an
-    /// error if a page cannot be read, and the process does not end.
+    /// This function also calls [`survive_bus_errors`]: in the whole process, a lookup that cannot read a page of a
+    /// mapped table then returns an error instead of ending the process.
     ///
     /// # Errors
     /// The errors of [`Store::open`], and [`StoreError::Io`] if the system rejects the handler for SIGBUS.

@@ -1,4 +1,4 @@
-//! Iterates over rows of a mapped file, which are copied and verified one page at a time.
+//! Iterates over rows of a mapped file. The rows are copied and verified in pages: groups of consecutive rows.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -44,7 +44,8 @@ impl<'s> MappedRows<'s> {
         self.len() == 0
     }
 
-    /// Copies rows with `next` until a page is full, and verifies the copies.
+    /// Returns the next page. Calls `next`, which copies one row, until the page is full or no rows remain, and then
+    /// verifies the copies.
     fn page(&mut self, mut next: impl FnMut(&mut Rows<'s>) -> Option<Row>) -> Result<VecDeque<Row>, LookupError> {
         let (rows, page_rows) = (&mut self.rows, self.page_rows);
         self.page_rows = (2 * page_rows).min(PAGE_ROWS_MAX);

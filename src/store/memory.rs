@@ -55,10 +55,11 @@ pub enum Memory {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
-    /// Reads every page on several threads and enters it into the page table, so that lookups wait neither for the disk
-    /// nor for the kernel.
+    /// Whether to read every page and enter it into the page table, on several threads, when the file is opened.
+    /// Lookups then wait neither for the disk nor for the kernel.
     pub warm: bool,
-    /// Locks every page in memory (`mlock`), up to the limit of the process, `RLIMIT_MEMLOCK`.
+    /// Whether to lock every page in memory (`mlock`). Opening the file fails if the limit of the process,
+    /// `RLIMIT_MEMLOCK`, is too low.
     pub lock: bool,
     /// Determines when the records are verified against their checksums.
     pub verify: Verify,
@@ -194,7 +195,7 @@ fn check_canceled(path: &Path, pace: &Pace) -> Result<(), StoreError> {
     }
 }
 
-/// Checks the header and returns the file's length, so that a file that is not a table is rejected before it is copied.
+/// Checks the header, so that a file that is not a table is rejected before it is copied. Returns the file's length.
 fn check_header(file: &File, path: &Path) -> Result<u64, StoreError> {
     let failed = |error| StoreError::Io { path: path.to_path_buf(), error };
     let len_bytes = file.metadata().map_err(failed)?.len();
@@ -205,7 +206,7 @@ fn check_header(file: &File, path: &Path) -> Result<u64, StoreError> {
     Ok(len_bytes)
 }
 
-/// Warms and locks memory if the options request it.
+/// Warms the memory if `options.warm` is set, and then locks it if `options.lock` is set.
 fn prepare(map: Map, path: &Path, options: &OpenOptions, done: &mut dyn FnMut(&Step)) -> Result<Map, StoreError> {
     let refuse = |problem| StoreError::Memory { path: path.to_path_buf(), problem };
     let len_bytes = map.bytes().len() as u64;

@@ -1,4 +1,4 @@
-//! Opens a file in each kind of memory: a copy, sealed memory, or a mapping.
+//! Opens a file in a given kind of memory: as a copy, as a copy in sealed memory, or as a mapping.
 
 use std::fs::File;
 use std::path::Path;
@@ -17,8 +17,8 @@ impl Store {
     /// the keys are in order, and each key can be found. For ten million rows of 100 bytes in the page cache, verifying
     /// takes 0.8 s on one core.
     ///
-    /// The memory is a copy, unless the file is a sealed memory file, which cannot change. To use a large table without
-    /// a copy, see [`MappedStore`](super::MappedStore).
+    /// The memory is a copy of the file. Only a sealed memory file, which cannot change, is mapped instead. To use a
+    /// large table without a copy, see [`MappedStore`](super::MappedStore).
     ///
     /// # Errors
     /// [`StoreError::Io`] if the file cannot be opened, [`StoreError::Memory`] if there is not enough memory for a
@@ -113,7 +113,8 @@ impl Store {
     }
 
     /// Creates a `Store` from an open file. Error messages name the file by `path`. With [`Memory::Map`], the caller
-    /// must not lend the store's bytes to safe code, and must verify bytes after it has copied them.
+    /// must not lend the store's bytes to safe code, and may use copied bytes only if the file is unchanged after the
+    /// copy.
     pub(crate) fn from_file(
         file: &File,
         path: &Path,
@@ -130,9 +131,11 @@ impl Store {
     }
 
     /// Creates a `Store` from a file that a server has transferred. The server verified the index of the file before
-    /// the transfer. `is_unchanged_since_check` returns whether nobody has changed the file since the server's check.
-    /// If the file is unchanged, this function does not verify the index of a mapped file again.
-    /// `is_unchanged_since_check` is called when this process can already detect every later change.
+    /// the transfer. If the file is mapped, and nobody has changed it since the server's check, this function does not
+    /// verify the index again. A copy is always verified.
+    ///
+    /// `is_unchanged_since_check` returns whether nobody has changed the file since the server's check. It is called
+    /// once this process can detect every later change.
     pub(crate) fn from_transfer(
         file: &File,
         path: &Path,
@@ -149,8 +152,8 @@ impl Store {
         }
     }
 
-    /// Checks an open file as [`Store::open`] does, and returns its header. Calls `progress` with the number of rows
-    /// checked so far.
+    /// Checks an open file as `plan` requires, and returns its header. Calls `progress` with the number of rows checked
+    /// so far.
     #[cfg(feature = "bake")]
     pub(crate) fn check_file(
         file: &File,

@@ -222,8 +222,8 @@ impl Store {
         Ok((position, before))
     }
 
-    /// Returns the number of fences whose first row precedes the position just before or just after `key`, according to
-    /// `side`.
+    /// Returns the number of fences whose row has a key less than `key` ([`Side::Before`]), or less than or equal to
+    /// `key` ([`Side::After`]).
     fn fences_before(&self, key: Key<'_>, side: Side) -> Result<usize, LookupError> {
         let fences = self.fences();
         match self.compare_common(key) {
@@ -246,7 +246,8 @@ impl Store {
             Some(last) if last.head.get() == head => {}
             _ => return Ok(not_above),
         }
-        // `min` has an effect only if the file was changed since it was opened. Otherwise, the heads ascend.
+        // `min` has an effect only if the file was changed since it was opened: in an unchanged file, the heads do not
+        // decrease.
         let below = below().min(not_above);
         let mut is_damaged = false;
         let before = fences[below..not_above].partition_point(|fence| {
@@ -266,7 +267,8 @@ impl Store {
     }
 }
 
-/// Returns whether a row with the key `row` precedes the position just before or just after `key`, according to `side`.
+/// Returns whether the key `row` is less than `key` ([`Side::Before`]), or less than or equal to `key`
+/// ([`Side::After`]).
 #[inline(always)]
 fn is_before(row: Key<'_>, key: Key<'_>, side: Side) -> bool {
     match side {

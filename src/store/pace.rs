@@ -62,7 +62,7 @@ impl Pace {
         !observer.is_canceled.load(Ordering::Relaxed)
     }
 
-    /// Returns whether the work was canceled, so that the caller must discard its result.
+    /// Returns whether the work was canceled. If so, the caller must discard the result of the work.
     pub(crate) fn is_canceled(&self) -> bool {
         self.0.as_ref().is_some_and(|observer| observer.is_canceled.load(Ordering::Relaxed))
     }

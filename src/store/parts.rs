@@ -1,4 +1,4 @@
-//! Processes the parts of a file on several threads.
+//! Processes a file in parts, on several threads. A part is a range of the file's bytes.
 
 use std::io;
 use std::panic;
@@ -12,7 +12,7 @@ const THREADS_MAX: usize = 16;
 
 /// Calls `work` on each part, on as many threads as there are processors, but at most [`THREADS_MAX`]. Starts the parts
 /// in order until none is left or the work is canceled. If a call of `work` fails, the thread that made the call starts
-/// no more parts.
+/// no more parts, but the other threads continue.
 pub(super) fn for_each_part<T>(
     parts: impl Iterator<Item = T> + Send,
     pace: &Pace,
@@ -28,7 +28,7 @@ pub(super) fn for_each_part<T>(
     };
     let helpers = thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX) - 1;
     thread::scope(|scope| {
-        // If the system cannot start a thread, the other threads process its parts.
+        // If the system cannot start a thread, the remaining threads process all parts.
         let helpers: Vec<_> =
             (0..helpers).filter_map(|_| thread::Builder::new().spawn_scoped(scope, work_on).ok()).collect();
         let mut done = work_on();

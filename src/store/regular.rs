@@ -38,14 +38,15 @@ fn open(path: &Path) -> io::Result<File> {
     let inode = File::from(open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?);
     check_type(&inode)?;
     match super::sealed::reopened(&inode) {
-        // Without /proc, the path is opened again.
+        // Without /proc, the inode cannot be opened for reading, so the path is opened instead.
         Err(error) if error.kind() == io::ErrorKind::NotFound => open_without_waiting(path),
         opened => opened,
     }
 }
 
-/// Opens a path for reading. If the path now leads to a FIFO, the call does not wait for a writer. If the path now
-/// leads to a terminal, the call does not acquire it as the controlling terminal.
+/// Opens a path for reading. Another file may have replaced the file whose type was checked. If the path now leads to a
+/// FIFO, the call does not wait for a writer. If the path now leads to a terminal, the call does not acquire it as the
+/// controlling terminal.
 fn open_without_waiting(path: &Path) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
 

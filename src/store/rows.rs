@@ -65,12 +65,12 @@ impl<'s> Rows<'s> {
     /// Returns an error if iteration ended early.
     ///
     /// # Errors
-    /// [`LookupError::Damaged`] if the iterator reached a damaged row, so that rows are missing.
+    /// [`LookupError::Damaged`] if the iterator reached a damaged row, and therefore did not return the remaining rows.
     pub fn outcome(&self) -> Result<(), LookupError> {
         if self.damaged { Err(LookupError::Damaged) } else { Ok(()) }
     }
 
-    /// Returns `found`. If `found` is `None`, records that a row is damaged.
+    /// Returns `found`. If `found` is `None`, sets `damaged`.
     fn or_damaged<T>(&mut self, found: Option<T>) -> Option<T> {
         self.damaged |= found.is_none();
         found

@@ -23,8 +23,9 @@ pub(super) fn create() -> io::Result<File> {
 
 /// Seals a memory file. Makes up to 20 attempts, and calls `wait` between two attempts.
 ///
-/// An attempt fails with EBUSY if a writable mapping of the file exists, or if something holds one of the file's pages.
-/// The kernel itself holds pages briefly, while it compacts memory or until it has added a written page to its lists.
+/// An attempt fails with EBUSY if a writable mapping of the file exists, or if something holds a reference to one of
+/// the file's pages. The kernel itself holds such references briefly: while it compacts memory, and until it has added
+/// a written page to its lists.
 pub(super) fn seal(file: &File, mut wait: impl FnMut()) -> io::Result<()> {
     const TRIES: u32 = 20;
     for _ in 1..TRIES {

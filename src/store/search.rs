@@ -1,8 +1,8 @@
 //! Looks keys up in the hash index.
 //!
-//! In: keys. Out: the stored response of each key. Many keys are looked up in stages, so that memory fetches the data
-//! of the next stage while other keys are processed. Even if the index is damaged, a key is found only if a record has
-//! that key.
+//! In: keys. Out: the stored response of each key. Many keys are looked up in stages: while one group of keys is
+//! processed, the data that other groups need in their next stage is fetched from memory. Even if the index is damaged,
+//! a key is found only if a record has that key.
 
 use std::ops::ControlFlow;
 
@@ -34,10 +34,10 @@ pub(crate) enum Found<'a> {
     Damaged,
 }
 
-/// The offset for a slot that the index does not have. No record has this offset.
+/// The value that replaces a record's offset if the index does not have the key's slot. No record has this offset.
 const NO_RECORD: u64 = u64::MAX;
 
-/// The parts of a file that lookups in the hash index read.
+/// The data that lookups in the hash index read: sections and header fields of a file, and the state of its blocks.
 #[derive(Clone, Copy)]
 pub(super) struct Index<'a> {
     pub(super) hash_seed: u64,
@@ -65,8 +65,8 @@ impl<'a> Index<'a> {
     /// `Break`.
     ///
     /// Each group of keys goes through four stages: prefetch pilots, prefetch places, prefetch records, and call
-    /// `found`. In every step, consecutive groups are in consecutive stages, so memory fetches the data of later groups
-    /// while `found` runs.
+    /// `found`. In each iteration of the loop, consecutive groups are in consecutive stages, so the data of later
+    /// groups is fetched from memory while `found` runs.
     #[inline(always)]
     pub(super) fn find_each<K: LookupKey>(
         &self,
@@ -117,7 +117,7 @@ impl<'a> Index<'a> {
         self.pilots.get(hash.pilot(&self.parts)).map_or(usize::MAX, |pilot| hash.slot(*pilot, &self.parts))
     }
 
-    /// Returns the offset of the record that a slot leads to: the only record that can have the key.
+    /// Returns the offset of the record that a slot leads to: the only record that can have a key with this slot.
     #[inline(always)]
     fn offset_bytes(&self, slot: usize) -> u64 {
         self.places.get(slot).map_or(NO_RECORD, |place| u64::from(place.get()) << self.record_align_bits)

@@ -3,10 +3,11 @@
 //! If a file was ever leased, only the lease counts: the file is unchanged while the lease is held, and is not trusted
 //! after the lease was lost. See [`lease`](super::lease).
 //!
-//! A file that cannot be leased is examined. A write or a truncation changes the file's modification time or length
-//! before it changes a byte. A write through a mapping changes the time with the first write to a page, except on
-//! tmpfs. If time and length are equal before and after bytes are read, nobody changed the bytes meanwhile. In
-//! addition, [`guard`](super::guard) counts pages that could not be read.
+//! A file that was never leased is examined with fstat or statx. A write or a truncation changes the file's
+//! modification time or length before it changes a byte. A write through a mapping changes the time with the first
+//! write to a page, except on file systems in memory, such as tmpfs. If time and length are equal before and after
+//! bytes are read, nobody changed the bytes meanwhile. In addition, [`guard`](super::guard) counts pages that could not
+//! be read.
 //!
 //! File systems store times in steps, and a second write within the same step does not change the time. A file
 //! therefore counts as changed until it is [settled](super::settling).
@@ -30,7 +31,7 @@ use super::{Pace, file_system, sealed};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp(u64, u64);
 
-/// A mapped file that may change.
+/// A mapped file that other processes can change, and the state with which changes are detected.
 #[derive(Debug)]
 pub(super) struct Watched {
     lease: Arc<Lease>,
@@ -60,8 +61,8 @@ impl Watched {
     }
 
     /// Waits until every further write to the file will change its stamp, then trusts the current stamp. Does nothing
-    /// if the file is leased or immutable. Must be called before bytes of the file are verified. If the wait is
-    /// canceled, or a process continues to write, the file counts as changed.
+    /// if the file was ever leased or is immutable. Must be called before bytes of the file are verified. If the wait
+    /// is canceled, or a process continues to write, the file counts as changed.
     pub(super) fn settle(&self, guarded: &Guarded, pace: &Pace) -> io::Result<()> {
         let mut waited = Duration::ZERO;
         while self.is_examined() {
@@ -105,8 +106,8 @@ impl Watched {
         if self.has_verity { Ok(()) } else { self.lease.retake() }
     }
 
-    /// Returns whether the lease is held, or fs-verity makes a lease unnecessary. If the file is also trusted, no
-    /// process has written to it since it was mapped or last rechecked.
+    /// Returns `true` if the lease is held, or if fs-verity makes a lease unnecessary. In both cases, if the file is
+    /// trusted, no process has written to it since it was mapped or last rechecked.
     #[cfg(feature = "server")]
     pub(super) fn is_lease_held(&self) -> bool {
         self.has_verity || self.lease.is_held()
@@ -140,7 +141,8 @@ impl Watched {
         self.hides_mapped_writes
     }
 
-    /// Returns whether [`Watched::is_unchanged`] makes no system call.
+    /// Returns `true` if the file is immutable, or if it is leased and the deadline of the lease has not passed. In
+    /// both cases, [`Watched::is_unchanged`] makes no system call.
     #[inline]
     pub(super) fn is_leased(&self) -> bool {
         self.has_verity || self.lease.is_confirmed()

@@ -34,7 +34,8 @@ pub enum Mistrust {
     /// The file changed while it was checked, or a process has it open for writing.
     #[error("the file is still being written to")]
     Changing,
-    /// No epoch is left: each change of the file and each loss of its lease uses one epoch number.
+    /// No epoch number is left. Two numbers are used up each time the file is no longer trusted, because it has changed
+    /// or its lease was lost, and is then trusted again.
     #[error("the file has changed too often: open it again")]
     TooOften,
 }
@@ -87,8 +88,8 @@ impl Store {
         self.map.lease();
     }
 
-    /// Calls `report` with the state of the lease on the file: once now, if a lease has already been taken, and again at
-    /// each change. Before a lease is released, `report` is called first. Only the first call of this method has an
+    /// Calls `report` with the state of the lease on the file: once now, if a lease has already been taken, and again
+    /// at each change. A lease is released only after `report` has returned. Only the first call of this method has an
     /// effect.
     pub fn report_lease(&self, report: impl Fn(LeaseState) + Send + Sync + 'static) {
         if let Some(file) = self.map.watched() {
@@ -105,8 +106,8 @@ impl Store {
         self.map.file().map(reopened).transpose()
     }
 
-    /// Returns whether [`Store::is_unchanged_since`] makes no system call, because nobody can change the bytes, or
-    /// because the file is leased and the deadline of the lease has not passed.
+    /// Returns `true` if nobody can change the bytes, or if the file is leased and the deadline of the lease has not
+    /// passed. In both cases, [`Store::is_unchanged_since`] makes no system call.
     pub fn is_leased(&self) -> bool {
         self.map.watched().is_none_or(Watched::is_leased)
     }
@@ -168,14 +169,15 @@ impl Store {
         self.blocks.distrust(epoch);
     }
 
-    /// Returns whether nobody can change the bytes, or the lease on the file is held. If the file is also trusted, no
-    /// process has written to it since it was mapped or last rechecked.
+    /// Returns `true` if nobody can change the bytes, or if the lease on the file is held. In both cases, if the file
+    /// is trusted, no process has written to it since it was mapped or last rechecked.
     #[cfg(feature = "server")]
     pub(crate) fn is_lease_held(&self) -> bool {
         self.map.watched().is_none_or(Watched::is_lease_held)
     }
 
-    /// Returns whether nobody can change the bytes that lookups read. System calls can read such bytes directly.
+    /// Returns whether nobody can change the bytes that lookups read. Such bytes can be passed to system calls without
+    /// a copy.
     #[inline]
     pub fn is_private(&self) -> bool {
         !self.map.is_file()

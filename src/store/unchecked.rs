@@ -47,7 +47,7 @@ use crate::format::key::KeyKind;
 /// ```
 #[derive(Debug)]
 pub struct Unchecked {
-    /// The table, without the fields that are derived from the records and the fences.
+    /// The table. The fields that are derived from the records and the fences are still empty.
     store: Store,
     path: PathBuf,
 }

@@ -1,8 +1,8 @@
 //! Counts the work that a thread does to verify blocks, and limits that work.
 //!
 //! In: the work of each lookup. Out: whether the lookup may continue. A server's worker sets a limit for each pass over
-//! its requests, and repeats a request that reached the limit. Blocks stay verified, so each repetition gets further.
-//! Other threads have no limit: they verify a value of any length in one lookup.
+//! a connection's requests, and repeats a request that reached the limit. Blocks stay verified, so each repetition gets
+//! further. Other threads have no limit: they verify a value of any length in one lookup.
 
 use std::cell::Cell;
 
@@ -12,7 +12,7 @@ pub(super) const BLOCK_WORK: usize = 3200;
 struct Meter {
     /// The total work of the thread. The count wraps.
     done: Cell<usize>,
-    /// The work that remains until verification is interrupted.
+    /// How much more work verification may do before it is interrupted.
     left: Cell<usize>,
     is_interrupted: Cell<bool>,
 }
@@ -23,7 +23,7 @@ thread_local! {
     };
 }
 
-/// Counts work whose result is not stored, so that every lookup repeats the work.
+/// Counts work that every lookup repeats, because its result is not stored.
 pub(super) fn count(work: usize) {
     METER.with(|meter| meter.done.set(meter.done.get().wrapping_add(work)));
 }
@@ -61,8 +61,8 @@ pub(crate) fn is_verification_interrupted() -> bool {
 /// Limits the verification work of this thread until the `VerificationLimit` is dropped.
 ///
 /// A lookup that needs more work than the limit fails as if a block were damaged, and [`is_verification_interrupted`]
-/// returns `true` from then on. The block that reaches the limit is still verified, so every limit above 0 allows
-/// progress.
+/// then returns `true` until the `VerificationLimit` is dropped. The block that reaches the limit is still verified, so
+/// every limit above 0 allows progress.
 #[cfg(feature = "server")]
 pub(crate) struct VerificationLimit(());
 

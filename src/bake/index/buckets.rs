@@ -70,7 +70,7 @@ pub(super) struct Buckets {
     shape: Shape,
     /// The number of rows in each part.
     part_rows: Vec<u32>,
-    /// The last, incomplete chunk of each bucket, one after another.
+    /// The last chunk of each bucket, which is incomplete. These chunks are in the order of the buckets.
     open: Vec<Entry>,
     open_rows: Vec<u32>,
     /// The numbers of the full chunks of each bucket. Chunks are numbered in the order in which they became full.

@@ -1,9 +1,9 @@
 //! Writes the header, and the sections that follow the records: fences, pilots, places, and block sums.
 //!
-//! In: a file with its records, and facts about the records. Out: the complete file. The records are read back once,
-//! front to back, and each block is verified against its checksum, so that the index matches what the file contains.
-//! The hashes of keys are grouped by parts of the index, in memory or in a temporary file, and then the pilots of each
-//! part are chosen.
+//! In: a file with its records, and facts about the records. Out: the complete file. The records are read back from
+//! front to back, once for each hash seed that is tried. Each block is verified against its checksum, so that the index
+//! matches what the file contains. The hashes of keys are grouped by parts of the index, in memory or in a temporary
+//! file, and then the pilots of each part are chosen.
 
 mod buckets;
 mod slots;
@@ -68,7 +68,8 @@ impl From<io::Error> for FinishError {
     }
 }
 
-/// A function that receives the number of steps done, and the total number of steps.
+/// A function that receives the number of rows done, and the total. Each row counts twice: once when its record is read
+/// back, and once when its slot is written.
 pub(super) type Progress<'a> = dyn FnMut(u64, u64) + 'a;
 
 /// Writes the sections after the records, and the header. Returns the layout of the file.
@@ -85,8 +86,8 @@ pub(super) fn build(
         let scanned = scan(file, records, hash_seed, budget, progress)?;
         let parts = slots::parts(records.row_count, scanned.buckets.part_rows_max());
         let mut layout = Layout::new(dimensions(records, hash_seed, parts))?;
-        // Removes the pilots and places that were written before an earlier hash seed failed. Padding between sections
-        // is never written, so it must be a hole, which reads as zeros.
+        // Removes the pilots and places that were written for an earlier hash seed, which failed. Padding between
+        // sections is never written, so it must be a hole, which reads as zeros.
         file.set_len(layout.pilots.offset_bytes)?;
         let Some((pilot_sums, place_sums)) = write_slots(file, &layout, &scanned.buckets, budget, progress)? else {
             continue;
@@ -295,7 +296,7 @@ fn write_slots(
 
 impl SharedWork<'_> {
     /// Processes buckets until all buckets are taken or another thread has failed. Returns false if this thread finds
-    /// no pilots for a bucket under the hash seed.
+    /// no pilots for a bucket under the hash seed. Otherwise returns true, even if another thread has failed.
     fn work(&self, progress: &mut dyn FnMut(u64)) -> Result<bool, FinishError> {
         let mut guard = FailureGuard { shared: self, succeeded: false };
         let mut choice = PilotChooser::new(self.parts);
@@ -346,7 +347,8 @@ impl SharedWork<'_> {
     }
 }
 
-/// Marks the work as failed if a thread ends early, even by a panic, and wakes the threads that wait for their turn.
+/// Marks the work as failed if a thread ends early, even by a panic. Wakes the threads that wait to write their
+/// buckets.
 struct FailureGuard<'a> {
     shared: &'a SharedWork<'a>,
     succeeded: bool,

@@ -65,8 +65,8 @@ pub(super) fn parts(row_count: u64, part_rows_max: u64) -> Parts {
 /// Chooses pilots for one part at a time. The buffers are reused for the next part.
 pub(super) struct PilotChooser {
     parts: Parts,
-    /// The hashes of the part's keys in ascending order, in which the keys of a group are adjacent. `places` has the
-    /// places of their records.
+    /// The hashes of the part's keys, in ascending order. The keys of a group are therefore adjacent. `places` has the
+    /// place of each key's record, in the same order.
     hashes: Vec<Hash>,
     places: Vec<U32>,
     /// The position in `hashes` of each group's first key.
@@ -103,8 +103,8 @@ impl PilotChooser {
     }
 
     /// Chooses the pilots of a part, and writes the place of each row in `rows` into the slot of the row's key. `rows`
-    /// may be in any order. `pilots` must have one entry per pilot of a part, and `places` one entry per slot. Both must
-    /// be zeroed. Returns `None` if no pilots are found that give each key its own slot.
+    /// may be in any order. `pilots` must have one entry per pilot of a part, and `places` must have one entry per
+    /// slot. Both must be zeroed. Returns `None` if no pilots are found that give each key its own slot.
     pub(super) fn choose(&mut self, part: u64, rows: &[Entry], pilots: &mut [u8], places: &mut [U32]) -> Option<()> {
         self.begin(part, rows);
         let hashes = std::mem::take(&mut self.hashes);
@@ -221,7 +221,7 @@ impl PilotChooser {
         self.starts[group as usize] as usize..self.starts[group as usize + 1] as usize
     }
 
-    /// Returns the first pilot that selects a free slot for each of these keys.
+    /// Returns the first pilot that selects a different free slot for each of these keys.
     fn free_pilot(&mut self, keys: &[Hash]) -> Option<u8> {
         (0..=u8::MAX).find(|pilot| {
             self.slots.clear();

@@ -19,7 +19,7 @@ pub(super) struct WalkedRow<'a> {
     pub(super) offset_bytes: u64,
 }
 
-/// The state of a walk.
+/// A walk over the records of a section. The walk can stop and continue at any byte.
 pub(super) struct Walk {
     key_kind: KeyKind,
     align_bytes: usize,

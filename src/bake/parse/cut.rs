@@ -24,7 +24,7 @@ pub(super) enum CutError {
 /// Cuts one input into pieces.
 pub(super) struct Cutter<R> {
     input: R,
-    /// The byte between fields, or `None` if the format has no quoted fields.
+    /// The delimiter, if fields can be quoted. Otherwise `None`: without quotes, every line feed ends a row.
     delimiter: Option<u8>,
     piece_len_bytes: usize,
     row_len_max_bytes: usize,

@@ -50,7 +50,7 @@ pub(super) struct JsonLinesParser {
     /// The positions in `fields` of the fields that become the value.
     values: Vec<usize>,
     delete: Option<usize>,
-    /// Packs the value if several fields become the value.
+    /// Packs the chosen fields into one value. `None` if the value is one unpacked field.
     packer: Option<Packer>,
     texts: Texts,
 }
@@ -176,8 +176,8 @@ fn field_name(column: &Column) -> String {
     }
 }
 
-/// Returns the unescaped text of a string, or the unchanged JSON text of any other type. `text` is a buffer for
-/// unescaped text.
+/// Returns the unescaped text of a string, or the unchanged JSON text of any other type. Escaped strings are unescaped
+/// into the buffer `text`.
 fn content<'t>(line: &[u8], raw: &'t RawValue, text: &'t mut String) -> Result<&'t [u8], RowFault> {
     let json = raw.get();
     match json.strip_prefix('"').and_then(|json| json.strip_suffix('"')) {
@@ -210,7 +210,8 @@ fn kind(first: u8) -> &'static str {
     }
 }
 
-/// Deserializes the chosen fields of an object into `found`. If a field occurs twice, its position is put into `twice`.
+/// Deserializes the chosen fields of an object into `found`. If a field occurs twice, stores the field's position in
+/// `twice` and fails.
 struct Object<'f, 'de> {
     fields: &'f [String],
     found: &'f mut [Option<&'de RawValue>],

@@ -14,8 +14,9 @@
 //! | null, or a field that a JSON object lacks | null | nil |
 //! | binary | a fault | bin |
 //!
-//! A field of a JSON object is written unchanged as JSON. As MessagePack, a list becomes an array, an object becomes a
-//! map, a number that is not an integer of 64 bits becomes float 64, and every other field is converted as in the table.
+//! Fields of JSON Lines are packed into a JSON object as their unchanged JSON text. In a MessagePack map, a list
+//! becomes an array, an object becomes a map, a number that is not an integer of 64 bits becomes float 64, and every
+//! other field becomes the type in the table above.
 
 use std::fmt;
 use std::str;
@@ -35,7 +36,7 @@ pub(super) enum Cell<'a> {
     Uint(u64),
     F32(f32),
     F64(f64),
-    /// Text, which must be UTF-8.
+    /// The bytes of a text. If they are not UTF-8, the cell cannot be packed.
     Text(&'a [u8]),
     Binary(&'a [u8]),
     /// Valid JSON text.
@@ -98,8 +99,8 @@ impl Packer {
 }
 
 impl<'a> Cell<'a> {
-    /// Returns the bytes of a cell that is a whole key or value. Text and binary are unchanged. Floats that are not
-    /// finite become `NaN`, `inf`, or `-inf`. All other types become JSON text. Returns `None` for null.
+    /// Returns the bytes of a cell that becomes a whole key or value. Text and binary are unchanged. Floats that are
+    /// not finite become `NaN`, `inf`, or `-inf`. All other types become JSON text. Returns `None` for null.
     #[cfg(feature = "parquet")]
     pub(super) fn content<'b: 'c, 'c>(self, buffer: &'b mut Vec<u8>) -> Option<&'c [u8]>
     where

@@ -13,8 +13,8 @@ pub(in crate::bake) trait PieceReader {
     /// Returns the unit in which this format counts rows.
     fn row_unit(&self) -> RowUnit;
 
-    /// Returns the next piece, or `None` at the end of the input. `buffer` is the memory of an earlier piece, for
-    /// reuse. Must not be called again after an error.
+    /// Returns the next piece, or `None` at the end of the input. `buffer` is the buffer of an earlier piece, whose
+    /// memory the next piece can reuse. Must not be called again after an error.
     fn next_piece(&mut self, buffer: Vec<u8>) -> Result<Option<Piece>, BakeError>;
 
     /// Returns the number of bytes read so far, before decompression.
@@ -42,6 +42,6 @@ pub(in crate::bake) trait ParsePiece: Send {
     /// Parses the rows and adds them to the filler's batch.
     fn parse(&mut self, filler: &mut Filler<'_>) -> Result<(), BakeError>;
 
-    /// Returns the piece's memory for reuse, if another piece can use it.
+    /// Returns the piece's buffer, if a later piece can reuse it.
     fn into_buffer(self: Box<Self>) -> Option<Vec<u8>>;
 }

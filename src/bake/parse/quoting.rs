@@ -1,7 +1,8 @@
-//! Quoting in delimited text (RFC 4180): finds row ends, malformed quotes, and the records of text with quotes.
+//! Quoting in delimited text (RFC 4180): finds row ends, malformed quotes, and the records of text with quotes. As in
+//! RFC 4180, a record is a list of fields: a row before its key and value are selected.
 //!
-//! A quote at the start of a field opens the field. In an open field, two quotes stand for one quote in the text, and a
-//! single quote closes the field.
+//! A quote at the start of a field opens the field. In an open field, two adjacent quotes stand for one quote in the
+//! field's text, and any other quote closes the field.
 
 use std::io::{Chain, Read};
 use std::iter::Peekable;
@@ -31,7 +32,8 @@ pub(super) struct RowEnds {
 }
 
 impl RowEnds {
-    /// Scans the bytes that were appended since the last call. Without a delimiter, no field is quoted.
+    /// Scans the bytes that were appended since the last call. If there is no delimiter, no field is quoted. If
+    /// `at_end` is true, no more bytes follow.
     pub(super) fn scan(&mut self, bytes: &[u8], delimiter: Option<u8>, at_end: bool) {
         let Some(delimiter) = delimiter else {
             self.find_line_end(bytes, bytes.len());
@@ -118,7 +120,7 @@ pub(super) struct QuotedRecord<'p> {
     pub(super) line: u64,
     /// The record's text, without its line end.
     pub(super) text: &'p [u8],
-    /// The record's end in the bytes, including its line end.
+    /// The offset in the bytes after the record's line end.
     pub(super) end: usize,
     pub(super) fault: Option<RowFault>,
 }
@@ -168,7 +170,7 @@ impl<'p> QuotedRecords<'p> {
         None
     }
 
-    /// Returns the unquoted fields of the last record, one after another.
+    /// Returns the texts of all fields of the last record, one after another, without their quotes.
     pub(super) fn buffer(&self) -> &[u8] {
         self.record.as_slice()
     }

@@ -1,4 +1,4 @@
-//! A sink for tests of the formats, and tests that cut text at random offsets.
+//! A row sink for tests of the formats, and tests that cut random text into short pieces.
 
 use super::cut::{CutError, Cutter};
 use super::delimited::{DelimitedParser, Fields, ValueFields};
@@ -59,8 +59,8 @@ fn pieces_of(text: &[u8], delimiter: Option<u8>, piece_len_bytes: usize) -> Vec<
     }
 }
 
-/// Returns the rows with two fields that the crate `csv` finds. Each row is returned with and without a carriage return
-/// at its end.
+/// Returns the rows with two fields that the crate `csv` finds. Each element has two forms of a row: as `csv` returns
+/// it, and without a carriage return at its end.
 fn rows_by_csv(text: &[u8]) -> Vec<[String; 2]> {
     let mut reader = csv::ReaderBuilder::new();
     reader.has_headers(false).flexible(true).terminator(csv::Terminator::Any(b'\n'));
@@ -115,7 +115,7 @@ fn delimited_text_cut_anywhere_gives_the_rows_that_the_csv_crate_gives() {
             let cut = pieces_of(&text, Some(b','), piece_len_bytes);
             assert_eq!(cut, whole, "pieces of {piece_len_bytes} bytes of {:?}", text.escape_ascii().to_string());
         }
-        // Bad rows are left out. All other rows must be found, in the same order.
+        // Skips bad rows. The crate `csv` must find all other rows, in the same order.
         let mut by_csv = rows_by_csv(&text).into_iter();
         for row in whole.iter().filter_map(|row| row.split_once(": ")).map(|(_, row)| row) {
             if row.contains(" = ") {

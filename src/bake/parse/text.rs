@@ -9,18 +9,19 @@ use crate::bake::input::{InputFacts, OpenInput};
 use crate::bake::origins::RowUnit;
 use crate::bake::row::RowSink;
 
-/// A text format.
+/// A text format: the rules for cutting an input into pieces, and the parser of the pieces.
 pub(super) trait TextFormat {
     type Parser: TextParser;
 
-    /// Returns the byte between fields, or `None` if the format has no quoted fields.
+    /// Returns the delimiter, if fields can be quoted. Otherwise returns `None`: without quotes, every line feed ends a
+    /// row.
     fn delimiter(&self) -> Option<u8>;
 
     /// Returns whether the first row may be a header, although the options declare no header.
     fn may_have_header(&self) -> bool;
 
-    /// Returns the parser of an input, and removes the header from the first piece. Returns `None` if the piece has no
-    /// row.
+    /// Returns the parser of an input, and removes the header, if there is one, from the first piece. Returns `None` if
+    /// this piece has only blank lines. The next piece is then passed as `first`.
     fn parser(&self, input: &str, first: &mut TextPiece) -> Result<Option<Self::Parser>, BakeError>;
 }
 

@@ -1,4 +1,4 @@
-//! Memory for the rows of a batch.
+//! Memory for the rows of a batch. A batch has the parsed rows of one piece of an input.
 //!
 //! Writing rows in key order reads this memory in random order. The memory therefore uses huge pages if the system has
 //! them, which makes writing 10 million rows of 100 bytes two and a half times as fast. An arena returns its memory to

@@ -8,7 +8,7 @@ use crate::format::FormatError;
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::{ALIGN_BYTES, VALUE_LEN_MAX_BYTES};
 
-/// A malformed row that the bake skips.
+/// A bad row that the bake skips.
 pub(in crate::bake) struct BadRow {
     pub(in crate::bake) input: String,
     pub(in crate::bake) line: u64,
@@ -16,7 +16,7 @@ pub(in crate::bake) struct BadRow {
     pub(in crate::bake) text: Vec<u8>,
 }
 
-/// The parsed rows of one piece of an input, in their order, and the piece's malformed rows.
+/// The parsed rows of one piece of an input, in their order, and the piece's bad rows.
 pub(in crate::bake) struct Batch {
     kind: KeyKind,
     arena: Arena,
@@ -24,7 +24,7 @@ pub(in crate::bake) struct Batch {
     places: Vec<u32>,
     /// The number of the piece's first line. The lines of rows are stored relative to this line.
     first_line: u64,
-    /// The origin of the piece's first line, which identifies the input and the line.
+    /// The origin of the piece's first line.
     origin: u64,
     /// The relative line of the last row.
     last_line: u32,
@@ -132,14 +132,15 @@ impl Batch {
         row
     }
 
-    /// Returns the key of the row at a position, of the kind that was passed to [`Batch::begin`].
+    /// Returns the key of the row at one of the positions that [`Batch::places`] returns. The key is of the kind that
+    /// was passed to [`Batch::begin`].
     #[inline]
     pub(in crate::bake) fn key_at(&self, place: u32) -> Key<'_> {
         let at = place as usize * ALIGN_BYTES;
         Key::from_record(self.kind, &self.arena.bytes()[at..]).expect("a row that push wrote").0
     }
 
-    /// Prefetches the row at a position.
+    /// Prefetches the first two cache lines of the row at a position.
     #[inline(always)]
     pub(in crate::bake) fn prefetch(&self, place: u32) {
         let at = place as usize * ALIGN_BYTES;

@@ -1,8 +1,9 @@
 //! The checksums of the blocks of an extent, which is a range of a file.
 //!
-//! For records that this bake has written, the checksums are in memory. For the records of a table, the checksums stay
-//! in the table's file, because a damaged or forged header can declare any number of blocks. These checksums are read
-//! in pages. Memory holds one checksum per page (8 bytes per 32 MiB of records), and one page for each reader.
+//! For data that this bake has written, the checksums are in memory. For the records of an older table, the checksums
+//! stay in the table's file, because a damaged or forged header can declare any number of blocks. These checksums are
+//! read in pages: here, a page is one block of the block sums section. Memory holds one checksum per page (8 bytes per
+//! 32 MiB of records), and one page for each reader.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -18,7 +19,7 @@ use crate::format::FormatError;
 use crate::format::checksum::{BLOCK_LEN_BYTES, SectionSum, block_sum, section_sum};
 use crate::format::header::{Layout, Section, SectionKind};
 
-/// The number of checksums in a page. A page is one block of the block sums section.
+/// The number of checksums in a page, which is one block of the block sums section.
 const PAGE_SUMS: usize = BLOCK_LEN_BYTES / size_of::<U64>();
 
 /// The checksums of all blocks of an extent.
@@ -35,7 +36,7 @@ pub(in crate::bake) struct TableSums {
     file: Arc<File>,
     owner: ExtentOwner,
     section: Section,
-    /// The verified checksum of each page.
+    /// The checksum of each page, computed when the whole section was verified.
     page_sums: Vec<U64>,
 }
 

@@ -33,8 +33,8 @@ impl Tournament {
         tournament
     }
 
-    /// Repeats the matches of a source from its leaf to the root. While the tree is built, the source stops at the
-    /// first node without a loser.
+    /// Plays the matches between a source's leaf and the root. While the tree is built, the source that has won so far
+    /// is stored in the first node without a loser.
     fn play(&mut self, sources: &[SortedRows<'_>], source: u32) {
         let mut winner = source;
         let mut node = (source as usize + sources.len()) / 2;

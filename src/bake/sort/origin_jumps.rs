@@ -5,8 +5,8 @@
 #[derive(Debug, Default)]
 pub(in crate::bake) struct OriginJumps {
     rows: u64,
-    /// Pairs of a row, counted from 0, and its origin. From the row of one pair to the row of the next pair, origins
-    /// ascend by one.
+    /// Pairs of a row, counted from 0, and its origin. The origin of every row without a pair is one greater than the
+    /// origin of the preceding row.
     jumps: Vec<(u64, u64)>,
 }
 
@@ -23,7 +23,7 @@ impl OriginJumps {
         self.jumps.len()
     }
 
-    /// Returns the origin (input and line) of a row, which is counted from 0.
+    /// Returns the origin (input and line) of a row. Rows are counted from 0.
     pub(in crate::bake) fn origin(&self, row: u64) -> u64 {
         let jump = self.jumps.partition_point(|(first, _)| *first <= row) - 1;
         let (first, origin) = self.jumps[jump];

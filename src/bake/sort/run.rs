@@ -11,8 +11,8 @@ use crate::bake::keys::canonical_decimal;
 use crate::bake::options::Duplicates;
 use crate::format::key::{Key, KeyKind};
 
-/// The largest group of rows with equal heads (see [`Key::head`]) that is sorted by whole keys. In a larger group, rows
-/// are sorted by the next 8 bytes of their keys.
+/// A group of at most this many rows is sorted by whole keys. A larger group is sorted by heads (see [`Key::head`]), if
+/// heads can distinguish its keys.
 const TIES_SMALL: usize = 32;
 /// The number of rows whose common prefix one thread computes at once.
 const CHUNK_ROWS: usize = 1 << 14;
@@ -64,8 +64,8 @@ impl Run {
 
     /// Sorts rows by the 8 bytes after the prefix that all keys share. If several rows have the same 8 bytes, these
     /// rows are then sorted in the same way, by the 8 bytes after their own shared prefix. A list holds the ranges of
-    /// rows that are still to be sorted. Recursion could overflow the stack, because the depth would grow with the
-    /// length of keys that are prefixes of each other.
+    /// rows that are still to be sorted. Recursion could overflow the stack: if each key is a prefix of the next key,
+    /// the depth would grow with the length of the longest key.
     fn sort_bytes(&self, refs: &mut [RowRef]) {
         let mut left = vec![(0..refs.len(), 0)];
         while let Some((range, known)) = left.pop() {
@@ -217,7 +217,7 @@ impl Run {
         (HeldRow { key, ..held }, batch.origin() + u64::from(held.line))
     }
 
-    /// Returns the batches, for reuse.
+    /// Ends the run and returns its batches, so that their memory can be reused.
     pub(in crate::bake) fn into_batches(self) -> Vec<Batch> {
         self.batches
     }

@@ -75,7 +75,7 @@ struct Next {
 pub(in crate::bake) enum RowOrigins {
     /// The row contains its line, relative to this origin.
     InRow(u64),
-    /// The origin of row `n` is this origin plus `n`.
+    /// The origin of the first row. The origin of row `n`, counted from 0, is this number plus `n`.
     Counted(u64),
     /// The origins of all rows are stored.
     Jumps(Arc<OriginJumps>),

@@ -19,7 +19,7 @@ use crate::format::key::{Key, KeyKind};
 const BLOCK_LEN_BYTES: usize = 64 << 10;
 /// The length of a write, a whole number of blocks.
 const WRITE_LEN_BYTES: usize = 16 * BLOCK_LEN_BYTES;
-/// The number of digits of the longest decimal.
+/// The number of decimal digits of the greatest key, 2⁶⁴ - 1.
 const DIGITS_MAX: usize = 20;
 
 /// A sorted run on disk.
@@ -41,8 +41,8 @@ pub(in crate::bake) struct SpilledRun {
 }
 
 impl SpilledRun {
-    /// Returns the byte ranges in which rows ascend by keys of this kind. If numbers are read as text, each range has
-    /// the numbers with the same number of digits.
+    /// Returns the byte ranges in which rows ascend by keys of this kind. If numbers are read as text, all numbers in a
+    /// range have the same number of digits.
     pub(in crate::bake) fn ranges(&self, kind: KeyKind) -> impl Iterator<Item = (u64, u64)> {
         let begins = if self.kind == kind { &[0][..] } else { &self.digits_at[1..] };
         let ends = begins.iter().skip(1).chain([&self.extent.len_bytes]);

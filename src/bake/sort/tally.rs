@@ -9,12 +9,12 @@ pub(in crate::bake) struct Tally {
     /// The number of rows in the inputs and merged tables that were dropped because another row with the same key was
     /// kept.
     pub(in crate::bake) duplicates_dropped: u64,
-    /// The number of rows in the base that rows of the input replaced.
+    /// The number of the base's rows that were replaced by rows of the input.
     pub(in crate::bake) base_replaced: u64,
-    /// The number of rows in the base that deletions in the input removed.
+    /// The number of the base's rows that were removed by deletions in the input.
     pub(in crate::bake) base_removed: u64,
     /// The duplicate to report if duplicates are errors. Of all pairs of rows with the same key, this is the pair whose
-    /// second row comes first in the input.
+    /// second row is earliest in the input.
     pub(in crate::bake) duplicate: Option<Duplicate>,
 }
 
@@ -33,7 +33,7 @@ impl Duplicate {
 }
 
 impl Tally {
-    /// Adds the counts of another tally, and keeps the duplicate whose second row comes first in the input.
+    /// Adds the counts of another tally, and keeps the duplicate whose second row is earlier in the input.
     pub(in crate::bake) fn add(&mut self, other: Tally) {
         self.duplicates_dropped += other.duplicates_dropped;
         self.base_replaced += other.base_replaced;
@@ -44,8 +44,8 @@ impl Tally {
         }
     }
 
-    /// Replaces the duplicate to report if the second row of the new duplicate, at `later_origin`, comes earlier in the
-    /// input.
+    /// Stores the new duplicate if its second row is earlier in the input than the second row of the stored duplicate.
+    /// `later_origin` is the origin (input and line) of the new duplicate's second row.
     pub(in crate::bake) fn note(&mut self, duplicate: impl FnOnce() -> Duplicate, later_origin: u64) {
         if self.duplicate.as_ref().is_none_or(|noted| later_origin < noted.later_origin) {
             self.duplicate = Some(duplicate());

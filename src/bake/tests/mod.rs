@@ -21,7 +21,7 @@ use crate::replace::ReplaceRules;
 /// Values by key. Keys are text.
 type Rows = BTreeMap<String, Vec<u8>>;
 
-/// Returns options for bakes that replace a table of any kind.
+/// Returns options with which a bake may replace any table.
 fn any_replacement() -> Options {
     Options { replace: ReplaceRules::any(), ..Options::default() }
 }
@@ -78,7 +78,7 @@ impl Bench {
         index::build(&file, &writer.finish().unwrap(), &budget, &mut |_, _| ()).unwrap();
     }
 
-    /// Returns the file that any bake of these rows must produce.
+    /// Returns the bytes of the file that any bake of these rows must produce.
     fn expected(&self, kind: KeyKind, rows: &Rows) -> Vec<u8> {
         self.write_table("expected.db", kind, rows, ALIGN_BYTES);
         self.bytes("expected.db")

@@ -21,8 +21,8 @@ use nix::sys::signal::{SigSet, Signal};
 
 use ranges::{Entry, Ranges};
 
-/// The length of the range that is replaced with zeros after one fault. The range is as long as the largest page of any
-/// system, because a part of a page cannot be replaced.
+/// The length of a patch, which is the range that is replaced with zeros after one fault. A patch is as long as the
+/// largest page of any system, because a part of a page cannot be replaced.
 const PATCH_LEN_BYTES: usize = 64 << 10;
 /// The number of faults in a mapping after which the whole mapping is replaced with zeros. Until then, each patch is a
 /// separate mapping, and a Linux process can have 65,530 mappings by default.
@@ -41,9 +41,9 @@ static PATCHES: AtomicUsize = AtomicUsize::new(0);
 /// Turns faults in mapped files into errors: from now on, a lookup that reads a missing page returns
 /// [`LookupError::Damaged`](super::LookupError), and the process continues.
 ///
-/// The handler belongs to the whole process. If a SIGBUS does not concern a mapped table, this handler passes the
-/// signal to the handler that was installed before. If other code has replaced this handler since the last call, this
-/// call installs it again, in front of the other handler.
+/// This function installs a handler for SIGBUS in the whole process. If a SIGBUS does not concern a mapped table, this
+/// handler passes the signal to the handler that was installed before. If other code has replaced this handler since
+/// the last call, this call installs it again, in front of the other handler.
 ///
 /// A server calls this function when it binds and before it opens a file. A direct client, and
 /// [`MappedStore::open`](super::MappedStore::open), call it before they map a file. Other programs may call it, too.
@@ -56,8 +56,8 @@ pub fn survive_bus_errors() -> io::Result<()> {
     handler::ensure_installed()
 }
 
-/// Unblocks a signal in this thread and in the threads that this thread starts later. The signal may be blocked because
-/// a process inherits the blocked signals of its parent.
+/// Unblocks a signal in this thread and in the threads that this thread starts later. A process inherits the blocked
+/// signals of its parent.
 pub(super) fn unblock(signal: Signal) {
     // The system call fails only if its operation is unknown, so the error is ignored.
     let _ = SigSet::from(signal).thread_unblock();
@@ -148,7 +148,7 @@ fn is_guarded(address: usize) -> bool {
     RANGES.find(address).is_some()
 }
 
-/// Maps zeros over a range.
+/// Maps zeros over a range. Returns `false` if the system cannot do this.
 ///
 /// # Safety
 /// The range must be within one read-only mapping of a file that a [`Guarded`] owns until this function returns. The

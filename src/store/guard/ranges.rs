@@ -25,8 +25,8 @@ pub(super) struct Ranges {
 /// number before and after `start` and `end`, then `start` and `end` belong to one range.
 #[derive(Debug)]
 pub(super) struct Entry {
-    /// The sequence number. Its two lowest bits are the phase of the entry (see [`PHASE`]), and the other bits count
-    /// removals.
+    /// The sequence number. Its two lowest bits are the phase of the entry ([`VACANT`], [`CHANGING`], or [`OCCUPIED`]),
+    /// and the other bits count removals.
     sequence: AtomicUsize,
     start: AtomicUsize,
     end: AtomicUsize,
@@ -36,6 +36,7 @@ pub(super) struct Entry {
     older: AtomicPtr<Entry>,
 }
 
+/// The bits of a sequence number that contain the phase.
 const PHASE: usize = 3;
 /// The phase of an entry that has no range.
 const VACANT: usize = 0;

@@ -122,7 +122,8 @@ fn assert_ended_by_the_signal(output: &Output) {
     assert_eq!(output.status.signal(), Some(libc::SIGBUS), "{output:?}");
 }
 
-/// Asserts that a page of a truncated file reads as zeros. The mapping is guarded unless it is `foreign`.
+/// Asserts that a page of a truncated file reads as zeros. With `foreign`, the mapping is not guarded, as if another
+/// library had mapped the file.
 fn assert_reads_zeros(foreign: bool) {
     let file = file_of(8192);
     let map = if foreign { Guarded::unguarded(mapped(&file)) } else { Guarded::new(mapped(&file)) };
@@ -193,7 +194,7 @@ fn mappings_survive_truncation_beyond_the_maximum_number_of_patches() {
         let maps: Vec<_> = (0..1000).map(|_| Guarded::new(mapped(&file))).collect();
         file.set_len(0).unwrap();
         for map in &maps {
-            // Only every second patch is missing, so that the system cannot join patches.
+            // Every page is missing, but only every second patch is read, so that the system cannot join patches.
             assert!((0..patches).all(|patch| map[patch * 2 * PATCH_LEN_BYTES] == 0));
         }
         let faults = |map: &Guarded| map.faults();

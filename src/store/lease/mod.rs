@@ -54,8 +54,8 @@ pub const RENEW_LEASES_EVERY: Duration = Duration::from_millis(150);
 
 const _: () = assert!(2 * RENEW_LEASES_EVERY.as_nanos() < TRUSTED_NS as u128);
 
-/// Whether [`take_leases`] was called, so that this process handles SIGIO. Before that call, the process takes no
-/// leases, because SIGIO would end the process.
+/// Whether [`take_leases`] was called. Its caller has promised to handle SIGIO. Before that call, the process takes no
+/// leases, because SIGIO would end a process that does not handle it.
 static IS_ENABLED: AtomicBool = AtomicBool::new(false);
 
 /// All leases of this process.
@@ -284,7 +284,8 @@ impl<F: Leasable> Lease<F> {
         }
     }
 
-    /// Returns whether [`Lease::proof`] makes no system call, because the deadline has not passed.
+    /// Returns whether the lease was taken and not lost, and its deadline has not passed. If so, [`Lease::proof`] makes
+    /// no system call.
     #[inline]
     pub(super) fn is_confirmed(&self) -> bool {
         let until_ns = self.trusted_until_ns();
@@ -371,19 +372,19 @@ impl<F: Leasable> Lease<F> {
         }
     }
 
-    /// Confirms the lease. Returns whether the lease is held or was never taken.
+    /// Renews the lease. Returns whether the lease is held or was never taken.
     pub(super) fn is_held_or_unused(&self) -> bool {
         self.is_held() || self.trusted_until_ns.load(Ordering::SeqCst) == NEVER_TAKEN
     }
 
-    /// Confirms the lease. Returns whether the lease is held.
+    /// Renews the lease. Returns whether the lease is held.
     pub(super) fn is_held(&self) -> bool {
         self.renew();
         *self.is_taken()
     }
 
-    /// Confirms the lease and moves the deadline. If a writer waits for the release, or the system has revoked the
-    /// lease, marks the lease as lost and releases the lease.
+    /// Asks the system whether the lease is held. If it is held, moves the deadline. If a writer waits for the release,
+    /// or the system has revoked the lease, marks the lease as lost and releases it. Does nothing if no lease is taken.
     pub(super) fn renew(&self) {
         let mut is_taken = self.is_taken();
         if !*is_taken {

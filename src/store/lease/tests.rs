@@ -193,7 +193,8 @@ fn nothing_is_written_while_a_lease_is_held() {
                 thread::yield_now();
             }
             let len_bytes = std::fs::read(&path).unwrap().len();
-            // The lease is being broken, so only the deadline counts, which may have passed on a busy machine.
+            // The system no longer confirms the lease, because a writer waits, so the lease is trusted only until its
+            // deadline. On a busy machine, the deadline may have passed.
             if lease.proof() == Proof::Unchanged {
                 assert_eq!(len_bytes, 100 * round, "bytes changed under a trusted lease");
                 observed += 1;

@@ -17,9 +17,9 @@ impl Map {
         for (part, bytes) in self.memory.chunks(PART_LEN_BYTES).enumerate() {
             let address = bytes.as_ptr().cast_mut();
             debug_assert!(address.addr().is_multiple_of(PAGE_LEN_BYTES), "part {part} begins with a page");
-            // SAFETY: The range is mapped, because it is a part of `memory`, and begins with a page. For each of its
-            // pages, one byte is written to `pages`, which has a byte for each page of the smallest length in the
-            // longest part.
+            // SAFETY: The range is mapped, because it is a part of `memory`, and begins with a page. The call writes
+            // one byte to `pages` for each page of the range. `pages` is long enough even for the longest range with
+            // the smallest pages.
             if unsafe { libc::mincore(address.cast(), bytes.len(), pages.as_mut_ptr().cast()) } != 0 {
                 return Err(io::Error::last_os_error());
             }

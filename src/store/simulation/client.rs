@@ -66,8 +66,8 @@ pub(super) fn batch_of_client() {
             client.blocks.distrust(epoch);
             false
         }
-        // For `Unknown`, the real client accepts the batch. This is a documented limit: without the server, nothing
-        // reveals a write that does not change the modification time.
+        // For `Unknown`, the real client would accept the batch, even if the bytes are wrong. This is a documented
+        // limit: without the server, nothing reveals a write that does not change the modification time.
         Standing::Expired | Standing::Unknown if world(|world| world.files[client.file].hides_writes) => false,
         Standing::Expired | Standing::Unknown => client.blocks.accept(epoch, || file.modified() == client.modified),
     };

@@ -44,7 +44,7 @@ struct SimulatedFile {
     bytes: [u8; LEN_BYTES],
     /// The modification time, which changes before the bytes do, unless `hides_writes` is set.
     modified: u64,
-    /// Whether the writer writes through a mapping that does not change the time, as on tmpfs.
+    /// Whether writes do not change the modification time, as with writes through a mapping on tmpfs.
     hides_writes: bool,
     is_leased: bool,
     writer: Writer,
@@ -59,7 +59,7 @@ struct Page {
     is_leased: bool,
     is_changed: bool,
     until_ns: u64,
-    /// Whether the kernel has marked the owner word.
+    /// Whether the kernel has marked the owner word, because the thread that owned it has ended.
     is_ownerless: bool,
 }
 
@@ -145,7 +145,7 @@ impl World {
 /// Simulates a point at which a thread can be preempted or a process stopped.
 fn pause() {
     world(|world| {
-        // Most pauses are as long as a preemption, and some as long as a stopped process.
+        // Most pauses are short, as in a preemption. Some are long, as if the process had been stopped.
         let longest_ns = match world.random_below(100) {
             0 => 3_000_000_000,
             1..4 => 600_000_000,
@@ -260,7 +260,7 @@ fn look_up(blocks: &Blocks, epoch: Epoch, file: &Descriptor) -> Option<[u8; LEN_
     is_intact.then(|| file.copy())
 }
 
-/// Counts an accepted batch, and records an error if its bytes are not the bytes that were baked.
+/// Counts a batch whose copied bytes were accepted, and records an error if these bytes differ from the baked bytes.
 fn record_accepted(bytes: [u8; LEN_BYTES], file: &Descriptor, acceptor: &str) {
     let baked = file.baked();
     world(|world| {

@@ -117,7 +117,7 @@ struct Record<'a> {
     line: u64,
     /// The record's text in the piece, without its line end.
     text: &'a [u8],
-    /// The record's end in the piece, including its line end.
+    /// The offset in the piece after the record's line end.
     end: usize,
     fault: Option<RowFault>,
     buffer: &'a [u8],

@@ -9,8 +9,8 @@
 //! | boolean, float, double | boolean, float, double |
 //! | decimal of up to 38 digits | text with all digits of its scale, `-12.50` |
 //! | date | text, `2026-11-21` |
-//! | time | text, `19:09:38.000` with as many digits as its unit has |
-//! | timestamp | text, `2026-11-21T19:09:38.000Z`; without `Z` if it is local, or of 96 bits |
+//! | time | text, `19:09:38.000`, with 3, 6, or 9 decimal places, depending on the unit |
+//! | timestamp | text, `2026-11-21T19:09:38.000Z`, with the decimal places of a time; without `Z` if local or 96-bit |
 //!
 //! Other types are rejected.
 
@@ -350,8 +350,8 @@ impl<'p> Cursor<'p> {
         }
     }
 
-    /// Converts a value to text, if its type requires a conversion. Returns false if the value is out of the range that
-    /// text can represent.
+    /// Converts a value to text, if its type requires a conversion. Returns false if the value is outside the range
+    /// that can be converted.
     fn write_text(&mut self, value: usize) -> bool {
         self.text.clear();
         let values = &self.cells.values;

@@ -3,8 +3,8 @@
 //! Only the chosen columns are read. A column is chosen by its number, counted from 1, or by its name. A column in a
 //! group is chosen by its path, `group.name`. Lists and maps are rejected.
 //!
-//! [`column`] lists the types and their conversions: in keys and values, integers become decimals, and dates and times
-//! become text. Keys must be integers, text, or binary.
+//! [`column`] lists the types and their conversions: in keys and values, integers become decimal text, and dates and
+//! times become text. Keys must be integers, text, or binary.
 
 mod column;
 #[cfg(test)]
@@ -98,7 +98,7 @@ struct Columns {
     /// The positions in `columns` of the columns that become the value.
     values: Vec<usize>,
     delete: Option<usize>,
-    /// Packs the value if several columns become the value.
+    /// Packs the chosen columns into one value. `None` if the value is one unpacked column.
     packer: Option<Packer>,
 }
 
@@ -278,7 +278,8 @@ impl Columns {
     }
 }
 
-/// Returns the key column and the value column of a file with two columns, if the options choose at most one of them.
+/// Returns the key column and the value column, of which the options choose at most one. The file must have two
+/// columns.
 fn complete(
     schema: &SchemaDescriptor,
     key: Option<&Column>,
@@ -301,7 +302,8 @@ fn complete(
     }
 }
 
-/// Returns the position and the description of a column. Rejects a column that can hold several values per row.
+/// Returns the description of a column, and the column's position among the leaf columns of the file. Rejects a column
+/// that can hold several values per row.
 fn leaf_of(
     schema: &SchemaDescriptor,
     column: &Column,

@@ -29,7 +29,7 @@ macro_rules! write_column {
     }};
 }
 
-/// Returns a file with several row groups. One call of `write` writes one row group.
+/// Returns a file with `groups` row groups. Each call of `write` writes one row group.
 fn written(
     schema: &str,
     compression: Compression,
