@@ -1,4 +1,5 @@
-//! Imports point downward: between the folders of `src/`, and between the modules of the server.
+//! Imports point downward: between the folders of `src/`, between the modules of the server, and in some order between
+//! the modules of every folder.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -156,6 +157,25 @@ fn upward_imports(sources: &[Source], base: &[&str], order: &[String]) -> BTreeS
     upward
 }
 
+/// Returns the modules directly below `base` that import one another in a cycle, and those that import such modules.
+fn modules_in_cycles(sources: &[Source], base: &[String]) -> BTreeSet<String> {
+    let child = |path: &[String]| path.strip_prefix(base)?.first().cloned();
+    let mut imports: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for source in sources {
+        let Some(from) = child(&source.module) else { continue };
+        let named = named(source).into_iter().filter_map(|path| child(&path)).filter(|to| *to != from);
+        imports.entry(from.clone()).or_default().extend(named);
+    }
+    // Items that the module `base` itself defines or exports are not modules.
+    let modules: BTreeSet<String> = imports.keys().cloned().collect();
+    imports.values_mut().for_each(|to| to.retain(|name| modules.contains(name)));
+    while let Some(lowest) = imports.iter().find(|(_, to)| to.is_empty()).map(|(name, _)| name.clone()) {
+        imports.remove(&lowest);
+        imports.values_mut().for_each(|to| to.retain(|name| *name != lowest));
+    }
+    imports.into_keys().collect()
+}
+
 /// Reads the source files of the library below a folder, without modules of tests.
 fn read(folder: &Path, module: &[String], sources: &mut Vec<Source>) {
     let mut entries: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -232,6 +252,30 @@ fn modules_of_the_server_import_only_those_that_precede_them_in_its_documentatio
     let found: BTreeSet<&str> = in_server.map(|source| &*source.module[1]).collect();
     assert_eq!(listed, found, "the list in src/server/mod.rs is complete");
     assert_eq!(upward_imports(&sources, &["server"], &order), BTreeSet::new());
+}
+
+#[test]
+fn modules_of_a_folder_do_not_import_one_another_in_a_cycle() {
+    let sources = library();
+    let folders: BTreeSet<&[String]> =
+        sources.iter().filter_map(|source| Some(source.module.split_last()?.1)).collect();
+    assert!(folders.len() > 20, "the folders were found");
+    for folder in folders {
+        assert_eq!(modules_in_cycles(&sources, folder), BTreeSet::new(), "in src/{}", folder.join("/"));
+    }
+}
+
+#[test]
+fn a_cycle_of_imports_is_found() {
+    let source =
+        |name: &str, text: &str| Source { module: vec!["bake".to_owned(), name.to_owned()], text: text.to_owned() };
+    let base = ["bake".to_owned()];
+    let low = source("low", "use super::Options;");
+    let middle = source("middle", "use super::low::Thing;\nuse super::high::Other;");
+    assert_eq!(modules_in_cycles(&[low, middle], &base), BTreeSet::new(), "there is no module `high`");
+    let middle = source("middle", "use super::high::Other;");
+    let high = source("high", "use crate::bake::{middle, low};");
+    assert_eq!(modules_in_cycles(&[middle, high], &base), ["high", "middle"].map(str::to_owned).into());
 }
 
 #[test]

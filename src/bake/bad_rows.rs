@@ -4,10 +4,10 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::bad_row::BadRow;
 use super::cancel::Cancel;
 use super::error::BakeError;
 use super::place::{NewFile, PlaceError};
-use super::sort::batch::BadRow;
 use crate::special_file::open_special;
 
 /// The policy for bad rows. A bad row is a row of an input that cannot be baked, for example because it has no value.

@@ -1,12 +1,13 @@
 //! Parses the keys of a piece's rows, and collects the rows in a [`Batch`].
 
+use super::bad_row::BadRow;
 use super::bad_rows::BadRows;
 use super::error::BakeError;
 use super::keys;
 use super::options::Options;
 use super::row::{InputRow, RowSink, parse_deletion};
 use super::row_fault::RowFault;
-use super::sort::batch::{BadRow, Batch};
+use super::sort::batch::Batch;
 use crate::format::key::KeyKind;
 
 /// Adds the rows of one piece to a batch.

@@ -20,9 +20,9 @@ pub enum Format {
 }
 
 /// The first bytes of formats that have a magic number.
-const MAGICS: [(&[u8], Format); 1] = [(b"PAR1", Format::Parquet)];
+const MAGICS: &[(&[u8], Format)] = &[(b"PAR1", Format::Parquet)];
 /// The endings of file names that identify formats without a magic number.
-const NAME_ENDS: [(&str, Format); 4] = [
+const NAME_ENDS: &[(&str, Format)] = &[
     (".jsonl", Format::JsonLines),
     (".ndjson", Format::JsonLines),
     (".json", Format::JsonLines),

@@ -10,6 +10,7 @@
 //! the rows of an `old_table`, and writes them as records (`table`). `index` builds the index, `verify` reads the file
 //! back, and `place` renames it. `finish` calls the stages from `combine` on.
 
+mod bad_row;
 mod bad_rows;
 mod budget;
 mod cancel;

@@ -36,7 +36,8 @@ pub enum RowFault {
         found: String,
         /// Whether the key starts or ends with ASCII white space.
         has_spaces: bool,
-        /// Whether the row may be a header: it is the first row of an input that is read without a header.
+        /// Whether the row is the first of its input and the options declare no header, so that the row may be a
+        /// header.
         may_be_header: bool,
     },
     /// The key is empty or too long.

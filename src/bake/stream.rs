@@ -13,7 +13,7 @@ use super::error::BakeError;
 use super::options::Duplicates;
 use super::place::NewFile;
 use super::sort::batch::Batch;
-use super::sort::blocks::ExtentOwner;
+use super::sort::extent_owner::ExtentOwner;
 use super::sort::origin_jumps::OriginJumps;
 use super::sort::run::Run;
 use super::sort::sorted_rows::{RowOrigins, TableRecords};

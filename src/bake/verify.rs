@@ -13,7 +13,7 @@ use super::combine::{SortedParts, each_row};
 use super::context::Context;
 use super::error::BakeError;
 use super::progress::Progress;
-use super::sort::blocks::ExtentOwner;
+use super::sort::extent_owner::ExtentOwner;
 use super::sort::sorted_rows::{RowOrigins, SortedRows, TableRecords};
 use super::sort::tally::Tally;
 use super::table::WrittenRecords;

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use super::request::RequestError;
 use crate::format::key::{KEY_LEN_MAX_BYTES, KeyKind};
 use crate::protocol::reader::ResponsePart;
 use crate::protocol::response::Violation;
@@ -201,4 +200,20 @@ impl ClientError {
         let request = "requests for both kinds of keys".to_owned();
         ClientError::Server { path: path.to_path_buf(), request, hint: "see the log of kv_store" }
     }
+}
+
+/// The reason why a complete response could not be decoded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RequestError {
+    /// The server responded with an error status. The connection remains usable.
+    Rejected {
+        /// The request in words: its key, its range, or its name.
+        request: String,
+        /// The likely cause, and what to do.
+        hint: &'static str,
+    },
+    /// The response violates the protocol. The connection is unusable, because further bytes from this peer cannot be
+    /// trusted.
+    Violation(Violation),
 }

@@ -6,12 +6,21 @@ use std::ops::Bound;
 
 use zerocopy::FromBytes;
 
-use super::key::{KeyRange, OwnedKey};
-use super::request::GetPage;
+use super::key::{Bounds, KeyRange, OwnedKey};
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::{ALIGN_BYTES, RECORD_ALIGN_MAX_BYTES, Record};
 use crate::protocol::native::{PAGE_LEN_MAX_BYTES, PageHeader};
 use crate::protocol::response::PageError;
+
+/// Requests the first or the last rows of a range.
+#[derive(Clone, Copy, Debug)]
+pub struct GetPage<'k> {
+    pub(in crate::client) bounds: Bounds<'k>,
+    /// True if the last rows of the range are requested, and false if the first rows are requested.
+    pub(in crate::client) backward: bool,
+    /// Maximum number of rows; 0 requests as many rows as fit into a page.
+    pub(in crate::client) limit_rows: u32,
+}
 
 /// Consecutive rows from the start or the end of a range.
 ///

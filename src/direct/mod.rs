@@ -5,15 +5,17 @@
 //! `docs/PROTOCOL.md` describes the page. This module uses no sockets and no tables.
 
 #[cfg(feature = "server")]
+mod board;
+#[cfg(feature = "server")]
 mod owner;
 mod page;
 mod words;
 
 use std::time::Duration;
 
-pub(crate) use page::Notice;
 #[cfg(feature = "server")]
-pub(crate) use page::{Board, Waiter};
+pub(crate) use board::{Board, Waiter};
+pub(crate) use page::Notice;
 pub(crate) use words::TableState;
 
 /// The maximum time between two heartbeats of a server.

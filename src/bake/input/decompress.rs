@@ -55,7 +55,7 @@ pub(super) enum Decompressor<'a> {
     Plain(Box<RawInput<'a>>),
     Gzip(Box<MultiGzDecoder<RawInput<'a>>>),
     #[cfg(feature = "zstd")]
-    Zstd(Decoder<'static, RawInput<'a>>),
+    Zstd(Box<Decoder<'static, RawInput<'a>>>),
 }
 
 impl<'a> Decompressor<'a> {
@@ -64,13 +64,13 @@ impl<'a> Decompressor<'a> {
             Compression::None => Decompressor::Plain(Box::new(raw)),
             Compression::Gzip => Decompressor::Gzip(Box::new(MultiGzDecoder::new(raw))),
             #[cfg(feature = "zstd")]
-            Compression::Zstd => Decompressor::Zstd(Decoder::with_buffer(raw)?),
+            Compression::Zstd => Decompressor::Zstd(Box::new(Decoder::with_buffer(raw)?)),
             #[cfg(not(feature = "zstd"))]
             Compression::Zstd => {
                 return Err(io::Error::new(
                     io::ErrorKind::Unsupported,
-                    "is compressed by zstd, but this program was built without support for Zstandard: build it with \
-                     the feature full, or decompress the input first",
+                    "is compressed by zstd, but this program was built without the feature zstd: build it with the \
+                     feature zstd or full, or decompress the input first",
                 ));
             }
         })

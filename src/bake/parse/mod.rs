@@ -59,6 +59,7 @@ fn parquet_reader<'i>(opened: OpenInput<'i>, context: &Context<'_>) -> Result<Bo
 #[cfg(not(feature = "parquet"))]
 fn parquet_reader<'i>(opened: OpenInput<'i>, _: &Context<'_>) -> Result<Box<dyn PieceReader + 'i>, BakeError> {
     use super::columns::ColumnsFault;
-    let message = "is Parquet, but this program was built without support for Parquet: build it with the feature full, or convert the file to CSV";
+    let message = "is Parquet, but this program was built without the feature parquet: build it with the feature \
+                   parquet or full, or convert the input to CSV";
     Err(ColumnsFault::new(message, &[]).in_input(opened.name()))
 }

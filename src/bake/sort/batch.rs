@@ -2,19 +2,12 @@
 
 use super::arena::Arena;
 use super::held_row::HeldRow;
+use crate::bake::bad_row::BadRow;
 use crate::bake::keys::canonical_decimal;
 use crate::bake::row_fault::RowFault;
 use crate::format::FormatError;
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::{ALIGN_BYTES, VALUE_LEN_MAX_BYTES};
-
-/// A bad row that the bake skips.
-pub(in crate::bake) struct BadRow {
-    pub(in crate::bake) input: String,
-    pub(in crate::bake) line: u64,
-    pub(in crate::bake) fault: RowFault,
-    pub(in crate::bake) text: Vec<u8>,
-}
 
 /// The parsed rows of one piece of an input, in their order, and the piece's bad rows.
 pub(in crate::bake) struct Batch {

@@ -9,6 +9,7 @@ pub(super) mod arena;
 pub(super) mod batch;
 pub(super) mod block_sums;
 pub(super) mod blocks;
+pub(super) mod extent_owner;
 pub(super) mod held_row;
 pub(super) mod merge;
 pub(super) mod origin_jumps;

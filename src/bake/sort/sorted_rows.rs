@@ -5,7 +5,8 @@ use std::io;
 use std::sync::Arc;
 
 use super::block_sums::BlockSums;
-use super::blocks::{BlockReader, Extent, ExtentOwner};
+use super::blocks::{BlockReader, Extent};
+use super::extent_owner::ExtentOwner;
 use super::held_row::HeldRow;
 use super::origin_jumps::OriginJumps;
 use super::run::Run;
@@ -73,7 +74,7 @@ struct Next {
 /// Determines the origin of each row. An origin identifies a row's input and line.
 #[derive(Clone)]
 pub(in crate::bake) enum RowOrigins {
-    /// The row contains its line, relative to this origin.
+    /// Each row stores the number of its line. The row's origin is this number plus the stored number.
     InRow(u64),
     /// The origin of the first row. The origin of row `n`, counted from 0, is this number plus `n`.
     Counted(u64),

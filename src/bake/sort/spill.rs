@@ -10,7 +10,8 @@ use std::sync::Arc;
 use zerocopy::little_endian::U64;
 
 use super::block_sums::BlockSums;
-use super::blocks::{Extent, ExtentOwner};
+use super::blocks::Extent;
+use super::extent_owner::ExtentOwner;
 use super::held_row::HeldRow;
 use crate::format::checksum::block_sum;
 use crate::format::key::{Key, KeyKind};

@@ -8,7 +8,7 @@ use crate::bake::combine::{SortedParts, combine_with_place_bits, each_row};
 use crate::bake::context::Context;
 use crate::bake::old_table::OldTable;
 use crate::bake::place::NewFile;
-use crate::bake::sort::blocks::ExtentOwner;
+use crate::bake::sort::extent_owner::ExtentOwner;
 use crate::bake::sort::sorted_rows::{RowOrigins, TableRecords};
 use crate::bake::sort::tally::Tally;
 use crate::bake::table::RecordsWriter;

@@ -4,11 +4,10 @@ use std::ops::Bound;
 
 use zerocopy::IntoBytes;
 
-use super::ranges::GetPage;
 use super::{RequestError, Row, TypedRequest, check_len};
 use crate::client::error::ClientError;
 use crate::client::key::{Bounds, OwnedKey};
-use crate::client::row_page::RowPage;
+use crate::client::row_page::{GetPage, RowPage};
 use crate::format::key::Key;
 use crate::protocol::native::{Op, Request, push_long};
 use crate::protocol::reader::Response;

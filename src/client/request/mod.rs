@@ -9,6 +9,7 @@ mod ranges;
 mod server;
 
 use super::error::ClientError;
+pub use super::error::RequestError;
 use super::key::{Bounds, key_at};
 use crate::format::KeyBounds;
 use crate::format::key::{KEY_LEN_MAX_BYTES, Key};
@@ -16,10 +17,11 @@ use crate::protocol::native::Op;
 use crate::protocol::reader::Response;
 use crate::protocol::response::{PageError, Violation};
 
+pub use super::row_page::GetPage;
 pub use crate::format::Row;
 pub(super) use keys::KeyRequest;
 pub use keys::{Ceiling, Exists, Floor, Get};
-pub use ranges::{Count, FirstRow, GetPage, LastRow, prefix_range};
+pub use ranges::{Count, FirstRow, LastRow, prefix_range};
 pub use server::{GetInfo, Ping, Reload, Rollback};
 
 /// Maximum number of bytes of a key that an error message shows.
@@ -64,22 +66,6 @@ pub trait TypedRequest {
     /// # Errors
     /// [`RequestError`].
     fn decode(&self, response: Response<'_>) -> Result<Self::Output, RequestError>;
-}
-
-/// The reason why a complete response could not be decoded.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum RequestError {
-    /// The server responded with an error status. The connection remains usable.
-    Rejected {
-        /// The request in words: its key, its range, or its name.
-        request: String,
-        /// The likely cause, and what to do.
-        hint: &'static str,
-    },
-    /// The response violates the protocol. The connection is unusable, because further bytes from this peer cannot be
-    /// trusted.
-    Violation(Violation),
 }
 
 impl RequestError {

@@ -7,22 +7,12 @@ use zerocopy::IntoBytes;
 use super::{RequestError, Row, TypedRequest, check_bounds, check_len, decode_number};
 use crate::client::error::ClientError;
 use crate::client::key::{Bounds, KeyRange, OwnedKey, key_at};
-use crate::client::row_page::RowPage;
+use crate::client::row_page::{GetPage, RowPage};
 use crate::format::KeyBounds;
 use crate::format::key::{Key, KeyKind};
 use crate::protocol::native::{Op, RangeHeader, push_long, range_flags};
 use crate::protocol::reader::Response;
 use crate::store::prefix_end;
-
-/// Requests the first or the last rows of a range.
-#[derive(Clone, Copy, Debug)]
-pub struct GetPage<'k> {
-    pub(in crate::client) bounds: Bounds<'k>,
-    /// True if the last rows of the range are requested, and false if the first rows are requested.
-    pub(in crate::client) backward: bool,
-    /// Maximum number of rows; 0 requests as many rows as fit into a page.
-    pub(in crate::client) limit_rows: u32,
-}
 
 impl<'k> GetPage<'k> {
     /// Requests the first rows of a range: at most `limit_rows`, or as many as fit into a page if `limit_rows` is 0.

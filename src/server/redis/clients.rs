@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use super::execute::{Outcome, Step, Work};
 use super::text::quoted;
+use super::work::{List, Listed, LongListPermit, Outcome, Step, Unsent, Work};
 use super::{Counted, Out};
 use crate::protocol::resp::commands::{COMMANDS, Id, Spec};
 use crate::protocol::resp::{Args, Reply, Version, integer};
@@ -209,14 +209,6 @@ pub(super) fn set_info(client: &RedisClient, mut args: Args<'_>, out: &mut Out<'
     Ok(())
 }
 
-/// Which clients a CLIENT LIST lists.
-enum Listed {
-    All,
-    None,
-    /// The clients with these IDs, in ascending order.
-    Ids(Vec<i64>),
-}
-
 impl Listed {
     fn parse(mut args: Args<'_>) -> Result<Self, String> {
         let Some(option) = args.next() else { return Ok(Listed::All) };
@@ -250,40 +242,11 @@ pub(super) fn list(args: Args<'_>) -> Result<Outcome, String> {
     Ok(Outcome::Work(Work::List(List { unsent: Arc::new(Mutex::new(list)), sent_bytes: 0 })))
 }
 
-/// A permit to hold a CLIENT LIST reply that one pass cannot send whole. Dropping the permit returns it.
-struct LongListPermit(Arc<AtomicU64>);
-
 impl LongListPermit {
     fn new(lists: &Arc<AtomicU64>) -> Option<LongListPermit> {
         let held = LongListPermit(Arc::clone(lists));
         (lists.fetch_add(1, Ordering::Relaxed) < LISTS_MAX).then_some(held)
     }
-}
-
-impl Drop for LongListPermit {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// A CLIENT LIST in progress.
-#[derive(Clone)]
-pub(super) struct List {
-    /// The part of the reply that is written so far. When a pass is repeated, this part is kept, because the list of
-    /// clients does not depend on the table.
-    unsent: Arc<Mutex<Unsent>>,
-    sent_bytes: usize,
-}
-
-/// The part of a CLIENT LIST reply that is written so far.
-struct Unsent {
-    listed: Listed,
-    /// The ID of the last client that was visited.
-    after_id: u64,
-    /// The lines that are written so far. Once all lines are written, the complete reply.
-    bytes: Vec<u8>,
-    is_whole: bool,
-    held: Option<LongListPermit>,
 }
 
 impl List {

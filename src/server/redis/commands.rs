@@ -4,8 +4,8 @@
 //! are written one at a time, because there can be many names.
 
 use super::Out;
-use super::execute::{Outcome, Step, Work};
 use super::keyspace::{self, PATTERN_LEN_MAX_BYTES};
+use super::work::{Described, GetKeys, Outcome, Step, Task, Work};
 use crate::protocol::resp::commands::info as write_info;
 use crate::protocol::resp::commands::{COMMANDS, docs as write_docs, find, find_full, find_subcommand};
 use crate::protocol::resp::{Args, Command};
@@ -53,22 +53,6 @@ pub(super) fn list(mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> 
     out.array(listed.len());
     listed.iter().for_each(|name| out.bulk(name.as_bytes()));
     Ok(())
-}
-
-/// A COMMAND INFO or COMMAND DOCS in progress, with names as arguments.
-#[derive(Clone)]
-pub(super) struct Described {
-    next_arg: usize,
-    task: Task,
-}
-
-/// What is done with the next name in the arguments of COMMAND INFO or COMMAND DOCS.
-#[derive(Clone, Copy)]
-enum Task {
-    Info,
-    /// Counts the given names that are commands, because the reply to COMMAND DOCS begins with their number.
-    CountDocs(usize),
-    Docs,
 }
 
 pub(super) fn info(args: Args<'_>, command: &Command<'_>, out: &mut Out<'_>) -> Outcome {
@@ -126,13 +110,6 @@ fn after_subcommand<'a>(command: &Command<'a>) -> Args<'a> {
     let mut args = command.args();
     args.nth(1);
     args
-}
-
-/// A COMMAND GETKEYS in progress.
-#[derive(Clone)]
-pub(super) struct GetKeys {
-    next_arg: usize,
-    left: usize,
 }
 
 /// Begins the reply to COMMAND GETKEYS, which contains the keys of the command that the arguments form.

@@ -2,70 +2,14 @@
 //!
 //! In: one complete command. Out: its reply, or the work that is left.
 
-use super::clients::{self, List};
-use super::{COMMAND_STEPS, Out, Session, commands, handshake, info, keyspace, order, strings};
+use super::work::{KeysOf, Outcome, Step, Work};
+use super::{COMMAND_STEPS, Out, Session, clients, commands, handshake, info, keyspace, order, strings};
 use crate::protocol::resp::commands::{ARGS_MAX_AT_ONCE, Id, Refusal, Spec, find_full, help, is_http, resolve};
 use crate::protocol::resp::{Args, Command, Reply};
 use crate::server::generations::Generation;
 use crate::server::responses::Responses;
 use crate::server::snapshot::{Snapshot, digest_text};
 use crate::store::Store;
-
-/// The result of executing a command.
-pub(super) enum Outcome {
-    /// The reply is complete.
-    Done,
-    /// The reply is not complete. This work is left.
-    Work(Work),
-    /// The reply is complete, and the connection ends.
-    Close,
-}
-
-/// The remaining work of a command. `next_arg` is the offset in the command at which the next argument begins.
-#[derive(Clone)]
-pub(super) enum Work {
-    CheckKeys { next_arg: usize, of: KeysOf },
-    MGet { next_arg: usize },
-    Exists { next_arg: usize, count: i64 },
-    Keys(keyspace::Keys),
-    Commands(commands::Described),
-    GetKeys(commands::GetKeys),
-    List(List),
-}
-
-impl Work {
-    /// Returns the number of bytes that the work holds besides its command.
-    pub(super) fn held_bytes(&self) -> usize {
-        match self {
-            Work::List(list) => list.len_bytes(),
-            Work::CheckKeys { .. }
-            | Work::MGet { .. }
-            | Work::Exists { .. }
-            | Work::Keys(_)
-            | Work::Commands(_)
-            | Work::GetKeys(_) => 0,
-        }
-    }
-}
-
-/// The result of continuing a command in a pass.
-pub(super) enum Step {
-    /// The reply is complete.
-    Done,
-    /// The output buffer has no room for more replies.
-    Full,
-    /// Other connections get their turn before the command continues.
-    Yield,
-    /// A phase of the command's work is complete, and the command can continue with the next phase at once.
-    Next,
-}
-
-/// A command whose arguments are all keys.
-#[derive(Clone, Copy)]
-pub(super) enum KeysOf {
-    MGet,
-    Exists,
-}
 
 impl Session {
     pub(super) fn execute(
@@ -82,7 +26,7 @@ impl Session {
             Err(refusal) => {
                 self.counted.errors += 1;
                 if is_http(command.name()) {
-                    self.report_http();
+                    self.counted.is_http = true;
                     return Outcome::Close;
                 }
                 out.error(refused(&refusal));

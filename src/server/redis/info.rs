@@ -24,7 +24,7 @@ pub(super) fn time(out: &mut Out<'_>) {
 type Section = fn(&ServerState, &Clients, &Snapshot) -> Vec<(&'static str, String)>;
 
 /// The titles and sections of INFO, in order.
-const SECTIONS: [(&str, Section); 6] = [
+const SECTIONS: &[(&str, Section)] = &[
     ("Server", server_section),
     ("Clients", clients_section),
     ("Memory", memory),

@@ -4,8 +4,8 @@
 //! the rows whose keys begin with the literal prefix of the pattern are visited.
 
 use super::Out;
-use super::execute::{Outcome, Step, Work};
 use super::text::{damaged, key_text, number};
+use super::work::{Keys, Outcome, Step, Work};
 use crate::format::key::{Key, KeyKind};
 use crate::protocol::resp::{Args, Command, Glob, Reply, Sink, integer};
 use crate::server::steps::Steps;
@@ -181,16 +181,6 @@ pub(super) fn scan(store: &Store, args: Args<'_>, out: &mut Out<'_>) -> Result<(
     out.array(key_count);
     out.sink().push(&keys);
     Ok(())
-}
-
-/// A KEYS in progress. It counts the matches first, because an array begins with its length, and then sends them.
-#[derive(Clone)]
-pub(super) struct Keys {
-    /// The next row to visit.
-    row: usize,
-    /// The number of matches that were counted so far. After counting, the number of matches that are left to send.
-    matches: usize,
-    counting: bool,
 }
 
 pub(super) fn keys(store: &Store, mut args: Args<'_>, out: &mut Out<'_>) -> Result<Outcome, String> {

@@ -17,6 +17,7 @@ mod order;
 mod stored;
 mod strings;
 mod text;
+mod work;
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -36,7 +37,7 @@ use crate::setting::Setting;
 use crate::store::{Store, is_verification_interrupted};
 pub(super) use clients::Clients;
 use clients::RedisClient;
-use execute::{Outcome, Step, Work};
+use work::{Outcome, Step, Work};
 
 /// A writer of replies.
 type Out<'a> = Reply<'a, Responses>;
@@ -105,6 +106,8 @@ struct Counted {
     errors: u64,
     hits: u64,
     misses: u64,
+    /// Whether the connection sent an HTTP request.
+    is_http: bool,
 }
 
 impl Counted {
@@ -148,8 +151,11 @@ impl Session {
     /// Counts the commands of the last pass, and keeps the session's state for [`Session::undo`]. Must be called only
     /// if the replies of the pass will be sent.
     pub(super) fn commit(&mut self) {
-        let Counted { commands, errors, hits, misses } = std::mem::take(&mut self.counted);
+        let Counted { commands, errors, hits, misses, is_http } = std::mem::take(&mut self.counted);
         self.worker.counters().count_redis(commands, errors, hits, misses);
+        if is_http {
+            self.report_http();
+        }
         self.kept = self.state.clone();
     }
 

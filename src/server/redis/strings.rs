@@ -1,8 +1,8 @@
 //! Commands that read the values of given keys.
 
-use super::execute::{KeysOf, Outcome, Step, Work};
 use super::stored::push_value;
 use super::text::{damaged, key, number};
+use super::work::{KeysOf, Outcome, Step, Work};
 use super::{Counted, LOOKUP_STEPS, Out, gets};
 use crate::format::key::KeyKind;
 use crate::format::record::{record_len_bytes, value_of_response};

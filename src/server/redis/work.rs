@@ -1,0 +1,131 @@
+//! The work that is left after a pass has executed a part of a command. The modules that begin a command also continue
+//! it: `strings`, `keyspace`, `commands`, and `clients`.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// The result of executing a command.
+pub(super) enum Outcome {
+    /// The reply is complete.
+    Done,
+    /// The reply is not complete. This work is left.
+    Work(Work),
+    /// The reply is complete, and the connection ends.
+    Close,
+}
+
+/// The remaining work of a command. `next_arg` is the offset in the command at which the next argument begins.
+#[derive(Clone)]
+pub(super) enum Work {
+    CheckKeys { next_arg: usize, of: KeysOf },
+    MGet { next_arg: usize },
+    Exists { next_arg: usize, count: i64 },
+    Keys(Keys),
+    Commands(Described),
+    GetKeys(GetKeys),
+    List(List),
+}
+
+impl Work {
+    /// Returns the number of bytes that the work holds besides its command.
+    pub(super) fn held_bytes(&self) -> usize {
+        match self {
+            Work::List(list) => list.len_bytes(),
+            Work::CheckKeys { .. }
+            | Work::MGet { .. }
+            | Work::Exists { .. }
+            | Work::Keys(_)
+            | Work::Commands(_)
+            | Work::GetKeys(_) => 0,
+        }
+    }
+}
+
+/// The result of continuing a command in a pass.
+pub(super) enum Step {
+    /// The reply is complete.
+    Done,
+    /// The output buffer has no room for more replies.
+    Full,
+    /// Other connections get their turn before the command continues.
+    Yield,
+    /// A phase of the command's work is complete, and the command can continue with the next phase at once.
+    Next,
+}
+
+/// A command whose arguments are all keys.
+#[derive(Clone, Copy)]
+pub(super) enum KeysOf {
+    MGet,
+    Exists,
+}
+
+/// A KEYS in progress. It counts the matches first, because an array begins with its length, and then sends them.
+#[derive(Clone)]
+pub(super) struct Keys {
+    /// The next row to visit.
+    pub(super) row: usize,
+    /// The number of matches that were counted so far. After counting, the number of matches that are left to send.
+    pub(super) matches: usize,
+    pub(super) counting: bool,
+}
+
+/// A COMMAND INFO or COMMAND DOCS in progress, with names as arguments.
+#[derive(Clone)]
+pub(super) struct Described {
+    pub(super) next_arg: usize,
+    pub(super) task: Task,
+}
+
+/// What is done with the next name in the arguments of COMMAND INFO or COMMAND DOCS.
+#[derive(Clone, Copy)]
+pub(super) enum Task {
+    Info,
+    /// Counts the given names that are commands, because the reply to COMMAND DOCS begins with their number.
+    CountDocs(usize),
+    Docs,
+}
+
+/// A COMMAND GETKEYS in progress.
+#[derive(Clone)]
+pub(super) struct GetKeys {
+    pub(super) next_arg: usize,
+    pub(super) left: usize,
+}
+
+/// Which clients a CLIENT LIST lists.
+pub(super) enum Listed {
+    All,
+    None,
+    /// The clients with these IDs, in ascending order.
+    Ids(Vec<i64>),
+}
+
+/// A CLIENT LIST in progress.
+#[derive(Clone)]
+pub(super) struct List {
+    /// The part of the reply that is written so far. When a pass is repeated, this part is kept, because the list of
+    /// clients does not depend on the table.
+    pub(super) unsent: Arc<Mutex<Unsent>>,
+    pub(super) sent_bytes: usize,
+}
+
+/// The part of a CLIENT LIST reply that is written so far.
+pub(super) struct Unsent {
+    pub(super) listed: Listed,
+    /// The ID of the last client that was visited.
+    pub(super) after_id: u64,
+    /// The lines that are written so far. Once all lines are written, the complete reply.
+    pub(super) bytes: Vec<u8>,
+    pub(super) is_whole: bool,
+    pub(super) held: Option<LongListPermit>,
+}
+
+/// A permit to hold a CLIENT LIST reply that one pass cannot send whole. Dropping the permit returns it.
+pub(super) struct LongListPermit(pub(super) Arc<AtomicU64>);
+
+impl Drop for LongListPermit {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
