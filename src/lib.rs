@@ -42,11 +42,12 @@
 //! |---|---|
 //! | `bake` | the module [`bake`] |
 //! | `parquet` | `bake`, and Parquet among its input formats |
+//! | `zstd` | `bake`, and Zstandard among the compressions of its inputs |
 //! | `server` | the module [`server`] |
 //! | `metrics` | `server`, and the server's metrics over HTTP |
 //! | `tokio` | `client::AsyncClient` and `client::AsyncPool`, for tasks on tokio |
 //! | `cli` | `bake` and `metrics`, and the dependencies of the four binaries |
-//! | `full` | all features above; the Debian package and the container image are built with it |
+//! | `full` | all features above, the screen of `zkv top`, and the generators of man pages and shell completions |
 //!
 //! # Limits
 //!

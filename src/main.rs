@@ -2,9 +2,8 @@
 
 mod kv_store;
 
-use std::env;
 use std::ffi::c_int;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,18 +15,15 @@ use rustix::process::Resource;
 use signal_hook::flag;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{info, warn};
-use tracing_subscriber::filter::{LevelFilter, Targets};
-use tracing_subscriber::layer::SubscriberExt;
-use tracing_subscriber::util::SubscriberInitExt;
 use zero_kv::cli::generate;
 use zero_kv::name_settings;
 use zero_kv::server::{Control, Inherited, Opened, ServerError};
 use zero_kv::store::Pace;
 
 use kv_store::allocator::return_large_allocations;
-use kv_store::args::{Args, LogFormat, name_of};
-use kv_store::inherited;
+use kv_store::args::{Args, name_of};
 use kv_store::resource_limits::raise_limit;
+use kv_store::{inherited, log};
 
 fn main() -> ExitCode {
     if let Some(code) = generate::run_if_requested(Args::command) {
@@ -36,37 +32,13 @@ fn main() -> ExitCode {
     name_settings(name_of);
     let args = Args::parse();
     return_large_allocations();
-    start_log(args.logging.log_format);
+    log::start(args.logging.log_format);
     match inherited::take().and_then(|inherited| run(args, inherited)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let _ = writeln!(io::stderr(), "kv_store: {error}");
             ExitCode::from(1)
         }
-    }
-}
-
-fn start_log(format: LogFormat) {
-    let wanted = env::var("RUST_LOG").unwrap_or_default();
-    let default_filter = Targets::new().with_default(LevelFilter::INFO);
-    let (filter, fault) = match wanted.parse::<Targets>() {
-        _ if wanted.is_empty() => (default_filter, None),
-        Ok(filter) => (filter, None),
-        Err(fault) => (default_filter, Some(fault)),
-    };
-    let log = tracing_subscriber::fmt::layer().with_target(false).with_writer(io::stderr);
-    match format {
-        LogFormat::Text => {
-            let log = log.with_ansi(io::stderr().is_terminal());
-            tracing_subscriber::registry().with(filter).with(log).init();
-        }
-        LogFormat::Json => {
-            let log = log.json().flatten_event(true).with_current_span(false).with_span_list(false);
-            tracing_subscriber::registry().with(filter).with(log).init();
-        }
-    }
-    if let Some(fault) = fault {
-        warn!("RUST_LOG is {wanted:?}: {fault}: the log level is info; set RUST_LOG to a level, such as debug");
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 /// The kernel's default for `/proc/sys/kernel/overflowuid`.
 const OVERFLOW_UID_DEFAULT: u32 = 65534;
 
-/// Returns whether a user number may stand for more than one user.
+/// Returns whether a user number can refer to more than one user.
 pub(crate) fn is_ambiguous(uid: u32) -> bool {
     // Without /proc, the map is unknown, and the number counts as ambiguous.
     uid == overflow_uid() && !maps_every_user(&fs::read_to_string("/proc/self/uid_map").unwrap_or_default())

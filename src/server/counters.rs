@@ -80,10 +80,11 @@ impl Tally {
         ops.map(|op| self.0[op as usize].iter().sum::<u32>() as usize).sum()
     }
 
-    /// Returns whether the pass executed a Reload or a Rollback. If it did, the pass must not be repeated, and it
+    /// Returns whether the pass executed a request that has effects. If it did, the pass must not be repeated, and it
     /// answered no other request.
     pub(super) fn has_effects(&self) -> bool {
-        [Op::Reload, Op::Rollback].into_iter().any(|op| self.0[op as usize][Status::Ok as usize] > 0)
+        let mut with_effects = Op::ALL.iter().filter(|op| op.has_effects());
+        with_effects.any(|op| self.0[*op as usize][Status::Ok as usize] > 0)
     }
 }
 
@@ -220,9 +221,10 @@ impl Sums {
         self.keys(Status::NotFound) + self.redis_misses
     }
 
-    /// Returns the number of Get and Exists requests with the given status.
+    /// Returns the number of requests for one key with the given status.
     fn keys(&self, status: Status) -> u64 {
-        [Op::Get, Op::Exists].iter().map(|op| self.requests[*op as usize][status as usize]).sum()
+        let points = Op::ALL.iter().filter(|op| op.kind() == OpKind::Point);
+        points.map(|op| self.requests[*op as usize][status as usize]).sum()
     }
 
     /// Returns the number of requests that failed.
@@ -236,7 +238,7 @@ const PARTS_BITS: u32 = 2;
 /// The number of buckets. The last bucket also counts all numbers above 2⁴⁰ (18 minutes in nanoseconds).
 const BUCKETS: usize = bucket_of(1 << 40) + 1;
 
-/// A histogram of numbers. The largest number that a bucket counts exceeds the smallest one by at most a quarter.
+/// A histogram of numbers. Within a bucket, the largest value is at most 1.25 times the smallest value.
 struct Histogram {
     buckets: [Counter; BUCKETS],
     sum: Counter,

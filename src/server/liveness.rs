@@ -233,7 +233,7 @@ impl Liveness {
         self.main.second_passed();
     }
 
-    /// Records each passing second for all threads except the main thread. Never returns.
+    /// Once per second, increments the counters of seconds of all threads except the main thread. Never returns.
     pub(super) async fn count_seconds(&self) {
         loop {
             tokio::time::sleep(Duration::from_secs(1)).await;

@@ -81,7 +81,7 @@ impl WorkerState {
         self.pending_connections.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Records that a connection has neither pending responses nor requests that its next turn answers.
+    /// Records that a connection has no pending responses, and no requests left for its next turn.
     pub(super) fn end_pending(&self) {
         if self.pending_connections.fetch_sub(1, Ordering::Relaxed) == 1 && self.is_stopping() {
             self.nothing_pending.notify_one();
@@ -105,8 +105,8 @@ pub(super) struct ConnectionContext {
 }
 
 impl ConnectionContext {
-    /// Opens the files whose descriptors are passed with a response. Returns `None` if `passes` is false, or if the
-    /// generation is not available to direct clients.
+    /// Opens the files whose descriptors are passed with a response. Returns `None` if `passes` is false, because no
+    /// response passes descriptors, or if the generation is not available to direct clients.
     ///
     /// # Errors
     /// If the system cannot open the files.

@@ -65,9 +65,8 @@ pub(super) fn ensure_installed() -> io::Result<()> {
     Ok(())
 }
 
-/// Stops all layers from passing signals to a handler that other code has installed again. This handler may have saved
-/// a newer layer as its own previous handler. In that case, the handler and the layers would pass the signal to each
-/// other forever.
+/// Stops all layers from passing signals to a handler of other code that was installed again. That handler may have
+/// saved one of our newer layers as its previous handler, and would then pass a signal back to our layers forever.
 fn stop_passing_to(handler: &libc::sigaction, used: usize) {
     if [libc::SIG_DFL, libc::SIG_IGN].contains(&handler.sa_sigaction) {
         return;

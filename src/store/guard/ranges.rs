@@ -117,7 +117,8 @@ impl Entry {
 
     /// Returns the range, or `None` if the entry is vacant or its range is changing.
     ///
-    /// A reader does not retry: the range that contains the address of a fault does not change during the fault.
+    /// The handler of a fault need not retry: the range that contains the faulting address does not change during the
+    /// fault, so a changing range is another one.
     fn range(&self) -> Option<Range<usize>> {
         let before = self.sequence.load(Ordering::Acquire);
         if before & PHASE != OCCUPIED {
