@@ -24,6 +24,8 @@ use zero_kv::store::{Memory, OpenOptions};
 const BATCH_KEYS: usize = 256;
 /// Interval between the lookups of a reader process.
 const LOOKUP_INTERVAL: Duration = Duration::from_millis(2);
+/// Time limit for the server's notification of a new generation.
+const SWAP_TIMEOUT: Duration = Duration::from_secs(60);
 /// Environment variable that makes this program a reader process. Its value is the server's socket.
 const READER: &str = "ZERO_KV_BENCH_READER";
 /// Key whose value is the number of the generation.
@@ -143,7 +145,11 @@ fn processes(table: &ServedTable) -> Result<(), Box<dyn std::error::Error>> {
     for generation in 2..2 + swaps {
         table.bake(generation)?;
         let before = direct.snapshot();
+        let deadline = Instant::now() + SWAP_TIMEOUT;
         while before.is_current() {
+            if Instant::now() > deadline {
+                return Err(format!("generation {generation} was not announced within {SWAP_TIMEOUT:?}").into());
+            }
             thread::sleep(Duration::from_micros(100));
         }
         let notified_us = now_us();

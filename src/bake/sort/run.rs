@@ -128,8 +128,8 @@ impl Run {
         self.refs = refs;
     }
 
-    /// Returns whether two neighboring rows have the same key. Different heads mean different keys, because sorting
-    /// takes the heads of neighbors from the same offset in both keys. If the heads are equal, the keys are compared.
+    /// Returns whether two neighboring rows have the same key. The heads of both rows come from the same offset of their
+    /// keys, so rows with different heads have different keys. If the heads are equal, compares the whole keys.
     fn same_key(&self, a: RowRef, b: RowRef) -> bool {
         a.head == b.head && (self.kind == KeyKind::U64 || self.held_key(a) == self.held_key(b))
     }
