@@ -45,7 +45,7 @@ fn available_of_machine(root: &Path) -> Option<Available> {
 
 /// The names of the memory controller's files in a group's folder.
 struct Files {
-    /// The files with limits. Above a limit, the kernel reclaims memory or kills processes.
+    /// The files that contain the group's memory limits. Above a limit, the kernel reclaims memory or kills processes.
     limits: &'static [&'static str],
     usage: &'static str,
     /// The first words of the lines of `memory.stat` that count page cache. The kernel reclaims page cache when memory

@@ -154,7 +154,7 @@ pub enum RowFault {
     #[error(transparent)]
     Value(FormatError),
     /// The rows do not fit into memory.
-    #[error("the rows up to here fill the memory: bake on a larger machine, or split the table")]
+    #[error("the rows before this one fill the machine's memory: bake on a larger machine, or split the table")]
     OutOfMemory,
 }
 

@@ -103,7 +103,7 @@ pub enum PageError {
         /// The kind's code.
         code: u8,
     },
-    /// The alignment of the rows is one that no table has.
+    /// The rows have an alignment that no table can have.
     #[error("rows are aligned to 2^{bits} bytes, where 2^3 to 2^12 were expected")]
     Align {
         /// The base-2 logarithm of the alignment in bytes.

@@ -63,9 +63,9 @@ impl Limits {
     pub const STALL_TIMEOUT: Duration = Duration::from_secs(30);
     /// The default minimum drain rate: a seventh of the rate of a 56 kbit/s modem.
     pub const DRAIN_RATE_MIN_BYTES_PER_S: u64 = 1 << 10;
-    /// The default maximum number of replaced generations that connections may hold. If there are more, some clients
-    /// have not received their responses during several swaps, and each generation may take the memory of a whole
-    /// table.
+    /// The default maximum number of replaced generations that connections may hold. A connection holds a replaced
+    /// generation until its client has received the responses from it, so only clients that are slow during several
+    /// swaps exceed the limit. The limit is low because each generation may take the memory of a whole table.
     pub const GENERATIONS_MAX: usize = 4;
 
     /// Returns the time over which a drain rate is averaged: twice the stall time-out, so that a single pause shorter

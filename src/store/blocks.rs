@@ -19,7 +19,7 @@ use crate::sync::{AtomicU8, Ordering};
 
 use super::verification::{self, BLOCK_WORK};
 
-/// The tag of a block that was never verified. Epochs have other numbers.
+/// The tag of a block that was never verified. Any other tag is the number of an epoch.
 const NEVER: u8 = 0;
 /// The first epoch. Epochs are numbered in order. In odd epochs, the file is trusted; in even epochs, every block
 /// counts as damaged.

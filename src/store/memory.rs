@@ -153,10 +153,11 @@ pub(super) fn load(
     prepare(map, path, options, done)
 }
 
-/// Loads a file into memory that nobody can change: maps the file itself if it is sealed, and copies any other file.
+/// Loads a file so that nobody can change the bytes in memory: maps the file itself if it is sealed, and copies any
+/// other file.
 ///
-/// A file with fs-verity is copied, too. Nobody can change a file with fs-verity, but reading a borrowed byte would end
-/// the process with `SIGBUS` after a disk error, or if the byte's block does not match the file's Merkle tree.
+/// A file with fs-verity is copied, too. Nobody can change it, but a read from its mapping would end the process with
+/// `SIGBUS` after a disk error, or if the data does not match the file's Merkle tree.
 pub(super) fn load_immutable(
     file: &File,
     path: &Path,

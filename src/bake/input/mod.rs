@@ -217,8 +217,8 @@ impl OpenInput<'_> {
         &self.head.bytes[..self.head.len_bytes]
     }
 
-    /// Returns a seekable file with all decompressed bytes: the input's file, or an unnamed copy in `temp_dir`. Reads
-    /// the whole input, so the caller must not have read from it before.
+    /// Returns a seekable file with all decompressed bytes: the input's file, or an unnamed copy in `temp_dir`. The
+    /// caller must not have read from the input before, because the copy would lack these bytes.
     #[cfg(feature = "parquet")]
     pub(super) fn seekable(&mut self, temp_dir: &Path) -> Result<File, BakeError> {
         let Some(file) = self.decompressor.plain_file() else { return self.copy_to(temp_dir) };

@@ -79,7 +79,7 @@ impl TableSums {
         self.section.len_bytes as usize / size_of::<U64>()
     }
 
-    /// Reads a page without verifying it.
+    /// Reads the page of block sums with this number, without verifying it.
     fn read(&self, number: usize, page: &mut Vec<U64>) -> Result<(), BakeError> {
         let start = number * PAGE_SUMS;
         page.resize(PAGE_SUMS.min(self.len() - start), U64::new_zeroed());

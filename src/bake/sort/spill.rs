@@ -37,7 +37,7 @@ pub(in crate::bake) struct SpilledRun {
     /// The length of the prefix of `first_key` that all keys share.
     pub(in crate::bake) common_len_bytes: usize,
     pub(in crate::bake) first_key: Vec<u8>,
-    /// In a run of numbers, element `n` is the offset of the first number with at least `n` digits.
+    /// For a run of numbers: `digits_at[n]` is the offset, in the run, of the first number with at least `n` digits.
     pub(in crate::bake) digits_at: [u64; DIGITS_MAX + 1],
 }
 

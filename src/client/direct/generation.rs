@@ -13,7 +13,8 @@ pub(super) struct Generation {
     pub(super) witness: Arc<GenerationWitness>,
 }
 
-/// Compares the table's state in the server's shared page with the state at the transfer.
+/// Compares the table's state in the server's shared page with its state when the server passed the table's
+/// descriptor.
 pub(super) struct GenerationWitness {
     pub(super) notice: Arc<Notice>,
     /// State in the shared page before any byte of the table was read.

@@ -23,8 +23,8 @@ const PASS_MAX: usize = 10;
 /// The number of steps of each request about the server, except Info.
 const OTHER_STEPS: usize = 10;
 
-/// Answers the requests about the server at the start of `requests` as long as there is room for responses. Returns the
-/// number of input bytes that are answered, and why the run ended.
+/// Answers the leading requests that ask about the server, as long as there is room for responses. Returns the length
+/// of the answered requests in bytes, and why the function stopped.
 pub(super) fn answer(
     context: &ConnectionContext,
     generation: &Generation,

@@ -61,8 +61,7 @@ pub(super) fn answer_long(
     (run_bytes, end)
 }
 
-/// Appends the responses to long requests, until there is no room for a response. Returns the number of answered
-/// requests.
+/// Answers long requests until there is no room for another response. Returns the number of answered requests.
 fn push_all(store: &Store, requests: &[Long<'_>], responses: &mut Responses, tally: &mut Tally) -> usize {
     let counted_before = tally.total();
     let mut count = 0;

@@ -55,11 +55,11 @@ pub(super) fn check_keys(args: Args<'_>, of: KeysOf) -> Outcome {
     Outcome::Work(Work::CheckKeys { next_arg: args.offset_bytes(), of })
 }
 
-/// Checks keys from `next_arg` on. Returns the work that follows once all keys are checked, and `None` if the pass
+/// Checks keys from `next_arg` on. Returns the work that follows once all keys are checked, or `None` if the pass
 /// should end before that.
 ///
 /// # Errors
-/// The text of the error reply, if an argument is not a key of the table.
+/// The text of the error reply, if an argument cannot be a key in this table.
 pub(super) fn more_of_check_keys(
     store: &Store,
     command: &Command<'_>,
