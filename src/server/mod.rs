@@ -247,8 +247,6 @@ impl Server {
             .map_err(ServerError::Worker)?;
         let supervisor = Supervisor::start(supervised(&state), control).map_err(ServerError::Worker)?;
         let runtime = Builder::new_current_thread().enable_all().build().map_err(ServerError::Worker)?;
-        // A panic is ignored here: `catch` has counted it, and a task repeats the measurement soon.
-        let _ = state.liveness.residency.catch(|| residency::measure(&state.table, &state.residency));
         state.liveness.residency.started();
         let acceptor = Acceptor::new(Arc::clone(&state), workers);
         let served = runtime.block_on(sockets.serve(&state, &acceptor, stop));

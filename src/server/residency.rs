@@ -1,7 +1,7 @@
 //! Measures how much of the served file is in memory.
 //!
 //! In: the served table. Out: the number of resident bytes, which may be some seconds old. A measurement takes
-//! milliseconds per gigabyte, so other threads only read the last result.
+//! milliseconds per gigabyte, so other threads only read the last result, which is 0 before the first measurement.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,7 +29,7 @@ impl Residency {
 
 /// Measures how much of the current generation's file is in memory. Returns the number of the generation, and how long
 /// the measurement took.
-pub(super) fn measure(table: &ServedTable, residency: &Residency) -> (u64, Duration) {
+fn measure(table: &ServedTable, residency: &Residency) -> (u64, Duration) {
     let (generation, started) = (table.current(), Instant::now());
     let len_bytes = generation.store.resident_len_bytes();
     residency.0.store(len_bytes, Ordering::Relaxed);

@@ -23,6 +23,9 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// The mode of the lock file. Only the owner can open the file, so no other user can lock it.
 const MODE: u32 = 0o600;
 
+const REMEDY: &str = "stop the server that uses it, if there is one, and remove the file, or choose a path in a directory \
+                      that only the server's user can write to";
+
 /// A lock that prevents other servers from starting on the same socket path. Without the lock, another server could
 /// mistake a socket between `bind` and `listen` for an abandoned socket, or replace an abandoned socket just before
 /// this server removes it. Dropping the lock removes the lock file.
@@ -54,8 +57,8 @@ impl Lock {
                     }
                 }
                 Err(Errno::WOULDBLOCK) if started.elapsed() >= wait_max => {
-                    let holder = holder(&file).unwrap_or_else(|| "another process".to_owned());
-                    return Err(fault(format!("{holder} holds the lock: stop that process, or choose another path")));
+                    let holder = file.metadata().ok().and_then(|found| holder(&found));
+                    return Err(fault(held(holder.as_deref().unwrap_or("another process"))));
                 }
                 Err(Errno::WOULDBLOCK) => thread::sleep(PAUSE),
                 Err(error) => return Err(fault(error.to_string())),
@@ -80,10 +83,7 @@ fn open(path: &Path) -> Result<File, String> {
     options.create(true).truncate(false).write(true).mode(MODE).custom_flags(flags.bits().cast_signed());
     let file = match options.open(path) {
         Ok(file) => file,
-        Err(error) => {
-            let problem = fs::symlink_metadata(path).ok().and_then(|found| problem(&found));
-            return Err(problem.unwrap_or_else(|| error.to_string()));
-        }
+        Err(error) => return Err(not_opened(path, &error)),
     };
     let check = || -> io::Result<Option<String>> {
         let found = file.metadata()?;
@@ -100,11 +100,29 @@ fn open(path: &Path) -> Result<File, String> {
     }
 }
 
+/// Describes why the lock file could not be opened or created.
+fn not_opened(path: &Path, error: &io::Error) -> String {
+    let Ok(found) = fs::symlink_metadata(path) else { return error.to_string() };
+    if let Some(problem) = problem(&found) {
+        return problem;
+    }
+    if error.kind() != io::ErrorKind::PermissionDenied {
+        return error.to_string();
+    }
+    let (owner, ours) = (found.uid(), geteuid().as_raw());
+    match holder(&found) {
+        Some(holder) => held(&holder),
+        None => format!("it belongs to user {owner}, so this server's user {ours} cannot open it: {REMEDY}"),
+    }
+}
+
+fn held(holder: &str) -> String {
+    format!("{holder} holds the lock: stop that process, or choose another path")
+}
+
 /// Returns why the file at the lock's path cannot be a lock file, or `None` if it can be one. A lock file is a regular
 /// file that belongs to root or to the server's user, and has one name.
 fn problem(found: &Metadata) -> Option<String> {
-    const REMEDY: &str = "stop the server that uses it, if there is one, and remove the file, or choose a path in a \
-                          directory that only the server's user can write to";
     let (kind, owner, ours) = (found.file_type(), found.uid(), geteuid().as_raw());
     let what = if kind.is_symlink() {
         "is a symbolic link, which is not followed".to_owned()
@@ -122,8 +140,7 @@ fn problem(found: &Metadata) -> Option<String> {
 
 /// Describes the process and the user that hold the lock on a file. Returns `None` if the system does not list the
 /// lock.
-fn holder(file: &File) -> Option<String> {
-    let found = file.metadata().ok()?;
+fn holder(found: &Metadata) -> Option<String> {
     let place = format!("{:02x}:{:02x}:{}", major(found.dev()), minor(found.dev()), found.ino());
     let locks = fs::read_to_string("/proc/locks").ok()?;
     // An example of a line: `1: FLOCK  ADVISORY  WRITE 4242 fd:01:131077 0 EOF`.
@@ -149,7 +166,17 @@ mod tests {
         // lists the lock with a different device number.
         let holder = format!("process {} of user {} holds the lock", std::process::id(), geteuid().as_raw());
         assert!(error.contains(&holder) || error.contains("another process holds the lock"), "{error}");
+        // A server of another user cannot even open the lock file.
+        let path = folder.path().join("s.sock.lock");
+        let denied = || not_opened(&path, &io::ErrorKind::PermissionDenied.into());
+        assert_eq!(denied().contains(&holder), error.contains(&holder), "{}", denied());
         drop(held);
+        fs::write(&path, "").unwrap();
+        let user = geteuid().as_raw();
+        let expected =
+            format!("it belongs to user {user}, so this server's user {user} cannot open it: stop the server");
+        assert!(denied().starts_with(&expected), "{}", denied());
+        fs::remove_file(&path).unwrap();
         Lock::acquire_within(&socket, Duration::ZERO).unwrap();
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "no lock file is left");
     }
