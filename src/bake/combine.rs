@@ -16,9 +16,9 @@ use super::sort::run::Run;
 use super::sort::sorted_rows::{SortedRows, TableRecords};
 use super::sort::spill::{SpillFile, SpilledRun};
 use super::sort::tally::{Duplicate, Tally};
-use super::table::{PLACE_BITS, RecordsWriter, WrittenRecords, is_too_long};
+use super::table::{RecordsWriter, WrittenRecords, is_too_long};
 use crate::format::key::{Key, KeyKind};
-use crate::format::record::{ALIGN_BYTES, RECORD_ALIGN_MAX_BYTES};
+use crate::format::record::{PLACE_BITS, RECORD_ALIGN_MAX_BYTES, record_align_bytes};
 
 /// The number of rows between two calls of the progress function.
 const PROGRESS_ROWS: u64 = 1 << 16;
@@ -194,10 +194,8 @@ pub(super) fn combine_with_place_bits(
 ) -> Result<Combined, BakeError> {
     let failed_output = |error| BakeError::output(output, error);
     // The first alignment is an estimate, because the exact length of the records is known only after the merge.
-    let mut aligns = (ALIGN_BYTES.ilog2()..=RECORD_ALIGN_MAX_BYTES.ilog2()).map(|bits| 1_usize << bits);
-    let mut align_bytes = aligns
-        .find(|align_bytes| parts.len_bytes() <= (*align_bytes as u64) << place_bits)
-        .unwrap_or(RECORD_ALIGN_MAX_BYTES);
+    let estimate = record_align_bytes(|_| parts.len_bytes() << (PLACE_BITS - place_bits));
+    let mut align_bytes = estimate.unwrap_or(RECORD_ALIGN_MAX_BYTES);
     loop {
         let mut tallied = Tally::default();
         let mut removals = 0;

@@ -20,13 +20,13 @@ use super::sort::sorted_rows::{RowOrigins, TableRecords};
 use super::sort::tally::{Duplicate, Tally};
 use super::table::{RecordsWriter, WrittenRecords};
 use crate::format::key::{Key, KeyKind};
-use crate::format::record::ALIGN_BYTES;
+use crate::format::record::{ALIGN_BYTES, PLACE_BITS, records_len_max_bytes};
 
 /// The number of entries in [`OriginJumps`] at which a stream accepts no more batches. This limit bounds the memory of
 /// the entries.
 const JUMPS_MAX: usize = 1 << 18;
 /// The maximum length of all records at the alignment [`ALIGN_BYTES`].
-const RECORDS_LEN_MAX_BYTES: u64 = (ALIGN_BYTES as u64) << 32;
+const RECORDS_LEN_MAX_BYTES: u64 = records_len_max_bytes(ALIGN_BYTES, PLACE_BITS);
 
 /// Writes sorted rows into a file.
 pub(super) struct SortedStream<'b> {

@@ -16,11 +16,11 @@ use super::value_lens::{LenCounts, ValueLens};
 use crate::format::FormatError;
 use crate::format::header::HEADER_LEN_BYTES;
 use crate::format::key::{Key, KeyKind};
-use crate::format::record::{ALIGN_BYTES, RECORD_ALIGN_MAX_BYTES, record_align_bytes, record_len_bytes};
+use crate::format::record::{
+    ALIGN_BYTES, PLACE_BITS, RECORD_ALIGN_MAX_BYTES, record_align_bytes, record_len_bytes, records_len_max_bytes,
+};
 use crate::protocol::native::ResponseHeader;
 
-/// The number of bits of a place, which is the position of a record.
-pub(super) const PLACE_BITS: u32 = u32::BITS;
 /// The number of key bytes that are collected before they are hashed.
 const SEED_LEN_BYTES: usize = 16 << 10;
 
@@ -29,8 +29,7 @@ pub(super) struct RecordsWriter {
     section: SectionWriter,
     key_kind: KeyKind,
     align_bytes: usize,
-    /// The maximum length of all records. A place has `place_bits` bits and counts units of the alignment, so a place
-    /// cannot locate a record beyond this length.
+    /// The maximum length of all records at `align_bytes` and `place_bits`.
     len_max_bytes: u64,
     place_bits: u32,
     row_count: u64,
@@ -81,7 +80,7 @@ impl RecordsWriter {
             section: SectionWriter::new(file, HEADER_LEN_BYTES as u64, threads)?,
             key_kind,
             align_bytes: record_align_bytes,
-            len_max_bytes: (record_align_bytes as u64) << PLACE_BITS,
+            len_max_bytes: records_len_max_bytes(record_align_bytes, PLACE_BITS),
             place_bits: PLACE_BITS,
             row_count: 0,
             values_len_bytes: 0,
@@ -96,7 +95,7 @@ impl RecordsWriter {
 
     /// Sets the number of bits of a place. Tests use fewer bits, because they cannot write 32 GiB.
     pub(super) fn with_place_bits(self, place_bits: u32) -> Self {
-        RecordsWriter { len_max_bytes: (self.align_bytes as u64) << place_bits, place_bits, ..self }
+        RecordsWriter { len_max_bytes: records_len_max_bytes(self.align_bytes, place_bits), place_bits, ..self }
     }
 
     /// Returns the length of the records added so far.

@@ -10,7 +10,7 @@ use super::FormatError;
 use super::checksum::{BLOCK_LEN_BYTES, digest};
 use super::index::{Fence, Parts, ROW_COUNT_MAX, fence_count};
 use super::key::KeyKind;
-use super::record::{ALIGN_BYTES, RECORD_ALIGN_MAX_BYTES, RECORD_LEN_MIN_BYTES};
+use super::record::{ALIGN_BYTES, PLACE_BITS, RECORD_ALIGN_MAX_BYTES, RECORD_LEN_MIN_BYTES, records_len_max_bytes};
 
 /// The first bytes of every file. The first byte is not ASCII, so that programs do not treat the file as text. The
 /// other bytes include line ends, so that a copy in text mode, which converts line ends, is detected.
@@ -168,7 +168,7 @@ impl Layout {
         {
             return Err(field_error("the record alignment", ALIGN_BYTES as u64, record_align_bytes as u64));
         }
-        let len_max_bytes = (record_align_bytes as u64) << 32;
+        let len_max_bytes = records_len_max_bytes(record_align_bytes, PLACE_BITS);
         if records_len_bytes > len_max_bytes {
             return Err(FormatError::RecordsTooLong { len_max_bytes });
         }

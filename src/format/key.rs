@@ -110,9 +110,15 @@ impl<'a> Key<'a> {
     /// Returns the length of the encoded key, a multiple of 8. In a record, the response follows the encoded key.
     #[inline(always)]
     pub const fn prefix_len_bytes(&self) -> usize {
+        self.unpadded_len_bytes().next_multiple_of(size_of::<u64>())
+    }
+
+    /// Returns the length of the encoded key without its padding.
+    #[inline(always)]
+    pub(crate) const fn unpadded_len_bytes(&self) -> usize {
         match self {
             Key::U64(_) => size_of::<u64>(),
-            Key::Bytes(key) => (LEN_LEN_BYTES + key.len()).next_multiple_of(size_of::<u64>()),
+            Key::Bytes(key) => LEN_LEN_BYTES + key.len(),
         }
     }
 
@@ -295,7 +301,7 @@ impl LookupKey for &[u8] {
 
     #[inline(always)]
     fn compared_len_bytes(self) -> usize {
-        LEN_LEN_BYTES + self.len()
+        Key::Bytes(self).unpadded_len_bytes()
     }
 }
 

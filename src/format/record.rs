@@ -1,5 +1,7 @@
 //! Records: a key, followed by the response header and the value as the server sends them.
 
+#[cfg(feature = "bake")]
+use super::key::KEY_LEN_MAX_BYTES;
 use super::key::{Key, KeyKind};
 use crate::protocol::native::{RESPONSE_HEADER_LEN_BYTES, Status};
 
@@ -13,7 +15,12 @@ pub(crate) const RECORD_LEN_MIN_BYTES: usize = record_len_bytes(Key::U64(0), 0, 
 /// The maximum alignment of records.
 pub const RECORD_ALIGN_MAX_BYTES: usize = 4096;
 /// The maximum length of the records section, 16 TiB.
-pub const RECORDS_LEN_MAX_BYTES: u64 = (RECORD_ALIGN_MAX_BYTES as u64) << 32;
+pub const RECORDS_LEN_MAX_BYTES: u64 = records_len_max_bytes(RECORD_ALIGN_MAX_BYTES, PLACE_BITS);
+/// The number of bits of a place, which is the position of a record.
+pub(crate) const PLACE_BITS: u32 = u32::BITS;
+/// The maximum length of a record's key and response header.
+#[cfg(feature = "bake")]
+pub(crate) const HEAD_LEN_MAX_BYTES: usize = value_offset_bytes(Key::Bytes(&[0; KEY_LEN_MAX_BYTES]));
 
 // The response header of a value is the status `Ok`, followed by the value's length. The status `Ok` is zero, so the
 // header, read as one big-endian number, equals the value's length.
@@ -32,6 +39,22 @@ pub const fn value_offset_bytes(key: Key<'_>) -> usize {
     key.prefix_len_bytes() + RESPONSE_HEADER_LEN_BYTES
 }
 
+/// Returns the maximum length of all records at an alignment. A place of `place_bits` bits counts units of the alignment,
+/// so it cannot locate a record beyond this length. In a file, places have [`PLACE_BITS`].
+#[inline]
+pub(crate) const fn records_len_max_bytes(align_bytes: usize, place_bits: u32) -> u64 {
+    (align_bytes as u64) << place_bits
+}
+
+/// Splits a record before its value. Returns the record's key, and the bytes of the key and the response header. Returns
+/// `None` if these bytes are incomplete.
+#[cfg(feature = "bake")]
+#[inline(always)]
+pub(crate) fn record_head(kind: KeyKind, record: &[u8]) -> Option<(Key<'_>, &[u8])> {
+    let (key, header_at) = Key::from_record(kind, record)?;
+    Some((key, record.get(..header_at + RESPONSE_HEADER_LEN_BYTES)?))
+}
+
 /// Returns the value of a response, and the value's offset in the records section. `offset_bytes` is the response's
 /// offset.
 #[cfg(feature = "server")]
@@ -47,7 +70,7 @@ pub(crate) fn value_of_response(response: &[u8], offset_bytes: u64) -> (&[u8], u
 /// `records_len_bytes` returns the length of all records at an alignment.
 pub fn record_align_bytes(mut records_len_bytes: impl FnMut(usize) -> u64) -> Option<usize> {
     let mut aligns = (ALIGN_BYTES.ilog2()..=RECORD_ALIGN_MAX_BYTES.ilog2()).map(|bits| 1_usize << bits);
-    aligns.find(|align_bytes| records_len_bytes(*align_bytes) <= (*align_bytes as u64) << 32)
+    aligns.find(|align_bytes| records_len_bytes(*align_bytes) <= records_len_max_bytes(*align_bytes, PLACE_BITS))
 }
 
 /// Returns the response at the start of `bytes`: its header and its value.

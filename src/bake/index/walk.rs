@@ -7,8 +7,7 @@
 use super::FinishError;
 use crate::format::FormatError;
 use crate::format::key::{Key, KeyKind};
-use crate::format::record::record_len_bytes;
-use crate::protocol::native::{RESPONSE_HEADER_LEN_BYTES, VALUE_LEN_MAX_BYTES};
+use crate::format::record::{HEAD_LEN_MAX_BYTES, VALUE_LEN_MAX_BYTES, record_head, record_len_bytes};
 
 /// A row that the walk has reached.
 pub(super) struct WalkedRow<'a> {
@@ -70,28 +69,22 @@ impl Walk {
                 break;
             }
             if head.is_empty()
-                && let Some((key, header_at)) = Key::from_record(self.key_kind, bytes)
-                && let Some(rest) = bytes.get(header_at + RESPONSE_HEADER_LEN_BYTES..)
+                && let Some((key, whole)) = record_head(self.key_kind, bytes)
             {
-                let head = &bytes[..header_at + RESPONSE_HEADER_LEN_BYTES];
-                passed(self.pass_head(head, key, header_at, previous).map_err(FinishError::ReadBack)?)?;
+                passed(self.pass_head(whole, key, previous).map_err(FinishError::ReadBack)?)?;
                 previous = Some(key);
-                bytes = rest;
+                bytes = &bytes[whole.len()..];
                 continue;
             }
-            let wanted = head_len_bytes(self.key_kind, &head) - head.len();
-            let (added, rest) = bytes.split_at(wanted.min(bytes.len()));
-            head.extend_from_slice(added);
-            bytes = rest;
-            if head_len_bytes(self.key_kind, &head) > head.len() {
-                continue;
-            }
-            let Some((key, header_at)) = Key::from_record(self.key_kind, &head) else {
-                unreachable!("a complete head contains a key")
-            };
-            passed(self.pass_head(&head, key, header_at, previous).map_err(FinishError::ReadBack)?)?;
+            let earlier_len_bytes = head.len();
+            head.extend_from_slice(&bytes[..bytes.len().min(HEAD_LEN_MAX_BYTES)]);
+            // If the head is still incomplete, it has all bytes of this piece.
+            let Some((key, whole)) = record_head(self.key_kind, &head) else { break };
+            passed(self.pass_head(whole, key, previous).map_err(FinishError::ReadBack)?)?;
+            bytes = &bytes[whole.len() - earlier_len_bytes..];
             stored.clear();
-            stored.append(&mut head);
+            stored.extend_from_slice(whole);
+            head.clear();
             previous = Key::from_record(self.key_kind, &stored).map(|(key, _)| key);
         }
         let mut record = Vec::new();
@@ -140,13 +133,12 @@ impl Walk {
         &mut self,
         head: &[u8],
         key: Key<'a>,
-        header_at: usize,
         previous: Option<Key<'_>>,
     ) -> Result<WalkedRow<'a>, FormatError> {
         if self.row == self.row_count {
             return Err(self.fault("there are records beyond the last row"));
         }
-        let header = head[header_at..].first_chunk().map_or(u64::MAX, |header| u64::from_be_bytes(*header));
+        let header = head.last_chunk().map_or(u64::MAX, |header| u64::from_be_bytes(*header));
         if header > VALUE_LEN_MAX_BYTES as u64 {
             return Err(self.fault("the record is missing or malformed"));
         }
@@ -155,17 +147,13 @@ impl Walk {
         if self.next_bytes + len_bytes as u64 > self.records_len_bytes {
             return Err(self.fault("the record is missing or malformed"));
         }
-        let key_end = match key {
-            Key::U64(_) => header_at,
-            Key::Bytes(key) => size_of::<u16>() + key.len(),
-        };
         if key == Key::Bytes(b"") {
             return Err(self.fault("the key is empty"));
         }
         if previous.is_some_and(|previous| previous >= key) {
             return Err(self.fault("the key is not greater than the preceding key"));
         }
-        if head[key_end..header_at].iter().any(|byte| *byte != 0) {
+        if head[key.unpadded_len_bytes()..key.prefix_len_bytes()].iter().any(|byte| *byte != 0) {
             return Err(self.fault("the padding is missing or not zero"));
         }
         let passed = WalkedRow { row: self.row, key, offset_bytes: self.next_bytes };
@@ -174,19 +162,6 @@ impl Walk {
         self.next_bytes += len_bytes as u64;
         self.row += 1;
         Ok(passed)
-    }
-}
-
-/// Returns the length of a key and its response header. If `head` is too short to contain the length of the key,
-/// returns a lower bound that is greater than the length of `head`.
-fn head_len_bytes(kind: KeyKind, head: &[u8]) -> usize {
-    match (kind, head.first_chunk()) {
-        (KeyKind::U64, _) => size_of::<u64>() + RESPONSE_HEADER_LEN_BYTES,
-        (KeyKind::Bytes, None) => size_of::<u16>(),
-        (KeyKind::Bytes, Some(len)) => {
-            let key_end = size_of::<u16>() + u16::from_le_bytes(*len) as usize;
-            key_end.next_multiple_of(size_of::<u64>()) + RESPONSE_HEADER_LEN_BYTES
-        }
     }
 }
 

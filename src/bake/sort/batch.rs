@@ -120,17 +120,19 @@ impl Batch {
     /// Returns the row at one of the positions that [`Batch::places`] returns.
     #[inline]
     pub(in crate::bake) fn at(&self, place: u32) -> HeldRow<'_> {
-        let (row, _) =
-            HeldRow::at(self.kind, self.arena.bytes(), place as usize * ALIGN_BYTES).expect("a row that push wrote");
-        row
+        HeldRow::decode(self.kind, self.bytes_from(place), ALIGN_BYTES).expect("a row that push wrote").0
     }
 
     /// Returns the key of the row at one of the positions that [`Batch::places`] returns. The key is of the kind that
     /// was passed to [`Batch::begin`].
     #[inline]
     pub(in crate::bake) fn key_at(&self, place: u32) -> Key<'_> {
-        let at = place as usize * ALIGN_BYTES;
-        Key::from_record(self.kind, &self.arena.bytes()[at..]).expect("a row that push wrote").0
+        Key::from_record(self.kind, self.bytes_from(place)).expect("a row that push wrote").0
+    }
+
+    #[inline]
+    fn bytes_from(&self, place: u32) -> &[u8] {
+        &self.arena.bytes()[place as usize * ALIGN_BYTES..]
     }
 
     /// Prefetches the first two cache lines of the row at a position.

@@ -5,7 +5,7 @@
 //! its key.
 
 use crate::format::key::{Key, KeyKind};
-use crate::format::record::{ALIGN_BYTES, record_len_bytes};
+use crate::format::record::{ALIGN_BYTES, record_head, record_len_bytes};
 use crate::protocol::native::RESPONSE_HEADER_LEN_BYTES;
 
 /// The exclusive upper limit of a row's relative line, which counts from the first line of the row's batch or run. A
@@ -25,19 +25,17 @@ pub(in crate::bake) struct HeldRow<'a> {
 }
 
 impl<'a> HeldRow<'a> {
-    /// Decodes the row at an offset of `bytes`. Returns the row and its encoded length, or `None` if the row is
-    /// incomplete.
+    /// Decodes the row at the start of `bytes`. Returns the row and its length with padding up to an alignment, or `None`
+    /// if the row is incomplete.
     #[inline]
-    pub(in crate::bake) fn at(kind: KeyKind, bytes: &'a [u8], at: usize) -> Option<(HeldRow<'a>, usize)> {
-        let rest = bytes.get(at..)?;
-        let (key, header_at) = Key::from_record(kind, rest)?;
-        let (header, values) = rest.get(header_at..)?.split_first_chunk::<RESPONSE_HEADER_LEN_BYTES>()?;
-        let header = u64::from_be_bytes(*header);
-        let (status, len_bytes) = ((header >> 32) as u32, header as u32 as usize);
-        let value = values.get(..len_bytes)?;
+    pub(in crate::bake) fn decode(kind: KeyKind, bytes: &'a [u8], align_bytes: usize) -> Option<(HeldRow<'a>, usize)> {
+        let (key, head) = record_head(kind, bytes)?;
+        let header = u64::from_be_bytes(*head.last_chunk()?);
+        let (status, value_len_bytes) = ((header >> 32) as u32, header as u32 as usize);
+        let value = bytes[head.len()..].get(..value_len_bytes)?;
         let row = HeldRow { key, value, line: status & !DELETED, deleted: status & DELETED != 0 };
-        let row_len_bytes = row.len_bytes();
-        (row_len_bytes <= rest.len()).then_some((row, row_len_bytes))
+        let len_bytes = record_len_bytes(key, value_len_bytes, align_bytes);
+        (len_bytes <= bytes.len()).then_some((row, len_bytes))
     }
 
     /// Returns the length of the encoded row.
@@ -82,9 +80,10 @@ mod tests {
         rows.iter().for_each(|row| row.write_to(&mut bytes));
         let mut at = 0;
         for row in rows {
-            let (found, len_bytes) = HeldRow::at(KeyKind::U64, &bytes, at).unwrap();
+            let (found, len_bytes) = HeldRow::decode(KeyKind::U64, &bytes[at..], ALIGN_BYTES).unwrap();
             assert_eq!(format!("{found:?}"), format!("{row:?}"));
-            assert!(HeldRow::at(KeyKind::U64, &bytes[..at + len_bytes - 1], at).is_none(), "a truncated row");
+            let truncated = &bytes[at..at + len_bytes - 1];
+            assert!(HeldRow::decode(KeyKind::U64, truncated, ALIGN_BYTES).is_none(), "a truncated row");
             at += len_bytes;
         }
         assert_eq!(at, bytes.len());

@@ -253,8 +253,9 @@ impl BlockRows {
     #[inline]
     fn read_next(&mut self, common_len_bytes: usize) -> Result<Option<u64>, BakeError> {
         while self.left_bytes > 0 {
-            let whole = whole_row(self.kind, self.reader.rest(), self.align_bytes, self.left_bytes);
-            let Some((row, len_bytes)) = whole else {
+            let decoded = HeldRow::decode(self.kind, self.reader.rest(), self.align_bytes);
+            let fits = |(_, len_bytes): &(HeldRow<'_>, usize)| *len_bytes as u64 <= self.left_bytes;
+            let Some((row, len_bytes)) = decoded.filter(fits) else {
                 if self.reader.fill()? {
                     continue;
                 }
@@ -295,20 +296,12 @@ impl BlockRows {
 
     #[inline]
     fn row(&self) -> (HeldRow<'_>, u64) {
-        let (row, _) = HeldRow::at(self.kind, self.reader.rest(), 0).expect("a row that read_next has decoded");
+        let decoded = HeldRow::decode(self.kind, self.reader.rest(), self.align_bytes);
+        let (row, _) = decoded.expect("a row that read_next has decoded");
         let origin = self.next.as_ref().map_or(0, |next| next.origin);
         let key = if self.as_text { Key::Bytes(&self.text) } else { row.key };
         (HeldRow { key, ..row }, origin)
     }
-}
-
-/// Decodes the row at the start of `rest`. Returns the row and its length with padding, or `None` if the row is
-/// incomplete or longer than `left_bytes`.
-#[inline]
-fn whole_row(kind: KeyKind, rest: &[u8], align_bytes: usize, left_bytes: u64) -> Option<(HeldRow<'_>, usize)> {
-    let (row, len_bytes) = HeldRow::at(kind, rest, 0)?;
-    let len_bytes = len_bytes.next_multiple_of(align_bytes);
-    (len_bytes <= rest.len() && len_bytes as u64 <= left_bytes).then_some((row, len_bytes))
 }
 
 impl RowOrigins {
