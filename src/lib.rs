@@ -66,6 +66,9 @@ pub mod bake;
 #[doc(hidden)]
 pub mod cli;
 pub mod client;
+#[cfg(feature = "bake")]
+#[doc(hidden)]
+pub mod csv_text;
 mod direct;
 pub mod format;
 mod machine_memory;

@@ -10,6 +10,7 @@ const LIBRARY: &[&str] = &[
     "sync",
     "setting",
     "special_file",
+    "csv_text",
     "user_namespace",
     "machine_memory",
     "protocol",

@@ -8,6 +8,7 @@ use super::bad_row::BadRow;
 use super::cancel::Cancel;
 use super::error::BakeError;
 use super::place::{NewFile, PlaceError};
+use crate::csv_text::{csv_error, csv_settings};
 use crate::special_file::open_special;
 
 /// The policy for bad rows. A bad row is a row of an input that cannot be baked, for example because it has no value.
@@ -53,15 +54,16 @@ impl OpenFile {
                 (new.file().try_clone()?, Some(new))
             }
         };
-        let mut writer = csv::Writer::from_writer(file);
-        writer.write_record(["input", "line", "reason", "row"])?;
+        let header = ["input", "line", "reason", "row"];
+        let mut writer = csv_settings(b',', header[0].as_bytes()).from_writer(file);
+        writer.write_record(header).map_err(csv_error)?;
         Ok(OpenFile { path: path.to_path_buf(), writer, new })
     }
 
     fn write(&mut self, row: &BadRow) -> Result<(), BakeError> {
         let (line, fault) = (row.line.to_string(), row.fault.to_string());
         let written = self.writer.write_record([row.input.as_bytes(), line.as_bytes(), fault.as_bytes(), &row.text]);
-        written.map_err(|error| BakeError::BadRowsFile { path: self.path.clone(), error: error.into() })
+        written.map_err(|error| BakeError::BadRowsFile { path: self.path.clone(), error: csv_error(error) })
     }
 
     fn finish(mut self) -> Result<(), BakeError> {

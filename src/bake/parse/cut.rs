@@ -4,8 +4,7 @@ use std::io::{self, Read};
 
 use super::quoting::{RowEnds, quote_faults};
 use crate::bake::row_fault::RowFault;
-
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+use crate::csv_text::BYTE_ORDER_MARK;
 
 /// Consecutive whole rows of a text input.
 pub(super) struct TextPiece {

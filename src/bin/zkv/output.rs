@@ -6,12 +6,10 @@ use std::fmt;
 use std::io::{self, Write};
 
 use anyhow::anyhow;
-use csv::{QuoteStyle, WriterBuilder};
 use serde::Serialize;
+use zero_kv::csv_text::{csv_error, csv_settings};
 use zero_kv::{Key, StoreError};
 
-/// The UTF-8 byte order mark. Readers of text, such as `baker`, strip the mark from the beginning of their input.
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// The length of an output buffer.
 const BUFFER_LEN_BYTES: usize = 256 << 10;
 /// Maximum number of bytes of a key that messages show.
@@ -19,11 +17,8 @@ const KEY_SHOWN_MAX_BYTES: usize = 64;
 
 /// Returns a writer of delimited rows that `baker` can read back. `first_key` is the key of the first row.
 pub(crate) fn csv_writer<W: Write>(output: W, delimiter: u8, first_key: Key<'_>) -> csv::Writer<W> {
-    // A quote before the first key keeps readers from stripping a byte order mark that belongs to the key.
-    let is_stripped = first_key.as_bytes().is_some_and(|key| key.starts_with(BYTE_ORDER_MARK));
-    let quote_style = if is_stripped { QuoteStyle::Always } else { QuoteStyle::Necessary };
-    let mut builder = WriterBuilder::new();
-    builder.delimiter(delimiter).quote_style(quote_style).buffer_capacity(BUFFER_LEN_BYTES).from_writer(output)
+    let mut settings = csv_settings(delimiter, first_key.as_bytes().unwrap_or_default());
+    settings.buffer_capacity(BUFFER_LEN_BYTES).from_writer(output)
 }
 
 pub(crate) fn write_record<W: Write>(output: &mut csv::Writer<W>, key: Key<'_>, value: &[u8]) -> io::Result<()> {
@@ -33,13 +28,6 @@ pub(crate) fn write_record<W: Write>(output: &mut csv::Writer<W>, key: Key<'_>, 
         Key::Bytes(key) => key,
     };
     output.write_record([key, value]).map_err(csv_error)
-}
-
-pub(crate) fn csv_error(error: csv::Error) -> io::Error {
-    match error.into_kind() {
-        csv::ErrorKind::Io(error) => error,
-        fault => io::Error::other(format!("{fault:?}")),
-    }
 }
 
 /// Adds a buffer to a writer. The writers that [`csv_writer`] returns have a buffer of the same length.

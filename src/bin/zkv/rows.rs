@@ -10,9 +10,10 @@ use std::os::fd::AsFd;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use zero_kv::Key;
+use zero_kv::csv_text::csv_error;
 
 use crate::args::{Format, OutputArgs, Part};
-use crate::output::{buffered, csv_error, csv_writer, write_json_line};
+use crate::output::{buffered, csv_writer, write_json_line};
 
 /// The format of rows, and the parts of a row to write.
 #[derive(Clone, Copy)]

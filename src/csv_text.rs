@@ -1,0 +1,28 @@
+//! The quoting of CSV and TSV that this package writes. A bake reads the fields back unchanged.
+//!
+//! In: the delimiter and the first field. Out: the settings of the crate `csv`.
+
+use std::io;
+
+use csv::{ErrorKind, QuoteStyle, WriterBuilder};
+
+/// The UTF-8 byte order mark. Readers of text, such as `baker`, strip the mark from the beginning of their input.
+pub const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// Returns the settings of a writer of delimited text. `first_field` is the first field of the first row.
+pub fn csv_settings(delimiter: u8, first_field: &[u8]) -> WriterBuilder {
+    // A quote before the first field keeps readers from stripping a byte order mark that belongs to the field.
+    let is_stripped = first_field.starts_with(BYTE_ORDER_MARK);
+    let quote_style = if is_stripped { QuoteStyle::Always } else { QuoteStyle::Necessary };
+    let mut settings = WriterBuilder::new();
+    settings.delimiter(delimiter).quote_style(quote_style);
+    settings
+}
+
+/// Returns the system's error, if a write has failed with one.
+pub fn csv_error(error: csv::Error) -> io::Error {
+    match error.into_kind() {
+        ErrorKind::Io(error) => error,
+        fault => io::Error::other(format!("{fault:?}")),
+    }
+}
