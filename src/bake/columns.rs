@@ -57,14 +57,6 @@ pub enum Pack {
     MessagePack,
 }
 
-/// The columns that the options choose. In JSON Lines, a column is a field of an object.
-#[derive(Clone, Debug, Default)]
-pub(super) struct RowSpec {
-    pub(super) key: Option<Column>,
-    pub(super) value: ValueSpec,
-    pub(super) delete: Option<Column>,
-}
-
 /// The role of a column in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ColumnRole {

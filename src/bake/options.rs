@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::bad_rows::BadRows;
 use super::cancel::Cancel;
-use super::columns::{Column, RowSpec, ValueSpec};
+use super::columns::{Column, ValueSpec};
 use super::input_format::Format;
 use super::keys::Keys;
 use super::shard::Shard;
@@ -81,10 +81,4 @@ pub struct Options {
     pub replace: ReplaceRules,
     /// The handle that can cancel the bake from another thread.
     pub cancel: Cancel,
-}
-
-impl Options {
-    pub(super) fn row_spec(&self) -> RowSpec {
-        RowSpec { key: self.key.clone(), value: self.value.clone(), delete: self.delete_column.clone() }
-    }
 }

@@ -25,6 +25,19 @@ pub(super) trait RowSink {
     fn bad(&mut self, line: u64, fault: RowFault, text: &[u8]) -> Result<(), BakeError>;
 }
 
+/// Returns the value of a row. A row that removes its key needs no value: `delete` is its field in the delete column, if
+/// there is one. Any other row without a value has the fault `missing`.
+pub(super) fn value_unless_removed<'a>(
+    value: Option<&'a [u8]>,
+    delete: Option<&[u8]>,
+    missing: impl FnOnce() -> RowFault,
+) -> Result<&'a [u8], RowFault> {
+    match value {
+        None if delete.and_then(parse_deletion) == Some(true) => Ok(b""),
+        value => value.ok_or_else(missing),
+    }
+}
+
 /// Parses a field of the delete column. Returns true if the row removes its key, and `None` if the field means neither
 /// yes nor no.
 pub(super) fn parse_deletion(text: &[u8]) -> Option<bool> {

@@ -11,20 +11,21 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Vis
 use serde_json::value::RawValue;
 
 use super::cut::TextPiece;
-use super::pack::{Cell, Packer};
+use super::pack::{Cell, Packer, ValueColumns};
 use super::text::{TextFormat, TextParser};
-use crate::bake::columns::{Column, ColumnsFault, RowSpec, ValueSpec};
+use crate::bake::columns::{Column, ColumnsFault, ValueSpec};
 use crate::bake::error::BakeError;
+use crate::bake::options::Options;
 use crate::bake::remedy::Remedy;
-use crate::bake::row::{InputRow, RowSink, parse_deletion};
+use crate::bake::row::{InputRow, RowSink, value_unless_removed};
 use crate::bake::row_fault::RowFault;
 
 /// The JSON Lines format.
-pub(super) struct JsonLinesFormat {
-    pub(super) spec: RowSpec,
+pub(super) struct JsonLinesFormat<'o> {
+    pub(super) options: &'o Options,
 }
 
-impl TextFormat for JsonLinesFormat {
+impl TextFormat for JsonLinesFormat<'_> {
     type Parser = JsonLinesParser;
 
     fn delimiter(&self) -> Option<u8> {
@@ -36,7 +37,7 @@ impl TextFormat for JsonLinesFormat {
     }
 
     fn parser(&self, input: &str, _: &mut TextPiece) -> Result<Option<JsonLinesParser>, BakeError> {
-        JsonLinesParser::new(&self.spec).map(Some).map_err(|fault| fault.in_input(input))
+        JsonLinesParser::new(self.options).map(Some).map_err(|fault| fault.in_input(input))
     }
 }
 
@@ -47,11 +48,8 @@ pub(super) struct JsonLinesParser {
     fields: Vec<String>,
     /// The key's position in `fields`.
     key: usize,
-    /// The positions in `fields` of the fields that become the value.
-    values: Vec<usize>,
+    value: ValueColumns,
     delete: Option<usize>,
-    /// Packs the chosen fields into one value. `None` if the value is one unpacked field.
-    packer: Option<Packer>,
     texts: Texts,
 }
 
@@ -64,12 +62,18 @@ struct Texts {
 }
 
 impl JsonLinesParser {
-    /// Returns a parser for the fields that `spec` names. If `spec` names neither the key field nor the value field,
-    /// the fields are `key` and `value`.
-    pub(super) fn new(spec: &RowSpec) -> Result<Self, ColumnsFault> {
-        let default = |name: &str| Column::Name(name.to_owned());
-        let (key, values) = match (&spec.key, &spec.value) {
-            (None, ValueSpec::Unnamed) => (default("key"), vec![default("value")]),
+    /// Returns a parser for the fields that the options choose. If the options choose neither the key field nor the value
+    /// field, the fields are `key` and `value`.
+    pub(super) fn new(options: &Options) -> Result<Self, ColumnsFault> {
+        let mut fields = Vec::new();
+        let mut position = |name: String| {
+            fields.iter().position(|field| *field == name).unwrap_or_else(|| {
+                fields.push(name);
+                fields.len() - 1
+            })
+        };
+        let (key, value) = match (&options.key, &options.value) {
+            (None, ValueSpec::Unnamed) => (position("key".to_owned()), ValueColumns::One(position("value".to_owned()))),
             (Some(_), ValueSpec::Unnamed) => {
                 let message = "the key field is chosen: choose the value field as well";
                 return Err(ColumnsFault::new(message, &[Remedy::ChooseValue]));
@@ -78,25 +82,17 @@ impl JsonLinesParser {
                 let message = "the value field is chosen: choose the key field as well";
                 return Err(ColumnsFault::new(message, &[Remedy::ChooseKey]));
             }
-            (Some(key), ValueSpec::Column(value)) => (key.clone(), vec![value.clone()]),
-            (Some(key), ValueSpec::Packed(columns, _)) => (key.clone(), columns.clone()),
+            (Some(key), ValueSpec::Column(value)) => {
+                (position(field_name(key)), ValueColumns::One(position(field_name(value))))
+            }
+            (Some(key), ValueSpec::Packed(columns, pack)) => {
+                let key = position(field_name(key));
+                let packed = columns.iter().map(|column| position(field_name(column))).collect();
+                (key, ValueColumns::Packed(packed, Packer::new(columns.iter().map(field_name), *pack)))
+            }
         };
-        let mut fields = Vec::new();
-        let mut position = |column: &Column| {
-            let name = field_name(column);
-            fields.iter().position(|field| *field == name).unwrap_or_else(|| {
-                fields.push(name);
-                fields.len() - 1
-            })
-        };
-        let key = position(&key);
-        let values: Vec<_> = values.iter().map(&mut position).collect();
-        let delete = spec.delete.as_ref().map(&mut position);
-        let packer = match &spec.value {
-            ValueSpec::Packed(columns, pack) => Some(Packer::new(columns.iter().map(field_name), *pack)),
-            ValueSpec::Unnamed | ValueSpec::Column(_) => None,
-        };
-        Ok(JsonLinesParser { fields, key, values, delete, packer, texts: Texts::default() })
+        let delete = options.delete_column.as_ref().map(|column| position(field_name(column)));
+        Ok(JsonLinesParser { fields, key, value, delete, texts: Texts::default() })
     }
 }
 
@@ -151,17 +147,15 @@ impl JsonLinesParser {
             Some(raw) => Some(content(text, raw, delete_text)?),
             None => None,
         };
-        let value = match &mut self.packer {
-            Some(packer) => packer.pack(self.values.iter().map(|field| match found[*field] {
+        let value = match &mut self.value {
+            ValueColumns::Packed(fields, packer) => packer.pack(fields.iter().map(|field| match found[*field] {
                 Some(raw) => Cell::Json(raw.get()),
                 None => Cell::Null,
             }))?,
-            None => match found[self.values[0]] {
-                Some(raw) => content(text, raw, value_text)?,
-                // A row that removes its key needs no value.
-                None if delete.and_then(parse_deletion) == Some(true) => b"",
-                None => return Err(missing(self.values[0])),
-            },
+            ValueColumns::One(field) => {
+                let value = found[*field].map(|raw| content(text, raw, value_text)).transpose()?;
+                value_unless_removed(value, delete, || missing(*field))?
+            }
         };
         Ok(InputRow { line, key, value, delete, text })
     }
@@ -277,20 +271,20 @@ mod tests {
     use crate::bake::columns::Pack;
     use crate::bake::parse::tests::{Lines, name};
 
-    fn spec() -> RowSpec {
-        RowSpec { key: Some(name("k")), value: ValueSpec::Column(name("v")), delete: None }
+    fn options() -> Options {
+        Options { key: Some(name("k")), value: ValueSpec::Column(name("v")), ..Options::default() }
     }
 
-    fn parsed(spec: &RowSpec, piece: impl AsRef<[u8]>) -> Vec<String> {
+    fn parsed(options: &Options, piece: impl AsRef<[u8]>) -> Vec<String> {
         let mut lines = Lines::default();
         let piece = TextPiece { bytes: piece.as_ref().to_vec(), first_line: 7, has_quotes: false };
-        JsonLinesParser::new(spec).unwrap().parse(&piece, &mut lines).unwrap();
+        JsonLinesParser::new(options).unwrap().parse(&piece, &mut lines).unwrap();
         lines.0
     }
 
     #[track_caller]
-    fn check(spec: &RowSpec, line: &str, expected: &str) {
-        assert_eq!(parsed(spec, line), [expected], "{line}");
+    fn check(options: &Options, line: &str, expected: &str) {
+        assert_eq!(parsed(options, line), [expected], "{line}");
     }
 
     #[test]
@@ -307,16 +301,16 @@ mod tests {
             ("{\"k\":\"a\\u0000\",\"v\":\"\u{7f}\"}", "7: a\\x00 = \u{7f}"),
         ];
         for (line, expected) in cases {
-            check(&spec(), line, expected);
+            check(&options(), line, expected);
         }
     }
 
     #[test]
     fn lines_are_numbered_and_blank_lines_have_no_row() {
-        let rows = parsed(&spec(), "{\"k\":1,\"v\":2}\r\n\n \t\r\n{\"v\":4,\"k\":3}\n{\"k\":5}\n{\"k\":6,\"v\":7}");
+        let rows = parsed(&options(), "{\"k\":1,\"v\":2}\r\n\n \t\r\n{\"v\":4,\"k\":3}\n{\"k\":5}\n{\"k\":6,\"v\":7}");
         let missing = r#"11: field "v" is missing: correct the row, or choose another key or value field [{"k":5}]"#;
         assert_eq!(rows, ["7: 1 = 2", "10: 3 = 4", missing, "12: 6 = 7"]);
-        assert!(parsed(&spec(), "").is_empty());
+        assert!(parsed(&options(), "").is_empty());
     }
 
     #[test]
@@ -343,49 +337,49 @@ mod tests {
             ("{\"k\":1,\0\"v\":2}", "7: invalid JSON at byte 8: "),
         ];
         for (line, expected) in cases {
-            let rows = parsed(&spec(), line);
+            let rows = parsed(&options(), line);
             assert!(rows.len() == 1 && rows[0].starts_with(expected), "{line}: {rows:?}");
             assert!(rows[0].ends_with(&format!(" [{line}]")), "{rows:?}");
         }
-        let rows = parsed(&spec(), b"{\"k\":1,\"v\":\"\xff\"}");
+        let rows = parsed(&options(), b"{\"k\":1,\"v\":\"\xff\"}");
         assert!(rows[0].starts_with("7: invalid JSON at byte "), "{rows:?}");
-        let deep = parsed(&spec(), format!("{{\"k\":1,\"v\":{}}}", "[".repeat(1 << 20)));
+        let deep = parsed(&options(), format!("{{\"k\":1,\"v\":{}}}", "[".repeat(1 << 20)));
         assert!(deep[0].starts_with("7: invalid JSON at byte "));
     }
 
     #[test]
     fn missing_fields_are_packed_as_null() {
         let columns = vec![name("v"), name("k"), name("none"), name("s")];
-        let packed = RowSpec { value: ValueSpec::Packed(columns, Pack::Json), ..spec() };
+        let packed = Options { value: ValueSpec::Packed(columns, Pack::Json), ..options() };
         let line = r#"{"s":"a\u0062","k":1,"v":[ 1]}"#;
         check(&packed, line, r#"7: 1 = {"v":[ 1],"k":1,"none":null,"s":"a\u0062"}"#);
-        let packed = RowSpec { value: ValueSpec::Packed(vec![name("s")], Pack::MessagePack), ..packed };
+        let packed = Options { value: ValueSpec::Packed(vec![name("s")], Pack::MessagePack), ..packed };
         check(&packed, line, "7: 1 = \u{fffd}\u{fffd}s\u{fffd}ab");
     }
 
     #[test]
     fn a_row_that_removes_its_key_needs_no_value() {
-        let spec = RowSpec { delete: Some(name("gone")), ..spec() };
-        check(&spec, r#"{"k":1,"gone":true}"#, "7: 1 =  ! true");
-        check(&spec, r#"{"k":1,"gone":"y\u0065s","v":"x"}"#, "7: 1 = x ! yes");
-        check(&spec, r#"{"k":1,"gone":0,"v":"x"}"#, "7: 1 = x ! 0");
-        check(&spec, r#"{"k":1,"gone":null,"v":"x"}"#, "7: 1 = x");
-        check(&spec, r#"{"k":1,"v":"x"}"#, "7: 1 = x");
-        assert!(parsed(&spec, r#"{"k":1,"gone":false}"#)[0].contains("\"v\" is missing"));
+        let removing = Options { delete_column: Some(name("gone")), ..options() };
+        check(&removing, r#"{"k":1,"gone":true}"#, "7: 1 =  ! true");
+        check(&removing, r#"{"k":1,"gone":"y\u0065s","v":"x"}"#, "7: 1 = x ! yes");
+        check(&removing, r#"{"k":1,"gone":0,"v":"x"}"#, "7: 1 = x ! 0");
+        check(&removing, r#"{"k":1,"gone":null,"v":"x"}"#, "7: 1 = x");
+        check(&removing, r#"{"k":1,"v":"x"}"#, "7: 1 = x");
+        assert!(parsed(&removing, r#"{"k":1,"gone":false}"#)[0].contains("\"v\" is missing"));
     }
 
     #[test]
     fn key_and_value_fields_must_be_chosen_together() {
-        let remedies = |spec: &RowSpec| match JsonLinesParser::new(spec).err().unwrap().in_input("input") {
+        let remedies = |options: &Options| match JsonLinesParser::new(options).err().unwrap().in_input("input") {
             BakeError::Columns { remedies, .. } => remedies,
             other => panic!("{other:?}"),
         };
-        check(&RowSpec::default(), r#"{"key":1,"value":2}"#, "7: 1 = 2");
-        let only_key = RowSpec { value: ValueSpec::Unnamed, ..spec() };
+        check(&Options::default(), r#"{"key":1,"value":2}"#, "7: 1 = 2");
+        let only_key = Options { value: ValueSpec::Unnamed, ..options() };
         assert_eq!(remedies(&only_key), [Remedy::ChooseValue]);
-        let only_value = RowSpec { key: None, ..spec() };
+        let only_value = Options { key: None, ..options() };
         assert_eq!(remedies(&only_value), [Remedy::ChooseKey]);
-        let digits = RowSpec { key: Some(Column::Number(1)), ..spec() };
+        let digits = Options { key: Some(Column::Number(1)), ..options() };
         check(&digits, r#"{"1":"one","v":2}"#, "7: one = 2");
     }
 }

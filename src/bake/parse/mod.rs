@@ -42,18 +42,14 @@ pub(super) fn open<'i>(input: Input<'i>, context: &'i Context<'i>) -> Result<Box
     Ok(match options.format.detect(&name, opened.head()) {
         Format::Auto | Format::Delimited => delimited(opened, b','),
         Format::Tsv => delimited(opened, b'\t'),
-        Format::JsonLines => {
-            let format = JsonLinesFormat { spec: options.row_spec() };
-            Box::new(TextReader::new(opened, format, budget))
-        }
+        Format::JsonLines => Box::new(TextReader::new(opened, JsonLinesFormat { options }, budget)),
         Format::Parquet => parquet_reader(opened, context)?,
     })
 }
 
 #[cfg(feature = "parquet")]
 fn parquet_reader<'i>(opened: OpenInput<'i>, context: &Context<'_>) -> Result<Box<dyn PieceReader + 'i>, BakeError> {
-    let reader = parquet::ParquetReader::open(opened, &context.options.row_spec(), &context.budget.temp_dir)?;
-    Ok(Box::new(reader))
+    Ok(Box::new(parquet::ParquetReader::open(opened, context.options, &context.budget.temp_dir)?))
 }
 
 #[cfg(not(feature = "parquet"))]

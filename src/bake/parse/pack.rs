@@ -43,6 +43,13 @@ pub(super) enum Cell<'a> {
     Json(&'a str),
 }
 
+/// The columns that become the value, by their positions among the columns that are read.
+#[derive(Clone)]
+pub(super) enum ValueColumns {
+    One(usize),
+    Packed(Vec<usize>, Packer),
+}
+
 /// Packs the chosen columns of rows, one row after another.
 #[derive(Clone)]
 pub(super) struct Packer {

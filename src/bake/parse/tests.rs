@@ -1,11 +1,13 @@
 //! A row sink for tests of the formats, and tests that cut random text into short pieces.
 
 use super::cut::{CutError, Cutter};
-use super::delimited::{DelimitedParser, Fields, ValueFields};
+use super::delimited::{DelimitedParser, Fields};
 use super::json_lines::JsonLinesParser;
+use super::pack::ValueColumns;
 use super::text::TextParser;
-use crate::bake::columns::{Column, RowSpec};
+use crate::bake::columns::Column;
 use crate::bake::error::BakeError;
+use crate::bake::options::Options;
 use crate::bake::row::{InputRow, RowSink};
 use crate::bake::row_fault::RowFault;
 
@@ -32,6 +34,11 @@ pub(super) fn name(name: &str) -> Column {
     Column::Name(name.to_owned())
 }
 
+/// Returns the fields of rows with a key and a value.
+pub(super) fn key_and_value() -> Fields {
+    Fields { key: 0, value: ValueColumns::One(1), delete: None, count: 2, columns_chosen: false }
+}
+
 /// Cuts a text into pieces and parses them. Returns the rows, the faults of bad rows, and at the end the error, if
 /// there is one.
 fn pieces_of(text: &[u8], delimiter: Option<u8>, piece_len_bytes: usize) -> Vec<String> {
@@ -48,12 +55,8 @@ fn pieces_of(text: &[u8], delimiter: Option<u8>, piece_len_bytes: usize) -> Vec<
             }
         };
         let parsed = match delimiter {
-            Some(delimiter) => {
-                let fields =
-                    Fields { key: 0, value: ValueFields::One(1), delete: None, count: 2, columns_chosen: false };
-                DelimitedParser::new(delimiter, fields).parse(&piece, &mut lines)
-            }
-            None => JsonLinesParser::new(&RowSpec::default()).unwrap().parse(&piece, &mut lines),
+            Some(delimiter) => DelimitedParser::new(delimiter, key_and_value()).parse(&piece, &mut lines),
+            None => JsonLinesParser::new(&Options::default()).unwrap().parse(&piece, &mut lines),
         };
         parsed.unwrap();
     }
@@ -79,7 +82,7 @@ fn rows_by_csv(text: &[u8]) -> Vec<[String; 2]> {
 }
 
 /// Returns random texts made of these parts.
-fn texts(parts: &[&'static [u8]], count: usize) -> impl Iterator<Item = Vec<u8>> {
+pub(super) fn texts(parts: &[&'static [u8]], count: usize) -> impl Iterator<Item = Vec<u8>> {
     let mut seed = 0x5eed_u64;
     println!("seed {seed:#x}");
     let mut random = move |below: usize| {

@@ -1,10 +1,10 @@
 //! Finds the chosen columns in the first record of a delimited input.
 
-use super::{Fields, Record, ValueFields};
+use super::{Fields, Record};
 use crate::bake::columns::{Column, ColumnRole, ColumnsFault, Pack, ValueSpec};
 use crate::bake::error::BakeError;
 use crate::bake::options::Options;
-use crate::bake::parse::pack::Packer;
+use crate::bake::parse::pack::{Packer, ValueColumns};
 use crate::bake::remedy::Remedy;
 use crate::bake::row_fault::RowFault;
 
@@ -32,18 +32,18 @@ pub(super) fn find(options: &Options, input: &str, first: &Record<'_>) -> Result
                 return Err(BakeError::Row { input: input.to_owned(), line: first.line, fault });
             }
             let mut left = (0..count).filter(|column| Some(*column) != delete);
-            (left.next().unwrap_or(0), ValueFields::One(left.next().unwrap_or(0)))
+            (left.next().unwrap_or(0), ValueColumns::One(left.next().unwrap_or(0)))
         }
         (Some(key), ValueSpec::Unnamed) => {
             let key = position(ColumnRole::Key, key)?;
-            (key, ValueFields::One(other_than(key, ColumnRole::Value)?))
+            (key, ValueColumns::One(other_than(key, ColumnRole::Value)?))
         }
         (None, ValueSpec::Column(value)) => {
             let value = position(ColumnRole::Value, value)?;
-            (other_than(value, ColumnRole::Key)?, ValueFields::One(value))
+            (other_than(value, ColumnRole::Key)?, ValueColumns::One(value))
         }
         (Some(key), ValueSpec::Column(value)) => {
-            (position(ColumnRole::Key, key)?, ValueFields::One(position(ColumnRole::Value, value)?))
+            (position(ColumnRole::Key, key)?, ValueColumns::One(position(ColumnRole::Value, value)?))
         }
         (None, ValueSpec::Packed(..)) => {
             let message = "columns are packed into the value: choose the key column as well";
@@ -102,13 +102,13 @@ impl Finder<'_> {
 
     /// Returns the fields to pack, and a packer that names each entry after its column. Without a header, a column's
     /// name is its number.
-    fn packed(&self, columns: &[Column], positions: Vec<usize>, pack: Pack) -> ValueFields {
+    fn packed(&self, columns: &[Column], positions: Vec<usize>, pack: Pack) -> ValueColumns {
         let name = |(column, position): (&Column, &usize)| match (column, self.has_header) {
             (Column::Name(name), _) => name.clone(),
             (Column::Number(_), true) => String::from_utf8_lossy(self.fields[*position]).into_owned(),
             (Column::Number(number), false) => number.to_string(),
         };
         let packer = Packer::new(columns.iter().zip(&positions).map(name), pack);
-        ValueFields::Packed(positions, packer)
+        ValueColumns::Packed(positions, packer)
     }
 }

@@ -7,7 +7,7 @@ mod columns;
 use std::ops::{ControlFlow, Range};
 
 use super::cut::TextPiece;
-use super::pack::{Cell, Packer};
+use super::pack::{Cell, ValueColumns};
 use super::quoting::QuotedRecords;
 use super::text::{TextFormat, TextParser};
 use crate::bake::error::BakeError;
@@ -54,19 +54,12 @@ impl TextFormat for DelimitedFormat<'_> {
 #[derive(Clone)]
 pub(super) struct Fields {
     pub(super) key: usize,
-    pub(super) value: ValueFields,
+    pub(super) value: ValueColumns,
     pub(super) delete: Option<usize>,
     pub(super) count: usize,
     /// Whether the options choose columns. This determines the advice in the error for a row with a wrong number of
     /// fields.
     pub(super) columns_chosen: bool,
-}
-
-/// The fields that become the value.
-#[derive(Clone)]
-pub(super) enum ValueFields {
-    One(usize),
-    Packed(Vec<usize>, Packer),
 }
 
 /// Parses the pieces of one input.
@@ -97,8 +90,8 @@ impl TextParser for DelimitedParser {
                 return Ok(ControlFlow::Continue(()));
             }
             let packed = match value {
-                ValueFields::One(value) => Ok(record.field(*value)),
-                ValueFields::Packed(fields, packer) => {
+                ValueColumns::One(value) => Ok(record.field(*value)),
+                ValueColumns::Packed(fields, packer) => {
                     packer.pack(fields.iter().map(|field| Cell::Text(record.field(*field))))
                 }
             };
@@ -209,44 +202,20 @@ impl Records {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bake::parse::tests::{Lines, key_and_value, texts};
 
-    struct CollectedRows(Vec<String>);
-
-    impl RowSink for CollectedRows {
-        fn row(&mut self, row: &InputRow<'_>) -> Result<(), BakeError> {
-            let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
-            self.0.push(format!("{} {}={}", row.line, text(row.key), text(row.value)));
-            Ok(())
-        }
-
-        fn bad(&mut self, line: u64, fault: RowFault, text: &[u8]) -> Result<(), BakeError> {
-            self.0.push(format!("{line} {fault:?} {}", String::from_utf8_lossy(text)));
-            Ok(())
-        }
-    }
-
-    fn rows_of(text: &str, has_quotes: bool) -> Vec<String> {
-        let piece = TextPiece { bytes: text.as_bytes().to_vec(), first_line: 10, has_quotes };
-        let fields = Fields { key: 0, value: ValueFields::One(1), delete: None, count: 2, columns_chosen: false };
-        let mut sink = CollectedRows(Vec::new());
-        DelimitedParser::new(b',', fields).parse(&piece, &mut sink).unwrap();
-        sink.0
+    fn rows_of(text: &[u8], has_quotes: bool) -> Vec<String> {
+        let piece = TextPiece { bytes: text.to_vec(), first_line: 10, has_quotes };
+        let mut lines = Lines::default();
+        DelimitedParser::new(b',', key_and_value()).parse(&piece, &mut lines).unwrap();
+        lines.0
     }
 
     #[test]
     fn both_parsers_find_the_same_rows_in_text_without_quotes() {
-        let parts = ["1,one", "", "a,b,c", ",", "x", "2,two\r", "y,\r,z", "\r", "é,ü"];
-        let mut seed = 0x5eed_u64;
-        println!("seed {seed:#x}");
-        for _ in 0..2000 {
-            let mut text = String::new();
-            for _ in 0..seed % 7 {
-                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                text += parts[(seed >> 33) as usize % parts.len()];
-                text += if seed >> 60 == 0 { "" } else { "\n" };
-            }
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            assert_eq!(rows_of(&text, false), rows_of(&text, true), "{text:?}");
+        let parts = ["1,one", "\n", "a,b,c\n", ",\n", "x\n", "2,two\r\n", "y,\r,z\n", "\r", "é,ü\n", "1,one\n"];
+        for text in texts(&parts.map(str::as_bytes), 2000) {
+            assert_eq!(rows_of(&text, false), rows_of(&text, true), "{:?}", text.escape_ascii().to_string());
         }
     }
 
@@ -270,9 +239,15 @@ mod tests {
     #[test]
     fn rows_with_quotes_are_parsed_or_reported() {
         let text = "\n\"a\",\"1\n2\"\r\nb,\"x\"\"y\"\nc,\"x\"y\nd,5\" pipe\n\"e\",f\rg\nh,i\n";
-        let expected = ["11 a=1\n2", "13 b=x\"y", "14 TextAfterQuote c,\"x\"y", "15 d=5\" pipe"];
-        assert_eq!(rows_of(text, true)[..4], expected);
-        assert!(rows_of(text, true).iter().any(|row| row.contains("BareReturn")));
-        assert_eq!(rows_of(text, true).last().unwrap(), "17 h=i");
+        let rows = rows_of(text.as_bytes(), true);
+        assert_eq!(
+            [&rows[0], &rows[1], &rows[3], &rows[5]],
+            ["11: a = 1\n2", "13: b = x\"y", "15: d = 5\" pipe", "17: h = i"]
+        );
+        let bad =
+            [(&rows[2], 14, RowFault::TextAfterQuote, "c,\"x\"y"), (&rows[4], 16, RowFault::BareReturn, "\"e\",f\rg")];
+        for (row, line, fault, text) in bad {
+            assert_eq!(*row, format!("{line}: {fault} [{text}]"));
+        }
     }
 }

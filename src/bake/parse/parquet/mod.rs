@@ -23,15 +23,16 @@ use ::parquet::file::metadata::RowGroupMetaData;
 use ::parquet::file::reader::{FileReader, SerializedFileReader};
 use ::parquet::schema::types::{ColumnDescPtr, SchemaDescriptor};
 
-use super::pack::Packer;
+use super::pack::{Packer, ValueColumns};
 use super::piece::{ParsePiece, Piece, PieceReader};
-use crate::bake::columns::{Column, ColumnRole, ColumnsFault, RowSpec, ValueSpec};
+use crate::bake::columns::{Column, ColumnRole, ColumnsFault, ValueSpec};
 use crate::bake::error::BakeError;
 use crate::bake::fill::Filler;
 use crate::bake::input::{InputFacts, OpenInput};
+use crate::bake::options::Options;
 use crate::bake::origins::RowUnit;
 use crate::bake::remedy::Remedy;
-use crate::bake::row::{InputRow, RowSink, parse_deletion};
+use crate::bake::row::{InputRow, RowSink, value_unless_removed};
 use crate::bake::row_fault::RowFault;
 use column::{Cells, ColumnType, Cursor};
 
@@ -46,9 +47,9 @@ pub(super) struct ParquetReader<'i> {
 }
 
 impl<'i> ParquetReader<'i> {
-    pub(super) fn open(mut opened: OpenInput<'i>, spec: &RowSpec, temp_dir: &Path) -> Result<Self, BakeError> {
+    pub(super) fn open(mut opened: OpenInput<'i>, options: &Options, temp_dir: &Path) -> Result<Self, BakeError> {
         let file = opened.seekable(temp_dir)?;
-        let decoder = Decoder::open(file, spec, opened.name())?;
+        let decoder = Decoder::open(file, options, opened.name())?;
         Ok(ParquetReader { opened, decoder })
     }
 }
@@ -95,11 +96,8 @@ struct Columns {
     columns: Vec<ColumnType>,
     /// The key's position in `columns`.
     key: usize,
-    /// The positions in `columns` of the columns that become the value.
-    values: Vec<usize>,
+    value: ValueColumns,
     delete: Option<usize>,
-    /// Packs the chosen columns into one value. `None` if the value is one unpacked column.
-    packer: Option<Packer>,
 }
 
 /// The row group that is being decoded.
@@ -119,9 +117,9 @@ struct DecodedRows {
 }
 
 impl Decoder {
-    fn open(file: File, spec: &RowSpec, name: &str) -> Result<Self, BakeError> {
+    fn open(file: File, options: &Options, name: &str) -> Result<Self, BakeError> {
         let file = catch_panic(|| SerializedFileReader::new(file)).map_err(|error| unreadable(name, &error))?;
-        let columns = Columns::find(file.metadata().file_metadata().schema_descr(), spec)
+        let columns = Columns::find(file.metadata().file_metadata().schema_descr(), options)
             .map_err(|fault| fault.in_input(name))?;
         Ok(Decoder { name: name.to_owned(), file, columns, next_group: 0, group: None, rows: 0 })
     }
@@ -232,29 +230,21 @@ impl Columns {
         let key = &cursors[self.key];
         let key = key.cell().content(&mut texts.key).ok_or_else(|| null(key))?;
         let delete = self.delete.and_then(|delete| cursors[delete].cell().content(&mut texts.delete));
-        let value = match &mut self.packer {
-            Some(packer) => packer.pack(self.values.iter().map(|value| cursors[*value].cell()))?,
-            None => match cursors[self.values[0]].cell().content(&mut texts.value) {
-                Some(value) => value,
-                // A row that removes its key needs no value.
-                None if delete.and_then(parse_deletion) == Some(true) => b"",
-                None => return Err(null(&cursors[self.values[0]])),
-            },
+        let value = match &mut self.value {
+            ValueColumns::Packed(columns, packer) => {
+                packer.pack(columns.iter().map(|column| cursors[*column].cell()))?
+            }
+            ValueColumns::One(column) => {
+                let value = cursors[*column].cell().content(&mut texts.value);
+                value_unless_removed(value, delete, || null(&cursors[*column]))?
+            }
         };
         Ok(InputRow { line, key, value, delete, text: b"" })
     }
 
-    fn find(schema: &SchemaDescriptor, spec: &RowSpec) -> Result<Columns, ColumnsFault> {
-        let (key, values) = match (&spec.key, &spec.value) {
-            (Some(key), ValueSpec::Column(value)) => (key.clone(), vec![value.clone()]),
-            (Some(key), ValueSpec::Packed(values, _)) => (key.clone(), values.clone()),
-            (key, value) => {
-                let (key, value) = complete(schema, key.as_ref(), value)?;
-                (key, vec![value])
-            }
-        };
+    fn find(schema: &SchemaDescriptor, options: &Options) -> Result<Columns, ColumnsFault> {
         let mut columns: Vec<ColumnType> = Vec::new();
-        let mut position = |role: ColumnRole, column: &Column| {
+        let position = |columns: &mut Vec<ColumnType>, role: ColumnRole, column: &Column| {
             let (leaf, description) = leaf_of(schema, column, role)?;
             if let Some(position) = columns.iter().position(|column| column.leaf() == leaf) {
                 return Ok(position);
@@ -262,29 +252,37 @@ impl Columns {
             columns.push(ColumnType::new(leaf, &description, role)?);
             Ok::<_, ColumnsFault>(columns.len() - 1)
         };
-        let is_packed = matches!(spec.value, ValueSpec::Packed(..));
-        let key = position(ColumnRole::Key, &key)?;
-        let value_role = if is_packed { ColumnRole::Packed } else { ColumnRole::Value };
-        let values = values.iter().map(|value| position(value_role, value)).collect::<Result<Vec<_>, _>>()?;
-        let delete = spec.delete.as_ref().map(|delete| position(ColumnRole::Delete, delete)).transpose()?;
-        columns[key].check_key()?;
-        let packer = match &spec.value {
-            ValueSpec::Packed(_, pack) => {
-                Some(Packer::new(values.iter().map(|value| columns[*value].name().to_owned()), *pack))
+        let (key, value) = match (&options.key, &options.value) {
+            (Some(key), ValueSpec::Packed(packed, pack)) => {
+                let key = position(&mut columns, ColumnRole::Key, key)?;
+                let packed = packed.iter().map(|column| position(&mut columns, ColumnRole::Packed, column));
+                let packed = packed.collect::<Result<Vec<_>, _>>()?;
+                let packer = Packer::new(packed.iter().map(|column| columns[*column].name().to_owned()), *pack);
+                (key, ValueColumns::Packed(packed, packer))
             }
-            ValueSpec::Unnamed | ValueSpec::Column(_) => None,
+            (key, value) => {
+                let (key, value) = key_and_value(schema, key.as_ref(), value)?;
+                let key = position(&mut columns, ColumnRole::Key, &key)?;
+                (key, ValueColumns::One(position(&mut columns, ColumnRole::Value, &value)?))
+            }
         };
-        Ok(Columns { columns, key, values, delete, packer })
+        let delete = options.delete_column.as_ref();
+        let delete = delete.map(|delete| position(&mut columns, ColumnRole::Delete, delete)).transpose()?;
+        columns[key].check_key()?;
+        Ok(Columns { columns, key, value, delete })
     }
 }
 
-/// Returns the key column and the value column, of which the options choose at most one. The file must have two
+/// Returns the key column and the value column. If the options choose only one of them or none, the file must have two
 /// columns.
-fn complete(
+fn key_and_value(
     schema: &SchemaDescriptor,
     key: Option<&Column>,
     value: &ValueSpec,
 ) -> Result<(Column, Column), ColumnsFault> {
+    if let (Some(key), ValueSpec::Column(value)) = (key, value) {
+        return Ok((key.clone(), value.clone()));
+    }
     let count = schema.root_schema().get_fields().len();
     if count != 2 || matches!(value, ValueSpec::Packed(..)) {
         let message =

@@ -62,15 +62,15 @@ fn with_a_list() -> Vec<u8> {
     })
 }
 
-fn open(bytes: &[u8], spec: &RowSpec) -> Result<Decoder, BakeError> {
+fn open(bytes: &[u8], options: &Options) -> Result<Decoder, BakeError> {
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(bytes).unwrap();
     file.rewind().unwrap();
-    Decoder::open(file, spec, "t.parquet")
+    Decoder::open(file, options, "t.parquet")
 }
 
-fn rows(bytes: &[u8], spec: &RowSpec) -> Result<Vec<String>, BakeError> {
-    let mut decoder = open(bytes, spec)?;
+fn rows(bytes: &[u8], options: &Options) -> Result<Vec<String>, BakeError> {
+    let mut decoder = open(bytes, options)?;
     let mut lines = Lines::default();
     while let Some(decoded) = decoder.next()? {
         ParquetPiece { columns: decoder.columns.clone(), decoded }.parse_into(&mut lines)?;
@@ -78,13 +78,13 @@ fn rows(bytes: &[u8], spec: &RowSpec) -> Result<Vec<String>, BakeError> {
     Ok(lines.0)
 }
 
-fn spec(key: &str, value: &str) -> RowSpec {
-    RowSpec { key: Some(name(key)), value: ValueSpec::Column(name(value)), delete: None }
+fn columns(key: &str, value: &str) -> Options {
+    Options { key: Some(name(key)), value: ValueSpec::Column(name(value)), ..Options::default() }
 }
 
-fn packed(key: &str, values: &[&str], pack: Pack) -> RowSpec {
+fn packed(key: &str, values: &[&str], pack: Pack) -> Options {
     let values = values.iter().map(|value| name(value)).collect();
-    RowSpec { key: Some(name(key)), value: ValueSpec::Packed(values, pack), delete: None }
+    Options { key: Some(name(key)), value: ValueSpec::Packed(values, pack), ..Options::default() }
 }
 
 fn text(text: &str) -> ByteArray {
@@ -169,7 +169,7 @@ fn values_of_each_type_become_text() {
         ("inner.a", "9"),
     ];
     for (column, value) in expected {
-        assert_eq!(rows(&file, &spec("i8", column)).unwrap(), [format!("1: -5 = {value}")], "{column}");
+        assert_eq!(rows(&file, &columns("i8", column)).unwrap(), [format!("1: -5 = {value}")], "{column}");
     }
 }
 
@@ -185,10 +185,10 @@ fn keys_are_integers_text_or_binary() {
         ("uuid", "10111213-1415-1617-1819-1a1b1c1d1e1f"),
     ];
     for (column, key) in keys {
-        assert_eq!(rows(&file, &spec(column, "i8")).unwrap(), [format!("1: {key} = -5")], "{column}");
+        assert_eq!(rows(&file, &columns(column, "i8")).unwrap(), [format!("1: {key} = -5")], "{column}");
     }
     for (column, found) in [("bool", "booleans"), ("double", "floats"), ("date", "dates"), ("small", "decimals")] {
-        let error = rows(&file, &spec(column, "i8")).unwrap_err().to_string();
+        let error = rows(&file, &columns(column, "i8")).unwrap_err().to_string();
         let expected = format!(
             "t.parquet: the key column \"{column}\" has {found}, where integers, text, or binary were expected"
         );
@@ -199,8 +199,8 @@ fn keys_are_integers_text_or_binary() {
 #[test]
 fn packed_values_keep_their_types() {
     let file = all_types();
-    let columns = ["u64", "text", "uuid", "bool", "float", "stamp", "inner.a"];
-    let json = rows(&file, &packed("i8", &columns, Pack::Json)).unwrap();
+    let packed_columns = ["u64", "text", "uuid", "bool", "float", "stamp", "inner.a"];
+    let json = rows(&file, &packed("i8", &packed_columns, Pack::Json)).unwrap();
     let expected = concat!(
         r#"1: -5 = {"u64":18446744073709551615,"text":"ü \"x\"","uuid":"10111213-1415-1617-1819-1a1b1c1d1e1f","#,
         r#""bool":true,"float":0.1,"stamp":"1969-12-31T23:59:59.999999Z","inner.a":9}"#
@@ -216,28 +216,34 @@ fn packed_values_keep_their_types() {
 fn an_unsuitable_column_is_named() {
     let file = all_types();
     let cases = [
-        (spec("i8", "none"), "the value column \"none\" does not exist: rows have i8, u32, "),
-        (spec("i8", "inner"), "the value column \"inner\" is a group: choose a column inside, such as \"inner.a\""),
-        (spec("i8", "list"), "the value column \"list\" is a list, which can have several values per row"),
+        (columns("i8", "none"), "the value column \"none\" does not exist: rows have i8, u32, "),
+        (columns("i8", "inner"), "the value column \"inner\" is a group: choose a column inside, such as \"inner.a\""),
+        (columns("i8", "list"), "the value column \"list\" is a list, which can have several values per row"),
         (
-            spec("interval", "i8"),
+            columns("interval", "i8"),
             "the key column \"interval\" is of type FIXED_LEN_BYTE_ARRAY (INTERVAL), which is not supported",
         ),
         (
-            RowSpec { key: Some(Column::Number(22)), ..spec("i8", "i8") },
+            Options { key: Some(Column::Number(22)), ..columns("i8", "i8") },
             "the key column 22 does not exist: rows have 21",
         ),
-        (RowSpec { key: Some(Column::Number(0)), ..spec("i8", "i8") }, "the key column 0 does not exist"),
-        (RowSpec { value: ValueSpec::Unnamed, ..spec("i8", "i8") }, "rows have 21 columns: choose the key column and"),
-        (RowSpec { key: None, ..packed("i8", &["i8"], Pack::Json) }, "rows have 21 columns: choose the key column and"),
-        (RowSpec { delete: Some(name("gone")), ..spec("i8", "i8") }, "the delete column \"gone\" does not exist"),
+        (Options { key: Some(Column::Number(0)), ..columns("i8", "i8") }, "the key column 0 does not exist"),
+        (
+            Options { value: ValueSpec::Unnamed, ..columns("i8", "i8") },
+            "rows have 21 columns: choose the key column and",
+        ),
+        (Options { key: None, ..packed("i8", &["i8"], Pack::Json) }, "rows have 21 columns: choose the key column and"),
+        (
+            Options { delete_column: Some(name("gone")), ..columns("i8", "i8") },
+            "the delete column \"gone\" does not exist",
+        ),
     ];
-    for (spec, expected) in cases {
-        let error = rows(&file, &spec).unwrap_err().to_string();
+    for (options, expected) in cases {
+        let error = rows(&file, &options).unwrap_err().to_string();
         assert!(error.starts_with(&format!("t.parquet: {expected}")), "{error}");
     }
     for column in ["tags", "tags.list.element"] {
-        let error = rows(&with_a_list(), &spec("id", column)).unwrap_err().to_string();
+        let error = rows(&with_a_list(), &columns("id", column)).unwrap_err().to_string();
         assert!(error.starts_with(&format!("t.parquet: the value column {column:?} is a list")), "{error}");
     }
 }
@@ -263,7 +269,7 @@ fn rows_of_all_groups_and_pages_are_read_in_order_and_nulls_are_faults() {
             write_column!(writer, Int64Type, &ids);
             write_column!(writer, ByteArrayType, &names, &levels);
         });
-        let found = rows(&file, &RowSpec::default()).unwrap();
+        let found = rows(&file, &Options::default()).unwrap();
         assert_eq!(found.len() as i64, 3 * ROWS, "{codec:?}");
         for (id, row) in found.iter().enumerate() {
             let line = id + 1;
@@ -283,7 +289,7 @@ fn pieces_are_bounded_by_the_length_of_their_rows() {
         let values: Vec<_> = (0..100).map(|row| text(&format!("{row}{value}"))).collect();
         write_column!(writer, ByteArrayType, &values, &[1; 100]);
     });
-    let mut decoder = open(&file, &RowSpec::default()).unwrap();
+    let mut decoder = open(&file, &Options::default()).unwrap();
     let mut rows = 0;
     while let Some(piece) = decoder.next().unwrap() {
         assert_eq!(piece.first_row, rows + 1);
@@ -299,12 +305,12 @@ fn columns_are_chosen_by_number_or_name_and_choosing_one_of_two_also_chooses_the
         write_column!(writer, Int64Type, &[1, 2]);
         write_column!(writer, ByteArrayType, &[text("one")], &[1, 0]);
     });
-    let unnamed = |key| RowSpec { key, ..RowSpec::default() };
-    for spec in [unnamed(None), unnamed(Some(Column::Number(1))), unnamed(Some(name("id"))), spec("id", "name")] {
-        assert_eq!(rows(&file, &spec).unwrap()[0], "1: 1 = one");
+    let unnamed = |key| Options { key, ..Options::default() };
+    for options in [unnamed(None), unnamed(Some(Column::Number(1))), unnamed(Some(name("id"))), columns("id", "name")] {
+        assert_eq!(rows(&file, &options).unwrap()[0], "1: 1 = one");
     }
-    for spec in [unnamed(Some(Column::Number(2))), RowSpec { key: None, ..spec("", "id") }] {
-        let found = rows(&file, &spec).unwrap();
+    for options in [unnamed(Some(Column::Number(2))), Options { key: None, ..columns("", "id") }] {
+        let found = rows(&file, &options).unwrap();
         assert_eq!(found[0], "1: one = 1");
         assert!(found[1].starts_with("2: \"name\" is null: "));
     }
@@ -319,7 +325,7 @@ fn a_row_that_removes_its_key_needs_no_value() {
         write_column!(writer, ByteArrayType, &[text("two")], &[0, 1, 0]);
         write_column!(writer, BoolType, &[true, false], &[1, 0, 1]);
     });
-    let found = rows(&file, &RowSpec { delete: Some(name("gone")), ..spec("id", "name") }).unwrap();
+    let found = rows(&file, &Options { delete_column: Some(name("gone")), ..columns("id", "name") }).unwrap();
     assert_eq!(found[..2], ["1: 1 =  ! true", "2: 2 = two"]);
     assert!(found[2].starts_with("3: \"name\" is null: "));
 }
@@ -331,7 +337,7 @@ fn dates_beyond_the_calendar_are_faults() {
         write_column!(writer, Int64Type, &[i64::MAX, 0]);
         write_column!(writer, Int32Type, &[1, 2]);
     });
-    let found = rows(&file, &spec("id", "stamp")).unwrap();
+    let found = rows(&file, &columns("id", "stamp")).unwrap();
     assert_eq!(found[0], "1: \"stamp\" is outside the calendar: correct it, or choose another column []");
     assert_eq!(found[1], "2: 2 = 1970-01-01T00:00:00.000Z");
 }
@@ -346,7 +352,7 @@ fn damaged_files_do_not_panic() {
         write_column!(writer, ByteArrayType, &names, &[1; 2000]);
     });
     for len_bytes in [0, 4, 8, 11, 12, 100, file.len() / 2, file.len() - 1] {
-        let error = rows(&file[..len_bytes], &RowSpec::default()).unwrap_err().to_string();
+        let error = rows(&file[..len_bytes], &Options::default()).unwrap_err().to_string();
         assert!(error.starts_with("t.parquet: cannot be read as Parquet: "), "{error}");
     }
     let mut random = 0x5eed_u64;
@@ -355,7 +361,7 @@ fn damaged_files_do_not_panic() {
         let mut damaged = file.clone();
         let at = (random >> 33) as usize % damaged.len();
         damaged[at] ^= 1 << (random >> 30 & 7);
-        if let Err(error) = rows(&damaged, &RowSpec::default()) {
+        if let Err(error) = rows(&damaged, &Options::default()) {
             assert!(error.to_string().starts_with("t.parquet: "), "byte {at}: {error}");
         }
     }
