@@ -4,6 +4,7 @@ use std::fmt;
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::format::OwnedKey;
 use crate::format::key::{Key, KeyKind};
 
 /// One of several shards into which rows are divided, by key hash or by key range.
@@ -28,22 +29,7 @@ pub struct Shard {
     number: u32,
     count: u32,
     /// The lower bound of each shard except shard 1. The list is empty if rows are divided by hash.
-    bounds: Vec<Bound>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Bound {
-    U64(u64),
-    Bytes(Vec<u8>),
-}
-
-impl Bound {
-    fn key(&self) -> Key<'_> {
-        match self {
-            Bound::U64(number) => Key::U64(*number),
-            Bound::Bytes(bytes) => Key::Bytes(bytes),
-        }
-    }
+    bounds: Vec<OwnedKey>,
 }
 
 /// The reason why a shard is invalid.
@@ -114,16 +100,12 @@ impl Shard {
         if let Some(before) = bounds.windows(2).position(|pair| pair[0] >= pair[1]) {
             return Err(ShardFault::Order { bound: before + 2 });
         }
-        let owned = |bound: &Key<'_>| match bound {
-            Key::U64(number) => Bound::U64(*number),
-            Key::Bytes(bytes) => Bound::Bytes(bytes.to_vec()),
-        };
-        Ok(Shard { bounds: bounds.iter().map(owned).collect(), ..shard })
+        Ok(Shard { bounds: bounds.iter().map(|bound| OwnedKey::from(*bound)).collect(), ..shard })
     }
 
     /// Returns the kind of the bounds, if there are any.
     pub(super) fn bounds_kind(&self) -> Option<KeyKind> {
-        self.bounds.first().map(|bound| bound.key().kind())
+        self.bounds.first().map(|bound| bound.as_key().kind())
     }
 
     /// Returns whether a row with this key belongs to the shard.
@@ -135,7 +117,7 @@ impl Shard {
             };
             ((u128::from(hash) * u128::from(self.count)) >> 64) as usize
         } else {
-            self.bounds.partition_point(|bound| bound.key() <= *key)
+            self.bounds.partition_point(|bound| bound.as_key() <= *key)
         };
         index + 1 == self.number as usize
     }
