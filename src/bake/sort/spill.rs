@@ -67,39 +67,38 @@ impl SpillFile {
 
     /// Begins a run of rows whose origins (inputs and lines) are at least `first_origin`.
     pub(in crate::bake) fn begin(&mut self, kind: KeyKind, first_origin: u64) -> RunWriter<'_> {
-        let written_to_bytes = self.end_bytes;
-        RunWriter {
-            spill: self,
-            written_to_bytes,
-            pending: Vec::with_capacity(WRITE_LEN_BYTES),
-            sums: Vec::new(),
+        let extent = Extent {
+            file: self.file.clone(),
+            offset_bytes: self.end_bytes,
+            len_bytes: 0,
+            block_len_bytes: BLOCK_LEN_BYTES,
+            sums: BlockSums::Memory(Arc::default()),
+            owner: self.owner.clone(),
+        };
+        let run = SpilledRun {
+            extent,
             kind,
             row_count: 0,
             row_len_max_bytes: 0,
             first_origin,
             last_origin: first_origin,
+            common_len_bytes: 0,
             first_key: Vec::new(),
-            last_key: Vec::new(),
             digits_at: [0; DIGITS_MAX + 1],
-            digits: 0,
-        }
+        };
+        let pending = Vec::with_capacity(WRITE_LEN_BYTES);
+        RunWriter { spill: self, run, pending, sums: Vec::new(), last_key: Vec::new(), digits: 0 }
     }
 }
 
 /// Writes one run in key order.
 pub(in crate::bake) struct RunWriter<'s> {
     spill: &'s mut SpillFile,
-    written_to_bytes: u64,
+    /// The rows added so far. The checksums of the blocks are added at the end.
+    run: SpilledRun,
     pending: Vec<u8>,
     sums: Vec<U64>,
-    kind: KeyKind,
-    row_count: u64,
-    row_len_max_bytes: usize,
-    first_origin: u64,
-    last_origin: u64,
-    first_key: Vec<u8>,
     last_key: Vec<u8>,
-    digits_at: [u64; DIGITS_MAX + 1],
     /// The number of digits of the last number.
     digits: usize,
 }
@@ -108,27 +107,28 @@ impl RunWriter<'_> {
     /// Adds a row. The row's origin (input and line) minus the run's first origin must be less than
     /// [`LINES_MAX`](super::held_row::LINES_MAX).
     pub(in crate::bake) fn push(&mut self, row: &HeldRow<'_>, origin: u64) -> io::Result<()> {
-        let at = self.written_to_bytes - self.spill.end_bytes + self.pending.len() as u64;
+        let run = &mut self.run;
+        let at = run.extent.len_bytes + self.pending.len() as u64;
         match row.key {
             Key::U64(number) => {
                 let digits = number.checked_ilog10().unwrap_or(0) as usize + 1;
-                self.digits_at[self.digits + 1..=digits.max(self.digits)].fill(at);
+                run.digits_at[self.digits + 1..=digits.max(self.digits)].fill(at);
                 self.digits = digits;
             }
             Key::Bytes(key) => {
-                if self.row_count == 0 {
-                    self.first_key.extend_from_slice(key);
+                if run.row_count == 0 {
+                    run.first_key.extend_from_slice(key);
                 }
                 self.last_key.clear();
                 self.last_key.extend_from_slice(key);
             }
         }
         let line =
-            u32::try_from(origin - self.first_origin).expect("a line relative to the first line of a run has 31 bits");
+            u32::try_from(origin - run.first_origin).expect("a line relative to the first line of a run has 31 bits");
         HeldRow { line, ..*row }.write_to(&mut self.pending);
-        self.row_count += 1;
-        self.row_len_max_bytes = self.row_len_max_bytes.max(row.len_bytes());
-        self.last_origin = self.last_origin.max(origin);
+        run.row_count += 1;
+        run.row_len_max_bytes = run.row_len_max_bytes.max(row.len_bytes());
+        run.last_origin = run.last_origin.max(origin);
         if self.pending.len() >= WRITE_LEN_BYTES {
             self.write(self.pending.len() - self.pending.len() % BLOCK_LEN_BYTES)?;
         }
@@ -137,34 +137,20 @@ impl RunWriter<'_> {
 
     pub(in crate::bake) fn finish(mut self) -> io::Result<SpilledRun> {
         self.write(self.pending.len())?;
-        self.digits_at[self.digits + 1..].fill(self.written_to_bytes - self.spill.end_bytes);
-        let extent = Extent {
-            file: self.spill.file.clone(),
-            offset_bytes: self.spill.end_bytes,
-            len_bytes: self.written_to_bytes - self.spill.end_bytes,
-            block_len_bytes: BLOCK_LEN_BYTES,
-            sums: BlockSums::Memory(self.sums.into()),
-            owner: self.spill.owner.clone(),
-        };
-        self.spill.end_bytes = self.written_to_bytes;
-        Ok(SpilledRun {
-            extent,
-            kind: self.kind,
-            row_count: self.row_count,
-            row_len_max_bytes: self.row_len_max_bytes,
-            first_origin: self.first_origin,
-            last_origin: self.last_origin,
-            common_len_bytes: Key::Bytes(&self.first_key).common_len_bytes(&Key::Bytes(&self.last_key)),
-            first_key: self.first_key,
-            digits_at: self.digits_at,
-        })
+        let mut run = self.run;
+        run.digits_at[self.digits + 1..].fill(run.extent.len_bytes);
+        run.extent.sums = BlockSums::Memory(self.sums.into());
+        run.common_len_bytes = Key::Bytes(&run.first_key).common_len_bytes(&Key::Bytes(&self.last_key));
+        self.spill.end_bytes += run.extent.len_bytes;
+        Ok(run)
     }
 
     fn write(&mut self, len_bytes: usize) -> io::Result<()> {
         let bytes = &self.pending[..len_bytes];
         self.sums.extend(bytes.chunks(BLOCK_LEN_BYTES).map(block_sum));
-        self.spill.file.write_all_at(bytes, self.written_to_bytes)?;
-        self.written_to_bytes += len_bytes as u64;
+        let extent = &mut self.run.extent;
+        extent.file.write_all_at(bytes, extent.offset_bytes + extent.len_bytes)?;
+        extent.len_bytes += len_bytes as u64;
         self.pending.drain(..len_bytes);
         Ok(())
     }
