@@ -13,7 +13,7 @@ use super::row_fault::RowFault;
 use super::sort::held_row::{HeldRow, LINES_MAX};
 use super::sort::merge::merge;
 use super::sort::run::Run;
-use super::sort::sorted_rows::{SortedRows, TableRecords};
+use super::sort::sorted_rows::{BASE_RANK, SortedRows, TableRecords};
 use super::sort::spill::{SpillFile, SpilledRun};
 use super::sort::tally::{Duplicate, Tally};
 use super::table::{RecordsWriter, WrittenRecords, is_too_long};
@@ -79,7 +79,7 @@ impl SortedParts {
             if context.options.duplicates == Duplicates::Last { part_count - place } else { place }
         };
         for table in &self.tables {
-            sources.push(SortedRows::table(table, rank(), false, buffer_len_bytes)?);
+            sources.push(SortedRows::table(table, 0, rank(), buffer_len_bytes)?);
         }
         for run in &self.spilled {
             sources.extend(SortedRows::spilled(run, self.kind, rank(), buffer_len_bytes)?);
@@ -88,7 +88,7 @@ impl SortedParts {
             sources.push(SortedRows::memory(run, rank()));
         }
         if let Some(base) = &self.base {
-            sources.push(SortedRows::table(base, part_count + 1, true, buffer_len_bytes)?);
+            sources.push(SortedRows::table(base, 0, BASE_RANK, buffer_len_bytes)?);
         }
         Ok(sources)
     }

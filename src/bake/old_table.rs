@@ -18,12 +18,12 @@ use super::shard::Shard;
 use super::sort::block_sums::{BlockSums, TableSums};
 use super::sort::blocks::Extent;
 use super::sort::extent_owner::ExtentOwner;
-use super::sort::sorted_rows::{RowOrigins, SortedRows, TableRecords};
+use super::sort::sorted_rows::{BASE_RANK, RowOrigins, SortedRows, TableRecords};
 use crate::format::FormatError;
 use crate::format::checksum::BLOCK_LEN_BYTES;
 use crate::format::header::{HEADER_LEN_BYTES, Layout, SECTION_ALIGN_BYTES, check_padding};
 use crate::format::index::{FENCE_ROWS, Fence, fence_count};
-use crate::format::key::KeyKind;
+use crate::format::key::{Key, KeyKind};
 use crate::replace::TableSummary;
 use crate::store::{StoreError, open_regular};
 
@@ -83,7 +83,7 @@ impl OldTable {
         if table.kind == KeyKind::Bytes && table.row_count > 0 {
             let first = first_key(&table)?;
             let last = reader.last_key(&table, &layout)?;
-            table.common_len_bytes = first.iter().zip(&last).take_while(|(a, b)| a == b).count();
+            table.common_len_bytes = Key::Bytes(&first).common_len_bytes(&Key::Bytes(&last));
             table.first_key = first;
         }
         table.shard = shard.cloned();
@@ -164,7 +164,7 @@ impl Reader {
         if offset_bytes >= layout.records.len_bytes || !offset_bytes.is_multiple_of(table.align_bytes as u64) {
             return Err(wrong_fence());
         }
-        let mut source = SortedRows::table_from(table, offset_bytes, 0, true, ENDS_BUFFER_LEN_BYTES)?;
+        let mut source = SortedRows::table(table, offset_bytes, BASE_RANK, ENDS_BUFFER_LEN_BYTES)?;
         let (mut left, mut last) = (table.row_count - row, Vec::new());
         let mut head = source.begin(0)?;
         while head.is_some() {
@@ -179,7 +179,7 @@ impl Reader {
 }
 
 fn first_key(table: &TableRecords) -> Result<Vec<u8>, BakeError> {
-    let mut source = SortedRows::table(table, 0, true, ENDS_BUFFER_LEN_BYTES)?;
+    let mut source = SortedRows::table(table, 0, BASE_RANK, ENDS_BUFFER_LEN_BYTES)?;
     let head = source.begin(0)?;
     Ok(head.and_then(|_| source.key().as_bytes().map(<[u8]>::to_vec)).unwrap_or_default())
 }

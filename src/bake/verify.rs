@@ -70,7 +70,7 @@ pub(super) fn compare(
     let table =
         TableRecords::written(file, records, RowOrigins::Counted(0), Vec::new(), ExtentOwner::Output(path.into()));
     let table = table.map_err(|error| BakeError::output(path, error))?;
-    let mut written = SortedRows::table(&table, 0, false, BUFFER_LEN_BYTES)?;
+    let mut written = SortedRows::table(&table, 0, 0, BUFFER_LEN_BYTES)?;
     let mut found = written.begin(0)?;
     let mut row_number = 0;
     each_row(parts, context, &mut Tally::default(), |row, _| {

@@ -5,7 +5,7 @@
 //! the matches between the winner's leaf and the root are repeated.
 
 use super::held_row::HeldRow;
-use super::sorted_rows::SortedRows;
+use super::sorted_rows::{BASE_RANK, SortedRows};
 use super::tally::{Duplicate, Tally};
 use crate::bake::error::BakeError;
 use crate::format::key::Key;
@@ -132,7 +132,7 @@ pub(in crate::bake) fn merge(
         if !kept.has(row.key) {
             kept.keep(&row, origin);
             take(&row, origin)?;
-        } else if !source.is_base {
+        } else if source.rank != BASE_RANK {
             tally.duplicates_dropped += 1;
             tally.note(|| Duplicate::new(row.key, kept.origin, origin), kept.origin.max(origin));
         } else if kept.deleted {

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::block_sums::BlockSums;
@@ -26,9 +27,10 @@ pub(in crate::bake) struct SortedRows<'r> {
     /// The rank of these rows in a merge. If several sources have a row with the same key, the merge keeps the row of
     /// the source with the lowest rank.
     pub(in crate::bake) rank: u32,
-    /// Whether the rows belong to the base. A row of the input replaces the base's row with the same key.
-    pub(in crate::bake) is_base: bool,
 }
+
+/// The rank of the base: a row of any other source replaces the base's row with the same key.
+pub(in crate::bake) const BASE_RANK: u32 = u32::MAX;
 
 enum Storage<'r> {
     Memory { run: &'r Run, next: usize },
@@ -41,7 +43,9 @@ struct BlockRows {
     kind: KeyKind,
     /// The number of bytes from the next row to the end of the range to read.
     left_bytes: u64,
-    next: Option<Next>,
+    /// The length of the next row, which is at the start of the reader's bytes. 0 if there is no next row.
+    next_len_bytes: usize,
+    next_origin: u64,
     origins: RowOrigins,
     /// The number of rows read, including skipped rows.
     row: u64,
@@ -63,12 +67,6 @@ struct TableChecks {
     last_head: Option<u64>,
     /// The shard whose rows are returned. `None` returns all rows.
     shard: Option<Shard>,
-}
-
-/// The length and the origin of the next row, which is at the start of the reader's bytes.
-struct Next {
-    len_bytes: usize,
-    origin: u64,
 }
 
 /// Determines the origin of each row. An origin identifies a row's input and line.
@@ -130,7 +128,7 @@ impl TableRecords {
 impl<'r> SortedRows<'r> {
     /// Reads the rows of a run in memory.
     pub(in crate::bake) fn memory(run: &'r Run, rank: u32) -> Self {
-        SortedRows { storage: Storage::Memory { run, next: 0 }, rank, is_base: false }
+        SortedRows { storage: Storage::Memory { run, next: 0 }, rank }
     }
 
     /// Reads the rows of a run on disk, with keys of this kind. If `kind` is bytes, a run of numbers becomes several
@@ -144,61 +142,31 @@ impl<'r> SortedRows<'r> {
     ) -> Result<Vec<Self>, BakeError> {
         let as_text = run.kind != kind;
         let sources = run.ranges(kind).map(|(from, to)| {
-            let reader = BlockReader::new(run.extent.clone(), from, buffer_len_bytes)?;
-            let stored = BlockRows {
-                reader,
-                kind: run.kind,
-                left_bytes: to - from,
-                next: None,
-                origins: RowOrigins::InRow(run.first_origin),
-                row: 0,
-                align_bytes: ALIGN_BYTES,
-                as_text,
-                text: Vec::new(),
-                table: None,
-            };
-            Ok(SortedRows { storage: Storage::Blocks(Box::new(stored)), rank, is_base: false })
+            let origins = RowOrigins::InRow(run.first_origin);
+            let stored = BlockRows::new(&run.extent, from..to, run.kind, ALIGN_BYTES, origins, buffer_len_bytes)?;
+            let storage = Storage::Blocks(Box::new(BlockRows { as_text, ..stored }));
+            Ok(SortedRows { storage, rank })
         });
         sources.collect()
     }
 
-    /// Reads the rows of a table.
-    pub(in crate::bake) fn table(
-        table: &TableRecords,
-        rank: u32,
-        is_base: bool,
-        buffer_len_bytes: usize,
-    ) -> Result<Self, BakeError> {
-        SortedRows::table_from(table, 0, rank, is_base, buffer_len_bytes)
-    }
-
     /// Reads the rows of a table, starting at an offset of its records.
-    pub(in crate::bake) fn table_from(
+    pub(in crate::bake) fn table(
         table: &TableRecords,
         from_bytes: u64,
         rank: u32,
-        is_base: bool,
         buffer_len_bytes: usize,
     ) -> Result<Self, BakeError> {
-        let expected = matches!(table.extent.owner, ExtentOwner::Table(_)).then(|| TableChecks {
+        let checks = matches!(table.extent.owner, ExtentOwner::Table(_)).then(|| TableChecks {
             row_count: (from_bytes == 0).then_some(table.row_count),
             common: table.first_key.get(..table.common_len_bytes).unwrap_or_default().to_vec(),
             last_head: None,
             shard: table.shard.clone(),
         });
-        let stored = BlockRows {
-            reader: BlockReader::new(table.extent.clone(), from_bytes, buffer_len_bytes)?,
-            kind: table.kind,
-            left_bytes: table.extent.len_bytes - from_bytes,
-            next: None,
-            origins: table.origins.clone(),
-            row: 0,
-            align_bytes: table.align_bytes,
-            as_text: false,
-            text: Vec::new(),
-            table: expected,
-        };
-        Ok(SortedRows { storage: Storage::Blocks(Box::new(stored)), rank, is_base })
+        let TableRecords { extent, kind, align_bytes, origins, .. } = table;
+        let range = from_bytes..extent.len_bytes;
+        let stored = BlockRows::new(extent, range, *kind, *align_bytes, origins.clone(), buffer_len_bytes)?;
+        Ok(SortedRows { storage: Storage::Blocks(Box::new(BlockRows { table: checks, ..stored })), rank })
     }
 
     /// Moves to the first row and returns the head of its key: see [`Key::head`]. Returns `None` if there is no row.
@@ -217,12 +185,7 @@ impl<'r> SortedRows<'r> {
                 *next += 1;
                 Ok(run.head(*next, common_len_bytes))
             }
-            Storage::Blocks(stored) => {
-                if let Some(next) = stored.next.take() {
-                    stored.consume(next.len_bytes);
-                }
-                stored.read_next(common_len_bytes)
-            }
+            Storage::Blocks(stored) => stored.read_next(common_len_bytes),
         }
     }
 
@@ -243,6 +206,30 @@ impl<'r> SortedRows<'r> {
 }
 
 impl BlockRows {
+    /// Reads the rows in a range of an extent.
+    fn new(
+        extent: &Extent,
+        range: Range<u64>,
+        kind: KeyKind,
+        align_bytes: usize,
+        origins: RowOrigins,
+        buffer_len_bytes: usize,
+    ) -> Result<Self, BakeError> {
+        Ok(BlockRows {
+            reader: BlockReader::new(extent.clone(), range.start, buffer_len_bytes)?,
+            kind,
+            left_bytes: range.end - range.start,
+            next_len_bytes: 0,
+            next_origin: 0,
+            origins,
+            row: 0,
+            align_bytes,
+            as_text: false,
+            text: Vec::new(),
+            table: None,
+        })
+    }
+
     #[inline]
     fn consume(&mut self, len_bytes: usize) {
         self.reader.consume(len_bytes);
@@ -252,6 +239,8 @@ impl BlockRows {
     /// Moves to the next row of the shard, and returns the head of its key: see [`Key::head`].
     #[inline]
     fn read_next(&mut self, common_len_bytes: usize) -> Result<Option<u64>, BakeError> {
+        let read_len_bytes = std::mem::take(&mut self.next_len_bytes);
+        self.consume(read_len_bytes);
         while self.left_bytes > 0 {
             let decoded = HeldRow::decode(self.kind, self.reader.rest(), self.align_bytes);
             let fits = |(_, len_bytes): &(HeldRow<'_>, usize)| *len_bytes as u64 <= self.left_bytes;
@@ -278,7 +267,7 @@ impl BlockRows {
                 self.consume(len_bytes);
                 continue;
             }
-            self.next = Some(Next { len_bytes, origin });
+            (self.next_len_bytes, self.next_origin) = (len_bytes, origin);
             return Ok(Some(head));
         }
         match &self.table {
@@ -298,9 +287,8 @@ impl BlockRows {
     fn row(&self) -> (HeldRow<'_>, u64) {
         let decoded = HeldRow::decode(self.kind, self.reader.rest(), self.align_bytes);
         let (row, _) = decoded.expect("a row that read_next has decoded");
-        let origin = self.next.as_ref().map_or(0, |next| next.origin);
         let key = if self.as_text { Key::Bytes(&self.text) } else { row.key };
-        (HeldRow { key, ..row }, origin)
+        (HeldRow { key, ..row }, self.next_origin)
     }
 }
 
