@@ -4,7 +4,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 
 use super::context::Context;
@@ -41,18 +41,30 @@ pub(super) type Parsed = (Ticket, thread::Result<Result<Batch, BakeError>>);
 /// Buffers and batches that were used for earlier pieces. Later pieces reuse their memory.
 #[derive(Default)]
 pub(super) struct Recycled {
-    pub(super) buffers: Mutex<Vec<Vec<u8>>>,
-    pub(super) batches: Mutex<Vec<Batch>>,
+    buffers: Mutex<Vec<Vec<u8>>>,
+    batches: Mutex<Vec<Batch>>,
 }
 
 impl Recycled {
     pub(super) fn buffer(&self) -> Vec<u8> {
-        self.buffers.lock().expect("no thread panics while it holds the lock").pop().unwrap_or_default()
+        lock(&self.buffers).pop().unwrap_or_default()
+    }
+
+    pub(super) fn add_buffer(&self, buffer: Vec<u8>) {
+        lock(&self.buffers).push(buffer);
     }
 
     pub(super) fn batch(&self) -> Batch {
-        self.batches.lock().expect("no thread panics while it holds the lock").pop().unwrap_or_else(Batch::new)
+        lock(&self.batches).pop().unwrap_or_else(Batch::new)
     }
+
+    pub(super) fn add_batches(&self, batches: impl IntoIterator<Item = Batch>) {
+        lock(&self.batches).extend(batches);
+    }
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("no thread panics while it holds the lock")
 }
 
 /// Reads all inputs and sends their pieces to the parsers.
@@ -96,19 +108,8 @@ impl<'p> Feed<'p> {
         parsed: SyncSender<Parsed>,
         rows_read: &'p AtomicU64,
     ) -> Self {
-        let facts = Vec::new();
-        Feed {
-            context,
-            recycled,
-            window,
-            work,
-            parsed,
-            next_number: 0,
-            rows_read,
-            read_bytes: 0,
-            last_line_max: 0,
-            facts,
-        }
+        let (next_number, read_bytes, last_line_max, facts) = (0, 0, 0, Vec::new());
+        Feed { context, recycled, window, work, parsed, next_number, rows_read, read_bytes, last_line_max, facts }
     }
 
     /// Sends the pieces of all inputs. Returns the lengths and digests of the inputs that were read to their end.

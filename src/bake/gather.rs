@@ -18,7 +18,7 @@ use super::bad_rows::BadRowsFile;
 use super::budget::spawn;
 use super::context::Context;
 use super::error::BakeError;
-use super::feed::{Feed, Parsed, Recycled, Work};
+use super::feed::{Feed, Parsed, Recycled, Work, lock};
 use super::fill::Filler;
 use super::input::{Input, InputFacts};
 use super::keys::Keys;
@@ -111,7 +111,7 @@ pub(super) fn gather<'b>(
 fn parse(context: &Context<'_>, works: &Mutex<Receiver<Work>>, parsed: &SyncSender<Parsed>, recycled: &Recycled) {
     loop {
         // Only one parser waits for a piece at a time. The other idle parsers wait for the lock.
-        let Ok(work) = works.lock().expect("no thread panics while it holds the lock").recv() else { return };
+        let Ok(work) = lock(works).recv() else { return };
         let Work { ticket, piece, input_name, input_origin } = work;
         let Piece { first_line, len_bytes, may_be_header, mut rows, .. } = piece;
         let mut batch = recycled.batch();
@@ -119,7 +119,7 @@ fn parse(context: &Context<'_>, works: &Mutex<Receiver<Work>>, parsed: &SyncSend
         let mut filler = Filler::new(context.options, &input_name, &mut batch, may_be_header);
         let result = catch_unwind(AssertUnwindSafe(|| rows.parse(&mut filler)));
         if let Some(buffer) = rows.into_buffer() {
-            recycled.buffers.lock().expect("no thread panics while it holds the lock").push(buffer);
+            recycled.add_buffer(buffer);
         }
         if parsed.send((ticket, result.map(|parsed| parsed.map(|()| batch)))).is_err() {
             return;
@@ -132,16 +132,15 @@ struct Gatherer<'s, 'e, 'c, 'b> {
     context: &'c Context<'c>,
     recycled: &'c Recycled,
     scope: &'s Scope<'s, 'e>,
-    stream: Option<SortedStream<'b>>,
-    /// Whether the next batch is offered to `stream`.
+    /// The rows gathered so far, without the rows of `batches`. The kind of the keys is set at the end.
+    gathered: Gathered<'b>,
+    /// Whether the next batch is offered to the stream.
     is_streaming: bool,
+    /// The batches of the current run.
     batches: Vec<Batch>,
     held_bytes: u64,
-    first_text_origin: Option<u64>,
     spill: Option<SpillFile>,
     spilling: Option<ScopedJoinHandle<'s, Result<Spilled, BakeError>>>,
-    spilled: Vec<SpilledRun>,
-    tally: Tally,
     bad_rows: BadRowsFile,
     rows_read: &'c AtomicU64,
 }
@@ -166,14 +165,11 @@ impl<'s, 'e, 'c: 's, 'b> Gatherer<'s, 'e, 'c, 'b> {
             recycled,
             scope,
             is_streaming: stream.is_some(),
-            stream,
+            gathered: Gathered { stream, ..Gathered::empty(context.options.keys.kind()) },
             batches: Vec::new(),
             held_bytes: 0,
-            first_text_origin: None,
             spill: None,
             spilling: None,
-            spilled: Vec::new(),
-            tally: Tally::default(),
             bad_rows: BadRowsFile::create(&context.options.bad_rows)?,
             rows_read,
         })
@@ -199,13 +195,14 @@ impl<'s, 'e, 'c: 's, 'b> Gatherer<'s, 'e, 'c, 'b> {
         self.context.check_canceled()?;
         self.bad_rows.take(mem::take(&mut batch.bad))?;
         self.rows_read.fetch_add(batch.len() as u64, Ordering::Relaxed);
-        self.first_text_origin = self.first_text_origin.or(batch.first_text_origin());
+        let Gathered { first_text_origin, stream, tally, .. } = &mut self.gathered;
+        *first_text_origin = first_text_origin.or(batch.first_text_origin());
         if self.is_streaming
-            && let Some(stream) = &mut self.stream
+            && let Some(stream) = stream
         {
-            match stream.offer(batch, &mut self.tally)? {
+            match stream.offer(batch, tally)? {
                 Offered::Accepted(done) => {
-                    self.recycled.batches.lock().expect("no thread panics while it holds the lock").extend(done);
+                    self.recycled.add_batches(done);
                     return Ok(());
                 }
                 Offered::Rejected(back) => {
@@ -221,7 +218,7 @@ impl<'s, 'e, 'c: 's, 'b> Gatherer<'s, 'e, 'c, 'b> {
     /// Adds a batch to the current run.
     fn hold(&mut self, batch: Batch) -> Result<(), BakeError> {
         if batch.len() == 0 {
-            self.recycled.batches.lock().expect("no thread panics while it holds the lock").push(batch);
+            self.recycled.add_batches([batch]);
             return Ok(());
         }
         let len_bytes = (batch.taken_bytes() + batch.len() * REF_LEN_BYTES) as u64;
@@ -238,7 +235,7 @@ impl<'s, 'e, 'c: 's, 'b> Gatherer<'s, 'e, 'c, 'b> {
 
     fn kind(&self) -> KeyKind {
         match self.context.options.keys {
-            Keys::Auto if self.first_text_origin.is_none() => KeyKind::U64,
+            Keys::Auto if self.gathered.first_text_origin.is_none() => KeyKind::U64,
             keys => keys.kind(),
         }
     }
@@ -265,7 +262,7 @@ impl<'s, 'e, 'c: 's, 'b> Gatherer<'s, 'e, 'c, 'b> {
                 writer.push(&row, origin).map_err(temporary)?;
             }
             let run = writer.finish().map_err(temporary)?;
-            recycled.batches.lock().expect("no thread panics while it holds the lock").extend(sorted.into_batches());
+            recycled.add_batches(sorted.into_batches());
             Ok(Spilled { file, run, tally })
         })?);
         Ok(())
@@ -275,35 +272,27 @@ impl<'s, 'e, 'c: 's, 'b> Gatherer<'s, 'e, 'c, 'b> {
         let Some(spilling) = self.spilling.take() else { return Ok(()) };
         let Spilled { file, run, tally } = spilling.join().unwrap_or_else(|panic| resume_unwind(panic))?;
         self.spill = Some(file);
-        self.spilled.push(run);
-        self.tally.add(tally);
+        self.gathered.spilled.push(run);
+        self.gathered.tally.add(tally);
         Ok(())
     }
 
     fn finish(mut self) -> Result<Gathered<'b>, BakeError> {
         self.join_spilling()?;
         let kind = self.kind();
+        let mut gathered = self.gathered;
         if self.is_streaming
-            && let Some(stream) = &mut self.stream
+            && let Some(stream) = &mut gathered.stream
         {
             stream.flush()?;
         }
-        let last = (!self.batches.is_empty()).then(|| {
-            let mut last = Run::sorted(mem::take(&mut self.batches), kind, self.context.pool);
-            last.drop_duplicates(self.context.options.duplicates, &mut self.tally);
-            last
-        });
-        Ok(Gathered {
-            first_text_origin: self.first_text_origin,
-            stream: self.stream,
-            runs: self.spilled.len(),
-            spilled: self.spilled,
-            last,
-            rows_read: self.rows_read.load(Ordering::Relaxed),
-            bad_rows: self.bad_rows.finish()?,
-            tally: self.tally,
-            ..Gathered::empty(kind)
-        })
+        if !self.batches.is_empty() {
+            let mut last = Run::sorted(self.batches, kind, self.context.pool);
+            last.drop_duplicates(self.context.options.duplicates, &mut gathered.tally);
+            gathered.last = Some(last);
+        }
+        let (runs, rows_read) = (gathered.spilled.len(), self.rows_read.load(Ordering::Relaxed));
+        Ok(Gathered { kind, runs, rows_read, bad_rows: self.bad_rows.finish()?, ..gathered })
     }
 }
 

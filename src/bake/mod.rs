@@ -177,11 +177,7 @@ fn bake_within(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Report, BakeError> {
     let mut clock = StageClock::start();
-    let base = options
-        .base
-        .as_deref()
-        .map(|path| OldTable::open(path, 0, options.shard.as_ref(), &options.cancel))
-        .transpose()?;
+    let base = open_base(options)?;
     let options = &Options { keys: keys_with_base(options.keys, base.as_ref())?, ..options.clone() };
     check_delimiter(options)?;
     check_shard(options)?;
@@ -195,8 +191,7 @@ fn bake_within(
     // of keys are unknown until the last row. A full verification needs the sorted rows again. The rows of a base must
     // be merged with the rows of the inputs.
     let can_stream = options.keys != Keys::Auto && options.verify != Verify::Full && base.is_none();
-    let stream = || SortedStream::new(output, file, options.keys.kind(), options.duplicates, &pool, budget.threads);
-    let stream = can_stream.then(stream).transpose()?;
+    let stream = can_stream.then(|| SortedStream::new(output, file, &context)).transpose()?;
     let gathered = gather(inputs, &context, &mut origins, stream, progress)?;
     let read_bytes = gathered.inputs.iter().map(|input| input.len_bytes).sum();
     clock.end(Stage::Read, Some(gathered.rows_read), Some(read_bytes), progress);
@@ -254,11 +249,7 @@ fn merge_within(
     if tables.len() > budget.fan_in() {
         return Err(BakeError::TooManyTables { tables: tables.len(), tables_max: budget.fan_in() });
     }
-    let base = options
-        .base
-        .as_deref()
-        .map(|path| OldTable::open(path, 0, options.shard.as_ref(), &options.cancel))
-        .transpose()?;
+    let base = open_base(options)?;
     let (mut origins, mut opened) = (Origins::default(), Vec::new());
     for path in tables {
         let rows_before = opened.last().map_or(0, |before: &OldTable| before.facts.rows);
@@ -282,6 +273,12 @@ fn merge_within(
     let context = Context { options, budget: &budget, pool: &pool };
     let finish = Finish { context: &context, origins: &origins, output, progress, clock };
     finish.run(Gathered::empty(kind), OldTables { base, tables: opened })
+}
+
+/// Opens the base, if the options choose one. No message names a row of the base, so its rows need no origins.
+fn open_base(options: &Options) -> Result<Option<OldTable>, BakeError> {
+    let open = |path| OldTable::open(path, 0, options.shard.as_ref(), &options.cancel);
+    options.base.as_deref().map(open).transpose()
 }
 
 /// Returns the kind of the base's keys, or `keys` if there is no base. Returns an error if `keys` selects a kind that

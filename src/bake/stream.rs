@@ -7,8 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rayon::ThreadPool;
-
+use super::context::Context;
 use super::error::BakeError;
 use super::options::Duplicates;
 use super::place::NewFile;
@@ -30,12 +29,11 @@ const RECORDS_LEN_MAX_BYTES: u64 = records_len_max_bytes(ALIGN_BYTES, PLACE_BITS
 
 /// Writes sorted rows into a file.
 pub(super) struct SortedStream<'b> {
-    pool: &'b ThreadPool,
+    context: &'b Context<'b>,
     path: PathBuf,
     file: NewFile,
     writer: RecordsWriter,
     kind: KeyKind,
-    duplicates: Duplicates,
     jumps: OriginJumps,
     /// Rows that are not written yet, because the next batch may replace the last of these rows.
     pending: Option<Run>,
@@ -51,19 +49,13 @@ pub(super) enum Offered {
 }
 
 impl<'b> SortedStream<'b> {
-    /// Begins a stream into `file`, for rows with keys of this kind.
-    pub(super) fn new(
-        path: &Path,
-        file: NewFile,
-        kind: KeyKind,
-        duplicates: Duplicates,
-        pool: &'b ThreadPool,
-        threads: usize,
-    ) -> Result<Self, BakeError> {
-        let writer = RecordsWriter::new(file.file(), kind, ALIGN_BYTES, threads);
+    /// Begins a stream into `file`. The options must choose the kind of the keys.
+    pub(super) fn new(path: &Path, file: NewFile, context: &'b Context<'b>) -> Result<Self, BakeError> {
+        let kind = context.options.keys.kind();
+        let writer = RecordsWriter::new(file.file(), kind, ALIGN_BYTES, context.budget.threads);
         let writer = writer.map_err(|error| BakeError::output(path, error))?;
         let (path, jumps) = (path.to_path_buf(), OriginJumps::default());
-        Ok(SortedStream { pool, path, file, writer, kind, duplicates, jumps, pending: None, first_key: Vec::new() })
+        Ok(SortedStream { context, path, file, writer, kind, jumps, pending: None, first_key: Vec::new() })
     }
 
     /// Accepts a batch if three conditions hold: the rows are sorted and follow all earlier rows, no row removes its
@@ -81,8 +73,8 @@ impl<'b> SortedStream<'b> {
         if !batch.is_ascending || batch.has_deleted || !follows || !fits {
             return Ok(Offered::Rejected(batch));
         }
-        let mut run = Run::sorted(vec![batch], self.kind, self.pool);
-        run.drop_duplicates(self.duplicates, tally);
+        let mut run = Run::sorted(vec![batch], self.kind, self.context.pool);
+        run.drop_duplicates(self.context.options.duplicates, tally);
         self.drop_boundary_duplicate(&mut run, tally);
         if run.len() == 0 {
             // All rows of the batch had the key of the last pending row, so that row remains the end of the stream.
@@ -103,11 +95,12 @@ impl<'b> SortedStream<'b> {
             return;
         }
         let (first_origin, later_origin) = (pending.row(pending.len() - 1).1, run.row(0).1);
-        if self.duplicates == Duplicates::Error {
+        let duplicates = self.context.options.duplicates;
+        if duplicates == Duplicates::Error {
             tally.note(|| Duplicate::new(first, first_origin, later_origin), later_origin);
         }
         tally.duplicates_dropped += 1;
-        match self.duplicates {
+        match duplicates {
             Duplicates::Last => pending.drop_last(),
             Duplicates::Error | Duplicates::First => run.drop_first(),
         }
