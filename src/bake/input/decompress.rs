@@ -9,10 +9,10 @@ use flate2::bufread::MultiGzDecoder;
 #[cfg(feature = "zstd")]
 use zstd::stream::read::Decoder;
 
-use super::raw::RawInput;
+use super::raw::{Buffered, RawInput};
 
 /// The number of bytes at the start of an input by which its compression is detected.
-const MAGIC_LEN_BYTES: usize = 4;
+const MAGIC_LEN_BYTES: u64 = 4;
 
 /// The compression of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,19 +52,20 @@ impl Compression {
 
 /// Decompresses an input.
 pub(super) enum Decompressor<'a> {
-    Plain(Box<RawInput<'a>>),
-    Gzip(Box<MultiGzDecoder<RawInput<'a>>>),
+    Plain(Box<Buffered<'a>>),
+    Gzip(Box<MultiGzDecoder<Buffered<'a>>>),
     #[cfg(feature = "zstd")]
-    Zstd(Box<Decoder<'static, RawInput<'a>>>),
+    Zstd(Box<Decoder<'static, Buffered<'a>>>),
 }
 
 impl<'a> Decompressor<'a> {
-    pub(super) fn new(mut raw: RawInput<'a>) -> io::Result<Self> {
-        Ok(match Compression::detect(raw.head(MAGIC_LEN_BYTES)?) {
-            Compression::None => Decompressor::Plain(Box::new(raw)),
-            Compression::Gzip => Decompressor::Gzip(Box::new(MultiGzDecoder::new(raw))),
+    pub(super) fn new(raw: RawInput<'a>) -> io::Result<Self> {
+        let (head, input) = raw.buffered(MAGIC_LEN_BYTES)?;
+        Ok(match Compression::detect(&head) {
+            Compression::None => Decompressor::Plain(Box::new(input)),
+            Compression::Gzip => Decompressor::Gzip(Box::new(MultiGzDecoder::new(input))),
             #[cfg(feature = "zstd")]
-            Compression::Zstd => Decompressor::Zstd(Box::new(Decoder::with_buffer(raw)?)),
+            Compression::Zstd => Decompressor::Zstd(Box::new(Decoder::with_buffer(input)?)),
             #[cfg(not(feature = "zstd"))]
             Compression::Zstd => {
                 return Err(io::Error::new(
@@ -86,19 +87,20 @@ impl<'a> Decompressor<'a> {
     }
 
     pub(super) fn raw(&self) -> &RawInput<'a> {
-        match self {
-            Decompressor::Plain(raw) => raw,
+        let input = match self {
+            Decompressor::Plain(input) => input,
             Decompressor::Gzip(decoder) => decoder.get_ref(),
             #[cfg(feature = "zstd")]
             Decompressor::Zstd(decoder) => decoder.get_ref(),
-        }
+        };
+        input.get_ref().1.get_ref()
     }
 
     /// Returns the input's file, if the file is not compressed and is read from its start.
     #[cfg(feature = "parquet")]
     pub(super) fn plain_file(&self) -> Option<io::Result<File>> {
         match self {
-            Decompressor::Plain(raw) => raw.whole_file(),
+            Decompressor::Plain(_) => self.raw().whole_file(),
             _ => None,
         }
     }
@@ -125,7 +127,7 @@ impl<'a> Decompressor<'a> {
 impl Read for Decompressor<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = match self {
-            Decompressor::Plain(raw) => raw.read(buffer),
+            Decompressor::Plain(input) => input.read(buffer),
             Decompressor::Gzip(decoder) => decoder.read(buffer),
             #[cfg(feature = "zstd")]
             Decompressor::Zstd(decoder) => decoder.read(buffer),

@@ -15,7 +15,7 @@ use std::fmt;
 use std::fs::File;
 #[cfg(feature = "parquet")]
 use std::io::Write;
-use std::io::{self, Read};
+use std::io::{self, Chain, Cursor, Read};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
@@ -29,6 +29,8 @@ pub use decompress::Compression;
 
 #[cfg(feature = "parquet")]
 const COPY_LEN_BYTES: usize = 256 << 10;
+/// The number of decompressed bytes by which the format of an input is detected.
+const HEAD_LEN_BYTES: usize = 4;
 
 /// An input of rows.
 ///
@@ -110,22 +112,31 @@ impl<'a> Input<'a> {
             InputKind::Rows(fill) => return Ok(Opened::Rows(fill)),
         };
         let opened = raw.and_then(|raw| {
-            let mut decompressor = Decompressor::new(raw)?;
-            let head = Head::read(&mut decompressor)?;
-            Ok((decompressor, head))
+            let (mut decompressor, mut head) = (Decompressor::new(raw)?, Vec::new());
+            decompressor.by_ref().take(HEAD_LEN_BYTES as u64).read_to_end(&mut head)?;
+            match unsupported(&head) {
+                Some(message) => Err(io::Error::new(io::ErrorKind::InvalidData, message)),
+                None => Ok(Cursor::new(head).chain(decompressor)),
+            }
         });
-        let (decompressor, head) = match opened {
-            Ok(opened) => opened,
+        let input = match opened {
+            Ok(input) => OpenInput { name, input },
             Err(error) => return Err(BakeError::Input { input: name, error }),
         };
-        if head.bytes == MAGIC[..Head::LEN_BYTES] {
-            return Err(BakeError::InputIsTable { input: name });
+        if *input.head() == MAGIC[..HEAD_LEN_BYTES] {
+            return Err(BakeError::InputIsTable { input: input.name });
         }
-        if let Some(message) = head.unsupported() {
-            let error = io::Error::new(io::ErrorKind::InvalidData, message);
-            return Err(BakeError::Input { input: name, error });
-        }
-        Ok(Opened::Bytes(Box::new(OpenInput { name, head, decompressor })))
+        Ok(Opened::Bytes(Box::new(input)))
+    }
+}
+
+/// Returns an error message if the first bytes of an input belong to an unsupported container format. If such an input
+/// were read as text, the error for its first row would not name the cause.
+fn unsupported(head: &[u8]) -> Option<&'static str> {
+    match head {
+        b"\xfd7zX" => Some("is compressed by xz, which baker does not read: xz -dc FILE | baker -"),
+        b"PK\x03\x04" => Some("is a zip archive, which baker does not read: unzip -p FILE | baker -"),
+        _ => None,
     }
 }
 
@@ -139,45 +150,6 @@ impl fmt::Debug for Input<'_> {
 pub(super) enum Opened<'a> {
     Bytes(Box<OpenInput<'a>>),
     Rows(FillRows<'a>),
-}
-
-/// The first decompressed bytes of an input, by which its format is detected.
-struct Head {
-    bytes: [u8; Head::LEN_BYTES],
-    len_bytes: usize,
-    taken_bytes: usize,
-}
-
-impl Head {
-    const LEN_BYTES: usize = 4;
-
-    fn read(stream: &mut impl Read) -> io::Result<Self> {
-        let mut head = Head { bytes: [0; Self::LEN_BYTES], len_bytes: 0, taken_bytes: 0 };
-        loop {
-            match stream.read(&mut head.bytes[head.len_bytes..])? {
-                0 => return Ok(head),
-                read_bytes => head.len_bytes += read_bytes,
-            }
-        }
-    }
-
-    /// Returns an error message if the input is in an unsupported container format. If such an input were read as text,
-    /// the error for its first row would not name the cause.
-    fn unsupported(&self) -> Option<&'static str> {
-        match &self.bytes {
-            b"\xfd7zX" => Some("is compressed by xz, which baker does not read: xz -dc FILE | baker -"),
-            b"PK\x03\x04" => Some("is a zip archive, which baker does not read: unzip -p FILE | baker -"),
-            _ => None,
-        }
-    }
-
-    fn take(&mut self, buffer: &mut [u8]) -> usize {
-        let left = &self.bytes[self.taken_bytes..self.len_bytes];
-        let taken_bytes = left.len().min(buffer.len());
-        buffer[..taken_bytes].copy_from_slice(&left[..taken_bytes]);
-        self.taken_bytes += taken_bytes;
-        taken_bytes
-    }
 }
 
 /// The facts about an input that was read, such as its length and digest.
@@ -198,30 +170,34 @@ pub struct InputFacts {
 /// An open input of bytes, which are decompressed while they are read.
 pub(super) struct OpenInput<'a> {
     name: String,
-    head: Head,
-    decompressor: Decompressor<'a>,
+    /// The first decompressed bytes, by which the format is detected, and the rest of the input.
+    input: Chain<Cursor<Vec<u8>>, Decompressor<'a>>,
 }
 
-impl OpenInput<'_> {
+impl<'a> OpenInput<'a> {
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
     /// Returns the number of bytes read so far, before decompression.
     pub(super) fn read_bytes(&self) -> u64 {
-        self.decompressor.raw().read_bytes()
+        self.decompressor().raw().read_bytes()
     }
 
     /// Returns the first decompressed bytes.
     pub(super) fn head(&self) -> &[u8] {
-        &self.head.bytes[..self.head.len_bytes]
+        self.input.get_ref().0.get_ref()
+    }
+
+    fn decompressor(&self) -> &Decompressor<'a> {
+        self.input.get_ref().1
     }
 
     /// Returns a seekable file with all decompressed bytes: the input's file, or an unnamed copy in `temp_dir`. The
     /// caller must not have read from the input before, because the copy would lack these bytes.
     #[cfg(feature = "parquet")]
     pub(super) fn seekable(&mut self, temp_dir: &Path) -> Result<File, BakeError> {
-        let Some(file) = self.decompressor.plain_file() else { return self.copy_to(temp_dir) };
+        let Some(file) = self.decompressor().plain_file() else { return self.copy_to(temp_dir) };
         let read = file.and_then(|file| {
             io::copy(self, &mut io::sink())?;
             Ok(file)
@@ -245,11 +221,11 @@ impl OpenInput<'_> {
     /// Reads the input to its end, and returns its length and digest.
     pub(super) fn finish(mut self) -> Result<InputFacts, BakeError> {
         // Reads to the end, because the digest must not depend on where the format's reader stopped.
-        let ended = io::copy(&mut self, &mut io::sink()).and_then(|_| self.decompressor.raw().check_unchanged());
+        let ended = io::copy(&mut self, &mut io::sink()).and_then(|_| self.decompressor().raw().check_unchanged());
         ended.map_err(|error| self.fault(error))?;
-        let raw = self.decompressor.raw();
+        let (compression, raw) = (self.decompressor().compression(), self.decompressor().raw());
         let (len_bytes, digest) = (raw.read_bytes(), raw.digest());
-        Ok(InputFacts { len_bytes, digest, compression: self.decompressor.compression(), name: self.name })
+        Ok(InputFacts { len_bytes, digest, compression, name: self.name })
     }
 
     fn fault(&self, error: io::Error) -> BakeError {
@@ -259,9 +235,6 @@ impl OpenInput<'_> {
 
 impl Read for OpenInput<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self.head.take(buffer) {
-            0 => self.decompressor.read(buffer),
-            taken_bytes => Ok(taken_bytes),
-        }
+        self.input.read(buffer)
     }
 }

@@ -4,7 +4,7 @@
 //! file.
 
 use std::fs::{self, File, Metadata};
-use std::io::{self, BufRead, Read, Seek};
+use std::io::{self, BufReader, Chain, Cursor, Read, Seek};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
@@ -14,12 +14,11 @@ use twox_hash::XxHash3_128;
 /// cache.
 const BUFFER_LEN_BYTES: usize = 256 << 10;
 
+/// An input behind its read buffer. The first bytes, which were read to detect the compression, precede the buffer.
+pub(super) type Buffered<'a> = Chain<Cursor<Vec<u8>>, BufReader<RawInput<'a>>>;
+
 pub(super) struct RawInput<'a> {
     kind: RawKind<'a>,
-    buffer: Box<[u8]>,
-    /// `start..end` is the range of the buffer that was read and not consumed yet.
-    start: usize,
-    end: usize,
     read_bytes: u64,
     hasher: XxHash3_128,
     has_ended: bool,
@@ -42,15 +41,6 @@ struct Regular {
     offset_bytes: u64,
 }
 
-/// The destination of a read.
-enum Target<'b> {
-    Buffer {
-        at: usize,
-    },
-    /// The caller's buffer. A read directly into this buffer avoids a copy.
-    Caller(&'b mut [u8]),
-}
-
 impl<'a> RawInput<'a> {
     pub(super) fn file(mut file: File, path: Option<PathBuf>) -> io::Result<Self> {
         let opened = file.metadata()?;
@@ -70,16 +60,7 @@ impl<'a> RawInput<'a> {
     }
 
     fn new(kind: RawKind<'a>) -> Self {
-        RawInput {
-            kind,
-            buffer: vec![0; BUFFER_LEN_BYTES].into(),
-            start: 0,
-            end: 0,
-            read_bytes: 0,
-            hasher: XxHash3_128::new(),
-            has_ended: false,
-            has_failed: false,
-        }
+        RawInput { kind, read_bytes: 0, hasher: XxHash3_128::new(), has_ended: false, has_failed: false }
     }
 
     /// Returns the input's file if the input is a regular file that is read from its start.
@@ -113,23 +94,20 @@ impl<'a> RawInput<'a> {
         }
     }
 
-    /// Returns at least `len_bytes` of the input's first bytes, or the whole input if it is shorter. Must be called
-    /// before any other read.
-    pub(super) fn head(&mut self, len_bytes: usize) -> io::Result<&[u8]> {
-        while self.end < len_bytes && !self.has_ended {
-            self.end += self.read_through(Target::Buffer { at: self.end })?;
-        }
-        Ok(&self.buffer[..self.end])
+    /// Returns the input with a read buffer, and the input's first `len_bytes`, or the whole input if it is shorter.
+    pub(super) fn buffered(self, len_bytes: u64) -> io::Result<(Vec<u8>, Buffered<'a>)> {
+        let mut input = BufReader::with_capacity(BUFFER_LEN_BYTES, self);
+        let mut head = Vec::new();
+        input.by_ref().take(len_bytes).read_to_end(&mut head)?;
+        Ok((head.clone(), Cursor::new(head).chain(input)))
     }
+}
 
-    fn read_through(&mut self, into: Target<'_>) -> io::Result<usize> {
+impl Read for RawInput<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.has_ended {
             return Ok(0);
         }
-        let buffer = match into {
-            Target::Buffer { at } => &mut self.buffer[at..],
-            Target::Caller(buffer) => buffer,
-        };
         let read = self.kind.read(buffer).and_then(|read_bytes| {
             self.hasher.write(&buffer[..read_bytes]);
             self.read_bytes += read_bytes as u64;
@@ -139,31 +117,6 @@ impl<'a> RawInput<'a> {
         });
         self.has_failed = read.is_err();
         read
-    }
-}
-
-impl Read for RawInput<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.start == self.end && buffer.len() >= self.buffer.len() {
-            return self.read_through(Target::Caller(buffer));
-        }
-        let read_bytes = self.fill_buf()?.read(buffer)?;
-        self.consume(read_bytes);
-        Ok(read_bytes)
-    }
-}
-
-impl BufRead for RawInput<'_> {
-    fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        if self.start == self.end {
-            let read_bytes = self.read_through(Target::Buffer { at: 0 })?;
-            (self.start, self.end) = (0, read_bytes);
-        }
-        Ok(&self.buffer[self.start..self.end])
-    }
-
-    fn consume(&mut self, len_bytes: usize) {
-        self.start += len_bytes;
     }
 }
 
