@@ -60,12 +60,7 @@ impl Shape {
     }
 }
 
-/// Groups rows by bucket.
-pub(super) struct BucketsBuilder {
-    buckets: Buckets,
-}
-
-/// All rows, grouped by bucket.
+/// Rows, grouped by bucket.
 pub(super) struct Buckets {
     shape: Shape,
     /// The number of rows in each part.
@@ -81,8 +76,9 @@ pub(super) struct Buckets {
     temp_dir: PathBuf,
 }
 
-impl BucketsBuilder {
-    pub(super) fn new(row_count: u64, budget: &Budget) -> io::Result<BucketsBuilder> {
+impl Buckets {
+    /// Returns buckets for the rows of a table with this number of rows.
+    pub(super) fn new(row_count: u64, budget: &Budget) -> io::Result<Buckets> {
         let shape = Shape::new(row_count, budget);
         let mut memory = Vec::new();
         reserve(&mut memory, shape.memory_chunks * shape.chunk_rows)?;
@@ -92,7 +88,7 @@ impl BucketsBuilder {
         let mut part_rows = Vec::new();
         reserve(&mut part_rows, Parts::count(row_count) as usize)?;
         part_rows.resize(Parts::count(row_count) as usize, 0);
-        let buckets = Buckets {
+        Ok(Buckets {
             part_rows,
             open,
             open_rows: vec![0; shape.bucket_count],
@@ -102,27 +98,19 @@ impl BucketsBuilder {
             temp: None,
             temp_dir: budget.temp_dir.clone(),
             shape,
-        };
-        Ok(BucketsBuilder { buckets })
+        })
     }
 
     #[inline(always)]
     pub(super) fn push(&mut self, part: u64, hash: Hash, place: u32) -> Result<(), FinishError> {
-        let buckets = &mut self.buckets;
-        let bucket = (part >> buckets.shape.bucket_parts_bits) as usize;
-        buckets.part_rows[part as usize] += 1;
-        let open_rows = &mut buckets.open_rows[bucket];
-        buckets.open[bucket * buckets.shape.chunk_rows + *open_rows as usize] = Entry::new(hash, place);
+        let bucket = (part >> self.shape.bucket_parts_bits) as usize;
+        self.part_rows[part as usize] += 1;
+        let open_rows = &mut self.open_rows[bucket];
+        self.open[bucket * self.shape.chunk_rows + *open_rows as usize] = Entry::new(hash, place);
         *open_rows += 1;
-        if *open_rows as usize == buckets.shape.chunk_rows { buckets.store_full_chunk(bucket) } else { Ok(()) }
+        if *open_rows as usize == self.shape.chunk_rows { self.store_full_chunk(bucket) } else { Ok(()) }
     }
 
-    pub(super) fn finish(self) -> Buckets {
-        self.buckets
-    }
-}
-
-impl Buckets {
     /// Copies a bucket's full chunk into `memory`, or into the temporary file if `memory` is full.
     #[cold]
     fn store_full_chunk(&mut self, bucket: usize) -> Result<(), FinishError> {
@@ -221,9 +209,8 @@ mod tests {
         let mut used_temp = Vec::new();
         for memory_bytes in [0, 1 << 20, 1 << 30] {
             let budget = Budget { memory_bytes, threads: 2, temp_dir: std::env::temp_dir() };
-            let mut builder = BucketsBuilder::new(row_count, &budget).unwrap();
-            rows().for_each(|(hash, place)| builder.push(hash.part(&divided), hash, place).unwrap());
-            let buckets = builder.finish();
+            let mut buckets = Buckets::new(row_count, &budget).unwrap();
+            rows().for_each(|(hash, place)| buckets.push(hash.part(&divided), hash, place).unwrap());
             used_temp.push(buckets.temp.is_some());
             let (mut found, mut all) = (Vec::new(), Vec::new());
             for bucket in 0..buckets.count() {

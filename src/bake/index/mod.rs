@@ -11,12 +11,11 @@ mod walk;
 
 use std::fs::File;
 use std::io;
+use std::iter::once;
 use std::os::unix::fs::FileExt;
 use std::panic;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use zerocopy::IntoBytes;
@@ -30,8 +29,8 @@ use crate::format::checksum::{BLOCK_LEN_BYTES, block_sum, section_sum, section_s
 use crate::format::header::{Dimensions, HEADER_LEN_BYTES, Layout};
 use crate::format::index::{FENCE_ROWS, Fence, Hash, Parts};
 use crate::format::key::Key;
-use buckets::{Buckets, BucketsBuilder};
-use slots::PilotChooser;
+use buckets::Buckets;
+use slots::{Entry, PilotChooser};
 use walk::Walk;
 
 /// The length of a read, a whole number of blocks.
@@ -83,17 +82,17 @@ pub(super) fn build(
     progress: &mut Progress<'_>,
 ) -> Result<Layout, FinishError> {
     for hash_seed in slots::seeds(records.first_seed) {
-        let scanned = scan(file, records, hash_seed, budget, progress)?;
-        let parts = slots::parts(records.row_count, scanned.buckets.part_rows_max());
+        let (buckets, fence_sums) = scan(file, records, hash_seed, budget, progress)?;
+        let parts = slots::parts(records.row_count, buckets.part_rows_max());
         let mut layout = Layout::new(dimensions(records, hash_seed, parts))?;
         // Removes the pilots and places that were written for an earlier hash seed, which failed. Padding between
         // sections is never written, so it must be a hole, which reads as zeros.
         file.set_len(layout.pilots.offset_bytes)?;
-        let Some((pilot_sums, place_sums)) = write_slots(file, &layout, &scanned.buckets, budget, progress)? else {
+        let Some((pilot_sums, place_sums)) = write_slots(file, &layout, &buckets, budget, progress)? else {
             continue;
         };
         layout.records.checksum = section_sum(&records.block_sums);
-        layout.fences.checksum = section_sum(&scanned.fence_sums);
+        layout.fences.checksum = section_sum(&fence_sums);
         layout.pilots.checksum = section_sum(&pilot_sums);
         layout.places.checksum = section_sum(&place_sums);
         layout.block_sums.checksum = section_sum_of(records.block_sums.as_bytes());
@@ -119,25 +118,20 @@ fn dimensions(records: &WrittenRecords, hash_seed: u64, parts: Parts) -> Dimensi
     }
 }
 
-/// The result of [`scan`]: all rows by bucket, and the checksums of the fences.
-struct Scanned {
-    buckets: Buckets,
-    fence_sums: Vec<U64>,
-}
-
-/// Reads the records, writes the fences, and groups the rows by bucket.
+/// Reads the records, writes the fences, and groups the rows by bucket. Returns the buckets, and the checksums of the
+/// fences.
 fn scan(
     file: &File,
     records: &WrittenRecords,
     hash_seed: u64,
     budget: &Budget,
     progress: &mut Progress<'_>,
-) -> Result<Scanned, FinishError> {
+) -> Result<(Buckets, Vec<U64>), FinishError> {
     let row_count = records.row_count;
     // The position of the fences does not depend on the numbers of pilots and slots per part, which are still unknown.
     let layout = Layout::new(dimensions(records, hash_seed, slots::parts(row_count, 1)))?;
     let parts = layout.dimensions.parts();
-    let mut builder = BucketsBuilder::new(row_count, budget)?;
+    let mut buckets = Buckets::new(row_count, budget)?;
     let mut fences = SectionWriter::new(file, layout.fences.offset_bytes, 1)?;
     let mut walk = Walk::new(records.key_kind, records.record_align_bytes, row_count, records.records_len_bytes);
     let align_bits = records.record_align_bytes.trailing_zeros();
@@ -153,13 +147,13 @@ fn scan(
                 Key::Bytes(key) => Hash::from_bytes(key, hash_seed),
             };
             let place = (passed.offset_bytes >> align_bits) as u32;
-            builder.push(hash.part(&parts), hash, place)
+            buckets.push(hash.part(&parts), hash, place)
         })?;
         progress(walk.row(), 2 * row_count);
         Ok(())
     })?;
     walk.finish()?;
-    Ok(Scanned { buckets: builder.finish(), fence_sums: fences.finish()? })
+    Ok((buckets, fences.finish()?))
 }
 
 /// Reads the records piece by piece, verifies each block against its checksum, and passes the pieces to `pass`. With
@@ -229,27 +223,6 @@ fn read_piece(file: &File, records: &WrittenRecords, at_bytes: u64, piece: &mut 
     Ok(())
 }
 
-/// The pilots and places sections, written in the order of the buckets.
-struct SlotSections {
-    pilots: SectionWriter,
-    places: SectionWriter,
-    /// The bucket whose pilots and places are written next.
-    next_bucket: usize,
-    /// Whether a thread has failed. If so, all other threads stop.
-    has_failed: bool,
-}
-
-/// The state that threads share while they choose pilots.
-struct SharedWork<'a> {
-    buckets: &'a Buckets,
-    parts: Parts,
-    /// The next bucket that a thread takes.
-    next_bucket: AtomicUsize,
-    rows_done: AtomicU64,
-    sections: Mutex<SlotSections>,
-    turn: Condvar,
-}
-
 /// Chooses the pilots of all parts, and writes pilots and places. Returns the checksums of both sections, or `None` if
 /// no pilots are found for a part under this hash seed.
 #[expect(clippy::type_complexity, reason = "two lists of checksums, or none if the hash seed fails")]
@@ -260,106 +233,78 @@ fn write_slots(
     budget: &Budget,
     progress: &mut Progress<'_>,
 ) -> Result<Option<(Vec<U64>, Vec<U64>)>, FinishError> {
-    let sections = SlotSections {
-        pilots: SectionWriter::new(file, layout.pilots.offset_bytes, 1)?,
-        places: SectionWriter::new(file, layout.places.offset_bytes, 1)?,
-        next_bucket: 0,
-        has_failed: false,
-    };
-    let shared = SharedWork {
-        buckets,
-        parts: layout.dimensions.parts(),
-        next_bucket: AtomicUsize::new(0),
-        rows_done: AtomicU64::new(0),
-        sections: Mutex::new(sections),
-        turn: Condvar::new(),
-    };
-    let row_count = layout.dimensions.row_count;
-    let solved = thread::scope(|scope| {
-        // If the system cannot start all threads, this thread also does the work of the missing threads.
-        let helpers: Vec<_> = (1..budget.threads.min(buckets.count()))
-            .filter_map(|_| thread::Builder::new().spawn_scoped(scope, || shared.work(&mut |_| ())).ok())
-            .collect();
-        let mut solved = shared.work(&mut |rows| progress(row_count + rows, 2 * row_count));
-        for helper in helpers {
-            let helper_solved = helper.join().unwrap_or_else(|payload| panic::resume_unwind(payload));
-            solved = solved.and_then(|solved| Ok(solved && helper_solved?));
+    let mut pilots = SectionWriter::new(file, layout.pilots.offset_bytes, 1)?;
+    let mut places = SectionWriter::new(file, layout.places.offset_bytes, 1)?;
+    let (parts, row_count) = (layout.dimensions.parts(), layout.dimensions.row_count);
+    let threads = budget.threads.clamp(1, buckets.count().max(1));
+    let mut rows_done = 0;
+    thread::scope(|scope| {
+        // Thread `n` chooses the pilots of every bucket whose number is `n` modulo `threads`. This thread is thread 0, and
+        // does the work of all threads that the system cannot start.
+        let others = (1..threads).map(|number| {
+            let (chosen, receiver) = sync_channel(0);
+            let work = move || {
+                let mut chooser = BucketChooser::new(buckets, parts);
+                let mut own_buckets = (number..buckets.count()).step_by(threads);
+                // Sending fails if this bake has failed.
+                own_buckets.all(|bucket| chosen.send(chooser.choose(bucket)).is_ok())
+            };
+            thread::Builder::new().spawn_scoped(scope, work).ok().map(|_| receiver)
+        });
+        let others: Vec<_> = once(None).chain(others).collect();
+        let mut chooser = BucketChooser::new(buckets, parts);
+        for bucket in 0..buckets.count() {
+            let chosen = match &others[bucket % threads] {
+                Some(other) => other.recv().expect("a thread sends the slots of each of its buckets"),
+                None => chooser.choose(bucket),
+            };
+            let Some(slots) = chosen? else { return Ok(None) };
+            pilots.push(&slots.pilots)?;
+            places.push(slots.places.as_bytes())?;
+            rows_done += slots.row_count;
+            progress(row_count + rows_done, 2 * row_count);
         }
-        solved
-    })?;
-    if !solved {
-        return Ok(None);
-    }
-    let sections = shared.sections.into_inner().unwrap_or_else(PoisonError::into_inner);
-    Ok(Some((sections.pilots.finish()?, sections.places.finish()?)))
+        Ok(Some((pilots.finish()?, places.finish()?)))
+    })
 }
 
-impl SharedWork<'_> {
-    /// Processes buckets until all buckets are taken or another thread has failed. Returns false if this thread finds
-    /// no pilots for a bucket under the hash seed. Otherwise returns true, even if another thread has failed.
-    fn work(&self, progress: &mut dyn FnMut(u64)) -> Result<bool, FinishError> {
-        let mut guard = FailureGuard { shared: self, succeeded: false };
-        let mut choice = PilotChooser::new(self.parts);
-        let (mut rows, mut pilots, mut places) = (Vec::new(), Vec::new(), Vec::new());
-        loop {
-            let bucket = self.next_bucket.fetch_add(1, Ordering::Relaxed);
-            if bucket >= self.buckets.count() {
-                guard.succeeded = true;
-                return Ok(true);
-            }
-            self.buckets.rows(bucket, &mut rows)?;
-            let bucket_parts = self.buckets.parts(bucket);
-            let part_count = (bucket_parts.end - bucket_parts.start) as usize;
-            pilots.clear();
-            pilots.resize(part_count * self.parts.pilots as usize, 0);
-            places.clear();
-            places.resize(part_count * self.parts.slots as usize, U32::ZERO);
-            let of_parts = pilots
-                .chunks_exact_mut(self.parts.pilots as usize)
-                .zip(places.chunks_exact_mut(self.parts.slots as usize));
-            let mut rest = &rows[..];
-            for (part, (pilots, places)) in bucket_parts.zip(of_parts) {
-                let (part_rows, others) = rest.split_at(self.buckets.part_rows(part));
-                rest = others;
-                if choice.choose(part, part_rows, pilots, places).is_none() {
-                    return Ok(false);
-                }
-            }
-            let mut sections = self.lock();
-            while sections.next_bucket != bucket && !sections.has_failed {
-                sections = self.turn.wait(sections).unwrap_or_else(PoisonError::into_inner);
-            }
-            if sections.has_failed {
-                return Ok(true);
-            }
-            sections.pilots.push(&pilots)?;
-            sections.places.push(places.as_bytes())?;
-            sections.next_bucket += 1;
-            drop(sections);
-            self.turn.notify_all();
-            let rows = rows.len() as u64;
-            progress(self.rows_done.fetch_add(rows, Ordering::Relaxed) + rows);
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, SlotSections> {
-        self.sections.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// Chooses the pilots of one bucket at a time.
+struct BucketChooser<'a> {
+    buckets: &'a Buckets,
+    parts: Parts,
+    chooser: PilotChooser,
+    rows: Vec<Entry>,
 }
 
-/// Marks the work as failed if a thread ends early, even by a panic. Wakes the threads that wait to write their
-/// buckets.
-struct FailureGuard<'a> {
-    shared: &'a SharedWork<'a>,
-    succeeded: bool,
+/// The pilots and places of all parts in a bucket.
+struct BucketSlots {
+    row_count: u64,
+    pilots: Vec<u8>,
+    places: Vec<U32>,
 }
 
-impl Drop for FailureGuard<'_> {
-    fn drop(&mut self) {
-        if !self.succeeded {
-            self.shared.lock().has_failed = true;
-            self.shared.turn.notify_all();
+impl<'a> BucketChooser<'a> {
+    fn new(buckets: &'a Buckets, parts: Parts) -> Self {
+        BucketChooser { buckets, parts, chooser: PilotChooser::new(parts), rows: Vec::new() }
+    }
+
+    /// Returns `None` if no pilots are found for a part under the hash seed.
+    fn choose(&mut self, bucket: usize) -> Result<Option<BucketSlots>, FinishError> {
+        self.buckets.rows(bucket, &mut self.rows)?;
+        let parts = self.buckets.parts(bucket);
+        let (part_pilots, part_slots) = (self.parts.pilots as usize, self.parts.slots as usize);
+        let part_count = (parts.end - parts.start) as usize;
+        let (mut pilots, mut places) = (vec![0; part_count * part_pilots], vec![U32::ZERO; part_count * part_slots]);
+        let mut rest = &self.rows[..];
+        let of_parts = pilots.chunks_exact_mut(part_pilots).zip(places.chunks_exact_mut(part_slots));
+        for (part, (pilots, places)) in parts.zip(of_parts) {
+            let (part_rows, others) = rest.split_at(self.buckets.part_rows(part));
+            rest = others;
+            if self.chooser.choose(part, part_rows, pilots, places).is_none() {
+                return Ok(None);
+            }
         }
+        Ok(Some(BucketSlots { row_count: self.rows.len() as u64, pilots, places }))
     }
 }
 
