@@ -5,6 +5,7 @@ use std::num::NonZero;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser, ValueParser};
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use zero_kv::bake::{BadRows, Cancel, Column, Duplicates, Format, Keys, Options, Pack, Shard, ValueSpec, Verify};
@@ -48,8 +49,8 @@ pub(crate) struct MergeArgs {
     #[arg(required = true, value_name = "TABLE", help_heading = "Input")]
     pub(crate) tables: Vec<PathBuf>,
     /// Choose what happens to a key that several tables have
-    #[arg(long, value_name = "POLICY", default_value = "error", help_heading = "Rows")]
-    duplicates: DuplicatesArg,
+    #[arg(long, value_name = "POLICY", default_value = "error", value_parser = one_of(DUPLICATES), help_heading = "Rows")]
+    duplicates: Duplicates,
     #[command(flatten)]
     shard: ShardArgs,
     #[command(flatten)]
@@ -84,8 +85,8 @@ pub(crate) struct InputArgs {
     #[arg(long, value_name = "TABLE")]
     pub(crate) base: Option<PathBuf>,
     /// Choose the format of the inputs
-    #[arg(long, value_name = "FORMAT", default_value = "auto")]
-    format: FormatArg,
+    #[arg(long, value_name = "FORMAT", default_value = "auto", value_parser = one_of(FORMATS))]
+    format: Format,
     /// Expect this byte between fields; `\t` is a tab [default: a comma, and a tab in TSV]
     #[arg(short, long, value_name = "BYTE", value_parser = delimiter)]
     delimiter: Option<u8>,
@@ -108,14 +109,14 @@ struct RowArgs {
     #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
     columns: Vec<Column>,
     /// Choose the encoding of packed columns
-    #[arg(long, value_name = "PACKING", default_value = "json", requires = "columns")]
-    pack: PackArg,
+    #[arg(long, value_name = "PACKING", default_value = "json", value_parser = one_of(PACKS), requires = "columns")]
+    pack: Pack,
     /// Choose the kind of the keys [default: the kind of the base's keys; u64 without --base]
-    #[arg(long, value_name = "KIND")]
-    keys: Option<KeysArg>,
+    #[arg(long, value_name = "KIND", value_parser = one_of(KEYS))]
+    keys: Option<Keys>,
     /// Choose what happens to rows with the same key; the order of the inputs decides which row is first
-    #[arg(long, value_name = "POLICY", default_value = "error")]
-    duplicates: DuplicatesArg,
+    #[arg(long, value_name = "POLICY", default_value = "error", value_parser = one_of(DUPLICATES))]
+    duplicates: Duplicates,
     /// Remove the key of each row that has this value
     #[arg(long, value_name = "TEXT")]
     delete_marker: Option<OsString>,
@@ -151,8 +152,8 @@ pub(crate) struct OutputArgs {
     #[arg(short, long, value_name = "FILE", default_value = DEFAULT_FILE)]
     pub(crate) output: PathBuf,
     /// Choose how the file is checked before it is put in place
-    #[arg(long, value_name = "HOW", default_value = "sample")]
-    verify: VerifyArg,
+    #[arg(long, value_name = "HOW", default_value = "sample", value_parser = one_of(VERIFY))]
+    verify: Verify,
     #[command(flatten)]
     replace: ReplaceArgs,
     /// Write a JSON report to this file; `-` is standard output
@@ -178,48 +179,49 @@ struct ResourceArgs {
     temp_dir: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum FormatArg {
-    /// Detect Parquet by its first bytes, and other formats by the file's name: .jsonl, .ndjson, and .json are JSON
-    /// Lines, .tsv is TSV, and all other names are CSV
-    Auto,
-    /// Delimited text, RFC 4180
-    Csv,
-    /// Text with tabs between fields
-    Tsv,
-    /// One JSON object per line
-    Jsonl,
-    /// Apache Parquet
-    Parquet,
-}
+/// The names that an option accepts, with their help and their meaning.
+type Choices<T> = [(&'static str, &'static str, T)];
 
-#[derive(Clone, Copy, ValueEnum)]
-enum PackArg {
-    /// A JSON object
-    Json,
-    /// A MessagePack map
-    Msgpack,
-}
+const FORMATS: &Choices<Format> = &[
+    (
+        "auto",
+        "Detect Parquet by its first bytes, and other formats by the file's name: .jsonl, .ndjson, and .json are JSON \
+         Lines, .tsv is TSV, and all other names are CSV",
+        Format::Auto,
+    ),
+    ("csv", "Delimited text, RFC 4180", Format::Delimited),
+    ("tsv", "Text with tabs between fields", Format::Tsv),
+    ("jsonl", "One JSON object per line", Format::JsonLines),
+    ("parquet", "Apache Parquet", Format::Parquet),
+];
 
-#[derive(Clone, Copy, ValueEnum)]
-enum KeysArg {
-    /// Unsigned 64-bit decimals
-    U64,
-    /// 1 to 65535 bytes
-    Bytes,
-    /// Numbers if every key is a decimal without leading zeros, otherwise bytes
-    Auto,
-}
+const PACKS: &Choices<Pack> =
+    &[("json", "A JSON object", Pack::Json), ("msgpack", "A MessagePack map", Pack::MessagePack)];
 
-#[derive(Clone, Copy, ValueEnum)]
-enum DuplicatesArg {
-    /// Reject the input, naming both rows
-    Error,
-    /// Keep the first row
-    First,
-    /// Keep the last row
-    Last,
-}
+const KEYS: &Choices<Keys> = &[
+    ("u64", "Unsigned 64-bit decimals", Keys::U64),
+    ("bytes", "1 to 65535 bytes", Keys::Bytes),
+    ("auto", "Numbers if every key is a decimal without leading zeros, otherwise bytes", Keys::Auto),
+];
+
+const DUPLICATES: &Choices<Duplicates> = &[
+    ("error", "Reject the input, naming both rows", Duplicates::Error),
+    ("first", "Keep the first row", Duplicates::First),
+    ("last", "Keep the last row", Duplicates::Last),
+];
+
+const VERIFY: &Choices<Verify> = &[
+    (
+        "sample",
+        "Verify all checksums, and look up all keys, or a sample if the index does not fit into memory",
+        Verify::Sample,
+    ),
+    (
+        "full",
+        "Like sample; also compare every row of the file with the sorted row that it was written from",
+        Verify::Full,
+    ),
+];
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 enum BadRowsArg {
@@ -227,14 +229,6 @@ enum BadRowsArg {
     Error,
     /// Skip the rows, up to --max-bad-rows
     Skip,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum VerifyArg {
-    /// Verify all checksums, and look up all keys, or a sample if the index does not fit into memory
-    Sample,
-    /// Like sample; also compare every row of the file with the sorted row that it was written from
-    Full,
 }
 
 impl Args {
@@ -245,7 +239,7 @@ impl Args {
         match &self.command {
             None => self.rows.fill(&mut options)?,
             Some(Command::Merge(merge)) => {
-                options.duplicates = merge.duplicates.into();
+                options.duplicates = merge.duplicates;
                 options.keys = Keys::Auto;
                 merge.shard.fill(&mut options, merge.tables.first().map(PathBuf::as_path))?;
                 merge.output.fill(&mut options);
@@ -279,28 +273,22 @@ impl BakeArgs {
         if (1..columns.len()).any(|later| columns[..later].contains(&columns[later])) {
             return Err(usage_error("--columns names a column twice: name it once"));
         }
-        options.format = match input.format {
-            FormatArg::Auto => Format::Auto,
-            FormatArg::Csv => Format::Delimited,
-            FormatArg::Tsv => Format::Tsv,
-            FormatArg::Jsonl => Format::JsonLines,
-            FormatArg::Parquet => Format::Parquet,
-        };
+        options.format = input.format;
         options.delimiter = input.delimiter;
         options.header = input.header;
         options.key = rows.key.clone();
         options.value = match &rows.value {
             Some(value) => ValueSpec::Column(value.clone()),
             None if rows.columns.is_empty() => ValueSpec::Unnamed,
-            None => ValueSpec::Packed(rows.columns.clone(), rows.pack.into()),
+            None => ValueSpec::Packed(rows.columns.clone(), rows.pack),
         };
         options.base = input.base.clone();
         options.keys = match (rows.keys, &input.base) {
-            (Some(keys), _) => keys.into(),
+            (Some(keys), _) => keys,
             (None, Some(_)) => Keys::Auto,
             (None, None) => Keys::U64,
         };
-        options.duplicates = rows.duplicates.into();
+        options.duplicates = rows.duplicates;
         options.delete_marker = rows.delete_marker.clone().map(OsString::into_vec);
         options.delete_column = rows.delete_column.clone();
         options.bad_rows = rows.bad_rows()?;
@@ -371,10 +359,7 @@ fn bound_key(kind: KeyKind, bound: &OsStr) -> Result<Key<'_>, clap::Error> {
 
 impl OutputArgs {
     fn fill(&self, options: &mut Options) {
-        options.verify = match self.verify {
-            VerifyArg::Sample => Verify::Sample,
-            VerifyArg::Full => Verify::Full,
-        };
+        options.verify = self.verify;
         options.replace = self.replace.rules();
     }
 }
@@ -387,33 +372,11 @@ impl ResourceArgs {
     }
 }
 
-impl From<PackArg> for Pack {
-    fn from(arg: PackArg) -> Self {
-        match arg {
-            PackArg::Json => Pack::Json,
-            PackArg::Msgpack => Pack::MessagePack,
-        }
-    }
-}
-
-impl From<KeysArg> for Keys {
-    fn from(arg: KeysArg) -> Self {
-        match arg {
-            KeysArg::U64 => Keys::U64,
-            KeysArg::Bytes => Keys::Bytes,
-            KeysArg::Auto => Keys::Auto,
-        }
-    }
-}
-
-impl From<DuplicatesArg> for Duplicates {
-    fn from(arg: DuplicatesArg) -> Self {
-        match arg {
-            DuplicatesArg::Error => Duplicates::Error,
-            DuplicatesArg::First => Duplicates::First,
-            DuplicatesArg::Last => Duplicates::Last,
-        }
-    }
+/// Returns the parser of an option that accepts these names.
+fn one_of<T: Copy + Send + Sync + 'static>(choices: &'static Choices<T>) -> ValueParser {
+    let names = choices.iter().map(|(name, help, _)| PossibleValue::new(name).help(help));
+    let chosen = |name: String| choices.iter().find(|(other, ..)| *other == name).map(|(.., value)| *value);
+    PossibleValuesParser::new(names).map(move |name| chosen(name).expect("clap accepts only these names")).into()
 }
 
 fn delimiter(text: &str) -> Result<u8, String> {

@@ -1,6 +1,6 @@
 //! Progress of a bake on standard error: one live line on a terminal, otherwise one line per completed stage.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::io::{self, IsTerminal, Write};
 
 use indicatif::{HumanCount, ProgressBar, ProgressState, ProgressStyle};
@@ -8,6 +8,8 @@ use zero_kv::bake::{Progress, Stage, StageFacts};
 
 /// The template of the live line in stages that count rows.
 const ROWS: &str = "{wide_bar} {human_pos}/{human_len} rows ({rows_per_sec}), {eta} left";
+const READ: &str = "{wide_bar} {bytes}/{total_bytes} ({bytes_per_sec}), {msg}, {eta} left";
+const VERIFY: &str = "{wide_bar} {bytes}/{total_bytes} ({bytes_per_sec}), {eta} left";
 const MIB: f64 = (1 << 20) as f64;
 
 /// Displays the progress of a bake. Clones draw the same live line.
@@ -27,47 +29,25 @@ impl ProgressDisplay {
 
     /// Shows progress. `input_len_bytes` is the total length of the inputs, if known.
     pub(crate) fn show(&self, progress: Progress, input_len_bytes: Option<u64>) {
-        match progress {
-            Progress::Read { input_bytes, rows } => {
-                match input_len_bytes {
-                    Some(len_bytes) => self.stage(
-                        Stage::Read,
-                        "{wide_bar} {bytes}/{total_bytes} ({bytes_per_sec}), {msg}, {eta} left",
-                        len_bytes,
-                    ),
-                    None => self.stage(Stage::Read, "{spinner} {bytes} ({bytes_per_sec}), {msg}", 0),
-                }
-                self.bar.set_message(format!("{} rows", HumanCount(rows)));
-                self.bar.set_position(input_bytes);
-            }
-            Progress::Merge { rows, rows_total } => {
-                self.stage(Stage::Merge, ROWS, rows_total);
-                self.bar.set_position(rows);
-            }
-            Progress::Write { rows, rows_total } => {
-                self.stage(Stage::Write, ROWS, rows_total);
-                self.bar.set_position(rows);
-            }
-            Progress::Index { done, total } => {
-                self.stage(Stage::Index, "{wide_bar} {percent} %, {eta} left", total);
-                self.bar.set_position(done);
-            }
-            Progress::Verify { bytes, bytes_total } => {
-                self.stage(
-                    Stage::Verify,
-                    "{wide_bar} {bytes}/{total_bytes} ({bytes_per_sec}), {eta} left",
-                    bytes_total,
-                );
-                self.bar.set_position(bytes);
-            }
-            Progress::Compare { rows, rows_total } => {
-                self.stage(Stage::Verify, ROWS, rows_total);
-                self.bar.set_position(rows);
-            }
-            Progress::Settle => self.stage(Stage::Settle, "{spinner} waiting for the disk", 0),
-            Progress::Ended(facts) => self.print_stage(&facts),
-            _ => {}
+        let (stage, template, position, len) = match progress {
+            Progress::Read { input_bytes, .. } => match input_len_bytes {
+                Some(len_bytes) => (Stage::Read, READ, input_bytes, len_bytes),
+                None => (Stage::Read, "{spinner} {bytes} ({bytes_per_sec}), {msg}", input_bytes, 0),
+            },
+            Progress::Merge { rows, rows_total } => (Stage::Merge, ROWS, rows, rows_total),
+            Progress::Write { rows, rows_total } => (Stage::Write, ROWS, rows, rows_total),
+            Progress::Index { done, total } => (Stage::Index, "{wide_bar} {percent} %, {eta} left", done, total),
+            Progress::Verify { bytes, bytes_total } => (Stage::Verify, VERIFY, bytes, bytes_total),
+            Progress::Compare { rows, rows_total } => (Stage::Verify, ROWS, rows, rows_total),
+            Progress::Settle => (Stage::Settle, "{spinner} waiting for the disk", 0, 0),
+            Progress::Ended(facts) => return self.print_stage(&facts),
+            _ => return,
+        };
+        self.stage(stage, template, len);
+        if let Progress::Read { rows, .. } = progress {
+            self.bar.set_message(format!("{} rows", HumanCount(rows)));
         }
+        self.bar.set_position(position);
         self.bar.tick();
     }
 
@@ -106,21 +86,9 @@ impl ProgressDisplay {
 /// Formats a completed stage in columns: name, rows, MiB, seconds, and MiB/s.
 fn stage_line(facts: &StageFacts) -> String {
     let seconds = facts.took.as_secs_f64();
-    let mut line = format!("{:<7}", facts.stage.name());
-    match facts.rows {
-        Some(rows) => write!(line, "{rows:>11} rows"),
-        None => write!(line, "{:>16}", ""),
-    }
-    .expect("writing to a string does not fail");
     let mib = facts.len_bytes.map(|len_bytes| len_bytes as f64 / MIB);
-    match mib {
-        Some(mib) => write!(line, "{mib:>10.1} MiB"),
-        None => write!(line, "{:>14}", ""),
-    }
-    .expect("writing to a string does not fail");
-    write!(line, "{seconds:>8.2} s").expect("writing to a string does not fail");
-    if let Some(mib) = mib.filter(|_| seconds >= 0.01) {
-        write!(line, "{:>7.0} MiB/s", mib / seconds).expect("writing to a string does not fail");
-    }
-    line
+    let rows = facts.rows.map(|rows| format!("{rows} rows")).unwrap_or_default();
+    let len = mib.map(|mib| format!("{mib:.1} MiB")).unwrap_or_default();
+    let rate = mib.filter(|_| seconds >= 0.01).map(|mib| format!("{:>7.0} MiB/s", mib / seconds)).unwrap_or_default();
+    format!("{:<7}{rows:>16}{len:>14}{seconds:>8.2} s{rate}", facts.stage.name())
 }
