@@ -114,32 +114,13 @@ impl<'a> Cell<'a> {
         'a: 'c,
     {
         buffer.clear();
-        let mut digits = itoa::Buffer::new();
-        let text = match self {
+        match self {
             Cell::Null => return None,
             Cell::Text(bytes) | Cell::Binary(bytes) => return Some(bytes),
-            Cell::Json(text) => return Some(text.as_bytes()),
-            Cell::Bool(value) => {
-                if value {
-                    "true"
-                } else {
-                    "false"
-                }
-            }
-            Cell::Int(value) => digits.format(value),
-            Cell::Uint(value) => digits.format(value),
-            Cell::F32(value) if value.is_finite() => {
-                push_json(buffer, &value);
-                ""
-            }
-            Cell::F64(value) if value.is_finite() => {
-                push_json(buffer, &value);
-                ""
-            }
-            Cell::F32(value) => not_finite(value.into()),
-            Cell::F64(value) => not_finite(value),
-        };
-        buffer.extend_from_slice(text.as_bytes());
+            Cell::F32(value) if !value.is_finite() => buffer.extend_from_slice(value.to_string().as_bytes()),
+            Cell::F64(value) if !value.is_finite() => buffer.extend_from_slice(value.to_string().as_bytes()),
+            _ => self.push_json(buffer, "").expect("JSON has booleans, integers, and finite floats"),
+        }
         Some(buffer)
     }
 
@@ -176,15 +157,6 @@ impl<'a> Cell<'a> {
             }
         }
         Ok(())
-    }
-}
-
-#[cfg(feature = "parquet")]
-fn not_finite(value: f64) -> &'static str {
-    match value {
-        _ if value.is_nan() => "NaN",
-        _ if value > 0.0 => "inf",
-        _ => "-inf",
     }
 }
 
@@ -380,6 +352,16 @@ mod tests {
         let long = format!("[{}0]", "0,".repeat(16));
         assert_eq!(converted(&long).unwrap(), [b"\xdc\0\x11".as_slice(), &[0; 17]].concat(), "a header of three bytes");
         assert!(matches!(converted(&"[".repeat(100_000)), Err(RowFault::Json { .. })), "depth is bounded");
+    }
+
+    #[cfg(feature = "parquet")]
+    #[test]
+    fn a_float_that_is_not_finite_becomes_its_name() {
+        for (value, name) in [(f32::NAN, "NaN"), (f32::INFINITY, "inf"), (f32::NEG_INFINITY, "-inf")] {
+            for cell in [Cell::F32(value), Cell::F64(value.into())] {
+                assert_eq!(cell.content(&mut Vec::new()), Some(name.as_bytes()));
+            }
+        }
     }
 
     #[test]

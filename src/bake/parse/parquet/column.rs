@@ -53,15 +53,8 @@ enum ValueType {
     Uuid,
     Decimal { scale: usize },
     Date,
-    Time(SubsecondUnit),
-    Timestamp { unit: SubsecondUnit, is_utc: bool },
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum SubsecondUnit {
-    Millis,
-    Micros,
-    Nanos,
+    Time(TimeUnit),
+    Timestamp { unit: TimeUnit, is_utc: bool },
 }
 
 /// The values of one column in a piece, without nulls.
@@ -116,20 +109,13 @@ impl ColumnType {
     /// # Errors
     /// [`ColumnsFault`], if the type cannot be a key.
     pub(super) fn check_key(&self) -> Result<(), ColumnsFault> {
-        match self.value_type {
-            ValueType::Int | ValueType::Uint | ValueType::Text | ValueType::Binary | ValueType::Uuid => Ok(()),
-            ValueType::Bool
-            | ValueType::Float
-            | ValueType::Decimal { .. }
-            | ValueType::Date
-            | ValueType::Time(_)
-            | ValueType::Timestamp { .. } => {
-                let found = self.value_type.name();
-                let problem =
-                    format!("has {found}, where integers, text, or binary were expected: choose another column");
-                Err(ColumnsFault::of_column(ColumnRole::Key, format_args!("{:?}", self.name), problem))
-            }
+        use ValueType::{Binary, Int, Text, Uint, Uuid};
+        if matches!(self.value_type, Int | Uint | Text | Binary | Uuid) {
+            return Ok(());
         }
+        let found = self.value_type.name();
+        let problem = format!("has {found}, where integers, text, or binary were expected: choose another column");
+        Err(ColumnsFault::of_column(ColumnRole::Key, format_args!("{:?}", self.name), problem))
     }
 
     /// Decodes the next `rows` rows of the row group. Returns an error if the row group has fewer rows left.
@@ -202,9 +188,9 @@ impl ValueType {
             LogicalType::Integer(_) => ValueType::Uint,
             LogicalType::Decimal(decimal) => Self::decimal(decimal.precision, decimal.scale)?,
             LogicalType::Date => ValueType::Date,
-            LogicalType::Time(time) => ValueType::Time(time.unit.into()),
+            LogicalType::Time(time) => ValueType::Time(time.unit),
             LogicalType::Timestamp(timestamp) => {
-                ValueType::Timestamp { unit: timestamp.unit.into(), is_utc: timestamp.is_adjusted_to_u_t_c }
+                ValueType::Timestamp { unit: timestamp.unit, is_utc: timestamp.is_adjusted_to_u_t_c }
             }
             // The program that wrote the file knew no type, because all values of the column are null.
             LogicalType::Unknown => Self::from_converted(ConvertedType::NONE, column)?,
@@ -219,7 +205,7 @@ impl ValueType {
             C::NONE => match column.physical_type() {
                 Type::BOOLEAN => ValueType::Bool,
                 Type::INT32 | Type::INT64 => ValueType::Int,
-                Type::INT96 => ValueType::Timestamp { unit: SubsecondUnit::Nanos, is_utc: false },
+                Type::INT96 => ValueType::Timestamp { unit: TimeUnit::NANOS, is_utc: false },
                 Type::FLOAT | Type::DOUBLE => ValueType::Float,
                 Type::BYTE_ARRAY | Type::FIXED_LEN_BYTE_ARRAY => ValueType::Binary,
             },
@@ -229,10 +215,10 @@ impl ValueType {
             C::UINT_8 | C::UINT_16 | C::UINT_32 | C::UINT_64 => ValueType::Uint,
             C::DECIMAL => Self::decimal(column.type_precision(), column.type_scale())?,
             C::DATE => ValueType::Date,
-            C::TIME_MILLIS => ValueType::Time(SubsecondUnit::Millis),
-            C::TIME_MICROS => ValueType::Time(SubsecondUnit::Micros),
-            C::TIMESTAMP_MILLIS => timestamp(SubsecondUnit::Millis),
-            C::TIMESTAMP_MICROS => timestamp(SubsecondUnit::Micros),
+            C::TIME_MILLIS => ValueType::Time(TimeUnit::MILLIS),
+            C::TIME_MICROS => ValueType::Time(TimeUnit::MICROS),
+            C::TIMESTAMP_MILLIS => timestamp(TimeUnit::MILLIS),
+            C::TIMESTAMP_MICROS => timestamp(TimeUnit::MICROS),
             C::MAP | C::MAP_KEY_VALUE | C::LIST | C::INTERVAL => return None,
         })
     }
@@ -259,31 +245,15 @@ impl ValueType {
     }
 }
 
-impl From<TimeUnit> for SubsecondUnit {
-    fn from(unit: TimeUnit) -> Self {
-        match unit {
-            TimeUnit::MILLIS => SubsecondUnit::Millis,
-            TimeUnit::MICROS => SubsecondUnit::Micros,
-            TimeUnit::NANOS => SubsecondUnit::Nanos,
-        }
-    }
-}
-
-impl SubsecondUnit {
-    fn per_second(self) -> i64 {
-        match self {
-            SubsecondUnit::Millis => 1_000,
-            SubsecondUnit::Micros => 1_000_000,
-            SubsecondUnit::Nanos => 1_000_000_000,
-        }
-    }
-
-    /// Splits a number of units into seconds and nanoseconds.
-    fn split(self, units: i64) -> (i64, u32) {
-        let per_second = self.per_second();
-        let nanos = units.rem_euclid(per_second) * (1_000_000_000 / per_second);
-        (units.div_euclid(per_second), nanos as u32)
-    }
+/// Splits a number of units into seconds and nanoseconds.
+fn split(unit: TimeUnit, units: i64) -> (i64, u32) {
+    let per_second = match unit {
+        TimeUnit::MILLIS => 1_000,
+        TimeUnit::MICROS => 1_000_000,
+        TimeUnit::NANOS => 1_000_000_000,
+    };
+    let nanos = units.rem_euclid(per_second) * (1_000_000_000 / per_second);
+    (units.div_euclid(per_second), nanos as u32)
 }
 
 /// Reads the values of a column in a piece, one row after another.
@@ -373,25 +343,25 @@ impl<'p> Cursor<'p> {
                 date.is_some_and(|date| write!(self.text, "{}", date.date_naive()).is_ok())
             }
             ValueType::Time(unit) => {
-                let (seconds, nanos) = unit.split(values.integer(value).unwrap_or_default());
+                let (seconds, nanos) = split(unit, values.integer(value).unwrap_or_default());
                 let seconds = u32::try_from(seconds).ok();
                 let time = seconds.and_then(|seconds| NaiveTime::from_num_seconds_from_midnight_opt(seconds, nanos));
                 let format = match unit {
-                    SubsecondUnit::Millis => "%H:%M:%S%.3f",
-                    SubsecondUnit::Micros => "%H:%M:%S%.6f",
-                    SubsecondUnit::Nanos => "%H:%M:%S%.9f",
+                    TimeUnit::MILLIS => "%H:%M:%S%.3f",
+                    TimeUnit::MICROS => "%H:%M:%S%.6f",
+                    TimeUnit::NANOS => "%H:%M:%S%.9f",
                 };
                 time.is_some_and(|time| write!(self.text, "{}", time.format(format)).is_ok())
             }
             ValueType::Timestamp { unit, is_utc } => {
                 let (seconds, nanos) = match values {
                     Values::Int96(values) => split_96(&values[value]),
-                    _ => unit.split(values.integer(value).unwrap_or_default()),
+                    _ => split(unit, values.integer(value).unwrap_or_default()),
                 };
                 let format = match unit {
-                    SubsecondUnit::Millis => SecondsFormat::Millis,
-                    SubsecondUnit::Micros => SecondsFormat::Micros,
-                    SubsecondUnit::Nanos => SecondsFormat::Nanos,
+                    TimeUnit::MILLIS => SecondsFormat::Millis,
+                    TimeUnit::MICROS => SecondsFormat::Micros,
+                    TimeUnit::NANOS => SecondsFormat::Nanos,
                 };
                 DateTime::<Utc>::from_timestamp(seconds, nanos).is_some_and(|timestamp| {
                     self.text.push_str(timestamp.to_rfc3339_opts(format, true).trim_end_matches('Z'));
