@@ -27,6 +27,12 @@ pub(super) struct Budget {
 }
 
 impl Budget {
+    /// Returns a budget whose temporary files are in the system's folder.
+    #[cfg(test)]
+    pub(super) fn test(memory_bytes: u64, threads: usize) -> Budget {
+        Budget { memory_bytes, threads, temp_dir: std::env::temp_dir() }
+    }
+
     /// Returns the budget that the options set, with defaults that depend on the machine. By default, temporary files
     /// are in the output's folder, because this folder has room for a table, whereas `/tmp` is often in memory.
     pub(super) fn new(options: &Options, output: &Path) -> Result<Budget, BakeError> {

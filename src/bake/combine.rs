@@ -170,20 +170,9 @@ pub(super) struct Combined {
     pub(super) removals: u64,
 }
 
-/// Merges all parts and writes their rows as records into a new file.
+/// Merges all parts and writes their rows as records into a new file. Places have `place_bits` bits: tests use fewer than
+/// [`PLACE_BITS`].
 pub(super) fn combine(
-    parts: &SortedParts,
-    file: &NewFile,
-    output: &Path,
-    context: &Context<'_>,
-    tally: &mut Tally,
-    progress: &mut dyn FnMut(Progress),
-) -> Result<Combined, BakeError> {
-    combine_with_place_bits(PLACE_BITS, parts, file, output, context, tally, progress)
-}
-
-/// Does the work of [`combine`], with places of `place_bits` bits. Tests use fewer bits than [`PLACE_BITS`].
-pub(super) fn combine_with_place_bits(
     place_bits: u32,
     parts: &SortedParts,
     file: &NewFile,

@@ -22,6 +22,7 @@ use super::progress::{Progress, Stage, StageClock};
 use super::report::Report;
 use super::{index, verify};
 use crate::format::header::Layout;
+use crate::format::record::PLACE_BITS;
 use crate::replace::TableSummary;
 use crate::store::StoreError;
 
@@ -122,7 +123,7 @@ impl Finish<'_, '_> {
             reject_duplicate(context, &gathered.tally, self.origins)?;
         }
         let file = NewFile::beside(self.output, &context.options.cancel).map_err(|error| self.output_failed(error))?;
-        let combined = combine(&parts, &file, self.output, context, &mut gathered.tally, self.progress)?;
+        let combined = combine(PLACE_BITS, &parts, &file, self.output, context, &mut gathered.tally, self.progress)?;
         reject_duplicate(context, &gathered.tally, self.origins)?;
         let records = &combined.records;
         self.end(Stage::Write, Some(records.row_count), Some(records.records_len_bytes));

@@ -321,7 +321,7 @@ mod tests {
 
     #[test]
     fn a_parser_that_panics_reports_its_piece() {
-        let budget = Budget { memory_bytes: 1 << 20, threads: 1, temp_dir: std::env::temp_dir() };
+        let budget = Budget::test(1 << 20, 1);
         let options = Options::default();
         let context = Context { options: &options, budget: &budget, pool: &budget.thread_pool().unwrap() };
         let ((work, works), (parsed, batches)) = (sync_channel(2), sync_channel(2));

@@ -112,16 +112,13 @@ mod tests {
     use crate::bake::table::RecordsWriter;
     use crate::format::key::{Key, KeyKind};
 
-    fn budget(memory_bytes: u64, threads: usize) -> Budget {
-        Budget { memory_bytes, threads, temp_dir: std::env::temp_dir() }
-    }
-
     /// Returns a file with `row_count` rows, and its expected layout.
     fn baked(row_count: u64) -> (File, Layout) {
         let file = tempfile::tempfile().unwrap();
         let mut records = RecordsWriter::new(&file, KeyKind::U64, 8, 1).unwrap();
         (0..row_count).for_each(|key| records.push(Key::U64(key), &[b'v'; 80]).unwrap());
-        let layout = index::build(&file, &records.finish().unwrap(), &budget(1 << 30, 2), &mut |_, _| ()).unwrap();
+        let layout =
+            index::build(&file, &records.finish().unwrap(), &Budget::test(1 << 30, 2), &mut |_, _| ()).unwrap();
         (file, layout)
     }
 
@@ -142,7 +139,7 @@ mod tests {
                     &file,
                     Path::new("test"),
                     &layout,
-                    &budget(1 << 30, threads),
+                    &Budget::test(1 << 30, threads),
                     &Cancel::default(),
                     &mut |rows| {
                         reported.push(rows);
@@ -153,7 +150,8 @@ mod tests {
             }
         }
         let (file, layout) = baked(250_000);
-        let looked_up = read_back(&file, Path::new("test"), &layout, &budget(0, 2), &Cancel::default(), &mut |_| ());
+        let looked_up =
+            read_back(&file, Path::new("test"), &layout, &Budget::test(0, 2), &Cancel::default(), &mut |_| ());
         assert_eq!(looked_up.unwrap(), 125_000, "every second key");
     }
 
@@ -166,7 +164,7 @@ mod tests {
                     let mut byte = [0];
                     file.read_exact_at(&mut byte, at).unwrap();
                     file.write_all_at(&[byte[0] ^ 1], at).unwrap();
-                    let found = rejection(&file, &layout, &budget(1 << 30, threads));
+                    let found = rejection(&file, &layout, &Budget::test(1 << 30, threads));
                     let as_expected = match at < layout.fences.offset_bytes {
                         true => matches!(found, FormatError::BlockChecksum { .. }),
                         false => matches!(found, FormatError::SectionChecksum { .. }),
@@ -181,10 +179,11 @@ mod tests {
     #[test]
     fn an_intact_file_with_another_layout_is_rejected() {
         let ((file, _), (_, other)) = (baked(1000), baked(1001));
-        let found = read_back(&file, Path::new("test"), &other, &budget(1 << 30, 1), &Cancel::default(), &mut |_| ());
+        let found =
+            read_back(&file, Path::new("test"), &other, &Budget::test(1 << 30, 1), &Cancel::default(), &mut |_| ());
         assert!(matches!(found, Err(BakeError::ReadBack { expected_rows: 1001, found_rows: 1000 })), "{found:?}");
         let (_, mut other) = baked(1000);
         other.fences.checksum ^= 1;
-        assert!(matches!(rejection(&file, &other, &budget(1 << 30, 1)), FormatError::Digest { .. }));
+        assert!(matches!(rejection(&file, &other, &Budget::test(1 << 30, 1)), FormatError::Digest { .. }));
     }
 }

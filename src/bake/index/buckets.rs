@@ -208,8 +208,7 @@ mod tests {
         let rows = || (0..row_count).map(|key| (Hash::from_u64(key, 1), key as u32));
         let mut used_temp = Vec::new();
         for memory_bytes in [0, 1 << 20, 1 << 30] {
-            let budget = Budget { memory_bytes, threads: 2, temp_dir: std::env::temp_dir() };
-            let mut buckets = Buckets::new(row_count, &budget).unwrap();
+            let mut buckets = Buckets::new(row_count, &Budget::test(memory_bytes, 2)).unwrap();
             rows().for_each(|(hash, place)| buckets.push(hash.part(&divided), hash, place).unwrap());
             used_temp.push(buckets.temp.is_some());
             let (mut found, mut all) = (Vec::new(), Vec::new());
@@ -236,8 +235,7 @@ mod tests {
         for row_count in [0, 1, PART_ROWS, PART_ROWS + 1, 10_000_000, 100_000_000, 1 << 32] {
             for memory_bytes in [64 << 20, 256 << 20, 1 << 30, 1 << 36] {
                 for threads in [1, 2, 16] {
-                    let budget = Budget { memory_bytes, threads, temp_dir: PathBuf::new() };
-                    let shape = Shape::new(row_count, &budget);
+                    let shape = Shape::new(row_count, &Budget::test(memory_bytes, threads));
                     let chunks = shape.memory_chunks + shape.bucket_count;
                     let share = memory_bytes / 2;
                     let held_bytes = (chunks * shape.chunk_rows * size_of::<Entry>()) as u64;

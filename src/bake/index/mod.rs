@@ -317,10 +317,6 @@ mod tests {
     use crate::format::key::KeyKind;
     use crate::store::{Memory, OpenOptions, Store};
 
-    fn budget(memory_bytes: u64, threads: usize) -> Budget {
-        Budget { memory_bytes, threads, temp_dir: std::env::temp_dir() }
-    }
-
     /// Returns a file that contains only the records of these rows.
     fn written<'k>(rows: impl Iterator<Item = (Key<'k>, usize)>, align_bytes: usize) -> (File, WrittenRecords) {
         let file = tempfile::tempfile().unwrap();
@@ -346,13 +342,13 @@ mod tests {
         let texts: Vec<String> = (0..40_000).map(|key| format!("common {:06}", key * 3)).collect();
         let texts: Vec<_> = texts.iter().map(|text| (Key::from(text), text.len() % 5)).collect();
         for (file, records) in [written(numbers(100_000), 8), written(texts.into_iter(), 8), written(numbers(9), 8)] {
-            build(&file, &records, &budget(1 << 30, 1), &mut |_, _| ()).unwrap();
+            build(&file, &records, &Budget::test(1 << 30, 1), &mut |_, _| ()).unwrap();
             let expected = bytes_of(&file);
             // These budgets keep none, some, or all of the rows in memory. The smallest budgets give each part its own
             // bucket.
             for (memory_bytes, threads) in [(0, 1), (0, 2), (300_000, 3), (1 << 22, 2), (1 << 30, 2)] {
                 let mut calls = Vec::new();
-                build(&file, &records, &budget(memory_bytes, threads), &mut |done, all| calls.push((done, all)))
+                build(&file, &records, &Budget::test(memory_bytes, threads), &mut |done, all| calls.push((done, all)))
                     .unwrap();
                 assert!(bytes_of(&file) == expected, "{memory_bytes} bytes of memory, {threads} threads");
                 assert!(calls.is_sorted() && calls.iter().all(|(_, all)| *all == 2 * records.row_count));
@@ -365,7 +361,7 @@ mod tests {
     fn a_file_with_any_record_alignment_is_read() {
         for align_bytes in [8, 16, 64, 4096] {
             let (file, records) = written(numbers(1000), align_bytes);
-            build(&file, &records, &budget(1 << 20, 1), &mut |_, _| ()).unwrap();
+            build(&file, &records, &Budget::test(1 << 20, 1), &mut |_, _| ()).unwrap();
             let store =
                 Store::from_file(&file, Path::new("test"), Memory::Map, &OpenOptions::default(), &mut |_| ()).unwrap();
             for (key, value_len) in numbers(1000) {
@@ -384,7 +380,7 @@ mod tests {
                 let mut byte = [0];
                 file.read_exact_at(&mut byte, at).unwrap();
                 file.write_all_at(&[byte[0] ^ 4], at).unwrap();
-                match build(&file, &records, &budget(1 << 30, threads), &mut |_, _| ()) {
+                match build(&file, &records, &Budget::test(1 << 30, threads), &mut |_, _| ()) {
                     Err(FinishError::ReadBack(FormatError::BlockChecksum { block: found, offset_bytes, .. })) => {
                         assert_eq!((found, offset_bytes + 77), (block, at));
                     }
@@ -392,10 +388,10 @@ mod tests {
                 }
                 file.write_all_at(&byte, at).unwrap();
             }
-            build(&file, &records, &budget(1 << 30, threads), &mut |_, _| ()).unwrap();
+            build(&file, &records, &Budget::test(1 << 30, threads), &mut |_, _| ()).unwrap();
         }
         file.set_len(records.records_len_bytes / 2).unwrap();
-        let cut = build(&file, &records, &budget(1 << 30, 2), &mut |_, _| ());
+        let cut = build(&file, &records, &Budget::test(1 << 30, 2), &mut |_, _| ());
         assert!(matches!(cut, Err(FinishError::Io(_))), "{cut:?}");
     }
 
@@ -403,7 +399,7 @@ mod tests {
     fn rows_that_were_not_written_in_order_are_an_error() {
         for keys in [[1, 3, 2], [1, 2, 2]] {
             let (file, records) = written(keys.into_iter().map(|key| (Key::U64(key), 1)), 8);
-            match build(&file, &records, &budget(1 << 30, 1), &mut |_, _| ()) {
+            match build(&file, &records, &Budget::test(1 << 30, 1), &mut |_, _| ()) {
                 Err(FinishError::ReadBack(FormatError::Row {
                     row: 2,
                     what: "the key is not greater than the preceding key",
@@ -417,7 +413,7 @@ mod tests {
     fn an_error_names_the_folder_that_rejects_temporary_files() {
         let (file, records) = written(numbers(1000), 8);
         let temp_dir = PathBuf::from("no/such/folder");
-        let budget = Budget { memory_bytes: 0, threads: 1, temp_dir: temp_dir.clone() };
+        let budget = Budget { temp_dir: temp_dir.clone(), ..Budget::test(0, 1) };
         match build(&file, &records, &budget, &mut |_, _| ()) {
             Err(FinishError::Temp { folder, error }) => {
                 assert_eq!((folder, error.kind()), (temp_dir, io::ErrorKind::NotFound));

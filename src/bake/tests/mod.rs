@@ -44,7 +44,7 @@ impl Bench {
 
     fn new(memory_bytes: u64, threads: usize) -> Bench {
         let folder = tempfile::tempdir().unwrap();
-        let budget = Budget { memory_bytes, threads, temp_dir: folder.path().to_path_buf() };
+        let budget = Budget { temp_dir: folder.path().to_path_buf(), ..Budget::test(memory_bytes, threads) };
         Bench { folder, budget }
     }
 
@@ -74,8 +74,7 @@ impl Bench {
         for (key, value) in sorted(kind, rows) {
             writer.push(key, value).unwrap();
         }
-        let budget = Budget { memory_bytes: 1 << 30, threads: 1, temp_dir: self.folder.path().to_path_buf() };
-        index::build(&file, &writer.finish().unwrap(), &budget, &mut |_, _| ()).unwrap();
+        index::build(&file, &writer.finish().unwrap(), &Budget::test(1 << 30, 1), &mut |_, _| ()).unwrap();
     }
 
     /// Returns the bytes of the file that any bake of these rows must produce.

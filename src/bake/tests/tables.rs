@@ -4,7 +4,7 @@ use std::fs;
 
 use super::{Bench, Rows, any_replacement, csv, numbers, open, options};
 use crate::bake::cancel::Cancel;
-use crate::bake::combine::{SortedParts, combine_with_place_bits, each_row};
+use crate::bake::combine::{self, SortedParts, each_row};
 use crate::bake::context::Context;
 use crate::bake::old_table::OldTable;
 use crate::bake::place::NewFile;
@@ -249,7 +249,7 @@ fn records_beyond_the_range_of_places_get_a_greater_alignment() {
     let combine = |place_bits| {
         let file = NewFile::beside(&output, &options.cancel).unwrap();
         let (mut tally, progress) = (Tally::default(), &mut |_| ());
-        let combined = combine_with_place_bits(place_bits, &parts, &file, &output, &context, &mut tally, progress)?;
+        let combined = combine::combine(place_bits, &parts, &file, &output, &context, &mut tally, progress)?;
         index::build(file.file(), &combined.records, &bench.budget, &mut |_, _| ()).unwrap();
         file.put_in_place().unwrap();
         Ok::<_, BakeError>(combined.records.record_align_bytes)
