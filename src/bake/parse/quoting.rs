@@ -115,14 +115,28 @@ pub(super) struct QuotedRecords<'p> {
     end: usize,
 }
 
-/// A record of text with quotes.
-pub(super) struct QuotedRecord<'p> {
+/// A row of text and the ranges of its fields, before the key and value are selected.
+pub(super) struct Record<'a> {
     pub(super) line: u64,
-    /// The record's text, without its line end.
-    pub(super) text: &'p [u8],
-    /// The offset in the bytes after the record's line end.
+    /// The record's text in the piece, without its line end.
+    pub(super) text: &'a [u8],
+    /// The offset in the piece after the record's line end.
     pub(super) end: usize,
     pub(super) fault: Option<RowFault>,
+    /// The texts of all fields, and the range of each field in them.
+    pub(super) buffer: &'a [u8],
+    pub(super) ranges: &'a [Range<usize>],
+}
+
+impl<'a> Record<'a> {
+    pub(super) fn fields(&self) -> impl ExactSizeIterator<Item = &'a [u8]> {
+        self.ranges.iter().map(|range| &self.buffer[range.clone()])
+    }
+
+    #[inline]
+    pub(super) fn field(&self, index: usize) -> &'a [u8] {
+        &self.buffer[self.ranges[index].clone()]
+    }
 }
 
 impl<'p> QuotedRecords<'p> {
@@ -141,10 +155,13 @@ impl<'p> QuotedRecords<'p> {
         QuotedRecords { bytes, faults, reader, record: ByteRecord::new(), next_line: first_line, end: 0 }
     }
 
-    /// Returns the next record, and replaces `ranges` with the ranges of its fields in [`QuotedRecords::buffer`].
-    pub(super) fn next(&mut self, ranges: &mut Vec<Range<usize>>) -> Option<QuotedRecord<'p>> {
-        // Reading from memory does not fail.
-        while self.reader.read_byte_record(&mut self.record).unwrap_or(false) {
+    /// Returns the next record. `ranges` is the buffer for the ranges of its fields.
+    pub(super) fn next<'s>(&'s mut self, ranges: &'s mut Vec<Range<usize>>) -> Option<Record<'s>> {
+        let (line, text, fault) = loop {
+            // Reading from memory does not fail.
+            if !self.reader.read_byte_record(&mut self.record).unwrap_or(false) {
+                return None;
+            }
             let read_to = self.reader.position().byte() as usize - 1;
             let blank_lines = self.bytes[self.end..read_to].iter().take_while(|byte| **byte == b'\n').count();
             let line = self.next_line + blank_lines as u64;
@@ -164,14 +181,9 @@ impl<'p> QuotedRecords<'p> {
                 last.end -= 1;
             }
             if !text.is_empty() {
-                return Some(QuotedRecord { line, text, end: read_to, fault });
+                break (line, text, fault);
             }
-        }
-        None
-    }
-
-    /// Returns the texts of all fields of the last record, one after another, without their quotes.
-    pub(super) fn buffer(&self) -> &[u8] {
-        self.record.as_slice()
+        };
+        Some(Record { line, text, end: self.end, fault, buffer: self.record.as_slice(), ranges })
     }
 }

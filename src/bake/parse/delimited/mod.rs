@@ -8,7 +8,7 @@ use std::ops::{ControlFlow, Range};
 
 use super::cut::TextPiece;
 use super::pack::{Cell, ValueColumns};
-use super::quoting::QuotedRecords;
+use super::quoting::{QuotedRecords, Record};
 use super::text::{TextFormat, TextParser};
 use crate::bake::error::BakeError;
 use crate::bake::options::Options;
@@ -77,54 +77,34 @@ impl DelimitedParser {
 
 impl TextParser for DelimitedParser {
     fn parse(&mut self, piece: &TextPiece, sink: &mut impl RowSink) -> Result<(), BakeError> {
-        let Fields { key, value, delete, count, columns_chosen } = &mut self.fields;
         self.records.each(piece, |record| {
-            let Record { line, text, .. } = record;
-            if let Some(fault) = record.fault {
-                sink.bad(line, fault, text)?;
-                return Ok(ControlFlow::Continue(()));
-            }
-            if record.ranges.len() != *count {
-                let (expected, found, columns_chosen) = (*count, record.ranges.len(), *columns_chosen);
-                sink.bad(line, RowFault::FieldCount { expected, found, columns_chosen }, text)?;
-                return Ok(ControlFlow::Continue(()));
-            }
-            let packed = match value {
-                ValueColumns::One(value) => Ok(record.field(*value)),
-                ValueColumns::Packed(fields, packer) => {
-                    packer.pack(fields.iter().map(|field| Cell::Text(record.field(*field))))
-                }
-            };
-            let (key, delete) = (record.field(*key), delete.map(|column| record.field(column)));
-            match packed {
-                Ok(value) => sink.row(&InputRow { line, key, value, delete, text })?,
-                Err(fault) => sink.bad(line, fault, text)?,
+            match self.fields.row(&record) {
+                Ok(row) => sink.row(&row)?,
+                Err(fault) => sink.bad(record.line, fault, record.text)?,
             }
             Ok(ControlFlow::Continue(()))
         })
     }
 }
 
-/// A row of text and the ranges of its fields, before the key and value are selected.
-struct Record<'a> {
-    line: u64,
-    /// The record's text in the piece, without its line end.
-    text: &'a [u8],
-    /// The offset in the piece after the record's line end.
-    end: usize,
-    fault: Option<RowFault>,
-    buffer: &'a [u8],
-    ranges: &'a [Range<usize>],
-}
-
-impl<'a> Record<'a> {
-    fn fields(&self) -> impl ExactSizeIterator<Item = &'a [u8]> {
-        self.ranges.iter().map(|range| &self.buffer[range.clone()])
-    }
-
+impl Fields {
     #[inline]
-    fn field(&self, index: usize) -> &'a [u8] {
-        &self.buffer[self.ranges[index].clone()]
+    fn row<'s>(&'s mut self, record: &Record<'s>) -> Result<InputRow<'s>, RowFault> {
+        if let Some(fault) = &record.fault {
+            return Err(fault.clone());
+        }
+        let (expected, found, columns_chosen) = (self.count, record.ranges.len(), self.columns_chosen);
+        if found != expected {
+            return Err(RowFault::FieldCount { expected, found, columns_chosen });
+        }
+        let value = match &mut self.value {
+            ValueColumns::One(value) => record.field(*value),
+            ValueColumns::Packed(fields, packer) => {
+                packer.pack(fields.iter().map(|field| Cell::Text(record.field(*field))))?
+            }
+        };
+        let delete = self.delete.map(|column| record.field(column));
+        Ok(InputRow { line: record.line, key: record.field(self.key), value, delete, text: record.text })
     }
 }
 
@@ -189,8 +169,6 @@ impl Records {
     fn each_quoted(&mut self, piece: &TextPiece, mut take: impl FnMut(Record<'_>) -> Flow) -> Result<(), BakeError> {
         let mut records = QuotedRecords::new(&piece.bytes, piece.first_line, self.delimiter);
         while let Some(record) = records.next(&mut self.ranges) {
-            let (line, text, end, fault) = (record.line, record.text, record.end, record.fault);
-            let record = Record { line, text, end, fault, buffer: records.buffer(), ranges: &self.ranges };
             if take(record)?.is_break() {
                 break;
             }
@@ -228,8 +206,8 @@ mod tests {
                 let text = String::from_utf8(text).unwrap();
                 let mut ranges = Vec::new();
                 let mut records = QuotedRecords::new(text.as_bytes(), 1, b',');
-                while records.next(&mut ranges).is_some() {
-                    let are_inside = ranges.iter().all(|range| records.buffer().get(range.clone()).is_some());
+                while let Some(Record { buffer, ranges, .. }) = records.next(&mut ranges) {
+                    let are_inside = ranges.iter().all(|range| buffer.get(range.clone()).is_some());
                     assert!(are_inside, "{text:?}: {ranges:?}");
                 }
             }
