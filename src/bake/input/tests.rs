@@ -2,7 +2,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use flate2::write::GzEncoder;
 use tempfile::tempdir;
@@ -103,79 +103,6 @@ fn the_bytes_read_so_far_are_counted_before_decompression() {
     let before = open.read_bytes();
     open.read_exact(&mut vec![0; 600_000]).unwrap();
     assert!(before < open.read_bytes() && open.read_bytes() <= raw.len() as u64);
-}
-
-#[test]
-fn the_error_for_a_truncated_compressed_input_names_its_length() {
-    let rows = rows();
-    for (raw, what, part) in [(gzip(&rows), "gzip", "member"), (zstd(&rows), "zstd", "frame")] {
-        let magic_len_bytes = if what == "gzip" { 2 } else { 4 };
-        for len_bytes in [magic_len_bytes, 4, 5, 11, raw.len() / 2, raw.len() - 1] {
-            let error = read(Input::reader("rows", &raw[..len_bytes])).unwrap_err();
-            let wanted =
-                format!("is compressed by {what} and ends after {len_bytes} bytes in the middle of a {part}: ");
-            assert!(error.contains(&wanted), "{len_bytes}: {error}");
-        }
-        let cut_later = [raw.as_slice(), &raw[..raw.len() - 1]].concat();
-        assert!(read(Input::reader("rows", cut_later.as_slice())).unwrap_err().contains("in the middle of"), "{what}");
-    }
-}
-
-#[test]
-fn damaged_compressed_input_is_an_error() {
-    let rows = rows();
-    for mut raw in [gzip(&rows), zstd(&rows)] {
-        let middle = raw.len() / 2;
-        raw[middle..middle + 64].fill(0xa5);
-        let error = read(Input::reader("rows", raw.as_slice())).map(|(_, facts)| facts).unwrap_err();
-        assert!(error.contains("cannot be decompressed as "), "{error}");
-    }
-    let error = read(Input::reader("rows", [gzip(b"1,one\n"), b"and then no gzip".to_vec()].concat().as_slice()));
-    assert!(error.unwrap_err().starts_with("cannot be decompressed as gzip: "));
-}
-
-#[test]
-fn errors_for_a_folder_and_a_missing_file_name_the_path() {
-    let folder = tempdir().unwrap();
-    let error = Input::file(folder.path()).open().err().unwrap().to_string();
-    assert!(error.starts_with(&format!("{}: is a folder", folder.path().display())), "{error}");
-    let missing = folder.path().join("missing.csv");
-    let error = Input::file(&missing).open().err().unwrap().to_string();
-    assert!(error.starts_with(&format!("{}: No such file", missing.display())), "{error}");
-}
-
-/// Reads half of a file, modifies the file with `change`, and returns the error of reading the other half.
-fn error_after(change: impl Fn(&Path)) -> String {
-    let folder = tempdir().unwrap();
-    let path = folder.path().join("rows.csv");
-    let rows = rows();
-    fs::write(&path, &rows).unwrap();
-    let mut open = open(Input::file(&path)).unwrap();
-    open.read_exact(&mut vec![0; rows.len() / 2]).unwrap();
-    change(&path);
-    let read = io::copy(&mut open, &mut io::sink()).unwrap_err().to_string();
-    assert_eq!(open.finish().unwrap_err().to_string(), format!("{}: {read}", path.display()));
-    read
-}
-
-#[test]
-fn a_file_that_changes_while_it_is_read_is_an_error() {
-    let len_bytes = rows().len();
-    let open = |path: &Path| OpenOptions::new().write(true).open(path).unwrap();
-    let error = error_after(|path| open(path).set_len(100).unwrap());
-    assert!(error.starts_with(&format!("shrank from {len_bytes} to 100 bytes while it was read: ")), "{error}");
-    let error = error_after(|path| open(path).set_len(10 * len_bytes as u64).unwrap());
-    assert!(error.starts_with(&format!("grew from {len_bytes} to {} bytes ", 10 * len_bytes)), "{error}");
-    let error = error_after(|path| fs::remove_file(path).unwrap());
-    assert!(error.starts_with("was removed while it was read: "), "{error}");
-    let error = error_after(|path| {
-        let other = path.with_extension("new");
-        fs::write(&other, rows()).unwrap();
-        fs::rename(other, path).unwrap();
-    });
-    assert!(error.starts_with("was replaced by another file while it was read: "), "{error}");
-    let error = error_after(|path| open(path).set_modified(std::time::UNIX_EPOCH).unwrap());
-    assert!(error.starts_with("was written to while it was read: "), "{error}");
 }
 
 #[test]

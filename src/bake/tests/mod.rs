@@ -121,26 +121,3 @@ fn numbers(keys: impl IntoIterator<Item = u64>, from: &str) -> Rows {
 fn open(path: &Path) -> crate::Store {
     crate::Store::open(path).unwrap()
 }
-
-/// Programs have different names for the same option, so messages leave the names to [`Remedy`](super::Remedy).
-#[test]
-fn no_message_names_a_command_line_option() {
-    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src/bake")];
-    let mut lines_checked = 0;
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-                continue;
-            }
-            for line in fs::read_to_string(&path).unwrap().lines().filter(|line| line.contains('"')) {
-                let mut options =
-                    line.match_indices("--").filter(|(at, _)| line[at + 2..].starts_with(char::is_alphabetic));
-                assert!(options.next().is_none(), "{}: {line}", path.display());
-                lines_checked += 1;
-            }
-        }
-    }
-    assert!(lines_checked > 100, "{lines_checked} lines with text");
-}

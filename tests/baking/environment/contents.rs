@@ -115,6 +115,14 @@ fn a_compressed_input_truncated_at_any_length_is_an_error() {
             );
             scene.assert_fails(&["-"], &raw[..len_bytes], &message);
         }
+        // The second of two members or frames is truncated.
+        let both = [&raw[..], &raw[..raw.len() - 1]].concat();
+        let message = format!(
+            "standard input: is compressed by {what} and ends after {} bytes in the middle of a {part}: copy or compress it \
+             again",
+            both.len()
+        );
+        scene.assert_fails(&["-"], &both, &message);
     }
 }
 
