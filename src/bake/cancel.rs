@@ -4,7 +4,7 @@
 //! A process can therefore remove these files, report whether the table was replaced, and exit during a bake.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -22,8 +22,8 @@ struct CancelState {
 /// struct while it renames a file.
 #[derive(Debug, Default)]
 pub(super) struct FileNames {
-    hidden: Vec<PathBuf>,
-    is_in_place: bool,
+    pub(super) hidden: Vec<PathBuf>,
+    pub(super) is_in_place: bool,
 }
 
 impl Cancel {
@@ -55,19 +55,5 @@ impl Cancel {
 
     pub(super) fn names(&self) -> MutexGuard<'_, FileNames> {
         self.0.names.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl FileNames {
-    pub(super) fn add_hidden(&mut self, hidden: &Path) {
-        self.hidden.push(hidden.to_path_buf());
-    }
-
-    pub(super) fn remove_hidden(&mut self, hidden: &Path) {
-        self.hidden.retain(|other| other != hidden);
-    }
-
-    pub(super) fn note_in_place(&mut self) {
-        self.is_in_place = true;
     }
 }

@@ -58,7 +58,7 @@ impl NewFile {
     fn hidden(folder: File, path: &Path, cancel: &Cancel) -> io::Result<NewFile> {
         let mut names = cancel.names();
         let (file, hidden) = with_free_hidden_name(path, create_locked)?;
-        names.add_hidden(&hidden);
+        names.hidden.push(hidden.clone());
         drop(names);
         Ok(Self::new(file, folder, path, Some(hidden), cancel))
     }
@@ -92,14 +92,14 @@ impl NewFile {
                 let unnamed = proc_path(&self.file);
                 let link = |hidden: &Path| Ok(linkat(CWD, &unnamed, CWD, hidden, AtFlags::SYMLINK_FOLLOW)?);
                 let (_, hidden) = with_free_hidden_name(&self.path, link)?;
-                names.add_hidden(&hidden);
+                names.hidden.push(hidden.clone());
                 hidden
             }
         };
         let hidden = self.hidden.insert(hidden);
         fs::rename(&*hidden, &self.path)?;
-        names.remove_hidden(hidden);
-        names.note_in_place();
+        names.hidden.retain(|other| other != hidden);
+        names.is_in_place = true;
         self.hidden = None;
         Ok(())
     }
@@ -110,7 +110,7 @@ impl Drop for NewFile {
         if let Some(hidden) = &self.hidden {
             // The bake has failed already, so an error here changes nothing.
             let _ = fs::remove_file(hidden);
-            self.cancel.names().remove_hidden(hidden);
+            self.cancel.names().hidden.retain(|other| other != hidden);
         }
     }
 }
