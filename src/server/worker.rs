@@ -119,7 +119,7 @@ impl Connections {
         }
         let (disconnecting, state) = (Arc::clone(thread), Arc::clone(&self.worker));
         tokio::spawn(async move {
-            let (registry, server) = (&state.registry, &state.server);
+            let (registry, server) = (state.registry(), &state.server);
             disconnecting.keep(|| registry.run(&server.statistics.totals, || server.evict_if_over_limit())).await;
         });
         while let Some(stream) = streams.recv().await {

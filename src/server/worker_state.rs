@@ -9,27 +9,22 @@ use tokio::sync::Notify;
 use tracing::warn;
 
 use super::counters::Counters;
-use super::generations::{Generation, PinnedGeneration, ServedTable};
+use super::generations::{Generation, PinnedGeneration};
 use super::peer::Peer;
 use super::registry::Registry;
 use super::spin::Spin;
 use super::state::ServerState;
-use super::statistics::Statistics;
 use super::stream::Descriptors;
 use crate::protocol::native::Status;
 
 /// The state that the connections of one worker share.
 pub(super) struct WorkerState {
     pub(super) server: Arc<ServerState>,
-    table: Arc<ServedTable>,
-    statistics: Arc<Statistics>,
     number: usize,
     /// The number of connections with pending responses, or with requests that their next turn answers.
     pending_connections: AtomicUsize,
     is_stopping: AtomicBool,
     nothing_pending: Notify,
-    /// The connections of the worker.
-    pub(super) registry: Arc<Registry>,
     /// Keeps the worker polling for some time after a response. `None` if the worker sleeps at once.
     pub(super) spin: Option<Arc<Spin>>,
 }
@@ -38,22 +33,19 @@ impl WorkerState {
     /// Creates the state of the worker with this number, which is less than the server's number of workers.
     pub(super) fn new(server: Arc<ServerState>, number: usize, spin: Duration) -> Self {
         WorkerState {
-            table: Arc::clone(&server.table),
-            statistics: Arc::clone(&server.statistics),
+            server,
             number,
             pending_connections: AtomicUsize::new(0),
             is_stopping: AtomicBool::new(false),
             nothing_pending: Notify::new(),
-            registry: Arc::clone(&server.registries[number]),
             spin: (!spin.is_zero()).then(|| Arc::new(Spin::new(spin))),
-            server,
         }
     }
 
     /// Returns the generation that the worker's next pass reads.
     #[inline]
     pub(super) fn pin(&self) -> PinnedGeneration {
-        self.table.pin(self.number)
+        self.server.table.pin(self.number)
     }
 
     /// Returns whether the server is stopping. Connections then read no more requests.
@@ -73,7 +65,13 @@ impl WorkerState {
     /// Returns the worker's counters.
     #[inline]
     pub(super) fn counters(&self) -> &Counters {
-        self.statistics.worker(self.number)
+        self.server.statistics.worker(self.number)
+    }
+
+    /// Returns the worker's connections.
+    #[inline]
+    pub(super) fn registry(&self) -> &Registry {
+        &self.server.registries[self.number]
     }
 
     /// Records that a connection has pending responses, or requests that its next turn answers.
@@ -115,7 +113,7 @@ impl ConnectionContext {
         if !passes {
             return Ok(None);
         }
-        self.worker.table.open_descriptors(generation)
+        self.worker.server.table.open_descriptors(generation)
     }
 
     /// Logs why no descriptors are passed to a direct client. Returns the response that the client gets instead.
@@ -139,9 +137,10 @@ pub(super) mod tests {
 
     use super::*;
     use crate::server::Config;
-    use crate::server::generations::ControlChannel;
+    use crate::server::generations::{ControlChannel, ServedTable};
     use crate::server::service::Notifier;
     use crate::server::settings::Settings;
+    use crate::server::statistics::Statistics;
 
     /// Returns the state of the only worker of a server that serves a file.
     pub(in crate::server) fn worker_over(db: &Path, config: &Config) -> Arc<WorkerState> {

@@ -79,7 +79,7 @@ impl Connections {
         let Connections { worker, redis_clients } = self.clone();
         Connection {
             stream,
-            activity: worker.registry.activity(peer),
+            activity: worker.registry().activity(peer),
             context: ConnectionContext { peer, worker },
             redis_clients,
             protocol: Protocol::Unknown,
@@ -181,7 +181,7 @@ impl<S: ClientStream> Connection<S> {
 
     /// Records that bytes arrived, or that responses became pending.
     fn moved(&self) {
-        self.context.worker.registry.moved(&self.activity);
+        self.context.worker.registry().moved(&self.activity);
     }
 
     fn poll_serve(
@@ -408,7 +408,7 @@ impl<S: ClientStream + Send + 'static> Connection<S> {
     /// Serves the connection in a task, until it ends or the registry of its worker disconnects it.
     pub(super) fn spawn(self) {
         let (worker, activity) = (Arc::clone(&self.context.worker), Arc::clone(&self.activity));
-        worker.registry.add(activity, tokio::spawn(self).abort_handle());
+        worker.registry().add(activity, tokio::spawn(self).abort_handle());
     }
 }
 
@@ -434,7 +434,7 @@ impl<S> Drop for Connection<S> {
     fn drop(&mut self) {
         self.end_pending();
         let worker = &self.context.worker;
-        worker.registry.remove(&self.activity);
+        worker.registry().remove(&self.activity);
         worker.server.client_memory.release(&self.activity);
         worker.counters().connection_closed();
     }
