@@ -7,12 +7,16 @@ use std::ops::RangeInclusive;
 
 use super::counters::{Distribution, REQUESTS_NAMES, STATUS_NAMES, UNKNOWN_OP};
 use super::snapshot::{Snapshot, VERSION, digest_text};
+use super::statistics::CUTS_PREFIX;
 use crate::protocol::native::{Op, OpKind, Status};
 
 /// The upper bounds of the buckets for batch sizes, as exponents of two: 1 to 2,048 requests.
 const BATCH_POWERS: RangeInclusive<u32> = 0..=11;
 /// The upper bounds of the buckets for service times, as exponents of two, in nanoseconds: 1 µs to 1.07 s.
 const SERVICE_POWERS: RangeInclusive<u32> = 10..=30;
+/// Info reports this many of the numbers of disconnected connections before the number of rejected connections, and the
+/// others later.
+const CUTS_BEFORE_REFUSED: usize = 2;
 
 /// A fact about the server, and how Info, Redis's INFO, and the metrics report it.
 pub(super) struct Fact {
@@ -101,14 +105,16 @@ pub(super) const FACTS: &[Fact] = &[
     ),
     gauge("connections", "zero_kv_connections", "Open connections.", |s| s.sums.connections),
     counter("connections_accepted", "zero_kv_connections_accepted_total", "Accepted connections.", |s| s.sums.accepted),
-    metric("zero_kv_connections_cut_total", "Disconnected connections, by reason.", Counters(disconnected)),
-    number("connections_cut_idle", |s| s.totals.cut_idle),
-    number("connections_cut_stalled", |s| s.totals.cut_stalled),
+    numbers(|s| s.totals.cuts()[..CUTS_BEFORE_REFUSED].to_vec()).metric(
+        "zero_kv_connections_cut_total",
+        "Disconnected connections, by reason.",
+        Counters(cuts_by_reason),
+    ),
     counter("connections_refused", "zero_kv_connections_refused_total", "Rejected connections.", |s| s.totals.refused),
     counter("panics", "zero_kv_panics_total", "Connections that ended because of a bug in the server.", |s| {
         s.totals.panics
     }),
-    Fact { text: Text::Numbers(requests_by_op), redis: "", metric: None }.metric(
+    numbers(requests_by_op).metric(
         "zero_kv_requests_total",
         "Requests, by op and status.",
         Counters(requests_by_op_and_status),
@@ -145,10 +151,7 @@ pub(super) const FACTS: &[Fact] = &[
         "1 if every process that writes to the file is detected before it writes, otherwise 0.",
         Gauge(|s| s.writers_unknown.is_none().into()),
     ),
-    number("connections_cut_http", |s| s.totals.cut_http),
-    number("connections_cut_slow", |s| s.totals.cut_slow),
-    number("connections_cut_generation", |s| s.totals.cut_generation),
-    number("connections_cut_memory", |s| s.totals.cut_memory),
+    numbers(|s| s.totals.cuts()[CUTS_BEFORE_REFUSED..].to_vec()),
     gauge(
         "generations_retained",
         "zero_kv_generations_retained",
@@ -190,6 +193,11 @@ const fn text(name: &'static str, text: fn(&Snapshot) -> String) -> Fact {
 /// Returns a fact that Info reports as a number, and that the metrics do not report.
 const fn number(name: &'static str, number: fn(&Snapshot) -> u64) -> Fact {
     Fact { text: Text::Number(name, number), redis: "", metric: None }
+}
+
+/// Returns a fact that Info reports as several numbers, and that the metrics do not report.
+const fn numbers(numbers: fn(&Snapshot) -> Vec<(&'static str, u64)>) -> Fact {
+    Fact { text: Text::Numbers(numbers), redis: "", metric: None }
 }
 
 /// Returns a fact that only the metrics report.
@@ -285,16 +293,9 @@ fn info_labels(snapshot: &Snapshot) -> Vec<Series> {
     vec![(labels.to_vec(), 1)]
 }
 
-fn disconnected(snapshot: &Snapshot) -> Vec<Series> {
-    let reasons = [
-        ("idle", snapshot.totals.cut_idle),
-        ("stalled", snapshot.totals.cut_stalled),
-        ("http", snapshot.totals.cut_http),
-        ("slow", snapshot.totals.cut_slow),
-        ("generation", snapshot.totals.cut_generation),
-        ("memory", snapshot.totals.cut_memory),
-    ];
-    reasons.into_iter().map(|(reason, count)| (vec![("reason", reason.to_owned())], count)).collect()
+fn cuts_by_reason(snapshot: &Snapshot) -> Vec<Series> {
+    let reason = |name: &str| name.strip_prefix(CUTS_PREFIX).unwrap_or(name).to_owned();
+    snapshot.totals.cuts().into_iter().map(|(name, count)| (vec![("reason", reason(name))], count)).collect()
 }
 
 fn panics_by_thread(snapshot: &Snapshot) -> Vec<Series> {

@@ -50,7 +50,12 @@ impl Statistics {
     }
 }
 
-/// Defines the counters of rare events, one line for each.
+/// The beginning of the names that the numbers of disconnected connections have in Info.
+pub(super) const CUTS_PREFIX: &str = "connections_cut_";
+
+/// Defines the counters of rare events, one line for each. A counter whose name begins with `cut_` counts the
+/// connections that were disconnected for one reason. Info and the metrics report all these counters: see
+/// [`TotalCounts::cuts`].
 macro_rules! totals {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// Counters of rare events, which any thread may write.
@@ -67,6 +72,15 @@ macro_rules! totals {
         impl Totals {
             pub(super) fn counts(&self) -> TotalCounts {
                 TotalCounts { $($name: self.$name.load(Ordering::Relaxed),)* }
+            }
+        }
+
+        impl TotalCounts {
+            /// Returns the numbers of disconnected connections by reason, with their names in Info, which are
+            /// [`CUTS_PREFIX`] and the reason.
+            pub(super) fn cuts(&self) -> Vec<(&'static str, u64)> {
+                let totals = [$((concat!("connections_", stringify!($name)), self.$name)),*];
+                totals.into_iter().filter(|(name, _)| name.starts_with(CUTS_PREFIX)).collect()
             }
         }
     };
