@@ -1,4 +1,4 @@
-//! The atomic types and locks of the code that loom checks.
+//! Locks, and the atomic types and locks of the code that loom checks.
 //!
 //! With `--cfg loom`, tests use loom's types instead of std's. The tests in modules named `models` then run this code
 //! with every interleaving (up to a maximum number of preemptions) and every reordering that the memory model allows.
@@ -12,6 +12,12 @@ pub(crate) use loom::sync::{Mutex, MutexGuard};
 pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 #[cfg(not(all(test, loom)))]
 pub(crate) use std::sync::{Mutex, MutexGuard};
+
+/// Locks a mutex, even if a thread panicked while it held the lock. Only for data that a panic cannot leave half
+/// changed.
+pub(crate) fn unpoisoned<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
 
 /// Runs a model in every interleaving with at most `preemptions_max` preemptions. A greater number takes longer and
 /// rarely finds more errors.

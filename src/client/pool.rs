@@ -12,7 +12,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 #[cfg(feature = "tokio")]
@@ -25,6 +25,7 @@ use super::AsyncClient;
 use super::Client;
 use super::error::{ClientError, Phase};
 use super::options::{Options, PoolOptions};
+use crate::sync::unpoisoned;
 
 /// A pool of connections to one server, for threads. Clones share the pool.
 ///
@@ -219,8 +220,7 @@ impl<C: PoolMember> SharedPool<C> {
     }
 
     fn lock(&self) -> MutexGuard<'_, PoolState<C>> {
-        // The lock cannot be poisoned, because no code panics while it holds the lock.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(&self.state)
     }
 
     /// Lends an idle or a new client. If all clients are lent, enqueues a waiter with a new channel.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Waker;
 
 use tracing::warn;
@@ -14,6 +14,7 @@ use tracing::warn;
 use super::owner::Owner;
 use super::page::SharedPage;
 use crate::store::LeaseState;
+use crate::sync::unpoisoned;
 
 /// Publishes the state of a server's table in the page.
 #[derive(Clone)]
@@ -100,7 +101,7 @@ impl Board {
     }
 
     fn writing(&self) -> MutexGuard<'_, ()> {
-        self.0.writing.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(&self.0.writing)
     }
 
     /// Publishes a heartbeat, which shows that the server runs. Must be called at least every
@@ -119,7 +120,7 @@ impl Board {
     }
 
     fn waiting(&self) -> MutexGuard<'_, BTreeMap<u64, Waker>> {
-        self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(&self.0.waiting)
     }
 }
 

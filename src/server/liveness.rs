@@ -6,7 +6,7 @@
 use std::fmt::Write;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use tracing::{error, warn};
@@ -14,6 +14,7 @@ use tracing::{error, warn};
 use super::log_limit::LogLimit;
 use super::panics;
 use super::service::Notifier;
+use crate::sync::unpoisoned;
 
 /// The time between two beats of a thread, unless the watchdog requires more frequent beats.
 const BEAT_EVERY: Duration = Duration::from_secs(1);
@@ -135,7 +136,7 @@ impl Thread {
         self.panics.fetch_add(1, Ordering::Relaxed);
         self.panics_recent.fetch_add(1, Ordering::Relaxed);
         self.seconds_since_panic.store(0, Ordering::Relaxed);
-        *self.last_panic.lock().unwrap_or_else(PoisonError::into_inner) = panic.to_owned();
+        *unpoisoned(&self.last_panic) = panic.to_owned();
         if let Some(left_out) = self.panics_logged.line() {
             error!(thread = self.name, left_out, "panic in the {} thread, which continues: {panic}", self.name);
         }
@@ -171,7 +172,7 @@ impl Thread {
         } else {
             return None;
         };
-        let last_panic = self.last_panic.lock().unwrap_or_else(PoisonError::into_inner);
+        let last_panic = unpoisoned(&self.last_panic);
         if !last_panic.is_empty() {
             let _ = write!(problem, ", most recently at {last_panic}");
         }

@@ -3,6 +3,8 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use crate::sync::unpoisoned;
+
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Limits one kind of log line to one line per second.
@@ -23,7 +25,7 @@ impl LogLimit {
     }
 
     fn line_at(&self, now: Instant) -> Option<u64> {
-        let mut state = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut state = unpoisoned(&self.0);
         if state.last.is_some_and(|last| now.duration_since(last) < PAUSE) {
             state.left_out += 1;
             return None;

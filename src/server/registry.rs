@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
@@ -19,6 +19,7 @@ use super::limits::Limits;
 use super::peer::Peer;
 use super::statistics::Totals;
 use super::timeouts::{Observed, Reason, TICK, Timeouts};
+use crate::sync::unpoisoned;
 
 /// The maximum number of disconnections that are logged individually per check. One more line reports the number of the
 /// others.
@@ -120,9 +121,8 @@ impl Registry {
         }
     }
 
-    /// Locks the map of connections. A panic cannot leave the map half changed, so a poisoned lock is used as it is.
     fn connections(&self) -> MutexGuard<'_, BTreeMap<u64, Registered>> {
-        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(&self.connections)
     }
 
     /// Disconnects connections that break a rule, and calls `on_tick` every [`TICK`] while there are connections. Never

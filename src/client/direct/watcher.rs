@@ -7,7 +7,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,7 @@ use super::generation::Generation;
 use super::transfer::TransferConnection;
 use crate::client::ClientError;
 use crate::direct::BEAT_MISSED;
+use crate::sync::unpoisoned;
 
 /// Pause after the first failed attempt to connect. Each further pause is twice as long as the previous one.
 const RETRY_PAUSE_MIN: Duration = Duration::from_millis(10);
@@ -95,7 +96,7 @@ impl DirectState {
     }
 
     fn replacing(&self) -> MutexGuard<'_, ()> {
-        self.replacing.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(&self.replacing)
     }
 
     /// Replaces the current generation with the one that `receive` returns. The old generation is freed when no lookup

@@ -7,7 +7,7 @@
 use std::io;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
 use tracing::warn;
@@ -16,6 +16,7 @@ use super::Generation;
 use crate::direct::{Board, Waiter};
 use crate::server::stream::Descriptors;
 use crate::store::reopened;
+use crate::sync::unpoisoned;
 
 /// A reference to a generation, which keeps the generation open.
 ///
@@ -140,10 +141,6 @@ impl ServedTable {
         let (Some(table), Some(board)) = (&generation.shared, &self.board) else { return Ok(None) };
         Ok(Some([reopened(table)?, reopened(board.file())?]))
     }
-}
-
-fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn new_board() -> Option<Board> {

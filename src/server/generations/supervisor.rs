@@ -5,9 +5,9 @@
 
 use std::fs::File;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -23,6 +23,7 @@ use crate::server::liveness::{Liveness, Thread};
 use crate::server::service::Notifier;
 use crate::server::statistics::Statistics;
 use crate::store::{Mistrust, SETTLE, Writers, reopened};
+use crate::sync::unpoisoned;
 
 /// The time after which the path is checked again if no notification arrives. Notifications can be lost, and some file
 /// systems send none.
@@ -324,7 +325,7 @@ impl Supervision {
         let text = self.log_outcome(outcome);
         self.server.notifier.ready(&text);
         let statistics = &self.server.statistics;
-        *statistics.outcomes.reload_last.lock().unwrap_or_else(PoisonError::into_inner) = text;
+        *unpoisoned(&statistics.outcomes.reload_last) = text;
         // Two requests that are sent at the same time may arrive in the opposite order of their numbers.
         statistics.totals.reload_done.fetch_max(number, Ordering::Release);
     }
@@ -345,7 +346,7 @@ impl Supervision {
     /// or the server swaps generations. If there is nothing to report, `refused` is `None` and `reason` is empty.
     fn report_standing_refusal(&mut self, refused: Option<FileVersion>, reason: String) {
         self.standing_refusal = refused;
-        *self.server.statistics.outcomes.file_refused.lock().unwrap_or_else(PoisonError::into_inner) = reason;
+        *unpoisoned(&self.server.statistics.outcomes.file_refused) = reason;
     }
 
     /// Serves the file at the path. Returns a description of the outcome.

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use std::net::SocketAddr;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 use super::text::quoted;
@@ -18,6 +18,7 @@ use crate::protocol::resp::commands::{COMMANDS, Id, Spec};
 use crate::protocol::resp::{Args, Reply, Version, integer};
 use crate::server::log_limit::LogLimit;
 use crate::server::settings::Settings;
+use crate::sync::unpoisoned;
 
 /// The maximum length of the name of a client, of its library, and of its library's version.
 pub(super) const NAME_LEN_MAX_BYTES: usize = 128;
@@ -77,11 +78,6 @@ impl Clients {
     fn connected(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<RedisClient>>> {
         unpoisoned(&self.connected)
     }
-}
-
-/// Locks a mutex, even if it is poisoned. A panic cannot leave its contents half changed.
-fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The data of a client that CLIENT LIST and CLIENT INFO report.
