@@ -9,6 +9,7 @@ use super::counters::{Distribution, REQUESTS_NAMES, STATUS_NAMES, UNKNOWN_OP};
 use super::snapshot::{Snapshot, VERSION, digest_text};
 use super::statistics::CUTS_PREFIX;
 use crate::protocol::native::{Op, OpKind, Status};
+use crate::sync::unpoisoned;
 
 /// The upper bounds of the buckets for batch sizes, as exponents of two: 1 to 2,048 requests.
 const BATCH_POWERS: RangeInclusive<u32> = 0..=11;
@@ -58,7 +59,7 @@ pub(super) enum Value {
     Counters(fn(&Snapshot) -> Vec<Series>),
     /// A histogram, the upper bounds of its buckets as exponents of two, and the factor that converts its numbers to
     /// the metric's unit.
-    Histogram(fn(&Snapshot) -> &Distribution, RangeInclusive<u32>, f64),
+    Histogram(for<'a> fn(&'a Snapshot) -> &'a Distribution, RangeInclusive<u32>, f64),
 }
 
 /// The labels and the number of one series.
@@ -71,32 +72,36 @@ pub(super) const FACTS: &[Fact] = &[
     metric("zero_kv_info", "The server and its file, as labels. Always 1.", Gauges(info_labels)),
     text("version", |_| VERSION.to_owned()),
     number("pid", |_| std::process::id().into()),
-    gauge("uptime_s", "zero_kv_uptime_seconds", "Time since the server started.", |s| s.uptime.as_secs()),
-    gauge("workers", "zero_kv_workers", "Worker threads.", |s| s.workers as u64),
-    text("socket", |s| s.socket.clone()),
-    text("tcp", |s| s.tcp.clone()),
-    text("file", |s| s.file.clone()),
-    text("memory", |s| s.memory.to_owned()),
-    text("verify", |s| s.verify.to_owned()),
-    text("direct", |s| yes_or_no(s.is_direct)),
-    gauge("generation", "zero_kv_generation", "Number of the current generation.", |s| s.generation)
+    gauge("uptime_s", "zero_kv_uptime_seconds", "Time since the server started.", |s| {
+        s.server.statistics.uptime().as_secs()
+    }),
+    gauge("workers", "zero_kv_workers", "Worker threads.", |s| s.server.statistics.worker_count() as u64),
+    text("socket", |s| s.server.settings.socket.display().to_string()),
+    text("tcp", |s| s.server.settings.tcp.map(|tcp| tcp.to_string()).unwrap_or_default()),
+    text("file", |s| s.server.settings.source.path.display().to_string()),
+    text("memory", |s| s.memory().to_owned()),
+    text("verify", |s| s.verify().to_owned()),
+    text("direct", |s| yes_or_no(s.server.table.is_direct(&s.generation))),
+    gauge("generation", "zero_kv_generation", "Number of the current generation.", |s| s.generation.number)
         .redis("generation_number"),
-    text("digest", |s| digest_text(s.digest)).redis("generation"),
+    text("digest", |s| digest_text(s.generation.store.digest())).redis("generation"),
     text("keys", |s| s.key_kind().to_owned()).redis("key_kind"),
-    gauge("rows", "zero_kv_rows", "Rows in the table.", |s| s.rows),
-    gauge("file_len_bytes", "zero_kv_file_bytes", "Length of the served file.", |s| s.file_len_bytes),
+    gauge("rows", "zero_kv_rows", "Rows in the table.", |s| s.generation.store.len() as u64),
+    gauge("file_len_bytes", "zero_kv_file_bytes", "Length of the served file.", |s| {
+        s.generation.store.file_len_bytes()
+    }),
     gauge(
         "resident_len_bytes",
         "zero_kv_resident_bytes",
         "Bytes of the file that are in memory, measured every few seconds.",
-        |s| s.resident_len_bytes,
+        |s| s.server.residency.len_bytes(),
     ),
     gauge("blocks", "zero_kv_blocks", "Blocks in the records section of the file.", |s| s.blocks.0 as u64),
     gauge("blocks_verified", "zero_kv_blocks_verified", "Blocks that were verified and are intact.", |s| {
         s.blocks.1 as u64
     }),
     gauge("blocks_damaged", "zero_kv_blocks_damaged", "Blocks that were found damaged, at most 64.", |s| {
-        s.damaged_blocks as u64
+        s.generation.store.damaged_block_count() as u64
     }),
     text("state", |s| s.state().to_owned()).metric(
         "zero_kv_ready",
@@ -145,12 +150,13 @@ pub(super) const FACTS: &[Fact] = &[
     }),
     number("reload_requested", |s| s.totals.reload_requested),
     number("reload_done", |s| s.totals.reload_done),
-    text("reload_last", |s| s.reload_last.clone()),
-    text("writers_detected", |s| s.writers_unknown.map_or("yes".to_owned(), |reason| format!("no: {reason}"))).metric(
-        "zero_kv_writers_detected",
-        "1 if every process that writes to the file is detected before it writes, otherwise 0.",
-        Gauge(|s| s.writers_unknown.is_none().into()),
-    ),
+    text("reload_last", |s| unpoisoned(&s.server.statistics.outcomes.reload_last).clone()),
+    text("writers_detected", |s| s.writers_unknown().map_or("yes".to_owned(), |reason| format!("no: {reason}")))
+        .metric(
+            "zero_kv_writers_detected",
+            "1 if every process that writes to the file is detected before it writes, otherwise 0.",
+            Gauge(|s| s.writers_unknown().is_none().into()),
+        ),
     numbers(|s| s.totals.cuts()[CUTS_BEFORE_REFUSED..].to_vec()),
     gauge(
         "generations_retained",
@@ -158,22 +164,22 @@ pub(super) const FACTS: &[Fact] = &[
         "Replaced generations that pending responses still hold.",
         |s| s.totals.generations_retained,
     ),
-    number("generations_max", |s| s.generations_max as u64),
+    number("generations_max", |s| s.server.settings.limits.generations_max as u64),
     gauge("client_memory_bytes", "zero_kv_client_memory_bytes", "Memory that all connections hold together.", |s| {
-        s.client_memory_bytes
+        s.server.client_memory.held_bytes()
     }),
     gauge(
         "client_memory_max_bytes",
         "zero_kv_client_memory_max_bytes",
         "Limit on the memory that all connections hold together.",
-        |s| s.client_memory_max_bytes,
+        |s| s.server.client_memory.max_bytes,
     ),
     text("file_refused", |s| s.file_refused.clone()).metric(
         "zero_kv_file_refused",
         "1 if the file at the path was rejected and an older one is served, otherwise 0.",
         Gauge(|s| (!s.file_refused.is_empty()).into()),
     ),
-    number("thread_panics", |s| s.thread_panics.iter().map(|(_, panics)| panics).sum()).metric(
+    number("thread_panics", |s| s.server.liveness.threads().map(|thread| thread.panics()).sum()).metric(
         "zero_kv_thread_panics_total",
         "Panics of threads that continued, by thread.",
         Counters(panics_by_thread),
@@ -285,10 +291,10 @@ fn service_us(snapshot: &Snapshot, share: f64) -> String {
 fn info_labels(snapshot: &Snapshot) -> Vec<Series> {
     let labels = [
         ("version", VERSION.to_owned()),
-        ("digest", digest_text(snapshot.digest)),
+        ("digest", digest_text(snapshot.generation.store.digest())),
         ("keys", snapshot.key_kind().to_owned()),
-        ("memory", snapshot.memory.to_owned()),
-        ("verify", snapshot.verify.to_owned()),
+        ("memory", snapshot.memory().to_owned()),
+        ("verify", snapshot.verify().to_owned()),
     ];
     vec![(labels.to_vec(), 1)]
 }
@@ -299,7 +305,8 @@ fn cuts_by_reason(snapshot: &Snapshot) -> Vec<Series> {
 }
 
 fn panics_by_thread(snapshot: &Snapshot) -> Vec<Series> {
-    snapshot.thread_panics.iter().map(|(thread, count)| (vec![("thread", thread.clone())], *count)).collect()
+    let threads = snapshot.server.liveness.threads();
+    threads.map(|thread| (vec![("thread", thread.name().to_owned())], thread.panics())).collect()
 }
 
 fn requests_by_op(snapshot: &Snapshot) -> Vec<(&'static str, u64)> {

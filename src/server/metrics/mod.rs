@@ -214,9 +214,10 @@ fn text(status: StatusCode, content_type: &'static str, body: String) -> Respons
 
 /// Returns one line with the state of the server, followed by one line for each problem.
 fn readiness(snapshot: &Snapshot) -> String {
-    let Snapshot { generation, rows, resident_len_bytes, file_len_bytes, .. } = snapshot;
-    let share = 100.0 * *resident_len_bytes as f64 / (*file_len_bytes).max(1) as f64;
-    let state = snapshot.state();
+    let (state, generation, store) = (snapshot.state(), snapshot.generation.number, &snapshot.generation.store);
+    let (resident_len_bytes, file_len_bytes) = (snapshot.server.residency.len_bytes(), store.file_len_bytes());
+    let share = 100.0 * resident_len_bytes as f64 / file_len_bytes.max(1) as f64;
+    let rows = store.len();
     let mut lines = format!(
         "{state}: generation {generation}, {rows} rows, {resident_len_bytes} of {file_len_bytes} bytes resident ({share:.1} %)\n"
     );

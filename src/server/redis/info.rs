@@ -21,7 +21,7 @@ pub(super) fn time(out: &mut Out<'_>) {
     out.bulk(itoa::Buffer::new().format(now.subsec_micros()).as_bytes());
 }
 
-type Section = fn(&ServerState, &Clients, &Snapshot) -> Vec<(&'static str, String)>;
+type Section = fn(&Snapshot, &Clients) -> Vec<(&'static str, String)>;
 
 /// The titles and sections of INFO, in order.
 const SECTIONS: &[(&str, Section)] = &[
@@ -48,22 +48,22 @@ pub(super) fn info(server: &ServerState, clients: &Clients, args: Args<'_>, out:
         }
         // Writing to a string cannot fail.
         let _ = write!(text, "# {title}\r\n");
-        for (name, value) in section(server, clients, &snapshot) {
+        for (name, value) in section(&snapshot, clients) {
             let _ = write!(text, "{name}:{value}\r\n");
         }
     }
     out.verbatim(&text);
 }
 
-fn server_section(server: &ServerState, _: &Clients, snapshot: &Snapshot) -> Vec<(&'static str, String)> {
-    let uptime_s = snapshot.uptime.as_secs();
+fn server_section(snapshot: &Snapshot, _: &Clients) -> Vec<(&'static str, String)> {
+    let uptime_s = snapshot.server.statistics.uptime().as_secs();
     vec![
         ("redis_version", REDIS_VERSION.to_owned()),
         ("redis_mode", "standalone".to_owned()),
         ("zero_kv_version", VERSION.to_owned()),
         ("arch_bits", usize::BITS.to_string()),
         ("process_id", std::process::id().to_string()),
-        ("tcp_port", tcp_port(server)),
+        ("tcp_port", tcp_port(snapshot.server)),
         ("uptime_in_seconds", uptime_s.to_string()),
         ("uptime_in_days", (uptime_s / 86_400).to_string()),
     ]
@@ -73,17 +73,17 @@ fn tcp_port(server: &ServerState) -> String {
     server.settings.tcp.map_or(0, |tcp| tcp.port()).to_string()
 }
 
-fn clients_section(server: &ServerState, clients: &Clients, snapshot: &Snapshot) -> Vec<(&'static str, String)> {
+fn clients_section(snapshot: &Snapshot, clients: &Clients) -> Vec<(&'static str, String)> {
     vec![
         ("connected_clients", snapshot.sums.connections.to_string()),
         ("redis_protocol_clients", clients.count().to_string()),
         ("blocked_clients", "0".to_owned()),
-        ("maxclients", server.settings.connections_max.to_string()),
+        ("maxclients", snapshot.server.settings.connections_max.to_string()),
     ]
 }
 
 /// Returns the section Memory. Omits values that cannot be read from /proc.
-fn memory(_: &ServerState, _: &Clients, snapshot: &Snapshot) -> Vec<(&'static str, String)> {
+fn memory(snapshot: &Snapshot, _: &Clients) -> Vec<(&'static str, String)> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let bytes = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
@@ -94,12 +94,12 @@ fn memory(_: &ServerState, _: &Clients, snapshot: &Snapshot) -> Vec<(&'static st
     memory.extend(bytes("RssAnon").map(|bytes| ("used_memory", bytes)));
     memory.extend(bytes("VmRSS").map(|bytes| ("used_memory_rss", bytes)));
     memory.extend([("maxmemory", "0".to_owned()), ("maxmemory_policy", "noeviction".to_owned())]);
-    memory.push(("mem_clients_normal", snapshot.client_memory_bytes.to_string()));
+    memory.push(("mem_clients_normal", snapshot.server.client_memory.held_bytes().to_string()));
     memory
 }
 
 /// Returns the section Stats. Its counts include both protocols.
-fn stats(_: &ServerState, _: &Clients, snapshot: &Snapshot) -> Vec<(&'static str, String)> {
+fn stats(snapshot: &Snapshot, _: &Clients) -> Vec<(&'static str, String)> {
     let sums = &snapshot.sums;
     let requests: u64 = sums.requests.as_flattened().iter().sum();
     vec![
@@ -117,14 +117,14 @@ fn stats(_: &ServerState, _: &Clients, snapshot: &Snapshot) -> Vec<(&'static str
     ]
 }
 
-fn keyspace(_: &ServerState, _: &Clients, snapshot: &Snapshot) -> Vec<(&'static str, String)> {
-    match snapshot.rows {
+fn keyspace(snapshot: &Snapshot, _: &Clients) -> Vec<(&'static str, String)> {
+    match snapshot.generation.store.len() {
         0 => Vec::new(),
         rows => vec![("db0", format!("keys={rows},expires=0,avg_ttl=0"))],
     }
 }
 
-fn zero_kv(_: &ServerState, _: &Clients, snapshot: &Snapshot) -> Vec<(&'static str, String)> {
+fn zero_kv(snapshot: &Snapshot, _: &Clients) -> Vec<(&'static str, String)> {
     facts::redis_texts(snapshot)
 }
 
