@@ -7,53 +7,51 @@
 use std::fmt;
 use std::sync::OnceLock;
 
-/// A setting that an error or a log line mentions. A `Setting` is displayed as the program's name for the setting: see
-/// [`name_settings`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Setting {
-    /// The field `Config::socket`.
-    Socket,
-    /// The field `Config::abstract_socket`.
-    AbstractSocket,
-    /// The field `SocketAccess::mode`.
-    SocketMode,
-    /// The field `SocketAccess::owner`.
-    SocketOwner,
-    /// The field `SocketAccess::group`.
-    SocketGroup,
-    /// The field `SocketAccess::allow_uids`.
-    AllowUids,
-    /// The field `SocketAccess::allow_gids`.
-    AllowGids,
-    /// The field `Config::tcp_exposed`.
-    TcpExposed,
-    /// The argument `exposed` of `Server::serve_metrics`.
-    MetricsExposed,
-    /// The field `Config::memory`.
-    Memory,
-    /// The field `Config::lease`, set to false.
-    NoLease,
-    /// The field `ReplaceRules::rows_min`.
-    RowsMin,
-    /// The field `ReplaceRules::shrink_max_percent`.
-    ShrinkMax,
-    /// The field `ReplaceRules::allow_empty`.
-    AllowEmpty,
-    /// The field `ReplaceRules::allow_key_kind_change`.
-    AllowKeyKindChange,
-    /// The field `Limits::connections_max`.
-    ConnectionsMax,
-    /// The field `Limits::buffer_max_bytes`.
-    BufferMax,
-    /// The field `Limits::client_memory_max_bytes`.
-    ClientMemoryMax,
-    /// The field `Limits::drain_rate_min_bytes_per_s`.
-    DrainRateMin,
-    /// The field `Limits::generations_max`.
-    GenerationsMax,
-    /// The field `client::Options::server_user`.
-    ServerUser,
+/// Defines all settings. Each line defines a setting, and the library's field or argument.
+macro_rules! settings {
+    ($($(#[$doc:meta])* $setting:ident = $field:literal;)*) => {
+        /// A setting that an error or a log line mentions. A `Setting` is displayed as the program's name for the
+        /// setting: see [`name_settings`].
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum Setting {
+            $($(#[$doc])* #[doc = concat!("`", $field, "`")] $setting,)*
+        }
+
+        impl Setting {
+            /// Returns the name of the library's field or argument.
+            fn field(self) -> &'static str {
+                match self {
+                    $(Setting::$setting => $field,)*
+                }
+            }
+        }
+    };
+}
+
+settings! {
+    Socket = "Config::socket";
+    AbstractSocket = "Config::abstract_socket";
+    SocketMode = "SocketAccess::mode";
+    SocketOwner = "SocketAccess::owner";
+    SocketGroup = "SocketAccess::group";
+    AllowUids = "SocketAccess::allow_uids";
+    AllowGids = "SocketAccess::allow_gids";
+    TcpExposed = "Config::tcp_exposed";
+    /// The argument of `Server::serve_metrics`:
+    MetricsExposed = "exposed";
+    Memory = "Config::memory";
+    NoLease = "Config::lease = false";
+    RowsMin = "ReplaceRules::rows_min";
+    ShrinkMax = "ReplaceRules::shrink_max_percent";
+    AllowEmpty = "ReplaceRules::allow_empty";
+    AllowKeyKindChange = "ReplaceRules::allow_key_kind_change";
+    ConnectionsMax = "Limits::connections_max";
+    BufferMax = "Limits::buffer_max_bytes";
+    ClientMemoryMax = "Limits::client_memory_max_bytes";
+    DrainRateMin = "Limits::drain_rate_min_bytes_per_s";
+    GenerationsMax = "Limits::generations_max";
+    ServerUser = "Options::server_user";
 }
 
 static NAME_OF: OnceLock<fn(Setting) -> Option<&'static str>> = OnceLock::new();
@@ -62,35 +60,6 @@ static NAME_OF: OnceLock<fn(Setting) -> Option<&'static str>> = OnceLock::new();
 /// setting, messages contain the name of the library's field. Only the first call has an effect.
 pub fn name_settings(name_of: fn(Setting) -> Option<&'static str>) {
     let _ = NAME_OF.set(name_of);
-}
-
-impl Setting {
-    /// Returns the name of the library's field or argument.
-    fn field(self) -> &'static str {
-        match self {
-            Setting::Socket => "Config::socket",
-            Setting::AbstractSocket => "Config::abstract_socket",
-            Setting::SocketMode => "SocketAccess::mode",
-            Setting::SocketOwner => "SocketAccess::owner",
-            Setting::SocketGroup => "SocketAccess::group",
-            Setting::AllowUids => "SocketAccess::allow_uids",
-            Setting::AllowGids => "SocketAccess::allow_gids",
-            Setting::TcpExposed => "Config::tcp_exposed",
-            Setting::MetricsExposed => "exposed",
-            Setting::Memory => "Config::memory",
-            Setting::NoLease => "Config::lease = false",
-            Setting::RowsMin => "ReplaceRules::rows_min",
-            Setting::ShrinkMax => "ReplaceRules::shrink_max_percent",
-            Setting::AllowEmpty => "ReplaceRules::allow_empty",
-            Setting::AllowKeyKindChange => "ReplaceRules::allow_key_kind_change",
-            Setting::ConnectionsMax => "Limits::connections_max",
-            Setting::BufferMax => "Limits::buffer_max_bytes",
-            Setting::ClientMemoryMax => "Limits::client_memory_max_bytes",
-            Setting::DrainRateMin => "Limits::drain_rate_min_bytes_per_s",
-            Setting::GenerationsMax => "Limits::generations_max",
-            Setting::ServerUser => "Options::server_user",
-        }
-    }
 }
 
 impl fmt::Display for Setting {
