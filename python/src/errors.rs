@@ -6,7 +6,7 @@ use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::{PyErr, import_exception};
 use zero_kv::bake::{BakeError, Remedy};
 use zero_kv::client::ClientError;
-use zero_kv::{LookupError, StoreError};
+use zero_kv::{LookupError, Setting, StoreError};
 
 import_exception!(zero_kv.errors, BakeFailed);
 import_exception!(zero_kv.errors, Closed);
@@ -37,7 +37,7 @@ pub(crate) fn store_exception(error: &StoreError) -> PyErr {
 }
 
 pub(crate) fn bake_exception(error: &BakeError) -> PyErr {
-    let keywords: Vec<_> = error.remedies().iter().filter_map(|remedy| keyword(*remedy)).collect();
+    let keywords: Vec<_> = error.remedies().into_iter().filter_map(keyword).collect();
     let message = match keywords.is_empty() {
         true => error.to_string(),
         false => format!("{error} ({})", keywords.join(", ")),
@@ -77,10 +77,10 @@ fn keyword(remedy: Remedy) -> Option<&'static str> {
         Remedy::KeepOneDuplicate => Some("duplicates=\"first\" or \"last\""),
         Remedy::AllowMoreMemory => Some("memory_bytes"),
         Remedy::UseFewerThreads => Some("threads"),
-        Remedy::LowerRowsMin => Some("min_rows"),
-        Remedy::AllowShrinking => Some("max_shrink_percent"),
-        Remedy::AllowEmpty => Some("allow_empty"),
-        Remedy::AllowKeyKindChange => Some("allow_key_kind_change"),
+        Remedy::ChangeRule(Setting::RowsMin) => Some("min_rows"),
+        Remedy::ChangeRule(Setting::ShrinkMax) => Some("max_shrink_percent"),
+        Remedy::ChangeRule(Setting::AllowEmpty) => Some("allow_empty"),
+        Remedy::ChangeRule(Setting::AllowKeyKindChange) => Some("allow_key_kind_change"),
         _ => None,
     }
 }

@@ -236,8 +236,8 @@ pub enum BakeError {
 
 impl BakeError {
     /// Returns the options that can be changed to avoid the failure, in the order in which the message mentions them.
-    pub fn remedies(&self) -> &[Remedy] {
-        match self {
+    pub fn remedies(&self) -> Vec<Remedy> {
+        let remedies: &[Remedy] = match self {
             BakeError::Columns { remedies, .. } => remedies,
             BakeError::Row { fault, .. } | BakeError::TableRow { fault, .. } => fault.remedies(),
             BakeError::InputIsTable { .. } => &[Remedy::UseAsBase],
@@ -249,14 +249,14 @@ impl BakeError {
             BakeError::Threads { .. } => &[Remedy::UseFewerThreads],
             BakeError::BadRows { .. } => &[Remedy::AllowMoreBadRows],
             BakeError::Limit(FormatError::Unhashable) => &[Remedy::BakeShards],
-            BakeError::Replace { error, .. } => match error {
-                ReplaceError::TooFewRows { .. } => &[Remedy::LowerRowsMin],
-                ReplaceError::Empty { .. } => &[Remedy::AllowEmpty],
-                ReplaceError::Shrunk { .. } => &[Remedy::AllowShrinking],
-                ReplaceError::KeyKind { .. } => &[Remedy::ChooseKeyKind, Remedy::AllowKeyKindChange],
-            },
+            BakeError::Replace { error, .. } => {
+                let is_kind = matches!(error, ReplaceError::KeyKind { .. });
+                let rule = Remedy::ChangeRule(error.setting());
+                return is_kind.then_some(Remedy::ChooseKeyKind).into_iter().chain([rule]).collect();
+            }
             _ => &[],
-        }
+        };
+        remedies.to_vec()
     }
 
     pub(super) fn output(path: &Path, error: io::Error) -> Self {

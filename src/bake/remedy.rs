@@ -1,5 +1,7 @@
 //! The options that a caller can change to avoid a failure.
 
+use crate::setting::Setting;
+
 /// An option of a bake that a caller can change to avoid a failure.
 ///
 /// Error messages name no option, because the same option is a field of [`Options`](super::Options), a command-line
@@ -42,14 +44,6 @@ pub enum Remedy {
     UseFewerThreads,
     /// Choose another folder for temporary files ([`Options::temp_dir`](super::Options::temp_dir)).
     ChooseTempDir,
-    /// Lower the minimum number of rows ([`ReplaceRules::rows_min`](crate::replace::ReplaceRules::rows_min)).
-    LowerRowsMin,
-    /// Allow the loss of more rows
-    /// ([`ReplaceRules::shrink_max_percent`](crate::replace::ReplaceRules::shrink_max_percent)).
-    AllowShrinking,
-    /// Allow a table without rows ([`ReplaceRules::allow_empty`](crate::replace::ReplaceRules::allow_empty)).
-    AllowEmpty,
-    /// Allow keys of the other kind
-    /// ([`ReplaceRules::allow_key_kind_change`](crate::replace::ReplaceRules::allow_key_kind_change)).
-    AllowKeyKindChange,
+    /// Change this rule for the replacement of a table: a field of [`ReplaceRules`](crate::replace::ReplaceRules).
+    ChangeRule(Setting),
 }

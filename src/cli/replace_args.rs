@@ -1,6 +1,7 @@
 //! Command-line options for the rules that a new table must meet to replace another one.
 
 use crate::replace::ReplaceRules;
+use crate::setting::Setting;
 
 #[derive(clap::Args)]
 pub struct ReplaceArgs {
@@ -27,6 +28,17 @@ impl ReplaceArgs {
             allow_empty: self.allow_empty,
             allow_key_kind_change: self.allow_key_kind_change,
         }
+    }
+}
+
+/// Returns the name of the option for a rule, or `None` for a setting that is not a rule.
+pub fn name_of(rule: Setting) -> Option<&'static str> {
+    match rule {
+        Setting::RowsMin => Some("--min-rows"),
+        Setting::ShrinkMax => Some("--max-shrink"),
+        Setting::AllowEmpty => Some("--allow-empty"),
+        Setting::AllowKeyKindChange => Some("--allow-key-kind-change"),
+        _ => None,
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
-use zero_kv::cli::replace_args::ReplaceArgs;
+use zero_kv::cli::replace_args::{self, ReplaceArgs};
 use zero_kv::server::{Check, Config, Inherited, MetricsAddress};
 use zero_kv::store::{Memory, OpenOptions};
 use zero_kv::{DEFAULT_FILE, DEFAULT_SOCKET, Setting};
@@ -79,16 +79,12 @@ pub(crate) fn name_of(setting: Setting) -> Option<&'static str> {
         Setting::MetricsExposed => "--metrics-exposed",
         Setting::Memory => "--memory",
         Setting::NoLease => "--no-lease",
-        Setting::RowsMin => "--min-rows",
-        Setting::ShrinkMax => "--max-shrink",
-        Setting::AllowEmpty => "--allow-empty",
-        Setting::AllowKeyKindChange => "--allow-key-kind-change",
         Setting::ConnectionsMax => "--max-connections",
         Setting::BufferMax => "--buffer",
         Setting::ClientMemoryMax => "--client-memory-max",
         Setting::DrainRateMin => "--min-drain-rate",
         Setting::GenerationsMax => "--generations-max",
-        _ => return None,
+        rule => return replace_args::name_of(rule),
     })
 }
 

@@ -1,10 +1,11 @@
 //! Error messages of a failed bake, with the command-line options that can avoid the failure.
 
 use zero_kv::bake::{BakeError, Remedy};
+use zero_kv::cli::replace_args;
 
 /// Returns the error's message, followed by the command-line options of its remedies.
 pub(crate) fn explain(error: &BakeError) -> anyhow::Error {
-    let flags: Vec<_> = error.remedies().iter().filter_map(|remedy| flag(*remedy)).collect();
+    let flags: Vec<_> = error.remedies().into_iter().filter_map(flag).collect();
     match flags.is_empty() {
         true => anyhow::anyhow!("{error}"),
         false => anyhow::anyhow!("{error} ({})", flags.join(", ")),
@@ -30,10 +31,7 @@ fn flag(remedy: Remedy) -> Option<&'static str> {
         Remedy::AllowMoreMemory => "--memory",
         Remedy::UseFewerThreads => "--threads",
         Remedy::ChooseTempDir => "--temp-dir",
-        Remedy::LowerRowsMin => "--min-rows",
-        Remedy::AllowShrinking => "--max-shrink",
-        Remedy::AllowEmpty => "--allow-empty",
-        Remedy::AllowKeyKindChange => "--allow-key-kind-change",
+        Remedy::ChangeRule(setting) => return replace_args::name_of(setting),
         _ => return None,
     })
 }
