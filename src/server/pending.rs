@@ -1,9 +1,6 @@
 //! Responses that wait until the socket takes them.
 
-use std::io::{self, IoSlice};
-
-use super::sending::{Piece, Sending, Stage};
-use crate::store::Store;
+use super::sending::{Piece, Unsent};
 
 /// The maximum memory that a connection keeps for later responses after the pending responses are sent.
 const KEPT_MAX_BYTES: usize = 16 << 10;
@@ -19,14 +16,40 @@ pub(super) struct PendingResponses {
 }
 
 impl PendingResponses {
-    /// Stores the responses of a pass. The first `sent_bytes` bytes of the responses are already sent.
-    pub(super) fn keep(&mut self, copied: &[u8], pieces: &[Piece], sent_bytes: usize, passes_descriptors: bool) {
+    /// Stores the unsent responses of a pass.
+    pub(super) fn keep(&mut self, unsent: &Unsent<'_>) {
         debug_assert!(self.copied.is_empty() && self.pieces.is_empty(), "earlier responses are still pending");
-        self.copied.extend_from_slice(copied);
-        self.pieces.extend_from_slice(pieces);
+        self.copied.extend_from_slice(unsent.copied);
+        self.pieces.extend_from_slice(unsent.pieces);
+        self.sent_bytes = unsent.sent_bytes;
+        self.total_len_bytes = unsent.total_len_bytes;
+        self.passes_descriptors = unsent.passes_descriptors;
+    }
+
+    /// Returns the unsent responses. `stage` is a buffer for bytes that are copied just before they are sent.
+    pub(super) fn unsent<'a>(&'a self, stage: &'a mut Vec<u8>) -> Unsent<'a> {
+        Unsent {
+            copied: &self.copied,
+            pieces: &self.pieces,
+            sent_bytes: self.sent_bytes,
+            total_len_bytes: self.total_len_bytes,
+            passes_descriptors: self.passes_descriptors,
+            refusal: None,
+            stage,
+            is_staged: false,
+        }
+    }
+
+    /// Records that the first `sent_bytes` bytes are sent: of the responses, or of a refusal that replaces the only
+    /// response (see [`Unsent::refuse`]).
+    pub(super) fn advance_to(&mut self, sent_bytes: usize, refusal: Option<&[u8]>) {
+        if let Some(refusal) = refusal {
+            self.clear();
+            self.copied.extend_from_slice(refusal);
+            self.total_len_bytes = refusal.len();
+        }
+        self.passes_descriptors &= refusal.is_none() && sent_bytes == 0;
         self.sent_bytes = sent_bytes;
-        self.total_len_bytes = copied.len() + pieces.iter().map(|piece| piece.len_bytes).sum::<usize>();
-        self.passes_descriptors = passes_descriptors;
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -36,11 +59,6 @@ impl PendingResponses {
     /// Returns the number of unsent bytes.
     pub(super) fn len_bytes(&self) -> usize {
         self.total_len_bytes - self.sent_bytes
-    }
-
-    /// Returns whether descriptors must be passed with the next byte.
-    pub(super) fn passes_descriptors(&self) -> bool {
-        self.passes_descriptors
     }
 
     /// Returns whether the unsent responses need the generation that they were read from, because they borrow bytes
@@ -60,30 +78,6 @@ impl PendingResponses {
         self.copied.clear();
         self.copied.shrink_to(KEPT_MAX_BYTES);
         self.pieces.clear();
-    }
-
-    /// Discards the only response, which would pass descriptors, and stores `response` instead, which passes none.
-    pub(super) fn replace(&mut self, response: &[u8]) {
-        self.clear();
-        self.keep(response, &[], 0, false);
-    }
-
-    /// Records that the next `len_bytes` bytes were sent.
-    pub(super) fn advance(&mut self, len_bytes: usize) {
-        self.sent_bytes += len_bytes;
-        self.passes_descriptors = false;
-    }
-
-    /// Calls `send` with the unsent bytes, or with the first of them: see [`Sending::with`].
-    ///
-    /// # Errors
-    /// If the file was changed since the lookup.
-    pub(super) fn with<T>(
-        &self,
-        store: &Store,
-        stage: &mut Stage,
-        send: impl FnOnce(&[IoSlice]) -> T,
-    ) -> io::Result<T> {
-        Sending { copied: &self.copied, pieces: &self.pieces, sent_bytes: self.sent_bytes }.with(store, stage, send)
+        (self.sent_bytes, self.total_len_bytes) = (0, 0);
     }
 }

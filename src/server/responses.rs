@@ -5,13 +5,12 @@
 
 use std::io::{self, IoSlice};
 
-use super::pending::PendingResponses;
-use super::sending::{BORROWED_MAX, Piece, Sending, Stage};
+use super::sending::{BORROWED_MAX, Piece, Unsent};
 use super::steps::Steps;
 use crate::store::Store;
 
 /// The maximum length of stored bytes that are copied. Longer byte strings are borrowed from the file's mapping.
-pub(super) const COPY_MAX_BYTES: usize = 4096;
+const COPY_MAX_BYTES: usize = 4096;
 /// The maximum length of the frame that a protocol writes around stored bytes.
 const FRAME_LEN_MAX_BYTES: usize = 32;
 /// The maximum length of the copied bytes of one pass. Only the last response may extend beyond this length.
@@ -28,11 +27,13 @@ pub struct Responses {
     buffer: Vec<u8>,
     copied_len_bytes: usize,
     borrowed: Borrowed,
-    stage: Stage,
+    /// Bytes of a shared mapping that are copied just before they are sent.
+    stage: Vec<u8>,
+    /// Whether `stage` has the first bytes of the responses.
+    is_staged: bool,
     /// Whether descriptors are passed with the first byte. If they are, there is only one response, and it is short.
     passes_descriptors: bool,
-    /// The steps that were used to produce the responses.
-    pub(super) steps: Steps,
+    steps: Steps,
 }
 
 /// The ranges that are sent directly from the file.
@@ -57,7 +58,8 @@ impl Responses {
             buffer: vec![0; COPIED_MAX_BYTES],
             copied_len_bytes: 0,
             borrowed,
-            stage: Stage::default(),
+            stage: Vec::new(),
+            is_staged: false,
             passes_descriptors: false,
             steps: Steps::begin(),
         }
@@ -66,8 +68,7 @@ impl Responses {
     /// Discards all responses.
     pub fn clear(&mut self) {
         (self.copied_len_bytes, self.borrowed.count, self.borrowed.len_bytes) = (0, 0, 0);
-        self.stage.holds_beginning = false;
-        self.passes_descriptors = false;
+        (self.is_staged, self.passes_descriptors) = (false, false);
         self.steps = Steps::begin();
         if self.buffer.len() > COPIED_MAX_BYTES {
             self.buffer.truncate(COPIED_MAX_BYTES);
@@ -80,9 +81,15 @@ impl Responses {
         self.copied_len_bytes + self.borrowed.len_bytes
     }
 
-    /// Returns the length of the copied bytes.
-    pub(super) fn copied_len_bytes(&self) -> usize {
-        self.copied_len_bytes
+    /// Returns the copied bytes.
+    pub(super) fn copied(&self) -> &[u8] {
+        &self.buffer[..self.copied_len_bytes]
+    }
+
+    /// Returns the steps that were used to produce the responses.
+    #[inline(always)]
+    pub(super) fn steps(&mut self) -> &mut Steps {
+        &mut self.steps
     }
 
     /// Returns whether the responses should be sent before more are added. If not, there is room for one more response
@@ -123,10 +130,11 @@ impl Responses {
     /// maximum number of ranges is already borrowed.
     #[inline]
     pub(super) fn push_stored(&mut self, bytes: &[u8], offset_bytes: u64) {
-        if bytes.len() > COPY_MAX_BYTES && self.borrow(bytes.len(), offset_bytes as usize).is_some() {
-            return;
+        if bytes.len() <= COPY_MAX_BYTES
+            || self.borrowed.push(bytes.len(), offset_bytes, self.copied_len_bytes).is_none()
+        {
+            self.push(bytes);
         }
-        self.push(bytes);
     }
 
     /// Returns the free room of the buffer. The caller writes into it, and then calls [`Responses::advance`].
@@ -141,23 +149,14 @@ impl Responses {
         self.copied_len_bytes += len_bytes;
     }
 
-    /// Appends a range of the records section without copying it. Returns `None` if the maximum number of ranges is
-    /// already borrowed.
-    pub(super) fn borrow(&mut self, len_bytes: usize, offset_bytes: usize) -> Option<()> {
-        self.borrowed.push(Piece { offset_bytes, len_bytes, after_copied_bytes: self.copied_len_bytes })
-    }
-
-    /// Returns an appender for a loop that appends responses. Also returns the steps of the pass.
+    /// Calls `run` with an appender and the steps of the pass. For a loop that appends responses.
     #[inline(always)]
-    pub(super) fn appender(&mut self) -> (Appender<'_>, &Steps) {
+    pub(super) fn append<T>(&mut self, run: impl FnOnce(&mut Appender<'_>, &Steps) -> T) -> T {
         let Responses { buffer, copied_len_bytes, borrowed, steps, .. } = self;
-        (Appender { buffer, end_bytes: *copied_len_bytes, borrowed }, steps)
-    }
-
-    /// Records that a loop has appended responses up to `end_bytes`: see [`Appender::end_bytes`].
-    #[inline(always)]
-    pub(super) fn finish(&mut self, end_bytes: usize) {
-        self.copied_len_bytes = end_bytes;
+        let mut appender = Appender { buffer, end_bytes: *copied_len_bytes, borrowed };
+        let done = run(&mut appender, steps);
+        *copied_len_bytes = appender.end_bytes;
+        done
     }
 
     /// Marks the responses, so that descriptors are passed with their first byte.
@@ -165,10 +164,20 @@ impl Responses {
         self.passes_descriptors = true;
     }
 
-    /// Returns whether descriptors must be passed with the next byte. The first `sent_bytes` bytes are already sent.
+    /// Returns the responses, none of which is sent yet.
     #[inline]
-    pub(super) fn passes_descriptors(&self, sent_bytes: usize) -> bool {
-        self.passes_descriptors && sent_bytes == 0
+    pub(super) fn unsent(&mut self) -> Unsent<'_> {
+        let total_len_bytes = self.total_len_bytes();
+        Unsent {
+            copied: &self.buffer[..self.copied_len_bytes],
+            pieces: &self.borrowed.pieces[..self.borrowed.count],
+            sent_bytes: 0,
+            total_len_bytes,
+            passes_descriptors: self.passes_descriptors,
+            refusal: None,
+            stage: &mut self.stage,
+            is_staged: self.is_staged,
+        }
     }
 
     /// Calls `send` with the unsent bytes, or with the first of them. The first `sent_bytes` bytes are already sent.
@@ -186,49 +195,26 @@ impl Responses {
         sent_bytes: usize,
         send: impl FnOnce(&[IoSlice]) -> T,
     ) -> io::Result<T> {
-        if sent_bytes == 0 && self.stage.holds_beginning {
-            return Ok(send(&[IoSlice::new(&self.stage.bytes)]));
-        }
-        let copied = &self.buffer[..self.copied_len_bytes];
-        let unsent = Sending { copied, pieces: self.borrowed.pieces(), sent_bytes };
-        unsent.with(store, &mut self.stage, send)
+        let mut unsent = self.unsent();
+        unsent.advance(sent_bytes);
+        unsent.with(store, send)
     }
 
-    /// Copies the first bytes of the responses into the stage (the buffer of bytes to send next), if the responses
-    /// borrow from a shared mapping. Returns false if the file was changed. The caller can then still answer the
-    /// requests with errors, because no byte has been sent.
+    /// Copies the first bytes of the responses into the stage, if the responses borrow from a shared mapping. Returns
+    /// false if the file was changed. The caller can then still answer the requests with errors, because no byte has
+    /// been sent.
     #[inline]
     pub(super) fn stage_beginning(&mut self, store: &Store) -> bool {
         if self.borrowed.count == 0 || store.is_private() {
             return true;
         }
-        let copied = &self.buffer[..self.copied_len_bytes];
-        let sending = Sending { copied, pieces: self.borrowed.pieces(), sent_bytes: 0 };
-        self.stage.holds_beginning = sending.copy_to(store, &mut self.stage).is_ok();
-        self.stage.holds_beginning
+        self.is_staged = self.unsent().fill_stage(store).is_ok();
+        self.is_staged
     }
 
-    /// Returns the stage, which holds bytes that are copied just before they are sent.
-    pub(super) fn stage(&mut self) -> &mut Stage {
+    /// Returns the buffer for bytes that are copied just before they are sent.
+    pub(super) fn stage(&mut self) -> &mut Vec<u8> {
         &mut self.stage
-    }
-
-    /// Discards the only response, which would pass descriptors, and appends `response` instead, which passes none.
-    pub(super) fn replace(&mut self, response: &[u8]) {
-        self.clear();
-        self.push(response);
-    }
-
-    /// Stores the unsent responses in `pending`. The first `sent_bytes` bytes of the responses are already sent.
-    pub(super) fn keep_unsent(&self, sent_bytes: usize, pending: &mut PendingResponses) {
-        let copied = &self.buffer[..self.copied_len_bytes];
-        pending.keep(copied, self.borrowed.pieces(), sent_bytes, self.passes_descriptors(sent_bytes));
-    }
-
-    /// Returns the copied bytes.
-    #[cfg(test)]
-    pub(super) fn copied(&self) -> &[u8] {
-        &self.buffer[..self.copied_len_bytes]
     }
 }
 
@@ -239,21 +225,19 @@ impl Default for Responses {
 }
 
 impl Borrowed {
-    fn pieces(&self) -> &[Piece] {
-        &self.pieces[..self.count]
-    }
-
+    /// Appends a range that is sent after the first `after_copied_bytes` copied bytes. Returns `None` if the maximum
+    /// number of ranges is already borrowed.
     #[cold]
-    fn push(&mut self, piece: Piece) -> Option<()> {
+    fn push(&mut self, len_bytes: usize, offset_bytes: u64, after_copied_bytes: usize) -> Option<()> {
+        let piece = Piece { offset_bytes: offset_bytes as usize, len_bytes, after_copied_bytes };
         *self.pieces.get_mut(self.count)? = piece;
         self.count += 1;
-        self.len_bytes += piece.len_bytes;
+        self.len_bytes += len_bytes;
         Some(())
     }
 }
 
-/// Appends responses in a loop that keeps the end of the copied bytes in a register. After the loop, the caller passes
-/// [`Appender::end_bytes`] to [`Responses::finish`].
+/// Appends responses in a loop that keeps the end of the copied bytes in a register: see [`Responses::append`].
 pub(super) struct Appender<'a> {
     buffer: &'a mut [u8],
     end_bytes: usize,
@@ -261,11 +245,6 @@ pub(super) struct Appender<'a> {
 }
 
 impl Appender<'_> {
-    #[inline(always)]
-    pub(super) fn end_bytes(&self) -> usize {
-        self.end_bytes
-    }
-
     /// Appends bytes that are stored at an offset of the records section. Copies the bytes if they are short, and
     /// borrows them otherwise. Returns `None` if there is no room.
     #[inline(always)]
@@ -275,8 +254,7 @@ impl Appender<'_> {
             self.end_bytes += bytes.len();
             return Some(());
         }
-        let (offset_bytes, len_bytes) = (offset_bytes as usize, bytes.len());
-        self.borrowed.push(Piece { offset_bytes, len_bytes, after_copied_bytes: self.end_bytes })
+        self.borrowed.push(bytes.len(), offset_bytes, self.end_bytes)
     }
 
     /// Returns the free room of the buffer. The caller writes into it, and then calls [`Appender::advance`].

@@ -28,19 +28,20 @@ impl Piece {
     }
 }
 
-/// The next bytes to send, including bytes of a shared mapping that were copied and verified.
-#[derive(Default)]
-pub(super) struct Stage {
-    pub(super) bytes: Vec<u8>,
-    /// Whether `bytes` starts with the first byte of the responses.
-    pub(super) holds_beginning: bool,
-}
-
-/// Responses to send. The first `sent_bytes` bytes are already sent.
-pub(super) struct Sending<'a> {
+/// Responses of which the first `sent_bytes` bytes are already sent.
+pub(super) struct Unsent<'a> {
     pub(super) copied: &'a [u8],
     pub(super) pieces: &'a [Piece],
     pub(super) sent_bytes: usize,
+    pub(super) total_len_bytes: usize,
+    /// Whether descriptors must be passed with the next byte.
+    pub(super) passes_descriptors: bool,
+    /// The response that replaces the only response, because the descriptors cannot be passed.
+    pub(super) refusal: Option<&'static [u8]>,
+    /// The bytes to send next, if some of them are copied from a shared mapping.
+    pub(super) stage: &'a mut Vec<u8>,
+    /// Whether `stage` already has the first bytes of the responses.
+    pub(super) is_staged: bool,
 }
 
 enum Part<'a> {
@@ -48,9 +49,28 @@ enum Part<'a> {
     Borrowed(&'a Piece),
 }
 
-impl<'a> Sending<'a> {
+impl<'a> Unsent<'a> {
+    /// Returns whether all responses are sent.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.sent_bytes >= self.total_len_bytes
+    }
+
+    /// Records that the next `len_bytes` bytes were sent.
+    #[inline]
+    pub(super) fn advance(&mut self, len_bytes: usize) {
+        self.sent_bytes += len_bytes;
+        self.passes_descriptors = false;
+    }
+
+    /// Replaces the only response, which would pass descriptors, by `refusal`, which passes none.
+    pub(super) fn refuse(&mut self, refusal: &'static [u8]) {
+        (self.copied, self.pieces, self.refusal) = (refusal, &[], Some(refusal));
+        (self.sent_bytes, self.total_len_bytes, self.passes_descriptors) = (0, refusal.len(), false);
+    }
+
     fn parts(&self) -> impl Iterator<Item = Part<'a>> + use<'a> {
-        let Sending { copied, pieces, .. } = *self;
+        let Unsent { copied, pieces, .. } = *self;
         let mut copied_from = 0;
         let before = pieces.iter().flat_map(move |piece| {
             let part = &copied[copied_from..piece.after_copied_bytes];
@@ -62,22 +82,20 @@ impl<'a> Sending<'a> {
     }
 
     /// Calls `send` with all unsent bytes. If bytes must be copied from a shared mapping, calls `send` with only as
-    /// many of the first unsent bytes as fit into a stage.
+    /// many of the first unsent bytes as fit into the stage. `store` must be the store of the lookups.
     ///
     /// # Errors
     /// If the file was changed since the lookup.
-    pub(super) fn with<T>(
-        &self,
-        store: &Store,
-        stage: &mut Stage,
-        send: impl FnOnce(&[IoSlice]) -> T,
-    ) -> io::Result<T> {
+    #[inline]
+    pub(super) fn with<T>(&mut self, store: &Store, send: impl FnOnce(&[IoSlice]) -> T) -> io::Result<T> {
         if self.pieces.is_empty() {
             return Ok(send(&[IoSlice::new(&self.copied[self.sent_bytes..])]));
         }
         if !store.is_private() {
-            self.copy_to(store, stage)?;
-            return Ok(send(&[IoSlice::new(&stage.bytes)]));
+            if self.sent_bytes > 0 || !self.is_staged {
+                self.fill_stage(store)?;
+            }
+            return Ok(send(&[IoSlice::new(self.stage)]));
         }
         let mut slices = [IoSlice::new(&[]); 2 * BORROWED_MAX + 1];
         let mut count = 0;
@@ -97,13 +115,11 @@ impl<'a> Sending<'a> {
     ///
     /// # Errors
     /// If the file was changed since the lookup.
-    pub(super) fn copy_to(&self, store: &Store, stage: &mut Stage) -> io::Result<()> {
-        stage.holds_beginning = false;
-        let stage = &mut stage.bytes;
+    pub(super) fn fill_stage(&mut self, store: &Store) -> io::Result<()> {
         let changed = || io::Error::other("the file was changed while a response was in flight");
         let epoch = store.epoch();
         let mut skipped_bytes = self.sent_bytes;
-        stage.clear();
+        self.stage.clear();
         for part in self.parts() {
             let (start, len_bytes) = match part {
                 Part::Copied(bytes) => (0, bytes.len()),
@@ -111,15 +127,15 @@ impl<'a> Sending<'a> {
             };
             let skip = skipped_bytes.min(len_bytes);
             skipped_bytes -= skip;
-            let taken_bytes = (len_bytes - skip).min(STAGE_LEN_BYTES - stage.len());
+            let taken_bytes = (len_bytes - skip).min(STAGE_LEN_BYTES - self.stage.len());
             let range = start + skip..start + skip + taken_bytes;
             match part {
-                Part::Copied(bytes) => stage.extend_from_slice(&bytes[range]),
+                Part::Copied(bytes) => self.stage.extend_from_slice(&bytes[range]),
                 Part::Borrowed(_) => {
                     if !store.are_intact(range.clone()) {
                         return Err(changed());
                     }
-                    stage.extend_from_slice(&store.records()[range]);
+                    self.stage.extend_from_slice(&store.records()[range]);
                 }
             }
         }

@@ -6,7 +6,6 @@
 
 mod memory;
 mod protocol;
-mod unsent;
 
 #[cfg(all(test, feature = "bake"))]
 mod long_value_tests;
@@ -39,12 +38,12 @@ use super::peer::Peer;
 use super::pending::PendingResponses;
 use super::redis;
 use super::responses::Responses;
+use super::sending::Unsent;
 use super::stream::{ClientStream, is_too_many, poll_send};
 use super::turn::Turn;
 use super::worker_state::{ConnectionContext, WorkerState};
 use crate::direct::Waiter;
 use protocol::Protocol;
-use unsent::{Unsent, UnsentOfEarlierPass, UnsentOfPass};
 
 /// The number of consecutive full reads (reads that fill the buffer) after which the next requests may be answered from
 /// another generation. Without this limit, a client that never stops sending would hold its generation forever.
@@ -276,7 +275,7 @@ impl<S: ClientStream> Connection<S> {
             let pass = self.answer(generation, &input[taken_bytes..], responses);
             taken_bytes += pass.taken_bytes;
             self.then = pass.then;
-            turn.use_pass(pass.taken_bytes, responses.steps.total());
+            turn.use_pass(pass.taken_bytes, responses.steps().total());
             let polled = self.poll_send(cx, generation, responses, turn);
             self.context.worker.counters().end(started);
             if !matches!(polled, Poll::Ready(Ok(()))) {
@@ -312,13 +311,13 @@ impl<S: ClientStream> Connection<S> {
         responses: &mut Responses,
         turn: &mut Turn,
     ) -> Poll<io::Result<()>> {
-        let mut unsent = UnsentOfPass { responses, sent_bytes: 0 };
+        let mut unsent = responses.unsent();
         let polled = self.poll_unsent(cx, generation, &mut unsent, turn);
         if polled.is_pending() {
             if turn.sent_bytes > 0 {
                 self.moved();
             }
-            unsent.responses.keep_unsent(unsent.sent_bytes, self.pending.get_or_insert_default());
+            self.pending.get_or_insert_default().keep(&unsent);
             self.begin_pending();
         }
         polled
@@ -335,10 +334,12 @@ impl<S: ClientStream> Connection<S> {
         let Some(mut pending) = self.pending.take_if(|pending| !pending.is_empty()) else {
             return Poll::Ready(Ok(()));
         };
-        let mut unsent = UnsentOfEarlierPass { pending: &mut pending, stage: responses.stage() };
+        let mut unsent = pending.unsent(responses.stage());
         let polled = self.poll_unsent(cx, generation, &mut unsent, turn);
-        if polled.is_ready() {
-            pending.clear();
+        let (sent_bytes, refusal) = (unsent.sent_bytes, unsent.refusal);
+        match polled {
+            Poll::Ready(_) => pending.clear(),
+            Poll::Pending => pending.advance_to(sent_bytes, refusal),
         }
         self.pending = Some(pending);
         polled
@@ -349,7 +350,7 @@ impl<S: ClientStream> Connection<S> {
         &mut self,
         cx: &mut Context<'_>,
         generation: &PinnedGeneration,
-        unsent: &mut impl Unsent,
+        unsent: &mut Unsent<'_>,
         turn: &mut Turn,
     ) -> Poll<io::Result<()>> {
         while !unsent.is_empty() {
@@ -357,17 +358,17 @@ impl<S: ClientStream> Connection<S> {
                 return self.poll_others(cx);
             }
             let stream = Pin::new(&mut self.stream);
-            let descriptors = match self.context.descriptors(generation, unsent.passes_descriptors()) {
+            let descriptors = match self.context.descriptors(generation, unsent.passes_descriptors) {
                 Ok(descriptors) => descriptors,
                 Err(error) => {
-                    unsent.replace(self.context.refuse_descriptors(&error));
+                    unsent.refuse(self.context.refuse_descriptors(&error));
                     continue;
                 }
             };
             let send = |bytes: &[io::IoSlice]| poll_send(stream, cx, bytes, descriptors.as_ref());
             match ready!(unsent.with(&generation.store, send)?) {
-                Err(error) if unsent.passes_descriptors() && is_too_many(&error) => {
-                    unsent.replace(self.context.refuse_descriptors(&error));
+                Err(error) if unsent.passes_descriptors && is_too_many(&error) => {
+                    unsent.refuse(self.context.refuse_descriptors(&error));
                 }
                 sent => {
                     let sent_bytes = sent?;

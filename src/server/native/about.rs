@@ -5,7 +5,7 @@
 
 use zerocopy::IntoBytes;
 
-use super::ERROR;
+use super::ordered::push_bare;
 use super::run::RunEnd;
 use crate::protocol::native::{
     OPEN_LEN_BYTES, Op, OpKind, OpenHeader, REQUEST_LEN_BYTES, Request, ResponseHeader, Status,
@@ -45,12 +45,13 @@ pub(super) fn answer(
         if op == Op::Open && at + 1 == requests.len() && waits(context, generation, request.key()) {
             return (len_bytes, RunEnd::Wait(request.key()));
         }
-        if tally.about_server() == PASS_MAX || responses.steps.is_pass_over() {
+        if tally.about_server() == PASS_MAX || responses.steps().is_pass_over() {
             return (len_bytes, RunEnd::Yield);
         }
-        tally.count(Some(op), answer_one(context, generation, op, responses));
+        let status = answer_one(context, generation, op, responses);
+        tally.count(Some(op), status);
         len_bytes += REQUEST_LEN_BYTES;
-        if responses.passes_descriptors(0) || tally.has_effects() {
+        if is_alone && status == Status::Ok {
             return (len_bytes, RunEnd::Full);
         }
     }
@@ -60,7 +61,7 @@ pub(super) fn answer(
 fn answer_one(context: &ConnectionContext, generation: &Generation, op: Op, responses: &mut Responses) -> Status {
     let ConnectionContext { peer, worker } = context;
     let server = &worker.server;
-    responses.steps.add(if op == Op::Info { Snapshot::steps(server) } else { OTHER_STEPS });
+    responses.steps().add(if op == Op::Info { Snapshot::steps(server) } else { OTHER_STEPS });
     let mut push = |value: &[u8]| {
         responses.push(ResponseHeader::of_page(value.len()).as_bytes());
         responses.push(value);
@@ -75,14 +76,8 @@ fn answer_one(context: &ConnectionContext, generation: &Generation, op: Op, resp
             responses.pass_descriptors();
             status
         }
-        Op::Ping => {
-            responses.push(ResponseHeader::bare(Status::Ok).as_bytes());
-            Status::Ok
-        }
-        _ => {
-            responses.push(ERROR);
-            Status::Error
-        }
+        Op::Ping => push_bare(Status::Ok, responses),
+        _ => push_bare(Status::Error, responses),
     }
 }
 

@@ -56,8 +56,8 @@ pub(super) fn answer_long(
         Some(last) => (ends_bytes[last], RunEnd::Full),
         None => (0, RunEnd::Full),
     };
-    responses.steps.add(ORDERED_STEPS * count);
-    responses.steps.add_bytes(run_bytes);
+    responses.steps().add(ORDERED_STEPS * count);
+    responses.steps().add_bytes(run_bytes);
     (run_bytes, end)
 }
 
@@ -68,7 +68,7 @@ fn push_all(store: &Store, requests: &[Long<'_>], responses: &mut Responses, tal
     let mut answer = |i: usize, found: Found<'_>| match push_one(store, &requests[i], found, responses, tally) {
         Some(()) => {
             count += 1;
-            responses.steps.continue_after(count)
+            responses.steps().continue_after(count)
         }
         None => ControlFlow::Break(()),
     };
@@ -93,15 +93,14 @@ fn push_one(
     responses: &mut Responses,
     tally: &mut Tally,
 ) -> Option<()> {
+    if responses.is_full() {
+        return None;
+    }
     let is_bytes = store.key_kind() == KeyKind::Bytes;
     let op = Op::from_long_code(request.op_code);
     let status = match op.map(|op| (op, op.kind())) {
         Some((op, OpKind::Point)) if is_bytes => {
-            let (mut appender, _) = responses.appender();
-            push_found(op as u32, found, &mut appender, tally)?;
-            let end_bytes = appender.end_bytes();
-            responses.finish(end_bytes);
-            return Some(());
+            return responses.append(|appender, _| push_found(op as u32, found, appender, tally));
         }
         Some((op, OpKind::Neighbor)) if is_bytes => push_neighbor(store, op, Key::Bytes(request.body), responses)?,
         Some((op, OpKind::Range)) => push_range(store, op, request.body, responses)?,

@@ -9,13 +9,14 @@ mod ordered;
 mod points;
 mod run;
 
-use crate::protocol::native::{RESPONSE_HEADER_LEN_BYTES, Status};
+use crate::protocol::native::Status;
 use crate::server::counters::Tally;
 use crate::server::generations::Generation;
 use crate::server::pass::{Pass, Then};
 use crate::server::responses::Responses;
 use crate::server::worker_state::ConnectionContext;
 use long::answer_long;
+use ordered::push_bare;
 pub use points::answer_requests;
 use points::{answer_neighbors, answer_points};
 use run::{Run, RunEnd, run_of, whole_requests};
@@ -23,9 +24,6 @@ use run::{Run, RunEnd, run_of, whole_requests};
 /// The number of steps of each 16-byte Floor or Ceiling, and of each long request in addition to the steps of its
 /// bytes.
 const ORDERED_STEPS: usize = 8;
-
-/// The encoded Error response.
-const ERROR: &[u8; RESPONSE_HEADER_LEN_BYTES] = &[0, 0, 0, Status::Error as u8, 0, 0, 0, 0];
 
 /// Answers the complete requests at the start of `input` as long as there is room for responses, and counts the
 /// responses in `tally`.
@@ -50,15 +48,14 @@ pub(super) fn answer(
         };
         taken_bytes += run_bytes;
         match end {
-            RunEnd::NextRun if responses.steps.is_pass_over() => return Pass { taken_bytes, then: Then::Yield },
+            RunEnd::NextRun if responses.steps().is_pass_over() => return Pass { taken_bytes, then: Then::Yield },
             RunEnd::NextRun if run_bytes == 0 => return Pass { taken_bytes, then: Then::Read },
             RunEnd::NextRun => {}
             RunEnd::Full => return Pass { taken_bytes, then: Then::Answer },
             RunEnd::Yield => return Pass { taken_bytes, then: Then::Yield },
             RunEnd::Wait(known) => return Pass { taken_bytes, then: Then::Wait(known) },
             RunEnd::TooLong => {
-                tally.count(None, Status::Error);
-                responses.push(ERROR);
+                tally.count(None, push_bare(Status::Error, responses));
                 return Pass { taken_bytes: input.len(), then: Then::Close };
             }
         }

@@ -1,4 +1,5 @@
-//! Requests about the order of keys: Floor, Ceiling, Range, and Count.
+//! Requests about the order of keys: Floor, Ceiling, Range, and Count. The caller has checked that there is room for a
+//! response.
 
 use std::ops::Bound;
 
@@ -6,31 +7,29 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::format::key::{Key, KeyKind};
 use crate::protocol::native::{
-    Op, PAGE_HEADER_LEN_BYTES, PAGE_LEN_MAX_BYTES, PAGE_MAX_BYTES, PageHeader, RESPONSE_HEADER_LEN_BYTES, RangeHeader,
-    ResponseHeader, Status, range_flags,
+    Op, PAGE_HEADER_LEN_BYTES, PAGE_LEN_MAX_BYTES, PAGE_MAX_BYTES, PageHeader, RangeHeader, ResponseHeader, Status,
+    range_flags,
 };
-use crate::server::responses::{COPY_MAX_BYTES, Responses};
+use crate::server::responses::Responses;
 use crate::store::{PageRange, Rows, Store, is_verification_interrupted};
 
-/// Appends a response without a value. Returns its status, or `None` if there is no room for it.
-pub(super) fn push_bare(status: Status, responses: &mut Responses) -> Option<Status> {
-    let header = ResponseHeader::bare(status);
-    *responses.room().first_chunk_mut::<RESPONSE_HEADER_LEN_BYTES>()? = zerocopy::transmute!(header);
-    responses.advance(RESPONSE_HEADER_LEN_BYTES);
-    Some(status)
+/// Appends a response without a value. Returns its status.
+pub(super) fn push_bare(status: Status, responses: &mut Responses) -> Status {
+    responses.push(ResponseHeader::bare(status).as_bytes());
+    status
 }
 
-/// Appends an Error response. If verification was interrupted or there is no room, appends nothing and returns `None`;
-/// the next pass then repeats the request.
+/// Appends an Error response. If verification was interrupted, appends nothing and returns `None`; the next pass then
+/// repeats the request.
 pub(super) fn push_error(responses: &mut Responses) -> Option<Status> {
-    if is_verification_interrupted() { None } else { push_bare(Status::Error, responses) }
+    (!is_verification_interrupted()).then(|| push_bare(Status::Error, responses))
 }
 
 /// Appends the row at a key, or the nearest row below the key (Floor) or above it (Ceiling).
 pub(super) fn push_neighbor(store: &Store, op: Op, key: Key<'_>, responses: &mut Responses) -> Option<Status> {
     let page = if op == Op::Floor { store.floor_page(key) } else { store.ceiling_page(key) };
     match page {
-        Ok(page) if page.row_count == 0 => push_bare(Status::NotFound, responses),
+        Ok(page) if page.row_count == 0 => Some(push_bare(Status::NotFound, responses)),
         Ok(page) => push_page(store, &page, responses),
         Err(_) => push_error(responses),
     }
@@ -40,12 +39,8 @@ pub(super) fn push_neighbor(store: &Store, op: Op, key: Key<'_>, responses: &mut
 pub(super) fn push_range(store: &Store, op: Op, body: &[u8], responses: &mut Responses) -> Option<Status> {
     let Some((rows, flags, limit_rows)) = range(store, body) else { return push_error(responses) };
     if op == Op::Count {
-        let count = (rows.len() as u64).to_be_bytes();
-        let answer = responses.room().first_chunk_mut::<{ RESPONSE_HEADER_LEN_BYTES + size_of::<u64>() }>()?;
-        let (header, value) = answer.split_at_mut(RESPONSE_HEADER_LEN_BYTES);
-        header.copy_from_slice(ResponseHeader::of_page(count.len()).as_bytes());
-        value.copy_from_slice(&count);
-        responses.advance(RESPONSE_HEADER_LEN_BYTES + size_of::<u64>());
+        responses.push(ResponseHeader::of_page(size_of::<u64>()).as_bytes());
+        responses.push(&(rows.len() as u64).to_be_bytes());
         return Some(Status::Ok);
     }
     let limit_rows = if limit_rows == 0 { usize::MAX } else { limit_rows };
@@ -87,37 +82,23 @@ fn key_of(kind: KeyKind, flags: u32, key: &[u8]) -> Option<Key<'_>> {
 
 /// Appends a page: copies its two headers, and copies its rows if they are short or borrows them if they are long.
 fn push_page(store: &Store, page: &PageRange, responses: &mut Responses) -> Option<Status> {
-    const HEADERS_LEN_BYTES: usize = RESPONSE_HEADER_LEN_BYTES + PAGE_HEADER_LEN_BYTES;
+    let range = page.offset_bytes.start as usize..page.offset_bytes.end as usize;
     // Fails only for a file that was changed since it was opened.
-    let rows = store.records().get(page.offset_bytes.start as usize..page.offset_bytes.end as usize);
+    let rows = store.records().get(range.clone());
     let Some(rows) = rows.filter(|rows| rows.len() <= PAGE_MAX_BYTES - PAGE_HEADER_LEN_BYTES) else {
         return push_error(responses);
     };
-    if !store.are_intact(page.offset_bytes.start as usize..page.offset_bytes.end as usize) {
+    if !store.are_intact(range) {
         return push_error(responses);
     }
-    let is_copied = rows.len() <= COPY_MAX_BYTES;
-    let room = responses.room().get_mut(..HEADERS_LEN_BYTES + if is_copied { rows.len() } else { 0 })?;
-    let (headers, copied_rows) = room.split_at_mut(HEADERS_LEN_BYTES);
-    let (response_header, page_header) = headers.split_at_mut(RESPONSE_HEADER_LEN_BYTES);
-    response_header.copy_from_slice(ResponseHeader::of_page(PAGE_HEADER_LEN_BYTES + rows.len()).as_bytes());
     let header = PageHeader {
         row_count: (page.row_count as u32).into(),
         key_kind: store.key_kind() as u8,
         align_bits: store.record_align_bytes().trailing_zeros() as u8,
         more: u16::from(page.more).into(),
     };
-    page_header.copy_from_slice(header.as_bytes());
-    if is_copied {
-        copied_rows.copy_from_slice(rows);
-        responses.advance(HEADERS_LEN_BYTES + rows.len());
-        return Some(Status::Ok);
-    }
-    let end = responses.end();
-    responses.advance(HEADERS_LEN_BYTES);
-    if responses.borrow(rows.len(), page.offset_bytes.start as usize).is_none() {
-        responses.truncate(&end);
-        return None;
-    }
+    responses.push(ResponseHeader::of_page(PAGE_HEADER_LEN_BYTES + rows.len()).as_bytes());
+    responses.push(header.as_bytes());
+    responses.push_stored(rows, page.offset_bytes.start);
     Some(Status::Ok)
 }

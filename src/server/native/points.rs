@@ -2,9 +2,9 @@
 
 use std::ops::ControlFlow;
 
-use super::ordered::push_neighbor;
+use super::ORDERED_STEPS;
+use super::ordered::{push_bare, push_neighbor};
 use super::run::Run;
-use super::{ERROR, ORDERED_STEPS};
 use crate::format::key::{Key, KeyKind};
 use crate::protocol::native::{Op, RESPONSE_HEADER_LEN_BYTES, Request, ResponseHeader, Status};
 use crate::server::counters::Tally;
@@ -32,21 +32,20 @@ pub(super) fn answer_points(
     };
     let counted_before = tally.total();
     let mut count = 0;
-    let (mut appender, steps) = responses.appender();
-    store.find_each(
-        requests.len(),
-        |i| requests[i].key(),
-        |i, found| match push_found(requests[i].op_code(), found, &mut appender, tally) {
-            Some(()) => {
-                count += 1;
-                steps.continue_after(count)
-            }
-            None => ControlFlow::Break(()),
-        },
-    );
-    let end_bytes = appender.end_bytes();
-    responses.finish(end_bytes);
-    responses.steps.add(count);
+    responses.append(|appender, steps| {
+        store.find_each(
+            requests.len(),
+            |i| requests[i].key(),
+            |i, found| match push_found(requests[i].op_code(), found, appender, tally) {
+                Some(()) => {
+                    count += 1;
+                    steps.continue_after(count)
+                }
+                None => ControlFlow::Break(()),
+            },
+        );
+    });
+    responses.steps().add(count);
     tally.count_values(counted_before + count - tally.total());
     count
 }
@@ -66,11 +65,14 @@ pub(super) fn answer_neighbors(
     let mut count = 0;
     for request in requests {
         let Some(op @ (Op::Floor | Op::Ceiling)) = Op::from_code(request.op_code()) else { break };
+        if responses.is_full() {
+            break;
+        }
         let Some(status) = push_neighbor(store, op, Key::U64(request.key()), responses) else { break };
         tally.count(Some(op), status);
         count += 1;
     }
-    responses.steps.add(ORDERED_STEPS * count);
+    responses.steps().add(ORDERED_STEPS * count);
     count
 }
 
@@ -96,8 +98,7 @@ fn requests_for_numbers<'r>(
         if matches!(Run::from_code(op_code), Run::Long | Run::Server) || responses.is_full() {
             break;
         }
-        tally.count(Op::from_code(op_code), Status::Error);
-        responses.push(ERROR);
+        tally.count(Op::from_code(op_code), push_bare(Status::Error, responses));
         count += 1;
     }
     Err(count)

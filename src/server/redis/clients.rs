@@ -182,7 +182,7 @@ pub(super) fn get_name(client: &RedisClient, out: &mut Out<'_>) {
 
 /// Replies with the line of the client that sent the command.
 pub(super) fn info(client: &RedisClient, settings: &Settings, out: &mut Out<'_>) {
-    out.sink().steps.add(LINE_STEPS);
+    out.sink().steps().add(LINE_STEPS);
     out.verbatim(&client.line(settings));
 }
 
@@ -260,7 +260,7 @@ impl List {
         let mut unsent = unpoisoned(&self.unsent);
         while !unsent.is_whole {
             match unsent.write_batch(clients, settings, out) {
-                Ok(()) if out.sink().steps.is_pass_over() => return Step::Yield,
+                Ok(()) if out.sink().steps().is_pass_over() => return Step::Yield,
                 Ok(()) => {}
                 Err(problem) => {
                     counted.errors += 1;
@@ -287,11 +287,11 @@ impl Unsent {
     /// The text of the error reply, if too many long lists are held already.
     fn write_batch(&mut self, clients: &Clients, settings: &Settings, out: &mut Out<'_>) -> Result<(), String> {
         let batch = clients.after(self.after_id);
-        out.sink().steps.add(batch.len());
+        out.sink().steps().add(batch.len());
         for client in &batch {
             self.after_id = client.id;
             if self.listed.has(client) {
-                out.sink().steps.add(LINE_STEPS);
+                out.sink().steps().add(LINE_STEPS);
                 self.bytes.extend_from_slice(client.line(settings).as_bytes());
             }
         }

@@ -35,7 +35,7 @@ pub(super) fn list(mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> 
     let listed: Vec<&str> = match filter {
         None => COMMANDS.iter().map(|spec| spec.name).collect(),
         Some((kind, pattern)) if kind.eq_ignore_ascii_case(b"PATTERN") => {
-            let steps = &mut out.sink().steps;
+            let steps = out.sink().steps();
             let glob = keyspace::compile(pattern, steps);
             let names = COMMANDS.iter().map(|spec| spec.name);
             names.filter(|name| keyspace::matches(&glob, name.as_bytes(), steps)).collect()
@@ -49,7 +49,7 @@ pub(super) fn list(mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> 
         Some((kind, _)) if kind.eq_ignore_ascii_case(b"MODULE") => Vec::new(),
         Some(_) => return Err("ERR syntax error".to_owned()),
     };
-    out.sink().steps.add(COMMANDS.len());
+    out.sink().steps().add(COMMANDS.len());
     out.array(listed.len());
     listed.iter().for_each(|name| out.bulk(name.as_bytes()));
     Ok(())
@@ -89,9 +89,9 @@ impl Described {
                 (Task::CountDocs(_) | Task::Docs, None) => {}
             }
             self.next_arg = args.offset_bytes();
-            out.sink().steps.add(NAME_STEPS);
-            out.sink().steps.add_bytes(name.len());
-            if out.sink().steps.is_pass_over() {
+            out.sink().steps().add(NAME_STEPS);
+            out.sink().steps().add_bytes(name.len());
+            if out.sink().steps().is_pass_over() {
                 return Step::Yield;
             }
         }
@@ -145,9 +145,9 @@ impl GetKeys {
             let key = args.next().unwrap_or_default();
             out.bulk(key);
             (self.next_arg, self.left) = (args.offset_bytes(), self.left - 1);
-            out.sink().steps.add(1);
-            out.sink().steps.add_bytes(key.len());
-            if out.sink().steps.is_pass_over() {
+            out.sink().steps().add(1);
+            out.sink().steps().add_bytes(key.len());
+            if out.sink().steps().is_pass_over() {
                 return Step::Yield;
             }
         }

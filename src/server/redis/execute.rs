@@ -19,7 +19,7 @@ impl Session {
         responses: &mut Responses,
     ) -> Outcome {
         self.counted.commands += 1;
-        responses.steps.add(COMMAND_STEPS);
+        responses.steps().add(COMMAND_STEPS);
         let mut out = Reply::new(responses, self.state.version);
         let spec = match resolve(command) {
             Ok(spec) => spec,
@@ -37,8 +37,8 @@ impl Session {
         // This command reads all its arguments in one pass. Commands that accept more arguments read them in several
         // passes, and count these steps there.
         if spec.args_max == ARGS_MAX_AT_ONCE {
-            out.sink().steps.add(command.arg_count());
-            out.sink().steps.add_bytes(command.bytes().len());
+            out.sink().steps().add(command.arg_count());
+            out.sink().steps().add_bytes(command.bytes().len());
         }
         match self.execute_known(generation, spec, command, &mut out) {
             Ok(outcome) => outcome,
@@ -90,7 +90,7 @@ impl Session {
             Id::Echo => handshake::echo(args, out),
             Id::Time => info::time(out),
             Id::Info => {
-                out.sink().steps.add(Snapshot::steps(server));
+                out.sink().steps().add(Snapshot::steps(server));
                 info::info(server, &self.clients, args, out);
             }
             Id::ConfigGet => info::config_get(server, args, out)?,

@@ -92,7 +92,7 @@ pub(super) fn run<K: LookupKey>(
                 }
             }
             count += 1;
-            responses.steps.continue_after(count)
+            responses.steps().continue_after(count)
         },
     );
     Run { count, misses, damaged, end_bytes: if count == 0 { 0 } else { ends_bytes[count - 1] } }

@@ -98,7 +98,7 @@ pub(super) fn random_key(store: &Store, random: u64, out: &mut Out<'_>) -> Resul
         out.null();
         return Ok(());
     }
-    out.sink().steps.add(LONE_ROW_STEPS);
+    out.sink().steps().add(LONE_ROW_STEPS);
     let row = store.row((random % store.len() as u64) as usize);
     let (key, _) = row.ok().flatten().ok_or_else(damaged)?;
     push_key(out, key);
@@ -154,8 +154,8 @@ fn row_of_cursor(store: &Store, cursor: u64) -> Result<usize, String> {
 }
 
 pub(super) fn scan(store: &Store, args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
-    let scan = Scan::parse(store, args, &mut out.sink().steps)?;
-    out.sink().steps.add(LONE_ROW_STEPS);
+    let scan = Scan::parse(store, args, out.sink().steps())?;
+    out.sink().steps().add(LONE_ROW_STEPS);
     let mut rows = scan.pattern.rows(store);
     skip_to(&mut rows, scan.row);
     let (mut keys, mut key_count) = (Vec::new(), 0);
@@ -166,11 +166,11 @@ pub(super) fn scan(store: &Store, args: Args<'_>, out: &mut Out<'_>) -> Result<(
             break;
         }
         let (key, _) = rows.next().ok_or_else(damaged)?;
-        if scan.pattern.matches(key, &mut out.sink().steps) {
+        if scan.pattern.matches(key, out.sink().steps()) {
             push_key(&mut found, key);
             key_count += 1;
         }
-        if count_visited(key, &mut out.sink().steps) {
+        if count_visited(key, out.sink().steps()) {
             break;
         }
     }
@@ -184,14 +184,14 @@ pub(super) fn scan(store: &Store, args: Args<'_>, out: &mut Out<'_>) -> Result<(
 }
 
 pub(super) fn keys(store: &Store, mut args: Args<'_>, out: &mut Out<'_>) -> Result<Outcome, String> {
-    let pattern = Pattern::new(args.next(), &mut out.sink().steps)?;
+    let pattern = Pattern::new(args.next(), out.sink().steps())?;
     let row = pattern.rows(store).ends().0.row;
     Ok(Outcome::Work(Work::Keys(Keys { row, matches: 0, counting: true })))
 }
 
 impl Keys {
     pub(super) fn more(&mut self, store: &Store, command: &Command<'_>, out: &mut Out<'_>) -> Step {
-        let pattern = match Pattern::new(command.args().nth(1), &mut out.sink().steps) {
+        let pattern = match Pattern::new(command.args().nth(1), out.sink().steps()) {
             Ok(pattern) => pattern,
             Err(problem) => {
                 out.error(problem);
@@ -199,7 +199,7 @@ impl Keys {
             }
         };
         if self.counting {
-            match self.count(store, &pattern, &mut out.sink().steps) {
+            match self.count(store, &pattern, out.sink().steps()) {
                 Ok(true) => out.array(self.matches),
                 Ok(false) => return Step::Yield,
                 Err(problem) => {
@@ -247,11 +247,11 @@ impl Keys {
                 self.matches -= 1;
                 continue;
             };
-            if pattern.matches(key, &mut out.sink().steps) {
+            if pattern.matches(key, out.sink().steps()) {
                 push_key(out, key);
                 self.matches -= 1;
             }
-            if count_visited(key, &mut out.sink().steps) {
+            if count_visited(key, out.sink().steps()) {
                 self.row = rows.ends().0.row;
                 return Step::Yield;
             }

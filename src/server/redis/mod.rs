@@ -179,7 +179,7 @@ impl Session {
             if responses.is_full() {
                 return Pass { taken_bytes, then: Then::Answer };
             }
-            if responses.steps.is_pass_over() {
+            if responses.steps().is_pass_over() {
                 return Pass { taken_bytes, then: Then::Yield };
             }
             if let Some(run) = gets::answer(&generation.store, rest, self.state.version, responses) {
@@ -189,19 +189,19 @@ impl Session {
                 self.counted.errors += run.damaged as u64;
                 self.counted.hits += run.hits() as u64;
                 self.counted.misses += run.misses as u64;
-                responses.steps.add(LOOKUP_STEPS * run.count);
-                responses.steps.add_bytes(run.end_bytes);
+                responses.steps().add(LOOKUP_STEPS * run.count);
+                responses.steps().add_bytes(run.end_bytes);
                 taken_bytes += run.end_bytes;
                 continue;
             }
             let (line, len_bytes) = match parse(rest, &mut self.state.progress) {
                 Ok(Parsed::Command { len_bytes, .. }) => (None, len_bytes),
                 Ok(Parsed::Inline { command, len_bytes }) => {
-                    responses.steps.add(len_bytes / INLINE_STEP_LEN_BYTES);
+                    responses.steps().add(len_bytes / INLINE_STEP_LEN_BYTES);
                     (Some(Arc::from(command)), len_bytes)
                 }
                 Ok(Parsed::Nothing { len_bytes }) => {
-                    responses.steps.add_bytes(len_bytes);
+                    responses.steps().add_bytes(len_bytes);
                     taken_bytes += len_bytes;
                     continue;
                 }
@@ -268,9 +268,10 @@ impl Session {
     ) -> Option<T> {
         // A repeated RANDOMKEY must choose the same row again.
         let (end, counted, random) = (responses.end(), self.counted, self.random);
-        let copied_before_bytes = responses.copied_len_bytes();
+        let copied_before_bytes = responses.copied().len();
         let executed = execute(self, responses);
-        responses.steps.add_bytes(responses.copied_len_bytes() - copied_before_bytes);
+        let reply_len_bytes = responses.copied().len() - copied_before_bytes;
+        responses.steps().add_bytes(reply_len_bytes);
         if !is_verification_interrupted() {
             return Some(executed);
         }

@@ -39,7 +39,7 @@ fn push_row(out: &mut Out<'_>, (key, value, offset_bytes): Row<'_>) {
 pub(super) fn neighbor(store: &Store, below: bool, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
     let key = Bound::Included(key(store.key_kind(), args.next().unwrap_or_default())?);
     let (start, end) = if below { (Bound::Unbounded, key) } else { (key, Bound::Unbounded) };
-    out.sink().steps.add(SEARCH_STEPS);
+    out.sink().steps().add(SEARCH_STEPS);
     let mut rows = store.between(start, end).map_err(|_| damaged())?;
     if rows.len() == 0 {
         out.null_array();
@@ -52,14 +52,14 @@ pub(super) fn neighbor(store: &Store, below: bool, mut args: Args<'_>, out: &mut
 }
 
 pub(super) fn count(store: &Store, args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
-    out.sink().steps.add(2 * SEARCH_STEPS);
+    out.sink().steps().add(2 * SEARCH_STEPS);
     let span = Span::parse(args).map_err(|error| error.to_string())?;
     out.integer(rows_of(store, span, None, false)?.len() as i64);
     Ok(())
 }
 
 pub(super) fn range(store: &Store, args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
-    out.sink().steps.add(3 * SEARCH_STEPS);
+    out.sink().steps().add(3 * SEARCH_STEPS);
     let page = RangeArgs::parse(args).map_err(|error| error.to_string())?;
     let mut rows = rows_of(store, page.span, page.from, page.reverse)?;
     let extent = rows.page(page.reverse, page.limit, PAGE_LEN_MAX_BYTES).ok_or_else(damaged)?;
@@ -75,7 +75,7 @@ pub(super) fn range(store: &Store, args: Args<'_>, out: &mut Out<'_>) -> Result<
         }
         None => out.null(),
     }
-    out.sink().steps.add(2 * extent.row_count);
+    out.sink().steps().add(2 * extent.row_count);
     out.array(2 * extent.row_count);
     for _ in 0..extent.row_count {
         match take(&mut rows, page.reverse) {

@@ -71,7 +71,7 @@ pub(super) fn more_of_check_keys(
         let mut args = command.args_from(*next_arg);
         while let Some(text) = args.next() {
             key(KeyKind::U64, text)?;
-            let steps = &mut out.sink().steps;
+            let steps = out.sink().steps();
             steps.add(1);
             steps.add_bytes(text.len());
             if steps.is_pass_over() {
@@ -124,9 +124,9 @@ pub(super) fn more_of_mget(
         counted.hits += run.hits() as u64;
         counted.misses += run.misses as u64;
         *next_arg = run.end_bytes.max(run_start_bytes);
-        responses.steps.add(LOOKUP_STEPS * run.count);
-        responses.steps.add_bytes(*next_arg - run_start_bytes);
-        if responses.steps.is_pass_over() {
+        responses.steps().add(LOOKUP_STEPS * run.count);
+        responses.steps().add_bytes(*next_arg - run_start_bytes);
+        if responses.steps().is_pass_over() {
             return Step::Yield;
         }
     }
@@ -154,7 +154,7 @@ pub(super) fn more_of_exists(
         };
         counted.lookup(found);
         *count += i64::from(found);
-        let steps = &mut out.sink().steps;
+        let steps = out.sink().steps();
         steps.add(LONE_LOOKUP_STEPS);
         steps.add_bytes(text.len());
         if steps.is_pass_over() {
