@@ -238,9 +238,8 @@ const OBJECT: &[Spec] = &[
 ];
 
 /// The names of [`COMMANDS`] as numbers. Looking a command up compares numbers instead of byte strings.
-pub(super) static PACKED_NAMES: [u128; 31] = {
-    let mut names = [0; 31];
-    assert!(COMMANDS.len() == names.len());
+pub(super) static PACKED_NAMES: [u128; COMMANDS.len()] = {
+    let mut names = [0; COMMANDS.len()];
     let mut at = 0;
     while at < names.len() {
         names[at] = packed(COMMANDS[at].name.as_bytes()).expect("a short name");
