@@ -17,8 +17,8 @@ use super::options::Options;
 use super::pool::PoolMember;
 use super::range_cursor::RangeCursor;
 use super::request::{
-    Ceiling, Count, Exists, FirstRow, Floor, Get, GetInfo, GetPage, LastRow, Ping, Reload, Rollback, Row, TypedRequest,
-    check_bounds, prefix_range,
+    Ceiling, Count, Exists, FirstRow, Floor, Get, GetInfo, GetPage, KeyRequest, LastRow, Ping, Reload, Rollback, Row,
+    TypedRequest, check_bounds, prefix_range,
 };
 use super::retry::{Deadline, Retry};
 use super::row_page::RowPage;
@@ -139,13 +139,7 @@ macro_rules! impl_client {
                 &mut self,
                 keys: &[K],
             ) -> Result<Vec<bool>, ClientError> {
-                let mut found = Vec::with_capacity(keys.len());
-                self.exchange(batch::for_keys(keys, |_, exists: Exists<'k>, response| {
-                    found.push(exists.decode(response)?);
-                    Ok(())
-                })?)
-                $($await)*?;
-                Ok(found)
+                self.call_many::<_, Exists<'k>>(keys)$($await)*
             }
 
             /// Returns the row with the largest key less than or equal to `key`.
@@ -165,13 +159,7 @@ macro_rules! impl_client {
                 &mut self,
                 keys: &[K],
             ) -> Result<Vec<Option<Row>>, ClientError> {
-                let mut rows = Vec::with_capacity(keys.len());
-                self.exchange(batch::for_keys(keys, |_, floor: Floor<'k>, response| {
-                    rows.push(floor.decode(response)?);
-                    Ok(())
-                })?)
-                $($await)*?;
-                Ok(rows)
+                self.call_many::<_, Floor<'k>>(keys)$($await)*
             }
 
             /// Returns the row with the smallest key greater than or equal to `key`.
@@ -191,13 +179,7 @@ macro_rules! impl_client {
                 &mut self,
                 keys: &[K],
             ) -> Result<Vec<Option<Row>>, ClientError> {
-                let mut rows = Vec::with_capacity(keys.len());
-                self.exchange(batch::for_keys(keys, |_, ceiling: Ceiling<'k>, response| {
-                    rows.push(ceiling.decode(response)?);
-                    Ok(())
-                })?)
-                $($await)*?;
-                Ok(rows)
+                self.call_many::<_, Ceiling<'k>>(keys)$($await)*
             }
         }
 
@@ -385,6 +367,21 @@ macro_rules! impl_client {
 
         /// Connection and retries.
         impl $Client {
+            /// Sends a request for each key, and returns the decoded responses in the order of the keys.
+            $($async)? fn call_many<'k, K, R>(&mut self, keys: &[K]) -> Result<Vec<R::Output>, ClientError>
+            where
+                K: Into<Key<'k>> + Copy,
+                R: KeyRequest<'k>,
+            {
+                let mut outputs = Vec::with_capacity(keys.len());
+                self.exchange(batch::for_keys(keys, |_, request: R, response| {
+                    outputs.push(request.decode(response)?);
+                    Ok(())
+                })?)
+                $($await)*?;
+                Ok(outputs)
+            }
+
             /// Connects once, without retries.
             pub(super) $($async)? fn connect_now(&mut self) -> Result<(), ClientError> {
                 let connected = $Connection::connect(&self.path, &self.options, Deadline::after(None))$($await)*;

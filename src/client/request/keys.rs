@@ -37,8 +37,9 @@ pub(in crate::client) trait KeyRequest<'k>: TypedRequest {
     fn from_checked(key: Key<'k>) -> Self;
 }
 
+/// Implements a request for one key: its op, its output, and how to decode a response for a key.
 macro_rules! impl_key_request {
-    ($($request:ident),*) => {$(
+    ($request:ident, $Output:ty, $decode:expr) => {
         impl<'k> $request<'k> {
             /// Creates a request for this key.
             ///
@@ -59,10 +60,35 @@ macro_rules! impl_key_request {
                 $request(key)
             }
         }
-    )*};
+
+        impl TypedRequest for $request<'_> {
+            type Output = $Output;
+
+            fn op(&self) -> Op {
+                Self::OP
+            }
+
+            #[inline]
+            fn encode(&self, requests: &mut Vec<u8>) {
+                encode_key(Self::OP, self.0, requests);
+            }
+
+            #[inline]
+            fn decode(&self, response: Response<'_>) -> Result<$Output, RequestError> {
+                $decode(self.0, response)
+            }
+        }
+    };
 }
 
-impl_key_request!(Get, Exists, Floor, Ceiling);
+impl_key_request!(Get, Option<Vec<u8>>, |key, response| Ok(found_at(key, response)?.map(<[u8]>::to_vec)));
+impl_key_request!(Exists, bool, |key, response| Ok(found_at(key, response)?.is_some()));
+impl_key_request!(Floor, Option<Row>, |key, response| {
+    decode_row(key, Bounds { start: Bound::Unbounded, end: Bound::Included(key) }, response)
+});
+impl_key_request!(Ceiling, Option<Row>, |key, response| {
+    decode_row(key, Bounds { start: Bound::Included(key), end: Bound::Unbounded }, response)
+});
 
 impl Get<'_> {
     /// Decodes the response like [`TypedRequest::decode`], but borrows the value instead of copying it.
@@ -71,76 +97,9 @@ impl Get<'_> {
     /// [`RequestError`].
     #[inline]
     pub fn decode_borrowed<'a>(&self, response: Response<'a>) -> Result<Option<&'a [u8]>, RequestError> {
-        match response {
-            Response::Found(value) => Ok(Some(value)),
-            Response::NotFound => Ok(None),
-            Response::Error => Err(RequestError::key(self.0)),
-        }
+        found_at(self.0, response)
     }
 }
-
-impl TypedRequest for Get<'_> {
-    type Output = Option<Vec<u8>>;
-
-    fn op(&self) -> Op {
-        Self::OP
-    }
-
-    #[inline]
-    fn encode(&self, requests: &mut Vec<u8>) {
-        encode_key(Self::OP, self.0, requests);
-    }
-
-    fn decode(&self, response: Response<'_>) -> Result<Option<Vec<u8>>, RequestError> {
-        Ok(self.decode_borrowed(response)?.map(<[u8]>::to_vec))
-    }
-}
-
-impl TypedRequest for Exists<'_> {
-    type Output = bool;
-
-    fn op(&self) -> Op {
-        Self::OP
-    }
-
-    #[inline]
-    fn encode(&self, requests: &mut Vec<u8>) {
-        encode_key(Self::OP, self.0, requests);
-    }
-
-    #[inline]
-    fn decode(&self, response: Response<'_>) -> Result<bool, RequestError> {
-        match response {
-            Response::Found(_) => Ok(true),
-            Response::NotFound => Ok(false),
-            Response::Error => Err(RequestError::key(self.0)),
-        }
-    }
-}
-
-macro_rules! impl_neighbor_request {
-    ($request:ident, |$key:ident| $bounds:expr) => {
-        impl TypedRequest for $request<'_> {
-            type Output = Option<Row>;
-
-            fn op(&self) -> Op {
-                Self::OP
-            }
-
-            fn encode(&self, requests: &mut Vec<u8>) {
-                encode_key(Self::OP, self.0, requests);
-            }
-
-            fn decode(&self, response: Response<'_>) -> Result<Option<Row>, RequestError> {
-                let $key = self.0;
-                decode_row($key, $bounds, response)
-            }
-        }
-    };
-}
-
-impl_neighbor_request!(Floor, |key| Bounds { start: Bound::Unbounded, end: Bound::Included(key) });
-impl_neighbor_request!(Ceiling, |key| Bounds { start: Bound::Included(key), end: Bound::Unbounded });
 
 #[inline]
 fn encode_key(op: Op, key: Key<'_>, requests: &mut Vec<u8>) {
@@ -150,14 +109,21 @@ fn encode_key(op: Op, key: Key<'_>, requests: &mut Vec<u8>) {
     }
 }
 
+/// Returns the value of a response, or `None` if the table does not have the row.
+#[inline]
+fn found_at<'a>(key: Key<'_>, response: Response<'a>) -> Result<Option<&'a [u8]>, RequestError> {
+    match response {
+        Response::Found(value) => Ok(Some(value)),
+        Response::NotFound => Ok(None),
+        Response::Error => Err(RequestError::key(key)),
+    }
+}
+
 /// Decodes a response whose value is a page of exactly one row.
 fn decode_row(key: Key<'_>, bounds: Bounds<'_>, response: Response<'_>) -> Result<Option<Row>, RequestError> {
-    let page = match response {
-        Response::Found(page) => RowPage::decode(&GetPage { bounds, backward: false, limit_rows: 1 }, page),
-        Response::NotFound => return Ok(None),
-        Response::Error => return Err(RequestError::key(key)),
-    };
-    let page = page.map_err(RequestError::page)?;
+    let Some(page) = found_at(key, response)? else { return Ok(None) };
+    let page =
+        RowPage::decode(&GetPage { bounds, backward: false, limit_rows: 1 }, page).map_err(RequestError::page)?;
     match (page.iter().next(), page.rest()) {
         (Some((key, value)), None) => Ok(Some((OwnedKey::from(key), value.to_vec()))),
         (None, _) => Err(RequestError::page(PageError::RowCount { rows: 0, rows_max: 1 })),

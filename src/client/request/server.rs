@@ -26,83 +26,36 @@ pub struct Reload;
 #[derive(Clone, Copy, Debug)]
 pub struct Rollback;
 
-impl TypedRequest for GetInfo {
-    type Output = Info;
+/// Implements a request without a key: its op, its output, how to decode a value of this op, the name of the request in
+/// errors, and the hint if the server responds with an error.
+macro_rules! impl_server_request {
+    ($request:ident, $op:expr, $Output:ty, $decode:expr, $name:literal, $hint:expr) => {
+        impl TypedRequest for $request {
+            type Output = $Output;
 
-    fn op(&self) -> Op {
-        Op::Info
-    }
+            fn op(&self) -> Op {
+                $op
+            }
 
-    fn encode(&self, requests: &mut Vec<u8>) {
-        encode_without_key(Op::Info, requests);
-    }
+            fn encode(&self, requests: &mut Vec<u8>) {
+                requests.extend_from_slice(Request::new($op, 0).as_bytes());
+            }
 
-    fn decode(&self, response: Response<'_>) -> Result<Info, RequestError> {
-        match response {
-            Response::Found(text) => Ok(Info::new(text)),
-            _ => Err(RequestError::command("the request for information", OLDER_SERVER)),
+            fn decode(&self, response: Response<'_>) -> Result<$Output, RequestError> {
+                match response {
+                    Response::Found(value) => $decode($op, value),
+                    _ => Err(RequestError::command($name, $hint)),
+                }
+            }
         }
-    }
+    };
 }
 
-impl TypedRequest for Ping {
-    type Output = ();
+impl_server_request!(GetInfo, Op::Info, Info, decode_info, "the request for information", OLDER_SERVER);
+impl_server_request!(Ping, Op::Ping, (), |_, _| Ok(()), "a ping", OLDER_SERVER);
+impl_server_request!(Reload, Op::Reload, u64, decode_number, "the request for a reload", NOT_ALLOWED);
+impl_server_request!(Rollback, Op::Rollback, u64, decode_number, "the request for a rollback", NOT_ALLOWED);
 
-    fn op(&self) -> Op {
-        Op::Ping
-    }
-
-    fn encode(&self, requests: &mut Vec<u8>) {
-        encode_without_key(Op::Ping, requests);
-    }
-
-    fn decode(&self, response: Response<'_>) -> Result<(), RequestError> {
-        match response {
-            Response::Found(_) => Ok(()),
-            _ => Err(RequestError::command("a ping", OLDER_SERVER)),
-        }
-    }
-}
-
-impl TypedRequest for Reload {
-    type Output = u64;
-
-    fn op(&self) -> Op {
-        Op::Reload
-    }
-
-    fn encode(&self, requests: &mut Vec<u8>) {
-        encode_without_key(Op::Reload, requests);
-    }
-
-    fn decode(&self, response: Response<'_>) -> Result<u64, RequestError> {
-        decode_attempt(Op::Reload, response, "the request for a reload")
-    }
-}
-
-impl TypedRequest for Rollback {
-    type Output = u64;
-
-    fn op(&self) -> Op {
-        Op::Rollback
-    }
-
-    fn encode(&self, requests: &mut Vec<u8>) {
-        encode_without_key(Op::Rollback, requests);
-    }
-
-    fn decode(&self, response: Response<'_>) -> Result<u64, RequestError> {
-        decode_attempt(Op::Rollback, response, "the request for a rollback")
-    }
-}
-
-fn decode_attempt(op: Op, response: Response<'_>, command: &str) -> Result<u64, RequestError> {
-    match response {
-        Response::Found(attempt) => decode_number(op, attempt),
-        _ => Err(RequestError::command(command, NOT_ALLOWED)),
-    }
-}
-
-fn encode_without_key(op: Op, requests: &mut Vec<u8>) {
-    requests.extend_from_slice(Request::new(op, 0).as_bytes());
+fn decode_info(_: Op, text: &[u8]) -> Result<Info, RequestError> {
+    Ok(Info::new(text))
 }
