@@ -130,24 +130,6 @@ impl<'a, S: Sink> Reply<'a, S> {
         self.header(if self.version == Version::Resp2 { b'*' } else { b'~' }, len);
     }
 
-    /// Appends a floating-point number.
-    pub fn double(&mut self, number: f64) {
-        let text = if number.is_nan() { "nan".into() } else { number.to_string() };
-        match self.version {
-            Version::Resp2 => self.bulk(text.as_bytes()),
-            Version::Resp3 => self.line(b',', text.as_bytes()),
-        }
-    }
-
-    /// Appends a Boolean.
-    pub fn boolean(&mut self, yes: bool) {
-        if yes {
-            self.by_version(b":1\r\n", b"#t\r\n");
-        } else {
-            self.by_version(b":0\r\n", b"#f\r\n");
-        }
-    }
-
     /// Appends a text of several lines for people to read.
     pub fn verbatim(&mut self, text: &str) {
         match self.version {
@@ -226,11 +208,6 @@ mod tests {
             (&|reply| reply.null_array(), "*-1|", "_|"),
             (&|reply| reply.map(0), "*0|", "%0|"),
             (&|reply| reply.set(0), "*0|", "~0|"),
-            (&|reply| reply.double(1.5), "$3|1.5|", ",1.5|"),
-            (&|reply| reply.double(f64::NEG_INFINITY), "$4|-inf|", ",-inf|"),
-            (&|reply| reply.double(f64::NAN), "$3|nan|", ",nan|"),
-            (&|reply| reply.boolean(true), ":1|", "#t|"),
-            (&|reply| reply.boolean(false), ":0|", "#f|"),
             (&|reply| reply.verbatim("a\r\nb"), "$4|a|b|", "=8|txt:a|b|"),
         ] {
             assert_eq!(written(1, write), [resp2, resp3]);
