@@ -398,6 +398,23 @@ mod tests {
     }
 
     #[test]
+    fn command_getkeys_finds_the_keys_among_the_arguments() {
+        let (_folder, worker, mut session) = session(1);
+        for (words, expected) in [
+            ("GET a", "*1|$1|a|"),
+            ("MGET a b c", "*3|$1|a|$1|b|$1|c|"),
+            ("GETRANGE a 0 1", "*1|$1|a|"),
+            ("MEMORY USAGE a SAMPLES 5", "*1|$1|a|"),
+            ("PING a", "-ERR The command has no key arguments|"),
+            ("SCAN 0", "-ERR The command has no key arguments|"),
+        ] {
+            let input = format!("COMMAND GETKEYS {words}\r\n");
+            let (replies, _) = answer_all(&mut session, &worker, input.as_bytes());
+            assert_eq!(String::from_utf8(replies).unwrap().replace("\r\n", "|"), expected, "{words}");
+        }
+    }
+
+    #[test]
     fn a_session_is_in_the_list_of_clients_until_it_ends() {
         let (_folder, _worker, session) = session(1);
         let clients = Arc::clone(&session.clients);

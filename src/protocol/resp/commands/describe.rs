@@ -1,9 +1,9 @@
 //! Encodes descriptions of commands.
 //!
 //! In: entries of the table of commands. Out: the elements of the replies to `COMMAND`, `COMMAND INFO`, `COMMAND DOCS`,
-//! `COMMAND GETKEYS`, and the subcommand `HELP`.
+//! and the subcommand `HELP`.
 
-use super::super::{Command, Reply, Sink};
+use super::super::{Reply, Sink};
 use super::{KeyPositions, Spec};
 
 /// Appends the description of a command in the reply to `COMMAND INFO`.
@@ -61,15 +61,6 @@ pub fn help<S: Sink>(container: &Spec, reply: &mut Reply<S>) {
     }
 }
 
-/// Returns the keys among the arguments of `command`. `spec` is the command's entry in the table of commands.
-pub fn keys<'a>(spec: &Spec, command: &Command<'a>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-    let KeyPositions { first, last, step } = spec.keys;
-    let from_end = if last < 0 { command.arg_count() as i64 } else { 0 };
-    let after_last = if first == 0 { 0 } else { from_end + i64::from(last) + 1 };
-    let count = (after_last - i64::from(first)).max(0) as usize;
-    command.args().skip(first as usize).take(count).step_by(step.max(1) as usize)
-}
-
 fn words<S: Sink>(words: &[&str], reply: &mut Reply<S>) {
     reply.set(words.len());
     for word in words {
@@ -104,8 +95,8 @@ fn search_step<S: Sink>(kind: &str, numbers: &[(&str, i32)], reply: &mut Reply<S
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::{Version, inline, reply_len_bytes};
-    use super::super::{COMMANDS, find, find_full, resolve};
+    use super::super::super::{Version, reply_len_bytes};
+    use super::super::{COMMANDS, find, find_full};
     use super::*;
 
     fn written(version: Version, write: impl FnOnce(&mut Reply)) -> String {
@@ -161,24 +152,5 @@ mod tests {
              +    Inspect the internal encoding of a Redis object|+HELP|\
              +    Show helpful text about the different subcommands|"
         );
-    }
-
-    #[test]
-    fn keys_are_found_among_the_arguments() {
-        for (words, expected) in [
-            ("get a", &["a"][..]),
-            ("mget a b c", &["a", "b", "c"]),
-            ("getrange a 0 1", &["a"]),
-            ("memory usage a samples 5", &["a"]),
-            ("ping a", &[]),
-            ("scan 0", &[]),
-        ] {
-            let bytes = inline::to_command(words.as_bytes()).unwrap();
-            let command = Command::new(&bytes);
-            assert!(
-                keys(resolve(&command).unwrap(), &command).eq(expected.iter().map(|key| key.as_bytes())),
-                "{words}"
-            );
-        }
     }
 }

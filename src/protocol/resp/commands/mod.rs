@@ -8,7 +8,7 @@ mod refusal;
 mod table;
 mod writes;
 
-pub use describe::{docs, help, info, keys};
+pub use describe::{docs, help, info};
 pub use refusal::{Refusal, is_http};
 pub use table::{COMMANDS, Id};
 
