@@ -33,7 +33,7 @@ use tracing::{debug, error};
 use super::activity::{Activity, Waits};
 use super::generations::PinnedGeneration;
 use super::panics;
-use super::pass::{Pass, READ_LEN_BYTES, Then};
+use super::pass::{READ_LEN_BYTES, Then};
 use super::peer::Peer;
 use super::pending::PendingResponses;
 use super::redis;
@@ -272,7 +272,8 @@ impl<S: ClientStream> Connection<S> {
         let mut taken_bytes = 0;
         loop {
             let started = self.context.worker.counters().start();
-            let pass = self.answer(generation, &input[taken_bytes..], responses);
+            let rest = &input[taken_bytes..];
+            let pass = self.protocol.answer(&self.context, &self.redis_clients, generation, rest, responses);
             taken_bytes += pass.taken_bytes;
             self.then = pass.then;
             turn.use_pass(pass.taken_bytes, responses.steps().total());
@@ -288,10 +289,6 @@ impl<S: ClientStream> Connection<S> {
                 return (taken_bytes, Poll::Ready(Ok(())));
             }
         }
-    }
-
-    fn answer(&mut self, generation: &PinnedGeneration, input: &[u8], responses: &mut Responses) -> Pass {
-        self.protocol.answer(&self.context, &self.redis_clients, generation, input, responses)
     }
 
     /// Ends the turn, and lets the runtime poll other connections before this one.
