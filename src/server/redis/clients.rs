@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
+use super::Out;
 use super::text::quoted;
 use super::work::{List, Listed, LongListPermit, Outcome, Step, Unsent, Work};
-use super::{Counted, Out};
 use crate::protocol::resp::commands::{COMMANDS, Id, Spec};
 use crate::protocol::resp::{Args, Reply, Version, integer};
 use crate::server::log_limit::LogLimit;
@@ -250,33 +250,26 @@ impl List {
         unpoisoned(&self.unsent).bytes.capacity()
     }
 
-    pub(super) fn more(
-        &mut self,
-        clients: &Clients,
-        settings: &Settings,
-        counted: &mut Counted,
-        out: &mut Out<'_>,
-    ) -> Step {
+    /// Continues to write lines, or sends the next part of the reply.
+    ///
+    /// # Errors
+    /// The errors of [`Unsent::write_batch`].
+    pub(super) fn more(&mut self, clients: &Clients, settings: &Settings, out: &mut Out<'_>) -> Result<Step, String> {
         let mut unsent = unpoisoned(&self.unsent);
         while !unsent.is_whole {
-            match unsent.write_batch(clients, settings, out) {
-                Ok(()) if out.sink().steps().is_pass_over() => return Step::Yield,
-                Ok(()) => {}
-                Err(problem) => {
-                    counted.errors += 1;
-                    out.error(problem);
-                    return Step::Done;
-                }
+            unsent.write_batch(clients, settings, out)?;
+            if out.sink().steps().is_pass_over() {
+                return Ok(Step::Yield);
             }
         }
         if out.sink().is_full() {
-            return Step::Full;
+            return Ok(Step::Full);
         }
         let rest = &unsent.bytes[self.sent_bytes..];
         let part = &rest[..rest.len().min(LIST_PASS_LEN_BYTES)];
         out.sink().push(part);
         self.sent_bytes += part.len();
-        if self.sent_bytes == unsent.bytes.len() { Step::Done } else { Step::Yield }
+        Ok(if self.sent_bytes == unsent.bytes.len() { Step::Done } else { Step::Yield })
     }
 }
 

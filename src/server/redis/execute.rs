@@ -131,34 +131,29 @@ impl Session {
         work: &mut Work,
         responses: &mut Responses,
     ) -> Step {
-        let (version, counted) = (self.state.version, &mut self.counted);
-        match work {
+        let (out, counted) = (&mut Reply::new(responses, self.state.version), &mut self.counted);
+        let step = match work {
             Work::CheckKeys { next_arg, of } => {
-                match strings::more_of_check_keys(store, command, next_arg, *of, &mut Reply::new(responses, version)) {
-                    Ok(None) => Step::Yield,
-                    Ok(Some(next)) => {
+                strings::more_of_check_keys(store, command, next_arg, *of, out).map(|next| match next {
+                    None => Step::Yield,
+                    Some(next) => {
                         *work = next;
                         Step::Next
                     }
-                    Err(problem) => {
-                        counted.errors += 1;
-                        Reply::new(responses, version).error(problem);
-                        Step::Done
-                    }
-                }
+                })
             }
-            Work::MGet { next_arg } => strings::more_of_mget(store, command, next_arg, version, counted, responses),
-            Work::Exists { next_arg, count } => {
-                strings::more_of_exists(store, command, next_arg, count, counted, &mut Reply::new(responses, version))
-            }
-            Work::Keys(keys) => keys.more(store, command, &mut Reply::new(responses, version)),
-            Work::Commands(described) => described.more(command, &mut Reply::new(responses, version)),
-            Work::GetKeys(keys) => keys.more(command, &mut Reply::new(responses, version)),
-            Work::List(list) => {
-                let settings = &self.worker.server.settings;
-                list.more(&self.clients, settings, counted, &mut Reply::new(responses, version))
-            }
-        }
+            Work::MGet { next_arg } => Ok(strings::more_of_mget(store, command, next_arg, counted, out)),
+            Work::Exists { next_arg, count } => strings::more_of_exists(store, command, next_arg, count, counted, out),
+            Work::Keys(keys) => Ok(keys.more(store, command, out)),
+            Work::Commands(described) => Ok(described.more(command, out)),
+            Work::GetKeys(keys) => Ok(keys.more(command, out)),
+            Work::List(list) => list.more(&self.clients, &self.worker.server.settings, out),
+        };
+        step.unwrap_or_else(|problem| {
+            counted.errors += 1;
+            out.error(problem);
+            Step::Done
+        })
     }
 }
 

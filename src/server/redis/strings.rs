@@ -6,8 +6,7 @@ use super::work::{KeysOf, Outcome, Step, Work};
 use super::{Counted, LOOKUP_STEPS, Out, gets};
 use crate::format::key::KeyKind;
 use crate::format::record::{record_len_bytes, value_of_response};
-use crate::protocol::resp::{Args, Command, Version, integer};
-use crate::server::responses::Responses;
+use crate::protocol::resp::{Args, Command, integer};
 use crate::store::{Found, Store};
 
 /// The maximum length of the keys that are looked up together, not counting the last key.
@@ -96,10 +95,10 @@ pub(super) fn more_of_mget(
     store: &Store,
     command: &Command<'_>,
     next_arg: &mut usize,
-    version: Version,
     counted: &mut Counted,
-    responses: &mut Responses,
+    out: &mut Out<'_>,
 ) -> Step {
+    let (version, responses) = (out.version(), out.sink());
     loop {
         let mut args = command.args_from(*next_arg);
         if args.clone().next().is_none() {
@@ -132,6 +131,10 @@ pub(super) fn more_of_mget(
     }
 }
 
+/// Continues to look keys up, and replies when all are looked up.
+///
+/// # Errors
+/// The text of the error reply, if a record is damaged.
 pub(super) fn more_of_exists(
     store: &Store,
     command: &Command<'_>,
@@ -139,16 +142,12 @@ pub(super) fn more_of_exists(
     count: &mut i64,
     counted: &mut Counted,
     out: &mut Out<'_>,
-) -> Step {
+) -> Result<Step, String> {
     let mut args = command.args_from(*next_arg);
     while let Some(text) = args.next() {
         let found = match key(store.key_kind(), text).map(|key| store.contains(key)) {
             Ok(Ok(found)) => found,
-            Ok(Err(_)) => {
-                counted.errors += 1;
-                out.error(damaged());
-                return Step::Done;
-            }
+            Ok(Err(_)) => return Err(damaged()),
             // This case does not occur, because all keys were checked before.
             Err(_) => false,
         };
@@ -159,11 +158,11 @@ pub(super) fn more_of_exists(
         steps.add_bytes(text.len());
         if steps.is_pass_over() {
             *next_arg = args.offset_bytes();
-            return Step::Yield;
+            return Ok(Step::Yield);
         }
     }
     out.integer(*count);
-    Step::Done
+    Ok(Step::Done)
 }
 
 pub(super) fn strlen(
