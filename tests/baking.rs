@@ -1,7 +1,5 @@
 //! Tests of `baker` and of the rules that reject a suspicious table.
 
-#![cfg(feature = "cli")]
-
 mod helpers;
 
 mod baking {

@@ -1,7 +1,5 @@
 //! Tests of the crate's clients, over a socket and in direct mode.
 
-#![cfg(feature = "cli")]
-
 mod helpers;
 
 mod clients {

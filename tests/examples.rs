@@ -1,7 +1,5 @@
 //! The programs in `examples/*.rs` run, and print what their first lines promise.
 
-#![cfg(all(feature = "cli", feature = "tokio"))]
-
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;

@@ -1,7 +1,5 @@
 //! Tests of the file format: its bytes, the lookups in a file, and the rejection of damaged and forged files.
 
-#![cfg(feature = "bake")]
-
 mod helpers;
 
 mod format {

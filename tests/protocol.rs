@@ -1,7 +1,5 @@
 //! The protocols that `docs/PROTOCOL.md` and `docs/REDIS.md` specify, tested with bytes on raw sockets.
 
-#![cfg(feature = "cli")]
-
 mod helpers;
 
 mod protocol {

@@ -4,8 +4,6 @@
 //! and makes the test of swaps under load swap 200 times over 100 connections. `ZERO_KV_SOAK_SECONDS` sets the duration
 //! of the soak test.
 
-#![cfg(feature = "cli")]
-
 mod helpers;
 
 mod resilience {

@@ -1,7 +1,5 @@
 //! Tests of `kv_store` as a process: options, limits, reports, and clients that must not affect each other.
 
-#![cfg(feature = "cli")]
-
 mod helpers;
 
 mod serving {

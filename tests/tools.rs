@@ -1,7 +1,5 @@
 //! Tests of `zkv`, `benchmarker`, and the man pages.
 
-#![cfg(feature = "cli")]
-
 mod helpers;
 
 mod tools {

@@ -3,7 +3,6 @@
 mod both;
 mod cancel;
 mod pages;
-#[cfg(feature = "tokio")]
 mod pools;
 mod restarts;
 mod server;
