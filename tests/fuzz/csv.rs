@@ -31,8 +31,16 @@ pub fn check(folder: &Path, data: &[u8]) {
         assert_eq!(fs::read_dir(folder).unwrap().count(), usize::from(report.is_ok()), "nothing is left behind");
         report.map(|report| (report, fs::read(&output).unwrap()))
     });
-    if let [Ok((_, file)), Ok((_, other))] = &baked {
-        assert!(file == other, "other resources give a different file");
+    match &baked {
+        [Ok((_, file)), Ok((_, other))] => assert!(file == other, "other resources give a different file"),
+        // With less memory, fewer bytes of a row are accepted. No other error depends on the resources.
+        [Ok(_), Err(error)] | [Err(error), Ok(_)] => {
+            assert!(
+                matches!(error, BakeError::Row { fault: RowFault::Endless { .. }, .. }),
+                "one bake failed: {error}"
+            );
+        }
+        [Err(_), Err(_)] => {}
     }
     for (machine, baked) in machines.iter().zip(&baked) {
         match baked {
