@@ -4,15 +4,16 @@ use std::fs::{self, File};
 use std::ops::Bound;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use zero_kv::client::{OwnedKey, Row};
 use zero_kv::store::{OpenOptions, StepKind, Verify};
 use zero_kv::{Key, LookupError, MappedStore, Store};
 
 use crate::helpers::random::Random;
+use crate::helpers::repeating::while_threads_repeat;
 use crate::helpers::rows::{Rows, Scratch, bake_to};
+use crate::helpers::waiting::eventually;
 
 /// Returns rows with values from 0 bytes to more than a batch copies at a time.
 fn rows(count: u64) -> Rows {
@@ -135,32 +136,26 @@ fn no_lookup_of_a_mapped_file_that_is_being_overwritten_returns_a_wrong_value() 
     let second = scratch.path().with_extension("second");
     bake_to(&second, &table(1));
     let second = fs::read(second).unwrap();
-    let (answers, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let answers = AtomicUsize::new(0);
     let keys: Vec<u64> = (0..500).collect();
     for _ in 0..20 {
         fs::write(scratch.path(), &first).unwrap();
         let file = File::options().write(true).open(scratch.path()).unwrap();
         file.set_modified(std::time::UNIX_EPOCH).unwrap();
         let mapped = MappedStore::open(scratch.path()).unwrap();
-        stop.store(false, Ordering::Relaxed);
         let before = answers.load(Ordering::Relaxed);
-        thread::scope(|scope| {
-            let look_up = || {
-                while !stop.load(Ordering::Relaxed) {
-                    for key in &keys {
-                        let found = mapped.get_with(*key, |value| assert_eq!(value, Some(&[0; 40][..])));
-                        answers.fetch_add(usize::from(found.is_ok()), Ordering::Relaxed);
-                    }
-                    let _ = mapped.get_many_with(&keys, |_, value| assert_eq!(value, Some(&[0; 40][..])));
-                    mapped.iter().map_while(Result::ok).for_each(|(_, value)| assert_eq!(value, [0; 40]));
-                }
-            };
-            let threads = [scope.spawn(look_up), scope.spawn(look_up)];
-            while answers.load(Ordering::Relaxed) < before + 100 && threads.iter().all(|thread| !thread.is_finished()) {
-                thread::yield_now();
+        let look_up = || {
+            for key in &keys {
+                let found = mapped.get_with(*key, |value| assert_eq!(value, Some(&[0; 40][..])));
+                answers.fetch_add(usize::from(found.is_ok()), Ordering::Relaxed);
             }
+            let _ = mapped.get_many_with(&keys, |_, value| assert_eq!(value, Some(&[0; 40][..])));
+            mapped.iter().map_while(Result::ok).for_each(|(_, value)| assert_eq!(value, [0; 40]));
+        };
+        let start = |_| look_up;
+        while_threads_repeat(2, start, || {
+            eventually("keys are found", || answers.load(Ordering::Relaxed) >= before + 100);
             file.write_all_at(&second, 0).unwrap();
-            stop.store(true, Ordering::Relaxed);
         });
         assert_eq!(mapped.get(0), Err(LookupError::Damaged));
     }

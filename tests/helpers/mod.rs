@@ -8,6 +8,7 @@ pub(crate) mod frames;
 pub(crate) mod random;
 pub(crate) mod records;
 pub(crate) mod reference_server;
+pub(crate) mod repeating;
 pub(crate) mod rows;
 pub(crate) mod waiting;
 

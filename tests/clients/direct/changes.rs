@@ -10,6 +10,7 @@ use zero_kv::client::{Client, DirectOptions};
 
 use super::{SHAPE, assert_all, copy_options, direct, put};
 use crate::helpers::generations::named;
+use crate::helpers::repeating::while_threads_repeat;
 use crate::helpers::scenes::Scene;
 use crate::helpers::waiting::eventually;
 
@@ -64,7 +65,6 @@ fn a_change_under_load_gives_errors_to_all_clients_and_never_a_wrong_byte() {
     for options in [&[][..], &["--no-lease"]] {
         let (scene, _served, direct) = direct(options);
         let (changes, keys) = (CHANGES, (1..=256).collect::<Vec<u64>>());
-        let stop = std::sync::atomic::AtomicBool::new(false);
         // Batches of values, and batches that were errors, of each thread.
         let counts: [[AtomicU64; 2]; 2] = Default::default();
         let wait_for_all = |what: &str, kind: usize| {
@@ -73,28 +73,25 @@ fn a_change_under_load_gives_errors_to_all_clients_and_never_a_wrong_byte() {
                 || counts.iter().zip(before).all(|(counts, before)| counts[kind].load(Ordering::Relaxed) > before);
             eventually(what, grown);
         };
-        std::thread::scope(|scope| {
-            for [values_count, errors_count] in &counts {
-                let (direct, keys, stop) = (&direct, &keys, &stop);
-                scope.spawn(move || {
-                    while !stop.load(Ordering::Relaxed) {
-                        let values = match direct.get_many(keys) {
-                            Ok(values) => values,
-                            Err(error) => {
-                                assert_eq!(error, LookupError::Damaged);
-                                errors_count.fetch_add(1, Ordering::Relaxed);
-                                continue;
-                            }
-                        };
-                        assert_eq!(values.len(), keys.len());
-                        let generation = named(values[0].as_ref().unwrap()).unwrap();
-                        let is_right =
-                            keys.iter().zip(&values).all(|(key, value)| *value == SHAPE.value(generation, *key));
-                        assert!(is_right, "generation {generation}");
-                        values_count.fetch_add(1, Ordering::Relaxed);
+        let look_up = |thread: usize| {
+            let ([values_count, errors_count], direct, keys) = (&counts[thread], &direct, &keys);
+            move || {
+                let values = match direct.get_many(keys) {
+                    Ok(values) => values,
+                    Err(error) => {
+                        assert_eq!(error, LookupError::Damaged);
+                        errors_count.fetch_add(1, Ordering::Relaxed);
+                        return;
                     }
-                });
+                };
+                assert_eq!(values.len(), keys.len());
+                let generation = named(values[0].as_ref().unwrap()).unwrap();
+                let is_right = keys.iter().zip(&values).all(|(key, value)| *value == SHAPE.value(generation, *key));
+                assert!(is_right, "generation {generation}");
+                values_count.fetch_add(1, Ordering::Relaxed);
             }
+        };
+        while_threads_repeat(counts.len(), look_up, || {
             for (at, (how, change)) in (0_u64..).zip(changes.into_iter().cycle().take(12)) {
                 wait_for_all("lookups go on", 0);
                 change(&scene.db());
@@ -107,7 +104,6 @@ fn a_change_under_load_gives_errors_to_all_clients_and_never_a_wrong_byte() {
                     direct.get(1).is_ok_and(|value| value == SHAPE.value(generation, 1))
                 });
             }
-            stop.store(true, Ordering::Relaxed);
         });
     }
 }

@@ -3,13 +3,12 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 
 use rustix::process::Signal;
 use zero_kv::LookupError;
 
 use super::{SHAPE, assert_all, direct_in};
+use crate::helpers::repeating::while_threads_repeat;
 use crate::helpers::scenes::{Scene, is_leased};
 
 const KEY: u64 = 7;
@@ -26,21 +25,17 @@ fn a_direct_client_detects_a_write_immediately_after_the_server_is_killed() {
     // While this process also holds the sockets, the kernel does not close the client's connection.
     let sockets = served.duplicate_sockets();
     assert!(!sockets.is_empty());
-    let is_over = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            while !is_over.load(Ordering::Relaxed) {
-                let found = direct.get(KEY);
-                assert!(found == Ok(SHAPE.value(1, KEY)) || found == Err(LookupError::Damaged), "{found:?}");
-            }
-        });
+    let look_up = || {
+        let found = direct.get(KEY);
+        assert!(found == Ok(SHAPE.value(1, KEY)) || found == Err(LookupError::Damaged), "{found:?}");
+    };
+    let start = |_| look_up;
+    while_threads_repeat(1, start, || {
         served.signal(Signal::KILL);
         // Waits until the kernel has dropped the lease.
         let file = File::options().write(true).open(scene.db()).unwrap();
         file.write_all_at(&vec![b'#'; value.len()], value_at as u64).unwrap();
-        let found = direct.get(KEY);
-        is_over.store(true, Ordering::Relaxed);
-        assert_eq!(found, Err(LookupError::Damaged));
+        assert_eq!(direct.get(KEY), Err(LookupError::Damaged));
     });
     drop(sockets);
 }

@@ -1,11 +1,11 @@
 //! Clients notice new generations while they look up in an old one.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{SHAPE, assert_all, copy_options, direct, is_mapped, put};
 use crate::helpers::generations::named;
 use crate::helpers::random::random;
+use crate::helpers::repeating::while_threads_repeat;
 use crate::helpers::scenes::inode;
 use crate::helpers::waiting::eventually;
 
@@ -65,36 +65,32 @@ fn refresh_waits_for_the_served_generation() {
 fn under_load_a_batch_has_one_generation_and_generations_never_go_back() {
     for memory in ["map", "sealed"] {
         let (scene, served, direct) = direct(&["--memory", memory]);
-        let (stop, batches) = (AtomicBool::new(false), AtomicU64::new(0));
-        thread::scope(|scope| {
-            for thread in 0..3 {
-                let (direct, stop, batches) = (direct.clone(), &stop, &batches);
-                scope.spawn(move || {
-                    let mut newest = 1;
-                    let mut random = random(thread);
-                    while !stop.load(Ordering::Relaxed) {
-                        let keys: Vec<u64> = (0..256).map(|_| 1 + random() % SHAPE.rows).collect();
-                        let mut generation = None;
-                        let answer = |at: usize, value: Option<&[u8]>| {
-                            let value = value.unwrap();
-                            let of = *generation.get_or_insert_with(|| named(value).unwrap());
-                            assert_eq!(Some(value), SHAPE.value(of, keys[at]).as_deref());
-                        };
-                        direct.get_many_with(&keys, answer).unwrap();
-                        let generation = generation.unwrap();
-                        assert!(generation >= newest, "generation {generation} after {newest}");
-                        newest = generation;
-                        batches.fetch_add(1, Ordering::Relaxed);
-                    }
-                });
+        let batches = AtomicU64::new(0);
+        let look_up = |thread: usize| {
+            let (direct, batches) = (direct.clone(), &batches);
+            let (mut newest, mut random) = (1, random(thread as u64));
+            move || {
+                let keys: Vec<u64> = (0..256).map(|_| 1 + random() % SHAPE.rows).collect();
+                let mut generation = None;
+                let answer = |at: usize, value: Option<&[u8]>| {
+                    let value = value.unwrap();
+                    let of = *generation.get_or_insert_with(|| named(value).unwrap());
+                    assert_eq!(Some(value), SHAPE.value(of, keys[at]).as_deref());
+                };
+                direct.get_many_with(&keys, answer).unwrap();
+                let generation = generation.unwrap();
+                assert!(generation >= newest, "generation {generation} after {newest}");
+                newest = generation;
+                batches.fetch_add(1, Ordering::Relaxed);
             }
+        };
+        while_threads_repeat(3, look_up, || {
             for generation in 2..12 {
                 put(&scene, generation);
                 served.wait_for("generation", generation);
                 let before = batches.load(Ordering::Relaxed);
                 eventually("lookups continue", || batches.load(Ordering::Relaxed) > before + 50);
             }
-            stop.store(true, Ordering::Relaxed);
         });
         direct.refresh().unwrap();
         assert_all(&direct, 11);

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use tokio::runtime::{Builder, Runtime};
 use zero_kv::client::{AsyncClient, AsyncPool, Client, ClientError, Options, Phase, Pool, PoolOptions, Pooled};
 
 use super::both::CallResult;
+use crate::helpers::repeating::while_threads_repeat;
 use crate::helpers::scripted_server::{NOT_FOUND, Script, ScriptedServer, found, response_header};
 use crate::helpers::servers::Server;
 use crate::helpers::tables::Table;
@@ -101,33 +102,28 @@ fn options(connections_max: usize) -> PoolOptions {
 }
 
 fn waiters_get_connections_in_turn<P: AnyPool>() {
-    const THREADS: usize = 8;
     const TURNS: usize = 300;
     let table = Table::of_rows(10);
     let _server = table.serve();
     let pool = P::connect(&table.socket(), &options(2)).unwrap();
-    let turns: Arc<[AtomicUsize]> = (0..THREADS).map(|_| AtomicUsize::new(0)).collect();
-    let ended = Arc::new(AtomicBool::new(false));
-    let threads: Vec<_> = (0..THREADS)
-        .map(|number| {
-            let (pool, turns, ended) = (pool.clone(), Arc::clone(&turns), Arc::clone(&ended));
-            thread::spawn(move || {
-                while !ended.load(Ordering::Relaxed) {
-                    let mut connection = pool.take().unwrap();
-                    assert!(pool.get(&mut connection, 1 + number as u64).unwrap().is_some());
-                    turns[number].fetch_add(1, Ordering::Relaxed);
-                }
-            })
-        })
-        .collect();
-    let counts = || turns.iter().map(|turns| turns.load(Ordering::Relaxed)).collect::<Vec<_>>();
-    eventually("every thread has had a connection", || counts().iter().all(|turns| *turns > 0));
-    let before = counts();
-    let since = || counts().iter().zip(&before).map(|(now, before)| now - before).collect::<Vec<_>>();
-    eventually("one thread has had many connections", || since().into_iter().max() >= Some(TURNS));
-    let since = since();
-    ended.store(true, Ordering::Relaxed);
-    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    // The number of connections that each thread has had.
+    let turns: [AtomicUsize; 8] = Default::default();
+    let start = |number: usize| {
+        let (pool, turns) = (pool.clone(), &turns[number]);
+        move || {
+            let mut connection = pool.take().unwrap();
+            assert!(pool.get(&mut connection, 1 + number as u64).unwrap().is_some());
+            turns.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    let since = while_threads_repeat(turns.len(), start, || {
+        let counts = || turns.each_ref().map(|turns| turns.load(Ordering::Relaxed));
+        eventually("every thread has had a connection", || counts().iter().all(|turns| *turns > 0));
+        let before = counts();
+        let since = || counts().iter().zip(before).map(|(now, before)| now - before).collect::<Vec<_>>();
+        eventually("one thread has had many connections", || since().into_iter().max() >= Some(TURNS));
+        since()
+    });
     let (least, most) = (since.iter().min().unwrap(), since.iter().max().unwrap());
     assert!(2 * least >= *most, "turns of each: {since:?}");
 }

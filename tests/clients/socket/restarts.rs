@@ -1,14 +1,13 @@
 //! Clients of a real server: large batches, and restarts of the server.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use zero_kv::client::{Options, OwnedKey};
 use zero_kv::{Key, Store};
 
 use super::both::{AnyClient, with_both};
 use crate::helpers::random::random;
+use crate::helpers::repeating::while_threads_repeat;
 use crate::helpers::tables::Table;
 use crate::helpers::waiting::{PATIENCE, eventually};
 
@@ -64,41 +63,36 @@ fn large_batches_return_the_values_of_the_file_in_order<C: AnyClient>() {
 }
 
 fn no_call_fails_when_the_server_is_killed_and_restarted<C: AnyClient>() {
-    const CLIENTS: u64 = 4;
-    let table = Arc::new(table());
+    let table = table();
     let mut server = table.serve();
-    let ended = Arc::new(AtomicBool::new(false));
-    let calls: Arc<Vec<AtomicU64>> = Arc::new((0..CLIENTS).map(|_| AtomicU64::new(0)).collect());
-    let asking: Vec<_> = (0..CLIENTS)
-        .map(|number| {
-            let (table, ended, calls) = (Arc::clone(&table), Arc::clone(&ended), Arc::clone(&calls));
-            let patient = Options { reconnect_timeout: PATIENCE, call_timeout: Some(PATIENCE), ..Options::default() };
-            let mut client = C::connect(&table.socket(), &patient).unwrap();
-            thread::spawn(move || {
-                let mut random = random(number);
-                while !ended.load(Ordering::Relaxed) {
-                    let keys: Vec<u64> = (0..random() % 3000).map(|_| random() % (2 * ROWS)).collect();
-                    let visit = |position: usize, value: Option<&[u8]>| {
-                        assert!(value == table.model.get(&keys[position]).map(Vec::as_slice));
-                    };
-                    client.get_many_with(&keys, visit).unwrap();
-                    let key = random() % (2 * ROWS);
-                    assert_eq!(client.get_number(key).unwrap().as_ref(), table.model.get(&key));
-                    calls[number as usize].fetch_add(1, Ordering::Relaxed);
-                }
-            })
-        })
-        .collect();
-    for _ in 0..5 {
-        let before: Vec<u64> = calls.iter().map(|calls| calls.load(Ordering::Relaxed)).collect();
-        // One call may have succeeded before the restart, but not two.
-        eventually("calls of each client have succeeded", || {
-            assert!(asking.iter().all(|thread| !thread.is_finished()), "a call failed");
-            calls.iter().zip(&before).all(|(calls, before)| calls.load(Ordering::Relaxed) > before + 1)
-        });
-        server.kill();
-        server = table.serve();
-    }
-    ended.store(true, Ordering::Relaxed);
-    asking.into_iter().for_each(|thread| thread.join().unwrap());
+    // The number of calls of each client.
+    let calls: [AtomicU64; 4] = Default::default();
+    let start = |number: usize| {
+        let patient = Options { reconnect_timeout: PATIENCE, call_timeout: Some(PATIENCE), ..Options::default() };
+        let mut client = C::connect(&table.socket(), &patient).unwrap();
+        let (mut random, model, calls) = (random(number as u64), &table.model, &calls[number]);
+        move || {
+            let keys: Vec<u64> = (0..random() % 3000).map(|_| random() % (2 * ROWS)).collect();
+            let visit = |position: usize, value: Option<&[u8]>| {
+                assert!(value == model.get(&keys[position]).map(Vec::as_slice));
+            };
+            client.get_many_with(&keys, visit).unwrap();
+            let key = random() % (2 * ROWS);
+            assert_eq!(client.get_number(key).unwrap().as_ref(), model.get(&key));
+            calls.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    // The server runs until all calls have ended.
+    let _server = while_threads_repeat(calls.len(), start, || {
+        for _ in 0..5 {
+            let before = calls.each_ref().map(|calls| calls.load(Ordering::Relaxed));
+            // One call may have succeeded before the restart, but not two.
+            eventually("calls of each client have succeeded", || {
+                calls.iter().zip(before).all(|(calls, before)| calls.load(Ordering::Relaxed) > before + 1)
+            });
+            server.kill();
+            server = table.serve();
+        }
+        server
+    });
 }
