@@ -5,7 +5,7 @@
 //! of many clients.
 
 use std::fmt;
-use std::io::{self, Write};
+use std::io;
 use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ use zero_kv::client::OwnedKey;
 
 use crate::args::{BenchArgs, RangeArgs};
 use crate::deadline::THREAD_ERROR;
-use crate::output::{finish_stdout, write_json_line};
+use crate::output::print_report;
 use crate::table::{Scan, Table};
 
 /// Maximum number of distinct keys to look up.
@@ -44,9 +44,7 @@ pub(crate) fn bench<'t>(
         bail!("the table is empty, so there is no key to look up: bake a table with rows");
     }
     let report = measure(args, rows, &keys, tables)?;
-    let mut output = io::stdout().lock();
-    let written = if args.json { write_json_line(&mut output, &report) } else { write!(output, "{report}") };
-    finish_stdout(written.and_then(|()| output.flush()))?;
+    print_report(&report, args.json)?;
     Ok(report.not_found == 0)
 }
 

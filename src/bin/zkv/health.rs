@@ -3,14 +3,14 @@
 //! In: a socket, and a time limit. Out: an exit status, and lines for an operator: one for each problem, and one for
 //! each note. A note is about a condition that does not make the server unhealthy.
 
-use std::io::{self, Write};
+use std::io::Write;
 
 use anyhow::anyhow;
 use zero_kv::client::{ClientError, Info};
 
 use crate::args::{Address, HealthArgs};
 use crate::deadline::run_within;
-use crate::output::{finish_stdout, print_error};
+use crate::output::{print, print_error};
 
 pub(crate) fn health(server: &Address, args: &HealthArgs) -> anyhow::Result<bool> {
     let info = match request_info(server, args) {
@@ -26,10 +26,8 @@ pub(crate) fn health(server: &Address, args: &HealthArgs) -> anyhow::Result<bool
     }
     if args.verbose && problems.is_empty() {
         let value = |name| info.get(name).unwrap_or("?");
-        let mut output = io::stdout().lock();
         let (generation, digest, rows) = (value("generation"), value("digest"), value("rows"));
-        let written = writeln!(output, "generation {generation}, digest {digest}, {rows} rows");
-        finish_stdout(written.and_then(|()| output.flush()))?;
+        print(|stdout| writeln!(stdout, "generation {generation}, digest {digest}, {rows} rows"))?;
     }
     Ok(problems.is_empty())
 }

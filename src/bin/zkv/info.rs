@@ -1,12 +1,12 @@
 //! `zkv info`: prints the fields of a server's Info response, as text or as JSON. The server decides which fields there
 //! are.
 
-use std::io::{self, Write};
+use std::io::Write;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use zero_kv::client::{Client, Info};
 
-use crate::output::{finish_stdout, write_json_line};
+use crate::output::{print, write_json_line};
 
 /// Fields whose values are JSON strings even if they look like numbers.
 const TEXT_FIELDS: &[&str] =
@@ -14,12 +14,10 @@ const TEXT_FIELDS: &[&str] =
 
 pub(crate) fn info(client: &mut Client, json: bool) -> anyhow::Result<bool> {
     let info = client.info()?;
-    let mut output = io::stdout().lock();
-    let written = match json {
-        true => write_json_line(&mut output, &InfoObject(&info)),
-        false => info.iter().try_for_each(|(name, value)| writeln!(output, "{}", format!("{name} {value}").trim_end())),
-    };
-    finish_stdout(written.and_then(|()| output.flush()))?;
+    print(|stdout| match json {
+        true => write_json_line(stdout, &InfoObject(&info)),
+        false => info.iter().try_for_each(|(name, value)| writeln!(stdout, "{}", format!("{name} {value}").trim_end())),
+    })?;
     Ok(true)
 }
 

@@ -3,7 +3,6 @@
 //! In: a baked file, intact or damaged. Out: its header and sections. For an intact file, also statistics of its rows.
 
 use std::fmt;
-use std::io::{self, Write};
 use std::path::Path;
 
 use hdrhistogram::Histogram;
@@ -15,7 +14,7 @@ use zero_kv::format::record::VALUE_LEN_MAX_BYTES;
 use zero_kv::store::Unchecked;
 use zero_kv::{KeyKind, MappedStore};
 
-use crate::output::{DisplayKey, finish_stdout, report_damage, write_json_line};
+use crate::output::{DisplayKey, print_report, report_damage};
 
 /// Significant decimal digits of percentiles.
 const PERCENTILE_DIGITS: u8 = 3;
@@ -35,9 +34,7 @@ pub(crate) fn inspect(path: &Path, json: bool) -> anyhow::Result<bool> {
         Ok(store) => report.table = Some(RowStatistics::new(store)?),
         Err(error) => report.damage = Some(error.to_string()),
     }
-    let mut output = io::stdout().lock();
-    let written = if json { write_json_line(&mut output, &report) } else { write!(output, "{report}") };
-    finish_stdout(written.and_then(|()| output.flush()))?;
+    print_report(&report, json)?;
     checked.map_or_else(report_damage, |_| Ok(true))
 }
 

@@ -1,15 +1,15 @@
 //! Lookups of keys and rows.
 //!
 //! In: a lookup and a table. Out: the result on standard output, and whether all keys were found (for a range, whether
-//! any row was found). An [`io::Error`] is always an error of standard output.
+//! any row was found). An [`io::Error`](std::io::Error) is always an error of standard output.
 
-use std::io::{self, Write};
+use std::io::Write;
 
 use zero_kv::Key;
 
 use crate::args::{KeysArgs, Lookup, OutputArgs, Presence, RangeArgs};
 use crate::batches::{KeySyntax, are_from_stdin, for_each_batch};
-use crate::output::finish_stdout;
+use crate::output::print;
 use crate::rows::{RowFormat, RowWriter};
 use crate::table::{Neighbor, Scan, Table};
 
@@ -112,7 +112,6 @@ fn scan(table: &mut dyn Table, scan: &Scan<'_>, output: &OutputArgs) -> anyhow::
 }
 
 fn write_count(count: u64) -> anyhow::Result<bool> {
-    let mut output = io::stdout().lock();
-    finish_stdout(writeln!(output, "{count}").and_then(|()| output.flush()))?;
+    print(|stdout| writeln!(stdout, "{count}"))?;
     Ok(count > 0)
 }

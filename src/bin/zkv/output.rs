@@ -96,9 +96,16 @@ pub(crate) fn ignore_closed_pipe<T>(
     }
 }
 
-/// Returns the error of a failed write to standard output, unless the reader closed the pipe.
-pub(crate) fn finish_stdout(written: io::Result<()>) -> anyhow::Result<()> {
-    ignore_closed_pipe(written.map_err(Into::into), (), stdout_error)
+/// Lets `write` write to standard output, and flushes it. A reader may close the pipe early.
+pub(crate) fn print(write: impl FnOnce(&mut io::StdoutLock<'_>) -> io::Result<()>) -> anyhow::Result<()> {
+    let mut stdout = io::stdout().lock();
+    let printed = write(&mut stdout).and_then(|()| stdout.flush());
+    ignore_closed_pipe(printed.map_err(Into::into), (), stdout_error)
+}
+
+/// Prints a report as one line of JSON, or as text.
+pub(crate) fn print_report(report: &(impl Serialize + fmt::Display), json: bool) -> anyhow::Result<()> {
+    print(|stdout| if json { write_json_line(stdout, report) } else { write!(stdout, "{report}") })
 }
 
 pub(crate) fn stdout_error(error: io::Error) -> anyhow::Error {

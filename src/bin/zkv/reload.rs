@@ -2,7 +2,7 @@
 //!
 //! In: a socket, and a time limit. Out: the outcome, as the server reports it.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::thread;
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use zero_kv::client::{ClientError, Info};
 
 use crate::args::{Address, ReloadArgs};
 use crate::deadline::run_within;
-use crate::output::{finish_stdout, print_error};
+use crate::output::{print, print_error};
 
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// The first word of the field `reload_last` in Info after the server rejected a file.
@@ -28,8 +28,7 @@ pub(crate) fn reload(server: &Address, args: &ReloadArgs) -> anyhow::Result<bool
         print_error(&format_args!("{}: {outcome}", server.socket.display()));
         return Ok(false);
     }
-    let mut output = io::stdout().lock();
-    finish_stdout(writeln!(output, "{outcome}").and_then(|()| output.flush()))?;
+    print(|stdout| writeln!(stdout, "{outcome}"))?;
     Ok(true)
 }
 

@@ -5,7 +5,7 @@
 
 use std::os::unix::ffi::OsStrExt;
 
-use zero_kv::client::{Client, Direct};
+use zero_kv::client::{Client, Direct, Row as OwnedRow};
 use zero_kv::{Key, KeyKind, MappedStore};
 
 use crate::args::RangeArgs;
@@ -48,6 +48,20 @@ pub(crate) trait Table {
     fn count(&mut self, range: &RangeArgs) -> anyhow::Result<u64>;
 }
 
+/// Calls `visit` with each of these rows that belongs to the scan.
+fn visit_rows<E: Into<anyhow::Error>>(
+    scan: &Scan<'_>,
+    mut rows: impl DoubleEndedIterator<Item = Result<OwnedRow, E>>,
+    visit: &mut dyn FnMut(Row<'_>) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    for _ in 0..scan.limit.unwrap_or(usize::MAX) {
+        let Some(row) = (if scan.reverse { rows.next_back() } else { rows.next() }) else { break };
+        let (key, value) = row.map_err(Into::into)?;
+        visit((key.as_key(), &value))?;
+    }
+    Ok(())
+}
+
 impl Table for Client {
     fn key_kind(&mut self) -> anyhow::Result<KeyKind> {
         Ok(Client::key_kind(self)?)
@@ -87,14 +101,8 @@ impl Table for Client {
                 self.range(scan.range.bounds(kind)?)?
             }
         };
-        let limit = scan.limit.unwrap_or(usize::MAX);
-        let mut rows = rows.page_rows(u32::try_from(limit).unwrap_or(u32::MAX));
-        for _ in 0..limit {
-            let Some(row) = (if scan.reverse { rows.next_back() } else { rows.next() }) else { break };
-            let (key, value) = row?;
-            visit((key.as_key(), &value))?;
-        }
-        Ok(())
+        let limit = scan.limit.map_or(u32::MAX, |limit| u32::try_from(limit).unwrap_or(u32::MAX));
+        visit_rows(scan, rows.page_rows(limit), visit)
     }
 
     fn count(&mut self, range: &RangeArgs) -> anyhow::Result<u64> {
@@ -140,13 +148,7 @@ impl Table for &MappedStore {
     }
 
     fn scan(&mut self, scan: &Scan<'_>, visit: &mut dyn FnMut(Row<'_>) -> anyhow::Result<()>) -> anyhow::Result<()> {
-        let mut rows = scan.range.rows(self)?;
-        for _ in 0..scan.limit.unwrap_or(usize::MAX) {
-            let Some(row) = (if scan.reverse { rows.next_back() } else { rows.next() }) else { break };
-            let (key, value) = row?;
-            visit((key.as_key(), &value))?;
-        }
-        Ok(())
+        visit_rows(scan, scan.range.rows(self)?, visit)
     }
 
     fn count(&mut self, range: &RangeArgs) -> anyhow::Result<u64> {

@@ -1,12 +1,12 @@
 //! `zkv verify`: verifies a whole file.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::Path;
 use std::time::Instant;
 
 use zero_kv::MappedStore;
 
-use crate::output::{finish_stdout, report_damage};
+use crate::output::{print, report_damage};
 
 /// Verifies a file as [`MappedStore::open`] does, and prints the result and the speed.
 pub(crate) fn verify(path: &Path) -> anyhow::Result<bool> {
@@ -18,9 +18,8 @@ pub(crate) fn verify(path: &Path) -> anyhow::Result<bool> {
     let (seconds, len_bytes) = (started.elapsed().as_secs_f64(), store.file_len_bytes());
     let rate = len_bytes as f64 / seconds / 1e9;
     let (name, rows) = (path.display(), store.len());
-    let mut output = io::stdout().lock();
-    let written = writeln!(output, "{name}: intact: {rows} rows, {len_bytes} bytes in {seconds:.2} s, {rate:.2} GB/s")
-        .and_then(|()| output.flush());
-    finish_stdout(written)?;
+    print(|stdout| {
+        writeln!(stdout, "{name}: intact: {rows} rows, {len_bytes} bytes in {seconds:.2} s, {rate:.2} GB/s")
+    })?;
     Ok(true)
 }
