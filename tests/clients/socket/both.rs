@@ -7,21 +7,45 @@ use zero_kv::client::{AsyncClient, Client, ClientError, Options, Row};
 
 pub(crate) type CallResult<T> = Result<T, ClientError>;
 
+/// Declares methods that both clients have under the same name.
+macro_rules! same_methods {
+    ($(fn $method:ident($($arg:ident: $type:ty),*) -> $result:ty;)*) => {
+        pub(crate) trait SameMethods {
+            $(fn $method(&mut self, $($arg: $type),*) -> CallResult<$result>;)*
+        }
+
+        impl SameMethods for Client {
+            $(fn $method(&mut self, $($arg: $type),*) -> CallResult<$result> {
+                Client::$method(self, $($arg),*)
+            })*
+        }
+
+        impl SameMethods for OnTokio {
+            $(fn $method(&mut self, $($arg: $type),*) -> CallResult<$result> {
+                self.runtime.block_on(self.client.$method($($arg),*))
+            })*
+        }
+    };
+}
+
+same_methods! {
+    fn get(key: &[u8]) -> Option<Vec<u8>>;
+    fn get_many_with(keys: &[u64], visit: impl FnMut(usize, Option<&[u8]>)) -> ();
+    fn get_many(keys: &[&[u8]]) -> Vec<Option<Vec<u8>>>;
+    fn exists_many(keys: &[u64]) -> Vec<bool>;
+    fn floor(key: u64) -> Option<Row>;
+    fn floor_many(keys: &[u64]) -> Vec<Option<Row>>;
+    fn ceiling_many(keys: &[u64]) -> Vec<Option<Row>>;
+    fn ping() -> ();
+    fn reload() -> u64;
+}
+
 /// A client of either kind.
-pub(crate) trait AnyClient: Sized + Send + 'static {
+pub(crate) trait AnyClient: SameMethods + Sized + Send + 'static {
     fn connect(socket: &Path, options: &Options) -> CallResult<Self>;
-    fn get(&mut self, key: &[u8]) -> CallResult<Option<Vec<u8>>>;
     fn get_number(&mut self, key: u64) -> CallResult<Option<Vec<u8>>>;
-    fn get_many_with(&mut self, keys: &[u64], visit: impl FnMut(usize, Option<&[u8]>)) -> CallResult<()>;
-    fn get_many(&mut self, keys: &[&[u8]]) -> CallResult<Vec<Option<Vec<u8>>>>;
-    fn exists_many(&mut self, keys: &[u64]) -> CallResult<Vec<bool>>;
-    fn floor(&mut self, key: u64) -> CallResult<Option<Row>>;
-    fn floor_many(&mut self, keys: &[u64]) -> CallResult<Vec<Option<Row>>>;
-    fn ceiling_many(&mut self, keys: &[u64]) -> CallResult<Vec<Option<Row>>>;
     fn rows(&mut self, backward: bool) -> CallResult<Vec<Row>>;
     fn count(&mut self) -> CallResult<u64>;
-    fn ping(&mut self) -> CallResult<()>;
-    fn reload(&mut self) -> CallResult<u64>;
 }
 
 impl AnyClient for Client {
@@ -29,36 +53,8 @@ impl AnyClient for Client {
         Client::connect_with(socket, options)
     }
 
-    fn get(&mut self, key: &[u8]) -> CallResult<Option<Vec<u8>>> {
-        Client::get(self, key)
-    }
-
     fn get_number(&mut self, key: u64) -> CallResult<Option<Vec<u8>>> {
         self.get_with(key, |value| value.map(<[u8]>::to_vec))
-    }
-
-    fn get_many_with(&mut self, keys: &[u64], visit: impl FnMut(usize, Option<&[u8]>)) -> CallResult<()> {
-        Client::get_many_with(self, keys, visit)
-    }
-
-    fn get_many(&mut self, keys: &[&[u8]]) -> CallResult<Vec<Option<Vec<u8>>>> {
-        Client::get_many(self, keys)
-    }
-
-    fn exists_many(&mut self, keys: &[u64]) -> CallResult<Vec<bool>> {
-        Client::exists_many(self, keys)
-    }
-
-    fn floor(&mut self, key: u64) -> CallResult<Option<Row>> {
-        Client::floor(self, key)
-    }
-
-    fn floor_many(&mut self, keys: &[u64]) -> CallResult<Vec<Option<Row>>> {
-        Client::floor_many(self, keys)
-    }
-
-    fn ceiling_many(&mut self, keys: &[u64]) -> CallResult<Vec<Option<Row>>> {
-        Client::ceiling_many(self, keys)
     }
 
     fn rows(&mut self, backward: bool) -> CallResult<Vec<Row>> {
@@ -67,14 +63,6 @@ impl AnyClient for Client {
 
     fn count(&mut self) -> CallResult<u64> {
         Client::count(self, ..)
-    }
-
-    fn ping(&mut self) -> CallResult<()> {
-        Client::ping(self)
-    }
-
-    fn reload(&mut self) -> CallResult<u64> {
-        Client::reload(self)
     }
 }
 
@@ -91,36 +79,8 @@ impl AnyClient for OnTokio {
         Ok(OnTokio { runtime, client })
     }
 
-    fn get(&mut self, key: &[u8]) -> CallResult<Option<Vec<u8>>> {
-        self.runtime.block_on(self.client.get(key))
-    }
-
     fn get_number(&mut self, key: u64) -> CallResult<Option<Vec<u8>>> {
         self.runtime.block_on(self.client.get_with(key, |value| value.map(<[u8]>::to_vec)))
-    }
-
-    fn get_many_with(&mut self, keys: &[u64], visit: impl FnMut(usize, Option<&[u8]>)) -> CallResult<()> {
-        self.runtime.block_on(self.client.get_many_with(keys, visit))
-    }
-
-    fn get_many(&mut self, keys: &[&[u8]]) -> CallResult<Vec<Option<Vec<u8>>>> {
-        self.runtime.block_on(self.client.get_many(keys))
-    }
-
-    fn exists_many(&mut self, keys: &[u64]) -> CallResult<Vec<bool>> {
-        self.runtime.block_on(self.client.exists_many(keys))
-    }
-
-    fn floor(&mut self, key: u64) -> CallResult<Option<Row>> {
-        self.runtime.block_on(self.client.floor(key))
-    }
-
-    fn floor_many(&mut self, keys: &[u64]) -> CallResult<Vec<Option<Row>>> {
-        self.runtime.block_on(self.client.floor_many(keys))
-    }
-
-    fn ceiling_many(&mut self, keys: &[u64]) -> CallResult<Vec<Option<Row>>> {
-        self.runtime.block_on(self.client.ceiling_many(keys))
     }
 
     fn rows(&mut self, backward: bool) -> CallResult<Vec<Row>> {
@@ -135,14 +95,6 @@ impl AnyClient for OnTokio {
 
     fn count(&mut self) -> CallResult<u64> {
         self.runtime.block_on(self.client.count(..))
-    }
-
-    fn ping(&mut self) -> CallResult<()> {
-        self.runtime.block_on(self.client.ping())
-    }
-
-    fn reload(&mut self) -> CallResult<u64> {
-        self.runtime.block_on(self.client.reload())
     }
 }
 
