@@ -11,6 +11,7 @@ pub mod fuzz {
     pub mod compressed;
     pub mod csv;
     pub mod descriptors;
+    mod in_process_server;
     pub mod merge;
     pub mod native;
     pub mod open;
@@ -19,7 +20,6 @@ pub mod fuzz {
     mod random_inputs;
     pub mod resp;
     mod rows;
-    mod served;
     pub mod session;
     mod source;
     pub mod structure;

@@ -13,9 +13,10 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use libtest_mimic::{Arguments, run};
-use zero_kv::bake::{self, Keys, Options};
+use zero_kv::bake::Keys;
 
 use helpers::random::random;
+use helpers::scenes::Scene;
 use helpers::servers::Server;
 use helpers::trials::{Missing, trial, trials};
 use languages::tools::{Program, SOURCES, is_native, looks_up_bytes, program};
@@ -46,17 +47,12 @@ fn expected(rows: &[Row], keys: &[String], is_below: impl Fn(&str, &str) -> bool
     lines
 }
 
-/// Starts a server of these rows. Returns it with the folder of its files.
-fn serve(rows: &[Row], keys: Keys) -> (Server, tempfile::TempDir) {
-    let folder = tempfile::tempdir().unwrap();
-    let (db, socket) = (folder.path().join("storage.db"), folder.path().join("s.sock"));
-    let mut options = Options::default();
-    options.replace = zero_kv::replace::ReplaceRules::any();
-    options.keys = keys;
+/// Starts a server of these rows. Returns it after the folder of its files.
+fn serve(rows: &[Row], keys: Keys) -> (Scene, Server) {
     let quoted = |(key, value): &Row| [key.as_bytes(), b",\"", value, b"\"\n"].concat();
-    let csv: Vec<u8> = rows.iter().flat_map(quoted).collect();
-    bake::bake_csv(&csv[..], &db, &options, &mut |_| ()).unwrap();
-    (Server::start(&db, &socket), folder)
+    let scene = Scene::baked(keys, rows.iter().flat_map(quoted).collect::<Vec<u8>>());
+    let server = scene.serve(&[]);
+    (scene, server)
 }
 
 /// Runs a program, and compares its output and exit status with the expected ones.
@@ -102,15 +98,15 @@ fn strings() -> Vec<Row> {
 fn looks_up_numbers(source: &'static str) -> Result<(), Missing> {
     let program = program(source)?;
     let rows = numbers();
-    let (_server, folder) = serve(&rows, Keys::U64);
-    let socket = folder.path().join("s.sock");
+    let (_scene, server) = serve(&rows, Keys::U64);
+    let socket = server.socket();
     let is_below = |row: &str, key: &str| row.parse::<u64>().unwrap() < key.parse().unwrap();
     let there = ["7".to_owned(), rows[3].0.clone()];
     let missing = ["0".to_owned(), "8".to_owned(), (u64::MAX - 1).to_string(), u64::MAX.to_string()];
-    assert_output(&program, &socket, &there, &expected(&rows, &there, is_below), 0);
-    assert_output(&program, &socket, &missing, &expected(&rows, &missing, is_below), 1);
+    assert_output(&program, socket, &there, &expected(&rows, &there, is_below), 0);
+    assert_output(&program, socket, &missing, &expected(&rows, &missing, is_below), 1);
     for refused in [&["x"][..], &["-1"], &["18446744073709551616"], &[]] {
-        let output = program.command().arg(&socket).args(refused).output().unwrap();
+        let output = program.command().arg(socket).args(refused).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{program:?} {refused:?}");
         assert!(!output.stderr.is_empty(), "{program:?} {refused:?} prints no error message");
     }
@@ -120,10 +116,10 @@ fn looks_up_numbers(source: &'static str) -> Result<(), Missing> {
 fn looks_up_byte_keys(source: &'static str) -> Result<(), Missing> {
     let program = program(source)?;
     let rows = strings();
-    let (_server, folder) = serve(&rows, Keys::Bytes);
-    let socket = folder.path().join("s.sock");
+    let (_scene, server) = serve(&rows, Keys::Bytes);
+    let socket = server.socket();
     let keys = [rows[4].0.clone(), "été".into(), "7".into(), "zz".into(), "-".into(), "k".repeat(65_535)];
-    assert_output(&program, &socket, &keys, &expected(&rows, &keys, |row, key| row < key), 1);
+    assert_output(&program, socket, &keys, &expected(&rows, &keys, |row, key| row < key), 1);
     Ok(())
 }
 
@@ -132,11 +128,11 @@ fn looks_up_byte_keys(source: &'static str) -> Result<(), Missing> {
 fn a_long_pipeline_does_not_deadlock(source: &'static str) -> Result<(), Missing> {
     let program = program(source)?;
     let rows: Vec<Row> = (0..20_000).map(|key| (key.to_string(), vec![b'v'; 100])).collect();
-    let (_server, folder) = serve(&rows, Keys::U64);
-    let socket = folder.path().join("s.sock");
+    let (_scene, server) = serve(&rows, Keys::U64);
+    let socket = server.socket();
     let keys: Vec<String> = rows.iter().map(|(key, _)| key.clone()).collect();
     let is_below = |row: &str, key: &str| row.parse::<u64>().unwrap() < key.parse().unwrap();
-    assert_output(&program, &socket, &keys, &expected(&rows, &keys, is_below), 0);
+    assert_output(&program, socket, &keys, &expected(&rows, &keys, is_below), 0);
     Ok(())
 }
 

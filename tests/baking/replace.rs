@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use zero_kv::client::{Client, Info};
 
-use crate::helpers::servers::{Server, kv_store};
+use crate::helpers::servers::Server;
 use crate::helpers::tables::Table;
 use crate::helpers::waiting::eventually;
 
@@ -90,13 +90,6 @@ fn baker_does_not_put_a_suspicious_table_in_place() {
     }
 }
 
-/// Starts a server of ten rows.
-fn serve(table: &Table, options: &[&str]) -> Server {
-    let mut command = kv_store(&table.db(), &table.socket());
-    command.args(options);
-    Server::of(command, &table.socket())
-}
-
 fn info(table: &Table) -> Info {
     Client::connect(table.socket()).unwrap().info().unwrap()
 }
@@ -114,7 +107,7 @@ fn put_in_place(table: &Table, rows: &str, options: &[&str]) {
 fn a_server_does_not_serve_a_suspicious_table_in_place_of_a_good_one() {
     for (rows, keys, rejecting, allowing, reason) in CASES {
         let table = Table::of_rows(10);
-        let server = serve(&table, rejecting);
+        let server = table.serve_with(rejecting);
         put_in_place(&table, rows, keys);
         eventually("the file is rejected", || info(&table).number::<u64>("refused_files") == Some(1));
         let refused = info(&table);
@@ -134,7 +127,7 @@ fn a_server_does_not_serve_a_suspicious_table_in_place_of_a_good_one() {
         assert_eq!(zkv("health", &table, &[]).stderr, b"");
         drop(server);
 
-        let _server = serve(&table, allowing);
+        let _server = table.serve_with(allowing);
         put_in_place(&table, rows, keys);
         eventually("the file is served", || info(&table).get("generation") == Some("2"));
         // A rollback is always allowed.
@@ -147,7 +140,7 @@ fn a_server_does_not_serve_a_suspicious_table_in_place_of_a_good_one() {
 #[test]
 fn a_rollback_is_allowed_regardless_of_the_rules() {
     let table = Table::new([]);
-    let _server = serve(&table, &[]);
+    let _server = table.serve_with(&[]);
     put_in_place(&table, TEN_ROWS, &[]);
     eventually("the rows are served", || info(&table).get("generation") == Some("2"));
     let back = zkv("reload", &table, &["--rollback"]);
@@ -158,13 +151,12 @@ fn a_rollback_is_allowed_regardless_of_the_rules() {
 #[test]
 fn a_server_starts_with_a_table_without_rows_unless_rows_are_required() {
     let table = Table::new([]);
-    let mut server = Server::spawn(kv_store(&table.db(), &table.socket()), &table.socket());
+    let mut server = Server::spawn(table.command(&[]), &table.socket());
     let line = server.wait_for_log("has no rows");
     assert!(line.contains("WARN") && line.contains("--min-rows"), "{line}");
     server.wait_for_log("ready");
     drop(server);
-    let mut command = kv_store(&table.db(), &table.socket());
-    let rejected = command.args(["--min-rows", "1"]).output().unwrap();
+    let rejected = table.command(&["--min-rows", "1"]).output().unwrap();
     assert_eq!(rejected.status.code(), Some(1));
     let reason =
         "storage.db: the new table has 0 rows, and at least 1 are required: check the input, or lower the minimum";

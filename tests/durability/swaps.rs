@@ -7,7 +7,8 @@ use super::calls::{Call, Calls, Verdict, require_interception, spawn};
 use super::faults::{Fault, Injector, KINDS, draw_faults, kind_of, numbers};
 use crate::helpers::generations::Shape;
 use crate::helpers::pipelined_gets::{Answer, PipelinedConnection, Protocol};
-use crate::helpers::scenes::{Scene, Served, inode};
+use crate::helpers::scenes::{Scene, inode};
+use crate::helpers::servers::Server;
 use crate::helpers::trials::Missing;
 use crate::{random, report, wants_all};
 
@@ -56,8 +57,7 @@ fn is_sealed(path: &Path) -> bool {
 
 /// A server whose swaps can be made to fail.
 struct FaultyServer {
-    /// Declared before the scene, whose folder has the log, because fields are dropped in order.
-    served: Served,
+    served: Server,
     scene: Scene,
     fault_filter: Arc<Mutex<FaultFilter>>,
     /// The generation whose values are served.
@@ -80,7 +80,8 @@ impl FaultyServer {
         // The server opens files only when the test requests it.
         let command = scene.command(&["--no-watch", "--memory", memory]);
         let started = |command| Ok(spawn(command, &Calls::Only(&numbers()), decide)?.0);
-        let served = scene.run_by(command, started);
+        let mut served = Server::spawn_by(command, &scene.socket(), started);
+        served.wait_for_log("ready on ");
         FaultyServer { served, scene, fault_filter, content: 1, generation: 1, next: 2 }
     }
 

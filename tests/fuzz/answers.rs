@@ -9,8 +9,8 @@ use zero_kv::client::{Client, ClientError, Options};
 use zero_kv::protocol::native::Op;
 use zero_kv::protocol::reader::{Response, ResponseReader};
 
+use super::in_process_server::InProcessServer;
 use super::rows::{Numbers, Rows};
-use super::served::Served;
 use super::source::Source;
 use super::tamper::{self, Relay};
 
@@ -29,7 +29,7 @@ impl Tables {
             let db = folder.join(format!("{are_numbers}.db"));
             numbers.bake(&rows, &db);
             let socket = db.with_extension("sock");
-            Served::start(&db, socket.clone());
+            InProcessServer::start(&db, socket.clone());
             (numbers, rows, Relay::start(&socket, |source, answer| tamper::change(source, &mut answer.bytes)))
         });
         Tables(tables.into())

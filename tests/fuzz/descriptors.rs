@@ -11,8 +11,8 @@ use std::time::Duration;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use zero_kv::client::{Client, DirectOptions, Options};
 
+use super::in_process_server::InProcessServer;
 use super::rows::{Numbers, Rows};
-use super::served::Served;
 use super::source::Source;
 use super::tamper::{self, Answer, Relay};
 use crate::helpers::encoder::{HEADER, seal, seal_header};
@@ -29,7 +29,7 @@ impl TamperingServer {
         let db = folder.join("storage.db");
         Numbers(true).bake(&rows, &db);
         let socket = db.with_extension("sock");
-        Served::start(&db, socket.clone());
+        InProcessServer::start(&db, socket.clone());
         TamperingServer { rows, relay: Relay::start(&socket, pass) }
     }
 }

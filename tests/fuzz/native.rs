@@ -1,12 +1,12 @@
 //! Properties of a server that receives any bytes in the native protocol: it responds as docs/PROTOCOL.md specifies,
 //! wherever the bytes are split, and to each complete request before the next bytes arrive.
 
-use super::served::{Connection, Served};
+use super::in_process_server::{Connection, InProcessServer};
 use super::source::Source;
 use crate::helpers::reference_server::{LONG, RANGE, Reference, long, number, range_body};
 
 /// Tables with both kinds of keys, each with its server.
-pub struct Tables(Vec<(Reference, Served)>);
+pub struct Tables(Vec<(Reference, InProcessServer)>);
 
 impl Tables {
     pub fn start() -> Tables {
@@ -19,7 +19,7 @@ impl Tables {
             Reference::of_numbers([]),
         ];
         let served = |table: Reference| {
-            let served = Served::start(&table.db(), table.socket());
+            let served = InProcessServer::start(&table.db(), table.socket());
             (table, served)
         };
         Tables(tables.map(served).into())

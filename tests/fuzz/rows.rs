@@ -5,10 +5,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use zero_kv::bake::{self, Keys, Options, Report};
+use zero_kv::bake::{Keys, Report};
 use zero_kv::{Key, Store};
 
 use super::source::Source;
+use crate::helpers::rows::{bake_text, csv_row};
 
 /// Keys and values.
 pub(crate) type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -55,24 +56,15 @@ impl Numbers {
 
     /// Returns the rows as delimited text.
     pub(crate) fn csv<'r>(self, rows: impl IntoIterator<Item = (&'r Vec<u8>, &'r Vec<u8>)>) -> Vec<u8> {
-        let mut text = Vec::new();
-        for (key, value) in rows {
-            match self.key(key) {
-                Key::U64(number) => text.extend(number.to_string().bytes()),
-                _ => push_quoted(&mut text, key),
-            }
-            text.push(b',');
-            push_quoted(&mut text, value);
-            text.push(b'\n');
-        }
-        text
+        let row = |(key, value): (&Vec<u8>, &'r Vec<u8>)| match self.key(key) {
+            Key::U64(number) => csv_row(&number, value),
+            _ => csv_row(key, value),
+        };
+        rows.into_iter().flat_map(row).collect()
     }
 
     pub(crate) fn bake(self, rows: &Rows, path: &Path) -> Report {
-        let mut options = Options::default();
-        options.replace = zero_kv::replace::ReplaceRules::any();
-        options.keys = self.keys();
-        bake::bake_csv(&self.csv(rows)[..], path, &options, &mut |_| ()).expect("valid rows")
+        bake_text(path, self.keys(), self.csv(rows))
     }
 
     /// Returns the table's rows in its order.
@@ -92,12 +84,4 @@ fn draw_value(source: &mut Source<'_>) -> Vec<u8> {
         _ => source.below(30),
     };
     vec![source.byte(); len]
-}
-
-fn push_quoted(text: &mut Vec<u8>, field: &[u8]) {
-    text.push(b'"');
-    for byte in field {
-        text.extend(std::iter::repeat_n(*byte, if *byte == b'"' { 2 } else { 1 }));
-    }
-    text.push(b'"');
 }

@@ -3,8 +3,8 @@
 
 use zero_kv::protocol::resp::reply_len_bytes;
 
+use super::in_process_server::InProcessServer;
 use super::resp;
-use super::served::Served;
 use super::source::Source;
 use crate::helpers::random::Random;
 use crate::helpers::reference_server::Reference;
@@ -13,7 +13,7 @@ use crate::helpers::reference_server::Reference;
 const VARYING: [&[u8]; 6] = [b"INFO", b"CLIENT", b"HELLO", b"TIME", b"RANDOMKEY", b"COMMAND"];
 
 /// Tables with both kinds of keys, each with its server.
-pub struct Tables(Vec<(Reference, Served)>);
+pub struct Tables(Vec<(Reference, InProcessServer)>);
 
 impl Tables {
     pub fn start() -> Tables {
@@ -23,7 +23,7 @@ impl Tables {
             Reference::of_bytes((0..60).map(|i| (format!("k{i}").into_bytes(), value(i)))),
         ];
         let served = |table: Reference| {
-            let served = Served::start(&table.db(), table.socket());
+            let served = InProcessServer::start(&table.db(), table.socket());
             (table, served)
         };
         Tables(tables.map(served).into())

@@ -1,6 +1,10 @@
 //! Requests and responses of the native protocol as bytes.
 
-use std::io::Read;
+use std::io::{ErrorKind, Read};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use super::waiting::PATIENCE;
 
 pub(crate) const GET: u32 = 0;
 pub(crate) const EXISTS: u32 = 1;
@@ -22,6 +26,25 @@ pub(crate) fn gets(keys: impl IntoIterator<Item = u64>) -> Vec<u8> {
 pub(crate) fn answer(status: u32, value: &[u8]) -> Vec<u8> {
     let len = u32::try_from(value.len()).unwrap();
     [&status.to_be_bytes(), &len.to_be_bytes(), value].concat()
+}
+
+/// Connects to a socket, with timeouts so that no test waits forever.
+pub(crate) fn connect(socket: &Path) -> UnixStream {
+    let stream = UnixStream::connect(socket).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// Returns all bytes until the server closes the connection, or resets it because it has not read everything.
+#[track_caller]
+pub(crate) fn read_until_closed(stream: &mut impl Read) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    match stream.read_to_end(&mut bytes) {
+        Ok(_) => {}
+        Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}"),
+    }
+    bytes
 }
 
 /// Reads as many bytes as are expected and compares them.

@@ -2,6 +2,9 @@
 
 use std::path::Path;
 
+use zero_kv::bake::Keys;
+
+use super::rows::bake_text;
 use super::scenes::settle;
 
 /// The size of a table. Every generation has keys 1 to `rows`, and every second generation one more key.
@@ -24,15 +27,8 @@ impl Shape {
     }
 
     pub(crate) fn bake(self, generation: u64, output: &Path) {
-        let mut csv = Vec::new();
-        for key in 1..=self.rows + 1 {
-            if let Some(value) = self.value(generation, key) {
-                csv.extend_from_slice(format!("{key},").as_bytes());
-                csv.extend_from_slice(&value);
-                csv.push(b'\n');
-            }
-        }
-        zero_kv::bake::bake_csv(&csv[..], output, &zero_kv::bake::Options::default(), &mut |_| ()).unwrap();
+        let row = |key| Some([format!("{key},").as_bytes(), &self.value(generation, key)?, b"\n"].concat());
+        bake_text(output, Keys::U64, (1..=self.rows + 1).filter_map(row).collect::<Vec<_>>().concat());
         settle(output);
     }
 }

@@ -11,7 +11,7 @@ use super::generations::{Shape, named};
 use super::pipelined_gets::{Answer, PipelinedConnection, Protocol};
 use super::random::random;
 use super::redis_replies::Reply;
-use super::scenes::Served;
+use super::servers::Server;
 use super::waiting::eventually;
 
 struct Shared {
@@ -31,7 +31,7 @@ pub(crate) struct MixedLoad {
 }
 
 impl MixedLoad {
-    pub(crate) fn start(served: &Served, shape: Shape, generation: u64) -> MixedLoad {
+    pub(crate) fn start(served: &Server, shape: Shape, generation: u64) -> MixedLoad {
         let shared = Arc::new(Shared {
             shape,
             least: AtomicU64::new(generation),

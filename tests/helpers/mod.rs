@@ -24,8 +24,6 @@ pub(crate) mod mixed_load;
 #[cfg(feature = "cli")]
 pub(crate) mod pipelined_gets;
 #[cfg(feature = "cli")]
-pub(crate) mod processes;
-#[cfg(feature = "cli")]
 pub(crate) mod redis_replies;
 #[cfg(feature = "cli")]
 pub(crate) mod redis_server;

@@ -2,18 +2,19 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use tempfile::TempDir;
 
+use super::frames::connect;
 use super::trials::{Missing, require};
-use super::waiting::PATIENCE;
 
 /// A `redis-server` process. Dropping this value kills the process.
 pub(crate) struct Redis {
     child: Child,
-    folder: TempDir,
+    socket: PathBuf,
+    _folder: TempDir,
     _log: BufReader<ChildStdout>,
 }
 
@@ -22,9 +23,10 @@ impl Redis {
     pub(crate) fn start() -> Result<Redis, Missing> {
         require("redis-server", "--version")?;
         let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("r.sock");
         let mut command = Command::new("redis-server");
         command.args(["--port", "0", "--save", "", "--appendonly", "no", "--databases", "1"]);
-        command.arg("--dir").arg(folder.path()).arg("--unixsocket").arg(folder.path().join("r.sock"));
+        command.arg("--dir").arg(folder.path()).arg("--unixsocket").arg(&socket);
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
         let mut log = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
@@ -32,15 +34,15 @@ impl Redis {
             line.clear();
             assert_ne!(log.read_line(&mut line).unwrap(), 0, "redis-server ended before it was ready");
         }
-        Ok(Redis { child, folder, _log: log })
+        Ok(Redis { child, socket, _folder: folder, _log: log })
     }
 
-    pub(crate) fn socket(&self) -> PathBuf {
-        self.folder.path().join("r.sock")
+    pub(crate) fn socket(&self) -> &Path {
+        &self.socket
     }
 
     pub(crate) fn connect(&self) -> UnixStream {
-        connect(&self.socket())
+        connect(&self.socket)
     }
 
     /// Sets a key to each value.
@@ -60,14 +62,6 @@ impl Drop for Redis {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// Connects to a socket, with timeouts so that no test waits forever.
-pub(crate) fn connect(socket: &std::path::Path) -> UnixStream {
-    let stream = UnixStream::connect(socket).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.set_write_timeout(Some(PATIENCE)).unwrap();
-    stream
 }
 
 /// Returns a command as an array of bulk strings, which is the form that clients send.

@@ -3,12 +3,13 @@
 //! Keys are stored as bytes. Numeric keys are stored as 8 big-endian bytes, which have the same order.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use tempfile::TempDir;
-use zero_kv::bake::{self, Keys, Options};
+use zero_kv::bake::Keys;
 
 use super::frames::answer;
+use super::rows::{bake_text, csv_row};
 
 pub(crate) const GET: u32 = 0;
 pub(crate) const EXISTS: u32 = 1;
@@ -50,7 +51,12 @@ impl Reference {
 
     fn new(numbers: bool, rows: BTreeMap<Vec<u8>, Vec<u8>>) -> Reference {
         let folder = tempfile::tempdir().unwrap();
-        bake_to(&folder.path().join("storage.db"), numbers, &rows);
+        let text = rows.iter().flat_map(|(key, value)| match numbers {
+            true => csv_row(&u64::from_be_bytes(key[..].try_into().unwrap()), value),
+            false => csv_row(key, value),
+        });
+        let keys = if numbers { Keys::U64 } else { Keys::Bytes };
+        bake_text(&folder.path().join("storage.db"), keys, text.collect::<Vec<u8>>());
         Reference { numbers, rows, folder }
     }
 
@@ -193,26 +199,4 @@ pub(crate) fn range_body(flags: u32, limit: u32, start: &[u8], end: &[u8]) -> Ve
     body.extend_from_slice(start);
     body.extend_from_slice(end);
     body
-}
-
-fn bake_to(path: &Path, numbers: bool, rows: &BTreeMap<Vec<u8>, Vec<u8>>) {
-    let mut text = Vec::new();
-    let quote = |text: &mut Vec<u8>, field: &[u8]| {
-        text.push(b'"');
-        field.iter().for_each(|byte| text.extend(std::iter::repeat_n(*byte, if *byte == b'"' { 2 } else { 1 })));
-        text.push(b'"');
-    };
-    for (key, value) in rows {
-        match numbers {
-            true => text.extend(u64::from_be_bytes(key[..].try_into().unwrap()).to_string().bytes()),
-            false => quote(&mut text, key),
-        }
-        text.push(b',');
-        quote(&mut text, value);
-        text.push(b'\n');
-    }
-    let mut options = Options::default();
-    options.replace = zero_kv::replace::ReplaceRules::any();
-    options.keys = if numbers { Keys::U64 } else { Keys::Bytes };
-    bake::bake_csv(&text[..], path, &options, &mut |_| ()).unwrap();
 }

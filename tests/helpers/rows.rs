@@ -49,7 +49,7 @@ impl TestKey for Vec<u8> {
     }
 
     fn push_field(&self, text: &mut Vec<u8>) {
-        push_quoted(text, self);
+        text.extend(quoted(self));
     }
 
     fn next(&self) -> Vec<u8> {
@@ -62,29 +62,29 @@ pub(crate) fn csv_row(key: &impl TestKey, value: &[u8]) -> Vec<u8> {
     let mut text = Vec::new();
     key.push_field(&mut text);
     text.push(b',');
-    push_quoted(&mut text, value);
+    text.extend(quoted(value));
     text.push(b'\n');
     text
 }
 
-fn push_quoted(text: &mut Vec<u8>, field: &[u8]) {
-    text.push(b'"');
-    for byte in field {
-        if *byte == b'"' {
-            text.push(b'"');
-        }
-        text.push(*byte);
-    }
-    text.push(b'"');
+/// Returns a field in quotes.
+pub(crate) fn quoted(field: &[u8]) -> Vec<u8> {
+    let doubled = field.iter().flat_map(|byte| std::iter::repeat_n(*byte, if *byte == b'"' { 2 } else { 1 }));
+    std::iter::once(b'"').chain(doubled).chain([b'"']).collect()
 }
 
 /// Bakes rows in this order.
 pub(crate) fn bake_to<K: TestKey>(path: &Path, rows: &[(K, Vec<u8>)]) -> Report {
     let text: Vec<u8> = rows.iter().flat_map(|(key, value)| csv_row(key, value)).collect();
+    bake_text(path, K::KEYS, text)
+}
+
+/// Bakes delimited text. The table may replace any other table.
+pub(crate) fn bake_text(path: &Path, keys: Keys, text: impl AsRef<[u8]>) -> Report {
     let mut options = Options::default();
     options.replace = zero_kv::replace::ReplaceRules::any();
-    options.keys = K::KEYS;
-    bake::bake_csv(&text[..], path, &options, &mut |_| ()).expect("valid rows")
+    options.keys = keys;
+    bake::bake_csv(text.as_ref(), path, &options, &mut |_| ()).expect("valid rows")
 }
 
 /// A temporary folder with one file, whose content each method sets.

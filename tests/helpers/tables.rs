@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use tempfile::TempDir;
+use zero_kv::bake::Keys;
 
 use super::frames::answer;
-use super::servers::Server;
+use super::rows::{bake_text, csv_row};
+use super::servers::{Server, kv_store};
 
 /// The rows of a table.
 pub(crate) type Model = BTreeMap<u64, Vec<u8>>;
@@ -39,21 +42,26 @@ impl Table {
 
     /// Starts a `kv_store` that serves this table, and waits until the server is ready.
     pub(crate) fn serve(&self) -> Server {
-        Server::start(&self.db(), &self.socket())
+        self.serve_with(&[])
+    }
+
+    /// Returns the command that serves this table with these options.
+    pub(crate) fn command(&self, options: &[&str]) -> Command {
+        let mut command = kv_store(&self.db(), &self.socket());
+        command.args(options);
+        command
+    }
+
+    /// Starts a `kv_store` with these options, and waits until the server is ready.
+    pub(crate) fn serve_with(&self, options: &[&str]) -> Server {
+        Server::of(self.command(options), &self.socket())
     }
 }
 
 /// Bakes the rows of a model into a file.
 pub(crate) fn bake(model: &Model, output: &Path) {
-    let mut csv = Vec::new();
-    for (key, value) in model {
-        csv.extend_from_slice(format!("{key},\"").as_bytes());
-        for byte in value {
-            csv.extend(std::iter::repeat_n(*byte, if *byte == b'"' { 2 } else { 1 }));
-        }
-        csv.extend_from_slice(b"\"\n");
-    }
-    zero_kv::bake::bake_csv(&csv[..], output, &zero_kv::bake::Options::default(), &mut |_| ()).unwrap();
+    let text: Vec<u8> = model.iter().flat_map(|(key, value)| csv_row(key, value)).collect();
+    bake_text(output, Keys::U64, text);
 }
 
 /// Returns the expected response to a Get request.

@@ -8,8 +8,17 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// Waits until a condition holds, and fails after [`PATIENCE`].
 #[track_caller]
 pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    found_eventually(what, || holds().then_some(()));
+}
+
+/// Waits until `find` returns something, and fails after [`PATIENCE`].
+#[track_caller]
+pub(crate) fn found_eventually<T>(what: &str, mut find: impl FnMut() -> Option<T>) -> T {
     let started = Instant::now();
-    while !holds() {
+    loop {
+        if let Some(found) = find() {
+            return found;
+        }
         assert!(started.elapsed() < PATIENCE, "the condition did not become true in time: {what}");
         std::thread::yield_now();
     }

@@ -5,13 +5,13 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::process::Signal;
 
 use crate::helpers::frames::{expect, gets};
-use crate::helpers::servers::{Server, kv_store};
+use crate::helpers::repeating::while_threads_repeat;
+use crate::helpers::servers::{Server, failure_message};
 use crate::helpers::tables::{Table, answer_to_get};
 use crate::helpers::trials::{Missing, require};
 use crate::helpers::waiting::{PATIENCE, eventually};
@@ -27,13 +27,6 @@ fn command_with_sockets(table: &Table, first: impl Into<OwnedFd>, second: Option
     command.stdin(Stdio::from(first.into())).env("RUST_LOG", "info");
     command.stdout(second.map_or_else(Stdio::null, Stdio::from));
     command
-}
-
-/// Runs a kv_store that cannot use an inherited socket. Returns its standard error.
-fn failure_message(mut command: Command) -> String {
-    let output = command.output().unwrap();
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
-    String::from_utf8(output.stderr).unwrap()
 }
 
 pub(crate) fn inherited_unix_and_tcp_sockets_are_served_and_not_removed() {
@@ -65,7 +58,7 @@ pub(crate) fn a_restart_with_an_inherited_socket_fails_no_connection() {
     let table = Table::of_rows(10);
     let listener = UnixListener::bind(table.socket()).unwrap();
     let expected = answer_to_get(&table.model, 3);
-    let (answered, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let answered = AtomicUsize::new(0);
     let ask = || {
         let mut stream = UnixStream::connect(table.socket()).expect("a connection attempt never fails");
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -76,31 +69,18 @@ pub(crate) fn a_restart_with_an_inherited_socket_fails_no_connection() {
             answered.fetch_add(1, Ordering::Relaxed);
         }
     };
-    thread::scope(|scope| {
-        let clients: Vec<_> = (0..CLIENTS)
-            .map(|_| {
-                scope.spawn(|| {
-                    while !stop.load(Ordering::Relaxed) {
-                        ask();
-                    }
-                })
-            })
-            .collect();
+    let spawn = || Server::spawn(command_with_sockets(&table, listener.try_clone().unwrap(), None), &table.socket());
+    // The last connections also wait for a server, which runs until they have ended.
+    let start = |_| ask;
+    let _last = while_threads_repeat(CLIENTS, start, || {
         for _ in 0..RESTARTS {
-            let mut server =
-                Server::spawn(command_with_sockets(&table, listener.try_clone().unwrap(), None), &table.socket());
+            let mut server = spawn();
             let before = answered.load(Ordering::Relaxed);
-            eventually("clients are answered", || {
-                assert!(!clients.iter().any(thread::ScopedJoinHandle::is_finished), "a client has failed");
-                answered.load(Ordering::Relaxed) > before + 100
-            });
+            eventually("clients are answered", || answered.load(Ordering::Relaxed) > before + 100);
             server.signal(Signal::TERM);
             assert_eq!(server.wait().code(), Some(0));
         }
-        // The last connections also wait for a server.
-        stop.store(true, Ordering::Relaxed);
-        let _last = Server::spawn(command_with_sockets(&table, listener.try_clone().unwrap(), None), &table.socket());
-        clients.into_iter().for_each(|client| client.join().unwrap());
+        spawn()
     });
 }
 
@@ -108,17 +88,17 @@ pub(crate) fn an_inherited_descriptor_that_cannot_be_served_is_named() {
     let table = Table::of_rows(10);
     let (connected, _other_end) = UnixStream::pair().unwrap();
     assert!(
-        failure_message(command_with_sockets(&table, connected, None))
+        failure_message(command_with_sockets(&table, connected, None), 1)
             .contains("socket 1 of 1 in LISTEN_FDS: a socket that does not listen")
     );
     let (datagrams, _other_end) = UnixDatagram::pair().unwrap();
     assert!(
-        failure_message(command_with_sockets(&table, datagrams, None))
+        failure_message(command_with_sockets(&table, datagrams, None), 1)
             .contains("neither a Unix nor a TCP stream socket")
     );
     let listener = UnixListener::bind(table.socket()).unwrap();
     let twice = listener.try_clone().unwrap();
-    let message = failure_message(command_with_sockets(&table, listener.try_clone().unwrap(), Some(twice.into())));
+    let message = failure_message(command_with_sockets(&table, listener.try_clone().unwrap(), Some(twice.into())), 1);
     assert!(message.contains("socket 2 of 2 in LISTEN_FDS: a second Unix socket"), "{message}");
 
     for (args, says) in [
@@ -128,7 +108,7 @@ pub(crate) fn an_inherited_descriptor_that_cannot_be_served_is_named() {
     ] {
         let mut command = command_with_sockets(&table, listener.try_clone().unwrap(), None);
         command.args(args);
-        let message = failure_message(command);
+        let message = failure_message(command, 1);
         assert!(message.contains(says), "{message}");
     }
 }
@@ -137,7 +117,7 @@ pub(crate) fn an_inherited_tcp_socket_beyond_loopback_requires_an_option() {
     let table = Table::of_rows(10);
     let tcp = TcpListener::bind("0.0.0.0:0").unwrap();
     let refused = command_with_sockets(&table, tcp.try_clone().unwrap(), None);
-    assert!(failure_message(refused).contains("pass --tcp-exposed"));
+    assert!(failure_message(refused, 1).contains("pass --tcp-exposed"));
     let mut exposed = command_with_sockets(&table, tcp, None);
     exposed.arg("--tcp-exposed").arg("--socket").arg(table.socket());
     let server = Server::of(exposed, &table.socket());
@@ -148,7 +128,7 @@ pub(crate) fn an_inherited_tcp_socket_beyond_loopback_requires_an_option() {
 
 pub(crate) fn sockets_passed_to_another_process_are_ignored() {
     let table = Table::of_rows(10);
-    let mut command = kv_store(&table.db(), &table.socket());
+    let mut command = table.command(&[]);
     command.env("LISTEN_FDS", "1").env("LISTEN_PID", "1");
     let server = Server::of(command, &table.socket());
     let mut stream = server.connect();

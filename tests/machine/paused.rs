@@ -11,7 +11,8 @@ use zero_kv::client::Client;
 
 use super::requirements::leases;
 use crate::helpers::generations::Shape;
-use crate::helpers::scenes::{Scene, Served, is_leased};
+use crate::helpers::scenes::{Scene, is_leased};
+use crate::helpers::servers::Server;
 use crate::helpers::trials::Missing;
 use crate::helpers::waiting::{configured_duration, eventually};
 
@@ -60,7 +61,7 @@ fn overwrite_during_mget(len_max_bytes: u64, lease_ends: LeaseEnds) {
 
 /// Sends one MGET of all keys, calls `pause` once the first value has arrived, and asserts that every
 /// value that arrives is a value of generation 1. Returns how many arrive.
-fn right_values_of_mget(served: &Served, shape: Shape, pause: &mut dyn FnMut()) -> u64 {
+fn right_values_of_mget(served: &Server, shape: Shape, pause: &mut dyn FnMut()) -> u64 {
     let mut stream = served.connect();
     let keys: Vec<String> = (1..=shape.rows).map(|key| format!("${}\r\n{key}\r\n", key.to_string().len())).collect();
     write!(stream, "*{}\r\n$4\r\nMGET\r\n{}", keys.len() + 1, keys.concat()).unwrap();

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
-use crate::helpers::servers::{Server, kv_store};
+use crate::helpers::servers::Server;
 use crate::helpers::tables::Table;
 use crate::helpers::trials::{Missing, require};
 
@@ -12,7 +12,7 @@ pub(crate) fn promtool_accepts_the_metrics() -> Result<(), Missing> {
     require("promtool", "--version")?;
     let table = Table::of_rows(10);
     let endpoint = table.folder.path().join("metrics.sock");
-    let mut command = kv_store(&table.db(), &table.socket());
+    let mut command = table.command(&[]);
     command.arg("--metrics").arg(&endpoint);
     let _server = Server::of(command, &table.socket());
     let mut stream = UnixStream::connect(endpoint).unwrap();

@@ -15,14 +15,15 @@ use super::requirements::mounts;
 use crate::helpers::generations::Shape;
 use crate::helpers::mixed_load::MixedLoad;
 use crate::helpers::pipelined_gets::{Answer, PipelinedConnection, Protocol};
-use crate::helpers::scenes::{Scene, Served, settle};
+use crate::helpers::scenes::{Scene, settle};
+use crate::helpers::servers::Server;
 use crate::helpers::trials::Missing;
 use crate::helpers::waiting::eventually;
 
 const SHAPE: Shape = Shape { rows: 20_000, len_max_bytes: 500 };
 
 /// Asserts that every key has its value or an error. Returns the number of values.
-fn right_count(served: &Served, generation: u64) -> u64 {
+fn right_count(served: &Server, generation: u64) -> u64 {
     let mut connection = PipelinedConnection::new(Protocol::Native, served.connect());
     let keys: Vec<u64> = (1..=SHAPE.rows).collect();
     let mut right_count = 0;

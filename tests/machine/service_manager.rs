@@ -8,7 +8,7 @@ use std::process::{Child, Command};
 use rustix::process::Signal;
 
 use crate::helpers::frames::{expect, gets};
-use crate::helpers::servers::{Server, kv_store};
+use crate::helpers::servers::Server;
 use crate::helpers::tables::{Table, answer_to_get, bake};
 use crate::helpers::trials::{Missing, require};
 use crate::helpers::waiting::{PATIENCE, eventually};
@@ -27,7 +27,7 @@ impl Service {
         let path = table.folder.path().join("notify");
         let manager = UnixDatagram::bind(&path).unwrap();
         manager.set_read_timeout(Some(PATIENCE)).unwrap();
-        let mut command = kv_store(&table.db(), &table.socket());
+        let mut command = table.command(&[]);
         command.args(["--workers", "2"]).env("NOTIFY_SOCKET", &path);
         if watchdog {
             command.env("WATCHDOG_USEC", WATCHDOG_US);

@@ -7,7 +7,7 @@ use rustix::process::Signal;
 
 use super::requirements::ptrace;
 use crate::helpers::frames::{expect, gets};
-use crate::helpers::servers::{Server, kv_store};
+use crate::helpers::servers::Server;
 use crate::helpers::tables::{Table, answer_to_get};
 use crate::helpers::trials::Missing;
 use crate::helpers::waiting::eventually;
@@ -56,7 +56,7 @@ pub(crate) fn workers_stop_at_the_same_time() -> Result<(), Missing> {
     ptrace()?;
     let table = Table::of_rows(10);
     for running in 0..WORKERS {
-        let mut command = kv_store(&table.db(), &table.socket());
+        let mut command = table.command(&[]);
         command.args(["--workers", &WORKERS.to_string()]);
         let mut server = Server::of(command, &table.socket());
         // A connection is given to the worker that has the fewest.

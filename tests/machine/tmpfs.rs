@@ -2,17 +2,19 @@
 //! that was read before changes neither the modification time nor the length, so only the lease can reveal it.
 
 use std::fs::File;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use memmap2::MmapMut;
 use rustix::process::Signal;
 use zero_kv::LookupError;
-use zero_kv::client::{ClientError, Direct};
+use zero_kv::client::{Client, ClientError, Direct};
 
 use super::requirements::leases_in;
 use crate::helpers::generations::Shape;
-use crate::helpers::scenes::{SHARED_MEMORY, Scene, Served, is_leased};
+use crate::helpers::repeating::while_threads_repeat;
+use crate::helpers::scenes::{SHARED_MEMORY, Scene, is_leased};
+use crate::helpers::servers::Server;
 use crate::helpers::trials::Missing;
 use crate::helpers::waiting::eventually;
 
@@ -20,7 +22,7 @@ const SHAPE: Shape = Shape { rows: 500, len_max_bytes: 300 };
 /// The key whose value the writer overwrites.
 const KEY: u64 = 7;
 
-fn served() -> (Scene, Served) {
+fn served() -> (Scene, Server) {
     let scene = Scene::in_shared_memory();
     SHAPE.bake(1, &scene.db());
     let served = scene.serve(&[]);
@@ -61,15 +63,12 @@ impl MappedWriter {
     }
 }
 
-/// Looks keys up over sockets and in direct mode until it is stopped, and asserts that no value is wrong.
-fn look_up(served: &Served, direct: &Direct, stop: &AtomicBool, found: &AtomicU64) {
-    let mut client = served.client();
-    while !stop.load(Ordering::Relaxed) {
-        for key in 1..=SHAPE.rows {
-            for value in [client.get(key).ok(), direct.get(key).ok()].into_iter().flatten() {
-                assert_eq!(value, SHAPE.value(1, key), "key {key}");
-                found.fetch_add(1, Ordering::Relaxed);
-            }
+/// Looks all keys up over a socket and in direct mode, and asserts that no value is wrong.
+fn look_up(client: &mut Client, direct: &Direct, found: &AtomicU64) {
+    for key in 1..=SHAPE.rows {
+        for value in [client.get(key).ok(), direct.get(key).ok()].into_iter().flatten() {
+            assert_eq!(value, SHAPE.value(1, key), "key {key}");
+            found.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
@@ -79,30 +78,21 @@ fn is_refused(answer: Result<Option<Vec<u8>>, ClientError>) -> bool {
     matches!(answer, Err(ClientError::Server { .. }))
 }
 
-/// Sets the flag on drop, also in a panic, so that the scope's other threads end.
-struct StopOnDrop<'a>(&'a AtomicBool);
-
-impl Drop for StopOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
 pub(crate) fn values_that_a_process_overwrites_through_a_mapping_are_errors_until_it_has_restored_them()
 -> Result<(), Missing> {
     leases_in(SHARED_MEMORY)?;
     let (scene, served) = served();
     let direct = served.client().direct().unwrap();
-    let (stop, found) = (AtomicBool::new(false), AtomicU64::new(0));
+    let found = AtomicU64::new(0);
     let found_more = |what: &str| {
         let before = found.load(Ordering::Relaxed);
         eventually(what, || found.load(Ordering::Relaxed) >= before + 2 * SHAPE.rows);
     };
-    thread::scope(|scope| {
-        let _stop = StopOnDrop(&stop);
-        for _ in 0..2 {
-            scope.spawn(|| look_up(&served, &direct, &stop, &found));
-        }
+    let repeated = |_| {
+        let (mut client, direct, found) = (served.client(), &direct, &found);
+        move || look_up(&mut client, direct, found)
+    };
+    while_threads_repeat(2, repeated, || {
         for round in 0..3 {
             // Verifies every block, so that later lookups rely on the recorded verification.
             found_more(&format!("values are found in round {round}"));

@@ -11,26 +11,15 @@ use zero_kv::client::Client;
 
 use super::requirements::{OTHER, root, user_namespaces};
 use crate::helpers::frames::{expect, gets};
-use crate::helpers::servers::{Server, kv_store};
+use crate::helpers::servers::{Server, failure_message};
 use crate::helpers::tables::{Table, answer_to_get};
 use crate::helpers::trials::Missing;
-
-/// Runs a command that must fail with this exit status. Returns its standard error.
-fn failure_message(mut command: Command, status: i32) -> String {
-    let output = command.output().unwrap();
-    assert_eq!(output.status.code(), Some(status), "{output:?}");
-    String::from_utf8(output.stderr).unwrap()
-}
 
 pub(crate) fn owner_and_group_are_set_by_number_or_by_name() -> Result<(), Missing> {
     root()?;
     let table = Table::of_rows(10);
     for (owner, group, expected) in [("4321", "4321", (OTHER, OTHER)), ("root", "root", (0, 0))] {
-        let mut server = {
-            let mut command = kv_store(&table.db(), &table.socket());
-            command.args(["--owner", owner, "--group", group, "--mode", "0640"]);
-            Server::of(command, &table.socket())
-        };
+        let mut server = table.serve_with(&["--owner", owner, "--group", group, "--mode", "0640"]);
         let socket = fs::symlink_metadata(table.socket()).unwrap();
         assert_eq!((socket.uid(), socket.gid(), socket.mode() & 0o7777), (expected.0, expected.1, 0o640));
         server.signal(Signal::TERM);
@@ -45,7 +34,7 @@ pub(crate) fn a_lock_file_of_another_user_is_named_with_its_owner_at_once() -> R
     let lock = table.folder.path().join("s.sock.lock");
     fs::write(&lock, "").unwrap();
     std::os::unix::fs::chown(&lock, Some(OTHER), None).unwrap();
-    let message = failure_message(kv_store(&table.db(), &table.socket()), 1);
+    let message = failure_message(table.command(&[]), 1);
     assert!(message.contains("belongs to user 4321, where root or this server's user 0 was expected"), "{message}");
     assert!(message.contains("remove the file"), "{message}");
     Ok(())
@@ -114,9 +103,7 @@ pub(crate) fn another_user_may_look_up_but_not_reload() -> Result<(), Missing> {
     root()?;
     let table = Table::of_rows(10);
     fs::set_permissions(table.folder.path(), Permissions::from_mode(0o755)).unwrap();
-    let mut command = kv_store(&table.db(), &table.socket());
-    command.args(["--mode", "0666"]);
-    let _server = Server::of(command, &table.socket());
+    let _server = table.serve_with(&["--mode", "0666"]);
     let socket = table.socket();
     let of_other_user = move || {
         let other = rustix::process::Uid::from_raw(OTHER);

@@ -5,10 +5,11 @@ use std::process::{Command, Stdio};
 use super::served::*;
 use crate::helpers::redis_replies::Reply;
 use crate::helpers::redis_server::line_of;
+use crate::helpers::servers::Server;
 use crate::helpers::trials::{Missing, require};
 
 #[track_caller]
-fn benchmark(served: &Served, args: &[&str]) -> String {
+fn benchmark(served: &Server, args: &[&str]) -> String {
     let mut command = Command::new("redis-benchmark");
     command.arg("-s").arg(served.socket()).args(args).stdin(Stdio::null());
     let output = command.output().unwrap();
@@ -17,14 +18,14 @@ fn benchmark(served: &Served, args: &[&str]) -> String {
     out
 }
 
-fn info(served: &Served, name: &str) -> u64 {
-    let replies = Reply::all(&ask(&served.socket(), &["INFO stats"]));
+fn info(served: &Server, name: &str) -> u64 {
+    let replies = Reply::all(&ask(served.socket(), &["INFO stats"]));
     line_of(&replies[0].text(), name).unwrap_or_else(|| panic!("no {name}")).parse().unwrap()
 }
 
 pub(crate) fn redis_benchmark_runs_with_and_without_pipelines() -> Result<(), Missing> {
     require("redis-benchmark", "--version")?;
-    let served = Served::start();
+    let (_table, served) = serve(&[]);
     let rows = PLAIN_ROWS.to_string();
     let mut asked = 0;
     for options in [&["-P", "1"][..], &["-P", "16"], &["-P", "256"], &["-P", "16", "-3"], &["--threads", "2"]] {

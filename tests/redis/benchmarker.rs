@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::process::Command;
 
-use zero_kv::bake::{Keys, Options, bake_csv};
+use zero_kv::bake::Keys;
 
 use crate::helpers::redis_server::Redis;
+use crate::helpers::rows::{bake_text, csv_row};
 use crate::helpers::trials::Missing;
 
 const OPTIONS: [&[&str]; 3] = [&["--op=get"], &["--op=get:0.7,exists:0.3", "--miss-ratio=0.3"], &["--memory"]];
@@ -16,21 +17,11 @@ fn assert_verifies(rows: &[(Vec<u8>, Vec<u8>)], keys: Keys) -> Result<(), Missin
     redis.fill(rows.iter().map(|(key, value)| (&key[..], &value[..])));
     let folder = tempfile::tempdir().unwrap();
     let db = folder.path().join("storage.db");
-    let mut options = Options::default();
-    options.replace = zero_kv::replace::ReplaceRules::any();
-    options.keys = keys;
-    let csv: Vec<u8> =
-        rows.iter().flat_map(|(key, value)| [&quoted(key), &b","[..], &quoted(value), b"\n"].concat()).collect();
-    bake_csv(&csv[..], &db, &options, &mut |_| ()).unwrap();
+    bake_text(&db, keys, rows.iter().flat_map(|(key, value)| csv_row(key, value)).collect::<Vec<u8>>());
     for options in OPTIONS {
-        assert_run_is_good(&db, &redis.socket(), options);
+        assert_run_is_good(&db, redis.socket(), options);
     }
     Ok(())
-}
-
-fn quoted(field: &[u8]) -> Vec<u8> {
-    let escaped = field.iter().flat_map(|byte| std::iter::repeat_n(*byte, if *byte == b'"' { 2 } else { 1 }));
-    std::iter::once(b'"').chain(escaped).chain([b'"']).collect()
 }
 
 #[track_caller]

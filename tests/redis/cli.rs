@@ -5,10 +5,11 @@ use std::process::{Command, Output, Stdio};
 
 use super::served::*;
 use crate::helpers::redis_server::line_of;
+use crate::helpers::servers::Server;
 use crate::helpers::trials::{Missing, require};
 
 /// Runs `redis-cli` with these arguments.
-fn run(served: &Served, over_tcp: bool, args: &[&str], input: &[u8]) -> Output {
+fn run(served: &Server, over_tcp: bool, args: &[&str], input: &[u8]) -> Output {
     let mut command = Command::new("redis-cli");
     match over_tcp {
         true => command.args(["-h", &served.tcp().ip().to_string(), "-p", &served.tcp().port().to_string()]),
@@ -21,7 +22,7 @@ fn run(served: &Served, over_tcp: bool, args: &[&str], input: &[u8]) -> Output {
 }
 
 #[track_caller]
-fn cli(served: &Served, args: &[&str]) -> String {
+fn cli(served: &Server, args: &[&str]) -> String {
     let outputs = [false, true].map(|over_tcp| run(served, over_tcp, args, b""));
     for output in &outputs {
         assert!(output.status.success(), "{args:?}: {output:?}");
@@ -39,7 +40,7 @@ fn sorted(text: &str) -> Vec<&str> {
 
 pub(crate) fn redis_cli_prints_replies() -> Result<(), Missing> {
     require("redis-cli", "--version")?;
-    let served = Served::start();
+    let (_table, served) = serve(&[]);
     assert_eq!(cli(&served, &["GET", "7"]), "value_content_at_key_7\n");
     assert_eq!(cli(&served, &["GET", "2000"]), "\n");
     assert_eq!(cli(&served, &["--no-raw", "GET", "2000"]), "(nil)\n");
@@ -57,7 +58,7 @@ pub(crate) fn redis_cli_prints_replies() -> Result<(), Missing> {
 
 pub(crate) fn redis_cli_scans_all_keys() -> Result<(), Missing> {
     require("redis-cli", "--version")?;
-    let served = Served::start();
+    let (_table, served) = serve(&[]);
     let keys: Vec<String> = rows().keys().map(u64::to_string).collect();
     let mut expected: Vec<&str> = keys.iter().map(String::as_str).collect();
     expected.sort_unstable();
@@ -71,7 +72,7 @@ pub(crate) fn redis_cli_scans_all_keys() -> Result<(), Missing> {
 
 pub(crate) fn redis_cli_reads_commands_from_standard_input() -> Result<(), Missing> {
     require("redis-cli", "--version")?;
-    let served = Served::start();
+    let (_table, served) = serve(&[]);
     let output = run(&served, false, &[], b"GET 7\nSTRLEN 7\nHELLO 3\nGET 7\nQUIT\n");
     let text = String::from_utf8(output.stdout).unwrap();
     assert_eq!(text.matches("value_content_at_key_7\n").count(), 2, "{text}");
@@ -83,7 +84,7 @@ pub(crate) fn redis_cli_reads_commands_from_standard_input() -> Result<(), Missi
 
 pub(crate) fn info_has_the_fields_that_tools_read() -> Result<(), Missing> {
     require("redis-cli", "--version")?;
-    let served = Served::start();
+    let (_table, served) = serve(&[]);
     // The numbers change with each call, so the outputs of two sockets would differ.
     let cli = |args: &[&str]| String::from_utf8(run(&served, false, args, b"").stdout).unwrap().replace("\r\n", "\n");
     cli(&["MGET", "1", "2", "2000"]);
@@ -94,7 +95,7 @@ pub(crate) fn info_has_the_fields_that_tools_read() -> Result<(), Missing> {
     let of = |name: &str| line_of(&info, name).unwrap_or_else(|| panic!("no {name} in {info}"));
     assert_eq!(of("db0"), format!("keys={},expires=0,avg_ttl=0", rows().len()));
     assert_eq!(of("redis_mode"), "standalone");
-    assert_eq!(of("process_id"), served.server.id().to_string());
+    assert_eq!(of("process_id"), served.id().to_string());
     assert!(of("redis_version").split('.').count() == 3, "{}", of("redis_version"));
     for number in ["uptime_in_seconds", "connected_clients", "used_memory", "total_commands_processed"] {
         assert!(of(number).parse::<u64>().is_ok(), "{number}: {}", of(number));

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::served::*;
+use crate::helpers::frames::connect;
 use crate::helpers::redis_replies::Reply;
-use crate::helpers::redis_server::{command, connect};
+use crate::helpers::redis_server::command;
 use crate::helpers::trials::Missing;
 
 /// Sends the same bytes to both servers, and compares the replies.
@@ -28,10 +29,10 @@ fn assert_same(redis: &Path, ours: &Path, bytes: &[u8]) {
 #[track_caller]
 fn assert_all_same(conversations: &[&str]) -> Result<(), Missing> {
     let redis = redis()?;
-    let served = Served::start();
+    let (_table, served) = serve(&[]);
     for conversation in conversations {
         let bytes: Vec<u8> = conversation.split("; ").flat_map(line).collect();
-        assert_same(&redis.socket(), &served.socket(), &bytes);
+        assert_same(redis.socket(), served.socket(), &bytes);
     }
     Ok(())
 }
@@ -58,18 +59,18 @@ pub(crate) fn replies_with_values_are_equal() -> Result<(), Missing> {
 
 pub(crate) fn replies_to_long_pipelines_are_equal() -> Result<(), Missing> {
     let redis = redis()?;
-    let served = Served::start();
+    let (_table, served) = serve(&[]);
     let gets: Vec<u8> = (0..20_000).flat_map(|key| line(&format!("GET {}", key % 1100))).collect();
-    assert_same(&redis.socket(), &served.socket(), &gets);
+    assert_same(redis.socket(), served.socket(), &gets);
     let mget = format!("MGET {}", (0..5_000).map(|key| key.to_string()).collect::<Vec<_>>().join(" "));
-    assert_same(&redis.socket(), &served.socket(), &line(&mget).repeat(20));
-    assert_same(&redis.socket(), &served.socket(), &line("GET 1002").repeat(100));
+    assert_same(redis.socket(), served.socket(), &line(&mget).repeat(20));
+    assert_same(redis.socket(), served.socket(), &line("GET 1002").repeat(100));
     Ok(())
 }
 
 pub(crate) fn replies_with_ranges_are_equal_for_indexes_of_every_sign() -> Result<(), Missing> {
     let redis = redis()?;
-    let served = Served::start();
+    let (_table, served) = serve(&[]);
     let indexes = ["0", "1", "5", "21", "22", "100", "-1", "-2", "-21", "-22", "-100", "9223372036854775807"];
     let least = "-9223372036854775808";
     let mut commands = Vec::new();
@@ -83,8 +84,8 @@ pub(crate) fn replies_with_ranges_are_equal_for_indexes_of_every_sign() -> Resul
     for wrong in ["GETRANGE 7 a 1", "GETRANGE 7 0 b", "GETRANGE 7 0 9223372036854775808", "GETRANGE 7 1.5 2"] {
         commands.extend(line(wrong));
     }
-    assert_same(&redis.socket(), &served.socket(), &commands);
-    assert_same(&redis.socket(), &served.socket(), &command(&[b"GETRANGE", b"7", b" 1", b""]));
+    assert_same(redis.socket(), served.socket(), &commands);
+    assert_same(redis.socket(), served.socket(), &command(&[b"GETRANGE", b"7", b" 1", b""]));
     Ok(())
 }
 
@@ -106,18 +107,18 @@ pub(crate) fn replies_about_the_connection_are_equal() -> Result<(), Missing> {
         "CONFIG GET appendonly",
     ])?;
     let redis = redis()?;
-    let served = Served::start();
+    let (_table, served) = serve(&[]);
     let empty_words: [&[&[u8]]; 4] =
         [&[b"CLIENT", b"SETNAME", b""], &[b"ECHO", b""], &[b"PING", b""], &[b"CLIENT", b"SETNAME", b"a b"]];
     for words in empty_words {
-        assert_same(&redis.socket(), &served.socket(), &command(words));
+        assert_same(redis.socket(), served.socket(), &command(words));
     }
     Ok(())
 }
 
 pub(crate) fn replies_in_version_3_are_equal() -> Result<(), Missing> {
     let redis = redis()?;
-    let served = Served::start();
+    let (_table, served) = serve(&[]);
     for conversation in [
         "GET 1; GET 2000; MGET 1 2000; EXISTS 1; TYPE 2000; STRLEN 1; TTL 2000",
         "GETRANGE 2000 0 1; GET 1002; DBSIZE; PING; ECHO x; CLIENT GETNAME",
@@ -129,7 +130,7 @@ pub(crate) fn replies_in_version_3_are_equal() -> Result<(), Missing> {
     ] {
         // The reply to HELLO names the server. Another test compares it.
         let commands: Vec<&str> = ["HELLO 3"].into_iter().chain(conversation.split("; ")).collect();
-        let mut replies = [redis.socket(), served.socket()].map(|socket| Reply::all(&ask(&socket, &commands)));
+        let mut replies = [redis.socket(), served.socket()].map(|socket| Reply::all(&ask(socket, &commands)));
         for replies in &mut replies {
             let hello = commands.iter().zip(&mut *replies).filter(|(command, _)| command.starts_with("HELLO"));
             hello.for_each(|(_, reply)| assert_ne!(std::mem::replace(reply, Reply::Null), Reply::Null));
@@ -139,14 +140,14 @@ pub(crate) fn replies_in_version_3_are_equal() -> Result<(), Missing> {
             let bytes = ask(socket, &["HELLO 3", "GET 2000", "MGET 2000 1", "KEYS 99?"]);
             bytes[bytes.windows(3).position(|three| three == b"_\r\n").unwrap()..].len()
         };
-        assert_eq!(tail(&served.socket()), tail(&redis.socket()));
+        assert_eq!(tail(served.socket()), tail(redis.socket()));
     }
     Ok(())
 }
 
 pub(crate) fn replies_to_hello_describe_the_connection_equally() -> Result<(), Missing> {
     let redis = redis()?;
-    let served = Served::start();
+    let (_table, served) = serve(&[]);
     for commands in [
         &["HELLO"][..],
         &["HELLO 2"],
@@ -156,7 +157,7 @@ pub(crate) fn replies_to_hello_describe_the_connection_equally() -> Result<(), M
         &["HELLO 3 SETNAME me"],
     ] {
         let [redis, ours] = [redis.socket(), served.socket()].map(|socket| {
-            let bytes = ask(&socket, commands);
+            let bytes = ask(socket, commands);
             let replies = Reply::all(&bytes);
             let fields = replies[commands.len() - 1].fields();
             let compared = ["proto", "mode", "role", "modules"].map(|name| fields[name].clone());
@@ -201,10 +202,10 @@ pub(crate) fn errors_for_unknown_commands_have_equal_text() -> Result<(), Missin
         "FOO a\r\nb c\nd",
     ])?;
     let redis = redis()?;
-    let served = Served::start();
+    let (_table, served) = serve(&[]);
     let odd_words: [&[&[u8]]; 3] = [&[b""], &[b"\0", b"\xff\xfe"], &[b"FOO", b"", b" "]];
     for words in odd_words {
-        assert_same(&redis.socket(), &served.socket(), &command(words));
+        assert_same(redis.socket(), served.socket(), &command(words));
     }
     Ok(())
 }
@@ -227,11 +228,11 @@ fn keys_of(replies: &[Reply]) -> BTreeSet<String> {
 
 pub(crate) fn replies_to_keys_are_equal() -> Result<(), Missing> {
     let redis = redis()?;
-    let served = Served::start();
+    let (_table, served) = serve(&[]);
     for pattern in PATTERNS {
         let [redis, ours] = [redis.socket(), served.socket()].map(|socket| {
             let replies = Reply::all(&converse(
-                connect(&socket),
+                connect(socket),
                 &[command(&[b"KEYS", pattern.as_bytes()]), line("QUIT")].concat(),
             ));
             (replies[0].list().len(), keys_of(replies[0].list()))
@@ -243,7 +244,7 @@ pub(crate) fn replies_to_keys_are_equal() -> Result<(), Missing> {
 
 pub(crate) fn scan_returns_all_keys_once() -> Result<(), Missing> {
     let redis = redis()?;
-    let served = Served::start();
+    let (_table, served) = serve(&[]);
     for (pattern, count) in PATTERNS.into_iter().zip([10, 1, 3, 7, 100, 1000, 100_000].into_iter().cycle()) {
         let [(_, redis), (ours_found, ours)] = [redis.socket(), served.socket()].map(|socket| {
             let (mut cursor, mut found) = ("0".to_owned(), Vec::new());
@@ -256,7 +257,7 @@ pub(crate) fn scan_returns_all_keys_once() -> Result<(), Missing> {
                     b"count",
                     &count.to_string().into_bytes(),
                 ];
-                let reply = &Reply::all(&converse(connect(&socket), &[command(&scan), line("QUIT")].concat()))[0];
+                let reply = &Reply::all(&converse(connect(socket), &[command(&scan), line("QUIT")].concat()))[0];
                 let [next, keys] = reply.list() else { panic!("{reply:?}") };
                 found.extend(keys.list().iter().cloned());
                 cursor = next.text();
@@ -274,9 +275,9 @@ pub(crate) fn scan_returns_all_keys_once() -> Result<(), Missing> {
 
 pub(crate) fn replies_to_command_are_equal() -> Result<(), Missing> {
     let redis = redis()?;
-    let served = Served::start();
+    let (_table, served) = serve(&[]);
     let [redis, ours] = [redis.socket(), served.socket()].map(|socket| {
-        let replies = Reply::all(&ask(&socket, &["COMMAND", "COMMAND COUNT"]));
+        let replies = Reply::all(&ask(socket, &["COMMAND", "COMMAND COUNT"]));
         assert_eq!(replies[0].list().len() as i64, replies[1].integer());
         let described = |reply: &Reply| {
             let [name, arity, _flags, first, last, step, ..] = reply.list() else { panic!("{reply:?}") };

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use zero_kv::bake::{Keys, Options, bake_csv};
+use zero_kv::bake::Keys;
 use zero_kv::protocol::native::PAGE_LEN_MAX_BYTES;
 use zero_kv::protocol::resp::commands::{ARGS_MAX_AT_ONCE, COMMANDS, Spec};
 use zero_kv::protocol::resp::range::LIMIT_DEFAULT;
@@ -12,7 +12,7 @@ use zero_kv::protocol::resp::{ARGS_MAX, BULK_LEN_MAX_BYTES, COMMAND_LEN_MAX_BYTE
 
 use super::served::*;
 use crate::helpers::redis_replies::Reply;
-use crate::helpers::servers::Server;
+use crate::helpers::scenes::Scene;
 use crate::helpers::trials::{Missing, require};
 
 const DOCUMENT: &str = include_str!("../../docs/REDIS.md");
@@ -67,8 +67,8 @@ pub(crate) fn the_documented_limits_match_the_library() {
 }
 
 pub(crate) fn the_documented_limits_match_the_server() {
-    let served = Served::start();
-    let is_error = |command: &str| matches!(Reply::all(&ask(&served.socket(), &[command]))[0], Reply::Error(_));
+    let (_table, served) = serve(&[]);
+    let is_error = |command: &str| matches!(Reply::all(&ask(served.socket(), &[command]))[0], Reply::Error(_));
     let pattern_len = limit("bytes of a pattern, or of all patterns of a `CONFIG GET` together");
     for command in ["KEYS ", "SCAN 0 MATCH ", "COMMAND LIST FILTERBY PATTERN "] {
         assert!(!is_error(&format!("{command}{}", "x".repeat(pattern_len))), "{command}");
@@ -89,17 +89,13 @@ pub(crate) fn the_documents_examples_match_the_server() -> Result<(), Missing> {
     for example in examples {
         let (head, conversation) = example.split_once('\n').unwrap();
         let (kind, table) = head.split_once(": ").unwrap();
-        let mut options = Options::default();
-        options.replace = zero_kv::replace::ReplaceRules::any();
-        options.keys = if kind == "table of numbers" { Keys::U64 } else { Keys::Bytes };
-        let folder = tempfile::tempdir().unwrap();
-        let (db, socket) = (folder.path().join("storage.db"), folder.path().join("s.sock"));
-        bake_csv(table.replace(' ', "\n").as_bytes(), &db, &options, &mut |_| ()).unwrap();
-        let _server = Server::start(&db, &socket);
+        let keys = if kind == "table of numbers" { Keys::U64 } else { Keys::Bytes };
+        let scene = Scene::baked(keys, table.replace(' ', "\n"));
+        let server = scene.serve(&[]);
         for exchange in conversation.split("> ").skip(1) {
             let (command, reply) = exchange.split_once('\n').unwrap();
             let mut cli = Command::new("redis-cli");
-            cli.arg("-s").arg(&socket).arg("--no-raw").stdin(Stdio::piped()).stdout(Stdio::piped());
+            cli.arg("-s").arg(server.socket()).arg("--no-raw").stdin(Stdio::piped()).stdout(Stdio::piped());
             let mut child = cli.spawn().unwrap();
             writeln!(child.stdin.take().unwrap(), "{command}").unwrap();
             let output = child.wait_with_output().unwrap();

@@ -5,13 +5,13 @@ use std::io::Write;
 use zero_kv::client::Client;
 
 use super::served::*;
+use crate::helpers::frames::connect;
 use crate::helpers::redis_replies::Reply;
-use crate::helpers::redis_server::connect;
 use crate::helpers::trials::Missing;
 
 pub(crate) fn malformed_bytes_are_answered_as_by_redis() -> Result<(), Missing> {
     let redis = redis()?;
-    let served = Served::start();
+    let (_table, served) = serve(&[]);
     let quoted_get = b"GET \"7\"\r\nGET '7'\r\nECHO \"a\\x41\\n\\t\\\"b\\q\"\r\nECHO 'it\\'s'\r\nECHO \"\"\r\nQUIT\r\n";
     let too_long = [b'x'; 70_000];
     for bytes in [
@@ -39,7 +39,7 @@ pub(crate) fn malformed_bytes_are_answered_as_by_redis() -> Result<(), Missing> 
         b"PING\nget 7\nGET  7 \r\n\tGET\t7\r\nquit\n",
         quoted_get,
     ] {
-        let [expected, found] = [redis.socket(), served.socket()].map(|socket| converse(connect(&socket), bytes));
+        let [expected, found] = [redis.socket(), served.socket()].map(|socket| converse(connect(socket), bytes));
         let shown = |bytes: &[u8]| bytes[..bytes.len().min(200)].escape_ascii().to_string();
         assert_eq!(shown(&found), shown(&expected), "to \"{}\"", shown(bytes));
     }
@@ -47,7 +47,7 @@ pub(crate) fn malformed_bytes_are_answered_as_by_redis() -> Result<(), Missing> 
 }
 
 pub(crate) fn writes_are_rejected_as_by_a_replica() {
-    let served = Served::start();
+    let (_table, served) = serve(&[]);
     for write in [
         "SET 1 x",
         "set 1 x",
@@ -72,17 +72,17 @@ pub(crate) fn writes_are_rejected_as_by_a_replica() {
         "FLUSHALL",
         "FLUSHDB",
     ] {
-        let replies = Reply::all(&ask(&served.socket(), &[write, "GET 1"]));
+        let replies = Reply::all(&ask(served.socket(), &[write, "GET 1"]));
         assert!(matches!(&replies[0], Reply::Error(text) if text.starts_with("READONLY ")), "{write}: {replies:?}");
         assert_eq!(replies[1], Reply::Bytes(b"value_content_at_key_1".to_vec()), "{write}");
     }
 }
 
 pub(crate) fn a_key_that_is_not_a_number_is_an_error_on_a_table_of_numbers() {
-    let served = Served::start();
+    let (_table, served) = serve(&[]);
     for key in ["x", "-1", "1.0", "18446744073709551616", "key:000000000001", "0x10"] {
         for command in ["GET", "EXISTS", "STRLEN", "TYPE", "TTL", "MGET 1"] {
-            let replies = Reply::all(&ask(&served.socket(), &[&format!("{command} {key}"), "PING"]));
+            let replies = Reply::all(&ask(served.socket(), &[&format!("{command} {key}"), "PING"]));
             assert!(matches!(&replies[0], Reply::Error(_)), "{command} {key}: {replies:?}");
             assert_eq!(replies[1], Reply::Text("PONG".to_owned()), "{command} {key}");
         }
@@ -90,17 +90,17 @@ pub(crate) fn a_key_that_is_not_a_number_is_an_error_on_a_table_of_numbers() {
 }
 
 pub(crate) fn leading_zeros_of_a_key_are_ignored() {
-    let served = Served::start();
-    let replies = ask(&served.socket(), &["GET 000000000007", "EXISTS 007 7", "GET 00000000000000000000000000007"]);
+    let (_table, served) = serve(&[]);
+    let replies = ask(served.socket(), &["GET 000000000007", "EXISTS 007 7", "GET 00000000000000000000000000007"]);
     let value = "$22\r\nvalue_content_at_key_7\r\n";
     assert_eq!(String::from_utf8(replies).unwrap(), format!("{value}:2\r\n{value}+OK\r\n"));
 }
 
 pub(crate) fn an_announced_length_allocates_nothing() {
-    let served = Served::with(&["--workers", "1"]);
+    let (_table, served) = serve(&["--workers", "1"]);
     assert_eq!(Client::connect(served.socket()).unwrap().info().unwrap().number::<u64>("workers"), Some(1));
-    let data_bytes = || served.server.status_bytes("VmData");
-    ask(&served.socket(), &["PING"]);
+    let data_bytes = || served.status_bytes("VmData");
+    ask(served.socket(), &["PING"]);
     let before = data_bytes();
     let mut waiting = Vec::new();
     for announced in [&b"*1\r\n$500000000\r\n"[..], b"*1000000\r\n", b"*1000000\r\n$500000000\r\nGET"] {
@@ -112,7 +112,7 @@ pub(crate) fn an_announced_length_allocates_nothing() {
         }
     }
     // The only worker reads the earlier bytes before these commands.
-    (0..10).for_each(|_| assert_eq!(ask(&served.socket(), &["PING"]), b"+PONG\r\n+OK\r\n"));
+    (0..10).for_each(|_| assert_eq!(ask(served.socket(), &["PING"]), b"+PONG\r\n+OK\r\n"));
     let grown = data_bytes().saturating_sub(before);
     assert!(grown < 16 << 20, "{grown} bytes more after lengths were announced");
 }

@@ -10,7 +10,7 @@ use crate::helpers::frames::{EXISTS, answer, expect, expect_end, gets, request};
 use crate::helpers::tables::answer_to_get;
 
 pub(crate) fn a_connection_speaks_the_protocol_of_its_first_byte() {
-    let served = Served::start();
+    let (_table, served) = serve(&[]);
     let model = rows();
     let (mut native, mut redis) = (served.connect(), served.connect());
     for key in 0..100 {
@@ -32,14 +32,14 @@ pub(crate) fn a_connection_speaks_the_protocol_of_its_first_byte() {
 }
 
 pub(crate) fn requests_may_be_split_at_any_byte() {
-    let served = Served::start();
+    let (_table, served) = serve(&[]);
     let requests = [line("GET 7"), line("MGET 1 2000"), b"GET 8\r\nECHO \"a b\"\r\n".to_vec(), line("QUIT")].concat();
     let expected = converse(served.connect(), &requests);
     for split in 1..requests.len() {
         let mut stream = served.connect();
         stream.write_all(&requests[..split]).unwrap();
         // The reply to a later command shows that the only worker has read the earlier bytes.
-        assert_eq!(ask(&served.socket(), &["PING"]), b"+PONG\r\n+OK\r\n");
+        assert_eq!(ask(served.socket(), &["PING"]), b"+PONG\r\n+OK\r\n");
         stream.write_all(&requests[split..]).unwrap();
         expect_end(&mut stream, &expected);
     }
@@ -49,7 +49,7 @@ pub(crate) fn requests_may_be_split_at_any_byte() {
 }
 
 pub(crate) fn tcp_has_equal_replies() {
-    let served = Served::start();
+    let (_table, served) = serve(&[]);
     assert!(served.tcp().ip().is_loopback());
     let requests = [line("GET 7"), line("GET 1002"), line("MGET 1 2000"), line("QUIT")].concat();
     let mut stream = TcpStream::connect(served.tcp()).unwrap();
@@ -64,7 +64,7 @@ pub(crate) fn tcp_has_equal_replies() {
 }
 
 pub(crate) fn a_client_that_reads_nothing_blocks_no_other_client() {
-    let served = Served::with(&["--workers", "1"]);
+    let (_table, served) = serve(&["--workers", "1"]);
     assert_eq!(Client::connect(served.socket()).unwrap().info().unwrap().number::<u64>("workers"), Some(1));
     let mut stalled = served.connect();
     stalled.set_nonblocking(true).unwrap();
@@ -78,5 +78,5 @@ pub(crate) fn a_client_that_reads_nothing_blocks_no_other_client() {
         assert!(written_bytes < 64 << 20, "requests are read although no reply is");
     };
     assert_eq!(error.kind(), ErrorKind::WouldBlock);
-    assert_eq!(ask(&served.socket(), &["GET 1003"]), b"$5\r\n12345\r\n+OK\r\n");
+    assert_eq!(ask(served.socket(), &["GET 1003"]), b"$5\r\n12345\r\n+OK\r\n");
 }

@@ -43,9 +43,8 @@ fn run(python: &Path, args: &[&str]) {
 
 fn script_passes_on_kv_store(release: &Release) -> Result<(), Missing> {
     let python = release.python()?;
-    let served = Served::start();
-    let socket = served.socket();
-    let socket = socket.to_str().unwrap();
+    let (_table, served) = serve(&[]);
+    let socket = served.socket().to_str().unwrap();
     run(&python, &["--unix", socket, "--ours"]);
     run(&python, &["--unix", socket, "--ours", "--protocol", "2"]);
     run(&python, &["--unix", socket, "--ours", "--protocol", "3"]);

@@ -1,12 +1,12 @@
 //! One table, served by `kv_store` over both kinds of socket, and by Redis.
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 
-use crate::helpers::redis_server::{Redis, command, connect};
-use crate::helpers::servers::{Server, kv_store};
+use crate::helpers::frames::connect;
+use crate::helpers::redis_server::{Redis, command};
+use crate::helpers::servers::Server;
 use crate::helpers::tables::{Model, Table};
 use crate::helpers::trials::Missing;
 
@@ -33,40 +33,11 @@ pub(crate) fn rows() -> Model {
         .collect()
 }
 
-/// A running `kv_store`.
-pub(crate) struct Served {
-    pub(crate) table: Table,
-    pub(crate) server: Server,
-    tcp: SocketAddr,
-}
-
-impl Served {
-    pub(crate) fn start() -> Served {
-        Served::with(&[])
-    }
-
-    pub(crate) fn with(options: &[&str]) -> Served {
-        let table = Table::new(rows());
-        let mut command = kv_store(&table.db(), &table.socket());
-        command.args(["--tcp", "127.0.0.1:0"]).args(options);
-        let mut server = Server::spawn(command, &table.socket());
-        let ready = server.wait_for_log("ready on ");
-        let mut words = ready.split([' ', ',', '\n']);
-        let tcp = words.find_map(|word| word.parse().ok()).unwrap_or_else(|| panic!("no address in {ready:?}"));
-        Served { table, server, tcp }
-    }
-
-    pub(crate) fn socket(&self) -> PathBuf {
-        self.table.socket()
-    }
-
-    pub(crate) fn tcp(&self) -> SocketAddr {
-        self.tcp
-    }
-
-    pub(crate) fn connect(&self) -> UnixStream {
-        self.server.connect()
-    }
+/// Serves [`rows`] over both kinds of socket. Returns the server with the table, whose folder the server needs.
+pub(crate) fn serve(options: &[&str]) -> (Table, Server) {
+    let table = Table::new(rows());
+    let server = table.serve_with(&[&["--tcp", "127.0.0.1:0"], options].concat());
+    (table, server)
 }
 
 /// Starts a Redis with the rows of [`rows`].

@@ -11,7 +11,8 @@ use crate::helpers::frames::{answer, expect, gets};
 use crate::helpers::generations::Shape;
 use crate::helpers::pipelined_gets::{Answer, PipelinedConnection, Protocol};
 use crate::helpers::random::random;
-use crate::helpers::scenes::{Scene, Served};
+use crate::helpers::scenes::Scene;
+use crate::helpers::servers::Server;
 use crate::helpers::waiting::{configured_duration, eventually};
 use crate::{report, run_alone, run_concurrently};
 
@@ -19,7 +20,7 @@ const SHAPE: Shape = Shape { rows: 1000, len_max_bytes: 200 };
 /// A server, and the number of descriptors that it has open before the test.
 struct ServerTest {
     scene: Scene,
-    served: Served,
+    served: Server,
     descriptors: usize,
 }
 
@@ -31,7 +32,7 @@ impl ServerTest {
         ServerTest::new(scene, served)
     }
 
-    fn new(scene: Scene, served: Served) -> ServerTest {
+    fn new(scene: Scene, served: Server) -> ServerTest {
         // Every worker allocates its buffers.
         let first: Vec<PipelinedConnection> = (0..8).map(|_| answered_connection(&served)).collect();
         drop(first);
@@ -43,7 +44,7 @@ impl ServerTest {
     /// Runs `what` three times. After each time, the server must be alive, have all descriptors of clients closed, and
     /// hold no memory for connections. Reports the memory that the process keeps and the time of a pipeline, which
     /// depend on the allocator and on the machine's load.
-    fn assert_nothing_leaks(&mut self, name: &str, mut what: impl FnMut(&Served)) {
+    fn assert_nothing_leaks(&mut self, name: &str, mut what: impl FnMut(&Server)) {
         let mut memory_kib = vec![self.served.anonymous_bytes() >> 10];
         let mut pipeline_us = vec![self.pipeline_us()];
         for _ in 0..3 {
@@ -83,7 +84,7 @@ fn assert_answered(connection: &mut PipelinedConnection, keys: &[u64]) {
 }
 
 /// Returns a connection that has got a response.
-fn answered_connection(served: &Served) -> PipelinedConnection {
+fn answered_connection(served: &Server) -> PipelinedConnection {
     let mut connection = PipelinedConnection::new(Protocol::Native, served.connect());
     assert_answered(&mut connection, &[7]);
     connection

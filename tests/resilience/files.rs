@@ -12,7 +12,8 @@ use crate::helpers::generations::Shape;
 use crate::helpers::mixed_load::MixedLoad;
 use crate::helpers::pipelined_gets::{Answer, PipelinedConnection, Protocol};
 use crate::helpers::random::random;
-use crate::helpers::scenes::{Scene, Served};
+use crate::helpers::scenes::Scene;
+use crate::helpers::servers::Server;
 use crate::helpers::waiting::{configured_duration, eventually};
 use crate::{report, run_concurrently};
 
@@ -96,7 +97,7 @@ const FAULTS: [(&str, Reaction, Change); 14] = [
 ];
 
 /// Returns the response for every key, requested in batches.
-fn responses(served: &Served, protocol: Protocol) -> Vec<Answer> {
+fn responses(served: &Server, protocol: Protocol) -> Vec<Answer> {
     let mut connection = PipelinedConnection::new(protocol, served.connect());
     let keys: Vec<u64> = (1..=SHAPE.rows).collect();
     keys.chunks(256)
@@ -107,7 +108,7 @@ fn responses(served: &Served, protocol: Protocol) -> Vec<Answer> {
         .collect()
 }
 
-fn serves_all_of(served: &Served, generation: u64) -> bool {
+fn serves_all_of(served: &Server, generation: u64) -> bool {
     let all = |key: u64, found: &Answer| *found == Answer::Value(SHAPE.value(generation, key).unwrap());
     (1..).zip(&responses(served, Protocol::Native)).all(|(key, found)| all(key, found))
 }
@@ -117,7 +118,7 @@ fn serves_all_of(served: &Served, generation: u64) -> bool {
 struct ChangedFile {
     /// Declared before the scene, whose folder has the log that a failed test prints, because fields are dropped in
     /// order.
-    served: Served,
+    served: Server,
     load: MixedLoad,
     scene: Scene,
     generation: u64,
@@ -162,7 +163,7 @@ impl ChangedFile {
                 self.load.wait_for_right(5000);
             }
             Reaction::ErrsInPart => {
-                let count = |kind: fn(&Answer) -> bool, served: &Served| {
+                let count = |kind: fn(&Answer) -> bool, served: &Server| {
                     responses(served, Protocol::Native).iter().filter(|answer| kind(answer)).count() as u64
                 };
                 eventually("most rows are served", || {

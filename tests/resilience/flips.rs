@@ -6,12 +6,13 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use zero_kv::bake::{Keys, Options, bake_csv};
+use zero_kv::bake::Keys;
 use zero_kv::client::{Client, ClientError, OwnedKey};
 use zero_kv::store::{OpenOptions, Verify};
 use zero_kv::{Key, LookupError, Store};
 
 use crate::helpers::random::random;
+use crate::helpers::rows::{bake_text, csv_row};
 use crate::helpers::scenes::Scene;
 use crate::helpers::waiting::{configured_duration, eventually};
 use crate::{report, run_concurrently};
@@ -47,21 +48,12 @@ fn value(i: u64) -> Vec<u8> {
 
 impl Rows {
     fn bake(&self, output: &Path) {
-        let mut csv = Vec::new();
-        for (key, value) in &self.rows {
-            match key {
-                OwnedKey::U64(key) => csv.extend_from_slice(key.to_string().as_bytes()),
-                OwnedKey::Bytes(key) => csv.extend_from_slice(key),
-            }
-            csv.push(b',');
-            csv.extend_from_slice(value);
-            csv.push(b'\n');
-        }
+        let text = self.rows.iter().flat_map(|(key, value)| match key {
+            OwnedKey::U64(key) => csv_row(key, value),
+            OwnedKey::Bytes(key) => csv_row(key, value),
+        });
         let keys = if matches!(self.rows[0].0, OwnedKey::U64(_)) { Keys::U64 } else { Keys::Bytes };
-        let mut options = Options::default();
-        options.replace = zero_kv::replace::ReplaceRules::any();
-        options.keys = keys;
-        bake_csv(&csv[..], output, &options, &mut |_| ()).unwrap();
+        bake_text(output, keys, text.collect::<Vec<u8>>());
     }
 
     /// Makes every kind of lookup. Returns how many results were right, and how many reported damage.

@@ -9,7 +9,8 @@ use std::path::Path;
 
 use crate::helpers::frames::{answer, gets};
 use crate::helpers::pipelined_gets::Protocol;
-use crate::helpers::scenes::{Scene, Served, settle};
+use crate::helpers::scenes::{Scene, settle};
+use crate::helpers::servers::Server;
 use crate::helpers::tables::{Model, bake};
 use crate::helpers::waiting::eventually;
 use crate::run_concurrently;
@@ -40,7 +41,7 @@ struct Reader {
 }
 
 impl Reader {
-    fn ask(served: &Served, protocol: Protocol, generation: u64, key: u64) -> Reader {
+    fn ask(served: &Server, protocol: Protocol, generation: u64, key: u64) -> Reader {
         let mut stream = served.connect();
         let value = value(generation, key);
         let (request, expected) = match protocol {

@@ -8,7 +8,7 @@ use std::time::Instant;
 use crate::helpers::generations::{Shape, named};
 use crate::helpers::pipelined_gets::{Answer, PipelinedConnection, Protocol};
 use crate::helpers::random::random;
-use crate::helpers::scenes::Served;
+use crate::helpers::servers::Server;
 use crate::helpers::waiting::eventually;
 
 /// The number of keys in a pipeline, which is sent in one write.
@@ -47,7 +47,7 @@ pub(crate) struct ConnectionCounts {
 }
 
 impl Load {
-    pub(crate) fn start(served: &Served, shape: Shape, threads: usize, counts: ConnectionCounts) -> Load {
+    pub(crate) fn start(served: &Server, shape: Shape, threads: usize, counts: ConnectionCounts) -> Load {
         let shared = Arc::new(Shared::default());
         let start = |thread: usize| {
             let connect = |protocol| PipelinedConnection::new(protocol, served.connect());

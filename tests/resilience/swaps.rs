@@ -13,7 +13,8 @@ use super::load::{ConnectionCounts, Load, PIPELINE_KEYS, Sample};
 use crate::helpers::frames::{answer, expect, request};
 use crate::helpers::generations::Shape;
 use crate::helpers::pipelined_gets::{Answer, PipelinedConnection, Protocol};
-use crate::helpers::scenes::{Scene, Served, inode, settle};
+use crate::helpers::scenes::{Scene, inode, settle};
+use crate::helpers::servers::Server;
 use crate::helpers::waiting::{PATIENCE, configured_duration, eventually};
 use crate::{report, run_alone, run_concurrently};
 
@@ -52,7 +53,7 @@ impl Generations {
 
     /// Asserts that every key has its value of a generation.
     #[track_caller]
-    fn assert_served(&self, served: &Served, generation: u64) {
+    fn assert_served(&self, served: &Server, generation: u64) {
         let mut connection = PipelinedConnection::new(Protocol::Native, served.connect());
         let keys: Vec<u64> = (1..=self.shape.rows + 2).collect();
         for keys in keys.chunks(PIPELINE_KEYS) {
@@ -66,7 +67,7 @@ impl Generations {
 }
 
 /// Returns generation, swaps, rollbacks, and rejected files.
-fn counts(served: &Served) -> [u64; 4] {
+fn counts(served: &Server) -> [u64; 4] {
     ["generation", "swaps", "rollbacks", "refused_files"].map(|name| served.number(name))
 }
 

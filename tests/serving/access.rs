@@ -8,33 +8,20 @@ use std::os::unix::net::{SocketAddr, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::{Signal, getgid, getuid};
 
 use crate::helpers::frames::{expect, gets};
-use crate::helpers::servers::{Server, kv_store};
+use crate::helpers::repeating::while_threads_repeat;
+use crate::helpers::servers::{Server, failure_message, kv_store};
 use crate::helpers::tables::{Table, answer_to_get};
 use crate::helpers::waiting::{PATIENCE, eventually};
 
 /// A user and a group that no test runs as.
 const OTHER: u32 = 4321;
 
-fn serve(table: &Table, args: &[&str]) -> Server {
-    let mut command = kv_store(&table.db(), &table.socket());
-    command.args(args);
-    Server::of(command, &table.socket())
-}
-
 fn mode(path: &Path) -> u32 {
     fs::symlink_metadata(path).unwrap().mode() & 0o7777
-}
-
-/// Runs a command that must fail with this exit status. Returns its standard error.
-fn failure_message(mut command: Command, status: i32) -> String {
-    let output = command.output().unwrap();
-    assert_eq!(output.status.code(), Some(status), "{output:?}");
-    String::from_utf8(output.stderr).unwrap()
 }
 
 fn assert_answered(mut stream: UnixStream, table: &Table) {
@@ -71,9 +58,7 @@ fn owner_and_group_may_connect_by_default_for_any_umask() {
 fn nobody_connects_before_the_mode_is_set() {
     let table = Table::of_rows(10);
     for _ in 0..30 {
-        let mut command = kv_store(&table.db(), &table.socket());
-        command.args(["--mode", "0606"]);
-        let server = Server::spawn(command, &table.socket());
+        let server = Server::spawn(table.command(&["--mode", "0606"]), &table.socket());
         eventually("the server listens", || UnixStream::connect(table.socket()).is_ok());
         assert_eq!(mode(&table.socket()), 0o606);
         drop(server);
@@ -93,8 +78,7 @@ fn an_invalid_mode_user_or_group_is_a_usage_error() {
         (["--allow-gid", "4294967295"], "`getent group` lists"),
         (["--owner", "-1"], "unexpected argument"),
     ] {
-        let mut command = kv_store(&table.db(), &table.socket());
-        command.args(args);
+        let command = table.command(&args);
         let message = failure_message(command, 2);
         assert!(message.contains(says), "{args:?}: {message}");
     }
@@ -131,7 +115,7 @@ fn peers_are_served_by_user_or_by_group() {
         &["--allow-uid", &format!("4321,{uid}")],
         &["--allow-uid", "4321", "--allow-gid", "4321", "--allow-gid", &gid],
     ] {
-        assert_answered(serve(&table, args).connect(), &table);
+        assert_answered(table.serve_with(args).connect(), &table);
     }
 }
 
@@ -139,7 +123,7 @@ fn peers_are_served_by_user_or_by_group() {
 fn other_peers_are_closed_at_once_and_logged_once_a_second() {
     let table = Table::of_rows(10);
     for args in [&["--allow-uid", "4321"][..], &["--allow-gid", "4321"], &["--allow-uid=4321", "--allow-gid=4321"]] {
-        let mut server = serve(&table, args);
+        let mut server = table.serve_with(args);
         for _ in 0..100 {
             assert_rejected(server.connect());
         }
@@ -149,17 +133,8 @@ fn other_peers_are_closed_at_once_and_logged_once_a_second() {
             assert!(line.contains(&part), "{part}: {line}");
         }
         // The log has no lines for the peers between the two lines.
-        let is_logged = AtomicBool::new(false);
-        let line = std::thread::scope(|scope| {
-            scope.spawn(|| {
-                while !is_logged.load(Ordering::Relaxed) {
-                    assert_rejected(UnixStream::connect(table.socket()).unwrap());
-                }
-            });
-            let line = server.wait_for_log("a connection was refused");
-            is_logged.store(true, Ordering::Relaxed);
-            line
-        });
+        let is_rejected = || assert_rejected(UnixStream::connect(table.socket()).unwrap());
+        let line = while_threads_repeat(1, |_| is_rejected, || server.wait_for_log("a connection was refused"));
         assert!(!line.contains("left_out=0"), "{line}");
         server.signal(Signal::TERM);
         assert_eq!(server.wait().code(), Some(0));
@@ -173,7 +148,7 @@ fn the_lock_file_follows_no_link_and_changes_no_file_of_others() {
     let lock = table.folder.path().join("s.sock.lock");
 
     std::os::unix::fs::symlink(&target, &lock).unwrap();
-    let message = failure_message(kv_store(&table.db(), &table.socket()), 1);
+    let message = failure_message(table.command(&[]), 1);
     assert!(message.contains("is a symbolic link") && message.contains("remove the file"), "{message}");
     assert!(!target.exists(), "the link's target was created");
     fs::remove_file(&lock).unwrap();
@@ -181,13 +156,13 @@ fn the_lock_file_follows_no_link_and_changes_no_file_of_others() {
     fs::write(&target, "kept").unwrap();
     fs::set_permissions(&target, Permissions::from_mode(0o640)).unwrap();
     fs::hard_link(&target, &lock).unwrap();
-    let message = failure_message(kv_store(&table.db(), &table.socket()), 1);
+    let message = failure_message(table.command(&[]), 1);
     assert!(message.contains("has 2 names"), "{message}");
     assert_eq!((mode(&target), fs::read(&target).unwrap()), (0o640, b"kept".to_vec()));
     fs::remove_file(&lock).unwrap();
 
     rustix::fs::mknodat(rustix::fs::CWD, &lock, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
-    let message = failure_message(kv_store(&table.db(), &table.socket()), 1);
+    let message = failure_message(table.command(&[]), 1);
     assert!(message.contains("is not a regular file"), "{message}");
     assert!(!table.socket().exists());
     fs::remove_file(&lock).unwrap();
@@ -211,8 +186,7 @@ fn an_abstract_name_is_served_only_with_its_option() {
     for args in [["--mode", "0600"], ["--owner", "0"], ["--group", "0"]] {
         failure_message(command(&[&["--abstract"], &args[..]].concat()), 2);
     }
-    let mut plain = kv_store(&table.db(), &table.socket());
-    plain.arg("--abstract");
+    let plain = table.command(&["--abstract"]);
     assert!(failure_message(plain, 1).contains("--abstract requires a --socket that begins with @"));
 
     let mut server = Server::of(command(&["--abstract"]), Path::new(&socket));

@@ -13,7 +13,7 @@ use zero_kv::{MappedStore, Store};
 
 use crate::helpers::forged::forge;
 use crate::helpers::scenes::settle;
-use crate::helpers::servers::{Server, kv_store};
+use crate::helpers::servers::Server;
 use crate::helpers::tables::Table;
 use crate::helpers::waiting::eventually;
 
@@ -112,9 +112,7 @@ fn hole(path: &Path) {
 }
 
 fn warm(table: &Table) -> Command {
-    let mut command = kv_store(&table.db(), &table.socket());
-    command.arg("--warm");
-    command
+    table.command(&["--warm"])
 }
 
 #[test]
@@ -139,7 +137,7 @@ fn a_server_that_warms_a_new_file_stops_on_sigterm() {
 fn a_server_that_verifies_a_forged_first_file_stops_on_sigterm() {
     let table = Table::of_rows(10);
     forge(&table.db(), FORGED_LEN_BYTES);
-    let command = kv_store(&table.db(), &table.socket());
+    let command = table.command(&[]);
     stop(Server::spawn(command, &table.socket()), "canceled: stopped before the file was served");
     assert!(!table.socket().exists());
 }

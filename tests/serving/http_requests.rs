@@ -1,11 +1,10 @@
 //! An HTTP request ends its connection before anything in its body is executed.
 
-use std::io::{ErrorKind, Read, Write};
-use std::os::unix::net::UnixStream;
+use std::io::Write;
 
 use zero_kv::client::Client;
 
-use crate::helpers::frames::expect;
+use crate::helpers::frames::{expect, read_until_closed};
 use crate::helpers::servers::Server;
 use crate::helpers::tables::Table;
 
@@ -28,17 +27,6 @@ fn number(server_socket: &std::path::Path, name: &str) -> u64 {
     info.number(name).unwrap_or_else(|| panic!("no {name} in {info:?}"))
 }
 
-/// Returns all replies until the server closes the connection.
-fn rest(stream: &mut UnixStream) -> Vec<u8> {
-    let mut rest = Vec::new();
-    match stream.read_to_end(&mut rest) {
-        Ok(_) => rest,
-        // The server closed the connection before it had read everything.
-        Err(error) if error.kind() == ErrorKind::ConnectionReset => rest,
-        Err(error) => panic!("{error}"),
-    }
-}
-
 fn serve() -> (Table, Server) {
     let table = Table::of_rows(10);
     let server = table.serve();
@@ -59,7 +47,7 @@ fn no_part_of_an_http_body_is_executed_wherever_the_request_is_split() {
             expect(&mut stream, PONG);
             // The server may have closed the connection after the first part.
             let _ = stream.write_all(second);
-            let replies = String::from_utf8(rest(&mut stream)).unwrap();
+            let replies = String::from_utf8(read_until_closed(&mut stream)).unwrap();
             let errors = replies.matches("-ERR wrong number of arguments for 'get' command\r\n").count();
             assert_eq!(errors, commands - 1, "{http:?} split at {split}: {replies:?}");
             assert_eq!(replies.lines().count(), commands - 1, "{http:?} split at {split}: {replies:?}");

@@ -3,10 +3,11 @@
 use std::io::Write;
 
 use zero_kv::Store;
+use zero_kv::bake::Keys;
 use zero_kv::client::{Client, ClientError, Info};
 
 use crate::helpers::frames::{EXISTS, GET, answer, expect, request};
-use crate::helpers::servers::Server;
+use crate::helpers::scenes::Scene;
 use crate::helpers::tables::{Table, answer_to_get, answers_to_gets};
 use crate::helpers::waiting::eventually;
 
@@ -89,14 +90,9 @@ fn service_times_are_sampled() {
 
 #[test]
 fn info_describes_a_table_of_byte_keys() {
-    let folder = tempfile::tempdir().unwrap();
-    let (db, socket) = (folder.path().join("storage.db"), folder.path().join("s.sock"));
-    let mut options = zero_kv::bake::Options::default();
-    options.replace = zero_kv::replace::ReplaceRules::any();
-    options.keys = zero_kv::bake::Keys::Bytes;
-    zero_kv::bake::bake_csv(&b"ant,1\nbee,22\n"[..], &db, &options, &mut |_| ()).unwrap();
-    let _server = Server::start(&db, &socket);
-    let mut client = Client::connect(&socket).unwrap();
+    let scene = Scene::baked(Keys::Bytes, b"ant,1\nbee,22\n");
+    let server = scene.serve(&[]);
+    let mut client = server.client();
     assert_eq!(client.get("bee").unwrap().as_deref(), Some(&b"22"[..]));
     assert_eq!(client.get("cow").unwrap(), None);
     assert!(matches!(client.get(7), Err(ClientError::Server { .. })), "{:?}", client.get(7));

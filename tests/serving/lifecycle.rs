@@ -145,9 +145,8 @@ fn a_server_can_be_stopped_once_it_logs_ready() {
 fn one_of_several_servers_that_start_on_a_stale_socket_serves() {
     let table = Table::of_rows(10);
     drop(UnixListener::bind(table.socket()).unwrap());
-    let mut servers: Vec<_> = (0..8)
-        .map(|_| kv_store(&table.db(), &table.socket()).stderr(std::process::Stdio::piped()).spawn().unwrap())
-        .collect();
+    let mut servers: Vec<_> =
+        (0..8).map(|_| table.command(&[]).stderr(std::process::Stdio::piped()).spawn().unwrap()).collect();
     // All servers but one exit, and the remaining one answers.
     eventually("one server remains", || {
         let left = servers.iter_mut().filter_map(|server| server.try_wait().unwrap().is_none().then_some(())).count();
@@ -257,9 +256,7 @@ fn worker_times_ns(server: &Server) -> Vec<u64> {
 #[test]
 fn every_worker_answers() {
     let table = Table::of_rows(100);
-    let mut command = kv_store(&table.db(), &table.socket());
-    command.args(["--workers", "4"]);
-    let server = Server::of(command, &table.socket());
+    let server = table.serve_with(&["--workers", "4"]);
     let mut streams: Vec<_> = (0..16).map(|_| server.connect()).collect();
     let mut ask_all = || {
         for (key, stream) in (90..).zip(&mut streams) {

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::helpers::frames::{expect, expect_end, gets, request};
-use crate::helpers::servers::{Server, kv_store};
+use crate::helpers::frames::{expect, expect_end, gets, read_until_closed, request};
+use crate::helpers::servers::Server;
 use crate::helpers::tables::{Model, Table, answer_to_get, answers_to_gets, bake};
 use crate::helpers::waiting::eventually;
 
@@ -21,7 +21,7 @@ fn long_table() -> Table {
 }
 
 fn serve(table: &Table, options: &[&str]) -> Server {
-    let mut command = kv_store(&table.db(), &table.socket());
+    let mut command = table.command(&[]);
     command.args(["--workers", "1"]).args(options);
     let mut server = Server::spawn(command, &table.socket());
     let ready = server.wait_for_log("ready");
@@ -46,25 +46,10 @@ fn ask(stream: &mut UnixStream, table: &Table, key: u64) {
     expect(stream, &answer_to_get(&table.model, key));
 }
 
-/// Returns the remaining bytes of a connection that the server has closed.
-fn rest(stream: &mut UnixStream) -> Vec<u8> {
-    let mut rest = Vec::new();
-    match stream.read_to_end(&mut rest) {
-        Ok(_) => rest,
-        Err(error) if error.kind() == ErrorKind::ConnectionReset => rest,
-        Err(error) => panic!("{error}"),
-    }
-}
-
-/// Returns the TCP address in the log line with which a server reports that it is ready.
-fn tcp_address(ready: &str) -> String {
-    ready.split(" and ").nth(1).unwrap().split_whitespace().next().unwrap().to_owned()
-}
-
 fn setting(server: &Server, name: &str) -> String {
     let mut stream = server.connect();
     stream.write_all(format!("CONFIG GET {name}\r\nQUIT\r\n").as_bytes()).unwrap();
-    let reply = String::from_utf8(rest(&mut stream)).unwrap();
+    let reply = String::from_utf8(read_until_closed(&mut stream)).unwrap();
     reply.split("\r\n").nth(4).unwrap().to_owned()
 }
 
@@ -119,10 +104,10 @@ fn a_client_that_does_not_read_is_disconnected_and_others_are_not() {
     }
     // The bytes that arrived are a prefix of the expected responses.
     let expected = answers_to_gets(&table.model, 0..300);
-    let came = rest(&mut native);
+    let came = read_until_closed(&mut native);
     assert!(came.len() < expected.len() && expected.starts_with(&came));
     let reply = [b"$20000\r\n", &table.model[&5][..], b"\r\n"].concat();
-    let came = rest(&mut redis);
+    let came = read_until_closed(&mut redis);
     assert!(came.len() < 300 * reply.len() && reply.repeat(300).starts_with(&came));
     ask(&mut other, &table, 8);
     assert_eq!(info(&mut other, "connections_cut_stalled"), "2");
@@ -273,16 +258,14 @@ fn many_simultaneous_disconnections_are_all_counted_in_few_log_lines() {
 #[test]
 fn a_connection_beyond_the_limit_is_closed_until_another_one_ends() {
     let table = Table::of_rows(10);
-    let mut command = kv_store(&table.db(), &table.socket());
-    command.args(["--workers", "2", "--max-connections", "3", "--tcp", "127.0.0.1:0"]);
-    let mut server = Server::spawn(command, &table.socket());
-    let address = tcp_address(&server.wait_for_log("ready"));
+    let mut server = table.serve_with(&["--workers", "2", "--max-connections", "3", "--tcp", "127.0.0.1:0"]);
+    let address = server.tcp();
     assert_eq!(setting(&server, "maxclients"), "3");
     let mut streams: Vec<_> = (0..2).map(|_| server.connect()).collect();
     streams.iter_mut().for_each(|stream| ask(stream, &table, 3));
     // The connection that requested the setting may still be open.
     eventually("the third connection is accepted", || info(&mut streams[0], "connections") == "2");
-    let mut third = TcpStream::connect(&address).unwrap();
+    let mut third = TcpStream::connect(address).unwrap();
     third.write_all(b"PING\r\n").unwrap();
     expect(&mut third, b"+PONG\r\n");
 
@@ -290,7 +273,7 @@ fn a_connection_beyond_the_limit_is_closed_until_another_one_ends() {
     expect_end(&mut unix, b"");
     let line = server.wait_for_log("refused: the server already has 3 connections (--max-connections)");
     assert!(line.contains(&format!("pid {}", std::process::id())), "{line}");
-    let mut tcp = TcpStream::connect(&address).unwrap();
+    let mut tcp = TcpStream::connect(address).unwrap();
     expect_end(&mut tcp, b"");
     assert_eq!(info(&mut streams[0], "connections_refused"), "2");
     streams.iter_mut().for_each(|stream| ask(stream, &table, 4));
@@ -360,7 +343,7 @@ fn a_command_that_does_not_fit_its_buffer_ends_its_connection() {
     command.resize(270_000, b'x');
     stream.write_all(&command).unwrap();
     // The server does not read later bytes.
-    assert_eq!(rest(&mut stream), b"-ERR Protocol error: too big command, the limit is 262144 bytes\r\n");
+    assert_eq!(read_until_closed(&mut stream), b"-ERR Protocol error: too big command, the limit is 262144 bytes\r\n");
     let line = server.wait_for_log("disconnected: a command exceeds the buffer of 262144 bytes (--buffer)");
     assert!(line.contains(&format!("pid {}", std::process::id())), "{line}");
 }
@@ -379,9 +362,7 @@ fn unfinished_commands_of_many_clients_stay_within_the_limit_on_client_memory() 
     const CLIENTS: usize = 60;
     const MAX_BYTES: u64 = 24 << 20;
     let table = Table::of_rows(10);
-    let mut command = kv_store(&table.db(), &table.socket());
-    command.args(["--workers", "2", "--client-memory-max", "24MiB"]);
-    let mut server = Server::of(command, &table.socket());
+    let mut server = table.serve_with(&["--workers", "2", "--client-memory-max", "24MiB"]);
     assert_eq!(setting(&server, "maxmemory-clients"), MAX_BYTES.to_string());
     let mut others = [server.connect(), server.connect()];
     let held_bytes = |other: &mut UnixStream| info(other, "client_memory_bytes").parse::<u64>().unwrap();
@@ -408,7 +389,7 @@ fn unfinished_commands_of_many_clients_stay_within_the_limit_on_client_memory() 
     let mut replied = 0;
     for (stream, _) in &mut clients {
         stream.shutdown(std::net::Shutdown::Write).unwrap_or_default();
-        let reply = String::from_utf8(rest(stream)).unwrap();
+        let reply = String::from_utf8(read_until_closed(stream)).unwrap();
         let expected = format!("-ERR all connections together hold more than {MAX_BYTES} bytes (--client-memory-max)");
         assert!(reply.is_empty() || reply.starts_with(&expected), "{reply}");
         replied += usize::from(!reply.is_empty());
@@ -424,7 +405,7 @@ fn unfinished_commands_of_many_clients_stay_within_the_limit_on_client_memory() 
 #[test]
 fn a_client_memory_limit_too_small_for_one_command_is_rejected_at_startup() {
     let table = Table::of_rows(10);
-    let output = kv_store(&table.db(), &table.socket()).args(["--client-memory-max", "15MiB"]).output().unwrap();
+    let output = table.command(&["--client-memory-max", "15MiB"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let text = String::from_utf8(output.stderr).unwrap();
     let expected =
@@ -436,7 +417,7 @@ fn a_client_memory_limit_too_small_for_one_command_is_rejected_at_startup() {
 fn a_buffer_that_is_too_small_or_too_large_is_rejected_at_startup() {
     let table = Table::of_rows(10);
     for (size, len_bytes) in [("255KiB", "261120"), ("5m", "5242880")] {
-        let output = kv_store(&table.db(), &table.socket()).args(["--buffer", size]).output().unwrap();
+        let output = table.command(&["--buffer", size]).output().unwrap();
         assert_eq!(output.status.code(), Some(1));
         let message = String::from_utf8(output.stderr).unwrap();
         let expected = format!("a buffer of {len_bytes} bytes, where 262144 to 4194304 were expected (--buffer)");
@@ -447,11 +428,9 @@ fn a_buffer_that_is_too_small_or_too_large_is_rejected_at_startup() {
 #[test]
 fn keep_alive_is_set_on_tcp_connections() {
     let table = Table::of_rows(10);
-    let mut command = kv_store(&table.db(), &table.socket());
-    command.args(["--tcp", "127.0.0.1:0"]);
-    let mut server = Server::spawn(command, &table.socket());
-    let address = tcp_address(&server.wait_for_log("ready"));
-    let mut client = TcpStream::connect(&address).unwrap();
+    let server = table.serve_with(&["--tcp", "127.0.0.1:0"]);
+    let address = server.tcp();
+    let mut client = TcpStream::connect(address).unwrap();
     client.write_all(b"PING\r\n").unwrap();
     expect(&mut client, b"+PONG\r\n");
     let ports = (client.peer_addr().unwrap().port(), client.local_addr().unwrap().port());

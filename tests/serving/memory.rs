@@ -9,16 +9,14 @@ use std::thread;
 use rustix::thread::{CapabilitySet, disable_transparent_huge_pages, remove_capability_from_bounding_set};
 
 use crate::helpers::frames::{expect, gets};
-use crate::helpers::servers::{Server, kv_store};
+use crate::helpers::servers::Server;
 use crate::helpers::tables::{Table, answers_to_gets};
 
 const ROWS: u64 = 20_000;
 
 /// Starts a kv_store with options, without waiting until it is ready.
 fn start(table: &Table, options: &[&str]) -> Server {
-    let mut command = kv_store(&table.db(), &table.socket());
-    command.args(options);
-    Server::spawn(command, &table.socket())
+    Server::spawn(table.command(options), &table.socket())
 }
 
 fn expect_all_answers(table: &Table, server: &Server) {
@@ -75,8 +73,7 @@ fn a_damaged_file_is_not_served_from_a_copy() {
 #[test]
 fn a_copy_with_fewer_huge_pages_is_served_with_a_warning() {
     let table = Table::of_rows(ROWS);
-    let mut command = kv_store(&table.db(), &table.socket());
-    command.args(["--memory", "copy"]);
+    let mut command = table.command(&["--memory", "copy"]);
     // SAFETY: The closure makes one system call, which is safe between fork and exec, and allocates nothing.
     unsafe { command.pre_exec(|| Ok(disable_transparent_huge_pages(true)?)) };
     let mut server = Server::spawn(command, &table.socket());

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use zero_kv::client::Client;
 
 use crate::helpers::frames::{EXISTS, answer, expect, gets, request};
-use crate::helpers::servers::{Server, kv_store};
+use crate::helpers::servers::Server;
 use crate::helpers::tables::{Table, answers_to_gets};
 use crate::helpers::waiting::{PATIENCE, eventually};
 
@@ -17,9 +17,7 @@ const DASHBOARD: &str = include_str!("../../packaging/grafana/zero-kv.json");
 
 /// Starts a server with metrics. Returns it with the address of the metrics.
 fn serve(table: &Table) -> (Server, SocketAddr) {
-    let mut command = kv_store(&table.db(), &table.socket());
-    command.args(["--metrics", "127.0.0.1:0"]);
-    let mut server = Server::spawn(command, &table.socket());
+    let mut server = Server::spawn(table.command(&["--metrics", "127.0.0.1:0"]), &table.socket());
     let line = server.wait_for_log("metrics on http://");
     let url = line.split("http://").nth(1).unwrap();
     let address = url.split('/').next().unwrap().parse().unwrap();
@@ -216,7 +214,7 @@ fn silent_clients_do_not_block_others() {
 fn a_unix_socket_serves_the_same_metrics_and_is_removed_at_exit() {
     let table = Table::of_rows(10);
     let path = table.folder.path().join("metrics.sock");
-    let mut command = kv_store(&table.db(), &table.socket());
+    let mut command = table.command(&[]);
     command.arg("--metrics").arg(&path);
     let mut server = Server::of(command, &table.socket());
     let stream = UnixStream::connect(&path).unwrap();
@@ -233,7 +231,7 @@ fn a_unix_socket_serves_the_same_metrics_and_is_removed_at_exit() {
 fn an_address_beyond_loopback_requires_an_option() {
     let table = Table::of_rows(10);
     let refused = |address: &str| {
-        let output = kv_store(&table.db(), &table.socket()).args(["--metrics", address]).output().unwrap();
+        let output = table.command(&["--metrics", address]).output().unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
     let (status, message) = refused("0.0.0.0:0");
@@ -243,17 +241,13 @@ fn an_address_beyond_loopback_requires_an_option() {
     assert_eq!(status, Some(2), "{message}");
     assert!(message.contains("127.0.0.1:9464"), "{message}");
 
-    let mut command = kv_store(&table.db(), &table.socket());
-    command.args(["--metrics", "0.0.0.0:0", "--metrics-exposed"]);
-    Server::of(command, &table.socket());
+    table.serve_with(&["--metrics", "0.0.0.0:0", "--metrics-exposed"]);
 }
 
 #[test]
 fn the_log_is_json_if_requested() {
     let table = Table::of_rows(10);
-    let mut command = kv_store(&table.db(), &table.socket());
-    command.args(["--log-format", "json"]);
-    let mut server = Server::spawn(command, &table.socket());
+    let mut server = Server::spawn(table.command(&["--log-format", "json"]), &table.socket());
     let line = server.wait_for_log("ready");
     let event: serde_json::Value = serde_json::from_str(&line).unwrap();
     assert_eq!((event["level"].as_str(), event["rows"].as_u64()), (Some("INFO"), Some(10)));
@@ -264,7 +258,7 @@ fn the_log_is_json_if_requested() {
 #[test]
 fn a_log_filter_that_cannot_be_parsed_is_reported_and_the_level_is_info() {
     let table = Table::of_rows(10);
-    let mut command = kv_store(&table.db(), &table.socket());
+    let mut command = table.command(&[]);
     command.env("RUST_LOG", "zero_kv=loud");
     let mut server = Server::spawn(command, &table.socket());
     let line = server.wait_for_log("RUST_LOG");

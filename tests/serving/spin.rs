@@ -4,15 +4,13 @@ use std::fs;
 use std::io::Write;
 
 use crate::helpers::frames::{expect, gets};
-use crate::helpers::servers::{Server, kv_store};
+use crate::helpers::servers::Server;
 use crate::helpers::tables::{Table, answer_to_get, answers_to_gets};
 use crate::helpers::waiting::eventually;
 
 /// Starts a kv_store that polls for this many microseconds.
 fn serve(table: &Table, spin_us: &str) -> Server {
-    let mut command = kv_store(&table.db(), &table.socket());
-    command.args(["--workers", "2", "--spin", spin_us]);
-    Server::of(command, &table.socket())
+    table.serve_with(&["--workers", "2", "--spin", spin_us])
 }
 
 /// Returns the state of each of the server's threads, and its processor time so far, in nanoseconds.

@@ -88,7 +88,7 @@ fn the_error_for_a_matched_file_that_was_removed_names_it() {
         scene.folder.write("b.csv", "2,two\n");
         let mut child = scene.baker(&["a.csv", arg]).stdin(Stdio::null()).spawn().unwrap();
         // Patterns are expanded before the first input is opened.
-        let mut pipe = eventually("the pipe is read", || {
+        let mut pipe = found_eventually("the pipe is read", || {
             assert!(child.try_wait().unwrap().is_none(), "the bake ended early");
             let nonblocking = rustix::fs::OFlags::NONBLOCK.bits() as i32;
             OpenOptions::new().write(true).custom_flags(nonblocking).open(scene.folder.path("a.csv")).ok()

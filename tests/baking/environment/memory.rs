@@ -1,12 +1,13 @@
 //! The memory of a bake, whatever it reads.
 
-use std::io::{PipeReader, Read};
+use std::io::Read;
 use std::process::Stdio;
 use std::thread;
 
 use rustix::pipe::fcntl_setpipe_size;
 
 use super::*;
+use crate::helpers::servers::status_bytes;
 
 const MEMORY_BYTES: u64 = 16 << 20;
 /// The memory beside the limit: the program's resident code, threads, and decompressors.
@@ -46,8 +47,8 @@ pub(super) fn run(
         scope.spawn(move || feed(&mut stdin));
         let mut text = vec![0];
         words.read_exact(&mut text).unwrap();
-        let peak_bytes = peak_bytes(child.id());
-        rest(words, &mut text);
+        let peak_bytes = status_bytes(child.id(), "VmHWM");
+        words.read_to_end(&mut text).unwrap();
         let success = child.wait().unwrap().success();
         let final_message = String::from_utf8(text).unwrap();
         assert_eq!(success, matches!(kind_of_message(&final_message), FinalMessage::Summary), "{final_message}");
@@ -64,16 +65,6 @@ pub(super) enum FinalMessage {
 
 fn kind_of_message(text: &str) -> FinalMessage {
     if text.starts_with("baker: ") { FinalMessage::Error } else { FinalMessage::Summary }
-}
-
-fn rest(mut words: PipeReader, text: &mut Vec<u8>) {
-    words.read_to_end(text).unwrap();
-}
-
-fn peak_bytes(process: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a process to wait for");
-    line.split_whitespace().next().unwrap().parse::<u64>().unwrap() << 10
 }
 
 /// Bakes rows with the least memory, and checks the memory used.

@@ -14,25 +14,11 @@ mod temporary;
 use std::fs::{self, File};
 use std::io::Write;
 use std::process::{Child, Command};
-use std::time::{Duration, Instant};
 
 use crate::helpers::baker_runs::{BAKER, Folder, rows};
 use crate::helpers::baker_scenes::*;
 use crate::helpers::random::Random;
-
-/// The longest time that a test waits for something that must happen, even on a slow machine.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// Waits until `find` returns something, which must happen within [`PATIENCE`].
-fn eventually<T>(what: &str, mut find: impl FnMut() -> Option<T>) -> T {
-    let began = Instant::now();
-    loop {
-        if let Some(found) = find() {
-            return found;
-        }
-        assert!(began.elapsed() < PATIENCE, "the condition did not become true in time: {what}");
-        std::thread::yield_now();
-    }
-}
+use crate::helpers::waiting::found_eventually;
 
 /// Returns the unnamed files of a process with at least this length.
 fn unnamed_files(child: &Child, len_min_bytes: u64) -> Vec<File> {

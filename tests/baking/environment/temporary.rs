@@ -14,7 +14,7 @@ fn waiting_bake(scene: &Scene, rows: &[u8], args: &[&str]) -> Child {
 
 /// Returns the bake's unnamed file, once the file has this length.
 fn unnamed_file(child: &mut Child, len_min_bytes: u64) -> std::fs::File {
-    eventually("an unnamed file exists", || {
+    found_eventually("an unnamed file exists", || {
         assert!(child.try_wait().unwrap().is_none(), "the bake ended early");
         unnamed_files(child, len_min_bytes).pop()
     })

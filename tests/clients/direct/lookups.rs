@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use zero_kv::bake::{Keys, Options, bake_csv};
+use zero_kv::bake::Keys;
 use zero_kv::client::{Client, ClientError, OwnedKey};
 use zero_kv::{KeyKind, LookupError};
 
 use super::{SHAPE, copy_options, direct};
 use crate::helpers::random::random;
-use crate::helpers::scenes::{Scene, settle};
+use crate::helpers::scenes::Scene;
 use crate::helpers::waiting::eventually;
 
 const MEMORIES: [&str; 2] = ["map", "sealed"];
@@ -54,14 +54,9 @@ fn every_lookup_of_numbers_equals_the_servers_response() {
 
 #[test]
 fn every_lookup_of_bytes_equals_the_model() {
-    let scene = Scene::new();
     let model: BTreeMap<String, String> = (0..3000).map(|i| (format!("key/{}", i * 7), format!("value {i}"))).collect();
     let csv: String = model.iter().map(|(key, value)| format!("{key},{value}\n")).collect();
-    let mut options = Options::default();
-    options.replace = zero_kv::replace::ReplaceRules::any();
-    options.keys = Keys::Bytes;
-    bake_csv(csv.as_bytes(), &scene.db(), &options, &mut |_| ()).unwrap();
-    settle(&scene.db());
+    let scene = Scene::baked(Keys::Bytes, csv);
     for memory in MEMORIES {
         let served = scene.serve(&["--memory", memory]);
         let direct = super::open(served.socket());

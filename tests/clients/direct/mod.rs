@@ -13,16 +13,17 @@ use zero_kv::client::{Client, Direct, DirectOptions};
 use zero_kv::store::Memory;
 
 use crate::helpers::generations::Shape;
-use crate::helpers::scenes::{Scene, Served};
+use crate::helpers::scenes::Scene;
+use crate::helpers::servers::Server;
 
 const SHAPE: Shape = Shape { rows: 2000, len_max_bytes: 300 };
 
 /// Serves a table of generation 1 and opens it in direct mode.
-fn direct(options: &[&str]) -> (Scene, Served, Direct) {
+fn direct(options: &[&str]) -> (Scene, Server, Direct) {
     direct_in(Scene::new(), options)
 }
 
-fn direct_in(scene: Scene, options: &[&str]) -> (Scene, Served, Direct) {
+fn direct_in(scene: Scene, options: &[&str]) -> (Scene, Server, Direct) {
     SHAPE.bake(1, &scene.db());
     let served = scene.serve(options);
     let direct = open(served.socket());

@@ -13,7 +13,8 @@ use zero_kv::Store;
 
 use super::{SHAPE, direct};
 use crate::helpers::frames::{GET, answer, expect, request};
-use crate::helpers::scenes::{Scene, Served};
+use crate::helpers::scenes::Scene;
+use crate::helpers::servers::Server;
 use crate::helpers::waiting::eventually;
 
 const OPEN: u32 = 9;
@@ -149,7 +150,7 @@ fn next_state_request(page: &File) -> (u64, [u8; 16]) {
 
 /// Asserts that nothing has arrived once a server with one worker has answered requests that were sent later.
 #[track_caller]
-fn assert_waits(served: &Served, stream: &UnixStream) {
+fn assert_waits(served: &Server, stream: &UnixStream) {
     (0..3).for_each(|_| assert_eq!(served.number("workers"), 1));
     stream.set_nonblocking(true).unwrap();
     let arrived = { stream }.read(&mut [0]).map_err(|error| error.kind());

@@ -2,39 +2,35 @@
 
 use std::ops::Bound;
 
-use zero_kv::bake::{self, Keys, Options};
+use zero_kv::bake::Keys;
 use zero_kv::client::{Client, ClientError, OwnedKey};
 use zero_kv::{Key, KeyKind, Store};
 
 use crate::helpers::random::random;
+use crate::helpers::scenes::Scene;
 use crate::helpers::servers::Server;
 
-/// A table, and a client of a server that serves it.
-struct Served {
+/// A table in a file, and a client of a server of the file.
+struct StoreAndClient {
     store: Store,
     client: Client,
     _server: Server,
-    _folder: tempfile::TempDir,
+    _scene: Scene,
 }
 
-fn serve(keys: Keys, csv: &str) -> Served {
-    let folder = tempfile::tempdir().unwrap();
-    let (db, socket) = (folder.path().join("storage.db"), folder.path().join("s.sock"));
-    let mut options = Options::default();
-    options.replace = zero_kv::replace::ReplaceRules::any();
-    options.keys = keys;
-    bake::bake_csv(csv.as_bytes(), &db, &options, &mut |_| ()).unwrap();
-    let server = Server::start(&db, &socket);
-    let client = Client::connect(&socket).unwrap();
-    Served { store: Store::open(&db).unwrap(), client, _server: server, _folder: folder }
+fn serve(keys: Keys, csv: &str) -> StoreAndClient {
+    let scene = Scene::baked(keys, csv);
+    let server = scene.serve(&[]);
+    let (store, client) = (Store::open(scene.db()).unwrap(), server.client());
+    StoreAndClient { store, client, _server: server, _scene: scene }
 }
 
-fn of_bytes() -> Served {
+fn of_bytes() -> StoreAndClient {
     let rows = (0..3000).map(|i: u64| format!("key/{},{}\n", i.wrapping_mul(0x9e37_79b9) % 100_000, "v".repeat(90)));
     serve(Keys::Bytes, &rows.collect::<String>())
 }
 
-fn of_numbers() -> Served {
+fn of_numbers() -> StoreAndClient {
     let rows = (0..3000).map(|i: u64| format!("{},{}\n", i * 7, "v".repeat((i % 300) as usize)));
     serve(Keys::U64, &rows.collect::<String>())
 }
@@ -48,7 +44,7 @@ fn owned((key, value): (Key<'_>, &[u8])) -> (OwnedKey, Vec<u8>) {
 fn every_lookup_equals_the_lookup_in_the_file() {
     let seed = 0xc11e;
     println!("seed {seed}");
-    for Served { store, mut client, .. } in [of_bytes(), of_numbers()].into_iter() {
+    for StoreAndClient { store, mut client, .. } in [of_bytes(), of_numbers()].into_iter() {
         let mut random = random(seed);
         let kind = store.key_kind();
         assert_eq!(client.key_kind().unwrap(), kind);
@@ -75,7 +71,7 @@ fn every_lookup_equals_the_lookup_in_the_file() {
 
 #[test]
 fn rows_equal_the_rows_of_the_file_from_either_end() {
-    for Served { store, mut client, .. } in [of_bytes(), of_numbers()].into_iter() {
+    for StoreAndClient { store, mut client, .. } in [of_bytes(), of_numbers()].into_iter() {
         for page_rows in [0, 1, 7, 1000] {
             let rows: Vec<_> = client.rows().page_rows(page_rows).map(Result::unwrap).collect();
             assert!(rows.iter().cloned().eq(store.iter().map(owned)), "pages of {page_rows}");
@@ -101,7 +97,7 @@ fn rows_equal_the_rows_of_the_file_from_either_end() {
 #[test]
 fn a_prefix_selects_the_keys_that_start_with_it() {
     let mut served = of_bytes();
-    let Served { store, client, .. } = &mut served;
+    let StoreAndClient { store, client, .. } = &mut served;
     for prefix in [&b""[..], b"k", b"key/1", b"key/123", b"key/99999", b"key/\xff", b"l", b"\xff\xff"] {
         let rows: Vec<_> = client.prefix(prefix).unwrap().map(Result::unwrap).collect();
         assert_eq!(client.count_prefix(prefix).unwrap(), rows.len() as u64);
@@ -122,7 +118,7 @@ fn a_range_that_ends_before_its_start_has_no_rows() {
 
 #[test]
 fn a_key_of_the_other_kind_is_an_error_and_the_connection_remains_usable() {
-    for (Served { mut client, .. }, right, wrong) in
+    for (StoreAndClient { mut client, .. }, right, wrong) in
         [(of_numbers(), Key::from(7), Key::from("seven")), (of_bytes(), Key::from("key/0"), Key::from(7))]
     {
         let refused = |result: Result<(), ClientError>| matches!(result, Err(ClientError::Server { .. }));

@@ -1,12 +1,12 @@
 //! Long requests.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::thread;
 
 use super::short::fill;
-use crate::helpers::frames::{answer, expect, request};
+use crate::helpers::frames::{answer, expect, read_until_closed, request};
 use crate::helpers::reference_server::{
     BACKWARD, BODY_MAX_BYTES, CEILING, COUNT, END, END_EXCLUDED, EXISTS, FLOOR, GET, LONG, NUMBERS, RANGE, Reference,
     START, START_EXCLUDED, long, range_body,
@@ -27,18 +27,13 @@ pub(super) fn numbers() -> Reference {
 /// Sends a stream of requests, and returns all responses until the connection ends or is reset.
 pub(super) fn exchange(stream: &mut UnixStream, requests: &[u8]) -> Vec<u8> {
     let mut writer = stream.try_clone().unwrap();
-    let mut answers = Vec::new();
     thread::scope(|scope| {
         scope.spawn(move || {
             // A server that has closed the connection accepts no more bytes.
             let _ = writer.write_all(requests).and_then(|()| writer.shutdown(Shutdown::Write));
         });
-        match stream.read_to_end(&mut answers) {
-            Ok(_) => {}
-            Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}"),
-        }
-    });
-    answers
+        read_until_closed(stream)
+    })
 }
 
 #[track_caller]

@@ -4,15 +4,15 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 
-use super::{Served, ask, bulk, command, reply};
+use super::{ServedRows, ask, bulk, command, reply};
 use crate::helpers::frames::{expect, gets};
-use crate::helpers::servers::{Server, kv_store};
+use crate::helpers::servers::Server;
 use crate::helpers::tables::{Table, answers_to_gets};
 use crate::helpers::waiting::{PATIENCE, eventually};
 
 #[test]
 fn hello_changes_the_protocol_version_and_reset_restores_it() {
-    let served = Served::numbers(10);
+    let served = ServedRows::numbers(10);
     let mut stream = served.connect();
     assert_eq!(ask(&mut stream, "GET 99"), "$-1\r\n");
     assert!(ask(&mut stream, "HELLO 3 SETNAME me").starts_with("%7\r\n$6\r\nserver\r\n$7\r\nzero-kv\r\n"));
@@ -26,7 +26,7 @@ fn hello_changes_the_protocol_version_and_reset_restores_it() {
 
 #[test]
 fn a_list_of_many_clients_is_complete() {
-    let served = Served::numbers(10);
+    let served = ServedRows::numbers(10);
     let mut clients: Vec<UnixStream> = (0..400).map(|_| served.connect()).collect();
     for (number, stream) in clients.iter_mut().enumerate() {
         assert_eq!(ask(stream, &format!("CLIENT SETNAME client-{number}")), "+OK\r\n");
@@ -45,7 +45,7 @@ fn a_list_of_many_clients_is_complete() {
 
 #[test]
 fn info_counts_commands_and_keys() {
-    let served = Served::numbers(10);
+    let served = ServedRows::numbers(10);
     let mut stream = served.connect();
     let commands: Vec<u8> = (0..20).flat_map(|key| command(&format!("GET {key}"))).collect();
     stream.write_all(&commands).unwrap();
@@ -64,11 +64,8 @@ fn info_counts_commands_and_keys() {
 #[test]
 fn tcp_and_unix_sockets_have_equal_replies() {
     let table = Table::of_rows(1000);
-    let mut command = kv_store(&table.db(), &table.socket());
-    command.args(["--tcp", "127.0.0.1:0"]);
-    let mut server = Server::spawn(command, &table.socket());
-    let line = server.wait_for_log("ready");
-    let address = line.split_whitespace().find(|word| word.starts_with("127.0.0.1:")).unwrap();
+    let server = table.serve_with(&["--tcp", "127.0.0.1:0"]);
+    let address = server.tcp();
     let mut redis = TcpStream::connect(address).unwrap();
     redis.set_read_timeout(Some(PATIENCE)).unwrap();
     assert_eq!(ask(&mut redis, "GET 7").as_bytes(), bulk(&table.model[&7]));
@@ -84,17 +81,15 @@ fn tcp_and_unix_sockets_have_equal_replies() {
 fn an_address_beyond_loopback_requires_an_option() {
     let table = Table::of_rows(10);
     for address in ["0.0.0.0:0", "[::]:0"] {
-        let mut refused = kv_store(&table.db(), &table.socket());
-        let output = refused.args(["--tcp", address]).output().unwrap();
+        let output = table.command(&["--tcp", address]).output().unwrap();
         let message = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{message}");
         assert!(message.contains("--tcp-exposed") && message.lines().count() == 1, "{message}");
         assert!(!table.socket().exists());
     }
-    let mut exposed = kv_store(&table.db(), &table.socket());
-    exposed.args(["--tcp", "0.0.0.0:0", "--tcp-exposed"]);
+    let exposed = table.command(&["--tcp", "0.0.0.0:0", "--tcp-exposed"]);
     assert_eq!(ask(&mut Server::of(exposed, &table.socket()).connect(), "PING"), "+PONG\r\n");
-    let output = kv_store(&table.db(), &table.socket()).arg("--tcp-exposed").output().unwrap();
+    let output = table.command(&["--tcp-exposed"]).output().unwrap();
     let message = String::from_utf8(output.stderr).unwrap();
     assert!(
         !output.status.success() && message.contains("the server has no TCP socket: add --tcp ADDRESS"),

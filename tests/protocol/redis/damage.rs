@@ -4,7 +4,7 @@ use std::fs;
 use std::fs::OpenOptions;
 use std::io::Write;
 
-use super::{Served, ask};
+use super::{ServedRows, ask};
 use crate::helpers::waiting::eventually;
 
 /// The start of the reply where the file is damaged.
@@ -13,12 +13,12 @@ const DAMAGED: &str = "-ERR the result depends on damaged bytes of the file";
 #[test]
 fn each_key_in_a_damaged_block_gets_an_error_in_its_place() {
     // Four blocks; all but the last have 512 rows.
-    let served = Served::numbers(2000);
+    let served = ServedRows::numbers(2000);
     let mut stream = served.connect();
-    let mut bytes = fs::read(served.db()).unwrap();
+    let mut bytes = fs::read(served.scene.db()).unwrap();
     let value_at = bytes.windows(13).position(|window| window == b"value of 1000").unwrap();
     bytes[value_at] ^= 1;
-    OpenOptions::new().write(true).open(served.db()).unwrap().write_all(&bytes).unwrap();
+    OpenOptions::new().write(true).open(served.scene.db()).unwrap().write_all(&bytes).unwrap();
     eventually("the server examines the file again", || ask(&mut stream, "GET 43") == "$11\r\nvalue of 43\r\n");
 
     assert!(ask(&mut stream, "GET 1000").starts_with(DAMAGED));

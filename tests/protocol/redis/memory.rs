@@ -3,12 +3,12 @@
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 
-use super::{Served, array, ask, bulk, command};
+use super::{ServedRows, array, ask, bulk, command};
 use crate::helpers::frames::expect;
 
 #[test]
 fn clients_that_do_not_read_use_little_memory_and_others_are_answered() {
-    let served = Served::numbers(200_000);
+    let served = ServedRows::numbers(200_000);
     let mut other = served.connect();
     assert_eq!(ask(&mut other, "PING"), "+PONG\r\n");
     let before = served.server.anonymous_bytes();
@@ -40,7 +40,7 @@ fn clients_that_do_not_read_use_little_memory_and_others_are_answered() {
 
 #[test]
 fn announced_lengths_allocate_no_memory() {
-    let served = Served::numbers(10);
+    let served = ServedRows::numbers(10);
     let mut other = served.connect();
     assert_eq!(ask(&mut other, "PING"), "+PONG\r\n");
     let before = served.server.anonymous_bytes();

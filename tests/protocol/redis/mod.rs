@@ -9,48 +9,38 @@ mod pipelines;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 
-use tempfile::TempDir;
-use zero_kv::bake::{Keys, Options, bake_csv};
+use zero_kv::bake::Keys;
 use zero_kv::protocol::resp::reply_len_bytes;
 
+use crate::helpers::scenes::Scene;
 use crate::helpers::servers::Server;
 
 /// Values by the text of their keys.
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// A running server and the rows of its table.
-struct Served {
+struct ServedRows {
     rows: Rows,
     server: Server,
-    folder: TempDir,
+    scene: Scene,
 }
 
-impl Served {
-    fn new(keys: Keys, rows: Rows) -> Served {
-        let folder = tempfile::tempdir().unwrap();
-        let mut csv = Vec::new();
-        for (key, value) in &rows {
-            csv.extend([key, &b","[..], value, b"\n"].concat());
-        }
-        let mut options = Options::default();
-        options.replace = zero_kv::replace::ReplaceRules::any();
-        options.keys = keys;
-        let db = folder.path().join("storage.db");
-        bake_csv(&csv[..], &db, &options, &mut |_| ()).unwrap();
-        let server = Server::start(&db, &folder.path().join("s.sock"));
-        Served { rows, server, folder }
+impl ServedRows {
+    fn new(keys: Keys, rows: Rows) -> ServedRows {
+        let row = |(key, value): (&Vec<u8>, &Vec<u8>)| [key, &b","[..], value, b"\n"].concat();
+        let scene = Scene::baked(keys, rows.iter().flat_map(row).collect::<Vec<u8>>());
+        ServedRows { rows, server: scene.serve(&[]), scene }
     }
 
     /// Serves decimal keys with values that name them.
-    fn numbers(count: usize) -> Served {
+    fn numbers(count: usize) -> ServedRows {
         let row = |key: usize| (key.to_string().into_bytes(), format!("value of {key}").into_bytes());
-        Served::new(Keys::U64, (0..count).map(row).collect())
+        ServedRows::new(Keys::U64, (0..count).map(row).collect())
     }
 
     /// Serves keys with several prefixes, with values of every length around the limits of the response path.
-    fn names() -> Served {
+    fn names() -> ServedRows {
         let lengths = [0, 1, 9, 10, 44, 63, 64, 65, 99, 100, 999, 1000, 4095, 4096, 4097, 70_000];
         let mut rows = Rows::new();
         for number in 0..500_usize {
@@ -58,11 +48,7 @@ impl Served {
             let value = vec![b'a' + (number % 26) as u8; lengths[number % lengths.len()]];
             rows.insert(format!("{kind}:{number:04}").into_bytes(), value);
         }
-        Served::new(Keys::Bytes, rows)
-    }
-
-    fn db(&self) -> PathBuf {
-        self.folder.path().join("storage.db")
+        ServedRows::new(Keys::Bytes, rows)
     }
 
     fn connect(&self) -> UnixStream {

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 
-use super::{Served, array, ask, command, reply, strings};
+use super::{ServedRows, array, ask, command, reply, strings};
 use crate::helpers::servers::Server;
 
 /// Returns all keys of a complete SCAN, and the number of calls.
@@ -22,7 +22,7 @@ fn scan(stream: &mut UnixStream, options: &str) -> (Vec<String>, usize) {
 
 #[test]
 fn a_scan_returns_each_key_once_for_any_count_and_pattern() {
-    for served in [Served::numbers(700), Served::names()] {
+    for served in [ServedRows::numbers(700), ServedRows::names()] {
         let mut stream = served.connect();
         for (options, wanted) in [
             ("", &(|_: &str| true) as &dyn Fn(&str) -> bool),
@@ -48,14 +48,14 @@ fn a_scan_returns_each_key_once_for_any_count_and_pattern() {
 
 #[test]
 fn a_scan_with_a_prefix_skips_other_keys() {
-    let served = Served::names();
+    let served = ServedRows::names();
     let (keys, calls) = scan(&mut served.connect(), " MATCH user:* COUNT 10");
     assert_eq!(calls, keys.len().div_ceil(10));
 }
 
 #[test]
 fn a_cursor_of_another_generation_is_rejected() {
-    let (served, other) = (Served::numbers(100), Served::numbers(101));
+    let (served, other) = (ServedRows::numbers(100), ServedRows::numbers(101));
     let (mut stream, mut another) = (served.connect(), other.connect());
     let cursor = strings(&ask(&mut stream, "SCAN 0")).remove(0);
     assert!(cursor.parse::<i64>().unwrap() > 0);
@@ -63,13 +63,13 @@ fn a_cursor_of_another_generation_is_rejected() {
     let refused = ask(&mut another, &format!("SCAN {cursor}"));
     assert!(refused.starts_with("-ERR") && refused.contains("begin again with 0"), "{refused}");
     // After a restart on the same file, the server accepts the cursor.
-    let again = Server::start(&served.db(), &served.folder.path().join("again.sock"));
+    let again = Server::start(&served.scene.db(), &served.scene.path("again.sock"));
     assert!(ask(&mut again.connect(), &format!("SCAN {cursor}")).starts_with("*2\r\n"));
 }
 
 #[test]
 fn the_pages_of_a_range_have_all_its_rows_in_order() {
-    let served = Served::names();
+    let served = ServedRows::names();
     let mut stream = served.connect();
     let page = |stream: &mut UnixStream, words: &str| {
         stream.write_all(&command(words)).unwrap();

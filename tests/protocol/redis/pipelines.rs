@@ -3,14 +3,14 @@
 use std::io::Write;
 use std::net::Shutdown;
 
-use super::{Served, array, ask, bulk, command, reply};
+use super::{ServedRows, array, ask, bulk, command, reply};
 use crate::helpers::frames::{expect, expect_end, gets};
 use crate::helpers::random::random;
 use crate::helpers::tables::{Table, answers_to_gets};
 
 #[test]
 fn commands_split_at_any_byte_are_answered() {
-    let served = Served::names();
+    let served = ServedRows::names();
     let mut stream = served.connect();
     let commands = [
         command("GET user:0000"),
@@ -61,7 +61,7 @@ fn both_protocols_are_spoken_on_one_socket() {
 
 #[test]
 fn pipelines_of_gets_of_any_size_are_answered_in_order() {
-    for served in [Served::numbers(3000), Served::names()] {
+    for served in [ServedRows::numbers(3000), ServedRows::names()] {
         let mut keys: Vec<Vec<u8>> = served.rows.keys().cloned().collect();
         keys.extend([b"4000".to_vec(), b"18446744073709551615".to_vec()]);
         let mut stream = served.connect();
@@ -81,7 +81,7 @@ fn pipelines_of_gets_of_any_size_are_answered_in_order() {
 
 #[test]
 fn a_pipeline_continues_after_an_error() {
-    let served = Served::numbers(10);
+    let served = ServedRows::numbers(10);
     let mut stream = served.connect();
     let commands = ["GET 1", "GET one", "GET 1 2", "NOPE", "MGET 1 x", "EXISTS 1 x", "SET 1 2", "GET 0002"];
     stream.write_all(&commands.map(command).concat()).unwrap();
@@ -100,7 +100,7 @@ fn a_pipeline_continues_after_an_error() {
 
 #[test]
 fn all_commands_before_the_end_get_replies_and_none_after_it() {
-    let served = Served::names();
+    let served = ServedRows::names();
     let before: Vec<u8> = (0..300).flat_map(|_| command("GET user:0015")).collect();
     let replies = served.get(b"user:0015").repeat(300);
     for (end, last) in [
@@ -124,7 +124,7 @@ fn all_commands_before_the_end_get_replies_and_none_after_it() {
 
 #[test]
 fn an_incomplete_command_at_the_end_is_not_answered() {
-    let served = Served::names();
+    let served = ServedRows::names();
     let cut = command("MGET user:0000 user:0003");
     for len_bytes in [1, 4, 10, cut.len() - 1] {
         let mut stream = served.connect();
@@ -136,7 +136,7 @@ fn an_incomplete_command_at_the_end_is_not_answered() {
 
 #[test]
 fn mget_of_100_000_keys_is_answered_completely() {
-    let served = Served::numbers(1000);
+    let served = ServedRows::numbers(1000);
     let keys: Vec<String> = (0..100_000).map(|number| (number * 7 % 1100).to_string()).collect();
     let mut stream = served.connect();
     let mut writer = stream.try_clone().unwrap();

@@ -12,7 +12,7 @@ use zero_kv::protocol::native::{Op, VALUE_LEN_MAX_BYTES};
 use zero_kv::protocol::reader::{Response, ResponseReader};
 use zero_kv::protocol::response::Violation;
 
-use super::{BYTES, NUMBERS, REFUSED, bytes, read, text};
+use super::{BYTES, NUMBERS, REFUSED, bytes, hex, read, text};
 
 /// Parses a key as a vector file with these keys writes it.
 fn key(field: &Value, keys: &str) -> OwnedKey {
@@ -25,10 +25,6 @@ fn key(field: &Value, keys: &str) -> OwnedKey {
 
 fn written(key: Key<'_>) -> String {
     key.as_u64().map_or_else(|| hex(key.as_bytes().unwrap()), |number| number.to_string())
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Passes the response in these bytes to `decode`.

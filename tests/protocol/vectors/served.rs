@@ -1,14 +1,15 @@
 //! Sends each request to a `kv_store` that serves the table, over both kinds of socket.
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
 use std::path::Path;
 
 use serde_json::Value;
-use zero_kv::bake::{self, Keys, Options};
+use zero_kv::bake::Keys;
 
-use super::{BYTES, NUMBERS, bytes, read, text};
-use crate::helpers::servers::{Server, kv_store};
+use super::{BYTES, NUMBERS, bytes, hex, read, text};
+use crate::helpers::frames::read_until_closed;
+use crate::helpers::scenes::Scene;
 use crate::helpers::waiting::PATIENCE;
 
 #[test]
@@ -23,18 +24,9 @@ fn a_server_of_byte_keys_responds_as_the_vectors_specify() {
 
 fn compare(file: &str, keys: Keys) {
     let (file, vectors) = read(file);
-    let folder = tempfile::tempdir().unwrap();
-    let (db, socket) = (folder.path().join("storage.db"), folder.path().join("s.sock"));
     let csv = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors").join(text(&file, "table"));
-    let mut options = Options::default();
-    options.replace = zero_kv::replace::ReplaceRules::any();
-    options.keys = keys;
-    bake::bake_csv(std::fs::File::open(csv).unwrap(), &db, &options, &mut |_| ()).unwrap();
-    let mut command = kv_store(&db, &socket);
-    command.args(["--tcp", "127.0.0.1:0"]);
-    let mut server = Server::spawn(command, &socket);
-    let ready = server.wait_for_log("ready on ");
-    let tcp: SocketAddr = ready.split([' ', ',', '\n']).find_map(|word| word.parse().ok()).expect("an address");
+    let scene = Scene::baked(keys, std::fs::read(csv).unwrap());
+    let server = scene.serve(&["--tcp", "127.0.0.1:0"]);
 
     let mut asked = [0, 0];
     for vector in &vectors {
@@ -45,7 +37,7 @@ fn compare(file: &str, keys: Keys) {
             asked[0] += 1;
         }
         if over != Some("unix") {
-            let stream = TcpStream::connect(tcp).unwrap();
+            let stream = TcpStream::connect(server.tcp()).unwrap();
             stream.set_read_timeout(Some(PATIENCE)).unwrap();
             assert_answered(vector, &stream, &stream, |how| stream.shutdown(how));
             asked[1] += 1;
@@ -67,10 +59,7 @@ fn assert_answered(
     if vector["closes"] != true {
         shutdown(Shutdown::Write).unwrap();
     }
-    let mut found = Vec::new();
-    if let Err(error) = from.read_to_end(&mut found) {
-        assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{name}: {error}");
-    }
+    let found = read_until_closed(&mut from);
     match vector["answer"].as_str() {
         Some(answer) => assert!(found == bytes(answer), "{name}: {} where {answer} was expected", hex(&found)),
         // The text differs between servers.
@@ -80,8 +69,4 @@ fn assert_answered(
             assert!(found[8..].starts_with(b"version "), "{name}: {}", found[8..].escape_ascii());
         }
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 
 use crate::helpers::frames::gets;
 use crate::helpers::random::random;
-use crate::helpers::scenes::Served;
+use crate::helpers::servers::Server;
 
 /// The number of connections in a flood.
 const FLOOD_CONNECTIONS: usize = 200;
@@ -23,7 +23,7 @@ pub(crate) struct Floods {
 }
 
 impl Floods {
-    pub(crate) fn start(served: &Served, seed: u64) -> Floods {
+    pub(crate) fn start(served: &Server, seed: u64) -> Floods {
         let stopping = Arc::new(AtomicBool::new(false));
         let (socket, is_over) = (served.socket().to_path_buf(), Arc::clone(&stopping));
         let mut client = served.client();

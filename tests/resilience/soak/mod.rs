@@ -15,7 +15,8 @@ use std::time::{Duration, Instant, SystemTime};
 use crate::helpers::generations::Shape;
 use crate::helpers::mixed_load::MixedLoad;
 use crate::helpers::random::random;
-use crate::helpers::scenes::{Scene, Served};
+use crate::helpers::scenes::Scene;
+use crate::helpers::servers::Server;
 use crate::helpers::waiting::eventually;
 use bad_files::BAD_FILES;
 use floods::Floods;
@@ -41,7 +42,7 @@ struct Held {
 }
 
 impl Held {
-    fn measure(served: &Served) -> Held {
+    fn measure(served: &Server) -> Held {
         let count = |name: &str| std::fs::read_dir(format!("/proc/{}/{name}", served.id())).unwrap().count();
         Held {
             descriptors: served.descriptors(),
@@ -54,7 +55,7 @@ impl Held {
 
 struct Soak {
     /// Declared before the scene, whose folder has the log, because fields are dropped in order.
-    served: Served,
+    served: Server,
     scene: Scene,
     /// The newest generation that is in place.
     generation: Arc<AtomicU64>,

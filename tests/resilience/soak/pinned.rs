@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::helpers::frames::gets;
 use crate::helpers::generations::{Shape, named};
-use crate::helpers::scenes::Served;
+use crate::helpers::servers::Server;
 
 /// The number of bytes that a reader takes in each round.
 const TRICKLE_LEN_BYTES: usize = 8;
@@ -23,7 +23,7 @@ pub(crate) struct Pinned {
 
 impl Pinned {
     /// Requests every key. The responses do not fit into a socket.
-    pub(crate) fn start(served: &Served, shape: Shape, newest: &Arc<AtomicU64>) -> Pinned {
+    pub(crate) fn start(served: &Server, shape: Shape, newest: &Arc<AtomicU64>) -> Pinned {
         let mut stream = served.connect();
         stream.write_all(&gets(1..=shape.rows)).unwrap();
         let newest = Arc::clone(newest);

@@ -12,7 +12,7 @@ fn servers_and_files_are_measured_with_their_own_keys() {
         let rows = csv.lines().count() as u64;
         let table = Both::new(keys, csv.as_bytes());
         let args = ["bench", "--seconds", "0.05", "--batch", "7", "--threads", "2"];
-        let (file, socket) = (table.path("table.db"), table.path("s.sock"));
+        let (file, socket) = (table.scene.db(), table.scene.socket());
         let target: [&[&OsStr]; 3] = [
             &["--db".as_ref(), file.as_os_str()],
             &["--socket".as_ref(), socket.as_os_str()],
@@ -53,10 +53,10 @@ fn measuring_an_empty_table_is_an_error() {
 fn ping_succeeds_if_the_server_responds_and_fails_otherwise() {
     let table = Both::new(Keys::Bytes, b"ant,1\n");
     let ping = |socket: &Path| zkv().args(["ping", "--socket"]).arg(socket).output().unwrap();
-    let output = ping(&table.path("s.sock"));
+    let output = ping(&table.scene.socket());
     let text = String::from_utf8(output.stdout).unwrap();
     assert_eq!((output.status.code(), &*output.stderr), (Some(0), &b""[..]));
     assert!(text.starts_with("response in ") && text.ends_with(" µs\n"), "{text}");
-    assert_error(&ping(&table.path("none.sock")), &["none.sock: cannot connect"]);
+    assert_error(&ping(&table.scene.path("none.sock")), &["none.sock: cannot connect"]);
     assert_error(&ping(&ScriptedServer::answering(&[ERROR]).socket()), &["peer.sock: "]);
 }

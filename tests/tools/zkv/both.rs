@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use super::*;
 use crate::helpers::random::random;
+use crate::helpers::scenes::Scene;
 use crate::helpers::servers::Server;
 
 /// Exit status, standard output and standard error.
@@ -13,21 +14,14 @@ type Outcome = (Option<i32>, Vec<u8>, String);
 
 /// A table, read as a file, over a socket, and in direct mode.
 pub(super) struct Both {
-    folder: TempDir,
+    pub(super) scene: Scene,
     _server: Server,
 }
 
 impl Both {
     pub(super) fn new(keys: Keys, csv: &[u8]) -> Both {
-        let folder = tempfile::tempdir().unwrap();
-        let (db, socket) = (folder.path().join("table.db"), folder.path().join("s.sock"));
-        bake_as(keys, csv, &db).unwrap();
-        let server = Server::start(&db, &socket);
-        Both { folder, _server: server }
-    }
-
-    pub(super) fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        let scene = Scene::baked(keys, csv);
+        Both { _server: scene.serve(&[]), scene }
     }
 
     /// Returns the common outcome. Only standard error may differ.
@@ -40,10 +34,10 @@ impl Both {
     #[track_caller]
     pub(super) fn ask_with<S: AsRef<OsStr>>(&self, command_line: &[S], input: &[u8]) -> Outcome {
         let ways: [(&[&str], &str); 3] =
-            [(&["--db"], "table.db"), (&["--socket"], "s.sock"), (&["--direct", "--socket"], "s.sock")];
+            [(&["--db"], "storage.db"), (&["--socket"], "s.sock"), (&["--direct", "--socket"], "s.sock")];
         let [file, server, direct] = ways.map(|(options, name)| {
             let mut command = zkv();
-            command.args(options).arg(self.path(name)).args(command_line);
+            command.args(options).arg(self.scene.path(name)).args(command_line);
             let output = output_with(command, input);
             (output.status.code(), output.stdout, String::from_utf8(output.stderr).unwrap())
         });
@@ -136,10 +130,6 @@ fn baker_reads_written_rows_back() {
         let len = least + random() % 6;
         (0..len).map(|_| b"a,\"\n\r \0\xff;\xef\xbb\xbf7"[(random() % 13) as usize]).collect()
     };
-    let quoted = |field: &[u8]| -> Vec<u8> {
-        let doubled = field.iter().flat_map(|byte| std::iter::repeat_n(*byte, if *byte == b'"' { 2 } else { 1 }));
-        std::iter::once(b'"').chain(doubled).chain([b'"']).collect()
-    };
     // In some tables, the smallest key begins with a byte order mark.
     for marked in [false, true] {
         let mut rows: BTreeMap<Vec<u8>, Vec<u8>> = (0..500).map(|_| (field(1), field(0))).collect();
@@ -147,12 +137,10 @@ fn baker_reads_written_rows_back() {
             rows.retain(|key, _| key[0] > 0xef);
             rows.insert(b"\xef\xbb\xbfmark".to_vec(), b"v".to_vec());
         }
-        let csv: Vec<u8> =
-            rows.iter().flat_map(|(key, value)| [&quoted(key)[..], b",", &quoted(value), b"\n"].concat()).collect();
-        bake_as(Keys::Bytes, &csv, &db).unwrap();
+        bake_to(&db, &Vec::from_iter(rows));
         let output = ask_file(&db, &["range"]);
         assert_eq!(output.status.code(), Some(0));
-        bake_as(Keys::Bytes, &output.stdout, &again).unwrap();
+        bake_text(&again, Keys::Bytes, &output.stdout);
         assert!(fs::read(&db).unwrap() == fs::read(&again).unwrap());
     }
 }

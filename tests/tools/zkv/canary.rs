@@ -4,7 +4,7 @@ use twox_hash::XxHash3_128;
 use zero_kv::Store;
 
 use super::*;
-use crate::helpers::servers::{Server, kv_store};
+use crate::helpers::servers::Server;
 use crate::helpers::tables::{Table, bake};
 
 fn canary(db: &Path, args: &[&str]) -> Output {
@@ -36,7 +36,7 @@ fn each_line_has_the_digest_of_the_value_or_absent() {
 #[test]
 fn keys_that_are_bytes_are_written_unchanged() {
     let (_folder, db) = baked();
-    bake_as(Keys::Bytes, b"\"a,b\",1\n-,2\n\"c\nd\",3\n\xff,4\n", &db).unwrap();
+    bake_text(&db, Keys::Bytes, b"\"a,b\",1\n-,2\n\"c\nd\",3\n\xff,4\n");
     let lines = format!("a,b,{}\n-,{}\n\",absent\n", digest(b"1"), digest(b"2"));
     assert_answer(&canary(&db, &["--", "a,b", "-", "\""]), 0, lines.as_bytes());
     assert_answer(&canary_of_lines(&db, b"a,b\n-\n\"\n"), 0, lines.as_bytes());
@@ -52,7 +52,7 @@ fn a_server_checks_files_with_the_printed_canaries() {
     let lines = table.folder.path().join("canary");
     fs::write(&lines, canary(&table.db(), &["--sample", "100"]).stdout).unwrap();
     let serve = || {
-        let mut command = kv_store(&table.db(), &table.socket());
+        let mut command = table.command(&[]);
         command.arg("--canary").arg(&lines);
         command
     };
@@ -67,7 +67,7 @@ fn a_server_checks_files_with_the_printed_canaries() {
 fn a_sample_is_evenly_spaced_over_the_table() {
     let (_folder, db) = baked();
     let rows: Vec<u8> = (0..=1000).flat_map(|key| format!("{},{key}\n", key * key).into_bytes()).collect();
-    bake_as(Keys::U64, &rows, &db).unwrap();
+    bake_text(&db, Keys::U64, &rows);
     let line = |key: u64| format!("{},{}\n", key * key, digest(key.to_string().as_bytes()));
     let lines = |keys: &[u64]| keys.iter().map(|key| line(*key)).collect::<String>();
     assert_answer(&canary(&db, &["--sample", "1"]), 0, lines(&[0]).as_bytes());
@@ -77,7 +77,7 @@ fn a_sample_is_evenly_spaced_over_the_table() {
     for sample in ["1001", "1002", "18446744073709551615"] {
         assert_answer(&canary(&db, &["--sample", sample]), 0, lines(&all).as_bytes());
     }
-    bake_as(Keys::U64, b"", &db).unwrap();
+    bake_text(&db, Keys::U64, b"");
     assert!(Store::open(&db).unwrap().is_empty());
     assert_answer(&canary(&db, &["--sample", "3"]), 0, b"");
 }

@@ -18,8 +18,8 @@ fn diff(a: &Path, b: &Path, more: &[&str]) -> Output {
 fn bake_two(keys: Keys, a: &[u8], b: &[u8]) -> (TempDir, PathBuf, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let [path_a, path_b] = ["a.db", "b.db"].map(|name| folder.path().join(name));
-    bake_as(keys, a, &path_a).unwrap();
-    bake_as(keys, b, &path_b).unwrap();
+    bake_text(&path_a, keys, a);
+    bake_text(&path_b, keys, b);
     (folder, path_a, path_b)
 }
 
@@ -115,7 +115,7 @@ fn differences_of_random_tables_match_a_model() {
 fn files_that_cannot_be_compared_are_an_error() {
     let (folder, a, b) = bake_two(Keys::U64, b"7,seven\n", b"7,sieben\n");
     let bytes = folder.path().join("bytes.db");
-    bake_as(Keys::Bytes, b"7,seven\n", &bytes).unwrap();
+    bake_text(&bytes, Keys::Bytes, b"7,seven\n");
     assert_error(
         &diff(&a, &bytes, &[]),
         &["a.db has keys that are unsigned 64-bit numbers", "pass two files with one kind of keys"],

@@ -5,7 +5,7 @@ use std::os::unix::fs::{FileExt, symlink};
 use std::process::Stdio;
 
 use serde_json::Value;
-use zero_kv::bake::Format;
+use zero_kv::bake::{self, Format, Options};
 use zero_kv::{Key, Store};
 
 use super::*;
@@ -143,7 +143,7 @@ fn a_range_of_rows_can_be_dumped() {
     assert_answer(&dump(&db, &["--to", "8"]), 0, b"7,seven\n8,\n");
     assert_answer(&dump(&db, &["--after", "8", "--before", "9"]), 0, b"");
     assert_answer(&dump(&db, &["--from=8", "--to=8", "--format=jsonl"]), 0, b"{\"key\":8,\"value\":\"\"}\n");
-    bake_as(Keys::Bytes, b"ant,1\nbee,2\nbumblebee,3\n", &db).unwrap();
+    bake_text(&db, Keys::Bytes, b"ant,1\nbee,2\nbumblebee,3\n");
     assert_answer(&dump(&db, &["--prefix", "b", "--format", "tsv"]), 0, b"bee\t2\nbumblebee\t3\n");
     assert_usage_error(&dump(&db, &["--prefix", "b", "--to", "c"]), "cannot be used with");
 }

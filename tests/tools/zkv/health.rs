@@ -6,7 +6,6 @@ use zero_kv::store::Unchecked;
 
 use super::*;
 use crate::helpers::scripted_server::{ERROR, found, response_header};
-use crate::helpers::servers::{Server, kv_store};
 use crate::helpers::tables::Table;
 use crate::helpers::waiting::{PATIENCE, eventually};
 
@@ -18,9 +17,7 @@ fn health(socket: &Path, args: &[&str]) -> Output {
 fn a_serving_server_is_healthy_and_nothing_is_printed() {
     let table = Table::of_rows(1000);
     // A mapped file is noted where leases do not reveal every writer.
-    let mut command = kv_store(&table.db(), &table.socket());
-    command.args(["--memory", "copy"]);
-    let _server = Server::of(command, &table.socket());
+    let _server = table.serve_with(&["--memory", "copy"]);
     let timeout = PATIENCE.as_secs().to_string();
     assert_answer(&health(&table.socket(), &["--timeout", &timeout]), 0, b"");
     let output = health(&table.socket(), &["--verbose", "--timeout", &timeout]);

@@ -57,7 +57,7 @@ fn the_report_has_the_sizes_of_values() {
     // The lengths of the values: each length from 0 to 999, and 100,000.
     let lens = (0..1000).chain([100_000]);
     let csv: String = lens.enumerate().map(|(key, len)| format!("{key},{}\n", "v".repeat(len))).collect();
-    bake_as(Keys::U64, csv.as_bytes(), &db).unwrap();
+    bake_text(&db, Keys::U64, csv.as_bytes());
     let (_, report) = inspect_json(&db);
     let (table, value) = (&report["table"], &report["table"]["value_len_bytes"]);
     assert_eq!((&table["first_key"], &table["last_key"]), (&Value::from(0), &Value::from(1000)));
@@ -82,7 +82,7 @@ fn the_histogram_of_values_of_one_length_has_one_bin() {
     let folder = tempfile::tempdir().unwrap();
     let db = folder.path().join("table.db");
     let csv: String = (0..7).map(|key| format!("{key},{}\n", "v".repeat(100))).collect();
-    bake_as(Keys::U64, csv.as_bytes(), &db).unwrap();
+    bake_text(&db, Keys::U64, csv.as_bytes());
     let (_, report) = inspect_json(&db);
     let bins: Vec<[u64; 3]> =
         report["table"]["value_len_bytes"]["histogram"].as_array().unwrap().iter().map(bin).collect();
@@ -97,7 +97,7 @@ fn bin(bin: &Value) -> [u64; 3] {
 fn the_report_has_the_common_prefix_of_keys_that_are_bytes() {
     let folder = tempfile::tempdir().unwrap();
     let db = folder.path().join("table.db");
-    bake_as(Keys::Bytes, b"user:\x1b[1m,a\nuser:\xff,b\n", &db).unwrap();
+    bake_text(&db, Keys::Bytes, b"user:\x1b[1m,a\nuser:\xff,b\n");
     let (_, report) = inspect_json(&db);
     assert_eq!(report["keys"], "bytes");
     assert_eq!(report["table"]["common_prefix"], "user:");
@@ -114,7 +114,7 @@ fn the_report_of_an_empty_table_has_a_header_and_sections() {
     let folder = tempfile::tempdir().unwrap();
     let db = folder.path().join("table.db");
     for keys in [Keys::U64, Keys::Bytes] {
-        bake_as(keys, b"", &db).unwrap();
+        bake_text(&db, keys, b"");
         let (status, report) = inspect_json(&db);
         assert_eq!((status, &report["rows"]), (Some(0), &Value::from(0)));
         assert_eq!(report["table"]["first_key"], Value::Null);

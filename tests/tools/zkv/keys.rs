@@ -82,9 +82,9 @@ fn rows_of_many_keys_are_in_the_order_of_the_keys() {
 #[test]
 fn a_program_that_writes_a_key_and_waits_gets_its_row() {
     let table = Both::new(Keys::U64, b"10,ten\n20,twenty\n");
-    for target in [["--db", "table.db"], ["--socket", "s.sock"]] {
+    for target in [["--db", "storage.db"], ["--socket", "s.sock"]] {
         let mut command = zkv();
-        command.args(["get", "-", target[0]]).arg(table.path(target[1]));
+        command.args(["get", "-", target[0]]).arg(table.scene.path(target[1]));
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (mut input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
         let mut answers = BufReader::new(output).lines();

@@ -24,8 +24,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
-use zero_kv::bake::{self, Keys, Options};
+use zero_kv::bake::Keys;
 
+use crate::helpers::rows::{bake_text, bake_to};
 use crate::helpers::scripted_server::ScriptedServer;
 
 const BINARY: &[u8] = b"\0\xff\n\r\n,\"\x1b[31m";
@@ -99,18 +100,7 @@ fn zkv_within(memory_kib: usize) -> Command {
 fn baked() -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let db = folder.path().join("table.db");
-    let mut csv = b"7,seven\n8,\n18446744073709551615,last\n9,\"".to_vec();
-    for byte in BINARY {
-        csv.extend(std::iter::repeat_n(byte, if *byte == b'"' { 2 } else { 1 }));
-    }
-    csv.extend(b"\"\n");
-    bake::bake_csv(&csv[..], &db, &Options::default(), &mut |_| ()).unwrap();
+    let rows = [(7, &b"seven"[..]), (8, b""), (u64::MAX, b"last"), (9, BINARY)];
+    bake_to(&db, &rows.map(|(key, value)| (key, value.to_vec())));
     (folder, db)
-}
-
-fn bake_as(keys: Keys, csv: &[u8], db: &Path) -> Result<bake::Report, bake::BakeError> {
-    let mut options = Options::default();
-    options.replace = zero_kv::replace::ReplaceRules::any();
-    options.keys = keys;
-    bake::bake_csv(csv, db, &options, &mut |_| ())
 }

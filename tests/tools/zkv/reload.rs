@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::helpers::scripted_server::{ERROR, found, response_header};
-use crate::helpers::servers::{Server, kv_store};
 use crate::helpers::tables::{Table, bake};
 use crate::helpers::waiting::PATIENCE;
 
@@ -10,17 +9,10 @@ fn reload(socket: &Path, args: &[&str]) -> Output {
     zkv().arg("reload").args(args).arg("--socket").arg(socket).output().unwrap()
 }
 
-/// Starts a server that does not watch for new files.
-fn serve(table: &Table) -> Server {
-    let mut command = kv_store(&table.db(), &table.socket());
-    command.arg("--no-watch");
-    Server::of(command, &table.socket())
-}
-
 #[test]
 fn a_reload_ends_when_the_new_file_is_served_or_rejected() {
     let table = Table::of_rows(1000);
-    let _server = serve(&table);
+    let _server = table.serve_with(&["--no-watch"]);
     let reload = |args: &[&str]| reload(&table.socket(), &[args, &["--timeout", "60"]].concat());
     let get = || zkv().args(["get", "1", "--socket"]).arg(table.socket()).output().unwrap().stdout;
     let served = format!("{}: already served by generation 1\n", table.db().display());
@@ -41,7 +33,7 @@ fn a_reload_ends_when_the_new_file_is_served_or_rejected() {
 #[test]
 fn a_rollback_serves_the_previous_generation() {
     let table = Table::of_rows(1000);
-    let _server = serve(&table);
+    let _server = table.serve_with(&["--no-watch"]);
     let reload = |args: &[&str]| reload(&table.socket(), &[args, &["--timeout", "60"]].concat());
     assert_damaged(&reload(&["--rollback"]), "no earlier generation");
     bake(&[(1, b"new".to_vec())].into(), &table.db());

@@ -130,7 +130,7 @@ fn the_help_states_the_exit_status_and_the_default_socket() {
 fn a_closed_pipe_is_not_an_error_and_does_not_change_the_exit_status() {
     let (folder, db) = baked();
     let other = folder.path().join("other.db");
-    bake_as(Keys::U64, b"7,seven\n", &other).unwrap();
+    bake_text(&other, Keys::U64, b"7,seven\n");
     let (db, other) = (db.to_str().unwrap(), other.to_str().unwrap());
     let of_db: [&[&str]; 9] = [
         &["get", "7"],

@@ -1,7 +1,6 @@
 //! A server in this process.
 
-use std::io::ErrorKind;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::num::NonZero;
 use std::os::unix::net::UnixStream;
@@ -11,19 +10,18 @@ use std::time::Duration;
 
 use zero_kv::server::{Config, Server};
 
-/// The maximum time for a response, even on a slow machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::helpers::frames::{connect, read_until_closed};
 
 /// A server that runs until the process exits, and its socket.
-pub(crate) struct Served {
+pub(crate) struct InProcessServer {
     socket: PathBuf,
 }
 
 /// A connection to a server.
 pub(crate) struct Connection(UnixStream);
 
-impl Served {
-    pub(crate) fn start(db: &Path, socket: PathBuf) -> Served {
+impl InProcessServer {
+    pub(crate) fn start(db: &Path, socket: PathBuf) -> InProcessServer {
         let config = Config {
             socket: socket.clone(),
             workers: NonZero::new(1),
@@ -32,14 +30,11 @@ impl Served {
         };
         let server = Server::bind(db, &config).unwrap();
         thread::spawn(|| server.run(std::future::pending()));
-        Served { socket }
+        InProcessServer { socket }
     }
 
     pub(crate) fn connect(&self) -> Connection {
-        let stream = UnixStream::connect(&self.socket).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
-        Connection(stream)
+        Connection(connect(&self.socket))
     }
 }
 
@@ -61,20 +56,13 @@ impl Connection {
     /// Sends pieces, and returns all responses until the server closes the connection.
     pub(crate) fn exchange(mut self, pieces: &[&[u8]]) -> Vec<u8> {
         let mut sender = Connection(self.0.try_clone().unwrap());
-        let mut answers = Vec::new();
-        let ended = thread::scope(|scope| {
+        thread::scope(|scope| {
             // The server stops reading while nobody reads its responses.
             scope.spawn(move || {
                 pieces.iter().for_each(|piece| sender.send(piece));
                 sender.0.shutdown(Shutdown::Write)
             });
-            self.0.read_to_end(&mut answers)
-        });
-        match ended {
-            // The server closed the connection before it had read all bytes.
-            Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
-            ended => drop(ended.unwrap()),
-        }
-        answers
+            read_until_closed(&mut self.0)
+        })
     }
 }
