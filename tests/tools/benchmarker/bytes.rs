@@ -2,19 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use zero_kv::bake::{Keys, Options, bake_csv};
-
-use super::resp::correct_resp_reply;
-use super::served::*;
+use super::resp::PROTOCOLS;
+use super::test_server::*;
+use crate::helpers::rows::bake_to;
 use crate::helpers::servers::Server;
-
-const PROTOCOLS: [(&str, Respond); 2] =
-    [("--protocol=native", correct_response), ("--protocol=resp", correct_resp_reply)];
 
 #[test]
 fn a_good_run_reports_consistent_numbers() {
     for (protocol, respond) in PROTOCOLS {
-        let served = Served::with_keys_of_bytes(small_rows(), respond);
+        let served = TestServer::with_keys_of_bytes(small_rows(), respond);
         for verify in [&[][..], &["--verify"]] {
             let output = served.run(&[&[protocol, "--json"], verify].concat());
             assert_good(&output);
@@ -34,7 +30,7 @@ fn both_protocols_request_the_same_keys() {
         [&["--distribution=uniform"][..], &["--distribution=zipf"], &["--op=get:0.5,exists:0.5", "--miss-ratio=0.5"]]
     {
         let [native, resp] = PROTOCOLS.map(|(protocol, respond)| {
-            let served = Served::with_keys_of_bytes(small_rows(), respond);
+            let served = TestServer::with_keys_of_bytes(small_rows(), respond);
             let mut seen = served.requests(100, &[options, &["--clients=1", "--verify", protocol]].concat());
             seen.truncate(100);
             seen
@@ -45,7 +41,7 @@ fn both_protocols_request_the_same_keys() {
 
 #[test]
 fn sequential_requests_are_in_the_order_of_bytes() {
-    let served = Served::with_keys_of_bytes(small_rows(), correct_response);
+    let served = TestServer::with_keys_of_bytes(small_rows(), correct_response);
     assert_good(&served.run(&["--distribution=sequential", "--clients=1", "--pipeline=7", "--json"]));
     let in_order: BTreeSet<String> = (1..=1_000).map(|key: u64| key.to_string()).collect();
     let in_order = in_order.iter().cycle().map(|key| (0, key.parse().unwrap()));
@@ -56,7 +52,7 @@ fn sequential_requests_are_in_the_order_of_bytes() {
 #[test]
 fn misses_ops_and_schedules_work_as_with_numbers() {
     for (protocol, respond) in PROTOCOLS {
-        let served = Served::with_keys_of_bytes(small_rows(), respond);
+        let served = TestServer::with_keys_of_bytes(small_rows(), respond);
         let args = [protocol, "--json", "--verify", "--op=get:0.5,exists:0.5", "--miss-ratio=0.5", "--rate=4000"];
         let output = served.run(&args);
         assert_good(&output);
@@ -70,7 +66,7 @@ fn misses_ops_and_schedules_work_as_with_numbers() {
             assert!(seen.iter().any(|(each, key)| *each == op && *key == NO_NUMBER), "{op}");
             assert!(seen.iter().any(|(each, key)| *each == op && *key <= 1_000), "{op}");
         }
-        assert_good(&Served::with_keys_of_bytes(Rows::new(), respond).run(&[protocol, "--miss-ratio=1"]));
+        assert_good(&TestServer::with_keys_of_bytes(Rows::new(), respond).run(&[protocol, "--miss-ratio=1"]));
     }
 }
 
@@ -83,18 +79,18 @@ fn wrong_responses_are_detected() {
         }
         Some(response)
     };
-    let served = Served::with_keys_of_bytes(small_rows(), lying);
+    let served = TestServer::with_keys_of_bytes(small_rows(), lying);
     assert_bad(&served.run(&["--json", "--verify"]), "the value differs from the file's");
     assert_good(&served.run(&["--json"]));
     let denying: Respond = |_, _, _, _| Some(frame(NOT_FOUND, b""));
-    let output = Served::with_keys_of_bytes(small_rows(), denying).run(&["--json"]);
+    let output = TestServer::with_keys_of_bytes(small_rows(), denying).run(&["--json"]);
     assert_bad(&output, "expected Ok, got NotFound");
     assert_eq!(number(&stdout(&output), "errors"), number(&stdout(&output), "requests"));
 }
 
 #[test]
 fn a_ceiling_is_rejected() {
-    let served = Served::with_keys_of_bytes(small_rows(), correct_response);
+    let served = TestServer::with_keys_of_bytes(small_rows(), correct_response);
     let output = served.run(&["--ceiling"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("the server of --ceiling supports only numbers"), "{}", stderr(&output));
@@ -109,19 +105,8 @@ fn odd_keys() -> Vec<Vec<u8>> {
 
 /// Bakes these keys, with their lengths as values.
 fn bake_odd_keys(folder: &tempfile::TempDir) -> std::path::PathBuf {
-    let mut csv = Vec::new();
-    for key in odd_keys() {
-        csv.push(b'"');
-        for byte in &key {
-            csv.extend(std::iter::repeat_n(*byte, if *byte == b'"' { 2 } else { 1 }));
-        }
-        csv.extend_from_slice(format!("\",{}\n", key.len()).as_bytes());
-    }
     let path = folder.path().join("storage.db");
-    let mut options = Options::default();
-    options.replace = zero_kv::replace::ReplaceRules::any();
-    options.keys = Keys::Bytes;
-    bake_csv(&csv[..], &path, &options, &mut |_| ()).unwrap();
+    bake_to(&path, &odd_keys().into_iter().map(|key| (key.clone(), key.len().to_string().into())).collect::<Vec<_>>());
     path
 }
 
@@ -133,7 +118,7 @@ fn kv_store_serves_keys_of_all_bytes_and_lengths() {
     let db = bake_odd_keys(&folder);
     let socket = folder.path().join("s.sock");
     let _server = Server::start(&db, &socket);
-    let unused = Served::new(small_rows(), correct_response);
+    let unused = TestServer::new(small_rows(), correct_response);
     for (protocol, _) in PROTOCOLS {
         for options in OPTIONS {
             let place = ["--db", db.to_str().unwrap(), "--socket", socket.to_str().unwrap(), "--verify", "--json"];

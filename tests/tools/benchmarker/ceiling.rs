@@ -3,14 +3,11 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::served::*;
-
-const PATIENCE: Duration = Duration::from_secs(60);
+use super::test_server::*;
+use crate::helpers::waiting::eventually;
 
 /// Returns whether a process with this folder for temporary files is running.
 fn runs_within(folder: &Path) -> bool {
@@ -25,18 +22,9 @@ fn is_empty(folder: &Path) -> bool {
     fs::read_dir(folder).unwrap().next().is_none()
 }
 
-#[track_caller]
-fn eventually(holds: impl Fn() -> bool) {
-    let started = Instant::now();
-    while !holds() {
-        assert!(started.elapsed() < PATIENCE, "the condition did not become true within {PATIENCE:?}");
-        thread::yield_now();
-    }
-}
-
 #[test]
 fn the_ceiling_sends_equally_many_bytes_and_leaves_nothing_behind() {
-    let served = Served::new(small_rows(), correct_response);
+    let served = TestServer::new(small_rows(), correct_response);
     let temporary = tempfile::tempdir().unwrap();
     let output = served.command(&["--ceiling", "--json"]).env("TMPDIR", temporary.path()).output().unwrap();
     assert_good(&output);
@@ -57,9 +45,9 @@ fn the_ceiling_sends_equally_many_bytes_and_leaves_nothing_behind() {
 #[test]
 fn the_ceiling_responds_to_deep_pipelines_of_any_length() {
     let large = || (0..20).map(|key| (key * 1_000, vec![b'v'; 100_000 + key as usize])).collect();
-    let served = Served::new(large(), correct_response);
+    let served = TestServer::new(large(), correct_response);
     assert_good(&served.run(&["--ceiling", "--pipeline=64", "--clients=2"]));
-    let served = Served::new(small_rows(), correct_response);
+    let served = TestServer::new(small_rows(), correct_response);
     assert_good(&served.run(&["--ceiling", "--pipeline=65536", "--clients=2"]));
     assert_good(&served.run(&["--ceiling", "--pipeline=3", "--op=get:0.5,exists:0.5", "--miss-ratio=0.5"]));
     assert_good(&served.run(&["--ceiling", "--op=exists"]));
@@ -68,7 +56,7 @@ fn the_ceiling_responds_to_deep_pipelines_of_any_length() {
 #[test]
 fn a_stopped_benchmarker_stops_the_ceiling() {
     for signal in [Signal::INT, Signal::TERM, Signal::KILL] {
-        let served = Served::new(small_rows(), correct_response);
+        let served = TestServer::new(small_rows(), correct_response);
         let temporary = tempfile::tempdir().unwrap();
         // The ceiling starts after the first second and would run for four more.
         let benchmarker = served.command(&["--ceiling", "--seconds=3"]);
@@ -81,17 +69,17 @@ fn a_stopped_benchmarker_stops_the_ceiling() {
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        eventually(|| !is_empty(temporary.path()));
+        eventually("the ceiling has started", || !is_empty(temporary.path()));
         kill_process(Pid::from_child(&child), signal).unwrap();
         assert!(!child.wait().unwrap().success());
-        eventually(|| is_empty(temporary.path()) && !runs_within(temporary.path()));
+        eventually("the ceiling has ended", || is_empty(temporary.path()) && !runs_within(temporary.path()));
     }
 }
 
 #[test]
 fn after_wrong_responses_there_is_no_ceiling() {
     let denying: Respond = |_, _, _, _| Some(frame(NOT_FOUND, b""));
-    let output = Served::new(small_rows(), denying).run(&["--ceiling", "--json"]);
+    let output = TestServer::new(small_rows(), denying).run(&["--ceiling", "--json"]);
     assert_bad(&output, "expected Ok, got NotFound");
     assert!(!stdout(&output).contains("ceiling"), "{}", stdout(&output));
 }

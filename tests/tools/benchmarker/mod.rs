@@ -7,5 +7,5 @@ mod requests;
 mod resp;
 mod responses;
 mod schedule;
-mod served;
+mod test_server;
 mod usage;

@@ -8,11 +8,11 @@ use hdrhistogram::serialization::Deserializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 use roxmltree::{Document, ParsingOptions};
 
-use super::served::*;
+use super::test_server::*;
 
 #[test]
 fn the_printed_histogram_counts_every_pipeline() {
-    let output = Served::new(small_rows(), correct_response).run(&[]);
+    let output = TestServer::new(small_rows(), correct_response).run(&[]);
     assert_good(&output);
     let text = stdout(&output);
     let (_, histogram) = text.split_once("pipeline latency: ").unwrap();
@@ -32,7 +32,7 @@ fn the_printed_histogram_counts_every_pipeline() {
 
 #[test]
 fn an_hdr_log_counts_every_pipeline() {
-    let served = Served::new(small_rows(), correct_response);
+    let served = TestServer::new(small_rows(), correct_response);
     let path = served.path("latencies.hdr");
     let output = served.run(&["--json", "--seconds=0.5", &format!("--hdr={}", path.display())]);
     assert_good(&output);
@@ -89,7 +89,7 @@ fn base64(text: &str) -> Vec<u8> {
 
 #[test]
 fn the_page_is_well_formed_and_self_contained() {
-    let served = Served::new(small_rows(), correct_response);
+    let served = TestServer::new(small_rows(), correct_response);
     let path = served.path("a & b <c>.html");
     let args = ["--ceiling", "--memory", "--distribution=zipf", "--json", "--seconds=0.5"];
     let output = served.run(&[&args[..], &[&format!("--report={}", path.display())]].concat());
@@ -126,7 +126,7 @@ fn the_page_is_well_formed_and_self_contained() {
 
 #[test]
 fn an_output_that_cannot_be_written_is_reported_before_the_run() {
-    let served = Served::new(small_rows(), correct_response);
+    let served = TestServer::new(small_rows(), correct_response);
     for option in ["--hdr", "--report"] {
         let output = served.run(&[&format!("{option}=/no/such/folder/file")]);
         assert_eq!(output.status.code(), Some(1));
@@ -137,7 +137,7 @@ fn an_output_that_cannot_be_written_is_reported_before_the_run() {
 
 #[test]
 fn reported_memory_is_that_of_the_serving_process() {
-    let served = Served::new(small_rows(), correct_response);
+    let served = TestServer::new(small_rows(), correct_response);
     let output = served.run(&["--json", "--memory"]);
     assert_good(&output);
     let json = stdout(&output);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::served::*;
+use super::test_server::*;
 
 const GET: u32 = 0;
 const EXISTS: u32 = 1;
@@ -30,7 +30,7 @@ fn assert_share(count: usize, draws: usize, probability: f64) {
 
 #[test]
 fn uniform_requests_every_row_equally_often() {
-    let served = Served::new(small_rows(), correct_response);
+    let served = TestServer::new(small_rows(), correct_response);
     let seen = served.requests(REQUESTS_MIN, &[]);
     let counts = by_count(&seen);
     assert!(counts.iter().all(|(_, key)| (1..=1_000).contains(key)));
@@ -42,7 +42,7 @@ fn uniform_requests_every_row_equally_often() {
 
 #[test]
 fn zipf_requests_ranks_in_proportion_to_their_power() {
-    let served = Served::new(small_rows(), correct_response);
+    let served = TestServer::new(small_rows(), correct_response);
     for exponent in [1.0, 0.5] {
         let seen = served.requests(REQUESTS_MIN, &["--distribution=zipf", &format!("--zipf-exponent={exponent}")]);
         let counts = by_count(&seen);
@@ -61,7 +61,7 @@ fn zipf_requests_ranks_in_proportion_to_their_power() {
 
 #[test]
 fn zipf_distributes_frequent_keys_over_the_table() {
-    let served = Served::new(small_rows(), correct_response);
+    let served = TestServer::new(small_rows(), correct_response);
     let hot = |seed: &str| -> BTreeSet<u64> {
         let seen = served.requests(REQUESTS_MIN, &["--distribution=zipf", "--zipf-exponent=1.2", seed]);
         by_count(&seen)[..10].iter().map(|(_, key)| *key).collect()
@@ -73,7 +73,7 @@ fn zipf_distributes_frequent_keys_over_the_table() {
 
 #[test]
 fn sequential_requests_are_in_key_order_and_cyclic() {
-    let served = Served::new(small_rows(), correct_response);
+    let served = TestServer::new(small_rows(), correct_response);
     let seen = served.requests(2_000, &["--distribution=sequential", "--clients=1", "--pipeline=7"]);
     let in_order = (0..seen.len()).map(|request| (GET, request as u64 % 1_000 + 1));
     assert!(in_order.eq(seen.iter().copied()));
@@ -81,7 +81,7 @@ fn sequential_requests_are_in_key_order_and_cyclic() {
 
 #[test]
 fn sequential_clients_begin_at_different_rows() {
-    let served = Served::new(small_rows(), correct_response);
+    let served = TestServer::new(small_rows(), correct_response);
     let seen = served.requests(1_000, &["--distribution=sequential", "--clients=4", "--pipeline=1"]);
     for key in [1, 251, 501, 751] {
         assert!(seen.contains(&(GET, key)), "{key}");
@@ -90,7 +90,7 @@ fn sequential_clients_begin_at_different_rows() {
 
 #[test]
 fn ops_have_their_shares_for_hits_and_misses() {
-    let served = Served::new(small_rows(), correct_response);
+    let served = TestServer::new(small_rows(), correct_response);
     let seen = served.requests(REQUESTS_MIN, &["--op=get:0.9,exists:0.1", "--verify", "--miss-ratio=0.25"]);
     let exists: Vec<u64> = seen.iter().filter(|(op, _)| *op == EXISTS).map(|(_, key)| *key).collect();
     assert_share(exists.len(), seen.len(), 0.1);
@@ -101,7 +101,7 @@ fn ops_have_their_shares_for_hits_and_misses() {
 
 #[test]
 fn equal_seeds_request_equal_keys() {
-    let served = Served::new(small_rows(), correct_response);
+    let served = TestServer::new(small_rows(), correct_response);
     let first = |distribution: &str, seed: &str| {
         let mut seen = served.requests(16, &["--clients=1", distribution, seed, "--op=get:0.5,exists:0.5"]);
         seen.truncate(16);

@@ -1,6 +1,6 @@
 //! Loads in the Redis protocol.
 
-use super::served::*;
+use super::test_server::*;
 
 const RESP: &str = "--protocol=resp";
 
@@ -17,9 +17,13 @@ pub(crate) fn correct_resp_reply(rows: &Rows, _: usize, op: u32, key: u64) -> Op
     })
 }
 
+/// The option of each protocol, and the server's correct response.
+pub(crate) const PROTOCOLS: [(&str, Respond); 2] =
+    [("--protocol=native", correct_response), ("--protocol=resp", correct_resp_reply)];
+
 #[test]
 fn a_good_run_reports_consistent_numbers() {
-    let served = Served::new(small_rows(), correct_resp_reply);
+    let served = TestServer::new(small_rows(), correct_resp_reply);
     for verify in [&[][..], &["--verify"]] {
         let output = served.run(&[&[RESP, "--json"], verify].concat());
         assert_good(&output);
@@ -45,7 +49,7 @@ fn both_protocols_request_the_same_keys() {
     ] {
         let [native, resp] =
             [("native", correct_response as Respond), ("resp", correct_resp_reply)].map(|(protocol, respond)| {
-                let served = Served::new(small_rows(), respond);
+                let served = TestServer::new(small_rows(), respond);
                 let args = [options, &["--clients=1", "--verify", "--protocol", protocol]].concat();
                 let mut seen = served.requests(100, &args);
                 seen.truncate(100);
@@ -57,7 +61,7 @@ fn both_protocols_request_the_same_keys() {
 
 #[test]
 fn misses_ops_and_schedules_work_as_in_the_native_protocol() {
-    let served = Served::new(small_rows(), correct_resp_reply);
+    let served = TestServer::new(small_rows(), correct_resp_reply);
     let output = served.run(&[RESP, "--json", "--op=get:0.5,exists:0.5", "--miss-ratio=0.5", "--rate=4000"]);
     assert_good(&output);
     let json = stdout(&output);
@@ -65,7 +69,7 @@ fn misses_ops_and_schedules_work_as_in_the_native_protocol() {
     assert!(of("hits") > 0.0 && of("misses") > 0.0, "{json}");
     assert_eq!(of("hits") + of("misses"), of("requests"));
     assert_eq!(of("requests") + of("unsent_requests"), 800.0);
-    assert_good(&Served::new(Rows::new(), correct_resp_reply).run(&[RESP, "--miss-ratio=1"]));
+    assert_good(&TestServer::new(Rows::new(), correct_resp_reply).run(&[RESP, "--miss-ratio=1"]));
 }
 
 #[test]
@@ -81,28 +85,12 @@ fn a_wrong_reply_is_always_detected() {
         (|rows, _, _, key| Some(bulk(&rows[&key])), &["--op=exists"], "expected Ok, got $2"),
     ];
     for (respond, more, reason) in wrong {
-        let output = Served::new(small_rows(), respond).run(&[&[RESP, "--json"], more].concat());
+        let output = TestServer::new(small_rows(), respond).run(&[&[RESP, "--json"], more].concat());
         assert_bad(&output, reason);
         // Every reply is wrong, and the clients continue after each.
         let json = stdout(&output);
         assert_eq!(number(&json, "errors"), number(&json, "requests"), "{reason}");
     }
-}
-
-#[test]
-fn with_verification_a_wrong_value_is_detected() {
-    let lying: Respond = |rows, number, op, key| {
-        let mut reply = correct_resp_reply(rows, number, op, key)?;
-        if number == 10 {
-            reply[7] ^= 1;
-        }
-        Some(reply)
-    };
-    let served = Served::new(small_rows(), lying);
-    let output = served.run(&[RESP, "--json", "--verify"]);
-    assert_bad(&output, "the value differs from the file's");
-    assert_eq!(number(&stdout(&output), "errors"), 4.0);
-    assert_good(&served.run(&[RESP, "--json"]));
 }
 
 #[test]
@@ -120,42 +108,15 @@ fn an_invalid_reply_ends_the_connection() {
         (|_, _, _, _| Some(b"$1\n".to_vec()), "where a reply was expected"),
     ];
     for (respond, reason) in no_reply {
-        let output = Served::new(small_rows(), respond).run(&[RESP, "--json"]);
+        let output = TestServer::new(small_rows(), respond).run(&[RESP, "--json"]);
         assert_bad(&output, reason);
         assert_eq!((number(&stdout(&output), "errors"), number(&stdout(&output), "requests")), (4.0, 0.0));
     }
 }
 
 #[test]
-fn too_many_and_too_few_replies_are_detected() {
-    let doubling: Respond = |rows, number, op, key| Some(correct_resp_reply(rows, number, op, key)?.repeat(2));
-    let output = Served::new(small_rows(), doubling).run(&[RESP, "--json", "--pipeline", "1"]);
-    assert_bad(&output, "follow the last response");
-
-    let cutting: Respond = |rows, number, op, key| match number {
-        20 => None,
-        19 => correct_resp_reply(rows, number, op, key).map(|reply| reply[..12].to_vec()),
-        _ => correct_resp_reply(rows, number, op, key),
-    };
-    let output = Served::new(small_rows(), cutting).run(&[RESP, "--json", "--seconds", "30"]);
-    assert_bad(&output, "the server closed the connection after 19 responses (3 of 16 in its");
-}
-
-#[test]
-fn long_pipelines_and_values_do_not_deadlock() {
-    let rows = (0..20).map(|key| (key * 1_000, vec![b'a' + key as u8; 100_000])).collect();
-    let output = Served::new(rows, correct_resp_reply).run(&[RESP, "--json", "--verify", "--pipeline", "64"]);
-    assert_good(&output);
-    assert!(number(&stdout(&output), "requests") >= 256.0);
-    let output =
-        Served::new(small_rows(), correct_resp_reply).run(&[RESP, "--json", "--pipeline", "65536", "--clients", "2"]);
-    assert_good(&output);
-    assert!(number(&stdout(&output), "requests") >= 131_072.0);
-}
-
-#[test]
 fn a_ceiling_is_rejected() {
-    let served = Served::new(small_rows(), correct_resp_reply);
+    let served = TestServer::new(small_rows(), correct_resp_reply);
     let output = served.run(&[RESP, "--ceiling"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("cannot be used with '--protocol resp'"), "{}", stderr(&output));

@@ -5,14 +5,16 @@ use std::os::unix::net::UnixListener;
 use std::process::Command;
 use std::thread;
 
-use zero_kv::bake::{Options, bake_csv};
+use zero_kv::bake::Keys;
 
-use super::served::*;
+use super::resp::PROTOCOLS;
+use super::test_server::*;
+use crate::helpers::rows::bake_text;
 
 #[test]
 fn a_good_run_reports_consistent_numbers() {
     let output =
-        Served::new(small_rows(), correct_response).run(&["--json", "--verify", "--seed", "7", "--warmup", "0.01"]);
+        TestServer::new(small_rows(), correct_response).run(&["--json", "--verify", "--seed", "7", "--warmup", "0.01"]);
     assert_good(&output);
     let json = stdout(&output);
     assert_eq!(json.lines().count(), 1);
@@ -35,7 +37,7 @@ fn a_good_run_reports_consistent_numbers() {
 
 #[test]
 fn the_report_for_people_has_the_same_quantities() {
-    let output = Served::new(small_rows(), correct_response).run(&["--seed", "42"]);
+    let output = TestServer::new(small_rows(), correct_response).run(&["--seed", "42"]);
     assert_good(&output);
     let text = stdout(&output);
     for expected in ["seed 42", "requests/s", "100.00% hits", "0 errors", "bytes/s", "p50", "p99.9", "max"] {
@@ -45,24 +47,64 @@ fn the_report_for_people_has_the_same_quantities() {
 
 #[test]
 fn with_verification_a_wrong_value_is_detected() {
-    let lying: Respond = |rows, number, op, key| {
-        let mut response = correct_response(rows, number, op, key)?;
-        if number == 10 {
-            *response.last_mut()? ^= 1;
-        }
-        Some(response)
-    };
-    let served = Served::new(small_rows(), lying);
-    let output = served.run(&["--json", "--verify"]);
-    assert_bad(&output, "the value differs from the file's");
-    assert_eq!(number(&stdout(&output), "errors"), 4.0);
-    assert_good(&served.run(&["--json"]));
+    for (protocol, correct) in PROTOCOLS {
+        let served = TestServer::new(small_rows(), move |rows, number, op, key| {
+            let mut response = correct(rows, number, op, key)?;
+            if number == 10 {
+                // In both protocols, this byte belongs to the value.
+                *response.iter_mut().nth_back(2)? ^= 1;
+            }
+            Some(response)
+        });
+        let output = served.run(&[protocol, "--json", "--verify"]);
+        assert_bad(&output, "the value differs from the file's");
+        assert_eq!(number(&stdout(&output), "errors"), 4.0);
+        assert_good(&served.run(&[protocol, "--json"]));
+    }
+}
+
+#[test]
+fn more_responses_than_requests_are_detected() {
+    for (protocol, correct) in PROTOCOLS {
+        let served =
+            TestServer::new(small_rows(), move |rows, number, op, key| Some(correct(rows, number, op, key)?.repeat(2)));
+        assert_bad(&served.run(&[protocol, "--json", "--pipeline", "1"]), "follow the last response");
+    }
+}
+
+#[test]
+fn an_incomplete_response_is_reported() {
+    for (protocol, correct) in PROTOCOLS {
+        // The server sends a part of a response and closes the connection.
+        let served = TestServer::new(small_rows(), move |rows, number, op, key| match number {
+            20 => None,
+            19 => correct(rows, number, op, key).map(|response| response[..12].to_vec()),
+            _ => correct(rows, number, op, key),
+        });
+        let output = served.run(&[protocol, "--json", "--seconds", "30"]);
+        assert_bad(&output, "the server closed the connection after 19 responses (3 of 16 in its");
+    }
+}
+
+#[test]
+fn long_pipelines_and_values_do_not_deadlock() {
+    for (protocol, correct) in PROTOCOLS {
+        let rows = (0..20).map(|key| (key * 1_000, vec![b'a' + key as u8; 100_000])).collect();
+        let output = TestServer::new(rows, correct).run(&[protocol, "--json", "--verify", "--pipeline", "64"]);
+        assert_good(&output);
+        assert!(number(&stdout(&output), "requests") >= 256.0);
+        // 65,536 requests are more than a socket holds.
+        let args = [protocol, "--json", "--verify", "--pipeline", "65536", "--clients", "2"];
+        let output = TestServer::new(small_rows(), correct).run(&args);
+        assert_good(&output);
+        assert!(number(&stdout(&output), "requests") >= 131_072.0);
+    }
 }
 
 #[test]
 fn a_short_value_is_always_detected() {
     let short: Respond = |rows, _, _, key| Some(frame(OK, &rows[&key][1..]));
-    let served = Served::new(small_rows(), short);
+    let served = TestServer::new(small_rows(), short);
     assert_bad(&served.run(&["--json", "--verify"]), " bytes, got ");
     assert_bad(&served.run(&["--json"]), " bytes, got ");
 }
@@ -73,7 +115,7 @@ fn a_wrong_status_is_always_detected() {
         10 => Some(frame(NOT_FOUND, b"")),
         _ => correct_response(rows, number, op, key),
     };
-    let output = Served::new(small_rows(), denying).run(&["--json"]);
+    let output = TestServer::new(small_rows(), denying).run(&["--json"]);
     assert_bad(&output, "expected Ok, got NotFound");
     // Each client gets one wrong response and continues.
     assert_eq!(number(&stdout(&output), "errors"), 4.0);
@@ -81,34 +123,27 @@ fn a_wrong_status_is_always_detected() {
     assert!(number(&stdout(&output), "requests") >= 64.0);
 
     let inventing: Respond = |_, _, _, _| Some(frame(OK, b""));
-    let output = Served::new(small_rows(), inventing).run(&["--json", "--miss-ratio", "0.5"]);
+    let output = TestServer::new(small_rows(), inventing).run(&["--json", "--miss-ratio", "0.5"]);
     assert_bad(&output, "expected NotFound, got Ok");
 
     let unheard_of: Respond = |_, _, _, _| Some(frame(9, b""));
-    assert_bad(&Served::new(small_rows(), unheard_of).run(&["--json"]), "expected Ok, got unknown status 9");
+    assert_bad(&TestServer::new(small_rows(), unheard_of).run(&["--json"]), "expected Ok, got unknown status 9");
 }
 
 #[test]
 fn an_unexpected_value_is_always_detected() {
     let talkative: Respond = |rows, number, _, key| correct_response(rows, number, 0, key);
-    let output = Served::new(small_rows(), talkative).run(&["--json", "--op", "exists"]);
+    let output = TestServer::new(small_rows(), talkative).run(&["--json", "--op", "exists"]);
     assert_bad(&output, "expected no value, got ");
 }
 
 #[test]
 fn an_impossible_length_ends_the_connection() {
     let boasting: Respond = |_, _, _, _| Some([OK.to_be_bytes(), u32::MAX.to_be_bytes()].concat());
-    let output = Served::new(small_rows(), boasting).run(&["--json"]);
+    let output = TestServer::new(small_rows(), boasting).run(&["--json"]);
     assert_bad(&output, "the header states a value of 4294967295 bytes");
     assert_eq!(number(&stdout(&output), "errors"), 4.0);
     assert_eq!(number(&stdout(&output), "requests"), 0.0);
-}
-
-#[test]
-fn more_responses_than_requests_are_detected() {
-    let doubling: Respond = |rows, number, op, key| Some(correct_response(rows, number, op, key)?.repeat(2));
-    let output = Served::new(small_rows(), doubling).run(&["--json", "--pipeline", "1"]);
-    assert_bad(&output, "follow the last response");
 }
 
 #[test]
@@ -117,7 +152,7 @@ fn a_closed_connection_is_reported_for_each_client() {
         1_234 => None,
         _ => correct_response(rows, number, op, key),
     };
-    let output = Served::new(small_rows(), leaving).run(&["--json", "--seconds", "30"]);
+    let output = TestServer::new(small_rows(), leaving).run(&["--json", "--seconds", "30"]);
     for client in 0..4 {
         // 1,234 responses are 77 pipelines of 16, and 2.
         let line = format!("client {client}: the server closed the connection after 1,234 responses (2 of 16 in its");
@@ -128,20 +163,8 @@ fn a_closed_connection_is_reported_for_each_client() {
 }
 
 #[test]
-fn an_incomplete_response_is_reported() {
-    // The server sends half a response and closes the connection.
-    let cutting: Respond = |rows, number, op, key| match number {
-        20 => None,
-        19 => correct_response(rows, number, op, key).map(|response| response[..12].to_vec()),
-        _ => correct_response(rows, number, op, key),
-    };
-    let output = Served::new(small_rows(), cutting).run(&["--json", "--seconds", "30"]);
-    assert_bad(&output, "the server closed the connection after 19 responses (3 of 16 in its");
-}
-
-#[test]
 fn a_missing_server_is_reported_with_the_remedy() {
-    let served = Served::new(small_rows(), correct_response);
+    let served = TestServer::new(small_rows(), correct_response);
     let output = served.run(&["--socket", "/no/such/kv.sock"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).starts_with("benchmarker: /no/such/kv.sock: No such file"), "{}", stderr(&output));
@@ -149,34 +172,11 @@ fn a_missing_server_is_reported_with_the_remedy() {
 }
 
 #[test]
-fn deep_pipelines_of_large_values_do_not_deadlock() {
-    let rows = (0..20).map(|key| (key * 1_000, vec![b'a' + key as u8; 100_000])).collect();
-    let output = Served::new(rows, correct_response).run(&["--json", "--verify", "--pipeline", "64"]);
-    assert_good(&output);
-    assert!(number(&stdout(&output), "requests") >= 256.0);
-}
-
-#[test]
-fn requests_beyond_what_a_socket_holds_do_not_deadlock() {
-    // 65,536 requests have 1 MiB.
-    let output = Served::new(small_rows(), correct_response).run(&[
-        "--json",
-        "--verify",
-        "--pipeline",
-        "65536",
-        "--clients",
-        "2",
-    ]);
-    assert_good(&output);
-    assert!(number(&stdout(&output), "requests") >= 131_072.0);
-}
-
-#[test]
 fn responses_in_pieces_are_read_correctly() {
     // The server writes single bytes, so reads end inside of headers and values.
     let folder = tempfile::tempdir().unwrap();
     let (db, socket) = (folder.path().join("storage.db"), folder.path().join("kv.sock"));
-    bake_csv("5,five\n".as_bytes(), &db, &Options::default(), &mut |_| ()).unwrap();
+    bake_text(&db, Keys::U64, "5,five\n");
     let listener = UnixListener::bind(&socket).unwrap();
     thread::spawn(move || -> io::Result<()> {
         let (mut stream, _) = listener.accept()?;
@@ -198,7 +198,7 @@ fn responses_in_pieces_are_read_correctly() {
 
 #[test]
 fn misses_are_counted() {
-    let served = Served::new(small_rows(), correct_response);
+    let served = TestServer::new(small_rows(), correct_response);
     let output = served.run(&["--json", "--miss-ratio", "1", "--op", "exists"]);
     assert_good(&output);
     let json = stdout(&output);
@@ -213,7 +213,7 @@ fn misses_are_counted() {
 
 #[test]
 fn an_empty_table_needs_a_miss_ratio_of_1() {
-    let served = Served::new(Rows::new(), correct_response);
+    let served = TestServer::new(Rows::new(), correct_response);
     let output = served.run(&[]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("the table is empty"), "{}", stderr(&output));

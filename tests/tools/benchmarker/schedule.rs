@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::served::*;
+use super::test_server::*;
 
 /// Duration of the server's only stall.
 const STALL: Duration = Duration::from_millis(400);
@@ -33,7 +33,7 @@ fn limited(rows: &Rows, number: usize, op: u32, key: u64) -> Option<Vec<u8>> {
 
 #[test]
 fn a_schedule_shows_a_stall_that_a_closed_loop_hides() {
-    let served = Served::new(small_rows(), stalling);
+    let served = TestServer::new(small_rows(), stalling);
     let one_by_one = ["--json", "--clients=1", "--pipeline=1", "--seconds=1"];
     let p90_us = |more: &[&str]| {
         let output = served.run(&[&one_by_one[..], more].concat());
@@ -52,7 +52,7 @@ fn a_schedule_shows_a_stall_that_a_closed_loop_hides() {
 
 #[test]
 fn every_scheduled_pipeline_is_sent_or_reported() {
-    let served = Served::new(small_rows(), correct_response);
+    let served = TestServer::new(small_rows(), correct_response);
     let output = served.run(&["--json", "--rate=4000", "--seconds=0.5"]);
     assert_good(&output);
     let json = stdout(&output);
@@ -64,7 +64,7 @@ fn every_scheduled_pipeline_is_sent_or_reported() {
 
 #[test]
 fn unsent_requests_to_a_slow_server_are_counted_and_have_latencies() {
-    let served = Served::new(small_rows(), limited);
+    let served = TestServer::new(small_rows(), limited);
     let output = served.run(&["--json", "--rate=20000", "--seconds=0.5"]);
     assert_good(&output);
     let json = stdout(&output);
@@ -77,7 +77,7 @@ fn unsent_requests_to_a_slow_server_are_counted_and_have_latencies() {
 
 #[test]
 fn a_sweep_ends_near_the_capacity_of_the_server() {
-    let served = Served::new(small_rows(), limited);
+    let served = TestServer::new(small_rows(), limited);
     // A busy machine delays responses, by more than the first limits if it is very busy.
     let limits = [("--p99-us=100000", "--seconds=0.3"), ("--p99-us=1000000", "--seconds=3")];
     let sweep = |(p99, seconds), more: &[&str]| {
@@ -102,7 +102,7 @@ fn a_sweep_ends_near_the_capacity_of_the_server() {
 
 #[test]
 fn a_sweep_without_a_result_is_an_error() {
-    let served = Served::new(small_rows(), limited);
+    let served = TestServer::new(small_rows(), limited);
     let output = served.run(&["--sweep", "--p99-us=1", "--seconds=0.2", "--pipeline=1"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("the p99 exceeds 1 µs even at "), "{}", stderr(&output));
@@ -115,7 +115,7 @@ fn a_sweep_without_a_result_is_an_error() {
 #[test]
 fn a_sweep_ends_at_the_first_wrong_response() {
     let denying: Respond = |_, _, _, _| Some(frame(NOT_FOUND, b""));
-    let output = Served::new(small_rows(), denying).run(&["--sweep"]);
+    let output = TestServer::new(small_rows(), denying).run(&["--sweep"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("expected Ok, got NotFound"), "{}", stderr(&output));
     assert!(!stdout(&output).contains("highest rate"), "{}", stdout(&output));

@@ -1,10 +1,10 @@
 //! Invalid command lines are rejected with exit status 2 before any request is sent.
 
-use super::served::*;
+use super::test_server::*;
 
 #[test]
 fn arguments_out_of_range_are_usage_errors() {
-    let served = Served::new(small_rows(), correct_response);
+    let served = TestServer::new(small_rows(), correct_response);
     for (name, values) in [
         ("--clients", &["0", "10001"][..]),
         ("--pipeline", &["0", "65537"]),
@@ -21,7 +21,7 @@ fn arguments_out_of_range_are_usage_errors() {
 
 #[test]
 fn invalid_arguments_are_usage_errors() {
-    let served = Served::new(small_rows(), correct_response);
+    let served = TestServer::new(small_rows(), correct_response);
     for (name, values) in [
         ("--op", &["get,exists", "get:0.5", "get:0.5,get:0.5", "get:0.9,exists:0.2"][..]),
         ("--distribution", &["normal"]),

@@ -10,7 +10,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use tempfile::TempDir;
-use zero_kv::bake::{Keys, Options, bake_csv};
+use zero_kv::bake::Keys;
+
+use crate::helpers::rows::{bake_text, csv_row};
 
 pub(crate) const OK: u32 = 0;
 pub(crate) const NOT_FOUND: u32 = 1;
@@ -40,36 +42,40 @@ type Seen = Arc<Mutex<Vec<(u32, u64)>>>;
 pub(crate) const NO_NUMBER: u64 = u64::MAX;
 
 /// A baked table and its server.
-pub(crate) struct Served {
+pub(crate) struct TestServer {
     folder: TempDir,
     seen: Seen,
 }
 
-impl Served {
-    pub(crate) fn new(rows: Rows, respond: Respond) -> Served {
-        Served::with(rows, Keys::U64, respond)
+impl TestServer {
+    /// `respond` has the parameters and the result of [`Respond`].
+    pub(crate) fn new(
+        rows: Rows,
+        respond: impl Fn(&Rows, usize, u32, u64) -> Option<Vec<u8>> + Send + Sync + 'static,
+    ) -> TestServer {
+        TestServer::with(rows, Keys::U64, respond)
     }
 
     /// Bakes the rows with the decimal text of the numbers as keys.
-    pub(crate) fn with_keys_of_bytes(rows: Rows, respond: Respond) -> Served {
-        Served::with(rows, Keys::Bytes, respond)
+    pub(crate) fn with_keys_of_bytes(rows: Rows, respond: Respond) -> TestServer {
+        TestServer::with(rows, Keys::Bytes, respond)
     }
 
-    fn with(rows: Rows, keys: Keys, respond: Respond) -> Served {
-        let served = Served { folder: tempfile::tempdir().unwrap(), seen: Seen::default() };
-        let line = |(key, value): (&u64, &Vec<u8>)| [format!("{key},").as_bytes(), value, b"\n"].concat();
-        let csv: Vec<u8> = rows.iter().flat_map(line).collect();
-        let mut options = Options::default();
-        options.replace = zero_kv::replace::ReplaceRules::any();
-        options.keys = keys;
-        bake_csv(&csv[..], &served.path("storage.db"), &options, &mut |_| ()).unwrap();
+    fn with(
+        rows: Rows,
+        keys: Keys,
+        respond: impl Fn(&Rows, usize, u32, u64) -> Option<Vec<u8>> + Send + Sync + 'static,
+    ) -> TestServer {
+        let served = TestServer { folder: tempfile::tempdir().unwrap(), seen: Seen::default() };
+        let text = rows.iter().flat_map(|(key, value)| csv_row(key, value));
+        bake_text(&served.path("storage.db"), keys, text.collect::<Vec<u8>>());
         let listener = UnixListener::bind(served.path("kv.sock")).unwrap();
-        let (rows, seen) = (Arc::new(rows), Arc::clone(&served.seen));
+        let (state, seen) = (Arc::new((rows, respond)), Arc::clone(&served.seen));
         // The thread runs until the test process exits.
         thread::spawn(move || {
             for stream in listener.incoming() {
-                let (stream, rows, seen) = (stream.unwrap(), Arc::clone(&rows), Arc::clone(&seen));
-                thread::spawn(move || serve(stream, &rows, respond, &seen));
+                let (stream, state, seen) = (stream.unwrap(), Arc::clone(&state), Arc::clone(&seen));
+                thread::spawn(move || serve(stream, &state.0, &state.1, &seen));
             }
         });
         served
@@ -130,7 +136,12 @@ impl Served {
 
 /// Responds to each request before it reads the next, so that a client that writes all requests before it reads would
 /// block forever.
-fn serve(stream: UnixStream, rows: &Rows, respond: Respond, seen: &Seen) -> io::Result<()> {
+fn serve(
+    stream: UnixStream,
+    rows: &Rows,
+    respond: &impl Fn(&Rows, usize, u32, u64) -> Option<Vec<u8>>,
+    seen: &Seen,
+) -> io::Result<()> {
     // The buffer is as short as a native request, so that the server reads almost nothing ahead.
     let mut requests = BufReader::with_capacity(16, &stream);
     for number in 0.. {
