@@ -1,7 +1,6 @@
 //! Holds the bytes of a file in memory, mapped or copied.
 //!
-//! In: an open file. Out: the file's bytes as one slice, and whether the file is unchanged. Does not interpret the
-//! bytes.
+//! In: an open file. Out: the file's bytes as one slice. Does not interpret the bytes.
 
 mod copies;
 mod pages;
@@ -15,9 +14,8 @@ use std::slice;
 
 use memmap2::Mmap;
 
-use super::guard::Guarded;
-use super::stamp::{Stamp, Watched};
-use super::{Pace, sealed};
+use super::sealed;
+use super::stamp::WatchedFile;
 
 /// The length of a huge page.
 const HUGE_PAGE_LEN_BYTES: usize = 2 << 20;
@@ -30,18 +28,26 @@ const PART_LEN_BYTES: usize = 4 * HUGE_PAGE_LEN_BYTES;
 pub(super) struct Map {
     /// The part of `memory` that the file occupies. `Map::bytes` lends it for no longer than this `Map` lives.
     bytes: &'static [u8],
-    memory: Guarded,
-    backing: Backing,
+    memory: Memory,
 }
 
-/// The kind of memory that holds the bytes of a [`Map`].
-enum Backing {
+/// The memory that holds the bytes of a [`Map`].
+enum Memory {
     /// A mapping of a file that other processes can change.
-    File(Watched),
+    Watched(WatchedFile),
     /// A mapping of a sealed memory file, which nobody can change.
-    Sealed(File),
+    Sealed(Mmap, File),
     /// A copy in memory of this process.
-    Copy,
+    Copy(Mmap),
+}
+
+impl Memory {
+    fn mapping(&self) -> &Mmap {
+        match self {
+            Memory::Watched(watched) => watched.memory(),
+            Memory::Sealed(memory, _) | Memory::Copy(memory) => memory,
+        }
+    }
 }
 
 impl fmt::Debug for Map {
@@ -63,80 +69,49 @@ impl Map {
         // `a_file_overwritten_while_it_is_open_is_read_within_its_bounds`).
         let memory = unsafe { Mmap::map(file)? };
         let len_bytes = memory.len();
-        if sealed::is_sealed(file) {
-            return Ok(Map::from_memory(Guarded::unguarded(memory), len_bytes, Backing::Sealed(file.try_clone()?)));
-        }
-        let memory = Guarded::new(memory);
-        let watched = Watched::new(file, &memory)?;
-        Ok(Map::from_memory(memory, len_bytes, Backing::File(watched)))
+        let memory = match sealed::is_sealed(file) {
+            true => Memory::Sealed(memory, file.try_clone()?),
+            false => Memory::Watched(WatchedFile::new(file, memory)?),
+        };
+        Ok(Map::from_memory(memory, len_bytes))
     }
 
     /// Creates a `Map` of the first `len_bytes` bytes of `memory`. Panics if `memory` is shorter.
-    fn from_memory(memory: Guarded, len_bytes: usize, backing: Backing) -> Map {
-        let bytes = &memory[..len_bytes];
+    fn from_memory(memory: Memory, len_bytes: usize) -> Map {
+        let bytes = &memory.mapping()[..len_bytes];
         // SAFETY: The bytes are initialized and not null, because they are the bytes of a slice. They stay at their
         // address and readable until `memory` is dropped, even if it is moved meanwhile. `memory` is stored beside
         // `bytes` in this type, is never changed, and `Map::bytes` lends the slice for no longer than the `Map` is
         // borrowed.
         let bytes = unsafe { slice::from_raw_parts(bytes.as_ptr(), len_bytes) };
-        Map { bytes, memory, backing }
+        Map { bytes, memory }
     }
 
-    /// Returns whether the memory is a mapping of a file that other processes can change.
+    /// Returns the file, if other processes can change it.
     #[inline]
-    pub(super) fn is_file(&self) -> bool {
-        self.watched().is_some()
-    }
-
-    /// Returns the file and its lease, if other processes can change the file.
-    #[inline]
-    pub(super) fn watched(&self) -> Option<&Watched> {
-        match &self.backing {
-            Backing::File(watched) => Some(watched),
-            Backing::Sealed(_) | Backing::Copy => None,
+    pub(super) fn watched(&self) -> Option<&WatchedFile> {
+        match &self.memory {
+            Memory::Watched(watched) => Some(watched),
+            Memory::Sealed(..) | Memory::Copy(_) => None,
         }
     }
 
     /// Returns the file that other processes can map to read these bytes. Returns `None` if the bytes are a copy in
     /// memory of this process.
     pub(super) fn file(&self) -> Option<&File> {
-        match &self.backing {
-            Backing::File(watched) => Some(watched.file()),
-            Backing::Sealed(file) => Some(file),
-            Backing::Copy => None,
+        match &self.memory {
+            Memory::Watched(watched) => Some(watched.file()),
+            Memory::Sealed(_, file) => Some(file),
+            Memory::Copy(_) => None,
         }
-    }
-
-    /// Returns whether nobody has changed the bytes since they were last trusted.
-    #[inline]
-    pub(super) fn is_unchanged(&self) -> bool {
-        self.watched().is_none_or(|file| file.is_unchanged(&self.memory))
-    }
-
-    /// Waits until each write to the file can be detected: see [`Watched::settle`].
-    pub(super) fn settle(&self, pace: &Pace) -> io::Result<()> {
-        self.watched().map_or(Ok(()), |file| file.settle(&self.memory, pace))
-    }
-
-    /// Takes a lease on the file, if none was ever taken and the system grants one.
-    pub(super) fn lease(&self) {
-        if let Some(file) = self.watched() {
-            file.lease(&self.memory);
-        }
-    }
-
-    /// Returns the current stamp of the file. Returns `None` if nobody can change the memory.
-    pub(super) fn stamp(&self) -> io::Result<Option<Stamp>> {
-        self.watched().map(|file| file.stamp(&self.memory)).transpose()
-    }
-
-    /// Returns the number of faults: pages of the mapping, or groups of pages, that could not be read.
-    pub(super) fn faults(&self) -> u64 {
-        self.memory.faults()
     }
 
     #[inline]
     pub(super) fn bytes(&self) -> &[u8] {
         self.bytes
+    }
+
+    fn memory(&self) -> &Mmap {
+        self.memory.mapping()
     }
 }

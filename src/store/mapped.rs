@@ -5,7 +5,6 @@
 
 use std::cell::Cell;
 use std::fmt;
-use std::io;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +12,7 @@ use std::sync::Arc;
 use super::memory::{Memory, OpenOptions, Step};
 use super::standing::Standing;
 use super::verified_lookups::impl_verified_lookups;
-use super::{Epoch, LookupError, MappedRows, Mistrust, Store, StoreError, open_file, survive_bus_errors};
+use super::{Epoch, LookupError, MappedRows, Mistrust, Store, StoreError, WatchedFile, open_file, survive_bus_errors};
 use crate::format::key::{Key, KeyKind};
 use crate::format::{KeyBounds, Row};
 
@@ -36,7 +35,7 @@ pub(crate) trait Witness: Send + Sync {
 /// copy. If the file was changed in place or truncated since it was opened, this lookup and all later lookups return
 /// [`LookupError::Damaged`], until [`MappedStore::look_again`] succeeds. The check makes a system call (`fstat`) for
 /// each lookup or batch of lookups, so prefer [`MappedStore::get_many`]. While the file is leased, the check only reads
-/// memory: see [`take_leases`](super::take_leases) and [`MappedStore::lease`].
+/// memory: see [`take_leases`](super::take_leases) and [`WatchedFile::lease`].
 ///
 /// Without a lease, the check compares the file's length and modification time. If the file was modified recently,
 /// opening it waits until every further write will change the modification time: up to 50 ms, or up to 2.05 s if the
@@ -213,14 +212,11 @@ impl MappedStore {
         self.store.digest()
     }
 
-    /// Returns whether nobody can change the table: see [`MappedStore::as_private`].
-    pub fn is_private(&self) -> bool {
-        self.store.is_private()
-    }
-
-    /// Takes a lease on the file, if none was ever taken: see [`Store::lease`].
-    pub fn lease(&self) {
-        self.store.lease();
+    /// Returns the file whose changes this process detects. Returns `None` if nobody can change the table: see
+    /// [`MappedStore::as_private`].
+    #[inline]
+    pub fn watched_file(&self) -> Option<&WatchedFile> {
+        self.store.watched_file()
     }
 
     /// Returns whether the file is unchanged, or was checked after its last change: see [`Store::is_trusted`].
@@ -235,11 +231,6 @@ impl MappedStore {
     /// [`Mistrust`], which gives the reason. Lookups then still return [`LookupError::Damaged`].
     pub fn look_again(&self) -> Result<(), Mistrust> {
         self.store.look_again()
-    }
-
-    /// Returns the error of the last failed system call that examined or leased the file: see [`Store::system_error`].
-    pub fn system_error(&self) -> Option<io::Error> {
-        self.store.system_error()
     }
 
     #[inline(always)]
@@ -323,7 +314,10 @@ impl MappedStore {
             Standing::Unknown => self.store.is_unchanged_since(epoch),
             // If writes through a mapping do not change the modification time, the lookup fails, but the epoch does not
             // end, because the server may confirm the lease later.
-            Standing::Expired => !self.store.hides_mapped_writes() && self.store.is_unchanged_since(epoch),
+            Standing::Expired => {
+                !self.watched_file().is_some_and(WatchedFile::hides_mapped_writes)
+                    && self.store.is_unchanged_since(epoch)
+            }
             Standing::Changed => {
                 self.store.distrust(epoch);
                 false

@@ -77,6 +77,7 @@ pub(crate) use sealed::reopened;
 pub(crate) use search::Found;
 #[cfg(feature = "server")]
 pub(crate) use settling::{SETTLE, unsettled_for};
+pub use stamp::WatchedFile;
 pub(crate) use standing::Standing;
 pub use trust::Mistrust;
 pub use unchecked::Unchecked;

@@ -174,7 +174,7 @@ impl Store {
 
     /// Returns the position just before or just after a key, and the position of the preceding row, if there is one.
     fn seek(&self, key: Key<'_>, side: Side) -> Result<(Position, Option<Position>), LookupError> {
-        if self.is_distrusted() {
+        if self.epoch().is_distrust() {
             return Err(LookupError::Damaged);
         }
         let fences = self.fences();

@@ -19,10 +19,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
+use memmap2::Mmap;
 use rustix::fs::{AtFlags, StatxFlags, fstat, statx};
 
 use super::guard::Guarded;
-use super::lease::{Lease, LeaseState, Proof, Report, Writers};
+use super::lease::{Lease, LeaseState, Proof, Writers};
 use super::settling::{SETTLE, SETTLE_COARSE, unsettled_for};
 use super::{Pace, file_system, sealed};
 
@@ -31,9 +32,11 @@ use super::{Pace, file_system, sealed};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp(u64, u64);
 
-/// A mapped file that other processes can change, and the state with which changes are detected.
+/// A mapped file that other processes can change: see [`Store::watched_file`](super::Store::watched_file). This process
+/// detects changes of the file by a lease or, without a lease, by examining the file.
 #[derive(Debug)]
-pub(super) struct Watched {
+pub struct WatchedFile {
+    memory: Guarded,
     lease: Arc<Lease>,
     /// Whether the file has fs-verity, so that nobody can change it, with or without a lease.
     has_verity: bool,
@@ -46,27 +49,74 @@ pub(super) struct Watched {
     trusted_faults: AtomicU64,
 }
 
-impl Watched {
-    /// Keeps the file open for later examination, and takes a lease on the file if the system grants one.
-    pub(super) fn new(file: &File, guarded: &Guarded) -> io::Result<Watched> {
-        let faults = guarded.faults();
-        let may_cache_times = file_system::may_cache_times(file)?;
-        let trusted_hash = AtomicU64::new(stamp(file, may_cache_times, faults)?.0);
-        let (lease, has_verity) = (Lease::new(file.try_clone()?), sealed::has_verity(file));
-        let hides_mapped_writes = file_system::hides_mapped_writes(file)?;
-        let trusted_faults = AtomicU64::new(faults);
-        let watched = Watched { lease, has_verity, hides_mapped_writes, may_cache_times, trusted_hash, trusted_faults };
-        watched.lease(guarded);
+impl WatchedFile {
+    /// Takes a lease on the file, if none was ever taken and the system grants one: see
+    /// [`take_leases`](super::take_leases). Only [`Store::look_again`](super::Store::look_again) retakes a lost lease.
+    pub fn lease(&self) {
+        self.lease.take(|| self.looks_unchanged());
+    }
+
+    /// Calls `report` with the state of the lease on the file: once now, if a lease has already been taken, and again
+    /// at each change. A lease is released only after `report` has returned. Only the first call of this method has an
+    /// effect.
+    pub fn report_lease(&self, report: impl Fn(LeaseState) + Send + Sync + 'static) {
+        if self.has_verity {
+            report(LeaseState::TrustedUntil(u64::MAX));
+        } else {
+            self.lease.report(Box::new(report));
+        }
+    }
+
+    /// Returns `true` if the file is immutable (fs-verity), or if it is leased and the deadline of the lease has not
+    /// passed. In both cases, [`Store::is_unchanged_since`](super::Store::is_unchanged_since) makes no system call.
+    #[inline]
+    pub fn is_leased(&self) -> bool {
+        self.has_verity || self.lease.is_confirmed()
+    }
+
+    /// Returns whether a process has the file open for writing. The system reports writers only to the file's owner and
+    /// to root, after [`take_leases`](super::take_leases).
+    pub fn writers(&self) -> Writers {
+        if self.has_verity { Writers::None } else { self.lease.writers() }
+    }
+
+    /// Returns the error of the last failed system call that examined or leased the file. A file that cannot be
+    /// examined counts as changed, so this error may be the reason why lookups fail.
+    pub fn system_error(&self) -> Option<io::Error> {
+        self.lease.system_error()
+    }
+
+    /// Returns the number of pages of the mapping, or of groups of pages, that could not be read. Only faults after
+    /// [`survive_bus_errors`](super::survive_bus_errors) are counted.
+    #[inline]
+    pub fn faults(&self) -> u64 {
+        self.memory.faults()
+    }
+
+    /// Keeps the file open for later examination, and takes a lease on the file if the system grants one. `memory` is a
+    /// mapping of the file.
+    pub(super) fn new(file: &File, memory: Mmap) -> io::Result<WatchedFile> {
+        let watched = WatchedFile {
+            memory: Guarded::new(memory),
+            lease: Lease::new(file.try_clone()?),
+            has_verity: sealed::has_verity(file),
+            hides_mapped_writes: file_system::hides_mapped_writes(file)?,
+            may_cache_times: file_system::may_cache_times(file)?,
+            trusted_hash: AtomicU64::new(0),
+            trusted_faults: AtomicU64::new(0),
+        };
+        watched.trust(watched.stamp()?);
+        watched.lease();
         Ok(watched)
     }
 
     /// Waits until every further write to the file will change its stamp, then trusts the current stamp. Does nothing
     /// if the file was ever leased or is immutable. Must be called before bytes of the file are verified. If the wait
     /// is canceled, or a process continues to write, the file counts as changed.
-    pub(super) fn settle(&self, guarded: &Guarded, pace: &Pace) -> io::Result<()> {
+    pub(super) fn settle(&self, pace: &Pace) -> io::Result<()> {
         let mut waited = Duration::ZERO;
         while self.is_examined() {
-            let stamp = self.stamp(guarded)?;
+            let stamp = self.stamp()?;
             let Some(left) = self.unsettled_for()? else {
                 self.trust(stamp);
                 break;
@@ -96,11 +146,6 @@ impl Watched {
         !self.has_verity && self.lease.proof() == Proof::None
     }
 
-    /// Takes a lease on the file, if none was ever taken and the system grants one.
-    pub(super) fn lease(&self, guarded: &Guarded) {
-        self.lease.take(|| self.looks_unchanged(guarded));
-    }
-
     /// Retakes a lost lease: see [`Lease::retake`].
     pub(super) fn retake_lease(&self) -> io::Result<()> {
         if self.has_verity { Ok(()) } else { self.lease.retake() }
@@ -109,7 +154,7 @@ impl Watched {
     /// Returns `true` if the lease is held, or if fs-verity makes a lease unnecessary. In both cases, if the file is
     /// trusted, no process has written to it since it was mapped or last rechecked.
     #[cfg(feature = "server")]
-    pub(super) fn is_lease_held(&self) -> bool {
+    pub(crate) fn is_lease_held(&self) -> bool {
         self.has_verity || self.lease.is_held()
     }
 
@@ -122,18 +167,8 @@ impl Watched {
         self.lease.file()
     }
 
-    /// Calls `report` with the state of the lease now and whenever it changes. See [`Lease::report`].
-    pub(super) fn report(&self, report: Report) {
-        if self.has_verity {
-            report(LeaseState::TrustedUntil(u64::MAX));
-        } else {
-            self.lease.report(report);
-        }
-    }
-
-    /// Returns whether a process has the file open for writing.
-    pub(super) fn writers(&self) -> Writers {
-        if self.has_verity { Writers::None } else { self.lease.writers() }
+    pub(super) fn memory(&self) -> &Mmap {
+        &self.memory
     }
 
     /// Returns whether a process can write through a mapping without changing the file's stamp.
@@ -141,39 +176,40 @@ impl Watched {
         self.hides_mapped_writes
     }
 
-    /// Returns `true` if the file is immutable, or if it is leased and the deadline of the lease has not passed. In
-    /// both cases, [`Watched::is_unchanged`] makes no system call.
-    #[inline]
-    pub(super) fn is_leased(&self) -> bool {
-        self.has_verity || self.lease.is_confirmed()
-    }
-
     /// Returns whether nobody has changed the file since it was last trusted.
     #[inline]
-    pub(super) fn is_unchanged(&self, guarded: &Guarded) -> bool {
+    pub(super) fn is_unchanged(&self) -> bool {
         let proof = if self.has_verity { Proof::Unchanged } else { self.lease.proof() };
         match proof {
-            Proof::Unchanged => guarded.faults() == self.trusted_faults.load(Ordering::Relaxed),
-            Proof::None => self.looks_unchanged(guarded),
+            Proof::Unchanged => self.faults() == self.trusted_faults.load(Ordering::Relaxed),
+            Proof::None => self.looks_unchanged(),
             Proof::Lost => false,
         }
     }
 
-    fn looks_unchanged(&self, guarded: &Guarded) -> bool {
-        stamp(self.lease.file(), self.may_cache_times, guarded.faults())
+    fn looks_unchanged(&self) -> bool {
+        self.stamp()
             .inspect_err(|error| self.lease.note_error(error))
             .is_ok_and(|stamp| stamp.0 == self.trusted_hash.load(Ordering::Acquire))
     }
 
-    /// Returns the error of the last failed system call that examined or leased the file. A file that cannot be
-    /// examined counts as changed.
-    pub(super) fn system_error(&self) -> Option<io::Error> {
-        self.lease.system_error()
-    }
-
-    /// Returns the current stamp of the file.
-    pub(super) fn stamp(&self, guarded: &Guarded) -> io::Result<Stamp> {
-        stamp(self.lease.file(), self.may_cache_times, guarded.faults())
+    /// Returns the current stamp of the file. If the kernel may report a cached time, asks the file system itself.
+    pub(super) fn stamp(&self) -> io::Result<Stamp> {
+        let (len_bytes, seconds, ns) = if self.may_cache_times {
+            let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
+            let stat = statx(self.file(), "", flags, StatxFlags::SIZE | StatxFlags::MTIME)?;
+            (stat.stx_size, stat.stx_mtime.tv_sec as u64, u64::from(stat.stx_mtime.tv_nsec))
+        } else {
+            let stat = fstat(self.file())?;
+            (stat.st_size as u64, stat.st_mtime as u64, stat.st_mtime_nsec as u64)
+        };
+        // `mix` is invertible in each argument, so a change of a single number always changes the hash.
+        let mix = |hash: u64, number: u64| {
+            let hash = (hash ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            hash ^ (hash >> 32)
+        };
+        let faults = self.faults();
+        Ok(Stamp([len_bytes, seconds, ns, faults].into_iter().fold(0, mix), faults))
     }
 
     /// Trusts the file as long as it has this stamp.
@@ -181,25 +217,6 @@ impl Watched {
         self.trusted_hash.store(stamp.0, Ordering::Release);
         self.trusted_faults.store(stamp.1, Ordering::Release);
     }
-}
-
-/// Returns the current stamp of a file. If the kernel may report a cached time, asks the file system itself.
-fn stamp(file: &File, may_cache_times: bool, faults: u64) -> io::Result<Stamp> {
-    let (len_bytes, seconds, ns) = if may_cache_times {
-        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
-        let stat = statx(file, "", flags, StatxFlags::SIZE | StatxFlags::MTIME)?;
-        (stat.stx_size, stat.stx_mtime.tv_sec as u64, u64::from(stat.stx_mtime.tv_nsec))
-    } else {
-        let stat = fstat(file)?;
-        (stat.st_size as u64, stat.st_mtime as u64, stat.st_mtime_nsec as u64)
-    };
-    // `mix` is invertible in each argument, so a change of a single number always changes the hash.
-    let mix = |hash: u64, number: u64| {
-        let hash = (hash ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        hash ^ (hash >> 32)
-    };
-    let numbers = [len_bytes, seconds, ns, faults];
-    Ok(Stamp(numbers.into_iter().fold(0, mix), faults))
 }
 
 #[cfg(test)]
@@ -218,7 +235,6 @@ mod tests {
     fn every_change_of_a_file_is_detected() {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&[7; 10_000]).unwrap();
-        let guarded = Guarded::unguarded(MmapMut::map_anon(4096).unwrap().make_read_only().unwrap());
         let long_ago = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
         let changes: [Change<'_>; 5] = [
             ("written to", &|file| file.write_all_at(b"8", 5000).unwrap()),
@@ -230,21 +246,23 @@ mod tests {
         for (how, change) in changes {
             file.set_len(10_000).unwrap();
             file.set_modified(long_ago).unwrap();
-            let watched = Watched::new(&file, &guarded).unwrap();
-            assert!(watched.is_unchanged(&guarded));
+            let watched = watched(&file);
+            assert!(watched.is_unchanged());
             change(&file);
-            assert!(!watched.is_unchanged(&guarded), "{how}");
-            watched.trust(watched.stamp(&guarded).unwrap());
-            assert!(watched.is_unchanged(&guarded));
+            assert!(!watched.is_unchanged(), "{how}");
+            watched.trust(watched.stamp().unwrap());
+            assert!(watched.is_unchanged());
         }
     }
 
-    fn watched_file(modified: SystemTime) -> (File, Watched, Guarded) {
-        let guarded = Guarded::unguarded(MmapMut::map_anon(4096).unwrap().make_read_only().unwrap());
+    fn watched(file: &File) -> WatchedFile {
+        WatchedFile::new(file, MmapMut::map_anon(4096).unwrap().make_read_only().unwrap()).unwrap()
+    }
+
+    fn watched_since(modified: SystemTime) -> WatchedFile {
         let file = tempfile::tempfile().unwrap();
         file.set_modified(modified).unwrap();
-        let watched = Watched::new(&file, &guarded).unwrap();
-        (file, watched, guarded)
+        watched(&file)
     }
 
     /// Returns the current time in whole seconds: the modification time that a new file has if its file system stores
@@ -257,18 +275,18 @@ mod tests {
     #[test]
     fn a_file_is_trusted_only_when_each_write_changes_its_stamp() {
         let modified = now_in_whole_seconds();
-        let (_file, watched, guarded) = watched_file(modified);
-        watched.settle(&guarded, &Pace::default()).unwrap();
-        assert!(watched.is_unchanged(&guarded));
+        let watched = watched_since(modified);
+        watched.settle(&Pace::default()).unwrap();
+        assert!(watched.is_unchanged());
         assert!(unsettled_for(modified, SystemTime::now()).is_none());
 
         // The wait is canceled. If this test was suspended until the file was settled, it tries again.
         loop {
             let modified = now_in_whole_seconds();
-            let (_file, watched, guarded) = watched_file(modified);
-            watched.settle(&guarded, &Pace::new(|| false)).unwrap();
+            let watched = watched_since(modified);
+            watched.settle(&Pace::new(|| false)).unwrap();
             if unsettled_for(modified, SystemTime::now()).is_some() {
-                assert!(!watched.is_unchanged(&guarded));
+                assert!(!watched.is_unchanged());
                 break;
             }
         }

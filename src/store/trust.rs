@@ -2,7 +2,7 @@
 //!
 //! A batch of lookups first verifies the blocks that it reads, and then copies bytes of these blocks. The batch is
 //! correct if nobody changed the file until the end of the copy. [`Blocks`](super::blocks::Blocks) tracks verified
-//! blocks, and [`Watched`](super::stamp::Watched) detects changes.
+//! blocks, and [`WatchedFile`] detects changes.
 
 use std::fs::File;
 use std::io;
@@ -11,9 +11,8 @@ use std::ops::Range;
 use thiserror::Error;
 
 use super::blocks::Epoch;
-use super::lease::{LeaseState, Writers};
 use super::sealed::reopened;
-use super::stamp::{Stamp, Watched};
+use super::stamp::WatchedFile;
 use super::{Pace, Store, check};
 use crate::format::FormatError;
 use crate::format::checksum::BLOCK_LEN_BYTES;
@@ -48,9 +47,9 @@ impl Store {
     }
 
     /// Returns whether the lookups since the beginning of an epoch are correct: the file was not written to or
-    /// truncated meanwhile, its lease was not lost, and all its pages could be read. While [`Store::is_leased`] returns
-    /// `true`, this check makes no system call. After this function has returned `false`, every lookup fails with
-    /// [`LookupError::Damaged`](super::LookupError) until [`Store::look_again`] succeeds.
+    /// truncated meanwhile, its lease was not lost, and all its pages could be read. While [`WatchedFile::is_leased`]
+    /// returns `true`, this check makes no system call. After this function has returned `false`, every lookup fails
+    /// with [`LookupError::Damaged`](super::LookupError) until [`Store::look_again`] succeeds.
     ///
     /// Bytes borrowed from a mapping can change at any time: copy them before this call.
     ///
@@ -79,22 +78,14 @@ impl Store {
     /// ```
     #[inline]
     pub fn is_unchanged_since(&self, epoch: Epoch) -> bool {
-        !self.map.is_file() || self.blocks.accept(epoch, || self.map.is_unchanged())
+        self.watched_file().is_none_or(|file| self.blocks.accept(epoch, || file.is_unchanged()))
     }
 
-    /// Takes a lease on the file, if none was ever taken and the system grants one: see
-    /// [`take_leases`](super::take_leases). Only [`Store::look_again`] retakes a lost lease.
-    pub fn lease(&self) {
-        self.map.lease();
-    }
-
-    /// Calls `report` with the state of the lease on the file: once now, if a lease has already been taken, and again
-    /// at each change. A lease is released only after `report` has returned. Only the first call of this method has an
-    /// effect.
-    pub fn report_lease(&self, report: impl Fn(LeaseState) + Send + Sync + 'static) {
-        if let Some(file) = self.map.watched() {
-            file.report(Box::new(report));
-        }
+    /// Returns the file whose changes this process detects. Returns `None` if nobody can change the bytes that lookups
+    /// read.
+    #[inline]
+    pub fn watched_file(&self) -> Option<&WatchedFile> {
+        self.map.watched()
     }
 
     /// Opens the file read-only. The result can be passed to other processes, which can map it and read the table's
@@ -104,12 +95,6 @@ impl Store {
     /// The system's error if the file cannot be opened.
     pub fn share(&self) -> io::Result<Option<File>> {
         self.map.file().map(reopened).transpose()
-    }
-
-    /// Returns `true` if nobody can change the bytes, or if the file is leased and the deadline of the lease has not
-    /// passed. In both cases, [`Store::is_unchanged_since`] makes no system call.
-    pub fn is_leased(&self) -> bool {
-        self.map.watched().is_none_or(Watched::is_leased)
     }
 
     /// Returns whether the file is unchanged, or was checked after its last change. If this function returns `false`,
@@ -138,7 +123,12 @@ impl Store {
         }
         // The lease is taken first, so that nobody changes the file during the check. No batch can mistake this lease
         // for the lost one, because no byte is trusted in this epoch.
-        let (Some(file), Some(stamp)) = (self.map.watched(), self.retake_lease()?) else { return Ok(()) };
+        let Some(file) = self.watched_file() else { return Ok(()) };
+        file.retake_lease().map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => Mistrust::Changing,
+            _ => Mistrust::Io(error),
+        })?;
+        let stamp = file.stamp()?;
         if file.unsettled_for()?.is_some() {
             return Err(Mistrust::Changing);
         }
@@ -148,20 +138,11 @@ impl Store {
         }
         checked?;
         // Without a lease, only the stamp reveals a write during the check.
-        if !file.is_lease_held_or_unused() || self.map.stamp()? != Some(stamp) {
+        if !file.is_lease_held_or_unused() || file.stamp()? != stamp {
             return Err(Mistrust::Changing);
         }
         file.trust(stamp);
         self.blocks.trust_again().then_some(()).ok_or(Mistrust::TooOften)
-    }
-
-    /// Retakes a lost lease, then returns the stamp of the file. Returns `None` if nobody can change the bytes.
-    fn retake_lease(&self) -> Result<Option<Stamp>, Mistrust> {
-        self.map.watched().map_or(Ok(()), Watched::retake_lease).map_err(|error| match error.kind() {
-            io::ErrorKind::WouldBlock => Mistrust::Changing,
-            _ => Mistrust::Io(error),
-        })?;
-        Ok(self.map.stamp()?)
     }
 
     /// Ends an epoch, unless it has already ended. From then on, every lookup fails.
@@ -169,35 +150,11 @@ impl Store {
         self.blocks.distrust(epoch);
     }
 
-    /// Returns `true` if nobody can change the bytes, or if the lease on the file is held. In both cases, if the file
-    /// is trusted, no process has written to it since it was mapped or last rechecked.
-    #[cfg(feature = "server")]
-    pub(crate) fn is_lease_held(&self) -> bool {
-        self.map.watched().is_none_or(Watched::is_lease_held)
-    }
-
     /// Returns whether nobody can change the bytes that lookups read. Such bytes can be passed to system calls without
     /// a copy.
     #[inline]
     pub fn is_private(&self) -> bool {
-        !self.map.is_file()
-    }
-
-    /// Returns whether a process has the file open for writing. The system reports writers only to the file's owner and
-    /// to root, after [`take_leases`](super::take_leases). Bytes that nobody can change have no writers.
-    pub fn writers(&self) -> Writers {
-        self.map.watched().map_or(Writers::None, Watched::writers)
-    }
-
-    /// Returns whether a process can write to the file through a mapping without changing its modification time.
-    pub(crate) fn hides_mapped_writes(&self) -> bool {
-        self.map.watched().is_some_and(Watched::hides_mapped_writes)
-    }
-
-    /// Returns the error of the last failed system call that examined or leased the file. A file that cannot be
-    /// examined counts as changed, so this error may be the reason why lookups fail.
-    pub fn system_error(&self) -> Option<io::Error> {
-        self.map.watched().and_then(Watched::system_error)
+        self.watched_file().is_none()
     }
 
     /// Returns the number of blocks, and the number of verified blocks.
@@ -229,12 +186,6 @@ impl Store {
         self.map.resident_len_bytes().unwrap_or(0)
     }
 
-    /// Returns the number of pages of the mapping, or of groups of pages, that could not be read. Only faults after
-    /// [`survive_bus_errors`](super::survive_bus_errors) are counted.
-    pub fn faults(&self) -> u64 {
-        self.map.faults()
-    }
-
     /// Verifies a range of the records, unless it is already verified. Returns whether the range is intact; an empty
     /// range is intact.
     #[inline(always)]
@@ -249,11 +200,5 @@ impl Store {
     #[cfg(test)]
     pub(crate) fn forget_verified_blocks(&self) {
         assert!(self.blocks.distrust(self.epoch()) && self.blocks.trust_again());
-    }
-
-    /// Returns whether no byte of the file is trusted.
-    #[inline]
-    pub(super) fn is_distrusted(&self) -> bool {
-        self.epoch().is_distrust()
     }
 }

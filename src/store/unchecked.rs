@@ -116,7 +116,7 @@ impl Unchecked {
 
     /// Waits until every later write to a mapped file can be detected. Lookups in the file rely on this.
     pub(super) fn settle(self, pace: &Pace) -> Result<Unchecked, StoreError> {
-        match self.store.map.settle(pace) {
+        match self.store.watched_file().map_or(Ok(()), |file| file.settle(pace)) {
             Ok(()) => Ok(self),
             Err(error) => Err(StoreError::Io { path: self.path, error }),
         }

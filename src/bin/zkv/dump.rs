@@ -13,7 +13,7 @@ use anyhow::{anyhow, bail};
 use serde::Serialize;
 use zero_kv::cli::whole_file::WholeFile;
 use zero_kv::special_file::open_special;
-use zero_kv::store::MappedRows;
+use zero_kv::store::{MappedRows, WatchedFile};
 use zero_kv::{LookupError, MappedStore};
 
 use crate::args::{DumpArgs, DumpFormat};
@@ -37,7 +37,7 @@ pub(crate) fn dump(args: &DumpArgs) -> anyhow::Result<bool> {
     });
     // If a system call cannot examine the file, lookups report that the file was changed. The lookup's error is then
     // replaced by the system call's error, which names the cause.
-    let written = written.map_err(|error| match store.system_error() {
+    let written = written.map_err(|error| match store.watched_file().and_then(WatchedFile::system_error) {
         Some(cause) if error.is::<LookupError>() => anyhow!("{}: {cause}", args.file.display()),
         _ => error,
     });

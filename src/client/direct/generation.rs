@@ -45,7 +45,7 @@ impl Witness for GenerationWitness {
         match self.notice.standing_since(self.state) {
             // The lease does not show whether all memory pages of the file can be read. After a fault, the caller must
             // therefore examine the file.
-            Standing::Unchanged if store.faults() > 0 => Standing::Unknown,
+            Standing::Unchanged if store.watched_file().is_some_and(|file| file.faults() > 0) => Standing::Unknown,
             standing => standing,
         }
     }

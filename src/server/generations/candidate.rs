@@ -197,11 +197,12 @@ impl Plan {
     /// that time: fstat is not enough, because on tmpfs it does not show writes through a mapping. If writers cannot be
     /// detected, only logs a warning.
     fn check_writers(&self, store: &Store, path: &Path) -> Result<Writers, OpenError> {
-        match store.writers() {
+        let Some(file) = store.watched_file() else { return Ok(Writers::None) };
+        match file.writers() {
             Writers::Some => Err(OpenError::Writer { path: path.to_path_buf() }),
             // The lease was refused when the file was mapped, or was lost since then: a process had the file open for
             // writing, or a system call failed.
-            Writers::None if !store.is_lease_held() => Err(match store.system_error() {
+            Writers::None if !file.is_lease_held() => Err(match file.system_error() {
                 Some(error) if error.kind() != io::ErrorKind::WouldBlock => {
                     StoreError::Io { path: path.to_path_buf(), error }.into()
                 }

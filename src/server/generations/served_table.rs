@@ -155,5 +155,7 @@ fn new_board() -> Option<Board> {
 fn announce(board: &Board, generation: &Generation) {
     let (number, lease_board) = (generation.number, board.clone());
     board.serve(number);
-    generation.store.report_lease(move |state| lease_board.set_lease(number, state));
+    if let Some(file) = generation.store.watched_file() {
+        file.report_lease(move |state| lease_board.set_lease(number, state));
+    }
 }

@@ -226,7 +226,9 @@ impl Supervision {
             );
         }
         if is_trusted {
-            current.store.lease();
+            if let Some(file) = current.store.watched_file() {
+                file.lease();
+            }
         } else {
             self.report_change();
         }
@@ -257,8 +259,9 @@ impl Supervision {
         let is_new = identity != self.current().identity && Some(identity) != self.left_by_rollback && !is_refused();
         self.unsettled = if is_new { identity.unsettled() } else { None };
         // A process that is changing the served file in place may not have finished.
-        if is_new && identity.is_same_file(&self.current().identity) && self.current().store.writers() == Writers::Some
-        {
+        let served_has_writers =
+            || self.current().store.watched_file().is_some_and(|file| file.writers() == Writers::Some);
+        if is_new && identity.is_same_file(&self.current().identity) && served_has_writers() {
             self.unsettled = Some(SETTLE);
         }
         is_new && self.unsettled.is_none()

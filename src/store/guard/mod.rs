@@ -63,10 +63,10 @@ pub(super) fn unblock(signal: Signal) {
     let _ = SigSet::from(signal).thread_unblock();
 }
 
-/// A read-only mapping. Its faults are counted, unless its pages are always readable.
+/// A read-only mapping whose faults are counted.
 pub(super) struct Guarded {
-    /// The mapping's entry in the list of guarded ranges, or `None` if the mapping is not guarded.
-    entry: Option<&'static Entry>,
+    /// The mapping's entry in the list of guarded ranges.
+    entry: &'static Entry,
     /// The mapping. The memory is unmapped after [`Guarded::drop`] has removed the entry.
     memory: Mmap,
 }
@@ -77,41 +77,29 @@ impl Guarded {
         // The system maps whole pages. The slice ends within the last page, and the smallest pages have 4 KiB.
         let start = memory.as_ptr().addr();
         let end = start + memory.len().next_multiple_of(4096);
-        Guarded { entry: Some(RANGES.insert(start..end)), memory }
-    }
-
-    /// Wraps memory whose pages are always readable: anonymous memory, or a sealed memory file.
-    pub(super) fn unguarded(memory: Mmap) -> Guarded {
-        Guarded { entry: None, memory }
+        Guarded { entry: RANGES.insert(start..end), memory }
     }
 
     /// Returns the number of faults.
     #[inline]
     pub(super) fn faults(&self) -> u64 {
-        self.entry.map_or(0, |entry| entry.faults.load(Ordering::Acquire))
-    }
-
-    /// Returns the mapping, so that callers can lock it or advise the system about it.
-    pub(super) fn memory(&self) -> &Mmap {
-        &self.memory
+        self.entry.faults.load(Ordering::Acquire)
     }
 }
 
 impl Deref for Guarded {
-    type Target = [u8];
+    type Target = Mmap;
 
-    fn deref(&self) -> &[u8] {
+    fn deref(&self) -> &Mmap {
         &self.memory
     }
 }
 
 impl Drop for Guarded {
     fn drop(&mut self) {
-        if let Some(entry) = self.entry {
-            let patches = entry.faults.load(Ordering::Acquire).min(PATCHES_MAX);
-            entry.remove();
-            PATCHES.fetch_sub(patches as usize, Ordering::Relaxed);
-        }
+        let patches = self.faults().min(PATCHES_MAX);
+        self.entry.remove();
+        PATCHES.fetch_sub(patches as usize, Ordering::Relaxed);
     }
 }
 

@@ -2,11 +2,16 @@
 
 use std::fs::File;
 use std::io;
+use std::sync::atomic::Ordering;
 
-use super::Leasable;
+use super::{IS_ENABLED, Leasable};
 use crate::store::{clock, file_system};
 
 impl Leasable for File {
+    fn are_leases_on(&self) -> bool {
+        IS_ENABLED.load(Ordering::Acquire)
+    }
+
     #[inline(always)]
     fn now_ns(&self) -> u64 {
         clock::now_ns()

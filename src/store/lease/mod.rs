@@ -128,7 +128,12 @@ impl fmt::Display for WritersUnknown {
 }
 
 /// The system calls that a [`Lease`] needs, as a trait so that tests can simulate the system.
-pub(super) trait Leasable {
+pub(crate) trait Leasable {
+    /// Returns whether [`take_leases`] was called. If not, leases are neither taken nor used to detect writers.
+    fn are_leases_on(&self) -> bool {
+        true
+    }
+
     /// Returns the time in nanoseconds, by the clock that deadlines are compared with.
     fn now_ns(&self) -> u64;
 
@@ -142,7 +147,7 @@ pub(super) trait Leasable {
     fn is_held(&self) -> io::Result<bool>;
 }
 
-/// The state of the lease on a file: see [`Store::report_lease`](super::Store::report_lease).
+/// The state of the lease on a file: see [`WatchedFile::report_lease`](super::WatchedFile::report_lease).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseState {
     /// No process can write to the file before this time, in nanoseconds of CLOCK_MONOTONIC.
@@ -211,49 +216,14 @@ impl Lease {
     pub(super) fn file(&self) -> &File {
         &self.file
     }
-
-    /// Takes a lease, if none was ever taken and the system grants one. Trusts the lease only if `is_unchanged`, which
-    /// is called after the lease is taken, returns `true`. Does not retake a lost lease: see [`Lease::retake`].
-    pub(super) fn take(&self, is_unchanged: impl FnOnce() -> bool) {
-        if IS_ENABLED.load(Ordering::Acquire) {
-            self.take_now(is_unchanged);
-        }
-    }
-
-    /// Retakes a lost lease. Must only be called while no byte of the file is trusted, because a process may have
-    /// changed the file while there was no lease.
-    ///
-    /// # Errors
-    /// The system's error if the system refuses the lease. There is one exception: if no lease was ever taken, and the
-    /// system's error does not reveal whether the file has writers, the result is `Ok`.
-    pub(super) fn retake(&self) -> io::Result<()> {
-        match IS_ENABLED.load(Ordering::Acquire) {
-            true => self.retake_now(),
-            false => Ok(()),
-        }
-    }
-
-    /// Returns whether a process has the file open for writing.
-    pub(super) fn writers(&self) -> Writers {
-        match IS_ENABLED.load(Ordering::Acquire) {
-            true => self.writers_now(),
-            false => Writers::Unknown(WritersUnknown::Off),
-        }
-    }
 }
 
-/// Returns whether a process has a file open for writing. This call releases any lease on the open file description of
-/// `file`, so `file` must not belong to a [`Lease`].
-#[cfg(feature = "server")]
-pub(crate) fn writers_of(file: &File) -> Writers {
-    match IS_ENABLED.load(Ordering::Acquire) {
-        true => probe(file),
-        false => Writers::Unknown(WritersUnknown::Off),
+/// Returns whether a process has a file open for writing, by taking and releasing a lease. This call releases any lease
+/// on the open file description of `file`.
+pub(crate) fn writers_of(file: &impl Leasable) -> Writers {
+    if !file.are_leases_on() {
+        return Writers::Unknown(WritersUnknown::Off);
     }
-}
-
-/// Takes and releases a lease to determine whether the file has writers.
-fn probe(file: &impl Leasable) -> Writers {
     match file.acquire() {
         Ok(()) => {
             file.release();
@@ -326,7 +296,12 @@ impl<F: Leasable> Lease<F> {
         (number != 0).then(|| io::Error::from_raw_os_error(number))
     }
 
-    pub(super) fn take_now(&self, is_unchanged: impl FnOnce() -> bool) {
+    /// Takes a lease, if none was ever taken and the system grants one. Trusts the lease only if `is_unchanged`, which
+    /// is called after the lease is taken, returns `true`. Does not retake a lost lease: see [`Lease::retake`].
+    pub(super) fn take(&self, is_unchanged: impl FnOnce() -> bool) {
+        if !self.file.are_leases_on() {
+            return;
+        }
         let mut is_taken = self.is_taken();
         // A writer that has to wait for the lease begins to wait after this time, and waits for at least a second
         // unless the lease is released.
@@ -344,7 +319,16 @@ impl<F: Leasable> Lease<F> {
         }
     }
 
-    pub(super) fn retake_now(&self) -> io::Result<()> {
+    /// Retakes a lost lease. Must only be called while no byte of the file is trusted, because a process may have
+    /// changed the file while there was no lease.
+    ///
+    /// # Errors
+    /// The system's error if the system refuses the lease. There is one exception: if no lease was ever taken, and the
+    /// system's error does not reveal whether the file has writers, the result is `Ok`.
+    pub(super) fn retake(&self) -> io::Result<()> {
+        if !self.file.are_leases_on() {
+            return Ok(());
+        }
         self.renew();
         let mut is_taken = self.is_taken();
         if *is_taken {
@@ -364,11 +348,12 @@ impl<F: Leasable> Lease<F> {
         }
     }
 
-    pub(super) fn writers_now(&self) -> Writers {
+    /// Returns whether a process has the file open for writing.
+    pub(super) fn writers(&self) -> Writers {
         self.renew();
         match *self.is_taken() {
             true => Writers::None,
-            false => probe(&self.file),
+            false => writers_of(&self.file),
         }
     }
 

@@ -90,7 +90,7 @@ fn bytes_copied_under_a_trusted_lease_are_unchanged() {
     check_model(3, || {
         let file = File::new();
         let lease = Arc::new(Lease::unregistered(file.clone()));
-        lease.take_now(|| true);
+        lease.take(|| true);
         let writing = file.clone();
         let writer = thread::spawn(move || {
             writing.write();
@@ -115,7 +115,7 @@ fn a_proof_does_not_span_a_lost_lease_and_the_retaken_one() {
         let file = File::new();
         let lease = Arc::new(Lease::unregistered(file.clone()));
         let epoch = Arc::new(AtomicU8::new(0));
-        lease.take_now(|| true);
+        lease.take(|| true);
         let writing = file.clone();
         let writer = thread::spawn(move || {
             writing.write();
@@ -127,7 +127,7 @@ fn a_proof_does_not_span_a_lost_lease_and_the_retaken_one() {
             renewing.renew();
             if renewing.proof() == Proof::Lost {
                 next.store(1, Ordering::Release);
-                let _ = renewing.retake_now();
+                let _ = renewing.retake();
             }
         });
         let copied = file.copy();
@@ -148,7 +148,7 @@ fn bytes_copied_while_the_lease_is_taken_are_trusted_only_if_unchanged() {
         let writing = file.clone();
         let writer = thread::spawn(move || writing.write());
         let taking = (Arc::clone(&lease), file.clone());
-        let taker = thread::spawn(move || taking.0.take_now(|| taking.1.copy() == OLD));
+        let taker = thread::spawn(move || taking.0.take(|| taking.1.copy() == OLD));
         let copied = file.copy();
         if lease.proof() == Proof::Unchanged {
             assert_eq!(copied, OLD);

@@ -215,7 +215,7 @@ fn a_lease_that_nobody_renews_is_trusted_only_if_the_system_confirms_it() {
     enable_leases();
     // The lease is not registered, so that no other test renews it.
     let lease = Lease::unregistered(File::open(&path).unwrap());
-    lease.take_now(|| true);
+    lease.take(|| true);
     while lease.is_confirmed() {
         thread::yield_now();
     }
@@ -338,14 +338,14 @@ mod simulated {
         let random = Random(seed);
         let world = World { random, now_ns: 10_000_000_000, is_leased: false, waits_since_ns: None, version: 0 };
         let lease = Lease::unregistered(Simulated(Mutex::new(world)));
-        while lease.retake_now().is_err() {}
+        while lease.retake().is_err() {}
         let (mut version_of_lease, mut trusted, mut written) = (lease.file.world().version, 0, 0);
         for _ in 0..200_000 {
             let choice = lease.file.world().random.below(4);
             match choice {
                 // The lease is retaken only after the trust in the file has ended, as in `Store::look_again`.
                 0 if lease.proof() == Proof::Lost => {
-                    if lease.retake_now().is_ok() {
+                    if lease.retake().is_ok() {
                         let version = lease.file.world().version;
                         (version_of_lease, written) = (version, written + u64::from(version > version_of_lease));
                     }

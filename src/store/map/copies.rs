@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use memmap2::MmapMut;
 
-use super::{Backing, HUGE_PAGE_LEN_BYTES, Map, PART_LEN_BYTES};
-use crate::store::guard::Guarded;
+use super::{HUGE_PAGE_LEN_BYTES, Map, Memory, PART_LEN_BYTES};
 use crate::store::pace::Pace;
 use crate::store::parts::for_each_part;
 use crate::store::sealed;
@@ -31,7 +30,7 @@ impl Map {
         let _ = memory.advise(memmap2::Advice::HugePage);
         let parts = memory[..len_bytes].chunks_mut(PART_LEN_BYTES).enumerate();
         for_each_part(parts, pace, |(part, bytes)| file.read_exact_at(bytes, (part * PART_LEN_BYTES) as u64))?;
-        Ok(Map::from_memory(Guarded::unguarded(memory.make_read_only()?), len_bytes, Backing::Copy))
+        Ok(Map::from_memory(Memory::Copy(memory.make_read_only()?), len_bytes))
     }
 
     /// Copies a file as [`Map::copy_of`] does, with one exception: the copy of a file that is shorter than a huge page
@@ -43,7 +42,7 @@ impl Map {
         }
         let mut memory = MmapMut::map_anon(len_bytes.max(1))?;
         file.read_exact_at(&mut memory[..len_bytes], 0)?;
-        Ok(Map::from_memory(Guarded::unguarded(memory.make_read_only()?), len_bytes, Backing::Copy))
+        Ok(Map::from_memory(Memory::Copy(memory.make_read_only()?), len_bytes))
     }
 
     /// Copies a file into memory that no process, including this one, can write to or resize any more, and that can be

@@ -14,7 +14,7 @@ impl Map {
     pub(in crate::store) fn resident_len_bytes(&self) -> io::Result<u64> {
         let mut resident_len_bytes = 0;
         let mut pages = vec![0_u8; PART_LEN_BYTES / PAGE_LEN_BYTES];
-        for (part, bytes) in self.memory.chunks(PART_LEN_BYTES).enumerate() {
+        for (part, bytes) in self.memory().chunks(PART_LEN_BYTES).enumerate() {
             let address = bytes.as_ptr().cast_mut();
             debug_assert!(address.addr().is_multiple_of(PAGE_LEN_BYTES), "part {part} begins with a page");
             // SAFETY: The range is mapped, because it is a part of `memory`, and begins with a page. The call writes
@@ -49,12 +49,12 @@ impl Map {
     /// Requests huge pages for data that is read from the disk from now on. Many file systems do not support huge
     /// pages. Pages that are already in the page cache keep their size.
     fn request_huge_pages(&self) {
-        let _ = self.memory.memory().advise(memmap2::Advice::HugePage);
+        let _ = self.memory().advise(memmap2::Advice::HugePage);
     }
 
     /// Reads a range into memory and enters its pages into the page table. Fails on Linux before 5.14.
     fn populate(&self, offset_bytes: usize, len_bytes: usize) -> io::Result<()> {
-        self.memory.memory().advise_range(memmap2::Advice::PopulateRead, offset_bytes, len_bytes)
+        self.memory().advise_range(memmap2::Advice::PopulateRead, offset_bytes, len_bytes)
     }
 
     /// Releases the pages of a range of a mapped file, so that they no longer count as memory of this process. The next
@@ -62,15 +62,15 @@ impl Map {
     #[cfg(feature = "bake")]
     pub(in crate::store) fn release(&self, range: std::ops::Range<usize>) {
         let is_inside = range.start < range.end && range.end <= self.bytes.len();
-        if !self.is_file() || !is_inside {
+        if self.watched().is_none() || !is_inside {
             return;
         }
         // SAFETY: `MADV_DONTNEED` discards the contents of a private mapping, but a shared mapping of a file only loses
-        // its page table entries: a read through `bytes`, now or later, finds the file's bytes again. `is_file` shows
-        // that `memory` is a shared mapping, made by `Mmap::map` and never written to. The range is inside of it, up to
+        // its page table entries: a read through `bytes`, now or later, finds the file's bytes again. `watched`
+        // shows that `memory` is a shared mapping, made by `Mmap::map` and never written to. The range is inside of it, up to
         // whole pages, which belong to the mapping.
         let released = unsafe {
-            self.memory.memory().unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, range.start, range.len())
+            self.memory().unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, range.start, range.len())
         };
         // Pages that cannot be released stay resident, which has no other effect.
         let _ = released;
@@ -84,12 +84,12 @@ impl Map {
     pub(in crate::store) fn lock(&self, pace: &Pace) -> io::Result<()> {
         self.lock_on_fault()?;
         self.warm(pace)?;
-        if pace.is_canceled() { Ok(()) } else { self.memory.memory().lock() }
+        if pace.is_canceled() { Ok(()) } else { self.memory().lock() }
     }
 
     /// Locks the pages that are in memory now, and every other page when it is first read.
     fn lock_on_fault(&self) -> io::Result<()> {
-        let memory = self.memory.memory();
+        let memory = self.memory();
         // SAFETY: The range is the range of `memory`, which is mapped. The call changes no byte of it, and unmapping
         // unlocks it.
         let locked = unsafe { libc::mlock2(memory.as_ptr().cast(), memory.len(), libc::MLOCK_ONFAULT) };
@@ -100,7 +100,7 @@ impl Map {
     /// report that.
     pub(in crate::store) fn huge_len_bytes(&self) -> u64 {
         let smaps = fs::read_to_string("/proc/self/smaps").unwrap_or_default();
-        huge_len_bytes(&smaps, self.memory.as_ptr() as u64)
+        huge_len_bytes(&smaps, self.memory().as_ptr() as u64)
     }
 }
 

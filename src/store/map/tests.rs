@@ -16,7 +16,7 @@ fn file_of(bytes: &[u8]) -> File {
 
 fn resident_len_bytes(map: &Map) -> usize {
     let smaps = fs::read_to_string("/proc/self/smaps").unwrap();
-    let mapping = format!("{:x}-", map.memory.as_ptr() as usize);
+    let mapping = format!("{:x}-", map.memory().as_ptr() as usize);
     let resident = smaps.split(&mapping).nth(1).unwrap().lines().find(|line| line.starts_with("Rss:")).unwrap();
     resident.split_ascii_whitespace().nth(1).unwrap().parse::<usize>().unwrap() << 10
 }
@@ -38,7 +38,7 @@ fn a_copy_keeps_its_bytes_when_the_file_is_truncated() {
         file.set_len(0).unwrap();
         for moved in copies.map(Box::new) {
             assert!(moved.bytes() == expected, "{len_bytes} bytes");
-            assert!(!moved.is_file() && moved.is_unchanged());
+            assert!(moved.watched().is_none());
         }
     }
 }
@@ -50,7 +50,7 @@ fn no_process_can_change_sealed_memory() {
         let file = file_of(&expected);
         let map = Map::sealed_copy_of(&file, &Pace::default()).unwrap();
         file.set_len(0).unwrap();
-        assert!(map.bytes() == expected && map.is_unchanged() && !map.is_file());
+        assert!(map.bytes() == expected && map.watched().is_none());
         // The rest of the loop opens the sealed file for writing, as a process that received the file might.
         let path = format!("/proc/self/fd/{}", map.file().unwrap().as_raw_fd());
         let file = File::options().write(true).open(path).unwrap();
@@ -73,13 +73,14 @@ fn truncation_is_detected_as_a_change() {
     crate::store::guard::survive_bus_errors().unwrap();
     let file = file_of(&some_bytes(100_000));
     let map = Map::map_file(&file).unwrap();
-    assert!(map.is_unchanged() && map.is_file());
+    let watched = map.watched().unwrap();
+    assert!(watched.is_unchanged());
     file.set_len(0).unwrap();
-    assert!(!map.is_unchanged());
-    map.watched().unwrap().trust(map.stamp().unwrap().unwrap());
-    assert!(map.is_unchanged());
-    assert_eq!((map.bytes()[50_000], map.faults()), (0, 1));
-    assert!(!map.is_unchanged(), "a page could not be read");
+    assert!(!watched.is_unchanged());
+    watched.trust(watched.stamp().unwrap());
+    assert!(watched.is_unchanged());
+    assert_eq!((map.bytes()[50_000], watched.faults()), (0, 1));
+    assert!(!watched.is_unchanged(), "a page could not be read");
 }
 
 #[test]
@@ -104,7 +105,7 @@ fn released_pages_are_not_resident_and_keep_their_bytes() {
     for map in [Map::map_file(&file).unwrap(), Map::copy_of(&file, &Pace::default()).unwrap()] {
         assert!(map.bytes() == expected);
         map.release(0..PART_LEN_BYTES / 2);
-        if map.is_file() {
+        if map.watched().is_some() {
             assert!(resident_len_bytes(&map) <= PART_LEN_BYTES / 2 + PAGE_LEN_BYTES);
         }
         for range in [0..0, 0..expected.len(), 7..expected.len(), 0..expected.len() + 1, 1..usize::MAX] {

@@ -20,7 +20,7 @@ impl Generation {
         Descriptor(self.number)
     }
 
-    /// Mirrors `Watched::is_unchanged`.
+    /// Mirrors `WatchedFile::is_unchanged`.
     pub(super) fn is_unchanged(&self) -> bool {
         match self.lease.proof() {
             Proof::Unchanged => true,
@@ -33,9 +33,9 @@ impl Generation {
         self.file().modified() == self.trusted_modified.get()
     }
 
-    /// Mirrors `Watched::lease`.
+    /// Mirrors `WatchedFile::lease`.
     pub(super) fn take_lease(&self) {
-        with_lease_locked(|| self.lease.take_now(|| self.looks_unchanged()));
+        with_lease_locked(|| self.lease.take(|| self.looks_unchanged()));
     }
 }
 
@@ -59,7 +59,7 @@ pub(super) fn look_again() {
         return;
     }
     set_changed(true);
-    if with_lease_locked(|| generation.lease.retake_now()).is_err() {
+    if with_lease_locked(|| generation.lease.retake()).is_err() {
         return;
     }
     let modified = generation.file().modified();

@@ -78,7 +78,7 @@ fn a_private_copy_has_the_rows_of_the_passed_table() {
         let (_scene, served, _direct) = direct(&["--memory", memory]);
         let direct = Client::connect(served.socket()).unwrap().direct_with(&copy_options()).unwrap();
         super::assert_all(&direct, 1);
-        assert!(direct.snapshot().is_private());
+        assert!(direct.snapshot().as_private().is_some());
     }
 }
 
