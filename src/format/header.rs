@@ -10,7 +10,9 @@ use super::FormatError;
 use super::checksum::{BLOCK_LEN_BYTES, digest};
 use super::index::{Fence, Parts, ROW_COUNT_MAX, fence_count};
 use super::key::KeyKind;
-use super::record::{ALIGN_BYTES, PLACE_BITS, RECORD_ALIGN_MAX_BYTES, RECORD_LEN_MIN_BYTES, records_len_max_bytes};
+use super::record::{
+    ALIGN_BYTES, PLACE_BITS, RECORD_ALIGN_MAX_BYTES, record_len_min_bytes, records_len_max_bytes,
+};
 
 /// The first bytes of every file. The first byte is not ASCII, so that programs do not treat the file as text. The
 /// other bytes include line ends, so that a copy in text mode, which converts line ends, is detected.
@@ -138,6 +140,8 @@ impl Dimensions {
 /// The layout of a file: the positions and checksums of all sections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
+    /// The version of the file's format.
+    pub version: u32,
     /// The numbers that determine the layout.
     pub dimensions: Dimensions,
     /// Records: keys and their responses, in key order.
@@ -187,6 +191,7 @@ impl Layout {
             Section { offset_bytes, len_bytes, checksum: 0 }
         };
         Ok(Layout {
+            version: VERSION,
             dimensions,
             records: next(SECTION_ALIGN_BYTES, records_len_bytes),
             fences: next(SECTION_ALIGN_BYTES, (fence_count(row_count) * size_of::<Fence>()) as u64),
@@ -211,7 +216,7 @@ impl Layout {
     pub fn encode(&self) -> [u8; HEADER_LEN_BYTES] {
         let mut header = Header::new_zeroed();
         header.magic = MAGIC;
-        header.version = VERSION.into();
+        header.version = self.version.into();
         header.key_kind = (self.dimensions.key_kind as u32).into();
         header.file_len_bytes = self.file_len_bytes().into();
         header.row_count = self.dimensions.row_count.into();
@@ -381,7 +386,7 @@ fn check_records_len(dimensions: &Dimensions) -> Result<(), FormatError> {
     let Dimensions { row_count, record_align_bytes, records_len_bytes: len_bytes, .. } = *dimensions;
     let align_bytes = record_align_bytes as u64;
     // This does not overflow: the layout limits the factors to 2³² and 2¹².
-    let len_min_bytes = row_count * align_bytes.max(RECORD_LEN_MIN_BYTES as u64);
+    let len_min_bytes = row_count * record_len_min_bytes(record_align_bytes) as u64;
     let is_possible = match row_count {
         0 => len_bytes == 0,
         _ => len_bytes >= len_min_bytes && len_bytes.is_multiple_of(align_bytes),

@@ -10,8 +10,6 @@ pub use crate::protocol::native::VALUE_LEN_MAX_BYTES;
 /// The minimum alignment of records. If a table's records take more than 32 GiB at this alignment, they get a greater
 /// alignment.
 pub const ALIGN_BYTES: usize = 8;
-/// The length of the shortest record, which has a number as key and an empty value.
-pub(crate) const RECORD_LEN_MIN_BYTES: usize = record_len_bytes(Key::U64(0), 0, ALIGN_BYTES);
 /// The maximum alignment of records.
 pub const RECORD_ALIGN_MAX_BYTES: usize = 4096;
 /// The maximum length of the records section, 16 TiB.
@@ -31,6 +29,12 @@ const _: () = assert!(VALUE_LEN_MAX_BYTES < u32::MAX as usize);
 #[inline]
 pub const fn record_len_bytes(key: Key<'_>, value_len_bytes: usize, align_bytes: usize) -> usize {
     (value_offset_bytes(key) + value_len_bytes).next_multiple_of(align_bytes)
+}
+
+/// Returns the length of the shortest record, which has a number as key and an empty value.
+#[inline]
+pub(crate) const fn record_len_min_bytes(align_bytes: usize) -> usize {
+    record_len_bytes(Key::U64(0), 0, align_bytes)
 }
 
 /// Returns the offset of the value in the record of a key.
@@ -57,7 +61,6 @@ pub(crate) fn record_head(kind: KeyKind, record: &[u8]) -> Option<(Key<'_>, &[u8
 
 /// Returns the value of a response, and the value's offset in the records section. `offset_bytes` is the response's
 /// offset.
-#[cfg(feature = "server")]
 #[inline]
 pub(crate) fn value_of_response(response: &[u8], offset_bytes: u64) -> (&[u8], u64) {
     let value = response.get(RESPONSE_HEADER_LEN_BYTES..).unwrap_or_default();
@@ -129,6 +132,16 @@ impl<'a> Record<'a> {
     #[inline]
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
+    }
+
+    /// Returns whether the padding of this record is zero. `records` is the section that contains the record at
+    /// `offset_bytes`. Both the key and the whole record are padded.
+    pub(crate) fn is_padded_with_zeros(&self, records: &[u8], offset_bytes: u64, align_bytes: usize) -> bool {
+        let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
+        let start = offset_bytes as usize;
+        let padding = records.get(start + self.bytes.len()..start + self.len_bytes(align_bytes));
+        let key_padding = &self.bytes[self.key.unpadded_len_bytes()..self.key.prefix_len_bytes()];
+        padding.is_some_and(is_zero) && is_zero(key_padding)
     }
 
     /// Returns the length of the record, including its padding.

@@ -14,7 +14,7 @@ use crate::format::checksum::{BLOCK_LEN_BYTES, SectionSum, block_sum};
 use crate::format::header::{Section, SectionKind};
 use crate::format::index::{FENCE_ROWS, Fence};
 use crate::format::key::{Key, KeyKind, LookupKey};
-use crate::format::record::{RECORD_LEN_MIN_BYTES, Record};
+use crate::format::record::{Record, record_len_min_bytes};
 
 /// The length of a window of a section, a multiple of the block length. Before each window, the check can be canceled,
 /// and the pages of earlier windows are released.
@@ -72,13 +72,13 @@ pub(super) fn records(store: &Store, pace: &Pace) -> Result<(), FormatError> {
 /// Checks every byte outside the records section against its checksum, and checks the fences without reading records.
 pub(super) fn index(store: &Store, pace: &Pace) -> Result<(), FormatError> {
     sections(store, &Plan { pace: pace.clone(), ..Plan::default() })?;
-    fences(store.fences(), store.layout.records.len_bytes, store.record_align_bytes() as u64, pace)
+    fences(store.fences(), store.layout.records.len_bytes, store.record_align_bytes(), pace)
 }
 
 /// Checks the fences without reading records. The offsets of the fences must be aligned, inside the records section,
 /// and far enough apart for the rows between two fences. The heads of the fences (8 bytes of a key) must not decrease.
-fn fences(fences: &[Fence], records_len_bytes: u64, align_bytes: u64, pace: &Pace) -> Result<(), FormatError> {
-    let group_len_min_bytes = FENCE_ROWS as u64 * align_bytes.max(RECORD_LEN_MIN_BYTES as u64);
+fn fences(fences: &[Fence], records_len_bytes: u64, align_bytes: usize, pace: &Pace) -> Result<(), FormatError> {
+    let group_len_min_bytes = (FENCE_ROWS * record_len_min_bytes(align_bytes)) as u64;
     let (mut least_offset_bytes, mut least_head) = (0, 0);
     for (number, fence) in fences.iter().enumerate() {
         if number.is_multiple_of(WINDOW_FENCES) && !pace.goes_on() {
@@ -86,7 +86,7 @@ fn fences(fences: &[Fence], records_len_bytes: u64, align_bytes: u64, pace: &Pac
         }
         let (offset_bytes, head) = (fence.offset_bytes.get(), fence.head.get());
         let is_possible = (least_offset_bytes..records_len_bytes).contains(&offset_bytes)
-            && offset_bytes.is_multiple_of(align_bytes)
+            && offset_bytes.is_multiple_of(align_bytes as u64)
             && (number > 0 || offset_bytes == 0)
             && head >= least_head;
         if !is_possible {
@@ -297,23 +297,10 @@ fn check_row<'s>(
             return Err(fault("the fence does not match it"));
         }
     }
-    let len_bytes = record.len_bytes(store.record_align_bytes());
-    if !is_padded(store.records(), &record, offset_bytes as usize, len_bytes) {
+    if !record.is_padded_with_zeros(store.records(), offset_bytes, store.record_align_bytes()) {
         return Err(fault("the padding is missing or not zero"));
     }
     Ok(record)
-}
-
-/// Returns whether the padding after a record, and between a byte key and its response, is present and zero.
-fn is_padded(records: &[u8], record: &Record<'_>, start: usize, len_bytes: usize) -> bool {
-    let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
-    let padding = records.get(start + record.bytes().len()..start + len_bytes);
-    let answer_at = record.key().prefix_len_bytes();
-    let key_end = match record.key() {
-        Key::U64(_) => answer_at,
-        Key::Bytes(key) => size_of::<u16>() + key.len(),
-    };
-    padding.is_some_and(is_zero) && is_zero(&record.bytes()[key_end..answer_at])
 }
 
 /// Keys that are collected to be looked up together.

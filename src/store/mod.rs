@@ -43,8 +43,7 @@ use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 use crate::format::header::{Layout, Section};
 use crate::format::index::Fence;
 use crate::format::key::{Key, KeyKind, LookupKey};
-use crate::format::record::Record;
-use crate::protocol::native::RESPONSE_HEADER_LEN_BYTES;
+use crate::format::record::{Record, value_of_response};
 use blocks::Blocks;
 use directory::Directory;
 #[cfg(feature = "bake")]
@@ -404,7 +403,7 @@ impl Store {
 #[inline(always)]
 fn value(found: Found<'_>) -> Result<Option<&[u8]>, LookupError> {
     match found {
-        Found::Answer(answer, _) => Ok(answer.get(RESPONSE_HEADER_LEN_BYTES..)),
+        Found::Answer(answer, offset_bytes) => Ok(Some(value_of_response(answer, offset_bytes).0)),
         Found::Missing => Ok(None),
         Found::Damaged => Err(LookupError::Damaged),
     }

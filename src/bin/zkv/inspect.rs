@@ -9,7 +9,7 @@ use hdrhistogram::Histogram;
 use serde::{Serialize, Serializer};
 use zero_kv::client::OwnedKey;
 use zero_kv::format::checksum::BLOCK_LEN_BYTES;
-use zero_kv::format::header::{HEADER_LEN_BYTES, Layout, SectionKind, VERSION};
+use zero_kv::format::header::{HEADER_LEN_BYTES, Layout, SectionKind};
 use zero_kv::format::record::VALUE_LEN_MAX_BYTES;
 use zero_kv::store::Unchecked;
 use zero_kv::{KeyKind, MappedStore};
@@ -82,7 +82,7 @@ impl Report {
             file: path.display().to_string(),
             len_bytes: layout.file_len_bytes(),
             digest: format!("{:032x}", layout.digest()),
-            format_version: VERSION,
+            format_version: layout.version,
             // The names of the kinds are the values of the option `baker --keys`.
             keys: match dimensions.key_kind {
                 KeyKind::U64 => "u64",

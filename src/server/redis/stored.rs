@@ -3,7 +3,7 @@
 //! In: stored native responses, and values. Out: bulk strings. Short values are copied, and long values are borrowed.
 
 use super::Out;
-use crate::protocol::native::RESPONSE_HEADER_LEN_BYTES;
+use crate::format::record::value_of_response;
 use crate::protocol::resp::{Reply, Version};
 use crate::server::responses::{Responses, copy_halves};
 
@@ -31,20 +31,19 @@ static HEADS: [[u8; WORD_BYTES]; SHORT_MAX_BYTES + 1] = {
 /// Replies with the value of a stored native response.
 #[inline(always)]
 pub(super) fn push_answer(responses: &mut Responses, answer: &[u8], offset_bytes: u64) {
-    let value_len_bytes = answer.len() - RESPONSE_HEADER_LEN_BYTES;
-    if let Some(head) = HEADS.get(value_len_bytes)
+    let (value, value_offset_bytes) = value_of_response(answer, offset_bytes);
+    if let Some(head) = HEADS.get(value.len())
         && let Some(to) = responses.room().first_chunk_mut::<SHORT_ROOM_BYTES>()
     {
-        let head_len_bytes = if value_len_bytes < 10 { b"$1\r\n".len() } else { b"$10\r\n".len() };
+        let head_len_bytes = if value.len() < 10 { b"$1\r\n".len() } else { b"$10\r\n".len() };
         to[..WORD_BYTES].copy_from_slice(head);
-        copy_short(answer, &mut to[head_len_bytes..]);
-        let end = head_len_bytes + value_len_bytes;
+        copy_short(value, answer, &mut to[head_len_bytes..]);
+        let end = head_len_bytes + value.len();
         to[end..end + 2].copy_from_slice(b"\r\n");
         responses.advance(end + 2);
         return;
     }
-    let value = &answer[RESPONSE_HEADER_LEN_BYTES..];
-    push_value(&mut Reply::new(responses, Version::default()), value, offset_bytes + RESPONSE_HEADER_LEN_BYTES as u64);
+    push_value(&mut Reply::new(responses, Version::default()), value, value_offset_bytes);
 }
 
 /// Replies with a value that is stored at an offset of the records section.
@@ -64,12 +63,10 @@ pub(super) fn push_null(responses: &mut Responses, version: Version) {
     }
 }
 
-/// Copies the value of a stored response, without the response's header. The value has at most [`SHORT_MAX_BYTES`]
-/// bytes.
+/// Copies a value of at most [`SHORT_MAX_BYTES`] bytes. `answer` is the stored response that ends with the value.
 #[inline(always)]
-fn copy_short(answer: &[u8], to: &mut [u8]) {
-    let len_bytes = answer.len() - RESPONSE_HEADER_LEN_BYTES;
-    if len_bytes <= WORD_BYTES
+fn copy_short(value: &[u8], answer: &[u8], to: &mut [u8]) {
+    if value.len() <= WORD_BYTES
         && let Some(last) = answer.last_chunk()
         && let Some(to) = to.first_chunk_mut()
     {
@@ -77,11 +74,10 @@ fn copy_short(answer: &[u8], to: &mut [u8]) {
         // the end of the header, which is shifted out. The shift is split into two, because a shift by 64 bits is not
         // defined.
         let last = u64::from_le_bytes(*last);
-        let beyond_bits = 8 * (WORD_BYTES - len_bytes);
+        let beyond_bits = 8 * (WORD_BYTES - value.len());
         *to = (last >> (beyond_bits / 2) >> (beyond_bits - beyond_bits / 2)).to_le_bytes();
         return;
     }
-    let value = &answer[RESPONSE_HEADER_LEN_BYTES..];
     if !(copy_halves::<8>(value, to) || copy_halves::<16>(value, to) || copy_halves::<32>(value, to)) {
         to[..value.len()].copy_from_slice(value);
     }
