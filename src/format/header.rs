@@ -356,6 +356,14 @@ impl Header {
             records_len_bytes: records.len_bytes.get(),
             part_pilots: pilots.len_bytes.get() / part_count,
             part_slots: places.len_bytes.get() / size_of::<U32>() as u64 / part_count,
+        })
+        .map_err(|error| match error {
+            // To the reader of a file, a number beyond the format's limits is a wrong header, not too large a table.
+            FormatError::TooManyRows { rows } => field_error("the number of rows", ROW_COUNT_MAX, rows),
+            FormatError::RecordsTooLong { len_max_bytes } => {
+                field_error("the length of the records section", len_max_bytes, records.len_bytes.get())
+            }
+            error => error,
         })?;
         for ((section, expected), found) in layout.sections().into_iter().zip(&self.sections) {
             let (offset_bytes, len_bytes) = (found.offset_bytes.get(), found.len_bytes.get());

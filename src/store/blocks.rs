@@ -226,7 +226,10 @@ impl Blocks {
 fn unverified_tags(count: usize) -> io::Result<Box<[AtomicU8]>> {
     const { assert!(NEVER == 0) };
     <[AtomicU8]>::new_box_zeroed_with_elems(count).map_err(|_| {
-        let message = format!("no memory for the verification state of {count} blocks: split the table");
+        let message = format!(
+            "no memory for {count} bytes, the verification state of as many blocks: free some memory, or raise the limit \
+             (`ulimit -v`)"
+        );
         io::Error::new(io::ErrorKind::OutOfMemory, message)
     })
 }

@@ -87,8 +87,12 @@ fn a_wrong_row_count_is_rejected() {
     assert_eq!(scratch.refusal(&forged(&scratch, 21, ROW_COUNT, 22)), row(21, "the record is missing or malformed"));
     for rows in [(1 << 32) + 1, u64::MAX] {
         let refusal = scratch.refusal(&forged(&scratch, 21, ROW_COUNT, rows));
-        let message = format!("{rows} rows, where a file holds at most 4294967296: split the table");
-        assert_refused(&refusal, &FormatError::TooManyRows { rows }, &message);
+        let message = format!(
+            "the header says the number of rows is {rows}, where 4294967296 was expected: not written by a baker of this \
+             version"
+        );
+        let (what, expected) = ("the number of rows", 1 << 32);
+        assert_refused(&refusal, &FormatError::HeaderField { what, expected, found: rows }, &message);
     }
     // The header declares more parts than there are pilots.
     for parts in [8, 1 << 17] {
@@ -158,11 +162,15 @@ fn incomplete_parts_of_pilots_or_places_are_rejected() {
 }
 
 #[test]
-fn more_pilots_or_slots_than_32_bits_count_are_rejected() {
+fn more_records_pilots_or_slots_than_32_bits_count_are_rejected() {
     let scratch = Scratch::new();
-    let cases = [(PILOTS, 1, "the number of pilots of a part", 1), (PLACES, 4, "the number of slots of a part", 21)];
-    for (section, width, what, expected) in cases {
-        for found in [1 << 32, (1 << 32) + 5] {
+    let cases = [
+        (RECORDS, 1, "the length of the records section", 8 << 32, [(8 << 32) + 8, 16 << 32]),
+        (PILOTS, 1, "the number of pilots of a part", 1, [1 << 32, (1 << 32) + 5]),
+        (PLACES, 4, "the number of slots of a part", 21, [1 << 32, (1 << 32) + 5]),
+    ];
+    for (section, width, what, expected, numbers) in cases {
+        for found in numbers {
             let good = scratch.bake(&rows(21));
             let mut header = good[..HEADER].to_vec();
             put(&mut header, len_at(section), found * width);
