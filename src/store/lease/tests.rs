@@ -239,25 +239,16 @@ fn the_error_of_a_refused_lease_shows_whether_there_are_writers() {
 mod simulated {
     //! Tests a lease on a simulated file. The holder of the lease can be stopped at every point.
 
+    use rand::rngs::SmallRng;
+    use rand::{RngExt, SeedableRng};
+
     use super::*;
 
     /// The shortest time after which the kernel revokes a lease: one second minus two ticks of 10 ms.
     const BREAK_NS: u64 = 980_000_000;
 
-    /// A generator of pseudorandom numbers, xorshift64*: https://en.wikipedia.org/wiki/Xorshift
-    struct Random(u64);
-
-    impl Random {
-        fn below(&mut self, end: u64) -> u64 {
-            self.0 ^= self.0 >> 12;
-            self.0 ^= self.0 << 25;
-            self.0 ^= self.0 >> 27;
-            self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) % end
-        }
-    }
-
     struct World {
-        random: Random,
+        random: SmallRng,
         now_ns: u64,
         is_leased: bool,
         /// The time at which a writer began to wait for the lease.
@@ -269,10 +260,10 @@ mod simulated {
     impl World {
         /// Stops the holder of the lease for a random time, and lets the writer continue meanwhile.
         fn stop(&mut self) {
-            let longest_ns = [1, 1_000_000, 600_000_000, 3_000_000_000][self.random.below(4) as usize];
-            let stopped_ns = self.random.below(longest_ns);
-            if self.waits_since_ns.is_none() && self.random.below(8) == 0 {
-                self.waits_since_ns = Some(self.now_ns + self.random.below(stopped_ns + 1));
+            let longest_ns = [1, 1_000_000, 600_000_000, 3_000_000_000][self.random.random_range(0..4) as usize];
+            let stopped_ns = self.random.random_range(0..longest_ns);
+            if self.waits_since_ns.is_none() && self.random.random_range(0..8) == 0 {
+                self.waits_since_ns = Some(self.now_ns + self.random.random_range(0..stopped_ns + 1));
             }
             self.now_ns += stopped_ns;
             self.step_writer();
@@ -335,13 +326,13 @@ mod simulated {
     fn no_written_byte_is_trusted_wherever_the_lease_holder_is_stopped() {
         let seed = std::env::var("ZERO_KV_SEED").ok().map_or(1, |seed| seed.parse().unwrap());
         println!("ZERO_KV_SEED={seed}");
-        let random = Random(seed);
+        let random = SmallRng::seed_from_u64(seed);
         let world = World { random, now_ns: 10_000_000_000, is_leased: false, waits_since_ns: None, version: 0 };
         let lease = Lease::unregistered(Simulated(Mutex::new(world)));
         while lease.retake().is_err() {}
         let (mut version_of_lease, mut trusted, mut written) = (lease.file.world().version, 0, 0);
         for _ in 0..200_000 {
-            let choice = lease.file.world().random.below(4);
+            let choice = lease.file.world().random.random_range(0..4);
             match choice {
                 // The lease is retaken only after the trust in the file has ended, as in `Store::look_again`.
                 0 if lease.proof() == Proof::Lost => {

@@ -13,6 +13,9 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
 
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
 use super::blocks::{Blocks, Epoch};
 use super::lease::{Leasable, Lease, LeaseState, Proof};
 use super::standing::Standing;
@@ -70,9 +73,8 @@ impl Page {
     }
 }
 
-#[derive(Default)]
 struct World {
-    random: u64,
+    random: SmallRng,
     now_ns: u64,
     depth: usize,
     /// Whether a thread of the server holds the lock of a lease.
@@ -87,7 +89,7 @@ struct World {
 }
 
 thread_local! {
-    static WORLD: RefCell<World> = RefCell::default();
+    static WORLD: RefCell<World> = RefCell::new(World::new(0));
     /// The server's generations, the served one last.
     static SERVER: RefCell<Vec<Rc<Generation>>> = const { RefCell::new(Vec::new()) };
     static CLIENT: RefCell<Option<Rc<Client>>> = const { RefCell::new(None) };
@@ -102,12 +104,23 @@ fn random_below(end: u64) -> u64 {
 }
 
 impl World {
-    /// Returns a pseudorandom number less than `end`, by xorshift64*: https://en.wikipedia.org/wiki/Xorshift
+    /// Returns a world without files, at a depth at which no operation of another thread runs.
+    fn new(seed: u64) -> World {
+        World {
+            random: SmallRng::seed_from_u64(seed),
+            now_ns: 0,
+            depth: DEPTH_MAX,
+            is_lease_locked: false,
+            is_killed: false,
+            files: Vec::new(),
+            page: Page::default(),
+            accepted: 0,
+            wrong: None,
+        }
+    }
+
     fn random_below(&mut self, end: u64) -> u64 {
-        self.random ^= self.random >> 12;
-        self.random ^= self.random << 25;
-        self.random ^= self.random >> 27;
-        (self.random.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11) % end
+        self.random.random_range(0..end)
     }
 
     /// Lets the writer of a file perform one step.
@@ -273,7 +286,7 @@ fn record_accepted(bytes: [u8; LEN_BYTES], file: &Descriptor, acceptor: &str) {
 
 /// Runs a schedule. Returns the number of accepted batches, and a description of the first wrong batch.
 fn simulate(seed: u64) -> (u64, Option<String>) {
-    WORLD.set(World { random: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1, depth: DEPTH_MAX, ..World::default() });
+    WORLD.set(World::new(seed));
     while SERVER.with_borrow(Vec::is_empty) {
         swap();
     }
