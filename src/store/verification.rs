@@ -6,8 +6,10 @@
 
 use std::cell::Cell;
 
-/// The work of verifying a block of 16 KiB, including page faults. The unit is the work of reading one tag.
-pub(super) const BLOCK_WORK: usize = 3200;
+use crate::format::checksum::BLOCK_LEN_BYTES;
+
+/// The work of verifying a block, including page faults: 200 per KiB. The unit is the work of reading one tag.
+pub(super) const BLOCK_WORK: usize = 200 * BLOCK_LEN_BYTES / 1024;
 
 struct Meter {
     /// The total work of the thread. The count wraps.
