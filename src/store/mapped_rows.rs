@@ -13,6 +13,10 @@ const PAGE_ROWS_MAX: usize = 1024;
 /// The total length of values after which a page ends.
 const PAGE_LEN_BYTES: usize = 64 << 10;
 
+/// The ends of the iteration, as indexes of [`MappedRows::copied`].
+const FRONT: usize = 0;
+const BACK: usize = 1;
+
 /// An iterator over rows of a [`MappedStore`] in key order, from either end.
 ///
 /// If the file is damaged or was changed, the iterator returns [`LookupError::Damaged`] and then ends.
@@ -20,23 +24,20 @@ pub struct MappedRows<'s> {
     table: &'s MappedStore,
     /// Rows that are not copied yet.
     rows: Rows<'s>,
-    /// Rows that were copied from the start and not returned yet.
-    front: VecDeque<Row>,
-    /// Rows that were copied from the end and not returned yet, the last row first.
-    back: VecDeque<Row>,
+    /// For each end, the rows that were copied from this end and not returned yet, the outermost row first.
+    copied: [VecDeque<Row>; 2],
     page_rows: usize,
     has_failed: bool,
 }
 
 impl<'s> MappedRows<'s> {
     pub(super) fn new(table: &'s MappedStore, rows: Rows<'s>) -> MappedRows<'s> {
-        let (front, back) = (VecDeque::new(), VecDeque::new());
-        MappedRows { table, rows, front, back, page_rows: PAGE_ROWS_MIN, has_failed: false }
+        MappedRows { table, rows, copied: Default::default(), page_rows: PAGE_ROWS_MIN, has_failed: false }
     }
 
     /// Returns the number of remaining rows, without reading them.
     pub fn len(&self) -> usize {
-        if self.has_failed { 0 } else { self.front.len() + self.rows.len() + self.back.len() }
+        if self.has_failed { 0 } else { self.copied[FRONT].len() + self.rows.len() + self.copied[BACK].len() }
     }
 
     /// Returns whether no rows remain.
@@ -46,7 +47,7 @@ impl<'s> MappedRows<'s> {
 
     /// Returns the next page. Calls `next`, which copies one row, until the page is full or no rows remain, and then
     /// verifies the copies.
-    fn page(&mut self, mut next: impl FnMut(&mut Rows<'s>) -> Option<Row>) -> Result<VecDeque<Row>, LookupError> {
+    fn page(&mut self, next: fn(&mut Rows<'s>) -> Option<Row>) -> Result<VecDeque<Row>, LookupError> {
         let (rows, page_rows) = (&mut self.rows, self.page_rows);
         self.page_rows = (2 * page_rows).min(PAGE_ROWS_MAX);
         let page = self.table.copied(|_| {
@@ -61,31 +62,40 @@ impl<'s> MappedRows<'s> {
         self.has_failed = page.is_err();
         page
     }
+    /// Returns the next row from an end. If no row of this end is copied, copies a page with `copy`.
+    fn next_at(&mut self, end: usize, copy: fn(&mut Rows<'s>) -> Option<Row>) -> Option<Result<Row, LookupError>> {
+        if self.has_failed {
+            return None;
+        }
+        if self.copied[end].is_empty() && self.rows.len() > 0 {
+            match self.page(copy) {
+                Ok(page) => self.copied[end] = page,
+                Err(error) => return Some(Err(error)),
+            }
+        }
+        self.copied[end].pop_front().or_else(|| self.copied[1 - end].pop_back()).map(Ok)
+    }
+
+    /// Skips rows at an end. Skips those that are not copied with `skip`.
+    fn skip_at(&mut self, end: usize, count: usize, skip: fn(&mut Rows<'s>, usize)) {
+        let copied = count.min(self.copied[end].len());
+        self.copied[end].drain(..copied);
+        let skipped = (count - copied).min(self.rows.len());
+        skip(&mut self.rows, skipped);
+        (0..count - copied - skipped).for_each(|_| drop(self.copied[1 - end].pop_back()));
+    }
 }
 
 impl Iterator for MappedRows<'_> {
     type Item = Result<Row, LookupError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.has_failed {
-            return None;
-        }
-        if self.front.is_empty() && self.rows.len() > 0 {
-            match self.page(|rows| rows.next().map(owned)) {
-                Ok(page) => self.front = page,
-                Err(error) => return Some(Err(error)),
-            }
-        }
-        self.front.pop_front().or_else(|| self.back.pop_back()).map(Ok)
+        self.next_at(FRONT, |rows| rows.next().map(owned))
     }
 
     /// Skips `count` rows and returns the next one. Reads at most the rows between two fences to find that row.
     fn nth(&mut self, count: usize) -> Option<Self::Item> {
-        let copied = count.min(self.front.len());
-        self.front.drain(..copied);
-        let skipped = (count - copied).min(self.rows.len());
-        self.rows.skip_first(skipped);
-        (0..count - copied - skipped).for_each(|_| drop(self.back.pop_back()));
+        self.skip_at(FRONT, count, Rows::skip_first);
         self.next()
     }
 
@@ -96,26 +106,13 @@ impl Iterator for MappedRows<'_> {
 
 impl DoubleEndedIterator for MappedRows<'_> {
     fn next_back(&mut self) -> Option<Self::Item> {
-        if self.has_failed {
-            return None;
-        }
-        if self.back.is_empty() && self.rows.len() > 0 {
-            match self.page(|rows| rows.next_back().map(owned)) {
-                Ok(page) => self.back = page,
-                Err(error) => return Some(Err(error)),
-            }
-        }
-        self.back.pop_front().or_else(|| self.front.pop_back()).map(Ok)
+        self.next_at(BACK, |rows| rows.next_back().map(owned))
     }
 
     /// Skips `count` rows from the end and returns the row before them. Reads at most the rows between two fences to
     /// find that row.
     fn nth_back(&mut self, count: usize) -> Option<Self::Item> {
-        let copied = count.min(self.back.len());
-        self.back.drain(..copied);
-        let skipped = (count - copied).min(self.rows.len());
-        self.rows.skip_last(skipped);
-        (0..count - copied - skipped).for_each(|_| drop(self.front.pop_back()));
+        self.skip_at(BACK, count, Rows::skip_last);
         self.next_back()
     }
 }
