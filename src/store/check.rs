@@ -97,12 +97,6 @@ fn fences(fences: &[Fence], records_len_bytes: u64, align_bytes: usize, pace: &P
     Ok(())
 }
 
-/// Checks the index as [`index`] does, and also checks the first and the last record.
-pub(super) fn index_and_ends(store: &mut Store, pace: &Pace) -> Result<(), FormatError> {
-    index(store, pace)?;
-    ends(store)
-}
-
 /// Checks the first and the last record, and stores the common prefix of their keys, which ordered lookups use.
 pub(super) fn ends(store: &mut Store) -> Result<(), FormatError> {
     store.common = common(store)?;

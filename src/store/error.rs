@@ -1,7 +1,7 @@
 //! The reasons why a file cannot be opened, and why a lookup fails.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
@@ -42,6 +42,18 @@ pub enum StoreError {
         /// The problem.
         error: FormatError,
     },
+}
+
+impl StoreError {
+    /// Returns a function that turns a system's error about the file at a path into a `StoreError`.
+    pub(crate) fn io(path: &Path) -> impl Fn(io::Error) -> StoreError {
+        move |error| StoreError::Io { path: path.to_path_buf(), error }
+    }
+
+    /// Returns a function that turns a fault of the bytes of the file at a path into a `StoreError`.
+    pub(crate) fn format(path: &Path) -> impl Fn(FormatError) -> StoreError {
+        move |error| StoreError::Format { path: path.to_path_buf(), error }
+    }
 }
 
 /// The reason why a lookup fails.

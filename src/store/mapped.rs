@@ -91,7 +91,7 @@ impl MappedStore {
     ) -> Result<MappedStore, StoreError> {
         let path = path.as_ref();
         let file = open_file(path)?;
-        survive_bus_errors().map_err(|error| StoreError::Io { path: path.to_path_buf(), error })?;
+        survive_bus_errors().map_err(StoreError::io(path))?;
         Ok(Store::from_file(&file, path, Memory::Map, options, done)?.into())
     }
 

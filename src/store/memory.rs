@@ -139,17 +139,11 @@ pub(super) fn load(
     options: &OpenOptions,
     done: &mut dyn FnMut(&Step),
 ) -> Result<Map, StoreError> {
-    let started = Instant::now();
     let map = match memory {
-        Memory::Map => Map::map_file(file).map_err(|error| StoreError::Io { path: path.to_path_buf(), error })?,
-        Memory::Copy => copy(file, path, &options.pace, Map::copy_of)?,
-        Memory::Sealed => copy(file, path, &options.pace, Map::sealed_copy_of)?,
+        Memory::Map => Map::map_file(file).map_err(StoreError::io(path))?,
+        Memory::Copy => copy(file, path, Map::copy_of, StepKind::Copied, options, done)?,
+        Memory::Sealed => copy(file, path, Map::sealed_copy_of, StepKind::Sealed, options, done)?,
     };
-    match memory {
-        Memory::Map => {}
-        Memory::Copy => report_step(&map, StepKind::Copied, started, done),
-        Memory::Sealed => report_step(&map, StepKind::Sealed, started, done),
-    }
     prepare(map, path, options, done)
 }
 
@@ -167,62 +161,64 @@ pub(super) fn load_immutable(
     if sealed::is_sealed(file) {
         return load(file, path, Memory::Map, options, done);
     }
-    let started = Instant::now();
-    let map = copy(file, path, &options.pace, Map::compact_copy_of)?;
-    report_step(&map, StepKind::Copied, started, done);
+    let map = copy(file, path, Map::compact_copy_of, StepKind::Copied, options, done)?;
     prepare(map, path, options, done)
 }
 
 fn copy(
     file: &File,
     path: &Path,
-    pace: &Pace,
     copy: impl FnOnce(&File, &Pace) -> io::Result<Map>,
+    kind: StepKind,
+    options: &OpenOptions,
+    done: &mut dyn FnMut(&Step),
 ) -> Result<Map, StoreError> {
-    let refuse = |problem| StoreError::Memory { path: path.to_path_buf(), problem };
+    let started = Instant::now();
     let len_bytes = check_header(file, path)?;
-    check_available(len_bytes, machine_memory::available()).map_err(refuse)?;
-    let copied = copy(file, pace);
-    check_canceled(path, pace)?;
-    copied.map_err(|error| {
-        refuse(format!("copying {len_bytes} bytes into memory: {error}: free some memory, or map the file"))
-    })
+    check_available(len_bytes, machine_memory::available())
+        .map_err(|problem| StoreError::Memory { path: path.to_path_buf(), problem })?;
+    let map = outcome(copy(file, &options.pace), path, &options.pace, |error| {
+        format!("copying {len_bytes} bytes into memory: {error}: free some memory, or map the file")
+    })?;
+    report_step(&map, kind, started, done);
+    Ok(map)
 }
 
-fn check_canceled(path: &Path, pace: &Pace) -> Result<(), StoreError> {
-    match pace.is_canceled() {
-        true => Err(StoreError::Canceled { path: path.to_path_buf() }),
-        false => Ok(()),
+/// Returns the outcome of a step. If the step was canceled, its result does not count.
+fn outcome<T>(
+    result: io::Result<T>,
+    path: &Path,
+    pace: &Pace,
+    problem: impl FnOnce(&io::Error) -> String,
+) -> Result<T, StoreError> {
+    let path = path.to_path_buf();
+    match result {
+        _ if pace.is_canceled() => Err(StoreError::Canceled { path }),
+        Ok(output) => Ok(output),
+        Err(error) => Err(StoreError::Memory { path, problem: problem(&error) }),
     }
 }
 
 /// Checks the header, so that a file that is not a table is rejected before it is copied. Returns the file's length.
 fn check_header(file: &File, path: &Path) -> Result<u64, StoreError> {
-    let failed = |error| StoreError::Io { path: path.to_path_buf(), error };
-    let len_bytes = file.metadata().map_err(failed)?.len();
+    let len_bytes = file.metadata().map_err(StoreError::io(path))?.len();
     let mut header = vec![0; len_bytes.min(HEADER_LEN_BYTES as u64) as usize];
-    file.read_exact_at(&mut header, 0).map_err(failed)?;
-    let checked = Layout::decode_start(&header, len_bytes);
-    checked.map_err(|error| StoreError::Format { path: path.to_path_buf(), error })?;
+    file.read_exact_at(&mut header, 0).map_err(StoreError::io(path))?;
+    Layout::decode_start(&header, len_bytes).map_err(StoreError::format(path))?;
     Ok(len_bytes)
 }
 
 /// Warms the memory if `options.warm` is set, and then locks it if `options.lock` is set.
 fn prepare(map: Map, path: &Path, options: &OpenOptions, done: &mut dyn FnMut(&Step)) -> Result<Map, StoreError> {
-    let refuse = |problem| StoreError::Memory { path: path.to_path_buf(), problem };
-    let len_bytes = map.bytes().len() as u64;
+    let (pace, len_bytes) = (&options.pace, map.bytes().len() as u64);
     if options.warm {
         let started = Instant::now();
-        let warmed = map.warm(&options.pace);
-        check_canceled(path, &options.pace)?;
-        warmed.map_err(|error| refuse(format!("reading {len_bytes} bytes into memory: {error}")))?;
+        outcome(map.warm(pace), path, pace, |error| format!("reading {len_bytes} bytes into memory: {error}"))?;
         report_step(&map, StepKind::Warmed, started, done);
     }
     if options.lock {
         let started = Instant::now();
-        let locked = map.lock(&options.pace);
-        check_canceled(path, &options.pace)?;
-        locked.map_err(|error| refuse(lock_problem(len_bytes, &error, &limits())))?;
+        outcome(map.lock(pace), path, pace, |error| lock_problem(len_bytes, error, &limits()))?;
         report_step(&map, StepKind::Locked, started, done);
     }
     Ok(map)

@@ -47,7 +47,7 @@ impl Store {
     ) -> Result<Store, StoreError> {
         let path = path.as_ref();
         let map = memory::load_immutable(&open_file(path)?, path, options, done)?;
-        Unchecked::new(map, path)?.check_as(options.verify, &options.pace)
+        Unchecked::new(map, path)?.check_as(options.verify, false, &options.pace)
     }
 
     /// Copies a baked file into sealed memory, which [`Store::share`] can transfer to other processes.
@@ -123,11 +123,8 @@ impl Store {
         done: &mut dyn FnMut(&Step),
     ) -> Result<Store, StoreError> {
         let unchecked = Unchecked::new(memory::load(file, path, memory, options, done)?, path)?;
-        match memory {
-            Memory::Map => unchecked.settle(&options.pace)?.check_as(options.verify, &options.pace),
-            // A process may have written to the file during the copy, so every byte of the copy is verified.
-            Memory::Copy | Memory::Sealed => unchecked.check_copy_as(options.verify, &options.pace),
-        }
+        // A process may have written to the file while it was copied, so every block of a copy is verified.
+        unchecked.settle(&options.pace)?.check_as(options.verify, memory != Memory::Map, &options.pace)
     }
 
     /// Creates a `Store` from a file that a server has transferred. The server verified the index of the file before
@@ -145,11 +142,10 @@ impl Store {
     ) -> Result<Store, StoreError> {
         let unchecked = Unchecked::new(memory::load(file, path, memory, options, &mut |_| ())?, path)?;
         let unchecked = unchecked.settle(&options.pace)?;
-        match memory {
-            Memory::Map if sealed::is_sealed(file) || is_unchanged_since_check() => unchecked.trust_index(),
-            Memory::Map => unchecked.check_as(Verify::Touch, &options.pace),
-            Memory::Copy | Memory::Sealed => unchecked.check_copy_as(Verify::Touch, &options.pace),
+        if memory == Memory::Map && (sealed::is_sealed(file) || is_unchanged_since_check()) {
+            return unchecked.trust_index();
         }
+        unchecked.check_as(Verify::Touch, memory != Memory::Map, &options.pace)
     }
 
     /// Checks an open file as `plan` requires, and returns its header. Calls `progress` with the number of rows checked
@@ -168,5 +164,5 @@ impl Store {
 
 /// Opens a regular file for reading.
 pub(crate) fn open_file(path: &Path) -> Result<File, StoreError> {
-    open_regular(path).map_err(|error| StoreError::Io { path: path.to_path_buf(), error })
+    open_regular(path).map_err(StoreError::io(path))
 }

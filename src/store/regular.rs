@@ -22,12 +22,8 @@ pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
 fn check_type(file: &File) -> io::Result<()> {
     match file.metadata()?.is_file() {
         true => Ok(()),
-        false => Err(not_regular()),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "is not a regular file")),
     }
-}
-
-fn not_regular() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, "is not a regular file")
 }
 
 /// Checks the type of the file at a path, then opens the same inode for reading, even if the path meanwhile leads to

@@ -62,24 +62,19 @@ impl Unchecked {
     pub fn open(path: impl AsRef<Path>) -> Result<Unchecked, StoreError> {
         let path = path.as_ref();
         let file = super::open_file(path)?;
-        survive_bus_errors().map_err(|error| StoreError::Io { path: path.to_path_buf(), error })?;
+        survive_bus_errors().map_err(StoreError::io(path))?;
         Unchecked::new(memory::load(&file, path, Memory::Map, &OpenOptions::default(), &mut |_| ())?, path)
     }
 
     pub(super) fn new(map: Map, path: &Path) -> Result<Unchecked, StoreError> {
-        let path = path.to_path_buf();
-        let layout = match Layout::decode(map.bytes()) {
-            Ok(layout) => layout,
-            Err(error) => return Err(StoreError::Format { path, error }),
-        };
+        let layout = Layout::decode(map.bytes()).map_err(StoreError::format(path))?;
         let mean_len_bytes = layout.records.len_bytes / layout.dimensions.row_count.max(1);
         let typical_len_bytes = (mean_len_bytes as usize).min(PREFETCH_MAX_BYTES);
-        let blocks = match Blocks::new((layout.records.len_bytes as usize).div_ceil(BLOCK_LEN_BYTES)) {
-            Ok(blocks) => blocks,
-            Err(error) => return Err(StoreError::Io { path, error }),
-        };
+        let block_count = (layout.records.len_bytes as usize).div_ceil(BLOCK_LEN_BYTES);
+        let blocks = Blocks::new(block_count).map_err(StoreError::io(path))?;
         let (common, directory) = (Box::default(), OnceLock::new());
-        Ok(Unchecked { store: Store { map, layout, blocks, typical_len_bytes, common, directory }, path })
+        let store = Store { map, layout, blocks, typical_len_bytes, common, directory };
+        Ok(Unchecked { store, path: path.to_path_buf() })
     }
 
     /// Returns the header and the sections.
@@ -101,7 +96,7 @@ impl Unchecked {
     /// [`StoreError::Format`], which names the section, block, or row that is wrong.
     pub fn check(self) -> Result<MappedStore, StoreError> {
         let pace = Pace::default();
-        Ok(self.settle(&pace)?.check_as(Verify::Full, &pace)?.into())
+        Ok(self.settle(&pace)?.check_as(Verify::Full, true, &pace)?.into())
     }
 
     /// Returns the table without verifying its index, as direct mode does with a file that a server transferred. Only
@@ -116,35 +111,25 @@ impl Unchecked {
 
     /// Waits until every later write to a mapped file can be detected. Lookups in the file rely on this.
     pub(super) fn settle(self, pace: &Pace) -> Result<Unchecked, StoreError> {
-        match self.store.watched_file().map_or(Ok(()), |file| file.settle(pace)) {
-            Ok(()) => Ok(self),
-            Err(error) => Err(StoreError::Io { path: self.path, error }),
-        }
+        self.store.watched_file().map_or(Ok(()), |file| file.settle(pace)).map_err(StoreError::io(&self.path))?;
+        Ok(self)
     }
 
     /// Verifies a file whose header is already verified. [`Verify::Full`] verifies everything. [`Verify::Touch`]
-    /// verifies only the index and the first and last record.
-    pub(super) fn check_as(self, verify: Verify, pace: &Pace) -> Result<Store, StoreError> {
+    /// verifies only the index and the first and last record, and also every block if `every_block` is set.
+    pub(super) fn check_as(self, verify: Verify, every_block: bool, pace: &Pace) -> Result<Store, StoreError> {
         let plan = check::Plan { pace: pace.clone(), ..check::Plan::default() };
         self.check_with(pace, |store| {
             match verify {
                 Verify::Full => check::all(store, &plan, &mut |_| ())?,
-                Verify::Touch => check::index_and_ends(store, pace)?,
+                Verify::Touch => {
+                    check::index(store, pace)?;
+                    check::ends(store)?;
+                    if every_block {
+                        check::records(store, pace)?;
+                    }
+                }
             }
-            store.build_directory(pace);
-            Ok(())
-        })
-    }
-
-    /// Verifies a private copy. Even with [`Verify::Touch`], every byte is verified against its checksum. If the file
-    /// changed while it was copied, this function therefore rejects the copy.
-    pub(super) fn check_copy_as(self, verify: Verify, pace: &Pace) -> Result<Store, StoreError> {
-        if verify == Verify::Full {
-            return self.check_as(verify, pace);
-        }
-        self.check_with(pace, |store| {
-            check::index_and_ends(store, pace)?;
-            check::records(store, pace)?;
             store.build_directory(pace);
             Ok(())
         })
@@ -172,10 +157,11 @@ impl Unchecked {
         check: impl FnOnce(&mut Store) -> Result<(), FormatError>,
     ) -> Result<Store, StoreError> {
         let Unchecked { mut store, path } = self;
-        match check(&mut store) {
-            _ if pace.is_canceled() => Err(StoreError::Canceled { path }),
-            Ok(()) => Ok(store),
-            Err(error) => Err(StoreError::Format { path, error }),
+        let checked = check(&mut store);
+        if pace.is_canceled() {
+            return Err(StoreError::Canceled { path });
         }
+        checked.map_err(StoreError::format(&path))?;
+        Ok(store)
     }
 }
