@@ -10,7 +10,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::memory::{Memory, OpenOptions, Step};
-use super::standing::Standing;
 use super::verified_lookups::impl_verified_lookups;
 use super::{Epoch, LookupError, MappedRows, Mistrust, Store, StoreError, WatchedFile, open_file, survive_bus_errors};
 use crate::format::key::{Key, KeyKind};
@@ -21,6 +20,20 @@ use crate::format::{KeyBounds, Row};
 const BATCH_LEN_BYTES: usize = 64 << 10;
 /// The maximum number of keys in a batch of lookups.
 const BATCH_KEYS: usize = 256;
+
+/// Whether a process may have written to a mapped file before bytes were copied from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// No process has written to the file.
+    Unchanged,
+    /// The check has no result: the caller must examine the file.
+    Unknown,
+    /// The server did not confirm its lease before the deadline, so a process may have opened the file for writing
+    /// meanwhile. The caller must examine the file, and can trust it only if every write changes its modification time.
+    Expired,
+    /// A process may have written to the file.
+    Changed,
+}
 
 /// Detects changes of a store's file more cheaply than [`Store::is_unchanged_since`].
 pub(crate) trait Witness: Send + Sync {

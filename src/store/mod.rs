@@ -28,7 +28,6 @@ mod settling;
 #[cfg(test)]
 mod simulation;
 mod stamp;
-mod standing;
 mod trust;
 mod unchecked;
 mod verification;
@@ -59,7 +58,7 @@ pub use guard::survive_bus_errors;
 pub(crate) use lease::writers_of;
 pub use lease::{LeaseState, RENEW_LEASES_EVERY, Writers, WritersUnknown, renew_leases, take_leases};
 pub use mapped::MappedStore;
-pub(crate) use mapped::{Witness, owned};
+pub(crate) use mapped::{Standing, Witness, owned};
 pub use mapped_rows::MappedRows;
 pub use memory::{Memory, OpenOptions, Step, StepKind, Verify};
 pub(crate) use open::open_file;
@@ -77,7 +76,6 @@ pub(crate) use search::Found;
 #[cfg(feature = "server")]
 pub(crate) use settling::{SETTLE, unsettled_for};
 pub use stamp::WatchedFile;
-pub(crate) use standing::Standing;
 pub use trust::Mistrust;
 pub use unchecked::Unchecked;
 #[cfg(feature = "server")]

@@ -18,7 +18,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::blocks::{Blocks, Epoch};
 use super::lease::{Leasable, Lease, LeaseState, Proof};
-use super::standing::Standing;
+use super::mapped::Standing;
 use crate::format::checksum::block_sum;
 use client::{Client, batch_of_client, pass_file_to_client};
 use server::{Generation, batch_of_server, kill, look_again, served, swap};
