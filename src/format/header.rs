@@ -10,9 +10,7 @@ use super::FormatError;
 use super::checksum::{BLOCK_LEN_BYTES, digest};
 use super::index::{Fence, Parts, ROW_COUNT_MAX, fence_count};
 use super::key::KeyKind;
-use super::record::{
-    ALIGN_BYTES, PLACE_BITS, RECORD_ALIGN_MAX_BYTES, record_len_min_bytes, records_len_max_bytes,
-};
+use super::record::{ALIGN_BYTES, PLACE_BITS, RECORD_ALIGN_MAX_BYTES, record_len_min_bytes, records_len_max_bytes};
 
 /// The first bytes of every file. The first byte is not ASCII, so that programs do not treat the file as text. The
 /// other bytes include line ends, so that a copy in text mode, which converts line ends, is detected.
