@@ -51,7 +51,7 @@ class Table:
     A lookup in a file that was changed in place or truncated raises `Damaged`. To replace a file, rename a new file
     to its name, as `bake` does. Changes of a mapped file are detected by its length and modification time. A change
     is not detected if somebody restores the modification time, or writes through a mapping that is older than the
-    table's. Nobody can change a table with `memory="copy"`.
+    table's, or, on tmpfs, through any mapping. Nobody can change a table with `memory="copy"`.
     """
 
     def __getitem__(self, key: Key, /) -> bytes:
