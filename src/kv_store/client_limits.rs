@@ -12,9 +12,10 @@ pub(crate) struct ClientLimitArgs {
     /// file descriptors allows, at most 16384]
     #[arg(long, value_name = "N")]
     max_connections: Option<NonZeroUsize>,
-    /// Buffer at most this much of an incomplete Redis command per connection, from 256KiB to 4MiB. A
-    /// client that exceeds this limit gets an error and is disconnected
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "4MiB")]
+    /// Buffer at most this much per connection, at least 256KiB: requests that a client sends before it
+    /// reads the responses to earlier requests, or an incomplete request. A client that exceeds this limit
+    /// gets an error and is disconnected
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "256MiB")]
     buffer: u64,
     /// Disconnect a client that sends no request for this long; 0: never
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]

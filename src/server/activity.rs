@@ -60,7 +60,7 @@ pub(super) struct Activity {
     /// tick per second.
     moved_tick: AtomicU32,
     waits: AtomicU64,
-    sent_bytes: AtomicU64,
+    progress_bytes: AtomicU64,
     /// The number of the generation that the connection holds between turns, or 0 if it holds none.
     generation: AtomicU64,
     /// The number of bytes that the connection holds, combined with the flag [`EVICTED`].
@@ -76,7 +76,7 @@ impl Activity {
             peer,
             moved_tick: AtomicU32::new(now_tick),
             waits: AtomicU64::new(Waits::Request.pack()),
-            sent_bytes: AtomicU64::new(0),
+            progress_bytes: AtomicU64::new(0),
             generation: AtomicU64::new(0),
             held_bytes: AtomicU64::new(0),
             waker: OnceLock::new(),
@@ -101,15 +101,15 @@ impl Activity {
         self.moved_tick.load(Ordering::Relaxed)
     }
 
-    /// Counts bytes that the socket accepted.
+    /// Counts bytes that the socket accepted, or that the client sent while it had pending responses.
     #[inline]
-    pub(super) fn count_sent(&self, len_bytes: usize) {
-        let sent_bytes = self.sent_bytes.load(Ordering::Relaxed) + len_bytes as u64;
-        self.sent_bytes.store(sent_bytes, Ordering::Relaxed);
+    pub(super) fn count_progress(&self, len_bytes: usize) {
+        let progress_bytes = self.progress_bytes.load(Ordering::Relaxed) + len_bytes as u64;
+        self.progress_bytes.store(progress_bytes, Ordering::Relaxed);
     }
 
-    pub(super) fn sent_bytes(&self) -> u64 {
-        self.sent_bytes.load(Ordering::Relaxed)
+    pub(super) fn progress_bytes(&self) -> u64 {
+        self.progress_bytes.load(Ordering::Relaxed)
     }
 
     /// Records the number of the generation that the connection holds until its next turn, or 0 if it holds none.

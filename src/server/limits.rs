@@ -18,7 +18,7 @@ const DESCRIPTORS_OF_WORKER: u64 = 4;
 const CLIENT_MEMORY_SHARE: u64 = 8;
 /// The limit on client memory must be at least this many times the maximum length of a command. A single command can
 /// take twice its length, because a buffer that grows doubles its capacity.
-const CLIENT_MEMORY_MIN_BUFFERS: u64 = 4;
+const CLIENT_MEMORY_MIN_COMMANDS: u64 = 4;
 
 /// The limits on clients, for example on their connections and memory. The server closes a connection that exceeds a
 /// limit, and logs the reason.
@@ -28,8 +28,8 @@ pub struct Limits {
     /// soon as it is accepted. `None`: as many as the limit on descriptors allows, but at most
     /// [`Limits::CONNECTIONS_MAX`].
     pub connections_max: Option<NonZeroUsize>,
-    /// The maximum length of an incomplete command of the Redis protocol, from [`Limits::BUFFER_MIN_BYTES`] to
-    /// [`Limits::BUFFER_MAX_BYTES`]. Every native request is shorter than [`Limits::BUFFER_MIN_BYTES`].
+    /// The maximum length of the requests that a connection keeps: an incomplete request, or the requests that were
+    /// sent before the client received the responses to earlier requests. At least [`Limits::BUFFER_MIN_BYTES`].
     pub buffer_max_bytes: usize,
     /// The time without a request after which a client is disconnected. Zero: never.
     pub idle_timeout: Duration,
@@ -45,10 +45,10 @@ pub struct Limits {
     pub generations_max: usize,
     /// The maximum memory that all connections hold together: unfinished commands, copied pending responses, and
     /// sessions of the Redis protocol. Beyond the maximum, the connections that hold the most memory are disconnected.
-    /// Must be at least four times `buffer_max_bytes`.
+    /// Must be at least four times the maximum length of a command, which is the lower of `buffer_max_bytes` and 4 MiB.
     ///
     /// `None`: an eighth of the machine's memory, or of the smallest memory limit of the process's control groups if
-    /// that limit is less, but at least four times `buffer_max_bytes`.
+    /// that limit is less, but at least four times the maximum length of a command.
     pub client_memory_max_bytes: Option<u64>,
 }
 
@@ -57,8 +57,9 @@ impl Limits {
     pub const CONNECTIONS_MAX: usize = 16_384;
     /// The minimum of `buffer_max_bytes`. A buffer of this length holds the longest native request and one read.
     pub const BUFFER_MIN_BYTES: usize = 256 << 10;
-    /// The maximum of `buffer_max_bytes`. A buffer of this length holds the longest command of the Redis protocol.
-    pub const BUFFER_MAX_BYTES: usize = COMMAND_LEN_MAX_BYTES;
+    /// The default of `buffer_max_bytes`: the length of 8 million short GET commands. The limit of Redis,
+    /// `client-query-buffer-limit`, is 1 GiB by default.
+    pub const BUFFER_MAX_BYTES: usize = 256 << 20;
     /// The default stall time-out.
     pub const STALL_TIMEOUT: Duration = Duration::from_secs(30);
     /// The default minimum drain rate: a seventh of the rate of a 56 kbit/s modem.
@@ -88,24 +89,26 @@ impl Limits {
     }
 
     fn client_memory_min_bytes(&self) -> u64 {
-        CLIENT_MEMORY_MIN_BUFFERS * self.buffer_max_bytes as u64
+        CLIENT_MEMORY_MIN_COMMANDS * self.buffer_max_bytes.min(COMMAND_LEN_MAX_BYTES) as u64
     }
 
     /// Returns an error if a limit is out of its range.
     pub(super) fn check(&self) -> Result<(), String> {
-        let (min, max) = (Self::BUFFER_MIN_BYTES, Self::BUFFER_MAX_BYTES);
-        if !(min..=max).contains(&self.buffer_max_bytes) {
-            let len_bytes = self.buffer_max_bytes;
-            let setting = Setting::BufferMax;
-            return Err(format!("a buffer of {len_bytes} bytes, where {min} to {max} were expected ({setting})"));
+        let buffer_min_bytes = Self::BUFFER_MIN_BYTES;
+        if self.buffer_max_bytes < buffer_min_bytes {
+            return Err(format!(
+                "a buffer of {} bytes, where at least {buffer_min_bytes} were expected ({})",
+                self.buffer_max_bytes,
+                Setting::BufferMax
+            ));
         }
         let min_bytes = self.client_memory_min_bytes();
         match self.client_memory_max_bytes {
             Some(max_bytes) if max_bytes < min_bytes => Err(format!(
                 "a maximum of {max_bytes} bytes of client memory, where at least {min_bytes} were expected, \
-                 {CLIENT_MEMORY_MIN_BUFFERS} times {buffer}: raise {}, or lower {buffer}",
+                 {CLIENT_MEMORY_MIN_COMMANDS} times the maximum length of a command: raise {}, or lower {}",
                 Setting::ClientMemoryMax,
-                buffer = Setting::BufferMax
+                Setting::BufferMax
             )),
             _ => Ok(()),
         }

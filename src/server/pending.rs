@@ -26,6 +26,13 @@ impl PendingResponses {
         self.passes_descriptors = unsent.passes_descriptors;
     }
 
+    /// Discards all responses, and stores one response instead.
+    pub(super) fn replace(&mut self, response: &[u8]) {
+        self.clear();
+        self.copied.extend_from_slice(response);
+        (self.sent_bytes, self.total_len_bytes, self.passes_descriptors) = (0, response.len(), false);
+    }
+
     /// Returns the unsent responses. `stage` is a buffer for bytes that are copied just before they are sent.
     pub(super) fn unsent<'a>(&'a self, stage: &'a mut Vec<u8>) -> Unsent<'a> {
         Unsent {
@@ -44,9 +51,7 @@ impl PendingResponses {
     /// response (see [`Unsent::refuse`]).
     pub(super) fn advance_to(&mut self, sent_bytes: usize, refusal: Option<&[u8]>) {
         if let Some(refusal) = refusal {
-            self.clear();
-            self.copied.extend_from_slice(refusal);
-            self.total_len_bytes = refusal.len();
+            self.replace(refusal);
         }
         self.passes_descriptors &= refusal.is_none() && sent_bytes == 0;
         self.sent_bytes = sent_bytes;

@@ -30,6 +30,8 @@ pub(super) struct ServerState {
     pub(super) liveness: Arc<Liveness>,
     /// Limits the log lines about connections that ended in a panic.
     pub(super) panic_log: LogLimit,
+    /// Limits the log lines about clients that sent too much without receiving responses.
+    pub(super) excess_log: LogLimit,
     /// Limits the log lines about direct clients that got no descriptors.
     pub(super) descriptor_log: LogLimit,
 }
@@ -53,6 +55,7 @@ impl ServerState {
             liveness: Arc::new(Liveness::new(workers, notifier.is_wanted())),
             notifier: Arc::new(notifier),
             panic_log: LogLimit::default(),
+            excess_log: LogLimit::default(),
             descriptor_log: LogLimit::default(),
             settings,
             statistics,

@@ -115,6 +115,9 @@ totals! {
     /// Connections that were disconnected because they held the most memory when the limit on client memory was
     /// exceeded.
     cut_memory,
+    /// Connections that were disconnected because they sent more requests than the limit without receiving the
+    /// responses.
+    cut_buffer,
     /// Replaced generations that are still in use.
     generations_retained,
     /// Connections that were rejected.

@@ -106,7 +106,7 @@ impl Timeouts {
 
     /// Returns the reason to disconnect a connection at this tick, if there is one. Must be called at each tick.
     pub(super) fn due(&self, now_tick: u32, activity: &Activity, observed: &mut Observed) -> Option<Reason> {
-        let sent_bytes = activity.sent_bytes();
+        let sent_bytes = activity.progress_bytes();
         if sent_bytes as u32 != observed.sent_bytes_low {
             observed.sent_bytes_low = sent_bytes as u32;
             activity.set_moved_tick(now_tick.wrapping_sub(1));
@@ -194,7 +194,7 @@ mod tests {
         let (activity, mut observed) = (Activity::new(0, Peer::default(), 0), Observed::default());
         activity.set_waits(Waits::Client(1 << 20));
         (1..=ticks).find_map(|tick| {
-            activity.count_sent(taken_bytes(tick));
+            activity.count_progress(taken_bytes(tick));
             Some((tick, timeouts.due(tick, &activity, &mut observed)?))
         })
     }
@@ -236,7 +236,7 @@ mod tests {
                 activity.set_moved_tick(tick);
             }
             activity.set_waits(if tick % 40 < 20 { Waits::Client(1) } else { Waits::Request });
-            activity.count_sent(usize::from(tick % 40 == 20));
+            activity.count_progress(usize::from(tick % 40 == 20));
             assert_eq!(timeouts.due(tick, &activity, &mut observed), None, "{tick}");
         }
     }
@@ -247,7 +247,7 @@ mod tests {
         let (activity, mut observed) = (Activity::new(0, Peer::default(), 0), Observed::default());
         let due = (1..200).find(|tick| {
             activity.set_waits(if tick % 3 == 0 { Waits::Turn } else { Waits::Client(1) });
-            activity.count_sent(1);
+            activity.count_progress(1);
             timeouts.due(*tick, &activity, &mut observed).is_some()
         });
         assert_eq!(due, Some(61));

@@ -3,7 +3,7 @@
 use super::pass::READ_LEN_BYTES;
 use super::steps::TURN_STEPS_MAX;
 
-/// The maximum number of request bytes that are answered in a turn.
+/// The maximum number of request bytes that are answered or read ahead in a turn.
 const BYTES_MAX: usize = 4 * READ_LEN_BYTES;
 const PASSES_MAX: usize = 16;
 /// The maximum number of response bytes that are sent in a turn.
@@ -15,11 +15,19 @@ pub(super) struct Turn {
     passes: usize,
     steps: usize,
     pub(super) sent_bytes: usize,
+    /// Whether the connection lets other connections have their turn, although it could continue.
+    pub(super) has_ended: bool,
 }
 
 impl Turn {
     pub(super) fn begin() -> Turn {
-        Turn { bytes: BYTES_MAX, passes: PASSES_MAX, steps: TURN_STEPS_MAX, sent_bytes: SENT_BYTES_MAX }
+        Turn {
+            bytes: BYTES_MAX,
+            passes: PASSES_MAX,
+            steps: TURN_STEPS_MAX,
+            sent_bytes: SENT_BYTES_MAX,
+            has_ended: false,
+        }
     }
 
     pub(super) fn use_pass(&mut self, taken_bytes: usize, steps: usize) {
@@ -28,6 +36,11 @@ impl Turn {
         self.bytes = self.bytes.saturating_sub(taken_bytes);
         self.passes = self.passes.saturating_sub(1);
         self.steps = self.steps.saturating_sub(steps);
+    }
+
+    /// Records that requests were read that are not answered yet.
+    pub(super) fn use_input(&mut self, len_bytes: usize) {
+        self.bytes = self.bytes.saturating_sub(len_bytes);
     }
 
     pub(super) fn use_sent(&mut self, len_bytes: usize) {

@@ -57,7 +57,7 @@ impl Connection {
     pub(crate) fn exchange(mut self, pieces: &[&[u8]]) -> Vec<u8> {
         let mut sender = Connection(self.0.try_clone().unwrap());
         thread::scope(|scope| {
-            // The server stops reading while nobody reads its responses.
+            // The server stops reading at the limit of its buffer while nobody reads its responses.
             scope.spawn(move || {
                 pieces.iter().for_each(|piece| sender.send(piece));
                 sender.0.shutdown(Shutdown::Write)

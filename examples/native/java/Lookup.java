@@ -50,7 +50,7 @@ public class Lookup {
         ByteArrayOutputStream requests = new ByteArrayOutputStream();
         for (int i = 1; i < args.length; i++)
             for (int op : new int[] {GET, EXISTS, FLOOR}) requests.write(request(op, args[i], isNumber));
-        // A server stops reading while its responses are not read, so another thread sends the requests.
+        // A server does not buffer any number of requests, so another thread sends them while this one reads.
         new Thread(() -> {
             try {
                 for (ByteBuffer unsent = ByteBuffer.wrap(requests.toByteArray()); unsent.hasRemaining();) channel.write(unsent);

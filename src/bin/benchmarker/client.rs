@@ -166,8 +166,8 @@ impl Client {
     }
 
     /// Sends requests and reads responses until all responses have arrived. Reading cannot wait until the whole
-    /// pipeline is sent: a server stops reading requests while the client does not read responses, so both would block
-    /// forever.
+    /// pipeline is sent: other servers stop reading requests while the client does not read responses, so both would
+    /// block forever.
     fn poll_exchange(&mut self, context: &mut Context<'_>, table: &Table) -> Poll<Result<(), String>> {
         READ_BUFFER.with_borrow_mut(|buffer| {
             while self.reader.counts.responses < self.pipeline.requests.len() {

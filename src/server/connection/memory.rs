@@ -3,11 +3,8 @@
 use std::pin::Pin;
 use std::task::Context;
 
-use zerocopy::IntoBytes;
-
 use super::Connection;
 use super::protocol::Protocol;
-use crate::protocol::native::{ResponseHeader, Status};
 use crate::server::pass::Then;
 use crate::server::stream::ClientStream;
 use crate::setting::Setting;
@@ -31,7 +28,7 @@ impl<S: ClientStream> Connection<S> {
             Protocol::Redis(session) => session.held_bytes(),
             Protocol::Native | Protocol::Unknown => 0,
         };
-        (self.unanswered.capacity() + pending_bytes + session_bytes) as u64
+        (self.unanswered.capacity_bytes() + pending_bytes + session_bytes) as u64
     }
 
     #[cold]
@@ -54,16 +51,11 @@ impl<S: ClientStream> Connection<S> {
             return;
         }
         let max_bytes = self.context.worker.server.client_memory.max_bytes;
-        let error = match self.protocol {
-            Protocol::Unknown => return,
-            Protocol::Native => ResponseHeader::bare(Status::Error).as_bytes().to_vec(),
-            Protocol::Redis(_) => format!(
-                "-ERR all connections together hold more than {max_bytes} bytes ({}), and this one is \
-                 among those that hold the most: send shorter commands, or try again later\r\n",
-                Setting::ClientMemoryMax
-            )
-            .into_bytes(),
-        };
+        let error = self.protocol.error(&format!(
+            "all connections together hold more than {max_bytes} bytes ({}), and this one is among those that hold the \
+             most: send shorter commands, or try again later",
+            Setting::ClientMemoryMax
+        ));
         // The connection ends, whether or not the client learns the reason.
         let _ = Pin::new(&mut self.stream).poll_write(cx, &error);
     }

@@ -1,11 +1,14 @@
 //! The connection of one client: reads requests, answers them, and sends the responses, in turns.
 //!
 //! All connections of a worker share its buffers. Between turns, a connection keeps only requests that are incomplete
-//! or not answered yet, and responses that the client has not received. It reads no more requests before these
-//! responses are sent.
+//! or not answered yet, and responses that the client has not received. While a client does not receive its responses,
+//! the connection reads further requests up to a limit ([`read_ahead`]), but answers them only when there is room for
+//! their responses.
 
 mod memory;
 mod protocol;
+mod read_ahead;
+mod unanswered;
 
 #[cfg(all(test, feature = "bake"))]
 mod long_value_tests;
@@ -44,10 +47,12 @@ use super::turn::Turn;
 use super::worker_state::{ConnectionContext, WorkerState};
 use crate::direct::Waiter;
 use protocol::Protocol;
+use read_ahead::Input;
+use unanswered::Unanswered;
 
-/// The number of consecutive full reads (reads that fill the buffer) after which the next requests may be answered from
-/// another generation. Without this limit, a client that never stops sending would hold its generation forever.
-const FULL_READS_MAX: usize = 64;
+/// The length of requests after which the next requests may be answered from another generation. Without this limit, a
+/// client that never stops sending would hold its generation forever.
+const GENERATION_REQUESTS_MAX_BYTES: usize = 1 << 20;
 
 thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch::new());
@@ -83,8 +88,10 @@ impl Connections {
             redis_clients,
             protocol: Protocol::Unknown,
             generation: None,
-            full_reads: 0,
-            unanswered: Vec::new(),
+            answered_bytes: 0,
+            is_read_full: false,
+            unanswered: Unanswered::default(),
+            input: Input::Open,
             then: Then::Read,
             waiter: None,
             pending: None,
@@ -102,10 +109,12 @@ pub(super) struct Connection<S> {
     /// The generation that the next turn continues with, because unanswered requests or pending responses need it.
     /// `None` if the next turn can use the current generation.
     generation: Option<PinnedGeneration>,
-    /// The number of consecutive reads that filled the read buffer.
-    full_reads: usize,
-    /// Bytes that were read and that are not answered yet.
-    unanswered: Vec<u8>,
+    /// The length of the requests that were answered from this generation.
+    answered_bytes: usize,
+    /// Whether the last read filled the read buffer.
+    is_read_full: bool,
+    unanswered: Unanswered,
+    input: Input,
     /// What the connection does next, as its most recent pass decided.
     then: Then,
     /// Registers the connection for changes of the table's state. Allocated when the client first waits for a change.
@@ -138,11 +147,15 @@ impl<S: ClientStream> Connection<S> {
         loop {
             let kept = self.generation.take();
             let is_kept = kept.is_some();
-            let generation = kept.unwrap_or_else(|| self.context.worker.pin());
+            let generation = kept.unwrap_or_else(|| {
+                self.answered_bytes = 0;
+                self.context.worker.pin()
+            });
             match self.poll_serve(cx, &generation, is_kept, scratch, &mut turn) {
                 Poll::Ready(Ok(End::KeptGeneration)) => {}
                 Poll::Ready(ended) => return Poll::Ready(ended.map(|_| ())),
                 Poll::Pending => {
+                    self.read_ahead(cx, &mut scratch.input, &mut turn)?;
                     let keeps_generation = self.keeps_generation();
                     self.activity.set_waits(self.waits());
                     self.activity.set_generation(if keeps_generation { generation.number } else { 0 });
@@ -159,22 +172,20 @@ impl<S: ClientStream> Connection<S> {
     /// Returns whether the next turn needs the same generation as this turn.
     fn keeps_generation(&self) -> bool {
         let sends = self.pending.as_ref().is_some_and(|pending| pending.needs_generation());
-        sends || matches!(self.then, Then::Answer | Then::Yield) || self.expects_more()
-    }
-
-    /// Returns whether the client has probably sent more bytes together with those of the last read, because this read
-    /// filled the buffer. After [`FULL_READS_MAX`] such reads in a row, returns false.
-    fn expects_more(&self) -> bool {
-        (1..FULL_READS_MAX).contains(&self.full_reads)
+        // If the last read filled the buffer, the client has probably sent more bytes together with the bytes of this
+        // read.
+        let continues = matches!(self.then, Then::Answer | Then::Yield) || self.is_read_full;
+        sends || self.protocol.is_in_command() || continues && self.answered_bytes < GENERATION_REQUESTS_MAX_BYTES
     }
 
     fn waits(&self) -> Waits {
         match &self.pending {
             Some(pending) if !pending.is_empty() => Waits::Client(pending.len_bytes()),
             _ if matches!(self.then, Then::Wait(_)) => Waits::Request,
+            _ if self.input == Input::Discarded => Waits::Rest(0),
             _ if self.then != Then::Read => Waits::Turn,
             _ if self.unanswered.is_empty() => Waits::Request,
-            _ => Waits::Rest(self.unanswered.len()),
+            _ => Waits::Rest(self.unanswered.len_bytes()),
         }
     }
 
@@ -194,8 +205,13 @@ impl<S: ClientStream> Connection<S> {
         let Scratch { input, responses } = scratch;
         loop {
             ready!(self.poll_pending(cx, generation, responses, turn))?;
+            // Without this check, a client that always sends its next batch before it has received the responses to the
+            // previous batch would hold its generation forever.
+            if is_kept && !self.keeps_generation() {
+                return Poll::Ready(Ok(End::KeptGeneration));
+            }
             match self.then {
-                Then::Close => return Poll::Ready(Ok(End::Connection)),
+                Then::Close => return self.poll_close(cx, input),
                 Then::Answer | Then::Yield => {
                     ready!(self.poll_answer_unanswered(cx, generation, responses, turn))?;
                     continue;
@@ -213,15 +229,18 @@ impl<S: ClientStream> Connection<S> {
             if self.context.worker.is_stopping() {
                 return Poll::Ready(Ok(End::Connection));
             }
-            // Without this check, a client that always sends its next batch before it has received the responses to the
-            // previous batch would hold its generation forever.
-            if is_kept && !self.expects_more() {
-                return Poll::Ready(Ok(End::KeptGeneration));
+            match self.input {
+                Input::Open => {}
+                Input::Ended => return Poll::Ready(Ok(End::Connection)),
+                Input::Discarded => {
+                    self.refuse_excess();
+                    continue;
+                }
             }
             let mut buffer = ReadBuf::new(input);
             let polled = Pin::new(&mut self.stream).poll_read(cx, &mut buffer)?;
             let read = buffer.filled();
-            self.full_reads = if read.len() == READ_LEN_BYTES { self.full_reads + 1 } else { 0 };
+            self.is_read_full = read.len() == READ_LEN_BYTES;
             ready!(polled);
             if read.is_empty() {
                 return Poll::Ready(Ok(End::Connection));
@@ -230,10 +249,10 @@ impl<S: ClientStream> Connection<S> {
             self.moved();
             if self.unanswered.is_empty() {
                 let (taken_bytes, polled) = self.poll_answer(cx, generation, read, responses, turn);
-                self.unanswered.extend_from_slice(&read[taken_bytes..]);
+                self.unanswered.push(&read[taken_bytes..]);
                 ready!(polled)?;
             } else {
-                self.unanswered.extend_from_slice(read);
+                self.unanswered.push(read);
                 ready!(self.poll_answer_unanswered(cx, generation, responses, turn))?;
             }
             self.context.worker.answered();
@@ -248,13 +267,8 @@ impl<S: ClientStream> Connection<S> {
         turn: &mut Turn,
     ) -> Poll<io::Result<()>> {
         let mut unanswered = std::mem::take(&mut self.unanswered);
-        let (taken_bytes, polled) = self.poll_answer(cx, generation, &unanswered, responses, turn);
-        unanswered.drain(..taken_bytes);
-        // Keeps a buffer of the usual length, so that a client that often sends requests in pieces does not cause an
-        // allocation each time.
-        if unanswered.is_empty() && unanswered.capacity() > 2 * READ_LEN_BYTES {
-            unanswered = Vec::new();
-        }
+        let (taken_bytes, polled) = self.poll_answer(cx, generation, unanswered.bytes(), responses, turn);
+        unanswered.remove(taken_bytes);
         self.unanswered = unanswered;
         polled
     }
@@ -275,6 +289,7 @@ impl<S: ClientStream> Connection<S> {
             let rest = &input[taken_bytes..];
             let pass = self.protocol.answer(&self.context, &self.redis_clients, generation, rest, responses);
             taken_bytes += pass.taken_bytes;
+            self.answered_bytes += pass.taken_bytes;
             self.then = pass.then;
             turn.use_pass(pass.taken_bytes, responses.steps().total());
             let polled = self.poll_send(cx, generation, responses, turn);
@@ -283,7 +298,7 @@ impl<S: ClientStream> Connection<S> {
                 return (taken_bytes, polled);
             }
             if turn.is_over() || pass.then == Then::Yield {
-                return (taken_bytes, self.poll_others(cx));
+                return (taken_bytes, self.poll_others(cx, turn));
             }
             if pass.then != Then::Answer {
                 return (taken_bytes, Poll::Ready(Ok(())));
@@ -292,8 +307,9 @@ impl<S: ClientStream> Connection<S> {
     }
 
     /// Ends the turn, and lets the runtime poll other connections before this one.
-    fn poll_others(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_others(&mut self, cx: &mut Context<'_>, turn: &mut Turn) -> Poll<io::Result<()>> {
         self.begin_pending();
+        turn.has_ended = true;
         // A task that wakes itself would run again dozens of times before the runtime checks for other input.
         let _ = pin!(yield_now()).poll(cx);
         Poll::Pending
@@ -352,7 +368,7 @@ impl<S: ClientStream> Connection<S> {
     ) -> Poll<io::Result<()>> {
         while !unsent.is_empty() {
             if turn.sent_bytes == 0 {
-                return self.poll_others(cx);
+                return self.poll_others(cx, turn);
             }
             let stream = Pin::new(&mut self.stream);
             let descriptors = match self.context.descriptors(generation, unsent.passes_descriptors) {
@@ -370,7 +386,7 @@ impl<S: ClientStream> Connection<S> {
                 sent => {
                     let sent_bytes = sent?;
                     self.context.worker.counters().written(sent_bytes);
-                    self.activity.count_sent(sent_bytes);
+                    self.activity.count_progress(sent_bytes);
                     turn.use_sent(sent_bytes);
                     unsent.advance(sent_bytes);
                 }

@@ -1,5 +1,8 @@
 //! The protocol that a client uses.
 
+use zerocopy::IntoBytes;
+
+use crate::protocol::native::{ResponseHeader, Status};
 use crate::server::counters::Tally;
 use crate::server::generations::Generation;
 use crate::server::pass::{Pass, Then};
@@ -20,6 +23,22 @@ pub(super) enum Protocol {
 }
 
 impl Protocol {
+    /// Returns whether a command is partly answered, so that the rest of its reply needs the same generation.
+    pub(super) fn is_in_command(&self) -> bool {
+        match self {
+            Protocol::Redis(session) => session.is_in_command(),
+            Protocol::Native | Protocol::Unknown => false,
+        }
+    }
+
+    /// Returns an encoded error response. Native responses contain no text.
+    pub(super) fn error(&self, text: &str) -> Vec<u8> {
+        match self {
+            Protocol::Redis(_) => format!("-ERR {text}\r\n").into_bytes(),
+            Protocol::Native | Protocol::Unknown => ResponseHeader::bare(Status::Error).as_bytes().to_vec(),
+        }
+    }
+
     /// Answers requests, all from one state of one generation. If the file changes during the pass, discards the
     /// responses and repeats the pass, unless the pass executed a Reload or a Rollback. A request that needs too much
     /// verification stays in the input, and the next pass repeats it.

@@ -148,6 +148,12 @@ impl Session {
         fixed_bytes + self.state.running.as_ref().map_or(0, Running::held_bytes)
     }
 
+    /// Returns whether a command is partly answered.
+    #[inline]
+    pub(super) fn is_in_command(&self) -> bool {
+        self.state.running.is_some()
+    }
+
     /// Counts the commands of the last pass, and keeps the session's state for [`Session::undo`]. Must be called only
     /// if the replies of the pass will be sent.
     pub(super) fn commit(&mut self) {

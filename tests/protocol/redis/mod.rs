@@ -2,6 +2,7 @@
 
 mod connections;
 mod damage;
+mod long_pipelines;
 mod memory;
 mod ordered;
 mod pipelines;
