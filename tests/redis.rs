@@ -39,6 +39,7 @@ fn main() -> ExitCode {
         differential::errors_for_scan_options_have_equal_text,
         differential::replies_with_values_are_equal,
         differential::replies_in_version_3_are_equal,
+        differential::replies_in_transactions_are_equal,
         differential::replies_about_the_connection_are_equal,
         differential::errors_for_unknown_commands_have_equal_text,
         differential::errors_for_wrong_numbers_of_arguments_have_equal_text,

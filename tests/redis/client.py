@@ -92,6 +92,32 @@ def pipelines(client):
         assert isinstance(error, redis.ResponseError), error
 
 
+def transactions(client):
+    with client.pipeline() as pipe:
+        for key in range(500):
+            pipe.get(key)
+        expect(pipe.execute(), [value(key) for key in range(500)])
+    with client.pipeline() as pipe:
+        pipe.get(1).execute_command("NOSUCHCOMMAND").get(2)
+        assert_error(redis.ResponseError, "NOSUCHCOMMAND", pipe.execute)
+    with client.pipeline() as pipe:
+        pipe.watch("7")
+        expect(pipe.get(7), value(7))
+        pipe.multi()
+        pipe.get(7).exists(2000)
+        expect(pipe.execute(), [value(7), 0])
+    expect(client.transaction(lambda pipe: (pipe.multi(), pipe.get(3)), "3", "4"), [value(3)])
+
+
+def long_pipelines(client):
+    keys = [key % 1000 for key in range(50_000)]
+    for transaction in (False, True):
+        with client.pipeline(transaction=transaction) as pipe:
+            for key in keys:
+                pipe.get(key)
+            expect(pipe.execute(), [value(key) for key in keys])
+
+
 def threads(client):
     errors = []
 
@@ -145,5 +171,5 @@ def ours(client):
     expect(client.get("0007"), value(7))
 
 
-for part in [lookups, keys, pipelines, threads, connection] + [ours] * arguments.ours:
+for part in [lookups, keys, pipelines, transactions, long_pipelines, threads, connection] + [ours] * arguments.ours:
     part(connect())

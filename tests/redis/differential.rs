@@ -127,6 +127,7 @@ pub(crate) fn replies_in_version_3_are_equal() -> Result<(), Missing> {
         "RESET; GET 2000",
         "HELLO 2; GET 2000",
         "FOO; GET; SELECT 1",
+        "MULTI; GET 2000; MGET 1 2000; EXEC; WATCH 1; MULTI; EXEC; EXEC",
     ] {
         // The reply to HELLO names the server. Another test compares it.
         let commands: Vec<&str> = ["HELLO 3"].into_iter().chain(conversation.split("; ")).collect();
@@ -141,6 +142,38 @@ pub(crate) fn replies_in_version_3_are_equal() -> Result<(), Missing> {
             bytes[bytes.windows(3).position(|three| three == b"_\r\n").unwrap()..].len()
         };
         assert_eq!(tail(served.socket()), tail(redis.socket()));
+    }
+    Ok(())
+}
+
+pub(crate) fn replies_in_transactions_are_equal() -> Result<(), Missing> {
+    assert_all_same(&[
+        "MULTI; EXEC; EXEC",
+        "MULTI; GET 1; GET 2000; EXEC; GET 1",
+        "EXEC; DISCARD; UNWATCH",
+        "MULTI; MULTI; GET 1; EXEC",
+        "MULTI; WATCH 1; GET 1; EXEC; GET 2",
+        "MULTI; NOPE; GET 1; EXEC; GET 1",
+        "MULTI; GET; GET 1; EXEC; MULTI; GET 1; EXEC",
+        "MULTI; CONFIG NOPE; EXEC",
+        "MULTI; GET 1; DISCARD; GET 1; EXEC; DISCARD",
+        "WATCH; WATCH 1 2; UNWATCH; MULTI; GET 1; EXEC",
+        "WATCH 1; MULTI; GET 1; EXEC; MULTI; GET 1; EXEC",
+        "MULTI 1; EXEC 1; DISCARD 1; UNWATCH 1",
+        "MULTI; UNWATCH; PING; ECHO hi; SELECT 0; SELECT 7; EXEC",
+        "MULTI; GET 1; RESET; EXEC; GET 1",
+        "MULTI; MGET 1 2000 3; EXISTS 1 2; GETRANGE 1002 0 5000; STRLEN 1002; GET 1002; EXEC",
+        "MULTI; GET 1; QUIT",
+        "multi; get 1; exec",
+    ])?;
+    let redis = redis()?;
+    let (_table, served) = serve(&[]);
+    let long = |count: usize| {
+        let gets = (0..count).flat_map(|key| line(&format!("GET {}", key % 1100)));
+        [line("MULTI"), gets.collect(), line("MGET 1 2 3"), line("EXEC"), line("GET 5")].concat()
+    };
+    for count in [100, 5_000, 100_000] {
+        assert_same(redis.socket(), served.socket(), &long(count));
     }
     Ok(())
 }

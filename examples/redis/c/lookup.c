@@ -33,18 +33,15 @@ int main(int argc, char **argv) {
     if (argc < 3) errx(2, "usage: %s SOCKET KEY...", argv[0]);
     redisContext *table = redisConnectUnix(argv[1]);
     if (!table || table->err) errx(2, "%s: %s", argv[1], table ? table->errstr : "out of memory");
-    // hiredis sends all appended commands before it reads, so each batch must fit into the socket's buffer.
-    for (int appended = 2, received = 2; received < argc;) {
-        for (size_t len = 0; appended < argc && len < 16384; len += 3 * (strlen(argv[appended]) + 64), appended++)
-            for (int i = 0; i < 3; i++) append(table, commands[i], argv[appended]);
-        for (; received < appended; received++) {
-            for (int i = 0; i < 3; i++) {
-                redisReply *reply = next(table);
-                missing |= i == 0 && reply->type == REDIS_REPLY_NIL;
-                printf("%s %s: ", names[i], argv[received]);
-                print(reply, "\n");
-                freeReplyObject(reply);
-            }
+    for (int key = 2; key < argc; key++)
+        for (int i = 0; i < 3; i++) append(table, commands[i], argv[key]);
+    for (int key = 2; key < argc; key++) {
+        for (int i = 0; i < 3; i++) {
+            redisReply *reply = next(table);
+            missing |= i == 0 && reply->type == REDIS_REPLY_NIL;
+            printf("%s %s: ", names[i], argv[key]);
+            print(reply, "\n");
+            freeReplyObject(reply);
         }
     }
     redisFree(table);

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -25,31 +24,29 @@ func main() {
 	ctx := context.Background()
 	table := redis.NewClient(&redis.Options{Network: "unix", Addr: os.Args[1]})
 	status := 0
-	// go-redis sends the whole pipeline before it reads: 256 keys fit into the socket's buffer.
-	for batch := range slices.Chunk(os.Args[2:], 256) {
-		pipeline := table.Pipeline()
-		for _, key := range batch {
-			pipeline.Get(ctx, key)
-			pipeline.Exists(ctx, key)
-			pipeline.Do(ctx, "ZKV.FLOOR", key)
+	keys := os.Args[2:]
+	pipeline := table.TxPipeline() // A transaction (MULTI) gets all replies from one table.
+	for _, key := range keys {
+		pipeline.Get(ctx, key)
+		pipeline.Exists(ctx, key)
+		pipeline.Do(ctx, "ZKV.FLOOR", key)
+	}
+	replies, err := pipeline.Exec(ctx) // Returns the first error of a command; a missing key counts as an error.
+	check(err)
+	for i, key := range keys {
+		value, exists, floor := "not found", "not found", "not found"
+		if err := replies[3*i].Err(); err == nil {
+			value = replies[3*i].(*redis.StringCmd).Val()
 		}
-		replies, err := pipeline.Exec(ctx) // Returns the first error of a command; a missing key counts as an error.
-		check(err)
-		for i, key := range batch {
-			value, exists, floor := "not found", "not found", "not found"
-			if err := replies[3*i].Err(); err == nil {
-				value = replies[3*i].(*redis.StringCmd).Val()
-			}
-			if replies[3*i+1].(*redis.IntCmd).Val() == 1 {
-				exists = "yes"
-			} else {
-				status = 1
-			}
-			if row, err := replies[3*i+2].(*redis.Cmd).StringSlice(); err == nil {
-				floor = row[0] + " " + row[1]
-			}
-			fmt.Printf("get %s: %s\nexists %s: %s\nfloor %s: %s\n", key, value, key, exists, key, floor)
+		if replies[3*i+1].(*redis.IntCmd).Val() == 1 {
+			exists = "yes"
+		} else {
+			status = 1
 		}
+		if row, err := replies[3*i+2].(*redis.Cmd).StringSlice(); err == nil {
+			floor = row[0] + " " + row[1]
+		}
+		fmt.Printf("get %s: %s\nexists %s: %s\nfloor %s: %s\n", key, value, key, exists, key, floor)
 	}
 	os.Exit(status)
 }

@@ -9,15 +9,11 @@ def main(path="", *keys):
     if not keys:
         raise ValueError(__doc__)
     table = redis.Redis(unix_socket_path=path)
-    replies = []
-    # redis-py sends a whole pipeline before it reads, so a batch must fit into the socket's buffer. MULTI is disabled,
-    # because the server does not support it.
-    for start in range(0, len(keys), 256):
-        with table.pipeline(transaction=False) as pipeline:
-            for key in keys[start : start + 256]:
-                pipeline.get(key).exists(key).execute_command("ZKV.FLOOR", key)
-            replies += pipeline.execute()
-    replies = iter(replies)
+    # A transaction (MULTI), which is redis-py's default, gets all replies from one table.
+    with table.pipeline() as pipeline:
+        for key in keys:
+            pipeline.get(key).exists(key).execute_command("ZKV.FLOOR", key)
+        replies = iter(pipeline.execute())
     missing = False
     for key, value, exists, row in zip(keys, replies, replies, replies):
         missing |= not exists

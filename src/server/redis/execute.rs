@@ -3,7 +3,7 @@
 //! In: one complete command. Out: its reply, or the work that is left.
 
 use super::work::{KeysOf, Outcome, Step, Work};
-use super::{COMMAND_STEPS, Out, Session, clients, commands, handshake, info, keyspace, order, strings};
+use super::{COMMAND_STEPS, Out, Session, clients, commands, handshake, info, keyspace, order, strings, transaction};
 use crate::protocol::resp::commands::{ARGS_MAX_AT_ONCE, Id, Refusal, Spec, find_full, help, is_http, resolve};
 use crate::protocol::resp::{Args, Command, Reply};
 use crate::server::generations::Generation;
@@ -29,7 +29,7 @@ impl Session {
                     self.counted.is_http = true;
                     return Outcome::Close;
                 }
-                out.error(refused(&refusal));
+                out.error(self.state.transaction.reject(&refusal).unwrap_or_else(|| refused(&refusal)));
                 return Outcome::Done;
             }
         };
@@ -40,7 +40,12 @@ impl Session {
             out.sink().steps().add(command.arg_count());
             out.sink().steps().add_bytes(command.bytes().len());
         }
-        match self.execute_known(generation, spec, command, &mut out) {
+        let executed = if self.state.transaction.is_queueing() && !transaction::is_immediate(spec) {
+            self.queue(command, &mut out).map(|()| Outcome::Done)
+        } else {
+            self.execute_known(generation, spec, command, &mut out)
+        };
+        match executed {
             Ok(outcome) => outcome,
             Err(problem) => {
                 self.counted.errors += 1;
@@ -98,6 +103,11 @@ impl Session {
             Id::Auth => handshake::auth(args, out)?,
             Id::Hello => self.hello(args, out)?,
             Id::Reset => self.reset(out),
+            Id::Multi => self.multi(out)?,
+            Id::Exec => self.exec(generation, out)?,
+            Id::Discard => self.discard(out)?,
+            Id::Watch => self.watch(generation, out)?,
+            Id::Unwatch => self.unwatch(out),
             Id::Quit => {
                 out.ok();
                 return Ok(Outcome::Close);

@@ -106,6 +106,7 @@ impl Session {
     }
 
     pub(super) fn reset(&mut self, out: &mut Out<'_>) {
+        self.state.transaction.clear();
         *self.client.names() = Names::default();
         self.speak(Version::default());
         out.set_version(Version::default());

@@ -17,6 +17,7 @@ mod order;
 mod stored;
 mod strings;
 mod text;
+mod transaction;
 mod work;
 
 use std::collections::hash_map::RandomState;
@@ -37,6 +38,7 @@ use crate::setting::Setting;
 use crate::store::{Store, is_verification_interrupted};
 pub(super) use clients::Clients;
 use clients::RedisClient;
+use transaction::Transaction;
 use work::{Outcome, Step, Work};
 
 /// A writer of replies.
@@ -66,6 +68,10 @@ pub(super) struct Session {
     state: SessionState,
     /// The state after the last committed pass. [`Session::undo`] restores this state.
     kept: SessionState,
+    /// The commands since MULTI, in array form, until EXEC has executed them.
+    queued_commands: Arc<Vec<u8>>,
+    /// The value of `queued_commands` after the last committed pass, if a transaction has begun since then.
+    kept_commands: Option<Arc<Vec<u8>>>,
     random: u64,
     counted: Counted,
 }
@@ -77,6 +83,7 @@ struct SessionState {
     /// The parser's progress in an incomplete command.
     progress: Progress,
     running: Option<Running>,
+    transaction: Transaction,
 }
 
 /// A command whose reply takes more than one pass. The command stays at the beginning of the input until its reply is
@@ -128,6 +135,8 @@ impl Session {
             client: clients.add(context.peer.address()),
             state: SessionState::default(),
             kept: SessionState::default(),
+            queued_commands: Arc::default(),
+            kept_commands: None,
             random: RandomState::new().build_hasher().finish(),
             counted: Counted::default(),
         }
@@ -145,13 +154,13 @@ impl Session {
     #[inline]
     pub(super) fn held_bytes(&self) -> usize {
         let fixed_bytes = size_of::<Session>() + size_of::<RedisClient>() + 3 * clients::NAME_LEN_MAX_BYTES;
-        fixed_bytes + self.state.running.as_ref().map_or(0, Running::held_bytes)
+        fixed_bytes + self.queued_commands.capacity() + self.state.running.as_ref().map_or(0, Running::held_bytes)
     }
 
     /// Returns whether a command is partly answered.
     #[inline]
     pub(super) fn is_in_command(&self) -> bool {
-        self.state.running.is_some()
+        self.state.running.is_some() || self.state.transaction.is_executing()
     }
 
     /// Counts the commands of the last pass, and keeps the session's state for [`Session::undo`]. Must be called only
@@ -162,6 +171,7 @@ impl Session {
         if is_http {
             self.report_http();
         }
+        self.release_queue();
         self.kept = self.state.clone();
     }
 
@@ -169,67 +179,88 @@ impl Session {
     pub(super) fn undo(&mut self) {
         self.counted = Counted::default();
         self.state = self.kept.clone();
+        if let Some(commands) = self.kept_commands.take() {
+            self.queued_commands = commands;
+        }
     }
 
     fn pass(&mut self, generation: &Generation, input: &[u8], responses: &mut Responses) -> Pass {
         let mut taken_bytes = 0;
         loop {
-            let rest = &input[taken_bytes..];
-            if let Some(running) = self.state.running.take() {
-                match self.continue_running(running, &generation.store, rest, responses) {
-                    Ok(len_bytes) => taken_bytes += len_bytes,
-                    Err(then) => return Pass { taken_bytes, then },
-                }
-                continue;
-            }
-            if responses.is_full() {
-                return Pass { taken_bytes, then: Then::Answer };
-            }
-            if responses.steps().is_pass_over() {
-                return Pass { taken_bytes, then: Then::Yield };
-            }
-            if let Some(run) = gets::answer(&generation.store, rest, self.state.version, responses) {
-                self.state.progress = Progress::default();
-                self.client.set_last_command(Id::Get);
-                self.counted.commands += run.count as u64;
-                self.counted.errors += run.damaged as u64;
-                self.counted.hits += run.hits() as u64;
-                self.counted.misses += run.misses as u64;
-                responses.steps().add(LOOKUP_STEPS * run.count);
-                responses.steps().add_bytes(run.end_bytes);
-                taken_bytes += run.end_bytes;
-                continue;
-            }
-            let (line, len_bytes) = match parse(rest, &mut self.state.progress) {
-                Ok(Parsed::Command { len_bytes, .. }) => (None, len_bytes),
-                Ok(Parsed::Inline { command, len_bytes }) => {
-                    responses.steps().add(len_bytes / INLINE_STEP_LEN_BYTES);
-                    (Some(Arc::from(command)), len_bytes)
-                }
-                Ok(Parsed::Nothing { len_bytes }) => {
-                    responses.steps().add_bytes(len_bytes);
-                    taken_bytes += len_bytes;
-                    continue;
-                }
-                Ok(Parsed::Incomplete) if rest.len() > self.worker.server.settings.limits.buffer_max_bytes => {
-                    self.refuse_long(responses);
-                    return Pass { taken_bytes: input.len(), then: Then::Close };
-                }
-                Ok(Parsed::Incomplete) => return Pass { taken_bytes, then: Then::Read },
-                Err(error) => {
-                    Reply::new(responses, self.state.version).error(format!("ERR {error}"));
-                    return Pass { taken_bytes: input.len(), then: Then::Close };
-                }
+            let answered = match self.state.transaction.executing() {
+                None => self
+                    .answer_next(generation, &input[taken_bytes..], responses)
+                    .map(|len_bytes| taken_bytes += len_bytes),
+                Some((commands, at_bytes)) => self
+                    .answer_next(generation, &commands[at_bytes..], responses)
+                    .map(|len_bytes| self.state.transaction.advance(len_bytes)),
             };
-            let command = Command::new(line.as_deref().unwrap_or(&rest[..len_bytes]));
-            let execute =
-                |session: &mut Self, responses: &mut Responses| session.execute(generation, &command, responses);
-            match self.unless_interrupted(responses, execute) {
-                Some(Outcome::Done) => taken_bytes += len_bytes,
-                Some(Outcome::Work(work)) => self.state.running = Some(Running { line, len_bytes, work }),
-                Some(Outcome::Close) => return Pass { taken_bytes: input.len(), then: Then::Close },
-                None => return Pass { taken_bytes, then: Then::Yield },
+            match answered {
+                Ok(()) => {}
+                Err(Then::Close) => return Pass { taken_bytes: input.len(), then: Then::Close },
+                Err(then) => return Pass { taken_bytes, then },
             }
+        }
+    }
+
+    /// Answers the next command in `rest`, or a part of it, or the GET commands at its start. Returns the length of the
+    /// answered commands.
+    ///
+    /// # Errors
+    /// What the connection does next, if the pass ends.
+    fn answer_next(&mut self, generation: &Generation, rest: &[u8], responses: &mut Responses) -> Result<usize, Then> {
+        if let Some(running) = self.state.running.take() {
+            return self.continue_running(running, &generation.store, rest, responses);
+        }
+        if responses.is_full() {
+            return Err(Then::Answer);
+        }
+        if responses.steps().is_pass_over() {
+            return Err(Then::Yield);
+        }
+        if !self.state.transaction.is_queueing()
+            && let Some(run) = gets::answer(&generation.store, rest, self.state.version, responses)
+        {
+            self.state.progress = Progress::default();
+            self.client.set_last_command(Id::Get);
+            self.counted.commands += run.count as u64;
+            self.counted.errors += run.damaged as u64;
+            self.counted.hits += run.hits() as u64;
+            self.counted.misses += run.misses as u64;
+            responses.steps().add(LOOKUP_STEPS * run.count);
+            responses.steps().add_bytes(run.end_bytes);
+            return Ok(run.end_bytes);
+        }
+        let (line, len_bytes) = match parse(rest, &mut self.state.progress) {
+            Ok(Parsed::Command { len_bytes, .. }) => (None, len_bytes),
+            Ok(Parsed::Inline { command, len_bytes }) => {
+                responses.steps().add(len_bytes / INLINE_STEP_LEN_BYTES);
+                (Some(Arc::from(command)), len_bytes)
+            }
+            Ok(Parsed::Nothing { len_bytes }) => {
+                responses.steps().add_bytes(len_bytes);
+                return Ok(len_bytes);
+            }
+            Ok(Parsed::Incomplete) if rest.len() > self.worker.server.settings.limits.buffer_max_bytes => {
+                self.refuse_long(responses);
+                return Err(Then::Close);
+            }
+            Ok(Parsed::Incomplete) => return Err(Then::Read),
+            Err(error) => {
+                Reply::new(responses, self.state.version).error(format!("ERR {error}"));
+                return Err(Then::Close);
+            }
+        };
+        let command = Command::new(line.as_deref().unwrap_or(&rest[..len_bytes]));
+        let execute = |session: &mut Self, responses: &mut Responses| session.execute(generation, &command, responses);
+        match self.unless_interrupted(responses, execute) {
+            Some(Outcome::Done) => Ok(len_bytes),
+            Some(Outcome::Work(work)) => {
+                self.state.running = Some(Running { line, len_bytes, work });
+                Ok(0)
+            }
+            Some(Outcome::Close) => Err(Then::Close),
+            None => Err(Then::Yield),
         }
     }
 

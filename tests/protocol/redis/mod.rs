@@ -6,6 +6,7 @@ mod long_pipelines;
 mod memory;
 mod ordered;
 mod pipelines;
+mod transactions;
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};

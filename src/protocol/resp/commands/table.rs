@@ -11,6 +11,7 @@ use super::{ARGS_MAX_AT_ONCE, KeyPositions, Spec, packed};
 pub enum Id {
     Get, MGet, Exists, StrLen, GetRange, Type, Ttl, PTtl, DbSize, RandomKey, Scan, Keys,
     Ping, Echo, Time, Info, Select, Hello, Auth, Reset, Quit,
+    Multi, Exec, Discard, Watch, Unwatch,
     ZkvFloor, ZkvCeiling, ZkvRange, ZkvCount, ZkvGeneration,
     Config, ConfigGet, ConfigHelp,
     Command, CommandCount, CommandDocs, CommandInfo, CommandList, CommandGetKeys, CommandHelp,
@@ -33,6 +34,7 @@ const ALWAYS: Words = &["loading", "stale"];
 const FAST_ALWAYS: Words = &["loading", "stale", "fast"];
 const SESSION: Words = &["noscript", "loading", "stale"];
 const HANDSHAKE: Words = &["noscript", "loading", "stale", "fast", "no_auth", "allow_busy"];
+const TRANSACTION_FLAGS: Words = &["noscript", "loading", "stale", "fast", "allow_busy"];
 const ADMIN: Words = &["admin", "noscript", "loading", "stale"];
 
 const STRING: Words = &["@read", "@string", "@fast"];
@@ -43,6 +45,7 @@ const DANGEROUS: Words = &["@keyspace", "@read", "@slow", "@dangerous"];
 const CONNECTION: Words = &["@fast", "@connection"];
 const SLOW_CONNECTION: Words = &["@slow", "@connection"];
 const SLOW: Words = &["@slow"];
+const TRANSACTION: Words = &["@fast", "@transaction"];
 
 /// Creates an entry. [`Spec::documented`] and [`Spec::described`] must complete it.
 const fn spec(id: Id, name: &'static str, arity: i32, keys: KeyPositions, flags: Words, categories: Words) -> Spec {
@@ -152,6 +155,19 @@ pub static COMMANDS: &[Spec] = &[
         .described("", "Reset the connection"),
     spec(Id::Quit, "quit", -1, NO_KEY, HANDSHAKE, CONNECTION).documented("connection", "1.0.0", "O(1)")
         .described("", "Close the connection"),
+    spec(Id::Multi, "multi", 1, NO_KEY, TRANSACTION_FLAGS, TRANSACTION).documented("transactions", "1.2.0", "O(1)")
+        .described("", "Mark the start of a transaction block"),
+    spec(Id::Exec, "exec", 1, NO_KEY, &["noscript", "loading", "stale", "skip_slowlog"], &["@slow", "@transaction"])
+        .documented("transactions", "1.2.0", "Depends on commands in the transaction")
+        .described("", "Execute all commands issued after MULTI"),
+    spec(Id::Discard, "discard", 1, NO_KEY, TRANSACTION_FLAGS, TRANSACTION)
+        .documented("transactions", "2.0.0", "O(N), when N is the number of queued commands")
+        .described("", "Discard all commands issued after MULTI"),
+    spec(Id::Watch, "watch", -2, ALL_KEYS, TRANSACTION_FLAGS, TRANSACTION)
+        .documented("transactions", "2.2.0", "O(1) for every key.")
+        .described("key [key ...]", "Watch the given keys to determine execution of the MULTI/EXEC block"),
+    spec(Id::Unwatch, "unwatch", 1, NO_KEY, TRANSACTION_FLAGS, TRANSACTION)
+        .documented("transactions", "2.2.0", "O(1)").described("", "Forget about all watched keys"),
     spec(Id::Client, "client", -2, NO_KEY, CONTAINER, SLOW).documented("connection", "2.4.0", "Depends on subcommand.")
         .described("", "A container for client connection commands").with(CLIENT),
     spec(Id::Command, "command", -1, NO_KEY, ALWAYS, SLOW_CONNECTION)
