@@ -19,14 +19,15 @@ pub enum BadRows {
     Refuse,
     /// Skip bad rows, up to a limit.
     Skip {
-        /// A CSV file, with a header, that receives each skipped row with its input, line, and reason.
+        /// The path of a CSV file for the skipped rows. After a header, the file has the input, line, reason, and text
+        /// of each row. `None` writes no file.
         file: Option<PathBuf>,
         /// The maximum number of skipped rows. If there are more bad rows, the bake fails.
         max: u64,
     },
 }
 
-/// Counts bad rows and writes them to their file, in the order of the input.
+/// Counts bad rows, and writes them to the file that the options name, in the order of the input.
 ///
 /// The file gets its final name after all inputs are read, or when the number of bad rows exceeds the limit.
 pub(super) struct BadRowsFile {
@@ -38,8 +39,8 @@ pub(super) struct BadRowsFile {
 struct OpenFile {
     path: PathBuf,
     writer: csv::Writer<File>,
-    /// The new file that is renamed to `path` at the end. `None` if `path` is a terminal, a pipe, or another special
-    /// file, which is written directly.
+    /// The new file, which is renamed to `path` at the end. `None` if `path` is a terminal, a pipe, or another special
+    /// file: bad rows are then written directly to `path`.
     new: Option<NewFile>,
 }
 
@@ -102,7 +103,7 @@ impl BadRowsFile {
         Ok(())
     }
 
-    /// Gives the temporary file its final name. Returns the number of bad rows.
+    /// Gives the file of bad rows its final name. Returns the number of bad rows.
     pub(super) fn finish(self) -> Result<u64, BakeError> {
         self.file.map_or(Ok(()), OpenFile::finish)?;
         Ok(self.count)

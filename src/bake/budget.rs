@@ -13,7 +13,7 @@ use super::place::folder_of;
 use crate::format::record::VALUE_LEN_MAX_BYTES;
 use crate::machine_memory;
 
-/// The length of the read buffer that a merge should have for each source (a run or a table). This length limits the
+/// The intended minimum length of a merge's read buffer for one source (a run or a table). This minimum limits the
 /// number of sources that are merged at once. With much shorter reads, a spinning disk would spend most of its time on
 /// seeks.
 const MERGE_BUFFER_BYTES: u64 = 256 << 10;
@@ -27,7 +27,7 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// Returns a budget whose temporary files are in the system's folder.
+    /// Returns a budget whose temporary files are in the system's temporary folder.
     #[cfg(test)]
     pub(super) fn test(memory_bytes: u64, threads: usize) -> Budget {
         Budget { memory_bytes, threads, temp_dir: std::env::temp_dir() }
@@ -67,8 +67,8 @@ impl Budget {
         (self.memory_bytes / pieces).clamp(16 << 10, 4 << 20) as usize
     }
 
-    /// Returns the maximum number of pieces in flight. A piece is in flight from the time when it is sent to the
-    /// parsers until the gatherer takes its rows. A long piece counts as several pieces.
+    /// Returns the maximum number of pieces in flight. A piece is in flight after it is sent to the parsers, and until
+    /// its parsed rows are collected. A long piece counts as several pieces.
     pub(super) fn pieces_in_flight(&self) -> usize {
         3 * self.threads + 2
     }
@@ -90,7 +90,7 @@ impl Budget {
         (self.memory_bytes / 4 / MERGE_BUFFER_BYTES).clamp(2, 256) as usize
     }
 
-    /// Returns the maximum memory for the rows that a merge compares. A merge holds one whole row of each run.
+    /// Returns the maximum memory for the rows that a merge holds. A merge holds one whole row of each run.
     pub(super) fn merge_rows_len_bytes(&self) -> u64 {
         self.memory_bytes / 2
     }

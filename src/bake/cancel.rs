@@ -27,9 +27,9 @@ pub(super) struct FileNames {
 }
 
 impl Cancel {
-    /// Makes each bake that uses this handle fail with [`BakeError::Canceled`](super::BakeError::Canceled) at its next
-    /// check. A bake checks the handle at every piece of the input, while it verifies the checksums of old tables,
-    /// while it merges and writes rows, while it reads the new file back, and between stages. A bake cannot be
+    /// Cancels all bakes that use this handle: each fails with [`BakeError::Canceled`](super::BakeError::Canceled) at
+    /// its next check. A bake checks the handle at every piece of the input, while it verifies the checksums of old
+    /// tables, while it merges and writes rows, while it reads the new file back, and between stages. A bake cannot be
     /// interrupted while it sorts a run, builds the index, or waits for the input or the disk.
     pub fn set(&self) {
         self.0.is_set.store(true, Ordering::Relaxed);

@@ -19,14 +19,14 @@ pub enum Column {
 impl FromStr for Column {
     type Err = Infallible;
 
-    /// Parses a number. Any other text is a name.
+    /// Parses a column's number or name. Any text that is not a number is a name.
     fn from_str(text: &str) -> Result<Self, Infallible> {
         Ok(text.parse().map_or_else(|_| Column::Name(text.to_owned()), Column::Number))
     }
 }
 
 impl fmt::Display for Column {
-    /// Writes the number, or the name in quotes.
+    /// Writes the column's number, or its name in quotes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Column::Number(number) => number.fmt(f),
@@ -38,7 +38,8 @@ impl fmt::Display for Column {
 /// The columns that become the value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ValueSpec {
-    /// The column that is not the key, if rows have two columns. In JSON Lines, the field `value`.
+    /// No column is chosen. If rows have two columns, the value is the column that is not the key. In JSON Lines, the
+    /// value is the field `value`.
     #[default]
     Unnamed,
     /// One column.
@@ -100,7 +101,7 @@ impl ColumnsFault {
         ColumnsFault { message: message.into(), remedies: remedies.to_vec() }
     }
 
-    /// Returns a fault whose message names the column's role and the column, followed by `problem`.
+    /// Returns a fault with the message `the {role} {column} {problem}`.
     pub(super) fn of_column(role: ColumnRole, column: impl fmt::Display, problem: impl fmt::Display) -> ColumnsFault {
         ColumnsFault::new(format!("the {role} {column} {problem}"), &[role.remedy()])
     }

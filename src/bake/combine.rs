@@ -23,14 +23,14 @@ use crate::format::record::{PLACE_BITS, RECORD_ALIGN_MAX_BYTES, record_align_byt
 /// The number of rows between two calls of the progress function.
 const PROGRESS_ROWS: u64 = 1 << 16;
 
-/// All rows of a bake, divided into sorted parts: the base, other tables, and runs. Within each part, every key is
-/// unique.
+/// All sorted rows of a bake: the base, other tables, and runs. Within one table or run, no two rows have the same key.
 pub(super) struct SortedParts {
     pub(super) kind: KeyKind,
-    /// The base. A row of any other part replaces the base's row with the same key.
+    /// The base. A row of another table or of a run replaces the base's row with the same key.
     pub(super) base: Option<TableRecords>,
-    /// If the bake merges tables, these tables. Otherwise, the rows that were streamed to a file, if any. In the order
-    /// of the input, the streamed rows come first, then the rows of `spilled`, and finally the rows of `last`.
+    /// In a merge, the tables to merge. In a bake of inputs, at most one table: the rows that were already written to a
+    /// file because they arrived sorted. These rows precede the rows of `spilled` in the input, and the rows of
+    /// `spilled` precede the rows of `last`.
     pub(super) tables: Vec<TableRecords>,
     pub(super) spilled: Vec<SpilledRun>,
     pub(super) last: Option<Run>,
@@ -66,8 +66,8 @@ impl SortedParts {
         all.fold(common, |common, (key, its_common)| common.min(its_common).min(common_with(key)))
     }
 
-    /// Returns readers of all parts. These readers are the sources of the merge. If several sources have a row with the
-    /// same key, the merge keeps the row of the source with the lowest rank.
+    /// Returns the sources of the merge, which read the tables and runs. If several sources have a row with the same
+    /// key, the merge keeps the row of the source with the lowest rank.
     fn sources(&self, context: &Context<'_>) -> Result<Vec<SortedRows<'_>>, BakeError> {
         let buffer_len_bytes = context.budget.merge_buffer_len_bytes(self.source_count());
         let mut sources = Vec::new();
@@ -98,8 +98,8 @@ impl SortedParts {
         self.base.iter().count() + self.tables.len() + of_runs + 1
     }
 
-    /// Returns an upper bound of the memory for the rows that a merge of all spilled runs compares. A merge compares
-    /// one row of each run, so this bound is the sum of the runs' longest rows.
+    /// Returns the maximum memory for the rows that a merge of all spilled runs holds. The merge holds one row of each
+    /// run, so the maximum is the total length of the runs' longest rows.
     fn rows_len_bytes(&self) -> u64 {
         self.spilled.iter().map(|run| run.row_len_max_bytes as u64).sum()
     }
@@ -109,7 +109,8 @@ impl SortedParts {
     }
 }
 
-/// Merges spilled runs into fewer runs until all parts can be merged at once. Returns the number of merge passes.
+/// Merges spilled runs into fewer runs, until all tables and runs can be merged at once. Returns the number of merge
+/// passes. A merge pass merges all spilled runs into fewer runs.
 pub(super) fn reduce(
     parts: &mut SortedParts,
     context: &Context<'_>,
@@ -170,8 +171,8 @@ pub(super) struct Combined {
     pub(super) removals: u64,
 }
 
-/// Merges all parts and writes their rows as records into a new file. Places have `place_bits` bits: tests use fewer than
-/// [`PLACE_BITS`].
+/// Merges all tables and runs, and writes their rows as records into a new file. Places have `place_bits` bits: tests
+/// use fewer than [`PLACE_BITS`].
 pub(super) fn combine(
     place_bits: u32,
     parts: &SortedParts,

@@ -100,7 +100,7 @@ pub enum BakeError {
         /// The kind of the other table's keys.
         other_kind: KeyKind,
     },
-    /// The options select a kind of keys for the input that differs from the kind of the base's keys.
+    /// The options select a kind of keys that differs from the kind of the base's keys.
     #[error(
         "keys of the base {} are {base_kind}, and the options say that keys of the input are {input_kind}: take keys as the \
          base has them, or choose a base whose keys are {input_kind}",
@@ -111,7 +111,7 @@ pub enum BakeError {
         base: PathBuf,
         /// The kind of the base's keys.
         base_kind: KeyKind,
-        /// The kind of keys that the options select.
+        /// The kind of keys that the options select for the input.
         input_kind: KeyKind,
     },
     /// The chosen delimiter already has another meaning in delimited text.

@@ -1,6 +1,6 @@
 //! Sends the pieces of all inputs to the parsers.
 //!
-//! In: inputs. Out: numbered pieces. The feed blocks while too many pieces are in flight.
+//! In: inputs. Out: numbered pieces. If too many pieces are in flight, the feed waits.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
@@ -14,7 +14,7 @@ use super::origins::Origins;
 use super::parse;
 use super::parse::piece::Piece;
 use super::progress::Progress;
-use super::sort::batch::Batch;
+use super::sort::parsed_piece::ParsedPiece;
 
 /// A piece of an input, to be parsed.
 pub(super) struct Work {
@@ -26,23 +26,23 @@ pub(super) struct Work {
     pub(super) input_origin: u64,
 }
 
-/// The number of a piece in the order of all inputs, and the number of slots that the piece occupies in
-/// [`Feed::window`]. The window limits the number of pieces in flight.
+/// Identifies a piece in flight: its number in the order of all inputs, and the number of entries that it occupies in
+/// [`Feed::window`], which limits the pieces in flight.
 #[derive(Clone, Copy)]
 pub(super) struct Ticket {
     pub(super) number: u64,
     pub(super) slots: usize,
 }
 
-/// A parsed piece: its ticket, and either its rows, or the error or panic of its parser. A parser that panics must
-/// report its piece too, because the gatherer waits for every piece.
-pub(super) type Parsed = (Ticket, thread::Result<Result<Batch, BakeError>>);
+/// The result of parsing a piece: the piece's ticket, and its rows, an error, or a panic. A parser that panics sends a
+/// result too, because the receiver waits for every piece.
+pub(super) type Parsed = (Ticket, thread::Result<Result<ParsedPiece, BakeError>>);
 
-/// Buffers and batches that were used for earlier pieces. Later pieces reuse their memory.
+/// Buffers of earlier pieces, for text and for parsed rows. Later pieces reuse their memory.
 #[derive(Default)]
 pub(super) struct Recycled {
     buffers: Mutex<Vec<Vec<u8>>>,
-    batches: Mutex<Vec<Batch>>,
+    pieces: Mutex<Vec<ParsedPiece>>,
 }
 
 impl Recycled {
@@ -54,12 +54,12 @@ impl Recycled {
         lock(&self.buffers).push(buffer);
     }
 
-    pub(super) fn batch(&self) -> Batch {
-        lock(&self.batches).pop().unwrap_or_else(Batch::new)
+    pub(super) fn parsed_piece(&self) -> ParsedPiece {
+        lock(&self.pieces).pop().unwrap_or_else(ParsedPiece::new)
     }
 
-    pub(super) fn add_batches(&self, batches: impl IntoIterator<Item = Batch>) {
-        lock(&self.batches).extend(batches);
+    pub(super) fn add_parsed(&self, pieces: impl IntoIterator<Item = ParsedPiece>) {
+        lock(&self.pieces).extend(pieces);
     }
 }
 
@@ -71,7 +71,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(super) struct Feed<'p> {
     context: &'p Context<'p>,
     recycled: &'p Recycled,
-    /// A bounded channel that limits the number of pieces in flight. Each of these pieces occupies one or several slots
+    /// A bounded channel that limits the number of pieces in flight. Each piece in flight occupies one or more entries
     /// of the channel.
     window: SyncSender<()>,
     work: SyncSender<Work>,
@@ -80,7 +80,7 @@ pub(super) struct Feed<'p> {
     rows_read: &'p AtomicU64,
     /// The number of bytes read from earlier inputs, before decompression.
     read_bytes: u64,
-    /// An upper bound of the line numbers read from the latest input.
+    /// An upper bound on the line numbers read from the latest input.
     last_line_max: u64,
     facts: Vec<InputFacts>,
 }
@@ -89,7 +89,8 @@ pub(super) struct Feed<'p> {
 enum Stop {
     /// The input cannot be read or cut into pieces, or the bake was canceled.
     Failed(BakeError),
-    /// The receivers are closed, because the gatherer has failed. The gatherer returns its own error.
+    /// The receivers are closed, because the thread that collects parsed rows has failed. This thread returns its own
+    /// error.
     Closed,
 }
 
@@ -159,8 +160,8 @@ impl<'p> Feed<'p> {
         Ok(())
     }
 
-    /// Waits until the window has room for the next piece, and returns the piece's ticket. A piece with a long row
-    /// occupies several slots of the window.
+    /// Waits until another piece may be in flight, and returns this piece's ticket. A long piece counts as several
+    /// pieces.
     fn take_ticket(&mut self, len_bytes: usize) -> Result<Ticket, Stop> {
         let budget = self.context.budget;
         let slots = len_bytes.div_ceil(budget.piece_len_bytes()).clamp(1, budget.pieces_in_flight());

@@ -1,4 +1,4 @@
-//! Parses the keys of a piece's rows, and collects the rows in a [`Batch`].
+//! Parses the keys of a piece's rows, and collects these rows in a [`ParsedPiece`].
 
 use super::bad_row::BadRow;
 use super::bad_rows::BadRows;
@@ -7,22 +7,22 @@ use super::keys;
 use super::options::Options;
 use super::row::{InputRow, RowSink, parse_deletion};
 use super::row_fault::RowFault;
-use super::sort::batch::Batch;
+use super::sort::parsed_piece::ParsedPiece;
 use crate::format::key::KeyKind;
 
-/// Adds the rows of one piece to a batch.
+/// Parses the keys of one piece's rows, and collects these rows.
 pub(super) struct Filler<'f> {
     options: &'f Options,
     kind: KeyKind,
     input: &'f str,
-    batch: &'f mut Batch,
+    piece: &'f mut ParsedPiece,
     /// Whether the next row may be a header, although the options declare no header.
     may_be_header: bool,
 }
 
 impl<'f> Filler<'f> {
-    pub(super) fn new(options: &'f Options, input: &'f str, batch: &'f mut Batch, may_be_header: bool) -> Self {
-        Filler { options, kind: options.keys.kind(), input, batch, may_be_header }
+    pub(super) fn new(options: &'f Options, input: &'f str, piece: &'f mut ParsedPiece, may_be_header: bool) -> Self {
+        Filler { options, kind: options.keys.kind(), input, piece, may_be_header }
     }
 
     #[inline]
@@ -44,7 +44,7 @@ impl RowSink for Filler<'_> {
             let value = if deleted { &[] } else { row.value };
             match &self.options.shard {
                 Some(shard) if !shard.has(&key) => Ok(()),
-                _ => self.batch.push(key, value, row.line, deleted),
+                _ => self.piece.push(key, value, row.line, deleted),
             }
         });
         match pushed {
@@ -58,9 +58,9 @@ impl RowSink for Filler<'_> {
         match self.options.bad_rows {
             BadRows::Refuse => Err(BakeError::Row { input: self.input.to_owned(), line, fault }),
             // The first bad row beyond the limit ends the bake, so later bad rows are not kept.
-            BadRows::Skip { max, .. } if self.batch.bad.len() as u64 > max => Ok(()),
+            BadRows::Skip { max, .. } if self.piece.bad.len() as u64 > max => Ok(()),
             BadRows::Skip { .. } => {
-                self.batch.bad.push(BadRow { input: self.input.to_owned(), line, fault, text: text.to_vec() });
+                self.piece.bad.push(BadRow { input: self.input.to_owned(), line, fault, text: text.to_vec() });
                 Ok(())
             }
         }

@@ -83,8 +83,8 @@ impl Finish<'_, '_> {
         }
     }
 
-    /// Merges all sorted rows and writes them as records into a new file. If all rows were streamed, this file is the
-    /// stream's file, which already has the records.
+    /// Merges all sorted rows, and writes them as records into a new file. If a stream has already written all rows as
+    /// records, returns the stream's file instead.
     fn records(
         &mut self,
         gathered: &mut Gathered<'_>,
@@ -148,8 +148,8 @@ impl Finish<'_, '_> {
         Ok(layout)
     }
 
-    /// Reads the file back, and compares its rows with the rows of `parts` unless `parts` is `None`. Returns the number
-    /// of keys looked up.
+    /// Reads the file back. If `parts` is not `None`, also compares the file's rows with the rows of `parts`. Returns
+    /// the number of keys looked up.
     fn verify(
         &mut self,
         file: &NewFile,

@@ -1,10 +1,9 @@
 //! Turns inputs into sorted rows, on several threads.
 //!
 //! The calling thread runs the `feed`, which reads inputs and cuts them into pieces. Parser threads parse pieces in any
-//! order. The parsed rows of a piece are a batch. The gatherer takes the batches in the order of the input. As long as
-//! the rows arrive in key order, the gatherer writes them to the new file. It collects all later batches into runs.
-//! Another thread sorts and spills a run while the next run is collected. Every queue is bounded, so fast stages block
-//! on slow ones.
+//! order. The gatherer takes the parsed rows of the pieces in the order of the input. As long as the rows arrive in key
+//! order, the gatherer writes them to the new file. It collects all later rows into runs. Another thread sorts and
+//! spills a run while the next run is collected. Every queue is bounded, so fast stages block on slow ones.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -25,23 +24,23 @@ use super::keys::Keys;
 use super::origins::Origins;
 use super::parse::piece::Piece;
 use super::progress::Progress;
-use super::sort::batch::Batch;
 use super::sort::held_row::LINES_MAX;
+use super::sort::parsed_piece::ParsedPiece;
 use super::sort::run::{REF_LEN_BYTES, Run};
 use super::sort::spill::{SpillFile, SpilledRun};
 use super::sort::tally::Tally;
 use super::stream::{Offered, SortedStream};
 use crate::format::key::KeyKind;
 
-/// The result of [`gather`]: all rows of the inputs, in sorted parts.
+/// The result of [`gather`]: all rows of the inputs, in a stream, in spilled runs, and in a last run in memory.
 pub(super) struct Gathered<'b> {
     /// The kind of the keys.
     pub(super) kind: KeyKind,
     /// The origin (see [`Origins`]) of the first row whose key is text. A key is text unless it is a 64-bit decimal
     /// without leading zeros. The origin is tracked only if keys are held as bytes.
     pub(super) first_text_origin: Option<u64>,
-    /// The stream that wrote the first rows of the inputs to the new file, as long as the rows arrived sorted. `None`
-    /// if the options rule out a stream.
+    /// The stream that wrote rows to the new file, as long as the rows arrived sorted. `None` if the options rule out a
+    /// stream.
     pub(super) stream: Option<SortedStream<'b>>,
     pub(super) spilled: Vec<SpilledRun>,
     pub(super) last: Option<Run>,
@@ -50,7 +49,7 @@ pub(super) struct Gathered<'b> {
     pub(super) bad_rows: u64,
     /// The number of runs that were spilled.
     pub(super) runs: usize,
-    /// The number of merge passes over the spilled runs before the final merge.
+    /// The number of merge passes before the final merge. A merge pass merges all spilled runs into fewer runs.
     pub(super) merge_passes: usize,
     /// The number of rows that `stream` wrote. 0 until `stream` is finished.
     pub(super) rows_streamed: u64,
@@ -88,7 +87,7 @@ pub(super) fn gather<'b>(
 ) -> Result<Gathered<'b>, BakeError> {
     let budget = context.budget;
     let (work, works) = sync_channel(budget.threads);
-    let (parsed, batches) = sync_channel(budget.threads);
+    let (parsed, pieces) = sync_channel(budget.threads);
     let (window, slots) = sync_channel(budget.pieces_in_flight());
     let (works, recycled, rows_read) = (Arc::new(Mutex::new(works)), Recycled::default(), AtomicU64::new(0));
     let recycled = &recycled;
@@ -100,7 +99,7 @@ pub(super) fn gather<'b>(
         drop(works);
         let rows_read = &rows_read;
         let gatherer = Gatherer::new(context, recycled, scope, stream, rows_read)?;
-        let gatherer = spawn(scope, move || gatherer.run(batches, slots))?;
+        let gatherer = spawn(scope, move || gatherer.run(pieces, slots))?;
         let inputs = Feed::new(context, recycled, window, work, parsed, rows_read).run(inputs, origins, progress);
         let gathered = gatherer.join().unwrap_or_else(|panic| resume_unwind(panic))?;
         Ok(Gathered { inputs, ..gathered })
@@ -114,30 +113,30 @@ fn parse(context: &Context<'_>, works: &Mutex<Receiver<Work>>, parsed: &SyncSend
         let Ok(work) = lock(works).recv() else { return };
         let Work { ticket, piece, input_name, input_origin } = work;
         let Piece { first_line, len_bytes, may_be_header, mut rows, .. } = piece;
-        let mut batch = recycled.batch();
-        batch.begin(context.options.keys.kind(), len_bytes, first_line, input_origin + first_line);
-        let mut filler = Filler::new(context.options, &input_name, &mut batch, may_be_header);
+        let mut piece = recycled.parsed_piece();
+        piece.begin(context.options.keys.kind(), len_bytes, first_line, input_origin + first_line);
+        let mut filler = Filler::new(context.options, &input_name, &mut piece, may_be_header);
         let result = catch_unwind(AssertUnwindSafe(|| rows.parse(&mut filler)));
         if let Some(buffer) = rows.into_buffer() {
             recycled.add_buffer(buffer);
         }
-        if parsed.send((ticket, result.map(|parsed| parsed.map(|()| batch)))).is_err() {
+        if parsed.send((ticket, result.map(|parsed| parsed.map(|()| piece)))).is_err() {
             return;
         }
     }
 }
 
-/// Collects batches into runs, and spills the runs that do not fit into memory.
+/// Collects parsed rows into runs, and spills the runs that do not fit into memory.
 struct Gatherer<'s, 'e, 'c, 'b> {
     context: &'c Context<'c>,
     recycled: &'c Recycled,
     scope: &'s Scope<'s, 'e>,
-    /// The rows gathered so far, without the rows of `batches`. The kind of the keys is set at the end.
+    /// The rows gathered so far, without the rows of `pieces`. Its field `kind` is set at the end.
     gathered: Gathered<'b>,
-    /// Whether the next batch is offered to the stream.
+    /// Whether the next rows are offered to the stream.
     is_streaming: bool,
-    /// The batches of the current run.
-    batches: Vec<Batch>,
+    /// The rows of the current run. Each element has the rows of one piece.
+    pieces: Vec<ParsedPiece>,
     held_bytes: u64,
     spill: Option<SpillFile>,
     spilling: Option<ScopedJoinHandle<'s, Result<Spilled, BakeError>>>,
@@ -166,7 +165,7 @@ impl<'s, 'e, 'c: 's, 'b> Gatherer<'s, 'e, 'c, 'b> {
             scope,
             is_streaming: stream.is_some(),
             gathered: Gathered { stream, ..Gathered::empty(context.options.keys.kind()) },
-            batches: Vec::new(),
+            pieces: Vec::new(),
             held_bytes: 0,
             spill: None,
             spilling: None,
@@ -175,61 +174,61 @@ impl<'s, 'e, 'c: 's, 'b> Gatherer<'s, 'e, 'c, 'b> {
         })
     }
 
-    /// Processes batches in the order of the input, although they may arrive in another order.
-    fn run(mut self, batches: Receiver<Parsed>, slots: Receiver<()>) -> Result<Gathered<'b>, BakeError> {
+    /// Processes parsed pieces in the order of the input, although they may arrive in another order.
+    fn run(mut self, pieces: Receiver<Parsed>, slots: Receiver<()>) -> Result<Gathered<'b>, BakeError> {
         let (mut early, mut next) = (BTreeMap::new(), 0);
-        for (ticket, batch) in batches {
-            early.insert(ticket.number, (ticket.slots, batch));
-            while let Some((taken_slots, batch)) = early.remove(&next) {
+        for (ticket, piece) in pieces {
+            early.insert(ticket.number, (ticket.slots, piece));
+            while let Some((taken_slots, piece)) = early.remove(&next) {
                 next += 1;
-                // Frees the piece's slots. The feed took these slots before it sent the piece, so this call does not
-                // block.
+                // Frees the entries of the window that the piece occupies. The feed filled these entries before it sent
+                // the piece, so this call does not block.
                 slots.iter().take(taken_slots).for_each(|()| ());
-                self.take(batch.unwrap_or_else(|panic| resume_unwind(panic))?)?;
+                self.take(piece.unwrap_or_else(|panic| resume_unwind(panic))?)?;
             }
         }
         self.finish()
     }
 
-    fn take(&mut self, mut batch: Batch) -> Result<(), BakeError> {
+    fn take(&mut self, mut piece: ParsedPiece) -> Result<(), BakeError> {
         self.context.check_canceled()?;
-        self.bad_rows.take(mem::take(&mut batch.bad))?;
-        self.rows_read.fetch_add(batch.len() as u64, Ordering::Relaxed);
+        self.bad_rows.take(mem::take(&mut piece.bad))?;
+        self.rows_read.fetch_add(piece.len() as u64, Ordering::Relaxed);
         let Gathered { first_text_origin, stream, tally, .. } = &mut self.gathered;
-        *first_text_origin = first_text_origin.or(batch.first_text_origin());
+        *first_text_origin = first_text_origin.or(piece.first_text_origin());
         if self.is_streaming
             && let Some(stream) = stream
         {
-            match stream.offer(batch, tally)? {
+            match stream.offer(piece, tally)? {
                 Offered::Accepted(done) => {
-                    self.recycled.add_batches(done);
+                    self.recycled.add_parsed(done);
                     return Ok(());
                 }
                 Offered::Rejected(back) => {
                     self.is_streaming = false;
                     stream.flush()?;
-                    batch = back;
+                    piece = back;
                 }
             }
         }
-        self.hold(batch)
+        self.hold(piece)
     }
 
-    /// Adds a batch to the current run.
-    fn hold(&mut self, batch: Batch) -> Result<(), BakeError> {
-        if batch.len() == 0 {
-            self.recycled.add_batches([batch]);
+    /// Adds the rows of a piece to the current run. If the run is full, spills it first.
+    fn hold(&mut self, piece: ParsedPiece) -> Result<(), BakeError> {
+        if piece.len() == 0 {
+            self.recycled.add_parsed([piece]);
             return Ok(());
         }
-        let len_bytes = (batch.taken_bytes() + batch.len() * REF_LEN_BYTES) as u64;
-        let first_origin = self.batches.first().map_or(0, Batch::origin);
+        let len_bytes = (piece.taken_bytes() + piece.len() * REF_LEN_BYTES) as u64;
+        let first_origin = self.pieces.first().map_or(0, ParsedPiece::origin);
         let is_full = self.held_bytes + len_bytes > self.context.budget.run_len_bytes()
-            || batch.last_origin() - first_origin >= LINES_MAX;
-        if is_full && !self.batches.is_empty() {
+            || piece.last_origin() - first_origin >= LINES_MAX;
+        if is_full && !self.pieces.is_empty() {
             self.spill()?;
         }
         self.held_bytes += len_bytes;
-        self.batches.push(batch);
+        self.pieces.push(piece);
         Ok(())
     }
 
@@ -249,12 +248,12 @@ impl<'s, 'e, 'c: 's, 'b> Gatherer<'s, 'e, 'c, 'b> {
             Some(file) => file,
             None => SpillFile::new(folder).map_err(temporary)?,
         };
-        let (batches, kind) = (mem::take(&mut self.batches), self.kind());
+        let (pieces, kind) = (mem::take(&mut self.pieces), self.kind());
         self.held_bytes = 0;
         let (context, recycled) = (self.context, self.recycled);
         self.spilling = Some(spawn(self.scope, move || {
             let mut tally = Tally::default();
-            let mut sorted = Run::sorted(batches, kind, context.pool);
+            let mut sorted = Run::sorted(pieces, kind, context.pool);
             sorted.drop_duplicates(context.options.duplicates, &mut tally);
             let mut writer = file.begin(kind, sorted.first_origin());
             for index in 0..sorted.len() {
@@ -262,7 +261,7 @@ impl<'s, 'e, 'c: 's, 'b> Gatherer<'s, 'e, 'c, 'b> {
                 writer.push(&row, origin).map_err(temporary)?;
             }
             let run = writer.finish().map_err(temporary)?;
-            recycled.add_batches(sorted.into_batches());
+            recycled.add_parsed(sorted.into_pieces());
             Ok(Spilled { file, run, tally })
         })?);
         Ok(())
@@ -286,8 +285,8 @@ impl<'s, 'e, 'c: 's, 'b> Gatherer<'s, 'e, 'c, 'b> {
         {
             stream.flush()?;
         }
-        if !self.batches.is_empty() {
-            let mut last = Run::sorted(self.batches, kind, self.context.pool);
+        if !self.pieces.is_empty() {
+            let mut last = Run::sorted(self.pieces, kind, self.context.pool);
             last.drop_duplicates(self.context.options.duplicates, &mut gathered.tally);
             gathered.last = Some(last);
         }
@@ -324,7 +323,7 @@ mod tests {
         let budget = Budget::test(1 << 20, 1);
         let options = Options::default();
         let context = Context { options: &options, budget: &budget, pool: &budget.thread_pool().unwrap() };
-        let ((work, works), (parsed, batches)) = (sync_channel(2), sync_channel(2));
+        let ((work, works), (parsed, pieces)) = (sync_channel(2), sync_channel(2));
         for (number, panics) in [(0, true), (1, false)] {
             let rows = Box::new(TestPiece { panics });
             let piece = Piece { first_line: 1, last_line_max: 1, len_bytes: 1, may_be_header: false, rows };
@@ -334,7 +333,7 @@ mod tests {
         drop(work);
         parse(&context, &Mutex::new(works), &parsed, &Recycled::default());
         drop(parsed);
-        let ends: Vec<_> = batches.iter().map(|(ticket, batch)| (ticket.number, batch.is_err())).collect();
+        let ends: Vec<_> = pieces.iter().map(|(ticket, piece)| (ticket.number, piece.is_err())).collect();
         assert_eq!(ends, [(0, true), (1, false)]);
     }
 }

@@ -6,12 +6,12 @@ use crate::format::key::{KEY_LEN_MAX_BYTES, Key, KeyKind};
 /// Selects the kind of a table's keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keys {
-    /// Unsigned 64-bit numbers. Fields must be decimals.
+    /// Unsigned 64-bit numbers. Every key must be a decimal.
     #[default]
     U64,
     /// The unchanged bytes of the fields.
     Bytes,
-    /// Numbers if every field is a decimal without leading zeros, otherwise bytes.
+    /// Numbers if every key is a decimal without leading zeros, otherwise bytes.
     Auto,
 }
 

@@ -5,10 +5,10 @@
 //! stages:
 //!
 //! `input` opens and decompresses inputs. `parse` cuts them into pieces and parses the pieces into rows, and `fill`
-//! parses the keys. `feed` and `gather` run these stages on several threads, and pass batches, each with the parsed
-//! rows of one piece, to `sort`, or to `stream` if the rows arrive sorted. `combine` merges all sorted rows, including
-//! the rows of an `old_table`, and writes them as records (`table`). `index` builds the index, `verify` reads the file
-//! back, and `place` renames it. `finish` calls the stages from `combine` on.
+//! parses the keys. `feed` and `gather` run these stages on several threads, and pass the parsed rows of each piece to
+//! `sort`, or to `stream` if the rows arrive sorted. `combine` merges all sorted rows, including the rows of an
+//! `old_table`, and writes them as records (`table`). `index` builds the index, `verify` reads the file back, and
+//! `place` renames it. `finish` calls the stages from `combine` on.
 
 mod bad_row;
 mod bad_rows;

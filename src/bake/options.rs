@@ -46,7 +46,7 @@ pub struct Options {
     /// Whether the first row of each delimited input is a header with the names of the columns.
     pub header: bool,
     /// The column that holds the key. If rows have two columns, the default is the first column, or the second column
-    /// if `value` selects the first. In JSON Lines, the default is the field `key`.
+    /// if `value` selects the first. In JSON Lines, the default is the field `key` if `value` selects no field.
     pub key: Option<Column>,
     /// The columns that become the value.
     pub value: ValueSpec,

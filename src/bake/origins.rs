@@ -26,8 +26,8 @@ pub(super) enum RowUnit {
 }
 
 impl Origins {
-    /// Adds an input and returns the origin of the input's line 0. `last_line_before` is the number of the previous
-    /// input's last line, or an upper bound of this number.
+    /// Adds an input, and returns the origin of the input's line 0. `last_line_before` is the number of the previous
+    /// input's last line, or a greater number.
     pub(super) fn begin(&mut self, name: &str, unit: RowUnit, last_line_before: u64) -> u64 {
         let base = self.inputs.last().map_or(0, |last| last.base + last_line_before + 1);
         self.inputs.push(InputOrigins { base, unit, name: name.to_owned() });

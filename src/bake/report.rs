@@ -19,7 +19,7 @@ pub struct Report {
     pub tables: Vec<TableFacts>,
     /// The number of rows in the inputs, without bad rows and rows of other shards.
     pub rows_read: u64,
-    /// The number of rows, out of `rows_read`, that arrived sorted and were written to the file immediately.
+    /// The number of rows in `rows_read` that arrived sorted and were written to the file immediately.
     pub rows_streamed: u64,
     /// The number of bad rows in the inputs that were skipped.
     pub bad_rows: u64,
@@ -34,7 +34,7 @@ pub struct Report {
     pub absent_removed: u64,
     /// The number of sorted runs that were spilled to disk.
     pub runs: usize,
-    /// The number of merge passes over the spilled runs before the final merge.
+    /// The number of merge passes before the final merge. A merge pass merges all spilled runs into fewer runs.
     pub merge_passes: usize,
     /// The number of rows in the new file.
     pub rows: u64,

@@ -25,8 +25,8 @@ pub(super) trait RowSink {
     fn bad(&mut self, line: u64, fault: RowFault, text: &[u8]) -> Result<(), BakeError>;
 }
 
-/// Returns the value of a row. A row that removes its key needs no value: `delete` is its field in the delete column, if
-/// there is one. Any other row without a value has the fault `missing`.
+/// Returns the value of a row, or an empty value if the row has no value and removes its key. `delete` is the row's
+/// field in the delete column, if there is one. Any other row without a value is rejected with the fault `missing`.
 pub(super) fn value_unless_removed<'a>(
     value: Option<&'a [u8]>,
     delete: Option<&[u8]>,
@@ -38,8 +38,8 @@ pub(super) fn value_unless_removed<'a>(
     }
 }
 
-/// Parses a field of the delete column. Returns true if the row removes its key, and `None` if the field means neither
-/// yes nor no.
+/// Parses a field of the delete column. Returns whether the row removes its key. Returns `None` if the field means
+/// neither yes nor no.
 pub(super) fn parse_deletion(text: &[u8]) -> Option<bool> {
     let is_any = |words: &[&str]| words.iter().any(|word| text.eq_ignore_ascii_case(word.as_bytes()));
     match text {

@@ -79,7 +79,7 @@ pub enum RowFault {
         "a row of more than {len_max_bytes} bytes begins here: close its quote, split the value, or, if the row has at most {VALUE_LEN_MAX_BYTES} bytes, allow memory of eight times its length"
     )]
     Endless {
-        /// The maximum length of a row that the memory limit allows.
+        /// The maximum length of a row at this memory limit.
         len_max_bytes: usize,
     },
     /// A line of JSON Lines is not JSON.
@@ -124,7 +124,7 @@ pub enum RowFault {
         /// The name of the field or column.
         column: String,
     },
-    /// A field to pack into the value is not valid UTF-8.
+    /// A field that is packed into the value is not valid UTF-8.
     #[error("{column:?} is not UTF-8 at byte {at}: convert it, or leave it out of the packed columns")]
     NotUtf8 {
         /// The name of the column.
@@ -132,7 +132,7 @@ pub enum RowFault {
         /// The position of the first invalid byte in the field, counted from 1.
         at: usize,
     },
-    /// JSON cannot represent a field to pack into the value: the field is binary, or a float that is not finite.
+    /// JSON cannot represent a field that is packed into the value: the field is binary, or a float that is not finite.
     #[error(
         "{column:?} is {found}, which JSON cannot represent: pack as MessagePack, or leave it out of the packed columns"
     )]
@@ -208,7 +208,7 @@ impl RowFault {
         RowFault::Key { found: shorten(Key::Bytes(field)), has_spaces, may_be_header }
     }
 
-    /// Returns the fault for an error in a JSON text. The text begins `part_at` bytes after the start of a line.
+    /// Returns the fault for an error in a JSON text. The text begins `part_at` bytes after the start of its line.
     pub(super) fn json(error: &serde_json::Error, part_at: usize) -> Self {
         let fault = error.to_string();
         // The parser's message ends with a position in the text. This fault has the position in the line instead.
@@ -221,7 +221,8 @@ impl RowFault {
     }
 }
 
-/// Formats a key for a message: a number as it is, and bytes shortened, in quotes, and with control characters escaped.
+/// Formats a key for a message. A number is unchanged. Bytes are shortened and quoted, and control characters are
+/// escaped.
 pub(super) fn display_key(key: Key<'_>) -> String {
     match key {
         Key::U64(_) => key.to_string(),

@@ -24,7 +24,7 @@ const WAITING_COUNT: usize = 2;
 /// Writes one section front to back.
 pub(super) struct SectionWriter {
     pending: Vec<u8>,
-    /// The number of bytes that were passed from `pending` to `sink`.
+    /// The number of bytes that `sink` has received from `pending`.
     passed_len_bytes: u64,
     sink: BlockSink,
 }
@@ -51,7 +51,7 @@ impl SectionWriter {
         self.passed_len_bytes + self.pending.len() as u64
     }
 
-    /// Returns the buffer if it has room for `len_bytes` more bytes before the next write.
+    /// Returns the write buffer if it has room for `len_bytes` more bytes before the next write.
     #[inline(always)]
     pub(super) fn room(&mut self, len_bytes: usize) -> Option<&mut Vec<u8>> {
         (len_bytes <= WRITE_LEN_BYTES - self.pending.len()).then_some(&mut self.pending)

@@ -36,9 +36,9 @@ pub struct Shard {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ShardFault {
-    /// The number is not between 1 and the number of shards.
+    /// The shard's number is not between 1 and the number of shards.
     Number {
-        /// The number given.
+        /// The given number of the shard.
         number: u32,
         /// The number of shards.
         count: u32,

@@ -11,9 +11,9 @@ use super::context::Context;
 use super::error::BakeError;
 use super::options::Duplicates;
 use super::place::NewFile;
-use super::sort::batch::Batch;
 use super::sort::extent_owner::ExtentOwner;
 use super::sort::origin_jumps::OriginJumps;
+use super::sort::parsed_piece::ParsedPiece;
 use super::sort::run::Run;
 use super::sort::sorted_rows::{RowOrigins, TableRecords};
 use super::sort::tally::{Duplicate, Tally};
@@ -21,8 +21,8 @@ use super::table::{RecordsWriter, WrittenRecords};
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::{ALIGN_BYTES, PLACE_BITS, records_len_max_bytes};
 
-/// The number of entries in [`OriginJumps`] at which a stream accepts no more batches. This limit bounds the memory of
-/// the entries.
+/// If [`OriginJumps`] has at least this many entries, a stream accepts no more rows. The limit bounds the memory of the
+/// entries.
 const JUMPS_MAX: usize = 1 << 18;
 /// The maximum length of all records at the alignment [`ALIGN_BYTES`].
 const RECORDS_LEN_MAX_BYTES: u64 = records_len_max_bytes(ALIGN_BYTES, PLACE_BITS);
@@ -35,17 +35,18 @@ pub(super) struct SortedStream<'b> {
     writer: RecordsWriter,
     kind: KeyKind,
     jumps: OriginJumps,
-    /// Rows that are not written yet, because the next batch may replace the last of these rows.
+    /// Rows that are not written yet. If the next row has the same key as the last of these rows, one of the two is
+    /// dropped.
     pending: Option<Run>,
     first_key: Vec<u8>,
 }
 
 /// The result of [`SortedStream::offer`].
 pub(super) enum Offered {
-    /// The stream has accepted the batch. The returned batches are written and can be reused.
-    Accepted(Vec<Batch>),
-    /// The stream cannot accept the batch, so the batch must become part of a run.
-    Rejected(Batch),
+    /// The stream has accepted the rows. The returned pieces are no longer needed, so their memory can be reused.
+    Accepted(Vec<ParsedPiece>),
+    /// The stream cannot accept the rows, so they must become part of a run.
+    Rejected(ParsedPiece),
 }
 
 impl<'b> SortedStream<'b> {
@@ -58,27 +59,28 @@ impl<'b> SortedStream<'b> {
         Ok(SortedStream { context, path, file, writer, kind, jumps, pending: None, first_key: Vec::new() })
     }
 
-    /// Accepts a batch if three conditions hold: the rows are sorted and follow all earlier rows, no row removes its
-    /// key, and the records and the stored origins stay within their limits.
-    pub(super) fn offer(&mut self, batch: Batch, tally: &mut Tally) -> Result<Offered, BakeError> {
-        if batch.len() == 0 {
-            return Ok(Offered::Accepted(vec![batch]));
+    /// Offers the rows of a piece to the stream. The stream accepts them if three conditions hold: the rows are sorted
+    /// and follow all earlier rows, no row removes its key, and the records and the stored origins stay within their
+    /// limits.
+    pub(super) fn offer(&mut self, piece: ParsedPiece, tally: &mut Tally) -> Result<Offered, BakeError> {
+        if piece.len() == 0 {
+            return Ok(Offered::Accepted(vec![piece]));
         }
-        let follows = |last: Key<'_>| batch.first_key().is_some_and(|first| last <= first);
+        let follows = |last: Key<'_>| piece.first_key().is_some_and(|first| last <= first);
         let follows = self.pending.as_ref().and_then(Run::first_and_last_key).is_none_or(|(_, last)| follows(last));
         let pending_len_bytes = self.pending.as_ref().map_or(0, Run::len_bytes) as u64;
-        let len_bytes = self.writer.len_bytes() + pending_len_bytes + batch.len_bytes() as u64;
+        let len_bytes = self.writer.len_bytes() + pending_len_bytes + piece.len_bytes() as u64;
         let fits = len_bytes <= RECORDS_LEN_MAX_BYTES && self.jumps.len() < JUMPS_MAX;
         // A row that removes its key must be merged with all other rows that have the key.
-        if !batch.is_ascending || batch.has_deleted || !follows || !fits {
-            return Ok(Offered::Rejected(batch));
+        if !piece.is_ascending || piece.has_deleted || !follows || !fits {
+            return Ok(Offered::Rejected(piece));
         }
-        let mut run = Run::sorted(vec![batch], self.kind, self.context.pool);
+        let mut run = Run::sorted(vec![piece], self.kind, self.context.pool);
         run.drop_duplicates(self.context.options.duplicates, tally);
         self.drop_boundary_duplicate(&mut run, tally);
         if run.len() == 0 {
-            // All rows of the batch had the key of the last pending row, so that row remains the end of the stream.
-            return Ok(Offered::Accepted(run.into_batches()));
+            // All rows of the piece had the key of the last pending row, so that row remains the end of the stream.
+            return Ok(Offered::Accepted(run.into_pieces()));
         }
         let done = self.flush()?;
         self.pending = Some(run);
@@ -106,8 +108,8 @@ impl<'b> SortedStream<'b> {
         }
     }
 
-    /// Writes the pending rows. Returns their batches, so that their memory can be reused.
-    pub(super) fn flush(&mut self) -> Result<Vec<Batch>, BakeError> {
+    /// Writes the pending rows. Returns their memory for reuse.
+    pub(super) fn flush(&mut self) -> Result<Vec<ParsedPiece>, BakeError> {
         let Some(run) = self.pending.take() else { return Ok(Vec::new()) };
         if self.first_key.is_empty()
             && let Some((Key::Bytes(first), _)) = run.first_and_last_key()
@@ -119,7 +121,7 @@ impl<'b> SortedStream<'b> {
             self.writer.push(row.key, row.value).map_err(|error| BakeError::output(&self.path, error))?;
             self.jumps.push(origin);
         }
-        Ok(run.into_batches())
+        Ok(run.into_pieces())
     }
 
     /// Returns true if no row was written yet.
@@ -135,7 +137,7 @@ impl<'b> SortedStream<'b> {
     }
 }
 
-/// The rows of a finished stream, in their file.
+/// The rows of a finished stream, and their file.
 pub(super) struct Streamed {
     pub(super) file: NewFile,
     path: PathBuf,

@@ -17,11 +17,11 @@ use super::slots::Entry;
 use crate::bake::budget::Budget;
 use crate::format::index::{Hash, PART_ROWS, Parts};
 
-/// The maximum number of buckets, unless the memory limit requires smaller and therefore more buckets. With this number
-/// of buckets, the cache lines that are being written fit into the processor's first-level cache.
+/// The usual maximum number of buckets. With this number of buckets, the cache lines that are being written fit into
+/// the processor's first-level cache. If the memory limit requires smaller buckets, there are more buckets.
 const BUCKET_COUNT: u64 = 512;
-/// The maximum number of rows in a chunk, the unit in which a bucket's rows are stored. With this maximum, one chunk
-/// per bucket needs little memory, and reading single chunks back is fast.
+/// The maximum number of rows in a chunk. A bucket's rows are stored in chunks. At this size, one incomplete chunk per
+/// bucket needs little memory, and single chunks are read back fast.
 const CHUNK_ROWS_MAX: u64 = 4096;
 const CHUNK_ROWS_MIN: u64 = 16;
 
@@ -77,7 +77,7 @@ pub(super) struct Buckets {
 }
 
 impl Buckets {
-    /// Returns buckets for the rows of a table with this number of rows.
+    /// Returns empty buckets for a table with `row_count` rows.
     pub(super) fn new(row_count: u64, budget: &Budget) -> io::Result<Buckets> {
         let shape = Shape::new(row_count, budget);
         let mut memory = Vec::new();

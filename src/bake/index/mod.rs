@@ -1,7 +1,7 @@
 //! Writes the header, and the sections that follow the records: fences, pilots, places, and block sums.
 //!
-//! In: a file with its records, and facts about the records. Out: the complete file. The records are read back from
-//! front to back, once for each hash seed that is tried. Each block is verified against its checksum, so that the index
+//! In: a file with its records, and facts about the records. Out: the complete file. The records are read back, front
+//! to back, once for each hash seed that is tried. Each block is verified against its checksum, so that the index
 //! matches what the file contains. The hashes of keys are grouped by parts of the index, in memory or in a temporary
 //! file, and then the pilots of each part are chosen.
 
@@ -35,7 +35,7 @@ use walk::Walk;
 
 /// The length of a read, a whole number of blocks.
 const READ_LEN_BYTES: usize = WRITE_LEN_BYTES;
-/// The maximum number of pieces of the records that are read ahead.
+/// The maximum number of pieces that are read ahead.
 const AHEAD_COUNT: usize = 2;
 
 /// The reason why the index cannot be written.
@@ -156,8 +156,8 @@ fn scan(
     Ok((buckets, fences.finish()?))
 }
 
-/// Reads the records piece by piece, verifies each block against its checksum, and passes the pieces to `pass`. With
-/// more than one thread, another thread reads ahead.
+/// Reads the records piece by piece, verifies each block against its checksum, and calls `pass` with each piece. If
+/// `threads` is greater than 1, another thread reads ahead.
 fn read_records(
     file: &File,
     records: &WrittenRecords,
@@ -288,7 +288,8 @@ impl<'a> BucketChooser<'a> {
         BucketChooser { buckets, parts, chooser: PilotChooser::new(parts), rows: Vec::new() }
     }
 
-    /// Returns `None` if no pilots are found for a part under the hash seed.
+    /// Chooses the pilots of all parts in a bucket. Returns `None` if no pilots are found for a part under the hash
+    /// seed.
     fn choose(&mut self, bucket: usize) -> Result<Option<BucketSlots>, FinishError> {
         self.buckets.rows(bucket, &mut self.rows)?;
         let parts = self.buckets.parts(bucket);

@@ -19,7 +19,7 @@ const KEYS_PER_SPARE_SLOT: u64 = 16;
 /// The maximum number of groups that are protected from eviction. These are the groups that most recently evicted other
 /// groups. Without protection, two groups could evict each other forever.
 const SETTLED_COUNT: usize = 16;
-/// Marks a slot without an owner.
+/// Marks a slot that no group owns.
 const NONE: u32 = u32::MAX;
 
 /// A row while the index is built: the hash of its key, and the place of its record. Entries can be written to a
@@ -142,7 +142,7 @@ impl PilotChooser {
         Some(())
     }
 
-    /// Starts a part: sorts its rows by hash, and its groups by size.
+    /// Prepares the choice of a part's pilots: sorts the part's rows by hash, and its groups by size.
     fn begin(&mut self, part: u64, rows: &[Entry]) {
         let first_pilot = (part * self.parts.pilots) as usize;
         let group_of = |row: &Entry| row.hash().pilot(&self.parts) - first_pilot;

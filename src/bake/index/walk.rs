@@ -9,7 +9,7 @@ use crate::format::FormatError;
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::{HEAD_LEN_MAX_BYTES, VALUE_LEN_MAX_BYTES, record_head, record_len_bytes};
 
-/// A row that the walk has reached.
+/// A row that a [`Walk`] has reached.
 pub(super) struct WalkedRow<'a> {
     /// The row's number, counted from 0.
     pub(super) row: u64,
@@ -32,7 +32,7 @@ pub(super) struct Walk {
     value_left_bytes: usize,
     /// The number of bytes of the last record's padding that are still to come.
     zeros_left_bytes: usize,
-    /// The start of a key and response header that continue in the next piece.
+    /// The first bytes of a record's key and response header, if the other bytes are in the next piece.
     head: Vec<u8>,
     /// A copy of the last key in the earlier pieces, encoded as in a record.
     previous: Vec<u8>,

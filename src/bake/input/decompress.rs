@@ -11,7 +11,7 @@ use zstd::stream::read::Decoder;
 
 use super::raw::{Buffered, RawInput};
 
-/// The number of bytes at the start of an input by which its compression is detected.
+/// The number of bytes that are read from the start of an input to detect its compression.
 const MAGIC_LEN_BYTES: u64 = 4;
 
 /// The compression of an input.
@@ -43,7 +43,7 @@ impl Compression {
         match head {
             // gzip has no compression method other than 8 (deflate).
             [0x1f, 0x8b] | [0x1f, 0x8b, 8, ..] => Compression::Gzip,
-            // A frame, or a skippable frame, which parallel compressors write first.
+            // The start of a frame, or of a skippable frame, which parallel compressors write first.
             [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Compression::Zstd,
             _ => Compression::None,
         }

@@ -29,7 +29,7 @@ pub use decompress::Compression;
 
 #[cfg(feature = "parquet")]
 const COPY_LEN_BYTES: usize = 256 << 10;
-/// The number of decompressed bytes by which the format of an input is detected.
+/// The number of decompressed bytes that are read from the start of an input to detect its format.
 const HEAD_LEN_BYTES: usize = 4;
 
 /// An input of rows.
@@ -160,7 +160,7 @@ pub struct InputFacts {
     pub name: String,
     /// The input's length before decompression. For rows in memory, this is the length of all keys and values.
     pub len_bytes: u64,
-    /// The XXH3-128 of the input's bytes before decompression. For rows in memory, this is the XXH3-128 of all keys and
+    /// The XXH3-128 hash of the input's bytes before decompression. For rows in memory, the hash of all keys and
     /// values, each preceded by its length (8 bytes, little-endian).
     pub digest: u128,
     /// The compression of the input.
@@ -170,7 +170,7 @@ pub struct InputFacts {
 /// An open input of bytes, which are decompressed while they are read.
 pub(super) struct OpenInput<'a> {
     name: String,
-    /// The first decompressed bytes, by which the format is detected, and the rest of the input.
+    /// The first decompressed bytes, which were read to detect the format, followed by the rest of the input.
     input: Chain<Cursor<Vec<u8>>, Decompressor<'a>>,
 }
 

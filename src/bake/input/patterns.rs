@@ -8,7 +8,7 @@ use glob::MatchOptions;
 use super::Input;
 use crate::bake::error::BakeError;
 
-/// The options with which patterns match as they do in a shell.
+/// Options that make patterns match as in a shell.
 const OPTIONS: MatchOptions =
     MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: true };
 

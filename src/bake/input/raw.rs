@@ -14,7 +14,7 @@ use twox_hash::XxHash3_128;
 /// cache.
 const BUFFER_LEN_BYTES: usize = 256 << 10;
 
-/// An input behind its read buffer. The first bytes, which were read to detect the compression, precede the buffer.
+/// A buffered input. It begins with the bytes that were already read to detect the compression.
 pub(super) type Buffered<'a> = Chain<Cursor<Vec<u8>>, BufReader<RawInput<'a>>>;
 
 pub(super) struct RawInput<'a> {
@@ -76,7 +76,7 @@ impl<'a> RawInput<'a> {
         self.read_bytes
     }
 
-    /// Returns the XXH3-128 of the bytes read so far.
+    /// Returns the XXH3-128 hash of the bytes read so far.
     pub(super) fn digest(&self) -> u128 {
         self.hasher.finish_128()
     }
@@ -94,7 +94,8 @@ impl<'a> RawInput<'a> {
         }
     }
 
-    /// Returns the input with a read buffer, and the input's first `len_bytes`, or the whole input if it is shorter.
+    /// Adds a read buffer to the input. Returns the input's first bytes, and the buffered input, which begins with the
+    /// same bytes. The number of first bytes is `len_bytes`, or less if the input is shorter.
     pub(super) fn buffered(self, len_bytes: u64) -> io::Result<(Vec<u8>, Buffered<'a>)> {
         let mut input = BufReader::with_capacity(BUFFER_LEN_BYTES, self);
         let mut head = Vec::new();

@@ -23,7 +23,8 @@ pub(super) enum CutError {
 /// Cuts one input into pieces.
 pub(super) struct Cutter<R> {
     input: R,
-    /// The delimiter, if fields can be quoted. Otherwise `None`: without quotes, every line feed ends a row.
+    /// The delimiter of a format with quoted fields. `None` for a format without quotes, in which every line feed ends
+    /// a row.
     delimiter: Option<u8>,
     piece_len_bytes: usize,
     row_len_max_bytes: usize,
@@ -37,8 +38,8 @@ pub(super) struct Cutter<R> {
 }
 
 impl<R: Read> Cutter<R> {
-    /// Returns a cutter whose pieces have about `piece_len_bytes`. A piece with a longer row is longer. A row longer
-    /// than `row_len_max_bytes` is an error.
+    /// Returns a cutter whose pieces have about `piece_len_bytes` bytes. A longer row becomes a longer piece. A row
+    /// longer than `row_len_max_bytes` is an error.
     pub(super) fn new(input: R, delimiter: Option<u8>, piece_len_bytes: usize, row_len_max_bytes: usize) -> Self {
         Cutter {
             input,

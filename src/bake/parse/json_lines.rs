@@ -170,8 +170,8 @@ fn field_name(column: &Column) -> String {
     }
 }
 
-/// Returns the unescaped text of a string, or the unchanged JSON text of any other type. Escaped strings are unescaped
-/// into the buffer `text`.
+/// Returns the unescaped text of a string, or the unchanged JSON text of any other value. A string with escapes is
+/// unescaped into the buffer `text`.
 fn content<'t>(line: &[u8], raw: &'t RawValue, text: &'t mut String) -> Result<&'t [u8], RowFault> {
     let json = raw.get();
     match json.strip_prefix('"').and_then(|json| json.strip_suffix('"')) {
@@ -192,7 +192,7 @@ fn not_an_object(text: &[u8]) -> Option<RowFault> {
     (first != b'{' && is_json()).then(|| RowFault::NotObject { found: kind(first) })
 }
 
-/// Returns the type of JSON text with this first byte.
+/// Returns the type of a JSON value whose text starts with this byte.
 fn kind(first: u8) -> &'static str {
     match first {
         b'{' => "an object",
@@ -204,7 +204,7 @@ fn kind(first: u8) -> &'static str {
     }
 }
 
-/// Deserializes the chosen fields of an object into `found`. If a field occurs twice, stores the field's position in
+/// Deserializes the chosen fields of an object into `found`. If a chosen field occurs twice, stores its position in
 /// `twice` and fails.
 struct Object<'f, 'de> {
     fields: &'f [String],

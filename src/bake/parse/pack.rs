@@ -14,9 +14,9 @@
 //! | null, or a field that a JSON object lacks | null | nil |
 //! | binary | a fault | bin |
 //!
-//! Fields of JSON Lines are packed into a JSON object as their unchanged JSON text. In a MessagePack map, a list
-//! becomes an array, an object becomes a map, a number that is not an integer of 64 bits becomes float 64, and every
-//! other field becomes the type in the table above.
+//! In a JSON object, fields of JSON Lines keep their JSON text. In a MessagePack map, a list becomes an array, and an
+//! object becomes a map. A number that is not an integer of 64 bits becomes float 64. Every other field becomes the
+//! type in the table above.
 
 use std::fmt;
 use std::str;
@@ -43,7 +43,7 @@ pub(super) enum Cell<'a> {
     Json(&'a str),
 }
 
-/// The columns that become the value, by their positions among the columns that are read.
+/// The columns that become the value. They are identified by their positions among the columns that are read.
 #[derive(Clone)]
 pub(super) enum ValueColumns {
     One(usize),
@@ -106,8 +106,8 @@ impl Packer {
 }
 
 impl<'a> Cell<'a> {
-    /// Returns the bytes of a cell that becomes a whole key or value. Text and binary are unchanged. Floats that are
-    /// not finite become `NaN`, `inf`, or `-inf`. All other types become JSON text. Returns `None` for null.
+    /// Returns the cell as the bytes of a key, or of a value that is not packed. Text and binary are unchanged. Floats
+    /// that are not finite become `NaN`, `inf`, or `-inf`. All other types become JSON text. Returns `None` for null.
     #[cfg(feature = "parquet")]
     pub(super) fn content<'b: 'c, 'c>(self, buffer: &'b mut Vec<u8>) -> Option<&'c [u8]>
     where
@@ -189,8 +189,8 @@ fn infallible<T, E: fmt::Debug>(written: Result<T, E>) {
 struct ToMessagePack<'b>(&'b mut Vec<u8>);
 
 impl ToMessagePack<'_> {
-    /// Inserts the header of a list or object at `at`, before its entries. The entries are written first, because the
-    /// header contains their number.
+    /// Inserts the header of a list or object at `at`, after its entries have been written from `at` on. The header is
+    /// written last, because it contains the number of entries.
     fn put_header(&mut self, at: usize, write: impl FnOnce(&mut Vec<u8>)) {
         let end = self.0.len();
         write(self.0);

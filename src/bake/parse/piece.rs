@@ -28,7 +28,7 @@ pub(in crate::bake) trait PieceReader {
 pub(in crate::bake) struct Piece {
     /// The number of the first line, or of the first row in formats without lines.
     pub(in crate::bake) first_line: u64,
-    /// An upper bound of the line numbers of the piece's rows.
+    /// An upper bound on the line numbers of the piece's rows.
     pub(in crate::bake) last_line_max: u64,
     /// The approximate memory that the rows take before they are parsed.
     pub(in crate::bake) len_bytes: usize,
@@ -39,7 +39,7 @@ pub(in crate::bake) struct Piece {
 
 /// Parses the rows of one piece.
 pub(in crate::bake) trait ParsePiece: Send {
-    /// Parses the rows and adds them to the filler's batch.
+    /// Parses the rows and passes them to the filler.
     fn parse(&mut self, filler: &mut Filler<'_>) -> Result<(), BakeError>;
 
     /// Returns the piece's buffer, if a later piece can reuse it.

@@ -24,7 +24,7 @@ fn opens_field(bytes: &[u8], at: usize, delimiter: u8) -> bool {
 #[derive(Default)]
 pub(super) struct RowEnds {
     scanned_bytes: usize,
-    /// The offset after the last line end that is not quoted.
+    /// The offset after the last line end outside quotes.
     pub(super) end: usize,
     /// Whether the bytes end inside a quoted field.
     pub(super) is_open: bool,
@@ -105,7 +105,7 @@ pub(super) fn quote_faults(bytes: &[u8], delimiter: u8) -> Vec<(usize, RowFault)
     faults
 }
 
-/// Reads the records of text with quotes.
+/// Finds the rows of delimited text with quotes, and their fields.
 pub(super) struct QuotedRecords<'p> {
     bytes: &'p [u8],
     faults: Peekable<vec::IntoIter<(usize, RowFault)>>,
@@ -115,15 +115,15 @@ pub(super) struct QuotedRecords<'p> {
     end: usize,
 }
 
-/// A row of text and the ranges of its fields, before the key and value are selected.
+/// A row of delimited text and its fields, before the key and value are selected.
 pub(super) struct Record<'a> {
     pub(super) line: u64,
-    /// The record's text in the piece, without its line end.
+    /// The row's text in the piece, without its line end.
     pub(super) text: &'a [u8],
-    /// The offset in the piece after the record's line end.
+    /// The offset in the piece after the row's line end.
     pub(super) end: usize,
     pub(super) fault: Option<RowFault>,
-    /// The texts of all fields, and the range of each field in them.
+    /// The bytes that contain the texts of all fields. `ranges` has the range of each field.
     pub(super) buffer: &'a [u8],
     pub(super) ranges: &'a [Range<usize>],
 }
@@ -155,7 +155,7 @@ impl<'p> QuotedRecords<'p> {
         QuotedRecords { bytes, faults, reader, record: ByteRecord::new(), next_line: first_line, end: 0 }
     }
 
-    /// Returns the next record. `ranges` is the buffer for the ranges of its fields.
+    /// Returns the next row of text. Stores the ranges of its fields in `ranges`.
     pub(super) fn next<'s>(&'s mut self, ranges: &'s mut Vec<Range<usize>>) -> Option<Record<'s>> {
         let (line, text, fault) = loop {
             // Reading from memory does not fail.

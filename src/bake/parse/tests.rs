@@ -62,8 +62,8 @@ fn pieces_of(text: &[u8], delimiter: Option<u8>, piece_len_bytes: usize) -> Vec<
     }
 }
 
-/// Returns the rows with two fields that the crate `csv` finds. Each element has two forms of a row: as `csv` returns
-/// it, and without a carriage return at its end.
+/// Returns the rows with two fields that the crate `csv` finds. Each element has two versions of a row: as `csv`
+/// returns it, and without a carriage return at its end.
 fn rows_by_csv(text: &[u8]) -> Vec<[String; 2]> {
     let mut reader = csv::ReaderBuilder::new();
     reader.has_headers(false).flexible(true).terminator(csv::Terminator::Any(b'\n'));
@@ -81,7 +81,7 @@ fn rows_by_csv(text: &[u8]) -> Vec<[String; 2]> {
     rows
 }
 
-/// Returns random texts made of these parts.
+/// Returns random texts, each a concatenation of elements of `parts`.
 pub(super) fn texts(parts: &[&'static [u8]], count: usize) -> impl Iterator<Item = Vec<u8>> {
     let mut seed = 0x5eed_u64;
     println!("seed {seed:#x}");

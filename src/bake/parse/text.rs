@@ -13,15 +13,15 @@ use crate::bake::row::RowSink;
 pub(super) trait TextFormat {
     type Parser: TextParser;
 
-    /// Returns the delimiter, if fields can be quoted. Otherwise returns `None`: without quotes, every line feed ends a
-    /// row.
+    /// Returns the delimiter if the format has quoted fields. Returns `None` for a format without quotes, in which
+    /// every line feed ends a row.
     fn delimiter(&self) -> Option<u8>;
 
     /// Returns whether the first row may be a header, although the options declare no header.
     fn may_have_header(&self) -> bool;
 
-    /// Returns the parser of an input, and removes the header, if there is one, from the first piece. Returns `None` if
-    /// this piece has only blank lines. The next piece is then passed as `first`.
+    /// Returns the parser of an input. Removes the header, if there is one, from the first piece. Returns `None` if
+    /// this piece has only blank lines. The caller then passes the next piece as `first`.
     fn parser(&self, input: &str, first: &mut TextPiece) -> Result<Option<Self::Parser>, BakeError>;
 }
 

@@ -1,8 +1,8 @@
-//! Memory for the rows of a batch. A batch has the parsed rows of one piece of an input.
+//! Memory for the parsed rows of one piece of an input.
 //!
 //! Writing rows in key order reads this memory in random order. The memory therefore uses huge pages if the system has
-//! them, which makes writing 10 million rows of 100 bytes two and a half times as fast. An arena returns its memory to
-//! the system when it is dropped, so that the bake stays within its budget.
+//! them. Huge pages make writing 10 million rows of 100 bytes two and a half times as fast. An arena returns its memory
+//! to the system when it is dropped, so that the bake stays within its budget.
 
 use memmap2::{Advice, MmapMut};
 
@@ -109,9 +109,9 @@ mod tests {
         assert_eq!(
             (arena.len_bytes(), arena.taken_bytes()),
             (0, 40 << 20),
-            "the memory is kept for a batch of similar length"
+            "the memory is kept for a piece of similar length"
         );
         arena.clear(1 << 20);
-        assert_eq!(arena.taken_bytes(), 0, "the memory is released for a much shorter batch");
+        assert_eq!(arena.taken_bytes(), 0, "the memory is released for a much shorter piece");
     }
 }

@@ -36,7 +36,8 @@ pub(in crate::bake) struct TableSums {
     file: Arc<File>,
     owner: ExtentOwner,
     section: Section,
-    /// The checksum of each page, computed when the whole section was verified.
+    /// The checksum of each page, which is one block of the section. These checksums were computed when the whole
+    /// section was verified.
     page_sums: Vec<U64>,
 }
 
@@ -79,7 +80,7 @@ impl TableSums {
         self.section.len_bytes as usize / size_of::<U64>()
     }
 
-    /// Reads the page of block sums with this number, without verifying it.
+    /// Reads one page, which is one block of the block sums section. Does not verify the page.
     fn read(&self, number: usize, page: &mut Vec<U64>) -> Result<(), BakeError> {
         let start = number * PAGE_SUMS;
         page.resize(PAGE_SUMS.min(self.len() - start), U64::new_zeroed());
@@ -95,10 +96,11 @@ impl TableSums {
     }
 }
 
-/// Returns the checksums of blocks in any order. Ascending order is fastest, because the reader buffers one page.
+/// Returns the checksums of blocks, in any order. Ascending order is fastest, because the reader reads neighboring
+/// checksums together.
 pub(in crate::bake) struct BlockSumsReader {
     sums: BlockSums,
-    /// The page that was read last. `page_number` is its number.
+    /// The page that was read last: the checksums in one block of the block sums section. `page_number` is its number.
     page: Vec<U64>,
     page_number: Option<usize>,
 }

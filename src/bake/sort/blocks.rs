@@ -12,7 +12,7 @@ use crate::format::FormatError;
 use crate::format::checksum::block_sum;
 use rustix::fs::{Advice, fadvise};
 
-/// A range of a file that was written in blocks, with a checksum for each block.
+/// A range of a file that is divided into blocks, with a checksum for each block.
 #[derive(Clone)]
 pub(in crate::bake) struct Extent {
     pub(in crate::bake) file: Arc<File>,
@@ -24,7 +24,7 @@ pub(in crate::bake) struct Extent {
     pub(in crate::bake) owner: ExtentOwner,
 }
 
-/// Reads an extent front to back.
+/// Reads an extent (a range of a file) front to back, and verifies its blocks.
 pub(in crate::bake) struct BlockReader {
     extent: Extent,
     sums: BlockSumsReader,

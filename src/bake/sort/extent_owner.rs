@@ -1,4 +1,4 @@
-//! The file of an extent, for error messages.
+//! The file that contains an extent (a range of a file), for error messages.
 
 use std::io;
 use std::path::Path;
@@ -8,7 +8,7 @@ use crate::bake::error::BakeError;
 use crate::format::FormatError;
 use crate::store::StoreError;
 
-/// The file that contains an extent. Error messages name this file or its folder.
+/// The file that contains an extent (a range of a file). Error messages name this file or its folder.
 #[derive(Clone, Debug)]
 pub(in crate::bake) enum ExtentOwner {
     /// An unnamed file in this folder.

@@ -8,8 +8,8 @@ use crate::format::key::{Key, KeyKind};
 use crate::format::record::{ALIGN_BYTES, record_head, record_len_bytes};
 use crate::protocol::native::RESPONSE_HEADER_LEN_BYTES;
 
-/// The exclusive upper limit of a row's relative line, which counts from the first line of the row's batch or run. A
-/// relative line has 31 bits.
+/// The exclusive upper limit of relative lines, which have 31 bits. A relative line is a row's line minus the first
+/// line of the row's piece or run.
 pub(in crate::bake) const LINES_MAX: u64 = 1 << 31;
 const DELETED: u32 = 1 << 31;
 
@@ -18,15 +18,15 @@ const DELETED: u32 = 1 << 31;
 pub(in crate::bake) struct HeldRow<'a> {
     pub(in crate::bake) key: Key<'a>,
     pub(in crate::bake) value: &'a [u8],
-    /// The row's line, relative to the first line of its batch or run. This number is less than [`LINES_MAX`].
+    /// The row's line minus the first line of the row's piece or run. This number is less than [`LINES_MAX`].
     pub(in crate::bake) line: u32,
     /// Whether the row has no value and removes its key.
     pub(in crate::bake) deleted: bool,
 }
 
 impl<'a> HeldRow<'a> {
-    /// Decodes the row at the start of `bytes`. Returns the row and its length with padding up to an alignment, or `None`
-    /// if the row is incomplete.
+    /// Decodes the row at the start of `bytes`. Returns the row, and its length rounded up to a multiple of
+    /// `align_bytes`. Returns `None` if the row is incomplete.
     #[inline]
     pub(in crate::bake) fn decode(kind: KeyKind, bytes: &'a [u8], align_bytes: usize) -> Option<(HeldRow<'a>, usize)> {
         let (key, head) = record_head(kind, bytes)?;

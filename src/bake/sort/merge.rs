@@ -12,7 +12,7 @@ use crate::format::key::Key;
 
 /// A tree of losers, which determines the source of the next row.
 struct Tournament {
-    /// The source that lost the match at each inner node. Nodes are counted from 1.
+    /// The source that lost the match at each inner node of the tree. Nodes are counted from 1.
     losers: Vec<u32>,
     winner: u32,
     /// The source whose row was taken last.
@@ -33,8 +33,8 @@ impl Tournament {
         tournament
     }
 
-    /// Plays the matches between a source's leaf and the root. While the tree is built, the source that has won so far
-    /// is stored in the first node without a loser.
+    /// Plays the matches between a source's leaf and the root of the tree. While the tree is built, the source that
+    /// has won so far is stored in the first node without a loser.
     fn play(&mut self, sources: &[SortedRows<'_>], source: u32) {
         let mut winner = source;
         let mut node = (source as usize + sources.len()) / 2;
@@ -60,8 +60,8 @@ impl Tournament {
         self.heads[self.winner as usize].map(|_| (self.winner, source))
     }
 
-    /// Returns the least head (see [`Key::head`]) of all sources except the winner. The source with this head lost its
-    /// match against the winner, so the node of this match is on the winner's path to the root.
+    /// Returns the least head (see [`Key::head`]) of all sources except the winner. The source with this head lost to
+    /// the winner, so it is stored in a node between the winner's leaf and the root.
     fn least_of_others(&self, winner: u32) -> Option<u64> {
         let mut node = (winner as usize + self.losers.len()) / 2;
         let mut least = None;

@@ -5,8 +5,8 @@
 #[derive(Debug, Default)]
 pub(in crate::bake) struct OriginJumps {
     rows: u64,
-    /// Pairs of a row, counted from 0, and its origin. The origin of every row without a pair is one greater than the
-    /// origin of the preceding row.
+    /// Pairs of a row number, counted from 0, and the row's origin. The origin of every row without a pair is one
+    /// greater than the origin of the preceding row.
     jumps: Vec<(u64, u64)>,
 }
 

@@ -4,54 +4,58 @@ use rayon::ThreadPool;
 use rayon::iter::ParallelIterator;
 use rayon::slice::{ParallelSlice, ParallelSliceMut};
 
-use super::batch::Batch;
 use super::held_row::HeldRow;
+use super::parsed_piece::ParsedPiece;
 use super::tally::{Duplicate, Tally};
 use crate::bake::keys::canonical_decimal;
 use crate::bake::options::Duplicates;
 use crate::format::key::{Key, KeyKind};
 
-/// A group of at most this many rows is sorted by whole keys. A larger group is sorted by heads (see [`Key::head`]), if
-/// heads can distinguish its keys.
+/// Groups of at most this many rows are sorted by whole keys. Larger groups are sorted by heads (see [`Key::head`]),
+/// unless heads cannot distinguish their keys.
 const TIES_SMALL: usize = 32;
-/// The number of rows whose common prefix one thread computes at once.
+/// The number of rows in a chunk. Threads compute the common prefix of the keys chunk by chunk.
 const CHUNK_ROWS: usize = 1 << 14;
 
-/// The head of a row's key, and the row's position. Batches and positions ascend in the order of the input, so sorting
+/// A row to sort: the head of its key, and the row's position. Positions ascend in the order of the input, so sorting
 /// keeps rows with the same key in this order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct RowRef {
-    /// The head of the key: see [`Key::head`]. For keys of bytes, the head starts after the prefix that the key shares
-    /// with its neighbors.
+    /// The head of the key: see [`Key::head`]. For a key of bytes, sorting determines the offset of the head in the
+    /// key.
     head: u64,
-    batch: u32,
-    place: u32,
+    piece: u32,
+    position: u32,
 }
 
 /// The memory that sorting takes per row, in addition to the row itself.
 pub(in crate::bake) const REF_LEN_BYTES: usize = size_of::<RowRef>();
 
-/// The rows of several batches in memory, in key order.
+/// A sorted run: rows in memory, in key order.
 pub(in crate::bake) struct Run {
-    /// The kind of the keys. If it is `U64`, batches may hold keys as decimal text.
+    /// The kind of the keys. If the kind is `U64`, `pieces` may hold keys as decimal text.
     kind: KeyKind,
-    batches: Vec<Batch>,
+    pieces: Vec<ParsedPiece>,
     refs: Vec<RowRef>,
 }
 
 impl Run {
-    /// Sorts the rows of several batches. If `kind` is `U64`, keys that batches hold as decimal text are sorted as
-    /// numbers.
-    pub(in crate::bake) fn sorted(batches: Vec<Batch>, kind: KeyKind, pool: &ThreadPool) -> Run {
-        let mut refs = Vec::with_capacity(batches.iter().map(Batch::len).sum());
-        let mut run = Run { kind, batches, refs: Vec::new() };
-        for (number, batch) in run.batches.iter().enumerate() {
-            let head = |place| match kind {
-                KeyKind::U64 => run.number(batch.key_at(place)),
+    /// Sorts the rows of several pieces of the input. If `kind` is `U64`, keys that are held as decimal text are sorted
+    /// as numbers.
+    pub(in crate::bake) fn sorted(pieces: Vec<ParsedPiece>, kind: KeyKind, pool: &ThreadPool) -> Run {
+        let mut refs = Vec::with_capacity(pieces.iter().map(ParsedPiece::len).sum());
+        let mut run = Run { kind, pieces, refs: Vec::new() };
+        for (number, piece) in run.pieces.iter().enumerate() {
+            let head = |position| match kind {
+                KeyKind::U64 => run.number(piece.key_at(position)),
                 KeyKind::Bytes => 0,
             };
-            let rows = batch.places().iter();
-            refs.extend(rows.map(|place| RowRef { head: head(*place), batch: number as u32, place: *place }));
+            let rows = piece.positions().iter();
+            refs.extend(rows.map(|position| RowRef {
+                head: head(*position),
+                piece: number as u32,
+                position: *position,
+            }));
         }
         pool.install(|| match kind {
             KeyKind::U64 if refs.is_sorted() => {}
@@ -62,10 +66,10 @@ impl Run {
         run
     }
 
-    /// Sorts rows by the 8 bytes after the prefix that all keys share. If several rows have the same 8 bytes, these
-    /// rows are then sorted in the same way, by the 8 bytes after their own shared prefix. A list holds the ranges of
-    /// rows that are still to be sorted. Recursion could overflow the stack: if each key is a prefix of the next key,
-    /// the depth would grow with the length of the longest key.
+    /// Sorts rows with keys of bytes. Rows are sorted by the 8 bytes after the prefix that all keys share. Rows whose 8
+    /// bytes are equal are then sorted in the same way, by the 8 bytes after their own shared prefix. A list holds the
+    /// ranges of rows that are still to be sorted. Recursion could overflow the stack: if each key is a prefix of the
+    /// next key, the depth would grow with the length of the longest key.
     fn sort_bytes(&self, refs: &mut [RowRef]) {
         let mut left = vec![(0..refs.len(), 0)];
         while let Some((range, known)) = left.pop() {
@@ -91,8 +95,8 @@ impl Run {
         }
     }
 
-    /// Returns the length of the prefix that the keys of all rows share. `least` is a lower bound that is already
-    /// known.
+    /// Returns the length of the prefix that the keys of all rows share. The first `least` bytes of the keys are known
+    /// to be equal.
     fn common_prefix_len_bytes(&self, refs: &[RowRef], least: usize) -> usize {
         let Some((first, rest)) = refs.split_first() else { return least };
         let first = self.held_key(*first).as_bytes().unwrap_or_default();
@@ -120,7 +124,7 @@ impl Run {
         refs.dedup_by(|later, kept| {
             let same = self.same_key(*later, *kept);
             if same && duplicates == Duplicates::Last {
-                (kept.batch, kept.place) = (later.batch, later.place);
+                (kept.piece, kept.position) = (later.piece, later.position);
             }
             same
         });
@@ -128,14 +132,14 @@ impl Run {
         self.refs = refs;
     }
 
-    /// Returns whether two neighboring rows have the same key. The heads of both rows come from the same offset of their
-    /// keys, so rows with different heads have different keys. If the heads are equal, compares the whole keys.
+    /// Returns whether two rows that are adjacent in key order have the same key. Rows with the same key have equal
+    /// heads, so the keys are compared only if the heads are equal.
     fn same_key(&self, a: RowRef, b: RowRef) -> bool {
         a.head == b.head && (self.kind == KeyKind::U64 || self.held_key(a) == self.held_key(b))
     }
 
     fn held_key(&self, row: RowRef) -> Key<'_> {
-        self.batches[row.batch as usize].key_at(row.place)
+        self.pieces[row.piece as usize].key_at(row.position)
     }
 
     fn key(&self, row: RowRef) -> Key<'_> {
@@ -153,8 +157,8 @@ impl Run {
     }
 
     fn origin(&self, row: RowRef) -> u64 {
-        let batch = &self.batches[row.batch as usize];
-        batch.origin() + u64::from(batch.at(row.place).line)
+        let piece = &self.pieces[row.piece as usize];
+        piece.origin() + u64::from(piece.at(row.position).line)
     }
 
     /// Returns the least and the greatest key.
@@ -162,9 +166,9 @@ impl Run {
         Some((self.key(*self.refs.first()?), self.key(*self.refs.last()?)))
     }
 
-    /// Returns the length of all rows in the run's batches.
+    /// Returns the length of all encoded rows, including dropped rows.
     pub(in crate::bake) fn len_bytes(&self) -> usize {
-        self.batches.iter().map(Batch::len_bytes).sum()
+        self.pieces.iter().map(ParsedPiece::len_bytes).sum()
     }
 
     /// Drops the row with the least key.
@@ -181,9 +185,9 @@ impl Run {
         self.refs.len()
     }
 
-    /// Returns a lower bound of the origins of all rows. An origin identifies a row's input and line.
+    /// Returns a lower bound on the origins of all rows. An origin identifies a row's input and line.
     pub(in crate::bake) fn first_origin(&self) -> u64 {
-        self.batches.first().map_or(0, Batch::origin)
+        self.pieces.first().map_or(0, ParsedPiece::origin)
     }
 
     /// Returns the head (see [`Key::head`]) of the key of the row at `index`, or `None` after the last row.
@@ -208,18 +212,18 @@ impl Run {
     pub(in crate::bake) fn row(&self, index: usize) -> (HeldRow<'_>, u64) {
         const AHEAD_ROWS: usize = 12;
         if let Some(ahead) = self.refs.get(index + AHEAD_ROWS) {
-            self.batches[ahead.batch as usize].prefetch(ahead.place);
+            self.pieces[ahead.piece as usize].prefetch(ahead.position);
         }
         let row = self.refs[index];
-        let batch = &self.batches[row.batch as usize];
-        let held = batch.at(row.place);
+        let piece = &self.pieces[row.piece as usize];
+        let held = piece.at(row.position);
         let key = if self.kind == KeyKind::U64 { Key::U64(row.head) } else { held.key };
-        (HeldRow { key, ..held }, batch.origin() + u64::from(held.line))
+        (HeldRow { key, ..held }, piece.origin() + u64::from(held.line))
     }
 
-    /// Ends the run and returns its batches, so that their memory can be reused.
-    pub(in crate::bake) fn into_batches(self) -> Vec<Batch> {
-        self.batches
+    /// Ends the run, and returns the memory of its rows for reuse.
+    pub(in crate::bake) fn into_pieces(self) -> Vec<ParsedPiece> {
+        self.pieces
     }
 }
 
@@ -234,15 +238,15 @@ mod tests {
     fn keys_that_are_prefixes_of_each_other_are_sorted_on_a_small_stack() {
         const LEN_MAX_BYTES: usize = 6000;
         let text = vec![b'a'; LEN_MAX_BYTES];
-        let mut batch = Batch::new();
-        batch.begin(KeyKind::Bytes, 0, 0, 0);
+        let mut piece = ParsedPiece::new();
+        piece.begin(KeyKind::Bytes, 0, 0, 0);
         for line in 0..LEN_MAX_BYTES {
             // Pushes each length once. Successive lengths differ by more than 1.
             let len_bytes = (line * 1009) % LEN_MAX_BYTES + 1;
-            batch.push(Key::Bytes(&text[..len_bytes]), b"", line as u64, false).unwrap();
+            piece.push(Key::Bytes(&text[..len_bytes]), b"", line as u64, false).unwrap();
         }
         let pool = ThreadPoolBuilder::new().num_threads(1).stack_size(128 << 10).build().unwrap();
-        let run = Run::sorted(vec![batch], KeyKind::Bytes, &pool);
+        let run = Run::sorted(vec![piece], KeyKind::Bytes, &pool);
         let lens = (0..run.len()).map(|index| run.row(index).0.key.as_bytes().unwrap().len());
         assert!(lens.eq(1..=LEN_MAX_BYTES));
     }

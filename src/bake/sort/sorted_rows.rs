@@ -69,10 +69,11 @@ struct TableChecks {
     shard: Option<Shard>,
 }
 
-/// Determines the origin of each row. An origin identifies a row's input and line.
+/// How the origin of each row is found. An origin identifies a row's input and line.
 #[derive(Clone)]
 pub(in crate::bake) enum RowOrigins {
-    /// Each row stores the number of its line. The row's origin is this number plus the stored number.
+    /// The origin of the run's first line. Each row stores its line relative to this line. The row's origin is the sum
+    /// of both numbers.
     InRow(u64),
     /// The origin of the first row. The origin of row `n`, counted from 0, is this number plus `n`.
     Counted(u64),
@@ -131,9 +132,9 @@ impl<'r> SortedRows<'r> {
         SortedRows { storage: Storage::Memory { run, next: 0 }, rank }
     }
 
-    /// Reads the rows of a run on disk, with keys of this kind. If `kind` is bytes, a run of numbers becomes several
-    /// sources of text keys. All numbers of a source have the same number of digits, so their text order is their
-    /// number order.
+    /// Reads the rows of a run on disk, and returns keys of this kind. If `kind` is bytes, a run of numbers becomes
+    /// several sources of text keys. All numbers of a source have the same number of digits, so their text order is
+    /// their number order.
     pub(in crate::bake) fn spilled(
         run: &SpilledRun,
         kind: KeyKind,
@@ -304,7 +305,7 @@ impl RowOrigins {
 }
 
 impl TableChecks {
-    /// Checks a row's key, value, and number. Accepts neighboring byte keys with equal heads (see [`Key::head`]). The
+    /// Checks a row's key, value, and number. Accepts adjacent byte keys with equal heads (see [`Key::head`]). The
     /// index build compares these keys later, when it reads the new records.
     #[inline]
     fn check(&mut self, row: &HeldRow<'_>, number: u64, head: u64) -> Result<(), FormatError> {

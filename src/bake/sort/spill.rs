@@ -16,7 +16,7 @@ use super::held_row::HeldRow;
 use crate::format::checksum::block_sum;
 use crate::format::key::{Key, KeyKind};
 
-/// The length of a block, which has one checksum.
+/// The length of a block. Each block has one checksum.
 const BLOCK_LEN_BYTES: usize = 64 << 10;
 /// The length of a write, a whole number of blocks.
 const WRITE_LEN_BYTES: usize = 16 * BLOCK_LEN_BYTES;
@@ -30,7 +30,7 @@ pub(in crate::bake) struct SpilledRun {
     pub(in crate::bake) row_count: u64,
     /// The length of the longest row.
     pub(in crate::bake) row_len_max_bytes: usize,
-    /// The origin (input and line) from which the lines of rows are counted.
+    /// The origin (input and line) of the run's first line. Rows store their lines relative to this line.
     pub(in crate::bake) first_origin: u64,
     /// The greatest origin (input and line) of a row.
     pub(in crate::bake) last_origin: u64,
@@ -42,8 +42,8 @@ pub(in crate::bake) struct SpilledRun {
 }
 
 impl SpilledRun {
-    /// Returns the byte ranges in which rows ascend by keys of this kind. If numbers are read as text, all numbers in a
-    /// range have the same number of digits.
+    /// Returns byte ranges of the run. Within a range, rows ascend by keys of this kind. If numbers are read as text,
+    /// all numbers in a range have the same number of digits.
     pub(in crate::bake) fn ranges(&self, kind: KeyKind) -> impl Iterator<Item = (u64, u64)> {
         let begins = if self.kind == kind { &[0][..] } else { &self.digits_at[1..] };
         let ends = begins.iter().skip(1).chain([&self.extent.len_bytes]);
@@ -104,7 +104,7 @@ pub(in crate::bake) struct RunWriter<'s> {
 }
 
 impl RunWriter<'_> {
-    /// Adds a row. The row's origin (input and line) minus the run's first origin must be less than
+    /// Adds a row. `origin` (the row's input and line) minus the run's first origin must be less than
     /// [`LINES_MAX`](super::held_row::LINES_MAX).
     pub(in crate::bake) fn push(&mut self, row: &HeldRow<'_>, origin: u64) -> io::Result<()> {
         let run = &mut self.run;

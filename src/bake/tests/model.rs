@@ -17,9 +17,9 @@ struct Case {
     keys: Keys,
     /// The rows of all inputs, in order.
     rows: Vec<(String, String)>,
-    /// The share of the rows, counted from the first row, that is sorted.
+    /// The fraction of the rows that is sorted, from the first row on.
     sorted_share: f64,
-    /// The ends of the inputs, each as a share of all rows.
+    /// The end of each input, as a fraction of all rows.
     cuts: Vec<f64>,
     base: Option<Rows>,
     base_align_bytes: usize,

@@ -271,7 +271,7 @@ fn records_beyond_the_range_of_places_get_a_greater_alignment() {
 }
 
 #[test]
-fn a_batch_with_only_duplicates_does_not_move_the_end_of_a_stream() {
+fn a_piece_with_only_duplicates_does_not_move_the_end_of_a_stream() {
     let texts = |last: &str| ["1,one\n7,first\n", "7,middle\n", last].map(str::to_owned);
     for duplicates in [Duplicates::First, Duplicates::Last] {
         let bench = Bench::tight(2);

@@ -1,4 +1,4 @@
-//! Finds the chosen columns in the first record of a delimited input.
+//! Finds the chosen columns in the header or the first row of a delimited input.
 
 use super::{Fields, Record};
 use crate::bake::columns::{Column, ColumnRole, ColumnsFault, Pack, ValueSpec};
@@ -8,7 +8,7 @@ use crate::bake::parse::pack::{Packer, ValueColumns};
 use crate::bake::remedy::Remedy;
 use crate::bake::row_fault::RowFault;
 
-/// Returns the positions of the chosen columns. `first` is the first record of the input: the header, if there is one.
+/// Returns the positions of the chosen columns. `first` is the input's header, or its first row if there is no header.
 pub(super) fn find(options: &Options, input: &str, first: &Record<'_>) -> Result<Fields, BakeError> {
     let finder = Finder { fields: first.fields().collect(), has_header: options.header };
     let count = finder.fields.len();
@@ -60,7 +60,7 @@ pub(super) fn find(options: &Options, input: &str, first: &Record<'_>) -> Result
 }
 
 struct Finder<'f> {
-    /// The fields of the first record.
+    /// The fields of the header, or of the first row if there is no header.
     fields: Vec<&'f [u8]>,
     has_header: bool,
 }

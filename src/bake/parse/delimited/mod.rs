@@ -108,14 +108,14 @@ impl Fields {
     }
 }
 
-/// Splits pieces into records and fields.
+/// Splits pieces into rows of text, and rows into fields.
 #[derive(Clone)]
 struct Records {
     delimiter: u8,
     ranges: Vec<Range<usize>>,
 }
 
-/// The result of processing a record: whether to continue with the next record, or an error.
+/// The result of processing a row: whether to continue with the next row, or an error.
 type Flow = Result<ControlFlow<()>, BakeError>;
 
 impl Records {

@@ -245,7 +245,7 @@ impl ValueType {
     }
 }
 
-/// Splits a number of units into seconds and nanoseconds.
+/// Converts a number of time units to seconds and nanoseconds.
 fn split(unit: TimeUnit, units: i64) -> (i64, u32) {
     let per_second = match unit {
         TimeUnit::MILLIS => 1_000,

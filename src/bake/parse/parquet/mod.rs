@@ -79,7 +79,7 @@ impl PieceReader for ParquetReader<'_> {
     }
 }
 
-/// Decodes the chosen columns of a file, some rows at a time.
+/// Decodes the chosen columns of a file, piece by piece.
 struct Decoder {
     name: String,
     file: SerializedFileReader<File>,
@@ -273,8 +273,7 @@ impl Columns {
     }
 }
 
-/// Returns the key column and the value column. If the options choose only one of them or none, the file must have two
-/// columns.
+/// Returns the key column and the value column. If the options do not choose both, the file must have two columns.
 fn key_and_value(
     schema: &SchemaDescriptor,
     key: Option<&Column>,
