@@ -56,8 +56,8 @@ impl Acceptor {
         }
     }
 
-    /// Accepts connections with `next`, and assigns each to the worker with the fewest connections. Closes connections
-    /// beyond the limit. Never returns.
+    /// Accepts connections with `next`, and assigns each to the worker with the fewest connections. Closes a new
+    /// connection at once if the server already has the maximum number of connections. Never returns.
     async fn accept(&self, next: impl AsyncFn() -> io::Result<Accepted>) {
         let (connections_max, mut is_failing) = (self.state.settings.connections_max as u64, false);
         loop {
@@ -88,8 +88,9 @@ impl Acceptor {
         self.workers.iter().map(Worker::connections).sum()
     }
 
-    /// Counts and logs a connection beyond the limit. The caller closes the connection without a response, because the
-    /// client's protocol is not known yet, and an error in one protocol would be malformed in the other.
+    /// Counts and logs a connection that exceeds the maximum number of connections. The caller closes the connection
+    /// without a response, because the client's protocol is not known yet, and an error in one protocol would be
+    /// malformed in the other.
     fn refuse(&self, accepted: &Accepted) {
         self.state.statistics.totals.refused.fetch_add(1, Ordering::Relaxed);
         if let Some(left_out) = self.refusal_log.line() {

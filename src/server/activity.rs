@@ -15,12 +15,11 @@ use super::peer::Peer;
 pub(super) enum Waits {
     /// Waits for the connection's next turn.
     Turn,
-    /// Waits for a request. A connection whose Open waits for a change of the table's state counts as waiting for a
-    /// request, too.
+    /// Waits for a request. Also applies while an Open request waits for a change of the table's state.
     Request,
-    /// Waits for the rest of an incomplete request, of which this many bytes have arrived.
+    /// Waits for the rest of an incomplete request. This many bytes of the request have arrived.
     Rest(usize),
-    /// Waits for the client to receive this many bytes of pending responses.
+    /// Waits for the client to receive pending responses. This many of their bytes are not sent yet.
     Client(usize),
 }
 
@@ -46,8 +45,8 @@ impl Waits {
     }
 }
 
-/// The flag in [`Activity::held_bytes`] that marks an evicted connection. The recorded memory of an evicted connection
-/// does not change.
+/// The flag in [`Activity::held_bytes`] that marks an evicted connection: one that will be closed in order to free
+/// memory. The recorded memory of an evicted connection does not change.
 const EVICTED: u64 = 1 << 63;
 
 /// The state of one connection, as other parts of the server see it. Only the thread of the connection's worker writes
@@ -56,8 +55,8 @@ pub(super) struct Activity {
     /// A number that is unique among the connections of the worker.
     pub(super) number: u64,
     pub(super) peer: Peer,
-    /// The registry's tick at which a byte was last sent or received, or responses last became pending. There is one
-    /// tick per second.
+    /// The tick at which a byte was last sent or received, or at which responses last became pending. The registry
+    /// counts one tick per second.
     moved_tick: AtomicU32,
     waits: AtomicU64,
     progress_bytes: AtomicU64,
@@ -101,7 +100,7 @@ impl Activity {
         self.moved_tick.load(Ordering::Relaxed)
     }
 
-    /// Counts bytes that the socket accepted, or that the client sent while it had pending responses.
+    /// Counts bytes that the socket accepted, or that the client sent while responses were pending.
     #[inline]
     pub(super) fn count_progress(&self, len_bytes: usize) {
         let progress_bytes = self.progress_bytes.load(Ordering::Relaxed) + len_bytes as u64;
@@ -122,8 +121,8 @@ impl Activity {
         self.generation.load(Ordering::Relaxed)
     }
 
-    /// Records the number of bytes that the connection holds, unless the connection is evicted. Returns the number that
-    /// is now recorded and the number that was recorded before.
+    /// Records the number of bytes that the connection holds, unless the connection is evicted. Returns the recorded
+    /// number after this call and the recorded number before it.
     pub(super) fn replace_held_bytes(&self, held_bytes: u64) -> (u64, u64) {
         let replace = |before: u64| (before & EVICTED == 0).then_some(held_bytes);
         match self.held_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, replace) {

@@ -1,8 +1,8 @@
 //! The memory that all connections hold together, and its limit.
 //!
-//! In: the capacity of each connection's buffers, whenever it changes. Out: evictions of the connections that hold the
-//! most memory, once the sum exceeds the limit. A request that does not change the size of its connection's buffers
-//! costs nothing here.
+//! In: the capacity of each connection's buffers, whenever it changes. Out: evictions (disconnections) of the
+//! connections that hold the most memory, once all connections together exceed the limit. A request that does not
+//! change the size of its connection's buffers costs nothing here.
 
 use std::cmp::Reverse;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,15 +16,15 @@ use super::registry::Registry;
 use super::statistics::Totals;
 use crate::setting::Setting;
 
-/// Evictions continue until one eighth of the limit is free, so that the server rarely has to search for connections to
-/// evict.
+/// When connections exceed the memory limit, the server evicts (disconnects) the largest ones until 1/`FREED_SHARE` of
+/// the limit is free. The free memory makes the next eviction less frequent.
 const FREED_SHARE: u64 = 8;
 
 /// The sum of the memory of all connections, and its limit.
 pub(super) struct ClientMemory {
     pub(super) max_bytes: u64,
     held_bytes: AtomicU64,
-    /// The part of `held_bytes` that belongs to evicted connections that have not ended yet.
+    /// How many of the `held_bytes` belong to evicted connections that have not ended yet.
     evicted_bytes: AtomicU64,
     /// The lock that a worker holds while it chooses the connections to evict.
     choosing: Mutex<()>,
@@ -42,12 +42,12 @@ impl ClientMemory {
         }
     }
 
-    /// Returns the memory that connections hold now.
+    /// Returns the number of bytes that all connections hold together.
     pub(super) fn held_bytes(&self) -> u64 {
         self.held_bytes.load(Ordering::Relaxed)
     }
 
-    /// Records the memory that a connection holds.
+    /// Records the number of bytes that a connection holds.
     pub(super) fn record(&self, activity: &Activity, held_bytes: u64) {
         let (held_bytes, before_bytes) = activity.replace_held_bytes(held_bytes);
         if held_bytes >= before_bytes {
@@ -182,8 +182,8 @@ mod tests {
         assert!(!memory.is_over_limit());
     }
 
-    /// A test waker that ends the connection `ending`: a call of the waker removes the connection from the registry and
-    /// releases its memory, as the connection's task would.
+    /// A test waker. Waking it ends the connection `ending`: the connection is removed from the registry, and its
+    /// memory is released.
     struct EndsOnWake {
         registry: Arc<Registry>,
         memory: Arc<ClientMemory>,

@@ -13,8 +13,8 @@ use crate::DEFAULT_SOCKET;
 use crate::replace::ReplaceRules;
 use crate::store::{Memory, OpenOptions, Verify};
 
-/// The default time for which a worker polls after a response before it sleeps: about as long as the kernel takes to
-/// wake a thread.
+/// The default time for which a worker polls for requests after a response before it sleeps. The kernel takes about as
+/// long to wake a sleeping thread.
 pub const SPIN: Duration = Duration::from_micros(50);
 
 /// When the server verifies the blocks of a file against their checksums.
@@ -39,7 +39,7 @@ pub struct Config {
     pub open: OpenOptions,
     /// When blocks are verified against their checksums.
     pub check: Check,
-    /// The path of a file of canaries: keys and the digests of their expected values. A table is served only if all
+    /// The path of a file of canaries: keys, each with the digest of its expected value. A table is served only if all
     /// canaries match. A sample of the table's rows is looked up even without canaries.
     pub canaries: Option<PathBuf>,
     /// The rules that a file must satisfy to become the first generation or to replace the current generation.
@@ -53,7 +53,7 @@ pub struct Config {
     /// Whether clients on this machine may map the file and look keys up in their own processes: see
     /// [`Direct`](crate::client::Direct). Has no effect with `Memory::Copy`.
     pub direct: bool,
-    /// The Unix socket: a path, or with `abstract_socket` an `@` and an abstract name.
+    /// The Unix socket: a path, or an `@` and an abstract name if `abstract_socket` is true.
     pub socket: PathBuf,
     /// Whether `socket` is an abstract name. An abstract socket has no mode and no owner: every process of the machine,
     /// or of the network namespace, may connect.
@@ -70,8 +70,8 @@ pub struct Config {
     pub tcp_exposed: bool,
     /// The number of worker threads. `None`: one for every two processors, because clients need the other processors.
     pub workers: Option<NonZeroUsize>,
-    /// How long a worker polls after a response before it sleeps. Zero: the worker does not poll. `None`: [`SPIN`], or
-    /// zero if the machine has one processor.
+    /// How long a worker polls for requests after a response before it sleeps. Zero: the worker does not poll. `None`:
+    /// [`SPIN`], or zero if the machine has one processor.
     pub spin: Option<Duration>,
     /// The limits on clients, for example on their connections and memory.
     pub limits: Limits,
@@ -97,8 +97,8 @@ impl Config {
         self.workers.map_or_else(|| processors().div_ceil(2), NonZeroUsize::get)
     }
 
-    /// Returns how long a worker polls. The default is zero on one processor, where polling would keep the client from
-    /// running.
+    /// Returns how long a worker polls for requests before it sleeps. The default is zero on one processor, where
+    /// polling would keep the client from running.
     pub(super) fn spin_time(&self) -> Duration {
         self.spin.unwrap_or(if processors() > 1 { SPIN } else { Duration::ZERO })
     }

@@ -9,15 +9,15 @@ use std::time::Instant;
 
 use crate::protocol::native::{Op, OpKind, Status};
 
-/// One in this many passes is timed.
+/// One of every `TIMED_EVERY` passes is timed.
 const TIMED_EVERY: u64 = 64;
 
-/// The index of the counters of Redis commands. Lower indexes are the op codes of native requests.
+/// The index of the counters of Redis commands in [`Requests`]. Lower indexes are the op codes of native requests.
 pub(super) const REDIS: usize = Op::ALL.len();
-/// The index of the counters of native requests with an unknown op code.
+/// The index of the counters of native requests with an unknown op code in [`Requests`].
 pub(super) const UNKNOWN_OP: usize = REDIS + 1;
 
-/// The names of the request counters in Info.
+/// The names of the request counters in the response to an Info request.
 pub(super) const REQUESTS_NAMES: [&str; UNKNOWN_OP + 1] = {
     let mut names = ["requests_redis"; UNKNOWN_OP + 1];
     let mut at = 0;
@@ -80,7 +80,7 @@ impl Tally {
         ops.map(|op| self.0[op as usize].iter().sum::<u32>() as usize).sum()
     }
 
-    /// Returns whether the pass executed a request that has effects. If it did, the pass must not be repeated, and it
+    /// Returns whether the pass executed a Reload or a Rollback. A pass that executed one must not be repeated, and has
     /// answered no other request.
     pub(super) fn has_effects(&self) -> bool {
         let mut with_effects = Op::ALL.iter().filter(|op| op.has_effects());
@@ -233,7 +233,7 @@ impl Sums {
     }
 }
 
-/// The number of buckets between two consecutive powers of two, as an exponent of two.
+/// The base-2 logarithm of the number of buckets between two consecutive powers of two.
 const PARTS_BITS: u32 = 2;
 /// The number of buckets. The last bucket also counts all numbers above 2⁴⁰ (18 minutes in nanoseconds).
 const BUCKETS: usize = bucket_of(1 << 40) + 1;
@@ -318,14 +318,14 @@ impl Distribution {
         self.buckets[..=bucket_of(1 << power)].iter().sum()
     }
 
-    /// Returns each nonempty bucket, as the largest number that the bucket counts and the count.
+    /// Returns a pair for each nonempty bucket: the largest number that the bucket counts, and the bucket's count.
     pub(super) fn buckets(&self) -> impl Iterator<Item = (u64, u64)> {
         let counts = self.buckets.iter().enumerate().filter(|(_, count)| **count > 0);
         counts.map(|(bucket, count)| (bucket_end(bucket), *count))
     }
 
-    /// Returns the quantile for a fraction: if `share` is 0.99, the smallest recorded number that at least 99 % of the
-    /// recorded numbers do not exceed. The result may be up to a quarter too large. Returns 0 if nothing was recorded.
+    /// Returns a quantile: if `share` is 0.99, at least 99 % of the recorded numbers are less than or equal to the
+    /// result. The result may be up to a quarter too large. Returns 0 if nothing was recorded.
     pub(super) fn quantile(&self, share: f64) -> u64 {
         let rank = (self.count() as f64 * share).ceil() as u64;
         let mut seen = 0;

@@ -31,7 +31,7 @@ pub enum ServerError {
         /// The cause and the remedy.
         problem: String,
     },
-    /// A limit is out of its range.
+    /// A configured limit is out of its range.
     #[error("{0}")]
     Limits(String),
     /// A thread or a runtime cannot be started.

@@ -1,7 +1,7 @@
-//! The facts that a server reports about itself: their names, and how they are computed from a snapshot.
+//! The facts that a server reports about itself: their names, and how they are computed from a [`Snapshot`].
 //!
-//! In: a snapshot. Out: the response to Info, the facts of Redis's INFO, and the metrics for Prometheus. Each fact is
-//! one entry of [`FACTS`].
+//! In: a [`Snapshot`] of the server's state and counters. Out: the response to Info (native protocol), the facts in the
+//! reply to INFO (Redis protocol), and the metrics for Prometheus. Each fact is one entry of [`FACTS`].
 
 use std::ops::RangeInclusive;
 
@@ -11,18 +11,19 @@ use super::statistics::CUTS_PREFIX;
 use crate::protocol::native::{Op, OpKind, Status};
 use crate::sync::unpoisoned;
 
-/// The upper bounds of the buckets for batch sizes, as exponents of two: 1 to 2,048 requests.
+/// The upper bounds of the buckets for batch sizes, as exponents of two: from 2^0 (1 request) to 2^11 (2,048 requests).
 const BATCH_POWERS: RangeInclusive<u32> = 0..=11;
-/// The upper bounds of the buckets for service times, as exponents of two, in nanoseconds: 1 µs to 1.07 s.
+/// The upper bounds of the buckets for service times, as exponents of two: from 2^10 ns (1 µs) to 2^30 ns (1.07 s).
 const SERVICE_POWERS: RangeInclusive<u32> = 10..=30;
-/// Info reports this many of the numbers of disconnected connections before the number of rejected connections, and the
-/// others later.
+/// The number of counters of disconnected connections that precede the counter of rejected connections in the response
+/// to Info. The remaining ones follow later.
 const CUTS_BEFORE_REFUSED: usize = 2;
 
-/// A fact about the server, and how Info, Redis's INFO, and the metrics report it.
+/// A fact about the server, and how it is reported: by Info (native protocol), by INFO (Redis protocol), and as a
+/// metric.
 pub(super) struct Fact {
     text: Text,
-    /// The fact's name in Redis's INFO. Empty if the name is the same as in Info.
+    /// The fact's name in the reply to INFO (Redis protocol). Empty if it is the same as in Info (native protocol).
     redis: &'static str,
     #[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "only metrics read this"))]
     pub(super) metric: Option<Metric>,
@@ -48,7 +49,7 @@ pub(super) struct Metric {
     pub(super) value: Value,
 }
 
-/// How a metric is computed from a snapshot.
+/// How a metric is computed from a [`Snapshot`] of the server.
 #[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "only metrics read this"))]
 pub(super) enum Value {
     Gauge(fn(&Snapshot) -> u64),
@@ -57,8 +58,8 @@ pub(super) enum Value {
     Gauges(fn(&Snapshot) -> Vec<Series>),
     /// A counter with several series.
     Counters(fn(&Snapshot) -> Vec<Series>),
-    /// A histogram, the upper bounds of its buckets as exponents of two, and the factor that converts its numbers to
-    /// the metric's unit.
+    /// A histogram: the function that returns its counts, the upper bounds of its buckets as exponents of two, and the
+    /// factor that converts its numbers to the metric's unit.
     Histogram(for<'a> fn(&'a Snapshot) -> &'a Distribution, RangeInclusive<u32>, f64),
 }
 
@@ -254,7 +255,7 @@ fn texts(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     texts
 }
 
-/// Returns the facts that Info reports, with their names in Redis's INFO.
+/// Returns the names and texts of the facts in the reply to INFO (Redis protocol).
 pub(super) fn redis_texts(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     let redis_name = |name| {
         let renamed = FACTS.iter().find(|fact| match fact.text {
@@ -266,8 +267,8 @@ pub(super) fn redis_texts(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     texts(snapshot).into_iter().map(|(name, text)| (redis_name(name), text)).collect()
 }
 
-/// Formats the response to Info: the facts and the histograms. From the histograms of two responses, a client can
-/// compute the quantiles for the time between these responses.
+/// Formats the response to Info: the facts and the histograms. From two responses, a client can compute the quantiles
+/// for the time between them.
 pub(super) fn info(snapshot: &Snapshot) -> String {
     let buckets = |seen: &Distribution| {
         let buckets: Vec<_> = seen.buckets().map(|(end, count)| format!("{end}:{count}")).collect();
@@ -327,8 +328,8 @@ fn requests_by_op_and_status(snapshot: &Snapshot) -> Vec<Series> {
     requests
 }
 
-/// Returns whether requests that are counted at the index `kind` of [`REQUESTS_NAMES`] can have the status with the
-/// code `status`.
+/// Returns whether a kind of request can have a status. `kind` is an index of [`REQUESTS_NAMES`], and `status` is a
+/// status code.
 fn can_have_status(kind: usize, status: usize) -> bool {
     const NOT_FOUND: usize = Status::NotFound as usize;
     match (Op::ALL.get(kind).map(|op| op.kind()), status) {

@@ -14,7 +14,7 @@ use crate::setting::Setting;
 const DESCRIPTORS_KEPT: u64 = 64;
 /// The number of descriptors that a worker needs besides its connections.
 const DESCRIPTORS_OF_WORKER: u64 = 4;
-/// The default limit on client memory is the machine's memory divided by this number.
+/// The default limit on client memory is the memory that the process can use, divided by this number.
 const CLIENT_MEMORY_SHARE: u64 = 8;
 /// The limit on client memory must be at least this many times the maximum length of a command. A single command can
 /// take twice its length, because a buffer that grows doubles its capacity.
@@ -28,13 +28,13 @@ pub struct Limits {
     /// soon as it is accepted. `None`: as many as the limit on descriptors allows, but at most
     /// [`Limits::CONNECTIONS_MAX`].
     pub connections_max: Option<NonZeroUsize>,
-    /// The maximum length of the requests that a connection keeps: an incomplete request, or the requests that were
-    /// sent before the client received the responses to earlier requests. At least [`Limits::BUFFER_MIN_BYTES`].
+    /// The maximum length of a connection's unanswered requests: an incomplete request, or requests that the client
+    /// sends before it receives the responses to earlier requests. At least [`Limits::BUFFER_MIN_BYTES`].
     pub buffer_max_bytes: usize,
     /// The time without a request after which a client is disconnected. Zero: never.
     pub idle_timeout: Duration,
-    /// The time after which a client is disconnected if it receives no byte of pending responses, or sends no byte of
-    /// an incomplete request. Zero: never.
+    /// The time after which a client is disconnected if it neither sends nor receives a byte while a request is
+    /// incomplete or responses are pending. Zero: never.
     pub stall_timeout: Duration,
     /// The minimum rate at which a client receives pending responses, averaged over [`Limits::drain_window`]. Zero: no
     /// minimum.
@@ -47,8 +47,8 @@ pub struct Limits {
     /// sessions of the Redis protocol. Beyond the maximum, the connections that hold the most memory are disconnected.
     /// Must be at least four times the maximum length of a command, which is the lower of `buffer_max_bytes` and 4 MiB.
     ///
-    /// `None`: an eighth of the machine's memory, or of the smallest memory limit of the process's control groups if
-    /// that limit is less, but at least four times the maximum length of a command.
+    /// `None`: an eighth of the memory that the process can use, but at least four times the maximum length of a
+    /// command. The process can use the machine's memory, or less if its control groups have a lower limit.
     pub client_memory_max_bytes: Option<u64>,
 }
 

@@ -16,12 +16,12 @@ use super::panics;
 use super::service::Notifier;
 use crate::sync::unpoisoned;
 
-/// The time between two beats of a thread, unless the watchdog requires more frequent beats.
+/// The time between two beats (reports of progress) of a thread, unless the watchdog requires more frequent beats.
 const BEAT_EVERY: Duration = Duration::from_secs(1);
-/// The number of beats within the watchdog's time-out.
+/// The number of beats (reports of progress) within the watchdog's time-out.
 const BEATS_PER_WATCHDOG: u32 = 8;
-/// The number of seconds without a beat after which a thread is reported as stuck. This is longer than any unit of work
-/// takes on a slow disk.
+/// The number of seconds without progress after which a thread is reported as stuck. No unit of work takes this long,
+/// even on a slow disk.
 const STUCK_AFTER_S: u32 = 30;
 /// The number of panics after which a thread is reported as failing. Each minute without a panic subtracts one panic.
 const PANICS_MAX: u32 = 3;
@@ -32,8 +32,8 @@ const RESTART_AFTER: Duration = Duration::from_millis(100);
 /// The thread that renews and releases leases. It belongs to the process and not to one server.
 pub(super) static LEASES: LazyLock<Arc<Thread>> = LazyLock::new(|| Arc::new(Thread::new("leases", true)));
 
-/// Returns the time between two beats of a thread. `watchdog` is the time-out after which the service manager considers
-/// the server hung.
+/// Returns the time between two beats (reports of progress) of a thread. `watchdog` is the time-out after which the
+/// service manager considers the server hung.
 pub(super) fn beat_every(watchdog: Option<Duration>) -> Duration {
     let timeout = watchdog.filter(|timeout| !timeout.is_zero());
     timeout.map_or(BEAT_EVERY, |timeout| BEAT_EVERY.min(timeout / BEATS_PER_WATCHDOG))
@@ -42,8 +42,8 @@ pub(super) fn beat_every(watchdog: Option<Duration>) -> Duration {
 /// The liveness of one thread, or of one task that runs as long as the server.
 pub(super) struct Thread {
     name: String,
-    /// Whether the thread must record beats. A task need not record beats, because the thread of the task's runtime
-    /// records them.
+    /// Whether the thread must record beats (reports of progress). A task need not record beats, because the thread
+    /// that runs the task does.
     beats_expected: bool,
     is_running: AtomicBool,
     has_ended: AtomicBool,
@@ -79,8 +79,8 @@ impl Thread {
         &self.name
     }
 
-    /// Records that the thread runs. From this call on, a thread that must record beats is reported as stuck if it
-    /// records none.
+    /// Records that the thread runs. After this call, the thread is reported as stuck if it must report progress but
+    /// does not.
     pub(super) fn started(&self) {
         self.is_running.store(true, Ordering::Relaxed);
     }
@@ -97,7 +97,7 @@ impl Thread {
         self.beats.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Records beats at regular intervals as long as the runtime polls its tasks. Never returns.
+    /// Records progress at regular intervals as long as the runtime polls its tasks. Never returns.
     pub(super) async fn keep_beating(&self, beat_every: Duration) {
         loop {
             self.beat();
@@ -195,8 +195,8 @@ pub(super) struct Liveness {
 }
 
 impl Liveness {
-    /// Creates the liveness of a server's threads. `notifies` is whether the server notifies the service manager. If it
-    /// is false, the watchdog is ignored.
+    /// Creates the liveness records of a server's threads. `notifies` states whether the server notifies the service
+    /// manager. If it does not, the watchdog is ignored.
     pub(super) fn new(workers: usize, notifies: bool) -> Liveness {
         let thread = |name, beats_expected| Arc::new(Thread::new(name, beats_expected));
         Liveness {
@@ -234,7 +234,7 @@ impl Liveness {
         self.main.second_passed();
     }
 
-    /// Once per second, increments the counters of seconds of all threads except the main thread. Never returns.
+    /// Once per second, records for all threads except the main thread that a second has passed. Never returns.
     pub(super) async fn count_seconds(&self) {
         loop {
             tokio::time::sleep(Duration::from_secs(1)).await;
@@ -243,7 +243,7 @@ impl Liveness {
         }
     }
 
-    /// Tells the service manager twice per watchdog time-out that the server is alive, unless a thread has made no
+    /// Notifies the service manager twice per watchdog time-out that the server is alive, unless a thread has made no
     /// progress since the last check. Never returns.
     pub(super) async fn notify_watchdog(&self, notifier: &Notifier) {
         let Some(timeout) = self.watchdog else { return std::future::pending().await };
@@ -260,8 +260,8 @@ impl Liveness {
         }
     }
 
-    /// Returns a thread that should have recorded a beat since the last call but has not, if there is one. `beats_seen`
-    /// stores the number of beats of each thread at the last call.
+    /// Returns a thread that should have made progress since the last call but has not, if there is one. `beats_seen`
+    /// stores each thread's number of beats (reports of progress) at the last call.
     fn silent_since(&self, beats_seen: &mut [u64]) -> Option<&Thread> {
         let mut silent = None;
         for (thread, seen) in self.threads().zip(beats_seen) {

@@ -18,8 +18,8 @@ struct LogState {
 }
 
 impl LogLimit {
-    /// Returns the number of lines that were omitted since the last logged line, if a line may be logged now. Otherwise
-    /// counts an omitted line and returns `None`.
+    /// If a line may be logged now, returns the number of lines that were omitted since the last logged line.
+    /// Otherwise, counts an omitted line and returns `None`.
     pub(super) fn line(&self) -> Option<u64> {
         self.line_at(Instant::now())
     }

@@ -89,7 +89,7 @@ use statistics::Statistics;
 use worker::Worker;
 
 /// A table's file that was opened and checked, and can be served. [`Server::bind`] calls [`Opened::new`], which can
-/// take long if the file is large, and then [`Opened::bind`].
+/// take a long time if the file is large, and then [`Opened::bind`].
 pub struct Opened {
     source: Source,
     generation: Generation,

@@ -5,14 +5,14 @@ use crate::protocol::native::REQUEST_LEN_BYTES;
 /// The maximum number of 16-byte requests in a run, which is a sequence of requests that are answered together.
 pub(super) const RUN_REQUESTS_MAX: usize = 1024;
 
-/// The length of the buffer of one read. A common batch of 256 requests does not fill the buffer, and a read that does
-/// not fill the buffer shows that the socket is empty.
+/// The length of the buffer of one read. A pipeline of 256 requests, a common length, does not fill the buffer. A read
+/// that does not fill the buffer shows that the socket is empty.
 pub(super) const READ_LEN_BYTES: usize = RUN_REQUESTS_MAX * REQUEST_LEN_BYTES;
 
 /// The result of a pass over a client's unanswered requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pass {
-    /// The number of input bytes that the pass consumed: their requests are answered, or need no response.
+    /// The number of input bytes that the pass consumed. The requests in these bytes are answered, or need no response.
     pub(super) taken_bytes: usize,
     /// What the connection does after the responses are sent.
     pub(super) then: Then,
@@ -28,7 +28,7 @@ pub(super) enum Then {
     /// Lets other connections have their turn, and then runs another pass over the remaining input.
     Yield,
     /// Waits for more input, or until the state of the table differs from the given state. The remaining input is an
-    /// Open that waits for another state.
+    /// Open request that waits for this change.
     Wait(u64),
     /// Closes the connection.
     Close,

@@ -47,8 +47,8 @@ impl PendingResponses {
         }
     }
 
-    /// Records that the first `sent_bytes` bytes are sent: of the responses, or of a refusal that replaces the only
-    /// response (see [`Unsent::refuse`]).
+    /// Records that the first `sent_bytes` bytes of the responses are sent. If there is a `refusal`, it first replaces
+    /// the only response, and `sent_bytes` counts its bytes: see [`Unsent::refuse`].
     pub(super) fn advance_to(&mut self, sent_bytes: usize, refusal: Option<&[u8]>) {
         if let Some(refusal) = refusal {
             self.replace(refusal);

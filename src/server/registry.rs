@@ -1,4 +1,4 @@
-//! The connections of one worker, and the decision which connections to disconnect.
+//! The connections of one worker, and the rules by which they are disconnected.
 //!
 //! In: connections as they begin and end, and the activity that each connection reports. Out: disconnections. A
 //! connection is disconnected, logged, and counted if it breaks a rule of [`Timeouts`], holds a generation that is too
@@ -64,7 +64,7 @@ impl Registry {
         }
     }
 
-    /// Creates the activity of a new connection.
+    /// Creates the [`Activity`] of a new connection.
     pub(super) fn activity(&self, peer: Peer) -> Arc<Activity> {
         let number = self.last_number.fetch_add(1, Ordering::Relaxed);
         Arc::new(Activity::new(number, peer, self.now_tick.load(Ordering::Relaxed)))
@@ -97,8 +97,8 @@ impl Registry {
         holders.map(|(held_bytes, activity)| (held_bytes, Arc::clone(activity))).collect()
     }
 
-    /// Evicts a connection, and adds the number of bytes that it holds to `evicted_bytes`. Returns this number, or
-    /// `None` if the connection has ended.
+    /// Evicts a connection (marks it as to be closed), and adds the number of bytes that it holds to `evicted_bytes`.
+    /// Returns this number, or `None` if the connection has ended.
     pub(super) fn evict(&self, activity: &Activity, evicted_bytes: &AtomicU64) -> Option<u64> {
         // `evicted_bytes` is increased under this lock. A connection that ends takes the lock before it subtracts its
         // memory from `evicted_bytes`, so the sum is never less than zero.

@@ -86,7 +86,7 @@ impl Responses {
         &self.buffer[..self.copied_len_bytes]
     }
 
-    /// Returns the steps that were used to produce the responses.
+    /// Returns the counter of the steps that these responses took.
     #[inline(always)]
     pub(super) fn steps(&mut self) -> &mut Steps {
         &mut self.steps
@@ -149,7 +149,7 @@ impl Responses {
         self.copied_len_bytes += len_bytes;
     }
 
-    /// Calls `run` with an appender and the steps of the pass. For a loop that appends responses.
+    /// Calls `run`, which appends responses in a loop, with an appender and the steps of the pass.
     #[inline(always)]
     pub(super) fn append<T>(&mut self, run: impl FnOnce(&mut Appender<'_>, &Steps) -> T) -> T {
         let Responses { buffer, copied_len_bytes, borrowed, steps, .. } = self;
@@ -200,9 +200,9 @@ impl Responses {
         unsent.with(store, send)
     }
 
-    /// Copies the first bytes of the responses into the stage, if the responses borrow from a shared mapping. Returns
-    /// false if the file was changed. The caller can then still answer the requests with errors, because no byte has
-    /// been sent.
+    /// If the responses borrow bytes from a shared mapping, copies the first bytes of the responses into
+    /// [`Responses::stage`]. Returns false if the file was changed. The caller can then still answer the requests with
+    /// errors, because no byte has been sent.
     #[inline]
     pub(super) fn stage_beginning(&mut self, store: &Store) -> bool {
         if self.borrowed.count == 0 || store.is_private() {
@@ -237,7 +237,7 @@ impl Borrowed {
     }
 }
 
-/// Appends responses in a loop that keeps the end of the copied bytes in a register: see [`Responses::append`].
+/// Appends responses in a loop, and keeps the end of the copied bytes in a register: see [`Responses::append`].
 pub(super) struct Appender<'a> {
     buffer: &'a mut [u8],
     end_bytes: usize,

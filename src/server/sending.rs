@@ -63,7 +63,7 @@ impl<'a> Unsent<'a> {
         self.passes_descriptors = false;
     }
 
-    /// Replaces the only response, which would pass descriptors, by `refusal`, which passes none.
+    /// Replaces the only response by `refusal`, because the response's descriptors cannot be passed.
     pub(super) fn refuse(&mut self, refusal: &'static [u8]) {
         (self.copied, self.pieces, self.refusal) = (refusal, &[], Some(refusal));
         (self.sent_bytes, self.total_len_bytes, self.passes_descriptors) = (0, refusal.len(), false);
@@ -81,8 +81,8 @@ impl<'a> Unsent<'a> {
         before.chain([Part::Copied(rest)])
     }
 
-    /// Calls `send` with all unsent bytes. If bytes must be copied from a shared mapping, calls `send` with only as
-    /// many of the first unsent bytes as fit into the stage. `store` must be the store of the lookups.
+    /// Calls `send` with all unsent bytes. If some of them must be copied from a shared mapping, calls `send` with only
+    /// as many as fit into `stage`. `store` must be the store of the lookups.
     ///
     /// # Errors
     /// If the file was changed since the lookup.
@@ -111,7 +111,7 @@ impl<'a> Unsent<'a> {
         Ok(send(unsent))
     }
 
-    /// Copies as many of the next unsent bytes as fit into the stage, and verifies those from the file.
+    /// Copies the next unsent bytes into `stage`, as many as fit. Verifies the bytes that come from the file.
     ///
     /// # Errors
     /// If the file was changed since the lookup.

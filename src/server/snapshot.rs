@@ -22,11 +22,11 @@ pub(super) fn digest_text(digest: u128) -> String {
     format!("{digest:032x}")
 }
 
-/// The number of steps that taking and formatting a snapshot of a small table costs.
+/// The number of steps that reading and formatting the server's state and counters costs, if the table is small.
 const SNAPSHOT_STEPS: usize = 1000;
 
-/// The state and the counters of a server, at one moment. Settings, and values that are reported only once, are read
-/// from the server.
+/// The state and the counters of a server, at one moment. Values without a field are read from `server` when they are
+/// reported.
 pub(super) struct Snapshot<'s> {
     pub(super) server: &'s ServerState,
     /// The current generation.
@@ -44,7 +44,7 @@ pub(super) struct Snapshot<'s> {
 }
 
 impl Snapshot<'_> {
-    /// Takes a snapshot of a running server.
+    /// Copies the state and the counters of a running server.
     pub(super) fn take(server: &ServerState) -> Snapshot<'_> {
         let (generation, statistics) = (server.table.current(), &server.statistics);
         let store = &generation.store;
@@ -60,8 +60,8 @@ impl Snapshot<'_> {
         }
     }
 
-    /// Returns the number of steps that taking and formatting a snapshot costs. The number grows with the table,
-    /// because a snapshot counts the verified blocks.
+    /// Returns the number of steps that taking and formatting a [`Snapshot`] costs. The number grows with the table,
+    /// because the verified blocks are counted.
     pub(super) fn steps(server: &ServerState) -> usize {
         SNAPSHOT_STEPS + server.table.current().store.records().len() / BLOCK_LEN_BYTES / STEP_LEN_BYTES
     }

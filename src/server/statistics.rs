@@ -50,7 +50,7 @@ impl Statistics {
     }
 }
 
-/// The beginning of the names that the numbers of disconnected connections have in Info.
+/// In the response to Info, the names of all counters of disconnected connections begin with this prefix.
 pub(super) const CUTS_PREFIX: &str = "connections_cut_";
 
 /// Defines the counters of rare events, one line for each. A counter whose name begins with `cut_` counts the
@@ -76,8 +76,8 @@ macro_rules! totals {
         }
 
         impl TotalCounts {
-            /// Returns the numbers of disconnected connections by reason, with their names in Info, which are
-            /// [`CUTS_PREFIX`] and the reason.
+            /// Returns the number of disconnected connections for each reason, with its name in the response to Info.
+            /// The name is [`CUTS_PREFIX`], followed by the reason.
             pub(super) fn cuts(&self) -> Vec<(&'static str, u64)> {
                 let totals = [$((concat!("connections_", stringify!($name)), self.$name)),*];
                 totals.into_iter().filter(|(name, _)| name.starts_with(CUTS_PREFIX)).collect()
@@ -126,7 +126,7 @@ totals! {
     panics,
 }
 
-/// The outcomes of checks of the file, as texts.
+/// The outcomes of the last checks of the file, as text.
 #[derive(Default)]
 pub(super) struct Outcomes {
     /// The outcome of the last reload or rollback.

@@ -23,7 +23,7 @@ pub(super) enum Reason {
     Idle { ticks: u32 },
     /// No byte of an unfinished request arrived for `ticks` ticks.
     StalledRequest { arrived_bytes: usize, ticks: u32 },
-    /// The client received no byte of pending responses for `ticks` ticks.
+    /// The client neither received a byte of pending responses nor sent a byte for `ticks` ticks.
     StalledResponse { pending_bytes: usize, ticks: u32 },
     /// The client received pending responses more slowly than the minimum drain rate.
     Slow { taken_bytes: u64, min_bytes: u64, ticks: u32 },
@@ -67,16 +67,16 @@ impl fmt::Display for Reason {
     }
 }
 
-/// The data that the rules keep about a connection from one tick to the next. This type is small, because each
-/// connection has its own value.
+/// The data that the rules keep about a connection from one tick to the next. This type is small, because every
+/// connection needs one.
 #[derive(Default)]
 pub(super) struct Observed {
-    /// The low 32 bits of the number of bytes that had been sent at the last tick. The rules check only whether this
-    /// number has changed.
+    /// The low 32 bits of [`Activity::progress_bytes`] at the last tick. The rules check only whether this number has
+    /// changed.
     sent_bytes_low: u32,
-    /// The tick at which the window of the drain rate began. `None`: no responses are pending.
+    /// The tick at which the current window for averaging the drain rate began. `None`: no responses are pending.
     window_since_tick: Option<NonZeroU32>,
-    /// The number of bytes that were sent before the window began.
+    /// [`Activity::progress_bytes`] when the current window for averaging the drain rate began.
     window_sent_bytes: u64,
 }
 

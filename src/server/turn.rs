@@ -38,7 +38,7 @@ impl Turn {
         self.steps = self.steps.saturating_sub(steps);
     }
 
-    /// Records that requests were read that are not answered yet.
+    /// Counts request bytes that were read ahead: no pass has answered them yet.
     pub(super) fn use_input(&mut self, len_bytes: usize) {
         self.bytes = self.bytes.saturating_sub(len_bytes);
     }

@@ -101,8 +101,8 @@ impl Worker {
         let _ = self.streams.send(stream);
     }
 
-    /// Tells the worker to read no more requests, to send its pending responses, and to end. Returns the handle of the
-    /// worker's thread.
+    /// Stops the worker: it reads no more requests, sends its pending responses, and ends. Returns the handle of its
+    /// thread without waiting.
     pub(super) fn stop(self) -> JoinHandle<()> {
         drop(self.streams);
         self.thread

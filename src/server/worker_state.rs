@@ -103,8 +103,8 @@ pub(super) struct ConnectionContext {
 }
 
 impl ConnectionContext {
-    /// Opens the files of `generation` whose descriptors a response passes to a direct client. Returns `None` if
-    /// `passes` is false, or if the generation is not available to direct clients.
+    /// Opens the files whose descriptors a response passes to a direct client. Returns `None` if `passes` is false, or
+    /// if the generation is not available to direct clients.
     ///
     /// # Errors
     /// If the system cannot open the files.

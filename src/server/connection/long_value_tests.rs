@@ -21,7 +21,7 @@ const LONG_LEN_BYTES: usize = 32 << 20;
 /// The maximum number of steps of a turn that verifies blocks. The turn ends after the pass that exceeds
 /// `TURN_STEPS_MAX`.
 const STEPS_MAX: usize = 3 * TURN_STEPS_MAX;
-/// The minimum number of turns with work. One turn of at most `STEPS_MAX` steps cannot verify the whole value.
+/// The minimum number of turns that do work: one turn of at most `STEPS_MAX` steps cannot verify the whole long value.
 const TURNS_MIN: usize = 2;
 
 /// A baked table.
@@ -92,7 +92,7 @@ fn assert_bounded(used: &Used, case: &str) {
     assert!(used.turns_between_max <= TURNS_BETWEEN_MAX, "{} turns: {case}", used.turns_between_max);
 }
 
-/// Commands that read the long value, the beginning of each reply, and the number of keys that each command counts as
+/// Commands that read the long value, each with the beginning of its reply and the number of keys that it counts as
 /// found.
 const COMMANDS: [(&str, &str, u64); 19] = [
     ("GET 40", "$33554432\r\nvvvv", 1),
@@ -208,7 +208,8 @@ fn a_change_between_two_turns_ends_the_verification_with_an_error() {
     }
 }
 
-/// A lookup of a verified value reads the tags of the value's blocks, or one tag for a whole group of blocks.
+/// To check that a value is verified, a lookup reads a tag of each of the value's blocks, or one tag for a whole group
+/// of blocks.
 #[test]
 fn the_tags_that_a_lookup_of_a_verified_long_value_reads_count_as_steps() {
     // About 200 blocks of the second value precede the first whole group of blocks in this value.

@@ -1,4 +1,5 @@
-//! The memory that a connection holds between turns, and the end of a connection that is evicted.
+//! Reports the memory that a connection holds between turns, and refuses the unfinished request of a connection that is
+//! evicted (closed to free memory).
 
 use std::pin::Pin;
 use std::task::Context;
@@ -10,7 +11,7 @@ use crate::server::stream::ClientStream;
 use crate::setting::Setting;
 
 impl<S: ClientStream> Connection<S> {
-    /// Records the memory that the connection holds, if it has changed since the last turn.
+    /// Records the number of bytes that the connection holds, if it has changed since the last turn.
     #[inline]
     pub(super) fn report_held(&self, cx: &Context<'_>) {
         let held_bytes = self.held_bytes();
@@ -43,7 +44,7 @@ impl<S: ClientStream> Connection<S> {
     }
 
     /// Answers the unfinished request of an evicted connection with an error, if the socket takes the error at once.
-    /// Sends no error after a part of a response, because the client would mistake the error for the rest of the
+    /// Sends no error if a response is partly sent, because the client would mistake the error for the rest of the
     /// response.
     pub(super) fn refuse_unfinished(&mut self, cx: &mut Context<'_>) {
         let is_pending = self.pending.as_ref().is_some_and(|pending| !pending.is_empty());

@@ -50,15 +50,15 @@ use protocol::Protocol;
 use read_ahead::Input;
 use unanswered::Unanswered;
 
-/// The length of requests after which the next requests may be answered from another generation. Without this limit, a
-/// client that never stops sending would hold its generation forever.
+/// The number of request bytes that are answered from one generation before later requests may be answered from
+/// another. Without this limit, a client that never stops sending would hold its generation forever.
 const GENERATION_REQUESTS_MAX_BYTES: usize = 1 << 20;
 
 thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch::new());
 }
 
-/// The buffers of a worker.
+/// The buffers that all connections of a worker share.
 struct Scratch {
     input: Box<[u8]>,
     responses: Responses,
@@ -109,7 +109,7 @@ pub(super) struct Connection<S> {
     /// The generation that the next turn continues with, because unanswered requests or pending responses need it.
     /// `None` if the next turn can use the current generation.
     generation: Option<PinnedGeneration>,
-    /// The length of the requests that were answered from this generation.
+    /// The total length of the requests that were answered from the generation in use.
     answered_bytes: usize,
     /// Whether the last read filled the read buffer.
     is_read_full: bool,
@@ -127,11 +127,11 @@ pub(super) struct Connection<S> {
     activity: Arc<Activity>,
 }
 
-/// Why [`Connection::poll_serve`] is ready.
+/// Why [`Connection::poll_serve`] finished without an error.
 enum End {
     /// The connection has ended.
     Connection,
-    /// The requests and responses that needed the kept generation are finished.
+    /// All requests and responses that needed the generation of the previous turn are finished.
     KeptGeneration,
 }
 
@@ -273,8 +273,8 @@ impl<S: ClientStream> Connection<S> {
         polled
     }
 
-    /// Answers requests until no complete request is left, the socket is full, or the turn is over. Returns the number
-    /// of input bytes that are answered.
+    /// Answers requests until no complete request is left, the socket is full, or the turn is over. Returns the length
+    /// of the answered requests in `input`.
     fn poll_answer(
         &mut self,
         cx: &mut Context<'_>,
@@ -315,8 +315,8 @@ impl<S: ClientStream> Connection<S> {
         Poll::Pending
     }
 
-    /// Sends the responses of a pass. Stores the responses that the socket does not take, and the responses beyond the
-    /// limit of the turn, as pending responses.
+    /// Sends the responses of a pass. Stores responses as pending if the socket does not take them or if they exceed
+    /// the limit of the turn.
     fn poll_send(
         &mut self,
         cx: &mut Context<'_>,
@@ -419,7 +419,7 @@ impl<S> Connection<S> {
 }
 
 impl<S: ClientStream + Send + 'static> Connection<S> {
-    /// Serves the connection in a task, until it ends or the registry of its worker disconnects it.
+    /// Serves the connection in a task, until the connection ends or the worker's registry disconnects it.
     pub(super) fn spawn(self) {
         let (worker, activity) = (Arc::clone(&self.context.worker), Arc::clone(&self.activity));
         worker.registry().add(activity, tokio::spawn(self).abort_handle());

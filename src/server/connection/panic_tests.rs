@@ -61,7 +61,7 @@ impl ClientStream for PanickingStream {
     }
 }
 
-/// Returns a pipeline of requests for short and long values in each protocol.
+/// Returns one pipeline for each protocol, with requests for short and long values.
 fn pipelines() -> [Vec<u8>; 2] {
     let keys = || (0..200_u64).map(|i| i % 12);
     let native = keys().flat_map(|key| Request::new(Op::Get, key).as_bytes().to_vec()).collect();

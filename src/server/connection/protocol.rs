@@ -13,8 +13,8 @@ use crate::server::worker_state::ConnectionContext;
 use crate::server::{native, redis::Session};
 use crate::store::VerificationLimit;
 
-/// The protocol that a client uses. The first byte decides: native requests begin with a zero byte, and commands of the
-/// Redis protocol never do.
+/// The protocol that a client uses. The first byte from the client decides: native requests begin with a zero byte, and
+/// commands of the Redis protocol never do.
 pub(super) enum Protocol {
     /// No byte has arrived.
     Unknown,
@@ -31,7 +31,7 @@ impl Protocol {
         }
     }
 
-    /// Returns an encoded error response. Native responses contain no text.
+    /// Encodes an error response. In the native protocol, the response does not contain `text`.
     pub(super) fn error(&self, text: &str) -> Vec<u8> {
         match self {
             Protocol::Redis(_) => format!("-ERR {text}\r\n").into_bytes(),
@@ -39,9 +39,9 @@ impl Protocol {
         }
     }
 
-    /// Answers requests, all from one state of one generation. If the file changes during the pass, discards the
-    /// responses and repeats the pass, unless the pass executed a Reload or a Rollback. A request that needs too much
-    /// verification stays in the input, and the next pass repeats it.
+    /// Runs one pass, which reads one generation. If the file changes during the pass, discards the responses and
+    /// repeats the pass, unless the pass executed a Reload or a Rollback. If the blocks of a request take too long to
+    /// verify, the request stays in the input, and the next pass repeats it.
     pub(super) fn answer(
         &mut self,
         context: &ConnectionContext,

@@ -1,9 +1,9 @@
-//! Requests that are read while their client does not receive the responses to earlier requests.
+//! Reads requests while their client does not receive the responses to earlier requests.
 //!
 //! Most clients send a whole pipeline before they read a response. If the server stopped reading while responses are
 //! pending, such a client and the server would wait for each other. So the connection keeps the requests, which are
-//! shorter than their responses, until the socket takes the pending responses. A client that sends more than the limit
-//! gets the responses to the requests within the limit, then an error, and is then disconnected.
+//! usually shorter than their responses, until the socket takes the pending responses. A client that sends more than
+//! the limit gets the responses to the requests within the limit, then an error, and is then disconnected.
 
 use std::io;
 use std::pin::Pin;
@@ -22,16 +22,17 @@ use crate::setting::Setting;
 /// The state of a connection's input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Input {
-    /// The client may send more.
+    /// The client may send more bytes.
     Open,
-    /// The client has ended its side of the connection.
+    /// The client has closed its sending side of the connection.
     Ended,
-    /// The client has sent more than the limit, and everything that it sends is discarded.
+    /// The client has sent more unanswered requests than the limit allows. All further bytes from the client are
+    /// discarded.
     Discarded,
 }
 
 impl<S: ClientStream> Connection<S> {
-    /// Reads requests while the socket takes no more of the pending responses.
+    /// Reads more requests if responses are pending because the socket does not take them.
     ///
     /// # Errors
     /// If the connection has failed.
@@ -49,7 +50,7 @@ impl<S: ClientStream> Connection<S> {
     #[inline(never)]
     fn poll_read_ahead(&mut self, cx: &mut Context<'_>, input: &mut [u8], turn: &mut Turn) -> Poll<io::Result<()>> {
         let is_closing = self.then == Then::Close || self.context.worker.is_stopping();
-        // In a turn that has ended, the socket may have room for responses.
+        // If the turn has ended, responses may be pending although the socket has room for them.
         if turn.has_ended || self.input == Input::Ended || is_closing {
             return Poll::Ready(Ok(()));
         }
@@ -85,8 +86,9 @@ impl<S: ClientStream> Connection<S> {
         }
     }
 
-    /// Ends a connection whose last response is sent. If the client has sent more than the limit, first discards the
-    /// rest. Otherwise, the kernel would discard the last responses, too, before the client could read them.
+    /// Ends a connection whose last response is sent. If the client has sent more than the limit allows, reads and
+    /// discards the excess first. The kernel would otherwise discard the last responses before the client could read
+    /// them.
     pub(super) fn poll_close(&mut self, cx: &mut Context<'_>, input: &mut [u8]) -> Poll<io::Result<End>> {
         if self.input == Input::Discarded && !self.context.worker.is_stopping() {
             self.end_pending();
@@ -102,7 +104,8 @@ impl<S: ClientStream> Connection<S> {
         Poll::Ready(Ok(End::Connection))
     }
 
-    /// Reports to the client that it has sent more than the limit. All complete requests within the limit are answered.
+    /// Prepares an error for a client that has sent more unanswered requests than the limit allows. All complete
+    /// requests within the limit are already answered.
     #[cold]
     pub(super) fn refuse_excess(&mut self) {
         let server = &self.context.worker.server;

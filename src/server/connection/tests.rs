@@ -19,7 +19,7 @@ use crate::protocol::native::{Op, Request, ResponseHeader};
 use crate::server::Config;
 use crate::server::worker_state::tests::worker_over;
 
-/// Returns the connections of the only worker of a server that serves a file.
+/// Returns the [`Connections`] of a server that serves a file with one worker.
 pub(super) fn connections_over(db: &Path) -> Connections {
     Connections { worker: worker_over(db, &Config::default()), redis_clients: Arc::default() }
 }
@@ -100,7 +100,7 @@ fn a_connection_that_yields_lets_the_runtime_poll_other_connections() {
     });
 }
 
-/// Returns connections over a file whose value was overwritten in place after the server opened the file.
+/// Returns the [`Connections`] of a server whose file was overwritten in place after the server opened it.
 fn connections_over_an_overwritten_file() -> (tempfile::TempDir, Connections) {
     let folder = tempfile::tempdir().unwrap();
     let db = folder.path().join("storage.db");

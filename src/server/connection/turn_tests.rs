@@ -23,8 +23,7 @@ const STEPS_MAX: usize = 100_000;
 pub(super) const TURNS_BETWEEN_MAX: usize = 8;
 /// The length of the pipelines in which short commands are sent. Each pipeline takes several turns.
 pub(super) const PIPELINE_LEN_BYTES: usize = 256 << 10;
-/// The maximum number of turns with work per connection. The tests then drop the connection, because more turns would
-/// only repeat the same work.
+/// The number of turns with work after which a test drops its connection. More turns would only repeat the same work.
 const BUSY_TURNS_MAX: usize = 6;
 const ROWS: u64 = 20_000;
 const CLIENTS: usize = 3000;
@@ -62,7 +61,7 @@ impl Response {
     }
 }
 
-/// A connection, and the counts of its turns and steps.
+/// A connection whose turns and steps are counted.
 struct Metered {
     connection: Connection<UnixStream>,
     used: Arc<Mutex<Used>>,

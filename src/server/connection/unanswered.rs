@@ -1,9 +1,9 @@
-//! The bytes of a client that are not answered yet.
+//! The bytes that a client sent and that are not answered yet.
 
 use crate::server::pass::READ_LEN_BYTES;
 
-/// The maximum capacity that is kept while no byte is unanswered, so that a client that often sends requests in pieces
-/// does not cause an allocation each time.
+/// The maximum capacity that an empty buffer keeps, so that a client that often sends requests in pieces does not cause
+/// an allocation each time.
 const KEPT_MAX_BYTES: usize = 2 * READ_LEN_BYTES;
 
 /// Bytes that were read from a client and that are not answered yet.
@@ -41,7 +41,7 @@ impl Unanswered {
     /// Removes the first `len_bytes` bytes, which are answered.
     ///
     /// # Panics
-    /// If there are fewer bytes.
+    /// If `len_bytes` exceeds the number of unanswered bytes.
     pub(super) fn remove(&mut self, len_bytes: usize) {
         assert!(len_bytes <= self.len_bytes(), "answered bytes that were not read");
         self.answered_bytes += len_bytes;

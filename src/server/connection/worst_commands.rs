@@ -27,7 +27,7 @@ fn patterns() -> Vec<Vec<u8>> {
     patterns
 }
 
-/// Returns a command in RESP's array form.
+/// Encodes a command and its arguments as an array of RESP, the Redis protocol.
 pub(super) fn command<A: AsRef<[u8]>>(args: &[A]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", args.len()).into_bytes();
     for arg in args {
@@ -38,7 +38,8 @@ pub(super) fn command<A: AsRef<[u8]>>(args: &[A]) -> Vec<u8> {
     bytes
 }
 
-/// Returns a command that repeats an argument as often as the maximum length of a command and `args_max` allow.
+/// Returns a command that consists of `words`, and of `arg` repeated as often as the maximum length of a command and
+/// `args_max` allow.
 fn most(words: &str, arg: &[u8], args_max: usize) -> Vec<u8> {
     let words: Vec<&[u8]> = words.split(' ').map(str::as_bytes).collect();
     let framed_len = |arg: &[u8]| arg.len() + format!("$\r\n{}\r\n", arg.len()).len();
@@ -193,7 +194,7 @@ pub(super) fn all_commands() -> impl Iterator<Item = &'static Spec> {
     COMMANDS.iter().flat_map(|spec| std::iter::once(spec).chain(spec.subcommands))
 }
 
-/// Returns more input that takes much work: commands with too many arguments, unknown commands, inline commands, and
+/// Returns more inputs that take much work: commands with too many arguments, unknown commands, inline commands, and
 /// empty commands. Each input is paired with the name of its command, or with `none`.
 fn worst_refusals() -> Vec<(String, Vec<u8>)> {
     let at_once = all_commands().filter(|spec| spec.args_max == ARGS_MAX_AT_ONCE);

@@ -14,8 +14,8 @@ use twox_hash::XxHash3_128;
 use crate::format::key::{Key, KeyKind};
 use crate::store::{LookupError, Pace, Store, open_regular};
 
-/// The maximum number of sampled rows of the table that are looked up in addition to the canaries. The last row is
-/// looked up in addition to these rows.
+/// The maximum number of rows that are sampled and looked up, besides the canaries. The table's last row is always
+/// looked up and is not counted here.
 const SAMPLE_ROWS: usize = 1000;
 const ABSENT: &str = "absent";
 

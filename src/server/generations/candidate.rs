@@ -76,8 +76,8 @@ impl OpenError {
         matches!(self, OpenError::Store(StoreError::Canceled { .. }))
     }
 
-    /// Returns whether the file may pass a later check without being changed: once its writers have closed it, or once
-    /// the system has resources that are missing now.
+    /// Returns whether the unchanged file may pass a later check: after its writers have closed it, or when the system
+    /// has enough memory and descriptors again.
     pub(super) fn may_pass_later(&self) -> bool {
         if let OpenError::Writer { .. } = self {
             return true;
@@ -112,7 +112,7 @@ pub(super) enum Replaces {
     Rollback,
 }
 
-/// A file that passed the checks.
+/// A candidate that passed the checks.
 pub(super) struct Candidate {
     pub(super) store: Store,
     pub(super) file: File,
@@ -193,9 +193,9 @@ impl Plan {
         Ok(())
     }
 
-    /// Checks that no process has opened the file for writing since it was mapped. The lease must have been held all
-    /// that time: fstat is not enough, because on tmpfs it does not show writes through a mapping. If writers cannot be
-    /// detected, only logs a warning.
+    /// Checks that no process has opened the file for writing since the file was mapped. The lease must have been held
+    /// since then. A check with fstat is not enough: on tmpfs, fstat does not show writes through a mapping. If writers
+    /// cannot be detected, only logs a warning.
     fn check_writers(&self, store: &Store, path: &Path) -> Result<Writers, OpenError> {
         let Some(file) = store.watched_file() else { return Ok(Writers::None) };
         match file.writers() {

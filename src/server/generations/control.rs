@@ -1,4 +1,4 @@
-//! Requests to the supervisor.
+//! Sends messages to the supervisor.
 //!
 //! In: requests from clients and signals, and reports from workers that the served file was changed. Out: messages to
 //! the supervisor's thread.
@@ -31,13 +31,13 @@ pub struct Control {
 
 impl Control {
     /// Requests a reload: the server opens, checks, and serves the file at its path. Returns the number of this attempt
-    /// without waiting for its end. Info reports the outcome.
+    /// without waiting for its end. The response to an Info request reports the outcome.
     pub fn reload(&self) -> u64 {
         self.request(Message::Reload)
     }
 
     /// Requests a rollback: the server checks and serves the previous generation again. Returns the number of this
-    /// attempt without waiting for its end. Info reports the outcome.
+    /// attempt without waiting for its end. The response to an Info request reports the outcome.
     pub fn rollback(&self) -> u64 {
         self.request(Message::Rollback)
     }
@@ -49,7 +49,7 @@ impl Control {
         number
     }
 
-    /// Tells the supervisor that the served file was changed in place.
+    /// Reports to the supervisor that the served file was changed in place.
     #[cold]
     pub(in crate::server) fn file_has_changed(&self) {
         let _ = self.sender.send(Message::Changed);

@@ -30,7 +30,7 @@ impl PinnedGeneration {
         PinnedGeneration(Arc::new(Arc::clone(generation)))
     }
 
-    /// Returns the number of references that this worker has.
+    /// Returns the number of references that this worker has to the generation.
     #[cfg(test)]
     pub(in crate::server) fn count(&self) -> usize {
         Arc::strong_count(&self.0)
@@ -46,19 +46,19 @@ impl Deref for PinnedGeneration {
     }
 }
 
-/// The current generation, a reference to it for each worker, and the board that announces it to direct clients.
+/// The current generation, a reference to it for each worker, and the shared page that announces it to direct clients.
 pub(in crate::server) struct ServedTable {
     current: Mutex<Arc<Generation>>,
     /// The generation that each worker reads. Differs from `current` only while [`ServedTable::replace`] runs.
     slots: Box<[Mutex<PinnedGeneration>]>,
     /// Whether the current file was changed in place and is not trusted.
     is_changed: AtomicBool,
-    /// Announces the state of the table to direct clients. `None` if direct mode is off.
+    /// The shared page, which announces the table's state to direct clients. `None` if direct mode is off.
     board: Option<Board>,
 }
 
 impl ServedTable {
-    /// Serves a first generation to `workers` workers, and to direct clients if `direct` is true.
+    /// Serves the first generation to `workers` workers, and to direct clients if `direct` is true.
     pub(in crate::server) fn new(generation: Generation, workers: usize, direct: bool) -> ServedTable {
         let current = Arc::new(generation);
         let board = direct.then(new_board).flatten();
@@ -105,7 +105,7 @@ impl ServedTable {
         self.is_changed.load(Ordering::Relaxed)
     }
 
-    /// Records whether the current file was changed in place. Returns whether the recorded value has changed.
+    /// Records whether the current file was changed in place. Returns whether this differs from the previous record.
     pub(super) fn set_changed(&self, is_changed: bool) -> bool {
         if let Some(board) = &self.board {
             board.set_changed(is_changed);
@@ -118,21 +118,22 @@ impl ServedTable {
         self.board.is_some() && generation.shared.is_some()
     }
 
-    /// Returns the board that announces the state of the table to direct clients, or `None` if direct mode is off.
+    /// Returns the shared page, which announces the table's state to direct clients, or `None` if direct mode is off.
     pub(in crate::server) fn board(&self) -> Option<&Board> {
         self.board.as_ref()
     }
 
-    /// Returns whether `known`, the state that a direct client knows, is the current state of the table. If it is,
-    /// `waker` is woken when the state changes, unless `waiter` is dropped first. Returns false if direct mode is off.
+    /// Returns whether the state of the table is still `known`, the state that a direct client sent in its Open
+    /// request. If it is, `waker` is woken when the state changes, unless `waiter` is dropped first. Returns false if
+    /// direct mode is off.
     pub(in crate::server) fn waits(&self, waiter: &mut Option<Waiter>, known: u64, waker: &Waker) -> bool {
         let Some(board) = &self.board else { return false };
         waiter.get_or_insert_with(|| board.waiter()).wait(known, waker)
     }
 
-    /// Opens the descriptors that a direct client receives: the generation's file, and the shared page. Returns `None`
-    /// if direct clients cannot map the generation. Each client receives new open file descriptions, so that clients
-    /// share no file position, no `flock` lock, and no read-ahead advice.
+    /// Opens the files whose descriptors a direct client receives: the generation's file, and the shared page. Returns
+    /// `None` if direct clients cannot map the generation. Each client receives new open file descriptions, so that
+    /// clients share no file position, no `flock` lock, and no read-ahead advice.
     ///
     /// # Errors
     /// If the system cannot open the files.

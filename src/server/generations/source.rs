@@ -22,7 +22,7 @@ pub(in crate::server) struct Source {
     /// The path at which new files appear.
     pub(in crate::server) path: PathBuf,
     pub(in crate::server) plan: Plan,
-    /// Whether to serve new files as soon as they appear, without a request to reload.
+    /// Whether to serve new files as soon as they appear, without a reload request.
     pub(in crate::server) watch: bool,
     /// Whether clients may map the file.
     pub(in crate::server) direct: bool,
@@ -59,7 +59,7 @@ impl Source {
         Ok(self.generation_of(candidate, 1))
     }
 
-    /// Returns a source whose checks record beats of `thread` as they progress, and end early when the server stops.
+    /// Returns a source whose checks report the progress of `thread`, and end early when the server stops.
     pub(super) fn paced(mut self, thread: Arc<Thread>, is_stopping: Arc<AtomicBool>) -> Source {
         let configured = std::mem::take(&mut self.plan.options.pace);
         self.plan.options.pace = Pace::new(move || {

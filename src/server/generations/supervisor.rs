@@ -75,7 +75,7 @@ impl Supervisor {
         Ok(Supervisor { control, is_stopping, thread })
     }
 
-    /// Cancels the file check in progress, if there is one, and tells the thread to end. Does not wait for the thread.
+    /// Cancels the file check in progress, if there is one, and makes the thread end. Does not wait for the thread.
     pub(in crate::server) fn cancel(&self) {
         self.is_stopping.store(true, Ordering::Relaxed);
         let _ = self.control.sender.send(Message::Stop);
@@ -91,7 +91,7 @@ impl Supervisor {
 /// The parts of the server that the supervisor uses.
 pub(in crate::server) struct Supervised {
     pub(in crate::server) source: Source,
-    /// The limit on replaced generations that connections hold.
+    /// The maximum number of replaced generations that connections may hold.
     pub(in crate::server) generations_max: usize,
     pub(in crate::server) table: Arc<ServedTable>,
     pub(in crate::server) statistics: Arc<Statistics>,
@@ -108,19 +108,20 @@ struct Supervision {
     thread: Arc<Thread>,
     /// When the path was last checked.
     path_checked: Instant,
-    /// When the supervisor last checked whether the main thread still records beats.
+    /// When the supervisor last checked whether the main thread makes progress.
     main_observed: Instant,
     /// The file of the previous generation, and the digest of its table. The file may have been unlinked.
     previous: Option<(File, u128)>,
-    /// The rejected file at the path, if there is one. Without a request, the file is not tried again until it changes.
+    /// The rejected file at the path, if there is one. Without a reload request, the file is not checked again until it
+    /// changes.
     refused: Option<FileVersion>,
-    /// The file that was at the path when a rollback replaced its table. Without a request, this file is not served
-    /// again.
+    /// The file that was at the path when a rollback replaced its table. Without a reload request, this file is not
+    /// served again.
     left_by_rollback: Option<Identity>,
-    /// The file at the path, if Info and the metrics report its rejection.
+    /// The file at the path, if Info and the metrics report that it was rejected.
     standing_refusal: Option<FileVersion>,
-    /// Whether the last file was rejected for a temporary reason, and is therefore retried even if it does not change:
-    /// see [`OpenError::may_pass_later`].
+    /// Whether the last file was rejected for a temporary reason, so that it is checked again even if it does not
+    /// change: see [`OpenError::may_pass_later`].
     retries: bool,
     retained: Retained,
     /// Whether a check of the path was requested and has not begun.
@@ -250,7 +251,7 @@ impl Supervision {
         self.path_checked = Instant::now();
     }
 
-    /// Returns true if the file at the path has not been tried yet, and no process seems to be writing to it. If a
+    /// Returns true if the file at the path has not been checked yet, and no process seems to be writing to it. If a
     /// process may be writing to it, sets the time until the next check.
     fn has_new_file(&mut self) -> bool {
         // While a file is being replaced, the path may not exist for a moment.
@@ -279,9 +280,8 @@ impl Supervision {
         }
     }
 
-    /// Rechecks the current file after a change in place, and trusts it again if its index is intact. If its index is
-    /// not intact, but the file is still at the path, opens and checks the file again, and serves it as a new
-    /// generation if it passes.
+    /// Rechecks the current file after a change in place, and trusts it again if its index is intact. Otherwise, if the
+    /// file is still at the path, reloads it as a new generation.
     fn recheck_current(&mut self) {
         // Reports the change before the lease is taken again, because direct clients would otherwise trust the new
         // lease.
@@ -320,7 +320,7 @@ impl Supervision {
             && (self.refused.is_none() || self.refused != FileVersion::at(path).ok())
     }
 
-    /// Performs a requested reload or rollback, and publishes the outcome for Info and the service manager.
+    /// Performs a requested reload or rollback, and publishes the outcome for Info requests and the service manager.
     fn attempt(&mut self, number: u64, how: impl FnOnce(&mut Supervision) -> Result<String, String>) {
         self.server.notifier.reloading();
         let thread = Arc::clone(&self.thread);

@@ -13,7 +13,7 @@ use notify::{EventKind, RecursiveMode, Watcher};
 
 use crate::store::unsettled_for;
 
-/// The identity of a file and of its contents. A file that is replaced or changed gets another identity.
+/// Identifies a file and its contents. A file that is replaced or changed gets another identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     device: u64,

@@ -97,7 +97,7 @@ impl Listener {
             .map_err(|problem| ServerError::Socket { path: path.to_path_buf(), problem })
     }
 
-    /// Returns a duplicate of the socket, for a runtime.
+    /// Duplicates the socket, so that an async runtime can use it.
     pub(super) fn socket(&self) -> io::Result<UnixListener> {
         self.socket.try_clone()
     }

@@ -8,7 +8,7 @@ use crate::server::facts::Value::{Counter, Counters, Gauge, Gauges, Histogram};
 use crate::server::facts::{FACTS, Metric};
 use crate::server::snapshot::Snapshot;
 
-/// The media type of the text.
+/// The media type of the encoded metrics.
 pub(super) const TEXT_FORMAT: &str = "text/plain; version=0.0.4";
 
 /// Returns all metrics in the text format.

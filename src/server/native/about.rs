@@ -20,11 +20,11 @@ use crate::server::worker_state::ConnectionContext;
 /// The maximum number of requests about the server in a pass.
 const PASS_MAX: usize = 10;
 
-/// The number of steps of each request about the server, except Info.
+/// The number of steps that a request about the server counts as. An Info request counts as more steps.
 const OTHER_STEPS: usize = 10;
 
-/// Answers the leading requests that ask about the server, as long as there is room for responses. Returns the length
-/// of the answered requests in bytes, and why the function stopped.
+/// Answers the requests about the server at the start of `requests`, as long as there is room for responses. Returns
+/// the length of the answered requests in bytes, and why the function stopped.
 pub(super) fn answer(
     context: &ConnectionContext,
     generation: &Generation,
@@ -86,8 +86,8 @@ fn may_map(context: &ConnectionContext, generation: &Generation) -> bool {
     context.peer.is_unix() && context.worker.server.table.is_direct(generation) && generation.store.is_trusted()
 }
 
-/// Returns whether the client already knows the current state of the table, so that its Open must wait for the next
-/// change.
+/// Returns whether an Open request must wait for the next change of the table's state, because the client already has
+/// the current state, `known`.
 fn waits(context: &ConnectionContext, generation: &Generation, known: u64) -> bool {
     let board = context.worker.server.table.board();
     board.is_some_and(|board| board.is_known(known)) && may_map(context, generation)

@@ -22,8 +22,8 @@ struct Long<'a> {
     body: &'a [u8],
 }
 
-/// Answers the long requests at the start of `input`. Returns the number of input bytes that are answered, and why the
-/// run ended.
+/// Answers the long requests at the start of `input`. Returns the number of input bytes that are answered, and why no
+/// more long requests were answered.
 pub(super) fn answer_long(
     store: &Store,
     input: &[u8],
@@ -61,7 +61,7 @@ pub(super) fn answer_long(
     (run_bytes, end)
 }
 
-/// Answers long requests until there is no room for another response. Returns the number of answered requests.
+/// Answers long requests until all are answered or the pass must end. Returns the number of answered requests.
 fn push_all(store: &Store, requests: &[Long<'_>], responses: &mut Responses, tally: &mut Tally) -> usize {
     let counted_before = tally.total();
     let mut count = 0;

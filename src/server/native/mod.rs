@@ -21,8 +21,8 @@ pub use points::answer_requests;
 use points::{answer_neighbors, answer_points};
 use run::{Run, RunEnd, run_of, whole_requests};
 
-/// The number of steps of each 16-byte Floor or Ceiling, and of each long request in addition to the steps of its
-/// bytes.
+/// The number of steps that a 16-byte Floor or Ceiling counts as. A long request counts as this many steps, plus the
+/// steps of its bytes.
 const ORDERED_STEPS: usize = 8;
 
 /// Answers the complete requests at the start of `input` as long as there is room for responses, and counts the

@@ -25,7 +25,8 @@ pub(super) fn push_error(responses: &mut Responses) -> Option<Status> {
     (!is_verification_interrupted()).then(|| push_bare(Status::Error, responses))
 }
 
-/// Appends the row at a key, or the nearest row below the key (Floor) or above it (Ceiling).
+/// Appends the response to a Floor or a Ceiling: the row at the key, or otherwise the nearest row below the key (Floor)
+/// or above it (Ceiling).
 pub(super) fn push_neighbor(store: &Store, op: Op, key: Key<'_>, responses: &mut Responses) -> Option<Status> {
     let page = if op == Op::Floor { store.floor_page(key) } else { store.ceiling_page(key) };
     match page {
@@ -35,7 +36,7 @@ pub(super) fn push_neighbor(store: &Store, op: Op, key: Key<'_>, responses: &mut
     }
 }
 
-/// Appends a page of a range (Range), or the number of rows of a range (Count).
+/// Appends the response to a Range (a page of rows) or to a Count (a number of rows).
 pub(super) fn push_range(store: &Store, op: Op, body: &[u8], responses: &mut Responses) -> Option<Status> {
     let Some((rows, flags, limit_rows)) = range(store, body) else { return push_error(responses) };
     if op == Op::Count {
@@ -71,7 +72,7 @@ fn range<'s>(store: &'s Store, body: &[u8]) -> Option<(Rows<'s>, u32, usize)> {
     Some((store.between(start, end).ok()?, flags, header.limit_rows.get() as usize))
 }
 
-/// Returns the key at an end of a range, or `None` if the key is not of the table's kind.
+/// Parses the key at one end of a range. Returns `None` if the key is not of the table's kind.
 fn key_of(kind: KeyKind, flags: u32, key: &[u8]) -> Option<Key<'_>> {
     match (kind, flags & range_flags::NUMBERS != 0) {
         (KeyKind::U64, true) => Some(Key::U64(u64::from_be_bytes(key.try_into().ok()?))),
@@ -80,7 +81,8 @@ fn key_of(kind: KeyKind, flags: u32, key: &[u8]) -> Option<Key<'_>> {
     }
 }
 
-/// Appends a page: copies its two headers, and copies its rows if they are short or borrows them if they are long.
+/// Appends a page of rows. Copies the page's headers. Copies the rows if they are short, and borrows them from the file
+/// if they are long.
 fn push_page(store: &Store, page: &PageRange, responses: &mut Responses) -> Option<Status> {
     let range = page.offset_bytes.start as usize..page.offset_bytes.end as usize;
     // Fails only for a file that was changed since it was opened.

@@ -76,11 +76,11 @@ pub(super) fn answer_neighbors(
     count
 }
 
-/// Returns the requests that one run may answer, if the table's keys are numbers.
+/// Returns the requests that may be answered together, at most [`RUN_REQUESTS_MAX`], if the table's keys are numbers.
 ///
 /// # Errors
-/// If the table's keys are bytes, appends an Error for each request that looks up a number, and returns how many
-/// requests it has answered.
+/// If the table's keys are bytes, appends an Error for each request that looks up a number. Returns the number of
+/// requests that it has answered.
 #[inline]
 fn requests_for_numbers<'r>(
     store: &Store,

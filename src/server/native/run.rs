@@ -12,7 +12,7 @@ pub(super) enum Run {
     Points,
     /// 16-byte Floor and Ceiling requests.
     Neighbors,
-    /// Long requests.
+    /// Long requests, which have a byte key or a range.
     Long,
     /// Requests about the server.
     Server,

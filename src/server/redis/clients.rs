@@ -20,7 +20,7 @@ use crate::server::log_limit::LogLimit;
 use crate::server::settings::Settings;
 use crate::sync::unpoisoned;
 
-/// The maximum length of the name of a client, of its library, and of its library's version.
+/// The maximum length of each name that a client sets: its own name, its library's name, and its library's version.
 pub(super) const NAME_LEN_MAX_BYTES: usize = 128;
 /// The maximum number of bytes of a CLIENT LIST reply that one pass sends.
 const LIST_PASS_LEN_BYTES: usize = 32 << 10;
@@ -28,8 +28,8 @@ const LIST_PASS_LEN_BYTES: usize = 32 << 10;
 const LIST_BATCH_CLIENTS: usize = 256;
 /// The cost of writing a client's line, in steps.
 const LINE_STEPS: usize = 20;
-/// The maximum number of long CLIENT LIST replies that are held at a time. A reply is long if one pass cannot send it
-/// whole.
+/// The maximum number of long CLIENT LIST replies that are held in memory at a time. A reply is long if one pass cannot
+/// send it whole.
 const LISTS_MAX: u64 = 4;
 
 /// All clients that speak the Redis protocol.
@@ -180,7 +180,7 @@ pub(super) fn get_name(client: &RedisClient, out: &mut Out<'_>) {
     }
 }
 
-/// Replies with the line of the client that sent the command.
+/// Replies to CLIENT INFO with the line of the client that sent the command.
 pub(super) fn info(client: &RedisClient, settings: &Settings, out: &mut Out<'_>) {
     out.sink().steps().add(LINE_STEPS);
     out.verbatim(&client.line(settings));
@@ -250,7 +250,7 @@ impl List {
         unpoisoned(&self.unsent).bytes.capacity()
     }
 
-    /// Continues to write lines, or sends the next part of the reply.
+    /// Continues a CLIENT LIST: writes more lines, or sends the next bytes of the complete reply.
     ///
     /// # Errors
     /// The errors of [`Unsent::write_batch`].

@@ -1,7 +1,7 @@
 //! The COMMAND command, which describes the commands of the server.
 //!
-//! In: names of commands. Out: entries of the command table. If a client requests the entries of certain names, they
-//! are written one at a time, because there can be many names.
+//! In: names of commands. Out: descriptions of the commands. If a client requests the descriptions of certain commands,
+//! they are written one at a time, because there can be many names.
 
 use super::Out;
 use super::keyspace::{self, PATTERN_LEN_MAX_BYTES};
@@ -10,7 +10,7 @@ use crate::protocol::resp::commands::info as write_info;
 use crate::protocol::resp::commands::{COMMANDS, docs as write_docs, find, find_full, find_subcommand};
 use crate::protocol::resp::{Args, Command};
 
-/// The cost of looking up a name, in steps.
+/// The cost of looking up a command's name, in steps.
 const NAME_STEPS: usize = 1;
 
 pub(super) fn all(out: &mut Out<'_>) -> Outcome {
@@ -112,7 +112,8 @@ fn after_subcommand<'a>(command: &Command<'a>) -> Args<'a> {
     args
 }
 
-/// Begins the reply to COMMAND GETKEYS, which contains the keys of the command that the arguments form.
+/// Begins the reply to COMMAND GETKEYS. The arguments are another command, and the reply contains the keys of that
+/// command.
 pub(super) fn get_keys(mut args: Args<'_>, command: &Command<'_>, out: &mut Out<'_>) -> Result<Outcome, String> {
     let (arg_count, first_arg) = (command.arg_count() as i64 - 2, args.clone());
     let mut spec = args.next().and_then(find).ok_or("ERR Invalid command specified")?;

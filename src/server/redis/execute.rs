@@ -55,7 +55,7 @@ impl Session {
         }
     }
 
-    /// Executes a command that the command table contains.
+    /// Executes a command that the server supports.
     ///
     /// # Errors
     /// The text of the error reply, if the command fails before it has written a reply.

@@ -11,7 +11,7 @@ use crate::server::facts;
 use crate::server::snapshot::{Snapshot, VERSION};
 use crate::server::state::ServerState;
 
-/// The version of Redis whose replies this server imitates. Clients check it.
+/// The version of Redis whose replies this server imitates. Clients check this version.
 pub(super) const REDIS_VERSION: &str = "7.0.15";
 
 pub(super) fn time(out: &mut Out<'_>) {
@@ -23,7 +23,7 @@ pub(super) fn time(out: &mut Out<'_>) {
 
 type Section = fn(&Snapshot, &Clients) -> Vec<(&'static str, String)>;
 
-/// The titles and sections of INFO, in order.
+/// The sections of the reply to INFO, in order: their titles, and the functions that return their fields.
 const SECTIONS: &[(&str, Section)] = &[
     ("Server", server_section),
     ("Clients", clients_section),

@@ -27,7 +27,7 @@ const LONE_ROW_STEPS: usize = 8;
 const CURSOR_ROW_BITS: u32 = 32;
 const CURSOR_TAG_BITS: u32 = 31;
 
-/// The pattern of a KEYS or SCAN.
+/// The pattern of a KEYS or SCAN command.
 struct Pattern {
     /// The compiled pattern. `None` if all keys match.
     glob: Option<Glob>,
@@ -86,7 +86,7 @@ fn push_key(out: &mut Reply<'_, impl Sink>, key: Key<'_>) {
     out.bulk(key_text(key, &mut itoa::Buffer::new()));
 }
 
-/// Adds the steps of visiting one row after the previous one. Returns whether the pass should end.
+/// Adds the steps of visiting the row with this key to `steps`. Returns whether the pass should end.
 fn count_visited(key: Key<'_>, steps: &mut Steps) -> bool {
     steps.add(1);
     steps.add_bytes(key.as_bytes().map_or(0, <[u8]>::len));

@@ -51,8 +51,8 @@ impl Sink for Responses {
     }
 }
 
-/// The number of steps of a command, in addition to the steps of its bytes, the steps of its reply, and the steps that
-/// the command itself counts.
+/// The number of steps that each command counts as. The steps of its bytes, of its reply, and of its own work are added
+/// to this number.
 const COMMAND_STEPS: usize = 2;
 /// The number of steps of one key in a pipeline of GET commands, or in an MGET.
 const LOOKUP_STEPS: usize = 2;
@@ -76,7 +76,7 @@ pub(super) struct Session {
     counted: Counted,
 }
 
-/// The part of a session's state that a pass changes, and that is restored if the pass is repeated.
+/// Session state that a pass changes. The state is restored if the pass is repeated.
 #[derive(Clone, Default)]
 struct SessionState {
     version: Version,
@@ -105,7 +105,7 @@ impl Running {
     }
 }
 
-/// The counts of one pass.
+/// The commands and lookups that one pass has counted.
 #[derive(Clone, Copy, Default)]
 struct Counted {
     commands: u64,
@@ -142,8 +142,8 @@ impl Session {
         }
     }
 
-    /// Answers the complete commands at the start of `input` as long as there is room for replies. The caller must pass
-    /// the unanswered input again, with or without more input after it.
+    /// Answers the complete commands at the start of `input` as long as there is room for replies. In the next call,
+    /// the caller must pass the unanswered input again, followed by new input if there is any.
     pub(super) fn answer(&mut self, generation: &Generation, input: &[u8], responses: &mut Responses) -> Pass {
         let pass = self.pass(generation, input, responses);
         self.client.record_activity();
@@ -203,8 +203,8 @@ impl Session {
         }
     }
 
-    /// Answers the next command in `rest`, or a part of it, or the GET commands at its start. Returns the length of the
-    /// answered commands.
+    /// Answers the GET commands at the start of `rest`, or otherwise the next command or the next piece of its reply.
+    /// Returns the length of the answered commands.
     ///
     /// # Errors
     /// What the connection does next, if the pass ends.
@@ -296,8 +296,8 @@ impl Session {
     }
 
     /// Executes a command or a part of a command, and counts the steps of its reply. If the verification of records was
-    /// interrupted, undoes the execution and returns `None`, so that the next pass repeats it. Repeating is safe,
-    /// because commands that read records have no side effects.
+    /// interrupted, undoes the execution and returns `None`, so that the next pass repeats the execution. Repeating is
+    /// safe, because commands that read records have no side effects.
     fn unless_interrupted<T>(
         &mut self,
         responses: &mut Responses,

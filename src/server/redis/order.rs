@@ -1,7 +1,7 @@
 //! The commands ZKV.FLOOR, ZKV.CEILING, ZKV.RANGE, and ZKV.COUNT, which Redis does not have.
 //!
-//! In: keys, spans, and pages, in the syntax of [`crate::protocol::resp::range`]. Out: rows. A page reads a bounded
-//! part of the file.
+//! In: keys, spans (ranges of keys), and pages, in the syntax of [`crate::protocol::resp::range`]. Out: rows. A page
+//! reads a bounded part of the file.
 
 use std::ops::Bound;
 
@@ -94,7 +94,8 @@ fn last_of<'s>(rows: &Rows<'s>, backward: bool, row_count: usize) -> Option<Key<
     Some(key)
 }
 
-/// Returns the rows of a span that are at or after `from` in the requested direction.
+/// Returns the rows of a span (a range of keys). If `from` is given, the rows begin at this edge, in the requested
+/// direction.
 fn rows_of<'s>(store: &'s Store, span: Span<'_>, from: Option<Edge<'_>>, backward: bool) -> Result<Rows<'s>, String> {
     let kind = store.key_kind();
     let prefix_end_key;
@@ -117,7 +118,7 @@ fn rows_of<'s>(store: &'s Store, span: Span<'_>, from: Option<Edge<'_>>, backwar
     store.between(start, end).map_err(|_| damaged())
 }
 
-/// Returns the lower bound of a span that begins at this edge.
+/// Returns the lower bound of a range of keys that begins at this edge.
 fn start_at<'k>(store: &'k Store, edge: Edge<'k>) -> Result<Bound<Key<'k>>, String> {
     Ok(match edge {
         Edge::Least => Bound::Unbounded,
@@ -130,7 +131,7 @@ fn start_at<'k>(store: &'k Store, edge: Edge<'k>) -> Result<Bound<Key<'k>>, Stri
     })
 }
 
-/// Returns the upper bound of a span that ends at this edge.
+/// Returns the upper bound of a range of keys that ends at this edge.
 fn end_at<'k>(store: &'k Store, edge: Edge<'k>) -> Result<Bound<Key<'k>>, String> {
     match edge {
         Edge::Least => {

@@ -54,8 +54,8 @@ pub(super) fn check_keys(args: Args<'_>, of: KeysOf) -> Outcome {
     Outcome::Work(Work::CheckKeys { next_arg: args.offset_bytes(), of })
 }
 
-/// Checks keys from `next_arg` on. Returns the work that follows once all keys are checked, or `None` if the pass
-/// should end before that.
+/// Checks the keys from `next_arg` on. Returns the work that follows after all keys are checked, or `None` if the pass
+/// should end before.
 ///
 /// # Errors
 /// The text of the error reply, if an argument cannot be a key in this table.
@@ -131,7 +131,7 @@ pub(super) fn more_of_mget(
     }
 }
 
-/// Continues to look keys up, and replies when all are looked up.
+/// Continues an EXISTS: looks up more keys, and replies after the last one.
 ///
 /// # Errors
 /// The text of the error reply, if a record is damaged.
@@ -208,14 +208,14 @@ pub(super) fn type_of(store: &Store, mut args: Args<'_>, out: &mut Out<'_>) -> R
     Ok(())
 }
 
-/// Replies that a key never expires, or that it does not exist.
+/// Replies to TTL or PTTL: the key never expires, or it does not exist.
 pub(super) fn time_to_live(store: &Store, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
     let there = find(store, next(&mut args))?.is_some();
     out.integer(if there { -1 } else { -2 });
     Ok(())
 }
 
-/// Replies with the encoding that Redis would choose.
+/// Replies to OBJECT ENCODING with the encoding that Redis would choose for the value.
 pub(super) fn encoding(store: &Store, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
     match find(store, next(&mut args))? {
         Some((value, _)) if integer(value).is_some() => out.bulk(b"int"),
@@ -226,7 +226,8 @@ pub(super) fn encoding(store: &Store, mut args: Args<'_>, out: &mut Out<'_>) -> 
     Ok(())
 }
 
-/// Replies with the length of a key's record, plus the length of the index divided by the number of rows.
+/// Replies to MEMORY USAGE with the length of the key's record, plus the length of the index divided by the number of
+/// rows.
 pub(super) fn memory_usage(store: &Store, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
     let text = next(&mut args);
     while let Some(option) = args.next() {

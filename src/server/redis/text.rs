@@ -6,7 +6,7 @@
 use crate::format::key::{Key, KeyKind};
 use crate::store::LookupError;
 
-/// The maximum length of the client's text that an error quotes.
+/// The maximum number of bytes of a client's text that an error quotes.
 const QUOTED_LEN_MAX_BYTES: usize = 64;
 
 /// Parses a key of the table's kind.

@@ -1,7 +1,7 @@
 //! Transactions: MULTI, EXEC, DISCARD, WATCH, and UNWATCH.
 //!
 //! In: commands between MULTI and EXEC, in array form. Out: the same commands, which a session executes one after
-//! another from one generation. A transaction only reads, so it cannot fail half-way. A watched key counts as changed as
+//! another from one generation. A transaction only reads, so it cannot fail halfway. A watched key counts as changed as
 //! soon as another generation is served.
 
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::protocol::resp::commands::{Id, Refusal, Spec};
 use crate::server::generations::Generation;
 use crate::setting::Setting;
 
-/// The part of a transaction's state that a repeated pass restores.
+/// The state of a transaction, which is restored if a pass is repeated.
 #[derive(Clone, Default)]
 pub(super) struct Transaction {
     /// The commands since MULTI. `None` outside a transaction.
@@ -47,7 +47,7 @@ impl Transaction {
         self.queued.is_some()
     }
 
-    /// Returns the commands that EXEC has not executed yet, and their offset.
+    /// Returns the commands that EXEC executes, and the offset of the next one. `None` if no EXEC is in progress.
     #[inline]
     pub(super) fn executing(&self) -> Option<(Arc<Vec<u8>>, usize)> {
         self.executing.as_ref().map(|executing| (Arc::clone(&executing.commands), executing.at_bytes))
@@ -58,7 +58,7 @@ impl Transaction {
         self.executing.is_some()
     }
 
-    /// Records that the next `len_bytes` bytes of the commands of EXEC are executed.
+    /// Records that EXEC has executed the next `len_bytes` bytes of its commands.
     pub(super) fn advance(&mut self, len_bytes: usize) {
         if let Some(executing) = &mut self.executing {
             executing.at_bytes += len_bytes;
