@@ -1,10 +1,10 @@
 //! Requests of one client over one connection.
 //!
-//! Canonical load: a server in this process with the default number of workers, 100,000 rows, values of 26 bytes,
-//! random keys of the table, seed 1. `get_with` requests one key per call, the other benches 256 keys. `get_many_with`
+//! Canonical load: a server in this process with one worker, 100,000 rows, values of 26 bytes, random keys of the
+//! table, seed 1. `get_with` requests one key per call; the other benches request 256 keys per call. `get_many_with`
 //! borrows each value from the receive buffer, `get_many` copies each value into a vector, and `exists_many` gets no
-//! values. `get_many_with_on_tokio` uses the client on tokio. A sample is 1,000 calls. The responses to one batch
-//! are checked before each measurement.
+//! values. `get_many_with_on_tokio` uses the client on tokio. A sample is 1,000 calls. The responses to one batch are
+//! checked before each measurement.
 
 mod support;
 
@@ -58,7 +58,7 @@ fn connect() -> Client {
     Client::connect(socket()).expect("connect")
 }
 
-/// Returns a function that returns the next batch of keys on each call.
+/// Returns a function that returns another batch of keys on each call.
 fn batches() -> impl FnMut() -> &'static [u64] {
     static KEYS: OnceLock<Vec<u64>> = OnceLock::new();
     let keys = KEYS.get_or_init(|| {

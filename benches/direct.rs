@@ -26,7 +26,8 @@ const BATCH_KEYS: usize = 256;
 const LOOKUP_INTERVAL: Duration = Duration::from_millis(2);
 /// Time limit for the server's notification of a new generation.
 const SWAP_TIMEOUT: Duration = Duration::from_secs(60);
-/// Environment variable that makes this program a reader process. Its value is the server's socket.
+/// Environment variable that makes this program run as a reader process. The variable contains the path of the server's
+/// socket.
 const READER: &str = "ZERO_KV_BENCH_READER";
 /// Key whose value is the number of the generation.
 const GENERATION_KEY: u64 = 0;
@@ -127,7 +128,7 @@ fn report<E>(what: &str, lookups: usize, mut run: impl FnMut() -> Result<(), E>)
     Ok(())
 }
 
-/// Measures the memory of many reader processes, and the time until they read a new generation.
+/// Measures the memory of many reader processes, and the time until each of them reads a new generation.
 fn processes(table: &ServedTable) -> Result<(), Box<dyn std::error::Error>> {
     let (count, swaps) = if is_test() { (3, 2) } else { (100, 5) };
     let direct = table.open()?;
@@ -184,7 +185,7 @@ fn now_us() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("clock").as_micros() as u64
 }
 
-/// A reader process. Dropping the value stops it.
+/// A reader process. Dropping the value stops the process.
 struct Reader {
     child: Child,
     stdout: BufReader<std::process::ChildStdout>,
@@ -214,7 +215,7 @@ impl Drop for Reader {
     }
 }
 
-/// Returns the sum of a field of `/proc/PID/smaps`, such as `Pss:`, over a process's mappings of the table.
+/// Adds up a field of `/proc/PID/smaps`, such as `Pss:`, over all mappings of the table in the reader's process.
 fn memory_bytes(reader: &Reader, name: &str) -> u64 {
     let smaps = std::fs::read_to_string(format!("/proc/{}/smaps", reader.child.id())).unwrap_or_default();
     let mut is_table = false;

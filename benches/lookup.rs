@@ -3,9 +3,9 @@
 //! Canonical load: 100,000 and 1,000,000 rows, values of 26 bytes. Keys are the numbers from 1 on, or texts of 24 bytes
 //! that contain these numbers after a common prefix of 10 bytes. Keys are drawn at random, seed 1, and none, half, or
 //! all of them are absent. A sample is 102,400 lookups or 1,024 ranges, and consecutive samples use different keys.
-//! `get_many_copied` gets 256 keys at a time, and copies every value into one buffer. A range is the 100 rows from a
-//! key on, whose values are copied, too. Before the measurement, all point lookups and some
-//! floors and ranges are checked once.
+//! `get_many_copied` gets 256 keys at a time, and copies every value into one buffer. A range consists of the 100 rows
+//! from a key on, whose values are copied, too. Before the measurement, all point lookups and some floors and ranges
+//! are checked once.
 //!
 //! `cargo bench --bench index` measures other key distributions and other indexes.
 
@@ -28,7 +28,7 @@ const RANGE_ROWS: usize = 100;
 const SAMPLES: usize = 10;
 const ROWS: [u64; 2] = [100_000, 1_000_000];
 const TEST_ROWS: u64 = 1_000;
-/// The number that is added to a key's number to make an absent key.
+/// Adding this number to the number of a key makes the number of an absent key.
 const MISSING: u64 = 50_000_000_000_000;
 
 fn main() {
@@ -86,7 +86,8 @@ fn loads_of_hits() -> impl Iterator<Item = Load> {
 }
 
 impl Load {
-    /// Calls `run` with a table and an endless iterator, each item of which is the keys of a sample.
+    /// Calls `run` with a table and an endless iterator over samples. Each item of the iterator contains the keys of
+    /// one sample.
     fn run<K: BenchKey>(&self, sample_keys: usize, run: impl FnOnce(&Store, &mut dyn Iterator<Item = &[K]>)) {
         let rows = if is_test() { TEST_ROWS } else { self.rows };
         let store = bake::<K>(rows);
@@ -103,7 +104,7 @@ impl Load {
     }
 }
 
-/// Bakes and maps a table of the keys from 1 to `rows`.
+/// Bakes and maps a table with the keys from 1 to `rows`.
 fn bake<K: BenchKey>(rows: u64) -> Store {
     let folder = tempfile::tempdir().expect("temporary folder");
     let output = folder.path().join("storage.db");
@@ -148,7 +149,7 @@ fn check<K: BenchKey>(store: &Store, keys: &[K], numbers: &[u64], rows: u64) {
     }
 }
 
-/// Returns the 100 rows from a key on.
+/// Returns the 100 rows that begin at a key.
 fn range<K: BenchKey>(store: &Store, key: K) -> impl Iterator<Item = (Key<'_>, &[u8])> {
     let key: Key<'static> = key.into();
     store.range(key..).expect("valid key").take(RANGE_ROWS)

@@ -1,7 +1,7 @@
 //! Looks keys up in a server's table, in this process: `cargo run --example direct -- /tmp/squares.sock`.
 //!
-//! Prints one value, and the sum of all values. The server passes the file to this process, and notifies the process of
-//! new generations. Lookups send no requests.
+//! Prints one value, and the sum of all values. The server passes the descriptor of its file to this process, and
+//! notifies the process of new generations. Lookups send no requests.
 
 use std::error::Error;
 
@@ -12,7 +12,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let value = direct.get(12)?.unwrap_or_default();
     println!("value of 12: {}", String::from_utf8_lossy(&value));
 
-    // A snapshot remains the same generation, even if the server switches to a new table.
+    // A snapshot stays on one generation, even if the server switches to a new table.
     let table = direct.snapshot();
     let mut sum = 0;
     for row in table.iter() {

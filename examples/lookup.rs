@@ -1,7 +1,7 @@
 //! Looks keys up in a file, without a server: `cargo run --example lookup -- squares.db`, after `bake`.
 //!
 //! Prints the square of 12, the row at or below 1,000,000, and the rows from 3 to 5. `MappedStore` maps the file and
-//! returns copies of values. `Store::open` copies the whole file and lends values.
+//! returns copies of values. `Store::open` copies the whole file into memory and returns references to values.
 
 use std::error::Error;
 

@@ -9,9 +9,9 @@ use csv::{ErrorKind, QuoteStyle, WriterBuilder};
 /// The UTF-8 byte order mark. Readers of text, such as `baker`, strip the mark from the beginning of their input.
 pub const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Returns the settings of a writer of delimited text. `first_field` is the first field of the first row.
+/// Returns the settings for a writer of delimited text. `first_field` is the first field of the first row.
 pub fn csv_settings(delimiter: u8, first_field: &[u8]) -> WriterBuilder {
-    // A quote before the first field keeps readers from stripping a byte order mark that belongs to the field.
+    // A byte order mark may belong to the first field. A quote before the mark keeps readers from stripping it.
     let is_stripped = first_field.starts_with(BYTE_ORDER_MARK);
     let quote_style = if is_stripped { QuoteStyle::Always } else { QuoteStyle::Necessary };
     let mut settings = WriterBuilder::new();
@@ -19,7 +19,7 @@ pub fn csv_settings(delimiter: u8, first_field: &[u8]) -> WriterBuilder {
     settings
 }
 
-/// Returns the system's error, if a write has failed with one.
+/// Converts an error of the crate `csv` into an I/O error.
 pub fn csv_error(error: csv::Error) -> io::Error {
     match error.into_kind() {
         ErrorKind::Io(error) => error,

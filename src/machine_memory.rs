@@ -1,8 +1,8 @@
 //! Determines how much memory this process can use, within the limits of the machine and of control groups.
 //!
 //! In: files of `/proc`, and files of the memory controller of control groups (version 1 or 2). Out: the total memory,
-//! and the memory that is available now. The limits of a process's control group and of all groups that enclose it
-//! apply.
+//! and the memory that is available now. A process is subject to the limits of its own control group and of all groups
+//! that enclose it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ pub(crate) struct Available {
     pub(crate) source: PathBuf,
 }
 
-/// Returns the memory of the machine, or the smallest limit of this process's control groups if that limit is less.
+/// Returns the machine's memory, or the smallest limit of this process's control groups if this limit is lower.
 #[cfg(any(feature = "bake", feature = "server"))]
 pub(crate) fn total_bytes() -> u64 {
     let machine = rustix::system::sysinfo();
@@ -25,7 +25,7 @@ pub(crate) fn total_bytes() -> u64 {
 }
 
 /// Returns the memory that can be allocated before the system or a control group runs out of memory. Returns `None` if
-/// the system does not report the available memory.
+/// `/proc/meminfo` does not state the available memory and no control group has a limit.
 pub(crate) fn available() -> Option<Available> {
     available_under(Path::new("/"))
 }
@@ -45,11 +45,11 @@ fn available_of_machine(root: &Path) -> Option<Available> {
 
 /// The names of the memory controller's files in a group's folder.
 struct Files {
-    /// The files that contain the group's memory limits. Above a limit, the kernel reclaims memory or kills processes.
+    /// The files with the group's memory limits. Above a limit, the kernel reclaims memory or kills processes.
     limits: &'static [&'static str],
     usage: &'static str,
-    /// The first words of the lines of `memory.stat` that count page cache. The kernel reclaims page cache when memory
-    /// is short.
+    /// The beginnings of the lines of `memory.stat` that state how much page cache the group uses. The kernel reclaims
+    /// page cache when memory is short.
     page_cache: [&'static str; 2],
 }
 
@@ -103,7 +103,8 @@ fn number(file: &Path) -> Option<u64> {
     fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
-/// Returns the control groups whose memory limits apply to this process, from its own group outward.
+/// Returns the control groups whose memory limits apply to this process. Each group precedes the groups that enclose
+/// it.
 fn control_groups(root: &Path) -> Vec<ControlGroup> {
     let read = |name: &str| fs::read_to_string(root.join("proc/self").join(name)).unwrap_or_default();
     let (memberships, mounts) = (read("cgroup"), read("mountinfo"));
@@ -115,8 +116,8 @@ fn control_groups(root: &Path) -> Vec<ControlGroup> {
     folders.collect()
 }
 
-/// Returns the path of this process's control group in the hierarchy of the memory controller (version 1) or in the
-/// unified hierarchy (version 2). A line of `/proc/self/cgroup` is `number:controllers:path`.
+/// Returns the path of this process's control group. Version 1 has a separate hierarchy of groups for the memory
+/// controller, version 2 a unified hierarchy. A line of `/proc/self/cgroup` is `number:controllers:path`.
 fn membership<'a>(memberships: &'a str, files: &Files) -> Option<&'a str> {
     memberships.lines().find_map(|line| {
         let mut fields = line.splitn(3, ':');
@@ -154,7 +155,7 @@ impl Mount {
         Some(Mount { group, point, files })
     }
 
-    /// Returns the mounted folders of a group and of the groups that enclose it.
+    /// Returns the folders of a group and of the groups that enclose it, as far as they are mounted.
     fn folders(&self, root: &Path, group: &str) -> Vec<PathBuf> {
         let point = root.join(self.point.trim_start_matches('/'));
         // A group outside the mounted subtree or outside the namespace (`/..`) has no folder below the mount point. The

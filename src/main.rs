@@ -76,8 +76,8 @@ fn run(args: Args, inherited: Inherited) -> anyhow::Result<()> {
 }
 
 /// Handlers of the signals that stop or reload the server. The handlers are installed before the file is opened,
-/// because opening may take long. The kernel ignores signals without a handler if the process is the first one of a
-/// container.
+/// because opening may take long. Without handlers, the kernel would ignore the signals if the process is the first
+/// process of a container.
 struct Signals {
     /// True after SIGINT or SIGTERM.
     is_stopping: Arc<AtomicBool>,
@@ -102,8 +102,8 @@ impl Signals {
         // With this handler, a write to the log beyond the file size limit returns an error instead of killing the
         // process.
         flag::register(SIGXFSZ as c_int, Arc::default())?;
-        // The signal handlers stay registered without this runtime, and any runtime can receive the signals, so this
-        // runtime is dropped. The context is dropped first, because a runtime must not be dropped inside a context.
+        // This runtime only registers the signal handlers. They stay registered when it is dropped, and any runtime can
+        // receive the signals. The context is dropped first, because a runtime must not be dropped inside a context.
         drop(context);
         Ok(Signals { is_stopping, hang_up, interrupt, terminate })
     }

@@ -1,13 +1,13 @@
 //! Names of settings in errors and log lines.
 //!
-//! In: a program's names for its settings. Out: the name of a setting in a message. The same setting can be a field of
-//! a Rust struct, a command-line option, or a Python keyword argument. Messages of the library therefore contain a
-//! [`Setting`], which is displayed as the program's name for the setting.
+//! In: a program's names for its settings. Out: the name of a setting in a message. A setting can be a field of a Rust
+//! struct in one program, and a command-line option or a Python keyword argument in others. Messages of the library
+//! therefore contain a [`Setting`], which is displayed as the program's name for the setting.
 
 use std::fmt;
 use std::sync::OnceLock;
 
-/// Defines all settings. Each line defines a setting, and the library's field or argument.
+/// Defines all settings. Each line has a setting, and the library's field or argument for it.
 macro_rules! settings {
     ($($(#[$doc:meta])* $setting:ident = $field:literal;)*) => {
         /// A setting that an error or a log line mentions. A `Setting` is displayed as the program's name for the
@@ -19,7 +19,7 @@ macro_rules! settings {
         }
 
         impl Setting {
-            /// Returns the name of the library's field or argument.
+            /// Returns the name of the library's field or argument for this setting.
             fn field(self) -> &'static str {
                 match self {
                     $(Setting::$setting => $field,)*
@@ -38,7 +38,7 @@ settings! {
     AllowUids = "SocketAccess::allow_uids";
     AllowGids = "SocketAccess::allow_gids";
     TcpExposed = "Config::tcp_exposed";
-    /// The argument of `Server::serve_metrics`:
+    /// The argument of `Server::serve_metrics` with this name:
     MetricsExposed = "exposed";
     Memory = "Config::memory";
     NoLease = "Config::lease = false";
@@ -56,8 +56,8 @@ settings! {
 
 static NAME_OF: OnceLock<fn(Setting) -> Option<&'static str>> = OnceLock::new();
 
-/// Sets the names that settings have in the errors and log lines of this process. If `name_of` returns `None` for a
-/// setting, messages contain the name of the library's field. Only the first call has an effect.
+/// Sets the names of settings in the errors and log lines of this process. If `name_of` returns `None` for a setting,
+/// messages contain the name of the library's field. Only the first call has an effect.
 pub fn name_settings(name_of: fn(Setting) -> Option<&'static str>) {
     let _ = NAME_OF.set(name_of);
 }

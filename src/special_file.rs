@@ -1,7 +1,7 @@
 //! Opens special files, such as terminals and pipes, as outputs. Programs write to a special file and never replace it.
 //!
-//! In: a path from a command line. Out: the open file, if it is special. The functions assume that other users can
-//! write to the file's folder.
+//! In: a path from a command line. Out: the open file, if it is special. The functions protect against other users who
+//! can write to the file's folder.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
@@ -28,7 +28,7 @@ pub fn open_special(path: &Path) -> io::Result<Option<File>> {
 }
 
 /// Returns whether a path leads to a special file. A symbolic link is followed only if root or the current user owns
-/// it, because anybody who can write to the folder can create links.
+/// the link, because other users may be able to create links in the folder.
 pub fn is_special(path: &Path) -> io::Result<bool> {
     let Ok(named) = fs::symlink_metadata(path) else { return Ok(false) };
     let is_trusted = [0, nix::unistd::geteuid().as_raw()].contains(&named.uid());

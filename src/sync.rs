@@ -1,8 +1,8 @@
-//! Locks, and the atomic types and locks of the code that loom checks.
+//! The atomic types and locks of code that is tested with loom, and helpers for locks and for these tests.
 //!
-//! With `--cfg loom`, tests use loom's types instead of std's. The tests in modules named `models` then run this code
-//! with every interleaving (up to a maximum number of preemptions) and every reordering that the memory model allows.
-//! See models/README.md.
+//! With `--cfg loom`, tests use loom's types instead of std's. The tests in modules named `models` then run the code
+//! with every interleaving of threads (up to a maximum number of preemptions) and every reordering that the memory
+//! model allows. See models/README.md.
 
 #[cfg(all(test, loom))]
 pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
@@ -13,14 +13,14 @@ pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, At
 #[cfg(not(all(test, loom)))]
 pub(crate) use std::sync::{Mutex, MutexGuard};
 
-/// Locks a mutex, even if a thread panicked while it held the lock. Only for data that a panic cannot leave half
-/// changed.
+/// Locks a mutex, even if a thread panicked while it held the lock. Use it only for data that is valid after a panic at
+/// any time.
 pub(crate) fn unpoisoned<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Runs a model in every interleaving with at most `preemptions_max` preemptions. A greater number takes longer and
-/// rarely finds more errors.
+/// Runs a model in every interleaving of its threads with at most `preemptions_max` preemptions. A higher maximum takes
+/// longer and rarely finds more errors.
 #[cfg(all(test, loom))]
 pub(crate) fn check_model(preemptions_max: usize, model: fn()) {
     let mut builder = loom::model::Builder::new();

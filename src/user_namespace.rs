@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 /// The kernel's default for `/proc/sys/kernel/overflowuid`.
 const OVERFLOW_UID_DEFAULT: u32 = 65534;
 
-/// Returns whether a user number can refer to more than one user.
+/// Returns whether processes with this user number may belong to different users.
 pub(crate) fn is_ambiguous(uid: u32) -> bool {
     // Without /proc, the map is unknown, and the number counts as ambiguous.
     uid == overflow_uid() && !maps_every_user(&fs::read_to_string("/proc/self/uid_map").unwrap_or_default())
@@ -23,9 +23,9 @@ fn overflow_uid() -> u32 {
     })
 }
 
-/// Returns whether a `uid_map` covers all users, as in the initial namespace. Each line has the first number inside the
-/// namespace, the first number outside of it, and a count. The ranges of numbers never overlap. The number 2³² - 1 is
-/// not a user.
+/// Returns whether a `uid_map` covers all users, as in the initial namespace. Each line maps a range: it has the first
+/// number inside the namespace, the first number outside of it, and the length. The ranges never overlap. The number
+/// 2³² - 1 is not a user.
 fn maps_every_user(uid_map: &str) -> bool {
     let count = |line: &str| line.split_ascii_whitespace().nth(2)?.parse::<u64>().ok();
     uid_map.lines().filter_map(count).sum::<u64>() >= u64::from(u32::MAX)

@@ -18,7 +18,7 @@ pub(crate) fn bake(keys: &[u64], value_len_bytes: usize) -> [Store; 2] {
     [mapped, Store::open(&output)].map(|store| store.expect("open the baked table"))
 }
 
-/// A reader of rows as CSV, which formats the rows while they are read.
+/// A reader of rows as CSV text, which is generated while it is read.
 struct Csv<'a> {
     keys: &'a [u64],
     value_len_bytes: usize,

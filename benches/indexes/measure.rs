@@ -19,12 +19,13 @@ use crate::support::{VALUE_LEN_MIN_BYTES, is_test, push_value};
 
 const BATCH_KEYS: usize = 256;
 const SAMPLE_KEYS: usize = 512 * BATCH_KEYS;
-/// Number of consecutive samples of one index in a round. In the first sample, the caches hold data of other indexes.
+/// Number of consecutive samples of one index in a round. Before the first of these samples, the caches hold data of
+/// other indexes.
 pub(crate) const ROUND_SAMPLES: usize = 3;
 const CHECK_KEYS: usize = 100_000;
-/// One in this many checked keys is absent.
+/// One in `CHECK_MISS_EVERY` checked keys is absent.
 const CHECK_MISS_EVERY: usize = 200;
-/// The number of rows from which on tables have long values.
+/// Tables with at least this many rows have long values.
 const LONG_FROM_ROWS: usize = 10_000_000;
 const LONG_VALUE_LEN_BYTES: usize = 100;
 
@@ -32,7 +33,7 @@ const LONG_VALUE_LEN_BYTES: usize = 100;
 pub(crate) trait Lookup {
     fn get(&self, key: u64) -> Option<&[u8]>;
 
-    /// Looks up a batch of keys. Calls `visit` with the position and value of each key, in order.
+    /// Looks up a batch of keys. Calls `visit` with the index of each key in the batch and the key's value, in order.
     fn get_many<'s>(&'s self, keys: &[u64], visit: impl FnMut(usize, Option<&'s [u8]>));
 
     /// Returns the total length of the records and the index.
@@ -55,8 +56,8 @@ impl Lookup for Store {
     }
 }
 
-/// A [`Lookup`] as a trait object. Each method is a whole loop, which is compiled for each type, so that the measured
-/// code has no virtual calls.
+/// A [`Lookup`] as a trait object. Each method contains a whole loop, which is compiled separately for each index, so
+/// that no virtual calls are measured.
 trait MeasuredIndex {
     fn look_up_each(&self, keys: &[u64]);
     fn copy_batches(&self, keys: &[u64], values: &mut ValueBuffer);
@@ -132,8 +133,8 @@ impl ValueBuffer {
     }
 }
 
-/// Copies `N` to `2 * N` bytes as two halves of `N` bytes that may overlap, as the server copies short responses.
-/// Returns false for any other length.
+/// Copies `from`, which has `N` to `2 * N` bytes, as two slices of `N` bytes that may overlap. The server copies short
+/// responses in this way. Returns false for any other length.
 #[inline(always)]
 fn copy_halves<const N: usize>(from: &[u8], to: &mut [u8]) -> bool {
     if from.len() > 2 * N || to.len() != from.len() {
@@ -235,7 +236,7 @@ pub(crate) fn measure(spreads: &[&Spread], rows: usize) -> Report {
     Report { load, lines_len_bytes: lines.len_bytes(), overlapped_line_ns, dependent_line_ns, spreads: measured }
 }
 
-/// Measures each sample, and updates the minimum time per key.
+/// Measures the time per key of each sample, and updates the minimum.
 fn record_fastest(fastest_ns: &mut f64, samples: &[Vec<u64>], mut run: impl FnMut(&[u64])) {
     for keys in samples {
         let start = Instant::now();
@@ -244,7 +245,7 @@ fn record_fastest(fastest_ns: &mut f64, samples: &[Vec<u64>], mut run: impl FnMu
     }
 }
 
-/// Returns keys for the check, some of which are absent, and their expected values according to binary search.
+/// Returns keys for the check, some of which are absent, and their expected values, which binary search determines.
 fn checked_keys(sorted: &[u64], value_len_bytes: usize) -> (Vec<u64>, Vec<Option<Vec<u8>>>) {
     let mut random = SmallRng::seed_from_u64(4);
     let mut key = |i: usize| {
@@ -252,7 +253,7 @@ fn checked_keys(sorted: &[u64], value_len_bytes: usize) -> (Vec<u64>, Vec<Option
         if !i.is_multiple_of(CHECK_MISS_EVERY) {
             return key;
         }
-        // An absent key is one above a key of the table. If that is a key, too, random numbers are tried.
+        // An absent key is one above a key of the table. If this number is also a key, random numbers are tried.
         let mut key = key.wrapping_add(1);
         while sorted.binary_search(&key).is_ok() {
             key = random.next_u64();

@@ -21,7 +21,8 @@ pub(crate) fn prefetch<T>(value: &T) {
     let _ = value;
 }
 
-/// Returns whether the processor has AVX2 and POPCNT, which [`crate::indexes::rivals`] use for vector code.
+/// Returns whether the processor has AVX2 and POPCNT, the features that the vector code of [`crate::indexes::rivals`]
+/// needs.
 pub(crate) fn is_wide() -> bool {
     #[cfg(target_arch = "x86_64")]
     return is_x86_feature_detected!("avx2") && is_x86_feature_detected!("popcnt");
@@ -51,14 +52,14 @@ impl Lines {
         size_of_val(&*self.lines)
     }
 
-    /// Reads this many random lines whose addresses do not depend on each other.
+    /// Reads `count` random lines whose addresses do not depend on each other, so the processor can overlap the reads.
     pub(crate) fn read_overlapped(&mut self, count: usize) {
         let first = self.random.next_u64() >> 1;
         let at = |i: u64| (((i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) * self.lines.len() as u64) >> 32) as usize;
         black_box((first..first + count as u64).map(|i| self.lines[at(i)][0]).fold(0, u64::wrapping_add));
     }
 
-    /// Reads this many lines of the cycle. The address of each line depends on the contents of the previous one.
+    /// Reads `count` lines of the cycle. The address of each line depends on the contents of the previous line.
     pub(crate) fn read_dependent(&mut self, count: usize) {
         let first = self.random.random_range(0..self.lines.len() as u64);
         black_box((0..count).fold(first, |at, _| self.lines[at as usize][0]));

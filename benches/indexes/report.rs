@@ -9,7 +9,7 @@ use crate::indexes::measure::{Load, ROUND_SAMPLES};
 /// The results of one index for one distribution.
 pub(crate) struct Figures {
     pub(crate) index: &'static str,
-    /// Bytes per row that belong neither to values nor to response headers.
+    /// Bytes per row, not counting values and response headers.
     pub(crate) overhead_bytes_per_row: f64,
     pub(crate) batch_ns: f64,
     pub(crate) single_ns: f64,

@@ -1,6 +1,6 @@
 //! Key distributions.
 //!
-//! In: a number of rows. Out: equally many distinct keys in ascending order, which are the same in all runs.
+//! In: a number of rows. Out: one distinct key per row, in ascending order. All runs use the same keys.
 
 use rand::rngs::SmallRng;
 use rand::{Rng, RngExt, SeedableRng};
@@ -10,7 +10,7 @@ pub(crate) struct Spread {
     keys: fn(u64, &mut SmallRng) -> Vec<u64>,
 }
 
-/// All distributions. The report compares the slowest one with the first.
+/// All distributions. The report compares the slowest distribution with the first one.
 pub(crate) const SPREADS: &[Spread] = &[
     Spread { name: "dense", keys: dense },
     Spread { name: "uniform", keys: uniform },
@@ -28,7 +28,7 @@ impl Spread {
     }
 }
 
-/// Returns the numbers from 1 on.
+/// Returns the numbers from 1 to `rows`.
 fn dense(rows: u64, _random: &mut SmallRng) -> Vec<u64> {
     (1..=rows).collect()
 }
@@ -38,8 +38,8 @@ fn uniform(rows: u64, random: &mut SmallRng) -> Vec<u64> {
     distinct(rows, || random.next_u64())
 }
 
-/// Returns timestamps in nanoseconds since 1970: bursts of up to 512 events at most a microsecond apart, with pauses of
-/// up to ten seconds between bursts.
+/// Returns timestamps in nanoseconds since 1970. They form bursts of up to 512 events, with pauses of up to ten seconds
+/// between bursts. Events in a burst are at most a microsecond apart.
 fn timestamps(rows: u64, random: &mut SmallRng) -> Vec<u64> {
     let (mut now, mut left_of_burst) = (1_700_000_000_000_000_000, 0);
     let events = (0..rows).map(|_| {
@@ -54,8 +54,8 @@ fn timestamps(rows: u64, random: &mut SmallRng) -> Vec<u64> {
     events.collect()
 }
 
-/// Returns runs of 1000 nearly adjacent keys, which begin at random numbers below 2^40, and 16 outliers. The largest
-/// outlier is 2^64 - 1.
+/// Returns clusters of up to 1,000 keys, and 16 outliers. A cluster begins at a random number below 2^40 and spans
+/// 4,000 numbers. The largest outlier is 2^64 - 1.
 fn clusters(rows: u64, random: &mut SmallRng) -> Vec<u64> {
     let (mut base, mut outliers) = (0, 16);
     let mut count = 0;
@@ -72,9 +72,9 @@ fn clusters(rows: u64, random: &mut SmallRng) -> Vec<u64> {
     })
 }
 
-/// Returns the first addresses of IPv4 ranges. Each prefix is split in two, and the halves get random shares of the
-/// rows, until each prefix has one row. The lengths of prefixes therefore vary, and some parts of the address space are
-/// dense.
+/// Returns the first addresses of IPv4 ranges. Each range is split into halves, which get random shares of the rows,
+/// until each range has at most one row. The lengths of ranges therefore vary, and some regions of the address space
+/// are dense.
 fn ipv4(rows: u64, random: &mut SmallRng) -> Vec<u64> {
     fn split(first: u64, len: u64, rows: u64, random: &mut SmallRng, keys: &mut Vec<u64>) {
         if rows < 2 {
@@ -92,7 +92,8 @@ fn ipv4(rows: u64, random: &mut SmallRng) -> Vec<u64> {
     keys
 }
 
-/// Returns the numbers from 0 on with their bits reversed. The keys are evenly spaced, and their lower bits are zero.
+/// Returns the numbers from 0 to `rows - 1`, each with its bits reversed. The keys are evenly spaced, and their lower
+/// bits are zero.
 fn bit_reversed(rows: u64, _random: &mut SmallRng) -> Vec<u64> {
     let mut keys: Vec<u64> = (0..rows).map(u64::reverse_bits).collect();
     keys.sort_unstable();

@@ -44,7 +44,7 @@ impl Table {
         size_of_val(&*self.places) + self.records.len()
     }
 
-    /// Returns the offset of a row's record, or an offset after all records if there is no such row.
+    /// Returns the offset of a row's record, or any offset if there is no such row.
     #[inline(always)]
     pub(crate) fn offset_bytes(&self, row: usize) -> usize {
         let line = self.places.get(row / LINE_PLACES);

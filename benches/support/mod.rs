@@ -11,8 +11,8 @@ pub(crate) fn warn_if_slow() {
     }
 }
 
-/// Returns whether the bench runs as a test, as with `cargo test --benches` or `cargo bench -- --test`. It then runs
-/// everything once on a tiny table, without measuring.
+/// Returns whether the bench runs as a test, as with `cargo test --benches` or `cargo bench -- --test`. As a test, the
+/// bench runs everything once on a tiny table, without measuring.
 pub(crate) fn is_test() -> bool {
     let mut is_bench = false;
     for arg in std::env::args() {

@@ -1,4 +1,4 @@
-//! Fills buffers with values. `lib/zero_kv/_arrays.py` makes NumPy and pyarrow arrays of the buffers.
+//! Fills buffers with values. `lib/zero_kv/_arrays.py` makes NumPy and pyarrow arrays from the buffers.
 
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyMemoryError, PyTypeError, PyValueError};
@@ -34,8 +34,8 @@ impl<'py> LookUpTarget<'py> {
     }
 }
 
-/// Looks up keys, and returns two buffers. The first has the concatenated values, each of which must have `len_bytes`,
-/// with zeros for missing keys. The second has one byte per key, which is 1 if the key was found.
+/// Looks up keys, and returns two buffers. The first contains the concatenated values, with zeros for missing keys. The
+/// second contains one byte per key, which is 1 if the key was found. All values must have the length `len_bytes`.
 #[pyfunction]
 pub(crate) fn fill_fixed<'py>(
     py: Python<'py>,
@@ -73,21 +73,21 @@ pub(crate) fn fill_fixed<'py>(
     }
 }
 
-/// The reason why values cannot be stored in an array of values of one length.
+/// The reason why values cannot be stored in an array of fixed-length values.
 enum FillError {
     /// Not enough memory for this number of values.
     Memory(usize),
-    /// The position of a key whose value has a wrong length, and this length.
+    /// The position of a key whose value has a wrong length, and the length of this value.
     Value(usize, usize),
 }
 
-/// Validity bits, offsets, data, the number of nulls, and whether offsets have 64 bits.
+/// The validity bits, offsets, and data of an Arrow array, its number of nulls, and whether its offsets have 64 bits.
 type ArrowParts = (Memory, Memory, Memory, usize, bool);
 
 /// Looks up keys, and returns the buffers of an Arrow array with their values.
 ///
-/// The keys are the buffer of an array of numbers, or the offsets and data of an array of bytes, without nulls. `valid`
-/// has one byte per value, which is zero where the key, and therefore the value, is null.
+/// The keys come from an Arrow array without nulls: either `numbers`, or `offsets` and `data`. `valid` has one byte per
+/// value, which is zero where the key, and therefore the value, is null.
 #[pyfunction]
 #[pyo3(signature = (target, numbers, offsets, data, valid))]
 pub(crate) fn fill_arrow<'py>(

@@ -55,7 +55,7 @@ impl Report {
     }
 }
 
-/// Bakes the pairs of an iterator.
+/// Bakes the rows of an iterator, which are pairs of a key and a value.
 #[pyfunction]
 #[pyo3(signature = (rows, path, keys, duplicates, base, memory_bytes, threads, replace))]
 #[expect(clippy::too_many_arguments, reason = "one for each option; lib/zero_kv/_bake.py has keyword arguments")]

@@ -329,7 +329,7 @@ impl ClientRows {
 #[pyclass(module = "zero_kv")]
 pub(crate) struct ClientRowIterator {
     client: Py<Client>,
-    /// The part of the range that has not been requested.
+    /// The rest of the range, which has not been requested yet.
     rest: Option<KeyRange>,
     backward: bool,
     /// Rows that were received and not returned, in reverse order.

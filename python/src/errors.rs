@@ -69,7 +69,7 @@ pub(crate) fn client_exception(error: &ClientError) -> PyErr {
     }
 }
 
-/// Returns the keyword argument of `bake` that avoids a failure.
+/// Returns the keyword argument of `bake` that implements a remedy, if any.
 fn keyword(remedy: Remedy) -> Option<&'static str> {
     match remedy {
         Remedy::TakeKeysAsBytes => Some("keys=\"bytes\""),

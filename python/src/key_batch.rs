@@ -21,8 +21,8 @@ pub(crate) enum KeyBatch<'py> {
     Numbers(Vec<u64>),
     /// `bytes` and `str` objects.
     Objects(Vec<Bound<'py, PyAny>>),
-    /// Concatenated keys, and their offsets. The first offset may be greater than 0; it is the offset of the first byte
-    /// in `bytes`.
+    /// Concatenated keys, and the offsets of their boundaries. The first offset belongs to the first byte of `bytes`,
+    /// and may be greater than 0.
     Packed {
         bytes: Vec<u8>,
         offsets: Vec<i64>,

@@ -8,7 +8,7 @@
 //!   that a server transferred (`served`).
 //! - `client` sends requests to a server and waits. `request` encodes requests for the asyncio client, which has its
 //!   own socket.
-//! - `many` looks up many keys, and `arrays` makes arrays of the values. `view` implements the buffer protocol.
+//! - `many` looks up many keys, and `arrays` makes arrays from the values. `view` implements the buffer protocol.
 //! - `bake` makes files.
 
 mod arguments;
@@ -51,7 +51,7 @@ mod _native {
     #[pymodule_export]
     use super::view::Memory;
 
-    /// Makes the library's error messages name `server_user`, the keyword argument of this package.
+    /// Makes the library's error messages use the name `server_user`, which is a keyword argument of this package.
     #[pymodule_init]
     fn name_settings(_module: &Bound<'_, PyModule>) -> PyResult<()> {
         let name_of = |setting| (setting == zero_kv::Setting::ServerUser).then_some("server_user");

@@ -1,7 +1,7 @@
 //! Lookups of many keys.
 //!
-//! In: keys, and a table or a client to look them up with. Out: a list of values, or the values of which `arrays` makes
-//! arrays.
+//! In: keys, and a table or a client to look them up with. Out: a list of values, or the values from which `arrays`
+//! makes arrays.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};

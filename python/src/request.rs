@@ -43,7 +43,7 @@ enum RequestItem {
     Ping,
 }
 
-/// Evaluates an expression with the typed request of an item.
+/// Evaluates `$value`, in which `$request` is the typed request of `$item`.
 macro_rules! with_typed_request {
     ($item:expr, $request:ident => $value:expr) => {
         match $item {
@@ -223,7 +223,7 @@ struct PendingRequest {
     future: Py<PyAny>,
     /// Results of the items whose response was received.
     results: Vec<Py<PyAny>>,
-    /// The first error that the response to an item caused.
+    /// The first error that was found in the responses.
     error: Option<PyErr>,
     /// Number of items whose response was received.
     received: usize,
@@ -247,7 +247,7 @@ impl Pipeline {
         Pipeline { path, unsent: Vec::new(), pending: VecDeque::new(), reader, has_received: false }
     }
 
-    /// Adds a request. The future receives its result.
+    /// Adds a request. `future` receives the request's result.
     fn add(&mut self, py: Python<'_>, request: Py<Request>, future: Bound<'_, PyAny>) -> PyResult<()> {
         let items = &request.get().items;
         if items.is_empty() {

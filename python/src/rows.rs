@@ -19,7 +19,7 @@ const CHUNK_LEN_BYTES: usize = 64 << 10;
 
 /// A selection of a table's keys.
 pub(crate) enum Selection<'k> {
-    /// The keys from the first up to, but not including, the second.
+    /// The keys from the first key up to, but not including, the second key.
     Between(Option<Key<'k>>, Option<Key<'k>>),
     /// The keys that start with these bytes.
     Prefix(&'k [u8]),
@@ -29,7 +29,7 @@ impl Selection<'_> {
     pub(crate) const ALL: Selection<'static> = Selection::Between(None, None);
 }
 
-/// The part of each row that an iteration returns.
+/// Whether an iteration returns keys, values, or both.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RowPart {
     Keys,
@@ -107,8 +107,8 @@ impl Rows {
 pub(crate) struct RowIterator {
     table: TableVersion,
     part: RowPart,
-    /// Index of the first row that has not been read into `chunk`. `end` is the index after the last row that has not
-    /// been read.
+    /// Index of the first unread row, counted from the start of the table. `end` is the index after the last unread
+    /// row.
     next: usize,
     end: usize,
     backward: bool,

@@ -23,7 +23,7 @@ use crate::served::ServedTable;
 use crate::table_version::TableVersion;
 use crate::view::Memory;
 
-/// Where the rows of a table come from.
+/// The source of a table's rows.
 pub(crate) enum Origin {
     /// One version of a table, and the path of its file or of its server's socket.
     Fixed { table: TableVersion, path: PathBuf, opened: Option<OpenArguments> },

@@ -169,8 +169,8 @@ impl RecordsWriter {
         })
     }
 
-    /// Adds a key to the hash of all keys, and keeps it as the latest key. A number is hashed as 8 bytes. A key of
-    /// bytes is hashed after its length, so that the hash depends on where each key ends.
+    /// Adds a key to the hash of all keys, and keeps it as the latest key. A number is hashed as 8 bytes. For a key of
+    /// bytes, its length is hashed first, so that the hash depends on where each key ends.
     #[inline]
     fn note(&mut self, key: Key<'_>) {
         match key {

@@ -1,5 +1,5 @@
 //! The option `--generate FOLDER` of each program, which writes man pages and shell completions. The help does not show
-//! the option, because only packaging uses it.
+//! the option, because only the packaging scripts use it.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -12,10 +12,10 @@ use clap_complete::Shell;
 
 pub(super) fn generate(mut command: Command, folder: &Path) -> io::Result<()> {
     let name = command.get_name().to_owned();
-    // Files are generated in a private folder and then copied, because clap's generators follow symbolic links, which
-    // other users may have created in `folder`.
+    // Files are generated in a private folder and then copied. Other users may have created symbolic links in `folder`,
+    // which the generators of clap would follow.
     let generated = tempfile::tempdir()?;
-    // The command `help` gets no man page. Completions are generated after the man pages, because the generator of
+    // The command `help` gets no man page. Completions are generated after the man pages, because generating
     // completions adds the command `help`.
     clap_mangen::generate_to(command.clone().disable_help_subcommand(true), generated.path())?;
     copy_all(generated.path(), &folder.join("man1"))?;

@@ -31,7 +31,7 @@ impl ReplaceArgs {
     }
 }
 
-/// Returns the name of the option for a rule, or `None` for a setting that is not a rule.
+/// Returns the name of the option for a setting, or `None` if the setting is not a rule for replacing tables.
 pub fn name_of(rule: Setting) -> Option<&'static str> {
     match rule {
         Setting::RowsMin => Some("--min-rows"),

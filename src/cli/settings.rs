@@ -1,4 +1,4 @@
-//! Sets the names of command-line options in messages of the library.
+//! Makes messages of the library contain the names of command-line options.
 
 use crate::setting::{Setting, name_settings};
 

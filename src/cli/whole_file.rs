@@ -14,7 +14,8 @@ use tempfile::NamedTempFile;
 
 use crate::special_file::{is_special, open_special};
 
-/// A new file with a temporary name. Dropping the value removes the file, and [`WholeFile::put_in_place`] keeps it.
+/// A new file with a temporary name. [`WholeFile::put_in_place`] renames the file to its final name. Otherwise,
+/// dropping the value removes the file.
 pub struct WholeFile {
     file: NamedTempFile,
     folder: File,
@@ -22,7 +23,7 @@ pub struct WholeFile {
 }
 
 impl WholeFile {
-    /// Creates an empty file in the folder of `path`.
+    /// Creates an empty temporary file in the folder of `path`, the final name.
     pub fn beside(path: &Path) -> anyhow::Result<WholeFile> {
         Self::create(path).map_err(|error| write_error(path, &error))
     }
@@ -73,8 +74,8 @@ pub fn check_can_be_written(path: &Path) -> anyhow::Result<()> {
     check().map_err(|error| write_error(path, &error))
 }
 
-/// Writes and syncs a file that gets its name only when it is complete. A special file, such as a pipe, is written to
-/// directly.
+/// Writes and syncs a file that gets its name only when it is complete. If the path leads to a special file, such as a
+/// pipe, writes to it directly.
 pub fn write_whole(path: &Path, text: &[u8]) -> anyhow::Result<()> {
     if let Some(mut special) = open_special(path).map_err(|error| write_error(path, &error))? {
         return special.write_all(text).with_context(|| path.display().to_string());

@@ -12,7 +12,7 @@ use crate::protocol::response::Violation;
 
 /// Maximum number of requests in flight. A server reads at most this many 16-byte requests with one system call.
 const IN_FLIGHT_MAX: usize = 1024;
-/// Encoding pauses when the unsent requests reach this length, and continues when they are sent.
+/// Length of the unsent requests at which encoding pauses. Encoding continues after these requests are sent.
 const UNSENT_MAX_BYTES: usize = 256 << 10;
 
 /// Requests of one operation, with counts of encoded requests and received responses.
@@ -23,13 +23,13 @@ pub(super) struct Batch<E, V> {
     visit: V,
     sent: usize,
     received: usize,
-    /// The first request error. After this error, no more requests are encoded.
+    /// The first [`RequestError`]. After this error, no more requests are encoded.
     error: Option<RequestError>,
 }
 
 /// A function that encodes the request at a position in the batch, and appends it to a buffer.
 pub(super) trait EncodeRequest: Fn(usize, &mut Vec<u8>) {}
-/// A function that handles one response. Its first argument is the position of the response's request in the batch.
+/// A function that handles one response. Its first argument is the position of the request in the batch.
 pub(super) trait VisitResponse: FnMut(usize, Response<'_>) -> Result<(), RequestError> {}
 
 impl<E: Fn(usize, &mut Vec<u8>)> EncodeRequest for E {}
@@ -82,12 +82,12 @@ impl<E: EncodeRequest, V: VisitResponse> Batch<E, V> {
         self.received == self.sent
     }
 
-    /// Returns true if all requests were encoded, or if a request error stopped the encoding.
+    /// Returns true if all requests were encoded, or if a [`RequestError`] stopped the encoding.
     pub(super) fn is_all_sent(&self) -> bool {
         self.sent == self.len || self.error.is_some()
     }
 
-    /// Encodes more requests if at most half of the maximum number of requests are in flight.
+    /// Encodes more requests, unless more than half of the maximum number of requests are in flight.
     pub(super) fn fill(&mut self, requests: &mut Vec<u8>) {
         if self.sent - self.received > IN_FLIGHT_MAX / 2 {
             return;
@@ -114,7 +114,7 @@ impl<E: EncodeRequest, V: VisitResponse> Batch<E, V> {
         Ok(())
     }
 
-    /// Returns the first request error, if any, of a complete batch.
+    /// Returns the first [`RequestError`], if any. The batch must be complete.
     pub(super) fn into_result(self) -> Result<(), RequestError> {
         self.error.map_or(Ok(()), Err)
     }

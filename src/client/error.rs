@@ -21,7 +21,7 @@ pub enum ClientError {
     /// The socket does not exist, or no process listens on it.
     #[error("{}: cannot connect: {error}: is kv_store running, and on this socket?", path.display())]
     NotRunning {
-        /// The socket.
+        /// The path of the socket.
         path: PathBuf,
         /// [`io::ErrorKind::NotFound`] if the socket does not exist, [`io::ErrorKind::ConnectionRefused`] if no process
         /// listens on it.
@@ -30,7 +30,7 @@ pub enum ClientError {
     /// The kernel or the server refused the connection.
     #[error("{}: {reason}", path.display())]
     Refused {
-        /// The socket.
+        /// The path of the socket.
         path: PathBuf,
         /// The party that refused the connection.
         reason: Refusal,
@@ -38,7 +38,7 @@ pub enum ClientError {
     /// The server runs as a user that this client does not trust. Nothing was sent.
     #[error("{}: {problem}", path.display())]
     UntrustedServer {
-        /// The socket.
+        /// The path of the socket.
         path: PathBuf,
         /// The user that the server runs as.
         uid: u32,
@@ -48,7 +48,7 @@ pub enum ClientError {
     /// An attempt to connect, a call, or the wait for a pooled connection timed out.
     #[error("{}: timed out after {after:.1?} {phase}", path.display())]
     TimedOut {
-        /// The socket.
+        /// The path of the socket.
         path: PathBuf,
         /// What the client was waiting for.
         phase: Phase,
@@ -62,19 +62,19 @@ pub enum ClientError {
         path.display()
     )]
     Closed {
-        /// The socket.
+        /// The path of the socket.
         path: PathBuf,
-        /// The incomplete part of the response.
+        /// Whether the response's header or its value is incomplete.
         part: ResponsePart,
-        /// Number of bytes of this part that arrived.
+        /// Number of bytes of the incomplete header or value that arrived.
         arrived_bytes: usize,
-        /// Length of this part.
+        /// Total length of the incomplete header or value.
         expected_bytes: usize,
     },
     /// The peer violated the protocol.
     #[error("{}: {error}: is this the socket of a kv_store of this version?", path.display())]
     Protocol {
-        /// The socket.
+        /// The path of the socket.
         path: PathBuf,
         /// The violation.
         error: Violation,
@@ -82,7 +82,7 @@ pub enum ClientError {
     /// The server responded with an error status.
     #[error("{}: the server responded to {request} with an error: {hint}", path.display())]
     Server {
-        /// The socket.
+        /// The path of the socket.
         path: PathBuf,
         /// The request in words: its key, its range, or its name.
         request: String,
@@ -92,7 +92,7 @@ pub enum ClientError {
     /// Direct mode is not possible.
     #[error("{}: no direct mode: {problem}", path.display())]
     Direct {
-        /// The socket.
+        /// The path of the socket.
         path: PathBuf,
         /// The reason, and what to do.
         problem: String,
@@ -115,7 +115,7 @@ pub enum ClientError {
     /// A system call failed.
     #[error("{}: {phase}: {error}", path.display())]
     Io {
-        /// The socket.
+        /// The path of the socket.
         path: PathBuf,
         /// What the client was doing.
         phase: Phase,
@@ -202,7 +202,7 @@ impl ClientError {
     }
 }
 
-/// The reason why a complete response could not be decoded.
+/// The reason why a complete response has no valid result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RequestError {

@@ -1,7 +1,7 @@
 //! Checks whether untrusted users could replace the file at a path.
 //!
-//! In: a path. Out: the first exposed directory on the way to the file, if any. A directory is exposed if untrusted
-//! users can change its entries. Directories are checked in the order in which the kernel visits them.
+//! In: a path. Out: the path's first exposed directory, if any. A directory is exposed if untrusted users can change
+//! its entries. Directories are checked in the order in which the kernel visits them.
 
 use std::ffi::OsString;
 use std::fs::{self, Metadata};
@@ -11,22 +11,21 @@ use std::path::{Component, Path, PathBuf};
 
 /// Maximum number of symbolic links that the kernel follows in one path.
 const LINKS_MAX: usize = 40;
-/// Mode bits that let the group and all other users write. If a file has an access control list, the group's bits are
-/// the maximum rights that the list's entries can grant to other users and groups.
+/// Mode bits that let the group and all other users write. If a file has an access control list, the group bits limit
+/// the rights that the list grants to other users and groups.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
-/// Returns the first directory on the way to `path` in which a user who is not in `trusted` can replace the next
-/// component of the path. A directory that other users can write to counts as exposed even if it has the sticky bit,
-/// because any of them can create a name in it before the rightful owner does.
+/// Returns the first directory on the way to `path` whose entries a user outside `trusted` can change. The sticky bit
+/// does not protect a directory: any user who can write to it can create a name before the rightful owner does.
 ///
 /// Directories are checked in the order in which the kernel visits them, starting at the root. To redirect the path
-/// after a directory was checked, a user would need write permission in a directory that was checked before.
+/// afterwards, a user would need write permission in one of the checked directories.
 pub(super) fn exposed_directory(path: &Path, trusted: &[u32]) -> io::Result<Option<PathBuf>> {
     walk(PathBuf::from("/"), names_reversed(&std::path::absolute(path)?), trusted)
 }
 
-/// Resolves a path from `directory` on, and returns the first exposed directory. `rest` contains the unresolved names
-/// of the path, in reverse order.
+/// Resolves the names in `rest`, starting in `directory`. Returns the first directory that untrusted users can change.
+/// `rest` is in reverse order.
 fn walk(mut directory: PathBuf, mut rest: Vec<OsString>, trusted: &[u32]) -> io::Result<Option<PathBuf>> {
     let mut links = 0;
     while let Some(name) = rest.pop() {
@@ -75,7 +74,7 @@ mod tests {
 
     use super::*;
 
-    /// Creates the directories `a/b` with a file `s` in `b`, and returns their owner.
+    /// Creates the file `a/b/s` in a temporary directory. Returns this directory and the number of its owner.
     fn directories() -> (tempfile::TempDir, u32) {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir_all(folder.path().join("a/b")).unwrap();
@@ -91,7 +90,7 @@ mod tests {
         fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
     }
 
-    /// Returns the first exposed directory, relative to the temporary directory `folder`. The check starts at `folder`.
+    /// Checks `path`, starting at `folder`. Returns the first exposed directory, relative to `folder`.
     fn find_exposed(folder: &tempfile::TempDir, path: &str, trusted: &[u32]) -> io::Result<Option<PathBuf>> {
         let found = walk(folder.path().to_path_buf(), names_reversed(Path::new(path)), trusted)?;
         Ok(found.map(|directory| directory.strip_prefix(folder.path()).unwrap().to_path_buf()))

@@ -71,7 +71,8 @@ macro_rules! impl_client {
                 self.call(Get::new(key)?)$($await)*
             }
 
-            /// Passes the value of a key to `visit`, borrowed from the receive buffer instead of copied.
+            /// Passes the value of a key to `visit`, and returns the result of `visit`. The value is borrowed from the
+            /// receive buffer.
             ///
             /// # Errors
             /// [`ClientError`]. `visit` is called only after a valid response.
@@ -131,7 +132,8 @@ macro_rules! impl_client {
                 self.call(Exists::new(key)?)$($await)*
             }
 
-            /// Returns whether the table has each of many keys, pipelined like [`Self::get_many`].
+            /// Returns whether the table has each of many keys, in the order of the keys. Requests are pipelined as in
+            /// [`Self::get_many`].
             ///
             /// # Errors
             /// The errors of [`Self::get_many`].
@@ -150,8 +152,8 @@ macro_rules! impl_client {
                 self.call(Floor::new(key)?)$($await)*
             }
 
-            /// Returns the result of [`Self::floor`] for each of many keys, in the order of the keys, pipelined like
-            /// [`Self::get_many`].
+            /// Returns the result of [`Self::floor`] for each of many keys, in the order of the keys. Requests are
+            /// pipelined as in [`Self::get_many`].
             ///
             /// # Errors
             /// The errors of [`Self::get_many`].
@@ -170,8 +172,8 @@ macro_rules! impl_client {
                 self.call(Ceiling::new(key)?)$($await)*
             }
 
-            /// Returns the result of [`Self::ceiling`] for each of many keys, in the order of the keys, pipelined like
-            /// [`Self::get_many`].
+            /// Returns the result of [`Self::ceiling`] for each of many keys, in the order of the keys. Requests are
+            /// pipelined as in [`Self::get_many`].
             ///
             /// # Errors
             /// The errors of [`Self::get_many`].
@@ -212,7 +214,7 @@ macro_rules! impl_client {
             /// No request is sent before the first row is taken. After that, each request is for one page of rows.
             ///
             /// # Errors
-            /// [`ClientError::KeyLen`], [`ClientError::MixedKeys`]. A key at an end may be empty.
+            /// [`ClientError::KeyLen`], [`ClientError::MixedKeys`]. The key at an end of the range may be empty.
             pub fn range<'k>(&mut self, range: impl KeyBounds<'k>) -> Result<$Rows<'_>, ClientError> {
                 let range = KeyRange::from(check_bounds(&range)?);
                 Ok($Rows::new(self, range))
@@ -231,7 +233,7 @@ macro_rules! impl_client {
             /// is 0. [`RowPage::rest`] is the range to request next, on this or another connection.
             ///
             /// # Errors
-            /// [`ClientError`]. A key at an end may be empty.
+            /// [`ClientError`]. The key at an end of the range may be empty.
             pub $($async)? fn first_page<'k>(
                 &mut self,
                 range: impl KeyBounds<'k>,
@@ -311,8 +313,8 @@ macro_rules! impl_client {
 
         /// Requests about the server.
         impl $Client {
-            /// Sends a request without a key and waits for the response. The request succeeds whatever kind of keys the
-            /// table has.
+            /// Sends a request without a key and waits for the response. The request succeeds for tables with either
+            /// kind of keys.
             ///
             /// # Errors
             /// [`ClientError::Server`] from a server that does not support the request, and the errors of
@@ -330,9 +332,9 @@ macro_rules! impl_client {
                 self.call(GetInfo)$($await)*
             }
 
-            /// Makes the server reload its file, and returns the number of the attempt without waiting until the
-            /// attempt ends. [`Self::info`] reports the last complete attempt as `reload_done`, and its outcome as
-            /// `reload_last`.
+            /// Makes the server reload its file. Returns the number of the attempt, without waiting until the attempt
+            /// ends. [`Self::info`] reports the number of the last complete attempt as `reload_done`, and its outcome
+            /// as `reload_last`.
             ///
             /// # Errors
             /// [`ClientError::Server`] if this user may not send the request, and the errors of [`Self::get`]. The
@@ -341,7 +343,7 @@ macro_rules! impl_client {
                 self.call(Reload)$($await)*
             }
 
-            /// Makes the server go back to the previous generation, and returns the number of the attempt like
+            /// Makes the server go back to the previous generation. Returns the number of the attempt, like
             /// [`Self::reload`].
             ///
             /// # Errors
@@ -406,8 +408,8 @@ macro_rules! impl_client {
                 batch.into_result().map_err(|error| ClientError::request(&self.path, error))
             }
 
-            /// Sends the requests of a batch that have no response yet, on one connection. The connection is put back
-            /// only after success, so an error, a panic, or a dropped future closes the connection.
+            /// Sends the requests of a batch that have no response yet, on one connection. The client keeps the
+            /// connection only after success: an error, a panic, or a dropped future closes the connection.
             $($async)? fn exchange_once<E: EncodeRequest, V: VisitResponse>(
                 &mut self,
                 batch: &mut Batch<E, V>,

@@ -1,17 +1,17 @@
 //! Clients of a running server.
 //!
-//! In: keys. Out: the values and rows of the server's responses, after checks. [`crate::protocol`] defines the bytes.
-//! Only the module `direct` reads a file, whose descriptor the server sends.
+//! In: keys. Out: checked values and rows from the server's responses. [`crate::protocol`] defines the encoded
+//! messages. Only the module `direct` reads a file: the server sends the file's descriptor.
 //!
 //! [`Client`] has the methods of a [`Store`](crate::Store) and waits for each response; `AsyncClient` has the same
-//! methods for tasks. Threads share connections in a [`Pool`], tasks in an `AsyncPool`. The modules:
+//! methods for tasks. Threads share connections in a [`Pool`]; tasks share connections in an `AsyncPool`. The modules:
 //!
 //! - `methods` implements both clients. `blocking` and `asynchronous` define the two types; `blocking_connection` and
 //!   `async_connection` define their connections.
-//! - `request` encodes each request and decodes its response. `row_page` checks a page of rows. `range_cursor` is a
-//!   position in a range that is read page by page. `rows` has the iterators over a range.
-//! - `batch` keeps many requests in flight. `pipeline` has the unsent requests and the received bytes of a connection.
-//!   `retry` decides whether a call is retried.
+//! - `request` encodes each request and decodes its response. `row_page` checks a page of rows. `range_cursor` keeps
+//!   the position of an iteration that requests rows page by page. `rows` defines the iterators.
+//! - `batch` keeps many requests in flight. `pipeline` holds a connection's unsent requests and received bytes. `retry`
+//!   decides whether a call is retried.
 //! - `socket` connects. `server_user` checks the server's user. `exposure` checks whether other users could replace the
 //!   socket.
 

@@ -38,10 +38,10 @@ pub struct Options {
     ///
     /// - If a user is named, only servers of that user, root, and this process's user are accepted, wherever their
     ///   sockets are.
-    /// - If no user is named, a server of another user is accepted only if just that user, root, and this process's
-    ///   user can write to the socket's directory and to the directories above it. In other directories, such as
-    ///   `/tmp`, any user could have created the socket. An abstract socket has no directory, so its server's user must
-    ///   be named.
+    /// - If no user is named, a server of another user is accepted only if no user except that user, root, and this
+    ///   process's user can write to the socket's directory or to the directories above it. In other directories, such
+    ///   as `/tmp`, any user could have created the socket. An abstract socket has no directory, so its server's user
+    ///   must be named.
     /// - In a user namespace, all users without a number of their own are reported as 65534 (or `kernel.overflowuid`).
     ///   This number identifies no single user. To accept all of these users, name this number.
     ///

@@ -3,9 +3,9 @@
 //! In: threads or tasks that need a connection. Out: a connection for each of them in order of arrival, or a time-out.
 //!
 //! Both pools share one design, [`SharedPool`]: a list of idle clients and a queue of waiters, each with its own
-//! channel. A client that is returned is sent to the first waiter in the queue while the pool is locked, so a thread or
-//! task that arrives later cannot overtake the waiter. The common crates for pools do not suffice: r2d2 wakes a waiter
-//! and lets it race with new arrivals, and deadpool serves only tasks.
+//! channel. A returned client is sent to the first waiter in the queue while the pool is locked, so a thread or task
+//! that arrives later cannot overtake the waiter. The common crates for pools do not suffice: r2d2 wakes a waiter and
+//! lets it race with new arrivals, and deadpool serves only tasks.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -29,7 +29,7 @@ use crate::sync::unpoisoned;
 
 /// A pool of connections to one server, for threads. Clones share the pool.
 ///
-/// An idle connection that the server has closed is replaced. A connection whose call failed is not reused.
+/// An idle connection that the server has closed is replaced. A connection is not reused after a failed call.
 ///
 /// # Example
 /// ```no_run
@@ -51,8 +51,8 @@ pub struct Pool {
 
 /// A pool of connections to one server, for tasks on tokio. Clones share the pool.
 ///
-/// An idle connection that the server has closed is replaced. A connection whose call failed, or whose future was
-/// dropped, is not reused.
+/// An idle connection that the server has closed is replaced. A connection is not reused after a call that failed or
+/// whose future was dropped.
 ///
 /// # Example
 /// ```no_run
@@ -90,7 +90,7 @@ impl Pool {
 
     /// Returns a connection, which goes back to the pool when it is dropped. Waits while all connections are in use.
     ///
-    /// A new client connects at its first call. A failed attempt to connect is retried like a failed call.
+    /// A new connection is opened at its first call. A failed attempt to connect is retried like a failed call.
     ///
     /// # Errors
     /// [`ClientError::TimedOut`] after [`PoolOptions::wait_timeout`].
@@ -133,7 +133,7 @@ impl AsyncPool {
 
     /// Returns a connection, which goes back to the pool when it is dropped. Waits while all connections are in use.
     ///
-    /// A new client connects at its first call. A failed attempt to connect is retried like a failed call.
+    /// A new connection is opened at its first call. A failed attempt to connect is retried like a failed call.
     ///
     /// # Errors
     /// [`ClientError::TimedOut`] after [`PoolOptions::wait_timeout`].
@@ -163,11 +163,11 @@ pub trait PoolMember: Sized {
     /// Returns whether the client has a connection without pending responses.
     fn is_connected(&self) -> bool;
 
-    /// Closes a connection that the server has closed, or that has unexpected bytes to read.
+    /// Closes the client's connection if the server has closed it, or if unexpected bytes have arrived.
     fn drop_unless_idle(&mut self);
 }
 
-/// The part that [`Pool`] and `AsyncPool` have in common: everything except waiting for a client.
+/// The implementation of both [`Pool`] and `AsyncPool`, except for the wait until a client is returned.
 struct SharedPool<C: PoolMember> {
     path: PathBuf,
     client_options: Options,
@@ -180,22 +180,23 @@ struct PoolState<C: PoolMember> {
     idle: Vec<C>,
     /// The number of clients that the pool may still create.
     vacant: usize,
-    /// The waiters, in order of arrival. Empty unless all clients are lent.
+    /// The threads or tasks that wait for a client, in order of arrival, each with its number. Empty unless all clients
+    /// are lent.
     waiters: VecDeque<(u64, Waiter<C>)>,
     next_waiter: u64,
 }
 
 /// The channel through which a waiter receives its client.
 ///
-/// The channel carries a [`Pooled`]: if the waiter has given up, the channel drops the client, and the client returns
-/// to the pool.
+/// If the waiter has given up, the channel drops the [`Pooled`] that was sent, and the client returns to the pool.
 enum Waiter<C: PoolMember> {
     Thread(SyncSender<Pooled<C>>),
     #[cfg(feature = "tokio")]
     Task(oneshot::Sender<Pooled<C>>),
 }
 
-/// A lent client, or a waiter's position in the queue and the receiving end of its channel.
+/// The result of a request for a client: a lent client, or a position in the queue and the channel that will deliver a
+/// client.
 enum Lent<C: PoolMember, R> {
     Now(Pooled<C>),
     Later(Queued<C>, R),
@@ -264,7 +265,7 @@ impl<C: PoolMember> SharedPool<C> {
 }
 
 impl<C: PoolMember> Waiter<C> {
-    /// Sends a client, or returns it if the waiter has given up.
+    /// Sends a client to the waiter. Returns the client as the error if the waiter has given up.
     fn send(self, client: Pooled<C>) -> Result<(), Pooled<C>> {
         match self {
             Waiter::Thread(sender) => sender.send(client).map_err(|error| error.0),
@@ -286,8 +287,7 @@ impl<C: PoolMember> fmt::Debug for SharedPool<C> {
     }
 }
 
-/// A connection that a [`Pool`] or an `AsyncPool` lends. It has the client's methods, and goes back to the pool when it
-/// is dropped.
+/// A client that a [`Pool`] or an `AsyncPool` lends. When the `Pooled` is dropped, the client goes back to the pool.
 pub struct Pooled<C: PoolMember> {
     /// `None` only while the `Pooled` is being dropped.
     client: Option<C>,

@@ -1,4 +1,4 @@
-//! A position in a range. A client requests the range's rows page by page, from either end.
+//! The position of an iteration over a range. The client requests the rows page by page, from either end.
 //!
 //! In: a range, then its pages. Out: rows, and the next page to request. This module does no I/O.
 
@@ -8,18 +8,18 @@ use super::key::{Bounds, KeyRange, OwnedKey};
 use super::request::{GetPage, Row};
 use super::row_page::RowPage;
 
-/// The rows of a range that the iterator has not returned yet.
+/// The rows of a range that an iterator has not returned yet.
 #[derive(Debug)]
 pub(super) struct RangeCursor {
-    /// The part of the range between the pages `front` and `back`, which has not been received yet. `None` if no rows
-    /// are left there.
+    /// The range between the pages `front` and `back`, which has not been received yet. `None` if all rows have been
+    /// received.
     unread: Option<KeyRange>,
     front: Option<PageRows>,
     back: Option<PageRows>,
     pub(super) limit_rows: u32,
 }
 
-/// The rows of a page that the iterator has not returned yet.
+/// The rows of a page that an iterator has not returned yet.
 #[derive(Debug)]
 struct PageRows {
     page: RowPage,
@@ -39,8 +39,8 @@ impl RangeCursor {
         RangeCursor { unread: Some(range), front: None, back: None, limit_rows: 0 }
     }
 
-    /// Returns the next row from the start of the range, or from its end if `backward`. When all rows have been
-    /// received, the remaining rows can also come from the page of the opposite end.
+    /// Returns the next row from the start of the range, or from its end if `backward`. After all rows have been
+    /// received, the row may come from the page that was received at the opposite end.
     pub(super) fn next(&mut self, backward: bool) -> Option<Row> {
         let [near, far] = if backward { [&mut self.back, &mut self.front] } else { [&mut self.front, &mut self.back] };
         let row = near.as_mut().and_then(|rows| rows.next(backward));
@@ -50,7 +50,7 @@ impl RangeCursor {
         }
     }
 
-    /// Returns the part of the range that has not been received yet.
+    /// Returns the range that has not been received yet, or `None` if all rows have been received.
     pub(super) fn unread(&self) -> Option<&KeyRange> {
         self.unread.as_ref()
     }
@@ -61,7 +61,7 @@ impl RangeCursor {
         GetPage { bounds: Bounds { start, end }, backward, limit_rows: self.limit_rows }
     }
 
-    /// Adds a received page at an end of the range.
+    /// Adds a received page: the next page from the start of the range, or from its end if `backward`.
     pub(super) fn add_page(&mut self, mut page: RowPage, backward: bool) {
         self.unread = page.take_rest();
         let rows = PageRows { rows: 0..page.len(), page };

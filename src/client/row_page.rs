@@ -1,6 +1,6 @@
 //! The rows that one response contains.
 //!
-//! In: a request, and the value of its response. Out: rows, after checks of each row.
+//! In: a request, and the value of its response. Out: checked rows.
 
 use std::ops::Bound;
 
@@ -24,8 +24,8 @@ pub struct GetPage<'k> {
 
 /// Consecutive rows from the start or the end of a range.
 ///
-/// A page has at most 64 KiB of rows, or a single longer row. In addition to the rows, a page takes 4 bytes of memory
-/// per row.
+/// A page has at most 64 KiB of rows, or a single longer row. A page takes 4 bytes of memory per row in addition to the
+/// rows.
 #[derive(Clone, Debug)]
 pub struct RowPage {
     kind: KeyKind,
@@ -36,8 +36,8 @@ pub struct RowPage {
 }
 
 impl RowPage {
-    /// Decodes a page after checking that its rows are complete, are in ascending order, have keys of one kind, and are
-    /// in the requested range.
+    /// Decodes a page. Checks that its rows are complete, that their keys are in ascending order and of the requested
+    /// kind, and that they are in the requested range.
     pub(super) fn decode(request: &GetPage<'_>, page: &[u8]) -> Result<RowPage, PageError> {
         let (header, records) = PageHeader::ref_from_prefix(page).map_err(|_| PageError::Truncated { row: 0 })?;
         let (row_count, code, bits) = (header.row_count.get(), header.key_kind, header.align_bits);
@@ -97,8 +97,7 @@ impl RowPage {
         (0..self.len()).map(|row| self.row(row))
     }
 
-    /// Returns the part of the range that remains after this page, which is the range to request next. Returns `None`
-    /// if the range has no more rows.
+    /// Returns the range to request next, which contains the remaining rows. Returns `None` if no rows remain.
     pub fn rest(&self) -> Option<&KeyRange> {
         self.rest.as_ref()
     }
@@ -114,7 +113,7 @@ impl RowPage {
     }
 }
 
-/// Checks all rows, and returns the offset of each row.
+/// Checks all rows of a page, and returns the offset of each row in `records`.
 fn check_rows(
     request: &GetPage<'_>,
     kind: KeyKind,

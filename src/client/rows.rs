@@ -34,7 +34,8 @@ impl<'c> ClientRows<'c> {
         ClientRows { client, cursor: RangeCursor::new(range) }
     }
 
-    /// Limits each page to `limit_rows`, for callers that need only a few rows. 0 requests whole pages.
+    /// Limits the number of rows that each request returns, for callers that need only a few rows. With 0, each
+    /// response contains as many rows as fit into a page.
     #[must_use]
     pub fn page_rows(mut self, limit_rows: u32) -> Self {
         self.cursor.limit_rows = limit_rows;
@@ -64,7 +65,8 @@ impl<'c> AsyncClientRows<'c> {
         AsyncClientRows { client, cursor: RangeCursor::new(range) }
     }
 
-    /// Limits each page to `limit_rows`, for callers that need only a few rows. 0 requests whole pages.
+    /// Limits the number of rows that each request returns, for callers that need only a few rows. With 0, each
+    /// response contains as many rows as fit into a page.
     #[must_use]
     pub fn page_rows(mut self, limit_rows: u32) -> Self {
         self.cursor.limit_rows = limit_rows;

@@ -18,16 +18,16 @@ use super::exposure::exposed_directory;
 use crate::setting::Setting;
 use crate::user_namespace::is_ambiguous;
 
-/// The environment variable that names the user that a server may run as. The variable is ignored if
+/// Name of the environment variable with the user that a server may run as. The variable is ignored if
 /// [`Options::server_user`](super::Options::server_user) is set.
 const VARIABLE: &str = "ZERO_KV_SERVER_USER";
 
-/// Returns the remedy in error messages: how to name the expected user.
+/// Returns the remedy for an error message: how to name the expected user.
 fn remedy() -> String {
     format!("if that is the right user, name the user with {} or {VARIABLE}", Setting::ServerUser)
 }
 
-/// Checks the user of the server that a Unix socket is connected to.
+/// Checks the user of the server to which `socket` is connected.
 pub(super) fn check_peer(socket: impl AsFd, path: &Path, server_user: Option<&str>) -> Result<(), ClientError> {
     let peer = getsockopt(&socket, PeerCredentials).map_err(|error| ClientError::connect(path, error.into()))?;
     check_server_user(path, peer.uid(), server_user)
@@ -57,8 +57,8 @@ pub fn check_server_user(path: &Path, uid: u32, server_user: Option<&str>) -> Re
     }
 }
 
-/// Returns the user that the environment variable names. Returns `None` in a set-user-ID or set-group-ID program, whose
-/// environment comes from a user with fewer rights.
+/// Returns the user that the environment variable names. Returns `None` in a set-user-ID or set-group-ID program,
+/// because its environment comes from a user with fewer rights.
 fn named_by_environment() -> Option<OsString> {
     let has_own_rights = getuid() == geteuid() && getgid() == getegid();
     env::var_os(VARIABLE).filter(|user| has_own_rights && !user.is_empty())

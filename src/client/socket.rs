@@ -18,7 +18,8 @@ use super::server_user::check_peer;
 /// Maximum socket time-out: 34 years, which the kernel accepts.
 const TIMEOUT_MAX: Duration = Duration::from_secs(1 << 30);
 
-/// Connects, and checks the server's user. Waits while the server's queue of new connections is full.
+/// Connects to the socket at `path`, and checks the server's user. Waits while the server's queue of new connections is
+/// full.
 pub(super) fn connect_within(
     path: &Path,
     timeout: Duration,
@@ -43,8 +44,8 @@ pub(super) fn connect_within(
     }
 }
 
-/// Connects without waiting, and checks the server's user. Returns `None` if the server's queue of new connections is
-/// full.
+/// Connects to the socket at `path` without waiting, and checks the server's user. Returns `None` if the server's queue
+/// of new connections is full.
 #[cfg(feature = "tokio")]
 pub(super) fn connect_now(path: &Path, server_user: Option<&str>) -> Result<Option<OwnedFd>, ClientError> {
     let failed = |error: Errno| ClientError::connect(path, error.into());
@@ -63,7 +64,7 @@ pub(super) fn is_idle(socket: impl AsFd) -> bool {
     recv(socket, &mut [0], RecvFlags::PEEK | RecvFlags::DONTWAIT) == Err(Errno::AGAIN)
 }
 
-/// Returns the address of a path. A path that starts with `@` names an abstract socket.
+/// Returns the socket address for a path. A path that starts with `@` names an abstract socket.
 fn address(path: &Path) -> Result<SocketAddrUnix, Errno> {
     match path.as_os_str().as_bytes().strip_prefix(b"@") {
         Some(name) => SocketAddrUnix::new_abstract_name(name),

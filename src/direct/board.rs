@@ -1,6 +1,6 @@
 //! The server's side of the page that it shares with direct clients.
 //!
-//! In: changes of the table's state. Out: the state in the page, and calls of the tasks that wait for a change.
+//! In: changes of the table's state. Out: the state in the page, and wake-ups of the tasks that wait for a change.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -16,19 +16,19 @@ use super::page::SharedPage;
 use crate::store::LeaseState;
 use crate::sync::unpoisoned;
 
-/// Publishes the state of a server's table in the page.
+/// Publishes the state of a server's table in the shared page.
 #[derive(Clone)]
 pub(crate) struct Board(Arc<BoardState>);
 
 struct BoardState {
     page: Arc<SharedPage>,
-    /// The owner of the word that the kernel changes when the server ends. Without an owner, clients do not trust
+    /// The thread that owns the owner word. `None` if the thread could not be started; clients then do not trust
     /// leases.
     _owner: Option<Owner>,
     /// The file of the page, open only for reading. Each client gets its own open file description of the file.
     file: File,
-    /// Locked while the state or the deadline is written, so that a deadline of one generation is not written after the
-    /// state of the next generation.
+    /// Locked while the state or the lease's deadline is written. Otherwise a generation's deadline could be written
+    /// after the state of the next generation.
     writing: Mutex<()>,
     /// The tasks that wait for a change of the state, by the number of their [`Waiter`].
     waiting: Mutex<BTreeMap<u64, Waker>>,
@@ -43,7 +43,7 @@ pub(crate) struct Waiter {
 }
 
 impl Board {
-    /// Creates a page that does not show a generation yet.
+    /// Creates a shared page that does not show a generation yet.
     ///
     /// # Errors
     /// The errors of [`SharedPage::create`].
@@ -63,7 +63,7 @@ impl Board {
         Ok(Board(Arc::new(BoardState { page, _owner: owner, file, writing, waiting, last_number })))
     }
 
-    /// Returns the file that other processes map.
+    /// Returns the file of the shared page, which clients map.
     pub(crate) fn file(&self) -> &File {
         &self.0.file
     }
@@ -110,7 +110,8 @@ impl Board {
         self.0.page.beats().fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Returns whether `known`, the state that a client knows, is the current state.
+    /// Returns whether the state that a client last read is still the current state. `known` is that state without its
+    /// flags.
     pub(crate) fn is_known(&self, known: u64) -> bool {
         self.0.page.words().state().known() == known
     }
@@ -125,8 +126,8 @@ impl Board {
 }
 
 impl Waiter {
-    /// Registers a task that is to be woken when the state changes. Returns whether `known`, the state that a client
-    /// knows, is the current state.
+    /// Registers a task that is woken when the state changes. Returns whether the state that a client last read is
+    /// still the current state. `known` is that state without its flags.
     pub(crate) fn wait(&self, known: u64, waker: &Waker) -> bool {
         self.board.waiting().insert(self.number, waker.clone());
         // The comparison comes after the registration: a thread that changes the state after the comparison finds the
@@ -223,7 +224,7 @@ mod tests {
         }
     }
 
-    /// This test also covers SIGKILL, because the kernel marks the word on every path by which a thread exits.
+    /// This test also covers SIGKILL, because the kernel marks the owner word on every path by which a thread exits.
     #[test]
     fn the_kernel_marks_the_owner_when_its_thread_exits() {
         let board = Board::new().unwrap();

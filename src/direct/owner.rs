@@ -19,7 +19,7 @@ use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 
 use super::page::SharedPage;
 
-/// The stack length of the owner's thread, which only waits.
+/// Length of the stack of the thread that owns the owner word. The thread only waits.
 const STACK_LEN_BYTES: usize = 64 << 10;
 
 /// A handle to the thread whose number is in the owner word of the shared page. Dropping the handle ends the thread.
@@ -92,7 +92,7 @@ const HEAD_LEN_BYTES: usize = offset_of!(Layout, entry);
 const _: () = assert!(HEAD_LEN_BYTES == 3 * size_of::<usize>() && offset_of!(Layout, first) == 0);
 
 /// A list of robust futexes that has one entry. The list is registered for the calling thread until the `RobustList` is
-/// dropped. It replaces libc's list, which has entries only while the thread holds robust mutexes.
+/// dropped. The list replaces libc's list, which has entries only while the thread holds robust mutexes.
 pub(super) struct RobustList {
     /// The memory of the list. It is shared memory (although no other process maps it), because the kernel's OOM reaper
     /// can discard the private memory of a killed process before the process's threads exit.

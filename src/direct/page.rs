@@ -55,7 +55,7 @@ fn time_namespace() -> Option<[u64; 2]> {
 pub(super) struct SharedPage(MmapRaw);
 
 impl SharedPage {
-    /// Creates a page that does not show a generation yet, and returns it with its file.
+    /// Creates a page that does not show a generation yet. Returns the page and its file.
     ///
     /// # Errors
     /// Fails if the system cannot create a memory file or seal it: `F_SEAL_FUTURE_WRITE` requires Linux 5.1.
@@ -86,9 +86,9 @@ impl SharedPage {
         let address = self.0.as_mut_ptr().wrapping_add(offset_bytes).cast();
         // SAFETY: The mapping starts at a page boundary and has LEN_BYTES bytes, so the eight bytes at each of the
         // offsets above are inside it and aligned. The mapping exists for as long as `self` is borrowed. The mapped
-        // file cannot become shorter: `SharedPage::create` has sealed it, and `Notice::open` has checked that seal. Every
-        // process accesses the page only by atomic operations. Where the mapping is read-only, these are relaxed loads
-        // of at most eight bytes, which `std::sync::atomic` allows.
+        // file cannot become shorter: `SharedPage::create` has sealed it, and `Notice::open` has checked that seal.
+        // Every process accesses the page only by atomic operations. Where the mapping is read-only, these are relaxed
+        // loads of at most eight bytes, which `std::sync::atomic` allows.
         unsafe { AtomicU64::from_ptr(address) }
     }
 
@@ -106,7 +106,7 @@ impl SharedPage {
     }
 }
 
-/// The client's side of the page, with which the client reads the state of the server's table.
+/// A client's read-only mapping of the shared page, which shows the state of the server's table.
 pub(crate) struct Notice {
     page: SharedPage,
     /// Whether this process is in the server's time namespace. Only then can this process compare the server's
@@ -115,7 +115,7 @@ pub(crate) struct Notice {
 }
 
 impl Notice {
-    /// Maps the page that a server has passed.
+    /// Maps the shared page. `file` is the descriptor that the server has passed.
     ///
     /// # Errors
     /// Fails if the file is not a page of this version, or could be truncated.
@@ -140,8 +140,8 @@ impl Notice {
         self.page.beats().load(Ordering::Relaxed)
     }
 
-    /// Returns whether a process may have changed the file before this client read bytes from it. The client must have
-    /// loaded the state `then` before it read the bytes, and must have read the bytes before this call.
+    /// Returns whether a process may have changed the file before this client read bytes from it. The client must first
+    /// load the state `then`, then read the bytes, and then call this function.
     #[inline(always)]
     pub(crate) fn standing_since(&self, then: TableState) -> Standing {
         let is_before = |until_ns| self.has_same_clock.then(|| clock::now_ns() < until_ns);

@@ -31,7 +31,7 @@ const GENERATION: u64 = u32::MAX as u64;
 
 impl TableState {
     /// Returns the state without its flags. A client sends this number to the server to identify the state that the
-    /// client knows.
+    /// client last read.
     pub(crate) fn known(self) -> u64 {
         self.0 & !FLAGS
     }
@@ -59,9 +59,8 @@ impl TableState {
         self.is_leased() || self.0 & FLAGS == 0
     }
 
-    /// Returns whether this state shows that a process may have changed the file since the earlier state `then`.
-    /// Returns `false` if the two states belong to different generations, because the later state then shows nothing
-    /// about the earlier generation's file.
+    /// Returns whether a process may have changed the file between the earlier state `then` and this state. Returns
+    /// `false` if the two states belong to different generations: this state says nothing about the earlier file.
     fn has_lost_trust_since(self, then: TableState) -> bool {
         self.is_of(then.0) && (!self.is_trusted() || then.is_leased() && !self.is_since(then))
     }
@@ -74,7 +73,7 @@ impl TableState {
 
 #[cfg(any(feature = "server", loom))]
 impl TableState {
-    /// Returns the next state: the given generation and flags, and an incremented count of changes.
+    /// Returns the next state, which has the given generation and flags, and an incremented count of changes.
     fn next(self, generation: u64, flags: u64) -> TableState {
         let count = (self.0 & !FLAGS).wrapping_add(1 << 32) & !(FLAGS | GENERATION);
         TableState(generation & GENERATION | count | flags)
@@ -101,17 +100,17 @@ impl TableState {
 /// The bits of a futex that contain the number of the thread that owns it: see <linux/futex.h>.
 const FUTEX_TID_MASK: u32 = 0x3fff_ffff;
 
-/// The words that lookups load from the shared page, in the order of the page. The server serializes its stores with a
-/// lock.
+/// The words that lookups load from the shared page. The fields have the layout of the page. The server holds a lock
+/// while it writes `state` or `leased_until_ns`.
 #[derive(Default)]
 #[repr(C)]
 pub(super) struct Words {
     pub(super) state: AtomicU64,
-    /// The time until which the lease of the current file is trusted, by the server's clock. The value is 0 without a
+    /// The time until which the lease on the current file is trusted, in nanoseconds of the server's clock. 0 without a
     /// lease.
     leased_until_ns: AtomicU64,
-    /// A robust futex with the number of a thread of the server. After the server has ended, the word has no thread's
-    /// number.
+    /// The owner word: a robust futex with the number of a server thread. After the server has ended, the word contains
+    /// no thread's number.
     pub(super) owner: AtomicU32,
 }
 
@@ -130,8 +129,8 @@ impl Words {
     /// returns whether the server's clock shows a time before a deadline, or `None` if this process cannot read that
     /// clock.
     ///
-    /// If the server is stopped, nobody moves the deadline, so it expires. If the server is killed, the kernel clears
-    /// the thread's number in the owner word before it releases the lease.
+    /// If the server is suspended, it does not extend the deadline, and the deadline expires. If the server is killed,
+    /// the kernel clears the thread's number in the owner word before it releases the lease.
     #[inline(always)]
     pub(super) fn standing_since(&self, then: TableState, is_before: impl FnOnce(u64) -> Option<bool>) -> Standing {
         fence(Ordering::Acquire);

@@ -1,14 +1,14 @@
 //! Ranges of keys.
 //!
-//! In: a range of values that convert to a [`Key`]. Out: its two bounds as keys. This module does not know the kind of
-//! the table's keys.
+//! In: a range of values that convert to a [`Key`]. Out: the start and end of the range as keys. This module does not
+//! check that the keys have the table's kind.
 
 use std::ops::{Bound, Range, RangeBounds, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
 use super::key::Key;
 
-/// A range of keys. The trait is implemented for `..`, for all other range types of the standard library whose bounds
-/// convert to a [`Key`], and for pairs of [`Bound`]s of values that convert to a [`Key`].
+/// A range of keys. The trait is implemented for the range types of [`std::ops`], and for pairs of [`Bound`]s. The
+/// bounds must be values that convert to a [`Key`].
 ///
 /// Methods use this trait instead of [`RangeBounds`], because a range of references implements `RangeBounds` twice: for
 /// the references and for their targets. With `RangeBounds`, a call with a range of references would be ambiguous.
@@ -40,7 +40,7 @@ use super::key::Key;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait KeyBounds<'k>: sealed::Sealed {
-    /// Returns the two bounds.
+    /// Returns the start and the end of the range.
     fn bounds(&self) -> (Bound<Key<'k>>, Bound<Key<'k>>);
 }
 

@@ -23,7 +23,7 @@ pub enum FormatError {
         /// The file's first bytes.
         found: [u8; 8],
     },
-    /// The file has a version that this build does not read.
+    /// The file has a format version that this build cannot read.
     #[error(
         "format version {found}, where this build reads {VERSION}: bake the file again, or use the build that baked it"
     )]
@@ -64,7 +64,7 @@ pub enum FormatError {
     /// The table has more rows than a file can hold.
     #[error("{rows} rows, where a file holds at most {ROW_COUNT_MAX}: split the table")]
     TooManyRows {
-        /// The number of rows.
+        /// The number of rows of the table.
         rows: u64,
     },
     /// A value is longer than a response can carry.
@@ -92,7 +92,7 @@ pub enum FormatError {
         rows: u64,
         /// The alignment of each record.
         align_bytes: u64,
-        /// The minimum length of this number of records.
+        /// The minimum length of a records section with this number of rows.
         len_min_bytes: u64,
         /// The section's length.
         len_bytes: u64,
@@ -105,9 +105,9 @@ pub enum FormatError {
     SectionBeyondFile {
         /// The section.
         section: SectionKind,
-        /// The section's offset in the header.
+        /// The section's offset in the file, according to the header.
         offset_bytes: u64,
-        /// The section's length in the header.
+        /// The section's length, according to the header.
         len_bytes: u64,
         /// The file's length.
         file_len_bytes: u64,
@@ -120,7 +120,7 @@ pub enum FormatError {
     SectionOverlap {
         /// The section.
         section: SectionKind,
-        /// The section's offset in the header.
+        /// The section's offset in the file, according to the header.
         offset_bytes: u64,
         /// The end of the preceding section.
         previous_end_bytes: u64,
@@ -133,9 +133,9 @@ pub enum FormatError {
     SectionPlace {
         /// The section.
         section: SectionKind,
-        /// The section's offset in the header.
+        /// The section's offset in the file, according to the header.
         offset_bytes: u64,
-        /// The section's length in the header.
+        /// The section's length, according to the header.
         len_bytes: u64,
         /// The required offset.
         expected_offset_bytes: u64,
@@ -166,7 +166,7 @@ pub enum FormatError {
          where {expected:016x} was expected: damaged; copy or bake the file again"
     )]
     BlockChecksum {
-        /// The block's number.
+        /// The block's number, counted from 0.
         block: usize,
         /// The block's offset in the file.
         offset_bytes: u64,

@@ -31,7 +31,8 @@ const SECTION_COUNT_MAX: usize = 6;
 pub enum SectionKind {
     /// Records: keys and their responses, in key order.
     Records = 1,
-    /// Fences: the [head](super::key::Key::head) of every sixteenth key, and the offset of the key's record.
+    /// Fences: for every sixteenth row, the 8-byte [head](super::key::Key::head) of the row's key, and the offset of
+    /// the row's record.
     Fences = 2,
     /// Pilots: bytes that, together with a key's hash, select the key's slot.
     Pilots = 3,
@@ -95,7 +96,7 @@ const _: () = {
 /// The position and checksum of a section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Section {
-    /// The offset in the file.
+    /// The section's offset in the file.
     pub offset_bytes: u64,
     /// The length.
     pub len_bytes: u64,
@@ -116,7 +117,7 @@ pub struct Dimensions {
     pub key_kind: KeyKind,
     /// The number of rows.
     pub row_count: u64,
-    /// The seed of the keys' hashes.
+    /// The seed with which keys are hashed.
     pub hash_seed: u64,
     /// The alignment of the records.
     pub record_align_bytes: usize,
@@ -129,7 +130,7 @@ pub struct Dimensions {
 }
 
 impl Dimensions {
-    /// Returns the division of the table's pilots and slots into parts.
+    /// Returns how the table's pilots and slots are divided into parts.
     pub fn parts(&self) -> Parts {
         Parts { count: Parts::count(self.row_count), pilots: self.part_pilots, slots: self.part_slots }
     }
@@ -144,7 +145,8 @@ pub struct Layout {
     pub dimensions: Dimensions,
     /// Records: keys and their responses, in key order.
     pub records: Section,
-    /// Fences: the [head](super::key::Key::head) of every sixteenth key, and the offset of the key's record.
+    /// Fences: for every sixteenth row, the 8-byte [head](super::key::Key::head) of the row's key, and the offset of
+    /// the row's record.
     pub fences: Section,
     /// Pilots: bytes that, together with a key's hash, select the key's slot.
     pub pilots: Section,
@@ -199,7 +201,7 @@ impl Layout {
         })
     }
 
-    /// Returns the sections in the order of the file.
+    /// Returns the sections in the order in which the file stores them.
     pub fn sections(&self) -> [(SectionKind, Section); SECTION_COUNT] {
         let places = [self.records, self.fences, self.pilots, self.places, self.block_sums];
         std::array::from_fn(|i| (SectionKind::IN_ORDER[i], places[i]))
@@ -264,7 +266,8 @@ impl Layout {
         }
     }
 
-    /// Returns the range of padding before each section. Every range is shorter than [`SECTION_ALIGN_BYTES`].
+    /// Returns the offsets of the padding before each section, as ranges. Every range is shorter than
+    /// [`SECTION_ALIGN_BYTES`].
     pub(crate) fn paddings(&self) -> impl Iterator<Item = Range<u64>> {
         let mut end_bytes = HEADER_LEN_BYTES as u64;
         self.sections().into_iter().map(move |(_, section)| {
@@ -283,7 +286,7 @@ impl Layout {
 }
 
 impl Header {
-    /// Decodes a header of [`VERSION`].
+    /// Decodes a header of the format version [`VERSION`].
     fn decode(&self, file_len_bytes: u64) -> Result<Layout, FormatError> {
         if self.file_len_bytes != file_len_bytes {
             let expected_bytes = self.file_len_bytes.get();
@@ -356,7 +359,8 @@ impl Header {
             part_slots: places.len_bytes.get() / size_of::<U32>() as u64 / part_count,
         })
         .map_err(|error| match error {
-            // To the reader of a file, a number beyond the format's limits is a wrong header, not too large a table.
+            // In an existing file, a number beyond the format's limits means that the header is wrong, not that the
+            // table is too large.
             FormatError::TooManyRows { rows } => field_error("the number of rows", ROW_COUNT_MAX, rows),
             FormatError::RecordsTooLong { len_max_bytes } => {
                 field_error("the length of the records section", len_max_bytes, records.len_bytes.get())

@@ -1,5 +1,5 @@
-//! The index: pilots and places, which lead from a key to its record, and fences, which lead from a row number to its
-//! record.
+//! The index of a file. Pilots and places lead from a key to the key's record. Fences lead from a row number to the
+//! row's record.
 //!
 //! Pilots and places are a perfect hash table (as in PTHash, SIGIR 2021, and PtrHash, SEA 2025). A few keys share a
 //! pilot: a byte that is chosen during the bake so that no two keys of the table get the same slot. A slot holds the
@@ -12,20 +12,21 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// The maximum number of rows in a file, 2³².
 pub const ROW_COUNT_MAX: u64 = 1 << 32;
-/// The number of rows for which the index has one part. A table of `n` rows has `n / PART_ROWS` parts, rounded up, so a
-/// part has at most this many rows on average. Each thread of a bake processes one part at a time. The slots of one
-/// part fit into the processor's cache.
+/// The number of rows per part of the index. A table of `n` rows has `n / PART_ROWS` parts, rounded up, so a part has
+/// at most `PART_ROWS` rows on average. Each thread of a bake processes one part at a time. The slots of one part fit
+/// into the processor's cache.
 pub const PART_ROWS: u64 = 1 << 15;
 /// The number of rows from one fence to the next.
 pub const FENCE_ROWS: usize = 16;
-/// The number of hash seeds that a bake tries before it fails. Almost every table succeeds with the first seed.
+/// The number of hash seeds that a bake tries before it fails. With almost every table, the first seed works.
 pub const SEED_COUNT: u64 = 64;
 
-/// An entry of the fences section. It describes the first row of each group of [`FENCE_ROWS`] rows.
+/// An entry of the fences section. It describes the first row of a group of [`FENCE_ROWS`] consecutive rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Fence {
-    /// The head of the row's key: see [`Key::head`](super::key::Key::head).
+    /// The head of the row's key: the key itself if it is a number, or 8 bytes of a byte key. See
+    /// [`Key::head`](super::key::Key::head).
     pub head: U64,
     /// The offset of the row's record in the records section.
     pub offset_bytes: U64,
@@ -33,8 +34,8 @@ pub struct Fence {
 
 const _: () = assert!(size_of::<Fence>() == 16);
 
-/// The division of a table's pilots and slots into parts. A key's hash selects a part, in which the key has its pilot
-/// and its slot.
+/// Describes how a table's pilots and slots are divided into parts. A key's hash selects a part, which contains the
+/// key's pilot and the key's slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parts {
     /// The number of parts.
@@ -57,8 +58,8 @@ impl Parts {
 pub struct Hash(u64);
 
 impl Hash {
-    /// Returns the hash of a number under a seed. Different numbers have different hashes, because each operation of
-    /// the hash function is reversible.
+    /// Returns the hash of a number. With the same seed, different numbers have different hashes, because each
+    /// operation of the hash function is reversible.
     #[inline(always)]
     pub const fn from_u64(key: u64, seed: u64) -> Hash {
         let mut hash = (key ^ seed).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -67,7 +68,7 @@ impl Hash {
         Hash(hash ^ (hash >> 32))
     }
 
-    /// Returns the hash of a key of bytes under a seed, which is the key's XXH3-64 with this seed.
+    /// Returns the hash of a byte key: the XXH3-64 of the bytes with this seed.
     #[inline(always)]
     pub fn from_bytes(key: &[u8], seed: u64) -> Hash {
         Hash(xxh3_64_with_seed(key, seed))
@@ -79,26 +80,26 @@ impl Hash {
         self.0
     }
 
-    /// Returns the hash with this number.
+    /// Returns the hash whose [`Hash::number`] is `number`.
     #[inline(always)]
     pub const fn from_number(number: u64) -> Hash {
         Hash(number)
     }
 
-    /// Returns the index of the key's part. A greater hash never has a smaller index.
+    /// Returns the index of the key's part. Of two hashes, the greater one never has the smaller index.
     #[inline(always)]
     pub const fn part(self, parts: &Parts) -> u64 {
         scale(self.0, parts.count)
     }
 
-    /// Returns the index of the key's pilot, counted over all parts. The pilot is in the key's part. A greater hash
-    /// never has a smaller index.
+    /// Returns the index of the key's pilot among the pilots of all parts. The pilot is in the key's part. Of two
+    /// hashes, the greater one never has the smaller index.
     #[inline(always)]
     pub const fn pilot(self, parts: &Parts) -> usize {
         scale(self.0, parts.count * parts.pilots) as usize
     }
 
-    /// Returns the slot that the hash and a pilot value select, counted within the key's part.
+    /// Returns the slot that the hash and a pilot select, as an index among the slots of the key's part.
     #[inline(always)]
     pub const fn slot_in_part(self, pilot: u8, parts: &Parts) -> u64 {
         let turned = (self.0 ^ (pilot as u64).wrapping_mul(0xA076_1D64_78BD_642F)).wrapping_mul(0xE703_7ED1_A0B4_28DB);
@@ -106,7 +107,7 @@ impl Hash {
         ((turned >> 32) * parts.slots) >> 32
     }
 
-    /// Returns the slot that the hash and a pilot value select, counted over all parts.
+    /// Returns the slot that the hash and a pilot select, as an index among the slots of all parts.
     #[inline(always)]
     pub const fn slot(self, pilot: u8, parts: &Parts) -> usize {
         (self.part(parts) * parts.slots + self.slot_in_part(pilot, parts)) as usize

@@ -7,7 +7,7 @@ use crate::protocol::native::RESPONSE_HEADER_LEN_BYTES;
 
 pub use crate::protocol::native::KEY_LEN_MAX_BYTES;
 
-/// The length of the length field that precedes a key of bytes.
+/// The size of the field that precedes a byte key in a record and states its length.
 const LEN_LEN_BYTES: usize = size_of::<u16>();
 
 /// The kind of a table's keys. The discriminant is the kind's number in the file.
@@ -21,7 +21,7 @@ pub enum KeyKind {
 }
 
 impl KeyKind {
-    /// Returns the kind with this number, or `None` if no kind has it.
+    /// Returns the kind with this number, or `None` if no kind has this number.
     pub const fn from_code(code: u32) -> Option<KeyKind> {
         match code {
             1 => Some(KeyKind::U64),
@@ -42,8 +42,8 @@ impl fmt::Display for KeyKind {
 
 /// A key of either kind.
 ///
-/// Numbers are ordered as numbers. Keys of bytes are ordered byte by byte, and a prefix precedes all longer keys. A
-/// table has keys of only one kind. If keys of both kinds are compared, numbers precede bytes.
+/// Numbers are ordered as numbers. Byte keys are ordered byte by byte, and a key precedes all longer keys that begin
+/// with it. A table has keys of only one kind. If keys of both kinds are compared, numbers precede bytes.
 ///
 /// # Example
 /// ```
@@ -91,8 +91,8 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// Returns the key at the start of a record, and the offset of the record's response. Returns `None` if the record
-    /// is incomplete.
+    /// Returns the key at the start of a record, and the offset of the response in the record. Returns `None` if the
+    /// record is incomplete.
     #[inline(always)]
     pub(crate) fn from_record(kind: KeyKind, record: &'a [u8]) -> Option<(Key<'a>, usize)> {
         match kind {
@@ -122,8 +122,8 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// Encodes the key for a record, into exactly [`Key::prefix_len_bytes`] bytes. A key of bytes must not be longer
-    /// than [`KEY_LEN_MAX_BYTES`].
+    /// Writes the encoded key to `record`, which must have exactly [`Key::prefix_len_bytes`] bytes. A byte key must not
+    /// be longer than [`KEY_LEN_MAX_BYTES`].
     #[cfg(feature = "bake")]
     #[inline]
     pub(crate) fn write_into(&self, record: &mut [u8]) {
@@ -138,7 +138,7 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// Appends the encoded key.
+    /// Appends the encoded key to `record`.
     #[cfg(feature = "bake")]
     pub(crate) fn write_to(&self, record: &mut Vec<u8>) {
         let start = record.len();
@@ -146,9 +146,10 @@ impl<'a> Key<'a> {
         self.write_into(&mut record[start..]);
     }
 
-    /// Returns the key's head, which fences store. The head of a number is the number itself. The head of a key of
-    /// bytes is the 8 bytes after its first `common_len_bytes` bytes, read as a big-endian number; missing bytes count
-    /// as zeros. Among keys with the same first `common_len_bytes` bytes, a greater key never has a smaller head.
+    /// Returns the key's head, the number that a fence stores for its key. The head of a number is the number itself.
+    /// The head of a byte key is the 8 bytes after its first `common_len_bytes` bytes, read as a big-endian number;
+    /// missing bytes count as zeros. Among keys with the same first `common_len_bytes` bytes, a greater key never has a
+    /// smaller head.
     #[inline]
     pub fn head(&self, common_len_bytes: usize) -> u64 {
         match self {
@@ -163,7 +164,7 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// Returns the length of the prefix that two keys of bytes share; 0 for numbers.
+    /// Returns the length of the prefix that two byte keys share, or 0 if a key is a number.
     pub fn common_len_bytes(&self, other: &Key<'_>) -> usize {
         let bytes = |key: &Key<'a>| key.as_bytes().unwrap_or_default();
         bytes(self).iter().zip(other.as_bytes().unwrap_or_default()).take_while(|(a, b)| a == b).count()
@@ -250,7 +251,7 @@ impl PartialEq<&str> for Key<'_> {
 pub(crate) trait LookupKey: Copy {
     /// The kind of the keys of this type.
     const KIND: KeyKind;
-    /// Returns the key's hash under a seed.
+    /// Returns the key's hash with a seed.
     fn hash(self, seed: u64) -> Hash;
     /// Returns the offset of the response in `record`. Returns `None` if the record has another key or is incomplete.
     fn answer_at(self, record: &[u8]) -> Option<usize>;

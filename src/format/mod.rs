@@ -1,7 +1,7 @@
 //! The file format: lengths, limits, encoding, and decoding.
 //!
-//! In: bytes of a file, or the contents of a new file. Out: typed views and checked numbers. This module does not know
-//! file handles, mappings, or policies.
+//! In: bytes of a file, or the contents of a new file. Out: typed views and checked numbers. This module opens no files
+//! and creates no mappings.
 //!
 //! `docs/FORMAT.md`, which is included below, is the only description of the bytes. A test compares the example in this
 //! document with a file that the baker writes.

@@ -16,7 +16,7 @@ pub const RECORD_ALIGN_MAX_BYTES: usize = 4096;
 pub const RECORDS_LEN_MAX_BYTES: u64 = records_len_max_bytes(RECORD_ALIGN_MAX_BYTES, PLACE_BITS);
 /// The number of bits of a place, which is the position of a record.
 pub(crate) const PLACE_BITS: u32 = u32::BITS;
-/// The maximum length of a record's key and response header.
+/// The maximum total length of a record's encoded key and response header.
 #[cfg(feature = "bake")]
 pub(crate) const HEAD_LEN_MAX_BYTES: usize = value_offset_bytes(Key::Bytes(&[0; KEY_LEN_MAX_BYTES]));
 
@@ -25,7 +25,7 @@ pub(crate) const HEAD_LEN_MAX_BYTES: usize = value_offset_bytes(Key::Bytes(&[0; 
 const _: () = assert!(Status::Ok as u32 == 0);
 const _: () = assert!(VALUE_LEN_MAX_BYTES < u32::MAX as usize);
 
-/// Returns the length of a record: key, header, value, and padding up to the alignment.
+/// Returns the length of a record: key, response header, value, and padding up to the alignment.
 #[inline]
 pub const fn record_len_bytes(key: Key<'_>, value_len_bytes: usize, align_bytes: usize) -> usize {
     (value_offset_bytes(key) + value_len_bytes).next_multiple_of(align_bytes)
@@ -43,15 +43,16 @@ pub const fn value_offset_bytes(key: Key<'_>) -> usize {
     key.prefix_len_bytes() + RESPONSE_HEADER_LEN_BYTES
 }
 
-/// Returns the maximum length of all records at an alignment. A place of `place_bits` bits counts units of the alignment,
-/// so it cannot locate a record beyond this length. In a file, places have [`PLACE_BITS`].
+/// Returns the maximum total length of records that are aligned to `align_bytes`. A place is a position divided by the
+/// alignment, so a place of `place_bits` bits cannot locate a record beyond this length. In a file, `place_bits` is
+/// [`PLACE_BITS`].
 #[inline]
 pub(crate) const fn records_len_max_bytes(align_bytes: usize, place_bits: u32) -> u64 {
     (align_bytes as u64) << place_bits
 }
 
-/// Splits a record before its value. Returns the record's key, and the bytes of the key and the response header. Returns
-/// `None` if these bytes are incomplete.
+/// Returns a record's key, and the bytes that precede the record's value: the encoded key and the response header.
+/// Returns `None` if these bytes are incomplete.
 #[cfg(feature = "bake")]
 #[inline(always)]
 pub(crate) fn record_head(kind: KeyKind, record: &[u8]) -> Option<(Key<'_>, &[u8])> {
@@ -60,17 +61,17 @@ pub(crate) fn record_head(kind: KeyKind, record: &[u8]) -> Option<(Key<'_>, &[u8
 }
 
 /// Returns the value of a response, and the value's offset in the records section. `offset_bytes` is the response's
-/// offset.
+/// offset in that section.
 #[inline]
 pub(crate) fn value_of_response(response: &[u8], offset_bytes: u64) -> (&[u8], u64) {
     let value = response.get(RESPONSE_HEADER_LEN_BYTES..).unwrap_or_default();
     (value, offset_bytes + RESPONSE_HEADER_LEN_BYTES as u64)
 }
 
-/// Returns the alignment of records: the smallest power of two with which a 32-bit place can address every record.
-/// Returns `None` if the length of the records exceeds [`RECORDS_LEN_MAX_BYTES`].
+/// Returns the alignment for a table's records: the smallest power of two, from [`ALIGN_BYTES`] on, with which a 32-bit
+/// place can locate every record. Returns `None` if the length of the records exceeds [`RECORDS_LEN_MAX_BYTES`].
 ///
-/// `records_len_bytes` returns the length of all records at an alignment.
+/// `records_len_bytes` returns the total length of the records if they have a given alignment.
 pub fn record_align_bytes(mut records_len_bytes: impl FnMut(usize) -> u64) -> Option<usize> {
     let mut aligns = (ALIGN_BYTES.ilog2()..=RECORD_ALIGN_MAX_BYTES.ilog2()).map(|bits| 1_usize << bits);
     aligns.find(|align_bytes| records_len_bytes(*align_bytes) <= records_len_max_bytes(*align_bytes, PLACE_BITS))
@@ -94,12 +95,12 @@ pub(crate) fn answer(bytes: &[u8]) -> Option<&[u8]> {
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
     key: Key<'a>,
-    /// Key, response header, and value.
+    /// The encoded key, the response header, and the value.
     bytes: &'a [u8],
 }
 
 impl<'a> Record<'a> {
-    /// Returns the record at an offset.
+    /// Returns the record at an offset in the records section.
     ///
     /// Returns `None` if the record is not inside the section, or if its response header is invalid.
     #[inline(always)]
@@ -128,14 +129,14 @@ impl<'a> Record<'a> {
         &self.bytes[self.key.prefix_len_bytes()..]
     }
 
-    /// Returns key, response header, and value.
+    /// Returns the bytes of the encoded key, the response header, and the value.
     #[inline]
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// Returns whether the padding of this record is zero. `records` is the section that contains the record at
-    /// `offset_bytes`. Both the key and the whole record are padded.
+    /// Returns whether all padding of this record is zero: the padding after the key, and the padding at the end of the
+    /// record. `records` is the records section, which contains this record at `offset_bytes`.
     pub(crate) fn is_padded_with_zeros(&self, records: &[u8], offset_bytes: u64, align_bytes: usize) -> bool {
         let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
         let start = offset_bytes as usize;

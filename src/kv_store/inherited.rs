@@ -1,6 +1,6 @@
-//! Takes over sockets that systemd, or another program that follows systemd's protocol, passes to this process.
-//! LISTEN_FDS is the number of sockets, whose file descriptors begin at 3. LISTEN_PID is the ID of the process that the
-//! sockets are for.
+//! Takes over sockets that systemd, or another program that follows systemd's protocol, passes to this process. The
+//! environment variable LISTEN_FDS contains the number of sockets, whose file descriptors begin at 3. LISTEN_PID
+//! contains the ID of the process that the sockets are for.
 
 use anyhow::{anyhow, bail};
 use listenfd::ListenFd;
@@ -8,8 +8,8 @@ use zero_kv::server::Inherited;
 
 use super::args::ListenArgs;
 
-/// Takes over the sockets that the environment announces. Must be called before the process starts a thread, because
-/// the function removes environment variables.
+/// Takes over the sockets that environment variables announce. Must be called before the process starts a thread,
+/// because the function removes these variables.
 pub(crate) fn take() -> anyhow::Result<Inherited> {
     let mut sockets = ListenFd::from_env();
     let mut inherited = Inherited::default();
@@ -26,8 +26,8 @@ pub(crate) fn take() -> anyhow::Result<Inherited> {
     Ok(inherited)
 }
 
-/// Checks that `--socket` and `--tcp`, if given, are the addresses of the inherited sockets, and that there is a TCP
-/// socket if `--tcp-exposed` is given.
+/// Checks the options against the inherited sockets: `--socket` and `--tcp`, if given, must be the addresses of these
+/// sockets. With `--tcp-exposed`, there must be a TCP socket.
 pub(crate) fn check(inherited: &Inherited, listen: &ListenArgs) -> anyhow::Result<()> {
     if let (Some(passed), Some(requested)) = (inherited.unix_path(), &listen.socket)
         && passed != *requested

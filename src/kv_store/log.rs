@@ -13,10 +13,10 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use super::args::LogFormat;
 
-/// The first part of the targets of all log events: the modules of the library and of this program.
+/// The crates of the library and of this program. The target of every log event begins with one of these names.
 const TARGETS: [&str; 2] = ["zero_kv", "kv_store"];
 
-/// Starts the log. Reports parts of `RUST_LOG` that have no effect.
+/// Starts the log, and logs a warning for each invalid entry of `RUST_LOG`.
 pub(crate) fn start(format: LogFormat) {
     let wanted = env::var("RUST_LOG").unwrap_or_default();
     let (filter, invalid) = filter(&wanted);
@@ -38,8 +38,8 @@ pub(crate) fn start(format: LogFormat) {
     }
 }
 
-/// Parses a comma-separated list of levels and `TARGET=LEVEL`. Returns the filter and the invalid parts. Without valid
-/// parts, the level is info.
+/// Parses a comma-separated list of levels and `TARGET=LEVEL`. Returns the filter and the invalid entries. Without
+/// valid entries, the filter has the level info.
 fn filter(text: &str) -> (Targets, Vec<&str>) {
     let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
     let (valid, invalid): (Vec<_>, Vec<_>) = parts.partition(|part| is_valid(part));

@@ -1,5 +1,5 @@
-//! The modules of the program `kv_store`: its options, which configure the library's server, its log, and the inherited
-//! sockets, resource limits, and allocator settings of its process.
+//! The modules of the program `kv_store`. They parse its options, which configure the library's server, and set up the
+//! log, inherited sockets, resource limits, and the allocator of the process.
 
 pub(crate) mod access;
 pub(crate) mod allocator;

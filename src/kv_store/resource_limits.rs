@@ -3,7 +3,7 @@
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::{info, warn};
 
-/// Raises the soft limit of a resource to its hard limit. `unit` names the resource in the log.
+/// Raises the soft limit of a resource to its hard limit. Log lines state the limit in `unit`.
 pub(crate) fn raise_limit(resource: Resource, unit: &str) {
     let Rlimit { current, maximum } = getrlimit(resource);
     if current == maximum {

@@ -36,7 +36,7 @@ const _: () = {
 pub enum OpKind {
     /// Looks up one key. The request is short for a numeric key, and long for a byte key.
     Point,
-    /// Finds the nearest key. The request is short for a numeric key, and long for a byte key.
+    /// Finds the row with the nearest key. The request is short for a numeric key, and long for a byte key.
     Neighbor,
     /// Reads a range of keys. The request is always long.
     Range,
@@ -124,9 +124,9 @@ ops! {
     Count = 5, "count", Range, Number;
     /// Returns facts about the server and its table.
     Info = 6, "info", Server, Text;
-    /// Reloads the file.
+    /// Reloads the server's file.
     Reload = 7, "reload", Server, Number;
-    /// Goes back to the previous generation.
+    /// Makes the server go back to the previous generation.
     Rollback = 8, "rollback", Server, Number;
     /// Transfers the table for direct mode: the descriptor of its file, and the descriptor of the server's shared page,
     /// which announces the next generation. Works only over a Unix socket.
@@ -157,7 +157,7 @@ impl Op {
         }
     }
 
-    /// Returns whether a request with this op changes the server's state, so that it must not be executed twice.
+    /// Returns whether a request with this op changes the server's state, and therefore must not be executed twice.
     #[inline]
     pub const fn has_effects(self) -> bool {
         matches!(self, Op::Reload | Op::Rollback)
@@ -211,8 +211,8 @@ pub struct Request {
 }
 
 impl Request {
-    /// Creates a short request. For [`Op::Open`], `key` is the state of the shared page that the client already knows,
-    /// or 0 for a response at once. For all other ops about the server, `key` must be 0.
+    /// Creates a short request. For [`Op::Open`], `key` identifies the state that the client last read from the shared
+    /// page; 0 requests a response at once. For all other ops about the server, `key` must be 0.
     pub fn new(op: Op, key: u64) -> Self {
         Request { op: U32::new(op as u32), padding: [0; 4], key: U64::new(key) }
     }
@@ -236,13 +236,13 @@ impl Request {
     }
 }
 
-/// Returns the length of a long request whose body has this length, including the padding.
+/// Returns the length of a long request with a body of `body_len_bytes`, including the header and the padding.
 #[inline]
 pub const fn long_len_bytes(body_len_bytes: usize) -> usize {
     (LONG_HEADER_LEN_BYTES + body_len_bytes).next_multiple_of(REQUEST_LEN_BYTES)
 }
 
-/// Appends a long request. Its body may be at most [`LONG_BODY_MAX_BYTES`] long.
+/// Appends a long request. `body` contains consecutive pieces of its body, at most [`LONG_BODY_MAX_BYTES`] in total.
 pub fn push_long(op: Op, body: &[&[u8]], request: &mut Vec<u8>) {
     let body_len_bytes = body.iter().map(|part| part.len()).sum();
     let end = request.len() + long_len_bytes(body_len_bytes);

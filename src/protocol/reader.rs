@@ -1,7 +1,7 @@
 //! Splits the bytes of a connection into responses.
 //!
 //! In: bytes as they arrive, split at any point, and the op of each response's request. Out: whole responses, borrowed
-//! from the buffer, or a protocol violation. The reader does no I/O, so any event loop can feed it.
+//! from the buffer, or a protocol violation. The reader does no I/O, so any event loop can use it.
 
 use zerocopy::FromBytes;
 
@@ -13,13 +13,13 @@ const BUFFER_LEN_BYTES: usize = 64 << 10;
 /// Maximum length of a buffer that is kept for later responses. A longer buffer is released after all its bytes are
 /// read.
 const BUFFER_KEPT_MAX_BYTES: usize = 1 << 20;
-/// Maximum number of bytes by which a page of one row is longer than the row's value.
+/// Maximum number of bytes that a page with one row contains in addition to the row's value.
 const PAGE_OVERHEAD_BYTES: usize = PAGE_MAX_BYTES - VALUE_LEN_MAX_BYTES;
 
 /// A whole response, borrowed from the reader's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Response<'a> {
-    /// The request succeeded with this value. [`CheckedHeader::Found`] lists the contents of the value for each op.
+    /// The request succeeded with this value. [`Op::value_kind`] returns the kind of the value for each op.
     Found(&'a [u8]),
     /// The table does not have the row.
     NotFound,
@@ -30,15 +30,15 @@ pub enum Response<'a> {
 /// The progress of a response that has not arrived completely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartialResponse {
-    /// The incomplete part.
+    /// Whether the header or the value is incomplete.
     pub part: ResponsePart,
-    /// Number of bytes of this part that arrived.
+    /// How many bytes of the incomplete header or value have arrived.
     pub arrived_bytes: usize,
-    /// Length of this part.
+    /// Total length of the incomplete header or value.
     pub expected_bytes: usize,
 }
 
-/// A part of a response.
+/// The header or the value of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponsePart {
     /// The header, which comes first.
@@ -121,10 +121,10 @@ impl ResponseReader {
         &mut self.buffer[self.end..]
     }
 
-    /// Marks the first bytes of [`ResponseReader::spare`] as received.
+    /// Marks the first `len_bytes` of [`ResponseReader::spare`] as received.
     ///
     /// # Panics
-    /// If `len_bytes` exceeds the length of the spare part.
+    /// If `len_bytes` exceeds the length of [`ResponseReader::spare`].
     pub fn received(&mut self, len_bytes: usize) {
         assert!(len_bytes <= self.buffer.len() - self.end, "more bytes were received than the buffer has room for");
         self.end += len_bytes;

@@ -100,7 +100,7 @@ pub enum PageError {
     /// The key kind is unknown, or differs from the kind in the request.
     #[error("the page's key kind is {code}, which is unknown or not the kind in the request")]
     KeyKind {
-        /// The kind's code.
+        /// The code of the key kind.
         code: u8,
     },
     /// The rows have an alignment that no table can have.
@@ -132,25 +132,25 @@ pub enum PageError {
     /// A row is malformed, or extends beyond the end of the page.
     #[error("row {row} is truncated")]
     Truncated {
-        /// The row.
+        /// The number of the row, counted from 0.
         row: u32,
     },
     /// A row's key has no bytes.
     #[error("row {row} has an empty key")]
     EmptyKey {
-        /// The row.
+        /// The number of the row, counted from 0.
         row: u32,
     },
     /// A row's key is not greater than the preceding row's key.
     #[error("row {row} is out of key order")]
     KeyOrder {
-        /// The row.
+        /// The number of the row, counted from 0.
         row: u32,
     },
     /// A row's key is outside the requested range.
     #[error("row {row} is outside the requested range")]
     OutOfRange {
-        /// The row.
+        /// The number of the row, counted from 0.
         row: u32,
     },
     /// Bytes follow the last row.

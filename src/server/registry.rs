@@ -113,8 +113,8 @@ impl Registry {
         Some(held_bytes)
     }
 
-    /// Makes the worker disconnect the connections that, between turns, hold a generation older than `number`. The
-    /// worker does not wait for the next tick.
+    /// Makes the worker disconnect at once, not at the next tick, each connection that is not in a turn and still holds a
+    /// generation older than `number`.
     pub(super) fn disconnect_generations_before(&self, number: u64) {
         if self.oldest_generation.fetch_max(number, Ordering::Relaxed) < number {
             self.generations_exceeded.notify_one();

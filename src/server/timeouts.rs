@@ -25,8 +25,8 @@ pub(super) enum Reason {
     StalledRequest { arrived_bytes: usize, ticks: u32 },
     /// The client neither received a byte of pending responses nor sent a byte for `ticks` ticks.
     StalledResponse { pending_bytes: usize, ticks: u32 },
-    /// The client received pending responses more slowly than the minimum drain rate.
-    Slow { taken_bytes: u64, min_bytes: u64, ticks: u32 },
+    /// While responses were pending, the client received and sent bytes more slowly than the minimum drain rate.
+    Slow { moved_bytes: u64, min_bytes: u64, ticks: u32 },
     /// The connection holds an old generation, and there are more retained generations than the limit allows.
     Generation { number: u64 },
 }
@@ -50,12 +50,15 @@ impl fmt::Display for Reason {
                 write!(f, "stalled: {arrived_bytes} bytes of a request arrived, and no more for {ticks} s")
             }
             Reason::StalledResponse { pending_bytes, ticks } => {
-                write!(f, "stalled: received none of {pending_bytes} bytes of pending responses for {ticks} s")
+                write!(
+                    f,
+                    "stalled: received none of {pending_bytes} bytes of pending responses for {ticks} s, and sent nothing"
+                )
             }
-            Reason::Slow { taken_bytes, min_bytes, ticks } => write!(
+            Reason::Slow { moved_bytes, min_bytes, ticks } => write!(
                 f,
-                "slow: received {taken_bytes} bytes of pending responses in {ticks} s, where at least {min_bytes} were \
-                 expected ({})",
+                "slow: while responses were pending, received and sent {moved_bytes} bytes in {ticks} s, where at least \
+                 {min_bytes} were expected ({})",
                 Setting::DrainRateMin
             ),
             Reason::Generation { number } => write!(
@@ -73,11 +76,11 @@ impl fmt::Display for Reason {
 pub(super) struct Observed {
     /// The low 32 bits of [`Activity::progress_bytes`] at the last tick. The rules check only whether this number has
     /// changed.
-    sent_bytes_low: u32,
+    progress_bytes_low: u32,
     /// The tick at which the current window for averaging the drain rate began. `None`: no responses are pending.
     window_since_tick: Option<NonZeroU32>,
     /// [`Activity::progress_bytes`] when the current window for averaging the drain rate began.
-    window_sent_bytes: u64,
+    window_progress_bytes: u64,
 }
 
 /// The time-outs and the minimum drain rate, with ticks as the unit of time.
@@ -106,13 +109,13 @@ impl Timeouts {
 
     /// Returns the reason to disconnect a connection at this tick, if there is one. Must be called at each tick.
     pub(super) fn due(&self, now_tick: u32, activity: &Activity, observed: &mut Observed) -> Option<Reason> {
-        let sent_bytes = activity.progress_bytes();
-        if sent_bytes as u32 != observed.sent_bytes_low {
-            observed.sent_bytes_low = sent_bytes as u32;
+        let progress_bytes = activity.progress_bytes();
+        if progress_bytes as u32 != observed.progress_bytes_low {
+            observed.progress_bytes_low = progress_bytes as u32;
             activity.set_moved_tick(now_tick.wrapping_sub(1));
         }
         let waits = activity.waits();
-        let slow = self.slow(now_tick, waits, sent_bytes, observed);
+        let slow = self.slow(now_tick, waits, progress_bytes, observed);
         self.timed_out(now_tick, waits, activity).or(slow)
     }
 
@@ -135,7 +138,7 @@ impl Timeouts {
 
     /// Returns the reason to disconnect a connection whose drain rate over a whole window was too low. While responses
     /// are pending, each window begins when the previous window ends.
-    fn slow(&self, now_tick: u32, waits: Waits, sent_bytes: u64, observed: &mut Observed) -> Option<Reason> {
+    fn slow(&self, now_tick: u32, waits: Waits, progress_bytes: u64, observed: &mut Observed) -> Option<Reason> {
         match waits {
             Waits::Client(_) if self.drain_min_bytes_per_tick > 0 => {}
             // The connection waits for its next turn, in which it produces more responses, so the window continues.
@@ -150,12 +153,12 @@ impl Timeouts {
         if ticks.is_some_and(|ticks| ticks < self.window_ticks) {
             return None;
         }
-        let taken_bytes = sent_bytes - observed.window_sent_bytes;
+        let moved_bytes = progress_bytes - observed.window_progress_bytes;
         observed.window_since_tick = NonZeroU32::new(now_tick);
-        observed.window_sent_bytes = sent_bytes;
+        observed.window_progress_bytes = progress_bytes;
         let ticks = ticks?;
         let min_bytes = self.drain_min_bytes_per_tick.saturating_mul(ticks.into());
-        (taken_bytes < min_bytes).then_some(Reason::Slow { taken_bytes, min_bytes, ticks })
+        (moved_bytes < min_bytes).then_some(Reason::Slow { moved_bytes, min_bytes, ticks })
     }
 }
 
@@ -202,7 +205,7 @@ mod tests {
     #[test]
     fn a_client_that_receives_one_byte_per_second_is_disconnected() {
         let found = simulate_client(&timeouts(0, 30, 1024), 1000, |_| 1);
-        assert_eq!(found, Some((61, Reason::Slow { taken_bytes: 60, min_bytes: 61_440, ticks: 60 })));
+        assert_eq!(found, Some((61, Reason::Slow { moved_bytes: 60, min_bytes: 61_440, ticks: 60 })));
         // Without a stall time-out, the window has its default length.
         assert_eq!(simulate_client(&timeouts(0, 0, 1024), 1000, |_| 1), found);
         assert_eq!(simulate_client(&timeouts(0, 30, 0), 1000, |_| 1), None);
@@ -260,7 +263,7 @@ mod tests {
             Reason::Idle { ticks: 1 },
             Reason::StalledRequest { arrived_bytes: 1, ticks: 1 },
             Reason::StalledResponse { pending_bytes: 1, ticks: 1 },
-            Reason::Slow { taken_bytes: 1, min_bytes: 2, ticks: 1 },
+            Reason::Slow { moved_bytes: 1, min_bytes: 2, ticks: 1 },
             Reason::Generation { number: 1 },
         ] {
             reason.counter(&totals).fetch_add(1, Ordering::Relaxed);

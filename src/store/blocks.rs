@@ -19,17 +19,19 @@ use crate::sync::{AtomicU8, Ordering};
 
 use super::verification::{self, BLOCK_WORK};
 
-/// The tag of a block that was never verified. Any other tag is the number of an epoch.
+/// The tag of a block that was never verified. Any other tag is the number of the epoch in which the block was last
+/// verified.
 const NEVER: u8 = 0;
-/// The first epoch. Epochs are numbered in order. In odd epochs, the file is trusted; in even epochs, every block
-/// counts as damaged.
+/// The number of the first epoch. Epochs are numbered in order. In odd epochs, the file is trusted; in even epochs,
+/// every block counts as damaged.
 const FIRST: u8 = 1;
-/// The last epoch. Numbers are not reused, so a file that has reached the last epoch must be opened again.
+/// The number of the last epoch. Numbers are not reused, so a file that has reached the last epoch must be opened
+/// again.
 const LAST: u8 = u8::MAX - 1;
 /// The maximum number of damaged blocks that are recorded in an epoch.
 const DAMAGED_MAX: usize = 64;
-/// The number of blocks in a group, which is 4 MiB long. A group has one tag, so that a lookup of a long value reads
-/// few tags.
+/// The number of blocks in a group, which is 4 MiB long. One tag states when the whole group was verified, so a lookup
+/// of a long value reads few tags.
 const GROUP_BLOCKS: usize = 256;
 
 /// The time between two changes of a file: see [`Store::epoch`](super::Store::epoch).
@@ -48,7 +50,8 @@ impl Epoch {
 #[derive(Debug)]
 pub(super) struct Blocks {
     tags: Box<[AtomicU8]>,
-    /// A tag for each whole group: the last epoch in which a lookup found all blocks of the group verified.
+    /// For each group of [`GROUP_BLOCKS`] blocks, the last epoch in which a lookup found all blocks of the group
+    /// verified.
     group_tags: Box<[AtomicU8]>,
     epoch: AtomicU8,
     damaged: Mutex<Damaged>,
@@ -63,7 +66,7 @@ struct Damaged {
 }
 
 impl Blocks {
-    /// Returns the state of `count` unverified blocks.
+    /// Creates the state of `count` unverified blocks.
     ///
     /// # Errors
     /// Fails if there is not enough memory for the tags of the blocks.
@@ -173,8 +176,8 @@ impl Blocks {
         has_ended
     }
 
-    /// Returns whether a batch that was looked up in an epoch is correct, and ends the epoch if the batch is not
-    /// correct. `is_unchanged` returns whether nobody has changed the file since the file was last trusted.
+    /// Returns whether a batch is correct. If it is not, ends `epoch`, in which the batch was looked up. `is_unchanged`
+    /// returns whether nobody has changed the file since the file was last trusted.
     ///
     /// Must be called after the bytes are copied. Calls `is_unchanged` first and then compares the epoch. The
     /// comparison rejects a batch if the file was changed and then trusted again: `is_unchanged` returns `true` in this
@@ -214,14 +217,14 @@ impl Blocks {
         self.damaged.lock().unwrap_or_else(PoisonError::into_inner).all.len()
     }
 
-    /// Returns the blocks that were found damaged since the last call, each once.
+    /// Returns the numbers of the blocks that were found damaged since the last call, each once.
     pub(super) fn take_damaged(&self) -> Vec<usize> {
         std::mem::take(&mut self.damaged.lock().unwrap_or_else(PoisonError::into_inner).new)
     }
 }
 
-/// Returns `count` tags that are [`NEVER`]. The kernel zeroes their pages on first access, so a large count, which a
-/// forged header may declare, costs no memory by itself.
+/// Returns `count` tags that are [`NEVER`]. The kernel zeroes their pages on first access, so even the large count of a
+/// forged header takes no memory at first.
 #[cfg(not(all(test, loom)))]
 fn unverified_tags(count: usize) -> io::Result<Box<[AtomicU8]>> {
     const { assert!(NEVER == 0) };

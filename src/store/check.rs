@@ -16,18 +16,19 @@ use crate::format::index::{FENCE_ROWS, Fence};
 use crate::format::key::{Key, KeyKind, LookupKey};
 use crate::format::record::{Record, record_len_min_bytes};
 
-/// The length of a window of a section, a multiple of the block length. Before each window, the check can be canceled,
-/// and the pages of earlier windows are released.
+/// The length of a window, a multiple of the block length. Sections are checked window by window. Before each window,
+/// the check can be canceled, and the pages of earlier windows are released.
 const WINDOW_LEN_BYTES: usize = 64 * BLOCK_LEN_BYTES;
 /// The number of fences in a window.
 pub(super) const WINDOW_FENCES: usize = WINDOW_LEN_BYTES / size_of::<Fence>();
 /// The number of keys that are looked up together.
 const BATCH_KEYS: usize = 256;
-/// The number of sampled keys that are looked up before the pages that these lookups touched are released. For each
-/// lookup, the system maps at least 64 KiB of the pilots section and at least 64 KiB of the places section.
+/// The number of keys that are looked up together if only a sample of the keys is looked up. The pages that these
+/// lookups read are then released, because each lookup makes the system map at least 64 KiB of the pilots section and
+/// at least 64 KiB of the places section.
 const SAMPLE_BATCH_KEYS: usize = 8;
 
-/// Maximum number of threads that check a copy's records.
+/// The maximum number of threads that check a copy's records.
 const CHECK_THREADS_MAX: usize = 16;
 
 /// Describes how a file is checked. Every plan checks the whole file, but may look up only a sample of the keys.
@@ -44,15 +45,15 @@ pub(crate) struct Plan {
 }
 
 impl Default for Plan {
-    /// Returns a plan that checks everything on this thread, and keeps the pages for later use.
+    /// Returns a plan that checks everything on the calling thread, and keeps the pages for later use.
     fn default() -> Plan {
         Plan { threads: 1, release: false, lookup_rows: 1, pace: Pace::default() }
     }
 }
 
-/// Checks everything that lookups rely on: every byte matches its checksum, the records are in key order, each fence
-/// matches its row, each key is found, and unused slots contain 0. After this check, a key is found if and only if a
-/// row has the key.
+/// Checks everything that lookups rely on: all checksums match, the records are in key order, each fence matches its
+/// row, each key is found, and unused slots contain 0. After this check, a key is found if and only if a row has the
+/// key.
 pub(super) fn all(store: &mut Store, plan: &Plan, progress: &mut dyn FnMut(u64)) -> Result<(), FormatError> {
     sections(store, plan)?;
     blocks(store, plan)?;
@@ -63,13 +64,13 @@ pub(super) fn all(store: &mut Store, plan: &Plan, progress: &mut dyn FnMut(u64))
     unused_slots(store, plan)
 }
 
-/// Checks every byte of the records against its checksum, on several threads.
+/// Verifies every block of the records against its checksum, on several threads.
 pub(super) fn records(store: &Store, pace: &Pace) -> Result<(), FormatError> {
     let threads = thread::available_parallelism().map_or(1, usize::from).min(CHECK_THREADS_MAX);
     blocks(store, &Plan { threads, pace: pace.clone(), ..Plan::default() })
 }
 
-/// Checks every byte outside the records section against its checksum, and checks the fences without reading records.
+/// Verifies the checksums of all sections except the records, and checks the fences without reading records.
 pub(super) fn index(store: &Store, pace: &Pace) -> Result<(), FormatError> {
     sections(store, &Plan { pace: pace.clone(), ..Plan::default() })?;
     fences(store.fences(), store.layout.records.len_bytes, store.record_align_bytes(), pace)
@@ -165,7 +166,7 @@ fn check_block(store: &Store, block: usize, bytes: &[u8]) -> Result<(), FormatEr
     Err(FormatError::BlockChecksum { block, offset_bytes, expected: expected.get(), found: found.get() })
 }
 
-/// Returns an iterator over a part of a section, in windows of [`WINDOW_LEN_BYTES`]. The iterator ends early if the
+/// Returns an iterator over a range of a section, in windows of [`WINDOW_LEN_BYTES`]. The iterator ends early if the
 /// check is canceled. After a window is returned, each of the next two calls of the iterator releases the window's
 /// pages. The second release is necessary, because reading the start of the next window can make the system map the
 /// last pages of the released window again.
@@ -373,8 +374,8 @@ fn ranges(count: usize, unit: usize, threads: usize) -> impl Iterator<Item = Ran
     (0..count.max(1)).step_by(len).map(move |start| start..count.min(start + len))
 }
 
-/// Processes all ranges in parallel. This thread processes the first range, and reports progress. Returns the results
-/// in order.
+/// Processes all ranges in parallel. The calling thread processes the first range, and reports progress. Returns the
+/// results in order.
 fn on_threads<T: Send>(
     ranges: impl Iterator<Item = Range<usize>>,
     work: impl Fn(Range<usize>, &mut dyn FnMut()) -> T + Sync,

@@ -9,7 +9,7 @@ use super::check::WINDOW_FENCES;
 use super::machine::prefetch;
 use crate::format::index::Fence;
 
-/// The number of heads in a node.
+/// The number of heads in a node. A head is 8 bytes of a key.
 const NODE_HEADS: usize = 16;
 
 // The fences are read in windows. Each window begins with the first fence of a node.
@@ -18,7 +18,7 @@ const _: () = assert!(WINDOW_FENCES.is_multiple_of(NODE_HEADS));
 /// The levels of the search tree that are above the fences.
 #[derive(Debug, Default)]
 pub(super) struct Directory {
-    /// The heads of all levels, the lowest level first.
+    /// The heads in all levels, the lowest level first. A head is 8 bytes of a key.
     heads: Vec<u64>,
     /// The start of each level in `heads`, the lowest level first.
     starts: Vec<usize>,
@@ -66,7 +66,7 @@ impl Directory {
     }
 }
 
-/// Prefetches the bytes of a range, at most the first 4 KiB.
+/// Prefetches a range of `bytes`, but at most the first 4 KiB of the range.
 #[inline]
 pub(super) fn prefetch_bytes(bytes: &[u8], offset_bytes: usize, len_bytes: usize) {
     const LINE_LEN_BYTES: usize = 64;

@@ -45,12 +45,12 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Returns a function that turns a system's error about the file at a path into a `StoreError`.
+    /// Returns a function that converts a system error into a [`StoreError::Io`] for the file at `path`.
     pub(crate) fn io(path: &Path) -> impl Fn(io::Error) -> StoreError {
         move |error| StoreError::Io { path: path.to_path_buf(), error }
     }
 
-    /// Returns a function that turns a fault of the bytes of the file at a path into a `StoreError`.
+    /// Returns a function that converts a [`FormatError`] into a [`StoreError::Format`] for the file at `path`.
     pub(crate) fn format(path: &Path) -> impl Fn(FormatError) -> StoreError {
         move |error| StoreError::Format { path: path.to_path_buf(), error }
     }

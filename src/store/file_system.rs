@@ -9,13 +9,13 @@ use rustix::fs::{FsWord, fstat, fstatfs};
 /// through a mapping does not change a file's modification time.
 const IN_MEMORY: [FsWord; 3] = [0x0102_1994, 0x8584_58f6, 0x9584_58f6];
 
-/// Length of the blocks that `st_blocks` counts.
+/// The length of the unit in which `st_blocks` is counted.
 const STAT_BLOCK_LEN_BYTES: u64 = 512;
 
 /// The magic numbers of local file systems on which a mapping of a file maps the file itself: ext2 to ext4, XFS, Btrfs,
 /// F2FS, Bcachefs, ZFS, EROFS, and SquashFS. Some other file systems grant leases that do not reveal every writer: a
-/// stacked file system, such as an overlay, maps a file of the file system below it, and a remote file system does not
-/// see writers on other machines.
+/// stacked file system, such as an overlay, maps a file of the file system below it, and a remote file system cannot
+/// detect writers on other machines.
 const LOCAL: [FsWord; 8] =
     [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0xca45_1a4e, 0x2fc1_2fc1, 0xe0f5_e1e2, 0x7371_7368];
 
@@ -24,8 +24,8 @@ pub(super) fn hides_mapped_writes(file: &File) -> io::Result<bool> {
     Ok(IN_MEMORY.contains(&fstatfs(file)?.f_type))
 }
 
-/// Returns whether a file has holes that take memory when they are read. On a file system in memory, every page that is
-/// read is allocated.
+/// Returns whether reading a file allocates memory for its holes. On a file system in memory, reading a page of a hole
+/// allocates the page.
 pub(crate) fn has_holes_that_take_memory(file: &File) -> io::Result<bool> {
     let stat = fstat(file)?;
     let allocated_bytes = stat.st_blocks as u64 * STAT_BLOCK_LEN_BYTES;

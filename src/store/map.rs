@@ -21,12 +21,12 @@ use super::stamp::WatchedFile;
 const HUGE_PAGE_LEN_BYTES: usize = 2 << 20;
 /// The length of the smallest page of any system.
 const PAGE_LEN_BYTES: usize = 4096;
-/// The number of bytes that a thread reads at a time. A multiple of every page length.
+/// The number of bytes of a file that a thread reads at a time. A multiple of every page length.
 const PART_LEN_BYTES: usize = 4 * HUGE_PAGE_LEN_BYTES;
 
 /// All bytes of a file, read-only.
 pub(super) struct Map {
-    /// The part of `memory` that the file occupies. `Map::bytes` lends it for no longer than this `Map` lives.
+    /// The part of `memory` that holds the file. `Map::bytes` lends these bytes for no longer than this `Map` lives.
     bytes: &'static [u8],
     memory: Memory,
 }
@@ -37,7 +37,7 @@ enum Memory {
     Watched(WatchedFile),
     /// A mapping of a sealed memory file, which nobody can change.
     Sealed(Mmap, File),
-    /// A copy in memory of this process.
+    /// A copy in this process's memory.
     Copy(Mmap),
 }
 
@@ -97,7 +97,7 @@ impl Map {
     }
 
     /// Returns the file that other processes can map to read these bytes. Returns `None` if the bytes are a copy in
-    /// memory of this process.
+    /// this process's memory.
     pub(super) fn file(&self) -> Option<&File> {
         match &self.memory {
             Memory::Watched(watched) => Some(watched.file()),

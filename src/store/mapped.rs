@@ -35,7 +35,7 @@ pub(crate) enum Standing {
     Changed,
 }
 
-/// Detects changes of a store's file more cheaply than [`Store::is_unchanged_since`].
+/// Detects changes of a store's file at lower cost than [`Store::is_unchanged_since`].
 pub(crate) trait Witness: Send + Sync {
     /// Returns whether a process has changed the store's bytes since the store was opened. If the result is not
     /// certain, the store examines the file: see [`Standing`].
@@ -44,15 +44,15 @@ pub(crate) trait Witness: Send + Sync {
 
 /// A table in a mapped file, which other processes may change. Lookups are safe, and need no copy of the table.
 ///
-/// A `MappedStore` has the lookups of [`Store`], but returns copies of values. Each lookup checks the file after the
-/// copy. If the file was changed in place or truncated since it was opened, this lookup and all later lookups return
-/// [`LookupError::Damaged`], until [`MappedStore::look_again`] succeeds. The check makes a system call (`fstat`) for
-/// each lookup or batch of lookups, so prefer [`MappedStore::get_many`]. While the file is leased, the check only reads
-/// memory: see [`take_leases`](super::take_leases) and [`WatchedFile::lease`].
+/// A `MappedStore` has the same lookup methods as [`Store`], but returns copies of values. Each lookup checks the file
+/// after the copy. If the file was changed in place or truncated since it was opened, this lookup and all later lookups
+/// return [`LookupError::Damaged`], until [`MappedStore::look_again`] succeeds. The check makes a system call (`fstat`)
+/// for each lookup or batch of lookups, so prefer [`MappedStore::get_many`]. While the file is leased, the check only
+/// reads memory: see [`take_leases`](super::take_leases) and [`WatchedFile::lease`].
 ///
 /// Without a lease, the check compares the file's length and modification time. If the file was modified recently,
 /// opening it waits until every further write will change the modification time: up to 50 ms, or up to 2.05 s if the
-/// file system may store times in steps of seconds. The check does not detect a writer that restores the
+/// file system may store times with a resolution of seconds. The check does not detect a writer that restores the
 /// modification time, that writes through a mapping that existed before this one, or that writes through any mapping of
 /// a file on tmpfs. Use [`Store::open`] if you do not trust everybody who can write to the file.
 ///
@@ -83,8 +83,8 @@ pub struct MappedStore {
 impl MappedStore {
     /// Maps a baked file and verifies all of it, as [`Store::open`] does.
     ///
-    /// This function also calls [`survive_bus_errors`]: in the whole process, a lookup that cannot read a page of a
-    /// mapped table then returns an error instead of ending the process.
+    /// This function also calls [`survive_bus_errors`]. From then on, a lookup that cannot read a page of any mapped
+    /// table in this process returns an error, and the process continues.
     ///
     /// # Errors
     /// The errors of [`Store::open`], and [`StoreError::Io`] if the system rejects the handler for SIGBUS.
@@ -92,7 +92,7 @@ impl MappedStore {
         MappedStore::open_with(path, &OpenOptions::default(), &mut |_| ())
     }
 
-    /// Maps a baked file with options. Calls `done` after each step.
+    /// Maps a baked file with options. Calls `done` after each [`Step`].
     ///
     /// # Errors
     /// The errors of [`MappedStore::open`], [`StoreError::Memory`] if the system rejects a request in the options, and
@@ -108,7 +108,7 @@ impl MappedStore {
         Ok(Store::from_file(&file, path, Memory::Map, options, done)?.into())
     }
 
-    /// Wraps a store whose file is checked for changes by a witness.
+    /// Wraps a store. The witness detects changes of its file.
     pub(crate) fn with_witness(store: Store, witness: Arc<dyn Witness>) -> MappedStore {
         MappedStore { store, witness: Some(witness) }
     }
@@ -170,12 +170,12 @@ impl MappedStore {
         self.len().checked_sub(1).map_or(Ok(None), |last| self.row(last))
     }
 
-    /// Returns an iterator over all rows in key order, from either end.
+    /// Returns a double-ended iterator over all rows in key order.
     pub fn iter(&self) -> MappedRows<'_> {
         MappedRows::new(self, self.store.iter())
     }
 
-    /// Returns an iterator over the rows whose keys are in a range, in key order, from either end.
+    /// Returns a double-ended iterator over the rows whose keys are in a range, in key order.
     ///
     /// # Errors
     /// The errors of [`MappedStore::get`], for either end of the range.
@@ -183,7 +183,7 @@ impl MappedStore {
         self.copied(|store| store.range(range)).map(|rows| MappedRows::new(self, rows))
     }
 
-    /// Returns an iterator over the rows whose keys begin with `prefix`, in key order, from either end.
+    /// Returns a double-ended iterator over the rows whose keys begin with `prefix`, in key order.
     ///
     /// # Errors
     /// The errors of [`MappedStore::get`].
@@ -225,7 +225,7 @@ impl MappedStore {
         self.store.digest()
     }
 
-    /// Returns the file whose changes this process detects. Returns `None` if nobody can change the table: see
+    /// Returns the mapped file, whose changes this process detects. Returns `None` if nobody can change the table: see
     /// [`MappedStore::as_private`].
     #[inline]
     pub fn watched_file(&self) -> Option<&WatchedFile> {
@@ -237,7 +237,7 @@ impl MappedStore {
         self.store.is_trusted()
     }
 
-    /// Checks the index of a file that has changed and, if it is intact, trusts the file again: see
+    /// Verifies the index of a file that has changed. If the index is intact, trusts the file again: see
     /// [`Store::look_again`].
     ///
     /// # Errors
@@ -341,7 +341,7 @@ impl MappedStore {
 
 impl_verified_lookups!(MappedStore);
 
-/// Wraps a store that has no witness.
+/// Wraps a store without a witness: the store itself examines its file for changes.
 impl From<Store> for MappedStore {
     fn from(store: Store) -> MappedStore {
         MappedStore { store, witness: None }
@@ -392,7 +392,7 @@ impl Scratch {
         self.ends.clear();
     }
 
-    /// Appends a value. Returns `Break` once the batch is long enough.
+    /// Appends a value. Returns `Break` once the values of the batch fill [`BATCH_LEN_BYTES`].
     fn push(&mut self, value: Option<&[u8]>) -> ControlFlow<()> {
         self.bytes.extend_from_slice(value.unwrap_or_default());
         self.ends.push(value.map(|_| self.bytes.len()));

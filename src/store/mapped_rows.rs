@@ -1,4 +1,5 @@
-//! Iterates over rows of a mapped file. The rows are copied and verified in pages: groups of consecutive rows.
+//! Iterates over rows of a mapped file. In this module, a page is a group of consecutive rows that are copied and
+//! verified together.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -7,7 +8,8 @@ use super::mapped::owned;
 use super::{LookupError, MappedStore, Rows};
 use crate::format::Row;
 
-/// The number of rows of the first page. Each page has up to twice as many rows as the page before it.
+/// The number of rows of the first page, which is a group of rows that are copied and verified together. Each page has
+/// up to twice as many rows as the page before it.
 const PAGE_ROWS_MIN: usize = 8;
 const PAGE_ROWS_MAX: usize = 1024;
 /// The total length of values after which a page ends.
@@ -17,7 +19,7 @@ const PAGE_LEN_BYTES: usize = 64 << 10;
 const FRONT: usize = 0;
 const BACK: usize = 1;
 
-/// An iterator over rows of a [`MappedStore`] in key order, from either end.
+/// A double-ended iterator over rows of a [`MappedStore`], in key order.
 ///
 /// If the file is damaged or was changed, the iterator returns [`LookupError::Damaged`] and then ends.
 pub struct MappedRows<'s> {
@@ -62,7 +64,8 @@ impl<'s> MappedRows<'s> {
         self.has_failed = page.is_err();
         page
     }
-    /// Returns the next row from an end. If no row of this end is copied, copies a page with `copy`.
+    /// Returns the next row from an end. If no copied row of this end is left, copies a page: calls `copy` for each row
+    /// of the page.
     fn next_at(&mut self, end: usize, copy: fn(&mut Rows<'s>) -> Option<Row>) -> Option<Result<Row, LookupError>> {
         if self.has_failed {
             return None;
@@ -76,7 +79,7 @@ impl<'s> MappedRows<'s> {
         self.copied[end].pop_front().or_else(|| self.copied[1 - end].pop_back()).map(Ok)
     }
 
-    /// Skips rows at an end. Skips those that are not copied with `skip`.
+    /// Skips `count` rows at an end. Calls `skip` for the rows that are not copied yet.
     fn skip_at(&mut self, end: usize, count: usize, skip: fn(&mut Rows<'s>, usize)) {
         let copied = count.min(self.copied[end].len());
         self.copied[end].drain(..copied);

@@ -1,7 +1,7 @@
 //! Loads a file's bytes into memory.
 //!
-//! In: an open file and options. Out: the file's bytes in the requested kind of memory, and a report of each step. If
-//! the system rejects a requested option, the load fails.
+//! In: an open file and options. Out: the file's bytes in the requested kind of memory, and a [`Step`] for each
+//! finished step. If the system rejects a requested option, the load fails.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -26,8 +26,8 @@ pub enum Memory {
     /// The file itself, in the page cache, shared with every process that maps the file.
     #[default]
     Map,
-    /// A copy in memory of this process, in huge pages as far as the system provides them. Later changes of the file,
-    /// or its deletion, do not affect the copy.
+    /// A copy in this process's memory, in huge pages if the system provides them. Later changes of the file, or its
+    /// deletion, do not affect the copy.
     Copy,
     /// A copy in a sealed memory file (`memfd_create`), which no process, including this one, can change or truncate,
     /// and which can be transferred to other processes.
@@ -75,7 +75,7 @@ pub enum Verify {
     /// Verifies the records when the file is opened. Also checks that the keys are in order and that each key is found.
     #[default]
     Full,
-    /// Verifies each block when a lookup first touches the block. A lookup that reads a damaged block returns
+    /// Verifies each block when a lookup first reads the block. A lookup that reads a damaged block returns
     /// [`LookupError::Damaged`](super::LookupError::Damaged). Opening the file verifies only its index; but
     /// [`Store::open_sealed`](super::Store::open_sealed), and a server that copies the file, verify every byte of the
     /// copy.
@@ -90,7 +90,7 @@ pub struct Step {
     pub kind: StepKind,
     /// The length of the file.
     pub len_bytes: u64,
-    /// The total length of the huge pages. The last huge page may extend beyond the end of the file.
+    /// The total length of the huge pages that hold the file. The last huge page may extend beyond the end of the file.
     pub huge_len_bytes: u64,
     /// The duration of the step.
     pub elapsed: Duration,
@@ -111,7 +111,7 @@ pub enum StepKind {
 }
 
 impl Step {
-    /// Returns whether this step made a copy that is not entirely in huge pages.
+    /// Returns whether the table was copied into memory that is not entirely in huge pages.
     pub fn lacks_huge_pages(&self) -> bool {
         self.kind == StepKind::Copied && self.huge_len_bytes < self.len_bytes
     }
@@ -130,8 +130,8 @@ impl fmt::Display for Step {
     }
 }
 
-/// Maps or copies a file, as `memory` and the options require. Calls `done` after each step. Error messages name the
-/// file by `path`.
+/// Maps or copies a file, as `memory` and the options require. Calls `done` after each [`Step`]. Error messages name
+/// the file by `path`.
 pub(super) fn load(
     file: &File,
     path: &Path,
@@ -184,7 +184,8 @@ fn copy(
     Ok(map)
 }
 
-/// Returns the outcome of a step. If the step was canceled, its result does not count.
+/// Returns the outcome of a loading step. If `pace` was canceled, the outcome is [`StoreError::Canceled`], whatever the
+/// step returned.
 fn outcome<T>(
     result: io::Result<T>,
     path: &Path,
@@ -199,7 +200,8 @@ fn outcome<T>(
     }
 }
 
-/// Checks the header, so that a file that is not a table is rejected before it is copied. Returns the file's length.
+/// Checks a file's header, so that a file that is not a table is rejected before it is copied. Returns the file's
+/// length.
 fn check_header(file: &File, path: &Path) -> Result<u64, StoreError> {
     let len_bytes = file.metadata().map_err(StoreError::io(path))?.len();
     let mut header = vec![0; len_bytes.min(HEADER_LEN_BYTES as u64) as usize];

@@ -103,9 +103,9 @@ const PREFETCH_MAX_BYTES: usize = 256;
 /// let lends_from_the_file = zero_kv::Store::map("storage.db"); // without `unsafe`
 /// ```
 ///
-/// [`MappedStore`] is the safe way to use a mapped file: it copies each value and verifies the file after the copy. To
-/// replace a table, rename a new file over the old one, as `baker` does: a `Store` that has the old file open is not
-/// affected.
+/// [`MappedStore`] is the safe way to use a mapped file: it copies each value, and checks after the copy that the file
+/// is unchanged. To replace a table, rename a new file over the old one, as `baker` does: a `Store` that has the old
+/// file open is not affected.
 ///
 /// # Example
 /// ```
@@ -216,8 +216,8 @@ impl Store {
         })
     }
 
-    /// Looks up many keys of the table's kind. Calls `visit` with each key's position and value until `visit` returns
-    /// `Break`.
+    /// Looks up many keys, which must be of the table's kind. Calls `visit` with each key's position in `keys` and its
+    /// value, until `visit` returns `Break`.
     pub(super) fn get_while<'s, 'k, K>(
         &'s self,
         keys: &[K],
@@ -302,8 +302,8 @@ impl Store {
         Rows::all(self)
     }
 
-    /// Looks up `count` keys of the table's kind. Calls `found` with each key's position and result, in order, until
-    /// `found` returns `Break`.
+    /// Looks up `count` keys, which must be of the table's kind. Calls `found` with each key's position and result, in
+    /// order, until `found` returns `Break`.
     #[inline(always)]
     pub(crate) fn find_each<'s, K: LookupKey>(
         &'s self,

@@ -1,4 +1,4 @@
-//! Opens a file in a given kind of memory: as a copy, as a copy in sealed memory, or as a mapping.
+//! Opens a file as a copy, as a copy in sealed memory, or as a mapping.
 
 use std::fs::File;
 use std::path::Path;
@@ -13,12 +13,12 @@ use super::{Store, StoreError, sealed};
 use crate::format::header::Layout;
 
 impl Store {
-    /// Opens a baked file in memory that nobody can change. Verifies the whole file: every byte matches its checksum,
-    /// the keys are in order, and each key can be found. For ten million rows of 100 bytes in the page cache, verifying
-    /// takes 0.8 s on one core.
+    /// Opens a baked file in memory that nobody can change. Verifies the whole file: all checksums match, the keys are
+    /// in order, and each key can be found. For ten million rows of 100 bytes in the page cache, verifying takes 0.8 s
+    /// on one core.
     ///
-    /// The memory is a copy of the file. Only a sealed memory file, which cannot change, is mapped instead. To use a
-    /// large table without a copy, see [`MappedStore`](super::MappedStore).
+    /// The memory is a copy of the file, unless the file is a sealed memory file. A sealed memory file cannot change,
+    /// so it is mapped. To use a large table without a copy, see [`MappedStore`](super::MappedStore).
     ///
     /// # Errors
     /// [`StoreError::Io`] if the file cannot be opened, [`StoreError::Memory`] if there is not enough memory for a
@@ -33,13 +33,13 @@ impl Store {
         Store::open_with(path, &OpenOptions::default(), &mut |_| ())
     }
 
-    /// Opens a baked file as [`Store::open`] does, with options. Calls `done` after each step. If the file is copied,
-    /// the copy is verified, not the file.
+    /// Opens a baked file as [`Store::open`] does, with options. Calls `done` after each [`Step`]. If the file is
+    /// copied, the copy is verified, not the file.
     ///
     /// # Errors
     /// The errors of [`Store::open`], [`StoreError::Memory`] if the system rejects a request in the options, such as to
-    /// lock memory, and [`StoreError::Canceled`] if `options.pace` cancels the work. A copy with fewer huge pages than
-    /// it could fill is not an error: see [`Step::lacks_huge_pages`].
+    /// lock memory, and [`StoreError::Canceled`] if `options.pace` cancels the work. A copy that is not entirely in
+    /// huge pages is not an error: see [`Step::lacks_huge_pages`].
     pub fn open_with(
         path: impl AsRef<Path>,
         options: &OpenOptions,
@@ -95,7 +95,7 @@ impl Store {
         unsafe { Store::map_with(path, &OpenOptions::default(), &mut |_| ()) }
     }
 
-    /// Maps a baked file as [`Store::map`] does, with options. Calls `done` after each step.
+    /// Maps a baked file as [`Store::map`] does, with options. Calls `done` after each [`Step`].
     ///
     /// # Safety
     /// The caller must meet the safety requirements of [`Store::map`].

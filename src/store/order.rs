@@ -38,7 +38,7 @@ impl Store {
     /// # use zero_kv::bake::{self, Options};
     /// # let folder = tempfile::tempdir()?;
     /// # let path = folder.path().join("storage.db");
-    /// // The first addresses of ranges, and their owners.
+    /// // Each key is the first address of a range, and each value is the range's owner.
     /// # bake::bake_csv("100,first\n200,second\n".as_bytes(), &path, &Options::default(), &mut |_| ())?;
     /// let store = zero_kv::Store::open(&path)?;
     /// assert_eq!(store.floor(150)?, Some((100.into(), &b"first"[..])));
@@ -78,7 +78,7 @@ impl Store {
         self.len().checked_sub(1).map_or(Ok(None), |last| self.row(last))
     }
 
-    /// Returns an iterator over the rows whose keys are in a range, in key order, from either end.
+    /// Returns a double-ended iterator over the rows whose keys are in a range, in key order.
     /// [`ExactSizeIterator::len`] returns the number of rows without reading them. A range that ends before it begins
     /// has no rows.
     ///
@@ -122,7 +122,7 @@ impl Store {
         self.range(range).map(|rows| rows.len())
     }
 
-    /// Returns an iterator over the rows whose keys begin with `prefix`, in key order, from either end.
+    /// Returns a double-ended iterator over the rows whose keys begin with `prefix`, in key order.
     ///
     /// # Errors
     /// [`LookupError::KeyKind`] if the table's keys are numbers, and otherwise the errors of [`Store::floor`].
@@ -134,7 +134,7 @@ impl Store {
         self.between(Bound::Included(start), end)
     }
 
-    /// Returns the rows between two keys of the table's kind.
+    /// Returns the rows between two bounds, whose keys must be of the table's kind.
     pub(crate) fn between(&self, start: Bound<Key<'_>>, end: Bound<Key<'_>>) -> Result<Rows<'_>, LookupError> {
         let start = match start {
             Bound::Unbounded => Position::START,
@@ -172,7 +172,8 @@ impl Store {
         Ok(PageRange::between(start, rows.ends().0))
     }
 
-    /// Returns the position just before or just after a key, and the position of the preceding row, if there is one.
+    /// Returns the position just before or just after a key, as `side` selects. Also returns the position of the row
+    /// that precedes this position, if there is one.
     fn seek(&self, key: Key<'_>, side: Side) -> Result<(Position, Option<Position>), LookupError> {
         if self.epoch().is_distrust() {
             return Err(LookupError::Damaged);
@@ -193,7 +194,8 @@ impl Store {
     }
 
     /// Reads the rows from a fence up to the position just before or just after a key. Returns what [`Store::seek`]
-    /// returns. Fails if the rows do not match the fences because the file was changed since it was opened.
+    /// returns. Fails if the rows do not match the fences, which happens only if the file was changed since it was
+    /// opened.
     #[inline(always)]
     fn walk(
         &self,
@@ -267,7 +269,7 @@ impl Store {
     }
 }
 
-/// Returns whether the key `row` is less than `key` ([`Side::Before`]), or less than or equal to `key`
+/// Returns whether a row's key, `row`, is less than `key` ([`Side::Before`]), or less than or equal to `key`
 /// ([`Side::After`]).
 #[inline(always)]
 fn is_before(row: Key<'_>, key: Key<'_>, side: Side) -> bool {

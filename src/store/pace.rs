@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A callback that observes and cancels long work on a file: reading, copying, and checking. The work calls the
 /// callback before each window of at most 8 MiB. Once the callback returns `false`, the work ends with
-/// [`StoreError::Canceled`](super::StoreError::Canceled), and all later work with this `Pace` or a clone of it ends
-/// with this error, too. The default `Pace` never cancels.
+/// [`StoreError::Canceled`](super::StoreError::Canceled). All later work with this `Pace`, or with a clone of it, also
+/// ends with this error. The default `Pace` never cancels.
 ///
 /// # Example
 /// ```
@@ -46,14 +46,14 @@ impl fmt::Debug for Pace {
 }
 
 impl Pace {
-    /// Returns a `Pace` that calls `goes_on` before each window of work, on the thread that does the work. The first
-    /// result `false` cancels the work.
+    /// Returns a `Pace` that calls `goes_on` before each window of at most 8 MiB, on the thread that does the work. The
+    /// work is canceled when `goes_on` first returns `false`.
     pub fn new(goes_on: impl Fn() -> bool + Send + Sync + 'static) -> Pace {
         Pace(Some(Arc::new(Observer { goes_on: Box::new(goes_on), is_canceled: AtomicBool::new(false) })))
     }
 
-    /// Returns whether the work may continue with the next window. After the first `false`, the caller must discard the
-    /// result of the work.
+    /// Returns whether the work may continue with the next window of bytes. After the first `false`, the caller must
+    /// discard the result of the work.
     pub(crate) fn goes_on(&self) -> bool {
         let Some(observer) = &self.0 else { return true };
         if !observer.is_canceled.load(Ordering::Relaxed) && !(observer.goes_on)() {

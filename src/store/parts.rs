@@ -1,4 +1,4 @@
-//! Processes a file in parts, on several threads. A part is a range of the file's bytes.
+//! Processes a file on several threads, range by range. In this module, a part is a range of the file's bytes.
 
 use std::io;
 use std::panic;
@@ -7,12 +7,12 @@ use std::thread;
 
 use super::pace::Pace;
 
-/// Maximum number of threads that work on a file.
+/// The maximum number of threads that work on a file.
 const THREADS_MAX: usize = 16;
 
-/// Calls `work` on each part, on as many threads as there are processors, but at most [`THREADS_MAX`]. Starts the parts
-/// in order until none is left or the work is canceled. If a call of `work` fails, the thread that made the call starts
-/// no more parts, but the other threads continue.
+/// Calls `work` for each item of `parts`, on one thread per processor, but at most [`THREADS_MAX`] threads. The threads
+/// take the items in order until none is left or `pace` cancels the work. If a call of `work` fails, the thread that
+/// made the call takes no more items, but the other threads continue.
 pub(super) fn for_each_part<T>(
     parts: impl Iterator<Item = T> + Send,
     pace: &Pace,

@@ -1,4 +1,4 @@
-//! Iterates over the rows of a table in key order, from either end.
+//! Iterates over the rows of a table in key order, from the start or the end.
 
 use std::fmt;
 #[cfg(feature = "server")]
@@ -23,8 +23,8 @@ impl Position {
     pub(super) const START: Position = Position { row: 0, offset_bytes: 0 };
 }
 
-/// An iterator over rows in key order: over all rows ([`Store::iter`]), or over some ([`Store::range`],
-/// [`Store::prefix`]).
+/// A double-ended iterator over rows in key order: over all rows ([`Store::iter`]), or over some rows
+/// ([`Store::range`], [`Store::prefix`]).
 ///
 /// The iterator reads the rows that it returns and, in addition, at most as many rows as there are between two fences.
 /// At a damaged row, the iterator ends early: see [`Rows::outcome`].
@@ -40,7 +40,7 @@ pub struct Rows<'s> {
     damaged: bool,
 }
 
-/// The positions of the records after a fence.
+/// The offsets of the records from one fence to the next.
 #[derive(Clone, Copy)]
 struct Group {
     first_row: usize,
@@ -137,11 +137,11 @@ impl<'s> Rows<'s> {
     }
 }
 
-/// A page: consecutive rows of a range.
+/// A page: consecutive rows of a range, which one response carries.
 #[cfg(feature = "server")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PageRange {
-    /// The part of the records section that contains the records of the page's rows.
+    /// The offsets, in the records section, where the records of the page's rows begin and end.
     pub(crate) offset_bytes: Range<u64>,
     pub(crate) row_count: usize,
     /// Whether the range of the request has more rows than this page.

@@ -26,7 +26,7 @@ const LINE_LEN_BYTES: usize = 64;
 /// The result of a lookup.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Found<'a> {
-    /// The key's stored response, and its offset in the records section.
+    /// The key's stored response, and the response's offset in the records section.
     Answer(&'a [u8], u64),
     /// No record has this key.
     Missing,
@@ -34,7 +34,7 @@ pub(crate) enum Found<'a> {
     Damaged,
 }
 
-/// The value that replaces a record's offset if the index does not have the key's slot. No record has this offset.
+/// The offset that is used if the index does not have the key's slot. No record has this offset.
 const NO_RECORD: u64 = u64::MAX;
 
 /// The data that lookups in the hash index read: sections and header fields of a file, and the state of its blocks.
@@ -117,7 +117,8 @@ impl<'a> Index<'a> {
         self.pilots.get(hash.pilot(&self.parts)).map_or(usize::MAX, |pilot| hash.slot(*pilot, &self.parts))
     }
 
-    /// Returns the offset of the record that a slot leads to: the only record that can have a key with this slot.
+    /// Returns the offset of the only record whose key can have this slot, or [`NO_RECORD`] if the index does not have
+    /// the slot.
     #[inline(always)]
     fn offset_bytes(&self, slot: usize) -> u64 {
         self.places.get(slot).map_or(NO_RECORD, |place| u64::from(place.get()) << self.record_align_bits)
@@ -139,20 +140,22 @@ impl<'a> Index<'a> {
         }
     }
 
-    /// Returns the result of a lookup whose place is beyond the records.
+    /// Returns the result of a lookup if the place in the key's slot is beyond the end of the records section.
     #[cold]
     fn outside_records(&self) -> Found<'a> {
         if self.epoch.is_distrust() { Found::Damaged } else { Found::Missing }
     }
 
-    /// Verifies the part of a range that is inside the records section. Returns whether that part is intact.
+    /// Verifies a range of the records section, but nothing beyond the end of the section. Returns whether the range is
+    /// intact.
     #[inline(always)]
     fn verify(&self, start: usize, end: usize) -> bool {
         self.blocks.are_verified(self.epoch, start, end)
             || self.blocks.verify_range(self.epoch, self.records, self.block_sums, start, end.min(self.records.len()))
     }
 
-    /// Prefetches the start of a record, up to `typical_len_bytes`, and the tag of the record's block.
+    /// Prefetches the start of a record, up to `typical_len_bytes`, and the tag that states whether the record's block
+    /// is verified.
     #[inline(always)]
     fn prefetch_record(&self, offset_bytes: u64) {
         let offset_bytes = offset_bytes as usize;

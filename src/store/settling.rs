@@ -1,21 +1,22 @@
 //! Determines when every further write to a file will change the file's modification time.
 //!
-//! File systems store times in steps. On most file systems, a step is at most 10 ms long, like the tick of the kernel's
-//! clock. A step is 1 s long on ext2, and on ext3 and ext4 with inodes of 128 bytes. On FAT, a step is 2 s long. A
-//! second write within the same step does not change the time.
+//! File systems round times down to multiples of a resolution. On most file systems, the resolution is at most 10 ms,
+//! like the tick of the kernel's clock. The resolution is 1 s on ext2, and on ext3 and ext4 with inodes of 128 bytes.
+//! On FAT, the resolution is 2 s. If two writes have the same rounded time, the second write does not change the
+//! modification time.
 
 use std::time::{Duration, SystemTime};
 
-/// The age from which a file counts as settled if its modification time shows that the file system stores times in
-/// small steps. The age is longer than such a step, so that a process that is still writing to the file usually writes
-/// again before the file counts as settled.
+/// The age at which a file counts as settled, so that every further write changes its modification time. This age
+/// applies to file systems with a resolution of at most 10 ms. The age is longer than the resolution, so that a process
+/// that is still writing to the file usually writes again before the file counts as settled.
 pub(crate) const SETTLE: Duration = Duration::from_millis(50);
 
-/// The age from which a file counts as settled if its file system may store times in steps of up to 2 s.
+/// The age at which a file counts as settled if its file system may store times with a resolution of up to 2 s.
 pub(super) const SETTLE_COARSE: Duration = Duration::from_millis(2050);
 
-/// If a modification time is a multiple of this duration, the file system may store times in steps of up to 2 s. On
-/// file systems with small steps, only about one of several thousand modification times is such a multiple.
+/// If a modification time is a multiple of this duration, the file system may store times with a resolution of up to 2
+/// s. On file systems with a fine resolution, only about one of several thousand modification times is a multiple.
 const COARSE_STEP_NS: u32 = 10_000_000;
 
 /// Returns how long to wait until every further write to a file will change the file's modification time, which is
@@ -38,13 +39,13 @@ mod tests {
 
     #[test]
     fn a_file_is_settled_once_any_write_would_change_its_time() {
-        // A file system with small steps stores such times. The wait depends on the file's age.
+        // A file system with a fine resolution stores such times. The wait depends on the file's age.
         for ns in [1, 9_999_999, 123_456_789, 999_999_999] {
             let modified = at(1000, ns);
             let left = |age_ms| unsettled_for(modified, modified + Duration::from_millis(age_ms));
             assert_eq!([left(0), left(20), left(50), left(1000)], [Some(SETTLE), Some(SETTLE * 3 / 5), None, None]);
         }
-        // A file system with coarse steps stores whole seconds or, like exFAT, multiples of 10 ms.
+        // A file system with a coarse resolution stores whole seconds or, like exFAT, multiples of 10 ms.
         for ns in [0, 10_000_000, 500_000_000] {
             let modified = at(1000, ns);
             let left = |age_ms| unsettled_for(modified, modified + Duration::from_millis(age_ms));

@@ -4,13 +4,13 @@
 //! after the lease was lost. See [`lease`](super::lease).
 //!
 //! A file that was never leased is examined with fstat or statx. A write or a truncation changes the file's
-//! modification time or length before it changes a byte. A write through a mapping changes the time with the first
-//! write to a page, except on file systems in memory, such as tmpfs. If time and length are equal before and after
-//! bytes are read, nobody changed the bytes meanwhile. In addition, [`guard`](super::guard) counts pages that could not
-//! be read.
+//! modification time or length before it changes a byte. The first write to a page through a mapping changes the time,
+//! except on file systems in memory, such as tmpfs. If time and length are equal before and after bytes are read,
+//! nobody changed the bytes meanwhile. In addition, [`guard`](super::guard) counts pages that could not be read.
 //!
-//! File systems store times in steps, and a second write within the same step does not change the time. A file
-//! therefore counts as changed until it is [settled](super::settling).
+//! File systems store times with a limited resolution, so a write shortly after another write may not change the time.
+//! A file therefore counts as changed until it is [settled](super::settling): until every further write will change the
+//! time.
 
 use std::fs::File;
 use std::io;
@@ -27,8 +27,8 @@ use super::lease::{Lease, LeaseState, Proof, Writers};
 use super::settling::{SETTLE, SETTLE_COARSE, unsettled_for};
 use super::{Pace, file_system, sealed};
 
-/// The state of a file at one time. The first number is a hash of the file's length, modification time, and number of
-/// faults. The second number is the number of faults.
+/// The state of a file at one time. The first number is a hash of the file's length, its modification time, and the
+/// second number. The second number counts the faults: reads that failed because a page could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp(u64, u64);
 
@@ -44,7 +44,7 @@ pub struct WatchedFile {
     hides_mapped_writes: bool,
     /// Whether the kernel may report an outdated modification time from a cache.
     may_cache_times: bool,
-    /// The hash in the file's stamp when the file was last trusted.
+    /// The hash in the file's [`Stamp`] when the file was last trusted.
     trusted_hash: AtomicU64,
     trusted_faults: AtomicU64,
 }
@@ -86,8 +86,8 @@ impl WatchedFile {
         self.lease.system_error()
     }
 
-    /// Returns the number of pages of the mapping, or of groups of pages, that could not be read. Only faults after
-    /// [`survive_bus_errors`](super::survive_bus_errors) are counted.
+    /// Returns the number of faults: reads that failed because a page of the mapping could not be read. Only faults
+    /// after a call of [`survive_bus_errors`](super::survive_bus_errors) are counted.
     #[inline]
     pub fn faults(&self) -> u64 {
         self.memory.faults()
@@ -110,9 +110,9 @@ impl WatchedFile {
         Ok(watched)
     }
 
-    /// Waits until every further write to the file will change its stamp, then trusts the current stamp. Does nothing
-    /// if the file was ever leased or is immutable. Must be called before bytes of the file are verified. If the wait
-    /// is canceled, or a process continues to write, the file counts as changed.
+    /// Waits until every further write to the file will change the file's [`Stamp`], then trusts the current stamp.
+    /// Does nothing if the file was ever leased or is immutable. Must be called before bytes of the file are verified.
+    /// If the wait is canceled, or a process continues to write, the file counts as changed.
     pub(super) fn settle(&self, pace: &Pace) -> io::Result<()> {
         let mut waited = Duration::ZERO;
         while self.is_examined() {
@@ -132,8 +132,8 @@ impl WatchedFile {
         Ok(())
     }
 
-    /// Returns how long to wait until every further write to the file will change its stamp. Returns `None` if no wait
-    /// is necessary, or if changes are detected without the stamp.
+    /// Returns how long to wait until every further write to the file will change the file's [`Stamp`]. Returns `None`
+    /// if no wait is necessary, or if changes are detected without the stamp.
     pub(super) fn unsettled_for(&self) -> io::Result<Option<Duration>> {
         match self.is_examined() {
             true => Ok(unsettled_for(self.file().metadata()?.modified()?, SystemTime::now())),
@@ -141,7 +141,7 @@ impl WatchedFile {
         }
     }
 
-    /// Returns whether only the stamp reveals changes: the file is not immutable and was never leased.
+    /// Returns whether only the [`Stamp`] reveals changes: the file is not immutable and was never leased.
     fn is_examined(&self) -> bool {
         !self.has_verity && self.lease.proof() == Proof::None
     }
@@ -171,7 +171,7 @@ impl WatchedFile {
         &self.memory
     }
 
-    /// Returns whether a process can write through a mapping without changing the file's stamp.
+    /// Returns whether a process can write through a mapping without changing the file's modification time.
     pub(super) fn hides_mapped_writes(&self) -> bool {
         self.hides_mapped_writes
     }

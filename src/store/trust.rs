@@ -33,8 +33,8 @@ pub enum Mistrust {
     /// The file changed while it was checked, or a process has it open for writing.
     #[error("the file is still being written to")]
     Changing,
-    /// No epoch number is left. Two numbers are used up each time the file is no longer trusted, because it has changed
-    /// or its lease was lost, and is then trusted again.
+    /// No epoch number is left. Each time a file changes or its lease is lost, and the file is then trusted again, two
+    /// numbers are used up.
     #[error("the file has changed too often: open it again")]
     TooOften,
 }
@@ -81,15 +81,15 @@ impl Store {
         self.watched_file().is_none_or(|file| self.blocks.accept(epoch, || file.is_unchanged()))
     }
 
-    /// Returns the file whose changes this process detects. Returns `None` if nobody can change the bytes that lookups
-    /// read.
+    /// Returns the mapped file, whose changes this process detects. Returns `None` if nobody can change the bytes that
+    /// lookups read.
     #[inline]
     pub fn watched_file(&self) -> Option<&WatchedFile> {
         self.map.watched()
     }
 
     /// Opens the file read-only. The result can be passed to other processes, which can map it and read the table's
-    /// bytes. Returns `None` if the bytes are a copy in memory of this process.
+    /// bytes. Returns `None` if the bytes are a copy in this process's memory.
     ///
     /// # Errors
     /// The system's error if the file cannot be opened.
@@ -104,11 +104,11 @@ impl Store {
     }
 
     /// Rechecks a file that has changed or whose lease was lost: verifies everything except the records. If everything
-    /// that was verified is intact, trusts the file again. Lookups then verify each block again on first access. If
-    /// this process called [`take_leases`](super::take_leases), this function first tries to take a lease on the file.
+    /// verified is intact, trusts the file again. Lookups then verify each block again on first access. If this process
+    /// called [`take_leases`](super::take_leases), this function first tries to take a lease on the file.
     ///
     /// Only one thread may call this function at a time. Without a lease, the result is [`Mistrust::Changing`] until 50
-    /// ms after the last write to the file, or 2.05 s if the file system may store times in steps of seconds.
+    /// ms after the last write to the file, or 2.05 s if the file system may store times with a resolution of seconds.
     ///
     /// # Errors
     /// [`Mistrust`], which gives the reason. Every lookup then still fails.
@@ -169,8 +169,8 @@ impl Store {
         Some(self.blocks.verify_block(self.epoch(), self.records(), self.block_sums(), start / BLOCK_LEN_BYTES))
     }
 
-    /// Returns the blocks that were found damaged since the last call, each once. At most 64 blocks are recorded until
-    /// the file changes.
+    /// Returns the numbers of the blocks that were found damaged since the last call, each once. At most 64 blocks are
+    /// recorded until the file changes.
     pub fn take_damaged_blocks(&self) -> Vec<usize> {
         self.blocks.take_damaged()
     }
@@ -181,7 +181,7 @@ impl Store {
     }
 
     /// Returns how many bytes of the file are resident in memory, according to the system, or 0 if the system does not
-    /// report that.
+    /// report this number.
     pub fn resident_len_bytes(&self) -> u64 {
         self.map.resident_len_bytes().unwrap_or(0)
     }

@@ -109,7 +109,7 @@ impl Unchecked {
         Ok(self.trust_index()?.into())
     }
 
-    /// Waits until every later write to a mapped file can be detected. Lookups in the file rely on this.
+    /// Waits until every later write to the mapped file can be detected. Lookups in the file rely on this.
     pub(super) fn settle(self, pace: &Pace) -> Result<Unchecked, StoreError> {
         self.store.watched_file().map_or(Ok(()), |file| file.settle(pace)).map_err(StoreError::io(&self.path))?;
         Ok(self)
@@ -135,8 +135,8 @@ impl Unchecked {
         })
     }
 
-    /// Returns a store without verifying the index. Lookups verify records on first access. Reads almost nothing of the
-    /// file.
+    /// Returns a store without verifying the index. Reads at most the first record and the records after the last
+    /// fence. Lookups verify blocks on first access.
     pub(super) fn trust_index(self) -> Result<Store, StoreError> {
         match self.store.key_kind() {
             KeyKind::U64 => Ok(self.store),

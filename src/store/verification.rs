@@ -8,13 +8,14 @@ use std::cell::Cell;
 
 use crate::format::checksum::BLOCK_LEN_BYTES;
 
-/// The work of verifying a block, including page faults: 200 per KiB. The unit is the work of reading one tag.
+/// The work of verifying one block, including page faults: 200 units per KiB. One unit is the work of finding that a
+/// block is already verified.
 pub(super) const BLOCK_WORK: usize = 200 * BLOCK_LEN_BYTES / 1024;
 
 struct Meter {
-    /// The total work of the thread. The count wraps.
+    /// The total work that the thread has done. The count wraps around.
     done: Cell<usize>,
-    /// How much more work verification may do before it is interrupted.
+    /// The work that remains until verification is interrupted.
     left: Cell<usize>,
     is_interrupted: Cell<bool>,
 }
@@ -25,13 +26,13 @@ thread_local! {
     };
 }
 
-/// Counts work that every lookup repeats, because its result is not stored.
+/// Counts work whose result is not stored, so every lookup repeats the work.
 pub(super) fn count(work: usize) {
     METER.with(|meter| meter.done.set(meter.done.get().wrapping_add(work)));
 }
 
-/// Counts work whose result later lookups reuse. Returns whether the caller may do the work: `false` once the limit is
-/// reached.
+/// Counts work whose result later lookups reuse. Returns `true` if the caller may do the work. Returns `false`, and
+/// does not count the work, if this thread has reached its limit.
 pub(super) fn begin(work: usize) -> bool {
     METER.with(|meter| {
         let left = meter.left.get();
@@ -45,7 +46,8 @@ pub(super) fn begin(work: usize) -> bool {
     })
 }
 
-/// Returns the verification work that this thread has done. The count wraps.
+/// Returns the verification work that this thread has done, in the unit that [`BLOCK_WORK`] defines. The count wraps
+/// around.
 #[cfg(feature = "server")]
 #[inline]
 pub(crate) fn verification_work_on_thread() -> usize {

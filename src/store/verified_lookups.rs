@@ -17,8 +17,8 @@ macro_rules! impl_verified_lookups {
                 self.with_table(|table| table.copied(|store| Ok(store.get(key)?.map(<[u8]>::to_vec))))
             }
 
-            /// Passes the value of a key to `visit`, or `None` if the table does not have the key. Allocates nothing
-            /// for most values.
+            /// Calls `visit` with the value of a key, or with `None` if the table does not have the key. Returns the
+            /// result of `visit`. Unlike [`Self::get`], allocates no memory for most values.
             ///
             /// # Errors
             /// The errors of [`Self::get`]. If the lookup fails, `visit` is not called.
@@ -33,8 +33,8 @@ macro_rules! impl_verified_lookups {
             }
 
             /// Returns the values of many keys, in the order of the keys. All values come from the same file, even if
-            /// another file replaces it meanwhile. One call is several times faster than calling
-            /// [`Self::get`] for each key.
+            /// another file replaces it meanwhile. One call is several times faster than calling [`Self::get`] for each
+            /// key.
             ///
             /// # Errors
             /// The errors of [`Self::get`].
@@ -47,7 +47,8 @@ macro_rules! impl_verified_lookups {
                 Ok(values)
             }
 
-            /// Looks up many keys in one table. Passes each key's position and value to `visit`, in order.
+            /// Looks up many keys in one table. Calls `visit` for each key, in order, with the key's position in `keys`
+            /// and its value.
             ///
             /// # Errors
             /// The errors of [`Self::get`]. Every value that was passed to `visit` before the error is correct.

@@ -1,11 +1,12 @@
-//! A two-level directory: the range of keys is divided into parts of equal width (shares). The directory stores the
+//! A two-level directory. The range of keys is divided into intervals of equal width (shares). The directory stores the
 //! first row of each share, and binary search finds the row in the share.
 
 use super::{STAGE_KEYS, Search};
 use crate::indexes::memory::prefetch;
 use crate::indexes::table::Table;
 
-/// Maximum average number of rows per share. The minimum average is half of this number.
+/// Approximate number of rows per share. Because widths are powers of two, the average is from half to twice this
+/// number.
 const SHARE_ROWS: usize = 4;
 
 pub(crate) struct Directory {

@@ -14,24 +14,25 @@ pub(crate) use binary::Binary;
 pub(crate) use directory::Directory;
 pub(crate) use tree::Tree;
 
-/// Number of keys that pass through the stages of a lookup together. The file's index has equally many keys in flight.
+/// Number of keys that are looked up together, so that their memory accesses overlap. The file's index uses the same
+/// number.
 const STAGE_KEYS: usize = 64;
 
 /// An index over sorted keys.
 pub(crate) trait Search {
     fn new(table: &Table) -> Self;
 
-    /// Returns the length of the index, without the records and their places.
+    /// Returns the length of the index, excluding the records and the list of their places.
     fn len_bytes(&self, table: &Table) -> usize;
 
     /// Returns the row of a key, or any number if the key is absent.
     fn row(&self, table: &Table, key: u64) -> usize;
 
-    /// Finds the rows of at most [`STAGE_KEYS`] keys, and prefetches their places.
+    /// Finds the rows of at most [`STAGE_KEYS`] keys, and prefetches the places of their records.
     fn rows(&self, table: &Table, keys: &[u64], rows: &mut [usize]);
 }
 
-/// An index over sorted keys together with its table, which can look values up.
+/// An index over sorted keys, together with the table of the keys and values.
 pub(crate) struct Searched<S> {
     table: Rc<Table>,
     search: S,

@@ -1,11 +1,11 @@
-//! A packed static B-tree (S+ tree). Leaves have `N` sorted keys. Inner nodes have `N + 1` children, and store the
-//! largest key of each of the first `N`.
+//! A packed static B-tree (S+ tree). A leaf has `N` sorted keys. An inner node has `N + 1` children, and stores the
+//! largest key below each of the first `N` children.
 
 use super::Search;
 use crate::indexes::memory::{LINE_LEN_BYTES, prefetch};
 use crate::indexes::table::Table;
 
-/// Fills the unused entries of the last node.
+/// The key in the unused entries of the last node of a level.
 const NO_KEY: u64 = u64::MAX;
 
 const LINE_KEYS: usize = LINE_LEN_BYTES / size_of::<u64>();
@@ -15,7 +15,7 @@ const LINE_KEYS: usize = LINE_LEN_BYTES / size_of::<u64>();
 struct Node<const N: usize>([u64; N]);
 
 impl<const N: usize> Node<N> {
-    /// Returns the number of keys below this one.
+    /// Returns the number of keys in this node that are less than `key`.
     #[inline(always)]
     fn count_below(&self, key: u64) -> usize {
         // The sum is as wide as the keys, so the compiler can keep the comparisons in vector registers.

@@ -1,4 +1,4 @@
-//! Draws the chart: bars for the time of gets in engines, and for the requests per second of servers.
+//! Draws the chart. Its bars show the time per get of engines, and the requests per second of servers.
 
 use std::fmt::Write;
 
@@ -7,9 +7,9 @@ use crate::report::{Report, grouped};
 use crate::server::{CLIENTS, DEPTHS, Line, Plan};
 
 const WIDTH: usize = 760;
-/// The left end of all bars.
+/// The x coordinate of the left end of all bars.
 const BARS_AT: usize = 210;
-/// The length of the longest bar.
+/// The length of the longest bar, in the chart's pixels.
 const BAR_LEN_MAX: f64 = 440.0;
 const ROW_HEIGHT: usize = 26;
 
@@ -33,8 +33,8 @@ struct Panel {
     bars: Vec<Bar>,
 }
 
-/// Returns a chart with the results of the engines and of the servers for one table each: the table with a million
-/// rows, or the last table if there is none.
+/// Returns a chart with a panel for engines and a panel for servers. Each panel shows the results for the table with a
+/// million rows, or for the last table if no table has a million rows.
 pub(crate) fn svg(report: &Report) -> String {
     let tables: Vec<&Table> = report.tables.iter().filter(|table| !table.plan.mixed).collect();
     let table = tables.iter().find(|table| table.plan.rows.count == 1_000_000).or(tables.last());
@@ -90,7 +90,7 @@ fn note(rows: u64, value_len_bytes: usize, load: &str) -> String {
     format!("{} rows, values of {value_len_bytes} bytes, {load}", grouped(rows))
 }
 
-/// Draws a panel whose top is at `y`, and returns the top of the next panel.
+/// Draws a panel whose top is at the y coordinate `y`. Returns the y coordinate of the next panel's top.
 fn draw(panel: &Panel, y: usize, body: &mut String) -> usize {
     let longest = panel.bars.iter().map(|bar| bar.value).fold(f64::MIN_POSITIVE, f64::max);
     // Writing to a string cannot fail.

@@ -40,7 +40,7 @@ pub(crate) fn run_folder(parent: &Path) -> Result<TempDir> {
     Ok(folder)
 }
 
-/// Removes a folder, with several attempts, because another thread may create files in it until it is removed.
+/// Removes a folder. Tries several times, because another thread may create files in the folder at the same time.
 fn remove(folder: &Path) {
     const ATTEMPTS: usize = 100;
     for _ in 0..ATTEMPTS {
@@ -51,7 +51,7 @@ fn remove(folder: &Path) {
     }
 }
 
-/// A child process. Dropping the value stops it.
+/// A child process. Dropping the value stops the process.
 pub(crate) struct Process {
     id: u32,
     output: Option<ChildStdout>,
@@ -71,7 +71,7 @@ impl Process {
         self.id
     }
 
-    /// Removes and returns the pipe of the process's standard output, if there is one.
+    /// Returns the pipe of the process's standard output. Returns `None` if there is no pipe, and after the first call.
     pub(crate) fn output(&mut self) -> Option<ChildStdout> {
         self.output.take()
     }

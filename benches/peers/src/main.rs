@@ -1,7 +1,7 @@
 //! Compares Zero-KV with other engines and servers on equal rows, and writes a Markdown report and a chart.
 //!
 //! `rows` defines rows and requests, `engine` builds, opens, and reads each engine, and `measure` measures the engines
-//! by turns. `server` starts and measures servers, and `resp` compares `kv_store` with Redis in the Redis protocol.
+//! alternately. `server` starts and measures servers, and `resp` compares `kv_store` with Redis in the Redis protocol.
 //! `report` and `chart` write the results.
 
 mod chart;

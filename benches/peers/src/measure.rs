@@ -1,8 +1,8 @@
-//! Measures all engines by turns at one table size: builds, cold opens, and lookups.
+//! Measures all engines alternately at one table size: builds, cold opens, and lookups.
 //!
 //! In: engines and rows. Out: medians. Every round measures each engine once, and begins with a different engine.
-//! Before lookups are measured, the engine's file is loaded into the page cache, opened, and warmed up with other
-//! lookups.
+//! Before lookups are measured, the engine's file is loaded into the page cache, the file is opened, and other lookups
+//! warm the engine up.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -26,7 +26,7 @@ pub(crate) struct Plan {
     pub(crate) amounts: Amounts,
     pub(crate) rounds: usize,
     pub(crate) build_rounds: usize,
-    /// Whether to run the mixed load, which only ordered engines with a file support.
+    /// Whether to run the mixed load of gets and scans. Only ordered engines with a file support this load.
     pub(crate) mixed: bool,
 }
 
@@ -90,7 +90,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Measures all engines. Their files are in new folders in `folder`, which are removed at the end.
+    /// Measures all engines. Their files are in new folders below `folder`, which are removed at the end.
     pub(crate) fn measure(plan: Plan, engines: &[Engine], folder: &Path, log: &dyn Fn(&str)) -> Table {
         let columns = engines.iter().map(|engine| Column::new(engine.clone(), &plan)).collect();
         let mut table = Table { plan, columns };
@@ -115,7 +115,8 @@ impl Table {
         table
     }
 
-    /// Runs one round: calls `take` once for every engine that has not failed so far.
+    /// Runs one round: calls `take` once for every engine that has not failed so far. Each round begins with a
+    /// different engine.
     fn turns(
         &mut self,
         round: usize,
@@ -141,7 +142,7 @@ impl Table {
     }
 }
 
-/// The turn of one engine in a round.
+/// The measurement of one engine in a round.
 struct Turn<'c> {
     plan: &'c Plan,
     column: &'c mut Column,
@@ -163,8 +164,8 @@ impl Turn<'_> {
         built?;
         self.column.add(Figure::BuildSeconds, seconds);
         self.column.add(Figure::FileBytes, allocated_bytes(&self.folder)? as f64);
-        // This step is not measured, because the file is complete. Without it, the kernel's writeback of dirty pages
-        // would disturb the next measurement.
+        // The time of this call is not measured, because the file is complete. Without the call, the kernel's writeback
+        // of dirty pages would disturb the next measurement.
         drop_files(&self.folder)
     }
 
@@ -223,8 +224,8 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Measures `run`, and records its time per request in units of 1 / `per_second` seconds. Returns an error if a
-    /// result is wrong.
+    /// Measures `run`, and records its time per request. The unit of this time is 1 / `per_second` seconds. Returns an
+    /// error if a result is wrong.
     fn time(
         &mut self,
         figure: Figure,
@@ -239,7 +240,8 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Drops the engine's file from the page cache if it is so large that the files of all engines may not fit.
+    /// Drops the engine's file from the page cache if the file is large. The page cache may be too small for the large
+    /// files of all engines.
     fn drop_large_file(&self) -> Result<()> {
         let files_bytes = self.column.median(Figure::FileBytes).unwrap_or(0.0) as u64;
         match files_bytes > memory_total_bytes()? / 16 {

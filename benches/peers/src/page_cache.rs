@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, ensure};
 use rustix::fs::{Advice, fadvise, fstatfs};
 
-/// Writes back the dirty pages of a folder's files, and drops all their pages except mapped ones.
+/// Writes back the dirty pages of a folder's files, and drops all pages that are not mapped.
 pub(crate) fn drop_files(folder: &Path) -> Result<()> {
     for path in files(folder)? {
         let file = File::open(path)?;
@@ -37,7 +37,8 @@ pub(crate) fn allocated_bytes(folder: &Path) -> Result<u64> {
     Ok(bytes)
 }
 
-/// Returns the free bytes of the disk that a folder is on, or an error if the file system is in memory (tmpfs).
+/// Returns the free space, in bytes, of the disk that contains a folder. Returns an error if the folder's file system
+/// is in memory (tmpfs).
 pub(crate) fn free_disk_bytes(folder: &Path) -> Result<u64> {
     const TMPFS: i64 = 0x0102_1994;
     let file_system = fstatfs(File::open(folder)?)?;

@@ -8,7 +8,7 @@ use crate::machine::memory_total_bytes;
 use crate::rows::{Amounts, Rows};
 use crate::{Args, measure, server};
 
-/// Length of values in the mixed load.
+/// Length of values in the mixed load of gets and scans.
 const MIXED_VALUE_LEN_BYTES: usize = 256;
 /// Memory that a bake needs per row, in addition to the value.
 const BAKE_ROW_BYTES: u64 = 60;
@@ -31,8 +31,8 @@ pub(crate) fn table(text: &str) -> Result<Rows, String> {
     Ok(Rows { count, value_len_bytes })
 }
 
-/// Returns the number of rows of the largest table for the mixed load that this machine supports, in whole millions.
-/// Its bake uses at most 60 % of the memory, and the files of all engines use at most 80 % of the free disk.
+/// Returns how many rows of the mixed load this machine supports, in whole millions. The bake of these rows uses at
+/// most 60 % of the memory, and the files of all engines use at most 80 % of the free disk space.
 fn mixed_rows(memory_bytes: u64, free_disk_bytes: u64) -> u64 {
     let by_memory = memory_bytes / 10 * 6 / (BAKE_ROW_BYTES + MIXED_VALUE_LEN_BYTES as u64);
     let by_disk = free_disk_bytes / 10 * 8 / MIXED_ROW_DISK_BYTES;

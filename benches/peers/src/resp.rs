@@ -1,4 +1,4 @@
-//! Compares `kv_store` with Redis, with alternating loads in the Redis protocol on equal rows.
+//! Compares `kv_store` with Redis. Both servers have equal rows, and alternate under equal loads in the Redis protocol.
 //!
 //! In: the number of rows and the length of values. Out: replies per second of both servers for each load, and their
 //! ratio. Keys are row numbers, which `redis-benchmark` sends with twelve digits, and the benchmarker without leading
@@ -22,7 +22,7 @@ use crate::server::{CLIENTS, Plan, kv_store_command, redis_benchmark, redis_comm
 const STORE_ROWS: u64 = 500;
 /// Number of rows whose values are checked before the measurement.
 const COMPARED_ROWS: u64 = 10_000;
-/// Number of requests of a first run, whose rate determines the number of requests of the measured run.
+/// Number of requests of a trial run. Its rate determines the number of requests of the measured run.
 const TRIAL_REQUESTS: usize = 50_000;
 
 /// The load generator.
@@ -67,7 +67,7 @@ impl Line {
     }
 
     /// Returns the median replies per second of Redis and of `kv_store`, and the median of the ratios of the rounds.
-    /// The machine's speed varies, so only consecutive runs are compared.
+    /// Each ratio compares two consecutive runs, because the machine's speed varies.
     pub(crate) fn medians(&self) -> Option<(f64, f64, f64)> {
         let ratios: Vec<f64> = self.ours.iter().zip(&self.redis).map(|(ours, redis)| ours / redis).collect();
         Some((median(&self.redis)?, median(&self.ours)?, median(&ratios)?))
@@ -103,14 +103,14 @@ fn run(lines: &mut [Line], plan: Plan, kv_store: &Path, folder: &Path, log: &dyn
                 });
                 Ok(())
             };
-            // The servers take turns to begin a round.
+            // `kv_store` and Redis alternate in which of them is measured first in a round.
             [round % 2 == 1, round % 2 == 0].into_iter().try_for_each(&mut run_load)?;
         }
     }
     Ok(())
 }
 
-/// One `kv_store` and two Redis servers, which have equal rows. Dropping the value stops them.
+/// One `kv_store` and two Redis servers, which have equal rows. Dropping the value stops the servers.
 struct Servers {
     _processes: [Process; 3],
     ours: PathBuf,

@@ -1,7 +1,7 @@
 //! The rows that every engine stores, and the requests for them.
 //!
 //! In: the number of rows and the length of values. Out: keys, values, requests, and the expected sums of results. Keys
-//! and values are computed from row numbers, so rows are not stored in memory. This module knows no engine.
+//! and values are computed from row numbers, so rows are not stored in memory. This module does not depend on engines.
 
 use std::ops::Range;
 
@@ -33,8 +33,8 @@ impl Random {
     }
 }
 
-/// The rows of a table. Keys are odd numbers, randomly distributed over all 64-bit numbers, and ascend with the row
-/// number. An even number is therefore always absent.
+/// The rows of a table. Keys are pseudo-random odd numbers, and ascend with the row number. An even number is therefore
+/// always an absent key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rows {
     pub(crate) count: u64,
@@ -53,7 +53,7 @@ impl Rows {
         if self.key(row) <= key { Some(row) } else { row.checked_sub(1) }
     }
 
-    /// Returns the length of the range from which a row's key is drawn.
+    /// Returns the length of the range of numbers from which the key of one row is drawn.
     fn stretch(&self) -> u64 {
         // The length is even, so a key with its lowest bit set is still in the row's range.
         (u64::MAX / self.count) & !1
@@ -86,7 +86,7 @@ impl Rows {
         })
     }
 
-    /// Returns the numbers of all rows, in chunks.
+    /// Returns the numbers of all rows, divided into ranges of at most `len` rows.
     pub(crate) fn pieces(&self, len: u64) -> impl Iterator<Item = Range<u64>> {
         let end = self.count;
         (0..end).step_by(len as usize).map(move |first| first..(first + len).min(end))
@@ -111,7 +111,7 @@ pub(crate) trait Sink {
     }
 }
 
-/// A sink that reads every byte of every value and adds the bytes up.
+/// A sink that reads every byte of every value, and adds the values up as 64-bit words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sum {
     found: u64,
@@ -141,7 +141,7 @@ impl Sink for Sum {
     }
 }
 
-/// One operation of the mixed load.
+/// One operation of the mixed load of gets and scans.
 #[derive(Clone, Copy)]
 pub(crate) enum Operation {
     Get(u64),
@@ -165,7 +165,7 @@ pub(crate) struct Amounts {
     pub(crate) scans: usize,
 }
 
-/// The requests of one round, which are the same for all engines.
+/// The requests of one round, which are equal for all engines.
 pub(crate) struct Requests {
     pub(crate) hits: Vec<u64>,
     pub(crate) misses: Vec<u64>,

@@ -96,8 +96,8 @@ impl TableSums {
     }
 }
 
-/// Returns the checksums of blocks, in any order. Ascending order is fastest, because the reader reads neighboring
-/// checksums together.
+/// Reads checksums of blocks. The caller can request them in any order. Ascending order is fastest, because the reader
+/// reads neighboring checksums together.
 pub(in crate::bake) struct BlockSumsReader {
     sums: BlockSums,
     /// The page that was read last: the checksums in one block of the block sums section. `page_number` is its number.

@@ -44,8 +44,8 @@ impl Tally {
         }
     }
 
-    /// Stores a duplicate (two rows with the same key) if its second row precedes the second row of the stored
-    /// duplicate in the input. `later_origin` is the origin (input and line) of the new duplicate's second row.
+    /// Stores a duplicate (two rows with the same key) if, in the input, its second row precedes that of the stored
+    /// duplicate. `later_origin` is the origin (input and line) of the new duplicate's second row.
     pub(in crate::bake) fn note(&mut self, duplicate: impl FnOnce() -> Duplicate, later_origin: u64) {
         if self.duplicate.as_ref().is_none_or(|noted| later_origin < noted.later_origin) {
             self.duplicate = Some(duplicate());

@@ -179,7 +179,7 @@ struct ResourceArgs {
     temp_dir: Option<PathBuf>,
 }
 
-/// The names that an option accepts, with their help and their meaning.
+/// The names that an option accepts. Each name has its help text and the value that it selects.
 type Choices<T> = [(&'static str, &'static str, T)];
 
 const FORMATS: &Choices<Format> = &[
@@ -320,7 +320,7 @@ impl RowArgs {
 }
 
 impl ShardArgs {
-    /// Sets the shard. If no option gives the kind of the keys, the kind is read from `table`.
+    /// Sets the shard. If no option gives the kind of the keys, the kind is read from the file `table`.
     fn fill(&self, options: &mut Options, table: Option<&Path>) -> Result<(), clap::Error> {
         let Some((number, count)) = self.shard else { return Ok(()) };
         let kind = match (options.keys, table) {

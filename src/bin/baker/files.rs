@@ -1,4 +1,4 @@
-//! Checks that no file on the command line has two conflicting roles.
+//! Checks that no file on the command line has two conflicting roles, such as input and output.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
@@ -20,7 +20,7 @@ pub(crate) enum Role {
 }
 
 impl Role {
-    /// Returns the name of this role for error messages, and how to choose another file for the role.
+    /// Returns the name of this role for error messages, and the remedy if the role conflicts with another one.
     fn name_and_remedy(self) -> (&'static str, &'static str) {
         match self {
             Role::Input => ("an input", "pass another file"),
@@ -46,7 +46,7 @@ enum FileIdentity {
         device: u64,
         inode: u64,
     },
-    /// The path of a file that does not exist, with the canonical path of its folder.
+    /// The path of a file that does not exist. The path of its folder is canonical.
     Absent(PathBuf),
     /// A terminal or another special file. A special file may have several roles, because it is never replaced.
     Other,

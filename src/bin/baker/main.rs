@@ -24,7 +24,7 @@ use progress::ProgressDisplay;
 use remedies::explain;
 use signals::Signals;
 
-/// The file name that stands for standard output.
+/// The file name on the command line that stands for standard output.
 const STDOUT: &str = "-";
 
 fn main() -> ExitCode {

@@ -12,7 +12,7 @@ const READ: &str = "{wide_bar} {bytes}/{total_bytes} ({bytes_per_sec}), {msg}, {
 const VERIFY: &str = "{wide_bar} {bytes}/{total_bytes} ({bytes_per_sec}), {eta} left";
 const MIB: f64 = (1 << 20) as f64;
 
-/// Displays the progress of a bake. Clones draw the same live line.
+/// Displays the progress of a bake. All clones of a value draw the same live line.
 #[derive(Clone)]
 pub(crate) struct ProgressDisplay {
     bar: ProgressBar,
@@ -51,7 +51,7 @@ impl ProgressDisplay {
         self.bar.tick();
     }
 
-    /// Switches the live line to another stage, and restarts the rate and the remaining time.
+    /// Switches the live line to another stage, and restarts the estimates of the rate and the remaining time.
     fn stage(&self, stage: Stage, template: &str, len: u64) {
         if self.bar.prefix() == stage.name() && self.bar.length() == Some(len) {
             return;

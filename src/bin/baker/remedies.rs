@@ -3,7 +3,7 @@
 use zero_kv::bake::{BakeError, Remedy};
 use zero_kv::cli::replace_args;
 
-/// Returns the error's message, followed by the command-line options of its remedies.
+/// Returns the message of the error, followed by the command-line options that can avoid the failure.
 pub(crate) fn explain(error: &BakeError) -> anyhow::Error {
     let flags: Vec<_> = error.remedies().into_iter().filter_map(flag).collect();
     match flags.is_empty() {

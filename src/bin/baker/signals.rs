@@ -1,9 +1,9 @@
 //! Signals that stop a bake.
 //!
-//! The first signal cancels the bake. If the bake has not ended after 200 ms, for example because the bake waits for
-//! its input or for the disk, the process ends anyway. Once the new file is in place, only a second signal ends the
-//! process before the bake has ended. The process dies by the signal, so that its parent sees the signal in the exit
-//! status. A second signal always kills the process at once.
+//! The first signal cancels the bake, and the process then dies by this signal, so that its parent sees the signal in
+//! the exit status. If the bake has not ended after 200 ms, for example because it waits for its input or for the disk,
+//! the process dies without waiting any longer. If the new file is already in place, the process does wait until the
+//! bake has ended. A second signal always kills the process at once.
 
 use std::fs;
 use std::io::{self, Write};
@@ -25,15 +25,15 @@ const GRACE: Duration = Duration::from_millis(200);
 
 pub(crate) struct Signals {
     arrived: Arc<AtomicI32>,
-    /// Locked by the thread that ends the process.
+    /// Locked by the thread that is about to end the process.
     ending: Arc<Mutex<()>>,
     /// The watcher thread waits until this sender is dropped, which marks the end of the bake.
     running: Sender<()>,
 }
 
 impl Signals {
-    /// Starts a thread that cancels the bake when a signal arrives. Signals that were ignored when the process started,
-    /// as under `nohup` or in the background, stay ignored.
+    /// Starts a thread that cancels the bake when a signal arrives. Signals that were already ignored when the process
+    /// started, as under `nohup`, stay ignored.
     pub(crate) fn watch(cancel: &Cancel, live: &ProgressDisplay) -> io::Result<Signals> {
         let ignored = ignored();
         let watched = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| ignored & (1 << (signal - 1)) == 0);
@@ -65,7 +65,8 @@ impl Signals {
         Ok(Signals { arrived, ending, running })
     }
 
-    /// Marks the end of the bake. From then on, only a second signal ends the process.
+    /// Marks the end of the bake, and returns the signal that arrived during the bake. From then on, only a second
+    /// signal interrupts the process.
     pub(crate) fn bake_ended(self) -> ArrivedSignal {
         drop(self.running);
         // The mutex stays locked until the process ends, so the watcher thread can no longer end the process.
@@ -78,7 +79,7 @@ impl Signals {
 pub(crate) struct ArrivedSignal(i32);
 
 impl ArrivedSignal {
-    /// Ends the process by the signal, if one arrived.
+    /// If a signal arrived, ends the process by this signal.
     pub(crate) fn die(self) {
         if self.0 != 0 {
             die(self.0);

@@ -10,7 +10,7 @@ use indicatif::HumanCount;
 const STEPS_NS: &[u64] = &[100, 150, 200, 300, 500, 700];
 const BAR_LEN_MAX: f64 = 40.0;
 
-/// The number of latencies from `from_ns`, inclusive, to `to_ns`, exclusive.
+/// A bin of the histogram: the number of latencies from `from_ns`, inclusive, to `to_ns`, exclusive.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Bin {
     pub(crate) from_ns: u64,
@@ -38,12 +38,12 @@ pub(crate) fn bins(latency_ns: &Histogram<u64>) -> Vec<Bin> {
     bins
 }
 
-/// Returns the upper bounds of the bins, from 100 ns on.
+/// Returns the upper bounds of the bins in ascending order. The first bound is 100 ns.
 fn bounds_ns() -> impl Iterator<Item = u64> {
     (0..17).flat_map(|decade| STEPS_NS.iter().map(move |step| step * 10u64.pow(decade))).chain([u64::MAX])
 }
 
-/// Formats nanoseconds as microseconds. Fractional numbers below 10 µs have one decimal.
+/// Formats nanoseconds as microseconds. A number below 10 µs has one decimal, unless it is whole.
 pub(crate) fn format_us(ns: u64) -> String {
     match ns {
         ns if ns < 10_000 && !ns.is_multiple_of(1000) => format!("{:.1}", ns as f64 / 1e3),

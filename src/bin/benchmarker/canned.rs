@@ -1,19 +1,20 @@
 //! Canned responses: made-up responses that a server sends without lookups.
 //!
-//! In: the mean length of responses. Out: the bytes of many consecutive responses, and the header of each. Server and
-//! clients compute the same pattern of 16 responses, which every connection repeats. The lengths of these responses
-//! differ by at most one byte, so the mean length is exact to a sixteenth of a byte. The pattern also gives a client
-//! the expected length of each response.
+//! In: the mean length of responses. Out: the bytes of many consecutive responses, and the header of each response.
+//! Server and clients compute the same pattern of 16 responses, and the server repeats the pattern on every connection.
+//! The lengths of these responses differ by at most one byte, so the mean length is exact to a sixteenth of a byte. The
+//! pattern also gives a client the expected length of each response.
 
 use zero_kv::protocol::native::{RESPONSE_HEADER_LEN_BYTES, ResponseHeader, VALUE_LEN_MAX_BYTES};
 use zerocopy::IntoBytes;
 
-/// Number of responses in the pattern. Their lengths differ by at most one byte.
+/// Number of canned responses in the pattern, which repeats on every connection. Their lengths differ by at most one
+/// byte.
 const PATTERN_RESPONSES: usize = 16;
-/// If the mean length of responses is at least this number, the pattern has only one response, because a rounding error
-/// of one byte is negligible.
+/// From this mean length in bytes on, the pattern has only one response, because a rounding error of one byte is
+/// negligible.
 const LONG_RESPONSE_LEN_BYTES: f64 = 65536.0;
-/// Minimum length of the repeated pattern, so that one `send` can send many responses.
+/// Minimum length of the buffer that contains copies of the pattern. One `send` can send many responses from it.
 const BYTES_LEN_MIN: usize = 256 << 10;
 
 const _: () = assert!(PATTERN_RESPONSES.is_power_of_two());
@@ -38,14 +39,14 @@ impl Canned {
         Canned { headers, starts }
     }
 
-    /// Returns the header of response `number` of a connection, counted from 0.
+    /// Returns the header of the response with this number. The responses of a connection are numbered from 0.
     #[inline]
     pub(crate) fn header(&self, number: usize) -> ResponseHeader {
         // The number of headers is a power of two, so a mask replaces a slower division.
         self.headers[number & (self.headers.len() - 1)]
     }
 
-    /// Returns the bytes of the pattern, repeated to at least 256 KiB.
+    /// Returns copies of the pattern, at least 256 KiB in total.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut pattern = Vec::with_capacity(self.pattern_len_bytes());
         for (header, start) in self.headers.iter().zip(&self.starts) {
@@ -59,7 +60,7 @@ impl Canned {
         self.starts[self.headers.len()]
     }
 
-    /// Returns the total length of this many consecutive responses of a connection, beginning with response `number`.
+    /// Returns the total length of `responses` consecutive responses of a connection, beginning with response `number`.
     #[inline]
     pub(crate) fn len_bytes(&self, number: usize, responses: usize) -> usize {
         let end = number % self.headers.len() + responses;

@@ -1,6 +1,6 @@
-//! The server of `--ceiling`, which sends canned responses without lookups.
+//! The server that `--ceiling` measures. It sends canned responses without lookups.
 //!
-//! One thread counts the requests it receives, and sends an equal number of canned responses from one buffer. The
+//! One thread counts the requests that arrive, and sends an equal number of canned responses from one buffer. The
 //! benchmarker runs this server as a child process. The server prints its socket's path on standard output, and exits
 //! when its standard input is closed. The server therefore removes its socket and folder even if the benchmarker is
 //! killed.
@@ -45,14 +45,14 @@ pub(crate) fn run(response_len_bytes: f64) -> anyhow::Result<()> {
 /// A connection and its pending responses.
 struct Connection {
     stream: UnixStream,
-    /// The number of responses sent or pending, which selects the next response in the pattern.
+    /// Number of responses sent or pending on this connection, which selects the next response in the pattern.
     next_response: usize,
-    /// The number of bytes received of an incomplete request.
+    /// Number of received bytes of an incomplete request.
     request_len_bytes: usize,
     pending_bytes: usize,
-    /// Offset of the pending responses in the canned bytes.
+    /// Offset of the pending responses in the buffer of canned responses.
     at_bytes: usize,
-    /// True if epoll reports when the socket becomes writable.
+    /// True if epoll is set to report that the socket is writable.
     awaits_room: bool,
 }
 
@@ -132,7 +132,7 @@ fn accept(
 }
 
 impl Connection {
-    /// Reads requests and sends responses until no request is left or the socket is full.
+    /// Reads requests and sends responses until the socket has no more requests or no room for responses.
     #[inline]
     fn advance(&mut self, canned: &Canned, bytes: &[u8], buffer: &mut [u8]) -> Next {
         let mut is_drained = false;

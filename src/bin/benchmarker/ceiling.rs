@@ -1,4 +1,4 @@
-//! Starts and stops the server of `--ceiling` (see [`crate::canned_server`]).
+//! Starts and stops the server without lookups that `--ceiling` measures (see [`crate::canned_server`]).
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
@@ -9,26 +9,25 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, bail};
 
-/// Name of the hidden option that makes the benchmarker run as the server of `--ceiling`.
+/// Name of the hidden option that makes the benchmarker run as the server without lookups.
 pub(crate) const SERVE_CANNED: &str = "serve-canned";
 
-/// The process of the server of `--ceiling`. Dropping the value stops the process, and waits until the process has
-/// ended.
+/// The process of the server without lookups. Dropping the value stops the process, and waits until it has ended.
 pub(crate) struct CeilingServer {
     child: Child,
     socket: PathBuf,
 }
 
 impl CeilingServer {
-    /// Starts the server with this mean length of responses, and waits until the server listens.
+    /// Starts a server whose responses have this mean length, and waits until the server listens.
     pub(crate) fn start(response_len_bytes: f64) -> anyhow::Result<CeilingServer> {
         let this_program = std::env::current_exe().context("cannot find the benchmarker's executable")?;
         let mut child = Command::new(&this_program)
             .arg(format!("--{SERVE_CANNED}={response_len_bytes}"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // The server is in a separate process group, so Ctrl-C stops only the benchmarker. The end of the
-            // benchmarker closes the server's standard input, which stops the server.
+            // The server is in a separate process group, so Ctrl-C stops only the benchmarker. When the benchmarker
+            // ends, the server's standard input is closed, which stops the server.
             .process_group(0)
             .spawn()
             .with_context(|| this_program.display().to_string())?;

@@ -18,8 +18,8 @@ use crate::responses::ResponseReader;
 use crate::schedule::Schedule;
 use crate::tally::Tally;
 
-/// Length of the read buffer, which has room for all responses to a pipeline if values are short. After a read that
-/// does not fill the buffer, tokio knows that the socket is empty and skips another read.
+/// Length of the read buffer, which has room for all responses to a pipeline if values are short. If a read does not
+/// fill the buffer, tokio treats the socket as empty and skips another read.
 const READ_BUFFER_LEN_BYTES: usize = 128 << 10;
 
 thread_local! {
@@ -31,7 +31,8 @@ thread_local! {
 pub(crate) struct Client {
     stream: UnixStream,
     draw: KeyDraw,
-    /// The schedule of `--rate`. `None` if the client sends its next pipeline as soon as it has all responses.
+    /// The schedule that `--rate` sets. If it is `None`, the client sends its next pipeline as soon as it has all
+    /// responses.
     schedule: Option<Schedule>,
     pipeline: Pipeline,
     sent_bytes: usize,
@@ -89,8 +90,8 @@ impl Client {
         }
     }
 
-    /// Sends each pipeline when all responses to the previous one have arrived. A server that stalls therefore receives
-    /// fewer requests.
+    /// Sends each pipeline when all responses to the previous pipeline have arrived. A server that stalls therefore
+    /// receives fewer requests.
     async fn run_back_to_back(
         &mut self,
         plan: &Plan,
@@ -109,9 +110,8 @@ impl Client {
         Ok(())
     }
 
-    /// Sends each pipeline at its scheduled time. If responses to the previous pipeline are still missing at that time,
-    /// the pipeline is sent when these responses have arrived. In both cases, latency is measured from the scheduled
-    /// time.
+    /// Sends each pipeline at its scheduled time. If some responses to the previous pipeline have not arrived by then,
+    /// the client waits for them first. Latency is always measured from the scheduled time.
     async fn run_on_schedule(
         &mut self,
         mut schedule: Schedule,
@@ -165,9 +165,9 @@ impl Client {
         Ok(finished)
     }
 
-    /// Sends requests and reads responses until all responses have arrived. Reading cannot wait until the whole
-    /// pipeline is sent: other servers stop reading requests while the client does not read responses, so both would
-    /// block forever.
+    /// Sends requests and reads responses until all responses have arrived. The client must read before the whole
+    /// pipeline is sent: some servers stop reading requests while their responses are not read, so client and server
+    /// would wait for each other forever.
     fn poll_exchange(&mut self, context: &mut Context<'_>, table: &Table) -> Poll<Result<(), String>> {
         READ_BUFFER.with_borrow_mut(|buffer| {
             while self.reader.counts.responses < self.pipeline.requests.len() {

@@ -28,7 +28,7 @@ impl Frames {
         &self.bytes[self.start(frame)..self.ends[frame]]
     }
 
-    /// Adds a frame: the bytes that `write` appends.
+    /// Adds a frame, which consists of the bytes that `write` appends.
     #[inline]
     pub(crate) fn push_with(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         write(&mut self.bytes);

@@ -8,7 +8,7 @@ use hdrhistogram::serialization::interval_log::IntervalLogWriterBuilder;
 
 use crate::tally::Interval;
 
-/// Converts nanoseconds to milliseconds, the unit of the log's column of maximum latencies.
+/// Nanoseconds per millisecond. The log states the maximum latency of each interval in milliseconds.
 const NS_PER_MS: f64 = 1e6;
 
 pub(crate) fn encode(intervals: &[Interval]) -> anyhow::Result<Vec<u8>> {

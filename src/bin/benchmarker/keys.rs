@@ -1,12 +1,12 @@
-//! Random requests, and the responses that they must get.
+//! Random requests, and the expected responses.
 //!
 //! In: the baked file, a protocol, a distribution, and a seed. Out: pipelines of requests, each request with the
 //! expected response header. Each pipeline is drawn just before it is sent. The rows of a small pool of prepared
 //! pipelines would stay in the processor's caches and make the server look faster.
 //!
 //! Draws must be cheap, because the benchmarker runs on the server's machine and each access to a random row is a cache
-//! miss. Therefore, the rows are shuffled once, and a pipeline takes consecutive rows that begin at a random one. Every
-//! row has equal probability, and consecutive requests are for unrelated keys.
+//! miss. Therefore, the rows are shuffled once, and a pipeline takes consecutive rows of the shuffled list, from a
+//! random row on. Every row has equal probability, and consecutive requests are for unrelated keys.
 
 use std::ops::Range;
 
@@ -26,8 +26,8 @@ use crate::mix::{Op, OpMix};
 use crate::random::client_rng;
 use crate::wire::{Protocol, Requests};
 
-/// Maximum number of draws in the search for one absent key. Even in a small dense table, three in four draws are
-/// outside of the table's range of keys, and therefore absent. The search reaches the maximum only if the table
+/// Maximum number of draws in the search for one absent key. Even for a small dense table, three in four draws are
+/// outside of the table's range of keys, so their keys are absent. The search reaches the maximum only if the table
 /// contains nearly every possible key.
 const MISS_TRIES_MAX: u32 = 10_000;
 
@@ -44,7 +44,7 @@ pub(crate) enum Distribution {
 
 /// The rule that chooses the next row. Rows are in key order for `Sequential`, and shuffled otherwise.
 enum RowChoice {
-    /// Consecutive rows that begin at a random one.
+    /// Consecutive rows, which begin at a random row for each pipeline.
     Uniform,
     /// The row at a random index. Lower indexes are more probable.
     Zipf(WeightedAliasIndex<f64>),
@@ -64,8 +64,8 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Encodes a request for each row, and chooses the order of the rows. `zipf_exponent` applies to
-    /// [`Distribution::Zipf`]. The seed determines the order of the rows, and with it the most frequent keys.
+    /// Encodes a request for each row, and chooses the order of the rows. The seed determines this order, and therefore
+    /// also the most frequently requested keys. `zipf_exponent` applies to [`Distribution::Zipf`].
     ///
     /// # Errors
     /// Fails if a row is damaged, or if the table has more rows than `--distribution zipf` supports.
@@ -128,7 +128,7 @@ impl KeyDraw {
         KeyDraw { rng: client_rng(seed, client), next_row, requests_before: 0, absent: Vec::new() }
     }
 
-    /// Prepares for the next pipeline: with the uniform distribution, moves to a random row.
+    /// Prepares for the next pipeline. With the uniform distribution, moves to a random row.
     fn begin(&mut self, table: &Table) {
         if matches!(table.row_choice, RowChoice::Uniform) && !table.is_empty() {
             self.next_row = self.rng.random_range(0..table.rows());
@@ -150,7 +150,7 @@ impl KeyDraw {
         }
     }
 
-    /// Returns an absent key near a key of the table. Nearly all uniformly random keys would be far from the table's
+    /// Returns an absent key near a key of the table. Uniformly random keys would nearly all be far from the table's
     /// keys.
     fn absent_key(&mut self, table: &Table) -> anyhow::Result<Key<'_>> {
         for _ in 0..MISS_TRIES_MAX {
@@ -202,8 +202,8 @@ impl Pipeline {
         Pipeline { requests: protocol.empty_requests(keys), expected: Vec::new() }
     }
 
-    /// Replaces the requests and expected headers with those of the next pipeline. With `canned`, the expected headers
-    /// are the canned ones, whatever the keys are.
+    /// Replaces the requests and expected headers by those of the next pipeline. With `canned`, the server sends canned
+    /// responses, so the expected headers do not depend on the keys.
     pub(crate) fn draw(
         &mut self,
         table: &Table,

@@ -7,7 +7,7 @@ use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 
 use crate::plan::Clock;
 
-/// Minimum time over which the rate of requests is computed.
+/// Minimum time between two updates of the displayed rate. The rate is the average since the previous update.
 const RATE_OVER_MIN: Duration = Duration::from_millis(100);
 
 pub(crate) struct LiveLine {

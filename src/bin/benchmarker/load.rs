@@ -12,8 +12,8 @@ use crate::live_line::LiveLine;
 use crate::plan::{Clock, Plan};
 use crate::tally::{Interval, Tally};
 
-/// Number of tallies per processor. The clients share the tallies: with a histogram per client, 10,000 clients would
-/// need gigabytes, and a hundred clients would fill the processor's caches. A client locks its tally once per pipeline.
+/// Number of tallies per processor. A tally has a histogram, and clients share the tallies: 10,000 histograms would
+/// need gigabytes, and a hundred would fill the processor's caches. A client locks its tally once per pipeline.
 const TALLIES_PER_PROCESSOR: usize = 2;
 /// A pipeline that is still in flight this long after the end of the run counts as stuck.
 const STUCK_AFTER: Duration = Duration::from_secs(60);
@@ -28,7 +28,7 @@ pub(crate) struct Outcome {
     pub(crate) elapsed: Duration,
     /// Number of clients that could not be started, or that stopped early because of an error.
     pub(crate) failed_clients: u64,
-    /// The errors of each client that had errors, with the client's number.
+    /// The numbers of the clients that had errors, each with the description of its errors.
     pub(crate) faults: Vec<(usize, String)>,
 }
 
@@ -124,7 +124,7 @@ impl Record {
         }
     }
 
-    /// Adds the counts of all tallies to this record, resets the tallies, and begins the next interval.
+    /// Adds the counts of all tallies to the totals, resets the tallies, and begins the next interval.
     fn collect(&mut self, tallies: &[Mutex<Tally>]) {
         let mut tally = Tally::new();
         tallies.iter().for_each(|each| tally.add(&std::mem::replace(&mut *lock(each), Tally::new())));
@@ -157,14 +157,15 @@ async fn run_client(
     (number, client.take_first_wrong(), ended)
 }
 
-/// Returns the numbers of requests and of wrong responses so far. The function is cheap, because it adds no histograms.
+/// Returns the number of requests and the number of wrong responses so far. The function is cheap, because it adds up
+/// no histograms.
 fn requests_and_wrong(record: &Record, tallies: &[Mutex<Tally>]) -> (u64, u64) {
     let each = tallies.iter().map(lock).map(|tally| (tally.requests, tally.wrong_responses));
     let collected = (record.tally.requests, record.tally.wrong_responses);
     each.fold(collected, |sum, tally| (sum.0 + tally.0, sum.1 + tally.1))
 }
 
-/// The connected clients, and the errors of the clients that failed to connect, each with the client's number.
+/// The connected clients, and the errors of the clients that failed to connect. Each has the client's number.
 type Connected = (Vec<(usize, Client)>, Vec<(usize, String)>);
 
 async fn connect(plan: &Plan, table: &Table) -> anyhow::Result<Connected> {

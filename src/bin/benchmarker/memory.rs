@@ -12,9 +12,9 @@ use serde::Serialize;
 
 use crate::connect::connect;
 
-/// Index of the field of `/proc/PID/stat` that counts minor page faults, counted from the field after the name.
+/// Index of the number of minor page faults among the fields of `/proc/PID/stat` after the process's name.
 const MINOR_FAULTS_FIELD: usize = 7;
-/// Index of the field of `/proc/PID/stat` that counts major page faults, counted from the field after the name.
+/// Index of the number of major page faults among the fields of `/proc/PID/stat` after the process's name.
 const MAJOR_FAULTS_FIELD: usize = 9;
 
 /// The server's process, and its page faults before the run.
@@ -95,7 +95,8 @@ impl Memory {
         text
     }
 
-    /// Returns the results as JSON. If values could not be read, a field with the reason replaces them.
+    /// Returns the results for the JSON report. If some values could not be read, a field with the reason replaces
+    /// them.
     pub(crate) fn json(&self) -> JsonMemory<'_> {
         let (resident, faults) = (self.resident.as_ref(), self.faults.as_ref());
         JsonMemory {
@@ -159,7 +160,7 @@ fn faults(pid: i32) -> Result<Faults, String> {
 mod tests {
     use super::*;
 
-    /// A number that no process has, because it is larger than any process ID.
+    /// A process ID that no process has, because it exceeds the maximum.
     const NO_PROCESS: i32 = i32::MAX;
 
     #[test]

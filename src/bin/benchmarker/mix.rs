@@ -40,7 +40,7 @@ const SUM_TOLERANCE: f64 = 1e-6;
 pub(crate) struct OpMix(Vec<(Op, f64)>);
 
 impl OpMix {
-    /// Returns the op, if there is only one.
+    /// Returns the op if the mix has only one.
     pub(crate) fn single(&self) -> Option<Op> {
         match self.0[..] {
             [(op, _)] => Some(op),

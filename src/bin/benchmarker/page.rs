@@ -32,11 +32,10 @@ svg { width: 100%; height: auto; } svg text { fill: var(--dim); font-size: 12px;
 
 /// Number of ticks of the percentile axis: 0%, 90%, 99%, and so on.
 const PERCENTILE_TICKS: u32 = 8;
-/// Number of points in each section of the percentile curve. The sections are 0% to 50%, 50% to 75%, 75% to 87.5%, and
-/// so on.
+/// Number of points of the percentile curve from 0% to 50%, from 50% to 75%, from 75% to 87.5%, and so on.
 const POINTS_PER_HALVING: u32 = 5;
 
-/// Returns the HTML of the page.
+/// Returns the report as an HTML page.
 pub(crate) fn render(report: &Report<'_>) -> String {
     let outcome = report.outcome;
     let mut page = format!(
@@ -136,8 +135,8 @@ fn machine() -> Rows {
     ]
 }
 
-/// Charts latency by percentile. The x axis is logarithmic in 1/(1-p) for each quantile p, which places the ticks 90%,
-/// 99%, and 99.9% at equal distances.
+/// Charts latency by percentile. The x axis shows quantile p at the logarithm of 1/(1-p), so the distances between 90%,
+/// 99%, and 99.9% are equal.
 fn percentiles(outcome: &Outcome) -> Chart {
     let latency_ns = &outcome.tally.latency_ns;
     let ticks = (0..PERCENTILE_TICKS).map(|nines| match nines {

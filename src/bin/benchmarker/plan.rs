@@ -22,12 +22,12 @@ pub(crate) struct Plan {
     pub(crate) seed: u64,
     pub(crate) mix: OpMix,
     pub(crate) verify: bool,
-    /// Scheduled requests per second of all clients together. `None` makes each client send its next pipeline as soon
-    /// as it has all responses to the previous one.
+    /// Scheduled requests per second of all clients together. Without a rate, each client sends its next pipeline as
+    /// soon as it has all responses to the previous one.
     pub(crate) rate: Option<u64>,
-    /// Length of the intervals that are recorded separately, if any.
+    /// Length of the intervals that are recorded separately. `None` if no intervals are recorded.
     pub(crate) interval: Option<Duration>,
-    /// The expected responses if the server sends canned responses. `None` for a server that looks keys up.
+    /// The expected responses of a server that sends canned responses. `None` for a server that looks keys up.
     pub(crate) canned: Option<Arc<Canned>>,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Plan {
 #[derive(Clone, Copy)]
 pub(crate) struct Clock {
     pub(crate) start: Instant,
-    /// The end of the warm-up. Pipelines sent before this time do not count.
+    /// The end of the warm-up. Of pipelines that start before this time, only errors are counted.
     pub(crate) measured_from: Instant,
     /// The end of the run, after which a client sends at most one more pipeline.
     pub(crate) end: Instant,

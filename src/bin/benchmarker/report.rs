@@ -16,7 +16,7 @@ use crate::wire::Protocol;
 /// The reported quantiles and their names.
 const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
 
-/// The options and results of a run, which a report shows.
+/// The options and results of a run, as input of the report.
 pub(crate) struct Report<'r> {
     pub(crate) args: &'r Args,
     pub(crate) outcome: &'r Outcome,

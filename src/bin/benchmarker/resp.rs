@@ -35,7 +35,7 @@ pub(crate) fn write_request(op: Op, key: Key<'_>, bytes: &mut Vec<u8>) {
     .expect("a vector takes all bytes");
 }
 
-/// Appends a request for the key of `get`, an encoded `GET` request.
+/// Appends a request with this op and the key of `get`, which is an encoded `GET` request.
 #[inline]
 pub(crate) fn write_like(op: Op, get: &[u8], bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(command(op));
@@ -68,7 +68,7 @@ pub(crate) struct ReplyPrefix {
 }
 
 impl ReplyPrefix {
-    /// Returns the first line of the reply that corresponds to this native header. Returns `None` if this line exceeds
+    /// Returns the first line of the Redis reply that corresponds to this native header, or `None` if the line exceeds
     /// 8 bytes.
     #[inline]
     pub(crate) fn expected(op: Op, header: ResponseHeader) -> Option<ReplyPrefix> {
@@ -111,8 +111,8 @@ impl ReplyPrefix {
 /// Maximum length of a reply's first line. An error reply may quote the request, so the line may be long.
 const LINE_LEN_MAX_BYTES: usize = 4096;
 
-/// Returns the length of the first line, or `None` if the line is incomplete. For a line beyond the maximum length,
-/// returns the maximum, and [`read_head`] rejects the truncated line.
+/// Returns the length of the first line, or `None` if the line is incomplete. If the line exceeds the maximum length,
+/// returns the maximum; [`read_head`] then rejects the truncated line.
 #[inline]
 pub(crate) fn line_len_bytes(bytes: &[u8]) -> Option<usize> {
     let end = bytes.iter().take(LINE_LEN_MAX_BYTES).position(|byte| *byte == b'\n');

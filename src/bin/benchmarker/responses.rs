@@ -28,11 +28,11 @@ pub(crate) struct ResponseReader {
     protocol: Protocol,
     verify: bool,
     pub(crate) counts: Counts,
-    /// A description of the first wrong response of all pipelines.
+    /// A description of the first wrong response in any pipeline.
     pub(crate) first_wrong: Option<String>,
-    /// The received bytes of an incomplete response head.
+    /// The received part of an incomplete response head. A head consists of the bytes before the value.
     head: Vec<u8>,
-    /// The number of bytes of the current body that were read. A body is a value and its terminator.
+    /// Number of bytes read of the current body. A body consists of a value and its terminator.
     body_at_bytes: usize,
     value_len_bytes: usize,
     body_len_bytes: usize,
@@ -62,7 +62,7 @@ impl ResponseReader {
         self.counts = Counts::default();
     }
 
-    /// Reads and checks the bytes that were received next.
+    /// Reads and checks the next received bytes.
     ///
     /// # Errors
     /// Fails if the end of a response cannot be determined, or if bytes follow the last response.
@@ -91,9 +91,9 @@ impl ResponseReader {
         Ok(())
     }
 
-    /// Counts complete responses until the first unexpected or incomplete one, and returns the bytes from that response
-    /// on. This fast path leaves more processor time to the server: it computes the end of a response from the expected
-    /// header and does not wait for the received header to be loaded.
+    /// Counts complete responses up to the first unexpected or incomplete one, and returns the bytes from that response
+    /// on. This fast path uses little processor time, which leaves more to the server. It computes the end of a
+    /// response from the expected header, so it does not wait until the received header is loaded from memory.
     fn read_expected<'b>(&mut self, mut bytes: &'b [u8], pipeline: &Pipeline) -> &'b [u8] {
         let (mut responses, mut hits) = (0, 0);
         for expected in pipeline.expected.get(self.counts.responses..).unwrap_or_default() {
@@ -110,7 +110,7 @@ impl ResponseReader {
         bytes
     }
 
-    /// Counts complete responses as [`Self::read_expected`] does, for the Redis protocol.
+    /// Does the same as [`Self::read_expected`] for the Redis protocol.
     fn read_expected_resp<'b>(&mut self, mut bytes: &'b [u8], pipeline: &Pipeline) -> &'b [u8] {
         let (mut responses, mut hits) = (0, 0);
         for request in self.counts.responses..pipeline.requests.len() {
@@ -142,8 +142,8 @@ impl ResponseReader {
         self.counts.misses += responses as u64 - hits;
     }
 
-    /// Removes the next response's head from `bytes` and parses it. If the head is incomplete, stores the bytes until
-    /// the next call, and returns `None`.
+    /// Removes the head of the next response from `bytes`, and parses it. If the head is incomplete, stores its bytes
+    /// for the next call, and returns `None`.
     #[inline]
     fn take_head(&mut self, bytes: &mut &[u8], pipeline: &Pipeline) -> Result<Option<ResponseHead>, String> {
         let op = pipeline.requests.op(self.counts.responses);
@@ -199,7 +199,8 @@ impl ResponseReader {
         Ok(())
     }
 
-    /// Reads as much of the current value and terminator as `bytes` contains, and returns the remaining bytes.
+    /// Reads the bytes of the current value and its terminator, as far as `bytes` contains them. Returns the remaining
+    /// bytes.
     #[inline]
     fn read_body<'b>(&mut self, bytes: &'b [u8], pipeline: &Pipeline, table: &Table) -> Result<&'b [u8], String> {
         let value_left_bytes = self.value_len_bytes.saturating_sub(self.body_at_bytes);
@@ -273,8 +274,8 @@ mod tests {
     use zero_kv::protocol::native::ResponseHeader;
     use zero_kv::{Key, KeyKind, MappedStore};
 
-    /// A pipeline and the bytes of its responses: four `get` requests, for two values, an empty value, and an absent
-    /// key, and two `exists` requests.
+    /// A pipeline of four `get` and two `exists` requests, and the bytes of the responses. The `get` requests are for
+    /// two values, an empty value, and an absent key.
     struct Exchange {
         _folder: tempfile::TempDir,
         protocol: Protocol,
@@ -329,7 +330,7 @@ mod tests {
             Exchange { _folder: folder, protocol, table, pipeline, bytes, is_value }
         }
 
-        /// Returns an exchange for each protocol and kind of keys.
+        /// Returns one exchange for each combination of a protocol and a kind of keys.
         fn all() -> [Exchange; 4] {
             let with_each_kind = |protocol| [KeyKind::U64, KeyKind::Bytes].map(|keys| Exchange::new(protocol, keys));
             let ([numbers, bytes], [resp_numbers, resp_bytes]) =
@@ -337,7 +338,7 @@ mod tests {
             [numbers, bytes, resp_numbers, resp_bytes]
         }
 
-        /// Returns whether the reader detects that the byte at this offset has changed.
+        /// Returns whether the reader reports a wrong response or an error if the byte at this offset is changed.
         fn detects_change_at(&self, at: usize, verify: bool) -> bool {
             let mut bytes = self.bytes.clone();
             bytes[at] ^= 1;

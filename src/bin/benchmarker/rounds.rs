@@ -11,7 +11,7 @@ use crate::keys::Table;
 use crate::load::{self, Outcome};
 use crate::plan::Plan;
 
-/// Number of rounds. In each round, both runs get this fraction of `--seconds` and of `--warmup`.
+/// Number of rounds, over which `--seconds` and `--warmup` are divided equally. A round measures both servers.
 const ROUNDS: u32 = 3;
 
 /// The results of the server without lookups (the ceiling), and the ratios of the two servers' rates.
@@ -23,7 +23,8 @@ pub(crate) struct CeilingOutcome {
 }
 
 impl CeilingOutcome {
-    /// Returns the median over all rounds of the server's rate divided by the ceiling's.
+    /// Returns the median of the rounds' ratios. A ratio is the server's rate divided by the rate of the ceiling, a server
+    /// that looks nothing up.
     pub(crate) fn ratio_median(&self) -> f64 {
         self.ratios[self.ratios.len() / 2]
     }
@@ -33,8 +34,8 @@ impl CeilingOutcome {
     }
 }
 
-/// Runs all rounds. If the tested server's first run has errors, returns no ceiling results: the ceiling needs the mean
-/// length of correct responses.
+/// Runs all rounds. Returns the results of the tested server and of the ceiling. If the tested server's first run has
+/// errors, the ceiling is not measured, because its responses need the mean length of correct responses.
 pub(crate) async fn run(plan: &Plan, table: &Arc<Table>) -> anyhow::Result<(Outcome, Option<CeilingOutcome>)> {
     let server_plan = Plan { measure: plan.measure / ROUNDS, warmup: plan.warmup / ROUNDS, ..plan.clone() };
     let mut outcome = load::run(&server_plan, table).await?;

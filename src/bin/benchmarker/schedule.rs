@@ -21,8 +21,8 @@ pub(crate) struct Schedule {
     rate: u64,
     pipeline_requests: usize,
     clients: usize,
-    /// Index of this client's next pipeline. The indexes count the pipelines of all clients together: pipeline n
-    /// belongs to client n modulo the number of clients.
+    /// Index of this client's next pipeline among the pipelines of all clients. Pipeline n belongs to client n modulo
+    /// the number of clients.
     next_pipeline: u64,
     timer: AsyncFd<OwnedFd>,
 }
@@ -59,13 +59,14 @@ impl Schedule {
         self.next_pipeline += self.clients as u64;
     }
 
-    /// Returns whether both the client's next pipeline and the pipeline after it are due.
+    /// Returns true if the client is late by at least one pipeline: its next pipeline and the pipeline after it are
+    /// both due.
     pub(crate) fn is_late(&self, now: Instant, clock: Clock) -> bool {
         self.due(self.next_pipeline + self.clients as u64, clock) <= now
     }
 
-    /// Returns the number of unsent pipelines that were scheduled after the warm-up and before the end of the run, and
-    /// the scheduled time of the first one.
+    /// Returns the number of unsent pipelines that were scheduled between the end of the warm-up and the end of the
+    /// run, and the scheduled time of the first one.
     pub(crate) fn unsent(&self, clock: Clock) -> (u64, Instant) {
         let pipelines_before = |moment: Instant| {
             let after_ns = moment.saturating_duration_since(clock.start).as_nanos();

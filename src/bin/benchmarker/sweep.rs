@@ -1,8 +1,8 @@
 //! Searches for the highest rate at which the p99 latency stays within a limit.
 //!
-//! In: a plan, and the limit. Out: the highest rate, and the result of each step. A step is one run at a scheduled
-//! rate. A first run without a schedule finds the server's maximum rate. The steps then bisect between the highest rate
-//! that passed and the lowest rate that failed.
+//! In: a plan, and the limit. Out: the highest rate, and the result of each run. A first run without a schedule finds
+//! the server's maximum rate. The following runs have scheduled rates: first the maximum rate, and then rates that
+//! bisect the interval between the highest rate that passed and the lowest rate that failed.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -17,10 +17,9 @@ use crate::plan::Plan;
 use crate::report::rounded;
 
 const STEPS_MAX: usize = 24;
-/// The search ends when the lowest failed rate exceeds the highest passed rate by at most this share of the failed
-/// rate.
+/// The search ends when the highest passed rate is at most this share below the lowest failed rate.
 const PRECISION: f64 = 0.05;
-/// Minimum number of pipelines that are sent at each rate of the sweep, so that the p99 is meaningful.
+/// Minimum number of pipelines per run. With fewer pipelines, the p99 would not be meaningful.
 const PIPELINES_MIN: f64 = 100.0;
 
 #[derive(Serialize)]
@@ -39,10 +38,10 @@ pub(crate) struct Sweep {
     pub(crate) last: Outcome,
 }
 
-/// A failed step is repeated once if the server reached at least this share of the step's rate.
+/// A run that failed is repeated once if the server reached at least this share of the scheduled rate.
 const REPEAT_MIN: f64 = 0.95;
 
-/// Runs the search. Prints the result of each step when the step ends, unless the output is JSON.
+/// Runs the search. Prints the result of each run when the run ends, unless the output is JSON.
 pub(crate) async fn run(plan: &Plan, table: &Arc<Table>, p99_us_max: f64, json: bool) -> anyhow::Result<Sweep> {
     let print = |line: String| match json {
         true => Ok(()),
@@ -57,8 +56,8 @@ pub(crate) async fn run(plan: &Plan, table: &Arc<Table>, p99_us_max: f64, json: 
     while sweep.last.errors() == 0 && sweep.steps.len() < STEPS_MAX && rate >= rate_min {
         let mut is_passed = sweep.step(plan, table, rate, &print).await?;
         if !is_passed && sweep.last.requests_per_second() > rate as f64 * REPEAT_MIN {
-            // The server reached the rate, so a short stall of the machine may have caused the high latency. The step
-            // is therefore repeated.
+            // The server reached the rate, so a short stall of the machine may have caused the high latency. The run is
+            // therefore repeated.
             is_passed = sweep.step(plan, table, rate, &print).await?;
         }
         if is_passed {
@@ -95,8 +94,8 @@ impl Step {
 }
 
 impl Sweep {
-    /// Runs one step, and returns whether the step passed. A step passes if its p99 is within the limit and every
-    /// scheduled request was sent.
+    /// Runs the load at this rate, and returns whether the rate passed. A rate passes if the p99 is within the limit
+    /// and every scheduled request was sent.
     async fn step(
         &mut self,
         plan: &Plan,

@@ -8,7 +8,8 @@ use crate::responses::Counts;
 
 /// Significant decimal digits of a latency.
 const LATENCY_DIGITS: u8 = 3;
-/// Maximum number of groups of unsent pipelines. All pipelines of a group are added to the histogram with one latency.
+/// Maximum number of groups into which unsent pipelines are divided. All pipelines of a group are recorded with one
+/// latency, which saves time.
 const UNSENT_GROUPS_MAX: u64 = 1_000;
 
 /// The counts and latencies of one or more clients.
@@ -19,7 +20,7 @@ pub(crate) struct Tally {
     pub(crate) response_bytes: u64,
     /// Number of wrong responses, including responses during the warm-up and in failed pipelines.
     pub(crate) wrong_responses: u64,
-    /// Number of requests that were scheduled before the end of the run and not sent.
+    /// Number of requests that were scheduled between the end of the warm-up and the end of the run, but not sent.
     pub(crate) unsent_requests: u64,
     pub(crate) latency_ns: Histogram<u64>,
     pub(crate) last_response: Option<Instant>,
@@ -50,9 +51,9 @@ impl Tally {
         self.last_response = self.last_response.max(Some(finished));
     }
 
-    /// Counts pipelines that were not sent by the end of the run. The latency of each pipeline is the time since it was
-    /// scheduled: `waited` for the first pipeline. The latency of each later pipeline is shorter by `interval` than the
-    /// latency of the pipeline before it.
+    /// Counts pipelines that were not sent by the end of the run, with the time since each was scheduled as its
+    /// latency. The latency of the first pipeline is `waited`, and each later pipeline has a latency that is shorter by
+    /// `interval`.
     pub(crate) fn count_unsent(
         &mut self,
         pipelines: u64,

@@ -1,7 +1,7 @@
 //! Encoding of requests, and parsing of response heads, in both protocols.
 //!
 //! In: an op and a key, or the first bytes of a response. Out: encoded requests, and parsed heads. Other modules use a
-//! protocol only through this module. This module knows neither when requests are sent nor which responses are correct.
+//! protocol only through this module. This module neither sends requests nor checks responses.
 
 use std::ops::Range;
 
@@ -66,11 +66,11 @@ impl Protocol {
     }
 }
 
-/// The part of a response before its value.
+/// The head of a response: all bytes before the value.
 pub(crate) struct ResponseHead {
     /// The status and the length of the value, as a native header.
     pub(crate) header: ResponseHeader,
-    /// Length of the terminator after the value.
+    /// Length of the terminator after the value. The native protocol has no terminator.
     pub(crate) tail_len_bytes: usize,
     /// The first line of a Redis reply that is an error, or that cannot be a reply to the request.
     pub(crate) unexpected: Option<String>,
@@ -116,7 +116,7 @@ impl Requests {
         }
     }
 
-    /// Adds a request with the same key as `gets[get]`.
+    /// Adds a request with this op and the same key as `gets[get]`.
     #[inline]
     pub(crate) fn push_like(&mut self, op: Op, gets: &Requests, get: usize) {
         match (self, gets) {
@@ -206,7 +206,7 @@ impl Framing {
     }
 }
 
-/// Reads one of the two numbers in the header of a long request: the op, or the length of the key.
+/// Reads one of the two 32-bit numbers in the header of a long request: the op, or the length of the key.
 #[inline]
 fn long_word(frame: &[u8], at_bytes: usize) -> u32 {
     u32::from_be_bytes(*frame[at_bytes..].first_chunk().expect("a long request has a header"))

@@ -1,8 +1,8 @@
 //! Batches of keys from arguments or standard input.
 //!
 //! In: the table's kind of keys, and either arguments or a stream with a terminator after each key. Out: batches of
-//! keys, in order. A batch of a stream contains the keys that one read returned. A program that writes one key and
-//! waits for its row therefore gets the row.
+//! keys, in order. A batch from a stream contains the keys that one read returned. Therefore, a program that writes one
+//! key and waits for the row receives the row.
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -141,7 +141,7 @@ fn stdin_error(error: io::Error) -> anyhow::Error {
 mod tests {
     use super::*;
 
-    /// A reader that returns at most this many bytes per read.
+    /// A reader that returns at most `.1` bytes per read.
     struct SlowReader<'a>(&'a [u8], usize);
 
     impl Read for SlowReader<'_> {

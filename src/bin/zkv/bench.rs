@@ -48,7 +48,7 @@ pub(crate) fn bench<'t>(
     Ok(report.not_found == 0)
 }
 
-/// Returns the table's first million keys, shuffled.
+/// Returns the first million keys of the table, or all keys of a smaller table, in shuffled order.
 fn shuffled_keys(table: &mut dyn Table) -> anyhow::Result<Vec<OwnedKey>> {
     let mut keys = Vec::new();
     let scan = Scan { range: &RangeArgs::default(), reverse: false, limit: Some(KEYS_MAX) };
@@ -114,8 +114,8 @@ fn measure(
     })
 }
 
-/// Looks up batches until the measurement time is over. `thread_index` determines the first key. The thread waits until
-/// `all_threads_exist` is set, and ends without a lookup if the value is false.
+/// Looks up batches until the measurement time is over. `thread_index` determines the first key. The thread first waits
+/// for the value of `all_threads_exist`. If the value is false, the thread ends without a lookup.
 fn run_thread(
     table: &mut dyn Table,
     keys: &[OwnedKey],

@@ -12,7 +12,7 @@ use crate::args::CanaryArgs;
 use crate::batches::{KeySyntax, for_each_batch};
 use crate::output::{DisplayKey, buffered, ignore_closed_pipe, stdout_error};
 
-/// The text that replaces the digest of a key that is not in the table.
+/// The text that is written instead of a digest if the key is not in the table.
 const ABSENT: &str = "absent";
 
 pub(crate) fn canary(args: &CanaryArgs) -> anyhow::Result<bool> {

@@ -1,5 +1,5 @@
-//! A time limit for a whole operation. The client's own time-outs limit each connection attempt and each call
-//! separately, not their sum.
+//! A time limit for a whole operation. The client's own time-outs limit each connection attempt and each call, but not
+//! their total time.
 
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-/// Starts a thread, or returns an error with a remedy.
+/// Starts a thread. The error of a failed start states a remedy.
 pub(crate) fn spawn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> anyhow::Result<JoinHandle<T>> {
     thread::Builder::new().spawn(work).context(THREAD_ERROR)
 }
 
-/// The message, with a remedy, for a thread that cannot be started.
+/// The error message if a thread cannot be started.
 pub(crate) const THREAD_ERROR: &str = "a thread cannot be started: raise the limit on processes (ulimit -u, TasksMax=)";
 
 /// Runs an operation on a new thread, and returns its result, or `None` after the time-out. After a time-out, the

@@ -70,7 +70,7 @@ pub(crate) fn diff(args: &DiffArgs) -> anyhow::Result<bool> {
     Ok(counts.are_all_equal())
 }
 
-/// Counts the rows of both tables, and calls `visit` with each row that differs.
+/// Compares the rows of both tables and counts the results. Calls `visit` with each row that differs.
 fn compare(
     a: &MappedStore,
     b: &MappedStore,

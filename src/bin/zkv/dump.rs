@@ -35,8 +35,8 @@ pub(crate) fn dump(args: &DumpArgs) -> anyhow::Result<bool> {
         DumpFormat::Tsv => write_delimited(output.file(), b'\t', rows),
         DumpFormat::Jsonl => write_json_lines(output.file(), rows),
     });
-    // If a system call cannot examine the file, lookups report that the file was changed. The lookup's error is then
-    // replaced by the system call's error, which names the cause.
+    // If a system call cannot examine the file, a lookup reports that the file was changed. The system call's error,
+    // which names the cause, then replaces the lookup's error.
     let written = written.map_err(|error| match store.watched_file().and_then(WatchedFile::system_error) {
         Some(cause) if error.is::<LookupError>() => anyhow!("{}: {cause}", args.file.display()),
         _ => error,

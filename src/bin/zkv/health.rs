@@ -1,7 +1,7 @@
 //! `zkv health`: checks whether a server is healthy.
 //!
-//! In: a socket, and a time limit. Out: an exit status, and lines for an operator: one for each problem, and one for
-//! each note. A note is about a condition that does not make the server unhealthy.
+//! In: a socket, and a time limit. Out: an exit status, and lines for an operator: a line for each problem, and a line
+//! for each note. A note describes a condition that does not make the server unhealthy.
 
 use std::io::Write;
 
@@ -64,7 +64,7 @@ fn problems(info: &Info) -> Vec<String> {
     problems
 }
 
-/// Returns a message for each condition that an operator should know and that does not make the server unhealthy.
+/// Returns a message for each condition that does not make the server unhealthy, but may matter to an operator.
 fn notes(info: &Info) -> Vec<String> {
     let refused = info.get("file_refused").filter(|reason| !reason.is_empty());
     let refused = refused.map(|reason| format!("the file at the path is {reason}"));

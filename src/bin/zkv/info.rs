@@ -1,5 +1,5 @@
-//! `zkv info`: prints the fields of a server's Info response, as text or as JSON. The server decides which fields there
-//! are.
+//! `zkv info`: prints the fields of a server's Info response, as text or as JSON. All fields are printed, including
+//! fields that this program does not use.
 
 use std::io::Write;
 
@@ -21,7 +21,7 @@ pub(crate) fn info(client: &mut Client, json: bool) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-/// Serializes Info as one JSON object, with the fields in the server's order.
+/// Serializes an Info response as one JSON object, with the fields in the server's order.
 struct InfoObject<'a>(&'a Info);
 
 impl Serialize for InfoObject<'_> {

@@ -18,7 +18,7 @@ use crate::output::{DisplayKey, print_report, report_damage};
 
 /// Significant decimal digits of percentiles.
 const PERCENTILE_DIGITS: u8 = 3;
-/// Length of the histogram's longest bar.
+/// Length of the histogram's longest bar, in characters.
 const BAR_LEN: u128 = 40;
 
 /// Prints the report, and returns whether the file is intact.
@@ -204,7 +204,8 @@ struct ValueLenStatistics {
     p90: u64,
     p99: u64,
     p100: u64,
-    /// The number of rows by length of the value. The bounds of a bin are powers of two.
+    /// The number of rows by length of the value. The first bin is for empty values, and each other bin begins at a
+    /// power of two.
     histogram: Vec<Bin>,
 }
 

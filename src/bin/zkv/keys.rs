@@ -1,7 +1,7 @@
 //! Parsing of keys and ranges.
 //!
-//! In: arguments, and the table's kind of keys. Out: keys of this kind. This module knows neither servers nor the file
-//! format.
+//! In: arguments, and the table's kind of keys. Out: keys of this kind. This module depends neither on servers nor on
+//! the file format.
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -46,7 +46,8 @@ fn bound<'a>(
     }
 }
 
-/// Checks the length of a byte key. With this check, lookups in a file return the same error as lookups on a server.
+/// Checks the length of a byte key. Because of this check, lookups in a file return the same error as lookups on a
+/// server.
 fn check_len(text: &[u8], min_bytes: usize) -> Result<&[u8], ClientError> {
     let len_bytes = text.len();
     match (min_bytes..=KEY_LEN_MAX_BYTES).contains(&len_bytes) {
@@ -55,8 +56,8 @@ fn check_len(text: &[u8], min_bytes: usize) -> Result<&[u8], ClientError> {
     }
 }
 
-/// Parses a key of this kind. `min_bytes` is 0 for a bound of a range. Like `baker`, this function rejects a `+` before
-/// a number, which Rust's `parse` accepts.
+/// Parses a key of this kind. `min_bytes` is the minimum length of a byte key: 0 for a bound of a range, otherwise 1.
+/// Like `baker`, this function rejects a `+` before a number, which Rust's `parse` accepts.
 pub(crate) fn parse_key(kind: KeyKind, text: &[u8], min_bytes: usize) -> anyhow::Result<Key<'_>> {
     if kind == KeyKind::Bytes {
         return Ok(Key::Bytes(check_len(text, min_bytes)?));

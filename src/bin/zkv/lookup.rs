@@ -32,13 +32,13 @@ pub(crate) fn look_up(table: &mut dyn Table, lookup: &Lookup) -> anyhow::Result<
     }
 }
 
-/// Returns whether exactly one key is requested. The result for a single key need not name the key.
+/// Returns whether exactly one key is requested. If so, the output does not repeat the requested key.
 fn is_single(keys: &KeysArgs) -> bool {
     keys.keys.len() == 1 && !are_from_stdin(&keys.keys)
 }
 
-/// Looks up all keys and returns whether all were found. `look_up_batch` looks up one batch. The output of a batch is
-/// flushed before the next batch is read, for programs that write a key and wait for its row.
+/// Looks up all keys, and returns whether all were found. `look_up_batch` looks up one batch. The output of a batch is
+/// flushed before the next batch is read, because a program may write a key and wait for its row.
 fn look_up_all(
     table: &mut dyn Table,
     keys: &KeysArgs,

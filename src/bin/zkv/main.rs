@@ -34,9 +34,9 @@ use args::{Args, Command, FileCommand, Lookup, ServerCommand};
 use output::{ignore_closed_pipe, stdout_error};
 use table::Table;
 
-/// Exit status if the key or row exists, or if the file or server is intact.
+/// Exit status for a positive result: the key or row exists, the file is intact, or the server is healthy.
 const EXIT_YES: u8 = 0;
-/// Exit status if the key or row does not exist, or if the file or server is not intact.
+/// Exit status for a negative result: the key or row does not exist, the file is damaged, or the server is unhealthy.
 const EXIT_NO: u8 = 1;
 /// Exit status after an error. Clap uses the same status for usage errors.
 const EXIT_ERROR: u8 = 2;
@@ -94,8 +94,8 @@ fn run(args: &Args) -> anyhow::Result<bool> {
 }
 
 /// Exits with a usage error if an option for a server or a file does not apply to the command, or conflicts with
-/// `--db`. Clap overlooks a conflict between two global options if one precedes the subcommand and the other follows
-/// it.
+/// `--db`. This check is necessary, because clap overlooks a conflict between two global options if only one of them
+/// precedes the subcommand.
 fn check_address_options(args: &Args) {
     let socket = ("--socket", args.socket.is_some());
     let (db, direct) = (("--db", args.db.is_some()), ("--direct", args.direct));
@@ -123,8 +123,8 @@ fn check_address_options(args: &Args) {
     }
 }
 
-/// Looks keys or rows up and prints them. If the reader of the output closed the pipe, returns true, because a row was
-/// found.
+/// Looks keys or rows up, and prints them. Returns true if the reader of the output closed the pipe, because a row was
+/// found in that case.
 fn look_up(table: &mut dyn Table, lookup: &Lookup) -> anyhow::Result<bool> {
     ignore_closed_pipe(lookup::look_up(table, lookup), true, stdout_error)
 }

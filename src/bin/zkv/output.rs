@@ -1,6 +1,6 @@
 //! Encoding of rows and keys as text, and output of errors.
 //!
-//! In: rows, keys, or errors. Out: text. This module knows neither where rows come from nor why they are written.
+//! In: rows, keys, or errors. Out: text. This module does not depend on the source of the rows.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -30,7 +30,7 @@ pub(crate) fn write_record<W: Write>(output: &mut csv::Writer<W>, key: Key<'_>, 
     output.write_record([key, value]).map_err(csv_error)
 }
 
-/// Adds a buffer to a writer. The writers that [`csv_writer`] returns have a buffer of the same length.
+/// Adds a buffer to a writer. The buffer is as long as the buffer of a [`csv_writer`].
 pub(crate) fn buffered<W: Write>(output: W) -> io::BufWriter<W> {
     io::BufWriter::with_capacity(BUFFER_LEN_BYTES, output)
 }
@@ -50,7 +50,7 @@ pub(crate) enum JsonKey<'a> {
 }
 
 impl<'a> JsonKey<'a> {
-    /// Returns the key for JSON, or an error with this remedy if the key is not UTF-8.
+    /// Returns the key for JSON. If the key is not UTF-8, returns an error with this remedy.
     pub(crate) fn new(key: Key<'a>, remedy: &str) -> anyhow::Result<Self> {
         match key {
             Key::U64(key) => Ok(JsonKey::U64(key)),
@@ -62,7 +62,7 @@ impl<'a> JsonKey<'a> {
     }
 }
 
-/// Returns a value as text, or an error with this remedy if the value is not UTF-8.
+/// Returns a value as text. If the value is not UTF-8, returns an error with this remedy.
 pub(crate) fn json_value<'a>(key: Key<'_>, value: &'a [u8], remedy: &str) -> anyhow::Result<&'a str> {
     str::from_utf8(value)
         .map_err(|_| anyhow!("the value of key {} is not UTF-8, which JSON requires: {remedy}", DisplayKey(key)))
@@ -81,8 +81,8 @@ impl fmt::Display for DisplayKey<'_> {
     }
 }
 
-/// Returns `if_closed` instead of the error of a closed pipe, because a reader may stop early. `add_context` adds
-/// context to every other I/O error.
+/// Replaces the error of a closed pipe by `if_closed`, because a reader may stop early. `add_context` adds context to
+/// every other I/O error.
 pub(crate) fn ignore_closed_pipe<T>(
     written: anyhow::Result<T>,
     if_closed: T,
@@ -96,14 +96,14 @@ pub(crate) fn ignore_closed_pipe<T>(
     }
 }
 
-/// Lets `write` write to standard output, and flushes it. A reader may close the pipe early.
+/// Calls `write` with standard output, and flushes standard output. It is no error if the reader closed the pipe.
 pub(crate) fn print(write: impl FnOnce(&mut io::StdoutLock<'_>) -> io::Result<()>) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
     let printed = write(&mut stdout).and_then(|()| stdout.flush());
     ignore_closed_pipe(printed.map_err(Into::into), (), stdout_error)
 }
 
-/// Prints a report as one line of JSON, or as text.
+/// Prints a report: as one line of JSON if `json` is true, otherwise as text.
 pub(crate) fn print_report(report: &(impl Serialize + fmt::Display), json: bool) -> anyhow::Result<()> {
     print(|stdout| if json { write_json_line(stdout, report) } else { write!(stdout, "{report}") })
 }
@@ -117,8 +117,8 @@ pub(crate) fn print_error(error: &dyn fmt::Display) {
     let _ = writeln!(io::stderr(), "zkv: {error}");
 }
 
-/// If the error states that a file is damaged, prints the error and returns false: for `inspect` and `verify`, damage
-/// is a result and not a failure. Returns all other errors, such as the error of a file that cannot be read.
+/// If the error states that a file is damaged, prints the error and returns false, because damage is a result of
+/// `inspect` and `verify`, not a failure. Returns every other error, such as the error of a file that cannot be read.
 pub(crate) fn report_damage(error: StoreError) -> anyhow::Result<bool> {
     match error {
         StoreError::Format { .. } => {

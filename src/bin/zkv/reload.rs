@@ -32,7 +32,7 @@ pub(crate) fn reload(server: &Address, args: &ReloadArgs) -> anyhow::Result<bool
     Ok(true)
 }
 
-/// Requests a reload, or a rollback if `rollback`. Waits until the attempt ends, and returns the server's Info.
+/// Requests a reload, or a rollback if `rollback` is true. Waits until the attempt ends, and returns the server's Info.
 fn reload_and_wait(server: &Address, rollback: bool) -> Result<Info, ClientError> {
     let mut client = server.connect()?;
     let attempt = if rollback { client.rollback()? } else { client.reload()? };

@@ -1,7 +1,7 @@
 //! Writes rows to standard output in the requested format.
 //!
-//! In: rows, each optionally preceded by the requested key. Out: text. This module knows neither where rows come from
-//! nor why they are written.
+//! In: rows, each optionally preceded by the requested key. Out: text. This module does not depend on the source of the
+//! rows.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -36,8 +36,9 @@ impl RowFormat {
         RowFormat { format: args.format.unwrap_or(Format::Csv), only: args.only, terminator }
     }
 
-    /// Returns the requested format of the row of a single key. CSV and JSON write the whole row, other formats only
-    /// the value. By default, the value is written unchanged and without a line end.
+    /// Returns the requested format for the lookup of a single key. The default is the unchanged value without a line
+    /// end. Unless an option selects a part of the row, CSV and JSON write the whole row, and other formats only the
+    /// value.
     pub(crate) fn for_value(args: &OutputArgs) -> RowFormat {
         let format = args.format.unwrap_or(Format::Raw);
         let rows = RowFormat { format, ..RowFormat::for_rows(args) };
@@ -53,7 +54,8 @@ impl RowFormat {
 
 pub(crate) struct RowWriter {
     format: RowFormat,
-    /// Standard output. It is opened with the first row, because that row's key decides whether CSV must be quoted.
+    /// Standard output, which is opened when the first row is written. The first key determines whether CSV fields must
+    /// be quoted.
     stdout: Option<StdoutWriter>,
 }
 
@@ -153,8 +155,8 @@ fn hex(bytes: &[u8]) -> String {
     digits
 }
 
-/// A JSON object with a field for each part of a row. If a part is not UTF-8, the field has its hexadecimal digits, and
-/// the field's name ends in `_hex`.
+/// A JSON object with a field for each part of a row. If a part is not UTF-8, its field contains hexadecimal digits,
+/// and the name of the field ends in `_hex`.
 struct JsonRow<'a> {
     requested: Option<Key<'a>>,
     key: Option<Key<'a>>,

@@ -1,7 +1,7 @@
 //! A common interface for lookups on a server, in direct mode, and in a file.
 //!
 //! In: batches of keys, and ranges. Out: results in order, which a visitor receives as borrowed slices. This module
-//! knows no output formats.
+//! does not depend on output formats.
 
 use std::os::unix::ffi::OsStrExt;
 
@@ -26,8 +26,7 @@ pub(crate) struct Scan<'a> {
 
 type Row<'r> = (Key<'r>, &'r [u8]);
 
-/// A table on a server or in a file, in which keys and ranges can be looked up. Visitors of key lookups receive the
-/// index of each key in the batch.
+/// A table on a server or in a file. The visitor of a key lookup receives the index of each key in the batch.
 pub(crate) trait Table {
     fn key_kind(&mut self) -> anyhow::Result<KeyKind>;
 
@@ -48,7 +47,7 @@ pub(crate) trait Table {
     fn count(&mut self, range: &RangeArgs) -> anyhow::Result<u64>;
 }
 
-/// Calls `visit` with each of these rows that belongs to the scan.
+/// Calls `visit` with these rows in the direction of the scan, up to its limit.
 fn visit_rows<E: Into<anyhow::Error>>(
     scan: &Scan<'_>,
     mut rows: impl DoubleEndedIterator<Item = Result<OwnedRow, E>>,
@@ -156,7 +155,7 @@ impl Table for &MappedStore {
     }
 }
 
-/// Lookups in a server's file, in direct mode. Each call reads one generation.
+/// Lookups in a server's file, in direct mode. All lookups of one call read the same generation.
 impl Table for Direct {
     fn key_kind(&mut self) -> anyhow::Result<KeyKind> {
         Table::key_kind(&mut &*self.snapshot())

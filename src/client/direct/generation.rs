@@ -13,11 +13,10 @@ pub(super) struct Generation {
     pub(super) witness: Arc<GenerationWitness>,
 }
 
-/// Compares the table's state in the server's shared page with its state when the server passed the table's
-/// descriptor.
+/// Shows whether the table's state in the shared page has changed since the server passed the table's descriptor.
 pub(super) struct GenerationWitness {
     pub(super) notice: Arc<Notice>,
-    /// State in the shared page before any byte of the table was read.
+    /// The state that the shared page showed before any byte of the table was read.
     pub(super) state: TableState,
 }
 

@@ -2,8 +2,8 @@
 //!
 //! In: keys. Out: values from a table that the server transferred. Lookups send no requests. The module `transfer`
 //! requests and receives tables. A thread (`watcher`) receives each new generation, and reconnects when the server
-//! restarts. Lookups never wait for this thread. Each lookup reads from shared memory whether the server has replaced
-//! the table or found it changed.
+//! restarts. Lookups never wait for this thread. Each lookup reads from the shared page whether the server still serves
+//! the table, and whether the table's file is unchanged.
 
 mod generation;
 mod options;
@@ -26,10 +26,10 @@ pub use options::DirectOptions;
 
 /// Looks keys up in a server's table directly in memory, without sending requests.
 ///
-/// The server transfers its table, read-only, and a page of shared memory. Each lookup reads from this page whether the
+/// The server transfers its table (read-only) and a page of shared memory. In this page, each lookup reads whether the
 /// server still serves the table, and whether the table's file is unchanged. When the server replaces the table, a
-/// thread receives the new generation within a few tenths of a millisecond; lookups use the old generation until then.
-/// If the server ends, lookups continue in the last table, and the thread reconnects as soon as a server runs.
+/// thread receives the new generation within a few tenths of a millisecond. Until then, lookups use the old generation.
+/// If the server ends, lookups continue in the last table, and the thread tries to reconnect until a server runs.
 ///
 /// Clones share the table and the thread. Any number of threads may look keys up at the same time. A fork does not copy
 /// the thread: open another `Direct` in the child process.
@@ -60,15 +60,15 @@ pub use options::DirectOptions;
 #[derive(Clone)]
 pub struct Direct(Arc<Handle>);
 
-/// The state that the clones of a [`Direct`] share. Dropping the handle ends the thread.
+/// The state that the clones of a [`Direct`] share. Dropping the handle ends the thread that receives new generations.
 struct Handle {
     state: Arc<DirectState>,
-    /// A socket that wakes the thread. The thread ends when this socket is closed.
+    /// Wakes the thread that receives new generations. The thread ends when this socket is closed.
     wake_sender: UnixStream,
 }
 
 impl Client {
-    /// Returns the server's table for lookups in this process: see [`Direct`]. The client can still be used, or can be
+    /// Returns the server's table for lookups in this process: see [`Direct`]. The client remains usable, and may be
     /// dropped.
     ///
     /// # Errors
@@ -104,7 +104,7 @@ impl Direct {
         self.with_table(|table| table.contains(key))
     }
 
-    /// Returns the current generation, for several lookups in one table.
+    /// Returns the current generation. Lookups in the snapshot use this generation even after the server replaces it.
     pub fn snapshot(&self) -> DirectSnapshot {
         DirectSnapshot(self.0.state.current.load_full())
     }

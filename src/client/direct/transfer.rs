@@ -30,18 +30,18 @@ use crate::protocol::response::{CheckedHeader, Violation};
 use crate::store::Standing;
 use crate::store::{Memory, Store, has_holes_that_take_memory, is_sealed, survive_bus_errors};
 
-/// Pause before the table is requested again after a failed transfer: the server replaced the table, or stopped
+/// Pause before a failed transfer is repeated. A transfer fails if the server meanwhile replaces the table or stops
 /// trusting its file.
 const REPEAT_PAUSE: Duration = Duration::from_millis(1);
 const ATTEMPTS_MAX: u32 = 100;
 
-/// A connection for transfers.
+/// A connection over which a server transfers its tables.
 pub(super) struct TransferConnection {
     stream: UnixStream,
     call_timeout: Option<Duration>,
     /// Deadline of the current request or response.
     deadline: Deadline,
-    /// The server's shared page, whose descriptor came with the first response. A server has only one shared page.
+    /// The server's shared page, received with the first response. A server has only one shared page.
     notice: Option<Arc<Notice>>,
 }
 
@@ -97,8 +97,8 @@ impl TransferConnection {
         ))
     }
 
-    /// Receives a response and opens its table. Returns `None` if the server now serves another generation, or no
-    /// longer trusts its file.
+    /// Receives a response and opens the transferred table. Returns `None` if the server now serves another generation,
+    /// or no longer trusts the table's file.
     fn receive_once(&mut self, path: &Path, options: &DirectOptions) -> Result<Option<Generation>, ClientError> {
         let (header, table, page) = self.receive(path)?;
         let notice = match &self.notice {
@@ -190,7 +190,8 @@ fn check_header(path: &Path, response: &[u8]) -> Result<(), ClientError> {
     }
 }
 
-/// Receives bytes and their descriptors. Returns the number of bytes, and whether descriptors were lost.
+/// Receives bytes, and the descriptors that come with them. Returns the number of bytes, and whether descriptors were
+/// lost.
 fn receive_some(stream: &UnixStream, bytes: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> io::Result<(usize, bool)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut rights = RecvAncillaryBuffer::new(&mut space);

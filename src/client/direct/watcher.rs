@@ -21,12 +21,12 @@ use crate::client::ClientError;
 use crate::direct::BEAT_MISSED;
 use crate::sync::unpoisoned;
 
-/// Pause after the first failed attempt to connect. Each further pause is twice as long as the previous one.
+/// Initial pause between attempts to connect. Each failed attempt doubles the pause.
 const RETRY_PAUSE_MIN: Duration = Duration::from_millis(10);
-/// Maximum pause after a failed attempt to connect.
+/// Maximum pause between attempts to connect.
 const RETRY_PAUSE_MAX: Duration = Duration::from_millis(500);
 
-/// State shared by lookups and the thread.
+/// State shared by lookups and the thread that watches the server.
 pub(super) struct DirectState {
     path: PathBuf,
     options: DirectOptions,
@@ -34,13 +34,13 @@ pub(super) struct DirectState {
     /// Locked while a thread replaces `current`.
     replacing: Mutex<()>,
     is_connected: AtomicBool,
-    /// True from the time when a lookup sends a wake-up until the thread receives it.
+    /// True while a wake-up that a lookup sent is still pending.
     is_wake_pending: AtomicBool,
 }
 
 impl DirectState {
-    /// Receives the first generation and starts the thread. Returns the socket that wakes the thread. Closing this
-    /// socket ends the thread.
+    /// Receives the first generation and starts the thread that watches the server. Returns the shared state, and a
+    /// socket that wakes the thread. Closing this socket ends the thread.
     pub(super) fn start(path: &Path, options: &DirectOptions) -> Result<(Arc<DirectState>, UnixStream), ClientError> {
         let mut connection = TransferConnection::new(path, options)?;
         let generation = connection.transfer_current(path, options)?;
@@ -70,7 +70,7 @@ impl DirectState {
         Ok((shared, wake_sender))
     }
 
-    /// Wakes the thread, unless an earlier wake-up is pending.
+    /// Wakes the thread that watches the server, unless an earlier wake-up is pending.
     pub(super) fn wake_thread(&self, mut wake_sender: &UnixStream) {
         if !self.is_wake_pending.load(Ordering::Relaxed) && !self.is_wake_pending.swap(true, Ordering::Relaxed) {
             // The buffer is never full, and an error means that the thread has ended.
@@ -166,7 +166,7 @@ impl DirectState {
     }
 }
 
-/// The server's count of heartbeats, and the time when a change of this count was last observed.
+/// The server's count of heartbeats, and the time when this count was first observed.
 struct Heartbeat {
     count: u64,
     observed_at: Instant,
@@ -189,7 +189,7 @@ impl Heartbeat {
     }
 }
 
-/// The reason why the thread woke up.
+/// The reason why the thread that watches the server woke up.
 #[derive(Clone, Copy)]
 enum WakeReason {
     /// The last `Direct` was dropped.
@@ -204,8 +204,8 @@ enum WakeReason {
     TimedOut,
 }
 
-/// Waits for a wake-up, for an event of the server's socket, or for the next check of the heartbeat. Without a server,
-/// waits until the pause ends or the last `Direct` is dropped.
+/// Waits for a wake-up, an event on the server's socket, or the next check of the heartbeat. If `server` is `None`,
+/// waits until `pause` ends or the last `Direct` is dropped.
 fn wait(wake_receiver: &UnixStream, server: Option<&UnixStream>, pause: Duration) -> WakeReason {
     let pause = if server.is_some() { BEAT_MISSED / 4 } else { pause };
     let pause = Timespec { tv_sec: pause.as_secs() as i64, tv_nsec: pause.subsec_nanos().into() };

@@ -37,11 +37,11 @@ pub(in crate::client) trait KeyRequest<'k>: TypedRequest {
     fn from_checked(key: Key<'k>) -> Self;
 }
 
-/// Implements a request for one key: its op, its output, and how to decode a response for a key.
+/// Implements a request for one key. `$decode` decodes the response to the request for a given key.
 macro_rules! impl_key_request {
     ($request:ident, $Output:ty, $decode:expr) => {
         impl<'k> $request<'k> {
-            /// Creates a request for this key.
+            /// Creates a request for `key`.
             ///
             /// # Errors
             /// [`ClientError::KeyLen`].

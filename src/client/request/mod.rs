@@ -119,7 +119,7 @@ pub(super) fn check_len(key: Key<'_>, min_bytes: usize) -> Result<(), ClientErro
     }
 }
 
-/// Returns a key for an error message: escaped, on one line, and shortened.
+/// Returns a key as text for an error message: escaped, on one line, and shortened.
 fn quoted(key: Key<'_>) -> String {
     match key {
         Key::U64(key) => key.to_string(),

@@ -18,7 +18,7 @@ impl<'k> GetPage<'k> {
     /// Requests the first rows of a range: at most `limit_rows`, or as many as fit into a page if `limit_rows` is 0.
     ///
     /// # Errors
-    /// [`ClientError::KeyLen`], [`ClientError::MixedKeys`]. A key at an end may be empty.
+    /// [`ClientError::KeyLen`], [`ClientError::MixedKeys`]. The key at an end of the range may be empty.
     pub fn first(range: impl KeyBounds<'k>, limit_rows: u32) -> Result<Self, ClientError> {
         Ok(GetPage { bounds: check_bounds(&range)?, backward: false, limit_rows })
     }
@@ -93,7 +93,7 @@ impl_end_row!(LastRow, backward: true);
 pub struct Count<'k>(Bounds<'k>);
 
 impl<'k> Count<'k> {
-    /// Creates a request for this range.
+    /// Creates a request for the number of keys in `range`.
     ///
     /// # Errors
     /// The errors of [`GetPage::first`].
@@ -101,7 +101,8 @@ impl<'k> Count<'k> {
         Ok(Count(check_bounds(&range)?))
     }
 
-    /// Requests the number of all keys. If the table's keys are not of this kind, the server responds with an error.
+    /// Requests the number of all keys of a table with keys of `kind`. For any other table, the server responds with an
+    /// error.
     pub fn all_of(kind: KeyKind) -> Self {
         let smallest = match kind {
             KeyKind::U64 => Key::U64(0),

@@ -18,16 +18,16 @@ pub struct GetInfo;
 #[derive(Clone, Copy, Debug)]
 pub struct Ping;
 
-/// Requests a reload of the file. The output is the number of the attempt.
+/// Requests a reload of the server's file. The response contains the number of the attempt to reload.
 #[derive(Clone, Copy, Debug)]
 pub struct Reload;
 
-/// Requests a rollback to the previous generation. The output is the number of the attempt.
+/// Requests a rollback to the previous generation. The response contains the number of the attempt to roll back.
 #[derive(Clone, Copy, Debug)]
 pub struct Rollback;
 
-/// Implements a request without a key: its op, its output, how to decode a value of this op, the name of the request in
-/// errors, and the hint if the server responds with an error.
+/// Implements a request without a key. `$decode` decodes the value of the response. `$name` and `$hint` are the
+/// request's name and the likely cause in the message of a [`RequestError`].
 macro_rules! impl_server_request {
     ($request:ident, $op:expr, $Output:ty, $decode:expr, $name:literal, $hint:expr) => {
         impl TypedRequest for $request {

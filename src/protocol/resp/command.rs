@@ -44,7 +44,7 @@ impl<'a> Command<'a> {
         self.args_from(self.first_arg_at)
     }
 
-    /// Returns the arguments from an offset on. The offset must be a result of [`Args::offset_bytes`].
+    /// Returns the arguments that follow an offset. The offset must be a result of [`Args::offset_bytes`].
     #[inline]
     pub fn args_from(&self, offset_bytes: usize) -> Args<'a> {
         Args { bytes: self.bytes, at: offset_bytes }

@@ -13,7 +13,7 @@ const LEN_DIGITS_MAX: usize = 5;
 
 /// Returns the key of a complete `GET` at the start of `input`, and the length of the command.
 ///
-/// Returns `None` for all other input, which [`parse`](super::parse) handles. The fast path accepts only a complete
+/// Returns `None` for all other input, which [`parse`](super::parse()) handles. The fast path accepts only a complete
 /// command in array form: the name `GET`, in upper or lower case, and a key of 1 to 99,999 bytes.
 #[inline(always)]
 pub fn get(input: &[u8]) -> Option<(&[u8], usize)> {

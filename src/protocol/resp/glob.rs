@@ -13,10 +13,10 @@
 //! one bit per element (Shift-And), 64 elements at a time. The time of a match is therefore linear in the length of the
 //! key: for each byte, at most [`SHORT_SEGMENT_LEN_MAX`] comparisons, or one operation per 64 elements.
 
-/// Maximum length of a segment that is compared at each position.
+/// Maximum number of elements of a segment that is compared at each position of the key, without masks.
 const SHORT_SEGMENT_LEN_MAX: usize = 8;
 
-/// The allocation of a segment counts as this many operations.
+/// Number of operations that [`Glob::compile_ops`] counts for the allocation of a segment.
 const SEGMENT_OPS: usize = 64;
 
 /// A compiled pattern.
@@ -61,7 +61,7 @@ impl Glob {
         self.segments.iter().map(ops).sum()
     }
 
-    /// Returns whether all of `text` matches.
+    /// Returns whether the pattern matches all of `text`.
     pub fn matches(&self, text: &[u8]) -> bool {
         self.matches_in(text, &mut 0)
     }
@@ -72,7 +72,8 @@ impl Glob {
         &self.literal_prefix
     }
 
-    /// Returns whether all of `text` matches, and adds the number of operations to `ops`.
+    /// Returns whether the pattern matches all of `text`. Increases `ops` by the number of operations that the
+    /// comparison took.
     pub fn matches_in(&self, text: &[u8], ops: &mut usize) -> bool {
         *ops += 1;
         let (first, rest) = self.segments.split_first().expect("a pattern has a segment");
@@ -101,9 +102,9 @@ impl Glob {
 #[derive(Clone, Debug)]
 struct Segment {
     elements: Vec<ByteSet>,
-    /// A table for the search, if the segment is long and must be searched; otherwise empty. For each of the 256 byte
-    /// values, the table has [`Segment::words`] words with one bit per element. A bit is set if its element matches the
-    /// byte.
+    /// Bit masks for a long segment that is searched in the key; empty for other segments. Each of the 256 byte values
+    /// has a mask of [`Segment::words`] words, with one bit per element. A bit is set if its element matches the byte
+    /// value.
     masks: Vec<u64>,
 }
 
@@ -200,7 +201,7 @@ enum Element {
     Class(ByteSet),
 }
 
-/// Returns the first element of a pattern, and the pattern after it.
+/// Returns the first element of a pattern, and the rest of the pattern.
 fn next_element(pattern: &[u8]) -> Option<(Element, &[u8])> {
     Some(match pattern {
         [] => return None,
@@ -218,8 +219,8 @@ fn next_element(pattern: &[u8]) -> Option<(Element, &[u8])> {
     })
 }
 
-/// Parses a class, whose opening bracket precedes `class`. Returns the members of the class, and the pattern after the
-/// class.
+/// Parses a class such as `[a-z]`. `class` starts after the opening bracket. Returns the members, and the rest of the
+/// pattern.
 fn class_members(mut class: &[u8]) -> (ByteSet, &[u8]) {
     let mut members = ByteSet::EMPTY;
     loop {
@@ -298,7 +299,7 @@ mod tests {
         assert!(Glob::new(b"a?b").matches(b"a\0b"));
     }
 
-    /// Returns all texts over `letters` of up to `len_max` bytes.
+    /// Returns all texts of up to `len_max` bytes that consist of `letters`.
     fn texts(letters: &[u8], len_max: usize) -> Vec<Vec<u8>> {
         let mut texts = vec![Vec::new()];
         let mut from = 0;

@@ -2,8 +2,8 @@
 //!
 //! In: a line. Out: the command in RESP's array form. Quoting follows Redis.
 
-/// Converts a line to a command in RESP's array form. Returns `None` if a quote is not closed, or is closed within a
-/// word. Returns an empty vector for a line without words.
+/// Converts a line to a command in RESP's array form. Returns `None` if a quote is not closed, or if a closing quote is
+/// not followed by a space or the end of the line. Returns an empty vector for a line without words.
 pub(super) fn to_command(line: &[u8]) -> Option<Vec<u8>> {
     let mut words = Words { rest: line };
     let mut arg_count = 0_usize;

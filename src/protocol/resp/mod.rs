@@ -32,8 +32,8 @@ pub use reply_len::{NotReply, reply_len_bytes};
 pub const ARGS_MAX: usize = 1024 * 1024;
 /// Maximum length of an argument.
 pub const BULK_LEN_MAX_BYTES: usize = 1024 * 1024;
-/// Maximum length of a line without its line end, as in Redis. A line is an inline command, a number of arguments, or
-/// the length of an argument.
+/// Maximum length of a line without its line end, as in Redis. A line contains an inline command, the number of a
+/// command's arguments, or the length of an argument.
 pub const LINE_LEN_MAX_BYTES: usize = 64 * 1024;
 /// Maximum length of a command with its framing. An incomplete command is always shorter, so a buffer of this length
 /// has room for it.

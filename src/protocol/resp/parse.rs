@@ -1,8 +1,8 @@
 //! Splits the bytes of a connection, which arrive in pieces, into commands.
 //!
-//! In: bytes that a client sent and that no command has consumed. Out: the first command, borrowed from the input, or
-//! the result that the command is incomplete or malformed. Only [`Progress`] is kept between calls. Memory is allocated
-//! only for complete inline commands.
+//! In: received bytes that follow the previous command. Out: the first command, borrowed from the input, or a result
+//! that reports an incomplete or malformed command. Only [`Progress`] is kept between calls. Memory is allocated only
+//! for complete inline commands.
 //!
 //! Redis accepts any two bytes as the end of a line or of an argument. This parser requires CR and LF, because other
 //! bytes show that the client and the server disagree about the start of the next command.
@@ -14,8 +14,8 @@ use super::{ARGS_MAX, BULK_LEN_MAX_BYTES, COMMAND_LEN_MAX_BYTES, Command, LINE_L
 /// Minimum length of an argument with its framing.
 const ARG_LEN_MIN_BYTES: usize = b"$0\r\n\r\n".len();
 
-/// The state of parsing an incomplete command. With this state, only the line in which parsing stopped is parsed again.
-/// Each connection has its own state.
+/// The state of parsing an incomplete command. With this state, the next call continues at the line in which parsing
+/// stopped. Each connection has its own state.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Progress {
     /// Offset of the next argument, or 0 while the number of arguments is unknown.
@@ -32,19 +32,19 @@ pub enum Parsed<'a> {
     Command {
         /// The command.
         command: Command<'a>,
-        /// Length of the bytes to consume.
+        /// Number of bytes to consume.
         len_bytes: usize,
     },
     /// An inline command.
     Inline {
         /// The command in array form, for [`Command::new`].
         command: Vec<u8>,
-        /// Length of the bytes to consume, which are the line and its line end.
+        /// Number of bytes to consume, which are the line and its line end.
         len_bytes: usize,
     },
     /// An empty line or an empty array, which gets no reply.
     Nothing {
-        /// Length of the bytes to consume.
+        /// Number of bytes to consume.
         len_bytes: usize,
     },
     /// An incomplete command, which is shorter than [`COMMAND_LEN_MAX_BYTES`]. Call again when more bytes have arrived.
@@ -89,7 +89,7 @@ pub enum ProtocolError {
 /// Parses the command at the start of `input`.
 ///
 /// After [`Parsed::Incomplete`], pass the same bytes followed by more, and the same `progress`. Every other [`Parsed`]
-/// resets `progress`. The result does not depend on how the bytes are split into calls.
+/// resets `progress`. The result does not depend on how the bytes are divided among calls.
 ///
 /// # Errors
 /// [`ProtocolError`], as soon as the error is certain, without waiting for announced bytes.

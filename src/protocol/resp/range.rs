@@ -22,10 +22,10 @@
 //! The reply to `ZKV.RANGE` is an array with two elements: the cursor of the next page, or null after the last page,
 //! and an array of alternating keys and values. A page has at most `LIMIT` rows ([`LIMIT_DEFAULT`] by default). Any
 //! page may have fewer rows, or none. Only a null cursor marks the last page. The cursor is `(` and the last key that
-//! was examined. To continue after a page, a command must have `FROM` with the page's cursor, and the span and the
-//! order of the first page's command. `FROM` also accepts any other key: rows before this key, in the requested order,
-//! are omitted. The server keeps no state for a cursor, so a cursor remains valid on other connections, and after the
-//! table is replaced.
+//! was examined. To request the next page, send a command with the span and the order of the previous command, and
+//! `FROM` with the cursor. `FROM` also accepts any other key: rows before this key, in the requested order, are
+//! omitted. The server keeps no state for a cursor, so a cursor remains valid on other connections, and after the table
+//! is replaced.
 //!
 //! The reply to `ZKV.COUNT` is the number of keys in the span. An empty span, such as `+ -` or a `min` greater than
 //! `max`, is not an error.
@@ -42,17 +42,17 @@ pub const LIMIT_DEFAULT: usize = 100;
 /// One end of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edge<'a> {
-    /// The end is before all keys.
+    /// This bound is before all keys.
     Least,
-    /// The end is after all keys.
+    /// This bound is after all keys.
     Greatest,
-    /// The end is this key, and the key is in the span.
+    /// The bound is this key, and the key is in the span.
     Included(&'a [u8]),
-    /// The end is this key, and the key is not in the span.
+    /// The bound is this key, and the key is not in the span.
     Excluded(&'a [u8]),
 }
 
-/// The requested keys.
+/// The keys that a command requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Span<'a> {
     /// The keys between two ends.
@@ -69,20 +69,20 @@ pub enum Span<'a> {
 /// The arguments of `ZKV.RANGE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RangeArgs<'a> {
-    /// The requested keys.
+    /// The keys that a command requests.
     pub span: Span<'a>,
     /// Whether rows are requested in descending order.
     pub reverse: bool,
     /// Maximum number of rows, at least one.
     pub limit: usize,
-    /// Start of the page. Rows before this key, in the requested order, are omitted.
+    /// Start of the page. Rows before this start, in the requested order, are omitted.
     pub from: Option<Edge<'a>>,
 }
 
 /// The reason why the arguments are invalid. The message is the text of the reply.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum RangeError {
-    /// An option is unknown, repeated, or lacks its value.
+    /// The span is incomplete, or an option is unknown, repeated, or without its value.
     #[error("ERR syntax error")]
     Syntax,
     /// An end of the span, or the cursor, starts with `-` or `+` and has more characters.

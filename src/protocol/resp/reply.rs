@@ -34,13 +34,13 @@ pub struct Reply<'a, S = Vec<u8>> {
 }
 
 impl<'a, S: Sink> Reply<'a, S> {
-    /// Creates an encoder of this version that appends to `out`.
+    /// Creates an encoder that appends replies to `out`, in the given protocol version.
     #[inline]
     pub fn new(out: &'a mut S, version: Version) -> Self {
         Reply { out, version }
     }
 
-    /// Changes the version.
+    /// Changes the protocol version of the next replies.
     pub fn set_version(&mut self, version: Version) {
         self.version = version;
     }
@@ -51,7 +51,7 @@ impl<'a, S: Sink> Reply<'a, S> {
         self.out
     }
 
-    /// Returns the version.
+    /// Returns the protocol version.
     pub fn version(&self) -> Version {
         self.version
     }
@@ -79,7 +79,7 @@ impl<'a, S: Sink> Reply<'a, S> {
         self.out.push_bytes(b"\r\n");
     }
 
-    /// Appends a value.
+    /// Appends a value, as a bulk string.
     #[inline]
     pub fn bulk(&mut self, value: &[u8]) {
         self.bulk_header(value.len());
@@ -87,8 +87,8 @@ impl<'a, S: Sink> Reply<'a, S> {
         self.bulk_end();
     }
 
-    /// Appends the header of a value that the caller sends from another buffer. The caller calls [`Reply::bulk_end`]
-    /// after the value.
+    /// Appends the header of a value that the caller sends from another buffer. The caller must call
+    /// [`Reply::bulk_end`] after the value.
     #[inline]
     pub fn bulk_header(&mut self, value_len_bytes: usize) {
         self.header(b'$', value_len_bytes);
@@ -111,13 +111,13 @@ impl<'a, S: Sink> Reply<'a, S> {
         self.by_version(b"*-1\r\n", b"_\r\n");
     }
 
-    /// Appends the header of an array. The caller appends the array's `len` replies.
+    /// Appends the header of an array. The caller must append the array's `len` elements.
     #[inline]
     pub fn array(&mut self, len: usize) {
         self.header(b'*', len);
     }
 
-    /// Appends the header of a map. The caller appends the map's `pairs` pairs of replies.
+    /// Appends the header of a map. The caller must append a key and a value for each of the `pairs` pairs.
     pub fn map(&mut self, pairs: usize) {
         match self.version {
             Version::Resp2 => self.header(b'*', 2 * pairs),
@@ -125,12 +125,12 @@ impl<'a, S: Sink> Reply<'a, S> {
         }
     }
 
-    /// Appends the header of a set. The caller appends the set's `len` replies.
+    /// Appends the header of a set. The caller must append the set's `len` elements.
     pub fn set(&mut self, len: usize) {
         self.header(if self.version == Version::Resp2 { b'*' } else { b'~' }, len);
     }
 
-    /// Appends a text of several lines for people to read.
+    /// Appends a text for people to read, which may have several lines.
     pub fn verbatim(&mut self, text: &str) {
         match self.version {
             Version::Resp2 => self.bulk(text.as_bytes()),

@@ -1,7 +1,7 @@
 //! Finds the end of a reply, for clients that do not decode replies.
 //!
-//! In: bytes that a server sent. Out: the length of the first reply. Replies may be nested to any depth. The
-//! function allocates nothing: it counts the replies that are still incomplete instead of keeping a stack.
+//! In: bytes that a server sent. Out: the length of the first reply. Replies may be nested to any depth. The search
+//! allocates no memory: it counts the replies that are still incomplete instead of keeping a stack.
 
 use thiserror::Error;
 
@@ -13,12 +13,12 @@ use super::integer;
 pub struct NotReply {
     /// First byte of the invalid line.
     pub kind: u8,
-    /// Offset of this byte.
+    /// Offset of the invalid line in the input.
     pub at_bytes: usize,
 }
 
-/// Returns the length of the reply at the start of `input`, or `None` if the reply is incomplete. An attribute is part
-/// of the reply after it.
+/// Returns the length of the reply at the start of `input`, or `None` if the reply is incomplete. A RESP3 attribute
+/// belongs to the reply that follows it.
 ///
 /// # Errors
 /// [`NotReply`] if a line has an unknown type or an invalid length.
@@ -57,7 +57,8 @@ pub fn reply_len_bytes(input: &[u8]) -> Result<Option<usize>, NotReply> {
     Ok(Some(at))
 }
 
-/// Returns the length in a header, or `None` if the header is invalid. The inner option is `None` for RESP2's null.
+/// Parses the length in a header. Returns `None` if the length is invalid, and `Some(None)` for -1, which is RESP2's
+/// null.
 fn length(line: &[u8]) -> Option<Option<u64>> {
     match integer(line)? {
         -1 => Some(None),

@@ -208,8 +208,8 @@ fn a_change_between_two_turns_ends_the_verification_with_an_error() {
     }
 }
 
-/// To check that a value is verified, a lookup reads a tag of each of the value's blocks, or one tag for a whole group
-/// of blocks.
+/// A block's tag records whether the block is verified. A lookup of a long value reads the tag of each of its blocks,
+/// or one tag for a whole group of blocks.
 #[test]
 fn the_tags_that_a_lookup_of_a_verified_long_value_reads_count_as_steps() {
     // About 200 blocks of the second value precede the first whole group of blocks in this value.

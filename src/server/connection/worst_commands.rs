@@ -11,7 +11,7 @@ fn long_number() -> Vec<u8> {
     [vec![b'0'; BULK_LEN_MAX_BYTES - 1], b"7".to_vec()].concat()
 }
 
-/// Returns an argument of the maximum length that is not a number.
+/// Returns an argument that is not a number and has the maximum length.
 fn long_text() -> Vec<u8> {
     vec![b'a'; BULK_LEN_MAX_BYTES]
 }

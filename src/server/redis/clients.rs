@@ -277,7 +277,7 @@ impl Unsent {
     /// Writes the lines of the next clients.
     ///
     /// # Errors
-    /// The text of the error reply, if too many long lists are held already.
+    /// The text of the error reply, if this list becomes long and too many long lists are in memory.
     fn write_batch(&mut self, clients: &Clients, settings: &Settings, out: &mut Out<'_>) -> Result<(), String> {
         let batch = clients.after(self.after_id);
         out.sink().steps().add(batch.len());

@@ -12,7 +12,7 @@ use crate::sync::check_model;
 const BAKED: u8 = 7;
 const OVERWRITTEN: u8 = 8;
 
-/// A table of one block, and the file that holds it.
+/// A table of one block, and its file.
 struct Table {
     blocks: Blocks,
     byte: AtomicU8,

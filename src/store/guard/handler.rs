@@ -27,7 +27,8 @@ const LAYERS: [Handler; 8] = [
     on_bus_error::<7>,
 ];
 
-/// For each layer, the handler that the layer replaced. Null stands for the default action, which ends the process.
+/// For each layer of this module's handler, the handler that the layer replaced. Null stands for the default action,
+/// which ends the process.
 static PREVIOUS: [AtomicPtr<libc::sigaction>; LAYERS.len()] = [const { AtomicPtr::new(ptr::null_mut()) }; LAYERS.len()];
 
 /// The `si_code` of a signal that reports a memory error at an address that no thread is reading.
@@ -35,7 +36,7 @@ const ADVANCE_NOTICE: c_int = libc::BUS_MCEERR_AO;
 
 /// Installs the next layer of this module's handler, unless a layer is already the current handler of SIGBUS.
 pub(super) fn ensure_installed() -> io::Result<()> {
-    /// The number of layers in use.
+    /// The number of [`LAYERS`] that have been installed.
     static USED: Mutex<usize> = Mutex::new(0);
     let mut used = USED.lock().unwrap_or_else(PoisonError::into_inner);
     let current = current()?;
@@ -65,8 +66,9 @@ pub(super) fn ensure_installed() -> io::Result<()> {
     Ok(())
 }
 
-/// Stops all layers from passing signals to a handler of other code that was installed again. That handler may have
-/// saved one of our newer layers as its previous handler, and would then pass a signal back to our layers forever.
+/// Stops all layers of this module's handler from passing signals to `handler`, a handler of other code that was
+/// installed again. It may have saved one of our newer layers as its previous handler, and would then pass a signal
+/// back to our layers forever.
 fn stop_passing_to(handler: &libc::sigaction, used: usize) {
     if [libc::SIG_DFL, libc::SIG_IGN].contains(&handler.sa_sigaction) {
         return;
@@ -100,7 +102,8 @@ fn current() -> io::Result<libc::sigaction> {
     }
 }
 
-/// Patches a guarded mapping and returns to the instruction that faulted, or passes the signal to the previous handler.
+/// Handles SIGBUS. If a guarded mapping contains the faulting address, replaces the missing page with zeros, and
+/// returns to the instruction that faulted. Otherwise, passes the signal to the previous handler.
 extern "C" fn on_bus_error<const LAYER: usize>(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     // SAFETY: The call returns the address of this thread's `errno`, which exists as long as the thread.
     let errno = unsafe { libc::__errno_location() };

@@ -24,10 +24,11 @@ use ranges::{Entry, Ranges};
 /// The length of a patch, which is the range that is replaced with zeros after one fault. A patch is as long as the
 /// largest page of any system, because a part of a page cannot be replaced.
 const PATCH_LEN_BYTES: usize = 64 << 10;
-/// The number of faults in a mapping after which the whole mapping is replaced with zeros. Until then, each patch is a
-/// separate mapping, and a Linux process can have 65,530 mappings by default.
+/// The number of faults in a mapping after which the whole mapping is replaced with zeros. Until then, each fault adds
+/// a separate mapping of zeros, and a Linux process can have 65,530 mappings by default.
 const PATCHES_MAX: u64 = 256;
-/// The maximum number of patches in all mappings together.
+/// The maximum number of patches in all mappings together. A patch is a range that was replaced with zeros after a
+/// fault.
 const PATCHES_TOTAL_MAX: usize = 16 << 10;
 
 #[cfg(not(all(test, loom)))]
@@ -35,7 +36,7 @@ static RANGES: Ranges = Ranges { newest: AtomicPtr::new(ptr::null_mut()) };
 // Loom's atomics cannot be created in a constant.
 #[cfg(all(test, loom))]
 static RANGES: std::sync::LazyLock<Ranges> = std::sync::LazyLock::new(Ranges::default);
-/// The number of patches in the mappings that are guarded now.
+/// The number of patches (ranges that were replaced with zeros) in the mappings that are guarded now.
 static PATCHES: AtomicUsize = AtomicUsize::new(0);
 
 /// Turns faults in mapped files into errors: from now on, a lookup that reads a missing page returns
@@ -80,7 +81,7 @@ impl Guarded {
         Guarded { entry: RANGES.insert(start..end), memory }
     }
 
-    /// Returns the number of faults.
+    /// Returns the number of faults in this mapping.
     #[inline]
     pub(super) fn faults(&self) -> u64 {
         self.entry.faults.load(Ordering::Acquire)

@@ -19,7 +19,7 @@ pub(super) struct Ranges {
     pub(super) newest: AtomicPtr<Entry>,
 }
 
-/// An entry of the list, which has a range or is vacant.
+/// An entry of the list of ranges. It has one range or is vacant.
 ///
 /// A sequence number protects the range from being read while it changes: if a reader loads the same occupied sequence
 /// number before and after `start` and `end`, then `start` and `end` belong to one range.

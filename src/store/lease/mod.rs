@@ -1,8 +1,8 @@
 //! Takes read leases: the system notifies the holder of a lease before any process writes to the file.
 //!
 //! While a process holds a read lease on a file, no process has the file open for writing. A process that opens the
-//! file for writing, or truncates it, waits while the holder gets SIGIO and releases the lease. A leased file is
-//! therefore unchanged, and need not be examined.
+//! file for writing, or truncates it, waits while the holder gets SIGIO and releases the lease. While a file is leased,
+//! it therefore does not change, and its modification time need not be read.
 //!
 //! There is one exception. The kernel grants a lease even if pages of the file are pinned for I/O on behalf of a
 //! process that had a writable mapping: for a registered buffer of io_uring, for RDMA, or for a direct read in flight.
@@ -15,8 +15,8 @@
 //!
 //! A holder that does not run (SIGSTOP, a frozen control group, a debugger) does not release its lease, and the system
 //! revokes the lease after `/proc/sys/fs/lease-break-time`. A lease is therefore trusted without a system call only
-//! until a deadline, which [`renew_leases`] moves. After the deadline, each check asks the system whether the lease is
-//! still held.
+//! until a deadline, which [`renew_leases`] extends. After the deadline, each check asks the system whether the lease
+//! is still held.
 //!
 //! After a lease was lost, the file is not trusted. Examining the file would prove nothing: on tmpfs, a process can
 //! change a file through a mapping without changing its modification time.
@@ -41,24 +41,25 @@ use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, fence};
 
 /// The time for which a lease is trusted after it was confirmed.
 ///
-/// The setting `/proc/sys/fs/lease-break-time` counts whole seconds, and 0 makes writers wait forever. A writer
-/// therefore waits for at least one second, minus two timer ticks of up to 10 ms, unless the lease is released earlier.
-/// The writer begins to wait after the lease was last confirmed. Half a second is therefore safe, even if the setting
-/// changes. There is one exception: if the product of the setting and the kernel's tick rate exceeds 2^31, the kernel
-/// computes a time in the past. Only root can choose such a setting.
+/// The setting `/proc/sys/fs/lease-break-time` is the number of whole seconds that a writer waits for a lease's
+/// release. The value 0 makes writers wait forever. A writer therefore waits for at least one second, minus two timer
+/// ticks of up to 10 ms, unless the lease is released earlier. The writer begins to wait after the lease was last
+/// confirmed. Half a second is therefore safe, even if the setting changes. There is one exception: if the product of
+/// the setting and the kernel's tick rate exceeds 2^31, the kernel computes a time in the past. Only root can choose
+/// such a setting.
 const TRUSTED_NS: u64 = 500_000_000;
 
 /// The maximum time between two calls of [`renew_leases`]. After more than half a second without a call, each batch
-/// makes a system call until `renew_leases` is called again.
+/// makes a system call to check its lease, until `renew_leases` is called again.
 pub const RENEW_LEASES_EVERY: Duration = Duration::from_millis(150);
 
 const _: () = assert!(2 * RENEW_LEASES_EVERY.as_nanos() < TRUSTED_NS as u128);
 
-/// Whether [`take_leases`] was called. Its caller has promised to handle SIGIO. Before that call, the process takes no
-/// leases, because SIGIO would end a process that does not handle it.
+/// Whether [`take_leases`] was called, and SIGIO is therefore handled. Before that call, the process takes no leases,
+/// because SIGIO would end a process that does not handle it.
 static IS_ENABLED: AtomicBool = AtomicBool::new(false);
 
-/// All leases of this process.
+/// Every [`Lease`] of this process that [`renew_leases`] renews.
 static LEASES: std::sync::Mutex<Vec<Weak<Lease>>> = std::sync::Mutex::new(Vec::new());
 
 fn leases() -> std::sync::MutexGuard<'static, Vec<Weak<Lease>>> {
@@ -95,7 +96,7 @@ pub enum Writers {
     Unknown(WritersUnknown),
 }
 
-/// The reason why this process does not know whether a file has writers.
+/// The reason why this process cannot determine whether a file has writers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WritersUnknown {
     /// This process takes no leases.
@@ -134,7 +135,7 @@ pub(crate) trait Leasable {
         true
     }
 
-    /// Returns the time in nanoseconds, by the clock that deadlines are compared with.
+    /// Returns the time, in nanoseconds, of the clock that lease deadlines are compared with.
     fn now_ns(&self) -> u64;
 
     /// Takes a read lease.
@@ -159,7 +160,7 @@ pub enum LeaseState {
     Released,
 }
 
-/// A callback that receives each change of a lease's state.
+/// A callback that receives each new state of a lease.
 pub(super) type Report = Box<dyn Fn(LeaseState) + Send + Sync>;
 
 /// The result of [`Lease::proof`]: what a lease proves about bytes that were read before the call.
@@ -184,9 +185,9 @@ pub(super) struct Lease<F: Leasable = File> {
     /// Whether the lease was taken and not released. The mutex is locked while this value changes and while the lease
     /// is confirmed.
     is_taken: Mutex<bool>,
-    /// The time until which the lease is trusted without a system call. The lease was confirmed at most [`TRUSTED_NS`]
-    /// before this time: it was held, and no writer waited for its release. [`NEVER_TAKEN`] and [`LOST`] are special
-    /// values.
+    /// The time until which the lease is trusted without a system call. At most [`TRUSTED_NS`] before this time, the
+    /// system confirmed that the lease was held and that no writer waited for its release. [`NEVER_TAKEN`] and [`LOST`]
+    /// are special values.
     trusted_until_ns: AtomicU64,
     report: OnceLock<Report>,
     /// The error number of the last failed system call that leased or examined the file, or 0 if none has failed.
@@ -218,8 +219,8 @@ impl Lease {
     }
 }
 
-/// Returns whether a process has a file open for writing, by taking and releasing a lease. This call releases any lease
-/// on the open file description of `file`.
+/// Determines whether a process has a file open for writing: takes a lease on the file, and releases it. This call
+/// releases any lease on the open file description of `file`.
 pub(crate) fn writers_of(file: &impl Leasable) -> Writers {
     if !file.are_leases_on() {
         return Writers::Unknown(WritersUnknown::Off);
@@ -242,7 +243,8 @@ impl<F: Leasable> Lease<F> {
     }
 
     /// Returns what the lease proves about the bytes that were read before this call. If the lease was lost, the caller
-    /// must end the epoch before it takes the lease again, so that a proof never spans two leases.
+    /// must end the epoch before it takes the lease again. A proof then never covers bytes that were read under an
+    /// earlier lease.
     #[inline(always)]
     pub(super) fn proof(&self) -> Proof {
         let until_ns = self.trusted_until_ns();
@@ -264,7 +266,7 @@ impl<F: Leasable> Lease<F> {
 
     #[inline(always)]
     fn trusted_until_ns(&self) -> u64 {
-        // The fence orders reads of the file before the reads of the deadline and the clock.
+        // This memory fence orders reads of the file before the reads of the deadline and the clock.
         fence(Ordering::Acquire);
         self.trusted_until_ns.load(Ordering::Acquire)
     }
@@ -296,8 +298,8 @@ impl<F: Leasable> Lease<F> {
         (number != 0).then(|| io::Error::from_raw_os_error(number))
     }
 
-    /// Takes a lease, if none was ever taken and the system grants one. Trusts the lease only if `is_unchanged`, which
-    /// is called after the lease is taken, returns `true`. Does not retake a lost lease: see [`Lease::retake`].
+    /// Takes a lease, if none was ever taken and the system grants one. Then calls `is_unchanged`, and trusts the lease
+    /// only if the result is `true`. Does not retake a lost lease: see [`Lease::retake`].
     pub(super) fn take(&self, is_unchanged: impl FnOnce() -> bool) {
         if !self.file.are_leases_on() {
             return;
@@ -319,8 +321,8 @@ impl<F: Leasable> Lease<F> {
         }
     }
 
-    /// Retakes a lost lease. Must only be called while no byte of the file is trusted, because a process may have
-    /// changed the file while there was no lease.
+    /// Retakes a lost lease, or takes the first lease. Must only be called while no byte of the file is trusted,
+    /// because a process may have changed the file while there was no lease.
     ///
     /// # Errors
     /// The system's error if the system refuses the lease. There is one exception: if no lease was ever taken, and the
@@ -368,8 +370,9 @@ impl<F: Leasable> Lease<F> {
         *self.is_taken()
     }
 
-    /// Asks the system whether the lease is held. If it is held, moves the deadline. If a writer waits for the release,
-    /// or the system has revoked the lease, marks the lease as lost and releases it. Does nothing if no lease is taken.
+    /// Asks the system whether the lease is held. If it is held, extends the deadline. If a writer waits for the
+    /// release, or the system has revoked the lease, marks the lease as lost and releases it. Does nothing if no lease
+    /// is taken.
     pub(super) fn renew(&self) {
         let mut is_taken = self.is_taken();
         if !*is_taken {
@@ -384,8 +387,8 @@ impl<F: Leasable> Lease<F> {
     }
 
     /// Marks the lease as lost, calls `report`, and then releases the lease. The order matters: a writer changes bytes
-    /// only after the release. The check of a batch that copied a changed byte therefore finds that the lease was lost,
-    /// in this process and in every process that `report` informs.
+    /// only after the release. If a batch copied a changed byte, its check therefore finds that the lease was lost, in
+    /// this process and in every process that `report` informs.
     fn lose(&self, is_taken: &mut bool) {
         self.publish(LOST);
         if std::mem::take(is_taken) {
@@ -393,7 +396,7 @@ impl<F: Leasable> Lease<F> {
         }
     }
 
-    /// Sets the deadline and reports it. Must be called while `is_taken` is locked.
+    /// Sets `trusted_until_ns` and reports the new state. Must be called while `is_taken` is locked.
     fn publish(&self, until_ns: u64) {
         self.trusted_until_ns.store(until_ns, Ordering::SeqCst);
         self.report_deadline(until_ns);
@@ -407,9 +410,8 @@ impl<F: Leasable> Lease<F> {
         }
     }
 
-    /// Calls `report` with the lease's current state and whenever the state changes, in particular before the lease is
-    /// released. Does not call `report` before the first lease is taken. Only the first call of this method has an
-    /// effect.
+    /// Calls `report` with the lease's current state, and again at each change, before the lease is released. Does not
+    /// call `report` until the first lease is taken. Only the first call of this method has an effect.
     pub(super) fn report(&self, report: Report) {
         let _locked = self.is_taken();
         if self.report.set(report).is_ok() {

@@ -84,7 +84,7 @@ impl Leasable for File {
     }
 }
 
-/// A writer waits, the lease is released, and a batch copies bytes at the same time.
+/// A batch copies bytes while a writer waits and the lease is released.
 #[test]
 fn bytes_copied_under_a_trusted_lease_are_unchanged() {
     check_model(3, || {

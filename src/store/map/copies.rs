@@ -19,8 +19,8 @@ const BUFFER_LEN_BYTES: usize = 64 << 10;
 const SEAL_AGAIN: Duration = Duration::from_millis(5);
 
 impl Map {
-    /// Copies a file into memory of this process, in huge pages as far as the system grants them. Later changes of the
-    /// file do not affect the copy.
+    /// Copies a file into this process's memory, in huge pages if the system provides them. Later changes of the file
+    /// do not affect the copy.
     pub(in crate::store) fn copy_of(file: &File, pace: &Pace) -> io::Result<Map> {
         let len_bytes = file.metadata()?.len() as usize;
         // From version 6.7 on, Linux aligns a large anonymous mapping, so that huge pages can cover the whole mapping.

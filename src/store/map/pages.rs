@@ -66,8 +66,8 @@ impl Map {
             return;
         }
         // SAFETY: `MADV_DONTNEED` discards the contents of a private mapping, but a shared mapping of a file only loses
-        // its page table entries: a read through `bytes`, now or later, finds the file's bytes again. `watched`
-        // shows that `memory` is a shared mapping, made by `Mmap::map` and never written to. The range is inside of it, up to
+        // its page table entries: a read through `bytes`, now or later, finds the file's bytes again. `watched` shows
+        // that `memory` is a shared mapping, made by `Mmap::map` and never written to. The range is inside of it, up to
         // whole pages, which belong to the mapping.
         let released = unsafe {
             self.memory().unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, range.start, range.len())
@@ -79,8 +79,8 @@ impl Map {
     /// Locks every page in memory for as long as this `Map` lives.
     ///
     /// `mlock` alone would read the whole file in one call, which cannot be canceled. Therefore, this function first
-    /// checks the limit by locking without reading, then reads the file in parts. `mlock` then finds every page in
-    /// memory.
+    /// checks the limit by locking without reading, then reads the file piece by piece. `mlock` then finds every page
+    /// in memory.
     pub(in crate::store) fn lock(&self, pace: &Pace) -> io::Result<()> {
         self.lock_on_fault()?;
         self.warm(pace)?;
@@ -97,7 +97,7 @@ impl Map {
     }
 
     /// Returns how many bytes of the memory are in huge pages, according to the system, or 0 if the system does not
-    /// report that.
+    /// report this number.
     pub(in crate::store) fn huge_len_bytes(&self) -> u64 {
         let smaps = fs::read_to_string("/proc/self/smaps").unwrap_or_default();
         huge_len_bytes(&smaps, self.memory().as_ptr() as u64)

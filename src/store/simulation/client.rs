@@ -5,7 +5,7 @@ use super::*;
 /// A direct client: a process that maps the file of a generation.
 pub(super) struct Client {
     pub(super) file: usize,
-    /// The page as it was before the client read any byte of the file.
+    /// The shared page as it was before the client read any byte of the file.
     pub(super) page: Page,
     pub(super) blocks: Blocks,
     /// The file's modification time when the client received the file.
@@ -35,7 +35,7 @@ pub(super) fn pass_file_to_client() {
 }
 
 impl Client {
-    /// Mirrors `Notice::standing_since`, which reads the deadline first, then the owner, the state, and the clock.
+    /// Mirrors `Notice::standing_since`, which reads the deadline first, then the owner word, the state, and the clock.
     pub(super) fn standing(&self) -> Standing {
         let until_ns = world(|world| world.page.until_ns);
         pause();

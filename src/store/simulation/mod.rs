@@ -3,8 +3,8 @@
 //! for any time, as after SIGSTOP.
 //!
 //! One thread runs the whole simulation. Wherever a thread of the real system could be preempted, the simulation may
-//! let time pass, let the writer continue, or run an operation of another thread. A seed determines these choices, so a
-//! seed replays a schedule.
+//! let time pass, let the writer continue, or run an operation of another thread. A seed determines all choices, which
+//! together are a schedule. The same seed replays the same schedule.
 
 mod client;
 mod server;
@@ -27,7 +27,7 @@ use server::{Generation, batch_of_server, kill, look_again, served, swap};
 const BREAK_NS: u64 = 980_000_000;
 /// The length of a table, which is one block.
 const LEN_BYTES: usize = 4;
-/// The maximum nesting depth of operations of other threads.
+/// The maximum nesting depth of operations. An operation is nested if it runs while another operation is paused.
 const DEPTH_MAX: usize = 2;
 
 /// The state of a process that writes to a file in place.
@@ -62,7 +62,8 @@ struct Page {
     is_leased: bool,
     is_changed: bool,
     until_ns: u64,
-    /// Whether the kernel has marked the owner word, because the thread that owned it has ended.
+    /// Whether the kernel has marked the owner word of the page, because the thread with the number in this word has
+    /// ended.
     is_ownerless: bool,
 }
 
@@ -104,7 +105,7 @@ fn random_below(end: u64) -> u64 {
 }
 
 impl World {
-    /// Returns a world without files, at a depth at which no operation of another thread runs.
+    /// Returns a world without files, at the maximum depth, at which no nested operation runs.
     fn new(seed: u64) -> World {
         World {
             random: SmallRng::seed_from_u64(seed),
@@ -123,7 +124,7 @@ impl World {
         self.random.random_range(0..end)
     }
 
-    /// Lets the writer of a file perform one step.
+    /// Performs the next action of a file's writer.
     fn step_writer(&mut self, file: usize) {
         let (choice, byte, now_ns) =
             (self.random_below(16), [0xEE, self.files[file].baked][self.random_below(8) as usize / 7], self.now_ns);
@@ -138,7 +139,7 @@ impl World {
             }
             Writer::Writes { written_bytes: LEN_BYTES, .. } => Writer::None,
             Writer::Writes { written_bytes, byte } => {
-                // The modification time and each byte change in separate steps.
+                // The modification time and each byte change in separate actions.
                 match written_bytes {
                     0 if !file.hides_writes && file.modified.is_multiple_of(2) => file.modified += 1,
                     _ => {
@@ -284,7 +285,7 @@ fn record_accepted(bytes: [u8; LEN_BYTES], file: &Descriptor, acceptor: &str) {
     });
 }
 
-/// Runs a schedule. Returns the number of accepted batches, and a description of the first wrong batch.
+/// Runs the schedule of a seed. Returns the number of accepted batches, and a description of the first wrong batch.
 fn simulate(seed: u64) -> (u64, Option<String>) {
     WORLD.set(World::new(seed));
     while SERVER.with_borrow(Vec::is_empty) {

@@ -39,7 +39,7 @@ impl Generation {
     }
 }
 
-/// Mirrors a pass of a connection, which pins the generation for the batch.
+/// Mirrors a pass of a connection with one batch. The pass keeps its generation alive until the batch ends.
 pub(super) fn batch_of_server() {
     let generation = served();
     let epoch = generation.blocks.epoch();
@@ -81,7 +81,7 @@ fn set_changed(is_changed: bool) {
     pause();
 }
 
-/// Changes the page, unless the server was killed.
+/// Changes the shared page, unless the server was killed.
 fn write_page(write: impl FnOnce(&mut Page)) {
     world(|world| {
         if !world.is_killed {
@@ -90,7 +90,7 @@ fn write_page(write: impl FnOnce(&mut Page)) {
     });
 }
 
-/// Ends the server as the kernel does: marks the owner word, and later drops the leases.
+/// Ends the simulated server as the kernel would: marks the owner word of the shared page, and later drops the leases.
 pub(super) fn kill() {
     world(|world| {
         world.page.is_ownerless = true;

@@ -1,5 +1,5 @@
-//! LMDB. Rows have integer keys, and are appended in key order with only a final sync. The file is opened read-only,
-//! without thread-local readers and read-ahead. One read transaction serves all lookups.
+//! LMDB. Rows have integer keys, and are appended in key order. The build syncs the file only at its end. The file is
+//! opened read-only, without thread-local readers and read-ahead. One read transaction serves all lookups.
 
 use std::path::Path;
 

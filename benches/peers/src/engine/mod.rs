@@ -46,13 +46,13 @@ impl Engine {
     }
 }
 
-/// An engine that is not part of this build.
+/// An engine that is not part of this build, and the reason.
 pub(crate) struct UnavailableEngine {
     pub(crate) name: &'static str,
     pub(crate) reason: String,
 }
 
-/// Returns all engines. An engine that is not part of this build is an error with the reason.
+/// Returns all engines. For an engine that is not part of this build, returns the reason.
 pub(crate) fn all() -> Vec<Result<Engine, UnavailableEngine>> {
     #[cfg(feature = "rocksdb")]
     let rocksdb = Ok(rocksdb::engine());
@@ -100,13 +100,13 @@ trait Table {
     }
 }
 
-/// An open engine. Each method executes a whole list of requests, so that the loop and the engine's lookups are
-/// compiled together.
+/// An open engine. Each method executes a whole list of requests, so the compiler can optimize the loop together with
+/// the engine's lookups.
 pub(crate) trait Opened {
     fn gets(&mut self, keys: &[u64]) -> Result<Sum>;
     fn batches(&mut self, keys: &[u64]) -> Result<Sum>;
     fn floors(&mut self, keys: &[u64]) -> Result<Sum>;
-    /// Scans 100 rows from each of these keys on.
+    /// Scans 100 rows from each of these start keys on.
     fn scans(&mut self, starts: &[u64]) -> Result<Sum>;
     fn mixed(&mut self, operations: &[Operation]) -> Result<Sum>;
     /// Reads all rows in key order.
@@ -169,7 +169,7 @@ impl<T: Table> Opened for T {
     }
 }
 
-/// A sink that stores the last result.
+/// A sink that stores a copy of the last result.
 struct Copy(Option<Vec<u8>>);
 
 impl Sink for Copy {

@@ -1,9 +1,9 @@
 //! RocksDB, called through the C interface of Debian's library. Table files are written in key order and ingested. The
 //! database is opened read-only, with mapped reads.
 //!
-//! Settings: a Bloom filter of 10 bits per key, a hash index in the blocks, no compression, blocks of 4 KiB, a block
-//! cache as large as the files but at most a quarter of the memory, no checksums on reads (blocks are not copied from
-//! the mapping), and one iterator for all floors and scans.
+//! Settings: a Bloom filter of 10 bits per key, a hash index in the blocks, no compression, blocks of 4 KiB, and one
+//! iterator for all floors and scans. The block cache is as large as the files, but at most a quarter of the memory.
+//! Reads do not verify checksums. Blocks are read from the mapping without a copy.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fs;
@@ -129,8 +129,8 @@ impl Drop for Owned {
     }
 }
 
-/// Calls a function of the library with an out-parameter for its error, and returns the error if the function stored
-/// one.
+/// Calls a function of the library that reports an error through a pointer. If the function stored an error there,
+/// returns the error.
 fn checked<T>(call: impl FnOnce(Fault) -> T) -> Result<T> {
     let mut fault = ptr::null_mut();
     let result = call(&mut fault);

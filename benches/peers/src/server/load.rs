@@ -1,4 +1,4 @@
-//! Loads a server: many clients on one thread, each with a fixed number of requests in flight.
+//! Puts a server under load. Many clients run on one thread, each with a fixed number of requests in flight.
 //!
 //! In: a socket, a protocol, and rows. Out: responses per second, and the time per pipeline. Requests are encoded
 //! before the measurement. A client sends a pipeline, waits for all responses, checks the status and length of each
@@ -18,7 +18,8 @@ use super::wire::{Frame, Protocol};
 use crate::measure::median;
 use crate::rows::{Random, Rows};
 
-/// Minimum number of encoded requests per client. The client sends them again and again.
+/// Minimum number of encoded requests per client. After the last of these requests, the client begins again with the
+/// first.
 const CLIENT_REQUESTS: usize = 4096;
 /// Number of rows that are sent to a server before the responses to them are read.
 const STORE_ROWS: u64 = 500;
@@ -88,7 +89,7 @@ impl Client {
     }
 }
 
-/// Runs the load until its time is over, and returns the rate.
+/// Runs the load for the specified time, and returns the rate.
 pub(crate) fn run(path: &Path, protocol: Protocol, rows: &Rows, load: Load) -> Result<Rate> {
     let mut random = Random::seeded(load.seed);
     let frame = protocol.frame(rows.value_len_bytes);
@@ -126,7 +127,7 @@ pub(crate) fn run(path: &Path, protocol: Protocol, rows: &Rows, load: Load) -> R
     Ok(Rate { responses_per_second: responses as f64 / seconds, pipeline_us })
 }
 
-/// Maximum time without a response.
+/// If no response arrives for this time, the run fails.
 const RESPONSE_TIME_MAX: Duration = Duration::from_secs(10);
 
 fn poll_some(poll: &mut Poll, events: &mut Events) -> io::Result<()> {

@@ -1,4 +1,5 @@
-//! Starts servers on sockets in the run's folder, fills them, measures them by turns, and stops them.
+//! Starts servers on sockets in the run's folder, fills the servers with rows, measures them alternately, and stops
+//! them.
 
 mod load;
 mod wire;
@@ -79,7 +80,7 @@ impl Line {
     }
 }
 
-/// A running server that has the rows.
+/// A running server that stores the rows.
 struct Running {
     process: Process,
     socket: PathBuf,

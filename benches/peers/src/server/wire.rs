@@ -1,8 +1,8 @@
 //! Encoding of requests, and the form of responses, in the three protocols.
 //!
 //! A request contains the key of a row. In Zero-KV's protocol, the key is a number, and a request has 16 bytes. In the
-//! other protocols, the key is `key:` and 12 digits, which has 16 bytes, too, as in redis-benchmark. All values of a
-//! table have equal lengths, and therefore also all correct responses.
+//! other protocols, the key is `key:` and 12 digits, as in redis-benchmark. All values of a table have equal lengths,
+//! so all correct responses do, too.
 
 use std::io::Write;
 

@@ -78,7 +78,7 @@ impl Address {
 }
 
 impl Args {
-    /// Interprets `get FILE KEY…` as `get KEY… --db FILE` if FILE is a baked file and neither `--socket` nor `--db` is
+    /// Interprets `get FILE KEY…` as `get KEY… --db FILE`, if FILE is a baked file and neither `--socket` nor `--db` is
     /// given.
     pub(crate) fn take_file_of_get(&mut self) {
         if let (None, None, Command::Lookup(Lookup::Get { keys: KeysArgs { keys, .. }, .. })) =
@@ -96,7 +96,7 @@ impl Args {
         self.socket.clone().or_else(|| variable().map(PathBuf::from)).unwrap_or_else(|| DEFAULT_SOCKET.into())
     }
 
-    /// Connects to the server. The client does not retry requests, so the first error is reported.
+    /// Connects to the server. The client reports the first error of a request instead of retrying the request.
     pub(crate) fn connect(&self) -> Result<Client, ClientError> {
         Client::connect_with(self.socket(), &self.client_options())
     }
@@ -121,7 +121,7 @@ impl Args {
     }
 }
 
-/// Returns whether a file begins with the magic number of baked files. The rest of the file may be damaged. Only
+/// Returns whether a file begins with the magic number of baked files. The rest of the file is not checked. Only
 /// regular files are opened, because opening a pipe may block until there is a writer.
 fn is_baked_file(path: &Path) -> bool {
     let mut magic = [0; MAGIC.len()];
@@ -164,8 +164,8 @@ pub(crate) struct BenchArgs {
     pub(crate) json: bool,
 }
 
-/// Parses a time-out or an interval in seconds. The upper limit exists because adding a longer time to the clock could
-/// overflow.
+/// Parses a time-out or an interval in seconds. There is an upper limit, because adding a longer time to the clock
+/// could overflow.
 pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
     match text.parse() {
         Ok(seconds @ 0.01..=1e6) => Ok(Duration::from_secs_f64(seconds)),

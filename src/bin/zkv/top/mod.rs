@@ -33,8 +33,8 @@ pub(crate) fn top(server: Address, args: &TopArgs) -> anyhow::Result<bool> {
     ignore_closed_pipe(write_lines(count, first, &mut sampler), true, stdout_error)
 }
 
-/// Writes `count` lines. Without a count, writes lines until the reader closes the pipe, and continues after errors,
-/// because a stopped server may be restarted.
+/// Writes `count` lines, and fails if a sample fails. Without a count, writes lines until the reader closes the pipe,
+/// and continues after failed samples, because a stopped server may be restarted.
 fn write_lines(count: Option<u64>, first: Sample, sampler: &mut Sampler) -> anyhow::Result<bool> {
     let (mut output, mut last, mut written, mut is_lost) = (io::stdout().lock(), first, 0, false);
     while count.is_none_or(|count| written < count) {

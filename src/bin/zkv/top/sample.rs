@@ -1,7 +1,7 @@
 //! Samples of a server's Info, and the difference of two samples.
 //!
 //! In: the names and values of each sample's fields, and its time. Out: rates, shares, and quantiles, or `None` if they
-//! are unknown. This module knows neither sockets nor screens.
+//! are unknown. This module depends neither on sockets nor on screens.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -29,7 +29,13 @@ impl Sample {
         self.text(name)?.parse().ok()
     }
 
-    /// Returns field `part` divided by field `whole`, but at most 1. The result is 1 if the whole is 0.
+    /// Returns the numeric fields whose names begin with `prefix`, each with the rest of its name.
+    pub(super) fn numbers_after(&self, prefix: &str) -> impl Iterator<Item = (&str, u64)> {
+        let fields = self.values.iter();
+        fields.filter_map(move |(name, value)| Some((name.strip_prefix(prefix)?, value.parse().ok()?)))
+    }
+
+    /// Returns field `part` divided by field `whole`, but at most 1. Returns 1 if `whole` is 0.
     pub(super) fn share(&self, part: &str, whole: &str) -> Option<f64> {
         let (part, whole) = (self.number(part)?, self.number(whole)?);
         Some(if part < whole { part as f64 / whole as f64 } else { 1.0 })
@@ -66,8 +72,8 @@ pub(super) struct Delta<'a> {
 }
 
 impl<'a> Delta<'a> {
-    /// Compares two samples. Returns `None` if no time passed between them, or if the server was restarted. The process
-    /// ID does not always reveal a restart, because a container's first process always has ID 1.
+    /// Compares two samples. Returns `None` if no time passed between them, or if the server was restarted. A restart
+    /// is also detected by counters that decreased, because a container's first process always has ID 1.
     pub(super) fn between(from: &'a Sample, to: &'a Sample) -> Option<Delta<'a>> {
         let is_same = |name| from.text(name) == to.text(name);
         let grew = |name| to.number(name) >= from.number(name);
@@ -107,7 +113,7 @@ impl<'a> Delta<'a> {
         self.quantile("service_ns_buckets", quantile)
     }
 
-    /// Returns a quantile of the values that a histogram counted between the samples.
+    /// Returns a quantile of the values that were added to a histogram between the samples.
     fn quantile(&self, histogram: &str, quantile: f64) -> Option<u64> {
         let (from, mut grown) = (self.from.buckets(histogram)?, self.to.buckets(histogram)?);
         for (end, count) in &mut grown {
@@ -132,7 +138,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns two samples with this many milliseconds between them.
+    /// Returns two samples that were taken `apart_ms` milliseconds apart.
     fn samples(apart_ms: u64, from: &[(&str, &str)], to: &[(&str, &str)]) -> [Sample; 2] {
         let start = Instant::now();
         [(start, from), (start + Duration::from_millis(apart_ms), to)]

@@ -15,7 +15,7 @@ use super::sample::Sample;
 use crate::args::Address;
 use crate::deadline::{run_within, spawn};
 
-/// Time without a response after which the server is reported as not responding.
+/// If no response arrives for this time, the server is reported as not responding.
 const RESPONSE_TIME_MAX: Duration = Duration::from_secs(3);
 
 /// A sample, or the reason why it failed.
@@ -30,7 +30,7 @@ pub(super) struct Sampler {
 }
 
 impl Sampler {
-    /// Takes the first sample, and starts a thread that takes the following ones. Fails if the first sample fails.
+    /// Takes the first sample, and starts a thread that takes all further samples. Fails if the first sample fails.
     pub(super) fn start(address: Address, interval: Duration) -> anyhow::Result<(Sample, Sampler)> {
         let socket = address.socket.clone();
         let mut server = Server { address, client: None };
@@ -51,8 +51,8 @@ impl Sampler {
         Ok((sample, Sampler { socket, results, interval, last_result_at: Instant::now() }))
     }
 
-    /// Waits at most `wait` for the next result, and returns it. Returns an error if the next sample is overdue by more
-    /// than [`RESPONSE_TIME_MAX`], and `None` if there is no result yet.
+    /// Waits at most `wait` for the next result, and returns the result, or `None` if there is none yet. Returns an
+    /// error if the next sample is overdue by more than [`RESPONSE_TIME_MAX`].
     pub(super) fn next(&mut self, wait: Duration) -> Option<SampleResult> {
         let deadline = self.last_result_at + self.interval + RESPONSE_TIME_MAX;
         let result = match self.results.recv_timeout(wait.min(deadline.saturating_duration_since(Instant::now()))) {
@@ -78,7 +78,7 @@ struct Server {
 impl Server {
     fn sample(&mut self) -> Result<Sample, ClientError> {
         // If this sample fails, the server may have closed the idle connection or may have been restarted. The client
-        // therefore reconnects once.
+        // therefore connects again once.
         if let Some(Ok(sample)) = self.client.as_mut().map(sample) {
             return Ok(sample);
         }

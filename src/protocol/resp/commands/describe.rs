@@ -1,12 +1,12 @@
 //! Encodes descriptions of commands.
 //!
-//! In: entries of the table of commands. Out: the elements of the replies to `COMMAND`, `COMMAND INFO`, `COMMAND DOCS`,
-//! and the subcommand `HELP`.
+//! In: entries of [`COMMANDS`](super::COMMANDS). Out: the elements of the replies to `COMMAND`, `COMMAND INFO`,
+//! `COMMAND DOCS`, and the subcommand `HELP`.
 
 use super::super::{Reply, Sink};
 use super::{KeyPositions, Spec};
 
-/// Appends the description of a command in the reply to `COMMAND INFO`.
+/// Appends the description of one command, which is an element of the reply to `COMMAND INFO`.
 pub fn info<S: Sink>(spec: &Spec, reply: &mut Reply<S>) {
     reply.array(10);
     reply.bulk(spec.name.as_bytes());
@@ -30,7 +30,7 @@ pub fn info<S: Sink>(spec: &Spec, reply: &mut Reply<S>) {
     }
 }
 
-/// Appends the name of a command and a map of its documentation, which are one entry of the reply to `COMMAND DOCS`.
+/// Appends the name and the documentation of one command, which are an entry of the reply to `COMMAND DOCS`.
 pub fn docs<S: Sink>(spec: &Spec, reply: &mut Reply<S>) {
     reply.bulk(spec.name.as_bytes());
     reply.map(if spec.subcommands.is_empty() { 4 } else { 5 });

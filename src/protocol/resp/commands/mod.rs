@@ -14,7 +14,7 @@ pub use table::{COMMANDS, Id};
 
 use super::Command;
 
-/// A command or subcommand.
+/// The description of a command or subcommand.
 #[derive(Debug)]
 pub struct Spec {
     /// The command's identifier.
@@ -25,9 +25,9 @@ pub struct Spec {
     pub arity: i32,
     /// Maximum number of arguments including the name.
     pub args_max: usize,
-    /// Redis's flags of the command.
+    /// The command's flags in Redis.
     pub flags: &'static [&'static str],
-    /// Redis's categories for access control.
+    /// The command's categories in Redis's access control lists.
     pub categories: &'static [&'static str],
     /// The positions of keys among the arguments.
     pub keys: KeyPositions,
@@ -42,7 +42,8 @@ pub struct Spec {
     pub syntax: &'static str,
     /// A summary of the command.
     pub summary: &'static str,
-    /// The subcommands. If the list is not empty, an argument after the command's name must be one of them.
+    /// The subcommands. If the list is not empty, the first argument after the command's name, if any, must name one of
+    /// them.
     pub subcommands: &'static [Spec],
 }
 
@@ -92,7 +93,7 @@ pub fn find_full(name: &[u8]) -> Option<&'static Spec> {
     }
 }
 
-/// Returns the entry of a command or of its subcommand.
+/// Returns the description of a command or of its subcommand.
 ///
 /// # Errors
 /// [`Refusal`] if the command is unknown, writes data, or has a wrong number of arguments.
@@ -115,8 +116,8 @@ pub fn resolve<'a>(command: &Command<'a>) -> Result<&'static Spec, Refusal<'a>> 
     }
 }
 
-/// Returns the name in lower case, padded with zero bytes, as one number. Returns `None` if the name is longer than the
-/// name of any command, or ends in a zero byte.
+/// Returns the name in lower case, padded with zero bytes, as one number. Returns `None` if the name is longer than 16
+/// bytes, or ends in a zero byte.
 const fn packed(name: &[u8]) -> Option<u128> {
     let mut bytes = [0; 16];
     if name.len() > bytes.len() || matches!(name, [.., 0]) {

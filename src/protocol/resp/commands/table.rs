@@ -1,5 +1,5 @@
-//! The table of commands. Commands of Redis have the descriptions of Redis 7. The names of Zero-KV's own commands start
-//! with `ZKV.`.
+//! The list of supported commands. Commands of Redis have the descriptions of Redis 7. The names of Zero-KV's own
+//! commands start with `ZKV.`.
 
 use super::super::ARGS_MAX;
 use super::{ARGS_MAX_AT_ONCE, KeyPositions, Spec, packed};
@@ -47,7 +47,7 @@ const SLOW_CONNECTION: Words = &["@slow", "@connection"];
 const SLOW: Words = &["@slow"];
 const TRANSACTION: Words = &["@fast", "@transaction"];
 
-/// Creates an entry. [`Spec::documented`] and [`Spec::described`] must complete it.
+/// Creates an entry of [`COMMANDS`]. [`Spec::documented`] and [`Spec::described`] must complete it.
 const fn spec(id: Id, name: &'static str, arity: i32, keys: KeyPositions, flags: Words, categories: Words) -> Spec {
     let (group, since, complexity, syntax, summary) = ("", "", "", "", "");
     let args_max = ARGS_MAX_AT_ONCE;
@@ -253,7 +253,7 @@ const OBJECT: &[Spec] = &[
         .described("", HELP_SUMMARY),
 ];
 
-/// The names of [`COMMANDS`] as numbers. Looking a command up compares numbers instead of byte strings.
+/// The names of [`COMMANDS`] as numbers, so that the lookup of a command compares numbers instead of byte strings.
 pub(super) static PACKED_NAMES: [u128; COMMANDS.len()] = {
     let mut names = [0; COMMANDS.len()];
     let mut at = 0;

@@ -124,11 +124,11 @@ fn connections(sample: &Sample, delta: Option<&Delta<'_>>, window: Option<&Delta
     ]
 }
 
-/// Returns the number of connections that the server closed for reasons other than idleness. Reasons that the server
-/// does not report count as 0. Returns `None` if the server reports none of these reasons.
+/// Returns the number of connections that the server closed for reasons other than idleness, or `None` if the server
+/// reports no reason.
 fn disconnected_for_other_reasons(sample: &Sample) -> Option<u64> {
-    let reasons = ["stalled", "slow", "generation", "memory", "http"];
-    reasons.iter().filter_map(|reason| sample.number(&format!("connections_cut_{reason}"))).reduce(u64::saturating_add)
+    let counts = sample.numbers_after("connections_cut_").filter(|(reason, _)| *reason != "idle");
+    counts.map(|(_, count)| count).reduce(u64::saturating_add)
 }
 
 fn file(sample: &Sample) -> Vec<Line<'static>> {

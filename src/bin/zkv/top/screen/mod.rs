@@ -1,8 +1,8 @@
 //! The screen and the keyboard of `zkv top`.
 //!
 //! In: samples. Out: a screen until the user quits. `view` stores the samples to show, and `draw` formats them. The
-//! terminal leaves raw mode and the
-//! alternate screen in every case: at the end, after an error, after a panic, and before a signal ends the process.
+//! terminal leaves raw mode and the alternate screen in every case: at the end, after an error, after a panic, and
+//! before a signal ends the process.
 
 mod draw;
 mod view;
@@ -22,7 +22,7 @@ use super::sampler::Sampler;
 use draw::draw;
 use view::View;
 
-/// Maximum time until a new sample is shown or a signal is handled.
+/// Maximum time until the screen shows a new sample or reacts to a signal.
 const TICK_MAX: Duration = Duration::from_millis(100);
 
 /// Shows the screen until the user quits or a signal arrives.

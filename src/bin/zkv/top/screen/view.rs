@@ -9,8 +9,8 @@ use crate::top::sampler::SampleResult;
 
 /// Length of the history of rates. It exceeds the number of columns of a terminal.
 const RATES_MAX: usize = 1024;
-/// Number of intervals that quantiles cover. One interval may have too few values, because a server times only some of
-/// its batches, and an idle server has few batches.
+/// Number of intervals that quantiles cover. One interval may have too few values, because a server times only some
+/// batches, and an idle server has few batches.
 const WINDOW_INTERVALS: usize = 10;
 
 pub(super) struct View {
@@ -25,7 +25,7 @@ pub(super) struct View {
     pub(super) lost: Option<Lost>,
 }
 
-/// The reason why samples fail, and the time of the first failed sample.
+/// The state while samples fail: the reason, and the time of the first failed sample.
 pub(super) struct Lost {
     pub(super) reason: String,
     pub(super) since: Instant,
@@ -66,8 +66,8 @@ impl View {
         self.samples.back().expect("there is a first sample")
     }
 
-    /// Returns the difference between the last two samples. `None` after a restart of the server, and while samples
-    /// fail.
+    /// Returns the difference between the last two samples. Returns `None` while samples fail, and for the first sample
+    /// after a restart of the server.
     pub(super) fn delta(&self) -> Option<Delta<'_>> {
         self.since(self.samples.len().checked_sub(2)?)
     }
@@ -96,8 +96,8 @@ mod tests {
         Sample::new(at, values.iter().map(|(name, value)| (*name, &**value)))
     }
 
-    /// Returns a view after these samples, one per second. Each sample is a process ID and the number of requests of
-    /// that process, or `None` for a failed sample.
+    /// Returns a view that received these samples, one per second. Each sample consists of a process ID and the number
+    /// of requests of that process. `None` is a failed sample.
     fn view_after(samples: &[Option<(u64, u64)>]) -> View {
         let start = Instant::now();
         let mut view = View::new(Path::new("s"), Duration::from_secs(1), sample(start, 1, 0));

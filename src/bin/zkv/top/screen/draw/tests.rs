@@ -14,7 +14,7 @@ const SECOND: &str = "version 0.1.0\npid 4711\nuptime_s 7383\nworkers 2\nfile /s
     verify touch\ngeneration 3\ndigest bca90a0883f5f3781f46240713f3ee61\nkeys u64\nrows 34924\nfile_len_bytes 1780872\n\
     resident_len_bytes 890436\nblocks 96\nblocks_verified 96\nstate serving\nconnections 101\nconnections_accepted 102\n\
     connections_cut_idle 1\nconnections_cut_stalled 2\nconnections_cut_slow 4\nconnections_cut_generation 8\nconnections_cut_memory 16\n\
-    connections_cut_http 32\nconnections_refused 3\npanics 0\nrequests_get 2469134\n\
+    connections_cut_http 32\nconnections_cut_buffer 64\nconnections_refused 3\npanics 0\nrequests_get 2469134\n\
     requests_range 0\nrequests_info 2\nhits 2000000\nmisses 500000\nerrors 4\nread_len_bytes 32000000\n\
     written_len_bytes 64000000\nbatch_requests_buckets 1:10 255:990\nservice_ns_buckets 1023:500 98303:490 2097151:10\n\
     swaps 2\nrollbacks 1\nrefused_files 5\nfaults 6\nreload_last refused: damaged\n";
@@ -55,7 +55,7 @@ serving
 │get             1,234,067││hits/s         1,000,000││open                  101│
 │info                    1││misses/s         250,000││accepted/s              1│
 │                         ││hit ratio         80.0 %││disconnected, idle      1│
-│                         ││errors/s               2││disconnected, other    62│
+│                         ││errors/s               2││disconnected, other   126│
 │                         ││read/s          16.00 MB││rejected                3│
 │                         ││written/s       32.00 MB││panics                  0│
 │                         ││service p50       1.0 µs││batch p50             255│
