@@ -186,8 +186,6 @@ impl Supervision {
     fn watch(&self, sender: Sender<Message>) -> Option<FolderWatch> {
         let path = &self.source.path;
         let is_requested = Arc::clone(&self.is_check_requested);
-        let thread = Arc::clone(&self.server.liveness.folder_watch);
-        let end = EndReport(Arc::clone(&thread));
         let call = move || {
             // At most one check is requested at a time, however many events there are in the folder.
             if !is_requested.swap(true, Ordering::AcqRel) {
@@ -195,11 +193,7 @@ impl Supervision {
                 let _ = sender.send(Message::CheckPath);
             }
         };
-        let watch = FolderWatch::new(path, move || {
-            let _ = end.0.catch(&call);
-        });
-        watch
-            .inspect(|_| thread.started())
+        FolderWatch::new(path, &self.server.liveness.folder_watch, call)
             .inspect_err(|error| {
                 warn!(
                     "{}: cannot be watched: {error}: it is checked every {} s instead",
@@ -475,15 +469,6 @@ impl Supervision {
         let (blocks, intact) = current.store.block_counts();
         info!(generation = current.number, "{intact} of {blocks} blocks are intact");
         self.check_path();
-    }
-}
-
-/// Records the end of a thread when the thread drops this value.
-struct EndReport(Arc<Thread>);
-
-impl Drop for EndReport {
-    fn drop(&mut self) {
-        self.0.ended();
     }
 }
 

@@ -7,10 +7,12 @@ use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use notify::{EventKind, RecursiveMode, Watcher};
 
+use crate::server::liveness::Thread;
 use crate::store::unsettled_for;
 
 /// Identifies a file and its contents. A file that is replaced or changed gets another identity.
@@ -75,18 +77,34 @@ pub(super) struct FolderWatch {
 }
 
 impl FolderWatch {
-    /// Watches the folder of a path, and, if the path is a symbolic link, the folder of its target.
-    pub(super) fn new(path: &Path, call: impl Fn() + Send + 'static) -> notify::Result<FolderWatch> {
+    /// Watches the folder of a path, and, if the path is a symbolic link, the folder of its target. `thread` describes
+    /// the thread that calls `call`; the thread continues after a panic of `call`.
+    pub(super) fn new(
+        path: &Path,
+        thread: &Arc<Thread>,
+        call: impl Fn() + Send + 'static,
+    ) -> notify::Result<FolderWatch> {
+        let end = EndReport(Arc::clone(thread));
         let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
             // Opening a file is not a change, and the checks themselves open the file.
             if !event.is_ok_and(|event| matches!(event.kind, EventKind::Access(notify::event::AccessKind::Open(_)))) {
-                call();
+                let _ = end.0.catch(&call);
             }
         })?;
         for folder in folders(path) {
             watcher.watch(&folder, RecursiveMode::NonRecursive)?;
         }
+        thread.started();
         Ok(FolderWatch { _watcher: watcher })
+    }
+}
+
+/// Records the end of a thread when the thread drops this value.
+struct EndReport(Arc<Thread>);
+
+impl Drop for EndReport {
+    fn drop(&mut self) {
+        self.0.ended();
     }
 }
 
@@ -109,9 +127,22 @@ fn folders(path: &Path) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
-    use std::sync::mpsc;
+    use std::sync::mpsc::{self, Receiver};
 
     use super::*;
+    use crate::server::liveness::Liveness;
+    use crate::server::panics;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// Watches a path. The receiver gets a message for each call.
+    fn watch(path: &Path, thread: &Arc<Thread>) -> (FolderWatch, Receiver<()>) {
+        let (sender, called) = mpsc::channel();
+        let call = move || {
+            let _ = sender.send(());
+        };
+        (FolderWatch::new(path, thread, call).unwrap(), called)
+    }
 
     #[test]
     fn a_renamed_file_is_detected_directly_and_through_a_symbolic_link() {
@@ -122,17 +153,42 @@ mod tests {
         symlink(real.join("a.db"), folder.path().join("link.db")).unwrap();
         for path in [real.join("a.db"), folder.path().join("link.db")] {
             let before = Identity::at(&path).unwrap();
-            let (sender, called) = mpsc::channel();
-            let call = move || {
-                let _ = sender.send(());
-            };
-            let _watch = FolderWatch::new(&path, call).unwrap();
+            let (_watch, called) = watch(&path, &Liveness::new(1, false).folder_watch);
             std::fs::write(real.join("new"), "new").unwrap();
             std::fs::rename(real.join("new"), real.join("a.db")).unwrap();
             while Identity::at(&path).unwrap() == before {
                 called.recv().unwrap();
             }
-            called.recv_timeout(Duration::from_secs(60)).unwrap();
+            called.recv_timeout(PATIENCE).unwrap();
         }
+    }
+
+    #[test]
+    fn panics_of_the_watching_thread_are_reported_and_the_next_change_is_detected() {
+        const PANICS: u64 = 3;
+        panics::install_hook();
+        let (folder, liveness) = (tempfile::tempdir().unwrap(), Liveness::new(1, false));
+        let thread = &liveness.folder_watch;
+        let [path, last] = ["a.db", "last"].map(|name| folder.path().join(name));
+        let (sender, called) = mpsc::channel();
+        let call = {
+            let (thread, last) = (Arc::clone(thread), last.clone());
+            move || {
+                let _ = sender.send(last.exists());
+                assert!(thread.panics() == PANICS, "injected");
+            }
+        };
+        let _watch = FolderWatch::new(&path, thread, call).unwrap();
+        while thread.panics() < PANICS {
+            std::fs::write(&path, "new").unwrap();
+            called.recv_timeout(PATIENCE).expect("the thread continues after a panic");
+        }
+        let problems = liveness.problems();
+        let expected = "the folder watch thread has panicked 3 times, most recently at src/";
+        assert!(problems.len() == 1 && problems[0].starts_with(expected), "{problems:?}");
+        assert!(problems[0].ends_with(": injected"), "{problems:?}");
+        std::fs::write(&last, "new").unwrap();
+        while !called.recv_timeout(PATIENCE).expect("the thread continues after the last panic") {}
+        assert_eq!(thread.panics(), PANICS);
     }
 }
