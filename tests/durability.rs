@@ -6,7 +6,6 @@
 mod helpers;
 
 mod durability {
-    pub(crate) mod calls;
     pub(crate) mod cases;
     pub(crate) mod crash;
     pub(crate) mod errors;

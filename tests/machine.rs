@@ -75,6 +75,7 @@ fn main() -> ExitCode {
         service_manager::a_hung_thread_suspends_the_watchdog_notifications,
         service_manager::the_service_manager_is_notified_when_the_server_is_ready_and_when_it_stops,
         service_manager::the_watchdog_is_notified_while_the_server_is_idle_or_busy,
+        stopping::a_server_is_ready_and_stops_while_the_resident_pages_are_counted,
         stopping::workers_stop_at_the_same_time,
         tmpfs::a_file_put_in_place_is_served_while_a_process_still_has_the_old_one_mapped,
         tmpfs::a_lease_that_the_system_takes_from_a_stopped_server_ends_the_trust_in_the_file,

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex};
 
 use rustix::io::Errno;
 
-use super::calls::{Call, Calls, Verdict, ends_within, require_interception, spawn};
 use super::cases::{CASES, Case, SPILLING, Scene};
 use super::faults::{Fault, Injector, KINDS, draw_faults, kind_of, numbers, resolved};
 use super::record::Files;
+use crate::helpers::intercepted_calls::{Call, Calls, Verdict, ends_within, require_interception, spawn};
 use crate::helpers::trials::Missing;
 use crate::helpers::waiting::PATIENCE;
 use crate::{random, report, wants_all};

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
-use super::calls::Call;
+use crate::helpers::intercepted_calls::Call;
 use crate::helpers::random::Random;
 
 /// A kind of system call: its numbers, and the argument that names its file.

@@ -6,10 +6,10 @@ use std::process::Command;
 
 use zero_kv::Store;
 
-use super::calls::require_interception;
 use super::cases::{CASES, Case, Scene};
 use super::crash::Disk;
 use super::record::{Files, Inode, Op, Recording, record};
+use crate::helpers::intercepted_calls::require_interception;
 use crate::helpers::random::Random;
 use crate::helpers::trials::Missing;
 use crate::{random, report, wants_all};

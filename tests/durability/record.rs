@@ -15,7 +15,7 @@ use std::time::SystemTime;
 
 use rustix::io::Errno;
 
-use super::calls::{self, Call, Calls, Verdict};
+use crate::helpers::intercepted_calls::{self, Call, Calls, Verdict};
 
 /// Calls that change no bytes, length, or name of a file.
 #[rustfmt::skip]
@@ -165,7 +165,9 @@ pub(crate) fn record(command: Command, folder: &Path, has_unnamed_files: bool) -
     let harmless = [&HARMLESS[..], &HARMLESS_HERE].concat();
     let (child, supervisor) = {
         let recorder = Arc::clone(&recorder);
-        calls::spawn(command, &Calls::AllBut(&harmless), move |call| recorder.lock().unwrap().verdict(call))?
+        intercepted_calls::spawn(command, &Calls::AllBut(&harmless), move |call| {
+            recorder.lock().unwrap().verdict(call)
+        })?
     };
     let output = child.wait_with_output()?;
     supervisor.join().expect("a recorder that does not panic");

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::calls::{Call, Calls, Verdict, require_interception, spawn};
 use super::faults::{Fault, Injector, KINDS, draw_faults, kind_of, numbers};
 use crate::helpers::generations::Shape;
+use crate::helpers::intercepted_calls::{Call, Calls, Verdict, require_interception, spawn};
 use crate::helpers::pipelined_gets::{Answer, PipelinedConnection, Protocol};
 use crate::helpers::scenes::{Scene, inode};
 use crate::helpers::servers::Server;

@@ -20,6 +20,8 @@ pub(crate) mod baker_scenes;
 #[cfg(feature = "cli")]
 pub(crate) mod generations;
 #[cfg(feature = "cli")]
+pub(crate) mod intercepted_calls;
+#[cfg(feature = "cli")]
 pub(crate) mod mixed_load;
 #[cfg(feature = "cli")]
 pub(crate) mod pipelined_gets;

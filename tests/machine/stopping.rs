@@ -1,16 +1,18 @@
-//! How a server stops while threads of it cannot run.
+//! How a server starts and stops while threads of it cannot run.
 
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
+use std::sync::mpsc::channel;
 
 use rustix::process::Signal;
 
 use super::requirements::ptrace;
 use crate::helpers::frames::{expect, gets};
+use crate::helpers::intercepted_calls::{Call, Calls, Verdict, require_interception, spawn};
 use crate::helpers::servers::Server;
 use crate::helpers::tables::{Table, answer_to_get};
 use crate::helpers::trials::Missing;
-use crate::helpers::waiting::eventually;
+use crate::helpers::waiting::{PATIENCE, eventually};
 
 const WORKERS: usize = 3;
 
@@ -81,6 +83,37 @@ pub(crate) fn workers_stop_at_the_same_time() -> Result<(), Missing> {
         assert_eq!(server.wait().code(), Some(0));
         let ended: Vec<_> = streams.iter_mut().map(|stream| stream.read(&mut [0]).unwrap()).collect();
         assert_eq!(ended, [0; WORKERS]);
+    }
+    Ok(())
+}
+
+/// For a file of a terabyte, the system takes seconds to report which pages are in memory. In this test, it never does.
+pub(crate) fn a_server_is_ready_and_stops_while_the_resident_pages_are_counted() -> Result<(), Missing> {
+    require_interception()?;
+    let table = Table::of_rows(10);
+    for memory in ["map", "copy", "sealed"] {
+        let (counting, has_begun) = channel();
+        let (end_of_count, ends) = channel::<()>();
+        let decide = move |_: &Call| {
+            let _ = counting.send(());
+            // Returns when the test drops the sender.
+            let _ = ends.recv();
+            Verdict::Run
+        };
+        let started = |command| Ok(spawn(command, &Calls::Only(&[libc::SYS_mincore]), decide)?.0);
+        let command = table.command(&["--memory", memory]);
+        let mut server = Server::spawn_by(command, &table.socket(), started);
+        server.wait_for_log("ready on ");
+        has_begun.recv_timeout(PATIENCE).expect("a count of the resident pages");
+        let mut stream = server.connect();
+        stream.write_all(&gets([3])).unwrap();
+        expect(&mut stream, &answer_to_get(&table.model, 3));
+        let info = server.info();
+        assert_eq!((info.get("resident_len_bytes"), info.get("thread_problems")), (Some("0"), Some("")));
+        server.signal(Signal::TERM);
+        eventually(&format!("the server with --memory {memory} stops"), || !server.is_alive());
+        assert_eq!(server.wait().code(), Some(0));
+        drop(end_of_count);
     }
     Ok(())
 }
