@@ -30,6 +30,7 @@ impl Sample {
     }
 
     /// Returns the numeric fields whose names begin with `prefix`, each with the rest of its name.
+    #[cfg(feature = "full")]
     pub(super) fn numbers_after(&self, prefix: &str) -> impl Iterator<Item = (&str, u64)> {
         let fields = self.values.iter();
         fields.filter_map(move |(name, value)| Some((name.strip_prefix(prefix)?, value.parse().ok()?)))
