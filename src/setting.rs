@@ -38,7 +38,7 @@ settings! {
     AllowUids = "SocketAccess::allow_uids";
     AllowGids = "SocketAccess::allow_gids";
     TcpExposed = "Config::tcp_exposed";
-    /// The argument of `Server::serve_metrics` with this name:
+    /// An argument of `Server::serve_metrics`:
     MetricsExposed = "exposed";
     Memory = "Config::memory";
     NoLease = "Config::lease = false";

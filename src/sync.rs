@@ -13,8 +13,8 @@ pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, At
 #[cfg(not(all(test, loom)))]
 pub(crate) use std::sync::{Mutex, MutexGuard};
 
-/// Locks a mutex, even if a thread panicked while it held the lock. Use it only for data that is valid after a panic at
-/// any time.
+/// Locks a mutex, even if a thread panicked while it held the lock. The data in the mutex must be valid after a panic
+/// at any point.
 pub(crate) fn unpoisoned<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

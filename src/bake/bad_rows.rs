@@ -27,7 +27,7 @@ pub enum BadRows {
     },
 }
 
-/// Counts bad rows, and writes them to the file that the options name, in the order of the input.
+/// Counts the bad rows. If the options name a file for bad rows, writes them to this file in the order of the input.
 ///
 /// The file gets its final name after all inputs are read, or when the number of bad rows exceeds the limit.
 pub(super) struct BadRowsFile {
@@ -39,8 +39,8 @@ pub(super) struct BadRowsFile {
 struct OpenFile {
     path: PathBuf,
     writer: csv::Writer<File>,
-    /// The new file, which is renamed to `path` at the end. `None` if `path` is a terminal, a pipe, or another special
-    /// file: bad rows are then written directly to `path`.
+    /// The new file, which is renamed to `path` after the last bad row is written. `None` if `path` is a terminal, a
+    /// pipe, or another special file: bad rows are then written directly to `path`.
     new: Option<NewFile>,
 }
 

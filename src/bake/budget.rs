@@ -61,14 +61,14 @@ impl Budget {
     }
 
     /// Returns the length of the pieces that an input is cut into. Pieces are short, because the shortest rows take ten
-    /// times as much memory as their text, and each thread has a few pieces in flight.
+    /// times as much memory as their text, and several pieces per thread are in memory at once.
     pub(super) fn piece_len_bytes(&self) -> usize {
         let pieces = 32 * self.pieces_in_flight() as u64;
         (self.memory_bytes / pieces).clamp(16 << 10, 4 << 20) as usize
     }
 
-    /// Returns the maximum number of pieces in flight. A piece is in flight after it is sent to the parsers, and until
-    /// its parsed rows are collected. A long piece counts as several pieces.
+    /// Returns the maximum number of pieces in flight. A piece is in flight from the time when it is sent to the
+    /// parsers until its parsed rows are collected. A long piece counts as several pieces.
     pub(super) fn pieces_in_flight(&self) -> usize {
         3 * self.threads + 2
     }

@@ -72,7 +72,7 @@ pub enum BakeError {
     TemporaryDamaged {
         /// The folder of the temporary files.
         folder: PathBuf,
-        /// The offset of the damaged block.
+        /// The offset of the damaged block in the file.
         offset_bytes: u64,
     },
     /// The base or a table to merge is damaged or cannot be read.
@@ -211,7 +211,7 @@ pub enum BakeError {
     Damaged {
         /// The output's path.
         path: PathBuf,
-        /// The offset of the damaged block.
+        /// The offset of the damaged block in the file.
         offset_bytes: u64,
     },
     /// A row of the new file differs from the sorted row that it was written from.

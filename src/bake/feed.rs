@@ -80,7 +80,7 @@ pub(super) struct Feed<'p> {
     rows_read: &'p AtomicU64,
     /// The number of bytes read from earlier inputs, before decompression.
     read_bytes: u64,
-    /// An upper bound on the line numbers read from the latest input.
+    /// An upper bound on the numbers of the lines that were read from the latest input.
     last_line_max: u64,
     facts: Vec<InputFacts>,
 }
@@ -89,7 +89,7 @@ pub(super) struct Feed<'p> {
 enum Stop {
     /// The input cannot be read or cut into pieces, or the bake was canceled.
     Failed(BakeError),
-    /// The receivers are closed, because the thread that collects parsed rows has failed. This thread returns its own
+    /// The receivers are closed, because the thread that collects parsed rows has failed. That thread returns the
     /// error.
     Closed,
 }
@@ -160,8 +160,8 @@ impl<'p> Feed<'p> {
         Ok(())
     }
 
-    /// Waits until another piece may be in flight, and returns this piece's ticket. A long piece counts as several
-    /// pieces.
+    /// Waits until the limit of pieces in flight allows another piece, and returns the ticket for this piece. Within
+    /// the limit, a long piece counts as several pieces.
     fn take_ticket(&mut self, len_bytes: usize) -> Result<Ticket, Stop> {
         let budget = self.context.budget;
         let slots = len_bytes.div_ceil(budget.piece_len_bytes()).clamp(1, budget.pieces_in_flight());

@@ -83,8 +83,9 @@ impl Finish<'_, '_> {
         }
     }
 
-    /// Merges all sorted rows, and writes them as records into a new file. If a stream has already written all rows as
-    /// records, returns the stream's file instead.
+    /// Merges all sorted rows, and writes them as records into a new file. If the rows arrived sorted, and a
+    /// [`SortedStream`](super::stream::SortedStream) has already written all of them as records, returns the stream's
+    /// file instead.
     fn records(
         &mut self,
         gathered: &mut Gathered<'_>,

@@ -32,7 +32,8 @@ use super::sort::tally::Tally;
 use super::stream::{Offered, SortedStream};
 use crate::format::key::KeyKind;
 
-/// The result of [`gather`]: all rows of the inputs, in a stream, in spilled runs, and in a last run in memory.
+/// The result of [`gather`]: all rows of the inputs. The rows are in a [`SortedStream`], in spilled runs, and in a last
+/// run in memory.
 pub(super) struct Gathered<'b> {
     /// The kind of the keys.
     pub(super) kind: KeyKind,
@@ -76,8 +77,8 @@ impl Gathered<'_> {
     }
 }
 
-/// Reads, parses, and sorts the rows of all inputs. If there is a `stream`, passes rows to it as long as the rows
-/// arrive sorted.
+/// Reads, parses, and sorts the rows of all inputs. If `stream` is not `None`, the rows are passed to the stream as
+/// long as they arrive sorted.
 pub(super) fn gather<'b>(
     inputs: Vec<Input<'_>>,
     context: &Context<'_>,
@@ -131,9 +132,9 @@ struct Gatherer<'s, 'e, 'c, 'b> {
     context: &'c Context<'c>,
     recycled: &'c Recycled,
     scope: &'s Scope<'s, 'e>,
-    /// The rows gathered so far, without the rows of `pieces`. Its field `kind` is set at the end.
+    /// The rows gathered so far, without the rows of `pieces`. The field `kind` is set only after the last piece.
     gathered: Gathered<'b>,
-    /// Whether the next rows are offered to the stream.
+    /// Whether the next rows are offered to the [`SortedStream`], because all earlier rows arrived sorted.
     is_streaming: bool,
     /// The rows of the current run. Each element has the rows of one piece.
     pieces: Vec<ParsedPiece>,

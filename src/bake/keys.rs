@@ -9,7 +9,7 @@ pub enum Keys {
     /// Unsigned 64-bit numbers. Every key must be a decimal.
     #[default]
     U64,
-    /// The unchanged bytes of the fields.
+    /// The bytes of each row's key field, unchanged.
     Bytes,
     /// Numbers if every key is a decimal without leading zeros, otherwise bytes.
     Auto,

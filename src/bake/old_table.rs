@@ -97,8 +97,8 @@ impl OldTable {
     }
 }
 
-/// Returns the number of rows and the kind of the keys of the table at a path. Returns `None` if a bake may write to the
-/// path without comparing tables, because there is no table or the table is damaged.
+/// Returns the number of rows and the kind of the keys of the table at a path. Returns `None` if a bake may write to
+/// the path without comparing tables, because there is no table or the table is damaged.
 pub(super) fn summary(path: &Path) -> Result<Option<TableSummary>, BakeError> {
     let layout = match Reader::open(path).and_then(|reader| reader.layout()) {
         Ok(layout) => layout,

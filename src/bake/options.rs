@@ -23,8 +23,8 @@ pub enum Duplicates {
     Last,
 }
 
-/// The level of verification of a new file before it replaces the output. At every level, the bake also reads the whole
-/// file back and verifies its checksums.
+/// Selects how thoroughly a bake verifies a new file before this file replaces the output. In every case, the bake also
+/// reads the whole new file back and verifies its checksums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Verify {
     /// Look up every key, or a sample of the keys if the index does not fit into memory.
@@ -75,7 +75,7 @@ pub struct Options {
     pub threads: Option<NonZero<usize>>,
     /// The folder for temporary files. The default is the output's folder.
     pub temp_dir: Option<PathBuf>,
-    /// The level of verification of the new file.
+    /// How thoroughly the bake verifies the new file.
     pub verify: Verify,
     /// The rules that the new table must satisfy to replace the table at the output's path.
     pub replace: ReplaceRules,

@@ -75,8 +75,8 @@ pub enum Progress {
     },
     /// The bake builds the index.
     Index {
-        /// The number of rows processed. The index processes every row twice: first it reads the row's record, and
-        /// later it chooses the slot of the row's key.
+        /// The number of rows processed. Every row is processed twice: first, the bake reads the row's record; later,
+        /// it chooses the slot of the row's key.
         done: u64,
         /// Twice the number of rows.
         total: u64,

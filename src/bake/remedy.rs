@@ -34,7 +34,7 @@ pub enum Remedy {
     KeepOneDuplicate,
     /// Allow more bad rows ([`BadRows::Skip`](super::BadRows::Skip)).
     AllowMoreBadRows,
-    /// Use the file as the base of the bake ([`Options::base`](super::Options::base)).
+    /// Use the input, which is a baked table, as the base ([`Options::base`](super::Options::base)).
     UseAsBase,
     /// Bake one shard of the rows at a time ([`Options::shard`](super::Options::shard)).
     BakeShards,

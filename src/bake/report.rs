@@ -19,9 +19,9 @@ pub struct Report {
     pub tables: Vec<TableFacts>,
     /// The number of rows in the inputs, without bad rows and rows of other shards.
     pub rows_read: u64,
-    /// The number of rows in `rows_read` that arrived sorted and were written to the file immediately.
+    /// The number of rows that were written to the file as they were read, because they arrived sorted.
     pub rows_streamed: u64,
-    /// The number of bad rows in the inputs that were skipped.
+    /// The number of skipped bad rows.
     pub bad_rows: u64,
     /// The number of rows in the inputs and merged tables that were dropped because another row with the same key was
     /// kept.

@@ -200,8 +200,8 @@ fn put_record(bytes: &mut Vec<u8>, key: Key<'_>, header: ResponseHeader, value: 
     bytes.resize(end, 0);
 }
 
-/// Returns whether the error means that the records section is too long for the bits of a place. A greater alignment,
-/// up to [`RECORD_ALIGN_MAX_BYTES`], avoids the error.
+/// Returns whether the error means that the records section is too long: a place has too few bits for the position of a
+/// record. A greater alignment, up to [`RECORD_ALIGN_MAX_BYTES`], can avoid the error.
 pub(super) fn is_too_long(error: &io::Error) -> bool {
     let format_error = error.get_ref().and_then(|error| error.downcast_ref());
     matches!(format_error, Some(FormatError::RecordsTooLong { .. }))

@@ -4,8 +4,8 @@ use hdrhistogram::Histogram;
 
 use crate::format::record::VALUE_LEN_MAX_BYTES;
 
-/// The distribution of value lengths in bytes. Percentiles below 2048 are exact. All other percentiles have three
-/// significant digits.
+/// The distribution of value lengths in bytes. Percentiles that are less than 2048 bytes are exact. All other
+/// percentiles have three significant digits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the names say it")]

@@ -23,7 +23,7 @@ pub struct WholeFile {
 }
 
 impl WholeFile {
-    /// Creates an empty temporary file in the folder of `path`, the final name.
+    /// Creates an empty file with a temporary name, in the folder of its final name `path`.
     pub fn beside(path: &Path) -> anyhow::Result<WholeFile> {
         Self::create(path).map_err(|error| write_error(path, &error))
     }

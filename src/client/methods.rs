@@ -286,8 +286,8 @@ macro_rules! impl_client {
                 Err(ClientError::unknown_key_kind(&self.path))
             }
 
-            /// Returns the next row from the start of a range, or from its end if `backward`. Requests a page if the
-            /// cursor has no row left.
+            /// Returns the next row from the start of a range, or from its end if `backward` is true. Requests a page
+            /// if the cursor has no row left.
             pub(super) $($async)? fn next_row(
                 &mut self,
                 cursor: &mut RangeCursor,

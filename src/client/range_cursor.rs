@@ -39,8 +39,8 @@ impl RangeCursor {
         RangeCursor { unread: Some(range), front: None, back: None, limit_rows: 0 }
     }
 
-    /// Returns the next row from the start of the range, or from its end if `backward`. After all rows have been
-    /// received, the row may come from the page that was received at the opposite end.
+    /// Returns the next row from the start of the range, or from its end if `backward` is true. After all rows have
+    /// been received, the row may come from the page that was received at the opposite end.
     pub(super) fn next(&mut self, backward: bool) -> Option<Row> {
         let [near, far] = if backward { [&mut self.back, &mut self.front] } else { [&mut self.front, &mut self.back] };
         let row = near.as_mut().and_then(|rows| rows.next(backward));
@@ -61,7 +61,7 @@ impl RangeCursor {
         GetPage { bounds: Bounds { start, end }, backward, limit_rows: self.limit_rows }
     }
 
-    /// Adds a received page: the next page from the start of the range, or from its end if `backward`.
+    /// Adds a received page: the next page from the start of the range, or from its end if `backward` is true.
     pub(super) fn add_page(&mut self, mut page: RowPage, backward: bool) {
         self.unread = page.take_rest();
         let rows = PageRows { rows: 0..page.len(), page };

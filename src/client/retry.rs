@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::error::{ClientError, Refusal};
 use super::options::Options;
 
-/// First pause before reconnecting to a server that does not run.
+/// First pause before reconnecting to a server that is not running.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 /// Maximum pause before reconnecting. Each pause is twice as long as the previous one.
 const PAUSE_MAX: Duration = Duration::from_millis(100);

@@ -64,7 +64,7 @@ fn named_by_environment() -> Option<OsString> {
     env::var_os(VARIABLE).filter(|user| has_own_rights && !user.is_empty())
 }
 
-/// Returns the problem if the server runs as a user other than the named user.
+/// Returns the problem if the server's user `uid` is not the named user, or if the named user cannot be looked up.
 fn problem_if_named(named: &str, uid: u32, own_uid: u32) -> Option<String> {
     let expected = match named.parse() {
         Ok(number) => number,

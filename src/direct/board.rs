@@ -27,10 +27,10 @@ struct BoardState {
     _owner: Option<Owner>,
     /// The file of the page, open only for reading. Each client gets its own open file description of the file.
     file: File,
-    /// Locked while the state or the lease's deadline is written. Otherwise a generation's deadline could be written
-    /// after the state of the next generation.
+    /// Locked while the state or the lease's deadline is written. Otherwise, the deadline of one generation's lease
+    /// could be written after the next generation was published.
     writing: Mutex<()>,
-    /// The tasks that wait for a change of the state, by the number of their [`Waiter`].
+    /// The wakers of the tasks that wait for a change of the state. The key is the number of the task's [`Waiter`].
     waiting: Mutex<BTreeMap<u64, Waker>>,
     last_number: AtomicU64,
 }
@@ -126,8 +126,8 @@ impl Board {
 }
 
 impl Waiter {
-    /// Registers a task that is woken when the state changes. Returns whether the state that a client last read is
-    /// still the current state. `known` is that state without its flags.
+    /// Registers a task to be woken when the state changes. Returns whether the state that a client last read is still
+    /// the current state. `known` is that state without its flags.
     pub(crate) fn wait(&self, known: u64, waker: &Waker) -> bool {
         self.board.waiting().insert(self.number, waker.clone());
         // The comparison comes after the registration: a thread that changes the state after the comparison finds the

@@ -75,13 +75,13 @@ struct Layout {
     first: *const Entry,
     /// The offset from an entry to its futex.
     futex_offset_bytes: libc::c_long,
-    /// An entry that is being added or removed.
+    /// An entry that is being added to or removed from the list. Null, because the list never changes.
     pending: *const Entry,
     entry: Entry,
 }
 
-/// An entry of the list. Each entry starts with a pointer to the next entry; the last entry points to the head of the
-/// list.
+/// An entry of the list. Each entry starts with a pointer to the next entry; the last entry points to the start of the
+/// [`Layout`].
 #[repr(C)]
 struct Entry {
     next: *const Entry,

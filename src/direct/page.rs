@@ -16,7 +16,7 @@ use crate::store::Standing;
 use crate::store::clock;
 
 pub(super) const LEN_BYTES: usize = 4096;
-/// The first bytes of the page.
+/// The first bytes of the shared page, which identify the page and the version of its layout.
 const MAGIC: u64 = u64::from_le_bytes(*b"zkvPAGE3");
 const MAGIC_AT_BYTES: usize = 0;
 /// The offsets of the device number and the inode number that identify the server's time namespace. Deadlines are times
@@ -118,7 +118,7 @@ impl Notice {
     /// Maps the shared page. `file` is the descriptor that the server has passed.
     ///
     /// # Errors
-    /// Fails if the file is not a page of this version, or could be truncated.
+    /// Fails if the file is not a shared page of this version, or if the file can be truncated.
     pub(crate) fn open(file: &File) -> io::Result<Notice> {
         let refuse = |problem: &str| io::Error::new(io::ErrorKind::InvalidData, problem.to_owned());
         if file.metadata()?.len() != LEN_BYTES as u64 || !cannot_be_truncated(file) {
@@ -140,8 +140,8 @@ impl Notice {
         self.page.beats().load(Ordering::Relaxed)
     }
 
-    /// Returns whether a process may have changed the file before this client read bytes from it. The client must first
-    /// load the state `then`, then read the bytes, and then call this function.
+    /// Returns whether a process may have changed the file before this client finished reading bytes from it. The
+    /// client must load the state, read the bytes, and then call this function with that state as `then`.
     #[inline(always)]
     pub(crate) fn standing_since(&self, then: TableState) -> Standing {
         let is_before = |until_ns| self.has_same_clock.then(|| clock::now_ns() < until_ns);

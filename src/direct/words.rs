@@ -85,9 +85,9 @@ impl TableState {
         self.with_flags(if is_set { self.0 & FLAGS | flags } else { self.0 & FLAGS & !flags })
     }
 
-    /// Returns the next state, in which the lease is lost. Also sets [`LEASABLE`]: the server may lose the lease before
-    /// it has published any state with the lease, so the flag may still be unset. Returns `None` if the state already
-    /// shows a lost lease.
+    /// Returns the next state, in which the lease is lost. [`LEASABLE`] is set in the next state, even if it is not set
+    /// in this state: the server may lose the lease before it has published that it holds the lease. Returns `None` if
+    /// this state already shows a lost lease.
     fn with_lost_lease(self) -> Option<TableState> {
         self.with_flags(self.0 & FLAGS & !LEASED | LEASABLE)
     }

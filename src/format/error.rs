@@ -78,7 +78,7 @@ pub enum FormatError {
     /// The records section is longer than places can address.
     #[error("more than {len_max_bytes} bytes of records, the maximum at this record alignment: split the table")]
     RecordsTooLong {
-        /// The maximum length of the section at the record alignment.
+        /// The maximum length of a records section with this table's record alignment.
         len_max_bytes: u64,
     },
     /// The length of the records section does not fit the number of rows. The section is too short, its length is not a
@@ -187,7 +187,8 @@ pub enum FormatError {
     /// A slot that belongs to no key contains a place other than 0.
     #[error("{found} places other than 0, where {expected} were expected: forged, or a bug of the baker")]
     PlaceCount {
-        /// The number of rows minus one, because the first row's place is 0.
+        /// The expected number of places other than 0: one less than the number of rows, because the first row has
+        /// place 0.
         expected: u64,
         /// The number of places other than 0 in the file.
         found: u64,

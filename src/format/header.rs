@@ -31,8 +31,8 @@ const SECTION_COUNT_MAX: usize = 6;
 pub enum SectionKind {
     /// Records: keys and their responses, in key order.
     Records = 1,
-    /// Fences: for every sixteenth row, the 8-byte [head](super::key::Key::head) of the row's key, and the offset of
-    /// the row's record.
+    /// Fences: for every sixteenth row, 8 bytes of the row's key (see [`Key::head`](super::key::Key::head)), and the
+    /// offset of the row's record.
     Fences = 2,
     /// Pilots: bytes that, together with a key's hash, select the key's slot.
     Pilots = 3,
@@ -98,9 +98,9 @@ const _: () = {
 pub struct Section {
     /// The section's offset in the file.
     pub offset_bytes: u64,
-    /// The length.
+    /// The section's length.
     pub len_bytes: u64,
-    /// The checksum: see [`super::checksum`].
+    /// The section's checksum: see [`super::checksum`].
     pub checksum: u64,
 }
 
@@ -145,8 +145,8 @@ pub struct Layout {
     pub dimensions: Dimensions,
     /// Records: keys and their responses, in key order.
     pub records: Section,
-    /// Fences: for every sixteenth row, the 8-byte [head](super::key::Key::head) of the row's key, and the offset of
-    /// the row's record.
+    /// Fences: for every sixteenth row, 8 bytes of the row's key (see [`Key::head`](super::key::Key::head)), and the
+    /// offset of the row's record.
     pub fences: Section,
     /// Pilots: bytes that, together with a key's hash, select the key's slot.
     pub pilots: Section,
@@ -266,7 +266,7 @@ impl Layout {
         }
     }
 
-    /// Returns the offsets of the padding before each section, as ranges. Every range is shorter than
+    /// Returns, for each section, the range of offsets of the padding before the section. Every range is shorter than
     /// [`SECTION_ALIGN_BYTES`].
     pub(crate) fn paddings(&self) -> impl Iterator<Item = Range<u64>> {
         let mut end_bytes = HEADER_LEN_BYTES as u64;

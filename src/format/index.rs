@@ -25,7 +25,7 @@ pub const SEED_COUNT: u64 = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Fence {
-    /// The head of the row's key: the key itself if it is a number, or 8 bytes of a byte key. See
+    /// The row's key itself if it is a number, or 8 bytes of the row's byte key: see
     /// [`Key::head`](super::key::Key::head).
     pub head: U64,
     /// The offset of the row's record in the records section.
@@ -86,14 +86,14 @@ impl Hash {
         Hash(number)
     }
 
-    /// Returns the index of the key's part. Of two hashes, the greater one never has the smaller index.
+    /// Returns the index of the key's part. A greater hash has the same index or a greater one.
     #[inline(always)]
     pub const fn part(self, parts: &Parts) -> u64 {
         scale(self.0, parts.count)
     }
 
-    /// Returns the index of the key's pilot among the pilots of all parts. The pilot is in the key's part. Of two
-    /// hashes, the greater one never has the smaller index.
+    /// Returns the index of the key's pilot among the pilots of all parts. The pilot is in the key's part. A greater
+    /// hash has the same index or a greater one.
     #[inline(always)]
     pub const fn pilot(self, parts: &Parts) -> usize {
         scale(self.0, parts.count * parts.pilots) as usize

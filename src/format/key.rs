@@ -7,7 +7,7 @@ use crate::protocol::native::RESPONSE_HEADER_LEN_BYTES;
 
 pub use crate::protocol::native::KEY_LEN_MAX_BYTES;
 
-/// The size of the field that precedes a byte key in a record and states its length.
+/// The length of the field that precedes a byte key in a record and contains the key's length.
 const LEN_LEN_BYTES: usize = size_of::<u16>();
 
 /// The kind of a table's keys. The discriminant is the kind's number in the file.

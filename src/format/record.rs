@@ -68,10 +68,10 @@ pub(crate) fn value_of_response(response: &[u8], offset_bytes: u64) -> (&[u8], u
     (value, offset_bytes + RESPONSE_HEADER_LEN_BYTES as u64)
 }
 
-/// Returns the alignment for a table's records: the smallest power of two, from [`ALIGN_BYTES`] on, with which a 32-bit
-/// place can locate every record. Returns `None` if the length of the records exceeds [`RECORDS_LEN_MAX_BYTES`].
+/// Returns the alignment for a table's records: the smallest power of two, at least [`ALIGN_BYTES`], with which a
+/// 32-bit place can locate every record. Returns `None` if the length of the records exceeds [`RECORDS_LEN_MAX_BYTES`].
 ///
-/// `records_len_bytes` returns the total length of the records if they have a given alignment.
+/// `records_len_bytes` returns the total length of the records for a given alignment.
 pub fn record_align_bytes(mut records_len_bytes: impl FnMut(usize) -> u64) -> Option<usize> {
     let mut aligns = (ALIGN_BYTES.ilog2()..=RECORD_ALIGN_MAX_BYTES.ilog2()).map(|bits| 1_usize << bits);
     aligns.find(|align_bytes| records_len_bytes(*align_bytes) <= records_len_max_bytes(*align_bytes, PLACE_BITS))

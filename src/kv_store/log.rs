@@ -38,8 +38,8 @@ pub(crate) fn start(format: LogFormat) {
     }
 }
 
-/// Parses a comma-separated list of levels and `TARGET=LEVEL`. Returns the filter and the invalid entries. Without
-/// valid entries, the filter has the level info.
+/// Parses a comma-separated list of log levels and `TARGET=LEVEL` entries. Returns the filter and the invalid entries.
+/// Without valid entries, the filter has the level info.
 fn filter(text: &str) -> (Targets, Vec<&str>) {
     let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
     let (valid, invalid): (Vec<_>, Vec<_>) = parts.partition(|part| is_valid(part));

@@ -19,8 +19,8 @@ use crate::sync::{AtomicU8, Ordering};
 
 use super::verification::{self, BLOCK_WORK};
 
-/// The tag of a block that was never verified. Any other tag is the number of the epoch in which the block was last
-/// verified.
+/// The tag of a block is the number of the epoch in which the block was last verified, or `NEVER` if the block was
+/// never verified.
 const NEVER: u8 = 0;
 /// The number of the first epoch. Epochs are numbered in order. In odd epochs, the file is trusted; in even epochs,
 /// every block counts as damaged.
@@ -30,8 +30,8 @@ const FIRST: u8 = 1;
 const LAST: u8 = u8::MAX - 1;
 /// The maximum number of damaged blocks that are recorded in an epoch.
 const DAMAGED_MAX: usize = 64;
-/// The number of blocks in a group, which is 4 MiB long. One tag states when the whole group was verified, so a lookup
-/// of a long value reads few tags.
+/// The number of blocks in a group, which is 4 MiB long. Each group has one tag with the number of the last epoch in
+/// which the whole group was verified, so a lookup of a long value reads few tags.
 const GROUP_BLOCKS: usize = 256;
 
 /// The time between two changes of a file: see [`Store::epoch`](super::Store::epoch).
@@ -80,8 +80,8 @@ impl Blocks {
         Epoch(self.epoch.load(Ordering::Acquire))
     }
 
-    /// Returns whether the blocks of a nonempty range are verified in an epoch. Reads at most two tags: if the range
-    /// has more than two blocks, returns `false`.
+    /// Returns whether the blocks of a nonempty range of the records section are verified in an epoch. Reads the tags
+    /// of at most two blocks: if the range has more than two blocks, returns `false`.
     #[inline(always)]
     pub(super) fn are_verified(&self, epoch: Epoch, start: usize, end: usize) -> bool {
         let (first, last) = (start / BLOCK_LEN_BYTES, end.wrapping_sub(1) / BLOCK_LEN_BYTES);
@@ -90,15 +90,16 @@ impl Blocks {
         is_verified(first) && (first == last || is_verified(last) && last.wrapping_sub(first) == 1)
     }
 
-    /// Returns the tags of all blocks, so that lookups can prefetch them.
+    /// Returns each block's tag, the number of the epoch in which the block was last verified. Lookups prefetch the
+    /// tags.
     #[inline(always)]
     pub(super) fn tags(&self) -> &[AtomicU8] {
         &self.tags
     }
 
-    /// Verifies the blocks of a range that are not verified yet. Returns `true` if all blocks of the range are intact.
-    /// Returns `false` if a block is damaged, if the range ends beyond the records, if the epoch is distrusted, or if
-    /// this thread reached its limit on verification work first.
+    /// Verifies the blocks of a range of the records section that are not verified yet. Returns `true` if all blocks of
+    /// the range are intact. Returns `false` if a block is damaged, if the range ends beyond the section, if the epoch
+    /// is distrusted, or if this thread reaches its limit on verification work before all blocks are verified.
     #[cold]
     #[inline(never)]
     pub(super) fn verify_range(&self, epoch: Epoch, records: &[u8], sums: &[U64], start: usize, end: usize) -> bool {
@@ -179,9 +180,9 @@ impl Blocks {
     /// Returns whether a batch is correct. If it is not, ends `epoch`, in which the batch was looked up. `is_unchanged`
     /// returns whether nobody has changed the file since the file was last trusted.
     ///
-    /// Must be called after the bytes are copied. Calls `is_unchanged` first and then compares the epoch. The
-    /// comparison rejects a batch if the file was changed and then trusted again: `is_unchanged` returns `true` in this
-    /// case, but the epoch has ended.
+    /// Must be called after the bytes are copied. Calls `is_unchanged` first, and then checks that `epoch` is still the
+    /// current epoch. The second check rejects a batch if the file was changed and then trusted again: `is_unchanged`
+    /// returns `true` in this case, but the epoch has ended.
     #[inline(always)]
     pub(super) fn accept(&self, epoch: Epoch, is_unchanged: impl FnOnce() -> bool) -> bool {
         // In a distrusted epoch, every lookup failed, so the batch has no bytes of the file.
@@ -223,8 +224,8 @@ impl Blocks {
     }
 }
 
-/// Returns `count` tags that are [`NEVER`]. The kernel zeroes their pages on first access, so even the large count of a
-/// forged header takes no memory at first.
+/// Returns tags for `count` blocks or groups that were never verified. The kernel zeroes the tags' pages on first
+/// access, so even the large count of a forged header takes no memory at first.
 #[cfg(not(all(test, loom)))]
 fn unverified_tags(count: usize) -> io::Result<Box<[AtomicU8]>> {
     const { assert!(NEVER == 0) };

@@ -19,7 +19,7 @@ use crate::format::record::{Record, record_len_min_bytes};
 /// The length of a window, a multiple of the block length. Sections are checked window by window. Before each window,
 /// the check can be canceled, and the pages of earlier windows are released.
 const WINDOW_LEN_BYTES: usize = 64 * BLOCK_LEN_BYTES;
-/// The number of fences in a window.
+/// The number of fences in a window of [`WINDOW_LEN_BYTES`].
 pub(super) const WINDOW_FENCES: usize = WINDOW_LEN_BYTES / size_of::<Fence>();
 /// The number of keys that are looked up together.
 const BATCH_KEYS: usize = 256;
@@ -28,7 +28,7 @@ const BATCH_KEYS: usize = 256;
 /// at least 64 KiB of the places section.
 const SAMPLE_BATCH_KEYS: usize = 8;
 
-/// The maximum number of threads that check a copy's records.
+/// The maximum number of threads that verify the records of a table that was copied into memory.
 const CHECK_THREADS_MAX: usize = 16;
 
 /// Describes how a file is checked. Every plan checks the whole file, but may look up only a sample of the keys.
@@ -215,8 +215,9 @@ fn rows(store: &Store, plan: &Plan, progress: &mut dyn FnMut(u64)) -> Result<(),
 /// Reads a range of rows in order, beginning at a fence, and looks up their keys. Returns the first row whose key is
 /// not found.
 ///
-/// Also checks the row after the range against the last row of the range. The thread that begins at that row reads the
-/// row's offset from a fence, and therefore cannot detect that the fence is wrong.
+/// Also checks the row after the range, if there is one: its key must be greater than the last key of the range, and
+/// its fence must have the offset at which the record of the range's last row ends. The thread that begins at that row
+/// reads the offset from the fence, and therefore cannot detect that the fence is wrong.
 fn rows_in_range<'s, K: LookupKey>(
     store: &'s Store,
     plan: &Plan,

@@ -9,7 +9,7 @@ use super::check::WINDOW_FENCES;
 use super::machine::prefetch;
 use crate::format::index::Fence;
 
-/// The number of heads in a node. A head is 8 bytes of a key.
+/// The number of heads in a node of the search tree. A head is 8 bytes of a key.
 const NODE_HEADS: usize = 16;
 
 // The fences are read in windows. Each window begins with the first fence of a node.
@@ -43,8 +43,8 @@ impl Directory {
         directory
     }
 
-    /// Returns the number of fences whose head is less than `bound`. `fences` must be the fences that the tree was
-    /// built from.
+    /// Returns the number of fences whose head (8 bytes of a key) is less than `bound`. `fences` must be the fences
+    /// that the tree was built from.
     #[inline]
     pub(super) fn below(&self, fences: &[Fence], bound: u64) -> usize {
         let mut node = 0;

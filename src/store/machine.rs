@@ -1,7 +1,7 @@
 //! Processor instructions that plain Rust does not offer.
 
-/// Prefetches the cache line in which the item at an index begins. An index beyond the end is allowed, but its prefetch
-/// is useless.
+/// Prefetches the cache line in which the item at an index begins. An index beyond the end of `items` is allowed; the
+/// prefetch is then useless.
 #[inline(always)]
 pub(crate) fn prefetch<T>(items: &[T], index: usize) {
     #[cfg(target_arch = "x86_64")]

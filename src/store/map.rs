@@ -26,7 +26,8 @@ const PART_LEN_BYTES: usize = 4 * HUGE_PAGE_LEN_BYTES;
 
 /// All bytes of a file, read-only.
 pub(super) struct Map {
-    /// The part of `memory` that holds the file. `Map::bytes` lends these bytes for no longer than this `Map` lives.
+    /// The bytes of the file, which are in `memory`. `Map::bytes` lends these bytes for no longer than this `Map`
+    /// lives.
     bytes: &'static [u8],
     memory: Memory,
 }

@@ -92,7 +92,7 @@ impl MappedStore {
         MappedStore::open_with(path, &OpenOptions::default(), &mut |_| ())
     }
 
-    /// Maps a baked file with options. Calls `done` after each [`Step`].
+    /// Maps a baked file with options. Calls `done` after each [`Step`] of loading the file into memory.
     ///
     /// # Errors
     /// The errors of [`MappedStore::open`], [`StoreError::Memory`] if the system rejects a request in the options, and
@@ -108,7 +108,7 @@ impl MappedStore {
         Ok(Store::from_file(&file, path, Memory::Map, options, done)?.into())
     }
 
-    /// Wraps a store. The witness detects changes of its file.
+    /// Wraps a store. `witness` detects changes of the store's file.
     pub(crate) fn with_witness(store: Store, witness: Arc<dyn Witness>) -> MappedStore {
         MappedStore { store, witness: Some(witness) }
     }
@@ -178,7 +178,7 @@ impl MappedStore {
     /// Returns a double-ended iterator over the rows whose keys are in a range, in key order.
     ///
     /// # Errors
-    /// The errors of [`MappedStore::get`], for either end of the range.
+    /// The errors of [`MappedStore::get`], for the key at either end of the range.
     pub fn range<'k>(&self, range: impl KeyBounds<'k>) -> Result<MappedRows<'_>, LookupError> {
         self.copied(|store| store.range(range)).map(|rows| MappedRows::new(self, rows))
     }
@@ -363,7 +363,7 @@ pub(crate) fn owned((key, value): (Key<'_>, &[u8])) -> Row {
 #[derive(Default)]
 struct Scratch {
     bytes: Vec<u8>,
-    /// The end of each key's value in `bytes`, or `None` if the table does not have the key.
+    /// The offset in `bytes` at which each key's value ends, or `None` if the table does not have the key.
     ends: Vec<Option<usize>>,
 }
 

@@ -12,10 +12,10 @@ use crate::format::Row;
 /// up to twice as many rows as the page before it.
 const PAGE_ROWS_MIN: usize = 8;
 const PAGE_ROWS_MAX: usize = 1024;
-/// The total length of values after which a page ends.
+/// The total length of values at which a page (a group of rows that are copied and verified together) ends.
 const PAGE_LEN_BYTES: usize = 64 << 10;
 
-/// The ends of the iteration, as indexes of [`MappedRows::copied`].
+/// `FRONT` and `BACK` are the two ends of an iteration, as indexes into [`MappedRows::copied`].
 const FRONT: usize = 0;
 const BACK: usize = 1;
 
@@ -47,8 +47,8 @@ impl<'s> MappedRows<'s> {
         self.len() == 0
     }
 
-    /// Returns the next page. Calls `next`, which copies one row, until the page is full or no rows remain, and then
-    /// verifies the copies.
+    /// Returns the next page: rows that are copied and verified together. Calls `next`, which copies one row, until the
+    /// page is full or no rows remain, and then verifies the copies.
     fn page(&mut self, next: fn(&mut Rows<'s>) -> Option<Row>) -> Result<VecDeque<Row>, LookupError> {
         let (rows, page_rows) = (&mut self.rows, self.page_rows);
         self.page_rows = (2 * page_rows).min(PAGE_ROWS_MAX);
@@ -64,8 +64,8 @@ impl<'s> MappedRows<'s> {
         self.has_failed = page.is_err();
         page
     }
-    /// Returns the next row from an end. If no copied row of this end is left, copies a page: calls `copy` for each row
-    /// of the page.
+    /// Returns the next row from an end of the iteration. If no copied row of this end is left, copies the next page:
+    /// calls `copy` for each row of the page, and verifies these rows together.
     fn next_at(&mut self, end: usize, copy: fn(&mut Rows<'s>) -> Option<Row>) -> Option<Result<Row, LookupError>> {
         if self.has_failed {
             return None;

@@ -130,8 +130,8 @@ impl fmt::Display for Step {
     }
 }
 
-/// Maps or copies a file, as `memory` and the options require. Calls `done` after each [`Step`]. Error messages name
-/// the file by `path`.
+/// Maps or copies a file, as `memory` and the options require. Calls `done` after each [`Step`] of loading the file
+/// into memory. Error messages name the file by `path`.
 pub(super) fn load(
     file: &File,
     path: &Path,

@@ -33,8 +33,8 @@ impl Store {
         Store::open_with(path, &OpenOptions::default(), &mut |_| ())
     }
 
-    /// Opens a baked file as [`Store::open`] does, with options. Calls `done` after each [`Step`]. If the file is
-    /// copied, the copy is verified, not the file.
+    /// Opens a baked file as [`Store::open`] does, with options. Calls `done` after each [`Step`] of loading the file
+    /// into memory. If the file is copied, the copy is verified, not the file.
     ///
     /// # Errors
     /// The errors of [`Store::open`], [`StoreError::Memory`] if the system rejects a request in the options, such as to
@@ -95,7 +95,8 @@ impl Store {
         unsafe { Store::map_with(path, &OpenOptions::default(), &mut |_| ()) }
     }
 
-    /// Maps a baked file as [`Store::map`] does, with options. Calls `done` after each [`Step`].
+    /// Maps a baked file as [`Store::map`] does, with options. Calls `done` after each [`Step`] of loading the file
+    /// into memory.
     ///
     /// # Safety
     /// The caller must meet the safety requirements of [`Store::map`].
@@ -131,8 +132,8 @@ impl Store {
     /// the transfer. If the file is mapped, and nobody has changed it since the server's check, this function does not
     /// verify the index again. A copy is always verified.
     ///
-    /// `is_unchanged_since_check` returns whether nobody has changed the file since the server's check. It is called
-    /// once this process can detect every later change.
+    /// `is_unchanged_since_check` returns whether nobody has changed the file since the server's check. This
+    /// callback is called only after this process can detect every later change.
     pub(crate) fn from_transfer(
         file: &File,
         path: &Path,

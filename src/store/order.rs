@@ -83,7 +83,7 @@ impl Store {
     /// has no rows.
     ///
     /// # Errors
-    /// The errors of [`Store::floor`], for either end of the range.
+    /// The errors of [`Store::floor`], for the key at either end of the range.
     ///
     /// # Example
     /// ```

@@ -11,8 +11,8 @@ use std::path::Path;
 /// Opens the file at a path for reading.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidInput`] if the path leads to a file that is not a regular file, which is then not opened.
-/// The system's error if the file cannot be opened.
+/// [`io::ErrorKind::InvalidInput`] if the file at the path is not a regular file; such a file is not opened. The
+/// system's error if the file cannot be opened.
 pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
     let file = open(path)?;
     check_type(&file)?;

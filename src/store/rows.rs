@@ -33,9 +33,8 @@ pub struct Rows<'s> {
     store: &'s Store,
     next: Position,
     end: Position,
-    /// The positions of the rows from the last fence before `end` up to `end`. Iteration from the end uses these
-    /// positions. Without these positions, the iterator would read the rows after the fence again for each row that it
-    /// returns.
+    /// The positions of the rows from the last fence before `end` up to `end`. With these positions, backward iteration
+    /// does not read the rows after the fence again for each row that it returns.
     group: Group,
     damaged: bool,
 }
@@ -57,7 +56,7 @@ impl<'s> Rows<'s> {
         Rows::between(store, Position::START, store.end())
     }
 
-    /// Returns the rows between two positions, or no rows if the end is not after the start.
+    /// Returns the rows between two positions, or no rows if `end` is not after `start`.
     pub(super) fn between(store: &'s Store, start: Position, end: Position) -> Self {
         Rows { store, next: if start.row < end.row { start } else { end }, end, group: Group::NONE, damaged: false }
     }

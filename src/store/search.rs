@@ -15,7 +15,8 @@ use crate::format::index::{Hash, Parts};
 use crate::format::key::LookupKey;
 use crate::format::record;
 
-/// The number of keys that a stage processes together: about the number of cache misses that a core can have in flight.
+/// The number of keys that each stage of a lookup processes together: about the number of cache misses that a core can
+/// have in flight.
 const GROUP_KEYS: usize = 16;
 
 /// The number of keys whose lookups are in flight: one group in each of the four stages.
@@ -140,7 +141,8 @@ impl<'a> Index<'a> {
         }
     }
 
-    /// Returns the result of a lookup if the place in the key's slot is beyond the end of the records section.
+    /// Returns the result of a lookup of a record beyond the end of the records section: [`Found::Damaged`] if no byte
+    /// is trusted in this epoch, and otherwise [`Found::Missing`].
     #[cold]
     fn outside_records(&self) -> Found<'a> {
         if self.epoch.is_distrust() { Found::Damaged } else { Found::Missing }

@@ -7,16 +7,19 @@
 
 use std::time::{Duration, SystemTime};
 
-/// The age at which a file counts as settled, so that every further write changes its modification time. This age
-/// applies to file systems with a resolution of at most 10 ms. The age is longer than the resolution, so that a process
-/// that is still writing to the file usually writes again before the file counts as settled.
+/// The time since the last write to a file after which the file counts as settled, so that every further write changes
+/// its modification time. Applies to file systems that store times with a resolution of 10 ms or finer. The time is
+/// longer than the resolution, so that a process that is still writing to the file usually writes again before the file
+/// counts as settled.
 pub(crate) const SETTLE: Duration = Duration::from_millis(50);
 
-/// The age at which a file counts as settled if its file system may store times with a resolution of up to 2 s.
+/// The time since the last write to a file after which every further write changes its modification time, if the file
+/// system may store times with a resolution of up to 2 s.
 pub(super) const SETTLE_COARSE: Duration = Duration::from_millis(2050);
 
-/// If a modification time is a multiple of this duration, the file system may store times with a resolution of up to 2
-/// s. On file systems with a fine resolution, only about one of several thousand modification times is a multiple.
+/// If a modification time is a multiple of this duration, the file system may store times with a resolution of up to
+/// 2 s. On file systems with a fine resolution, only about one of several thousand modification times is such a
+/// multiple.
 const COARSE_STEP_NS: u32 = 10_000_000;
 
 /// Returns how long to wait until every further write to a file will change the file's modification time, which is

@@ -82,8 +82,8 @@ impl Unchecked {
         &self.store.layout
     }
 
-    /// Returns the sections that do not match their checksum in the header, in the order of the file. Reads the whole
-    /// file.
+    /// Returns the sections that do not match their checksum in the header, in the order in which the file stores them.
+    /// Reads the whole file.
     pub fn damaged_sections(&self) -> Vec<SectionKind> {
         let sections = self.store.layout.sections().into_iter();
         let damaged = sections.filter(|(_, place)| section_sum_of(self.store.section(place)) != place.checksum);
@@ -109,14 +109,14 @@ impl Unchecked {
         Ok(self.trust_index()?.into())
     }
 
-    /// Waits until every later write to the mapped file can be detected. Lookups in the file rely on this.
+    /// Waits until every later write to the mapped file can be detected, which lookups in the file require.
     pub(super) fn settle(self, pace: &Pace) -> Result<Unchecked, StoreError> {
         self.store.watched_file().map_or(Ok(()), |file| file.settle(pace)).map_err(StoreError::io(&self.path))?;
         Ok(self)
     }
 
     /// Verifies a file whose header is already verified. [`Verify::Full`] verifies everything. [`Verify::Touch`]
-    /// verifies only the index and the first and last record, and also every block if `every_block` is set.
+    /// verifies the index, the first and the last record, and, if `every_block` is set, every block.
     pub(super) fn check_as(self, verify: Verify, every_block: bool, pace: &Pace) -> Result<Store, StoreError> {
         let plan = check::Plan { pace: pace.clone(), ..check::Plan::default() };
         self.check_with(pace, |store| {

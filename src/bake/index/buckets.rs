@@ -17,8 +17,9 @@ use super::slots::Entry;
 use crate::bake::budget::Budget;
 use crate::format::index::{Hash, PART_ROWS, Parts};
 
-/// The usual maximum number of buckets. With this number of buckets, the cache lines that are being written fit into
-/// the processor's first-level cache. If the memory limit requires smaller buckets, there are more buckets.
+/// The usual maximum number of buckets. A bucket has the rows of a few adjacent parts. With this number of buckets, the
+/// cache lines that are being written fit into the processor's first-level cache. If the memory limit requires smaller
+/// buckets, there are more buckets.
 const BUCKET_COUNT: u64 = 512;
 /// The maximum number of rows in a chunk. A bucket's rows are stored in chunks. At this size, one incomplete chunk per
 /// bucket needs little memory, and single chunks are read back fast.
@@ -60,7 +61,7 @@ impl Shape {
     }
 }
 
-/// Rows, grouped by bucket.
+/// Rows, grouped by bucket. A bucket has the rows of a few adjacent parts.
 pub(super) struct Buckets {
     shape: Shape,
     /// The number of rows in each part.

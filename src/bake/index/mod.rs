@@ -357,7 +357,7 @@ mod tests {
         }
     }
 
-    /// Files with more than 32 GiB of records need greater alignments than 8, but no test writes such files.
+    /// Files with more than 32 GiB of records need alignments greater than 8 bytes, but no test writes such files.
     #[test]
     fn a_file_with_any_record_alignment_is_read() {
         for align_bytes in [8, 16, 64, 4096] {

@@ -12,12 +12,13 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::format::index::{Hash, Parts, SEED_COUNT};
 
-/// The average number of keys in a group.
+/// The average number of keys in a group. Keys that share a pilot are a group.
 const GROUP_KEYS: u64 = 3;
 /// The number of keys per spare slot of a part.
 const KEYS_PER_SPARE_SLOT: u64 = 16;
-/// The maximum number of groups that are protected from eviction. These are the groups that most recently evicted other
-/// groups. Without protection, two groups could evict each other forever.
+/// The maximum number of groups that are protected from eviction (the loss of their slots to another group). The
+/// protected groups are those that most recently evicted other groups. Without protection, two groups could evict each
+/// other forever.
 const SETTLED_COUNT: usize = 16;
 /// Marks a slot that no group owns.
 const NONE: u32 = u32::MAX;
@@ -77,7 +78,7 @@ pub(super) struct PilotChooser {
     /// cache.
     taken: Vec<u64>,
     by_size: Vec<u32>,
-    /// The groups whose pilots must be chosen next.
+    /// The groups that have lost their slots to another group. Their pilots must be chosen again.
     evicted: Vec<u32>,
     eviction_count: usize,
     settled: [u32; SETTLED_COUNT],
@@ -235,8 +236,8 @@ impl PilotChooser {
         })
     }
 
-    /// Chooses the pilot whose evictions have the least cost, evicts the owners of its slots, and returns the pilot.
-    /// Returns `None` if no pilot is possible, or after too many evictions.
+    /// Chooses a pilot for `group`: the pilot whose evictions have the least cost. Evicts the groups that own the
+    /// pilot's slots, and returns the pilot. Returns `None` if no pilot is possible, or after too many evictions.
     fn evict_for(&mut self, group: u32, hashes: &[Hash], pilots: &[u8]) -> Option<u8> {
         let keys = &hashes[self.keys(group)];
         // Starts with a different pilot each time, to avoid cycles of evictions.

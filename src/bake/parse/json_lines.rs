@@ -62,8 +62,8 @@ struct Texts {
 }
 
 impl JsonLinesParser {
-    /// Returns a parser for the fields that the options choose. If the options choose neither the key field nor the value
-    /// field, the fields are `key` and `value`.
+    /// Returns a parser for the fields that the options choose. If the options choose neither the key field nor the
+    /// value field, the fields are `key` and `value`.
     pub(super) fn new(options: &Options) -> Result<Self, ColumnsFault> {
         let mut fields = Vec::new();
         let mut position = |name: String| {
@@ -204,8 +204,8 @@ fn kind(first: u8) -> &'static str {
     }
 }
 
-/// Deserializes the chosen fields of an object into `found`. If a chosen field occurs twice, stores its position in
-/// `twice` and fails.
+/// Deserializes the chosen fields of an object into `found`. If a chosen field occurs twice, stores in `twice` its
+/// position among the chosen fields, and fails.
 struct Object<'f, 'de> {
     fields: &'f [String],
     found: &'f mut [Option<&'de RawValue>],

@@ -189,8 +189,8 @@ fn infallible<T, E: fmt::Debug>(written: Result<T, E>) {
 struct ToMessagePack<'b>(&'b mut Vec<u8>);
 
 impl ToMessagePack<'_> {
-    /// Inserts the header of a list or object at `at`, after its entries have been written from `at` on. The header is
-    /// written last, because it contains the number of entries.
+    /// Inserts the header of a list or object at the offset `at`, and moves the entries, which begin at this offset.
+    /// The header is written after the entries, because it contains their number.
     fn put_header(&mut self, at: usize, write: impl FnOnce(&mut Vec<u8>)) {
         let end = self.0.len();
         write(self.0);

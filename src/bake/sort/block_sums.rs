@@ -22,7 +22,7 @@ use crate::format::header::{Layout, Section, SectionKind};
 /// The number of checksums in a page, which is one block of the block sums section.
 const PAGE_SUMS: usize = BLOCK_LEN_BYTES / size_of::<U64>();
 
-/// The checksums of all blocks of an extent.
+/// The checksums of all blocks of an extent (a range of a file).
 #[derive(Clone)]
 pub(in crate::bake) enum BlockSums {
     /// The checksums are in memory.
@@ -110,7 +110,7 @@ impl BlockSumsReader {
         BlockSumsReader { sums, page: Vec::new(), page_number: None }
     }
 
-    /// Returns the checksum of a block. Panics if the extent does not have this block.
+    /// Returns the checksum of a block. Blocks are counted from 0. Panics if there is no block with this number.
     pub(in crate::bake) fn get(&mut self, block: usize) -> Result<u64, BakeError> {
         let table = match &self.sums {
             BlockSums::Memory(sums) => return Ok(sums[block].get()),

@@ -10,7 +10,7 @@ use super::tally::{Duplicate, Tally};
 use crate::bake::error::BakeError;
 use crate::format::key::Key;
 
-/// A tree of losers, which determines the source of the next row.
+/// A tournament between the sources of a merge, stored as a loser tree. The source with the least next key wins.
 struct Tournament {
     /// The source that lost the match at each inner node of the tree. Nodes are counted from 1.
     losers: Vec<u32>,
@@ -33,8 +33,8 @@ impl Tournament {
         tournament
     }
 
-    /// Plays the matches between a source's leaf and the root of the tree. While the tree is built, the source that
-    /// has won so far is stored in the first node without a loser.
+    /// Plays the matches of a source, from its leaf up to the root of the tree. While the tree is built, the source
+    /// that has won so far is stored in the first node that has no loser yet, and waits there for its opponent.
     fn play(&mut self, sources: &[SortedRows<'_>], source: u32) {
         let mut winner = source;
         let mut node = (source as usize + sources.len()) / 2;
@@ -60,8 +60,8 @@ impl Tournament {
         self.heads[self.winner as usize].map(|_| (self.winner, source))
     }
 
-    /// Returns the least head (see [`Key::head`]) of all sources except the winner. The source with this head lost to
-    /// the winner, so it is stored in a node between the winner's leaf and the root.
+    /// Returns the least head (see [`Key::head`]) of all sources except the winner. The source that has the least head
+    /// lost to the winner, so this source is stored in a node between the winner's leaf and the root.
     fn least_of_others(&self, winner: u32) -> Option<u64> {
         let mut node = (winner as usize + self.losers.len()) / 2;
         let mut least = None;

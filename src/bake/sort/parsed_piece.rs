@@ -124,8 +124,8 @@ impl ParsedPiece {
         HeldRow::decode(self.kind, self.bytes_from(position), ALIGN_BYTES).expect("a row that push wrote").0
     }
 
-    /// Returns the key of the row at one of the positions that [`ParsedPiece::positions`] returns. The key is of the kind that
-    /// was passed to [`ParsedPiece::begin`].
+    /// Returns the key of the row at one of the positions that [`ParsedPiece::positions`] returns. The key is of the
+    /// kind that was passed to [`ParsedPiece::begin`].
     #[inline]
     pub(in crate::bake) fn key_at(&self, position: u32) -> Key<'_> {
         Key::from_record(self.kind, self.bytes_from(position)).expect("a row that push wrote").0

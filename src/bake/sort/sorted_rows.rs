@@ -60,7 +60,7 @@ struct BlockRows {
 /// The checks for rows of a table that was baked before. Checksums prove that the table's blocks are unchanged, but not
 /// that a baker wrote them.
 struct TableChecks {
-    /// The number of rows in the table. `None` if reading starts in the middle.
+    /// The number of rows in the table. `None` if reading does not start at the first row.
     row_count: Option<u64>,
     /// The prefix that all keys share.
     common: Vec<u8>,
@@ -72,8 +72,8 @@ struct TableChecks {
 /// How the origin of each row is found. An origin identifies a row's input and line.
 #[derive(Clone)]
 pub(in crate::bake) enum RowOrigins {
-    /// The origin of the run's first line. Each row stores its line relative to this line. The row's origin is the sum
-    /// of both numbers.
+    /// The origin of the run's first line. Each row stores its line relative to the first line. The row's origin is the
+    /// sum of this origin and the stored line.
     InRow(u64),
     /// The origin of the first row. The origin of row `n`, counted from 0, is this number plus `n`.
     Counted(u64),
@@ -127,14 +127,14 @@ impl TableRecords {
 }
 
 impl<'r> SortedRows<'r> {
-    /// Reads the rows of a run in memory.
+    /// Returns a cursor over the rows of a run in memory.
     pub(in crate::bake) fn memory(run: &'r Run, rank: u32) -> Self {
         SortedRows { storage: Storage::Memory { run, next: 0 }, rank }
     }
 
-    /// Reads the rows of a run on disk, and returns keys of this kind. If `kind` is bytes, a run of numbers becomes
-    /// several sources of text keys. All numbers of a source have the same number of digits, so their text order is
-    /// their number order.
+    /// Returns cursors over the rows of a run on disk. The cursors return keys of this kind. If `kind` is bytes, a run
+    /// of numbers is divided into several cursors, which return numbers as text. Each cursor has numbers with the same
+    /// number of digits, so that the texts are in the same order as the numbers.
     pub(in crate::bake) fn spilled(
         run: &SpilledRun,
         kind: KeyKind,
@@ -151,7 +151,7 @@ impl<'r> SortedRows<'r> {
         sources.collect()
     }
 
-    /// Reads the rows of a table, starting at an offset of its records.
+    /// Returns a cursor over the rows of a table, starting at an offset of its records.
     pub(in crate::bake) fn table(
         table: &TableRecords,
         from_bytes: u64,
@@ -207,7 +207,7 @@ impl<'r> SortedRows<'r> {
 }
 
 impl BlockRows {
-    /// Reads the rows in a range of an extent.
+    /// Returns a cursor over the rows in a range of an extent. `range` is relative to the start of the extent.
     fn new(
         extent: &Extent,
         range: Range<u64>,

@@ -42,8 +42,8 @@ pub(in crate::bake) struct SpilledRun {
 }
 
 impl SpilledRun {
-    /// Returns byte ranges of the run. Within a range, rows ascend by keys of this kind. If numbers are read as text,
-    /// all numbers in a range have the same number of digits.
+    /// Returns byte ranges of the run. Within a range, keys ascend if they are read as keys of this kind. If numbers
+    /// are read as text, all numbers in a range have the same number of digits.
     pub(in crate::bake) fn ranges(&self, kind: KeyKind) -> impl Iterator<Item = (u64, u64)> {
         let begins = if self.kind == kind { &[0][..] } else { &self.digits_at[1..] };
         let ends = begins.iter().skip(1).chain([&self.extent.len_bytes]);
@@ -94,12 +94,12 @@ impl SpillFile {
 /// Writes one run in key order.
 pub(in crate::bake) struct RunWriter<'s> {
     spill: &'s mut SpillFile,
-    /// The rows added so far. The checksums of the blocks are added at the end.
+    /// The rows added so far. The checksums of the blocks are added after the last row.
     run: SpilledRun,
     pending: Vec<u8>,
     sums: Vec<U64>,
     last_key: Vec<u8>,
-    /// The number of digits of the last number.
+    /// The number of decimal digits of the latest key, if keys are numbers.
     digits: usize,
 }
 

@@ -13,8 +13,8 @@ pub(in crate::bake) struct Tally {
     pub(in crate::bake) base_replaced: u64,
     /// The number of the base's rows that were removed by deletions in the input.
     pub(in crate::bake) base_removed: u64,
-    /// The duplicate to report if duplicates are errors. Of all pairs of rows with the same key, this is the pair whose
-    /// second row is earliest in the input.
+    /// The duplicate to report if duplicates are errors. Of all pairs of rows with the same key that were found so far,
+    /// this is the pair whose second row is earliest in the input.
     pub(in crate::bake) duplicate: Option<Duplicate>,
 }
 
@@ -44,8 +44,8 @@ impl Tally {
         }
     }
 
-    /// Stores a duplicate (two rows with the same key) if, in the input, its second row precedes that of the stored
-    /// duplicate. `later_origin` is the origin (input and line) of the new duplicate's second row.
+    /// Stores a duplicate (two rows with the same key), unless the second row of the stored duplicate is earlier in the
+    /// input. `later_origin` is the origin (input and line) of the new duplicate's second row.
     pub(in crate::bake) fn note(&mut self, duplicate: impl FnOnce() -> Duplicate, later_origin: u64) {
         if self.duplicate.as_ref().is_none_or(|noted| later_origin < noted.later_origin) {
             self.duplicate = Some(duplicate());

@@ -113,7 +113,7 @@ fn options(keys: Keys) -> Options {
     Options { keys, delete_marker: Some(DELETED.into()), replace: ReplaceRules::any(), ..Options::default() }
 }
 
-/// Returns rows whose keys are numbers. Each value consists of `from` and its key.
+/// Returns rows whose keys are numbers. Each value consists of `from` and the key of the same row.
 fn numbers(keys: impl IntoIterator<Item = u64>, from: &str) -> Rows {
     keys.into_iter().map(|key| (key.to_string(), format!("{from} {key}").into_bytes())).collect()
 }

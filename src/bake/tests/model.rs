@@ -17,9 +17,9 @@ struct Case {
     keys: Keys,
     /// The rows of all inputs, in order.
     rows: Vec<(String, String)>,
-    /// The fraction of the rows that is sorted, from the first row on.
+    /// The number of sorted rows at the start of `rows`, as a fraction of all rows.
     sorted_share: f64,
-    /// The end of each input, as a fraction of all rows.
+    /// The ends of all inputs except the last, each as a fraction of all rows. The ends are not sorted.
     cuts: Vec<f64>,
     base: Option<Rows>,
     base_align_bytes: usize,

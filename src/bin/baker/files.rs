@@ -11,8 +11,8 @@ use anyhow::bail;
 pub(crate) enum Role {
     /// An input. The command line may name an input twice, because inputs are only read.
     Input,
-    /// A table that is only read. The output may replace this file, because the bake first writes the output to another
-    /// file.
+    /// A table that the bake reads. The output may have the same path, because the bake first writes the output to
+    /// another file.
     Table,
     Output,
     BadRows,

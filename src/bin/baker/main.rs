@@ -80,7 +80,8 @@ fn merge_tables(args: &MergeArgs, options: &Options, live: &ProgressDisplay) -> 
     bake::merge(&args.tables, &args.output.output, options, progress).map_err(|error| explain(&error))
 }
 
-/// Checks that neither the output nor the report conflicts with one of these files, and that the report can be written.
+/// Checks that the roles of these files, of the output, and of the report do not conflict, and that the report can be
+/// written.
 fn check(mut files: Vec<NamedFile>, args: &OutputArgs) -> anyhow::Result<()> {
     let report = args.report.as_deref().filter(|path| *path != Path::new(STDOUT));
     files.push(NamedFile::new(Role::Output, &args.output));

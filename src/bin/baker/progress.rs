@@ -6,13 +6,13 @@ use std::io::{self, IsTerminal, Write};
 use indicatif::{HumanCount, ProgressBar, ProgressState, ProgressStyle};
 use zero_kv::bake::{Progress, Stage, StageFacts};
 
-/// The template of the live line in stages that count rows.
+/// The template of the live line (the progress on a terminal) in stages of a bake that count rows.
 const ROWS: &str = "{wide_bar} {human_pos}/{human_len} rows ({rows_per_sec}), {eta} left";
 const READ: &str = "{wide_bar} {bytes}/{total_bytes} ({bytes_per_sec}), {msg}, {eta} left";
 const VERIFY: &str = "{wide_bar} {bytes}/{total_bytes} ({bytes_per_sec}), {eta} left";
 const MIB: f64 = (1 << 20) as f64;
 
-/// Displays the progress of a bake. All clones of a value draw the same live line.
+/// Displays the progress of a bake. All clones of a value share one live line of the terminal.
 #[derive(Clone)]
 pub(crate) struct ProgressDisplay {
     bar: ProgressBar,
@@ -51,7 +51,8 @@ impl ProgressDisplay {
         self.bar.tick();
     }
 
-    /// Switches the live line to another stage, and restarts the estimates of the rate and the remaining time.
+    /// Switches the live line of the terminal to another stage of the bake, and restarts the estimates of the rate and
+    /// the remaining time.
     fn stage(&self, stage: Stage, template: &str, len: u64) {
         if self.bar.prefix() == stage.name() && self.bar.length() == Some(len) {
             return;

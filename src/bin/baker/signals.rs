@@ -65,8 +65,8 @@ impl Signals {
         Ok(Signals { arrived, ending, running })
     }
 
-    /// Marks the end of the bake, and returns the signal that arrived during the bake. From then on, only a second
-    /// signal interrupts the process.
+    /// Marks the end of the bake, and returns the signal that arrived during the bake. From then on, a signal
+    /// interrupts the process only if another signal has arrived before.
     pub(crate) fn bake_ended(self) -> ArrivedSignal {
         drop(self.running);
         // The mutex stays locked until the process ends, so the watcher thread can no longer end the process.
@@ -75,7 +75,7 @@ impl Signals {
     }
 }
 
-/// The signal that arrived during the bake, or 0.
+/// The number of the signal that arrived during the bake, or 0 if no signal arrived.
 pub(crate) struct ArrivedSignal(i32);
 
 impl ArrivedSignal {

@@ -10,7 +10,7 @@ use indicatif::HumanCount;
 const STEPS_NS: &[u64] = &[100, 150, 200, 300, 500, 700];
 const BAR_LEN_MAX: f64 = 40.0;
 
-/// A bin of the histogram: the number of latencies from `from_ns`, inclusive, to `to_ns`, exclusive.
+/// A bin of the histogram: the number of latencies that are at least `from_ns` and less than `to_ns`.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Bin {
     pub(crate) from_ns: u64,

@@ -8,20 +8,21 @@
 use zero_kv::protocol::native::{RESPONSE_HEADER_LEN_BYTES, ResponseHeader, VALUE_LEN_MAX_BYTES};
 use zerocopy::IntoBytes;
 
-/// Number of canned responses in the pattern, which repeats on every connection. Their lengths differ by at most one
-/// byte.
+/// Number of canned responses in the pattern, which the server repeats on every connection. The lengths of these
+/// responses differ by at most one byte.
 const PATTERN_RESPONSES: usize = 16;
-/// From this mean length in bytes on, the pattern has only one response, because a rounding error of one byte is
-/// negligible.
+/// If the mean length of responses is at least this many bytes, the pattern has only one response, because a rounding
+/// error of one byte is negligible.
 const LONG_RESPONSE_LEN_BYTES: f64 = 65536.0;
-/// Minimum length of the buffer that contains copies of the pattern. One `send` can send many responses from it.
+/// Minimum length of the buffer that contains copies of the pattern of responses. One `send` can send many responses
+/// from this buffer.
 const BYTES_LEN_MIN: usize = 256 << 10;
 
 const _: () = assert!(PATTERN_RESPONSES.is_power_of_two());
 
 pub(crate) struct Canned {
     headers: Vec<ResponseHeader>,
-    /// The offset of each response in the pattern, followed by the pattern's length.
+    /// The offset of each response in the pattern of responses, followed by the pattern's length.
     starts: Vec<usize>,
 }
 
@@ -46,7 +47,7 @@ impl Canned {
         self.headers[number & (self.headers.len() - 1)]
     }
 
-    /// Returns copies of the pattern, at least 256 KiB in total.
+    /// Returns copies of the pattern of responses, at least 256 KiB in total.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut pattern = Vec::with_capacity(self.pattern_len_bytes());
         for (header, start) in self.headers.iter().zip(&self.starts) {

@@ -45,7 +45,8 @@ pub(crate) fn run(response_len_bytes: f64) -> anyhow::Result<()> {
 /// A connection and its pending responses.
 struct Connection {
     stream: UnixStream,
-    /// Number of responses sent or pending on this connection, which selects the next response in the pattern.
+    /// Number of responses sent or pending on this connection. This number selects the next response in the repeated
+    /// pattern of responses.
     next_response: usize,
     /// Number of received bytes of an incomplete request.
     request_len_bytes: usize,

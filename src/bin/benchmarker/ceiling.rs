@@ -9,10 +9,11 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, bail};
 
-/// Name of the hidden option that makes the benchmarker run as the server without lookups.
+/// Name of the hidden option that makes the benchmarker run as a server that responds without lookups.
 pub(crate) const SERVE_CANNED: &str = "serve-canned";
 
-/// The process of the server without lookups. Dropping the value stops the process, and waits until it has ended.
+/// The process of a server that responds without lookups. Dropping the value stops the process, and waits until it has
+/// ended.
 pub(crate) struct CeilingServer {
     child: Child,
     socket: PathBuf,

@@ -142,8 +142,8 @@ impl Client {
             .map_err(|error| error.to_string())
     }
 
-    /// Sends the drawn pipeline, reads all responses, and returns the time of the last response. Counts the pipeline
-    /// with its latency since `started`, unless the pipeline started during the warm-up.
+    /// Sends the requests in `self.pipeline`, reads all responses, and returns the time of the last response. Counts
+    /// the pipeline with its latency since `started`, unless the pipeline started during the warm-up.
     async fn exchange(
         &mut self,
         started: Instant,

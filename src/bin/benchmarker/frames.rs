@@ -5,7 +5,7 @@ use std::ops::Range;
 #[derive(Default)]
 pub(crate) struct Frames {
     bytes: Vec<u8>,
-    /// The offset in `bytes` at which each frame ends.
+    /// The offset in `bytes` at which each frame (an encoded request) ends.
     ends: Vec<usize>,
 }
 
@@ -28,14 +28,15 @@ impl Frames {
         &self.bytes[self.start(frame)..self.ends[frame]]
     }
 
-    /// Adds a frame, which consists of the bytes that `write` appends.
+    /// Adds a frame (an encoded request), which consists of the bytes that `write` appends.
     #[inline]
     pub(crate) fn push_with(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         write(&mut self.bytes);
         self.ends.push(self.bytes.len());
     }
 
-    /// Appends a range of another list's frames. The bytes of all these frames are copied at once.
+    /// Appends the frames (encoded requests) of `other` with these indexes. The bytes of all these frames are copied in
+    /// one operation.
     pub(crate) fn extend_from(&mut self, other: &Frames, frames: Range<usize>) {
         let (from, to) = (other.start(frames.start), other.start(frames.end));
         let begin = self.bytes.len();

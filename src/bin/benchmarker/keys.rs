@@ -111,12 +111,13 @@ impl Table {
     }
 }
 
-/// Draws the requests of one client.
+/// The state with which the requests of one client are chosen.
 pub(crate) struct KeyDraw {
     rng: SmallRng,
     /// The index of the next row.
     next_row: usize,
-    /// Number of requests in earlier pipelines, which selects the next canned response. Unused without `--ceiling`.
+    /// Number of requests in earlier pipelines. This number selects the next canned response. Unused without
+    /// `--ceiling`.
     requests_before: usize,
     /// The absent byte key that was drawn last. Unused if keys are numbers.
     absent: Vec<u8>,

@@ -157,8 +157,8 @@ async fn run_client(
     (number, client.take_first_wrong(), ended)
 }
 
-/// Returns the number of requests and the number of wrong responses so far. The function is cheap, because it adds up
-/// no histograms.
+/// Returns the number of requests and the number of wrong responses so far. The function is cheap, because it does not
+/// read the histograms.
 fn requests_and_wrong(record: &Record, tallies: &[Mutex<Tally>]) -> (u64, u64) {
     let each = tallies.iter().map(lock).map(|tally| (tally.requests, tally.wrong_responses));
     let collected = (record.tally.requests, record.tally.wrong_responses);

@@ -89,8 +89,9 @@ fn run(args: &Args) -> anyhow::Result<()> {
     }
 }
 
-/// Opens the baked file. A lookup in a mapped file costs a system call. The file is therefore copied into memory if the
-/// run looks keys up in it, to verify values or to draw absent keys. The file is mapped if memory is too small.
+/// Opens the baked file. If the run looks keys up in the file, to verify values or to draw absent keys, the file is
+/// copied into memory, because each lookup in a mapped file costs a system call. Otherwise, or if memory is too small
+/// for a copy, the file is mapped.
 fn open(args: &Args) -> Result<MappedStore, StoreError> {
     if !args.verify && args.miss_ratio == 0.0 {
         return MappedStore::open(&args.db);

@@ -47,7 +47,7 @@ impl ServerProcess {
     /// Finds the server's process through a connection, and reads its page faults so far.
     ///
     /// # Errors
-    /// Fails if no server accepts connections on the socket, or if the server's process is in another PID namespace.
+    /// Fails if [`connect`] fails, or if the server's process is in another PID namespace.
     pub(crate) async fn find(socket: &Path, server_user: Option<&str>) -> anyhow::Result<Self> {
         let stream = connect(socket, server_user).await.context("--memory")?;
         let Some(pid) = stream.peer_cred()?.pid().filter(|pid| *pid > 0) else {

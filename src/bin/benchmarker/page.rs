@@ -32,7 +32,7 @@ svg { width: 100%; height: auto; } svg text { fill: var(--dim); font-size: 12px;
 
 /// Number of ticks of the percentile axis: 0%, 90%, 99%, and so on.
 const PERCENTILE_TICKS: u32 = 8;
-/// Number of points of the percentile curve from 0% to 50%, from 50% to 75%, from 75% to 87.5%, and so on.
+/// Number of points of the percentile curve in each of these intervals: 0% to 50%, 50% to 75%, 75% to 87.5%, and so on.
 const POINTS_PER_HALVING: u32 = 5;
 
 /// Returns the report as an HTML page.

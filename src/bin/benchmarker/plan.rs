@@ -31,13 +31,13 @@ pub(crate) struct Plan {
     pub(crate) canned: Option<Arc<Canned>>,
 }
 
-/// The phases of a run.
+/// The times at which the phases of a run begin and end.
 #[derive(Clone, Copy)]
 pub(crate) struct Clock {
     pub(crate) start: Instant,
     /// The end of the warm-up. Of pipelines that start before this time, only errors are counted.
     pub(crate) measured_from: Instant,
-    /// The end of the run, after which a client sends at most one more pipeline.
+    /// The end of the run. After this time, a client sends at most one more pipeline.
     pub(crate) end: Instant,
 }
 

@@ -30,7 +30,7 @@ pub(crate) struct ResponseReader {
     pub(crate) counts: Counts,
     /// A description of the first wrong response in any pipeline.
     pub(crate) first_wrong: Option<String>,
-    /// The received part of an incomplete response head. A head consists of the bytes before the value.
+    /// The received bytes of an incomplete response head. A head consists of the bytes before the value.
     head: Vec<u8>,
     /// Number of bytes read of the current body. A body consists of a value and its terminator.
     body_at_bytes: usize,

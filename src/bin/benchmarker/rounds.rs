@@ -11,20 +11,22 @@ use crate::keys::Table;
 use crate::load::{self, Outcome};
 use crate::plan::Plan;
 
-/// Number of rounds, over which `--seconds` and `--warmup` are divided equally. A round measures both servers.
+/// Number of rounds, which share `--seconds` and `--warmup` equally. A round measures the tested server and the server
+/// without lookups (the ceiling).
 const ROUNDS: u32 = 3;
 
 /// The results of the server without lookups (the ceiling), and the ratios of the two servers' rates.
 pub(crate) struct CeilingOutcome {
     pub(crate) outcome: Outcome,
     pub(crate) response_len_bytes: f64,
-    /// For each round, the server's requests per second divided by the ceiling's, in ascending order.
+    /// For each round, the rate of the tested server divided by the rate of the server without lookups, in ascending
+    /// order.
     ratios: Vec<f64>,
 }
 
 impl CeilingOutcome {
-    /// Returns the median of the rounds' ratios. A ratio is the server's rate divided by the rate of the ceiling, a server
-    /// that looks nothing up.
+    /// Returns the median of the rounds' ratios. A ratio is the rate of the tested server divided by the rate of the
+    /// server without lookups.
     pub(crate) fn ratio_median(&self) -> f64 {
         self.ratios[self.ratios.len() / 2]
     }
@@ -34,8 +36,9 @@ impl CeilingOutcome {
     }
 }
 
-/// Runs all rounds. Returns the results of the tested server and of the ceiling. If the tested server's first run has
-/// errors, the ceiling is not measured, because its responses need the mean length of correct responses.
+/// Runs all rounds. Returns the results of the tested server and of the server without lookups (the ceiling). If the
+/// tested server's first run has errors, the ceiling is not measured, because its responses need the mean length of
+/// correct responses.
 pub(crate) async fn run(plan: &Plan, table: &Arc<Table>) -> anyhow::Result<(Outcome, Option<CeilingOutcome>)> {
     let server_plan = Plan { measure: plan.measure / ROUNDS, warmup: plan.warmup / ROUNDS, ..plan.clone() };
     let mut outcome = load::run(&server_plan, table).await?;

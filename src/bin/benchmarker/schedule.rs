@@ -80,7 +80,7 @@ impl Schedule {
         (pipelines_before(clock.end) - uncounted, first_due)
     }
 
-    /// Returns the scheduled time between two pipelines of this client.
+    /// Returns the scheduled time between two consecutive pipelines of this client.
     pub(crate) fn interval(&self) -> Duration {
         Duration::from_secs_f64(self.clients as f64 * self.pipeline_requests as f64 / self.rate as f64)
     }

@@ -24,7 +24,7 @@ pub(crate) struct Axis {
 }
 
 impl Axis {
-    /// Returns an axis from `from` to the first tick at or after `to`.
+    /// Returns an axis that begins at `from`, and ends at the first tick that is at least `to`.
     pub(crate) fn linear(label: &str, from: f64, to: f64, name: impl Fn(f64) -> String) -> Self {
         let rough = ((to - from) / TICKS).max(1e-9);
         let decade = 10f64.powf(rough.log10().floor());
@@ -35,7 +35,7 @@ impl Axis {
         Axis { label: label.to_owned(), from, to: from + count * step, is_log: false, ticks }
     }
 
-    /// Returns a logarithmic axis from 1 to `to`.
+    /// Returns a logarithmic axis that begins at 1, and ends at `to` or at 2, whichever is greater.
     pub(crate) fn log(label: &str, to: f64, ticks: Vec<(f64, String)>) -> Self {
         let to = to.max(2.0);
         Axis { label: label.to_owned(), from: 1.0, to, is_log: true, ticks }
@@ -84,7 +84,7 @@ impl Chart {
         let _ = writeln!(self.body, "<polyline class=\"line {class}\" points=\"{}\"/>", coordinates.trim_end());
     }
 
-    /// Adds a bar from `from` to `to` on the x axis, with `title` as its tooltip.
+    /// Adds a bar. On the x axis, its left edge is at `from` and its right edge at `to`. The tooltip is `title`.
     pub(crate) fn bar(&mut self, from: f64, to: f64, height: f64, title: &str) {
         let (left, right, top) = (self.x_at(from), self.x_at(to), self.y_at(height));
         let _ = writeln!(

@@ -17,7 +17,7 @@ use crate::plan::Plan;
 use crate::report::rounded;
 
 const STEPS_MAX: usize = 24;
-/// The search ends when the highest passed rate is at most this share below the lowest failed rate.
+/// The search ends when the highest rate that passed is at most this share below the lowest rate that failed.
 const PRECISION: f64 = 0.05;
 /// Minimum number of pipelines per run. With fewer pipelines, the p99 would not be meaningful.
 const PIPELINES_MIN: f64 = 100.0;
@@ -38,7 +38,7 @@ pub(crate) struct Sweep {
     pub(crate) last: Outcome,
 }
 
-/// A run that failed is repeated once if the server reached at least this share of the scheduled rate.
+/// A run that failed is repeated once if the server reached more than this share of the scheduled rate.
 const REPEAT_MIN: f64 = 0.95;
 
 /// Runs the search. Prints the result of each run when the run ends, unless the output is JSON.

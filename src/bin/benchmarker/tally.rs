@@ -51,9 +51,8 @@ impl Tally {
         self.last_response = self.last_response.max(Some(finished));
     }
 
-    /// Counts pipelines that were not sent by the end of the run, with the time since each was scheduled as its
-    /// latency. The latency of the first pipeline is `waited`, and each later pipeline has a latency that is shorter by
-    /// `interval`.
+    /// Counts pipelines that were not sent by the end of the run. The latency of such a pipeline is the time since its
+    /// scheduled time: `waited` for the first pipeline, and `interval` less for each further one.
     pub(crate) fn count_unsent(
         &mut self,
         pipelines: u64,

@@ -141,7 +141,7 @@ fn stdin_error(error: io::Error) -> anyhow::Error {
 mod tests {
     use super::*;
 
-    /// A reader that returns at most `.1` bytes per read.
+    /// A reader of a slice, and the maximum number of bytes that it returns per read.
     struct SlowReader<'a>(&'a [u8], usize);
 
     impl Read for SlowReader<'_> {

@@ -28,8 +28,8 @@ pub(crate) fn canary(args: &CanaryArgs) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-/// Writes canaries for evenly spaced rows, including the first and the last. Skips keys that do not fit on a line,
-/// because they are not UTF-8 or have a line end.
+/// Writes canaries for evenly spaced rows: the first row, and if `rows` is more than 1, also the last. Skips keys that
+/// are not UTF-8 or contain a line end, because a line of the output cannot hold them.
 fn write_sample(store: &MappedStore, rows: usize, output: &mut impl Write) -> anyhow::Result<()> {
     let (count, last_row) = (rows.min(store.len()), store.len().saturating_sub(1));
     for at in 0..count {

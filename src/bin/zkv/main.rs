@@ -123,8 +123,8 @@ fn check_address_options(args: &Args) {
     }
 }
 
-/// Looks keys or rows up, and prints them. Returns true if the reader of the output closed the pipe, because a row was
-/// found in that case.
+/// Looks keys or rows up, and prints them. Returns whether they were found, or true if the reader of the output closed
+/// the pipe.
 fn look_up(table: &mut dyn Table, lookup: &Lookup) -> anyhow::Result<bool> {
     ignore_closed_pipe(lookup::look_up(table, lookup), true, stdout_error)
 }

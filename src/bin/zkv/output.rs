@@ -96,7 +96,7 @@ pub(crate) fn ignore_closed_pipe<T>(
     }
 }
 
-/// Calls `write` with standard output, and flushes standard output. It is no error if the reader closed the pipe.
+/// Calls `write` with standard output, and flushes standard output. A pipe that its reader closed is not an error.
 pub(crate) fn print(write: impl FnOnce(&mut io::StdoutLock<'_>) -> io::Result<()>) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
     let printed = write(&mut stdout).and_then(|()| stdout.flush());

@@ -15,7 +15,7 @@ use zero_kv::csv_text::csv_error;
 use crate::args::{Format, OutputArgs, Part};
 use crate::output::{buffered, csv_writer, write_json_line};
 
-/// The format of rows, and the parts of a row to write.
+/// The format of rows, and whether keys, values, or both are written.
 #[derive(Clone, Copy)]
 pub(crate) struct RowFormat {
     format: Format,
@@ -37,7 +37,7 @@ impl RowFormat {
     }
 
     /// Returns the requested format for the lookup of a single key. The default is the unchanged value without a line
-    /// end. Unless an option selects a part of the row, CSV and JSON write the whole row, and other formats only the
+    /// end. Unless an option selects keys or values, CSV and JSON write the whole row, and other formats write only the
     /// value.
     pub(crate) fn for_value(args: &OutputArgs) -> RowFormat {
         let format = args.format.unwrap_or(Format::Raw);
@@ -155,8 +155,8 @@ fn hex(bytes: &[u8]) -> String {
     digits
 }
 
-/// A JSON object with a field for each part of a row. If a part is not UTF-8, its field contains hexadecimal digits,
-/// and the name of the field ends in `_hex`.
+/// A JSON object with a field for each key or value that is written. If a key or value is not UTF-8, its field contains
+/// hexadecimal digits, and the name of the field ends in `_hex`.
 struct JsonRow<'a> {
     requested: Option<Key<'a>>,
     key: Option<Key<'a>>,

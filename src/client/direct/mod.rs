@@ -158,7 +158,7 @@ impl fmt::Debug for Direct {
 pub struct DirectSnapshot(Arc<Generation>);
 
 impl DirectSnapshot {
-    /// Returns the server's number of this generation.
+    /// Returns the number that the server gave this generation.
     pub fn generation(&self) -> u64 {
         self.0.number
     }

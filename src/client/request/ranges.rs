@@ -31,7 +31,7 @@ impl<'k> GetPage<'k> {
         Ok(GetPage { bounds: check_bounds(&range)?, backward: true, limit_rows })
     }
 
-    /// Requests the first row of the table, or the last row if `backward`.
+    /// Requests the first row of the table, or the last row if `backward` is true.
     fn one_of_all(backward: bool) -> GetPage<'static> {
         GetPage { bounds: Bounds::ALL, backward, limit_rows: 1 }
     }

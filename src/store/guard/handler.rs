@@ -27,14 +27,14 @@ const LAYERS: [Handler; 8] = [
     on_bus_error::<7>,
 ];
 
-/// For each layer of this module's handler, the handler that the layer replaced. Null stands for the default action,
-/// which ends the process.
+/// For each of the [`LAYERS`], the handler that the layer passes signals to: at first, the handler that the layer
+/// replaced. Null stands for the default action, which ends the process.
 static PREVIOUS: [AtomicPtr<libc::sigaction>; LAYERS.len()] = [const { AtomicPtr::new(ptr::null_mut()) }; LAYERS.len()];
 
 /// The `si_code` of a signal that reports a memory error at an address that no thread is reading.
 const ADVANCE_NOTICE: c_int = libc::BUS_MCEERR_AO;
 
-/// Installs the next layer of this module's handler, unless a layer is already the current handler of SIGBUS.
+/// Installs the next of the [`LAYERS`] as the handler of SIGBUS, unless one of them is already the current handler.
 pub(super) fn ensure_installed() -> io::Result<()> {
     /// The number of [`LAYERS`] that have been installed.
     static USED: Mutex<usize> = Mutex::new(0);
@@ -66,9 +66,9 @@ pub(super) fn ensure_installed() -> io::Result<()> {
     Ok(())
 }
 
-/// Stops all layers of this module's handler from passing signals to `handler`, a handler of other code that was
-/// installed again. It may have saved one of our newer layers as its previous handler, and would then pass a signal
-/// back to our layers forever.
+/// Stops all [`LAYERS`] from passing signals to `handler`. Other code has installed `handler` again, so `handler` may
+/// now pass signals to a layer. If that layer passed the signals back to `handler`, the layer and `handler` would call
+/// each other forever.
 fn stop_passing_to(handler: &libc::sigaction, used: usize) {
     if [libc::SIG_DFL, libc::SIG_IGN].contains(&handler.sa_sigaction) {
         return;
@@ -131,7 +131,8 @@ extern "C" fn on_bus_error<const LAYER: usize>(signal: c_int, info: *mut siginfo
     unsafe { *errno = before };
 }
 
-/// Returns whether a process sent the signal. Such a signal is not raised again when the handler returns.
+/// Returns whether a process sent the signal. Unlike the signal of a fault, such a signal is not raised again when the
+/// handler returns.
 fn is_sent(code: c_int) -> bool {
     code <= 0
 }

@@ -44,7 +44,7 @@ static PATCHES: AtomicUsize = AtomicUsize::new(0);
 ///
 /// This function installs a handler for SIGBUS in the whole process. If a SIGBUS does not concern a mapped table, this
 /// handler passes the signal to the handler that was installed before. If other code has replaced this handler since
-/// the last call, this call installs it again, in front of the other handler.
+/// the last call of this function, this call installs the handler again, in front of the other code's handler.
 ///
 /// A server calls this function when it binds and before it opens a file. A direct client, and
 /// [`MappedStore::open`](super::MappedStore::open), call it before they map a file. Other programs may call it, too.

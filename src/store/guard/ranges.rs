@@ -21,8 +21,9 @@ pub(super) struct Ranges {
 
 /// An entry of the list of ranges. It has one range or is vacant.
 ///
-/// A sequence number protects the range from being read while it changes: if a reader loads the same occupied sequence
-/// number before and after `start` and `end`, then `start` and `end` belong to one range.
+/// A sequence number protects the range from being read while it changes: if a reader loads the same sequence number,
+/// with the phase [`OCCUPIED`], before and after it loads `start` and `end`, then `start` and `end` belong to one
+/// range.
 #[derive(Debug)]
 pub(super) struct Entry {
     /// The sequence number. Its two lowest bits are the phase of the entry ([`VACANT`], [`CHANGING`], or [`OCCUPIED`]),

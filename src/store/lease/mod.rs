@@ -42,11 +42,11 @@ use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, fence};
 /// The time for which a lease is trusted after it was confirmed.
 ///
 /// The setting `/proc/sys/fs/lease-break-time` is the number of whole seconds that a writer waits for a lease's
-/// release. The value 0 makes writers wait forever. A writer therefore waits for at least one second, minus two timer
-/// ticks of up to 10 ms, unless the lease is released earlier. The writer begins to wait after the lease was last
-/// confirmed. Half a second is therefore safe, even if the setting changes. There is one exception: if the product of
-/// the setting and the kernel's tick rate exceeds 2^31, the kernel computes a time in the past. Only root can choose
-/// such a setting.
+/// release. The value 0 makes writers wait forever. A writer therefore waits for at least one second, minus two ticks
+/// of the kernel's timer (each at most 10 ms), unless the lease is released earlier. The writer begins to wait after
+/// the lease was last confirmed. Half a second is therefore safe, even if the setting changes. There is one exception:
+/// if the product of the setting and the number of ticks per second exceeds 2^31, the kernel computes a time in the
+/// past. Only root can choose such a setting.
 const TRUSTED_NS: u64 = 500_000_000;
 
 /// The maximum time between two calls of [`renew_leases`]. After more than half a second without a call, each batch
@@ -410,8 +410,9 @@ impl<F: Leasable> Lease<F> {
         }
     }
 
-    /// Calls `report` with the lease's current state, and again at each change, before the lease is released. Does not
-    /// call `report` until the first lease is taken. Only the first call of this method has an effect.
+    /// Calls `report` with the lease's current state, and again at each change. The lease is released only after
+    /// `report` has returned. Does not call `report` until the first lease is taken. Only the first call of this method
+    /// has an effect.
     pub(super) fn report(&self, report: Report) {
         let _locked = self.is_taken();
         if self.report.set(report).is_ok() {

@@ -244,7 +244,8 @@ mod simulated {
 
     use super::*;
 
-    /// The shortest time after which the kernel revokes a lease: one second minus two ticks of 10 ms.
+    /// The shortest time after which the kernel revokes a lease: one second minus two ticks of the kernel's timer, each
+    /// 10 ms.
     const BREAK_NS: u64 = 980_000_000;
 
     struct World {
@@ -258,7 +259,7 @@ mod simulated {
     }
 
     impl World {
-        /// Stops the holder of the lease for a random time, and lets the writer continue meanwhile.
+        /// Suspends the holder of the lease for a random time, and lets the writer continue meanwhile.
         fn stop(&mut self) {
             let longest_ns = [1, 1_000_000, 600_000_000, 3_000_000_000][self.random.random_range(0..4) as usize];
             let stopped_ns = self.random.random_range(0..longest_ns);

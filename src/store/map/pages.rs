@@ -79,8 +79,8 @@ impl Map {
     /// Locks every page in memory for as long as this `Map` lives.
     ///
     /// `mlock` alone would read the whole file in one call, which cannot be canceled. Therefore, this function first
-    /// checks the limit by locking without reading, then reads the file piece by piece. `mlock` then finds every page
-    /// in memory.
+    /// checks the process's limit on locked memory by locking all pages without reading them, and then reads the file
+    /// piece by piece. `mlock` then finds every page in memory.
     pub(in crate::store) fn lock(&self, pace: &Pace) -> io::Result<()> {
         self.lock_on_fault()?;
         self.warm(pace)?;

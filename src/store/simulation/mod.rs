@@ -23,7 +23,8 @@ use crate::format::checksum::block_sum;
 use client::{Client, batch_of_client, pass_file_to_client};
 use server::{Generation, batch_of_server, kill, look_again, served, swap};
 
-/// The shortest time after which the kernel revokes a lease: one second minus two ticks of 10 ms.
+/// The shortest time after which the kernel revokes a lease: one second minus two ticks of the kernel's timer, each
+/// 10 ms.
 const BREAK_NS: u64 = 980_000_000;
 /// The length of a table, which is one block.
 const LEN_BYTES: usize = 4;
@@ -85,7 +86,7 @@ struct World {
     files: Vec<SimulatedFile>,
     page: Page,
     accepted: u64,
-    /// A description of the first accepted batch that had a byte that was never baked.
+    /// A description of the first accepted batch with a byte that was never baked.
     wrong: Option<String>,
 }
 
@@ -105,7 +106,8 @@ fn random_below(end: u64) -> u64 {
 }
 
 impl World {
-    /// Returns a world without files, at the maximum depth, at which no nested operation runs.
+    /// Returns the initial state of a simulation, without files. The nesting depth is the maximum, so that no operation
+    /// is nested until the depth is reduced.
     fn new(seed: u64) -> World {
         World {
             random: SmallRng::seed_from_u64(seed),
@@ -285,7 +287,8 @@ fn record_accepted(bytes: [u8; LEN_BYTES], file: &Descriptor, acceptor: &str) {
     });
 }
 
-/// Runs the schedule of a seed. Returns the number of accepted batches, and a description of the first wrong batch.
+/// Runs the schedule that a seed determines. Returns the number of accepted batches, and a description of the first
+/// wrong batch.
 fn simulate(seed: u64) -> (u64, Option<String>) {
     WORLD.set(World::new(seed));
     while SERVER.with_borrow(Vec::is_empty) {

@@ -38,7 +38,7 @@ pub(super) struct ColumnType {
     leaf: usize,
     name: String,
     value_type: ValueType,
-    /// The definition level of values that are not null.
+    /// The Parquet definition level of values that are not null. Lower definition levels mean null.
     max_def_level: i16,
 }
 
@@ -60,7 +60,8 @@ enum ValueType {
 /// The values of one column in a piece, without nulls.
 pub(super) struct Cells {
     values: Values,
-    /// The definition level of each row. `None` if no row can be null.
+    /// The Parquet definition level of each row, which tells whether the row's value is null. `None` if no value can be
+    /// null.
     def_levels: Option<Vec<i16>>,
 }
 

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 /// The prefix of the fields that count the requests for an op.
 const REQUESTS: &str = "requests_";
-/// Other fields that are counters, which never decrease while a server runs.
+/// Some counters whose names do not begin with `requests_`. A counter never decreases while a server runs.
 const COUNTERS: &[&str] = &["hits", "misses", "errors", "batches", "connections_accepted"];
 
 pub(super) struct Sample {
@@ -36,7 +36,8 @@ impl Sample {
         fields.filter_map(move |(name, value)| Some((name.strip_prefix(prefix)?, value.parse().ok()?)))
     }
 
-    /// Returns field `part` divided by field `whole`, but at most 1. Returns 1 if `whole` is 0.
+    /// Returns the value of the field `part` divided by the value of the field `whole`, but at most 1. Returns 1 if the
+    /// field `whole` is 0.
     pub(super) fn share(&self, part: &str, whole: &str) -> Option<f64> {
         let (part, whole) = (self.number(part)?, self.number(whole)?);
         Some(if part < whole { part as f64 / whole as f64 } else { 1.0 })
