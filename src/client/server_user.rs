@@ -89,7 +89,7 @@ fn problem_if_named(named: &str, uid: u32, own_uid: u32) -> Option<String> {
     })
 }
 
-/// Returns the problem if no user is named and the server's user cannot be trusted.
+/// For a client that names no user: returns the problem if the server's user `uid` cannot be trusted.
 fn problem_if_unnamed(path: &Path, uid: u32, own_uid: u32) -> Option<String> {
     if is_ambiguous(uid) {
         return Some(format!(

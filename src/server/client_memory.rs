@@ -182,8 +182,8 @@ mod tests {
         assert!(!memory.is_over_limit());
     }
 
-    /// A test waker. Waking it ends the connection `ending`: the connection is removed from the registry, and its
-    /// memory is released.
+    /// A waker for tests. When woken, it removes the connection in its field `ending` from the registry, and releases the
+    /// connection's memory.
     struct EndsOnWake {
         registry: Arc<Registry>,
         memory: Arc<ClientMemory>,

@@ -64,8 +64,8 @@ impl<'s> MappedRows<'s> {
         self.has_failed = page.is_err();
         page
     }
-    /// Returns the next row from an end of the iteration. If no copied row of this end is left, copies the next page:
-    /// calls `copy` for each row of the page, and verifies these rows together.
+    /// Returns the next row from the front or the back (`end`) of the iteration. If no copied row is left for this end,
+    /// calls `copy` for several rows, and verifies the copied rows together.
     fn next_at(&mut self, end: usize, copy: fn(&mut Rows<'s>) -> Option<Row>) -> Option<Result<Row, LookupError>> {
         if self.has_failed {
             return None;

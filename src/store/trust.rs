@@ -169,8 +169,8 @@ impl Store {
         Some(self.blocks.verify_block(self.epoch(), self.records(), self.block_sums(), start / BLOCK_LEN_BYTES))
     }
 
-    /// Returns the numbers of the blocks that were found damaged since the last call, each once. At most 64 blocks are
-    /// recorded until the file changes.
+    /// Returns the numbers of the blocks that were found damaged since the last call, each once. Between two changes of
+    /// the file, at most 64 damaged blocks are recorded.
     pub fn take_damaged_blocks(&self) -> Vec<usize> {
         self.blocks.take_damaged()
     }

@@ -47,7 +47,7 @@ use crate::format::key::KeyKind;
 /// ```
 #[derive(Debug)]
 pub struct Unchecked {
-    /// The table. The fields that are derived from the records and the fences are still empty.
+    /// The table. Its fields that are computed from the fences and records are still empty.
     store: Store,
     path: PathBuf,
 }

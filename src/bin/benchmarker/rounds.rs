@@ -15,7 +15,7 @@ use crate::plan::Plan;
 /// without lookups (the ceiling).
 const ROUNDS: u32 = 3;
 
-/// The results of the server without lookups (the ceiling), and the ratios of the two servers' rates.
+/// The results of a server that looks nothing up (the ceiling), and the ratios of the measured server's rates to them.
 pub(crate) struct CeilingOutcome {
     pub(crate) outcome: Outcome,
     pub(crate) response_len_bytes: f64,

@@ -21,8 +21,7 @@ pub use points::answer_requests;
 use points::{answer_neighbors, answer_points};
 use run::{Run, RunEnd, run_of, whole_requests};
 
-/// The number of steps that a 16-byte Floor or Ceiling counts as. A long request counts as this many steps, plus the
-/// steps of its bytes.
+/// The number of steps that a short Floor or Ceiling request counts as. A long request also counts the steps of its bytes.
 const ORDERED_STEPS: usize = 8;
 
 /// Answers the complete requests at the start of `input` as long as there is room for responses, and counts the

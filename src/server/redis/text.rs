@@ -12,7 +12,7 @@ const QUOTED_LEN_MAX_BYTES: usize = 64;
 /// Parses a key of the table's kind.
 ///
 /// # Errors
-/// The text of the error reply, if the text is not a key of this kind.
+/// The message of the error reply, if `text` is not a key of this kind.
 pub(super) fn key(kind: KeyKind, text: &[u8]) -> Result<Key<'_>, String> {
     match kind {
         KeyKind::U64 => number(text).map(Key::U64).ok_or_else(|| not_a_number(text)),

@@ -98,8 +98,8 @@ fn faults_patch_the_right_mapping_while_mappings_come_and_go() {
     });
 }
 
-/// The environment variable that marks a child process, which runs a single test because handlers belong to the whole
-/// process.
+/// The environment variable that marks a child process. Each such test runs in its own child process, because a signal
+/// handler belongs to a whole process.
 const VICTIM: &str = "ZERO_KV_TEST_VICTIM";
 
 /// Runs `body` in a child process, which exits with code 23 if `body` returns. Returns the status and output of the
@@ -166,7 +166,7 @@ extern "C" fn repair(_signal: c_int, info: *mut siginfo_t, _context: *mut c_void
     assert!(unsafe { replace_with_zeros(&(address & !4095..(address & !4095) + 4096)) });
 }
 
-/// The handler that a test's handler replaced when it was installed.
+/// The handler that was installed before a test installed its own.
 static SAVED: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
 
 fn save(action: libc::sigaction) {

@@ -106,8 +106,8 @@ fn random_below(end: u64) -> u64 {
 }
 
 impl World {
-    /// Returns the initial state of a simulation, without files. The nesting depth is the maximum, so that no operation
-    /// is nested until the depth is reduced.
+    /// Returns the initial state of a simulation, without files. The current nesting depth starts at its
+    /// maximum, so that no operation is nested until the depth is reduced.
     fn new(seed: u64) -> World {
         World {
             random: SmallRng::seed_from_u64(seed),
