@@ -12,6 +12,7 @@ mod redis {
     pub(crate) mod protocols;
     pub(crate) mod python;
     pub(crate) mod served;
+    pub(crate) mod tools;
 }
 
 use std::process::ExitCode;
@@ -19,7 +20,7 @@ use std::process::ExitCode;
 use libtest_mimic::{Arguments, run};
 
 use helpers::trials::trials;
-use redis::{benchmark, benchmarker, cli, differential, document, errors, protocols, python};
+use redis::{benchmark, benchmarker, cli, differential, document, errors, protocols, python, tools};
 
 fn main() -> ExitCode {
     let trials = trials![
@@ -50,7 +51,6 @@ fn main() -> ExitCode {
         errors::a_key_that_is_not_a_number_is_an_error_on_a_table_of_numbers,
         errors::an_announced_length_allocates_nothing,
         errors::malformed_bytes_are_answered_as_by_redis,
-        errors::writes_are_rejected_as_by_a_replica,
         errors::leading_zeros_of_a_key_are_ignored,
         protocols::a_client_that_reads_nothing_blocks_no_other_client,
         protocols::a_connection_speaks_the_protocol_of_its_first_byte,
@@ -60,6 +60,10 @@ fn main() -> ExitCode {
         python::the_newest_redis_py_script_passes_on_kv_store,
         python::the_pinned_redis_py_script_passes_on_redis,
         python::the_pinned_redis_py_script_passes_on_kv_store,
+        tools::every_write_of_redis_is_rejected_as_by_a_replica,
+        tools::replies_about_memory_and_the_served_file_are_true,
+        tools::replies_without_events_modules_and_channels_are_equal,
+        tools::unsupported_commands_are_rejected_with_the_reason,
     ];
     run(&Arguments::from_args(), trials).exit_code()
 }

@@ -45,6 +45,15 @@ impl Redis {
         connect(&self.socket)
     }
 
+    /// Makes the server a replica of a server that does not exist. It keeps its rows.
+    pub(crate) fn become_replica(&self) {
+        let mut stream = self.connect();
+        stream.write_all(&command(&[b"REPLICAOF", b"127.0.0.1", b"1"])).unwrap();
+        let mut accepted = [0; 5];
+        stream.read_exact(&mut accepted).unwrap();
+        assert_eq!(&accepted, b"+OK\r\n");
+    }
+
     /// Sets a key to each value.
     pub(crate) fn fill<'r>(&self, rows: impl IntoIterator<Item = (&'r [u8], &'r [u8])>) {
         let mut stream = self.connect();

@@ -1,4 +1,4 @@
-//! Malformed bytes, and commands that a read-only table rejects.
+//! Malformed bytes, and arguments that are not keys.
 
 use std::io::Write;
 
@@ -44,38 +44,6 @@ pub(crate) fn malformed_bytes_are_answered_as_by_redis() -> Result<(), Missing> 
         assert_eq!(shown(&found), shown(&expected), "to \"{}\"", shown(bytes));
     }
     Ok(())
-}
-
-pub(crate) fn writes_are_rejected_as_by_a_replica() {
-    let (_table, served) = serve(&[]);
-    for write in [
-        "SET 1 x",
-        "set 1 x",
-        "SETEX 1 10 x",
-        "SETNX 1 x",
-        "GETSET 1 x",
-        "GETDEL 1",
-        "APPEND 1 x",
-        "SETRANGE 1 0 x",
-        "INCR 1",
-        "DECRBY 1 2",
-        "DEL 1",
-        "UNLINK 1 2",
-        "EXPIRE 1 10",
-        "PERSIST 1",
-        "RENAME 1 2",
-        "MSET 1 x 2 y",
-        "LPUSH 1 x",
-        "SADD 1 x",
-        "HSET 1 a b",
-        "ZADD 1 1 x",
-        "FLUSHALL",
-        "FLUSHDB",
-    ] {
-        let replies = Reply::all(&ask(served.socket(), &[write, "GET 1"]));
-        assert!(matches!(&replies[0], Reply::Error(text) if text.starts_with("READONLY ")), "{write}: {replies:?}");
-        assert_eq!(replies[1], Reply::Bytes(b"value_content_at_key_1".to_vec()), "{write}");
-    }
 }
 
 pub(crate) fn a_key_that_is_not_a_number_is_an_error_on_a_table_of_numbers() {

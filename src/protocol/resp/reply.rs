@@ -117,6 +117,12 @@ impl<'a, S: Sink> Reply<'a, S> {
         self.header(b'*', len);
     }
 
+    /// Appends the header of a push message, such as a message of a channel. The caller appends the message's `len`
+    /// replies.
+    pub fn push(&mut self, len: usize) {
+        self.header(if self.version == Version::Resp2 { b'*' } else { b'>' }, len);
+    }
+
     /// Appends the header of a map. The caller must append a key and a value for each of the `pairs` pairs.
     pub fn map(&mut self, pairs: usize) {
         match self.version {

@@ -78,6 +78,11 @@ fn with_many(name: &str, short: &[&str]) -> Vec<Vec<u8>> {
     short.chain(longest.iter().map(|arg| most(name, arg, usize::MAX))).collect()
 }
 
+/// Returns commands with as many and with as long names of channels as possible.
+fn with_channels(name: &str) -> Vec<Vec<u8>> {
+    vec![words(name), most(name, b"7", ARGS_MAX_AT_ONCE), most(name, &long_text(), ARGS_MAX_AT_ONCE)]
+}
+
 /// Returns the commands with the given ID and the arguments that take the most work.
 #[rustfmt::skip]
 fn worst_commands(id: Id) -> Vec<Vec<u8>> {
@@ -161,31 +166,43 @@ fn worst_commands(id: Id) -> Vec<Vec<u8>> {
             vec![words("COMMAND LIST"), words("COMMAND LIST FILTERBY ACLCAT slow")],
         ].concat(),
         Id::ClientList => vec![command(&[&b"CLIENT"[..], b"LIST", b"TYPE", &unprintable()]), words("CLIENT LIST"), most("CLIENT LIST ID", b"7", ARGS_MAX_AT_ONCE)],
+        Id::SlowLogGet => with_long("SLOWLOG GET"),
+        Id::LatencyHistory => with_long("LATENCY HISTORY"),
+        Id::LatencyGraph => [with_long("LATENCY GRAPH"), vec![command(&[&b"LATENCY"[..], b"GRAPH", &unprintable()])]].concat(),
+        Id::LatencyReset => vec![most("LATENCY RESET", b"7", ARGS_MAX_AT_ONCE)],
+        Id::LatencyHistogram => vec![most("LATENCY HISTOGRAM", b"get", ARGS_MAX_AT_ONCE)],
+        Id::PubSubChannels => with_long("PUBSUB CHANNELS"),
+        Id::PubSubShardChannels => with_long("PUBSUB SHARDCHANNELS"),
+        Id::PubSubNumSub => with_channels("PUBSUB NUMSUB"),
+        Id::PubSubShardNumSub => with_channels("PUBSUB SHARDNUMSUB"),
+        Id::Unsubscribe => with_channels("UNSUBSCRIBE"),
+        Id::PUnsubscribe => with_channels("PUNSUBSCRIBE"),
+        Id::SUnsubscribe => with_channels("SUNSUBSCRIBE"),
+        Id::ClientReply => with_long("CLIENT REPLY"),
+        Id::ClientUnblock => with_long("CLIENT UNBLOCK"),
+        Id::ClientTracking => [with_long("CLIENT TRACKING"), vec![with_options("CLIENT TRACKING ON", &["PREFIX", "7"])]].concat(),
+        Id::ClientCaching => with_long("CLIENT CACHING"),
+        Id::SlowLog => [with_long("SLOWLOG"), vec![words("SLOWLOG")]].concat(),
+        Id::Latency => [with_long("LATENCY"), vec![words("LATENCY")]].concat(),
+        Id::Module => [with_long("MODULE"), vec![words("MODULE")]].concat(),
+        Id::PubSub => [with_long("PUBSUB"), vec![words("PUBSUB")]].concat(),
         Id::Client => [with_long("CLIENT"), vec![words("CLIENT")]].concat(),
         Id::Config => [with_long("CONFIG"), vec![words("CONFIG")]].concat(),
         Id::Memory => [with_long("MEMORY"), vec![words("MEMORY")]].concat(),
         Id::Object => [with_long("OBJECT"), vec![words("OBJECT")]].concat(),
         Id::Command => [with_long("COMMAND"), vec![words("COMMAND")]].concat(),
-        Id::DbSize => vec![words("DBSIZE")],
-        Id::RandomKey => vec![words("RANDOMKEY")],
-        Id::Time => vec![words("TIME")],
-        Id::Reset => vec![words("RESET")],
-        Id::Multi => vec![words("MULTI")],
-        Id::Exec => vec![words("EXEC")],
-        Id::Discard => vec![words("DISCARD")],
-        Id::Unwatch => vec![words("UNWATCH")],
         Id::Watch => vec![with_options("WATCH", &["7"]), command(&[b"WATCH", &long_text()[..]])],
-        Id::Quit => vec![words("QUIT")],
-        Id::ZkvGeneration => vec![words("ZKV.GENERATION")],
-        Id::ConfigHelp => vec![words("CONFIG HELP")],
-        Id::CommandCount => vec![words("COMMAND COUNT")],
-        Id::CommandHelp => vec![words("COMMAND HELP")],
-        Id::ClientGetName => vec![words("CLIENT GETNAME")],
-        Id::ClientId => vec![words("CLIENT ID")],
-        Id::ClientInfo => vec![words("CLIENT INFO")],
-        Id::ClientHelp => vec![words("CLIENT HELP")],
-        Id::MemoryHelp => vec![words("MEMORY HELP")],
-        Id::ObjectHelp => vec![words("OBJECT HELP")],
+        Id::DbSize | Id::RandomKey | Id::Time | Id::Reset | Id::Multi | Id::Exec | Id::Discard | Id::Unwatch
+        | Id::Quit | Id::ZkvGeneration | Id::ConfigHelp | Id::CommandCount | Id::CommandHelp | Id::ClientGetName
+        | Id::ClientId | Id::ClientInfo | Id::ClientHelp | Id::MemoryHelp | Id::ObjectHelp | Id::SlowLogLen
+        | Id::SlowLogReset | Id::SlowLogHelp | Id::LatencyLatest | Id::LatencyDoctor | Id::LatencyHelp
+        | Id::ModuleList | Id::ModuleHelp | Id::MemoryStats | Id::MemoryDoctor | Id::MemoryPurge
+        | Id::MemoryMallocStats | Id::LastSave | Id::PubSubNumPat | Id::PubSubHelp | Id::ClientUnpause
+        | Id::ClientTrackingInfo | Id::ClientGetRedir => {
+            // These commands have no arguments.
+            let name = all_commands().find(|spec| spec.id == id).map_or("", |spec| spec.name);
+            vec![words(&name.replace('|', " "))]
+        }
     }
 }
 

@@ -15,6 +15,7 @@ mod supervisor;
 mod watch;
 
 use std::fs::File;
+use std::time::SystemTime;
 
 pub use canary::{CanaryError, value_digest};
 pub use candidate::OpenError;
@@ -42,4 +43,11 @@ pub(super) struct Generation {
     /// Whether the server detects processes that write to the file: [`Writers::None`] if it does or if the table is a
     /// private copy, and [`Writers::Unknown`] if it does not.
     pub(super) writers: Writers,
+}
+
+impl Generation {
+    /// Returns the modification time that the file had when it was opened.
+    pub(super) fn modified(&self) -> SystemTime {
+        self.identity.modified
+    }
 }

@@ -21,7 +21,7 @@ pub(super) struct Identity {
     device: u64,
     inode: u64,
     len_bytes: u64,
-    modified: SystemTime,
+    pub(super) modified: SystemTime,
 }
 
 impl Identity {

@@ -3,7 +3,9 @@
 //! In: one complete command. Out: its reply, or the work that is left.
 
 use super::work::{KeysOf, Outcome, Step, Work};
-use super::{COMMAND_STEPS, Out, Session, clients, commands, handshake, info, keyspace, order, strings, transaction};
+use super::{
+    COMMAND_STEPS, Out, Session, clients, commands, handshake, info, keyspace, order, strings, tools, transaction,
+};
 use crate::protocol::resp::commands::{ARGS_MAX_AT_ONCE, Id, Refusal, Spec, find_full, help, is_http, resolve};
 use crate::protocol::resp::{Args, Command, Reply};
 use crate::server::generations::Generation;
@@ -29,7 +31,7 @@ impl Session {
                     self.counted.is_http = true;
                     return Outcome::Close;
                 }
-                out.error(self.state.transaction.reject(&refusal).unwrap_or_else(|| refused(&refusal)));
+                out.error(self.state.transaction.reject(&refusal).unwrap_or_else(|| refusal.text()));
                 return Outcome::Done;
             }
         };
@@ -125,10 +127,38 @@ impl Session {
             Id::ClientInfo => clients::info(&self.client, &server.settings, out),
             Id::ClientList => return clients::list(args),
             Id::ClientNoEvict | Id::ClientNoTouch => handshake::on_or_off(args, out)?,
-            Id::Config | Id::Client | Id::Memory | Id::Object => return Err(Refusal::ArgCount(spec).to_string()),
-            Id::ConfigHelp | Id::CommandHelp | Id::ClientHelp | Id::MemoryHelp | Id::ObjectHelp => {
-                push_help(spec, out);
+            Id::ClientReply => tools::client_reply(args, out)?,
+            Id::ClientUnblock => tools::unblock(args, out)?,
+            Id::ClientTracking => tools::tracking(args, out)?,
+            Id::ClientTrackingInfo => tools::tracking_info(out),
+            Id::ClientGetRedir => out.integer(-1),
+            Id::ClientCaching => return Err(tools::CACHING_ERROR.to_owned()),
+            Id::SlowLogGet => tools::slow_log(args, out)?,
+            Id::LatencyLatest | Id::LatencyHistory | Id::ModuleList => out.array(0),
+            Id::SlowLogLen | Id::LatencyReset | Id::PubSubNumPat => out.integer(0),
+            Id::SlowLogReset | Id::MemoryPurge | Id::ClientUnpause => out.ok(),
+            Id::LatencyHistogram => out.map(0),
+            Id::LatencyGraph => tools::latency_graph(args)?,
+            Id::LatencyDoctor => tools::latency_doctor(out),
+            Id::MemoryStats => tools::memory_stats(server, out),
+            Id::MemoryDoctor => tools::memory_doctor(server, out),
+            Id::MemoryMallocStats => tools::malloc_stats(out),
+            Id::LastSave => tools::last_save(server, out),
+            Id::PubSubChannels | Id::PubSubShardChannels => tools::channels(spec, args, out)?,
+            Id::PubSubNumSub | Id::PubSubShardNumSub => tools::subscriber_counts(args, out),
+            Id::Unsubscribe | Id::PUnsubscribe | Id::SUnsubscribe => tools::unsubscribe(spec, args, out),
+            Id::Config | Id::Client | Id::Memory | Id::Object | Id::SlowLog | Id::Latency | Id::Module | Id::PubSub => {
+                return Err(Refusal::ArgCount(spec.name).to_string());
             }
+            Id::ConfigHelp
+            | Id::CommandHelp
+            | Id::ClientHelp
+            | Id::MemoryHelp
+            | Id::ObjectHelp
+            | Id::SlowLogHelp
+            | Id::LatencyHelp
+            | Id::ModuleHelp
+            | Id::PubSubHelp => push_help(spec, out),
         }
         Ok(Outcome::Done)
     }
@@ -189,15 +219,4 @@ fn args_of<'a>(spec: &Spec, command: &Command<'a>) -> Args<'a> {
         args.next();
     }
     args
-}
-
-fn refused(refusal: &Refusal<'_>) -> Vec<u8> {
-    match refusal {
-        Refusal::UnknownSubcommand { container, name }
-            if container.id == Id::Config && name.eq_ignore_ascii_case(b"SET") =>
-        {
-            b"ERR settings cannot be changed while the server runs: restart kv_store with other options".to_vec()
-        }
-        refusal => refusal.text(),
-    }
 }

@@ -84,11 +84,8 @@ fn clients_section(snapshot: &Snapshot, clients: &Clients) -> Vec<(&'static str,
 
 /// Returns the section Memory. Omits values that cannot be read from /proc.
 fn memory(snapshot: &Snapshot, _: &Clients) -> Vec<(&'static str, String)> {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let bytes = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-        Some((line.split_whitespace().next()?.parse::<u64>().ok()? << 10).to_string())
-    };
+    let status = process_status();
+    let bytes = |name: &str| status_bytes(&status, name).map(|bytes| bytes.to_string());
     let mut memory = Vec::new();
     // `RssAnon` includes the file only if the file was copied into memory.
     memory.extend(bytes("RssAnon").map(|bytes| ("used_memory", bytes)));
@@ -96,6 +93,17 @@ fn memory(snapshot: &Snapshot, _: &Clients) -> Vec<(&'static str, String)> {
     memory.extend([("maxmemory", "0".to_owned()), ("maxmemory_policy", "noeviction".to_owned())]);
     memory.push(("mem_clients_normal", snapshot.server.client_memory.held_bytes().to_string()));
     memory
+}
+
+/// Returns the text of `/proc/self/status`, or an empty text if it cannot be read.
+pub(super) fn process_status() -> String {
+    std::fs::read_to_string("/proc/self/status").unwrap_or_default()
+}
+
+/// Returns the number of bytes in the line of `status` with this name.
+pub(super) fn status_bytes(status: &str, name: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
 }
 
 /// Returns the section Stats. Its counts include both protocols.

@@ -17,6 +17,7 @@ mod order;
 mod stored;
 mod strings;
 mod text;
+mod tools;
 mod transaction;
 mod work;
 

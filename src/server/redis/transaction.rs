@@ -71,7 +71,7 @@ impl Transaction {
     /// Records that a command was rejected. If commands are being queued, EXEC will fail. Returns the text of the error
     /// if EXEC itself was rejected, which ends the transaction.
     pub(super) fn reject(&mut self, refusal: &Refusal<'_>) -> Option<Vec<u8>> {
-        if let Refusal::ArgCount(Spec { id: Id::Exec, .. }) = refusal {
+        if let Refusal::ArgCount("exec") = refusal {
             self.clear();
             let text = refusal.to_string();
             let reason = text.strip_prefix("ERR ").unwrap_or(&text);

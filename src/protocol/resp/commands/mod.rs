@@ -6,6 +6,7 @@
 mod describe;
 mod refusal;
 mod table;
+mod unsupported;
 mod writes;
 
 pub use describe::{docs, help, info};
@@ -36,7 +37,7 @@ pub struct Spec {
     /// The first version of Redis with the command. For commands of Zero-KV, the first version of Zero-KV with the
     /// command.
     pub since: &'static str,
-    /// The time complexity.
+    /// The time complexity. Empty if Redis's documentation has none.
     pub complexity: &'static str,
     /// The syntax of the arguments.
     pub syntax: &'static str,
@@ -66,11 +67,12 @@ impl Spec {
     pub fn own_name(&self) -> &'static str {
         self.name.rsplit_once('|').map_or(self.name, |(_, own)| own)
     }
+}
 
-    fn accepts(&self, arg_count: usize) -> bool {
-        let least = self.arity.unsigned_abs() as usize;
-        if self.arity < 0 { arg_count >= least } else { arg_count == least }
-    }
+/// Returns whether a command with this [`Spec::arity`] may have `arg_count` arguments.
+fn accepts(arity: i32, arg_count: usize) -> bool {
+    let least = arity.unsigned_abs() as usize;
+    if arity < 0 { arg_count >= least } else { arg_count == least }
 }
 
 /// Returns the command with this name. Ignores case.
@@ -96,24 +98,29 @@ pub fn find_full(name: &[u8]) -> Option<&'static Spec> {
 /// Returns the description of a command or of its subcommand.
 ///
 /// # Errors
-/// [`Refusal`] if the command is unknown, writes data, or has a wrong number of arguments.
+/// [`Refusal`] if the command is unknown or unsupported, writes data, or has a wrong number of arguments.
 pub fn resolve<'a>(command: &Command<'a>) -> Result<&'static Spec, Refusal<'a>> {
     let mut args = command.args();
     let name = args.next().unwrap_or_default();
     let Some(mut spec) = find(name) else {
-        return Err(if writes::is_write(command) { Refusal::Write } else { Refusal::Unknown(*command) });
+        return Err(writes::refusal(command).or_else(|| unsupported(command)).unwrap_or(Refusal::Unknown(*command)));
     };
     if !spec.subcommands.is_empty()
         && let Some(subcommand) = args.next()
     {
         let found = find_subcommand(spec, subcommand);
-        spec = found.ok_or(Refusal::UnknownSubcommand { container: spec, name: subcommand })?;
+        let unknown = Refusal::UnknownSubcommand { container: spec.name, name: subcommand };
+        spec = found.ok_or_else(|| unsupported(command).unwrap_or(unknown))?;
     }
     match command.arg_count() {
         arg_count if arg_count > spec.args_max => Err(Refusal::TooManyArgs { spec, arg_count }),
-        arg_count if spec.accepts(arg_count) => Ok(spec),
-        _ => Err(Refusal::ArgCount(spec)),
+        arg_count if accepts(spec.arity, arg_count) => Ok(spec),
+        _ => Err(Refusal::ArgCount(spec.name)),
     }
+}
+
+fn unsupported<'a>(command: &Command<'a>) -> Option<Refusal<'a>> {
+    unsupported::reason(command).map(Refusal::Unsupported)
 }
 
 /// Returns the name in lower case, padded with zero bytes, as one number. Returns `None` if the name is longer than 16
@@ -182,11 +189,7 @@ mod tests {
     fn every_entry_is_complete() {
         for spec in all() {
             assert!(spec.arity != 0 && !spec.group.is_empty() && !spec.summary.is_empty(), "{}", spec.name);
-            assert!(
-                !spec.since.is_empty() && !spec.complexity.is_empty() && !spec.categories.is_empty(),
-                "{}",
-                spec.name
-            );
+            assert!(!spec.since.is_empty() && !spec.categories.is_empty(), "{}", spec.name);
             assert_eq!(spec.keys.first == 0, spec.keys.step == 0, "{}", spec.name);
             assert!(spec.name.len() <= 16 || spec.name.contains('|'), "{}", spec.name);
             for subcommand in spec.subcommands {

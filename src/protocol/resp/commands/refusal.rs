@@ -16,13 +16,13 @@ pub enum Refusal<'a> {
     Unknown(Command<'a>),
     /// The command has no subcommand with this name.
     UnknownSubcommand {
-        /// The command that has subcommands.
-        container: &'static Spec,
+        /// The name of the command that has subcommands.
+        container: &'static str,
         /// The name of the unknown subcommand.
         name: &'a [u8],
     },
-    /// The number of arguments is wrong.
-    ArgCount(&'static Spec),
+    /// The number of arguments of the command with this name is wrong.
+    ArgCount(&'static str),
     /// The command has more arguments than [`Spec::args_max`].
     TooManyArgs {
         /// The command.
@@ -32,6 +32,8 @@ pub enum Refusal<'a> {
     },
     /// The command writes data in Redis.
     Write,
+    /// The command is a command of Redis that the server does not support, for the reason in this text.
+    Unsupported(&'static str),
 }
 
 impl Refusal<'_> {
@@ -41,7 +43,7 @@ impl Refusal<'_> {
         match self {
             Refusal::Unknown(command) => unknown(command),
             Refusal::UnknownSubcommand { container, name } => {
-                let container = container.name.to_ascii_uppercase();
+                let container = container.to_ascii_uppercase();
                 [
                     b"ERR unknown subcommand '",
                     quoted(name, QUOTED_LEN_MAX_BYTES),
@@ -51,13 +53,14 @@ impl Refusal<'_> {
                 ]
                 .concat()
             }
-            Refusal::ArgCount(spec) => format!("ERR wrong number of arguments for '{}' command", spec.name).into(),
+            Refusal::ArgCount(name) => format!("ERR wrong number of arguments for '{name}' command").into(),
             Refusal::TooManyArgs { spec, arg_count } => format!(
                 "ERR too many arguments for '{}' command: {arg_count}, the limit is {}",
                 spec.name, spec.args_max
             )
             .into(),
             Refusal::Write => b"READONLY You can't write against a read only replica.".to_vec(),
+            Refusal::Unsupported(reason) => reason.as_bytes().to_vec(),
         }
     }
 }
@@ -156,7 +159,7 @@ mod tests {
     #[test]
     fn an_unknown_subcommand_has_the_error_of_redis() {
         assert_eq!(error_or_name("Client X"), "ERR unknown subcommand 'X'. Try CLIENT HELP.");
-        assert_eq!(error_or_name("config set a b"), "ERR unknown subcommand 'set'. Try CONFIG HELP.");
+        assert_eq!(error_or_name("config sett a b"), "ERR unknown subcommand 'sett'. Try CONFIG HELP.");
         let long = format!("ERR unknown subcommand '{}'. Try COMMAND HELP.", "x".repeat(128));
         assert_eq!(error_or_name(&format!("COMMAND {}", "x".repeat(200))), long);
     }
@@ -178,14 +181,43 @@ mod tests {
 
     #[test]
     fn a_write_command_gets_the_read_only_error_of_redis() {
-        for words in ["set k v", "SET", "Del k", "georadiusbymember x", "FUNCTION LOAD x", "xgroup setid x", "flushall"]
-        {
+        for words in [
+            "set k v",
+            "Del k",
+            "georadiusbymember k m 1 m x",
+            "FUNCTION LOAD x",
+            "xgroup setid k g 0",
+            "flushall",
+            "sort k",
+        ] {
             assert_eq!(error_or_name(words), "READONLY You can't write against a read only replica.", "{words}");
         }
-        for words in
-            ["function list", "function", "xgroup", "sett", "georadius_ro", "georadiusbymemberx", "function|load"]
-        {
+        for (words, error) in [
+            ("SET", "wrong number of arguments for 'set' command"),
+            ("FUNCTION DELETE", "wrong number of arguments for 'function|delete' command"),
+            ("xgroup create k g", "wrong number of arguments for 'xgroup|create' command"),
+            ("xgroup", "wrong number of arguments for 'xgroup' command"),
+            ("xgroup X", "unknown subcommand 'X'. Try XGROUP HELP."),
+        ] {
+            assert_eq!(error_or_name(words), format!("ERR {error}"), "{words}");
+        }
+        for words in ["sett", "georadius_ro", "georadiusbymemberx", "function|load", "xgroup|create k g 0"] {
             assert!(error_or_name(words).starts_with("ERR unknown command"), "{words}");
+        }
+    }
+
+    #[test]
+    fn an_unsupported_command_gets_an_error_with_the_reason() {
+        for (words, reason) in [
+            ("subscribe", "subscriptions are not supported"),
+            ("PSUBSCRIBE a b", "subscriptions are not supported"),
+            ("spublish a b", "publishing is not supported"),
+            ("function list", "scripts and functions are not supported"),
+            ("EVALSHA x", "scripts and functions are not supported"),
+            ("config set a b", "settings cannot be changed"),
+            ("CONFIG resetStat", "counters cannot be reset"),
+        ] {
+            assert!(error_or_name(words).starts_with(&format!("ERR {reason}")), "{words}");
         }
     }
 }

@@ -1,6 +1,9 @@
 //! The list of supported commands. Commands of Redis have the descriptions of Redis 7. The names of Zero-KV's own
 //! commands start with `ZKV.`.
 
+mod client;
+mod tools;
+
 use super::super::ARGS_MAX;
 use super::{ARGS_MAX_AT_ONCE, KeyPositions, Spec, packed};
 
@@ -19,6 +22,11 @@ pub enum Id {
     ClientNoTouch, ClientHelp,
     Memory, MemoryUsage, MemoryHelp,
     Object, ObjectEncoding, ObjectHelp,
+    SlowLog, Latency, Module, LastSave, PubSub, Unsubscribe, PUnsubscribe, SUnsubscribe, SlowLogGet, SlowLogLen,
+    SlowLogReset, SlowLogHelp, LatencyLatest, LatencyHistory, LatencyReset, LatencyGraph, LatencyDoctor,
+    LatencyHistogram, LatencyHelp, ModuleList, ModuleHelp, MemoryStats, MemoryDoctor, MemoryPurge, MemoryMallocStats,
+    PubSubChannels, PubSubNumSub, PubSubNumPat, PubSubShardChannels, PubSubShardNumSub, PubSubHelp, ClientReply,
+    ClientUnpause, ClientUnblock, ClientTracking, ClientTrackingInfo, ClientGetRedir, ClientCaching,
 }
 
 const NO_KEY: KeyPositions = KeyPositions { first: 0, last: 0, step: 0 };
@@ -45,6 +53,10 @@ const DANGEROUS: Words = &["@keyspace", "@read", "@slow", "@dangerous"];
 const CONNECTION: Words = &["@fast", "@connection"];
 const SLOW_CONNECTION: Words = &["@slow", "@connection"];
 const SLOW: Words = &["@slow"];
+const ADMIN_CATEGORIES: Words = &["@admin", "@slow", "@dangerous"];
+const ADMIN_CONNECTION: Words = &["@admin", "@slow", "@dangerous", "@connection"];
+const UNSUBSCRIBE_FLAGS: Words = &["pubsub", "noscript", "loading", "stale"];
+const PUBSUB_CATEGORIES: Words = &["@pubsub", "@slow"];
 const TRANSACTION: Words = &["@fast", "@transaction"];
 
 /// Creates an entry of [`COMMANDS`]. [`Spec::documented`] and [`Spec::described`] must complete it.
@@ -169,44 +181,39 @@ pub static COMMANDS: &[Spec] = &[
     spec(Id::Unwatch, "unwatch", 1, NO_KEY, TRANSACTION_FLAGS, TRANSACTION)
         .documented("transactions", "2.2.0", "O(1)").described("", "Forget about all watched keys"),
     spec(Id::Client, "client", -2, NO_KEY, CONTAINER, SLOW).documented("connection", "2.4.0", "Depends on subcommand.")
-        .described("", "A container for client connection commands").with(CLIENT),
+        .described("", "A container for client connection commands").with(client::CLIENT),
     spec(Id::Command, "command", -1, NO_KEY, ALWAYS, SLOW_CONNECTION)
         .documented("server", "2.8.13", "O(N) where N is the total number of Redis commands")
         .described("", "Get array of Redis command details").with(COMMAND),
     spec(Id::Config, "config", -2, NO_KEY, CONTAINER, SLOW).documented("server", "2.0.0", "Depends on subcommand.")
         .described("", "A container for server configuration commands").with(CONFIG),
     spec(Id::Memory, "memory", -2, NO_KEY, CONTAINER, SLOW).documented("server", "4.0.0", "Depends on subcommand.")
-        .described("", "A container for memory diagnostics commands").with(MEMORY),
+        .described("", "A container for memory diagnostics commands").with(tools::MEMORY),
     spec(Id::Object, "object", -2, NO_KEY, CONTAINER, SLOW).documented("generic", "2.2.3", "Depends on subcommand.")
         .described("", "A container for object introspection commands").with(OBJECT),
+    spec(Id::SlowLog, "slowlog", -2, NO_KEY, CONTAINER, SLOW).documented("server", "2.2.12", "Depends on subcommand.")
+        .described("", "A container for slow log commands").with(tools::SLOWLOG),
+    spec(Id::Latency, "latency", -2, NO_KEY, CONTAINER, SLOW).documented("server", "2.8.13", "Depends on subcommand.")
+        .described("", "A container for latency diagnostics commands").with(tools::LATENCY),
+    spec(Id::Module, "module", -2, NO_KEY, CONTAINER, SLOW).documented("server", "4.0.0", "Depends on subcommand.")
+        .described("", "A container for module commands").with(tools::MODULE),
+    spec(Id::LastSave, "lastsave", 1, NO_KEY, FAST_ALWAYS, &["@admin", "@fast", "@dangerous"])
+        .documented("server", "1.0.0", "O(1)")
+        .described("", "Get the UNIX time stamp of the last successful save to disk"),
+    spec(Id::PubSub, "pubsub", -2, NO_KEY, CONTAINER, SLOW).documented("pubsub", "2.8.0", "Depends on subcommand.")
+        .described("", "A container for Pub/Sub commands").with(tools::PUBSUB),
+    spec(Id::Unsubscribe, "unsubscribe", -1, NO_KEY, UNSUBSCRIBE_FLAGS, PUBSUB_CATEGORIES)
+        .documented("pubsub", "2.0.0", "O(N) where N is the number of clients already subscribed to a channel.")
+        .described("[channel [channel ...]]", "Stop listening for messages posted to the given channels"),
+    spec(Id::PUnsubscribe, "punsubscribe", -1, NO_KEY, UNSUBSCRIBE_FLAGS, PUBSUB_CATEGORIES)
+        .documented("pubsub", "2.0.0", "O(N+M) where N is the number of patterns the client is already subscribed and M is the number of total patterns subscribed in the system (by any client).")
+        .described("[pattern [pattern ...]]", "Stop listening for messages posted to channels matching the given patterns"),
+    spec(Id::SUnsubscribe, "sunsubscribe", -1, ALL_KEYS, UNSUBSCRIBE_FLAGS, PUBSUB_CATEGORIES)
+        .documented("pubsub", "7.0.0", "O(N) where N is the number of clients already subscribed to a shard channel.")
+        .described("[shardchannel [shardchannel ...]]", "Stop listening for messages posted to the given shard channels"),
 ];
 
 const HELP_SUMMARY: &str = "Show helpful text about the different subcommands";
-
-#[rustfmt::skip]
-const CLIENT: &[Spec] = &[
-    spec(Id::ClientSetInfo, "client|setinfo", 4, NO_KEY, SESSION, SLOW_CONNECTION).documented("connection", "7.2.0", "O(1)")
-        .described("<LIB-NAME libname | LIB-VER libver>", "Set client or connection specific info"),
-    spec(Id::ClientSetName, "client|setname", 3, NO_KEY, SESSION, SLOW_CONNECTION).documented("connection", "2.6.9", "O(1)")
-        .described("connection-name", "Set the current connection name"),
-    spec(Id::ClientGetName, "client|getname", 2, NO_KEY, SESSION, SLOW_CONNECTION).documented("connection", "2.6.9", "O(1)")
-        .described("", "Get the current connection name"),
-    spec(Id::ClientId, "client|id", 2, NO_KEY, SESSION, SLOW_CONNECTION).documented("connection", "5.0.0", "O(1)")
-        .described("", "Returns the client ID for the current connection"),
-    spec(Id::ClientInfo, "client|info", 2, NO_KEY, SESSION, SLOW_CONNECTION).documented("connection", "6.2.0", "O(1)")
-        .described("", "Returns information about the current client connection."),
-    spec(Id::ClientList, "client|list", -2, NO_KEY, ADMIN, &["@admin", "@slow", "@dangerous", "@connection"])
-        .documented("connection", "2.4.0", "O(N) where N is the number of client connections")
-        .described("[TYPE type] [ID client-id [client-id ...]]", "Get the list of client connections"),
-    spec(Id::ClientNoEvict, "client|no-evict", 3, NO_KEY, ADMIN, &["@admin", "@slow", "@dangerous", "@connection"])
-        .documented("connection", "7.0.0", "O(1)")
-        .described("<ON | OFF>", "Set client eviction mode for the current connection"),
-    spec(Id::ClientNoTouch, "client|no-touch", 3, NO_KEY, SESSION, SLOW_CONNECTION).documented("connection", "7.2.0", "O(1)")
-        .described("<ON | OFF>",
-            "Controls whether commands sent by the client will alter the LRU/LFU of the keys they access"),
-    spec(Id::ClientHelp, "client|help", 2, NO_KEY, ALWAYS, SLOW_CONNECTION).documented("connection", "5.0.0", "O(1)")
-        .described("", HELP_SUMMARY),
-];
 
 #[rustfmt::skip]
 const COMMAND: &[Spec] = &[
@@ -236,13 +243,6 @@ const CONFIG: &[Spec] = &[
         .documented("server", "2.0.0", "O(N) when N is the number of configuration parameters provided")
         .described("parameter [parameter ...]", "Get the values of configuration parameters"),
     spec(Id::ConfigHelp, "config|help", 2, NO_KEY, ALWAYS, SLOW).documented("server", "5.0.0", "O(1)").described("", HELP_SUMMARY),
-];
-
-#[rustfmt::skip]
-const MEMORY: &[Spec] = &[
-    spec(Id::MemoryUsage, "memory|usage", -3, SECOND_KEY, READ, &["@read", "@slow"]).documented("server", "4.0.0", "O(1)")
-        .described("key [SAMPLES count]", "Estimate the memory usage of a key"),
-    spec(Id::MemoryHelp, "memory|help", 2, NO_KEY, ALWAYS, SLOW).documented("server", "4.0.0", "O(1)").described("", HELP_SUMMARY),
 ];
 
 #[rustfmt::skip]

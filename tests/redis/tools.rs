@@ -1,0 +1,144 @@
+//! Commands that dashboards, frameworks, and administrators send, compared with a real Redis.
+
+use std::path::Path;
+
+use zero_kv::protocol::resp::reply_len_bytes;
+
+use super::served::*;
+use crate::helpers::redis_replies::Reply;
+use crate::helpers::redis_server::Redis;
+use crate::helpers::trials::Missing;
+
+/// Returns the replies to commands after HELLO 3, without the reply to HELLO, which names the server.
+fn ask_in_version_3(socket: &Path, commands: &[&str]) -> Vec<u8> {
+    let replies = ask(socket, &[&["HELLO 3"], commands].concat());
+    let hello_len = reply_len_bytes(&replies).unwrap().expect("a reply to HELLO");
+    replies[hello_len..].to_vec()
+}
+
+/// Compares the replies of two servers in both versions of the protocol, outside and inside a transaction. The commands
+/// of a conversation are separated by `; `.
+#[track_caller]
+pub(crate) fn assert_same_everywhere(expected: &Path, ours: &Path, conversations: &[&str]) {
+    for conversation in conversations {
+        let plain: Vec<&str> = conversation.split("; ").collect();
+        let transaction = [&["MULTI"], &plain[..], &["EXEC"]].concat();
+        for commands in [plain, transaction] {
+            for ask in [ask as fn(&Path, &[&str]) -> Vec<u8>, ask_in_version_3] {
+                let [expected, found] = [expected, ours].map(|socket| ask(socket, &commands));
+                assert_eq!(found.escape_ascii().to_string(), expected.escape_ascii().to_string(), "{commands:?}");
+            }
+        }
+    }
+}
+
+pub(crate) fn replies_without_events_modules_and_channels_are_equal() -> Result<(), Missing> {
+    let redis = redis()?;
+    let (_table, served) = serve(&[]);
+    assert_same_everywhere(
+        redis.socket(),
+        served.socket(),
+        &[
+            "SLOWLOG GET; SLOWLOG GET 5; SLOWLOG GET -1; SLOWLOG GET -2; SLOWLOG GET x; SLOWLOG GET 1 2",
+            "SLOWLOG LEN; SLOWLOG RESET; SLOWLOG LEN 1; SLOWLOG; SLOWLOG NOPE",
+            "LATENCY LATEST; LATENCY HISTORY command; LATENCY RESET; LATENCY RESET a b; LATENCY GRAPH command",
+            "LATENCY; LATENCY HISTORY; LATENCY GRAPH; LATENCY NOPE; LATENCY LATEST x",
+            "LATENCY HISTOGRAM nothing",
+            "MODULE LIST; MODULE LIST x; MODULE; MODULE NOPE",
+            "MEMORY PURGE; MEMORY PURGE x; MEMORY STATS x; MEMORY DOCTOR x; MEMORY MALLOC-STATS x",
+            "LASTSAVE x",
+            "PUBSUB CHANNELS; PUBSUB CHANNELS a*; PUBSUB CHANNELS a b; PUBSUB NUMPAT; PUBSUB NUMPAT x",
+            "PUBSUB NUMSUB; PUBSUB NUMSUB a b a; PUBSUB SHARDCHANNELS; PUBSUB SHARDCHANNELS a b; PUBSUB SHARDNUMSUB a",
+            "PUBSUB; PUBSUB NOPE",
+            "UNSUBSCRIBE; UNSUBSCRIBE a; PUNSUBSCRIBE; PUNSUBSCRIBE a*; SUNSUBSCRIBE; SUNSUBSCRIBE a",
+            "UNSUBSCRIBE a b; PUNSUBSCRIBE a b; SUNSUBSCRIBE a b; GET 1",
+            "CLIENT REPLY ON; CLIENT REPLY maybe; CLIENT REPLY; CLIENT UNPAUSE; CLIENT UNPAUSE x",
+            "CLIENT UNBLOCK 999999; CLIENT UNBLOCK 999999 TIMEOUT; CLIENT UNBLOCK 999999 error; CLIENT UNBLOCK",
+            "CLIENT UNBLOCK x; CLIENT UNBLOCK 1 maybe; CLIENT UNBLOCK 1 ERROR x",
+            "CLIENT TRACKING OFF; CLIENT TRACKING OFF x; CLIENT TRACKING maybe; CLIENT TRACKING; CLIENT TRACKINGINFO",
+            "CLIENT GETREDIR; CLIENT CACHING YES; CLIENT CACHING x; CLIENT CACHING",
+        ],
+    );
+    Ok(())
+}
+
+/// Returns the names and the arities of all commands and subcommands that Redis flags as `write`.
+fn writes(redis: &Redis) -> Vec<(String, i64)> {
+    fn collect(reply: &Reply, writes: &mut Vec<(String, i64)>) {
+        let [name, arity, flags, _, _, _, _, _, _, subcommands] = reply.list() else { panic!("{reply:?}") };
+        if flags.list().iter().any(|flag| flag.text() == "write") {
+            writes.push((name.text(), arity.integer()));
+        }
+        subcommands.list().iter().for_each(|subcommand| collect(subcommand, writes));
+    }
+    let mut writes = Vec::new();
+    Reply::all(&ask(redis.socket(), &["COMMAND"]))[0].list().iter().for_each(|reply| collect(reply, &mut writes));
+    writes
+}
+
+pub(crate) fn every_write_of_redis_is_rejected_as_by_a_replica() -> Result<(), Missing> {
+    let redis = redis()?;
+    let writes = writes(&redis);
+    assert!(writes.len() > 100, "{writes:?}");
+    redis.become_replica();
+    let (_table, served) = serve(&[]);
+    let mut conversations = vec!["XGROUP; XGROUP NOPE; xGroup Create a".to_owned()];
+    for (name, arity) in writes {
+        let words = name.replace('|', " ");
+        let least = arity.unsigned_abs() as usize;
+        // With one argument too few, the fewest arguments, one more, and 20 more.
+        let arg_counts = [least - 1, least, least + 1, least + 20];
+        let args = arg_counts.map(|count| count.saturating_sub(words.split(' ').count()));
+        let commands = args.map(|count| format!("{words}{}", " 1".repeat(count)));
+        conversations.push(commands.join("; "));
+    }
+    let conversations: Vec<&str> = conversations.iter().map(String::as_str).collect();
+    assert_same_everywhere(redis.socket(), served.socket(), &conversations);
+    Ok(())
+}
+
+pub(crate) fn unsupported_commands_are_rejected_with_the_reason() {
+    let (_table, served) = serve(&[]);
+    for (command, reason, remedy) in [
+        ("SUBSCRIBE news", "nothing is ever published", "ZKV.GENERATION"),
+        ("PSUBSCRIBE a b", "nothing is ever published", "WATCH"),
+        ("SSUBSCRIBE a", "nothing is ever published", "ZKV.GENERATION"),
+        ("PUBLISH news text", "the table is read-only", "another server"),
+        ("EVAL return 1 0", "no interpreter", "pipeline"),
+        ("EVALSHA e0e1f9fabfc9d4800c877a703b823ac0578ff8db 0", "no interpreter", "MULTI"),
+        ("SCRIPT LOAD x", "no interpreter", "pipeline"),
+        ("FUNCTION LIST", "no interpreter", "pipeline"),
+        ("FCALL f 0", "no interpreter", "pipeline"),
+        ("CONFIG SET save x", "settings cannot be changed", "restart"),
+        ("CONFIG RESETSTAT", "counters cannot be reset", "subtract"),
+        ("CONFIG REWRITE", "no configuration file", "options"),
+        ("CLIENT PAUSE 100", "the table is read-only", "no writes to stop"),
+        ("CLIENT REPLY OFF", "the table is read-only", "discard"),
+        ("CLIENT REPLY SKIP", "the table is read-only", "discard"),
+        ("CLIENT TRACKING ON", "no invalidation messages", "ZKV.GENERATION"),
+    ] {
+        let replies = Reply::all(&ask(served.socket(), &[command, "GET 1"]));
+        let Reply::Error(text) = &replies[0] else { panic!("{command}: {replies:?}") };
+        assert!(text.starts_with("ERR ") && text.contains(reason) && text.contains(remedy), "{command}: {text}");
+        assert_eq!(replies[1], Reply::Bytes(b"value_content_at_key_1".to_vec()), "{command}");
+    }
+}
+
+pub(crate) fn replies_about_memory_and_the_served_file_are_true() {
+    let (_table, served) = serve(&[]);
+    let ask = |command: &str| Reply::all(&ask(served.socket(), &[command])).remove(0);
+    let (stats, rows) = (ask("MEMORY STATS").fields(), ask("DBSIZE").integer());
+    assert_eq!(stats["keys.count"].integer(), rows);
+    let info = ask("INFO zero_kv").text();
+    let file_len = crate::helpers::redis_server::line_of(&info, "file_len_bytes").unwrap().parse::<i64>().unwrap();
+    assert_eq!(stats["dataset.bytes"].integer(), file_len);
+    assert_eq!(stats["keys.bytes-per-key"].integer(), file_len / rows);
+    assert!(stats["total.allocated"].integer() > 0);
+    assert!(ask("MEMORY DOCTOR").text().contains(&format!("{file_len} bytes")));
+    assert!(ask("MEMORY MALLOC-STATS").text().contains("MEMORY STATS"));
+    assert!(ask("LATENCY DOCTOR").text().contains("no latency events"));
+    let file = crate::helpers::redis_server::line_of(&info, "file").unwrap();
+    let modified = std::fs::metadata(file).unwrap().modified().unwrap();
+    let modified_s = modified.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    assert_eq!(ask("LASTSAVE").integer(), modified_s as i64);
+}
