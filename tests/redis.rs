@@ -3,6 +3,7 @@
 mod helpers;
 
 mod redis {
+    pub(crate) mod administration;
     pub(crate) mod benchmark;
     pub(crate) mod benchmarker;
     pub(crate) mod cli;
@@ -20,10 +21,17 @@ use std::process::ExitCode;
 use libtest_mimic::{Arguments, run};
 
 use helpers::trials::trials;
-use redis::{benchmark, benchmarker, cli, differential, document, errors, protocols, python, tools};
+use redis::{administration, benchmark, benchmarker, cli, differential, document, errors, protocols, python, tools};
 
 fn main() -> ExitCode {
     let trials = trials![
+        administration::a_client_leaves_monitor_mode_as_in_redis,
+        administration::a_monitor_that_reads_too_slowly_is_disconnected,
+        administration::client_kill_ends_the_same_connections_as_in_redis,
+        administration::errors_of_client_kill_are_equal,
+        administration::monitors_see_the_same_commands_as_in_redis,
+        administration::only_administrators_can_kill_and_monitor,
+        administration::redis_cli_monitors,
         benchmark::redis_benchmark_runs_with_and_without_pipelines,
         benchmarker::a_real_redis_answers_for_byte_keys_of_all_bytes_and_lengths,
         benchmarker::a_real_redis_with_the_same_rows_passes_verification,

@@ -113,6 +113,15 @@ impl Registry {
         Some(held_bytes)
     }
 
+    /// Disconnects one connection. Returns false if it has ended or is already being disconnected.
+    pub(super) fn disconnect_one(&self, activity: &Activity) -> bool {
+        let mut connections = self.connections();
+        let abort = connections.get_mut(&activity.number).and_then(|registered| registered.abort.take());
+        // A connection that ends locks the map to remove itself.
+        drop(connections);
+        abort.as_ref().map(AbortHandle::abort).is_some()
+    }
+
     /// Makes the worker disconnect at once, not at the next tick, each connection that is not in a turn and still holds a
     /// generation older than `number`.
     pub(super) fn disconnect_generations_before(&self, number: u64) {
@@ -252,6 +261,16 @@ mod tests {
         scene.registry.tick(&scene.totals);
         assert_eq!(scene.ended(), [1, 2]);
         assert_eq!(scene.totals.cut_generation.load(Ordering::Relaxed), 2);
+    }
+
+    #[test]
+    fn one_connection_is_disconnected_once() {
+        let scene = TestRegistry::new(&Limits::default(), 3);
+        assert!(scene.registry.disconnect_one(&scene.connections[1].1));
+        assert!(!scene.registry.disconnect_one(&scene.connections[1].1));
+        assert_eq!(scene.ended(), [1]);
+        scene.registry.remove(&scene.connections[2].1);
+        assert!(!scene.registry.disconnect_one(&scene.connections[2].1));
     }
 
     #[test]

@@ -118,6 +118,8 @@ totals! {
     /// Connections that were disconnected because they sent more requests than the limit without receiving the
     /// responses.
     cut_buffer,
+    /// Connections that a client ended with CLIENT KILL.
+    cut_killed,
     /// Replaced generations that are still in use.
     generations_retained,
     /// Connections that were rejected.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tracing::warn;
 
+use super::activity::Activity;
 use super::counters::Counters;
 use super::generations::{Generation, PinnedGeneration};
 use super::peer::Peer;
@@ -70,7 +71,7 @@ impl WorkerState {
 
     /// Returns the worker's connections.
     #[inline]
-    pub(super) fn registry(&self) -> &Registry {
+    pub(super) fn registry(&self) -> &Arc<Registry> {
         &self.server.registries[self.number]
     }
 
@@ -96,13 +97,20 @@ impl WorkerState {
     }
 }
 
-/// The peer and the worker of a connection. The protocols use them to answer requests.
+/// The peer, the worker, and the activity of a connection. The protocols use them to answer requests.
 pub(super) struct ConnectionContext {
     pub(super) peer: Peer,
     pub(super) worker: Arc<WorkerState>,
+    /// The state of this connection that other parts of the server see.
+    pub(super) activity: Arc<Activity>,
 }
 
 impl ConnectionContext {
+    /// Creates the context of a new connection.
+    pub(super) fn new(peer: Peer, worker: Arc<WorkerState>) -> ConnectionContext {
+        ConnectionContext { peer, activity: worker.registry().activity(peer), worker }
+    }
+
     /// Opens the files whose descriptors a response passes to a direct client. Returns `None` if `passes` is false, or
     /// if the generation is not available to direct clients.
     ///

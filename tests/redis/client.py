@@ -164,7 +164,19 @@ def connection(client):
         assert_error(redis.RedisError, "without any password configured", lambda: connect(password="secret").get(7))
 
 
+def administration(client):
+    other = connect(client_name="other", single_connection_client=True)
+    with client.monitor() as monitor:
+        expect(other.get(7), value(7))
+        expect(monitor.next_command()["command"], "GET 7")
+        expect(other.echo("two words"), b"two words")
+        expect(monitor.next_command()["command"], "ECHO two words")
+    expect(client.client_kill_filter(_id=other.client_id()), 1)
+
+
 def ours(client):
+    if arguments.unix:
+        administration(client)
     assert_error(redis.exceptions.ReadOnlyError, "", lambda: client.set(1, "x"))
     assert_error(redis.exceptions.ReadOnlyError, "", lambda: client.delete(1))
     assert_error(redis.ResponseError, "", lambda: client.get("no number"))

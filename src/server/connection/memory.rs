@@ -15,7 +15,7 @@ impl<S: ClientStream> Connection<S> {
     #[inline]
     pub(super) fn report_held(&self, cx: &Context<'_>) {
         let held_bytes = self.held_bytes();
-        let before_bytes = self.activity.held_bytes();
+        let before_bytes = self.context.activity.held_bytes();
         if held_bytes != before_bytes {
             self.report_changed(held_bytes, held_bytes > before_bytes, cx);
         }
@@ -36,8 +36,8 @@ impl<S: ClientStream> Connection<S> {
     fn report_changed(&self, held_bytes: u64, has_grown: bool, cx: &Context<'_>) {
         let server = &self.context.worker.server;
         // A connection that holds memory may be evicted. The eviction wakes the connection's task.
-        self.activity.set_waker(cx.waker());
-        server.client_memory.record(&self.activity, held_bytes);
+        self.context.activity.set_waker(cx.waker());
+        server.client_memory.record(&self.context.activity, held_bytes);
         if has_grown {
             server.evict_if_over_limit();
         }

@@ -33,7 +33,7 @@ use tokio::io::ReadBuf;
 use tokio::task::yield_now;
 use tracing::{debug, error};
 
-use super::activity::{Activity, Waits};
+use super::activity::Waits;
 use super::generations::PinnedGeneration;
 use super::panics;
 use super::pass::{READ_LEN_BYTES, Then};
@@ -83,8 +83,7 @@ impl Connections {
         let Connections { worker, redis_clients } = self.clone();
         Connection {
             stream,
-            activity: worker.registry().activity(peer),
-            context: ConnectionContext { peer, worker },
+            context: ConnectionContext::new(peer, worker),
             redis_clients,
             protocol: Protocol::Unknown,
             generation: None,
@@ -123,8 +122,6 @@ pub(super) struct Connection<S> {
     pending: Option<Box<PendingResponses>>,
     /// Whether the worker counts this connection as pending: see [`WorkerState::begin_pending`].
     is_pending: bool,
-    /// The state of this connection that other parts of the server see.
-    activity: Arc<Activity>,
 }
 
 /// Why [`Connection::poll_serve`] finished without an error.
@@ -139,7 +136,7 @@ impl<S: ClientStream> Connection<S> {
     /// Runs one turn. Requests that were sent together are answered from one generation, even if that takes several
     /// turns.
     fn poll_turn(&mut self, cx: &mut Context<'_>, scratch: &mut Scratch) -> Poll<io::Result<()>> {
-        if self.activity.is_evicted() {
+        if self.context.activity.is_evicted() {
             self.refuse_unfinished(cx);
             return Poll::Ready(Ok(()));
         }
@@ -157,8 +154,8 @@ impl<S: ClientStream> Connection<S> {
                 Poll::Pending => {
                     self.read_ahead(cx, &mut scratch.input, &mut turn)?;
                     let keeps_generation = self.keeps_generation();
-                    self.activity.set_waits(self.waits());
-                    self.activity.set_generation(if keeps_generation { generation.number } else { 0 });
+                    self.context.activity.set_waits(self.waits());
+                    self.context.activity.set_generation(if keeps_generation { generation.number } else { 0 });
                     self.report_held(cx);
                     if keeps_generation {
                         self.generation = Some(generation);
@@ -191,7 +188,7 @@ impl<S: ClientStream> Connection<S> {
 
     /// Records that bytes arrived, or that responses became pending.
     fn moved(&self) {
-        self.context.worker.registry().moved(&self.activity);
+        self.context.worker.registry().moved(&self.context.activity);
     }
 
     fn poll_serve(
@@ -224,7 +221,12 @@ impl<S: ClientStream> Connection<S> {
                     }
                     self.end_pending();
                 }
-                Then::Read => self.end_pending(),
+                Then::Read => {
+                    if self.take_monitor_lines(cx) {
+                        continue;
+                    }
+                    self.end_pending();
+                }
             }
             if self.context.worker.is_stopping() {
                 return Poll::Ready(Ok(End::Connection));
@@ -386,13 +388,26 @@ impl<S: ClientStream> Connection<S> {
                 sent => {
                     let sent_bytes = sent?;
                     self.context.worker.counters().written(sent_bytes);
-                    self.activity.count_progress(sent_bytes);
+                    self.context.activity.count_progress(sent_bytes);
                     turn.use_sent(sent_bytes);
                     unsent.advance(sent_bytes);
                 }
             }
         }
         Poll::Ready(Ok(()))
+    }
+
+    /// Makes the next lines that MONITOR shows pending responses. Returns false if there are none.
+    #[inline]
+    fn take_monitor_lines(&mut self, cx: &Context<'_>) -> bool {
+        let Some(monitor) = self.protocol.monitor() else { return false };
+        // The waker must be set before the queue is found empty, because new lines wake the task.
+        self.context.activity.set_waker(cx.waker());
+        let Some(lines) = monitor.next_lines() else { return false };
+        self.pending.get_or_insert_default().replace(&lines);
+        self.begin_pending();
+        self.moved();
+        true
     }
 
     fn begin_pending(&mut self) {
@@ -421,7 +436,7 @@ impl<S> Connection<S> {
 impl<S: ClientStream + Send + 'static> Connection<S> {
     /// Serves the connection in a task, until the connection ends or the worker's registry disconnects it.
     pub(super) fn spawn(self) {
-        let (worker, activity) = (Arc::clone(&self.context.worker), Arc::clone(&self.activity));
+        let (worker, activity) = (Arc::clone(&self.context.worker), Arc::clone(&self.context.activity));
         worker.registry().add(activity, tokio::spawn(self).abort_handle());
     }
 }
@@ -448,8 +463,8 @@ impl<S> Drop for Connection<S> {
     fn drop(&mut self) {
         self.end_pending();
         let worker = &self.context.worker;
-        worker.registry().remove(&self.activity);
-        worker.server.client_memory.release(&self.activity);
+        worker.registry().remove(&self.context.activity);
+        worker.server.client_memory.release(&self.context.activity);
         worker.counters().connection_closed();
     }
 }

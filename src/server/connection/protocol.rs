@@ -31,6 +31,15 @@ impl Protocol {
         }
     }
 
+    /// Returns the queue of the lines that MONITOR shows, if the client is a monitor.
+    #[inline]
+    pub(super) fn monitor(&self) -> Option<&redis::Monitor> {
+        match self {
+            Protocol::Redis(session) => session.monitor(),
+            Protocol::Native | Protocol::Unknown => None,
+        }
+    }
+
     /// Encodes an error response. In the native protocol, the response does not contain `text`.
     pub(super) fn error(&self, text: &str) -> Vec<u8> {
         match self {

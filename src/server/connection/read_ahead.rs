@@ -78,7 +78,7 @@ impl<S: ClientStream> Connection<S> {
                 continue;
             }
             self.unanswered.push(read);
-            self.activity.count_progress(read.len());
+            self.context.activity.count_progress(read.len());
             self.moved();
             if matches!(self.then, Then::Read | Then::Wait(_)) {
                 self.then = Then::Answer;

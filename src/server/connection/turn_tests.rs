@@ -96,7 +96,10 @@ fn connect(connections: &Connections) -> (UnixStream, Connection<UnixStream>) {
     let (client, server) = StdUnixStream::pair().unwrap();
     [&client, &server].into_iter().for_each(|stream| stream.set_nonblocking(true).unwrap());
     connections.worker.counters().connection_opened();
-    let connection = connections.open(UnixStream::from_std(server).unwrap(), Peer::default());
+    let server = UnixStream::from_std(server).unwrap();
+    // The client's user is the server's user, so the client is an administrator.
+    let peer = Peer::from_stream(&server);
+    let connection = connections.open(server, peer);
     (UnixStream::from_std(client).unwrap(), connection)
 }
 
@@ -154,7 +157,7 @@ pub(super) fn serve_and(
 }
 
 fn redis_session(connections: &Connections) -> redis::Session {
-    let context = ConnectionContext { peer: Peer::default(), worker: Arc::clone(&connections.worker) };
+    let context = ConnectionContext::new(Peer::default(), Arc::clone(&connections.worker));
     redis::Session::new(&context, &connections.redis_clients)
 }
 

@@ -178,6 +178,16 @@ fn worst_commands(id: Id) -> Vec<Vec<u8>> {
         Id::Unsubscribe => with_channels("UNSUBSCRIBE"),
         Id::PUnsubscribe => with_channels("PUNSUBSCRIBE"),
         Id::SUnsubscribe => with_channels("SUNSUBSCRIBE"),
+        Id::ClientKill => [
+            with_long("CLIENT KILL"),
+            vec![
+                words("CLIENT KILL TYPE normal"),
+                words("CLIENT KILL ADDR x LADDR x SKIPME no"),
+                words("CLIENT KILL MAXAGE 1000000"),
+                with_options("CLIENT KILL", &["ID", "7"]),
+                command(&[&b"CLIENT"[..], b"KILL", b"TYPE", &unprintable()]),
+            ],
+        ].concat(),
         Id::ClientReply => with_long("CLIENT REPLY"),
         Id::ClientUnblock => with_long("CLIENT UNBLOCK"),
         Id::ClientTracking => [with_long("CLIENT TRACKING"), vec![with_options("CLIENT TRACKING ON", &["PREFIX", "7"])]].concat(),
@@ -194,7 +204,7 @@ fn worst_commands(id: Id) -> Vec<Vec<u8>> {
         Id::Watch => vec![with_options("WATCH", &["7"]), command(&[b"WATCH", &long_text()[..]])],
         Id::DbSize | Id::RandomKey | Id::Time | Id::Reset | Id::Multi | Id::Exec | Id::Discard | Id::Unwatch
         | Id::Quit | Id::ZkvGeneration | Id::ConfigHelp | Id::CommandCount | Id::CommandHelp | Id::ClientGetName
-        | Id::ClientId | Id::ClientInfo | Id::ClientHelp | Id::MemoryHelp | Id::ObjectHelp | Id::SlowLogLen
+        | Id::ClientId | Id::ClientInfo | Id::ClientHelp | Id::MemoryHelp | Id::ObjectHelp | Id::Monitor | Id::SlowLogLen
         | Id::SlowLogReset | Id::SlowLogHelp | Id::LatencyLatest | Id::LatencyDoctor | Id::LatencyHelp
         | Id::ModuleList | Id::ModuleHelp | Id::MemoryStats | Id::MemoryDoctor | Id::MemoryPurge
         | Id::MemoryMallocStats | Id::LastSave | Id::PubSubNumPat | Id::PubSubHelp | Id::ClientUnpause

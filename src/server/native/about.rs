@@ -59,7 +59,7 @@ pub(super) fn answer(
 }
 
 fn answer_one(context: &ConnectionContext, generation: &Generation, op: Op, responses: &mut Responses) -> Status {
-    let ConnectionContext { peer, worker } = context;
+    let ConnectionContext { peer, worker, .. } = context;
     let server = &worker.server;
     responses.steps().add(if op == Op::Info { Snapshot::steps(server) } else { OTHER_STEPS });
     let mut push = |value: &[u8]| {
@@ -117,7 +117,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let db = folder.path().join("storage.db");
         bake_csv(&b"7,seven\n"[..], &db, &Options::default(), &mut |_| ()).unwrap();
-        let context = ConnectionContext { peer: Peer::Unix(None), worker: worker_over(&db, &Config::default()) };
+        let context = ConnectionContext::new(Peer::Unix(None), worker_over(&db, &Config::default()));
         let generation = context.worker.pin();
         for between in [Op::Info, Op::Get] {
             let requests: Vec<u8> = (0..100)
@@ -146,7 +146,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let db = folder.path().join("storage.db");
         bake_csv(&b"7,seven\n"[..], &db, &Options::default(), &mut |_| ()).unwrap();
-        let context = ConnectionContext { peer: Peer::Unix(None), worker: worker_over(&db, &Config::default()) };
+        let context = ConnectionContext::new(Peer::Unix(None), worker_over(&db, &Config::default()));
         let mut responses = Responses::new();
         for op in [Op::Reload, Op::Rollback] {
             assert_eq!(answer_one(&context, &context.worker.pin(), op, &mut responses), Status::Error);

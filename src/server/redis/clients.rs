@@ -5,18 +5,20 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::net::SocketAddr;
 use std::ops::Bound;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 use super::Out;
+use super::monitor::Monitors;
 use super::text::quoted;
 use super::work::{List, Listed, LongListPermit, Outcome, Step, Unsent, Work};
 use crate::protocol::resp::commands::{COMMANDS, Id, Spec};
 use crate::protocol::resp::{Args, Reply, Version, integer};
+use crate::server::activity::{Activity, Waits};
 use crate::server::log_limit::LogLimit;
+use crate::server::registry::Registry;
 use crate::server::settings::Settings;
 use crate::sync::unpoisoned;
 
@@ -24,13 +26,16 @@ use crate::sync::unpoisoned;
 pub(super) const NAME_LEN_MAX_BYTES: usize = 128;
 /// The maximum number of bytes of a CLIENT LIST reply that one pass sends.
 const LIST_PASS_LEN_BYTES: usize = 32 << 10;
-/// The number of clients that a pass lists before it checks whether other connections should have their turn.
-const LIST_BATCH_CLIENTS: usize = 256;
+/// The number of clients that a pass visits before it checks whether other connections should have their turn.
+pub(super) const CLIENTS_PER_BATCH: usize = 256;
 /// The cost of writing a client's line, in steps.
-const LINE_STEPS: usize = 20;
+pub(super) const LINE_STEPS: usize = 20;
 /// The maximum number of long CLIENT LIST replies that are held in memory at a time. A reply is long if one pass cannot
 /// send it whole.
 const LISTS_MAX: u64 = 4;
+
+/// The value of [`RedisClient::set_queued`] outside a transaction.
+pub(super) const NOT_QUEUEING: i64 = -1;
 
 /// All clients that speak the Redis protocol.
 #[derive(Default)]
@@ -42,18 +47,24 @@ pub(in crate::server) struct Clients {
     pub(super) long_command_log: LogLimit,
     /// Limits the log lines about connections that sent HTTP.
     pub(super) http_log: LogLimit,
+    /// Limits the log lines about CLIENT KILL.
+    pub(super) kill_log: LogLimit,
+    pub(super) monitors: Monitors,
 }
 
 impl Clients {
-    pub(super) fn add(&self, peer: Option<SocketAddr>) -> Arc<RedisClient> {
+    pub(super) fn add(&self, activity: &Arc<Activity>, registry: &Arc<Registry>) -> Arc<RedisClient> {
         let id = 1 + self.last_id.fetch_add(1, Ordering::Relaxed);
         let client = Arc::new(RedisClient {
             id,
-            peer,
+            activity: Arc::clone(activity),
+            registry: Arc::clone(registry),
             since: Instant::now(),
             active_after_s: AtomicU64::new(0),
             command: AtomicU8::new(Id::Get as u8),
             is_resp3: AtomicBool::new(false),
+            is_monitor: AtomicBool::new(false),
+            queued: AtomicI64::new(NOT_QUEUEING),
             names: Mutex::default(),
         });
         self.connected().insert(id, Arc::clone(&client));
@@ -64,11 +75,11 @@ impl Clients {
         self.connected().remove(&client.id);
     }
 
-    /// Returns at most [`LIST_BATCH_CLIENTS`] clients whose IDs are greater than `id`, in the order of their IDs.
-    fn after(&self, id: u64) -> Vec<Arc<RedisClient>> {
+    /// Returns at most [`CLIENTS_PER_BATCH`] clients whose IDs are greater than `id`, in the order of their IDs.
+    pub(super) fn after(&self, id: u64) -> Vec<Arc<RedisClient>> {
         let connected = self.connected();
         let after = connected.range((Bound::Excluded(id), Bound::Unbounded));
-        after.take(LIST_BATCH_CLIENTS).map(|(_, client)| Arc::clone(client)).collect()
+        after.take(CLIENTS_PER_BATCH).map(|(_, client)| Arc::clone(client)).collect()
     }
 
     pub(in crate::server) fn count(&self) -> usize {
@@ -83,13 +94,16 @@ impl Clients {
 /// The data of a client that CLIENT LIST and CLIENT INFO report.
 pub(super) struct RedisClient {
     id: u64,
-    /// The address of a TCP client. `None` for a client of the Unix socket.
-    peer: Option<SocketAddr>,
+    activity: Arc<Activity>,
+    registry: Arc<Registry>,
     since: Instant,
     active_after_s: AtomicU64,
     /// The [`Id`] of the client's last command.
     command: AtomicU8,
     is_resp3: AtomicBool,
+    is_monitor: AtomicBool,
+    /// The number of commands since MULTI, or [`NOT_QUEUEING`].
+    queued: AtomicI64,
     names: Mutex<Names>,
 }
 
@@ -122,6 +136,49 @@ impl RedisClient {
         self.is_resp3.store(version == Version::Resp3, Ordering::Relaxed);
     }
 
+    pub(super) fn set_monitor(&self, is_monitor: bool) {
+        self.is_monitor.store(is_monitor, Ordering::Relaxed);
+    }
+
+    /// Records the number of commands since MULTI, or [`NOT_QUEUEING`].
+    pub(super) fn set_queued(&self, queued: i64) {
+        self.queued.store(queued, Ordering::Relaxed);
+    }
+
+    /// Disconnects the client. Returns false if its connection has ended or is already being disconnected.
+    pub(super) fn disconnect(&self) -> bool {
+        self.registry.disconnect_one(&self.activity)
+    }
+
+    pub(super) fn age_s(&self) -> u64 {
+        self.since.elapsed().as_secs()
+    }
+
+    /// Returns the address of the client as CLIENT LIST shows it. For a client of the Unix socket, this is the path of
+    /// the socket.
+    pub(super) fn address(&self, settings: &Settings) -> String {
+        self.activity.peer.address().map_or_else(|| socket_address(settings), |address| address.to_string())
+    }
+
+    /// Returns the address of the server that the client has connected to.
+    pub(super) fn local_address(&self, settings: &Settings) -> String {
+        match settings.tcp {
+            Some(tcp) if self.activity.peer.address().is_some() => tcp.to_string(),
+            _ => socket_address(settings),
+        }
+    }
+
+    /// Returns the client's flags in CLIENT LIST.
+    fn flags(&self) -> String {
+        let flags = [
+            (self.is_monitor.load(Ordering::Relaxed), 'O'),
+            (self.queued.load(Ordering::Relaxed) != NOT_QUEUEING, 'x'),
+            (self.activity.peer.is_unix(), 'U'),
+        ];
+        let flags: String = flags.iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag).collect();
+        if flags.is_empty() { "N".to_owned() } else { flags }
+    }
+
     /// Returns the client's line in CLIENT INFO and CLIENT LIST.
     fn line(&self, settings: &Settings) -> String {
         let mut line = String::new();
@@ -130,12 +187,14 @@ impl RedisClient {
     }
 
     fn write_line(&self, settings: &Settings, line: &mut String) {
-        let socket = format!("{}:0", settings.socket.display());
-        let (peer, local, flags) = match (self.peer, settings.tcp) {
-            (Some(peer), Some(tcp)) => (peer.to_string(), tcp.to_string(), 'N'),
-            _ => (socket.clone(), socket, 'U'),
+        let (peer, local, flags) = (self.address(settings), self.local_address(settings), self.flags());
+        let (age_s, queued) = (self.age_s(), self.queued.load(Ordering::Relaxed));
+        let held_bytes = self.activity.held_bytes();
+        let (input_bytes, output_bytes) = match self.activity.waits() {
+            Waits::Rest(bytes) => (bytes, 0),
+            Waits::Client(bytes) => (0, bytes),
+            Waits::Turn | Waits::Request => (0, 0),
         };
-        let age_s = self.since.elapsed().as_secs();
         let idle_s = age_s.saturating_sub(self.active_after_s.load(Ordering::Relaxed));
         let resp = if self.is_resp3.load(Ordering::Relaxed) { 3 } else { 2 };
         let (names, command) = (self.names(), command_name(self.command.load(Ordering::Relaxed)));
@@ -145,11 +204,16 @@ impl RedisClient {
         let _ = writeln!(
             line,
             "id={} addr={peer} laddr={local} fd=0 name={name} age={age_s} idle={idle_s} flags={flags} db=0 sub=0 psub=0 \
-             ssub=0 multi=-1 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 \
+             ssub=0 multi={queued} qbuf={input_bytes} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl={output_bytes} oll=0 \
+             omem=0 tot-mem={held_bytes} \
              events=r cmd={command} user=default redir=-1 resp={resp} lib-name={lib_name} lib-ver={lib_ver}",
             self.id
         );
     }
+}
+
+fn socket_address(settings: &Settings) -> String {
+    format!("{}:0", settings.socket.display())
 }
 
 /// Returns the name of the command whose [`Id`] has this number, or an empty text if there is none.
@@ -294,7 +358,7 @@ impl Unsent {
                  request fewer clients with CLIENT LIST ID, or try again",
             )?);
         }
-        if batch.len() < LIST_BATCH_CLIENTS {
+        if batch.len() < CLIENTS_PER_BATCH {
             let lines = String::from_utf8(std::mem::take(&mut self.bytes)).expect("lines are text");
             Reply::new(&mut self.bytes, out.version()).verbatim(&lines);
             self.is_whole = true;
@@ -306,15 +370,18 @@ impl Unsent {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::server::limits::Limits;
+    use crate::server::peer::Peer;
 
     #[test]
     fn clients_have_unique_ids_and_are_removed_when_they_disconnect() {
-        let clients = Clients::default();
-        let (first, second) = (clients.add(None), clients.add(None));
+        let (clients, registry) = (Clients::default(), Arc::new(Registry::new(&Limits::default())));
+        let add = || clients.add(&registry.activity(Peer::default()), &registry);
+        let (first, second) = (add(), add());
         assert!(first.id() != second.id());
         clients.remove(&first);
         assert_eq!(clients.count(), 1);
-        assert_ne!(clients.add(None).id(), first.id());
+        assert_ne!(add().id(), first.id());
     }
 
     #[test]

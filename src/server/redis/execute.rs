@@ -4,7 +4,7 @@
 
 use super::work::{KeysOf, Outcome, Step, Work};
 use super::{
-    COMMAND_STEPS, Out, Session, clients, commands, handshake, info, keyspace, order, strings, tools, transaction,
+    COMMAND_STEPS, Out, Session, clients, commands, handshake, info, keyspace, kill, order, strings, tools, transaction,
 };
 use crate::protocol::resp::commands::{ARGS_MAX_AT_ONCE, Id, Refusal, Spec, find_full, help, is_http, resolve};
 use crate::protocol::resp::{Args, Command, Reply};
@@ -45,6 +45,9 @@ impl Session {
         let executed = if self.state.transaction.is_queueing() && !transaction::is_immediate(spec) {
             self.queue(command, &mut out).map(|()| Outcome::Done)
         } else {
+            if self.is_monitored {
+                self.show_command(spec, command, &mut out);
+            }
             self.execute_known(generation, spec, command, &mut out)
         };
         match executed {
@@ -106,7 +109,11 @@ impl Session {
             Id::Hello => self.hello(args, out)?,
             Id::Reset => self.reset(out),
             Id::Multi => self.multi(out)?,
-            Id::Exec => self.exec(generation, out)?,
+            Id::Exec => {
+                let executed = self.exec(generation, out);
+                self.show_exec();
+                executed?;
+            }
             Id::Discard => self.discard(out)?,
             Id::Watch => self.watch(generation, out)?,
             Id::Unwatch => self.unwatch(out),
@@ -127,6 +134,14 @@ impl Session {
             Id::ClientInfo => clients::info(&self.client, &server.settings, out),
             Id::ClientList => return clients::list(args),
             Id::ClientNoEvict | Id::ClientNoTouch => handshake::on_or_off(args, out)?,
+            Id::ClientKill => {
+                self.require_admin(spec)?;
+                return kill::kill(args);
+            }
+            Id::Monitor => {
+                self.require_admin(spec)?;
+                self.start_monitor(out)?;
+            }
             Id::ClientReply => tools::client_reply(args, out)?,
             Id::ClientUnblock => tools::unblock(args, out)?,
             Id::ClientTracking => tools::tracking(args, out)?,
@@ -163,6 +178,21 @@ impl Session {
         Ok(Outcome::Done)
     }
 
+    /// Checks that the client is an administrator.
+    ///
+    /// # Errors
+    /// The text of the error reply, if the client is not.
+    fn require_admin(&self, spec: &Spec) -> Result<(), String> {
+        if self.peer.is_admin() {
+            return Ok(());
+        }
+        Err(format!(
+            "NOPERM this user has no permissions to run the '{}' command: connect to the Unix socket as root or as the \
+             user that runs kv_store",
+            spec.name
+        ))
+    }
+
     /// Continues a command as long as there is room for its reply.
     pub(super) fn step(
         &mut self,
@@ -188,6 +218,7 @@ impl Session {
             Work::Commands(described) => Ok(described.more(command, out)),
             Work::GetKeys(keys) => Ok(keys.more(command, out)),
             Work::List(list) => list.more(&self.clients, &self.worker.server.settings, out),
+            Work::Kill(kill) => kill.more(&self.clients, (self.client.id(), self.peer), &self.worker.server, out),
         };
         step.unwrap_or_else(|problem| {
             counted.errors += 1;

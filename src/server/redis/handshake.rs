@@ -1,6 +1,6 @@
 //! Commands about the connection.
 
-use super::clients::{Names, valid_name};
+use super::clients::{NOT_QUEUEING, Names, valid_name};
 use super::text::quoted;
 use super::{Out, Session};
 use crate::protocol::resp::{Args, Version, integer};
@@ -107,6 +107,8 @@ impl Session {
 
     pub(super) fn reset(&mut self, out: &mut Out<'_>) {
         self.state.transaction.clear();
+        self.state.is_monitor = false;
+        self.client.set_queued(NOT_QUEUEING);
         *self.client.names() = Names::default();
         self.speak(Version::default());
         out.set_version(Version::default());

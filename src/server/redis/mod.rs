@@ -13,6 +13,8 @@ mod gets;
 mod handshake;
 mod info;
 mod keyspace;
+mod kill;
+mod monitor;
 mod order;
 mod stored;
 mod strings;
@@ -28,6 +30,7 @@ use std::sync::atomic::Ordering;
 
 use tracing::warn;
 
+use super::activity::Activity;
 use super::generations::Generation;
 use super::pass::{Pass, Then};
 use super::peer::Peer;
@@ -39,6 +42,7 @@ use crate::setting::Setting;
 use crate::store::{Store, is_verification_interrupted};
 pub(super) use clients::Clients;
 use clients::RedisClient;
+pub(super) use monitor::Monitor;
 use transaction::Transaction;
 use work::{Outcome, Step, Work};
 
@@ -64,6 +68,7 @@ const INLINE_STEP_LEN_BYTES: usize = 4;
 pub(super) struct Session {
     worker: Arc<WorkerState>,
     peer: Peer,
+    activity: Arc<Activity>,
     clients: Arc<Clients>,
     client: Arc<RedisClient>,
     state: SessionState,
@@ -75,6 +80,12 @@ pub(super) struct Session {
     kept_commands: Option<Arc<Vec<u8>>>,
     random: u64,
     counted: Counted,
+    /// Whether there were monitors when the pass began, or the pass executed MONITOR.
+    is_monitored: bool,
+    /// The lines that the pass shows to monitors.
+    shown: Vec<u8>,
+    /// The queue of the lines that this client gets, if it is a monitor.
+    monitor: Option<Arc<Monitor>>,
 }
 
 /// Session state that a pass changes. The state is restored if the pass is repeated.
@@ -85,6 +96,8 @@ struct SessionState {
     progress: Progress,
     running: Option<Running>,
     transaction: Transaction,
+    /// Whether the client is in MONITOR mode.
+    is_monitor: bool,
 }
 
 /// A command whose reply takes more than one pass. The command stays at the beginning of the input until its reply is
@@ -132,20 +145,25 @@ impl Session {
         Session {
             worker: Arc::clone(&context.worker),
             peer: context.peer,
+            activity: Arc::clone(&context.activity),
             clients: Arc::clone(clients),
-            client: clients.add(context.peer.address()),
+            client: clients.add(&context.activity, context.worker.registry()),
             state: SessionState::default(),
             kept: SessionState::default(),
             queued_commands: Arc::default(),
             kept_commands: None,
             random: RandomState::new().build_hasher().finish(),
             counted: Counted::default(),
+            is_monitored: false,
+            shown: Vec::new(),
+            monitor: None,
         }
     }
 
     /// Answers the complete commands at the start of `input` as long as there is room for replies. In the next call,
     /// the caller must pass the unanswered input again, followed by new input if there is any.
     pub(super) fn answer(&mut self, generation: &Generation, input: &[u8], responses: &mut Responses) -> Pass {
+        self.is_monitored = self.clients.monitors.are_active();
         let pass = self.pass(generation, input, responses);
         self.client.record_activity();
         pass
@@ -155,7 +173,11 @@ impl Session {
     #[inline]
     pub(super) fn held_bytes(&self) -> usize {
         let fixed_bytes = size_of::<Session>() + size_of::<RedisClient>() + 3 * clients::NAME_LEN_MAX_BYTES;
-        fixed_bytes + self.queued_commands.capacity() + self.state.running.as_ref().map_or(0, Running::held_bytes)
+        let monitor_bytes = self.monitor().map_or(0, Monitor::held_bytes) + self.shown.capacity();
+        fixed_bytes
+            + monitor_bytes
+            + self.queued_commands.capacity()
+            + self.state.running.as_ref().map_or(0, Running::held_bytes)
     }
 
     /// Returns whether a command is partly answered.
@@ -172,6 +194,9 @@ impl Session {
         if is_http {
             self.report_http();
         }
+        if self.is_monitored {
+            self.commit_monitoring();
+        }
         self.release_queue();
         self.kept = self.state.clone();
     }
@@ -179,6 +204,7 @@ impl Session {
     /// Undoes the last pass, which will be repeated.
     pub(super) fn undo(&mut self) {
         self.counted = Counted::default();
+        self.shown.clear();
         self.state = self.kept.clone();
         if let Some(commands) = self.kept_commands.take() {
             self.queued_commands = commands;
@@ -194,7 +220,7 @@ impl Session {
                     .map(|len_bytes| taken_bytes += len_bytes),
                 Some((commands, at_bytes)) => self
                     .answer_next(generation, &commands[at_bytes..], responses)
-                    .map(|len_bytes| self.state.transaction.advance(len_bytes)),
+                    .map(|len_bytes| self.advance_transaction(len_bytes)),
             };
             match answered {
                 Ok(()) => {}
@@ -220,6 +246,7 @@ impl Session {
             return Err(Then::Yield);
         }
         if !self.state.transaction.is_queueing()
+            && !self.is_monitored
             && let Some(run) = gets::answer(&generation.store, rest, self.state.version, responses)
         {
             self.state.progress = Progress::default();
@@ -284,6 +311,7 @@ impl Session {
             self.unless_interrupted(responses, |session, responses| session.step(store, &command, work, responses));
         let end = match step {
             Some(Step::Done) => return Ok(*len_bytes),
+            Some(Step::Close) => return Err(Then::Close),
             Some(Step::Next) => Ok(0),
             Some(Step::Full) => Err(Then::Answer),
             Some(Step::Yield) => Err(Then::Yield),
@@ -305,7 +333,7 @@ impl Session {
         execute: impl FnOnce(&mut Self, &mut Responses) -> T,
     ) -> Option<T> {
         // A repeated RANDOMKEY must choose the same row again.
-        let (end, counted, random) = (responses.end(), self.counted, self.random);
+        let (end, counted, random, shown_bytes) = (responses.end(), self.counted, self.random, self.shown.len());
         let copied_before_bytes = responses.copied().len();
         let executed = execute(self, responses);
         let reply_len_bytes = responses.copied().len() - copied_before_bytes;
@@ -315,6 +343,7 @@ impl Session {
         }
         responses.truncate(&end);
         (self.counted, self.random) = (counted, random);
+        self.shown.truncate(shown_bytes);
         None
     }
 
@@ -354,6 +383,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
+        self.end_monitor();
         self.clients.remove(&self.client);
     }
 }
@@ -372,7 +402,7 @@ mod tests {
         let db = folder.path().join("storage.db");
         bake_csv(csv.as_bytes(), &db, &Options::default(), &mut |_| ()).unwrap();
         let worker = worker_over(&db, &Config::default());
-        let context = ConnectionContext { peer: Peer::default(), worker: Arc::clone(&worker) };
+        let context = ConnectionContext::new(Peer::default(), Arc::clone(&worker));
         let session = Session::new(&context, &Arc::default());
         (folder, worker, session)
     }

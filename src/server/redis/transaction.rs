@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use super::clients::NOT_QUEUEING;
 use super::{Out, Session};
 use crate::protocol::resp::Command;
 use crate::protocol::resp::commands::{Id, Refusal, Spec};
@@ -59,7 +60,7 @@ impl Transaction {
     }
 
     /// Records that EXEC has executed the next `len_bytes` bytes of its commands.
-    pub(super) fn advance(&mut self, len_bytes: usize) {
+    fn advance(&mut self, len_bytes: usize) {
         if let Some(executing) = &mut self.executing {
             executing.at_bytes += len_bytes;
             if executing.at_bytes == executing.commands.len() {
@@ -95,6 +96,12 @@ pub(super) fn is_immediate(spec: &Spec) -> bool {
 }
 
 impl Session {
+    /// Records that the next `len_bytes` bytes of the commands of EXEC are executed.
+    pub(super) fn advance_transaction(&mut self, len_bytes: usize) {
+        self.state.transaction.advance(len_bytes);
+        self.show_exec();
+    }
+
     /// Queues a command of a transaction.
     ///
     /// # Errors
@@ -118,6 +125,7 @@ impl Session {
         // The command is counted when EXEC executes it.
         self.counted.commands -= 1;
         out.sink().steps().add_bytes(command.bytes().len());
+        self.client.set_queued(queued.count as i64);
         out.simple("QUEUED");
         Ok(())
     }
@@ -127,6 +135,7 @@ impl Session {
             return Err("ERR MULTI calls can not be nested".to_owned());
         }
         self.state.transaction.queued = Some(Queued::default());
+        self.client.set_queued(0);
         let commands = std::mem::take(&mut self.queued_commands);
         self.kept_commands.get_or_insert(commands);
         out.ok();
@@ -139,6 +148,7 @@ impl Session {
         let Some(queued) = transaction.queued else { return Err("ERR EXEC without MULTI".to_owned()) };
         let is_changed = transaction.watched_generation.is_some_and(|watched| watched != generation.number);
         transaction.clear();
+        self.client.set_queued(NOT_QUEUEING);
         if queued.is_rejected {
             return Err("EXECABORT Transaction discarded because of previous errors.".to_owned());
         }
@@ -160,6 +170,7 @@ impl Session {
             return Err("ERR DISCARD without MULTI".to_owned());
         }
         self.state.transaction.clear();
+        self.client.set_queued(NOT_QUEUEING);
         out.ok();
         Ok(())
     }

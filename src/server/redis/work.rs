@@ -1,5 +1,5 @@
 //! The work that is left after a pass has executed a part of a command. The modules that begin a command also continue
-//! it: `strings`, `keyspace`, `commands`, and `clients`.
+//! it: `strings`, `keyspace`, `commands`, `clients`, and `kill`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -24,6 +24,7 @@ pub(super) enum Work {
     Commands(Described),
     GetKeys(GetKeys),
     List(List),
+    Kill(Kill),
 }
 
 impl Work {
@@ -36,7 +37,8 @@ impl Work {
             | Work::Exists { .. }
             | Work::Keys(_)
             | Work::Commands(_)
-            | Work::GetKeys(_) => 0,
+            | Work::GetKeys(_)
+            | Work::Kill(_) => 0,
         }
     }
 }
@@ -45,6 +47,8 @@ impl Work {
 pub(super) enum Step {
     /// The reply is complete.
     Done,
+    /// The reply is complete, and the connection ends.
+    Close,
     /// The output buffer has no room for more replies.
     Full,
     /// Other connections get their turn before the command continues.
@@ -128,4 +132,40 @@ impl Drop for LongListPermit {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+/// A CLIENT KILL in progress.
+#[derive(Clone)]
+pub(super) struct Kill {
+    /// Whether a pass that began the command is committed. Clients are disconnected only then, because a pass that is
+    /// repeated must not disconnect clients twice.
+    pub(super) is_committed: bool,
+    /// The progress. When a pass is repeated, the progress is kept.
+    pub(super) killing: Arc<Mutex<Killing>>,
+}
+
+pub(super) struct Killing {
+    pub(super) filters: Filters,
+    /// The ID of the last client that was visited.
+    pub(super) after_id: u64,
+    pub(super) killed: u64,
+    /// Whether the disconnections are counted and logged.
+    pub(super) is_reported: bool,
+    /// Whether the client that sent the command is disconnected, too.
+    pub(super) kills_self: bool,
+}
+
+/// Which clients to disconnect: those that match all filters.
+#[derive(Default)]
+pub(super) struct Filters {
+    pub(super) id: Option<u64>,
+    pub(super) address: Option<Vec<u8>>,
+    pub(super) local_address: Option<Vec<u8>>,
+    pub(super) older_than_s: Option<u64>,
+    /// Whether no client can match, because no client has the given type.
+    pub(super) is_none: bool,
+    /// Whether the client that sent the command is not disconnected.
+    pub(super) skips_self: bool,
+    /// Whether the command has only an address and replies with OK.
+    pub(super) is_address_only: bool,
 }

@@ -22,10 +22,10 @@ pub enum Id {
     ClientNoTouch, ClientHelp,
     Memory, MemoryUsage, MemoryHelp,
     Object, ObjectEncoding, ObjectHelp,
-    SlowLog, Latency, Module, LastSave, PubSub, Unsubscribe, PUnsubscribe, SUnsubscribe, SlowLogGet, SlowLogLen,
+    SlowLog, Latency, Module, LastSave, Monitor, PubSub, Unsubscribe, PUnsubscribe, SUnsubscribe, SlowLogGet, SlowLogLen,
     SlowLogReset, SlowLogHelp, LatencyLatest, LatencyHistory, LatencyReset, LatencyGraph, LatencyDoctor,
     LatencyHistogram, LatencyHelp, ModuleList, ModuleHelp, MemoryStats, MemoryDoctor, MemoryPurge, MemoryMallocStats,
-    PubSubChannels, PubSubNumSub, PubSubNumPat, PubSubShardChannels, PubSubShardNumSub, PubSubHelp, ClientReply,
+    PubSubChannels, PubSubNumSub, PubSubNumPat, PubSubShardChannels, PubSubShardNumSub, PubSubHelp, ClientKill, ClientReply,
     ClientUnpause, ClientUnblock, ClientTracking, ClientTrackingInfo, ClientGetRedir, ClientCaching,
 }
 
@@ -211,6 +211,8 @@ pub static COMMANDS: &[Spec] = &[
     spec(Id::SUnsubscribe, "sunsubscribe", -1, ALL_KEYS, UNSUBSCRIBE_FLAGS, PUBSUB_CATEGORIES)
         .documented("pubsub", "7.0.0", "O(N) where N is the number of clients already subscribed to a shard channel.")
         .described("[shardchannel [shardchannel ...]]", "Stop listening for messages posted to the given shard channels"),
+    spec(Id::Monitor, "monitor", 1, NO_KEY, ADMIN, ADMIN_CATEGORIES).documented("server", "1.0.0", "")
+        .described("", "Listen for all requests received by the server in real time"),
 ];
 
 const HELP_SUMMARY: &str = "Show helpful text about the different subcommands";

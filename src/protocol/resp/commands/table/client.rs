@@ -25,6 +25,9 @@ pub(super) const CLIENT: &[Spec] = &[
             "Controls whether commands sent by the client will alter the LRU/LFU of the keys they access"),
     spec(Id::ClientHelp, "client|help", 2, NO_KEY, ALWAYS, SLOW_CONNECTION).documented("connection", "5.0.0", "O(1)")
         .described("", HELP_SUMMARY),
+    spec(Id::ClientKill, "client|kill", -3, NO_KEY, ADMIN, ADMIN_CONNECTION)
+        .documented("connection", "2.4.0", "O(N) where N is the number of client connections")
+        .described("<ip:port | filter value [filter value ...]>", "Kill the connection of a client"),
     spec(Id::ClientReply, "client|reply", 3, NO_KEY, SESSION, SLOW_CONNECTION)
         .documented("connection", "3.2.0", "O(1)")
         .described("<ON | OFF | SKIP>", "Instruct the server whether to reply to commands"),

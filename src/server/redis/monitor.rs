@@ -1,0 +1,279 @@
+//! MONITOR, which shows an administrator the commands of all connections that use the Redis protocol.
+//!
+//! In: commands as sessions execute them. Out: lines, which the connection of each monitor sends. A session collects
+//! the lines of a pass, and delivers them when the pass is committed. Each monitor has a queue of limited length. A
+//! client that reads more slowly than commands arrive is disconnected. While there are no monitors, sessions only read
+//! the number of monitors, once per pass.
+
+use std::collections::VecDeque;
+use std::io::Write;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tracing::warn;
+
+use super::{Out, Session};
+use crate::protocol::resp::Command;
+use crate::protocol::resp::commands::{Id, Spec};
+use crate::server::activity::Activity;
+use crate::server::log_limit::LogLimit;
+use crate::server::registry::Registry;
+use crate::server::statistics::Totals;
+use crate::sync::unpoisoned;
+
+/// The maximum number of monitors.
+const MONITORS_MAX: usize = 8;
+/// The maximum number of bytes of lines that a monitor has not sent yet.
+const QUEUE_MAX_BYTES: usize = 16 << 20;
+/// The number of bytes after which lines go into a new chunk of a queue.
+const CHUNK_BYTES: usize = 64 << 10;
+/// The maximum number of bytes of a command that a line shows.
+const SHOWN_MAX_BYTES: usize = 4096;
+/// The cost of a line, in steps, in addition to its bytes.
+const LINE_STEPS: usize = 5;
+
+/// All monitors of a server.
+#[derive(Default)]
+pub(super) struct Monitors {
+    count: AtomicUsize,
+    monitors: Mutex<Vec<Arc<Monitor>>>,
+    slow_log: LogLimit,
+}
+
+/// The queue of the lines for one client.
+pub(in crate::server) struct Monitor {
+    activity: Arc<Activity>,
+    registry: Arc<Registry>,
+    queue: Mutex<Queue>,
+}
+
+#[derive(Default)]
+struct Queue {
+    chunks: VecDeque<Vec<u8>>,
+    len_bytes: usize,
+    is_disconnected: bool,
+}
+
+impl Monitors {
+    /// Returns whether there are monitors.
+    #[inline]
+    pub(super) fn are_active(&self) -> bool {
+        self.count.load(Ordering::Relaxed) > 0
+    }
+
+    fn add(&self, activity: &Arc<Activity>, registry: &Arc<Registry>) -> Arc<Monitor> {
+        let (activity, registry) = (Arc::clone(activity), Arc::clone(registry));
+        let monitor = Arc::new(Monitor { activity, registry, queue: Mutex::default() });
+        let mut monitors = unpoisoned(&self.monitors);
+        monitors.push(Arc::clone(&monitor));
+        self.count.store(monitors.len(), Ordering::Relaxed);
+        monitor
+    }
+
+    fn remove(&self, monitor: &Arc<Monitor>) {
+        let mut monitors = unpoisoned(&self.monitors);
+        monitors.retain(|listed| !Arc::ptr_eq(listed, monitor));
+        self.count.store(monitors.len(), Ordering::Relaxed);
+    }
+
+    /// Delivers lines to all monitors. Disconnects the clients that read too slowly.
+    fn publish(&self, lines: &[u8], totals: &Totals) {
+        let monitors = unpoisoned(&self.monitors).clone();
+        for monitor in monitors {
+            let Delivery::Full = monitor.deliver(lines) else { continue };
+            if monitor.registry.disconnect_one(&monitor.activity) {
+                totals.cut_slow.fetch_add(1, Ordering::Relaxed);
+                if let Some(left_out) = self.slow_log.line() {
+                    warn!(
+                        peer = %monitor.activity.peer,
+                        left_out,
+                        "disconnected: a client in MONITOR mode reads too slowly: {QUEUE_MAX_BYTES} bytes are queued"
+                    );
+                }
+            }
+        }
+    }
+}
+
+enum Delivery {
+    Queued,
+    Full,
+}
+
+impl Monitor {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        unpoisoned(&self.queue)
+    }
+
+    fn deliver(&self, lines: &[u8]) -> Delivery {
+        let mut queue = self.queue();
+        if queue.is_disconnected {
+            return Delivery::Queued;
+        }
+        if queue.len_bytes + lines.len() > QUEUE_MAX_BYTES {
+            *queue = Queue { is_disconnected: true, ..Queue::default() };
+            return Delivery::Full;
+        }
+        let was_empty = queue.len_bytes == 0;
+        queue.len_bytes += lines.len();
+        match queue.chunks.back_mut() {
+            Some(chunk) if chunk.len() + lines.len() <= CHUNK_BYTES => chunk.extend_from_slice(lines),
+            _ => queue.chunks.push_back(lines.to_vec()),
+        }
+        drop(queue);
+        if was_empty {
+            self.activity.wake();
+        }
+        Delivery::Queued
+    }
+
+    /// Removes and returns the next lines to send, or returns `None` if there are none.
+    pub(in crate::server) fn next_lines(&self) -> Option<Vec<u8>> {
+        let mut queue = self.queue();
+        let chunk = queue.chunks.pop_front()?;
+        queue.len_bytes -= chunk.len();
+        Some(chunk)
+    }
+
+    pub(super) fn held_bytes(&self) -> usize {
+        self.queue().len_bytes
+    }
+}
+
+impl Session {
+    /// Returns the queue of the lines that the client gets, if it is a monitor.
+    #[inline]
+    pub(in crate::server) fn monitor(&self) -> Option<&Monitor> {
+        self.monitor.as_deref()
+    }
+
+    /// Executes MONITOR. The client becomes a monitor when the pass is committed.
+    ///
+    /// # Errors
+    /// If the command is part of a transaction, or if there are too many monitors.
+    pub(super) fn start_monitor(&mut self, out: &mut Out<'_>) -> Result<(), String> {
+        if self.state.transaction.is_executing() {
+            return Err("ERR MONITOR isn't allowed for DENY BLOCKING client".to_owned());
+        }
+        if self.state.is_monitor {
+            // Redis does not reply either.
+            return Ok(());
+        }
+        if self.clients.monitors.count.load(Ordering::Relaxed) >= MONITORS_MAX {
+            return Err(format!(
+                "ERR too many clients are in MONITOR mode, the limit is {MONITORS_MAX}: end another one"
+            ));
+        }
+        (self.state.is_monitor, self.is_monitored) = (true, true);
+        out.ok();
+        Ok(())
+    }
+
+    /// Adds the line of a command to the lines of the pass, unless Redis does not show the command.
+    #[cold]
+    pub(super) fn show_command(&mut self, spec: &Spec, command: &Command<'_>, out: &mut Out<'_>) {
+        // EXEC is shown after the commands of its transaction.
+        if spec.flags.contains(&"admin") || spec.id == Id::Exec {
+            return;
+        }
+        let shown_before_bytes = self.shown.len();
+        self.push_line(spec.id, command.args());
+        out.sink().steps().add(LINE_STEPS);
+        // Each monitor gets a copy.
+        out.sink().steps().add_bytes((1 + MONITORS_MAX) * (self.shown.len() - shown_before_bytes));
+    }
+
+    fn push_line<'a>(&mut self, id: Id, args: impl Iterator<Item = &'a [u8]>) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let settings = &self.worker.server.settings;
+        let address = match self.peer.address() {
+            Some(address) => address.to_string(),
+            None => format!("unix:{}", settings.socket.display()),
+        };
+        let shown = &mut self.shown;
+        // Writing to a vector cannot fail.
+        let _ = write!(shown, "+{}.{:06} [0 {address}]", now.as_secs(), now.subsec_micros());
+        let (mut left_bytes, mut hidden) = (SHOWN_MAX_BYTES, 0);
+        let mut args = args.enumerate();
+        while let Some((at, arg)) = args.next() {
+            if left_bytes == 0 {
+                let _ = write!(shown, " \"... ({} more arguments)\"", 1 + args.count());
+                break;
+            }
+            if id == Id::Auth && at > 0 {
+                hidden = 1;
+            }
+            shown.extend_from_slice(b" \"");
+            if hidden > 0 {
+                hidden -= 1;
+                shown.extend_from_slice(b"(redacted)");
+            } else {
+                let part = &arg[..arg.len().min(left_bytes)];
+                push_escaped(part, shown);
+                if part.len() < arg.len() {
+                    let _ = write!(shown, "... ({} more bytes)", arg.len() - part.len());
+                }
+                if id == Id::Hello && at > 1 && arg.eq_ignore_ascii_case(b"AUTH") {
+                    hidden = 2;
+                }
+            }
+            shown.push(b'"');
+            left_bytes = left_bytes.saturating_sub(arg.len() + 3);
+        }
+        shown.extend_from_slice(b"\r\n");
+    }
+
+    /// Shows an EXEC, unless it still has to execute commands.
+    pub(super) fn show_exec(&mut self) {
+        if !self.is_monitored || self.state.transaction.is_executing() {
+            return;
+        }
+        self.push_line(Id::Exec, std::iter::once(&b"EXEC"[..]));
+    }
+
+    /// Delivers the lines of a pass, and adds or removes this client as a monitor.
+    #[cold]
+    pub(super) fn commit_monitoring(&mut self) {
+        let clients = Arc::clone(&self.clients);
+        if self.state.is_monitor && self.monitor.is_none() {
+            self.monitor = Some(clients.monitors.add(&self.activity, self.worker.registry()));
+            self.client.set_monitor(true);
+        }
+        if !self.shown.is_empty() {
+            clients.monitors.publish(&self.shown, &self.worker.server.statistics.totals);
+            self.shown.clear();
+            self.shown.shrink_to(CHUNK_BYTES);
+        }
+        if !self.state.is_monitor {
+            self.end_monitor();
+        }
+    }
+
+    /// Ends MONITOR mode. The client gets no more lines, not even those that are queued.
+    pub(super) fn end_monitor(&mut self) {
+        if let Some(monitor) = self.monitor.take() {
+            self.clients.monitors.remove(&monitor);
+            self.client.set_monitor(false);
+        }
+    }
+}
+
+/// Appends bytes as Redis quotes them.
+fn push_escaped(bytes: &[u8], out: &mut Vec<u8>) {
+    for &byte in bytes {
+        match byte {
+            b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            7 => out.extend_from_slice(b"\\a"),
+            8 => out.extend_from_slice(b"\\b"),
+            b' '..=b'~' => out.push(byte),
+            // Writing to a vector cannot fail.
+            _ => {
+                let _ = write!(out, "\\x{byte:02x}");
+            }
+        }
+    }
+}
