@@ -7,6 +7,7 @@ mod redis {
     pub(crate) mod benchmark;
     pub(crate) mod benchmarker;
     pub(crate) mod cli;
+    pub(crate) mod descriptions;
     pub(crate) mod differential;
     pub(crate) mod document;
     pub(crate) mod errors;
@@ -21,7 +22,9 @@ use std::process::ExitCode;
 use libtest_mimic::{Arguments, run};
 
 use helpers::trials::trials;
-use redis::{administration, benchmark, benchmarker, cli, differential, document, errors, protocols, python, tools};
+use redis::{
+    administration, benchmark, benchmarker, cli, descriptions, differential, document, errors, protocols, python, tools,
+};
 
 fn main() -> ExitCode {
     let trials = trials![
@@ -39,6 +42,9 @@ fn main() -> ExitCode {
         cli::redis_cli_prints_replies,
         cli::redis_cli_reads_commands_from_standard_input,
         cli::redis_cli_scans_all_keys,
+        descriptions::command_docs_differ_from_redis_only_as_documented,
+        descriptions::command_info_is_equal,
+        descriptions::redis_cli_prints_the_syntax_of_every_command,
         differential::replies_to_command_are_equal,
         differential::replies_to_hello_describe_the_connection_equally,
         differential::replies_to_keys_are_equal,

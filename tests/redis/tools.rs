@@ -10,7 +10,7 @@ use crate::helpers::redis_server::Redis;
 use crate::helpers::trials::Missing;
 
 /// Returns the replies to commands after HELLO 3, without the reply to HELLO, which names the server.
-fn ask_in_version_3(socket: &Path, commands: &[&str]) -> Vec<u8> {
+pub(crate) fn ask_in_version_3(socket: &Path, commands: &[&str]) -> Vec<u8> {
     let replies = ask(socket, &[&["HELLO 3"], commands].concat());
     let hello_len = reply_len_bytes(&replies).unwrap().expect("a reply to HELLO");
     replies[hello_len..].to_vec()

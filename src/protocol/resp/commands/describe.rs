@@ -4,7 +4,7 @@
 //! `COMMAND DOCS`, and the subcommand `HELP`.
 
 use super::super::{Reply, Sink};
-use super::{KeyPositions, Spec};
+use super::{Spec, arguments};
 
 /// Appends the description of one command, which is an element of the reply to `COMMAND INFO`.
 pub fn info<S: Sink>(spec: &Spec, reply: &mut Reply<S>) {
@@ -16,13 +16,13 @@ pub fn info<S: Sink>(spec: &Spec, reply: &mut Reply<S>) {
         reply.integer(number.into());
     }
     words(spec.categories, reply);
-    // This element is a list of tips for clients of a cluster. Zero-KV has no tips.
-    reply.set(0);
+    reply.set(spec.tips.len());
+    spec.tips.iter().for_each(|tip| reply.bulk(tip.as_bytes()));
     if spec.keys.first == 0 {
         reply.set(0);
     } else {
         reply.set(1);
-        key_spec(spec.keys, reply);
+        key_spec(spec, reply);
     }
     reply.set(spec.subcommands.len());
     for subcommand in spec.subcommands {
@@ -33,12 +33,19 @@ pub fn info<S: Sink>(spec: &Spec, reply: &mut Reply<S>) {
 /// Appends the name and the documentation of one command, which are an entry of the reply to `COMMAND DOCS`.
 pub fn docs<S: Sink>(spec: &Spec, reply: &mut Reply<S>) {
     reply.bulk(spec.name.as_bytes());
-    reply.map(if spec.subcommands.is_empty() { 4 } else { 5 });
-    let entries =
+    let arguments = arguments::parse(spec.syntax);
+    let texts =
         [("summary", spec.summary), ("since", spec.since), ("group", spec.group), ("complexity", spec.complexity)];
-    for (name, text) in entries {
+    let texts = texts.iter().filter(|(_, text)| !text.is_empty());
+    reply.map(texts.clone().count() + usize::from(!arguments.is_empty()) + usize::from(!spec.subcommands.is_empty()));
+    for (name, text) in texts {
         reply.bulk(name.as_bytes());
         reply.bulk(text.as_bytes());
+    }
+    if !arguments.is_empty() {
+        reply.bulk(b"arguments");
+        reply.array(arguments.len());
+        arguments.iter().for_each(|argument| argument.write(reply));
     }
     if !spec.subcommands.is_empty() {
         reply.bulk(b"subcommands");
@@ -69,10 +76,11 @@ fn words<S: Sink>(words: &[&str], reply: &mut Reply<S>) {
 }
 
 /// Appends a key specification. Clients for Redis 7 or later derive the positions of keys from it.
-fn key_spec<S: Sink>(keys: KeyPositions, reply: &mut Reply<S>) {
+fn key_spec<S: Sink>(spec: &Spec, reply: &mut Reply<S>) {
+    let keys = spec.keys;
     reply.map(3);
     reply.bulk(b"flags");
-    words(&["RO", "access"], reply);
+    words(spec.key_flags, reply);
     reply.bulk(b"begin_search");
     search_step("index", &[("index", keys.first)], reply);
     reply.bulk(b"find_keys");
@@ -110,7 +118,8 @@ mod tests {
         let spec = find(b"mget").unwrap();
         assert_eq!(
             written(Version::Resp2, |reply| info(spec, reply)),
-            "*10|$4|mget|:-2|*2|+readonly|+fast|:1|:-1|:1|*3|+@read|+@string|+@fast|*0|*1|*6|$5|flags|*2|+RO|+access|\
+            "*10|$4|mget|:-2|*2|+readonly|+fast|:1|:-1|:1|*3|+@read|+@string|+@fast|*1|$26|request_policy:multi_shard|\
+             *1|*6|$5|flags|*2|+RO|+access|\
              $12|begin_search|*4|$4|type|$5|index|$4|spec|*2|$5|index|:1|\
              $9|find_keys|*4|$4|type|$5|range|$4|spec|*6|$7|lastkey|:-1|$7|keystep|:1|$5|limit|:0|*0|"
         );
@@ -121,9 +130,10 @@ mod tests {
         );
         assert_eq!(
             written(Version::Resp3, |reply| docs(find(b"strlen").unwrap(), reply)),
-            "$6|strlen|%4|$7|summary|$43|Get the length of the value stored in a key|\
+            "$6|strlen|%5|$7|summary|$43|Get the length of the value stored in a key|\
              $5|since|$5|2.2.0|$5|group|$6|string|\
-             $10|complexity|$4|O(1)|"
+             $10|complexity|$4|O(1)|\
+             $9|arguments|*1|%3|$4|name|$3|key|$4|type|$3|key|$14|key_spec_index|:0|"
         );
     }
 

@@ -3,6 +3,7 @@
 //! In: a command. Out: the command's entry in [`COMMANDS`], or Redis's text for the error. This module does not execute
 //! commands.
 
+mod arguments;
 mod describe;
 mod refusal;
 mod table;
@@ -32,6 +33,10 @@ pub struct Spec {
     pub categories: &'static [&'static str],
     /// The positions of keys among the arguments.
     pub keys: KeyPositions,
+    /// Redis's flags of the keys.
+    pub key_flags: &'static [&'static str],
+    /// Redis's tips for clients of a cluster.
+    pub tips: &'static [&'static str],
     /// The command's group in Redis's documentation.
     pub group: &'static str,
     /// The first version of Redis with the command. For commands of Zero-KV, the first version of Zero-KV with the

@@ -63,6 +63,7 @@ const TRANSACTION: Words = &["@fast", "@transaction"];
 const fn spec(id: Id, name: &'static str, arity: i32, keys: KeyPositions, flags: Words, categories: Words) -> Spec {
     let (group, since, complexity, syntax, summary) = ("", "", "", "", "");
     let args_max = ARGS_MAX_AT_ONCE;
+    let (key_flags, tips): (Words, Words) = (&["RO", "access"], &[]);
     Spec {
         id,
         name,
@@ -71,6 +72,8 @@ const fn spec(id: Id, name: &'static str, arity: i32, keys: KeyPositions, flags:
         flags,
         categories,
         keys,
+        key_flags,
+        tips,
         group,
         since,
         complexity,
@@ -99,6 +102,17 @@ impl Spec {
         self
     }
 
+    /// Replaces the flags of the keys, which are `RO` and `access` by default.
+    const fn key_flags(mut self, key_flags: Words) -> Spec {
+        self.key_flags = key_flags;
+        self
+    }
+
+    const fn tips(mut self, tips: Words) -> Spec {
+        self.tips = tips;
+        self
+    }
+
     const fn with(mut self, subcommands: &'static [Spec]) -> Spec {
         self.subcommands = subcommands;
         self
@@ -112,14 +126,15 @@ pub static COMMANDS: &[Spec] = &[
         .described("key", "Get the value of a key"),
     spec(Id::MGet, "mget", -2, ALL_KEYS, FAST_READ, STRING).in_parts()
         .documented("string", "1.0.0", "O(N) where N is the number of keys to retrieve.")
-        .described("key [key ...]", "Get the values of all the given keys"),
+        .described("key [key ...]", "Get the values of all the given keys").tips(&["request_policy:multi_shard"]),
     spec(Id::Exists, "exists", -2, ALL_KEYS, FAST_READ, KEYSPACE).in_parts()
         .documented("generic", "1.0.0", "O(N) where N is the number of keys to check.")
-        .described("key [key ...]", "Determine if a key exists"),
+        .described("key [key ...]", "Determine if a key exists")
+        .tips(&["request_policy:multi_shard", "response_policy:agg_sum"]).key_flags(&["RO"]),
     spec(Id::StrLen, "strlen", 2, ONE_KEY, FAST_READ, STRING).documented("string", "2.2.0", "O(1)")
-        .described("key", "Get the length of the value stored in a key"),
+        .described("key", "Get the length of the value stored in a key").key_flags(&["RO"]),
     spec(Id::GetRange, "getrange", 4, ONE_KEY, READ, SLOW_STRING)
-        .documented("string", "2.4.0", "O(N) where N is the length of the returned string.")
+        .documented("string", "2.4.0", "O(N) where N is the length of the returned string. The complexity is ultimately determined by the returned length, but because creating a substring from an existing string is very cheap, it can be considered O(1) for small strings.")
         .described("key start end", "Get a substring of the string stored at a key"),
     spec(Id::ZkvFloor, "zkv.floor", 2, ONE_KEY, READ, KEYSPACE).documented("module", "0.1.0", "O(log N)")
         .described("key", "Get the row with the largest key less than or equal to the given key"),
@@ -134,34 +149,40 @@ pub static COMMANDS: &[Spec] = &[
     spec(Id::ZkvGeneration, "zkv.generation", 1, NO_KEY, FAST_READ, KEYSPACE).documented("module", "0.1.0", "O(1)")
         .described("", "Get the number of the generation that the server serves"),
     spec(Id::Type, "type", 2, ONE_KEY, FAST_READ, KEYSPACE).documented("generic", "1.0.0", "O(1)")
-        .described("key", "Determine the type stored at key"),
+        .described("key", "Determine the type stored at key").key_flags(&["RO"]),
     spec(Id::Ttl, "ttl", 2, ONE_KEY, FAST_READ, KEYSPACE).documented("generic", "1.0.0", "O(1)")
-        .described("key", "Get the time to live for a key in seconds"),
+        .described("key", "Get the time to live for a key in seconds").tips(&["nondeterministic_output"]),
     spec(Id::PTtl, "pttl", 2, ONE_KEY, FAST_READ, KEYSPACE).documented("generic", "2.6.0", "O(1)")
-        .described("key", "Get the time to live for a key in milliseconds"),
+        .described("key", "Get the time to live for a key in milliseconds").tips(&["nondeterministic_output"]),
     spec(Id::DbSize, "dbsize", 1, NO_KEY, FAST_READ, KEYSPACE).documented("server", "1.0.0", "O(1)")
-        .described("", "Return the number of keys in the selected database"),
+        .described("", "Return the number of keys in the selected database")
+        .tips(&["request_policy:all_shards", "response_policy:agg_sum"]),
     spec(Id::RandomKey, "randomkey", 1, NO_KEY, READ, SLOW_KEYSPACE).documented("generic", "1.0.0", "O(1)")
-        .described("", "Return a random key from the keyspace"),
+        .described("", "Return a random key from the keyspace")
+        .tips(&["request_policy:all_shards", "nondeterministic_output"]),
     spec(Id::Scan, "scan", -2, NO_KEY, READ, SLOW_KEYSPACE)
-        .documented("generic", "2.8.0", "O(1) for every call, O(N) for a complete iteration.")
-        .described("cursor [MATCH pattern] [COUNT count] [TYPE type]", "Incrementally iterate the keys space"),
+        .documented("generic", "2.8.0", "O(1) for every call. O(N) for a complete iteration, including enough command calls for the cursor to return back to 0. N is the number of elements inside the collection.")
+        .described("cursor [MATCH pattern] [COUNT count] [TYPE type]", "Incrementally iterate the keys space")
+        .tips(&["nondeterministic_output", "request_policy:special"]),
     spec(Id::Keys, "keys", 2, NO_KEY, READ, DANGEROUS)
-        .documented("generic", "1.0.0", "O(N) with N being the number of keys in the database.")
-        .described("pattern", "Find all keys matching the given pattern"),
+        .documented("generic", "1.0.0", "O(N) with N being the number of keys in the database, under the assumption that the key names in the database and the given pattern have limited length.")
+        .described("pattern", "Find all keys matching the given pattern")
+        .tips(&["request_policy:all_shards", "nondeterministic_output_order"]),
     spec(Id::Ping, "ping", -1, NO_KEY, &["fast"], CONNECTION).documented("connection", "1.0.0", "O(1)")
-        .described("[message]", "Ping the server"),
+        .described("[message]", "Ping the server")
+        .tips(&["request_policy:all_shards", "response_policy:all_succeeded"]),
     spec(Id::Echo, "echo", 2, NO_KEY, FAST_ALWAYS, CONNECTION).documented("connection", "1.0.0", "O(1)")
         .described("message", "Echo the given string"),
     spec(Id::Time, "time", 1, NO_KEY, FAST_ALWAYS, &["@fast"]).documented("server", "2.6.0", "O(1)")
-        .described("", "Return the current server time"),
+        .described("", "Return the current server time").tips(&["nondeterministic_output"]),
     spec(Id::Info, "info", -1, NO_KEY, ALWAYS, &["@slow", "@dangerous"]).documented("server", "1.0.0", "O(1)")
-        .described("[section [section ...]]", "Get information and statistics about the server"),
+        .described("[section [section ...]]", "Get information and statistics about the server")
+        .tips(&["nondeterministic_output", "request_policy:all_shards", "response_policy:special"]),
     spec(Id::Select, "select", 2, NO_KEY, FAST_ALWAYS, CONNECTION).documented("connection", "1.0.0", "O(1)")
         .described("index", "Change the selected database for the current connection"),
     spec(Id::Hello, "hello", -1, NO_KEY, HANDSHAKE, CONNECTION).documented("connection", "6.0.0", "O(1)")
         .described("[protover [AUTH username password] [SETNAME clientname]]", "Handshake with Redis"),
-    spec(Id::Auth, "auth", -2, NO_KEY, HANDSHAKE, CONNECTION).documented("connection", "1.0.0", "O(1)")
+    spec(Id::Auth, "auth", -2, NO_KEY, HANDSHAKE, CONNECTION).documented("connection", "1.0.0", "O(N) where N is the number of passwords defined for the user")
         .described("[username] password", "Authenticate to the server"),
     spec(Id::Reset, "reset", 1, NO_KEY, HANDSHAKE, CONNECTION).documented("connection", "6.2.0", "O(1)")
         .described("", "Reset the connection"),
@@ -177,14 +198,15 @@ pub static COMMANDS: &[Spec] = &[
         .described("", "Discard all commands issued after MULTI"),
     spec(Id::Watch, "watch", -2, ALL_KEYS, TRANSACTION_FLAGS, TRANSACTION)
         .documented("transactions", "2.2.0", "O(1) for every key.")
-        .described("key [key ...]", "Watch the given keys to determine execution of the MULTI/EXEC block"),
+        .described("key [key ...]", "Watch the given keys to determine execution of the MULTI/EXEC block")
+        .key_flags(&["RO"]),
     spec(Id::Unwatch, "unwatch", 1, NO_KEY, TRANSACTION_FLAGS, TRANSACTION)
         .documented("transactions", "2.2.0", "O(1)").described("", "Forget about all watched keys"),
     spec(Id::Client, "client", -2, NO_KEY, CONTAINER, SLOW).documented("connection", "2.4.0", "Depends on subcommand.")
         .described("", "A container for client connection commands").with(client::CLIENT),
     spec(Id::Command, "command", -1, NO_KEY, ALWAYS, SLOW_CONNECTION)
         .documented("server", "2.8.13", "O(N) where N is the total number of Redis commands")
-        .described("", "Get array of Redis command details").with(COMMAND),
+        .described("", "Get array of Redis command details").with(COMMAND).tips(&["nondeterministic_output_order"]),
     spec(Id::Config, "config", -2, NO_KEY, CONTAINER, SLOW).documented("server", "2.0.0", "Depends on subcommand.")
         .described("", "A container for server configuration commands").with(CONFIG),
     spec(Id::Memory, "memory", -2, NO_KEY, CONTAINER, SLOW).documented("server", "4.0.0", "Depends on subcommand.")
@@ -199,7 +221,8 @@ pub static COMMANDS: &[Spec] = &[
         .described("", "A container for module commands").with(tools::MODULE),
     spec(Id::LastSave, "lastsave", 1, NO_KEY, FAST_ALWAYS, &["@admin", "@fast", "@dangerous"])
         .documented("server", "1.0.0", "O(1)")
-        .described("", "Get the UNIX time stamp of the last successful save to disk"),
+        .described("", "Get the UNIX time stamp of the last successful save to disk")
+        .tips(&["nondeterministic_output"]),
     spec(Id::PubSub, "pubsub", -2, NO_KEY, CONTAINER, SLOW).documented("pubsub", "2.8.0", "Depends on subcommand.")
         .described("", "A container for Pub/Sub commands").with(tools::PUBSUB),
     spec(Id::Unsubscribe, "unsubscribe", -1, NO_KEY, UNSUBSCRIBE_FLAGS, PUBSUB_CATEGORIES)
@@ -210,7 +233,8 @@ pub static COMMANDS: &[Spec] = &[
         .described("[pattern [pattern ...]]", "Stop listening for messages posted to channels matching the given patterns"),
     spec(Id::SUnsubscribe, "sunsubscribe", -1, ALL_KEYS, UNSUBSCRIBE_FLAGS, PUBSUB_CATEGORIES)
         .documented("pubsub", "7.0.0", "O(N) where N is the number of clients already subscribed to a shard channel.")
-        .described("[shardchannel [shardchannel ...]]", "Stop listening for messages posted to the given shard channels"),
+        .described("[shardchannel [shardchannel ...]]", "Stop listening for messages posted to the given shard channels")
+        .key_flags(&["not_key"]),
     spec(Id::Monitor, "monitor", 1, NO_KEY, ADMIN, ADMIN_CATEGORIES).documented("server", "1.0.0", "")
         .described("", "Listen for all requests received by the server in real time"),
 ];
@@ -223,15 +247,17 @@ const COMMAND: &[Spec] = &[
         .described("", "Get total number of Redis commands"),
     spec(Id::CommandDocs, "command|docs", -2, NO_KEY, ALWAYS, SLOW_CONNECTION).in_parts()
         .documented("server", "7.0.0", "O(N) where N is the number of commands to look up")
-        .described("[command-name [command-name ...]]", "Get array of specific Redis command documentation"),
+        .described("[command-name [command-name ...]]", "Get array of specific Redis command documentation")
+        .tips(&["nondeterministic_output_order"]),
     spec(Id::CommandInfo, "command|info", -2, NO_KEY, ALWAYS, SLOW_CONNECTION).in_parts()
         .documented("server", "2.8.13", "O(N) where N is the number of commands to look up")
         .described("[command-name [command-name ...]]",
-            "Get array of specific Redis command details, or all when no argument is given."),
+            "Get array of specific Redis command details, or all when no argument is given.")
+        .tips(&["nondeterministic_output_order"]),
     spec(Id::CommandList, "command|list", -2, NO_KEY, ALWAYS, SLOW_CONNECTION)
         .documented("server", "7.0.0", "O(N) where N is the total number of Redis commands")
         .described("[FILTERBY <MODULE module-name | ACLCAT category | PATTERN pattern>]",
-            "Get an array of Redis command names"),
+            "Get an array of Redis command names").tips(&["nondeterministic_output_order"]),
     spec(Id::CommandGetKeys, "command|getkeys", -4, NO_KEY, ALWAYS, SLOW_CONNECTION).in_parts()
         .documented("server", "2.8.13", "O(N) where N is the number of arguments to the command")
         .described("command arg [arg ...]", "Extract keys given a full Redis command"),
@@ -250,7 +276,8 @@ const CONFIG: &[Spec] = &[
 #[rustfmt::skip]
 const OBJECT: &[Spec] = &[
     spec(Id::ObjectEncoding, "object|encoding", 3, SECOND_KEY, READ, SLOW_KEYSPACE).documented("generic", "2.2.3", "O(1)")
-        .described("key", "Inspect the internal encoding of a Redis object"),
+        .described("key", "Inspect the internal encoding of a Redis object")
+        .tips(&["nondeterministic_output"]).key_flags(&["RO"]),
     spec(Id::ObjectHelp, "object|help", 2, NO_KEY, ALWAYS, &["@keyspace", "@slow"]).documented("generic", "6.2.0", "O(1)")
         .described("", HELP_SUMMARY),
 ];

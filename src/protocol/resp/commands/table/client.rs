@@ -13,10 +13,11 @@ pub(super) const CLIENT: &[Spec] = &[
     spec(Id::ClientId, "client|id", 2, NO_KEY, SESSION, SLOW_CONNECTION).documented("connection", "5.0.0", "O(1)")
         .described("", "Returns the client ID for the current connection"),
     spec(Id::ClientInfo, "client|info", 2, NO_KEY, SESSION, SLOW_CONNECTION).documented("connection", "6.2.0", "O(1)")
-        .described("", "Returns information about the current client connection."),
+        .described("", "Returns information about the current client connection.").tips(&["nondeterministic_output"]),
     spec(Id::ClientList, "client|list", -2, NO_KEY, ADMIN, &["@admin", "@slow", "@dangerous", "@connection"])
         .documented("connection", "2.4.0", "O(N) where N is the number of client connections")
-        .described("[TYPE type] [ID client-id [client-id ...]]", "Get the list of client connections"),
+        .described("[TYPE type] [ID client-id [client-id ...]]", "Get the list of client connections")
+        .tips(&["nondeterministic_output"]),
     spec(Id::ClientNoEvict, "client|no-evict", 3, NO_KEY, ADMIN, &["@admin", "@slow", "@dangerous", "@connection"])
         .documented("connection", "7.0.0", "O(1)")
         .described("<ON | OFF>", "Set client eviction mode for the current connection"),
@@ -27,7 +28,7 @@ pub(super) const CLIENT: &[Spec] = &[
         .described("", HELP_SUMMARY),
     spec(Id::ClientKill, "client|kill", -3, NO_KEY, ADMIN, ADMIN_CONNECTION)
         .documented("connection", "2.4.0", "O(N) where N is the number of client connections")
-        .described("<ip:port | filter value [filter value ...]>", "Kill the connection of a client"),
+        .described("<ip:port | <ID client-id | TYPE <NORMAL | MASTER | REPLICA | PUBSUB> | USER username | ADDR ip:port | LADDR ip:port | SKIPME yes/no | MAXAGE maxage> [...]>", "Kill the connection of a client"),
     spec(Id::ClientReply, "client|reply", 3, NO_KEY, SESSION, SLOW_CONNECTION)
         .documented("connection", "3.2.0", "O(1)")
         .described("<ON | OFF | SKIP>", "Instruct the server whether to reply to commands"),
