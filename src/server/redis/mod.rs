@@ -396,7 +396,7 @@ mod tests {
     use crate::server::worker_state::tests::worker_over;
 
     /// Returns a session on a table with this many rows, its worker, and the folder of the file.
-    fn session(rows: usize) -> (tempfile::TempDir, Arc<WorkerState>, Session) {
+    pub(super) fn session(rows: usize) -> (tempfile::TempDir, Arc<WorkerState>, Session) {
         let folder = tempfile::tempdir().unwrap();
         let csv: String = (0..rows).map(|key| format!("{key},{key}\n")).collect();
         let db = folder.path().join("storage.db");

@@ -62,7 +62,7 @@ impl Monitors {
         self.count.load(Ordering::Relaxed) > 0
     }
 
-    fn add(&self, activity: &Arc<Activity>, registry: &Arc<Registry>) -> Arc<Monitor> {
+    pub(super) fn add(&self, activity: &Arc<Activity>, registry: &Arc<Registry>) -> Arc<Monitor> {
         let (activity, registry) = (Arc::clone(activity), Arc::clone(registry));
         let monitor = Arc::new(Monitor { activity, registry, queue: Mutex::default() });
         let mut monitors = unpoisoned(&self.monitors);
@@ -275,5 +275,73 @@ fn push_escaped(bytes: &[u8], out: &mut Vec<u8>) {
                 let _ = write!(out, "\\x{byte:02x}");
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::limits::Limits;
+    use crate::server::peer::Peer;
+
+    fn monitors() -> (Arc<Registry>, Monitors, Arc<Monitor>) {
+        let (registry, monitors) = (Arc::new(Registry::new(&Limits::default())), Monitors::default());
+        let monitor = monitors.add(&registry.activity(Peer::default()), &registry);
+        (registry, monitors, monitor)
+    }
+
+    #[test]
+    fn lines_are_delivered_in_order_and_in_chunks_of_limited_length() {
+        let (_registry, monitors, monitor) = monitors();
+        let lines: Vec<Vec<u8>> = (0..20_000).map(|number| format!("+{number}\r\n").into_bytes()).collect();
+        lines.iter().for_each(|line| monitors.publish(line, &Totals::default()));
+        assert_eq!(monitor.held_bytes(), lines.concat().len());
+        let chunks: Vec<Vec<u8>> = std::iter::from_fn(|| monitor.next_lines()).collect();
+        assert!(chunks.len() > 1 && chunks.iter().all(|chunk| chunk.len() <= CHUNK_BYTES));
+        assert_eq!(chunks.concat(), lines.concat());
+        assert_eq!(monitor.held_bytes(), 0);
+    }
+
+    #[test]
+    fn a_full_queue_is_released_and_gets_no_more_lines() {
+        let (_registry, monitors, monitor) = monitors();
+        let lines = vec![b'x'; CHUNK_BYTES];
+        for _ in 0..QUEUE_MAX_BYTES / CHUNK_BYTES {
+            monitors.publish(&lines, &Totals::default());
+        }
+        assert_eq!(monitor.held_bytes(), QUEUE_MAX_BYTES);
+        for _ in 0..2 {
+            monitors.publish(b"+1\r\n", &Totals::default());
+            assert_eq!((monitor.held_bytes(), monitor.next_lines()), (0, None));
+        }
+    }
+
+    #[test]
+    fn there_are_active_monitors_until_the_last_one_ends() {
+        let (registry, monitors, first) = monitors();
+        let second = monitors.add(&registry.activity(Peer::default()), &registry);
+        monitors.remove(&first);
+        assert!(monitors.are_active());
+        monitors.remove(&second);
+        assert!(!monitors.are_active());
+    }
+
+    #[test]
+    #[cfg(feature = "bake")]
+    fn a_pass_that_is_repeated_shows_its_commands_once() {
+        let (_folder, worker, mut session) = super::super::tests::session(10);
+        let activity = worker.registry().activity(Peer::default());
+        let monitor = session.clients.monitors.add(&activity, worker.registry());
+        let mut responses = crate::server::responses::Responses::new();
+        for _ in 0..3 {
+            session.answer(&worker.pin(), b"GET 1\r\nMULTI\r\nGET 2\r\nEXEC\r\n", &mut responses);
+            session.undo();
+        }
+        session.answer(&worker.pin(), b"GET 1\r\nMULTI\r\nGET 2\r\nEXEC\r\n", &mut responses);
+        assert_eq!(monitor.next_lines(), None);
+        session.commit();
+        let lines = String::from_utf8(monitor.next_lines().unwrap()).unwrap();
+        let commands: Vec<&str> = lines.lines().map(|line| line.split_once("] ").unwrap().1).collect();
+        assert_eq!(commands, [r#""GET" "1""#, r#""MULTI""#, r#""GET" "2""#, r#""EXEC""#]);
     }
 }
