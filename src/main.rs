@@ -43,16 +43,19 @@ fn main() -> ExitCode {
 }
 
 fn run(args: Args, inherited: Inherited) -> anyhow::Result<()> {
-    inherited::check(&inherited, &args.listen)?;
+    inherited::check(&inherited, &args.listen, args.tls.tls.is_some())?;
     // Each connection needs a file descriptor.
     raise_limit(Resource::Nofile, "descriptors");
     let db = args.file.db.clone();
     let (metrics, metrics_exposed) = (args.logging.metrics.clone(), args.logging.metrics_exposed);
+    let (tls, tcp_exposed) = (args.tls.clone(), args.listen.tcp_exposed);
     let mut config = args.config(inherited);
     if config.open.lock {
         raise_limit(Resource::Memlock, "bytes of locked memory");
     }
-    if config.access.names_peers() && (config.tcp.is_some() || config.inherited.tcp_address().is_some()) {
+    if config.access.names_peers()
+        && (config.tcp.is_some() || config.inherited.tcp_address().is_some() || tls.tls.is_some())
+    {
         warn!(
             "--allow-uid and --allow-gid do not restrict TCP: the server serves every client that reaches its address"
         );
@@ -68,6 +71,7 @@ fn run(args: Args, inherited: Inherited) -> anyhow::Result<()> {
         opened => opened?,
     };
     let mut server = opened.bind(&config)?;
+    tls.serve(&mut server, tcp_exposed)?;
     if let Some(address) = &metrics {
         server.serve_metrics(address, metrics_exposed)?;
     }

@@ -38,6 +38,10 @@ settings! {
     AllowUids = "SocketAccess::allow_uids";
     AllowGids = "SocketAccess::allow_gids";
     TcpExposed = "Config::tcp_exposed";
+    /// A method of the server:
+    Tls = "Server::serve_tls";
+    TlsClientCa = "TlsConfig::client_ca";
+    TlsHandshakeTimeout = "TlsConfig::handshake_timeout";
     /// An argument of `Server::serve_metrics`:
     MetricsExposed = "exposed";
     Memory = "Config::memory";

@@ -14,4 +14,12 @@ mod serving {
     mod metrics;
     mod panics;
     mod spin;
+    mod tls {
+        mod certificates;
+        mod clients;
+        mod faults;
+        mod options;
+        mod pipelines;
+        mod sessions;
+    }
 }

@@ -13,6 +13,7 @@ use zero_kv::{DEFAULT_FILE, DEFAULT_SOCKET, Setting};
 
 use super::access::AccessArgs;
 use super::client_limits::ClientLimitArgs;
+use super::tls::TlsArgs;
 
 /// Serves a baked file to all processes of this machine.
 ///
@@ -29,6 +30,8 @@ pub(crate) struct Args {
     replace: ReplaceArgs,
     #[command(flatten, next_help_heading = "Listening")]
     pub(crate) listen: ListenArgs,
+    #[command(flatten, next_help_heading = "TLS")]
+    pub(crate) tls: TlsArgs,
     #[command(flatten, next_help_heading = "Access control (Unix socket)")]
     access: AccessArgs,
     #[command(flatten, next_help_heading = "Client limits")]
@@ -76,6 +79,9 @@ pub(crate) fn name_of(setting: Setting) -> Option<&'static str> {
         Setting::AllowUids => "--allow-uid",
         Setting::AllowGids => "--allow-gid",
         Setting::TcpExposed => "--tcp-exposed",
+        Setting::Tls => "--tls",
+        Setting::TlsClientCa => "--tls-ca",
+        Setting::TlsHandshakeTimeout => "--tls-handshake-timeout",
         Setting::MetricsExposed => "--metrics-exposed",
         Setting::Memory => "--memory",
         Setting::NoLease => "--no-lease",
@@ -167,8 +173,8 @@ pub(crate) struct ListenArgs {
     /// Also listen on this TCP address, such as 127.0.0.1:6380, for clients without Unix sockets
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) tcp: Option<SocketAddr>,
-    /// Allow --tcp, or a TCP socket passed by systemd, on an address that other machines can reach. There is no
-    /// password and no encryption: EVERYBODY WHO CAN CONNECT CAN READ THE WHOLE TABLE
+    /// Allow --tcp, a TCP socket passed by systemd, or --tls without --tls-ca on an address that other machines can
+    /// reach. There is no password: EVERYBODY WHO CAN CONNECT CAN READ THE WHOLE TABLE
     #[arg(long)]
     pub(crate) tcp_exposed: bool,
 }

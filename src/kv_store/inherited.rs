@@ -27,8 +27,8 @@ pub(crate) fn take() -> anyhow::Result<Inherited> {
 }
 
 /// Checks the options against the inherited sockets: `--socket` and `--tcp`, if given, must be the addresses of these
-/// sockets. With `--tcp-exposed`, there must be a TCP socket.
-pub(crate) fn check(inherited: &Inherited, listen: &ListenArgs) -> anyhow::Result<()> {
+/// sockets. With `--tcp-exposed`, there must be a TCP socket or a TLS port (`has_tls`).
+pub(crate) fn check(inherited: &Inherited, listen: &ListenArgs, has_tls: bool) -> anyhow::Result<()> {
     if let (Some(passed), Some(requested)) = (inherited.unix_path(), &listen.socket)
         && passed != *requested
     {
@@ -45,7 +45,7 @@ pub(crate) fn check(inherited: &Inherited, listen: &ListenArgs) -> anyhow::Resul
             "systemd passed a socket on {passed}, but --tcp is {requested}: leave --tcp out, or change ListenStream= of the .socket unit"
         );
     }
-    if listen.tcp_exposed && listen.tcp.or(inherited.tcp_address()).is_none() {
+    if listen.tcp_exposed && !has_tls && listen.tcp.or(inherited.tcp_address()).is_none() {
         bail!(
             "--tcp-exposed is given, but the server has no TCP socket: add --tcp ADDRESS, or leave --tcp-exposed out"
         );

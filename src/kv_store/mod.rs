@@ -8,3 +8,4 @@ mod client_limits;
 pub(crate) mod inherited;
 pub(crate) mod log;
 pub(crate) mod resource_limits;
+mod tls;

@@ -6,6 +6,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::Mutex;
+use tokio::sync::mpsc::UnboundedReceiver;
 use tracing::{debug, info, warn};
 
 use super::listener::PeerFilter;
@@ -17,7 +19,7 @@ use crate::setting::Setting;
 /// The pause between a failed attempt to accept a connection and the next attempt.
 pub(super) const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
-/// Accepts the connections of the Unix socket and the TCP socket.
+/// Accepts the connections of the Unix socket and the TCP sockets.
 pub(super) struct Acceptor {
     state: Arc<ServerState>,
     workers: Vec<Worker>,
@@ -54,6 +56,15 @@ impl Acceptor {
             Some(listener) => self.accept(async || Accepted::tcp(listener.accept().await?)).await,
             None => std::future::pending().await,
         }
+    }
+
+    /// Receives connections of the TLS port whose handshake is complete, if there is a TLS port. Never returns.
+    pub(super) async fn accept_established(&self, established: &Mutex<UnboundedReceiver<Accepted>>) {
+        self.accept(async || match established.lock().await.recv().await {
+            Some(accepted) => Ok(accepted),
+            None => std::future::pending().await,
+        })
+        .await;
     }
 
     /// Accepts connections with `next`, and assigns each to the worker with the fewest connections. Closes a new

@@ -31,6 +31,9 @@ pub enum ServerError {
         /// The cause and the remedy.
         problem: String,
     },
+    /// The certificates or keys of the TLS port cannot be used.
+    #[error("{0}")]
+    Tls(String),
     /// A configured limit is out of its range.
     #[error("{0}")]
     Limits(String),

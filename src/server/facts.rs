@@ -4,6 +4,7 @@
 //! reply to INFO (Redis protocol), and the metrics for Prometheus. Each fact is one entry of [`FACTS`].
 
 use std::ops::RangeInclusive;
+use std::sync::atomic::Ordering;
 
 use super::counters::{Distribution, REQUESTS_NAMES, STATUS_NAMES, UNKNOWN_OP};
 use super::snapshot::{Snapshot, VERSION, digest_text};
@@ -79,6 +80,7 @@ pub(super) const FACTS: &[Fact] = &[
     gauge("workers", "zero_kv_workers", "Worker threads.", |s| s.server.statistics.worker_count() as u64),
     text("socket", |s| s.server.settings.socket.display().to_string()),
     text("tcp", |s| s.server.settings.tcp.map(|tcp| tcp.to_string()).unwrap_or_default()),
+    text("tls", |s| s.server.settings.tls.map(|tls| tls.to_string()).unwrap_or_default()),
     text("file", |s| s.server.settings.source.path.display().to_string()),
     text("memory", |s| s.memory().to_owned()),
     text("verify", |s| s.verify().to_owned()),
@@ -167,7 +169,7 @@ pub(super) const FACTS: &[Fact] = &[
     ),
     number("generations_max", |s| s.server.settings.limits.generations_max as u64),
     gauge("client_memory_bytes", "zero_kv_client_memory_bytes", "Memory that all connections hold together.", |s| {
-        s.server.client_memory.held_bytes()
+        s.server.client_memory.held_bytes() + s.server.statistics.tls.handshake_bytes.load(Ordering::Relaxed)
     }),
     gauge(
         "client_memory_max_bytes",
@@ -179,6 +181,30 @@ pub(super) const FACTS: &[Fact] = &[
         "zero_kv_file_refused",
         "1 if the file at the path was rejected and an older one is served, otherwise 0.",
         Gauge(|s| (!s.file_refused.is_empty()).into()),
+    ),
+    counter("tls_handshakes", "zero_kv_tls_handshakes_total", "Completed TLS handshakes.", |s| s.totals.tls_handshakes),
+    counter("tls_handshakes_failed", "zero_kv_tls_handshakes_failed_total", "TLS handshakes that failed.", |s| {
+        s.totals.tls_handshakes_failed
+    }),
+    counter("tls_reloads", "zero_kv_tls_reloads_total", "Times that TLS certificates and keys were read again.", |s| {
+        s.totals.tls_reloads
+    }),
+    counter(
+        "tls_reloads_refused",
+        "zero_kv_tls_reloads_refused_total",
+        "Times that changed TLS certificates or keys were rejected.",
+        |s| s.totals.tls_reloads_refused,
+    ),
+    gauge(
+        "tls_certificate_expires_s",
+        "zero_kv_tls_certificate_expires_timestamp_seconds",
+        "When the TLS certificate expires, in seconds since 1970. 0 without TLS.",
+        |s| s.server.statistics.tls.expires_s.load(Ordering::Relaxed),
+    ),
+    text("tls_refused", |s| unpoisoned(&s.server.statistics.tls.refused).clone()).metric(
+        "zero_kv_tls_refused",
+        "1 if changed TLS certificates or keys were rejected and older ones are in use, otherwise 0.",
+        Gauge(|s| (!unpoisoned(&s.server.statistics.tls.refused).is_empty()).into()),
     ),
     number("thread_panics", |s| s.server.liveness.threads().map(|thread| thread.panics()).sum()).metric(
         "zero_kv_thread_panics_total",

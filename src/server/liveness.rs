@@ -188,6 +188,7 @@ pub(super) struct Liveness {
     pub(super) folder_watch: Arc<Thread>,
     pub(super) residency: Arc<Thread>,
     pub(super) metrics: Arc<Thread>,
+    pub(super) handshakes: Arc<Thread>,
     leases: Arc<Thread>,
     workers: Box<[Arc<Thread>]>,
     /// The time-out after which the service manager considers the server hung.
@@ -205,6 +206,7 @@ impl Liveness {
             folder_watch: thread("folder watch", false),
             residency: thread("residency", false),
             metrics: thread("metrics", false),
+            handshakes: thread("handshakes", true),
             leases: Arc::clone(&LEASES),
             workers: (0..workers).map(|number| Arc::new(Thread::new(format!("worker-{number}"), true))).collect(),
             watchdog: sd_notify::watchdog_enabled().filter(|timeout| notifies && !timeout.is_zero()),
@@ -216,8 +218,9 @@ impl Liveness {
     }
 
     pub(super) fn threads(&self) -> impl Iterator<Item = &Arc<Thread>> {
-        let Liveness { main, supervisor, folder_watch, residency, metrics, leases, workers, watchdog: _ } = self;
-        [main, supervisor, folder_watch, residency, metrics, leases].into_iter().chain(workers)
+        let Liveness { main, supervisor, folder_watch, residency, metrics, handshakes, leases, workers, watchdog: _ } =
+            self;
+        [main, supervisor, folder_watch, residency, metrics, handshakes, leases].into_iter().chain(workers)
     }
 
     pub(super) fn beat_every(&self) -> Duration {

@@ -13,10 +13,11 @@
 //! 4. `generations`: opens and checks files, and replaces the served generation
 //! 5. `activity`, `timeouts`, `registry`, `client_memory`: the state of connections, and the rules that disconnect them
 //! 6. `residency`, `settings`, `state`, `worker_state`: the state that threads share
-//! 7. `sending`, `pending`, `responses`, `snapshot`, `facts`: responses, and what the server reports about itself
-//! 8. `native`, `redis`: the two protocols
-//! 9. `connection`, `worker`: reads requests and sends responses
-//! 10. `error`, `listener`, `config`, `accept`, `metrics`: sockets and configuration
+//! 7. `tls`: encrypted connections
+//! 8. `sending`, `pending`, `responses`, `snapshot`, `facts`: responses, and what the server reports about itself
+//! 9. `native`, `redis`: the two protocols
+//! 10. `connection`, `worker`: reads requests and sends responses
+//! 11. `error`, `listener`, `config`, `accept`, `handshakes`, `metrics`: sockets and configuration
 
 mod accept;
 mod activity;
@@ -27,6 +28,8 @@ mod counters;
 mod error;
 mod facts;
 mod generations;
+#[cfg(feature = "tls")]
+mod handshakes;
 mod leases;
 mod limits;
 mod listener;
@@ -53,6 +56,8 @@ mod statistics;
 mod steps;
 mod stream;
 mod timeouts;
+#[cfg(feature = "tls")]
+mod tls;
 mod turn;
 mod worker;
 mod worker_state;
@@ -66,6 +71,8 @@ use std::time::Duration;
 
 use tokio::net::{TcpListener, UnixListener};
 use tokio::runtime::Builder;
+use tokio::sync::Mutex;
+use tokio::sync::mpsc::unbounded_channel;
 use tracing::{info, warn};
 
 use crate::direct::{BEAT_EVERY, Board};
@@ -86,6 +93,8 @@ use service::Notifier;
 use settings::Settings;
 use state::ServerState;
 use statistics::Statistics;
+#[cfg(feature = "tls")]
+pub use tls::TlsConfig;
 use worker::Worker;
 
 /// A table's file that was opened and checked, and can be served. [`Server::bind`] calls [`Opened::new`], which can
@@ -133,6 +142,8 @@ impl Opened {
                 listener,
                 peer_filter: PeerFilter::new(&config.access),
                 tcp,
+                #[cfg(feature = "tls")]
+                tls: None,
                 #[cfg(feature = "metrics")]
                 metrics: None,
             },
@@ -205,6 +216,25 @@ impl Server {
         Ok(())
     }
 
+    /// Listens on an address for clients that use TLS. The running server reads changed certificates and keys again.
+    /// Rejects an address that other machines can reach, unless clients need certificates, or `exposed` is true.
+    ///
+    /// # Errors
+    /// [`ServerError::Tls`], [`ServerError::Tcp`].
+    #[cfg(feature = "tls")]
+    pub fn serve_tls(&mut self, address: SocketAddr, config: &TlsConfig, exposed: bool) -> Result<(), ServerError> {
+        self.sockets.tls = Some(handshakes::Endpoint::bind(address, config, exposed, &self.statistics)?);
+        Ok(())
+    }
+
+    /// Returns the address of the TLS socket, or `None` if the server does not listen for clients that use TLS.
+    pub fn tls_address(&self) -> Option<SocketAddr> {
+        #[cfg(feature = "tls")]
+        return self.sockets.tls.as_ref().and_then(handshakes::Endpoint::address);
+        #[cfg(not(feature = "tls"))]
+        None
+    }
+
     /// Returns the address of the TCP socket, or `None` if the server does not listen on TCP.
     pub fn tcp_address(&self) -> Option<SocketAddr> {
         self.sockets.tcp.as_ref().and_then(|tcp| tcp.local_addr().ok())
@@ -219,7 +249,7 @@ impl Server {
     /// # Errors
     /// [`ServerError::Worker`] if a thread or a runtime cannot be started.
     pub fn run(self, stop: impl Future<Output = ()>) -> Result<(), ServerError> {
-        let tcp_address = self.tcp_address();
+        let (tcp_address, tls_address) = (self.tcp_address(), self.tls_address());
         let Server { source, generation, control, statistics, spin, limits, notify, mut sockets } = self;
         let workers = statistics.worker_count();
         let table = ServedTable::new(generation, workers, source.direct);
@@ -227,6 +257,7 @@ impl Server {
             source,
             socket: sockets.listener.path().to_path_buf(),
             tcp: tcp_address,
+            tls: tls_address,
             connections_max: limits.connections_max(workers),
             limits,
         };
@@ -245,7 +276,8 @@ impl Server {
             .map(|number| Worker::start(number, &state, spin, &clients))
             .collect::<io::Result<_>>()
             .map_err(ServerError::Worker)?;
-        let supervisor = Supervisor::start(supervised(&state), control).map_err(ServerError::Worker)?;
+        let supervisor =
+            Supervisor::start(supervised(&state, sockets.certificate_check()), control).map_err(ServerError::Worker)?;
         let runtime = Builder::new_current_thread().enable_all().build().map_err(ServerError::Worker)?;
         state.liveness.residency.started();
         let acceptor = Acceptor::new(Arc::clone(&state), workers);
@@ -273,6 +305,8 @@ struct Sockets {
     listener: Listener,
     peer_filter: PeerFilter,
     tcp: Option<StdTcpListener>,
+    #[cfg(feature = "tls")]
+    tls: Option<handshakes::Endpoint>,
     #[cfg(feature = "metrics")]
     metrics: Option<metrics::Endpoint>,
 }
@@ -299,16 +333,37 @@ impl Sockets {
             info!("metrics on {}", endpoint.address()?);
             tokio::spawn(endpoint.serve(Arc::clone(state)));
         }
+        let (established, receiver) = unbounded_channel();
+        #[cfg(feature = "tls")]
+        let handshakes = self.tls.take().map(|endpoint| endpoint.start(state, established)).transpose()?;
+        #[cfg(not(feature = "tls"))]
+        drop(established);
+        let established = Mutex::new(receiver);
         report_ready(state);
         tokio::select! {
             () = main.keep(|| acceptor.accept_unix(&unix, &self.peer_filter)) => {}
             () = main.keep(|| acceptor.accept_tcp(tcp.as_ref())) => {}
+            () = main.keep(|| acceptor.accept_established(&established)) => {}
             () = main.keep(|| main.keep_beating(liveness.beat_every())) => {}
             () = main.keep(|| liveness.count_seconds()) => {}
             () = main.keep(|| liveness.notify_watchdog(&state.notifier)) => {}
             () = stop => {}
         }
+        #[cfg(feature = "tls")]
+        if let Some(handshakes) = handshakes {
+            handshakes.stop();
+        }
         Ok(())
+    }
+
+    /// Returns the function that checks the TLS certificates: see [`Supervised`].
+    fn certificate_check(&self) -> Box<dyn Fn(bool) + Send> {
+        #[cfg(feature = "tls")]
+        if let Some(endpoint) = &self.tls {
+            let certificates = Arc::clone(&endpoint.certificates);
+            return Box::new(move |is_requested| certificates.check(is_requested));
+        }
+        Box::new(|_| ())
     }
 }
 
@@ -316,14 +371,15 @@ impl Sockets {
 fn report_ready(state: &ServerState) {
     let (generation, settings) = (state.table.current(), &state.settings);
     let on_tcp = settings.tcp.map(|address| format!(" and {address}")).unwrap_or_default();
+    let on_tls = settings.tls.map(|address| format!(" and {address} with TLS")).unwrap_or_default();
     let (path, workers) = (settings.socket.display(), state.statistics.worker_count());
     let (rows, digest) = (generation.store.len(), snapshot::digest_text(generation.store.digest()));
-    info!(generation = generation.number, digest, rows, workers, "ready on {path}{on_tcp}");
-    state.notifier.ready(&format!("serves {rows} rows on {path}{on_tcp}"));
+    info!(generation = generation.number, digest, rows, workers, "ready on {path}{on_tcp}{on_tls}");
+    state.notifier.ready(&format!("serves {rows} rows on {path}{on_tcp}{on_tls}"));
 }
 
 /// Returns the parts of the state that the supervisor uses.
-fn supervised(state: &ServerState) -> Supervised {
+fn supervised(state: &ServerState, check_certificates: Box<dyn Fn(bool) + Send>) -> Supervised {
     let registries = Arc::clone(&state.registries);
     Supervised {
         source: state.settings.source.clone(),
@@ -335,6 +391,7 @@ fn supervised(state: &ServerState) -> Supervised {
         disconnect_before: Box::new(move |number| {
             registries.iter().for_each(|registry| registry.disconnect_generations_before(number));
         }),
+        check_certificates,
     }
 }
 

@@ -14,6 +14,8 @@ pub(super) struct Settings {
     pub(super) socket: PathBuf,
     /// The address of the TCP socket.
     pub(super) tcp: Option<SocketAddr>,
+    /// The address of the TLS socket.
+    pub(super) tls: Option<SocketAddr>,
     pub(super) limits: Limits,
     /// The maximum number of connections.
     pub(super) connections_max: usize,

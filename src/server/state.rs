@@ -32,6 +32,8 @@ pub(super) struct ServerState {
     pub(super) panic_log: LogLimit,
     /// Limits the log lines about clients that sent too much without receiving responses.
     pub(super) excess_log: LogLimit,
+    /// Limits the log lines about clients that use TLS on a socket without TLS.
+    pub(super) unexpected_tls_log: LogLimit,
     /// Limits the log lines about direct clients that got no descriptors.
     pub(super) descriptor_log: LogLimit,
 }
@@ -56,6 +58,7 @@ impl ServerState {
             notifier: Arc::new(notifier),
             panic_log: LogLimit::default(),
             excess_log: LogLimit::default(),
+            unexpected_tls_log: LogLimit::default(),
             descriptor_log: LogLimit::default(),
             settings,
             statistics,

@@ -13,6 +13,7 @@ pub(super) struct Statistics {
     started: Instant,
     pub(super) totals: Totals,
     pub(super) outcomes: Outcomes,
+    pub(super) tls: TlsStatus,
     workers: Box<[Counters]>,
 }
 
@@ -23,6 +24,7 @@ impl Statistics {
             started: Instant::now(),
             totals: Totals::default(),
             outcomes: Outcomes::default(),
+            tls: TlsStatus::default(),
             workers: std::iter::repeat_with(Counters::default).take(workers).collect(),
         }
     }
@@ -120,6 +122,21 @@ totals! {
     cut_buffer,
     /// Connections that a client ended with CLIENT KILL.
     cut_killed,
+    /// Connections that were disconnected because their TLS handshake took too long, or because there were too many
+    /// handshakes.
+    cut_handshake,
+    /// Connections that were disconnected because they sent plaintext to the TLS port.
+    cut_plaintext,
+    /// Connections that were disconnected because they began a TLS handshake on a socket without TLS.
+    cut_tls,
+    /// TLS handshakes that were completed.
+    tls_handshakes,
+    /// TLS handshakes that failed, for example because a client's certificate was rejected.
+    tls_handshakes_failed,
+    /// The number of times that changed certificates and keys were accepted.
+    tls_reloads,
+    /// The number of times that changed certificates and keys were rejected.
+    tls_reloads_refused,
     /// Replaced generations that are still in use.
     generations_retained,
     /// Connections that were rejected.
@@ -135,4 +152,15 @@ pub(super) struct Outcomes {
     pub(super) reload_last: Mutex<String>,
     /// Why the file at the path is not served. Empty if the file is served, or if there is no file.
     pub(super) file_refused: Mutex<String>,
+}
+
+/// The state of the TLS port.
+#[derive(Default)]
+pub(super) struct TlsStatus {
+    /// When the certificate expires, in seconds since 1970. 0 if there is no TLS port, or if the time is unknown.
+    pub(super) expires_s: AtomicU64,
+    /// The memory that all handshakes together hold.
+    pub(super) handshake_bytes: AtomicU64,
+    /// Why the files of certificates and keys were rejected. Empty if they are in use.
+    pub(super) refused: Mutex<String>,
 }

@@ -19,6 +19,12 @@ pub(super) type Descriptors = [File; 2];
 pub(super) trait ClientStream: AsyncRead + AsyncWrite + Unpin {
     /// Sends bytes, and passes descriptors with the first byte.
     fn poll_send_with(&self, cx: &mut Context<'_>, bytes: &[u8], descriptors: &Descriptors) -> Poll<io::Result<usize>>;
+
+    /// Returns the number of bytes that the stream itself has allocated.
+    #[inline]
+    fn held_bytes(&self) -> usize {
+        0
+    }
 }
 
 impl ClientStream for UnixStream {

@@ -19,6 +19,8 @@ use super::liveness::Thread;
 use super::peer::Peer;
 use super::redis;
 use super::state::ServerState;
+#[cfg(feature = "tls")]
+use super::tls::{TlsSession, TlsStream};
 use super::worker_state::WorkerState;
 
 /// How long a stopping worker waits for clients to receive their responses.
@@ -39,6 +41,8 @@ pub(super) struct Accepted {
 enum AcceptedStream {
     Unix(StdUnixStream),
     Tcp(StdTcpStream),
+    #[cfg(feature = "tls")]
+    Tls(StdTcpStream, Box<TlsSession>),
 }
 
 impl Accepted {
@@ -49,6 +53,13 @@ impl Accepted {
 
     pub(super) fn tcp((stream, address): (TcpStream, SocketAddr)) -> io::Result<Accepted> {
         Ok(Accepted { stream: AcceptedStream::Tcp(stream.into_std()?), peer: Peer::Tcp(address) })
+    }
+
+    /// Returns a connection whose TLS handshake is complete.
+    #[cfg(feature = "tls")]
+    pub(super) fn tls(stream: TcpStream, address: SocketAddr, session: TlsSession) -> io::Result<Accepted> {
+        let stream = AcceptedStream::Tls(stream.into_std()?, Box::new(session));
+        Ok(Accepted { stream, peer: Peer::Tcp(address) })
     }
 }
 
@@ -135,15 +146,22 @@ impl Connections {
     fn spawn(&self, Accepted { stream, peer }: Accepted) -> io::Result<()> {
         match stream {
             AcceptedStream::Unix(stream) => self.open(UnixStream::from_std(stream)?, peer).spawn(),
-            AcceptedStream::Tcp(stream) => {
-                if let Err(error) = set_options(&stream) {
-                    debug!(%peer, "the TCP options of a connection cannot be set: {error}");
-                }
-                self.open(TcpStream::from_std(stream)?, peer).spawn();
+            AcceptedStream::Tcp(stream) => self.open(tcp_stream(stream, &peer)?, peer).spawn(),
+            #[cfg(feature = "tls")]
+            AcceptedStream::Tls(stream, session) => {
+                self.open(TlsStream::new(tcp_stream(stream, &peer)?, *session), peer).spawn();
             }
         }
         Ok(())
     }
+}
+
+/// Registers a TCP connection with the runtime of this thread.
+fn tcp_stream(stream: StdTcpStream, peer: &Peer) -> io::Result<TcpStream> {
+    if let Err(error) = set_options(&stream) {
+        debug!(%peer, "the TCP options of a connection cannot be set: {error}");
+    }
+    TcpStream::from_std(stream)
 }
 
 fn set_options(stream: &StdTcpStream) -> io::Result<()> {

@@ -160,6 +160,7 @@ pub(super) mod tests {
             source,
             socket: "s.sock".into(),
             tcp: None,
+            tls: None,
             limits: config.limits.clone(),
             connections_max: config.limits.connections_max(1),
         };

@@ -37,5 +37,7 @@ pub(crate) mod scripted_server;
 pub(crate) mod servers;
 #[cfg(feature = "cli")]
 pub(crate) mod tables;
+#[cfg(feature = "tls")]
+pub(crate) mod tls;
 #[cfg(feature = "cli")]
 pub(crate) mod trials;

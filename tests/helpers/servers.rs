@@ -104,6 +104,11 @@ impl Server {
         address.unwrap_or_else(|| panic!("no address in {ready:?}"))
     }
 
+    /// Returns the TCP address on which the server uses TLS.
+    pub(crate) fn tls(&self) -> SocketAddr {
+        self.info().get("tls").unwrap().parse().unwrap()
+    }
+
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }

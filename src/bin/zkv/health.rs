@@ -76,5 +76,7 @@ fn notes(info: &Info) -> Vec<String> {
              CAP_LEASE, or serve a private copy (--memory copy or sealed)"
         )
     });
-    refused.into_iter().chain(unknown).collect()
+    let tls = info.get("tls_refused").filter(|reason| !reason.is_empty());
+    let tls = tls.map(|reason| format!("changed TLS files were rejected, and the previous ones are in use: {reason}"));
+    refused.into_iter().chain(unknown).chain(tls).collect()
 }

@@ -1,5 +1,8 @@
 //! The protocol that a client uses.
 
+use std::sync::atomic::Ordering;
+
+use tracing::warn;
 use zerocopy::IntoBytes;
 
 use crate::protocol::native::{ResponseHeader, Status};
@@ -11,7 +14,11 @@ use crate::server::responses::Responses;
 use crate::server::steps::VERIFICATION_WORK_MAX;
 use crate::server::worker_state::ConnectionContext;
 use crate::server::{native, redis::Session};
+use crate::setting::Setting;
 use crate::store::VerificationLimit;
+
+/// The first byte of a TLS handshake. No request and no command begins with this byte.
+const TLS_HANDSHAKE: u8 = 0x16;
 
 /// The protocol that a client uses. The first byte from the client decides: native requests begin with a zero byte, and
 /// commands of the Redis protocol never do.
@@ -20,6 +27,22 @@ pub(super) enum Protocol {
     Unknown,
     Native,
     Redis(Box<Session>),
+}
+
+/// Counts and logs a client that uses TLS on a socket without TLS.
+#[cold]
+fn report_tls(context: &ConnectionContext) {
+    let server = &context.worker.server;
+    server.statistics.totals.cut_tls.fetch_add(1, Ordering::Relaxed);
+    if let Some(left_out) = server.unexpected_tls_log.line() {
+        warn!(
+            peer = %context.peer,
+            left_out,
+            "disconnected: the client began a TLS handshake on a socket without TLS: it must use the TLS port ({}), or \
+             connect without TLS",
+            Setting::Tls
+        );
+    }
 }
 
 impl Protocol {
@@ -75,6 +98,10 @@ impl Protocol {
                     Some(0) => {
                         *self = Protocol::Native;
                         continue;
+                    }
+                    Some(&TLS_HANDSHAKE) => {
+                        report_tls(context);
+                        return Pass { taken_bytes: input.len(), then: Then::Close };
                     }
                     Some(_) => {
                         *self = Protocol::Redis(Box::new(Session::new(context, redis_clients)));

@@ -27,6 +27,8 @@ pub(super) use source::Source;
 pub(super) use supervisor::{Supervised, Supervisor};
 
 use crate::store::{Store, Writers};
+#[cfg(feature = "tls")]
+pub(super) use watch::FileVersion;
 use watch::Identity;
 
 /// A version of the table: one immutable file that is or was served.

@@ -99,6 +99,8 @@ pub(in crate::server) struct Supervised {
     pub(in crate::server) liveness: Arc<Liveness>,
     /// Disconnects the connections that, between turns, hold a generation whose number is below the given number.
     pub(in crate::server) disconnect_before: Box<dyn Fn(u64) + Send>,
+    /// Reads TLS certificates again if they have changed, or if the argument is true.
+    pub(in crate::server) check_certificates: Box<dyn Fn(bool) + Send>,
 }
 
 /// The state of the supervisor's thread.
@@ -210,6 +212,7 @@ impl Supervision {
         self.path_checked = Instant::now();
         self.is_check_requested.store(false, Ordering::Release);
         self.unsettled = None;
+        (self.server.check_certificates)(false);
         let current = self.current();
         let is_trusted = current.store.is_trusted();
         for block in current.store.take_damaged_blocks() {
@@ -317,6 +320,7 @@ impl Supervision {
     /// Performs a requested reload or rollback, and publishes the outcome for Info requests and the service manager.
     fn attempt(&mut self, number: u64, how: impl FnOnce(&mut Supervision) -> Result<String, String>) {
         self.server.notifier.reloading();
+        (self.server.check_certificates)(true);
         let thread = Arc::clone(&self.thread);
         let outcome = thread.catch(|| how(self)).unwrap_or_else(|panic| Err(format!("a panic at {panic}")));
         let text = self.log_outcome(outcome);

@@ -56,13 +56,13 @@ impl Identity {
 /// The identity of a file at a path, and the time when the file's contents, permissions, or names last changed. Because
 /// of this time, a file that was rejected for its permissions is tried again after the permissions change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct FileVersion {
+pub(in crate::server) struct FileVersion {
     identity: Identity,
     changed: (i64, i64),
 }
 
 impl FileVersion {
-    pub(super) fn at(path: &Path) -> io::Result<FileVersion> {
+    pub(in crate::server) fn at(path: &Path) -> io::Result<FileVersion> {
         let metadata = std::fs::metadata(path)?;
         Ok(FileVersion {
             identity: Identity::from_metadata(&metadata)?,

@@ -26,9 +26,9 @@ pub use inherited::Inherited;
 use inherited::{abstract_name, path_of};
 use lock::Lock;
 use path::{Identity, PATH_LEN_MAX_BYTES, check, identity, open_node, remove_abandoned};
-#[cfg(feature = "metrics")]
-pub(super) use tcp::listen_on_tcp;
 pub(super) use tcp::tcp;
+#[cfg(any(feature = "metrics", feature = "tls"))]
+pub(super) use tcp::{Exposure, listen_on_tcp};
 
 /// The number of connections that may wait to be accepted. The system lowers this number to its maximum
 /// (net.core.somaxconn).

@@ -7,6 +7,36 @@ use super::Inherited;
 use crate::server::error::ServerError;
 use crate::setting::Setting;
 
+/// Determines whether a TCP socket may have an address that other machines can reach.
+#[derive(Clone, Copy, Default)]
+pub(in crate::server) struct Exposure {
+    /// Whether TLS protects what the socket's clients send and receive.
+    pub(in crate::server) is_encrypted: bool,
+    /// Whether a client must prove who it is before it can read the table.
+    pub(in crate::server) is_authenticated: bool,
+    /// Whether the configuration allows other machines to reach the socket even without this protection.
+    pub(in crate::server) is_allowed: bool,
+}
+
+impl Exposure {
+    /// Returns an error if other machines may reach the address, and nothing protects the table from them.
+    fn check(self, address: SocketAddr) -> Result<(), String> {
+        let Exposure { is_encrypted, is_authenticated, is_allowed } = self;
+        if address.ip().to_canonical().is_loopback() || is_allowed || is_encrypted && is_authenticated {
+            return Ok(());
+        }
+        let (problem, remedy) = match is_encrypted {
+            true => ("clients need no certificate", format!("require client certificates ({})", Setting::TlsClientCa)),
+            false => ("there is no password", format!("use TLS with client certificates ({})", Setting::Tls)),
+        };
+        Err(format!(
+            "other machines may reach this address, and {problem}: choose 127.0.0.1 or [::1], {remedy}, or pass {} if \
+             everyone who can connect may read the table",
+            Setting::TcpExposed
+        ))
+    }
+}
+
 /// Returns the inherited TCP socket, if there is one. Otherwise, listens on `address`, or returns `None` if there is no
 /// address. Rejects an address that other machines can reach, unless `exposed` is true.
 pub(in crate::server) fn tcp(
@@ -14,31 +44,26 @@ pub(in crate::server) fn tcp(
     address: Option<SocketAddr>,
     exposed: bool,
 ) -> Result<Option<TcpListener>, ServerError> {
+    let exposure = Exposure { is_allowed: exposed, ..Exposure::default() };
     match (&inherited.tcp, inherited.tcp_address().or(address)) {
-        (Some(socket), Some(address)) => open(address, exposed, || socket.try_clone()).map(Some),
-        (None, Some(address)) => listen_on_tcp(address, exposed).map(Some),
+        (Some(socket), Some(address)) => open(address, exposure, || socket.try_clone()).map(Some),
+        (None, Some(address)) => listen_on_tcp(address, exposure).map(Some),
         (_, None) => Ok(None),
     }
 }
 
-/// Listens on an address. Rejects an address that other machines can reach, unless `exposed` is true.
-pub(in crate::server) fn listen_on_tcp(address: SocketAddr, exposed: bool) -> Result<TcpListener, ServerError> {
-    open(address, exposed, || TcpListener::bind(address))
+/// Listens on an address that `exposure` permits.
+pub(in crate::server) fn listen_on_tcp(address: SocketAddr, exposure: Exposure) -> Result<TcpListener, ServerError> {
+    open(address, exposure, || TcpListener::bind(address))
 }
 
 fn open(
     address: SocketAddr,
-    exposed: bool,
+    exposure: Exposure,
     listen: impl FnOnce() -> io::Result<TcpListener>,
 ) -> Result<TcpListener, ServerError> {
     let refuse = |problem: String| ServerError::Tcp { address, problem };
-    if !address.ip().to_canonical().is_loopback() && !exposed {
-        return Err(refuse(format!(
-            "other machines may reach this address, and there is no password: choose 127.0.0.1 or [::1], \
-             or pass {} if everyone who can connect may read the table",
-            Setting::TcpExposed
-        )));
-    }
+    exposure.check(address).map_err(refuse)?;
     let listening = listen().and_then(|listener| {
         listener.set_nonblocking(true)?;
         Ok(listener)

@@ -28,7 +28,7 @@ use tracing::error;
 
 use super::accept::ACCEPT_RETRY;
 use super::error::ServerError;
-use super::listener::{Listener, listen_on_tcp};
+use super::listener::{Exposure, Listener, listen_on_tcp};
 use super::snapshot::Snapshot;
 use super::state::ServerState;
 use crate::setting::Setting;
@@ -98,7 +98,10 @@ impl Endpoint {
                 );
                 Err(ServerError::Tcp { address: *address, problem })
             }
-            MetricsAddress::Tcp(address) => listen_on_tcp(*address, true).map(Endpoint::Tcp),
+            MetricsAddress::Tcp(address) => {
+                let exposure = Exposure { is_allowed: true, ..Exposure::default() };
+                listen_on_tcp(*address, exposure).map(Endpoint::Tcp)
+            }
             MetricsAddress::Unix(path) => Listener::bind(path).map(Endpoint::Unix),
         }
     }

@@ -1,0 +1,295 @@
+//! Accepts the connections of the TLS port, and performs their handshakes.
+//!
+//! In: a listening socket and certificates. Out: connections whose handshake is complete, which the main thread assigns
+//! to workers. Handshakes run on a thread of their own, so the computation of keys delays no lookup. Their time and
+//! number are limited: if there are too many handshakes, the oldest one ends, because the handshake of an honest client
+//! takes milliseconds.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{SocketAddr, TcpListener as StdTcpListener};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Builder;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
+use tracing::{debug, info, warn};
+use zerocopy::IntoBytes;
+
+use super::accept::ACCEPT_RETRY;
+use super::error::ServerError;
+use super::listener::{Exposure, listen_on_tcp};
+use super::log_limit::LogLimit;
+use super::state::ServerState;
+use super::statistics::Statistics;
+use super::tls::{Certificates, HandshakeError, TlsConfig, handshake};
+use super::worker::Accepted;
+use crate::protocol::native::{ResponseHeader, Status};
+use crate::setting::Setting;
+use crate::sync::unpoisoned;
+
+/// The maximum number of handshakes at a time.
+const HANDSHAKES_MAX: usize = 1024;
+/// At most this share of the maximum number of connections may be in a handshake.
+const CONNECTIONS_SHARE: usize = 4;
+
+/// At most this share of the limit on client memory may be held by handshakes.
+const CLIENT_MEMORY_SHARE: u64 = 8;
+
+/// The listening socket of the TLS port, and its certificates.
+pub(super) struct Endpoint {
+    listener: StdTcpListener,
+    pub(super) certificates: Arc<Certificates>,
+}
+
+impl Endpoint {
+    /// Reads the certificates, and listens on an address. Rejects an address that other machines can reach if clients
+    /// need no certificate, unless `exposed` is true.
+    pub(super) fn bind(
+        address: SocketAddr,
+        config: &TlsConfig,
+        exposed: bool,
+        statistics: &Arc<Statistics>,
+    ) -> Result<Endpoint, ServerError> {
+        let certificates = Certificates::load(config, statistics).map_err(ServerError::Tls)?;
+        let exposure =
+            Exposure { is_encrypted: true, is_authenticated: config.client_ca.is_some(), is_allowed: exposed };
+        let listener = listen_on_tcp(address, exposure)?;
+        Ok(Endpoint { listener, certificates: Arc::new(certificates) })
+    }
+
+    /// Returns the address of the socket. Its port is the one that the system chose, if port 0 was requested.
+    pub(super) fn address(&self) -> Option<SocketAddr> {
+        self.listener.local_addr().ok()
+    }
+
+    /// Starts the thread. It sends the connections whose handshake is complete to `established`.
+    ///
+    /// # Errors
+    /// If the system cannot start the thread or its runtime.
+    pub(super) fn start(
+        self,
+        state: &Arc<ServerState>,
+        established: UnboundedSender<Accepted>,
+    ) -> io::Result<HandshakeThread> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let (stop, stopped) = oneshot::channel();
+        let Endpoint { listener, certificates } = self;
+        let context = runtime.enter();
+        let listener = TcpListener::from_std(listener)?;
+        drop(context);
+        let max = (state.settings.connections_max / CONNECTIONS_SHARE).clamp(1, HANDSHAKES_MAX);
+        let state = Arc::clone(state);
+        let shared = Arc::new(Handshakes {
+            state: Arc::clone(&state),
+            certificates,
+            established,
+            max,
+            running: Mutex::default(),
+            failure_log: LogLimit::default(),
+            plaintext_log: LogLimit::default(),
+            limit_log: LogLimit::default(),
+        });
+        let thread = Arc::clone(&state.liveness.handshakes);
+        thread.started();
+        let run = move || {
+            let served = thread.catch(|| {
+                runtime.block_on(async {
+                    tokio::select! {
+                        () = thread.keep(|| shared.accept(&listener)) => {}
+                        () = thread.keep(|| thread.keep_beating(state.liveness.beat_every())) => {}
+                        _ = stopped => {}
+                    }
+                });
+            });
+            if served.is_err() {
+                thread.ended();
+            }
+        };
+        let thread = thread::Builder::new().name("handshakes".to_owned()).spawn(run)?;
+        Ok(HandshakeThread { stop, thread })
+    }
+}
+
+/// The running thread of the handshakes.
+pub(super) struct HandshakeThread {
+    stop: oneshot::Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl HandshakeThread {
+    /// Ends the thread and all handshakes, and waits for the end of the thread.
+    pub(super) fn stop(self) {
+        // Fails only if the thread has ended.
+        let _ = self.stop.send(());
+        // If the thread panicked, the panic was already logged.
+        let _ = self.thread.join();
+    }
+}
+
+/// The handshakes in progress.
+struct Handshakes {
+    state: Arc<ServerState>,
+    certificates: Arc<Certificates>,
+    established: UnboundedSender<Accepted>,
+    /// The maximum number of handshakes at a time.
+    max: usize,
+    running: Mutex<Running>,
+    failure_log: LogLimit,
+    plaintext_log: LogLimit,
+    limit_log: LogLimit,
+}
+
+/// The tasks of the handshakes, from the oldest to the newest.
+#[derive(Default)]
+struct Running {
+    last_number: u64,
+    tasks: BTreeMap<u64, AbortHandle>,
+}
+
+/// Removes a handshake from the handshakes in progress when its task ends.
+struct Registered<'a> {
+    handshakes: &'a Handshakes,
+    number: u64,
+}
+
+impl Drop for Registered<'_> {
+    fn drop(&mut self) {
+        unpoisoned(&self.handshakes.running).tasks.remove(&self.number);
+    }
+}
+
+/// The memory that one handshake holds.
+struct HeldMemory<'a> {
+    state: &'a ServerState,
+    held_bytes: u64,
+}
+
+impl HeldMemory<'_> {
+    /// Records the memory of the handshake. Returns whether all handshakes together are within their limit.
+    fn set(&mut self, held_bytes: u64) -> bool {
+        let total = &self.state.statistics.tls.handshake_bytes;
+        total.fetch_add(held_bytes, Ordering::Relaxed);
+        let before_bytes = std::mem::replace(&mut self.held_bytes, held_bytes);
+        let total_bytes = total.fetch_sub(before_bytes, Ordering::Relaxed) - before_bytes;
+        total_bytes <= self.state.client_memory.max_bytes / CLIENT_MEMORY_SHARE
+    }
+}
+
+impl Drop for HeldMemory<'_> {
+    fn drop(&mut self) {
+        self.state.statistics.tls.handshake_bytes.fetch_sub(self.held_bytes, Ordering::Relaxed);
+    }
+}
+
+impl Handshakes {
+    /// Accepts connections, and starts their handshakes. Never returns.
+    async fn accept(self: &Arc<Self>, listener: &TcpListener) {
+        let mut is_failing = false;
+        loop {
+            match listener.accept().await {
+                Ok((tcp, address)) => {
+                    if std::mem::take(&mut is_failing) {
+                        info!("TLS connections are accepted again");
+                    }
+                    self.begin(tcp, address);
+                }
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) => {
+                    if !std::mem::replace(&mut is_failing, true) {
+                        let retry_ms = ACCEPT_RETRY.as_millis();
+                        warn!("cannot accept a TLS connection: {error}: trying again every {retry_ms} ms");
+                    }
+                    tokio::time::sleep(ACCEPT_RETRY).await;
+                }
+            }
+        }
+    }
+
+    fn begin(self: &Arc<Self>, tcp: TcpStream, address: SocketAddr) {
+        let mut running = unpoisoned(&self.running);
+        if running.tasks.len() >= self.max
+            && let Some((_, oldest)) = running.tasks.pop_first()
+        {
+            oldest.abort();
+            self.report_limit(&format!("it was the oldest of {} handshakes, which is the maximum", self.max));
+        }
+        running.last_number += 1;
+        let (number, handshakes) = (running.last_number, Arc::clone(self));
+        let task = tokio::spawn(async move {
+            let registered = Registered { handshakes: &handshakes, number };
+            // A panic is logged, and ends only this connection.
+            let _ = handshakes.state.liveness.handshakes.catch_in(handshakes.run(tcp, address)).await;
+            drop(registered);
+        });
+        running.tasks.insert(number, task.abort_handle());
+    }
+
+    async fn run(&self, tcp: TcpStream, address: SocketAddr) {
+        let config = self.certificates.current();
+        let timeout = self.certificates.handshake_timeout();
+        let mut memory = HeldMemory { state: &self.state, held_bytes: 0 };
+        let may_hold = |held_bytes: usize| memory.set(held_bytes as u64);
+        match tokio::time::timeout(timeout, handshake(&tcp, config, may_hold)).await {
+            Ok(Ok(session)) => {
+                let totals = &self.state.statistics.totals;
+                totals.tls_handshakes.fetch_add(1, Ordering::Relaxed);
+                match Accepted::tls(tcp, address, session) {
+                    // Fails only if the server is stopping.
+                    Ok(accepted) => drop(self.established.send(accepted)),
+                    Err(error) => warn!(peer = %address, "cannot serve a TLS connection: {error}"),
+                }
+            }
+            Ok(Err(HandshakeError::Plaintext(byte))) => self.refuse_plaintext(&tcp, address, byte),
+            Ok(Err(HandshakeError::Memory)) => self.report_limit(&HandshakeError::Memory.to_string()),
+            Ok(Err(error)) => self.report_failure(address, &error),
+            Err(_) => self.report_timeout(address, timeout.as_secs_f64()),
+        }
+    }
+
+    /// Counts, logs, and answers a client that does not use TLS.
+    fn refuse_plaintext(&self, tcp: &TcpStream, peer: SocketAddr, byte: u8) {
+        self.state.statistics.totals.cut_plaintext.fetch_add(1, Ordering::Relaxed);
+        if let Some(left_out) = self.plaintext_log.line() {
+            let error = HandshakeError::Plaintext(byte);
+            warn!(%peer, left_out, "disconnected: the client {error}, to the TLS port ({})", Setting::Tls);
+        }
+        // The connection ends, whether or not the client learns the reason.
+        let _ = match byte {
+            0 => tcp.try_write(ResponseHeader::bare(Status::Error).as_bytes()),
+            _ => tcp.try_write(b"-ERR this port requires TLS\r\n"),
+        };
+    }
+
+    fn report_failure(&self, peer: SocketAddr, error: &HandshakeError) {
+        if let HandshakeError::Io(error) = error
+            && error.kind() != io::ErrorKind::InvalidData
+        {
+            debug!(%peer, "a TLS connection ended before its handshake was complete: {error}");
+            return;
+        }
+        self.state.statistics.totals.tls_handshakes_failed.fetch_add(1, Ordering::Relaxed);
+        if let Some(left_out) = self.failure_log.line() {
+            warn!(%peer, left_out, "disconnected: the TLS handshake failed: {error}");
+        }
+    }
+
+    fn report_timeout(&self, peer: SocketAddr, timeout_s: f64) {
+        self.state.statistics.totals.cut_handshake.fetch_add(1, Ordering::Relaxed);
+        if let Some(left_out) = self.limit_log.line() {
+            let setting = Setting::TlsHandshakeTimeout;
+            warn!(%peer, left_out, "disconnected: the TLS handshake was not complete after {timeout_s} s ({setting})");
+        }
+    }
+
+    fn report_limit(&self, limit: &str) {
+        self.state.statistics.totals.cut_handshake.fetch_add(1, Ordering::Relaxed);
+        if let Some(left_out) = self.limit_log.line() {
+            warn!(left_out, "disconnected during a TLS handshake: {limit}");
+        }
+    }
+}

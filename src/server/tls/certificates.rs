@@ -1,0 +1,246 @@
+//! The certificates and keys of the TLS port, which are read again when their files change.
+//!
+//! In: the paths of the files, and regular calls of [`Certificates::check`]. Out: the configuration of the next
+//! handshake. Files that cannot be used leave the previous configuration in place. Established connections keep the
+//! keys that they agreed on.
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rustls::crypto::ring;
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{NoServerSessionStorage, ProducesTickets, WebPkiClientVerifier};
+use rustls::{RootCertStore, ServerConfig};
+use tracing::{error, info, warn};
+
+use super::TlsConfig;
+use super::expiry::{self, ExpiryLog};
+use crate::server::generations::FileVersion;
+use crate::server::statistics::{Statistics, TlsStatus};
+use crate::sync::unpoisoned;
+
+/// How long changed files must stay unchanged before they are read. A certificate and its key are two files, which are
+/// replaced one after the other.
+const SETTLE: Duration = Duration::from_millis(900);
+
+/// The versions of the files of the certificate, the key, and the authorities of clients. `None`: there is no file.
+type Versions = [Option<FileVersion>; 3];
+
+/// The certificates and keys of the TLS port.
+pub(in crate::server) struct Certificates {
+    config: TlsConfig,
+    current: Mutex<Arc<ServerConfig>>,
+    files: Mutex<Files>,
+    statistics: Arc<Statistics>,
+}
+
+/// What was read, and when.
+struct Files {
+    read: Versions,
+    /// Versions that differ from `read`, and when they were first observed.
+    changed: Option<(Versions, Instant)>,
+    tickets: Tickets,
+    expiry_log: ExpiryLog,
+}
+
+/// The keys of session tickets, and the authorities for which tickets are valid.
+#[derive(Clone)]
+struct Tickets {
+    client_ca: Option<Vec<u8>>,
+    ticketer: Arc<dyn ProducesTickets>,
+}
+
+struct Loaded {
+    server: ServerConfig,
+    tickets: Tickets,
+    expires_s: Option<u64>,
+}
+
+impl Certificates {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// The file that cannot be used, and the reason.
+    pub(in crate::server) fn load(config: &TlsConfig, statistics: &Arc<Statistics>) -> Result<Certificates, String> {
+        let read = config.versions();
+        let Loaded { server, tickets, expires_s } = config.load(None)?;
+        let files = Files { read, changed: None, tickets, expiry_log: ExpiryLog::default() };
+        let certificates = Certificates {
+            config: config.clone(),
+            current: Mutex::new(Arc::new(server)),
+            files: Mutex::new(files),
+            statistics: Arc::clone(statistics),
+        };
+        certificates.set_expires(expires_s);
+        warn_if_readable(&config.key);
+        certificates.report_expiry();
+        Ok(certificates)
+    }
+
+    /// Returns the configuration of the next handshake.
+    pub(in crate::server) fn current(&self) -> Arc<ServerConfig> {
+        Arc::clone(&unpoisoned(&self.current))
+    }
+
+    /// Returns how long a handshake may take.
+    pub(in crate::server) fn handshake_timeout(&self) -> Duration {
+        self.config.handshake_timeout
+    }
+
+    /// Reads the files again if they have changed, or if this `is_requested`. Must be called about once a second.
+    pub(in crate::server) fn check(&self, is_requested: bool) {
+        if is_requested || self.are_changed_and_settled() {
+            self.reload();
+        }
+        self.report_expiry();
+    }
+
+    fn are_changed_and_settled(&self) -> bool {
+        let (versions, now) = (self.config.versions(), Instant::now());
+        let mut files = unpoisoned(&self.files);
+        match files.changed {
+            _ if versions == files.read => files.changed = None,
+            Some((changed, since)) if changed == versions => return now.duration_since(since) >= SETTLE,
+            _ => files.changed = Some((versions, now)),
+        }
+        false
+    }
+
+    fn reload(&self) {
+        let tickets = {
+            let mut files = unpoisoned(&self.files);
+            // The versions are determined first, so that a change during the following reads is noticed later.
+            (files.read, files.changed) = (self.config.versions(), None);
+            files.tickets.clone()
+        };
+        let (path, totals) = (self.config.certificate.display(), &self.statistics.totals);
+        match self.config.load(Some(&tickets)) {
+            Ok(Loaded { server, tickets, expires_s }) => {
+                *unpoisoned(&self.current) = Arc::new(server);
+                unpoisoned(&self.files).tickets = tickets;
+                self.set_expires(expires_s);
+                *unpoisoned(&self.status().refused) = String::new();
+                totals.tls_reloads.fetch_add(1, Ordering::Relaxed);
+                warn_if_readable(&self.config.key);
+                info!("{path}: new connections use this certificate and its key, which were read again");
+            }
+            Err(problem) => {
+                totals.tls_reloads_refused.fetch_add(1, Ordering::Relaxed);
+                error!("TLS files were not accepted: {problem}: new connections still use the previous certificate");
+                *unpoisoned(&self.status().refused) = problem;
+            }
+        }
+    }
+
+    fn status(&self) -> &TlsStatus {
+        &self.statistics.tls
+    }
+
+    fn set_expires(&self, expires_s: Option<u64>) {
+        self.status().expires_s.store(expires_s.unwrap_or(0), Ordering::Relaxed);
+        unpoisoned(&self.files).expiry_log = ExpiryLog::default();
+    }
+
+    fn report_expiry(&self) {
+        let expires_s = self.status().expires_s.load(Ordering::Relaxed);
+        unpoisoned(&self.files).expiry_log.report(expires_s, &self.config.certificate);
+    }
+}
+
+impl TlsConfig {
+    fn versions(&self) -> Versions {
+        let version = |path: &Path| FileVersion::at(path).ok();
+        [version(&self.certificate), version(&self.key), self.client_ca.as_deref().and_then(version)]
+    }
+
+    /// Reads the files. Session tickets stay valid if `tickets` were issued under the same authorities.
+    fn load(&self, tickets: Option<&Tickets>) -> Result<Loaded, String> {
+        let chain = certificates(&self.certificate, &read(&self.certificate)?)?;
+        let key = PrivateKeyDer::from_pem_slice(&read(&self.key)?).map_err(|error| {
+            let reason = match error {
+                pem::Error::NoItemsFound => "contains no private key".to_owned(),
+                error => format!("the private key cannot be parsed: {error}"),
+            };
+            format!("{}: {reason}: expected an unencrypted key as PEM", self.key.display())
+        })?;
+        let expires_s = chain.first().and_then(|certificate| expiry::not_after_s(certificate));
+        let client_ca = self.client_ca.as_deref().map(read).transpose()?;
+        let provider = Arc::new(ring::default_provider());
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| format!("TLS cannot be configured: {error}"))?;
+        let builder = match (&self.client_ca, &client_ca) {
+            (Some(path), Some(text)) => {
+                let verifier = WebPkiClientVerifier::builder_with_provider(roots(path, text)?.into(), provider);
+                let verifier = verifier.build().map_err(|error| format!("{}: {error}", path.display()))?;
+                builder.with_client_cert_verifier(verifier)
+            }
+            _ => builder.with_no_client_auth(),
+        };
+        let mut server = builder.with_single_cert(chain, key).map_err(|error| {
+            format!(
+                "{} and {} cannot be used together: {error}: expected the private key of the first certificate",
+                self.certificate.display(),
+                self.key.display()
+            )
+        })?;
+        let tickets = match tickets {
+            Some(tickets) if tickets.client_ca == client_ca => tickets.clone(),
+            // A client that resumes a session does not present its certificate again. The tickets of clients that other
+            // authorities admitted must therefore become invalid.
+            _ => {
+                let ticketer = ring::Ticketer::new().map_err(|error| format!("no key for session tickets: {error}"))?;
+                Tickets { client_ca, ticketer }
+            }
+        };
+        server.ticketer = Arc::clone(&tickets.ticketer);
+        // Clients store their sessions in tickets, so the server stores none.
+        server.session_storage = Arc::new(NoServerSessionStorage {});
+        Ok(Loaded { server, tickets, expires_s })
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    let fault = |error| format!("{}: cannot be read: {error}", path.display());
+    // Reading a pipe could block forever.
+    match fs::metadata(path).map_err(fault)?.is_file() {
+        true => fs::read(path).map_err(fault),
+        false => Err(format!("{}: is not a regular file", path.display())),
+    }
+}
+
+fn certificates(path: &Path, text: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+    let certificates: Vec<_> = CertificateDer::pem_slice_iter(text)
+        .collect::<Result<_, _>>()
+        .map_err(|error| format!("{}: a certificate cannot be parsed: {error}: expected PEM", path.display()))?;
+    if certificates.is_empty() {
+        return Err(format!(
+            "{}: contains no certificate: expected PEM, which begins with -----BEGIN CERTIFICATE-----",
+            path.display()
+        ));
+    }
+    Ok(certificates)
+}
+
+fn roots(path: &Path, text: &[u8]) -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(path, text)? {
+        roots
+            .add(certificate)
+            .map_err(|error| format!("{}: a certificate cannot be used as an authority: {error}", path.display()))?;
+    }
+    Ok(roots)
+}
+
+/// Logs a warning if every user of the machine may read the private key.
+fn warn_if_readable(key: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = fs::metadata(key).map_or(0, |metadata| metadata.permissions().mode());
+    if mode & 0o004 != 0 {
+        warn!("{}: every user of this machine can read the private key: chmod o-r", key.display());
+    }
+}
