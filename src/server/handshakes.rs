@@ -22,6 +22,7 @@ use zerocopy::IntoBytes;
 
 use super::accept::ACCEPT_RETRY;
 use super::error::ServerError;
+use super::limits::handshakes_max;
 use super::listener::{Exposure, listen_on_tcp};
 use super::log_limit::LogLimit;
 use super::state::ServerState;
@@ -31,11 +32,6 @@ use super::worker::Accepted;
 use crate::protocol::native::{ResponseHeader, Status};
 use crate::setting::Setting;
 use crate::sync::unpoisoned;
-
-/// The maximum number of handshakes at a time.
-const HANDSHAKES_MAX: usize = 1024;
-/// At most this share of the maximum number of connections may be in a handshake.
-const CONNECTIONS_SHARE: usize = 4;
 
 /// At most this share of the limit on client memory may be held by handshakes.
 const CLIENT_MEMORY_SHARE: u64 = 8;
@@ -82,7 +78,7 @@ impl Endpoint {
         let context = runtime.enter();
         let listener = TcpListener::from_std(listener)?;
         drop(context);
-        let max = (state.settings.connections_max / CONNECTIONS_SHARE).clamp(1, HANDSHAKES_MAX);
+        let max = handshakes_max(state.settings.connections_max);
         let state = Arc::clone(state);
         let shared = Arc::new(Handshakes {
             state: Arc::clone(&state),

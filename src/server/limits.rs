@@ -14,6 +14,10 @@ use crate::setting::Setting;
 const DESCRIPTORS_KEPT: u64 = 64;
 /// The number of descriptors that a worker needs besides its connections.
 const DESCRIPTORS_OF_WORKER: u64 = 4;
+/// The maximum number of TLS handshakes at a time.
+const HANDSHAKES_MAX: usize = 1024;
+/// There may be at most one TLS handshake at a time for this many connections.
+const CONNECTIONS_PER_HANDSHAKE: usize = 4;
 /// The default limit on client memory is the memory that the process can use, divided by this number.
 const CLIENT_MEMORY_SHARE: u64 = 8;
 /// The limit on client memory must be at least this many times the maximum length of a command. A single command can
@@ -77,9 +81,9 @@ impl Limits {
     }
 
     /// Returns the maximum number of connections of a server with this many workers.
-    pub(super) fn connections_max(&self, workers: usize) -> usize {
+    pub(super) fn connections_max(&self, workers: usize, has_tls: bool) -> usize {
         self.connections_max
-            .map_or_else(|| connections_available(workers).min(Self::CONNECTIONS_MAX), NonZeroUsize::get)
+            .map_or_else(|| connections_available(workers, has_tls).min(Self::CONNECTIONS_MAX), NonZeroUsize::get)
     }
 
     /// Returns the limit on the memory that all connections hold together.
@@ -129,9 +133,18 @@ impl Default for Limits {
     }
 }
 
-/// Returns the number of connections that the limit on descriptors allows.
-pub(super) fn connections_available(workers: usize) -> usize {
+/// Returns the maximum number of TLS handshakes at a time, for a server with this maximum number of connections.
+pub(super) fn handshakes_max(connections_max: usize) -> usize {
+    (connections_max / CONNECTIONS_PER_HANDSHAKE).clamp(1, HANDSHAKES_MAX)
+}
+
+/// Returns the number of connections that the limit on descriptors allows. With TLS, some descriptors are left for
+/// handshakes.
+pub(super) fn connections_available(workers: usize, has_tls: bool) -> usize {
     let kept = DESCRIPTORS_KEPT + DESCRIPTORS_OF_WORKER * workers as u64;
     let left = getrlimit(Resource::Nofile).current.map_or(u64::MAX, |limit| limit.saturating_sub(kept));
-    usize::try_from(left.max(1)).unwrap_or(usize::MAX)
+    let left = usize::try_from(left).unwrap_or(usize::MAX);
+    let handshakes =
+        if has_tls { handshakes_max(left / (CONNECTIONS_PER_HANDSHAKE + 1) * CONNECTIONS_PER_HANDSHAKE) } else { 0 };
+    left.saturating_sub(handshakes).max(1)
 }

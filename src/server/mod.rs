@@ -258,12 +258,13 @@ impl Server {
             socket: sockets.listener.path().to_path_buf(),
             tcp: tcp_address,
             tls: tls_address,
-            connections_max: limits.connections_max(workers),
+            connections_max: limits.connections_max(workers, tls_address.is_some()),
             limits,
         };
         let notifier = Notifier::new(notify);
         let state = Arc::new(ServerState::new(settings, table, statistics, control.control.clone(), notifier));
-        let (wanted, available) = (state.settings.connections_max, limits::connections_available(workers));
+        let (wanted, available) =
+            (state.settings.connections_max, limits::connections_available(workers, tls_address.is_some()));
         if wanted > available {
             warn!(
                 "{wanted} connections need more descriptors than the limit leaves for connections ({available}): raise \

@@ -162,7 +162,7 @@ pub(super) mod tests {
             tcp: None,
             tls: None,
             limits: config.limits.clone(),
-            connections_max: config.limits.connections_max(1),
+            connections_max: config.limits.connections_max(1, false),
         };
         let notifier = Notifier::new(config.notify);
         let server = ServerState::new(settings, table, statistics, control, notifier);
