@@ -14,6 +14,7 @@ mod redis {
     pub(crate) mod protocols;
     pub(crate) mod python;
     pub(crate) mod served;
+    pub(crate) mod tls;
     pub(crate) mod tools;
 }
 
@@ -23,7 +24,8 @@ use libtest_mimic::{Arguments, run};
 
 use helpers::trials::trials;
 use redis::{
-    administration, benchmark, benchmarker, cli, descriptions, differential, document, errors, protocols, python, tools,
+    administration, benchmark, benchmarker, cli, descriptions, differential, document, errors, protocols, python, tls,
+    tools,
 };
 
 fn main() -> ExitCode {
@@ -74,6 +76,11 @@ fn main() -> ExitCode {
         python::the_newest_redis_py_script_passes_on_kv_store,
         python::the_pinned_redis_py_script_passes_on_redis,
         python::the_pinned_redis_py_script_passes_on_kv_store,
+        python::the_newest_redis_py_script_passes_over_tls,
+        python::the_pinned_redis_py_script_passes_over_tls,
+        tls::redis_benchmark_runs_over_tls,
+        tls::redis_cli_needs_a_certificate_if_the_server_requires_one,
+        tls::redis_cli_prints_replies_over_tls,
         tools::every_write_of_redis_is_rejected_as_by_a_replica,
         tools::replies_about_memory_and_the_served_file_are_true,
         tools::replies_without_events_modules_and_channels_are_equal,

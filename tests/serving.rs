@@ -20,6 +20,7 @@ mod serving {
         mod faults;
         mod options;
         mod pipelines;
+        mod responses;
         mod sessions;
     }
 }

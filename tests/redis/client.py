@@ -11,6 +11,10 @@ import redis
 arguments = argparse.ArgumentParser()
 arguments.add_argument("--unix")
 arguments.add_argument("--tcp")
+arguments.add_argument("--tls-ca", help="use TLS, and trust this authority")
+arguments.add_argument("--tls-cert")
+arguments.add_argument("--tls-key")
+arguments.add_argument("--url", action="store_true", help="connect by a URL")
 arguments.add_argument("--protocol", type=int)
 arguments.add_argument("--ours", action="store_true")
 arguments = arguments.parse_args()
@@ -23,6 +27,11 @@ def connect(**options):
         options["protocol"] = arguments.protocol
     if arguments.unix:
         return redis.Redis(unix_socket_path=arguments.unix, **options)
+    if arguments.tls_ca:
+        options |= {"ssl_ca_certs": arguments.tls_ca, "ssl_certfile": arguments.tls_cert, "ssl_keyfile": arguments.tls_key}
+        if arguments.url:
+            return redis.Redis.from_url(f"rediss://{arguments.tcp}", **options)
+        options["ssl"] = True
     host, port = arguments.tcp.rsplit(":", 1)
     return redis.Redis(host=host, port=int(port), **options)
 

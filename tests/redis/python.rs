@@ -52,6 +52,22 @@ fn script_passes_on_kv_store(release: &Release) -> Result<(), Missing> {
     Ok(())
 }
 
+fn script_passes_over_tls(release: &Release) -> Result<(), Missing> {
+    let python = release.python()?;
+    for requires_certificates in [false, true] {
+        let served = serve_tls(requires_certificates);
+        let address = served.server.tls().to_string();
+        let [ca, certificate, key] = served.client_files();
+        let mut args = vec!["--tcp", &address, "--ours", "--tls-ca", &ca];
+        if requires_certificates {
+            args.extend(["--tls-cert", &certificate, "--tls-key", &key]);
+        }
+        run(&python, &args);
+        run(&python, &[&args[..], &["--url"]].concat());
+    }
+    Ok(())
+}
+
 fn script_passes_on_redis(release: &Release) -> Result<(), Missing> {
     let (python, redis) = (release.python()?, redis()?);
     let socket = redis.socket();
@@ -67,6 +83,14 @@ pub(crate) fn the_pinned_redis_py_script_passes_on_kv_store() -> Result<(), Miss
 
 pub(crate) fn the_newest_redis_py_script_passes_on_kv_store() -> Result<(), Missing> {
     script_passes_on_kv_store(&NEWEST)
+}
+
+pub(crate) fn the_pinned_redis_py_script_passes_over_tls() -> Result<(), Missing> {
+    script_passes_over_tls(&PINNED)
+}
+
+pub(crate) fn the_newest_redis_py_script_passes_over_tls() -> Result<(), Missing> {
+    script_passes_over_tls(&NEWEST)
 }
 
 pub(crate) fn the_pinned_redis_py_script_passes_on_redis() -> Result<(), Missing> {

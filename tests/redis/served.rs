@@ -8,6 +8,7 @@ use crate::helpers::frames::connect;
 use crate::helpers::redis_server::{Redis, command};
 use crate::helpers::servers::Server;
 use crate::helpers::tables::{Model, Table};
+use crate::helpers::tls::{Authority, TlsFiles};
 use crate::helpers::trials::Missing;
 
 /// The number of rows whose values name their keys. A few more rows have unusual values.
@@ -38,6 +39,35 @@ pub(crate) fn serve(options: &[&str]) -> (Table, Server) {
     let table = Table::new(rows());
     let server = table.serve_with(&[&["--tcp", "127.0.0.1:0"], options].concat());
     (table, server)
+}
+
+/// A server of [`rows`] that uses TLS.
+pub(crate) struct TlsServed {
+    pub(crate) server: Server,
+    table: Table,
+    files: TlsFiles,
+}
+
+impl TlsServed {
+    /// Returns the paths of the authority's certificate, of a client's certificate, and of the client's key.
+    pub(crate) fn client_files(&self) -> [String; 3] {
+        let folder = self.table.socket().parent().unwrap().to_path_buf();
+        [self.files.ca.clone(), folder.join("client.crt"), folder.join("client.key")]
+            .map(|path| path.to_str().unwrap().to_owned())
+    }
+}
+
+/// Serves [`rows`] with TLS, and issues the certificate of a client.
+pub(crate) fn serve_tls(requires_certificates: bool) -> TlsServed {
+    let (table, authority) = (Table::new(rows()), Authority::new());
+    let folder = table.socket().parent().unwrap().to_path_buf();
+    let files = TlsFiles::write(&folder, &authority, &authority.issue());
+    let client = authority.issue();
+    std::fs::write(folder.join("client.crt"), &client.certificate_pem).unwrap();
+    std::fs::write(folder.join("client.key"), client.key_pem()).unwrap();
+    let ca = ["--tls-ca", files.ca.to_str().unwrap()];
+    let options = [&files.options()[..], if requires_certificates { &ca } else { &[] }].concat();
+    TlsServed { server: table.serve_with(&options), table, files }
 }
 
 /// Starts a Redis with the rows of [`rows`].
