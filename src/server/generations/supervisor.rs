@@ -320,9 +320,12 @@ impl Supervision {
     /// Performs a requested reload or rollback, and publishes the outcome for Info requests and the service manager.
     fn attempt(&mut self, number: u64, how: impl FnOnce(&mut Supervision) -> Result<String, String>) {
         self.server.notifier.reloading();
-        (self.server.check_certificates)(true);
         let thread = Arc::clone(&self.thread);
-        let outcome = thread.catch(|| how(self)).unwrap_or_else(|panic| Err(format!("a panic at {panic}")));
+        let outcome = thread.catch(|| {
+            (self.server.check_certificates)(true);
+            how(self)
+        });
+        let outcome = outcome.unwrap_or_else(|panic| Err(format!("a panic at {panic}")));
         let text = self.log_outcome(outcome);
         self.server.notifier.ready(&text);
         let statistics = &self.server.statistics;
