@@ -4,6 +4,7 @@
 //! for each note. A note describes a condition that does not make the server unhealthy.
 
 use std::io::Write;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::anyhow;
 use zero_kv::client::{ClientError, Info};
@@ -78,5 +79,9 @@ fn notes(info: &Info) -> Vec<String> {
     });
     let tls = info.get("tls_refused").filter(|reason| !reason.is_empty());
     let tls = tls.map(|reason| format!("changed TLS files were rejected, and the previous ones are in use: {reason}"));
-    refused.into_iter().chain(unknown).chain(tls).collect()
+    let now_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let expires_s = info.number::<u64>("tls_certificate_expires_s").filter(|expires_s| *expires_s > 0);
+    let expired = expires_s.and_then(|expires_s| now_s.checked_sub(expires_s));
+    let expired = expired.map(|age_s| format!("the TLS certificate expired {} h ago: replace it", age_s / 3600));
+    refused.into_iter().chain(unknown).chain(tls).chain(expired).collect()
 }

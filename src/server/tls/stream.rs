@@ -392,3 +392,42 @@ impl Drop for TlsStream {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plaintext_is_reported_as_sent_in_proportion_to_its_records_and_once() {
+        for (plaintext_len_bytes, records_len_bytes) in [(1, 23), (16_384, 16_406), (65_536, 65_624), (100, 100)] {
+            let records = vec![0; records_len_bytes];
+            let mut outgoing = Outgoing { records, plaintext_len_bytes, ..Outgoing::default() };
+            let mut total_bytes = 0;
+            for sent_bytes in 0..=records_len_bytes {
+                outgoing.sent_bytes = sent_bytes;
+                total_bytes += outgoing.report();
+                assert_eq!(outgoing.report(), 0, "nothing was sent since the last call");
+                assert!(total_bytes <= sent_bytes);
+                // Otherwise, a caller that was told that everything is sent would send the rest again.
+                assert_eq!(total_bytes == plaintext_len_bytes, sent_bytes == records_len_bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn a_chunk_is_the_beginning_of_all_slices() {
+        let long = vec![7; CHUNK_LEN_BYTES + 1];
+        let cases: [(&[&[u8]], Vec<u8>); 6] = [
+            (&[], vec![]),
+            (&[b"", b"", b"one"], b"one".to_vec()),
+            (&[b"one", b"", b"two"], b"onetwo".to_vec()),
+            (&[&long, b"two"], long[1..].to_vec()),
+            (&[b"\x07", &long], long[1..].to_vec()),
+            (&[b"", &long], long[1..].to_vec()),
+        ];
+        for (slices, expected) in cases {
+            let slices: Vec<IoSlice> = slices.iter().map(|slice| IoSlice::new(slice)).collect();
+            assert!(first_chunk(&slices, &mut vec![1]) == expected, "{} slices", slices.len());
+        }
+    }
+}

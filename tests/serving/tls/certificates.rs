@@ -38,6 +38,14 @@ fn certificate_of(stream: &mut TlsStream) -> Vec<u8> {
     stream.conn.peer_certificates().unwrap()[0].to_vec()
 }
 
+/// Returns what `zkv health` prints about a healthy server.
+fn notes_of_health(server: &Server) -> String {
+    let mut health = Command::new(env!("CARGO_BIN_EXE_zkv"));
+    let health = health.arg("--socket").arg(server.socket()).arg("health").output().unwrap();
+    assert!(health.status.success(), "{health:?}");
+    String::from_utf8(health.stderr).unwrap()
+}
+
 fn ping(stream: &mut TlsStream) {
     stream.write_all(b"PING\r\n").unwrap();
     expect(stream, b"+PONG\r\n");
@@ -90,10 +98,8 @@ fn files_that_cannot_be_used_leave_the_certificate_in_place_and_are_reported() {
         assert_eq!(scene.served_certificate(&server), certificate, "{name}");
         ping(&mut old);
     }
-    let health = Command::new(env!("CARGO_BIN_EXE_zkv")).arg("--socket").arg(server.socket()).arg("health").output();
-    let health = health.unwrap();
-    let text = String::from_utf8_lossy(&health.stderr);
-    assert!(health.status.success() && text.contains("cannot be read"), "{text}");
+    let text = notes_of_health(&server);
+    assert!(text.contains("cannot be read"), "{text}");
 
     std::fs::write(&scene.files.certificate, good).unwrap();
     server.wait_for("tls_reloads", 1);
@@ -107,9 +113,11 @@ fn an_expired_certificate_is_reported_and_its_end_is_a_number() {
     let mut server = scene.serve();
     // 2200-01-01 00:00:00 UTC.
     assert_eq!(server.number("tls_certificate_expires_s"), 7_258_118_400);
+    assert!(!notes_of_health(&server).contains("TLS"));
     scene.files.replace(&scene.authority.issue_until(2020));
     server.wait_for("tls_reloads", 1);
     server.wait_for_log("tls.crt: the certificate expired ");
     assert_eq!(server.number("tls_certificate_expires_s"), 1_577_836_800);
+    assert!(notes_of_health(&server).contains("the TLS certificate expired "));
     assert!(shake_hands(&mut connect_tls(&server, &scene.authority.clients(None, None))).is_err());
 }
