@@ -70,7 +70,7 @@ fn read(
         let announced = CheckedHeader::new(*op, header)?;
         let value_len_bytes = match announced {
             CheckedHeader::Found { value_len_bytes } => value_len_bytes,
-            CheckedHeader::NotFound | CheckedHeader::Error => 0,
+            _ => 0,
         };
         let (value, rest) = rest.split_at(value_len_bytes);
         visit(announced, value);

@@ -38,6 +38,7 @@ settings! {
     AllowUids = "SocketAccess::allow_uids";
     AllowGids = "SocketAccess::allow_gids";
     TcpExposed = "Config::tcp_exposed";
+    Users = "Config::users";
     /// A method of the server:
     Tls = "Server::serve_tls";
     TlsClientCa = "TlsConfig::client_ca";

@@ -16,6 +16,7 @@ mod redis {
     pub(crate) mod served;
     pub(crate) mod tls;
     pub(crate) mod tools;
+    pub(crate) mod users;
 }
 
 use std::process::ExitCode;
@@ -25,7 +26,7 @@ use libtest_mimic::{Arguments, run};
 use helpers::trials::trials;
 use redis::{
     administration, benchmark, benchmarker, cli, descriptions, differential, document, errors, protocols, python, tls,
-    tools,
+    tools, users,
 };
 
 fn main() -> ExitCode {
@@ -85,6 +86,9 @@ fn main() -> ExitCode {
         tools::replies_about_memory_and_the_served_file_are_true,
         tools::replies_without_events_modules_and_channels_are_equal,
         tools::unsupported_commands_are_rejected_with_the_reason,
+        users::replies_with_users_are_equal,
+        users::replies_to_commands_with_many_keys_are_equal,
+        users::redis_py_logs_in,
     ];
     run(&Arguments::from_args(), trials).exit_code()
 }

@@ -23,4 +23,5 @@ mod serving {
         mod responses;
         mod sessions;
     }
+    mod users;
 }

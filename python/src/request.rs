@@ -7,7 +7,6 @@ use std::collections::VecDeque;
 use std::mem;
 use std::path::PathBuf;
 
-use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyList};
 use zero_kv::client::request::{
@@ -318,12 +317,11 @@ impl Pipeline {
             let Some(response) = self.reader.next(op).map_err(violation)? else { return Ok(()) };
             match item.decode(py, response) {
                 Ok(result) => pending.results.push(result?),
-                Err(RequestError::Rejected { request, hint }) => {
-                    let error = ClientError::Server { path: self.path.clone(), request, hint };
+                Err(RequestError::Violation(error)) => return Err(violation(error)),
+                Err(error) => {
+                    let error = ClientError::request(&self.path, error);
                     pending.error.get_or_insert_with(|| client_exception(&error));
                 }
-                Err(RequestError::Violation(error)) => return Err(violation(error)),
-                Err(_) => return Err(PyRuntimeError::new_err("an unknown kind of request error")),
             }
             pending.received += 1;
             if pending.received < items.len() {

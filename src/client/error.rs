@@ -13,7 +13,8 @@ use crate::protocol::response::Violation;
 
 /// An error of a client's call.
 ///
-/// After [`ClientError::Server`], [`ClientError::KeyLen`], and [`ClientError::MixedKeys`] the connection remains open.
+/// After [`ClientError::Server`], [`ClientError::AuthenticationRequired`], [`ClientError::NotPermitted`],
+/// [`ClientError::KeyLen`], and [`ClientError::MixedKeys`] the connection remains open.
 /// After any other error, the connection is closed, and the next call reconnects.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -88,6 +89,41 @@ pub enum ClientError {
         request: String,
         /// The likely cause, and what to do.
         hint: &'static str,
+    },
+    /// The connection must log in before it can send the request.
+    #[error(
+        "{}: the server requires a login for {request}: call authenticate(user, password) first, or set Options::login",
+        path.display()
+    )]
+    AuthenticationRequired {
+        /// The socket.
+        path: PathBuf,
+        /// The request in words: its key, its range, or its name.
+        request: String,
+    },
+    /// The server rejected the user's name or password.
+    #[error(
+        "{}: the login of user {user} failed: the user is unknown or disabled, or the password is wrong: see the \
+         server's file of users",
+        path.display()
+    )]
+    LoginFailed {
+        /// The socket.
+        path: PathBuf,
+        /// The name of the user, quoted.
+        user: String,
+    },
+    /// The user of the connection may not send the request, or may not use the requested keys.
+    #[error(
+        "{}: the connection's user has no permission for {request}: ask the server's administrator for the permission, \
+         or log in as another user",
+        path.display()
+    )]
+    NotPermitted {
+        /// The socket.
+        path: PathBuf,
+        /// The request in words: its key, its range, or its name.
+        request: String,
     },
     /// Direct mode is not possible.
     #[error("{}: no direct mode: {problem}", path.display())]
@@ -188,9 +224,16 @@ impl ClientError {
         ClientError::Protocol { path: path.to_path_buf(), error }
     }
 
-    pub(super) fn request(path: &Path, error: RequestError) -> Self {
+    /// Returns the error of a call whose request has failed.
+    pub fn request(path: &Path, error: RequestError) -> Self {
+        let to_path = || path.to_path_buf();
         match error {
-            RequestError::Rejected { request, hint } => ClientError::Server { path: path.to_path_buf(), request, hint },
+            RequestError::Rejected { request, hint } => ClientError::Server { path: to_path(), request, hint },
+            RequestError::Unauthenticated { request } => {
+                ClientError::AuthenticationRequired { path: to_path(), request }
+            }
+            RequestError::LoginFailed { user } => ClientError::LoginFailed { path: to_path(), user },
+            RequestError::NotPermitted { request } => ClientError::NotPermitted { path: to_path(), request },
             RequestError::Violation(violation) => ClientError::violation(path, violation),
         }
     }
@@ -212,6 +255,21 @@ pub enum RequestError {
         request: String,
         /// The likely cause, and what to do.
         hint: &'static str,
+    },
+    /// The connection must log in first.
+    Unauthenticated {
+        /// The request in words: its key, its range, or its name.
+        request: String,
+    },
+    /// The server rejected the user's name or password.
+    LoginFailed {
+        /// The name of the user, quoted.
+        user: String,
+    },
+    /// The user of the connection may not send the request, or may not use the requested keys.
+    NotPermitted {
+        /// The request in words: its key, its range, or its name.
+        request: String,
     },
     /// The response violates the protocol. The connection is unusable, because further bytes from this peer cannot be
     /// trusted.

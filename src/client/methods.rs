@@ -13,12 +13,13 @@ use super::blocking_connection::BlockingConnection;
 use super::error::ClientError;
 use super::info::Info;
 use super::key::{Bounds, KeyRange};
+use super::login::Login;
 use super::options::Options;
 use super::pool::PoolMember;
 use super::range_cursor::RangeCursor;
 use super::request::{
-    Ceiling, Count, Exists, FirstRow, Floor, Get, GetInfo, GetPage, KeyRequest, LastRow, Ping, Reload, Rollback, Row,
-    TypedRequest, check_bounds, prefix_range,
+    Authenticate, Ceiling, Count, Exists, FirstRow, Floor, Get, GetInfo, GetPage, KeyRequest, LastRow, Ping, Reload,
+    Rollback, Row, TypedRequest, check_bounds, prefix_range,
 };
 use super::retry::{Deadline, Retry};
 use super::row_page::RowPage;
@@ -332,6 +333,24 @@ macro_rules! impl_client {
                 self.call(GetInfo)$($await)*
             }
 
+            /// Logs in as a user of the server. From then on, the client has the permissions of this user, also on later
+            /// connections. A client of the Unix socket that does not log in has all permissions.
+            ///
+            /// # Errors
+            /// [`ClientError::LoginFailed`] if the user is unknown or disabled, or if the password is wrong; the
+            /// connection then keeps its previous permissions. The server delays this response. Otherwise the errors of
+            /// [`Self::get`].
+            pub $($async)? fn authenticate(
+                &mut self,
+                user: &str,
+                password: impl AsRef<[u8]>,
+            ) -> Result<(), ClientError> {
+                let login = Login::new(user, password.as_ref());
+                self.call(Authenticate(&login))$($await)*?;
+                self.options.login = Some(login);
+                Ok(())
+            }
+
             /// Makes the server reload its file. Returns the number of the attempt, without waiting until the attempt
             /// ends. [`Self::info`] reports the number of the last complete attempt as `reload_done`, and its outcome
             /// as `reload_last`.
@@ -386,9 +405,20 @@ macro_rules! impl_client {
 
             /// Connects once, without retries.
             pub(super) $($async)? fn connect_now(&mut self) -> Result<(), ClientError> {
-                let connected = $Connection::connect(&self.path, &self.options, Deadline::after(None))$($await)*;
-                self.connection = Some(connected?);
+                self.connection = Some(self.open_connection(Deadline::after(None))$($await)*?);
                 Ok(())
+            }
+
+            /// Connects, and logs in if the options have a login.
+            $($async)? fn open_connection(&self, deadline: Deadline) -> Result<$Connection, ClientError> {
+                let mut connection = $Connection::connect(&self.path, &self.options, deadline)$($await)*?;
+                if let Some(login) = &self.options.login {
+                    let request = Authenticate(login);
+                    let mut batch = batch::single(&request, |response| request.decode(response));
+                    self.transfer(&mut connection, &mut batch, deadline)$($await)*?;
+                    batch.into_result().map_err(|error| ClientError::request(&self.path, error))?;
+                }
+                Ok(connection)
             }
 
             /// Sends all requests of a batch and visits their responses. Reconnects after a failure, and then resends
@@ -417,21 +447,31 @@ macro_rules! impl_client {
             ) -> Result<(), ClientError> {
                 let mut connection = match self.connection.take() {
                     Some(connection) => connection,
-                    None => $Connection::connect(&self.path, &self.options, deadline)$($await)*?,
+                    None => self.open_connection(deadline)$($await)*?,
                 };
                 batch.resend_unanswered();
+                self.transfer(&mut connection, batch, deadline)$($await)*?;
+                self.connection = Some(connection);
+                Ok(())
+            }
+
+            /// Sends the requests of a batch over a connection, until all responses have arrived.
+            $($async)? fn transfer<E: EncodeRequest, V: VisitResponse>(
+                &self,
+                connection: &mut $Connection,
+                batch: &mut Batch<E, V>,
+                deadline: Deadline,
+            ) -> Result<(), ClientError> {
                 loop {
                     match connection.pipeline.advance(batch) {
                         Ok(false) => {}
-                        Ok(true) => break,
+                        Ok(true) => return Ok(()),
                         Err(violation) => return Err(ClientError::violation(&self.path, violation)),
                     }
                     if let Err(error) = connection.transfer(deadline)$($await)* {
                         return Err(connection.pipeline.error(&self.path, error, deadline));
                     }
                 }
-                self.connection = Some(connection);
-                Ok(())
             }
         }
 

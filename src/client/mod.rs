@@ -27,6 +27,7 @@ mod error;
 mod exposure;
 mod info;
 mod key;
+mod login;
 mod methods;
 mod options;
 mod pipeline;
@@ -46,6 +47,7 @@ pub use direct::{Direct, DirectOptions, DirectSnapshot};
 pub use error::{ClientError, Phase, Refusal};
 pub use info::Info;
 pub use key::{KeyRange, OwnedKey};
+pub use login::Login;
 pub use options::{Options, PoolOptions};
 #[cfg(feature = "tokio")]
 pub use pool::AsyncPool;

@@ -3,6 +3,7 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
+use super::login::Login;
 use crate::protocol::native::VALUE_LEN_MAX_BYTES;
 
 /// Time-outs, retries, and limits of a client, and the user that its server may run as.
@@ -47,6 +48,9 @@ pub struct Options {
     ///
     /// The check happens after connecting and before anything is sent.
     pub server_user: Option<String>,
+    /// The user as whom each connection logs in. `None` by default: a connection over the Unix socket then has all
+    /// permissions. The client logs in again whenever it reconnects.
+    pub login: Option<Login>,
 }
 
 impl Default for Options {
@@ -58,6 +62,7 @@ impl Default for Options {
             reconnect_timeout: Duration::from_secs(2),
             value_len_max_bytes: VALUE_LEN_MAX_BYTES,
             server_user: None,
+            login: None,
         }
     }
 }

@@ -60,6 +60,7 @@ impl Args {
             inherited,
             tcp: self.listen.tcp,
             tcp_exposed: self.listen.tcp_exposed,
+            users: self.listen.users,
             workers: self.threads.workers,
             spin: self.threads.spin.map(|us| Duration::from_micros(us.into())),
             limits: self.limits.into(),
@@ -82,6 +83,7 @@ pub(crate) fn name_of(setting: Setting) -> Option<&'static str> {
         Setting::Tls => "--tls",
         Setting::TlsClientCa => "--tls-ca",
         Setting::TlsHandshakeTimeout => "--tls-handshake-timeout",
+        Setting::Users => "--users",
         Setting::MetricsExposed => "--metrics-exposed",
         Setting::Memory => "--memory",
         Setting::NoLease => "--no-lease",
@@ -173,10 +175,15 @@ pub(crate) struct ListenArgs {
     /// Also listen on this TCP address, such as 127.0.0.1:6380, for clients without Unix sockets
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) tcp: Option<SocketAddr>,
-    /// Allow --tcp, a TCP socket passed by systemd, or --tls without --tls-ca on an address that other machines can
-    /// reach. There is no password: EVERYBODY WHO CAN CONNECT CAN READ THE WHOLE TABLE
+    /// Allow --tcp, a TCP socket passed by systemd, or --tls on an address that other machines can reach, even though
+    /// EVERYBODY WHO CAN CONNECT CAN READ THE WHOLE TABLE, or passwords and values are not encrypted. Not needed for
+    /// --tls with --tls-ca or --users
     #[arg(long)]
     pub(crate) tcp_exposed: bool,
+    /// Read users, with hashed passwords and permissions, from this file in the format of Redis's ACL files. Applies to
+    /// TCP, and to clients of the Unix socket that log in
+    #[arg(long, value_name = "FILE")]
+    pub(crate) users: Option<PathBuf>,
 }
 
 #[derive(clap::Args)]

@@ -42,6 +42,8 @@ pub enum OpKind {
     Range,
     /// Concerns the server instead of a key. The request is always short.
     Server,
+    /// Logs in. The request is always long.
+    Login,
 }
 
 /// The kind of value that a response with the status [`Status::Ok`] contains.
@@ -133,6 +135,8 @@ ops! {
     Open = 9, "open", Server, Table;
     /// Returns an empty response.
     Ping = 10, "ping", Server, Empty;
+    /// Makes the connection a user. The body of the request is the user's name, a zero byte, and the password.
+    Auth = 11, "auth", Login, Empty;
 }
 
 /// Flag in the op code of a long request.
@@ -143,7 +147,7 @@ impl Op {
     #[inline]
     pub const fn from_code(code: u32) -> Option<Op> {
         match Op::from_number(code) {
-            Some(op) if !matches!(op.kind(), OpKind::Range) => Some(op),
+            Some(op) if !matches!(op.kind(), OpKind::Range | OpKind::Login) => Some(op),
             _ => None,
         }
     }
@@ -187,6 +191,10 @@ pub enum Status {
     /// The request failed, for example because the op is unknown, the table's keys are of the other kind, or the value
     /// is damaged.
     Error = 2,
+    /// The connection must log in first, or its login has failed.
+    Unauthenticated = 3,
+    /// The connection's user may not send the request, or may not use the requested keys.
+    NotPermitted = 4,
 }
 
 impl Status {
@@ -196,6 +204,8 @@ impl Status {
             0 => Some(Status::Ok),
             1 => Some(Status::NotFound),
             2 => Some(Status::Error),
+            3 => Some(Status::Unauthenticated),
+            4 => Some(Status::NotPermitted),
             _ => None,
         }
     }
@@ -394,10 +404,10 @@ mod tests {
             assert!(Op::from_code(code).is_none_or(|op| op as u32 == code));
             assert!(Status::from_code(code).is_none_or(|status| status as u32 == code));
         }
-        assert_eq!((Op::from_code(4), Op::from_code(LONG), Status::from_code(3)), (None, None, None));
+        assert_eq!((Op::from_code(4), Op::from_code(LONG), Status::from_code(5)), (None, None, None));
         assert_eq!([6, 7, 8].map(Op::from_code), [Some(Op::Info), Some(Op::Reload), Some(Op::Rollback)]);
         assert_eq!([9, 10, 11].map(Op::from_code), [Some(Op::Open), Some(Op::Ping), None]);
-        for op in [Op::Get, Op::Exists, Op::Floor, Op::Ceiling, Op::Range, Op::Count] {
+        for op in [Op::Get, Op::Exists, Op::Floor, Op::Ceiling, Op::Range, Op::Count, Op::Auth] {
             assert_eq!(Op::from_long_code(op.long_code()), Some(op));
             assert!(Op::is_long(op.long_code()) && !Op::is_long(op as u32));
         }

@@ -25,6 +25,10 @@ pub enum Response<'a> {
     NotFound,
     /// The server could not process the request.
     Error,
+    /// The connection must log in first, or its login has failed.
+    Unauthenticated,
+    /// The connection's user may not send the request, or may not use the requested keys.
+    NotPermitted,
 }
 
 /// The progress of a response that has not arrived completely.
@@ -145,6 +149,8 @@ impl ResponseReader {
         let response = match CheckedHeader::new(op, header)? {
             CheckedHeader::NotFound => Response::NotFound,
             CheckedHeader::Error => Response::Error,
+            CheckedHeader::Unauthenticated => Response::Unauthenticated,
+            CheckedHeader::NotPermitted => Response::NotPermitted,
             CheckedHeader::Found { value_len_bytes } => {
                 self.check_len(op, value_len_bytes)?;
                 let Some(value) = rest.get(..value_len_bytes) else {

@@ -25,6 +25,10 @@ pub enum CheckedHeader {
     NotFound,
     /// The server could not process the request. No value follows.
     Error,
+    /// The connection must log in first, or its login has failed. No value follows.
+    Unauthenticated,
+    /// The connection's user may not send the request, or may not use the requested keys. No value follows.
+    NotPermitted,
 }
 
 /// A violation of the native protocol by a peer.
@@ -32,7 +36,9 @@ pub enum CheckedHeader {
 #[non_exhaustive]
 pub enum Violation {
     /// The status code is unknown.
-    #[error("status code {code}, where 0 (ok), 1 (not found) or 2 (error) was expected")]
+    #[error(
+        "status code {code}, where 0 (ok), 1 (not found), 2 (error), 3 (unauthenticated) or 4 (not permitted) was expected"
+    )]
     Status {
         /// The code.
         code: u32,
@@ -186,9 +192,11 @@ impl CheckedHeader {
             _ if len_bytes > 0 => Err(Violation::UnexpectedValue { op, status, len_bytes }),
             (Status::Ok, ValueKind::Empty) => Ok(CheckedHeader::Found { value_len_bytes: 0 }),
             (Status::Error, _) => Ok(CheckedHeader::Error),
+            (Status::Unauthenticated, _) => Ok(CheckedHeader::Unauthenticated),
+            (Status::NotPermitted, _) => Ok(CheckedHeader::NotPermitted),
             (Status::NotFound, _) => match op.kind() {
                 OpKind::Point | OpKind::Neighbor => Ok(CheckedHeader::NotFound),
-                OpKind::Range | OpKind::Server => Err(Violation::UnexpectedStatus { op, status }),
+                OpKind::Range | OpKind::Server | OpKind::Login => Err(Violation::UnexpectedStatus { op, status }),
             },
         }
     }
@@ -253,7 +261,12 @@ mod tests {
             assert_eq!(check(Op::Open, 0, len_bytes).is_ok(), is_valid, "{len_bytes}");
         }
         assert_eq!(check(Op::Ping, 0, 0), Ok(CheckedHeader::Found { value_len_bytes: 0 }));
-        for op in [Op::Range, Op::Count, Op::Info, Op::Reload, Op::Rollback, Op::Open, Op::Ping] {
+        assert_eq!(check(Op::Auth, 0, 0), Ok(CheckedHeader::Found { value_len_bytes: 0 }));
+        for op in Op::ALL {
+            assert_eq!(check(op, 3, 0), Ok(CheckedHeader::Unauthenticated));
+            assert_eq!(check(op, 4, 0), Ok(CheckedHeader::NotPermitted));
+        }
+        for op in [Op::Range, Op::Count, Op::Info, Op::Reload, Op::Rollback, Op::Open, Op::Ping, Op::Auth] {
             let status = Status::NotFound;
             assert_eq!(check(op, 1, 0), Err(Violation::UnexpectedStatus { op, status }));
             assert_eq!(check(op, 2, 0), Ok(CheckedHeader::Error));
@@ -281,7 +294,7 @@ mod tests {
                 assert_eq!(check(op, status as u32, len_bytes), Err(unexpected));
             }
         }
-        for code in [3, 256, u32::MAX] {
+        for code in [5, 256, u32::MAX] {
             assert_eq!(check(Op::Get, code, 0), Err(Violation::Status { code }));
         }
     }

@@ -62,6 +62,8 @@ pub(super) struct Activity {
     progress_bytes: AtomicU64,
     /// The number of the generation that the connection holds between turns, or 0 if it holds none.
     generation: AtomicU64,
+    /// The number of the connection's user, or 0 if it has none.
+    user: AtomicU64,
     /// The number of bytes that the connection holds, combined with the flag [`EVICTED`].
     held_bytes: AtomicU64,
     /// Wakes the connection's task. Set when the connection first holds memory.
@@ -77,6 +79,7 @@ impl Activity {
             waits: AtomicU64::new(Waits::Request.pack()),
             progress_bytes: AtomicU64::new(0),
             generation: AtomicU64::new(0),
+            user: AtomicU64::new(0),
             held_bytes: AtomicU64::new(0),
             waker: OnceLock::new(),
         }
@@ -119,6 +122,16 @@ impl Activity {
 
     pub(super) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Relaxed)
+    }
+
+    /// Records the number of the connection's user, or 0 if it has none.
+    #[inline]
+    pub(super) fn set_user(&self, number: u64) {
+        self.user.store(number, Ordering::Relaxed);
+    }
+
+    pub(super) fn user(&self) -> u64 {
+        self.user.load(Ordering::Relaxed)
     }
 
     /// Records the number of bytes that the connection holds, unless the connection is evicted. Returns the recorded

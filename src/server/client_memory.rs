@@ -123,6 +123,7 @@ mod tests {
     use super::*;
     use crate::server::limits::Limits;
     use crate::server::peer::Peer;
+    use crate::server::users::Users;
 
     /// Returns a registry with one connection for each number of bytes in `held`, and the activities of these
     /// connections. The connections' tasks run on `runtime`.
@@ -131,7 +132,7 @@ mod tests {
         memory: &ClientMemory,
         held: &[u64],
     ) -> (Arc<Registry>, Vec<Arc<Activity>>) {
-        let registry = Arc::new(Registry::new(&Limits::default()));
+        let registry = Arc::new(Registry::new(&Limits::default(), &Arc::new(Users::new(None).unwrap())));
         let connection = |held_bytes: &u64| {
             let activity = registry.activity(Peer::default());
             registry.add(Arc::clone(&activity), runtime.spawn(std::future::pending::<()>()).abort_handle());

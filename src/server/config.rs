@@ -65,9 +65,12 @@ pub struct Config {
     pub inherited: Inherited,
     /// The TCP address to listen on, for clients that cannot use Unix sockets. Port 0 selects a free port.
     pub tcp: Option<SocketAddr>,
-    /// Whether `tcp` may be reachable from other machines. There is no password: everyone who can connect can read the
-    /// table.
+    /// Whether `tcp` may be reachable from other machines. Without `users`, everyone who can connect can read the table.
+    /// With `users`, everyone who can read the network traffic can read the passwords and the values.
     pub tcp_exposed: bool,
+    /// The path of a file of users, each with passwords and permissions, in the format of Redis's ACL files. Users apply
+    /// to `tcp`, and to those clients of `socket` that log in. The file is read again when it changes and on a reload.
+    pub users: Option<PathBuf>,
     /// The number of worker threads. `None`: one for every two processors, because clients need the other processors.
     pub workers: Option<NonZeroUsize>,
     /// How long a worker polls for requests after a response before it sleeps. Zero: the worker does not poll. `None`:
@@ -121,6 +124,7 @@ impl Default for Config {
             inherited: Inherited::default(),
             tcp: None,
             tcp_exposed: false,
+            users: None,
             workers: None,
             spin: None,
             limits: Limits::default(),

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 use super::generations::OpenError;
+use super::users::UsersError;
 
 /// The error of a server that cannot start or had to stop.
 #[derive(Debug, Error)]
@@ -34,6 +35,9 @@ pub enum ServerError {
     /// The certificates or keys of the TLS port cannot be used.
     #[error("{0}")]
     Tls(String),
+    /// The file of users cannot be used.
+    #[error(transparent)]
+    Users(#[from] UsersError),
     /// A configured limit is out of its range.
     #[error("{0}")]
     Limits(String),

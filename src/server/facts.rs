@@ -145,6 +145,16 @@ pub(super) const FACTS: &[Fact] = &[
     text("service_us_p50", |s| service_us(s, 0.5)),
     text("service_us_p99", |s| service_us(s, 0.99)),
     text("service_us_p99.9", |s| service_us(s, 0.999)),
+    text("users", |s| s.server.users.path().map(|path| path.display().to_string()).unwrap_or_default()),
+    counter("logins_failed", "zero_kv_logins_failed_total", "Failed logins.", |s| s.totals.logins_failed),
+    counter("refused_users_files", "zero_kv_refused_users_files_total", "Files of users that were rejected.", |s| {
+        s.totals.refused_users
+    }),
+    text("users_refused", |s| s.server.users.refused()).metric(
+        "zero_kv_users_refused",
+        "1 if the file of users was rejected and the previous users are in effect, otherwise 0.",
+        Gauge(|s| (!s.server.users.refused().is_empty()).into()),
+    ),
     counter("swaps", "zero_kv_swaps_total", "Swaps to another generation, including rollbacks.", |s| s.totals.swaps),
     counter("rollbacks", "zero_kv_rollbacks_total", "Rollbacks to the previous generation.", |s| s.totals.rollbacks),
     counter("refused_files", "zero_kv_refused_files_total", "Files that were rejected.", |s| s.totals.refused_files),

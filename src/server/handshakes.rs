@@ -44,16 +44,17 @@ pub(super) struct Endpoint {
 
 impl Endpoint {
     /// Reads the certificates, and listens on an address. Rejects an address that other machines can reach if clients
-    /// need no certificate, unless `exposed` is true.
+    /// need neither a certificate nor a password (`needs_password`), unless `exposed` is true.
     pub(super) fn bind(
         address: SocketAddr,
         config: &TlsConfig,
         exposed: bool,
+        needs_password: bool,
         statistics: &Arc<Statistics>,
     ) -> Result<Endpoint, ServerError> {
         let certificates = Certificates::load(config, statistics).map_err(ServerError::Tls)?;
-        let exposure =
-            Exposure { is_encrypted: true, is_authenticated: config.client_ca.is_some(), is_allowed: exposed };
+        let is_authenticated = config.client_ca.is_some() || needs_password;
+        let exposure = Exposure { is_encrypted: true, is_authenticated, is_allowed: exposed };
         let listener = listen_on_tcp(address, exposure)?;
         Ok(Endpoint { listener, certificates: Arc::new(certificates) })
     }

@@ -11,13 +11,14 @@
 //! 2. `counters`, `statistics`: counters of each worker, and of the whole server
 //! 3. `service`, `liveness`, `leases`: the service manager, the health of threads, the leases of files
 //! 4. `generations`: opens and checks files, and replaces the served generation
-//! 5. `activity`, `timeouts`, `registry`, `client_memory`: the state of connections, and the rules that disconnect them
-//! 6. `residency`, `settings`, `state`, `worker_state`: the state that threads share
-//! 7. `tls`: encrypted connections
-//! 8. `sending`, `pending`, `responses`, `snapshot`, `facts`: responses, and what the server reports about itself
-//! 9. `native`, `redis`: the two protocols
-//! 10. `connection`, `worker`: reads requests and sends responses
-//! 11. `error`, `listener`, `config`, `accept`, `handshakes`, `metrics`: sockets and configuration
+//! 5. `users`: names, passwords, and permissions
+//! 6. `activity`, `timeouts`, `registry`, `client_memory`: the state of connections, and the rules that disconnect them
+//! 7. `residency`, `settings`, `state`, `worker_state`: the state that threads share
+//! 8. `tls`: encrypted connections
+//! 9. `sending`, `pending`, `responses`, `snapshot`, `facts`: responses, and what the server reports about itself
+//! 10. `native`, `redis`: the two protocols
+//! 11. `connection`, `worker`: reads requests and sends responses
+//! 12. `error`, `listener`, `config`, `accept`, `handshakes`, `metrics`: sockets and configuration
 
 mod accept;
 mod activity;
@@ -59,6 +60,7 @@ mod timeouts;
 #[cfg(feature = "tls")]
 mod tls;
 mod turn;
+mod users;
 mod worker;
 mod worker_state;
 
@@ -95,6 +97,8 @@ use state::ServerState;
 use statistics::Statistics;
 #[cfg(feature = "tls")]
 pub use tls::TlsConfig;
+use users::Users;
+pub use users::UsersError;
 use worker::Worker;
 
 /// A table's file that was opened and checked, and can be served. [`Server::bind`] calls [`Opened::new`], which can
@@ -127,7 +131,14 @@ impl Opened {
     pub fn bind(self, config: &Config) -> Result<Server, ServerError> {
         let Opened { source, generation } = self;
         config.limits.check().map_err(ServerError::Limits)?;
-        let tcp = listener::tcp(&config.inherited, config.tcp, config.tcp_exposed)?;
+        let users = Arc::new(Users::new(config.users.as_deref())?);
+        let tcp = listener::tcp(&config.inherited, config.tcp, config.tcp_exposed, users.protect_tcp())?;
+        if config.users.is_some() && tcp.is_some() && users.opens_all_to_tcp() {
+            warn!(
+                "every TCP client has all permissions without a password, because the file of users does not restrict \
+                 the user default: add the line: user default off"
+            );
+        }
         let listener = Listener::new(&config.socket, config.abstract_socket, &config.access, &config.inherited)?;
         let statistics = Arc::new(Statistics::new(config.worker_count()));
         Ok(Server {
@@ -137,6 +148,7 @@ impl Opened {
             statistics,
             spin: config.spin_time(),
             limits: config.limits.clone(),
+            users,
             notify: config.notify,
             sockets: Sockets {
                 listener,
@@ -159,6 +171,7 @@ pub struct Server {
     statistics: Arc<Statistics>,
     spin: Duration,
     limits: Limits,
+    users: Arc<Users>,
     notify: bool,
     sockets: Sockets,
 }
@@ -223,7 +236,8 @@ impl Server {
     /// [`ServerError::Tls`], [`ServerError::Tcp`].
     #[cfg(feature = "tls")]
     pub fn serve_tls(&mut self, address: SocketAddr, config: &TlsConfig, exposed: bool) -> Result<(), ServerError> {
-        self.sockets.tls = Some(handshakes::Endpoint::bind(address, config, exposed, &self.statistics)?);
+        self.sockets.tls =
+            Some(handshakes::Endpoint::bind(address, config, exposed, self.users.protect_tcp(), &self.statistics)?);
         Ok(())
     }
 
@@ -250,7 +264,7 @@ impl Server {
     /// [`ServerError::Worker`] if a thread or a runtime cannot be started.
     pub fn run(self, stop: impl Future<Output = ()>) -> Result<(), ServerError> {
         let (tcp_address, tls_address) = (self.tcp_address(), self.tls_address());
-        let Server { source, generation, control, statistics, spin, limits, notify, mut sockets } = self;
+        let Server { source, generation, control, statistics, spin, limits, users, notify, mut sockets } = self;
         let workers = statistics.worker_count();
         let table = ServedTable::new(generation, workers, source.direct);
         let settings = Settings {
@@ -262,7 +276,7 @@ impl Server {
             limits,
         };
         let notifier = Notifier::new(notify);
-        let state = Arc::new(ServerState::new(settings, table, statistics, control.control.clone(), notifier));
+        let state = Arc::new(ServerState::new(settings, users, table, statistics, control.control.clone(), notifier));
         let (wanted, available) =
             (state.settings.connections_max, limits::connections_available(workers, tls_address.is_some()));
         if wanted > available {
@@ -323,6 +337,8 @@ impl Sockets {
         let (liveness, main) = (&state.liveness, &state.liveness.main);
         let (table, residency) = (Arc::clone(&state.table), Arc::clone(&state.residency));
         tokio::spawn(residency::watch(table, residency, Arc::clone(&liveness.residency)));
+        let following = Arc::clone(state);
+        tokio::spawn(async move { following.liveness.main.keep(|| follow_users(&following)).await });
         if let Some(board) = state.table.board().cloned() {
             let main = Arc::clone(main);
             tokio::spawn(async move { main.keep(|| beat(&board)).await });
@@ -394,6 +410,14 @@ fn supervised(state: &ServerState, check_certificates: Box<dyn Fn(bool) + Send>)
         }),
         check_certificates,
     }
+}
+
+/// Follows the file of users. Disconnects users that are removed or disabled.
+async fn follow_users(state: &ServerState) {
+    let (users, statistics) = (Arc::clone(&state.users), Arc::clone(&state.statistics));
+    let disconnect = || state.registries.iter().for_each(|registry| registry.disconnect_users());
+    let (reloads, watch) = (state.control.reloads(), state.settings.source.watch);
+    users::watch(users, statistics, reloads, watch, Arc::clone(&state.liveness.folder_watch), disconnect).await;
 }
 
 /// Increments the heartbeat on the shared page, which shows direct clients that the server runs. Never returns.

@@ -1,5 +1,7 @@
 //! The result of a pass, which a protocol returns to its connection.
 
+use std::time::Instant;
+
 use crate::protocol::native::REQUEST_LEN_BYTES;
 
 /// The maximum number of 16-byte requests in a run, which is a sequence of requests that are answered together.
@@ -30,6 +32,8 @@ pub(super) enum Then {
     /// Waits for more input, or until the state of the table differs from the given state. The remaining input is an
     /// Open request that waits for this change.
     Wait(u64),
+    /// Answers nothing before this time, because a login failed.
+    Delay(Instant),
     /// Closes the connection.
     Close,
 }

@@ -19,6 +19,7 @@ use super::limits::Limits;
 use super::peer::Peer;
 use super::statistics::Totals;
 use super::timeouts::{Observed, Reason, TICK, Timeouts};
+use super::users::Users;
 use crate::sync::unpoisoned;
 
 /// The maximum number of disconnections that are logged individually per check. One more line reports the number of the
@@ -35,6 +36,8 @@ pub(super) struct Registry {
     /// The oldest generation that connections may hold between turns.
     oldest_generation: AtomicU64,
     generations_exceeded: Notify,
+    users: Arc<Users>,
+    users_changed: Notify,
 }
 
 struct Registered {
@@ -52,7 +55,7 @@ struct Due {
 }
 
 impl Registry {
-    pub(super) fn new(limits: &Limits) -> Registry {
+    pub(super) fn new(limits: &Limits, users: &Arc<Users>) -> Registry {
         Registry {
             timeouts: Timeouts::new(limits),
             now_tick: AtomicU32::default(),
@@ -61,6 +64,8 @@ impl Registry {
             connection_added: Notify::new(),
             oldest_generation: AtomicU64::default(),
             generations_exceeded: Notify::new(),
+            users: Arc::clone(users),
+            users_changed: Notify::new(),
         }
     }
 
@@ -130,6 +135,11 @@ impl Registry {
         }
     }
 
+    /// Makes the worker disconnect the connections whose users are no longer enabled.
+    pub(super) fn disconnect_users(&self) {
+        self.users_changed.notify_one();
+    }
+
     fn connections(&self) -> MutexGuard<'_, BTreeMap<u64, Registered>> {
         unpoisoned(&self.connections)
     }
@@ -146,6 +156,7 @@ impl Registry {
                 tokio::select! {
                     () = sleep_until(tick) => break,
                     () = self.generations_exceeded.notified() => self.disconnect_old_generations(totals),
+                    () = self.users_changed.notified() => self.disconnect_old_users(totals),
                 }
             }
             self.tick(totals);
@@ -163,6 +174,12 @@ impl Registry {
 
     fn disconnect_old_generations(&self, totals: &Totals) {
         self.disconnect(totals, |registered| self.exceeded_generation(&registered.activity));
+    }
+
+    fn disconnect_old_users(&self, totals: &Totals) {
+        let enabled = self.users.enabled();
+        let is_old = |user: u64| user != 0 && !enabled.contains(&user);
+        self.disconnect(totals, |registered| is_old(registered.activity.user()).then_some(Reason::User));
     }
 
     fn exceeded_generation(&self, activity: &Activity) -> Option<Reason> {
@@ -216,7 +233,7 @@ mod tests {
     impl TestRegistry {
         fn new(limits: &Limits, connections: usize) -> TestRegistry {
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-            let registry = Registry::new(limits);
+            let registry = Registry::new(limits, &Arc::new(Users::new(None).unwrap()));
             let connections = (0..connections).map(|_| {
                 let task = runtime.spawn(std::future::pending::<()>());
                 let activity = registry.activity(Peer::default());

@@ -13,10 +13,12 @@ use super::residency::Residency;
 use super::service::Notifier;
 use super::settings::Settings;
 use super::statistics::Statistics;
+use super::users::Users;
 
 /// The state that all threads of a server share.
 pub(super) struct ServerState {
     pub(super) settings: Settings,
+    pub(super) users: Arc<Users>,
     pub(super) table: Arc<ServedTable>,
     pub(super) statistics: Arc<Statistics>,
     /// Requests reloads and rollbacks.
@@ -42,6 +44,7 @@ impl ServerState {
     /// Creates the state of a server with as many workers as `statistics` has.
     pub(super) fn new(
         settings: Settings,
+        users: Arc<Users>,
         table: ServedTable,
         statistics: Arc<Statistics>,
         control: Control,
@@ -52,7 +55,8 @@ impl ServerState {
             table: Arc::new(table),
             control,
             residency: Arc::default(),
-            registries: std::iter::repeat_with(|| Arc::new(Registry::new(limits))).take(workers).collect(),
+            registries: std::iter::repeat_with(|| Arc::new(Registry::new(limits, &users))).take(workers).collect(),
+            users,
             client_memory: ClientMemory::new(limits.client_memory_max_bytes()),
             liveness: Arc::new(Liveness::new(workers, notifier.is_wanted())),
             notifier: Arc::new(notifier),

@@ -137,6 +137,12 @@ totals! {
     tls_reloads,
     /// The number of times that changed certificates and keys were rejected.
     tls_reloads_refused,
+    /// Connections that were disconnected because their user was removed, disabled, or needs a password now.
+    cut_user,
+    /// Failed logins.
+    logins_failed,
+    /// Files of users that were rejected.
+    refused_users,
     /// Replaced generations that are still in use.
     generations_retained,
     /// Connections that were rejected.

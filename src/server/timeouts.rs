@@ -29,6 +29,8 @@ pub(super) enum Reason {
     Slow { moved_bytes: u64, min_bytes: u64, ticks: u32 },
     /// The connection holds an old generation, and there are more retained generations than the limit allows.
     Generation { number: u64 },
+    /// The connection's user was removed, disabled, or needs a password now.
+    User,
 }
 
 impl Reason {
@@ -38,6 +40,7 @@ impl Reason {
             Reason::StalledRequest { .. } | Reason::StalledResponse { .. } => &totals.cut_stalled,
             Reason::Slow { .. } => &totals.cut_slow,
             Reason::Generation { .. } => &totals.cut_generation,
+            Reason::User => &totals.cut_user,
         }
     }
 }
@@ -66,6 +69,9 @@ impl fmt::Display for Reason {
                 "its pending responses hold generation {number}, and too many replaced generations are held ({})",
                 Setting::GenerationsMax
             ),
+            Reason::User => {
+                write!(f, "its user was removed, disabled, or needs a password now ({})", Setting::Users)
+            }
         }
     }
 }

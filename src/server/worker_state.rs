@@ -149,6 +149,7 @@ pub(super) mod tests {
     use crate::server::service::Notifier;
     use crate::server::settings::Settings;
     use crate::server::statistics::Statistics;
+    use crate::server::users::Users;
 
     /// Returns the state of the only worker of a server that serves a file.
     pub(in crate::server) fn worker_over(db: &Path, config: &Config) -> Arc<WorkerState> {
@@ -165,7 +166,8 @@ pub(super) mod tests {
             connections_max: config.limits.connections_max(1, false),
         };
         let notifier = Notifier::new(config.notify);
-        let server = ServerState::new(settings, table, statistics, control, notifier);
+        let users = Arc::new(Users::new(config.users.as_deref()).unwrap());
+        let server = ServerState::new(settings, users, table, statistics, control, notifier);
         Arc::new(WorkerState::new(Arc::new(server), 0, Duration::ZERO))
     }
 }

@@ -21,11 +21,16 @@ pub(crate) struct Redis {
 impl Redis {
     /// Starts an empty server, and waits until it accepts connections.
     pub(crate) fn start() -> Result<Redis, Missing> {
+        Redis::start_with(&[])
+    }
+
+    /// Starts a server like [`Redis::start`], with more options.
+    pub(crate) fn start_with(options: &[&str]) -> Result<Redis, Missing> {
         require("redis-server", "--version")?;
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("r.sock");
         let mut command = Command::new("redis-server");
-        command.args(["--port", "0", "--save", "", "--appendonly", "no", "--databases", "1"]);
+        command.args(["--port", "0", "--save", "", "--appendonly", "no", "--databases", "1"]).args(options);
         command.arg("--dir").arg(folder.path()).arg("--unixsocket").arg(&socket);
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
         let mut log = BufReader::new(child.stdout.take().unwrap());
@@ -56,13 +61,17 @@ impl Redis {
 
     /// Sets a key to each value.
     pub(crate) fn fill<'r>(&self, rows: impl IntoIterator<Item = (&'r [u8], &'r [u8])>) {
-        let mut stream = self.connect();
-        for (key, value) in rows {
-            stream.write_all(&command(&[b"SET", key, value])).unwrap();
-            let mut stored = [0; 5];
-            stream.read_exact(&mut stored).unwrap();
-            assert_eq!(&stored, b"+OK\r\n");
-        }
+        fill(self.connect(), rows);
+    }
+}
+
+/// Sets a key to each value.
+pub(crate) fn fill<'r>(mut stream: UnixStream, rows: impl IntoIterator<Item = (&'r [u8], &'r [u8])>) {
+    for (key, value) in rows {
+        stream.write_all(&command(&[b"SET", key, value])).unwrap();
+        let mut stored = [0; 5];
+        stream.read_exact(&mut stored).unwrap();
+        assert_eq!(&stored, b"+OK\r\n");
     }
 }
 

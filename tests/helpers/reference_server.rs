@@ -20,6 +20,7 @@ pub(crate) const COUNT: u32 = 5;
 pub(crate) const INFO: u32 = 6;
 pub(crate) const OPEN: u32 = 9;
 pub(crate) const PING: u32 = 10;
+pub(crate) const AUTH: u32 = 11;
 /// Added to the op of a long request.
 pub(crate) const LONG: u32 = 1 << 16;
 
@@ -94,6 +95,7 @@ impl Reference {
             let body = &stream[8..8 + length];
             stream = rest;
             answers.push(Some(match op - LONG {
+                AUTH => about_login(body),
                 op @ GET..=CEILING if !self.numbers => self.about_key(op, body),
                 op @ (RANGE | COUNT) => self.about_range(op, body).unwrap_or_else(|| answer(2, b"")),
                 _ => answer(2, b""),
@@ -177,6 +179,16 @@ impl Reference {
         record.extend(answer(0, value));
         record.resize(record.len().next_multiple_of(8), 0);
         record
+    }
+}
+
+/// Returns the response to a login, if the only user is `default`, who needs no password.
+fn about_login(body: &[u8]) -> Vec<u8> {
+    let mut parts = body.splitn(2, |byte| *byte == 0);
+    match (parts.next(), parts.next()) {
+        (Some(b"default"), Some(_)) => answer(0, b""),
+        (_, Some(_)) => answer(3, b""),
+        _ => answer(2, b""),
     }
 }
 

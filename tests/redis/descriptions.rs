@@ -12,6 +12,7 @@ use crate::helpers::trials::{Missing, require};
 
 /// Commands whose arguments Redis describes with other names or groups. `docs/REDIS.md` states the difference.
 const DIFFERENT_ARGUMENTS: &[&str] = &[
+    "acl|log",
     "client|caching",
     "client|kill",
     "client|list",

@@ -115,7 +115,7 @@ fn found_at<'a>(key: Key<'_>, response: Response<'a>) -> Result<Option<&'a [u8]>
     match response {
         Response::Found(value) => Ok(Some(value)),
         Response::NotFound => Ok(None),
-        Response::Error => Err(RequestError::key(key)),
+        refused => Err(RequestError::key(key, refused)),
     }
 }
 

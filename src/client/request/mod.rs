@@ -22,7 +22,7 @@ pub use crate::format::Row;
 pub(super) use keys::KeyRequest;
 pub use keys::{Ceiling, Exists, Floor, Get};
 pub use ranges::{Count, FirstRow, LastRow, prefix_range};
-pub use server::{GetInfo, Ping, Reload, Rollback};
+pub use server::{Authenticate, GetInfo, Ping, Reload, Rollback};
 
 /// Maximum number of bytes of a key that an error message shows.
 const KEY_SHOWN_MAX_BYTES: usize = 64;
@@ -73,18 +73,25 @@ impl RequestError {
         RequestError::Violation(Violation::Page(error))
     }
 
+    /// Returns the error of a response other than [`Response::Found`]. `hint` is the likely cause of
+    /// [`Response::Error`], and what to do.
     #[cold]
-    fn key(key: Key<'_>) -> Self {
-        RequestError::Rejected { request: format!("key {}", quoted(key)), hint: OTHER_KIND }
+    fn of(response: Response<'_>, request: String, hint: &'static str) -> Self {
+        match response {
+            Response::Unauthenticated => RequestError::Unauthenticated { request },
+            Response::NotPermitted => RequestError::NotPermitted { request },
+            Response::Found(_) | Response::NotFound | Response::Error => RequestError::Rejected { request, hint },
+        }
     }
 
     #[cold]
-    fn range(bounds: &Bounds<'_>) -> Self {
-        RequestError::Rejected { request: range_name(bounds), hint: OTHER_KIND }
+    fn key(key: Key<'_>, response: Response<'_>) -> Self {
+        RequestError::of(response, format!("key {}", quoted(key)), OTHER_KIND)
     }
 
-    fn command(command: &str, hint: &'static str) -> Self {
-        RequestError::Rejected { request: command.to_owned(), hint }
+    #[cold]
+    fn range(bounds: &Bounds<'_>, response: Response<'_>) -> Self {
+        RequestError::of(response, range_name(bounds), OTHER_KIND)
     }
 }
 

@@ -51,7 +51,7 @@ impl TypedRequest for GetPage<'_> {
     fn decode(&self, response: Response<'_>) -> Result<RowPage, RequestError> {
         match response {
             Response::Found(page) => RowPage::decode(self, page).map_err(RequestError::page),
-            _ => Err(RequestError::range(&self.bounds)),
+            refused => Err(RequestError::range(&self.bounds, refused)),
         }
     }
 }
@@ -126,7 +126,7 @@ impl TypedRequest for Count<'_> {
     fn decode(&self, response: Response<'_>) -> Result<u64, RequestError> {
         match response {
             Response::Found(count) => decode_number(Op::Count, count),
-            _ => Err(RequestError::range(&self.0)),
+            refused => Err(RequestError::range(&self.0, refused)),
         }
     }
 }

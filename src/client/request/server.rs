@@ -4,7 +4,8 @@ use zerocopy::IntoBytes;
 
 use super::{RequestError, TypedRequest, decode_number};
 use crate::client::info::Info;
-use crate::protocol::native::{Op, Request};
+use crate::client::login::Login;
+use crate::protocol::native::{Op, Request, push_long};
 use crate::protocol::reader::Response;
 
 const OLDER_SERVER: &str = "it may be a kv_store of an older version";
@@ -44,7 +45,7 @@ macro_rules! impl_server_request {
             fn decode(&self, response: Response<'_>) -> Result<$Output, RequestError> {
                 match response {
                     Response::Found(value) => $decode($op, value),
-                    _ => Err(RequestError::command($name, $hint)),
+                    refused => Err(RequestError::of(refused, $name.to_owned(), $hint)),
                 }
             }
         }
@@ -55,6 +56,30 @@ impl_server_request!(GetInfo, Op::Info, Info, decode_info, "the request for info
 impl_server_request!(Ping, Op::Ping, (), |_, _| Ok(()), "a ping", OLDER_SERVER);
 impl_server_request!(Reload, Op::Reload, u64, decode_number, "the request for a reload", NOT_ALLOWED);
 impl_server_request!(Rollback, Op::Rollback, u64, decode_number, "the request for a rollback", NOT_ALLOWED);
+
+/// Makes the connection a user.
+#[derive(Clone, Copy, Debug)]
+pub struct Authenticate<'a>(pub &'a Login);
+
+impl TypedRequest for Authenticate<'_> {
+    type Output = ();
+
+    fn op(&self) -> Op {
+        Op::Auth
+    }
+
+    fn encode(&self, requests: &mut Vec<u8>) {
+        push_long(Op::Auth, &[self.0.user(), b"\0", self.0.password()], requests);
+    }
+
+    fn decode(&self, response: Response<'_>) -> Result<(), RequestError> {
+        match response {
+            Response::Found(_) => Ok(()),
+            Response::Unauthenticated => Err(RequestError::LoginFailed { user: self.0.quoted_user() }),
+            refused => Err(RequestError::of(refused, "a login".to_owned(), OLDER_SERVER)),
+        }
+    }
+}
 
 fn decode_info(_: Op, text: &[u8]) -> Result<Info, RequestError> {
     Ok(Info::new(text))

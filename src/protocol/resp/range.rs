@@ -125,6 +125,11 @@ impl<'a> RangeArgs<'a> {
 }
 
 impl<'a> Span<'a> {
+    /// Returns whether a range that begins with this argument is given by a prefix.
+    pub fn is_prefix(first: &[u8]) -> bool {
+        first.eq_ignore_ascii_case(b"PREFIX")
+    }
+
     /// Parses the arguments after `ZKV.COUNT`.
     ///
     /// # Errors

@@ -27,7 +27,7 @@ impl<S: ClientStream> Connection<S> {
         let pending_bytes = self.pending.as_ref().map_or(0, |pending| pending.capacity_bytes());
         let session_bytes = match &self.protocol {
             Protocol::Redis(session) => session.held_bytes(),
-            Protocol::Native | Protocol::Unknown => 0,
+            Protocol::Native(_) | Protocol::Unknown => 0,
         };
         (self.stream.held_bytes() + self.unanswered.capacity_bytes() + pending_bytes + session_bytes) as u64
     }

@@ -5,6 +5,7 @@
 //! the connection reads further requests up to a limit ([`read_ahead`]), but answers them only when there is room for
 //! their responses.
 
+mod delay;
 mod memory;
 mod protocol;
 mod read_ahead;
@@ -46,6 +47,7 @@ use super::stream::{ClientStream, is_too_many, poll_send};
 use super::turn::Turn;
 use super::worker_state::{ConnectionContext, WorkerState};
 use crate::direct::Waiter;
+use delay::Delay;
 use protocol::Protocol;
 use read_ahead::Input;
 use unanswered::Unanswered;
@@ -93,6 +95,7 @@ impl Connections {
             input: Input::Open,
             then: Then::Read,
             waiter: None,
+            delay: Delay::default(),
             pending: None,
             is_pending: false,
         }
@@ -118,6 +121,7 @@ pub(super) struct Connection<S> {
     then: Then,
     /// Registers the connection for changes of the table's state. Allocated when the client first waits for a change.
     waiter: Option<Waiter>,
+    delay: Delay,
     /// Responses that the socket has not taken yet. Allocated when the socket first does not take all responses.
     pending: Option<Box<PendingResponses>>,
     /// Whether the worker counts this connection as pending: see [`WorkerState::begin_pending`].
@@ -156,6 +160,7 @@ impl<S: ClientStream> Connection<S> {
                     let keeps_generation = self.keeps_generation();
                     self.context.activity.set_waits(self.waits());
                     self.context.activity.set_generation(if keeps_generation { generation.number } else { 0 });
+                    self.context.activity.set_user(self.protocol.user_number());
                     self.report_held(cx);
                     if keeps_generation {
                         self.generation = Some(generation);
@@ -220,6 +225,12 @@ impl<S: ClientStream> Connection<S> {
                         continue;
                     }
                     self.end_pending();
+                }
+                Then::Delay(until) => {
+                    self.end_pending();
+                    ready!(self.delay.poll_until(cx, until));
+                    self.then = Then::Answer;
+                    continue;
                 }
                 Then::Read => {
                     if self.take_monitor_lines(cx) {

@@ -25,7 +25,7 @@ const TLS_HANDSHAKE: u8 = 0x16;
 pub(super) enum Protocol {
     /// No byte has arrived.
     Unknown,
-    Native,
+    Native(Box<native::Session>),
     Redis(Box<Session>),
 }
 
@@ -46,11 +46,20 @@ fn report_tls(context: &ConnectionContext) {
 }
 
 impl Protocol {
+    /// Returns the number of the connection's user, or 0 if it has none.
+    pub(super) fn user_number(&self) -> u64 {
+        match self {
+            Protocol::Redis(session) => session.access().user_number(),
+            Protocol::Native(session) => session.access().user_number(),
+            Protocol::Unknown => 0,
+        }
+    }
+
     /// Returns whether a command is partly answered, so that the rest of its reply needs the same generation.
     pub(super) fn is_in_command(&self) -> bool {
         match self {
             Protocol::Redis(session) => session.is_in_command(),
-            Protocol::Native | Protocol::Unknown => false,
+            Protocol::Native(_) | Protocol::Unknown => false,
         }
     }
 
@@ -59,7 +68,7 @@ impl Protocol {
     pub(super) fn monitor(&self) -> Option<&redis::Monitor> {
         match self {
             Protocol::Redis(session) => session.monitor(),
-            Protocol::Native | Protocol::Unknown => None,
+            Protocol::Native(_) | Protocol::Unknown => None,
         }
     }
 
@@ -67,7 +76,7 @@ impl Protocol {
     pub(super) fn error(&self, text: &str) -> Vec<u8> {
         match self {
             Protocol::Redis(_) => format!("-ERR {text}\r\n").into_bytes(),
-            Protocol::Native | Protocol::Unknown => ResponseHeader::bare(Status::Error).as_bytes().to_vec(),
+            Protocol::Native(_) | Protocol::Unknown => ResponseHeader::bare(Status::Error).as_bytes().to_vec(),
         }
     }
 
@@ -90,13 +99,13 @@ impl Protocol {
             let limit = VerificationLimit::begin(VERIFICATION_WORK_MAX);
             let pass = match self {
                 Protocol::Redis(session) => session.answer(generation, input, responses),
-                Protocol::Native => {
-                    native::answer(context, generation, input, responses, tally.insert(Tally::default()))
+                Protocol::Native(session) => {
+                    session.answer(context, generation, input, responses, tally.insert(Tally::default()))
                 }
                 Protocol::Unknown => match input.first() {
                     None => Pass { taken_bytes: 0, then: Then::Read },
                     Some(0) => {
-                        *self = Protocol::Native;
+                        *self = Protocol::Native(Box::new(native::Session::new(context)));
                         continue;
                     }
                     Some(&TLS_HANDSHAKE) => {

@@ -202,13 +202,18 @@ fn worst_commands(id: Id) -> Vec<Vec<u8>> {
         Id::Object => [with_long("OBJECT"), vec![words("OBJECT")]].concat(),
         Id::Command => [with_long("COMMAND"), vec![words("COMMAND")]].concat(),
         Id::Watch => vec![with_options("WATCH", &["7"]), command(&[b"WATCH", &long_text()[..]])],
+        Id::Acl => [with_long("ACL"), vec![words("ACL")]].concat(),
+        Id::AclGetUser => [with_long("ACL GETUSER"), vec![words("ACL GETUSER default")]].concat(),
+        Id::AclCat => [with_long("ACL CAT"), vec![words("ACL CAT"), words("ACL CAT slow")]].concat(),
+        Id::AclLog => with_long("ACL LOG"),
+        Id::AclDryRun => vec![most("ACL DRYRUN default MGET", b"7", ARGS_MAX_AT_ONCE), command(&[&b"ACL"[..], b"DRYRUN", &unprintable(), b"GET"])],
         Id::DbSize | Id::RandomKey | Id::Time | Id::Reset | Id::Multi | Id::Exec | Id::Discard | Id::Unwatch
         | Id::Quit | Id::ZkvGeneration | Id::ConfigHelp | Id::CommandCount | Id::CommandHelp | Id::ClientGetName
         | Id::ClientId | Id::ClientInfo | Id::ClientHelp | Id::MemoryHelp | Id::ObjectHelp | Id::Monitor | Id::SlowLogLen
         | Id::SlowLogReset | Id::SlowLogHelp | Id::LatencyLatest | Id::LatencyDoctor | Id::LatencyHelp
         | Id::ModuleList | Id::ModuleHelp | Id::MemoryStats | Id::MemoryDoctor | Id::MemoryPurge
         | Id::MemoryMallocStats | Id::LastSave | Id::PubSubNumPat | Id::PubSubHelp | Id::ClientUnpause
-        | Id::ClientTrackingInfo | Id::ClientGetRedir => {
+        | Id::ClientTrackingInfo | Id::ClientGetRedir | Id::AclList | Id::AclUsers | Id::AclWhoAmI | Id::AclHelp => {
             // These commands have no arguments.
             let name = all_commands().find(|spec| spec.id == id).map_or("", |spec| spec.name);
             vec![words(&name.replace('|', " "))]
@@ -274,6 +279,7 @@ fn worst_requests(op: Op, rows: u64) -> Vec<Vec<u8>> {
             }
             requests
         }
+        Op::Auth => vec![long(&[b"default\0", &key]), long(&[&key])],
         Op::Info | Op::Reload | Op::Rollback | Op::Open | Op::Ping => vec![short(0)],
     }
 }

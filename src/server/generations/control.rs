@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use tokio::sync::watch;
+
 use crate::server::statistics::Statistics;
 
 /// A message to the supervisor.
@@ -27,12 +29,16 @@ pub(super) enum Message {
 pub struct Control {
     pub(super) sender: Sender<Message>,
     statistics: Arc<Statistics>,
+    /// Announces each request to reload to the parts of the server that have a file of their own.
+    reloads: watch::Sender<()>,
 }
 
 impl Control {
-    /// Requests a reload: the server opens, checks, and serves the file at its path. Returns the number of this attempt
-    /// without waiting for its end. The response to an Info request reports the outcome.
+    /// Requests a reload: the server opens, checks, and serves the file at its path, and reads the file of users again.
+    /// Returns the number of this attempt without waiting for its end. The response to an Info request reports the
+    /// outcome.
     pub fn reload(&self) -> u64 {
+        self.reloads.send_replace(());
         self.request(Message::Reload)
     }
 
@@ -47,6 +53,11 @@ impl Control {
         // Fails only if the server has ended.
         let _ = self.sender.send(message(number));
         number
+    }
+
+    /// Returns a receiver that is notified of each request to reload.
+    pub(in crate::server) fn reloads(&self) -> watch::Receiver<()> {
+        self.reloads.subscribe()
     }
 
     /// Reports to the supervisor that the served file was changed in place.
@@ -66,6 +77,6 @@ impl ControlChannel {
     /// Opens a channel. The requests are counted in `statistics`.
     pub(in crate::server) fn new(statistics: Arc<Statistics>) -> ControlChannel {
         let (sender, receiver) = channel();
-        ControlChannel { control: Control { sender, statistics }, receiver }
+        ControlChannel { control: Control { sender, statistics, reloads: watch::Sender::new(()) }, receiver }
     }
 }

@@ -25,10 +25,9 @@ pub(super) use control::ControlChannel;
 pub(super) use served_table::{PinnedGeneration, ServedTable};
 pub(super) use source::Source;
 pub(super) use supervisor::{Supervised, Supervisor};
+pub(super) use watch::{FileVersion, FolderWatch};
 
 use crate::store::{Store, Writers};
-#[cfg(feature = "tls")]
-pub(super) use watch::FileVersion;
 use watch::Identity;
 
 /// A version of the table: one immutable file that is or was served.

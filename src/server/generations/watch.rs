@@ -62,6 +62,11 @@ pub(in crate::server) struct FileVersion {
 }
 
 impl FileVersion {
+    /// Returns how long to wait before the file is opened: see [`Identity::unsettled`].
+    pub(in crate::server) fn unsettled(&self) -> Option<Duration> {
+        self.identity.unsettled()
+    }
+
     pub(in crate::server) fn at(path: &Path) -> io::Result<FileVersion> {
         let metadata = std::fs::metadata(path)?;
         Ok(FileVersion {
@@ -72,14 +77,14 @@ impl FileVersion {
 }
 
 /// Calls a function whenever something changes in the watched folders, until this value is dropped.
-pub(super) struct FolderWatch {
+pub(in crate::server) struct FolderWatch {
     _watcher: notify::RecommendedWatcher,
 }
 
 impl FolderWatch {
     /// Watches the folder of a path, and, if the path is a symbolic link, the folder of its target. `thread` describes
     /// the thread that calls `call`; the thread continues after a panic of `call`.
-    pub(super) fn new(
+    pub(in crate::server) fn new(
         path: &Path,
         thread: &Arc<Thread>,
         call: impl Fn() + Send + 'static,

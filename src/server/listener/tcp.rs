@@ -25,26 +25,41 @@ impl Exposure {
         if address.ip().to_canonical().is_loopback() || is_allowed || is_encrypted && is_authenticated {
             return Ok(());
         }
-        let (problem, remedy) = match is_encrypted {
-            true => ("clients need no certificate", format!("require client certificates ({})", Setting::TlsClientCa)),
-            false => ("there is no password", format!("use TLS with client certificates ({})", Setting::Tls)),
+        let (problem, remedy, readers) = match (is_encrypted, is_authenticated) {
+            (true, _) => (
+                "clients need neither a certificate nor a password",
+                format!("require client certificates ({}) or passwords ({})", Setting::TlsClientCa, Setting::Users),
+                "can connect",
+            ),
+            (false, true) => (
+                "passwords and values are not encrypted",
+                format!("use TLS ({})", Setting::Tls),
+                "can read the network traffic",
+            ),
+            (false, false) => (
+                "there is no password",
+                format!("use TLS with client certificates or users ({})", Setting::Tls),
+                "can connect",
+            ),
         };
         Err(format!(
             "other machines may reach this address, and {problem}: choose 127.0.0.1 or [::1], {remedy}, or pass {} if \
-             everyone who can connect may read the table",
+             everyone who {readers} may read the table",
             Setting::TcpExposed
         ))
     }
 }
 
 /// Returns the inherited TCP socket, if there is one. Otherwise, listens on `address`, or returns `None` if there is no
-/// address. Rejects an address that other machines can reach, unless `exposed` is true.
+/// address. Rejects an address that other machines can reach, unless `exposed` is true. `needs_password` says whether
+/// every client needs a password.
 pub(in crate::server) fn tcp(
     inherited: &Inherited,
     address: Option<SocketAddr>,
     exposed: bool,
+    needs_password: bool,
 ) -> Result<Option<TcpListener>, ServerError> {
-    let exposure = Exposure { is_allowed: exposed, ..Exposure::default() };
+    let exposure = Exposure { is_authenticated: needs_password, is_allowed: exposed, ..Exposure::default() };
     match (&inherited.tcp, inherited.tcp_address().or(address)) {
         (Some(socket), Some(address)) => open(address, exposure, || socket.try_clone()).map(Some),
         (None, Some(address)) => listen_on_tcp(address, exposure).map(Some),

@@ -99,6 +99,8 @@ fn push_one(
     let is_bytes = store.key_kind() == KeyKind::Bytes;
     let op = Op::from_long_code(request.op_code);
     let status = match op.map(|op| (op, op.kind())) {
+        // The next pass begins with this request.
+        Some((_, OpKind::Login)) => return None,
         Some((op, OpKind::Point)) if is_bytes => {
             return responses.append(|appender, _| push_found(op as u32, found, appender, tally));
         }

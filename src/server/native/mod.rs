@@ -8,6 +8,7 @@ mod long;
 mod ordered;
 mod points;
 mod run;
+mod session;
 
 use crate::protocol::native::Status;
 use crate::server::counters::Tally;
@@ -20,13 +21,14 @@ use ordered::push_bare;
 pub use points::answer_requests;
 use points::{answer_neighbors, answer_points};
 use run::{Run, RunEnd, run_of, whole_requests};
+pub(super) use session::Session;
 
 /// The number of steps that a short Floor or Ceiling request counts as. A long request also counts the steps of its bytes.
 const ORDERED_STEPS: usize = 8;
 
 /// Answers the complete requests at the start of `input` as long as there is room for responses, and counts the
-/// responses in `tally`.
-pub(super) fn answer(
+/// responses in `tally`. The requests are permitted. Does not answer an Auth request.
+fn answer(
     context: &ConnectionContext,
     generation: &Generation,
     input: &[u8],

@@ -53,7 +53,7 @@ pub(in crate::server) struct Clients {
 }
 
 impl Clients {
-    pub(super) fn add(&self, activity: &Arc<Activity>, registry: &Arc<Registry>) -> Arc<RedisClient> {
+    pub(super) fn add(&self, activity: &Arc<Activity>, registry: &Arc<Registry>, user: String) -> Arc<RedisClient> {
         let id = 1 + self.last_id.fetch_add(1, Ordering::Relaxed);
         let client = Arc::new(RedisClient {
             id,
@@ -66,6 +66,7 @@ impl Clients {
             is_monitor: AtomicBool::new(false),
             queued: AtomicI64::new(NOT_QUEUEING),
             names: Mutex::default(),
+            user: Mutex::new(user),
         });
         self.connected().insert(id, Arc::clone(&client));
         client
@@ -105,6 +106,7 @@ pub(super) struct RedisClient {
     /// The number of commands since MULTI, or [`NOT_QUEUEING`].
     queued: AtomicI64,
     names: Mutex<Names>,
+    user: Mutex<String>,
 }
 
 /// The names that a client sets with CLIENT SETNAME and CLIENT SETINFO.
@@ -122,6 +124,14 @@ impl RedisClient {
 
     pub(super) fn names(&self) -> MutexGuard<'_, Names> {
         unpoisoned(&self.names)
+    }
+
+    pub(super) fn is_user(&self, name: &str) -> bool {
+        *unpoisoned(&self.user) == name
+    }
+
+    pub(super) fn set_user(&self, user: String) {
+        *unpoisoned(&self.user) = user;
     }
 
     pub(super) fn record_activity(&self) {
@@ -197,7 +207,8 @@ impl RedisClient {
         };
         let idle_s = age_s.saturating_sub(self.active_after_s.load(Ordering::Relaxed));
         let resp = if self.is_resp3.load(Ordering::Relaxed) { 3 } else { 2 };
-        let (names, command) = (self.names(), command_name(self.command.load(Ordering::Relaxed)));
+        let (names, user) = (self.names(), unpoisoned(&self.user));
+        let command = command_name(self.command.load(Ordering::Relaxed));
         let Names { name, lib_name, lib_ver } = &*names;
         // Unknown values are 0, because clients expect all fields of Redis, and fail if one is missing. Writing to a
         // string cannot fail.
@@ -206,7 +217,7 @@ impl RedisClient {
             "id={} addr={peer} laddr={local} fd=0 name={name} age={age_s} idle={idle_s} flags={flags} db=0 sub=0 psub=0 \
              ssub=0 multi={queued} qbuf={input_bytes} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl={output_bytes} oll=0 \
              omem=0 tot-mem={held_bytes} \
-             events=r cmd={command} user=default redir=-1 resp={resp} lib-name={lib_name} lib-ver={lib_ver}",
+             events=r cmd={command} user={user} redir=-1 resp={resp} lib-name={lib_name} lib-ver={lib_ver}",
             self.id
         );
     }
@@ -372,11 +383,13 @@ mod tests {
     use super::*;
     use crate::server::limits::Limits;
     use crate::server::peer::Peer;
+    use crate::server::users::Users;
 
     #[test]
     fn clients_have_unique_ids_and_are_removed_when_they_disconnect() {
-        let (clients, registry) = (Clients::default(), Arc::new(Registry::new(&Limits::default())));
-        let add = || clients.add(&registry.activity(Peer::default()), &registry);
+        let users = Arc::new(Users::new(None).unwrap());
+        let (clients, registry) = (Clients::default(), Arc::new(Registry::new(&Limits::default(), &users)));
+        let add = || clients.add(&registry.activity(Peer::default()), &registry, String::new());
         let (first, second) = (add(), add());
         assert!(first.id() != second.id());
         clients.remove(&first);

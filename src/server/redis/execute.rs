@@ -4,14 +4,14 @@
 
 use super::work::{KeysOf, Outcome, Step, Work};
 use super::{
-    COMMAND_STEPS, Out, Session, clients, commands, handshake, info, keyspace, kill, order, strings, tools, transaction,
+    COMMAND_STEPS, Out, Session, acl, clients, commands, handshake, info, keyspace, kill, order, strings, tools,
+    transaction,
 };
 use crate::protocol::resp::commands::{ARGS_MAX_AT_ONCE, Id, Refusal, Spec, find_full, help, is_http, resolve};
 use crate::protocol::resp::{Args, Command, Reply};
 use crate::server::generations::Generation;
 use crate::server::responses::Responses;
 use crate::server::snapshot::{Snapshot, digest_text};
-use crate::store::Store;
 
 impl Session {
     pub(super) fn execute(
@@ -31,7 +31,9 @@ impl Session {
                     self.counted.is_http = true;
                     return Outcome::Close;
                 }
-                out.error(self.state.transaction.reject(&refusal).unwrap_or_else(|| refusal.text()));
+                let is_exec = matches!(refusal, Refusal::ArgCount("exec"));
+                let text = self.refusal_text(&refusal, command);
+                out.error(self.state.transaction.reject(is_exec, text));
                 return Outcome::Done;
             }
         };
@@ -42,15 +44,42 @@ impl Session {
             out.sink().steps().add(command.arg_count());
             out.sink().steps().add_bytes(command.bytes().len());
         }
+        if !self.access.is_unrestricted(&self.worker.server.users) {
+            match self.check(generation.store.key_kind(), spec, command, &mut out) {
+                Ok(None) => {}
+                Ok(Some(work)) => {
+                    // The command is counted when all its keys are checked.
+                    self.counted.commands -= 1;
+                    return Outcome::Work(work);
+                }
+                Err(denied) => return self.deny(denied, spec, &mut out),
+            }
+        }
+        self.execute_permitted(generation, spec, command, &mut out)
+    }
+
+    /// Executes or queues a command that is permitted.
+    pub(super) fn execute_permitted(
+        &mut self,
+        generation: &Generation,
+        spec: &'static Spec,
+        command: &Command<'_>,
+        out: &mut Out<'_>,
+    ) -> Outcome {
         let executed = if self.state.transaction.is_queueing() && !transaction::is_immediate(spec) {
-            self.queue(command, &mut out).map(|()| Outcome::Done)
+            self.queue(command, out).map(|()| Outcome::Done)
         } else {
             if self.is_monitored {
-                self.show_command(spec, command, &mut out);
+                self.show_command(spec, command, out);
             }
-            self.execute_known(generation, spec, command, &mut out)
+            self.execute_known(generation, spec, command, out)
         };
         match executed {
+            Ok(Outcome::Delay(until)) => {
+                // The command is counted when it is answered.
+                self.counted.commands -= 1;
+                Outcome::Delay(until)
+            }
             Ok(outcome) => outcome,
             Err(problem) => {
                 self.counted.errors += 1;
@@ -101,12 +130,12 @@ impl Session {
             Id::Time => info::time(out),
             Id::Info => {
                 out.sink().steps().add(Snapshot::steps(server));
-                info::info(server, &self.clients, args, out);
+                info::info(server, &self.clients, self.access.permits_all_keys(), args, out);
             }
             Id::ConfigGet => info::config_get(server, args, out)?,
             Id::Select => handshake::select(args, out)?,
-            Id::Auth => handshake::auth(args, out)?,
-            Id::Hello => self.hello(args, out)?,
+            Id::Auth => return self.auth(args, out),
+            Id::Hello => return self.hello(args, out),
             Id::Reset => self.reset(out),
             Id::Multi => self.multi(out)?,
             Id::Exec => {
@@ -134,9 +163,16 @@ impl Session {
             Id::ClientInfo => clients::info(&self.client, &server.settings, out),
             Id::ClientList => return clients::list(args),
             Id::ClientNoEvict | Id::ClientNoTouch => handshake::on_or_off(args, out)?,
+            Id::AclWhoAmI => acl::who_am_i(&self.access, &server.users, out),
+            Id::AclList => return Ok(acl::list(&server.users, true, out)),
+            Id::AclUsers => return Ok(acl::list(&server.users, false, out)),
+            Id::AclGetUser => acl::get_user(&server.users, args, out),
+            Id::AclCat => acl::cat(args, out)?,
+            Id::AclLog => acl::log(args, out)?,
+            Id::AclDryRun => self.dry_run(store.key_kind(), args, command, out)?,
             Id::ClientKill => {
                 self.require_admin(spec)?;
-                return kill::kill(args);
+                return kill::kill(args, &server.users);
             }
             Id::Monitor => {
                 self.require_admin(spec)?;
@@ -162,10 +198,19 @@ impl Session {
             Id::PubSubChannels | Id::PubSubShardChannels => tools::channels(spec, args, out)?,
             Id::PubSubNumSub | Id::PubSubShardNumSub => tools::subscriber_counts(args, out),
             Id::Unsubscribe | Id::PUnsubscribe | Id::SUnsubscribe => tools::unsubscribe(spec, args, out),
-            Id::Config | Id::Client | Id::Memory | Id::Object | Id::SlowLog | Id::Latency | Id::Module | Id::PubSub => {
+            Id::Acl
+            | Id::Config
+            | Id::Client
+            | Id::Memory
+            | Id::Object
+            | Id::SlowLog
+            | Id::Latency
+            | Id::Module
+            | Id::PubSub => {
                 return Err(Refusal::ArgCount(spec.name).to_string());
             }
-            Id::ConfigHelp
+            Id::AclHelp
+            | Id::ConfigHelp
             | Id::CommandHelp
             | Id::ClientHelp
             | Id::MemoryHelp
@@ -183,7 +228,9 @@ impl Session {
     /// # Errors
     /// The text of the error reply, if the client is not.
     fn require_admin(&self, spec: &Spec) -> Result<(), String> {
-        if self.peer.is_admin() {
+        // A user who has logged in was permitted to run the command.
+        let users = &self.worker.server.users;
+        if self.peer.is_admin() || users.path().is_some() && self.access.is_named_user() {
             return Ok(());
         }
         Err(format!(
@@ -196,13 +243,20 @@ impl Session {
     /// Continues a command as long as there is room for its reply.
     pub(super) fn step(
         &mut self,
-        store: &Store,
+        generation: &Generation,
         command: &Command<'_>,
         work: &mut Work,
         responses: &mut Responses,
     ) -> Step {
-        let (out, counted) = (&mut Reply::new(responses, self.state.version), &mut self.counted);
+        let store = &generation.store;
+        let out = &mut Reply::new(responses, self.state.version);
+        if let Work::CheckAccess { .. } = work {
+            return self.more_of_check(generation, command, work, out);
+        }
+        let counted = &mut self.counted;
         let step = match work {
+            Work::CheckAccess { .. } => Ok(Step::Done),
+            Work::Users(list) => Ok(list.more(out)),
             Work::CheckKeys { next_arg, of } => {
                 strings::more_of_check_keys(store, command, next_arg, *of, out).map(|next| match next {
                     None => Step::Yield,

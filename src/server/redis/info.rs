@@ -33,13 +33,20 @@ const SECTIONS: &[(&str, Section)] = &[
     ("Zero_kv", zero_kv),
 ];
 
-pub(super) fn info(server: &ServerState, clients: &Clients, args: Args<'_>, out: &mut Out<'_>) {
+/// The sections that only clients with access to all keys get.
+const ABOUT_KEYS: [&str; 2] = ["Keyspace", "Zero_kv"];
+
+/// Replies with the wanted sections. `shows_keys` says whether the client has access to all keys.
+pub(super) fn info(server: &ServerState, clients: &Clients, shows_keys: bool, args: Args<'_>, out: &mut Out<'_>) {
     let mut wanted = [args.clone().next().is_none(); SECTIONS.len()];
     for name in args {
         let all = ["default", "all", "everything"].iter().any(|all| name.eq_ignore_ascii_case(all.as_bytes()));
         for (wanted, (title, _)) in wanted.iter_mut().zip(SECTIONS) {
             *wanted |= all || name.eq_ignore_ascii_case(title.as_bytes());
         }
+    }
+    for (wanted, (title, _)) in wanted.iter_mut().zip(SECTIONS) {
+        *wanted &= shows_keys || !ABOUT_KEYS.contains(title);
     }
     let (mut text, snapshot) = (String::new(), Snapshot::take(server));
     for (_, (title, section)) in wanted.iter().zip(SECTIONS).filter(|(wanted, _)| **wanted) {

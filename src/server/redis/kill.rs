@@ -15,13 +15,14 @@ use super::work::{Filters, Kill, Killing, Outcome, Step, Work};
 use crate::protocol::resp::{Args, integer};
 use crate::server::peer::Peer;
 use crate::server::state::ServerState;
+use crate::server::users::Users;
 use crate::sync::unpoisoned;
 
 /// The cost of disconnecting a client, in steps.
 const KILL_STEPS: usize = 20;
 
 impl Filters {
-    fn parse(mut args: Args<'_>) -> Result<Filters, String> {
+    fn parse(mut args: Args<'_>, users: &Users) -> Result<Filters, String> {
         if args.clone().count() == 1 {
             let address = args.next().map(<[u8]>::to_vec);
             return Ok(Filters { address, is_address_only: true, ..Filters::default() });
@@ -41,8 +42,10 @@ impl Filters {
                 },
                 b"ADDR" => filters.address = Some(value.to_vec()),
                 b"LADDR" => filters.local_address = Some(value.to_vec()),
-                b"USER" if value == b"default" => {}
-                b"USER" => return Err(format!("ERR No such user {}", quoted(value))),
+                b"USER" => match users.get(value) {
+                    Some(user) => filters.user = Some(user.name.clone()),
+                    None => return Err(format!("ERR No such user {}", quoted(value))),
+                },
                 b"SKIPME" => match value.to_ascii_lowercase().as_slice() {
                     b"yes" => filters.skips_self = true,
                     b"no" => filters.skips_self = false,
@@ -70,6 +73,7 @@ impl Filters {
         };
         !self.is_none
             && self.id.is_none_or(|id| id == client.id())
+            && self.user.as_ref().is_none_or(|user| client.is_user(user))
             && self.older_than_s.is_none_or(|age_s| client.age_s() > age_s)
             && is_address(&self.address, &|| client.address(&server.settings))
             && is_address(&self.local_address, &|| client.local_address(&server.settings))
@@ -80,8 +84,8 @@ impl Filters {
 ///
 /// # Errors
 /// The text of the error reply, if an argument is not valid.
-pub(super) fn kill(args: Args<'_>) -> Result<Outcome, String> {
-    let filters = Filters::parse(args)?;
+pub(super) fn kill(args: Args<'_>, users: &Users) -> Result<Outcome, String> {
+    let filters = Filters::parse(args, users)?;
     let after_id = filters.id.map_or(0, |id| id - 1);
     let killing = Arc::new(Mutex::new(Killing { filters, after_id, killed: 0, is_reported: false, kills_self: false }));
     Ok(Outcome::Work(Work::Kill(Kill { is_committed: false, killing })))

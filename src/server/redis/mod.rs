@@ -6,6 +6,7 @@
 //! piece by piece while it is computed. The exception is the reply to CLIENT LIST, which is first held in memory as a
 //! whole.
 
+mod acl;
 mod clients;
 mod commands;
 mod execute;
@@ -14,14 +15,19 @@ mod handshake;
 mod info;
 mod keyspace;
 mod kill;
+mod login;
 mod monitor;
 mod order;
+mod permission;
 mod stored;
 mod strings;
 mod text;
 mod tools;
 mod transaction;
 mod work;
+
+#[cfg(all(test, feature = "bake"))]
+mod tests;
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -35,11 +41,12 @@ use super::generations::Generation;
 use super::pass::{Pass, Then};
 use super::peer::Peer;
 use super::responses::Responses;
+use super::users::{Access, Attempts};
 use super::worker_state::{ConnectionContext, WorkerState};
 use crate::protocol::resp::commands::Id;
 use crate::protocol::resp::{Command, Parsed, Progress, Reply, Sink, Version, parse};
 use crate::setting::Setting;
-use crate::store::{Store, is_verification_interrupted};
+use crate::store::is_verification_interrupted;
 pub(super) use clients::Clients;
 use clients::RedisClient;
 pub(super) use monitor::Monitor;
@@ -86,6 +93,9 @@ pub(super) struct Session {
     shown: Vec<u8>,
     /// The queue of the lines that this client gets, if it is a monitor.
     monitor: Option<Arc<Monitor>>,
+    access: Access,
+    /// The value of `access` after the last committed pass, if it has changed since then.
+    kept_access: Option<Access>,
 }
 
 /// Session state that a pass changes. The state is restored if the pass is repeated.
@@ -98,6 +108,7 @@ struct SessionState {
     transaction: Transaction,
     /// Whether the client is in MONITOR mode.
     is_monitor: bool,
+    attempts: Attempts,
 }
 
 /// A command whose reply takes more than one pass. The command stays at the beginning of the input until its reply is
@@ -142,12 +153,14 @@ impl Counted {
 
 impl Session {
     pub(super) fn new(context: &ConnectionContext, clients: &Arc<Clients>) -> Self {
+        let access = Access::new(&context.worker.server.users, context.peer.is_unix());
+        let user_name = access.user_name(&context.worker.server.users);
         Session {
             worker: Arc::clone(&context.worker),
             peer: context.peer,
             activity: Arc::clone(&context.activity),
             clients: Arc::clone(clients),
-            client: clients.add(&context.activity, context.worker.registry()),
+            client: clients.add(&context.activity, context.worker.registry(), user_name),
             state: SessionState::default(),
             kept: SessionState::default(),
             queued_commands: Arc::default(),
@@ -157,16 +170,25 @@ impl Session {
             is_monitored: false,
             shown: Vec::new(),
             monitor: None,
+            access,
+            kept_access: None,
         }
     }
 
     /// Answers the complete commands at the start of `input` as long as there is room for replies. In the next call,
     /// the caller must pass the unanswered input again, followed by new input if there is any.
     pub(super) fn answer(&mut self, generation: &Generation, input: &[u8], responses: &mut Responses) -> Pass {
+        if !self.access.is_unrestricted(&self.worker.server.users) && !self.follow_users() {
+            return Pass { taken_bytes: input.len(), then: Then::Close };
+        }
         self.is_monitored = self.clients.monitors.are_active();
         let pass = self.pass(generation, input, responses);
         self.client.record_activity();
         pass
+    }
+
+    pub(super) fn access(&self) -> &Access {
+        &self.access
     }
 
     /// Returns the number of bytes that the session has allocated. Counts the client's names with their maximum length.
@@ -198,6 +220,7 @@ impl Session {
             self.commit_monitoring();
         }
         self.release_queue();
+        self.kept_access = None;
         self.kept = self.state.clone();
     }
 
@@ -208,6 +231,10 @@ impl Session {
         self.state = self.kept.clone();
         if let Some(commands) = self.kept_commands.take() {
             self.queued_commands = commands;
+        }
+        if let Some(access) = self.kept_access.take() {
+            self.set_access(access);
+            self.kept_access = None;
         }
     }
 
@@ -237,7 +264,7 @@ impl Session {
     /// What the connection does next, if the pass ends.
     fn answer_next(&mut self, generation: &Generation, rest: &[u8], responses: &mut Responses) -> Result<usize, Then> {
         if let Some(running) = self.state.running.take() {
-            return self.continue_running(running, &generation.store, rest, responses);
+            return self.continue_running(running, generation, rest, responses);
         }
         if responses.is_full() {
             return Err(Then::Answer);
@@ -246,6 +273,7 @@ impl Session {
             return Err(Then::Yield);
         }
         if !self.state.transaction.is_queueing()
+            && self.access.reads_any_key()
             && !self.is_monitored
             && let Some(run) = gets::answer(&generation.store, rest, self.state.version, responses)
         {
@@ -269,6 +297,10 @@ impl Session {
                 responses.steps().add_bytes(len_bytes);
                 return Ok(len_bytes);
             }
+            Ok(Parsed::Incomplete) if !self.may_send(rest.len()) => {
+                self.refuse_unauthenticated(responses);
+                return Err(Then::Close);
+            }
             Ok(Parsed::Incomplete) if rest.len() > self.worker.server.settings.limits.buffer_max_bytes => {
                 self.refuse_long(responses);
                 return Err(Then::Close);
@@ -287,6 +319,7 @@ impl Session {
                 self.state.running = Some(Running { line, len_bytes, work });
                 Ok(0)
             }
+            Some(Outcome::Delay(until)) => Err(Then::Delay(until)),
             Some(Outcome::Close) => Err(Then::Close),
             None => Err(Then::Yield),
         }
@@ -301,14 +334,14 @@ impl Session {
     fn continue_running(
         &mut self,
         mut running: Running,
-        store: &Store,
+        generation: &Generation,
         rest: &[u8],
         responses: &mut Responses,
     ) -> Result<usize, Then> {
         let Running { line, len_bytes, work } = &mut running;
         let (command, work_before) = (Command::new(line.as_deref().unwrap_or(&rest[..*len_bytes])), work.clone());
-        let step =
-            self.unless_interrupted(responses, |session, responses| session.step(store, &command, work, responses));
+        let step = self
+            .unless_interrupted(responses, |session, responses| session.step(generation, &command, work, responses));
         let end = match step {
             Some(Step::Done) => return Ok(*len_bytes),
             Some(Step::Close) => return Err(Then::Close),
@@ -385,109 +418,5 @@ impl Drop for Session {
     fn drop(&mut self) {
         self.end_monitor();
         self.clients.remove(&self.client);
-    }
-}
-
-#[cfg(all(test, feature = "bake"))]
-mod tests {
-    use super::*;
-    use crate::bake::{Options, bake_csv};
-    use crate::server::Config;
-    use crate::server::worker_state::tests::worker_over;
-
-    /// Returns a session on a table with this many rows, its worker, and the folder of the file.
-    pub(super) fn session(rows: usize) -> (tempfile::TempDir, Arc<WorkerState>, Session) {
-        let folder = tempfile::tempdir().unwrap();
-        let csv: String = (0..rows).map(|key| format!("{key},{key}\n")).collect();
-        let db = folder.path().join("storage.db");
-        bake_csv(csv.as_bytes(), &db, &Options::default(), &mut |_| ()).unwrap();
-        let worker = worker_over(&db, &Config::default());
-        let context = ConnectionContext::new(Peer::default(), Arc::clone(&worker));
-        let session = Session::new(&context, &Arc::default());
-        (folder, worker, session)
-    }
-
-    /// Returns all replies to `input`, and the result of each pass.
-    fn answer_all(session: &mut Session, worker: &WorkerState, mut input: &[u8]) -> (Vec<u8>, Vec<(usize, Pass)>) {
-        let (mut replies, mut passes, mut responses) = (Vec::new(), Vec::new(), Responses::new());
-        loop {
-            responses.clear();
-            let generation = worker.pin();
-            let pass = session.answer(&generation, input, &mut responses);
-            let mut keep = |pieces: &[std::io::IoSlice]| pieces.iter().for_each(|piece| replies.extend(&**piece));
-            responses.with_unsent(&generation.store, 0, &mut keep).unwrap();
-            passes.push((responses.total_len_bytes(), pass));
-            input = &input[pass.taken_bytes..];
-            if matches!(pass.then, Then::Read | Then::Close) {
-                return (replies, passes);
-            }
-        }
-    }
-
-    #[test]
-    fn a_pass_is_bounded_for_replies_of_any_length() {
-        let (_folder, worker, mut session) = session(50_000);
-        let mget = format!("MGET{}\r\n", " 7".repeat(20_000));
-        let info = format!("COMMAND INFO{}\r\n", " get".repeat(5000));
-        for (input, len_min_bytes) in
-            [("KEYS *\r\n", 400_000), ("KEYS *1*\r\n", 100_000), (&mget, 140_000), (&info, 900_000)]
-        {
-            let (replies, passes) = answer_all(&mut session, &worker, input.as_bytes());
-            assert!(replies.len() > len_min_bytes, "{}", replies.len());
-            assert!(passes.iter().all(|(len_bytes, _)| *len_bytes <= 64 << 10), "{passes:?}");
-            // The command stays at the beginning of the input until it is answered.
-            assert!(passes.split_last().unwrap().1.iter().all(|(_, pass)| pass.taken_bytes == 0));
-            assert!(passes.last().unwrap().1 == Pass { taken_bytes: input.len(), then: Then::Read });
-        }
-    }
-
-    #[test]
-    fn other_connections_get_their_turn_while_a_command_visits_many_rows() {
-        let (_folder, worker, mut session) = session(50_000);
-        for input in
-            ["KEYS *x*\r\n".to_owned(), "SCAN 0 COUNT 10000 MATCH x\r\n".repeat(6), "INFO memory\r\n".repeat(40)]
-        {
-            let (_, passes) = answer_all(&mut session, &worker, input.as_bytes());
-            assert!(passes.iter().filter(|(_, pass)| pass.then == Then::Yield).count() >= 2, "{passes:?}");
-        }
-    }
-
-    #[test]
-    fn a_get_that_arrives_in_parts_does_not_affect_the_next_command() {
-        let (_folder, worker, mut session) = session(10);
-        let input = b"*2\r\n$3\r\nGET\r\n$1\r\n7\r\n*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\n";
-        for first in 0..input.len() {
-            let mut responses = Responses::new();
-            let taken_bytes = session.answer(&worker.pin(), &input[..first], &mut responses).taken_bytes;
-            let mut replies = responses.copied().to_vec();
-            replies.extend(answer_all(&mut session, &worker, &input[taken_bytes..]).0);
-            assert_eq!(replies, b"$1\r\n7\r\n$2\r\nhi\r\n", "{first}");
-        }
-    }
-
-    #[test]
-    fn command_getkeys_finds_the_keys_among_the_arguments() {
-        let (_folder, worker, mut session) = session(1);
-        for (words, expected) in [
-            ("GET a", "*1|$1|a|"),
-            ("MGET a b c", "*3|$1|a|$1|b|$1|c|"),
-            ("GETRANGE a 0 1", "*1|$1|a|"),
-            ("MEMORY USAGE a SAMPLES 5", "*1|$1|a|"),
-            ("PING a", "-ERR The command has no key arguments|"),
-            ("SCAN 0", "-ERR The command has no key arguments|"),
-        ] {
-            let input = format!("COMMAND GETKEYS {words}\r\n");
-            let (replies, _) = answer_all(&mut session, &worker, input.as_bytes());
-            assert_eq!(String::from_utf8(replies).unwrap().replace("\r\n", "|"), expected, "{words}");
-        }
-    }
-
-    #[test]
-    fn a_session_is_in_the_list_of_clients_until_it_ends() {
-        let (_folder, _worker, session) = session(1);
-        let clients = Arc::clone(&session.clients);
-        assert_eq!(clients.count(), 1);
-        drop(session);
-        assert_eq!(clients.count(), 0);
     }
 }

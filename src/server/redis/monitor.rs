@@ -283,9 +283,11 @@ mod tests {
     use super::*;
     use crate::server::limits::Limits;
     use crate::server::peer::Peer;
+    use crate::server::users::Users;
 
     fn monitors() -> (Arc<Registry>, Monitors, Arc<Monitor>) {
-        let (registry, monitors) = (Arc::new(Registry::new(&Limits::default())), Monitors::default());
+        let (registry, monitors) =
+            (Arc::new(Registry::new(&Limits::default(), &Arc::new(Users::new(None).unwrap()))), Monitors::default());
         let monitor = monitors.add(&registry.activity(Peer::default()), &registry);
         (registry, monitors, monitor)
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::clients::NOT_QUEUEING;
 use super::{Out, Session};
 use crate::protocol::resp::Command;
-use crate::protocol::resp::commands::{Id, Refusal, Spec};
+use crate::protocol::resp::commands::{Id, Spec};
 use crate::server::generations::Generation;
 use crate::setting::Setting;
 
@@ -69,19 +69,18 @@ impl Transaction {
         }
     }
 
-    /// Records that a command was rejected. If commands are being queued, EXEC will fail. Returns the text of the error
-    /// if EXEC itself was rejected, which ends the transaction.
-    pub(super) fn reject(&mut self, refusal: &Refusal<'_>) -> Option<Vec<u8>> {
-        if let Refusal::ArgCount("exec") = refusal {
+    /// Records that a command was rejected with an error. If commands are being queued, EXEC will fail. Returns the text
+    /// of the error: if EXEC itself was rejected, the transaction ends, and the text says so.
+    pub(super) fn reject(&mut self, is_exec: bool, text: Vec<u8>) -> Vec<u8> {
+        if is_exec {
             self.clear();
-            let text = refusal.to_string();
-            let reason = text.strip_prefix("ERR ").unwrap_or(&text);
-            return Some(format!("EXECABORT Transaction discarded because of: {reason}").into());
+            let reason = text.strip_prefix(b"ERR ").unwrap_or(&text);
+            return [b"EXECABORT Transaction discarded because of: ", reason].concat();
         }
         if let Some(queued) = &mut self.queued {
             queued.is_rejected = true;
         }
-        None
+        text
     }
 
     /// Ends the transaction and forgets the watched keys.

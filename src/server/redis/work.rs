@@ -3,6 +3,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use crate::server::users::User;
 
 /// The result of executing a command.
 pub(super) enum Outcome {
@@ -10,6 +13,8 @@ pub(super) enum Outcome {
     Done,
     /// The reply is not complete. This work is left.
     Work(Work),
+    /// The login failed, and its reply is delayed until this time.
+    Delay(Instant),
     /// The reply is complete, and the connection ends.
     Close,
 }
@@ -17,6 +22,7 @@ pub(super) enum Outcome {
 /// The remaining work of a command. `next_arg` is the offset in the command at which the next argument begins.
 #[derive(Clone)]
 pub(super) enum Work {
+    CheckAccess { next_arg: usize },
     CheckKeys { next_arg: usize, of: KeysOf },
     MGet { next_arg: usize },
     Exists { next_arg: usize, count: i64 },
@@ -25,6 +31,7 @@ pub(super) enum Work {
     GetKeys(GetKeys),
     List(List),
     Kill(Kill),
+    Users(UserList),
 }
 
 impl Work {
@@ -32,13 +39,15 @@ impl Work {
     pub(super) fn held_bytes(&self) -> usize {
         match self {
             Work::List(list) => list.len_bytes(),
-            Work::CheckKeys { .. }
+            Work::CheckAccess { .. }
+            | Work::CheckKeys { .. }
             | Work::MGet { .. }
             | Work::Exists { .. }
             | Work::Keys(_)
             | Work::Commands(_)
             | Work::GetKeys(_)
-            | Work::Kill(_) => 0,
+            | Work::Kill(_)
+            | Work::Users(_) => 0,
         }
     }
 }
@@ -95,6 +104,16 @@ pub(super) enum Task {
 pub(super) struct GetKeys {
     pub(super) next_arg: usize,
     pub(super) left: usize,
+}
+
+/// An ACL LIST or ACL USERS in progress.
+#[derive(Clone)]
+pub(super) struct UserList {
+    pub(super) users: Arc<[Arc<User>]>,
+    /// The position of the next user.
+    pub(super) next: usize,
+    /// Whether the reply has the rules of the users in addition to their names.
+    pub(super) has_rules: bool,
 }
 
 /// Which clients a CLIENT LIST lists.
@@ -162,6 +181,7 @@ pub(super) struct Filters {
     pub(super) address: Option<Vec<u8>>,
     pub(super) local_address: Option<Vec<u8>>,
     pub(super) older_than_s: Option<u64>,
+    pub(super) user: Option<String>,
     /// Whether no client can match, because no client has the given type.
     pub(super) is_none: bool,
     /// Whether the client that sent the command is not disconnected.

@@ -133,7 +133,21 @@ fn a_too_long_value_is_rejected_before_its_bytes_arrive() {
         violation(get(&response_header(0, len_bytes as u32))),
         Violation::ValueLen { len_bytes, max_bytes: VALUE_LEN_MAX_BYTES }
     );
-    assert_eq!(violation(get(&response_header(3, 0))), Violation::Status { code: 3 });
+    assert_eq!(violation(get(&response_header(5, 0))), Violation::Status { code: 5 });
+}
+
+#[test]
+fn missing_permissions_are_reported_and_the_connection_stays_open() {
+    let answers = [3, 4, 1].map(|status| response_header(status, 0));
+    let peer = ScriptedServer::answering(&[&answers[0], &answers[1], &answers[2]]);
+    let mut client = Client::connect(peer.socket()).unwrap();
+    let error = client.get(7).unwrap_err();
+    assert!(matches!(&error, ClientError::AuthenticationRequired { request, .. } if request == "key 7"), "{error:?}");
+    assert!(error.to_string().contains("requires a login for key 7: call authenticate(user, password) first"));
+    let error = client.count_prefix("a").unwrap_err();
+    assert!(matches!(&error, ClientError::NotPermitted { .. }), "{error:?}");
+    assert!(error.to_string().contains("no permission for the range from \"a\" to \"b\""), "{error}");
+    assert_eq!(client.get(7).unwrap(), None);
 }
 
 #[test]

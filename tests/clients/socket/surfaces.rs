@@ -48,6 +48,7 @@ const METHODS: &[Method] = &[
     only_in_rust("key_kind", "the keys of results have a Python type"),
     in_all_clients("ping"),
     in_all_clients("info"),
+    only_in_rust("authenticate", "clients in Python use only the Unix socket, where no login is necessary"),
     only_in_rust("reload", "administration uses zkv"),
     only_in_rust("rollback", "administration uses zkv"),
     only_in_rust("call", "Python has no types for requests"),

@@ -13,6 +13,7 @@ mod writes;
 pub use describe::{docs, help, info};
 pub use refusal::{Refusal, is_http};
 pub use table::{COMMANDS, Id};
+pub use writes::{is_write_name, write_name};
 
 use super::Command;
 
@@ -71,6 +72,11 @@ impl Spec {
     /// Returns the last part of the name: `get` for the subcommand `config|get`.
     pub fn own_name(&self) -> &'static str {
         self.name.rsplit_once('|').map_or(self.name, |(_, own)| own)
+    }
+
+    /// Returns whether the command can have this number of arguments, including the name.
+    pub fn accepts(&self, arg_count: usize) -> bool {
+        accepts(self.arity, arg_count)
     }
 }
 

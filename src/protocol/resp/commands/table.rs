@@ -1,6 +1,7 @@
 //! The list of supported commands. Commands of Redis have the descriptions of Redis 7. The names of Zero-KV's own
 //! commands start with `ZKV.`.
 
+mod acl;
 mod client;
 mod tools;
 
@@ -27,6 +28,7 @@ pub enum Id {
     LatencyHistogram, LatencyHelp, ModuleList, ModuleHelp, MemoryStats, MemoryDoctor, MemoryPurge, MemoryMallocStats,
     PubSubChannels, PubSubNumSub, PubSubNumPat, PubSubShardChannels, PubSubShardNumSub, PubSubHelp, ClientKill, ClientReply,
     ClientUnpause, ClientUnblock, ClientTracking, ClientTrackingInfo, ClientGetRedir, ClientCaching,
+    Acl, AclWhoAmI, AclList, AclUsers, AclGetUser, AclCat, AclLog, AclDryRun, AclHelp,
 }
 
 const NO_KEY: KeyPositions = KeyPositions { first: 0, last: 0, step: 0 };
@@ -237,6 +239,8 @@ pub static COMMANDS: &[Spec] = &[
         .key_flags(&["not_key"]),
     spec(Id::Monitor, "monitor", 1, NO_KEY, ADMIN, ADMIN_CATEGORIES).documented("server", "1.0.0", "")
         .described("", "Listen for all requests received by the server in real time"),
+    spec(Id::Acl, "acl", -2, NO_KEY, CONTAINER, SLOW).documented("server", "6.0.0", "Depends on subcommand.")
+        .described("", "A container for Access List Control commands ").with(acl::ACL),
 ];
 
 const HELP_SUMMARY: &str = "Show helpful text about the different subcommands";

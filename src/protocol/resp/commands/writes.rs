@@ -51,6 +51,22 @@ pub(super) fn refusal<'a>(command: &Command<'a>) -> Option<Refusal<'a>> {
     }
 }
 
+/// Returns the name of a command that writes data in Redis, such as `set` or `function|load`. Returns `None` for all
+/// other commands.
+pub fn write_name(command: &Command<'_>) -> Option<&'static str> {
+    let mut args = command.args();
+    let name = args.next().unwrap_or_default().to_ascii_lowercase();
+    let subcommand = args.next().unwrap_or_default().to_ascii_lowercase();
+    listed(&name).or_else(|| listed(&[&name[..], b"|", &subcommand].concat())).map(|(name, _)| *name)
+}
+
+/// Returns whether a command with this name in lower case, such as `set`, `function`, or `function|load`, writes data in
+/// Redis.
+pub fn is_write_name(name: &[u8]) -> bool {
+    let is_in = |listed: &str| listed.as_bytes().strip_prefix(name).is_some_and(|rest| rest.starts_with(b"|"));
+    listed(name).is_some() || WRITES.iter().any(|(listed, _)| is_in(listed))
+}
+
 fn listed(name: &[u8]) -> Option<&'static (&'static str, i32)> {
     WRITES.binary_search_by(|(listed, _)| listed.as_bytes().cmp(name)).ok().map(|at| &WRITES[at])
 }

@@ -1,0 +1,23 @@
+//! The timer of a connection whose next response is delayed.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use tokio::time::{Sleep, sleep_until};
+
+/// The timer of a delayed response. Allocated for the first delay of a connection.
+#[derive(Default)]
+pub(super) struct Delay(Option<Pin<Box<Sleep>>>);
+
+impl Delay {
+    /// Is ready at a time, and wakes the task then.
+    #[cold]
+    pub(super) fn poll_until(&mut self, cx: &mut Context<'_>, until: Instant) -> Poll<()> {
+        let sleep = self.0.get_or_insert_with(|| Box::pin(sleep_until(until.into())));
+        if sleep.deadline() != until.into() {
+            sleep.as_mut().reset(until.into());
+        }
+        sleep.as_mut().poll(cx)
+    }
+}

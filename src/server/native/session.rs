@@ -1,0 +1,253 @@
+//! The permissions of a connection that speaks the native protocol.
+//!
+//! In: requests. Out: the requests that are permitted, which [`answer`] answers, and a bare status for each other
+//! request. A connection with all permissions is checked once per pass. On other connections, each request is checked
+//! before its key is looked up.
+
+use std::sync::atomic::Ordering;
+
+use super::answer;
+use super::ordered::push_bare;
+use super::run::whole_requests;
+use crate::format::key::KeyKind;
+use crate::protocol::native::{
+    LONG_BODY_MAX_BYTES, LONG_HEADER_LEN_BYTES, Op, OpKind, REQUEST_LEN_BYTES, Request, Status, long_len_bytes,
+};
+use crate::protocol::resp::commands::find;
+use crate::server::counters::Tally;
+use crate::server::generations::Generation;
+use crate::server::pass::{Pass, Then};
+use crate::server::responses::Responses;
+use crate::server::users::{Access, Attempts, Denied, KeysNeeded, LoginFailed, keys_needed};
+use crate::server::worker_state::ConnectionContext;
+
+/// The maximum number of requests that are checked before they are answered.
+const CHECKED_MAX: usize = 256;
+/// The number of steps of checking a request.
+const CHECK_STEPS: usize = 1;
+/// The number of steps of a login.
+const LOGIN_STEPS: usize = 60;
+/// The first bytes of an Auth request.
+const LOGIN_CODE: [u8; 4] = Op::Auth.long_code().to_be_bytes();
+
+/// The state of a connection that speaks the native protocol.
+pub(in crate::server) struct Session {
+    access: Access,
+    attempts: Attempts,
+}
+
+/// A request in the input.
+enum Next<'a> {
+    /// A complete request, its op, and its length in bytes.
+    Complete {
+        op: Option<Op>,
+        key: RequestKey<'a>,
+        len_bytes: usize,
+    },
+    Login,
+    /// The rest of the input is an incomplete request, or a request that is too long.
+    Rest,
+}
+
+/// The key of a request.
+enum RequestKey<'a> {
+    Number(u64),
+    Bytes(&'a [u8]),
+}
+
+impl Session {
+    pub(in crate::server) fn new(context: &ConnectionContext) -> Session {
+        let access = Access::new(&context.worker.server.users, context.peer.is_unix());
+        Session { access, attempts: Attempts::default() }
+    }
+
+    pub(in crate::server) fn access(&self) -> &Access {
+        &self.access
+    }
+
+    /// Answers the complete requests at the start of `input` as long as there is room for responses, and counts the
+    /// responses in `tally`.
+    pub(in crate::server) fn answer(
+        &mut self,
+        context: &ConnectionContext,
+        generation: &Generation,
+        input: &[u8],
+        responses: &mut Responses,
+        tally: &mut Tally,
+    ) -> Pass {
+        if input.starts_with(&LOGIN_CODE) {
+            return self.log_in(context, input, responses, tally);
+        }
+        if self.access.is_unrestricted(&context.worker.server.users) {
+            return answer(context, generation, input, responses, tally);
+        }
+        self.answer_permitted(context, generation, input, responses, tally)
+    }
+
+    /// Answers requests of a connection that may not have all permissions.
+    #[cold]
+    fn answer_permitted(
+        &mut self,
+        context: &ConnectionContext,
+        generation: &Generation,
+        input: &[u8],
+        responses: &mut Responses,
+        tally: &mut Tally,
+    ) -> Pass {
+        let server = &context.worker.server;
+        if !self.access.follow(&server.users) {
+            server.statistics.totals.cut_user.fetch_add(1, Ordering::Relaxed);
+            return Pass { taken_bytes: input.len(), then: Then::Close };
+        }
+        if self.access.is_unrestricted(&server.users) {
+            return answer(context, generation, input, responses, tally);
+        }
+        let mut taken_bytes = 0;
+        loop {
+            let rest = &input[taken_bytes..];
+            let permitted_bytes = self.permitted_bytes(rest, responses);
+            let pass = answer(context, generation, &rest[..permitted_bytes], responses, tally);
+            taken_bytes += pass.taken_bytes;
+            if pass.then != Then::Read || pass.taken_bytes < permitted_bytes || taken_bytes == input.len() {
+                return Pass { taken_bytes, then: pass.then };
+            }
+            let (denied, op, len_bytes) = match next(&input[taken_bytes..]) {
+                Next::Complete { op, key, len_bytes } => match self.check(op, &key) {
+                    Err(denied) => (denied, op, len_bytes),
+                    // The limit on checked requests was reached.
+                    Ok(()) => continue,
+                },
+                Next::Login => return Pass { taken_bytes, then: Then::Answer },
+                Next::Rest => continue,
+            };
+            if responses.is_full() {
+                return Pass { taken_bytes, then: Then::Answer };
+            }
+            if responses.steps().is_pass_over() {
+                return Pass { taken_bytes, then: Then::Yield };
+            }
+            push_bare(status_of(denied), responses);
+            responses.steps().add(CHECK_STEPS);
+            tally.count(op, Status::Error);
+            taken_bytes += len_bytes;
+        }
+    }
+
+    /// Returns the length of the requests at the start of `input` that are permitted. An incomplete request counts as
+    /// permitted, because it is not answered yet.
+    fn permitted_bytes(&self, input: &[u8], responses: &mut Responses) -> usize {
+        let mut permitted_bytes = 0;
+        for _ in 0..CHECKED_MAX {
+            match next(&input[permitted_bytes..]) {
+                Next::Complete { op, key, len_bytes } if self.check(op, &key).is_ok() => permitted_bytes += len_bytes,
+                Next::Complete { .. } | Next::Login => return permitted_bytes,
+                Next::Rest => return input.len(),
+            }
+            responses.steps().add(CHECK_STEPS);
+        }
+        permitted_bytes
+    }
+
+    /// Checks whether a request is permitted. The permissions of an op are those of the Redis command that
+    /// [`command_of`] names.
+    fn check(&self, op: Option<Op>, key: &RequestKey<'_>) -> Result<(), Denied> {
+        if !self.access.is_authenticated() {
+            return Err(Denied::Unauthenticated);
+        }
+        // A request with an unknown op gets an Error.
+        let Some(op) = op else { return Ok(()) };
+        let spec = command_of(op).and_then(|name| find(name.as_bytes())).ok_or(Denied::Command)?;
+        self.access.check_command(spec)?;
+        let is_permitted = match keys_needed(spec) {
+            // The response to Info describes the table.
+            KeysNeeded::None => op != Op::Info || self.access.permits_all_keys(),
+            KeysNeeded::All | KeysNeeded::Range => self.access.permits_all_keys(),
+            KeysNeeded::Args(_) => match key {
+                RequestKey::Number(key) => {
+                    self.access.permits_key(KeyKind::U64, itoa::Buffer::new().format(*key).as_bytes())
+                }
+                RequestKey::Bytes(key) => self.access.permits_key(KeyKind::Bytes, key),
+            },
+        };
+        if is_permitted { Ok(()) } else { Err(Denied::Keys) }
+    }
+
+    /// Answers the Auth request at the start of `input`. The body is the user's name, a zero byte, and the password.
+    fn log_in(
+        &mut self,
+        context: &ConnectionContext,
+        input: &[u8],
+        responses: &mut Responses,
+        tally: &mut Tally,
+    ) -> Pass {
+        let body_len_bytes = whole_requests(input).first().map(Request::body_len_bytes);
+        let Some(body_len_bytes) = body_len_bytes else { return Pass { taken_bytes: 0, then: Then::Read } };
+        if body_len_bytes > LONG_BODY_MAX_BYTES {
+            push_bare(Status::Error, responses);
+            tally.count(None, Status::Error);
+            return Pass { taken_bytes: input.len(), then: Then::Close };
+        }
+        let len_bytes = long_len_bytes(body_len_bytes);
+        let Some(request) = input.get(..len_bytes) else { return Pass { taken_bytes: 0, then: Then::Read } };
+        let body = &request[LONG_HEADER_LEN_BYTES..LONG_HEADER_LEN_BYTES + body_len_bytes];
+        let name_len_bytes = body.iter().position(|byte| *byte == 0).unwrap_or(body.len());
+        let (name, password) = (&body[..name_len_bytes], body.get(name_len_bytes + 1..));
+        responses.steps().add(LOGIN_STEPS);
+        responses.steps().add_bytes(len_bytes);
+        let server = &context.worker.server;
+        let logged_in = password.map(|password| self.access.log_in(&server.users, name, password, &mut self.attempts));
+        let status = match logged_in {
+            None => Status::Error,
+            Some(Ok(())) => Status::Ok,
+            Some(Err(LoginFailed::Delayed(until))) => return Pass { taken_bytes: 0, then: Then::Delay(until) },
+            Some(Err(LoginFailed::Now)) => {
+                server.users.report_failed_login(&context.peer, name, &server.statistics.totals);
+                Status::Unauthenticated
+            }
+        };
+        push_bare(status, responses);
+        tally.count(Some(Op::Auth), if status == Status::Ok { status } else { Status::Error });
+        Pass { taken_bytes: len_bytes, then: Then::Answer }
+    }
+}
+
+/// Returns the first request of `input`.
+fn next(input: &[u8]) -> Next<'_> {
+    let Some(first) = whole_requests(input).first() else { return Next::Rest };
+    let code = first.op_code();
+    if !Op::is_long(code) {
+        let key = RequestKey::Number(first.key());
+        return Next::Complete { op: Op::from_code(code), key, len_bytes: REQUEST_LEN_BYTES };
+    }
+    let body_len_bytes = first.body_len_bytes();
+    if code == Op::Auth.long_code() {
+        return Next::Login;
+    }
+    let len_bytes = if body_len_bytes > LONG_BODY_MAX_BYTES { usize::MAX } else { long_len_bytes(body_len_bytes) };
+    let Some(request) = input.get(..len_bytes) else { return Next::Rest };
+    let key = RequestKey::Bytes(&request[LONG_HEADER_LEN_BYTES..LONG_HEADER_LEN_BYTES + body_len_bytes]);
+    Next::Complete { op: Op::from_long_code(code).filter(|op| op.kind() != OpKind::Login), key, len_bytes }
+}
+
+/// Returns the Redis command whose permission an op needs, or `None` if the op needs all permissions.
+fn command_of(op: Op) -> Option<&'static str> {
+    match op {
+        Op::Get => Some("get"),
+        Op::Exists => Some("exists"),
+        Op::Floor => Some("zkv.floor"),
+        Op::Ceiling => Some("zkv.ceiling"),
+        Op::Range => Some("zkv.range"),
+        Op::Count => Some("zkv.count"),
+        Op::Info => Some("info"),
+        Op::Ping => Some("ping"),
+        Op::Auth => Some("auth"),
+        Op::Reload | Op::Rollback | Op::Open => None,
+    }
+}
+
+fn status_of(denied: Denied) -> Status {
+    match denied {
+        Denied::Unauthenticated => Status::Unauthenticated,
+        Denied::Command | Denied::Keys => Status::NotPermitted,
+    }
+}

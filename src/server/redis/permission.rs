@@ -1,0 +1,171 @@
+//! The permissions of a session: whether a command is executed, queued, or rejected.
+//!
+//! In: commands, and the [`Access`] of the session. Out: errors with Redis's texts. A command is checked before any of
+//! its keys is looked up. A command of a transaction is checked when it is queued, and again when EXEC executes it.
+
+use super::work::{Outcome, Step, Work};
+use super::{Out, Session};
+use crate::format::key::KeyKind;
+use crate::protocol::resp::commands::{ARGS_MAX_AT_ONCE, Id, Refusal, Spec, resolve, write_name};
+use crate::protocol::resp::range::Span;
+use crate::protocol::resp::{Args, Command};
+use crate::server::generations::Generation;
+use crate::server::users::{Access, Denied, KeysNeeded, keys_needed};
+
+/// The maximum length of an incomplete command of a client that must log in first.
+const UNAUTHENTICATED_MAX_BYTES: usize = 32 << 10;
+/// The cost of checking whether a key is permitted, in steps.
+const CHECK_STEPS: usize = 1;
+
+impl Session {
+    /// Adopts the current users. Returns false if the connection must end, because its user was removed or disabled.
+    #[cold]
+    pub(super) fn follow_users(&mut self) -> bool {
+        let server = &self.worker.server;
+        let is_enabled = self.access.follow(&server.users);
+        if !is_enabled {
+            server.statistics.totals.cut_user.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
+        is_enabled
+    }
+
+    /// Changes the permissions of the session. A pass that is repeated changes them back.
+    pub(super) fn set_access(&mut self, access: Access) {
+        self.client.set_user(access.user_name(&self.worker.server.users));
+        let before = std::mem::replace(&mut self.access, access);
+        self.kept_access.get_or_insert(before);
+    }
+
+    /// Returns whether the client may send a command of this length.
+    #[inline]
+    pub(super) fn may_send(&self, len_bytes: usize) -> bool {
+        len_bytes <= UNAUTHENTICATED_MAX_BYTES || self.access.is_authenticated()
+    }
+
+    /// Checks whether a command is permitted. Returns the work that checks the rest of its keys, if there may be many.
+    pub(super) fn check(
+        &self,
+        kind: KeyKind,
+        spec: &Spec,
+        command: &Command<'_>,
+        out: &mut Out<'_>,
+    ) -> Result<Option<Work>, Denied> {
+        self.access.check_command(spec)?;
+        if self.access.permits_all_keys() {
+            return Ok(None);
+        }
+        if let KeysNeeded::Args(keys) = keys_needed(spec)
+            && spec.args_max > ARGS_MAX_AT_ONCE
+        {
+            let mut args = command.args();
+            args.nth(keys.first as usize - 1);
+            return Ok(Some(Work::CheckAccess { next_arg: args.offset_bytes() }));
+        }
+        out.sink().steps().add(CHECK_STEPS * command.arg_count());
+        let checked = check_keys(&self.access, kind, spec, command.args(), command.arg_count());
+        checked.map(|()| None).map_err(|_| Denied::Keys)
+    }
+
+    /// Continues to check the keys of a command with many keys, and then begins to execute or queue the command.
+    pub(super) fn more_of_check(
+        &mut self,
+        generation: &Generation,
+        command: &Command<'_>,
+        work: &mut Work,
+        out: &mut Out<'_>,
+    ) -> Step {
+        let Work::CheckAccess { next_arg } = work else { return Step::Done };
+        let (kind, mut args) = (generation.store.key_kind(), command.args_from(*next_arg));
+        let mut is_permitted = true;
+        while let Some(key) = args.next().filter(|_| is_permitted) {
+            is_permitted = self.access.permits_key(kind, key);
+            let steps = out.sink().steps();
+            steps.add(CHECK_STEPS);
+            steps.add_bytes(key.len());
+            if steps.is_pass_over() && is_permitted {
+                *next_arg = args.offset_bytes();
+                return Step::Yield;
+            }
+        }
+        let Ok(spec) = resolve(command) else { return Step::Done };
+        self.counted.commands += 1;
+        let outcome = match is_permitted {
+            true => self.execute_permitted(generation, spec, command, out),
+            false => self.deny(Denied::Keys, spec, out),
+        };
+        match outcome {
+            Outcome::Work(next) => {
+                *work = next;
+                Step::Next
+            }
+            // Commands with many keys neither log in nor close the connection.
+            Outcome::Done | Outcome::Delay(_) | Outcome::Close => Step::Done,
+        }
+    }
+
+    /// Rejects a command that is not permitted.
+    pub(super) fn deny(&mut self, denied: Denied, spec: &Spec, out: &mut Out<'_>) -> Outcome {
+        let text = self.denied_text(denied, spec.name);
+        self.counted.errors += 1;
+        out.error(self.state.transaction.reject(spec.id == Id::Exec, text.into_bytes()));
+        Outcome::Done
+    }
+
+    /// Returns the error for a command that the server does not execute.
+    pub(super) fn refusal_text(&self, refusal: &Refusal<'_>, command: &Command<'_>) -> Vec<u8> {
+        match (refusal, self.access.check_write()) {
+            (Refusal::Write, Err(denied)) => {
+                self.denied_text(denied, write_name(command).unwrap_or_default()).into_bytes()
+            }
+            _ => refusal.text(),
+        }
+    }
+
+    fn denied_text(&self, denied: Denied, name: &str) -> String {
+        if self.state.transaction.is_executing() {
+            let reason = match denied {
+                Denied::Keys => "no permission to touch the specified keys",
+                Denied::Command | Denied::Unauthenticated => "no permission to execute the command or subcommand",
+            };
+            return format!(
+                "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. This \
+                 command is no longer allowed for the following reason: {reason}"
+            );
+        }
+        match denied {
+            Denied::Unauthenticated => "NOAUTH Authentication required.".to_owned(),
+            Denied::Command => format!("NOPERM this user has no permissions to run the '{name}' command"),
+            Denied::Keys => {
+                "NOPERM this user has no permissions to access one of the keys used as arguments".to_owned()
+            }
+        }
+    }
+}
+
+/// Checks the keys of a command. `args` begins with the name of the command.
+///
+/// # Errors
+/// The first key that is not permitted, or `None` if the command needs keys that its arguments do not name.
+pub(super) fn check_keys<'a>(
+    access: &Access,
+    kind: KeyKind,
+    spec: &Spec,
+    mut args: Args<'a>,
+    arg_count: usize,
+) -> Result<(), Option<&'a [u8]>> {
+    match keys_needed(spec) {
+        KeysNeeded::None => Ok(()),
+        _ if access.permits_all_keys() => Ok(()),
+        KeysNeeded::All => Err(None),
+        KeysNeeded::Range => {
+            let (by, prefix) = (args.nth(1).unwrap_or_default(), args.next().unwrap_or_default());
+            if Span::is_prefix(by) && access.permits_prefix(prefix) { Ok(()) } else { Err(None) }
+        }
+        KeysNeeded::Args(keys) => {
+            let from_end = keys.last.unsigned_abs() as usize;
+            let last = usize::try_from(keys.last).unwrap_or(arg_count.saturating_sub(from_end));
+            let mut keys = args.take(last + 1).skip(keys.first as usize).step_by(keys.step.max(1) as usize);
+            keys.find(|key| !access.permits_key(kind, key)).map_or(Ok(()), |key| Err(Some(key)))
+        }
+    }
+}

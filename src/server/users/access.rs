@@ -1,0 +1,237 @@
+//! What one connection may do.
+//!
+//! In: logins, and the users of the server. Out: whether a command, a key, or all keys are permitted. A permission is
+//! always checked before a key is looked up, so a client learns nothing about keys that it may not use.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::attempts::Attempts;
+use super::permissions::User;
+use super::table::Users;
+use crate::format::key::KeyKind;
+use crate::protocol::resp::commands::{Id, KeyPositions, Spec};
+
+/// The reason why a request is not permitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::server) enum Denied {
+    /// The connection must log in first.
+    Unauthenticated,
+    /// The user may not use the command.
+    Command,
+    /// The user may not use one of the keys.
+    Keys,
+}
+
+/// The keys that a user must be allowed to use for a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::server) enum KeysNeeded {
+    None,
+    /// The keys at these positions among the arguments.
+    Args(KeyPositions),
+    /// All keys, because the reply depends on keys that the arguments do not name.
+    All,
+    /// All keys, or, for a range that is given by a prefix, all keys with this prefix.
+    Range,
+}
+
+/// Returns the keys that a user must be allowed to use for a command.
+pub(in crate::server) fn keys_needed(spec: &Spec) -> KeysNeeded {
+    let is_about_keys = || spec.categories.iter().any(|category| matches!(*category, "@keyspace" | "@read"));
+    match spec.id {
+        Id::ZkvRange | Id::ZkvCount => KeysNeeded::Range,
+        // The reply may have another key than the argument.
+        Id::ZkvFloor | Id::ZkvCeiling => KeysNeeded::All,
+        // The reply shows the commands of other clients, or describes the served file.
+        Id::Monitor | Id::MemoryStats | Id::MemoryDoctor | Id::MemoryMallocStats | Id::LastSave => KeysNeeded::All,
+        // These arguments are channels.
+        Id::SUnsubscribe => KeysNeeded::None,
+        _ if spec.keys.first != 0 => KeysNeeded::Args(spec.keys),
+        _ if is_about_keys() && spec.own_name() != "help" => KeysNeeded::All,
+        _ => KeysNeeded::None,
+    }
+}
+
+/// How a connection got its permissions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::server) enum Login {
+    /// The connection has not logged in. If it uses the Unix socket, whose file permissions have admitted it, it has
+    /// all permissions. Otherwise, it is the user `default`, as far as this user needs no password.
+    None { is_unix: bool },
+    /// The client has sent the name and the password of its user.
+    User,
+}
+
+/// The result of a login that has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::server) enum LoginFailed {
+    /// The client gets the error after this time. The login must be repeated then.
+    Delayed(Instant),
+    /// The client gets the error now.
+    Now,
+}
+
+/// The permissions of a connection.
+#[derive(Clone, Debug)]
+pub(in crate::server) struct Access {
+    login: Login,
+    /// The user. `None` if the connection has all permissions without being a user, or must log in first.
+    user: Option<Arc<User>>,
+    is_authenticated: bool,
+    /// The version of the users from which the other fields were derived.
+    version: u64,
+    /// `version`, if the connection has all permissions. Otherwise a number that is never a version.
+    unrestricted_version: u64,
+    reads_any_key: bool,
+}
+
+/// Not a version of the users.
+const NO_VERSION: u64 = 0;
+
+impl Access {
+    /// Returns the permissions of a new connection.
+    pub(in crate::server) fn new(users: &Users, is_unix: bool) -> Access {
+        let mut access = Access {
+            login: Login::None { is_unix },
+            user: None,
+            is_authenticated: false,
+            version: NO_VERSION,
+            unrestricted_version: NO_VERSION,
+            reads_any_key: false,
+        };
+        access.refresh(users);
+        access
+    }
+
+    /// Returns the permissions of a connection that has logged in as a user.
+    pub(in crate::server) fn of(user: Arc<User>) -> Access {
+        let version = NO_VERSION;
+        let (login, unrestricted_version, reads_any_key) = (Login::User, NO_VERSION, false);
+        Access { login, user: Some(user), is_authenticated: true, version, unrestricted_version, reads_any_key }
+    }
+
+    /// Returns whether the connection has all permissions, according to the current users.
+    #[inline]
+    pub(in crate::server) fn is_unrestricted(&self, users: &Users) -> bool {
+        self.unrestricted_version == users.version()
+    }
+
+    /// Returns whether the connection may use the command GET and all keys, as of the last [`Access::refresh`].
+    #[inline]
+    pub(in crate::server) fn reads_any_key(&self) -> bool {
+        self.reads_any_key
+    }
+
+    /// Returns whether the connection may use all keys.
+    pub(in crate::server) fn permits_all_keys(&self) -> bool {
+        self.is_authenticated && self.user.as_ref().is_none_or(|user| user.keys.is_all())
+    }
+
+    /// Returns whether the client has logged in as a user of the file of users.
+    pub(in crate::server) fn is_named_user(&self) -> bool {
+        self.login == Login::User
+    }
+
+    pub(in crate::server) fn is_authenticated(&self) -> bool {
+        self.is_authenticated
+    }
+
+    /// Adopts the current users. Returns false if the connection must end, because its user was removed or disabled, or
+    /// needs a password that it did not need before.
+    #[must_use]
+    pub(in crate::server) fn follow(&mut self, users: &Users) -> bool {
+        if self.version == users.version() {
+            return true;
+        }
+        if let (Login::User, Some(user)) = (self.login, &self.user)
+            && !users.enabled().contains(&user.number)
+        {
+            return false;
+        }
+        self.refresh(users);
+        true
+    }
+
+    fn refresh(&mut self, users: &Users) {
+        let version = users.version();
+        let user = match (self.login, &self.user) {
+            (Login::None { is_unix: true }, _) => None,
+            (Login::None { is_unix: false }, _) => users.get(b"default").filter(|user| user.is_open()),
+            (Login::User, user) => user.as_ref().and_then(|user| users.get(user.name.as_bytes())),
+        };
+        self.is_authenticated = user.is_some() || self.login == Login::None { is_unix: true };
+        self.user = user;
+        self.version = version;
+        let is_unrestricted = self.is_authenticated && self.user.as_ref().is_none_or(|user| user.is_unrestricted());
+        self.unrestricted_version = if is_unrestricted { version } else { NO_VERSION };
+        self.reads_any_key = self.permits_all_keys() && self.user.as_ref().is_none_or(|user| user.reads());
+    }
+
+    /// Makes the connection a user.
+    ///
+    /// # Errors
+    /// If the user is unknown or disabled, or if the password is wrong. The permissions of the connection stay.
+    pub(in crate::server) fn log_in(
+        &mut self,
+        users: &Users,
+        name: &[u8],
+        password: &[u8],
+        attempts: &mut Attempts,
+    ) -> Result<(), LoginFailed> {
+        let Some(user) = users.authenticate(name, password) else {
+            // Without a file of users, there is no password to guess.
+            let delayed = users.path().and_then(|_| attempts.delay(Instant::now()));
+            return Err(delayed.map_or(LoginFailed::Now, LoginFailed::Delayed));
+        };
+        attempts.succeeded();
+        (self.login, self.user) = (Login::User, Some(user));
+        self.refresh(users);
+        Ok(())
+    }
+
+    /// Returns the name of the user for ACL WHOAMI and CLIENT LIST.
+    pub(in crate::server) fn user_name(&self, users: &Users) -> String {
+        match &self.user {
+            Some(user) => user.name.clone(),
+            None if self.is_authenticated && users.path().is_some() => "(superuser)".to_owned(),
+            None => "default".to_owned(),
+        }
+    }
+
+    /// Returns the number of the user, or 0 if the connection is no user.
+    pub(in crate::server) fn user_number(&self) -> u64 {
+        self.user.as_ref().map_or(0, |user| user.number)
+    }
+
+    /// Checks whether a command is permitted, whatever its arguments are.
+    pub(in crate::server) fn check_command(&self, spec: &Spec) -> Result<(), Denied> {
+        // These commands log in or end the connection. Redis always permits them.
+        if spec.flags.contains(&"no_auth") {
+            return Ok(());
+        }
+        self.check(|user| user.commands.permits(spec))
+    }
+
+    /// Checks whether a command that writes gets the error of a read-only server.
+    pub(in crate::server) fn check_write(&self) -> Result<(), Denied> {
+        self.check(|user| user.commands.permits_writes())
+    }
+
+    fn check(&self, permits: impl FnOnce(&User) -> bool) -> Result<(), Denied> {
+        match &self.user {
+            _ if !self.is_authenticated => Err(Denied::Unauthenticated),
+            Some(user) if !permits(user) => Err(Denied::Command),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns whether the key with this text is permitted.
+    pub(in crate::server) fn permits_key(&self, kind: KeyKind, text: &[u8]) -> bool {
+        self.is_authenticated && self.user.as_ref().is_none_or(|user| user.keys.permits(kind, text))
+    }
+
+    /// Returns whether all keys that begin with `start` are permitted.
+    pub(in crate::server) fn permits_prefix(&self, start: &[u8]) -> bool {
+        self.is_authenticated && self.user.as_ref().is_none_or(|user| user.keys.permits_prefix(start))
+    }
+}

@@ -1,0 +1,20 @@
+//! Users: who may connect, and which commands and keys each user may use.
+//!
+//! In: a file of users, which is a subset of Redis's ACL file (`parse`), and names and passwords that clients send. Out:
+//! the [`Access`] of a connection, which decides whether a command or a key is permitted. The permissions of a user
+//! (`permissions`) are those of the commands in [`COMMANDS`](crate::protocol::resp::commands::COMMANDS). This folder
+//! depends neither on connections nor on how a protocol executes its requests.
+
+mod access;
+mod attempts;
+mod parse;
+mod permissions;
+mod reload;
+mod table;
+
+pub(super) use access::{Access, Denied, KeysNeeded, LoginFailed, keys_needed};
+pub(super) use attempts::Attempts;
+pub use parse::UsersError;
+pub(super) use permissions::{CATEGORIES, User};
+pub(super) use reload::watch;
+pub(super) use table::Users;

@@ -1,0 +1,421 @@
+//! A user, and the commands and keys that the user may use.
+//!
+//! In: rules of the file of users. Out: whether a command or a key is permitted, and the rules in the form that ACL LIST
+//! and ACL GETUSER show.
+
+use sha2::{Digest, Sha256};
+use subtle::{Choice, ConstantTimeEq};
+
+use crate::format::key::KeyKind;
+use crate::protocol::resp::commands::{COMMANDS, Spec, find, find_full, is_write_name};
+
+/// The categories of Redis's commands, in Redis's order.
+pub(in crate::server) const CATEGORIES: [&str; 21] = [
+    "keyspace",
+    "read",
+    "write",
+    "set",
+    "sortedset",
+    "list",
+    "hash",
+    "string",
+    "bitmap",
+    "hyperloglog",
+    "geo",
+    "stream",
+    "pubsub",
+    "admin",
+    "fast",
+    "slow",
+    "blocking",
+    "dangerous",
+    "connection",
+    "transaction",
+    "scripting",
+];
+
+/// The maximum length of a password. A longer one is wrong. Without a limit, hashing one would delay other connections.
+pub(in crate::server) const PASSWORD_LEN_MAX_BYTES: usize = 1024;
+
+/// The SHA-256 hash of a password.
+pub(super) type Hash = [u8; 32];
+
+/// A user of the server.
+#[derive(Clone, Debug)]
+pub(in crate::server) struct User {
+    /// Identifies the user while it stays enabled. A user that was disabled gets another number when it is enabled
+    /// again.
+    pub(super) number: u64,
+    pub(in crate::server) name: String,
+    pub(in crate::server) is_on: bool,
+    /// Whether every password is right.
+    pub(in crate::server) is_nopass: bool,
+    pub(super) hashes: Vec<Hash>,
+    pub(super) keys: KeyAccess,
+    pub(super) commands: CommandAccess,
+    /// Patterns of channels, which have no effect because the server has no channels.
+    pub(super) channels: Vec<String>,
+}
+
+impl User {
+    /// Returns a new user, who is disabled and has no permissions, as in Redis.
+    pub(super) fn new(name: &str) -> User {
+        User {
+            number: 0,
+            name: name.to_owned(),
+            is_on: false,
+            is_nopass: false,
+            hashes: Vec::new(),
+            keys: KeyAccess::Prefixes(Vec::new()),
+            commands: CommandAccess::none(),
+            channels: Vec::new(),
+        }
+    }
+
+    /// Returns the user `default` of a server without a file of users, and of a file that does not name this user.
+    pub(super) fn open_default() -> User {
+        User {
+            is_on: true,
+            is_nopass: true,
+            keys: KeyAccess::All,
+            commands: CommandAccess::all(),
+            channels: vec!["*".to_owned()],
+            ..User::new("default")
+        }
+    }
+
+    /// Returns whether connections are this user without a login.
+    pub(in crate::server) fn is_open(&self) -> bool {
+        self.is_on && self.is_nopass
+    }
+
+    /// Returns whether a password is right. Takes the same time for every password of equal length.
+    pub(super) fn accepts(&self, password: &[u8]) -> bool {
+        if self.is_nopass {
+            return true;
+        }
+        let given: Hash = hash_of(password);
+        let found = self.hashes.iter().fold(Choice::from(0), |found, hash| found | hash.ct_eq(&given));
+        found.into() && password.len() <= PASSWORD_LEN_MAX_BYTES
+    }
+
+    /// Returns whether the user may use every command and every key.
+    pub(in crate::server) fn is_unrestricted(&self) -> bool {
+        matches!(self.keys, KeyAccess::All) && self.commands.is_all()
+    }
+
+    /// Returns whether the user may use the command GET.
+    pub(super) fn reads(&self) -> bool {
+        find(b"get").is_some_and(|get| self.commands.permits(get))
+    }
+
+    /// Returns the flags of ACL GETUSER.
+    pub(in crate::server) fn flags(&self) -> Vec<&'static str> {
+        let mut flags = vec![if self.is_on { "on" } else { "off" }];
+        flags.extend(self.is_nopass.then_some("nopass"));
+        flags
+    }
+
+    /// Returns the hashes of the passwords in hexadecimal.
+    pub(in crate::server) fn hash_texts(&self) -> Vec<String> {
+        let hex = |hash: &Hash| hash.iter().map(|byte| format!("{byte:02x}")).collect();
+        self.hashes.iter().map(hex).collect()
+    }
+
+    /// Returns the number of passwords and rules.
+    pub(in crate::server) fn rule_count(&self) -> usize {
+        let prefixes = match &self.keys {
+            KeyAccess::All => 1,
+            KeyAccess::Prefixes(prefixes) => prefixes.len(),
+        };
+        1 + self.hashes.len() + prefixes + self.commands.rules.len() + self.channels.len()
+    }
+
+    pub(in crate::server) fn command_rules(&self) -> String {
+        self.commands.text()
+    }
+
+    pub(in crate::server) fn key_rules(&self) -> String {
+        self.keys.text()
+    }
+
+    pub(in crate::server) fn channel_rules(&self) -> String {
+        self.channels.iter().map(|channel| format!("&{channel}")).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Returns the line of ACL LIST.
+    pub(in crate::server) fn line(&self) -> String {
+        let mut words = vec!["user".to_owned(), self.name.clone()];
+        words.extend(self.flags().into_iter().map(str::to_owned));
+        words.extend(self.hash_texts().into_iter().map(|hash| format!("#{hash}")));
+        words.extend(Some(self.key_rules()).filter(|rules| !rules.is_empty()));
+        words.push(match self.channel_rules() {
+            rules if rules == "&*" => rules,
+            rules => format!("resetchannels {rules}").trim_end().to_owned(),
+        });
+        words.push(self.command_rules());
+        words.join(" ")
+    }
+}
+
+/// Hashes a password. Of a password that is too long, hashes only the beginning.
+pub(super) fn hash_of(password: &[u8]) -> Hash {
+    Sha256::digest(&password[..password.len().min(PASSWORD_LEN_MAX_BYTES)]).into()
+}
+
+/// The keys that a user may use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum KeyAccess {
+    All,
+    /// The keys that begin with one of these prefixes.
+    Prefixes(Vec<String>),
+}
+
+impl KeyAccess {
+    pub(super) fn is_all(&self) -> bool {
+        matches!(self, KeyAccess::All)
+    }
+
+    /// Returns whether every key that begins with `start` is permitted.
+    pub(super) fn permits_prefix(&self, start: &[u8]) -> bool {
+        match self {
+            KeyAccess::All => true,
+            KeyAccess::Prefixes(prefixes) => prefixes.iter().any(|prefix| start.starts_with(prefix.as_bytes())),
+        }
+    }
+
+    /// Returns whether the key with this text is permitted. In a table of numbers, the text counts without leading
+    /// zeros.
+    pub(super) fn permits(&self, kind: KeyKind, text: &[u8]) -> bool {
+        match kind {
+            KeyKind::U64 => self.permits_prefix(without_leading_zeros(text)),
+            KeyKind::Bytes => self.permits_prefix(text),
+        }
+    }
+
+    fn text(&self) -> String {
+        match self {
+            KeyAccess::All => "~*".to_owned(),
+            KeyAccess::Prefixes(prefixes) => {
+                prefixes.iter().map(|prefix| format!("~{prefix}*")).collect::<Vec<_>>().join(" ")
+            }
+        }
+    }
+}
+
+/// Returns a number in decimal digits without leading zeros, and any other text unchanged.
+fn without_leading_zeros(text: &[u8]) -> &[u8] {
+    if !text.iter().all(u8::is_ascii_digit) {
+        return text;
+    }
+    let zeros = text.iter().take_while(|&&digit| digit == b'0').count();
+    &text[zeros.min(text.len().saturating_sub(1))..]
+}
+
+/// The commands that a user may use.
+#[derive(Clone, Debug)]
+pub(super) struct CommandAccess {
+    /// One bit for each command and subcommand of the server, at the position of its [`Id`](Spec::id).
+    bits: [u64; 4],
+    /// Whether commands that write get the error of a read-only server instead of the error for missing permissions.
+    is_write_permitted: bool,
+    /// Whether the rules begin with all commands, or with none.
+    begins_with_all: bool,
+    /// The later rules, each with its sign.
+    rules: Vec<String>,
+}
+
+impl CommandAccess {
+    pub(super) fn none() -> CommandAccess {
+        CommandAccess { bits: [0; 4], is_write_permitted: false, begins_with_all: false, rules: Vec::new() }
+    }
+
+    pub(super) fn all() -> CommandAccess {
+        let mut all = CommandAccess { begins_with_all: true, is_write_permitted: true, ..CommandAccess::none() };
+        all_specs().for_each(|spec| all.set(spec, true));
+        all
+    }
+
+    /// Applies a rule: `+` or `-`, and a name of a command, a command and its subcommand (`config|get`), or a category
+    /// (`@read`).
+    ///
+    /// # Errors
+    /// The expected value, if the name is unknown.
+    pub(super) fn apply(&mut self, rule: &str) -> Result<(), &'static str> {
+        let is_permitted = rule.starts_with('+');
+        let name = rule[1..].to_ascii_lowercase();
+        match name.strip_prefix('@') {
+            Some("all") => *self = if is_permitted { CommandAccess::all() } else { CommandAccess::none() },
+            Some(category) if CATEGORIES.contains(&category) => {
+                all_specs().filter(|spec| is_in(spec, category)).for_each(|spec| self.set(spec, is_permitted));
+                if category == "write" {
+                    self.is_write_permitted = is_permitted;
+                }
+                self.add_rule(is_permitted, &name);
+            }
+            Some(_) => return Err("a category that ACL CAT lists, or @all"),
+            None => {
+                match find_full(name.as_bytes()) {
+                    Some(spec) => {
+                        self.set(spec, is_permitted);
+                        spec.subcommands.iter().for_each(|spec| self.set(spec, is_permitted));
+                    }
+                    // A user may have rules for commands that write. They have no effect on this server.
+                    None if is_write_name(name.as_bytes()) => {}
+                    None => return Err("a command that COMMAND LIST lists, or command|subcommand"),
+                }
+                self.add_rule(is_permitted, &name);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a rule to the text, and removes the rules that the new rule makes ineffective.
+    fn add_rule(&mut self, is_permitted: bool, name: &str) {
+        let is_superseded = |rule: &String| {
+            let old = &rule[1..];
+            old == name || old.strip_prefix(name).is_some_and(|rest| rest.starts_with('|'))
+        };
+        self.rules.retain(|rule| !is_superseded(rule));
+        self.rules.push(format!("{}{name}", if is_permitted { '+' } else { '-' }));
+    }
+
+    fn set(&mut self, spec: &Spec, is_permitted: bool) {
+        let (word, bit) = place(spec);
+        self.bits[word] = if is_permitted { self.bits[word] | bit } else { self.bits[word] & !bit };
+    }
+
+    /// Returns whether a command or subcommand is permitted.
+    #[inline]
+    pub(super) fn permits(&self, spec: &Spec) -> bool {
+        let (word, bit) = place(spec);
+        self.bits[word] & bit != 0
+    }
+
+    pub(super) fn permits_writes(&self) -> bool {
+        self.is_write_permitted
+    }
+
+    fn is_all(&self) -> bool {
+        self.is_write_permitted && all_specs().all(|spec| self.permits(spec))
+    }
+
+    fn text(&self) -> String {
+        let mut text = if self.begins_with_all { "+@all" } else { "-@all" }.to_owned();
+        self.rules.iter().for_each(|rule| text.extend([" ", rule]));
+        text
+    }
+}
+
+fn place(spec: &Spec) -> (usize, u64) {
+    let number = spec.id as usize;
+    (number / 64, 1 << (number % 64))
+}
+
+/// Returns all commands and subcommands.
+fn all_specs() -> impl Iterator<Item = &'static Spec> {
+    COMMANDS.iter().flat_map(|spec| std::iter::once(spec).chain(spec.subcommands))
+}
+
+fn is_in(spec: &Spec, category: &str) -> bool {
+    spec.categories.iter().any(|of| of[1..] == *category)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn access(rules: &str) -> CommandAccess {
+        let mut access = CommandAccess::none();
+        rules.split_whitespace().for_each(|rule| access.apply(rule).unwrap());
+        access
+    }
+
+    #[test]
+    fn every_command_has_a_bit_and_a_known_category() {
+        for spec in all_specs() {
+            assert!((spec.id as usize) < 256, "{}", spec.name);
+            for category in spec.categories {
+                assert!(CATEGORIES.contains(&&category[1..]), "{}: {category}", spec.name);
+            }
+        }
+    }
+
+    #[test]
+    fn rules_apply_in_order() {
+        let permitted = |rules: &str| {
+            let access = access(rules);
+            ["get", "keys", "config|get", "config|help", "ping"]
+                .map(|name| access.permits(find_full(name.as_bytes()).unwrap()))
+        };
+        for (rules, expected) in [
+            ("", [false; 5]),
+            ("+@all", [true; 5]),
+            ("+@all -@all", [false; 5]),
+            ("+@read", [true, true, false, false, false]),
+            ("+@read -@dangerous", [true, false, false, false, false]),
+            ("-@dangerous +@read", [true, true, false, false, false]),
+            ("+config", [false, false, true, true, false]),
+            ("+config -config|get", [false, false, false, true, false]),
+            ("+config|get", [false, false, true, false, false]),
+            ("+@all -get -PING", [false, true, true, true, false]),
+            ("+@all -flushall", [true; 5]),
+        ] {
+            assert_eq!(permitted(rules), expected, "{rules}");
+        }
+        assert!(access("+@all").is_all() && !access("+@all -get").is_all() && !access("+@all -@write").is_all());
+    }
+
+    #[test]
+    fn rules_are_shown_in_order_without_those_that_have_no_effect() {
+        for (rules, expected) in [
+            ("", "-@all"),
+            ("+@all", "+@all"),
+            ("+get +@all -@admin", "+@all -@admin"),
+            ("+@read +get -@read", "-@all +get -@read"),
+            ("+config|get -config +client|list", "-@all -config +client|list"),
+            ("+GET -flushall", "-@all +get -flushall"),
+        ] {
+            assert_eq!(access(rules).text(), expected, "{rules}");
+        }
+    }
+
+    #[test]
+    fn unknown_names_are_rejected() {
+        for rule in ["+nope", "-@nope", "+", "+@", "+config|nope", "+get|0", "+@ALLL"] {
+            assert!(CommandAccess::none().apply(rule).is_err(), "{rule}");
+        }
+        assert!(find(b"get").is_some_and(|get| access("+@READ").permits(get)));
+    }
+
+    #[test]
+    fn leading_zeros_do_not_lead_to_another_prefix() {
+        let prefixes = KeyAccess::Prefixes(vec!["12".to_owned(), "007".to_owned(), "0".to_owned()]);
+        for (text, number, bytes) in [
+            ("12", true, true),
+            ("123", true, true),
+            ("00123", true, true),
+            ("1", false, false),
+            ("007", false, true),
+            ("0", true, true),
+            ("000", true, true),
+            ("x", false, false),
+            ("0x", true, true),
+            ("", false, false),
+        ] {
+            assert_eq!(prefixes.permits(KeyKind::U64, text.as_bytes()), number, "{text}");
+            assert_eq!(prefixes.permits(KeyKind::Bytes, text.as_bytes()), bytes, "{text}");
+        }
+        assert!(KeyAccess::Prefixes(vec![String::new()]).permits(KeyKind::Bytes, b"x"));
+        assert!(!KeyAccess::Prefixes(Vec::new()).permits(KeyKind::Bytes, b"x"));
+    }
+
+    #[test]
+    fn a_password_that_is_too_long_is_wrong() {
+        let long = [b'x'; PASSWORD_LEN_MAX_BYTES + 1];
+        let exact = &long[1..];
+        let user = User { hashes: vec![hash_of(b"other"), hash_of(exact)], ..User::new("a") };
+        assert!(user.accepts(exact) && user.accepts(b"other") && !user.accepts(&long) && !user.accepts(b""));
+        assert!(!User::new("b").accepts(b"") && User { is_nopass: true, ..User::new("c") }.accepts(&long));
+    }
+}

@@ -1,0 +1,60 @@
+//! Reads the file of users again when it changes, and on request.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+use tracing::warn;
+
+use super::table::Users;
+use crate::server::generations::FolderWatch;
+use crate::server::liveness::Thread;
+use crate::server::statistics::Statistics;
+
+/// The time after which the file is checked again if no notification arrives.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
+
+/// Follows the file of users until the runtime ends. `reloads` announces requests to reload. If `is_watching`, the file
+/// is also read again when it changes, and `thread` describes the thread that notices this. Calls `on_change` when the users were replaced.
+pub(in crate::server) async fn watch(
+    users: Arc<Users>,
+    statistics: Arc<Statistics>,
+    mut reloads: watch::Receiver<()>,
+    is_watching: bool,
+    thread: Arc<Thread>,
+    on_change: impl Fn(),
+) {
+    let Some(path) = users.path() else { return };
+    let changed = Arc::new(Notify::new());
+    let notify = Arc::clone(&changed);
+    let _folder_watch = is_watching.then(|| {
+        FolderWatch::new(path, &thread, move || notify.notify_one()).inspect_err(|error| {
+            let every_s = CHECK_EVERY.as_secs();
+            warn!("{}: cannot be watched: {error}: it is checked every {every_s} s instead", path.display());
+        })
+    });
+    let mut wait = CHECK_EVERY;
+    loop {
+        let is_requested = tokio::select! {
+            request = reloads.changed() => match request {
+                Ok(()) => true,
+                Err(_) => return,
+            },
+            () = changed.notified() => false,
+            () = tokio::time::sleep(wait), if is_watching => false,
+        };
+        wait = CHECK_EVERY;
+        if !is_requested && let Some(unsettled) = users.unsettled() {
+            // A process may still be writing to the file.
+            wait = unsettled;
+            continue;
+        }
+        let (users, statistics) = (Arc::clone(&users), Arc::clone(&statistics));
+        // A slow file system must not delay new connections.
+        match tokio::task::spawn_blocking(move || users.reload(is_requested, &statistics.totals)).await {
+            Ok(true) => on_change(),
+            Ok(false) => {}
+            Err(_) => return,
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! The users of a server, and their replacement when the file of users changes.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tracing::{error, info, warn};
+
+use super::parse::{FILE_LEN_MAX_BYTES, UsersError, parse};
+use super::permissions::User;
+use crate::server::generations::FileVersion;
+use crate::server::log_limit::LogLimit;
+use crate::server::peer::Peer;
+use crate::server::statistics::Totals;
+use crate::sync::unpoisoned;
+
+/// The maximum length of a user's name that a log line quotes.
+const NAME_SHOWN_MAX_BYTES: usize = 64;
+
+/// Users by name, in the order of their names.
+pub(in crate::server) type UsersByName = BTreeMap<String, Arc<User>>;
+
+/// The users of a server.
+pub(in crate::server) struct Users {
+    /// The file of users. `None` if all clients have all permissions.
+    path: Option<PathBuf>,
+    by_name: Mutex<Arc<UsersByName>>,
+    /// Increases whenever the users are replaced.
+    version: AtomicU64,
+    last_number: AtomicU64,
+    /// The version of the file that was read last, even if it was rejected.
+    tried: Mutex<Option<FileVersion>>,
+    /// Why the file at the path is not in effect. Empty if it is.
+    refused: Mutex<String>,
+    /// Limits the log lines about failed logins.
+    login_log: LogLimit,
+}
+
+impl Users {
+    /// Reads the file of users. Without a file, there is only the user `default`, who needs no password and has all
+    /// permissions.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or is not valid.
+    pub(in crate::server) fn new(path: Option<&Path>) -> Result<Users, UsersError> {
+        let users = Users {
+            path: path.map(Path::to_path_buf),
+            by_name: Mutex::default(),
+            version: AtomicU64::new(1),
+            last_number: AtomicU64::default(),
+            tried: Mutex::new(path.and_then(|path| FileVersion::at(path).ok())),
+            refused: Mutex::default(),
+            login_log: LogLimit::default(),
+        };
+        let read = match path {
+            Some(path) => read(path)?,
+            None => BTreeMap::from([("default".to_owned(), User::open_default())]),
+        };
+        users.replace(read);
+        Ok(users)
+    }
+
+    /// Returns the file of users.
+    pub(in crate::server) fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// Returns whether every TCP client needs a password.
+    pub(in crate::server) fn protect_tcp(&self) -> bool {
+        self.get(b"default").is_none_or(|user| !user.is_open())
+    }
+
+    /// Returns whether every TCP client has all permissions without a password.
+    pub(in crate::server) fn opens_all_to_tcp(&self) -> bool {
+        self.get(b"default").is_some_and(|user| user.is_open() && user.is_unrestricted())
+    }
+
+    /// Returns a number that increases whenever the users are replaced. The users that a caller then gets are these
+    /// users or later ones.
+    #[inline]
+    pub(in crate::server) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    pub(in crate::server) fn by_name(&self) -> Arc<UsersByName> {
+        Arc::clone(&unpoisoned(&self.by_name))
+    }
+
+    pub(in crate::server) fn get(&self, name: &[u8]) -> Option<Arc<User>> {
+        let name = std::str::from_utf8(name).ok()?;
+        self.by_name().get(name).cloned()
+    }
+
+    /// Returns the enabled user with this name, if the password is right. Takes the same time whether or not there is
+    /// such a user.
+    pub(super) fn authenticate(&self, name: &[u8], password: &[u8]) -> Option<Arc<User>> {
+        let found = self.get(name);
+        let blank = User { hashes: vec![Default::default()], ..User::new("") };
+        let is_right = found.as_deref().unwrap_or(&blank).accepts(password);
+        found.filter(|user| is_right && user.is_on)
+    }
+
+    /// Counts and logs a failed login.
+    pub(in crate::server) fn report_failed_login(&self, peer: &Peer, name: &[u8], totals: &Totals) {
+        totals.logins_failed.fetch_add(1, Ordering::Relaxed);
+        if let Some(left_out) = self.login_log.line() {
+            let (start, rest) = name.split_at(name.len().min(NAME_SHOWN_MAX_BYTES));
+            let user = format!("{}{}", start.escape_ascii(), if rest.is_empty() { "" } else { "..." });
+            warn!(%peer, user, left_out, "a login failed: the user is unknown or disabled, or the password is wrong");
+        }
+    }
+
+    /// Returns the numbers of the enabled users.
+    pub(in crate::server) fn enabled(&self) -> HashSet<u64> {
+        self.by_name().values().filter(|user| user.is_on).map(|user| user.number).collect()
+    }
+
+    /// Returns why the file at the path is not in effect, or an empty text.
+    pub(in crate::server) fn refused(&self) -> String {
+        unpoisoned(&self.refused).clone()
+    }
+
+    /// Returns how long to wait before a changed file is read, or `None` if no wait is needed.
+    pub(super) fn unsettled(&self) -> Option<Duration> {
+        let now = self.path.as_ref().and_then(|path| FileVersion::at(path).ok());
+        now.filter(|now| unpoisoned(&self.tried).as_ref() != Some(now))?.unsettled()
+    }
+
+    /// Reads the file of users again if it has changed, or if `is_requested`. Returns whether the users were replaced.
+    /// If the file is not valid, the users stay.
+    pub(super) fn reload(&self, is_requested: bool, totals: &Totals) -> bool {
+        let Some(path) = &self.path else { return false };
+        let now = FileVersion::at(path).ok();
+        if std::mem::replace(&mut *unpoisoned(&self.tried), now) == now && !is_requested {
+            return false;
+        }
+        match read(path) {
+            Ok(users) => {
+                info!("{}: the server has {} users now", path.display(), users.len());
+                self.replace(users);
+                unpoisoned(&self.refused).clear();
+                true
+            }
+            Err(problem) => {
+                totals.refused_users.fetch_add(1, Ordering::Relaxed);
+                error!("{problem}: the previous users stay in effect");
+                *unpoisoned(&self.refused) = problem.to_string();
+                false
+            }
+        }
+    }
+
+    /// Replaces the users. A user keeps its number if its connections may continue.
+    fn replace(&self, users: BTreeMap<String, User>) {
+        let mut by_name = unpoisoned(&self.by_name);
+        let numbered = users.into_iter().map(|(name, mut user)| {
+            let may_continue = |old: &&Arc<User>| old.is_on && user.is_on && (user.is_nopass || !old.is_nopass);
+            let old_number = by_name.get(&name).filter(may_continue).map(|old| old.number);
+            user.number = old_number.unwrap_or_else(|| 1 + self.last_number.fetch_add(1, Ordering::Relaxed));
+            (name, Arc::new(user))
+        });
+        *by_name = Arc::new(numbered.collect());
+        self.version.fetch_add(1, Ordering::Release);
+    }
+}
+
+fn read(path: &Path) -> Result<BTreeMap<String, User>, UsersError> {
+    let fault = |problem: String| UsersError::Read { path: path.to_path_buf(), problem };
+    let mut text = Vec::new();
+    let file = File::open(path).map_err(|error| fault(error.to_string()))?;
+    file.take(FILE_LEN_MAX_BYTES as u64 + 1).read_to_end(&mut text).map_err(|error| fault(error.to_string()))?;
+    if text.len() > FILE_LEN_MAX_BYTES {
+        return Err(fault(format!(
+            "found more than {FILE_LEN_MAX_BYTES} bytes, expected fewer: is this the right file?"
+        )));
+    }
+    parse(&text).map_err(|(line, problem)| UsersError::Line { path: path.to_path_buf(), line, problem })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::permissions::hash_of;
+    use super::*;
+
+    fn users(folder: &tempfile::TempDir, text: &str) -> Users {
+        let path = folder.path().join("users.acl");
+        std::fs::write(&path, text).unwrap();
+        Users::new(Some(&path)).unwrap()
+    }
+
+    fn number(users: &Users, name: &str) -> u64 {
+        users.get(name.as_bytes()).unwrap().number
+    }
+
+    #[test]
+    fn without_a_file_the_user_default_is_open() {
+        let users = Users::new(None).unwrap();
+        assert!(!users.protect_tcp() && users.authenticate(b"default", b"x").is_some());
+        assert!(users.authenticate(b"x", b"").is_none());
+    }
+
+    #[test]
+    fn only_enabled_users_with_the_right_password_are_authenticated() {
+        let folder = tempfile::tempdir().unwrap();
+        let hash: String = hash_of(b"secret").iter().map(|byte| format!("{byte:02x}")).collect();
+        let users =
+            users(&folder, &format!("user default off\nuser a on #{hash}\nuser b off #{hash}\nuser c on nopass"));
+        assert!(users.protect_tcp());
+        for (name, password, is_right) in [
+            ("a", "secret", true),
+            ("a", "Secret", false),
+            ("a", "", false),
+            ("b", "secret", false),
+            ("c", "", true),
+            ("d", "secret", false),
+            ("default", "secret", false),
+        ] {
+            assert_eq!(users.authenticate(name.as_bytes(), password.as_bytes()).is_some(), is_right, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_user_keeps_its_number_unless_it_was_disabled_or_needs_a_password_now() {
+        let folder = tempfile::tempdir().unwrap();
+        let users = users(
+            &folder,
+            "user a on nopass\nuser b on #2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b",
+        );
+        let (path, totals) = (users.path().unwrap().to_path_buf(), Totals::default());
+        let (a, b, version) = (number(&users, "a"), number(&users, "b"), users.version());
+        assert!(users.reload(true, &totals) && users.version() > version);
+        assert_eq!((number(&users, "a"), number(&users, "b")), (a, b));
+        std::fs::write(&path, "user a on\nuser b off").unwrap();
+        assert!(users.reload(true, &totals));
+        assert_ne!(number(&users, "a"), a);
+        assert!(!users.enabled().contains(&b));
+        std::fs::write(&path, "user b on nopass").unwrap();
+        assert!(users.reload(true, &totals) && number(&users, "b") != b && users.get(b"a").is_none());
+    }
+
+    #[test]
+    fn an_invalid_file_is_counted_and_the_users_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let users = users(&folder, "user a on nopass");
+        let (path, totals, version) = (users.path().unwrap().to_path_buf(), Totals::default(), users.version());
+        assert!(!users.reload(false, &totals), "the file has not changed");
+        std::fs::write(&path, "user a on\nuser b >x").unwrap();
+        assert!(!users.reload(true, &totals) && users.get(b"a").unwrap().is_nopass);
+        assert!(users.refused().contains("users.acl: line 2: found a plain password"), "{}", users.refused());
+        std::fs::remove_file(&path).unwrap();
+        assert!(!users.reload(false, &totals) && !users.reload(false, &totals), "a missing file is read once");
+        assert_eq!((totals.refused_users.load(Ordering::Relaxed), users.version()), (2, version));
+        std::fs::write(&path, "user c on").unwrap();
+        assert!(users.reload(false, &totals) && users.refused().is_empty());
+    }
+}
