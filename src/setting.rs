@@ -37,6 +37,7 @@ settings! {
     SocketGroup = "SocketAccess::group";
     AllowUids = "SocketAccess::allow_uids";
     AllowGids = "SocketAccess::allow_gids";
+    ForeignKeys = "Config::foreign_keys";
     TcpExposed = "Config::tcp_exposed";
     Users = "Config::users";
     /// A method of the server:

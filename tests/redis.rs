@@ -11,6 +11,7 @@ mod redis {
     pub(crate) mod differential;
     pub(crate) mod document;
     pub(crate) mod errors;
+    pub(crate) mod more_reads;
     pub(crate) mod protocols;
     pub(crate) mod python;
     pub(crate) mod served;
@@ -25,8 +26,8 @@ use libtest_mimic::{Arguments, run};
 
 use helpers::trials::trials;
 use redis::{
-    administration, benchmark, benchmarker, cli, descriptions, differential, document, errors, protocols, python, tls,
-    tools, users,
+    administration, benchmark, benchmarker, cli, descriptions, differential, document, errors, more_reads, protocols,
+    python, tls, tools, users,
 };
 
 fn main() -> ExitCode {
@@ -65,10 +66,20 @@ fn main() -> ExitCode {
         document::the_documented_limits_match_the_library,
         document::the_documented_limits_match_the_server,
         document::the_documents_examples_match_the_server,
+        errors::a_key_that_is_not_a_number_can_count_as_missing,
         errors::a_key_that_is_not_a_number_is_an_error_on_a_table_of_numbers,
         errors::an_announced_length_allocates_nothing,
         errors::malformed_bytes_are_answered_as_by_redis,
         errors::leading_zeros_of_a_key_are_ignored,
+        more_reads::replies_to_commands_for_other_types_are_equal,
+        more_reads::errors_for_numbers_of_keys_have_equal_text,
+        more_reads::replies_about_roles_and_clusters_are_equal,
+        more_reads::info_reports_true_fields_with_the_values_of_redis,
+        more_reads::a_client_that_looks_for_a_master_finds_one,
+        more_reads::replies_with_bits_are_equal,
+        more_reads::replies_with_other_properties_of_strings_are_equal,
+        more_reads::redis_restores_dumps,
+        more_reads::common_subsequences_are_those_of_redis,
         protocols::a_client_that_reads_nothing_blocks_no_other_client,
         protocols::a_connection_speaks_the_protocol_of_its_first_byte,
         protocols::requests_may_be_split_at_any_byte,

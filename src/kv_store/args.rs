@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 use zero_kv::cli::replace_args::{self, ReplaceArgs};
-use zero_kv::server::{Check, Config, Inherited, MetricsAddress};
+use zero_kv::server::{Check, Config, ForeignKeys, Inherited, MetricsAddress};
 use zero_kv::store::{Memory, OpenOptions};
 use zero_kv::{DEFAULT_FILE, DEFAULT_SOCKET, Setting};
 
@@ -61,6 +61,7 @@ impl Args {
             tcp: self.listen.tcp,
             tcp_exposed: self.listen.tcp_exposed,
             users: self.listen.users,
+            foreign_keys: self.listen.foreign_keys.into(),
             workers: self.threads.workers,
             spin: self.threads.spin.map(|us| Duration::from_micros(us.into())),
             limits: self.limits.into(),
@@ -84,6 +85,7 @@ pub(crate) fn name_of(setting: Setting) -> Option<&'static str> {
         Setting::TlsClientCa => "--tls-ca",
         Setting::TlsHandshakeTimeout => "--tls-handshake-timeout",
         Setting::Users => "--users",
+        Setting::ForeignKeys => "--foreign-keys",
         Setting::MetricsExposed => "--metrics-exposed",
         Setting::Memory => "--memory",
         Setting::NoLease => "--no-lease",
@@ -184,6 +186,26 @@ pub(crate) struct ListenArgs {
     /// TCP, and to clients of the Unix socket that log in
     #[arg(long, value_name = "FILE")]
     pub(crate) users: Option<PathBuf>,
+    /// Choose what Redis commands do with a key that is not a number, if the table's keys are numbers
+    #[arg(long, value_name = "RESULT", default_value = "error")]
+    foreign_keys: ForeignKeysArg,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum ForeignKeysArg {
+    /// The command fails with an error
+    Error,
+    /// The key counts as a missing key
+    Missing,
+}
+
+impl From<ForeignKeysArg> for ForeignKeys {
+    fn from(arg: ForeignKeysArg) -> ForeignKeys {
+        match arg {
+            ForeignKeysArg::Error => ForeignKeys::Error,
+            ForeignKeysArg::Missing => ForeignKeys::Missing,
+        }
+    }
 }
 
 #[derive(clap::Args)]

@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::generations::{Plan, Source};
 use super::limits::Limits;
 use super::listener::{Inherited, SocketAccess};
+use super::settings::ForeignKeys;
 use crate::DEFAULT_SOCKET;
 use crate::replace::ReplaceRules;
 use crate::store::{Memory, OpenOptions, Verify};
@@ -71,6 +72,8 @@ pub struct Config {
     /// The path of a file of users, each with passwords and permissions, in the format of Redis's ACL files. Users apply
     /// to `tcp`, and to those clients of `socket` that log in. The file is read again when it changes and on a reload.
     pub users: Option<PathBuf>,
+    /// What Redis commands do with keys that are not numbers, in a table of numbers.
+    pub foreign_keys: ForeignKeys,
     /// The number of worker threads. `None`: one for every two processors, because clients need the other processors.
     pub workers: Option<NonZeroUsize>,
     /// How long a worker polls for requests after a response before it sleeps. Zero: the worker does not poll. `None`:
@@ -125,6 +128,7 @@ impl Default for Config {
             tcp: None,
             tcp_exposed: false,
             users: None,
+            foreign_keys: ForeignKeys::default(),
             workers: None,
             spin: None,
             limits: Limits::default(),

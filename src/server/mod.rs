@@ -92,6 +92,7 @@ pub use metrics::MetricsAddress;
 pub use native::answer_requests;
 pub use responses::Responses;
 use service::Notifier;
+pub use settings::ForeignKeys;
 use settings::Settings;
 use state::ServerState;
 use statistics::Statistics;
@@ -149,6 +150,7 @@ impl Opened {
             spin: config.spin_time(),
             limits: config.limits.clone(),
             users,
+            foreign_keys: config.foreign_keys,
             notify: config.notify,
             sockets: Sockets {
                 listener,
@@ -172,6 +174,7 @@ pub struct Server {
     spin: Duration,
     limits: Limits,
     users: Arc<Users>,
+    foreign_keys: ForeignKeys,
     notify: bool,
     sockets: Sockets,
 }
@@ -264,7 +267,8 @@ impl Server {
     /// [`ServerError::Worker`] if a thread or a runtime cannot be started.
     pub fn run(self, stop: impl Future<Output = ()>) -> Result<(), ServerError> {
         let (tcp_address, tls_address) = (self.tcp_address(), self.tls_address());
-        let Server { source, generation, control, statistics, spin, limits, users, notify, mut sockets } = self;
+        let Server { source, generation, control, statistics, spin, limits, users, foreign_keys, notify, mut sockets } =
+            self;
         let workers = statistics.worker_count();
         let table = ServedTable::new(generation, workers, source.direct);
         let settings = Settings {
@@ -274,6 +278,7 @@ impl Server {
             tls: tls_address,
             connections_max: limits.connections_max(workers, tls_address.is_some()),
             limits,
+            foreign_keys,
         };
         let notifier = Notifier::new(notify);
         let state = Arc::new(ServerState::new(settings, users, table, statistics, control.control.clone(), notifier));

@@ -163,6 +163,7 @@ pub(super) mod tests {
             tcp: None,
             tls: None,
             limits: config.limits.clone(),
+            foreign_keys: config.foreign_keys,
             connections_max: config.limits.connections_max(1, false),
         };
         let notifier = Notifier::new(config.notify);

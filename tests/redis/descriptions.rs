@@ -10,18 +10,14 @@ use super::tools::ask_in_version_3;
 use crate::helpers::redis_replies::Reply;
 use crate::helpers::trials::{Missing, require};
 
-/// Commands whose arguments Redis describes with other names or groups. `docs/REDIS.md` states the difference.
+/// Commands whose arguments Redis describes with other names, types, or groups. `docs/REDIS.md` states the difference.
+#[rustfmt::skip]
 const DIFFERENT_ARGUMENTS: &[&str] = &[
-    "acl|log",
-    "client|caching",
-    "client|kill",
-    "client|list",
-    "client|no-evict",
-    "client|tracking",
-    "command|getkeys",
-    "command|list",
-    "config|get",
-    "hello",
+    "acl|log", "bitcount", "bitpos", "client|caching", "client|kill", "client|list", "client|no-evict", "client|tracking",
+    "cluster|failover", "cluster|keyslot", "cluster|setslot",
+    "command|getkeys", "command|list", "config|get", "geodist", "georadius_ro", "georadiusbymember_ro", "geosearch",
+    "getex", "hello", "hrandfield", "sort_ro", "xinfo|stream", "xpending", "xrange", "xrevrange", "zcount", "zinter",
+    "zrandmember", "zrange", "zrangebyscore", "zrevrangebyscore", "zunion",
 ];
 
 /// Fields of Redis's documentation that this server omits.

@@ -7,6 +7,7 @@ use zero_kv::client::Client;
 use super::served::*;
 use crate::helpers::frames::connect;
 use crate::helpers::redis_replies::Reply;
+use crate::helpers::redis_server::line_of;
 use crate::helpers::trials::Missing;
 
 pub(crate) fn malformed_bytes_are_answered_as_by_redis() -> Result<(), Missing> {
@@ -49,12 +50,50 @@ pub(crate) fn malformed_bytes_are_answered_as_by_redis() -> Result<(), Missing> 
 pub(crate) fn a_key_that_is_not_a_number_is_an_error_on_a_table_of_numbers() {
     let (_table, served) = serve(&[]);
     for key in ["x", "-1", "1.0", "18446744073709551616", "key:000000000001", "0x10"] {
-        for command in ["GET", "EXISTS", "STRLEN", "TYPE", "TTL", "MGET 1"] {
+        for command in ["GET", "EXISTS", "STRLEN", "TYPE", "TTL", "MGET 1", "HGETALL", "BITCOUNT", "TOUCH 1"] {
             let replies = Reply::all(&ask(served.socket(), &[&format!("{command} {key}"), "PING"]));
-            assert!(matches!(&replies[0], Reply::Error(_)), "{command} {key}: {replies:?}");
+            let Reply::Error(text) = &replies[0] else { panic!("{command} {key}: {replies:?}") };
+            assert!(text.ends_with("(see --foreign-keys)"), "{text}");
             assert_eq!(replies[1], Reply::Text("PONG".to_owned()), "{command} {key}");
         }
     }
+}
+
+pub(crate) fn a_key_that_is_not_a_number_can_count_as_missing() {
+    let (_table, served) = serve(&["--foreign-keys", "missing"]);
+    let long = "x".repeat(100_000);
+    for key in ["x", "-1", "1.0", "18446744073709551616", "key:000000000001", "0x10", &long] {
+        let replies = |commands: &[&str]| {
+            let lines: Vec<String> = commands.iter().map(|command| command.replace('?', key)).collect();
+            let bytes = ask(served.socket(), &lines.iter().map(String::as_str).collect::<Vec<_>>());
+            String::from_utf8(bytes).unwrap().replace("\r\n", "|")
+        };
+        let value = "$22|value_content_at_key_7|";
+        let with_values =
+            replies(&["GET ?", "GET 7", "GET ?", "GET ?", "MGET ? 7 ? ? 7", "MGET 7 7 ?", "EXISTS 7 ? 7"]);
+        let nil = "$-1|";
+        assert_eq!(
+            with_values,
+            format!("{nil}{value}{nil}{nil}*5|{nil}{value}{nil}{nil}{value}*3|{value}{value}{nil}:2|+OK|"),
+        );
+        for (commands, expected) in [
+            (&["STRLEN ?", "TYPE ?", "TTL ?", "TOUCH ? 7"][..], ":0|+none|:-2|:1|"),
+            (&["GETRANGE ? 0 1", "GETBIT ? 1", "BITCOUNT ?", "BITPOS ? 1"], "$0||:0|:0|:-1|"),
+            (&["DUMP ?", "LCS ? 7 LEN", "BITFIELD_RO ? GET u8 0"], "$-1|:0|*1|:0|"),
+            (&["OBJECT ENCODING ?", "MEMORY USAGE ?", "HGETALL ?", "SINTERCARD 2 ? ?"], "$-1|$-1|*0|:0|"),
+            (&["MULTI", "GET ?", "MGET 7 ?", "EXEC"], &format!("+OK|+QUEUED|+QUEUED|*2|$-1|*2|{value}$-1|")),
+        ] {
+            assert_eq!(replies(commands), format!("{expected}+OK|"), "{commands:?}");
+        }
+        for command in ["ZKV.FLOOR ?", "ZKV.CEILING ?", "ZKV.COUNT [? +", "ZKV.RANGE [? +"] {
+            assert!(replies(&[command]).contains("is not a key of this table"), "{command}");
+        }
+    }
+    let mget = format!("MGET{}", " 7 x".repeat(100_000));
+    let expected = ["*200000\r\n", &"$22\r\nvalue_content_at_key_7\r\n$-1\r\n".repeat(100_000), "+OK\r\n"].concat();
+    assert!(ask(served.socket(), &[&mget]) == expected.as_bytes());
+    let info = Reply::all(&ask(served.socket(), &["INFO stats"]))[0].text();
+    assert_eq!(line_of(&info, "total_error_replies"), Some("28"));
 }
 
 pub(crate) fn leading_zeros_of_a_key_are_ignored() {

@@ -87,7 +87,11 @@ pub(crate) fn every_write_of_redis_is_rejected_as_by_a_replica() -> Result<(), M
         let words = name.replace('|', " ");
         let least = arity.unsigned_abs() as usize;
         // With one argument too few, the fewest arguments, one more, and 20 more.
-        let arg_counts = [least - 1, least, least + 1, least + 20];
+        // GETEX without options only reads.
+        let arg_counts = match name.as_str() {
+            "getex" => [least - 1, least + 1, least + 2, least + 20],
+            _ => [least - 1, least, least + 1, least + 20],
+        };
         let args = arg_counts.map(|count| count.saturating_sub(words.split(' ').count()));
         let commands = args.map(|count| format!("{words}{}", " 1".repeat(count)));
         conversations.push(commands.join("; "));

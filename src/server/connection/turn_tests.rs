@@ -217,5 +217,5 @@ fn each_of_100_000_arguments_counts_as_a_step() {
             checked += 1;
         }
     }
-    assert_eq!(checked, 4, "MGET, EXISTS, COMMAND INFO and COMMAND DOCS");
+    assert_eq!(checked, 5, "MGET, EXISTS, TOUCH, COMMAND INFO and COMMAND DOCS");
 }

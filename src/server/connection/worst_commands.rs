@@ -3,7 +3,7 @@
 //! This module does not compile if a command or an op has no case here.
 
 use crate::protocol::native::{Op, push_long, range_flags};
-use crate::protocol::resp::commands::{ARGS_MAX_AT_ONCE, COMMANDS, Id, Spec};
+use crate::protocol::resp::commands::{ARGS_MAX_AT_ONCE, COMMANDS, Id, Spec, cluster_commands, other_types};
 use crate::protocol::resp::{BULK_LEN_MAX_BYTES, COMMAND_LEN_MAX_BYTES};
 
 /// Returns an argument of the maximum length that is the number 7 with leading zeros.
@@ -83,15 +83,48 @@ fn with_channels(name: &str) -> Vec<Vec<u8>> {
     vec![words(name), most(name, b"7", ARGS_MAX_AT_ONCE), most(name, &long_text(), ARGS_MAX_AT_ONCE)]
 }
 
-/// Returns the commands with the given ID and the arguments that take the most work.
+/// Returns a command with the least number of arguments, which are all equal.
+fn with_least_args(spec: &Spec, arg: &[u8]) -> Vec<u8> {
+    let mut args: Vec<&[u8]> = spec.name.split('|').map(str::as_bytes).collect();
+    args.resize(spec.arity.unsigned_abs() as usize, arg);
+    command(&args)
+}
+
+/// Returns the given command with the arguments that take the most work.
 #[rustfmt::skip]
-fn worst_commands(id: Id) -> Vec<Vec<u8>> {
+fn worst_commands(spec: &Spec) -> Vec<Vec<u8>> {
     let matching = |before: &str, after: &str| -> Vec<Vec<u8>> {
         let split = |words: &str| words.split_whitespace().map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>();
         patterns().into_iter().map(|pattern| command(&[split(before), vec![pattern], split(after)].concat())).collect()
     };
-    match id {
+    match spec.id {
         Id::Get => with_long("GET"),
+        Id::GetEx => with_long("GETEX"),
+        Id::ExpireTime => with_long("EXPIRETIME"),
+        Id::PExpireTime => with_long("PEXPIRETIME"),
+        Id::ObjectFreq => with_long("OBJECT FREQ"),
+        Id::ObjectIdleTime => with_long("OBJECT IDLETIME"),
+        Id::ObjectRefCount => with_long("OBJECT REFCOUNT"),
+        Id::Dump => with_long("DUMP"),
+        Id::GetBit => vec![words("GETBIT 7 4294967295"), command(&[b"GETBIT", &long_number()[..], &long_number()[..]])],
+        Id::BitCount => [with_long("BITCOUNT"), vec![words("BITCOUNT 7 0 -1 BIT")]].concat(),
+        Id::BitPos => vec![words("BITPOS 7 1"), words("BITPOS 7 0 0 -1 BIT"), command(&[b"BITPOS", &long_number()[..], b"0"])],
+        Id::BitFieldRo => vec![with_options("BITFIELD_RO 7", &["GET", "u63", "3"]), with_options("BITFIELD_RO 7", &["OVERFLOW", "SAT"])],
+        Id::Lcs => vec![words("LCS 19 39"), words("LCS 19 39 IDX WITHMATCHLEN"), with_options("LCS 19 39", &["IDX"])],
+        Id::SubStr => vec![words("SUBSTR 7 0 -1")],
+        Id::Touch => with_many("TOUCH", &["7", "x", "123456789"]),
+        Id::Role => vec![words("ROLE")],
+        Id::Wait => vec![words("WAIT 1 0")],
+        other_types!() => vec![
+            with_least_args(spec, b"missing"),
+            with_least_args(spec, b"7"),
+            with_options(&spec.name.replace('|', " "), if spec.counts_keys { &["500"] } else { &["1000000"] }),
+            command(&[spec.name.split('|').map(|word| word.as_bytes().to_vec()).collect(), vec![long_text(); 3]].concat()),
+        ],
+        cluster_commands!() => vec![with_least_args(spec, b"7")],
+        Id::Cluster => [with_long("CLUSTER"), vec![words("CLUSTER")]].concat(),
+        Id::XInfo => [with_long("XINFO"), vec![words("XINFO")]].concat(),
+        Id::XInfoHelp => vec![words("XINFO HELP")],
         Id::StrLen => with_long("STRLEN"),
         Id::Type => with_long("TYPE"),
         Id::Ttl => with_long("TTL"),
@@ -215,8 +248,7 @@ fn worst_commands(id: Id) -> Vec<Vec<u8>> {
         | Id::MemoryMallocStats | Id::LastSave | Id::PubSubNumPat | Id::PubSubHelp | Id::ClientUnpause
         | Id::ClientTrackingInfo | Id::ClientGetRedir | Id::AclList | Id::AclUsers | Id::AclWhoAmI | Id::AclHelp => {
             // These commands have no arguments.
-            let name = all_commands().find(|spec| spec.id == id).map_or("", |spec| spec.name);
-            vec![words(&name.replace('|', " "))]
+            vec![words(&spec.name.replace('|', " "))]
         }
     }
 }
@@ -287,7 +319,7 @@ fn worst_requests(op: Op, rows: u64) -> Vec<Vec<u8>> {
 /// Returns all worst cases, each with the name of its command or op.
 pub(super) fn all_cases(rows: u64) -> impl Iterator<Item = (String, Vec<u8>)> {
     let named = |name: String, cases: Vec<Vec<u8>>| cases.into_iter().map(move |bytes| (name.clone(), bytes));
-    let commands = all_commands().flat_map(move |spec| named(spec.name.to_owned(), worst_commands(spec.id)));
+    let commands = all_commands().flat_map(move |spec| named(spec.name.to_owned(), worst_commands(spec)));
     let requests = all_ops().flat_map(move |op| named(format!("{op:?}"), worst_requests(op, rows)));
     worst_refusals().into_iter().chain(commands).chain(requests)
 }

@@ -161,7 +161,7 @@ impl Session {
         let is_permitted = match keys_needed(spec) {
             // The response to Info describes the table.
             KeysNeeded::None => op != Op::Info || self.access.permits_all_keys(),
-            KeysNeeded::All | KeysNeeded::Range => self.access.permits_all_keys(),
+            KeysNeeded::All | KeysNeeded::Range | KeysNeeded::Counted => self.access.permits_all_keys(),
             KeysNeeded::Args(_) => match key {
                 RequestKey::Number(key) => {
                     self.access.permits_key(KeyKind::U64, itoa::Buffer::new().format(*key).as_bytes())

@@ -125,13 +125,13 @@ pub(super) fn get_keys(mut args: Args<'_>, command: &Command<'_>, out: &mut Out<
     if arg_count < arity.abs() || arity > 0 && arg_count != arity {
         return Err("ERR Invalid number of arguments specified for command".to_owned());
     }
-    if spec.keys.first == 0 {
+    if spec.keys.first == 0 && !spec.counts_keys {
         return Err("ERR The command has no key arguments".to_owned());
     }
-    let last = i64::from(spec.keys.last) + if spec.keys.last < 0 { arg_count } else { 0 };
-    let left = (last + 1 - i64::from(spec.keys.first)) as usize;
-    let mut args = first_arg;
-    args.nth(spec.keys.first as usize - 1);
+    let positions = spec.key_positions(first_arg.clone(), arg_count as usize);
+    let positions = positions.map_err(|_| "ERR Invalid arguments specified for command")?;
+    let (mut args, left) = (first_arg, positions.len());
+    args.nth(positions.start - 1);
     out.array(left);
     Ok(Outcome::Work(Work::GetKeys(GetKeys { next_arg: args.offset_bytes(), left })))
 }

@@ -2,12 +2,15 @@
 //!
 //! In: one complete command. Out: its reply, or the work that is left.
 
+use super::lookup::Lookup;
 use super::work::{KeysOf, Outcome, Step, Work};
 use super::{
-    COMMAND_STEPS, Out, Session, acl, clients, commands, handshake, info, keyspace, kill, order, strings, tools,
-    transaction,
+    COMMAND_STEPS, Counted, Out, Session, acl, bits, clients, commands, handshake, info, keyspace, kill, order,
+    other_types, strings, subsequence, tools, topology, transaction, whole_values,
 };
-use crate::protocol::resp::commands::{ARGS_MAX_AT_ONCE, Id, Refusal, Spec, find_full, help, is_http, resolve};
+use crate::protocol::resp::commands::{
+    ARGS_MAX_AT_ONCE, Id, Refusal, Spec, cluster_commands, find_full, help, is_http, other_types, resolve, string_reads,
+};
 use crate::protocol::resp::{Args, Command, Reply};
 use crate::server::generations::Generation;
 use crate::server::responses::Responses;
@@ -102,17 +105,19 @@ impl Session {
     ) -> Result<Outcome, String> {
         let server = &*self.worker.server;
         let (store, counted) = (&generation.store, &mut self.counted);
+        let lookup = Lookup { store, foreign_keys: server.settings.foreign_keys };
         let args = args_of(spec, command);
         match spec.id {
-            Id::Get => strings::get(store, args, counted, out)?,
+            Id::Get => strings::get(lookup, args, counted, out)?,
             Id::MGet => return Ok(strings::check_keys(args, KeysOf::MGet)),
             Id::Exists => return Ok(strings::check_keys(args, KeysOf::Exists)),
-            Id::StrLen => strings::strlen(store, args, counted, out)?,
-            Id::GetRange => strings::get_range(store, args, counted, out)?,
-            Id::Type => strings::type_of(store, args, out)?,
-            Id::Ttl | Id::PTtl => strings::time_to_live(store, args, out)?,
-            Id::ObjectEncoding => strings::encoding(store, args, out)?,
-            Id::MemoryUsage => strings::memory_usage(store, args, out)?,
+            Id::StrLen => strings::strlen(lookup, args, counted, out)?,
+            Id::GetRange => strings::get_range(lookup, args, counted, out)?,
+            Id::Type => strings::type_of(lookup, args, out)?,
+            Id::Ttl | Id::PTtl => strings::time_to_live(lookup, args, out)?,
+            Id::ObjectEncoding => strings::encoding(lookup, args, out)?,
+            string_reads!() | other_types!() => return read(lookup, spec, command, counted, out),
+            Id::MemoryUsage => strings::memory_usage(lookup, args, out)?,
             Id::DbSize => out.integer(store.len() as i64),
             Id::RandomKey => {
                 let random = self.random();
@@ -170,6 +175,9 @@ impl Session {
             Id::AclCat => acl::cat(args, out)?,
             Id::AclLog => acl::log(args, out)?,
             Id::AclDryRun => self.dry_run(store.key_kind(), args, command, out)?,
+            Id::Role => topology::role(out),
+            Id::Wait => topology::wait(args, out)?,
+            cluster_commands!() => return Err(topology::NO_CLUSTER.to_owned()),
             Id::ClientKill => {
                 self.require_admin(spec)?;
                 return kill::kill(args, &server.users);
@@ -206,7 +214,9 @@ impl Session {
             | Id::SlowLog
             | Id::Latency
             | Id::Module
-            | Id::PubSub => {
+            | Id::PubSub
+            | Id::Cluster
+            | Id::XInfo => {
                 return Err(Refusal::ArgCount(spec.name).to_string());
             }
             Id::AclHelp
@@ -218,7 +228,8 @@ impl Session {
             | Id::SlowLogHelp
             | Id::LatencyHelp
             | Id::ModuleHelp
-            | Id::PubSubHelp => push_help(spec, out),
+            | Id::PubSubHelp
+            | Id::XInfoHelp => push_help(spec, out),
         }
         Ok(Outcome::Done)
     }
@@ -254,11 +265,12 @@ impl Session {
             return self.more_of_check(generation, command, work, out);
         }
         let counted = &mut self.counted;
+        let lookup = Lookup { store, foreign_keys: self.worker.server.settings.foreign_keys };
         let step = match work {
             Work::CheckAccess { .. } => Ok(Step::Done),
             Work::Users(list) => Ok(list.more(out)),
             Work::CheckKeys { next_arg, of } => {
-                strings::more_of_check_keys(store, command, next_arg, *of, out).map(|next| match next {
+                strings::more_of_check_keys(lookup, command, next_arg, *of, out).map(|next| match next {
                     None => Step::Yield,
                     Some(next) => {
                         *work = next;
@@ -266,8 +278,9 @@ impl Session {
                     }
                 })
             }
-            Work::MGet { next_arg } => Ok(strings::more_of_mget(store, command, next_arg, counted, out)),
-            Work::Exists { next_arg, count } => strings::more_of_exists(store, command, next_arg, count, counted, out),
+            Work::MGet { next_arg } => Ok(strings::more_of_mget(lookup, command, next_arg, counted, out)),
+            Work::Exists { next_arg, count } => strings::more_of_exists(lookup, command, next_arg, count, counted, out),
+            Work::WholeValue(value) => value.more(lookup, command, out),
             Work::Keys(keys) => Ok(keys.more(store, command, out)),
             Work::Commands(described) => Ok(described.more(command, out)),
             Work::GetKeys(keys) => Ok(keys.more(command, out)),
@@ -280,6 +293,35 @@ impl Session {
             Step::Done
         })
     }
+}
+
+/// Executes a command that reads a string in an unusual way, or another type.
+///
+/// # Errors
+/// The text of the error reply.
+fn read(
+    lookup: Lookup<'_>,
+    spec: &Spec,
+    command: &Command<'_>,
+    counted: &mut Counted,
+    out: &mut Out<'_>,
+) -> Result<Outcome, String> {
+    let args = args_of(spec, command);
+    match spec.id {
+        Id::GetEx => strings::get(lookup, args, counted, out)?,
+        Id::SubStr => strings::get_range(lookup, args, counted, out)?,
+        Id::Touch => return Ok(strings::check_keys(args, KeysOf::Exists)),
+        Id::ExpireTime | Id::PExpireTime => strings::time_to_live(lookup, args, out)?,
+        Id::ObjectFreq | Id::ObjectIdleTime | Id::ObjectRefCount => strings::statistic(lookup, spec.id, args, out)?,
+        Id::GetBit => bits::get_bit(lookup, args, counted, out)?,
+        Id::BitFieldRo => bits::bit_field(lookup, args, counted, out)?,
+        Id::BitCount => return whole_values::bit_count(lookup, args, counted, out),
+        Id::BitPos => return whole_values::bit_position(lookup, args, counted, out),
+        Id::Dump => return whole_values::dump(lookup, args, counted, out),
+        Id::Lcs => subsequence::lcs(lookup, args, counted, out)?,
+        _ => other_types::execute(lookup, spec, command, counted, out)?,
+    }
+    Ok(Outcome::Done)
 }
 
 /// Replies with the number and the digest of a generation.

@@ -3,6 +3,9 @@
 use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeVal;
+
 use super::Out;
 use super::clients::Clients;
 use super::keyspace::{self, PATTERN_LEN_MAX_BYTES};
@@ -28,7 +31,12 @@ const SECTIONS: &[(&str, Section)] = &[
     ("Server", server_section),
     ("Clients", clients_section),
     ("Memory", memory),
+    ("Persistence", persistence),
     ("Stats", stats),
+    ("Replication", replication),
+    ("CPU", processor),
+    ("Modules", |_, _| Vec::new()),
+    ("Cluster", |_, _| vec![("cluster_enabled", "0".to_owned())]),
     ("Keyspace", keyspace),
     ("Zero_kv", zero_kv),
 ];
@@ -111,6 +119,48 @@ pub(super) fn process_status() -> String {
 pub(super) fn status_bytes(status: &str, name: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
+}
+
+fn persistence(_: &Snapshot, _: &Clients) -> Vec<(&'static str, String)> {
+    // The server loads nothing while it answers, and saves nothing.
+    let zeros = [
+        "loading",
+        "async_loading",
+        "rdb_changes_since_last_save",
+        "rdb_bgsave_in_progress",
+        "aof_enabled",
+        "aof_rewrite_in_progress",
+    ];
+    zeros.map(|name| (name, "0".to_owned())).to_vec()
+}
+
+/// Returns the section Replication. Omits the fields about a replication ID and a backlog, which the server does not
+/// have.
+fn replication(_: &Snapshot, _: &Clients) -> Vec<(&'static str, String)> {
+    let fields = [
+        ("role", "master"),
+        ("connected_slaves", "0"),
+        ("master_failover_state", "no-failover"),
+        ("master_repl_offset", "0"),
+        ("second_repl_offset", "-1"),
+        ("repl_backlog_active", "0"),
+    ];
+    fields.map(|(name, value)| (name, value.to_owned())).to_vec()
+}
+
+/// Returns the section CPU: the processor time of this process and of its children, in seconds.
+fn processor(_: &Snapshot, _: &Clients) -> Vec<(&'static str, String)> {
+    let mut times = Vec::new();
+    for (who, of_system, of_user) in [
+        (UsageWho::RUSAGE_SELF, "used_cpu_sys", "used_cpu_user"),
+        (UsageWho::RUSAGE_CHILDREN, "used_cpu_sys_children", "used_cpu_user_children"),
+    ] {
+        let text = |time: TimeVal| format!("{}.{:06}", time.tv_sec(), time.tv_usec());
+        if let Ok(usage) = getrusage(who) {
+            times.extend([(of_system, text(usage.system_time())), (of_user, text(usage.user_time()))]);
+        }
+    }
+    times
 }
 
 /// Returns the section Stats. Its counts include both protocols.

@@ -7,6 +7,7 @@
 //! whole.
 
 mod acl;
+mod bits;
 mod clients;
 mod commands;
 mod execute;
@@ -16,14 +17,20 @@ mod info;
 mod keyspace;
 mod kill;
 mod login;
+mod lookup;
 mod monitor;
 mod order;
+mod other_types;
 mod permission;
+mod serialized;
 mod stored;
 mod strings;
+mod subsequence;
 mod text;
 mod tools;
+mod topology;
 mod transaction;
+mod whole_values;
 mod work;
 
 #[cfg(all(test, feature = "bake"))]

@@ -161,6 +161,12 @@ pub(super) fn check_keys<'a>(
             let (by, prefix) = (args.nth(1).unwrap_or_default(), args.next().unwrap_or_default());
             if Span::is_prefix(by) && access.permits_prefix(prefix) { Ok(()) } else { Err(None) }
         }
+        KeysNeeded::Counted => {
+            // If the number of keys is not valid, the command fails before it looks a key up.
+            let Ok(positions) = spec.key_positions(args.clone(), arg_count) else { return Ok(()) };
+            let mut keys = args.take(positions.end).skip(positions.start);
+            keys.find(|key| !access.permits_key(kind, key)).map_or(Ok(()), |key| Err(Some(key)))
+        }
         KeysNeeded::Args(keys) => {
             let from_end = keys.last.unsigned_abs() as usize;
             let last = usize::try_from(keys.last).unwrap_or(arg_count.saturating_sub(from_end));

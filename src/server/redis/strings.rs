@@ -1,48 +1,37 @@
 //! Commands that read the values of given keys.
 
-use super::stored::push_value;
-use super::text::{damaged, key, number};
+use super::lookup::{LONE_LOOKUP_STEPS, Lookup};
+use super::stored::{push_null, push_value};
+use super::text::{key, number};
 use super::work::{KeysOf, Outcome, Step, Work};
 use super::{Counted, LOOKUP_STEPS, Out, gets};
 use crate::format::key::KeyKind;
-use crate::format::record::{record_len_bytes, value_of_response};
+use crate::format::record::record_len_bytes;
+use crate::protocol::resp::commands::Id;
 use crate::protocol::resp::{Args, Command, integer};
-use crate::store::{Found, Store};
 
 /// The maximum length of the keys that are looked up together, not counting the last key.
 const RUN_LEN_MAX_BYTES: usize = 64 << 10;
-/// The number of steps of a key that is looked up individually.
-const LONE_LOOKUP_STEPS: usize = 4;
 /// The maximum length of values that have the encoding `embstr` in Redis. Longer values have the encoding `raw`.
 const EMBSTR_MAX_BYTES: usize = 44;
 
-const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
-const SYNTAX: &str = "ERR syntax error";
-
-/// A value and its offset in the records section.
-type Stored<'s> = (&'s [u8], u64);
-
-fn find<'s>(store: &'s Store, text: &[u8]) -> Result<Option<Stored<'s>>, String> {
-    match store.find(key(store.key_kind(), text)?) {
-        Ok(Found::Answer(answer, offset_bytes)) => Ok(Some(value_of_response(answer, offset_bytes))),
-        Ok(Found::Missing) => Ok(None),
-        Ok(Found::Damaged) | Err(_) => Err(damaged()),
-    }
-}
-
-fn find_counted<'s>(store: &'s Store, text: &[u8], counted: &mut Counted) -> Result<Option<Stored<'s>>, String> {
-    let found = find(store, text)?;
-    counted.lookup(found.is_some());
-    Ok(found)
-}
+pub(super) const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
+pub(super) const SYNTAX: &str = "ERR syntax error";
+const NO_FREQUENCY: &str = "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that \
+    when switching between policies at runtime LRU and LFU data will take some time to adjust.";
 
 /// Returns the next argument. The caller has checked the number of arguments.
-fn next<'a>(args: &mut Args<'a>) -> &'a [u8] {
+pub(super) fn next<'a>(args: &mut Args<'a>) -> &'a [u8] {
     args.next().unwrap_or_default()
 }
 
-pub(super) fn get(store: &Store, mut args: Args<'_>, counted: &mut Counted, out: &mut Out<'_>) -> Result<(), String> {
-    match find_counted(store, next(&mut args), counted)? {
+pub(super) fn get(
+    lookup: Lookup<'_>,
+    mut args: Args<'_>,
+    counted: &mut Counted,
+    out: &mut Out<'_>,
+) -> Result<(), String> {
+    match lookup.find_counted(next(&mut args), counted)? {
         Some((value, offset_bytes)) => push_value(out, value, offset_bytes),
         None => out.null(),
     }
@@ -60,16 +49,16 @@ pub(super) fn check_keys(args: Args<'_>, of: KeysOf) -> Outcome {
 /// # Errors
 /// The text of the error reply, if an argument cannot be a key in this table.
 pub(super) fn more_of_check_keys(
-    store: &Store,
+    lookup: Lookup<'_>,
     command: &Command<'_>,
     next_arg: &mut usize,
     of: KeysOf,
     out: &mut Out<'_>,
 ) -> Result<Option<Work>, String> {
-    if store.key_kind() == KeyKind::U64 {
+    if lookup.must_check_keys() {
         let mut args = command.args_from(*next_arg);
         while let Some(text) = args.next() {
-            key(KeyKind::U64, text)?;
+            lookup.key(text)?;
             let steps = out.sink().steps();
             steps.add(1);
             steps.add_bytes(text.len());
@@ -92,7 +81,7 @@ pub(super) fn more_of_check_keys(
 }
 
 pub(super) fn more_of_mget(
-    store: &Store,
+    lookup: Lookup<'_>,
     command: &Command<'_>,
     next_arg: &mut usize,
     counted: &mut Counted,
@@ -108,17 +97,31 @@ pub(super) fn more_of_mget(
             return Step::Full;
         }
         let run_start_bytes = *next_arg;
+        if let Some(text) = args.clone().next()
+            && lookup.is_foreign(text)
+        {
+            args.next();
+            *next_arg = args.offset_bytes();
+            push_null(responses, version);
+            counted.lookup(false);
+            responses.steps().add(1);
+            responses.steps().add_bytes(text.len());
+            if responses.steps().is_pass_over() {
+                return Step::Yield;
+            }
+            continue;
+        }
         let mut next_text = || match args.offset_bytes() - run_start_bytes {
             ..RUN_LEN_MAX_BYTES => args.next().map(|text| (text, args.offset_bytes())),
             _ => None,
         };
-        let run = match store.key_kind() {
+        let run = match lookup.store.key_kind() {
             KeyKind::U64 => {
-                // All keys are numbers, because all arguments were checked before. The default is never used.
-                let next = || next_text().map(|(text, end_bytes)| (number(text).unwrap_or_default(), end_bytes));
-                gets::run(store, 0, next, version, responses)
+                // A run ends before a foreign key.
+                let next = || next_text().and_then(|(text, end_bytes)| Some((number(text)?, end_bytes)));
+                gets::run(lookup.store, 0, next, version, responses)
             }
-            KeyKind::Bytes => gets::run(store, &[][..], next_text, version, responses),
+            KeyKind::Bytes => gets::run(lookup.store, &[][..], next_text, version, responses),
         };
         counted.hits += run.hits() as u64;
         counted.misses += run.misses as u64;
@@ -136,7 +139,7 @@ pub(super) fn more_of_mget(
 /// # Errors
 /// The text of the error reply, if a record is damaged.
 pub(super) fn more_of_exists(
-    store: &Store,
+    lookup: Lookup<'_>,
     command: &Command<'_>,
     next_arg: &mut usize,
     count: &mut i64,
@@ -145,14 +148,7 @@ pub(super) fn more_of_exists(
 ) -> Result<Step, String> {
     let mut args = command.args_from(*next_arg);
     while let Some(text) = args.next() {
-        let found = match key(store.key_kind(), text).map(|key| store.contains(key)) {
-            Ok(Ok(found)) => found,
-            Ok(Err(_)) => return Err(damaged()),
-            // This case does not occur, because all keys were checked before.
-            Err(_) => false,
-        };
-        counted.lookup(found);
-        *count += i64::from(found);
+        *count += i64::from(lookup.find_counted(text, counted)?.is_some());
         let steps = out.sink().steps();
         steps.add(LONE_LOOKUP_STEPS);
         steps.add_bytes(text.len());
@@ -166,25 +162,25 @@ pub(super) fn more_of_exists(
 }
 
 pub(super) fn strlen(
-    store: &Store,
+    lookup: Lookup<'_>,
     mut args: Args<'_>,
     counted: &mut Counted,
     out: &mut Out<'_>,
 ) -> Result<(), String> {
-    let found = find_counted(store, next(&mut args), counted)?;
+    let found = lookup.find_counted(next(&mut args), counted)?;
     out.integer(found.map_or(0, |(value, _)| value.len()) as i64);
     Ok(())
 }
 
 pub(super) fn get_range(
-    store: &Store,
+    lookup: Lookup<'_>,
     mut args: Args<'_>,
     counted: &mut Counted,
     out: &mut Out<'_>,
 ) -> Result<(), String> {
     let (text, start, end) = (next(&mut args), integer(next(&mut args)), integer(next(&mut args)));
     let (Some(start), Some(end)) = (start, end) else { return Err(NOT_AN_INTEGER.to_owned()) };
-    let (value, offset_bytes) = find_counted(store, text, counted)?.unwrap_or_default();
+    let (value, offset_bytes) = lookup.find_counted(text, counted)?.unwrap_or_default();
     let (from, to) = part(value.len(), start, end);
     push_value(out, &value[from..to], offset_bytes + from as u64);
     Ok(())
@@ -202,22 +198,22 @@ fn part(len_bytes: usize, start: i64, end: i64) -> (usize, usize) {
     if from >= to || len == 0 { (0, 0) } else { (from as usize, to as usize) }
 }
 
-pub(super) fn type_of(store: &Store, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
-    let there = find(store, next(&mut args))?.is_some();
+pub(super) fn type_of(lookup: Lookup<'_>, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
+    let there = lookup.find(next(&mut args))?.is_some();
     out.simple(if there { "string" } else { "none" });
     Ok(())
 }
 
-/// Replies to TTL or PTTL: the key never expires, or it does not exist.
-pub(super) fn time_to_live(store: &Store, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
-    let there = find(store, next(&mut args))?.is_some();
+/// Replies to TTL and similar commands: the key never expires, or it does not exist.
+pub(super) fn time_to_live(lookup: Lookup<'_>, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
+    let there = lookup.find(next(&mut args))?.is_some();
     out.integer(if there { -1 } else { -2 });
     Ok(())
 }
 
 /// Replies to OBJECT ENCODING with the encoding that Redis would choose for the value.
-pub(super) fn encoding(store: &Store, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
-    match find(store, next(&mut args))? {
+pub(super) fn encoding(lookup: Lookup<'_>, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
+    match lookup.find(next(&mut args))? {
         Some((value, _)) if integer(value).is_some() => out.bulk(b"int"),
         Some((value, _)) if value.len() <= EMBSTR_MAX_BYTES => out.bulk(b"embstr"),
         Some(_) => out.bulk(b"raw"),
@@ -226,9 +222,20 @@ pub(super) fn encoding(store: &Store, mut args: Args<'_>, out: &mut Out<'_>) -> 
     Ok(())
 }
 
+/// Replies with a statistic that Redis collects about each key, and that this server does not collect.
+pub(super) fn statistic(lookup: Lookup<'_>, id: Id, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
+    match (lookup.find(next(&mut args))?, id) {
+        (None, _) => out.null(),
+        (Some(_), Id::ObjectFreq) => return Err(NO_FREQUENCY.to_owned()),
+        (Some(_), Id::ObjectIdleTime) => out.integer(0),
+        (Some(_), _) => out.integer(1),
+    }
+    Ok(())
+}
+
 /// Replies to MEMORY USAGE with the length of the key's record, plus the length of the index divided by the number of
 /// rows.
-pub(super) fn memory_usage(store: &Store, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
+pub(super) fn memory_usage(lookup: Lookup<'_>, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
     let text = next(&mut args);
     while let Some(option) = args.next() {
         let samples = args.next().filter(|_| option.eq_ignore_ascii_case(b"SAMPLES")).ok_or(SYNTAX)?;
@@ -237,10 +244,11 @@ pub(super) fn memory_usage(store: &Store, mut args: Args<'_>, out: &mut Out<'_>)
             return Err(SYNTAX.to_owned());
         }
     }
-    let Some((value, _)) = find(store, text)? else {
+    let Some((value, _)) = lookup.find(text)? else {
         out.null();
         return Ok(());
     };
+    let store = lookup.store;
     let record_len_bytes = record_len_bytes(key(store.key_kind(), text)?, value.len(), store.record_align_bytes());
     let index_len_bytes = store.file_len_bytes() - store.records().len() as u64;
     out.integer((record_len_bytes as u64 + index_len_bytes / store.len().max(1) as u64) as i64);

@@ -1,6 +1,7 @@
 //! The work that is left after a pass has executed a part of a command. The modules that begin a command also continue
-//! it: `strings`, `keyspace`, `commands`, `clients`, and `kill`.
+//! it: `strings`, `whole_values`, `keyspace`, `commands`, `clients`, and `kill`.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -26,6 +27,7 @@ pub(super) enum Work {
     CheckKeys { next_arg: usize, of: KeysOf },
     MGet { next_arg: usize },
     Exists { next_arg: usize, count: i64 },
+    WholeValue(WholeValue),
     Keys(Keys),
     Commands(Described),
     GetKeys(GetKeys),
@@ -43,6 +45,7 @@ impl Work {
             | Work::CheckKeys { .. }
             | Work::MGet { .. }
             | Work::Exists { .. }
+            | Work::WholeValue(_)
             | Work::Keys(_)
             | Work::Commands(_)
             | Work::GetKeys(_)
@@ -71,6 +74,25 @@ pub(super) enum Step {
 pub(super) enum KeysOf {
     MGet,
     Exists,
+}
+
+/// A command in progress that reads a whole value: BITCOUNT, BITPOS, or DUMP.
+#[derive(Clone)]
+pub(super) struct WholeValue {
+    /// The number of bytes of the value that were read so far.
+    pub(super) read_bytes: usize,
+    pub(super) task: ValueTask,
+}
+
+/// What a command does with the bytes of a value.
+#[derive(Clone)]
+pub(super) enum ValueTask {
+    /// Counts the ones among the bits of this range.
+    Count { bits: Range<u64>, ones: u64 },
+    /// Finds the first bit that is `wanted`, among the bits of this range.
+    Find { bits: Range<u64>, wanted: bool, is_end_given: bool },
+    /// Computes the checksum of the serialized value. The checksum includes the bytes before the value.
+    Dump { checksum: u64 },
 }
 
 /// A KEYS in progress. It counts the matches first, because an array begins with its length, and then sends them.

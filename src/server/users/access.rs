@@ -29,6 +29,8 @@ pub(in crate::server) enum KeysNeeded {
     None,
     /// The keys at these positions among the arguments.
     Args(KeyPositions),
+    /// The keys whose number is the command's first argument.
+    Counted,
     /// All keys, because the reply depends on keys that the arguments do not name.
     All,
     /// All keys, or, for a range that is given by a prefix, all keys with this prefix.
@@ -46,6 +48,7 @@ pub(in crate::server) fn keys_needed(spec: &Spec) -> KeysNeeded {
         Id::Monitor | Id::MemoryStats | Id::MemoryDoctor | Id::MemoryMallocStats | Id::LastSave => KeysNeeded::All,
         // These arguments are channels.
         Id::SUnsubscribe => KeysNeeded::None,
+        _ if spec.counts_keys => KeysNeeded::Counted,
         _ if spec.keys.first != 0 => KeysNeeded::Args(spec.keys),
         _ if is_about_keys() && spec.own_name() != "help" => KeysNeeded::All,
         _ => KeysNeeded::None,

@@ -10,6 +10,14 @@
 
 use super::super::{Reply, Sink};
 
+/// The names of values that are integers.
+#[rustfmt::skip]
+const INTEGERS: &[&str] = &[
+    "bit", "client-id", "cluster_bus_port", "config-epoch", "count", "cursor", "end", "end-slot", "index", "len", "limit",
+    "milliseconds", "num-matches", "numkeys", "numreplicas", "offset", "port", "protover", "rank", "seconds", "slot",
+    "start", "start-slot", "stop", "timeout", "weight",
+];
+
 /// An argument, or a group of arguments.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Argument<'a> {
@@ -67,14 +75,16 @@ impl<'a> Words<'a> {
         Some(word)
     }
 
-    /// Skips a bracket that repeats earlier words and ends in `...`. Returns how the earlier words are repeated.
-    fn skip_repetition(&mut self) -> Option<Repeats> {
+    /// Skips a bracket that repeats earlier words and ends in `...`. Returns how the earlier words are repeated,
+    /// and their number.
+    fn skip_repetition(&mut self) -> Option<(Repeats, usize)> {
         let inner = self.rest.trim_start().strip_prefix('[')?;
         let (inner, rest) = inner.split_once(']')?;
         let repeated = inner.strip_suffix("...").filter(|repeated| !repeated.contains('['))?;
         self.rest = rest;
         let begins_with_token = repeated.split(' ').next().is_some_and(is_token);
-        Some(if begins_with_token { Repeats::WithToken } else { Repeats::Values })
+        let repeats = if begins_with_token { Repeats::WithToken } else { Repeats::Values };
+        Some((repeats, repeated.split_whitespace().count()))
     }
 }
 
@@ -89,7 +99,11 @@ fn sequence<'a>(words: &mut Words<'a>) -> Vec<Argument<'a>> {
         if matches!(word, "]" | ">" | "|") {
             break;
         }
-        if let Some(repeats) = words.skip_repetition() {
+        if let Some((repeats, count)) = words.skip_repetition() {
+            if repeats == Repeats::Values && (2..=arguments.len()).contains(&count) {
+                let repeated = arguments.split_off(arguments.len() - count);
+                arguments.push(block(repeated));
+            }
             if let Some(last) = arguments.last_mut() {
                 last.repeats = repeats;
             }
@@ -164,9 +178,10 @@ impl<'a> Argument<'a> {
             (Kind::Block(_), _) => "block",
             (Kind::OneOf(_), _) => "oneof",
             (Kind::Token, _) => "pure-token",
-            (Kind::Value, "key") => "key",
+            (Kind::Value, "key" | "key1" | "key2") => "key",
             (Kind::Value, "pattern") => "pattern",
-            (Kind::Value, "client-id" | "count" | "cursor" | "end" | "index" | "protover" | "start") => "integer",
+            (Kind::Value, "longitude" | "latitude" | "radius") => "double",
+            (Kind::Value, name) if INTEGERS.contains(&name) => "integer",
             (Kind::Value, _) => "string",
         }
     }

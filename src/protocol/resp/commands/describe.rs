@@ -18,11 +18,15 @@ pub fn info<S: Sink>(spec: &Spec, reply: &mut Reply<S>) {
     words(spec.categories, reply);
     reply.set(spec.tips.len());
     spec.tips.iter().for_each(|tip| reply.bulk(tip.as_bytes()));
-    if spec.keys.first == 0 {
-        reply.set(0);
-    } else {
-        reply.set(1);
+    let is_incomplete = has_unlisted_keys(spec);
+    reply.set(usize::from(spec.keys.first != 0 || spec.counts_keys) + usize::from(is_incomplete));
+    if spec.counts_keys {
+        counted_keys(spec, reply);
+    } else if spec.keys.first != 0 {
         key_spec(spec, reply);
+    }
+    if is_incomplete {
+        unlisted_keys(spec, reply);
     }
     reply.set(spec.subcommands.len());
     for subcommand in spec.subcommands {
@@ -78,15 +82,48 @@ fn words<S: Sink>(words: &[&str], reply: &mut Reply<S>) {
 /// Appends a key specification. Clients for Redis 7 or later derive the positions of keys from it.
 fn key_spec<S: Sink>(spec: &Spec, reply: &mut Reply<S>) {
     let keys = spec.keys;
-    reply.map(3);
+    // In this reply, the position of the last key is relative to the first key.
+    let last = if keys.last < 0 { keys.last } else { keys.last - keys.first };
+    let note = if has_unlisted_keys(spec) { "" } else { spec.key_note };
+    search(spec, note, ("index", &[("index", keys.first)]), reply);
+    find_step("range", &[("lastkey", last), ("keystep", keys.step), ("limit", 0)], reply);
+}
+
+/// Appends the key specification of a command with a number of keys.
+fn counted_keys<S: Sink>(spec: &Spec, reply: &mut Reply<S>) {
+    search(spec, spec.key_note, ("index", &[("index", 1)]), reply);
+    find_step("keynum", &[("keynumidx", 0), ("firstkey", 1), ("keystep", 1)], reply);
+}
+
+/// Returns whether the command reads keys that its arguments do not contain.
+fn has_unlisted_keys(spec: &Spec) -> bool {
+    spec.flags.contains(&"movablekeys") && !spec.counts_keys
+}
+
+/// Appends the key specification of keys that the arguments do not contain.
+fn unlisted_keys<S: Sink>(spec: &Spec, reply: &mut Reply<S>) {
+    search(spec, spec.key_note, ("unknown", &[]), reply);
+    find_step("unknown", &[], reply);
+}
+
+/// Begins a key specification: appends the note if there is one, the flags of the keys, and how a client searches for
+/// the first key.
+fn search<S: Sink>(spec: &Spec, note: &str, (kind, numbers): (&str, &[(&str, i32)]), reply: &mut Reply<S>) {
+    reply.map(if note.is_empty() { 3 } else { 4 });
+    if !note.is_empty() {
+        reply.bulk(b"notes");
+        reply.bulk(note.as_bytes());
+    }
     reply.bulk(b"flags");
     words(spec.key_flags, reply);
     reply.bulk(b"begin_search");
-    search_step("index", &[("index", keys.first)], reply);
+    search_step(kind, numbers, reply);
+}
+
+/// Appends how a client finds the keys after the first key.
+fn find_step<S: Sink>(kind: &str, numbers: &[(&str, i32)], reply: &mut Reply<S>) {
     reply.bulk(b"find_keys");
-    // In this reply, the position of the last key is relative to the first key.
-    let last = if keys.last < 0 { keys.last } else { keys.last - keys.first };
-    search_step("range", &[("lastkey", last), ("keystep", keys.step), ("limit", 0)], reply);
+    search_step(kind, numbers, reply);
 }
 
 fn search_step<S: Sink>(kind: &str, numbers: &[(&str, i32)], reply: &mut Reply<S>) {
@@ -157,10 +194,9 @@ mod tests {
     #[test]
     fn help_lists_the_subcommands() {
         assert_eq!(
-            written(Version::Resp2, |reply| help(find(b"object").unwrap(), reply)),
-            "*5|+OBJECT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:|+ENCODING key|\
-             +    Inspect the internal encoding of a Redis object|+HELP|\
-             +    Show helpful text about the different subcommands|"
+            written(Version::Resp2, |reply| help(find(b"module").unwrap(), reply)),
+            "*5|+MODULE <subcommand> [<arg> [value] [opt] ...]. Subcommands are:|+LIST|\
+             +    List all modules loaded by the server|+HELP|+    Show helpful text about the different subcommands|"
         );
     }
 }

@@ -183,6 +183,7 @@ mod tests {
     fn a_write_command_gets_the_read_only_error_of_redis() {
         for words in [
             "set k v",
+            "getex k persist",
             "Del k",
             "georadiusbymember k m 1 m x",
             "FUNCTION LOAD x",
@@ -201,7 +202,7 @@ mod tests {
         ] {
             assert_eq!(error_or_name(words), format!("ERR {error}"), "{words}");
         }
-        for words in ["sett", "georadius_ro", "georadiusbymemberx", "function|load", "xgroup|create k g 0"] {
+        for words in ["sett", "xread", "georadiusbymemberx", "function|load", "xgroup|create k g 0"] {
             assert!(error_or_name(words).starts_with("ERR unknown command"), "{words}");
         }
     }

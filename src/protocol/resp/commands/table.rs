@@ -6,7 +6,7 @@ mod client;
 mod tools;
 
 use super::super::ARGS_MAX;
-use super::{ARGS_MAX_AT_ONCE, KeyPositions, Spec, packed};
+use super::{ARGS_MAX_AT_ONCE, KeyPositions, Missing, Spec};
 
 /// Identifiers of commands. Each identifier is named after its command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,47 +22,67 @@ pub enum Id {
     Client, ClientSetInfo, ClientSetName, ClientGetName, ClientId, ClientInfo, ClientList, ClientNoEvict,
     ClientNoTouch, ClientHelp,
     Memory, MemoryUsage, MemoryHelp,
-    Object, ObjectEncoding, ObjectHelp,
     SlowLog, Latency, Module, LastSave, Monitor, PubSub, Unsubscribe, PUnsubscribe, SUnsubscribe, SlowLogGet, SlowLogLen,
     SlowLogReset, SlowLogHelp, LatencyLatest, LatencyHistory, LatencyReset, LatencyGraph, LatencyDoctor,
     LatencyHistogram, LatencyHelp, ModuleList, ModuleHelp, MemoryStats, MemoryDoctor, MemoryPurge, MemoryMallocStats,
     PubSubChannels, PubSubNumSub, PubSubNumPat, PubSubShardChannels, PubSubShardNumSub, PubSubHelp, ClientKill, ClientReply,
     ClientUnpause, ClientUnblock, ClientTracking, ClientTrackingInfo, ClientGetRedir, ClientCaching,
     Acl, AclWhoAmI, AclList, AclUsers, AclGetUser, AclCat, AclLog, AclDryRun, AclHelp,
+    Object, ObjectEncoding, ObjectFreq, ObjectIdleTime, ObjectRefCount, ObjectHelp,
+    SubStr, GetBit, BitCount, BitPos, BitFieldRo, Lcs, Dump, Touch, ExpireTime, PExpireTime, GetEx,
+    GeoRadiusRo, GeoRadiusByMemberRo, GeoDist, GeoHash, GeoPos, GeoSearch, HExists, HGet, HGetAll, HKeys, HLen, HMGet,
+    HRandField, HScan, HStrLen, HVals, LIndex, LLen, LPos, LRange, PfCount, SCard, SDiff, SInter, SInterCard,
+    SIsMember, SMembers, SMIsMember, SortRo, SRandMember, SScan, SUnion, XLen, XPending, XRange, XRevRange, ZCard,
+    ZCount, ZDiff, ZInter, ZInterCard, ZLexCount, ZMScore, ZRandMember, ZRange, ZRangeByLex, ZRangeByScore, ZRank,
+    ZRevRange, ZRevRangeByLex, ZRevRangeByScore, ZRevRank, ZScan, ZScore, ZUnion, XInfo, XInfoStream, XInfoGroups,
+    XInfoConsumers, XInfoHelp,
+    Role, Wait, ReadOnly, ReadWrite, Asking, Cluster, ClusterAddSlots, ClusterAddSlotsRange, ClusterBumpEpoch,
+    ClusterCountFailureReports, ClusterCountKeysInSlot, ClusterDelSlots, ClusterDelSlotsRange, ClusterFailOver,
+    ClusterFlushSlots, ClusterForget, ClusterGetKeysInSlot, ClusterHelp, ClusterInfo, ClusterKeySlot, ClusterLinks,
+    ClusterMeet, ClusterMyId, ClusterNodes, ClusterReplicas, ClusterReplicate, ClusterReset, ClusterSaveConfig,
+    ClusterSetConfigEpoch, ClusterSetSlot, ClusterShards, ClusterSlaves, ClusterSlots,
 }
 
-const NO_KEY: KeyPositions = KeyPositions { first: 0, last: 0, step: 0 };
-const ONE_KEY: KeyPositions = KeyPositions { first: 1, last: 1, step: 1 };
-const ALL_KEYS: KeyPositions = KeyPositions { first: 1, last: -1, step: 1 };
-const SECOND_KEY: KeyPositions = KeyPositions { first: 2, last: 2, step: 1 };
+pub(super) const NO_KEY: KeyPositions = KeyPositions { first: 0, last: 0, step: 0 };
+pub(super) const ONE_KEY: KeyPositions = KeyPositions { first: 1, last: 1, step: 1 };
+pub(super) const ALL_KEYS: KeyPositions = KeyPositions { first: 1, last: -1, step: 1 };
+pub(super) const SECOND_KEY: KeyPositions = KeyPositions { first: 2, last: 2, step: 1 };
+pub(super) const TWO_KEYS: KeyPositions = KeyPositions { first: 1, last: 2, step: 1 };
 
-type Words = &'static [&'static str];
-const CONTAINER: Words = &[];
-const READ: Words = &["readonly"];
-const FAST_READ: Words = &["readonly", "fast"];
-const ALWAYS: Words = &["loading", "stale"];
-const FAST_ALWAYS: Words = &["loading", "stale", "fast"];
+pub(super) type Words = &'static [&'static str];
+pub(super) const CONTAINER: Words = &[];
+pub(super) const READ: Words = &["readonly"];
+pub(super) const FAST_READ: Words = &["readonly", "fast"];
+pub(super) const ALWAYS: Words = &["loading", "stale"];
+pub(super) const FAST_ALWAYS: Words = &["loading", "stale", "fast"];
 const SESSION: Words = &["noscript", "loading", "stale"];
 const HANDSHAKE: Words = &["noscript", "loading", "stale", "fast", "no_auth", "allow_busy"];
 const TRANSACTION_FLAGS: Words = &["noscript", "loading", "stale", "fast", "allow_busy"];
 const ADMIN: Words = &["admin", "noscript", "loading", "stale"];
 
-const STRING: Words = &["@read", "@string", "@fast"];
-const SLOW_STRING: Words = &["@read", "@string", "@slow"];
-const KEYSPACE: Words = &["@keyspace", "@read", "@fast"];
-const SLOW_KEYSPACE: Words = &["@keyspace", "@read", "@slow"];
+pub(super) const STRING: Words = &["@read", "@string", "@fast"];
+pub(super) const SLOW_STRING: Words = &["@read", "@string", "@slow"];
+pub(super) const KEYSPACE: Words = &["@keyspace", "@read", "@fast"];
+pub(super) const SLOW_KEYSPACE: Words = &["@keyspace", "@read", "@slow"];
 const DANGEROUS: Words = &["@keyspace", "@read", "@slow", "@dangerous"];
-const CONNECTION: Words = &["@fast", "@connection"];
-const SLOW_CONNECTION: Words = &["@slow", "@connection"];
-const SLOW: Words = &["@slow"];
-const ADMIN_CATEGORIES: Words = &["@admin", "@slow", "@dangerous"];
+pub(super) const CONNECTION: Words = &["@fast", "@connection"];
+pub(super) const SLOW_CONNECTION: Words = &["@slow", "@connection"];
+pub(super) const SLOW: Words = &["@slow"];
+pub(super) const ADMIN_CATEGORIES: Words = &["@admin", "@slow", "@dangerous"];
 const ADMIN_CONNECTION: Words = &["@admin", "@slow", "@dangerous", "@connection"];
 const UNSUBSCRIBE_FLAGS: Words = &["pubsub", "noscript", "loading", "stale"];
 const PUBSUB_CATEGORIES: Words = &["@pubsub", "@slow"];
 const TRANSACTION: Words = &["@fast", "@transaction"];
 
-/// Creates an entry of [`COMMANDS`]. [`Spec::documented`] and [`Spec::described`] must complete it.
-const fn spec(id: Id, name: &'static str, arity: i32, keys: KeyPositions, flags: Words, categories: Words) -> Spec {
+/// Creates an entry of the table of commands. [`Spec::documented`] and [`Spec::described`] must complete it.
+pub(super) const fn spec(
+    id: Id,
+    name: &'static str,
+    arity: i32,
+    keys: KeyPositions,
+    flags: Words,
+    categories: Words,
+) -> Spec {
     let (group, since, complexity, syntax, summary) = ("", "", "", "", "");
     let args_max = ARGS_MAX_AT_ONCE;
     let (key_flags, tips): (Words, Words) = (&["RO", "access"], &[]);
@@ -82,48 +102,74 @@ const fn spec(id: Id, name: &'static str, arity: i32, keys: KeyPositions, flags:
         syntax,
         summary,
         subcommands: &[],
+        missing: None,
+        counts_keys: false,
+        key_note: "",
     }
 }
 
 impl Spec {
     /// Sets the group, the first version with the command, and the time complexity.
-    const fn documented(mut self, group: &'static str, since: &'static str, complexity: &'static str) -> Spec {
+    pub(super) const fn documented(
+        mut self,
+        group: &'static str,
+        since: &'static str,
+        complexity: &'static str,
+    ) -> Spec {
         (self.group, self.since, self.complexity) = (group, since, complexity);
         self
     }
 
     /// Raises the limit on arguments to [`ARGS_MAX`]. Applies only to commands that are executed in several passes.
-    const fn in_parts(mut self) -> Spec {
+    pub(super) const fn in_parts(mut self) -> Spec {
         self.args_max = ARGS_MAX;
         self
     }
 
     /// Sets the syntax and the summary.
-    const fn described(mut self, syntax: &'static str, summary: &'static str) -> Spec {
+    pub(super) const fn described(mut self, syntax: &'static str, summary: &'static str) -> Spec {
         (self.syntax, self.summary) = (syntax, summary);
         self
     }
 
     /// Replaces the flags of the keys, which are `RO` and `access` by default.
-    const fn key_flags(mut self, key_flags: Words) -> Spec {
+    pub(super) const fn key_flags(mut self, key_flags: Words) -> Spec {
         self.key_flags = key_flags;
         self
     }
 
-    const fn tips(mut self, tips: Words) -> Spec {
+    pub(super) const fn tips(mut self, tips: Words) -> Spec {
         self.tips = tips;
         self
     }
 
-    const fn with(mut self, subcommands: &'static [Spec]) -> Spec {
+    pub(super) const fn with(mut self, subcommands: &'static [Spec]) -> Spec {
         self.subcommands = subcommands;
+        self
+    }
+
+    /// Sets the reply to a missing key, for commands whose keys have another type than string.
+    pub(super) const fn missing(mut self, missing: Missing) -> Spec {
+        self.missing = Some(missing);
+        self
+    }
+
+    /// Sets [`Spec::counts_keys`].
+    pub(super) const fn counted_keys(mut self) -> Spec {
+        self.counts_keys = true;
+        self
+    }
+
+    /// Sets [`Spec::key_note`].
+    pub(super) const fn key_note(mut self, note: &'static str) -> Spec {
+        self.key_note = note;
         self
     }
 }
 
-/// All commands, the most frequent ones first.
+/// The commands that clients use most often, the most frequent ones first.
 #[rustfmt::skip]
-pub static COMMANDS: &[Spec] = &[
+pub(super) const FREQUENT: &[Spec] = &[
     spec(Id::Get, "get", 2, ONE_KEY, FAST_READ, STRING).documented("string", "1.0.0", "O(1)")
         .described("key", "Get the value of a key"),
     spec(Id::MGet, "mget", -2, ALL_KEYS, FAST_READ, STRING).in_parts()
@@ -243,7 +289,7 @@ pub static COMMANDS: &[Spec] = &[
         .described("", "A container for Access List Control commands ").with(acl::ACL),
 ];
 
-const HELP_SUMMARY: &str = "Show helpful text about the different subcommands";
+pub(super) const HELP_SUMMARY: &str = "Show helpful text about the different subcommands";
 
 #[rustfmt::skip]
 const COMMAND: &[Spec] = &[
@@ -282,17 +328,17 @@ const OBJECT: &[Spec] = &[
     spec(Id::ObjectEncoding, "object|encoding", 3, SECOND_KEY, READ, SLOW_KEYSPACE).documented("generic", "2.2.3", "O(1)")
         .described("key", "Inspect the internal encoding of a Redis object")
         .tips(&["nondeterministic_output"]).key_flags(&["RO"]),
+    spec(Id::ObjectFreq, "object|freq", 3, SECOND_KEY, READ, SLOW_KEYSPACE).documented("generic", "4.0.0", "O(1)")
+        .described("key", "Get the logarithmic access frequency counter of a Redis object")
+        .tips(&["nondeterministic_output"]).key_flags(&["RO"]),
+    spec(Id::ObjectIdleTime, "object|idletime", 3, SECOND_KEY, READ, SLOW_KEYSPACE)
+        .documented("generic", "2.2.3", "O(1)")
+        .described("key", "Get the time since a Redis object was last accessed")
+        .tips(&["nondeterministic_output"]).key_flags(&["RO"]),
+    spec(Id::ObjectRefCount, "object|refcount", 3, SECOND_KEY, READ, SLOW_KEYSPACE)
+        .documented("generic", "2.2.3", "O(1)")
+        .described("key", "Get the number of references to the value of the key")
+        .tips(&["nondeterministic_output"]).key_flags(&["RO"]),
     spec(Id::ObjectHelp, "object|help", 2, NO_KEY, ALWAYS, &["@keyspace", "@slow"]).documented("generic", "6.2.0", "O(1)")
         .described("", HELP_SUMMARY),
 ];
-
-/// The names of [`COMMANDS`] as numbers, so that the lookup of a command compares numbers instead of byte strings.
-pub(super) static PACKED_NAMES: [u128; COMMANDS.len()] = {
-    let mut names = [0; COMMANDS.len()];
-    let mut at = 0;
-    while at < names.len() {
-        names[at] = packed(COMMANDS[at].name.as_bytes()).expect("a short name");
-        at += 1;
-    }
-    names
-};

@@ -1,0 +1,73 @@
+//! Lookups of keys that a client sent as text.
+//!
+//! In: text. Out: stored values. If a table's keys are numbers, other text either causes an error or counts as a missing
+//! key.
+
+use super::Counted;
+use super::text::{damaged, key, number};
+use crate::format::key::{Key, KeyKind};
+use crate::format::record::value_of_response;
+use crate::server::settings::ForeignKeys;
+use crate::setting::Setting;
+use crate::store::{Found, Store};
+
+/// The number of steps of a key that is looked up individually.
+pub(super) const LONE_LOOKUP_STEPS: usize = 4;
+
+/// A value and its offset in the records section.
+pub(super) type Stored<'s> = (&'s [u8], u64);
+
+/// A table, and what a lookup of a foreign key results in.
+#[derive(Clone, Copy)]
+pub(super) struct Lookup<'s> {
+    pub(super) store: &'s Store,
+    pub(super) foreign_keys: ForeignKeys,
+}
+
+impl<'s> Lookup<'s> {
+    /// Parses a key. Returns `None` for a foreign key that counts as missing.
+    ///
+    /// # Errors
+    /// The text of the error reply, if a foreign key causes an error.
+    pub(super) fn key<'k>(&self, text: &'k [u8]) -> Result<Option<Key<'k>>, String> {
+        match key(self.store.key_kind(), text) {
+            Ok(key) => Ok(Some(key)),
+            Err(_) if self.foreign_keys == ForeignKeys::Missing => Ok(None),
+            Err(problem) => Err(format!("{problem} (see {})", Setting::ForeignKeys)),
+        }
+    }
+
+    /// Returns whether all keys must be checked before a command looks the first one up, because a foreign key would
+    /// fail the whole command.
+    pub(super) fn must_check_keys(&self) -> bool {
+        self.store.key_kind() == KeyKind::U64 && self.foreign_keys == ForeignKeys::Error
+    }
+
+    /// Returns whether text is not a key of the table's kind.
+    pub(super) fn is_foreign(&self, text: &[u8]) -> bool {
+        self.store.key_kind() == KeyKind::U64 && number(text).is_none()
+    }
+
+    /// Returns the value of a key.
+    ///
+    /// # Errors
+    /// The text of the error reply, if the record is damaged or a foreign key causes an error.
+    pub(super) fn find(&self, text: &[u8]) -> Result<Option<Stored<'s>>, String> {
+        let Some(key) = self.key(text)? else { return Ok(None) };
+        match self.store.find(key) {
+            Ok(Found::Answer(answer, offset_bytes)) => Ok(Some(value_of_response(answer, offset_bytes))),
+            Ok(Found::Missing) => Ok(None),
+            Ok(Found::Damaged) | Err(_) => Err(damaged()),
+        }
+    }
+
+    /// Returns the value of a key, and counts a hit or a miss.
+    ///
+    /// # Errors
+    /// The errors of [`Lookup::find`].
+    pub(super) fn find_counted(&self, text: &[u8], counted: &mut Counted) -> Result<Option<Stored<'s>>, String> {
+        let found = self.find(text)?;
+        counted.lookup(found.is_some());
+        Ok(found)
+    }
+}
