@@ -36,7 +36,7 @@
 //! # Features
 //!
 //! Without features, the crate opens files ([`store`]) and sends requests from threads ([`client`]), with a few small
-//! dependencies. The features `cli` and `tokio` are on by default.
+//! dependencies. The feature `cli` is on by default.
 //!
 //! | feature | adds |
 //! |---|---|
@@ -44,9 +44,10 @@
 //! | `parquet` | `bake`, and Parquet among its input formats |
 //! | `zstd` | `bake`, and Zstandard among the compressions of its inputs |
 //! | `server` | the module [`server`] |
+//! | `tls` | TLS in the clients, and with `server` also on a TCP port of the server |
 //! | `metrics` | `server`, and the server's metrics over HTTP |
-//! | `tokio` | `client::AsyncClient` and `client::AsyncPool`, for tasks on tokio |
-//! | `cli` | `bake` and `metrics`, and the dependencies of the four binaries |
+//! | `tokio` | `client::AsyncClient`, `client::AsyncPool`, and `client::AsyncStream`, for tasks on tokio |
+//! | `cli` | `bake`, `metrics`, and `tokio`, and the dependencies of the four binaries |
 //! | `full` | all features above, the screen of `zkv top`, and the generators of man pages and shell completions |
 //!
 //! # Limits

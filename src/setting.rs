@@ -58,6 +58,11 @@ settings! {
     DrainRateMin = "Limits::drain_rate_min_bytes_per_s";
     GenerationsMax = "Limits::generations_max";
     ServerUser = "Options::server_user";
+    PasswordFile = "Login::with_password_file";
+    CaFile = "TlsOptions::ca_file";
+    CertificateFile = "TlsOptions::certificate_file";
+    KeyFile = "TlsOptions::key_file";
+    ServerName = "TlsOptions::server_name";
 }
 
 static NAME_OF: OnceLock<fn(Setting) -> Option<&'static str>> = OnceLock::new();

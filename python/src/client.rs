@@ -14,6 +14,7 @@ use zero_kv::Key;
 use zero_kv::client::{self, ClientError, KeyRange, Options, OwnedKey};
 
 use crate::arguments::{UserName, duration};
+use crate::connection::Security;
 use crate::convert::{info_dict, key_from, optional_row, prefix_from, range_between, range_with_prefix, row_tuple};
 use crate::errors::{Closed, client_exception};
 use crate::key_batch::KeyBatch;
@@ -22,7 +23,8 @@ use crate::many::{self, CopiedValues, LookUpMany, Values};
 /// Maximum number of idle connections that are kept for later calls.
 const IDLE_MAX: usize = 64;
 
-/// A blocking client of a server's Unix socket. A path that starts with `@` names an abstract socket.
+/// A blocking client of a server. The address is the path of a Unix socket (a path that starts with `@` names an
+/// abstract socket), `zkv://host:port` for TCP, or `zkv+tls://host:port` for TCP with TLS.
 ///
 /// Threads can share a client: each call uses its own connection, and other threads run during the call. After a
 /// fork, the child process reconnects. If the connection fails during a call, for example because the server
@@ -34,12 +36,19 @@ const IDLE_MAX: usize = 64;
 /// accepted if just that user, root, and this process's user can write to the socket's directory and the directories
 /// above it.
 ///
-/// Raises `NotRunning`, `Refused`, `UntrustedServer`, `TimedOut`, `Closed`, `ProtocolError`, or `ServerError`, which
-/// are all subclasses of `Error`.
+/// With a user in the address, as in `zkv+tls://user@host:port`, or with `user`, each connection logs in. The password
+/// is `password`, or in the file `password_file`, or in the environment variable `ZERO_KV_PASSWORD`, or in the file that
+/// `ZERO_KV_PASSWORD_FILE` names. With TLS, the server's certificate must be signed by an authority in `ca_file` (by
+/// default, one that the system trusts), and must be valid for `server_name` (by default, the host).
+/// `certificate_file` and `key_file` are the client's own certificate.
+///
+/// Raises `NotRunning`, `Refused`, `UntrustedServer`, `TlsFailed`, `LoginFailed`, `NotPermitted`, `TimedOut`, `Closed`,
+/// `ProtocolError`, or `ServerError`, which are all subclasses of `Error`.
 #[pyclass(frozen, module = "zero_kv")]
 pub(crate) struct Client {
-    path: PathBuf,
+    address: PathBuf,
     options: Options,
+    security: Security,
     /// A thread locks this mutex only while it holds Python's global lock. A thread that forks holds Python's global
     /// lock, too, so no child process inherits a locked mutex.
     connections: Mutex<IdleConnections>,
@@ -82,12 +91,12 @@ impl Client {
     ) -> PyResult<T> {
         let idle = match &mut self.connections().clients {
             Some(clients) => clients.pop(),
-            None => return Err(Closed::new_err(format!("{}: the client is closed", self.path.display()))),
+            None => return Err(Closed::new_err(format!("{}: the client is closed", self.address.display()))),
         };
         let called = py.detach(|| {
             let mut client = match idle {
                 Some(client) => client,
-                None => client::Client::connect_with(&self.path, &self.options)?,
+                None => client::Client::connect_with(&self.address, &self.options)?,
             };
             Ok((call(&mut client), client))
         });
@@ -135,18 +144,20 @@ impl LookUpMany for Client {
 #[pymethods]
 impl Client {
     #[new]
-    #[pyo3(signature = (path = "/tmp/zero-kv.sock".into(), *, connect_timeout = 5.0, timeout = Some(30.0), retries = 1,
-                        reconnect_timeout = 2.0, server_user = None))]
+    #[pyo3(signature = (address = "/tmp/zero-kv.sock".into(), *, connect_timeout = 5.0, timeout = Some(30.0), retries = 1,
+                        reconnect_timeout = 2.0, server_user = None, **security))]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
     fn new(
         py: Python<'_>,
-        path: PathBuf,
+        address: PathBuf,
         connect_timeout: f64,
         timeout: Option<f64>,
         retries: u32,
         reconnect_timeout: f64,
         server_user: Option<UserName>,
+        security: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Client> {
-        let options = Options {
+        let mut options = Options {
             connect_timeout: duration("connect_timeout", connect_timeout)?,
             call_timeout: timeout.map(|timeout| duration("timeout", timeout)).transpose()?,
             retries,
@@ -155,7 +166,9 @@ impl Client {
             ..Options::default()
         };
         let connections = Mutex::new(IdleConnections { process_id: process::id(), clients: Some(Vec::new()) });
-        let client = Client { path, options, connections };
+        let security = Security::from_keywords(security)?;
+        security.add_to(&address, &mut options)?;
+        let client = Client { address, options, security, connections };
         // This call connects, so the constructor raises an exception if no server runs.
         client.call(py, |_| Ok(()))?;
         Ok(client)
@@ -279,10 +292,11 @@ impl Client {
     }
 
     fn __repr__(&self) -> String {
-        format!("<zero_kv.Client {:?}>", self.path)
+        format!("<zero_kv.Client {:?}>", self.address)
     }
 
-    /// Pickles the path and options. The process that unpickles them reconnects.
+    /// Pickles the address and the options, including a password. The address is pickled as text, because a path would
+    /// lose a slash of a URL. The process that unpickles them reconnects.
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let reconnect = py.import("zero_kv")?.getattr("_reconnect")?;
         let options = PyDict::new(py);
@@ -291,7 +305,8 @@ impl Client {
         options.set_item("retries", self.options.retries)?;
         options.set_item("reconnect_timeout", self.options.reconnect_timeout.as_secs_f64())?;
         options.set_item("server_user", self.options.server_user.as_deref())?;
-        (reconnect, (&self.path, options)).into_pyobject(py)
+        self.security.add_to_keywords(&options)?;
+        (reconnect, (self.address.as_os_str(), options)).into_pyobject(py)
     }
 }
 

@@ -56,7 +56,7 @@ impl Direct {
             ..DirectOptions::default()
         };
         let served = ServedTable::open(py, path, memory.to_owned(), options)?;
-        Ok(PyClassInitializer::from(Table(Origin::Server(served))).add_subclass(Direct))
+        Ok(PyClassInitializer::from(Table(Origin::Server(Box::new(served)))).add_subclass(Direct))
     }
 
     /// The server's number of the generation that lookups use.

@@ -13,11 +13,14 @@ import_exception!(zero_kv.errors, Closed);
 import_exception!(zero_kv.errors, Damaged);
 import_exception!(zero_kv.errors, DirectRefused);
 import_exception!(zero_kv.errors, KeyKind);
+import_exception!(zero_kv.errors, LoginFailed);
+import_exception!(zero_kv.errors, NotPermitted);
 import_exception!(zero_kv.errors, NotRunning);
 import_exception!(zero_kv.errors, ProtocolError);
 import_exception!(zero_kv.errors, Refused);
 import_exception!(zero_kv.errors, ServerError);
 import_exception!(zero_kv.errors, TimedOut);
+import_exception!(zero_kv.errors, TlsFailed);
 import_exception!(zero_kv.errors, UntrustedServer);
 
 pub(crate) fn lookup_exception(error: LookupError) -> PyErr {
@@ -57,6 +60,10 @@ pub(crate) fn client_exception(error: &ClientError) -> PyErr {
     match error {
         ClientError::NotRunning { .. } => NotRunning::new_err(message),
         ClientError::Refused { .. } => Refused::new_err(message),
+        ClientError::Address(_) | ClientError::Configuration { .. } => PyValueError::new_err(message),
+        ClientError::Tls { .. } => TlsFailed::new_err(message),
+        ClientError::AuthenticationRequired { .. } | ClientError::LoginFailed { .. } => LoginFailed::new_err(message),
+        ClientError::NotPermitted { .. } => NotPermitted::new_err(message),
         ClientError::UntrustedServer { .. } => UntrustedServer::new_err(message),
         ClientError::TimedOut { .. } => TimedOut::new_err(message),
         ClientError::Closed { .. } => Closed::new_err(message),

@@ -3,7 +3,7 @@
 //! In: Python objects. Out: Python objects, and exceptions of `zero_kv.errors`. Other Python threads run while a
 //! function waits, reads a file, or processes many rows. The modules:
 //!
-//! - `convert`, `arguments`, `key_batch`, and `errors` convert objects, arguments, keys, and errors.
+//! - `convert`, `arguments`, `connection`, `key_batch`, and `errors` convert objects, arguments, keys, and errors.
 //! - `table`, `rows`, and `direct` look keys up in this process. A `table_version` is the table of a file, or a table
 //!   that a server transferred (`served`).
 //! - `client` sends requests to a server and waits. `request` encodes requests for the asyncio client, which has its
@@ -15,6 +15,7 @@ mod arguments;
 mod arrays;
 mod bake;
 mod client;
+mod connection;
 mod convert;
 mod direct;
 mod errors;
@@ -31,6 +32,7 @@ mod view;
 #[pyo3::pymodule(gil_used = true)]
 mod _native {
     use pyo3::prelude::*;
+    use zero_kv::Setting;
 
     #[pymodule_export]
     use super::arrays::{fill_arrow, fill_fixed};
@@ -38,6 +40,8 @@ mod _native {
     use super::bake::{Report, bake_rows};
     #[pymodule_export]
     use super::client::{Client, ClientRowIterator, ClientRows, check_server_user};
+    #[pymodule_export]
+    use super::connection::endpoint;
     #[pymodule_export]
     use super::direct::Direct;
     #[pymodule_export]
@@ -51,11 +55,18 @@ mod _native {
     #[pymodule_export]
     use super::view::Memory;
 
-    /// Makes the library's error messages use the name `server_user`, which is a keyword argument of this package.
+    /// Makes the library's error messages name the keyword arguments of this package.
     #[pymodule_init]
     fn name_settings(_module: &Bound<'_, PyModule>) -> PyResult<()> {
-        let name_of = |setting| (setting == zero_kv::Setting::ServerUser).then_some("server_user");
-        zero_kv::name_settings(name_of);
+        zero_kv::name_settings(|setting| match setting {
+            Setting::ServerUser => Some("server_user"),
+            Setting::PasswordFile => Some("password_file"),
+            Setting::CaFile => Some("ca_file"),
+            Setting::CertificateFile => Some("certificate_file"),
+            Setting::KeyFile => Some("key_file"),
+            Setting::ServerName => Some("server_name"),
+            _ => None,
+        });
         Ok(())
     }
 }

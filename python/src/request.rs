@@ -5,14 +5,16 @@
 
 use std::collections::VecDeque;
 use std::mem;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyList};
 use zero_kv::client::request::{
-    Ceiling, Count, Exists, FirstRow, Floor, Get, GetInfo, GetPage, LastRow, Ping, RequestError, TypedRequest,
+    Authenticate, Ceiling, Count, Exists, FirstRow, Floor, Get, GetInfo, GetPage, LastRow, Ping, RequestError,
+    TypedRequest,
 };
-use zero_kv::client::{ClientError, KeyRange, OwnedKey, Refusal, Row};
+use zero_kv::client::{Address, ClientError, KeyRange, Login, OwnedKey, Refusal, Row};
 use zero_kv::protocol::native::{Op, VALUE_LEN_MAX_BYTES};
 use zero_kv::protocol::reader::{PartialResponse, Response, ResponseReader};
 
@@ -40,6 +42,7 @@ enum RequestItem {
     Count(KeyRange),
     Info,
     Ping,
+    Authenticate(Authenticate),
 }
 
 /// Evaluates `$value`, in which `$request` is the typed request of `$item`.
@@ -56,6 +59,7 @@ macro_rules! with_typed_request {
             RequestItem::Count(range) => Count::new(range.bounds()).map(|$request| $value),
             RequestItem::Info => Ok(GetInfo).map(|$request| $value),
             RequestItem::Ping => Ok(Ping).map(|$request| $value),
+            RequestItem::Authenticate(request) => Ok(request).map(|$request| $value),
         }
     };
 }
@@ -97,6 +101,7 @@ impl RequestItem {
             }
             RequestItem::Info => info_dict(py, &GetInfo.decode(response)?).map(|info| info.into_any().unbind()),
             RequestItem::Ping => Ping.decode(response).map(|()| Ok(py.None()))?,
+            RequestItem::Authenticate(request) => request.decode(response).map(|()| Ok(py.None()))?,
         })
     }
 }
@@ -108,6 +113,13 @@ fn row_object(py: Python<'_>, row: Option<Row>) -> PyResult<Py<PyAny>> {
 impl Request {
     fn single(item: RequestItem) -> Request {
         Request { items: vec![item], is_many: false }
+    }
+
+    /// Returns the request that logs in. Reads the password.
+    pub(crate) fn authenticate(address: &Path, login: &Login) -> PyResult<Request> {
+        let request = Authenticate::new(login)
+            .map_err(|error| PyValueError::new_err(format!("{}: {error}", address.display())))?;
+        Ok(Request::single(RequestItem::Authenticate(request)))
     }
 
     fn checked(self) -> PyResult<Request> {
@@ -231,7 +243,7 @@ struct PendingRequest {
 /// The state of a connection without its socket: unsent requests, pending requests, and received bytes.
 #[pyclass(module = "zero_kv._native")]
 pub(crate) struct Pipeline {
-    path: PathBuf,
+    server: Address,
     unsent: Vec<u8>,
     pending: VecDeque<PendingRequest>,
     reader: ResponseReader,
@@ -241,9 +253,10 @@ pub(crate) struct Pipeline {
 #[pymethods]
 impl Pipeline {
     #[new]
-    fn new(path: PathBuf) -> Pipeline {
+    fn new(address: PathBuf) -> PyResult<Pipeline> {
+        let server = Address::parse(&address).map_err(|error| PyValueError::new_err(error.to_string()))?;
         let reader = ResponseReader::new(VALUE_LEN_MAX_BYTES);
-        Pipeline { path, unsent: Vec::new(), pending: VecDeque::new(), reader, has_received: false }
+        Ok(Pipeline { server, unsent: Vec::new(), pending: VecDeque::new(), reader, has_received: false })
     }
 
     /// Adds a request. `future` receives the request's result.
@@ -293,12 +306,12 @@ impl Pipeline {
 
     /// Returns the exception for a connection that the peer closed.
     fn closed<'py>(&self, py: Python<'py>) -> Bound<'py, pyo3::exceptions::PyBaseException> {
-        let path = self.path.clone();
+        let server = self.server.clone();
         let error = match self.has_received {
-            false => ClientError::Refused { path, reason: Refusal::Closed },
+            false => ClientError::Refused { server, reason: Refusal::Closed },
             true => {
                 let PartialResponse { part, arrived_bytes, expected_bytes } = self.reader.partial();
-                ClientError::Closed { path, part, arrived_bytes, expected_bytes }
+                ClientError::Closed { server, part, arrived_bytes, expected_bytes }
             }
         };
         client_exception(&error).into_value(py).into_bound(py)
@@ -312,14 +325,14 @@ impl Pipeline {
             let request = pending.request.clone_ref(py);
             let items = &request.get().items;
             let item = &items[pending.received];
-            let violation = |error| client_exception(&ClientError::Protocol { path: self.path.clone(), error });
+            let violation = |error| client_exception(&ClientError::Protocol { server: self.server.clone(), error });
             let op = item.op().map_err(|error| client_exception(&error))?;
             let Some(response) = self.reader.next(op).map_err(violation)? else { return Ok(()) };
             match item.decode(py, response) {
                 Ok(result) => pending.results.push(result?),
                 Err(RequestError::Violation(error)) => return Err(violation(error)),
                 Err(error) => {
-                    let error = ClientError::request(&self.path, error);
+                    let error = ClientError::request(&self.server, error);
                     pending.error.get_or_insert_with(|| client_exception(&error));
                 }
             }
@@ -344,7 +357,7 @@ impl Pipeline {
         }
         self.reader
             .finish()
-            .map_err(|error| client_exception(&ClientError::Protocol { path: self.path.clone(), error }))
+            .map_err(|error| client_exception(&ClientError::Protocol { server: self.server.clone(), error }))
     }
 }
 

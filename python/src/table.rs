@@ -28,7 +28,7 @@ pub(crate) enum Origin {
     /// One version of a table, and the path of its file or of its server's socket.
     Fixed { table: TableVersion, path: PathBuf, opened: Option<OpenArguments> },
     /// The newest table of a server.
-    Server(ServedTable),
+    Server(Box<ServedTable>),
 }
 
 /// The arguments with which another process opens the same file.

@@ -1,11 +1,16 @@
 //! The client for tasks on tokio.
 
-use std::path::PathBuf;
+use std::ffi::OsStr;
+use std::sync::Arc;
 
 use super::async_connection::AsyncConnection;
+use super::async_stream::AsyncStream;
+use super::error::ClientError;
+use super::login::Login;
 use super::options::Options;
+use super::target::Target;
 
-/// A connection to a server's Unix socket, for tasks on tokio.
+/// A connection to a server, for tasks on tokio.
 ///
 /// This client has the methods, time-outs, retries, and errors of [`Client`](super::Client). A client processes one
 /// call at a time; concurrent tasks share an [`AsyncPool`](super::AsyncPool). A client works only on the runtime on
@@ -32,8 +37,21 @@ use super::options::Options;
 /// ```
 #[derive(Debug)]
 pub struct AsyncClient {
-    pub(super) path: PathBuf,
-    pub(super) options: Options,
+    pub(super) target: Arc<Target>,
+    /// The login of a call of `authenticate`, which replaces the login of the target.
+    pub(super) login: Option<Login>,
     /// The open connection, if any. Each call takes the connection out and puts it back only after success.
     pub(super) connection: Option<AsyncConnection>,
+}
+
+impl AsyncStream {
+    /// Connects like [`AsyncClient::connect_with`], and logs in if the address or the options name a user. A login uses
+    /// the native protocol, so the connection then uses this protocol.
+    ///
+    /// # Errors
+    /// The errors of [`AsyncClient::connect_with`].
+    pub async fn connect_with(address: impl AsRef<OsStr>, options: &Options) -> Result<AsyncStream, ClientError> {
+        let client = AsyncClient::connect_with(address, options).await?;
+        Ok(client.connection.expect("a client that has just connected").into_stream())
+    }
 }

@@ -1,13 +1,14 @@
 //! The client for threads, which blocks the calling thread.
 
-use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::blocking_connection::BlockingConnection;
-use super::options::Options;
+use super::login::Login;
+use super::target::Target;
 
-/// A blocking connection to a server's Unix socket.
+/// A blocking connection to a server.
 ///
-/// Each call ends within [`Options::call_timeout`]. If the connection fails during a call, for example because the
+/// Each call ends within [`Options::call_timeout`](super::Options::call_timeout). If the connection fails during a call, for example because the
 /// server restarted or closed an idle connection, the call is retried on a new connection. After an error that leaves
 /// the connection in an unknown state, the client closes it, and the next call reconnects. A call therefore never
 /// receives the response of an earlier call.
@@ -51,6 +52,16 @@ use super::options::Options;
 /// }
 /// # Ok::<(), zero_kv::client::ClientError>(())
 /// ```
+/// Over TCP with TLS, as a user whose password is in the environment or in a file (see [`Login`]):
+/// ```no_run
+/// use zero_kv::client::{Client, Login, Options};
+///
+/// let mut client = Client::connect("zkv+tls://reader@db.example:6380")?;
+/// let login = Login::with_password_file("reader", "/run/secrets/zero-kv");
+/// let options = Options { login: Some(login), ..Options::default() };
+/// let mut client = Client::connect_with("zkv+tls://db.example:6380", &options)?;
+/// # Ok::<(), zero_kv::client::ClientError>(())
+/// ```
 /// Without a server, connecting fails at once:
 /// ```
 /// use zero_kv::client::Client;
@@ -61,8 +72,9 @@ use super::options::Options;
 /// ```
 #[derive(Debug)]
 pub struct Client {
-    pub(super) path: PathBuf,
-    pub(super) options: Options,
+    pub(super) target: Arc<Target>,
+    /// The login of a call of `authenticate`, which replaces the login of the target.
+    pub(super) login: Option<Login>,
     /// The open connection, if any. Each call takes the connection out and puts it back only after success.
     pub(super) connection: Option<BlockingConnection>,
 }

@@ -2,11 +2,11 @@
 
 use std::fmt;
 use std::io;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use thiserror::Error;
 
+use super::address::{Address, AddressError};
 use crate::format::key::{KEY_LEN_MAX_BYTES, KeyKind};
 use crate::protocol::reader::ResponsePart;
 use crate::protocol::response::Violation;
@@ -19,38 +19,58 @@ use crate::protocol::response::Violation;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// The socket does not exist, or no process listens on it.
-    #[error("{}: cannot connect: {error}: is kv_store running, and on this socket?", path.display())]
+    /// The text is not the address of a server.
+    #[error(transparent)]
+    Address(#[from] AddressError),
+    /// The options cannot be used, or not for this address. Nothing was sent.
+    #[error("{server}: {problem}")]
+    Configuration {
+        /// The address of the server.
+        server: Address,
+        /// The reason, and what to do.
+        problem: String,
+    },
+    /// No encrypted connection could be established, or the encryption of a connection has failed. No request was sent
+    /// to an untrusted server.
+    #[error("{server}: no connection with TLS: {problem}")]
+    Tls {
+        /// The address of the server.
+        server: Address,
+        /// The reason, and what to do.
+        problem: String,
+    },
+    /// The socket does not exist, or no process listens on the socket or port.
+    #[error("{server}: cannot connect: {error}: is kv_store running, and on this {}?", socket_or_port(server))]
     NotRunning {
-        /// The path of the socket.
-        path: PathBuf,
+        /// The address of the server.
+        server: Address,
         /// [`io::ErrorKind::NotFound`] if the socket does not exist, [`io::ErrorKind::ConnectionRefused`] if no process
         /// listens on it.
         error: io::Error,
     },
     /// The kernel or the server refused the connection.
-    #[error("{}: {reason}", path.display())]
+    #[error("{server}: {reason}{}", reason.hint(server))]
     Refused {
-        /// The path of the socket.
-        path: PathBuf,
+        /// The address of the server.
+        server: Address,
         /// The party that refused the connection.
         reason: Refusal,
     },
     /// The server runs as a user that this client does not trust. Nothing was sent.
-    #[error("{}: {problem}", path.display())]
+    #[error("{server}: {problem}")]
     UntrustedServer {
-        /// The path of the socket.
-        path: PathBuf,
+        /// The address of the server.
+        server: Address,
         /// The user that the server runs as.
         uid: u32,
         /// The expected users, the reason, and the remedy.
         problem: String,
     },
     /// An attempt to connect, a call, or the wait for a pooled connection timed out.
-    #[error("{}: timed out after {after:.1?} {phase}", path.display())]
+    #[error("{server}: timed out after {after:.1?} {phase}")]
     TimedOut {
-        /// The path of the socket.
-        path: PathBuf,
+        /// The address of the server.
+        server: Address,
         /// What the client was waiting for.
         phase: Phase,
         /// Time since the start of the call, of the attempt to connect, or of the wait.
@@ -58,13 +78,12 @@ pub enum ClientError {
     },
     /// The server closed the connection before the response was complete.
     #[error(
-        "{}: the server closed the connection after {arrived_bytes} of {expected_bytes} bytes of the response's {part}: \
-         connect again; if that does not help, see the log of kv_store",
-        path.display()
+        "{server}: the server closed the connection after {arrived_bytes} of {expected_bytes} bytes of the response's \
+         {part}: connect again; if that does not help, see the log of kv_store"
     )]
     Closed {
-        /// The path of the socket.
-        path: PathBuf,
+        /// The address of the server.
+        server: Address,
         /// Whether the response's header or its value is incomplete.
         part: ResponsePart,
         /// Number of bytes of the incomplete header or value that arrived.
@@ -73,18 +92,18 @@ pub enum ClientError {
         expected_bytes: usize,
     },
     /// The peer violated the protocol.
-    #[error("{}: {error}: is this the socket of a kv_store of this version?", path.display())]
+    #[error("{server}: {error}: is this the {} of a kv_store of this version?", socket_or_port(server))]
     Protocol {
-        /// The path of the socket.
-        path: PathBuf,
+        /// The address of the server.
+        server: Address,
         /// The violation.
         error: Violation,
     },
     /// The server responded with an error status.
-    #[error("{}: the server responded to {request} with an error: {hint}", path.display())]
+    #[error("{server}: the server responded to {request} with an error: {hint}{}", tls_hint(server))]
     Server {
-        /// The path of the socket.
-        path: PathBuf,
+        /// The address of the server.
+        server: Address,
         /// The request in words: its key, its range, or its name.
         request: String,
         /// The likely cause, and what to do.
@@ -92,44 +111,42 @@ pub enum ClientError {
     },
     /// The connection must log in before it can send the request.
     #[error(
-        "{}: the server requires a login for {request}: call authenticate(user, password) first, or set Options::login",
-        path.display()
+        "{server}: the server requires a login for {request}: name the user in the address, as in \
+         zkv+tls://user@host:port, or call authenticate(user, password) first"
     )]
     AuthenticationRequired {
-        /// The socket.
-        path: PathBuf,
+        /// The address of the server.
+        server: Address,
         /// The request in words: its key, its range, or its name.
         request: String,
     },
     /// The server rejected the user's name or password.
     #[error(
-        "{}: the login of user {user} failed: the user is unknown or disabled, or the password is wrong: see the \
-         server's file of users",
-        path.display()
+        "{server}: the login of user {user} failed: the user is unknown or disabled, or the password is wrong: see the \
+         server's file of users"
     )]
     LoginFailed {
-        /// The socket.
-        path: PathBuf,
+        /// The address of the server.
+        server: Address,
         /// The name of the user, quoted.
         user: String,
     },
     /// The user of the connection may not send the request, or may not use the requested keys.
     #[error(
-        "{}: the connection's user has no permission for {request}: ask the server's administrator for the permission, \
-         or log in as another user",
-        path.display()
+        "{server}: the connection's user has no permission for {request}: ask the server's administrator for the \
+         permission, or log in as another user"
     )]
     NotPermitted {
-        /// The socket.
-        path: PathBuf,
+        /// The address of the server.
+        server: Address,
         /// The request in words: its key, its range, or its name.
         request: String,
     },
     /// Direct mode is not possible.
-    #[error("{}: no direct mode: {problem}", path.display())]
+    #[error("{server}: no direct mode: {problem}")]
     Direct {
-        /// The path of the socket.
-        path: PathBuf,
+        /// The address of the server.
+        server: Address,
         /// The reason, and what to do.
         problem: String,
     },
@@ -149,15 +166,31 @@ pub enum ClientError {
         end: KeyKind,
     },
     /// A system call failed.
-    #[error("{}: {phase}: {error}", path.display())]
+    #[error("{server}: {phase}: {error}")]
     Io {
-        /// The path of the socket.
-        path: PathBuf,
+        /// The address of the server.
+        server: Address,
         /// What the client was doing.
         phase: Phase,
         /// The error of the system call.
         error: io::Error,
     },
+}
+
+/// Returns what else could be the reason for an error if the address has no TLS. A TLS port responds to a request without
+/// TLS with an error, and closes the connection.
+fn tls_hint(server: &Address) -> &'static str {
+    match server.tcp() {
+        Some(tcp) if !tcp.tls => "; or this port uses TLS: use zkv+tls://",
+        _ => "",
+    }
+}
+
+fn socket_or_port(server: &Address) -> &'static str {
+    match server {
+        Address::Unix(_) => "socket",
+        Address::Tcp(_) => "port",
+    }
 }
 
 /// The party that refused a connection.
@@ -168,6 +201,17 @@ pub enum Refusal {
     NoPermission,
     /// The server accepted the connection, and closed the connection before sending a response.
     Closed,
+}
+
+impl Refusal {
+    /// Returns what else could be the reason why a server at this address closed the connection.
+    fn hint(self, server: &Address) -> &'static str {
+        match (self, server.tcp().map(|tcp| tcp.tls)) {
+            (Refusal::Closed, Some(true)) => "; or this port does not use TLS: use zkv://",
+            (Refusal::Closed, Some(false)) => tls_hint(server),
+            _ => "",
+        }
+    }
 }
 
 impl fmt::Display for Refusal {
@@ -211,37 +255,37 @@ impl fmt::Display for Phase {
 
 impl ClientError {
     /// Returns the error of a failed attempt to connect.
-    pub(super) fn connect(path: &Path, error: io::Error) -> Self {
-        let path = path.to_path_buf();
+    pub(super) fn connect(server: &Address, error: io::Error) -> Self {
+        let server = server.clone();
         match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => ClientError::NotRunning { path, error },
-            io::ErrorKind::PermissionDenied => ClientError::Refused { path, reason: Refusal::NoPermission },
-            _ => ClientError::Io { path, phase: Phase::Connect, error },
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => ClientError::NotRunning { server, error },
+            io::ErrorKind::PermissionDenied => ClientError::Refused { server, reason: Refusal::NoPermission },
+            _ => ClientError::Io { server, phase: Phase::Connect, error },
         }
     }
 
-    pub(super) fn violation(path: &Path, error: Violation) -> Self {
-        ClientError::Protocol { path: path.to_path_buf(), error }
+    pub(super) fn violation(server: &Address, error: Violation) -> Self {
+        ClientError::Protocol { server: server.clone(), error }
     }
 
     /// Returns the error of a call whose request has failed.
-    pub fn request(path: &Path, error: RequestError) -> Self {
-        let to_path = || path.to_path_buf();
+    pub fn request(server: &Address, error: RequestError) -> Self {
+        let to_server = || server.clone();
         match error {
-            RequestError::Rejected { request, hint } => ClientError::Server { path: to_path(), request, hint },
+            RequestError::Rejected { request, hint } => ClientError::Server { server: to_server(), request, hint },
             RequestError::Unauthenticated { request } => {
-                ClientError::AuthenticationRequired { path: to_path(), request }
+                ClientError::AuthenticationRequired { server: to_server(), request }
             }
-            RequestError::LoginFailed { user } => ClientError::LoginFailed { path: to_path(), user },
-            RequestError::NotPermitted { request } => ClientError::NotPermitted { path: to_path(), request },
-            RequestError::Violation(violation) => ClientError::violation(path, violation),
+            RequestError::LoginFailed { user } => ClientError::LoginFailed { server: to_server(), user },
+            RequestError::NotPermitted { request } => ClientError::NotPermitted { server: to_server(), request },
+            RequestError::Violation(violation) => ClientError::violation(server, violation),
         }
     }
 
     /// Returns the error for a server that rejected a request with numeric keys and also a request with byte keys.
-    pub(super) fn unknown_key_kind(path: &Path) -> Self {
+    pub(super) fn unknown_key_kind(server: &Address) -> Self {
         let request = "requests for both kinds of keys".to_owned();
-        ClientError::Server { path: path.to_path_buf(), request, hint: "see the log of kv_store" }
+        ClientError::Server { server: server.clone(), request, hint: "see the log of kv_store" }
     }
 }
 

@@ -1,42 +1,155 @@
-//! The name and the password with which a client logs in.
+//! The user as whom a client logs in, and the source of the password.
+//!
+//! In: a password, the path of a file with the password, or the environment. Out: credentials for one connection.
 
 use std::fmt;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+use super::environment::own_variable;
+use crate::setting::Setting;
 
 /// The maximum length of a user's name or password. A server rejects longer ones in any case.
 const LEN_MAX_BYTES: usize = 4096;
+/// The environment variable with the password of logins that have no other source of a password.
+const PASSWORD: &str = "ZERO_KV_PASSWORD";
+/// The environment variable with the path of a file with this password. It is read if [`PASSWORD`] is not set.
+const PASSWORD_FILE: &str = "ZERO_KV_PASSWORD_FILE";
 
 /// The name and the password of a user. Debugging output omits the password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Login {
     user: String,
+    password: Password,
+}
+
+/// The source of a password.
+#[derive(Clone, PartialEq, Eq)]
+enum Password {
+    Given(Vec<u8>),
+    File(PathBuf),
+    Environment,
+}
+
+/// The reason why a login cannot be used, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct LoginError(String);
+
+/// A name and a password that can be sent to a server.
+pub(super) struct Credentials {
+    user: Vec<u8>,
     password: Vec<u8>,
 }
 
 impl Login {
-    /// Creates a login.
+    /// Creates a login with a password.
     pub fn new(user: impl Into<String>, password: impl Into<Vec<u8>>) -> Self {
-        Login { user: user.into(), password: password.into() }
+        Login { user: user.into(), password: Password::Given(password.into()) }
     }
 
-    /// Returns the name of the user, without the bytes that no name can have.
+    /// Creates a login whose password is in a file. The file is read for each connection, so the password can be
+    /// changed while the program runs. One line end at the end of the file is not part of the password.
+    pub fn with_password_file(user: impl Into<String>, path: impl Into<PathBuf>) -> Self {
+        Login { user: user.into(), password: Password::File(path.into()) }
+    }
+
+    /// Creates a login whose password is the value of the environment variable `ZERO_KV_PASSWORD`, or if this variable
+    /// is not set, in the file that `ZERO_KV_PASSWORD_FILE` names. A client uses this login if its address names a user
+    /// and its options have no login. The variables are ignored in a set-user-ID program.
+    pub fn from_environment(user: impl Into<String>) -> Self {
+        Login { user: user.into(), password: Password::Environment }
+    }
+
+    /// Returns the name of the user.
+    pub fn user(&self) -> &str {
+        &self.user
+    }
+
+    /// Reads the password.
+    ///
+    /// # Errors
+    /// The reason why there is no password, and the remedy.
+    pub(super) fn credentials(&self) -> Result<Credentials, LoginError> {
+        self.read_credentials().map_err(LoginError)
+    }
+
+    fn read_credentials(&self) -> Result<Credentials, String> {
+        if self.user.is_empty() || self.user.len() > LEN_MAX_BYTES || self.user.contains('\0') {
+            return Err(format!(
+                "a user's name has 1 to {LEN_MAX_BYTES} bytes other than 0, but {} has {} bytes",
+                quoted(self.user.as_bytes()),
+                self.user.len()
+            ));
+        }
+        let password = match &self.password {
+            Password::Given(password) => password.clone(),
+            Password::File(path) => read(path)?,
+            Password::Environment => match (own_variable(PASSWORD), own_variable(PASSWORD_FILE)) {
+                (Some(password), _) => password.into_encoded_bytes(),
+                (None, Some(path)) => read(&PathBuf::from(path))?,
+                (None, None) => {
+                    return Err(format!(
+                        "there is no password for user {}: set {PASSWORD}, or name a file with the password with {} or \
+                         {PASSWORD_FILE}",
+                        quoted(self.user.as_bytes()),
+                        Setting::PasswordFile
+                    ));
+                }
+            },
+        };
+        match password.len() {
+            ..=LEN_MAX_BYTES => Ok(Credentials { user: self.user.clone().into(), password }),
+            len => Err(format!("a password of {len} bytes, where at most {LEN_MAX_BYTES} bytes are allowed")),
+        }
+    }
+}
+
+/// Reads a password from a file.
+fn read(path: &PathBuf) -> Result<Vec<u8>, String> {
+    let name = path.display();
+    let mut password =
+        std::fs::read(path).map_err(|error| format!("the password file {name} cannot be read: {error}"))?;
+    if password.last() == Some(&b'\n') {
+        password.pop();
+        if password.last() == Some(&b'\r') {
+            password.pop();
+        }
+    }
+    match password.is_empty() {
+        true => Err(format!("the password file {name} is empty: write the password into it")),
+        false => Ok(password),
+    }
+}
+
+/// Returns a user's name for an error message.
+fn quoted(user: &[u8]) -> String {
+    format!("\"{}\"", user[..user.len().min(64)].escape_ascii())
+}
+
+impl Credentials {
     pub(super) fn user(&self) -> &[u8] {
-        let user = self.user.as_bytes();
-        let end = user.iter().position(|byte| *byte == 0).unwrap_or(user.len());
-        &user[..end.min(LEN_MAX_BYTES)]
+        &self.user
     }
 
     pub(super) fn password(&self) -> &[u8] {
-        &self.password[..self.password.len().min(LEN_MAX_BYTES)]
+        &self.password
     }
 
     /// Returns the name of the user for an error message.
     pub(super) fn quoted_user(&self) -> String {
-        format!("\"{}\"", self.user().escape_ascii())
+        quoted(&self.user)
     }
 }
 
 impl fmt::Debug for Login {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Login").field("user", &self.user).finish_non_exhaustive()
+        let mut login = f.debug_struct("Login");
+        login.field("user", &self.user);
+        if let Password::File(path) = &self.password {
+            login.field("password_file", path);
+        }
+        login.finish_non_exhaustive()
     }
 }

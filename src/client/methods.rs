@@ -4,8 +4,10 @@
 //! expands to the methods of one client: `$async` stands for `async` or nothing, and `$await` for `.await` or nothing.
 //! To add a method to both clients, add it to the macro.
 
-use std::path::Path;
+use std::ffi::OsStr;
+use std::sync::Arc;
 
+use super::address::Address;
 #[cfg(feature = "tokio")]
 use super::async_connection::AsyncConnection;
 use super::batch::{self, Batch, EncodeRequest, VisitResponse};
@@ -23,6 +25,7 @@ use super::request::{
 };
 use super::retry::{Deadline, Retry};
 use super::row_page::RowPage;
+use super::target::Target;
 #[cfg(feature = "tokio")]
 use super::{AsyncClient, AsyncClientRows};
 use super::{Client, ClientRows};
@@ -34,28 +37,27 @@ macro_rules! impl_client {
     ($Client:ident, $Rows:ident, $Connection:ident, $sleep:path, [$($async:tt)?], [$($await:tt)*]) => {
         /// Creating a connected client.
         impl $Client {
-            /// Connects to the socket at `path`. A path that starts with `@` names an abstract socket.
+            /// Connects to the server at an [`Address`]: a path, or a URL such as `zkv+tls://user@host:port`.
             ///
             /// # Errors
-            /// [`ClientError::NotRunning`], [`ClientError::Refused`], [`ClientError::UntrustedServer`],
-            /// [`ClientError::TimedOut`], [`ClientError::Io`]. Connecting is not retried.
-            pub $($async)? fn connect(path: impl AsRef<Path>) -> Result<Self, ClientError> {
-                Self::connect_with(path, &Options::default())$($await)*
+            /// [`ClientError`]. Connecting is not retried.
+            pub $($async)? fn connect(address: impl AsRef<OsStr>) -> Result<Self, ClientError> {
+                Self::connect_with(address, &Options::default())$($await)*
             }
 
             /// Connects like [`Self::connect`], with options.
             ///
             /// # Errors
-            /// The errors of [`Self::connect`].
-            pub $($async)? fn connect_with(path: impl AsRef<Path>, options: &Options) -> Result<Self, ClientError> {
-                let mut client = Self::unconnected(path.as_ref(), options);
-                client.connect_now()$($await)*?;
+            /// [`ClientError`].
+            pub $($async)? fn connect_with(address: impl AsRef<OsStr>, options: &Options) -> Result<Self, ClientError> {
+                let mut client = Self::unconnected(&Target::new(address.as_ref(), options)?);
+                client.connection = Some(client.open_connection(Deadline::after(None))$($await)*?);
                 Ok(client)
             }
 
-            /// Returns the socket's path.
-            pub fn path(&self) -> &Path {
-                &self.path
+            /// Returns the address of the server.
+            pub fn address(&self) -> &Address {
+                &self.target.address
             }
         }
 
@@ -284,7 +286,7 @@ macro_rules! impl_client {
                         Err(error) => return Err(error),
                     }
                 }
-                Err(ClientError::unknown_key_kind(&self.path))
+                Err(ClientError::unknown_key_kind(&self.target.address))
             }
 
             /// Returns the next row from the start of a range, or from its end if `backward` is true. Requests a page
@@ -346,8 +348,9 @@ macro_rules! impl_client {
                 password: impl AsRef<[u8]>,
             ) -> Result<(), ClientError> {
                 let login = Login::new(user, password.as_ref());
-                self.call(Authenticate(&login))$($await)*?;
-                self.options.login = Some(login);
+                let authenticate = Authenticate::new(&login);
+                self.call(authenticate.map_err(|error| self.target.configuration(error.to_string()))?)$($await)*?;
+                self.login = Some(login);
                 Ok(())
             }
 
@@ -403,20 +406,16 @@ macro_rules! impl_client {
                 Ok(outputs)
             }
 
-            /// Connects once, without retries.
-            pub(super) $($async)? fn connect_now(&mut self) -> Result<(), ClientError> {
-                self.connection = Some(self.open_connection(Deadline::after(None))$($await)*?);
-                Ok(())
-            }
-
-            /// Connects, and logs in if the options have a login.
+            /// Connects, and logs in if the address, the options, or an earlier call name a user.
             $($async)? fn open_connection(&self, deadline: Deadline) -> Result<$Connection, ClientError> {
-                let mut connection = $Connection::connect(&self.path, &self.options, deadline)$($await)*?;
-                if let Some(login) = &self.options.login {
-                    let request = Authenticate(login);
-                    let mut batch = batch::single(&request, |response| request.decode(response));
+                let authenticate = self.target.authenticate(self.login.as_ref())?;
+                let mut connection = $Connection::connect(&self.target, deadline)$($await)*?;
+                if let Some(request) = &authenticate {
+                    // Outside a call, only the login has a time-out.
+                    let deadline = deadline.or_after(self.target.options.call_timeout);
+                    let mut batch = batch::single(request, |response| request.decode(response));
                     self.transfer(&mut connection, &mut batch, deadline)$($await)*?;
-                    batch.into_result().map_err(|error| ClientError::request(&self.path, error))?;
+                    batch.into_result().map_err(|error| ClientError::request(self.address(), error))?;
                 }
                 Ok(connection)
             }
@@ -427,15 +426,15 @@ macro_rules! impl_client {
                 &mut self,
                 mut batch: Batch<E, V>,
             ) -> Result<(), ClientError> {
-                let deadline = Deadline::after(self.options.call_timeout);
-                let mut retry = Retry::new(&self.options, batch.is_idempotent());
+                let deadline = Deadline::after(self.target.options.call_timeout);
+                let mut retry = Retry::new(&self.target.options, batch.is_idempotent());
                 while let Err(error) = self.exchange_once(&mut batch, deadline)$($await)* {
                     match retry.pause_after(&error, deadline) {
                         Some(pause) => $sleep(pause)$($await)*,
                         None => return Err(error),
                     }
                 }
-                batch.into_result().map_err(|error| ClientError::request(&self.path, error))
+                batch.into_result().map_err(|error| ClientError::request(&self.target.address, error))
             }
 
             /// Sends the requests of a batch that have no response yet, on one connection. The client keeps the
@@ -466,18 +465,22 @@ macro_rules! impl_client {
                     match connection.pipeline.advance(batch) {
                         Ok(false) => {}
                         Ok(true) => return Ok(()),
-                        Err(violation) => return Err(ClientError::violation(&self.path, violation)),
+                        Err(violation) => return Err(ClientError::violation(&self.target.address, violation)),
                     }
                     if let Err(error) = connection.transfer(deadline)$($await)* {
-                        return Err(connection.pipeline.error(&self.path, error, deadline));
+                        return Err(connection.pipeline.error(&self.target.address, error, deadline));
                     }
                 }
             }
         }
 
         impl PoolMember for $Client {
-            fn unconnected(path: &Path, options: &Options) -> Self {
-                $Client { path: path.to_path_buf(), options: options.clone(), connection: None }
+            fn unconnected(target: &Arc<Target>) -> Self {
+                $Client { target: Arc::clone(target), login: None, connection: None }
+            }
+
+            fn target(&self) -> &Arc<Target> {
+                &self.target
             }
 
             fn is_connected(&self) -> bool {

@@ -7,22 +7,29 @@
 //! methods for tasks. Threads share connections in a [`Pool`]; tasks share connections in an `AsyncPool`. The modules:
 //!
 //! - `methods` implements both clients. `blocking` and `asynchronous` define the two types; `blocking_connection` and
-//!   `async_connection` define their connections.
+//!   `async_connection` define their connections. `async_stream` is a connection as a stream of bytes.
 //! - `request` encodes each request and decodes its response. `row_page` checks a page of rows. `range_cursor` keeps
 //!   the position of an iteration that requests rows page by page. `rows` defines the iterators.
 //! - `batch` keeps many requests in flight. `pipeline` holds a connection's unsent requests and received bytes. `retry`
 //!   decides whether a call is retried.
-//! - `socket` connects. `server_user` checks the server's user. `exposure` checks whether other users could replace the
-//!   socket.
+//! - `address` parses addresses. `login` holds a user and the source of the password; `environment` reads environment
+//!   variables. `target` combines them with the options: all connections of a client or pool have one target.
+//! - `socket` connects to Unix sockets, `tcp` to TCP ports. `transport` moves bytes between a pipeline and a socket,
+//!   through a session of `tls` if the connection uses TLS. `server_user` checks the server's user. `exposure` checks
+//!   whether other users could replace the socket.
 
+mod address;
 #[cfg(feature = "tokio")]
 mod async_connection;
+#[cfg(feature = "tokio")]
+mod async_stream;
 #[cfg(feature = "tokio")]
 mod asynchronous;
 mod batch;
 mod blocking;
 mod blocking_connection;
 mod direct;
+mod environment;
 mod error;
 mod exposure;
 mod info;
@@ -39,7 +46,14 @@ mod row_page;
 mod rows;
 mod server_user;
 mod socket;
+mod target;
+mod tcp;
+mod tls;
+mod transport;
 
+pub use address::{Address, AddressError, TcpAddress};
+#[cfg(feature = "tokio")]
+pub use async_stream::AsyncStream;
 #[cfg(feature = "tokio")]
 pub use asynchronous::AsyncClient;
 pub use blocking::Client;
@@ -47,8 +61,8 @@ pub use direct::{Direct, DirectOptions, DirectSnapshot};
 pub use error::{ClientError, Phase, Refusal};
 pub use info::Info;
 pub use key::{KeyRange, OwnedKey};
-pub use login::Login;
-pub use options::{Options, PoolOptions};
+pub use login::{Login, LoginError};
+pub use options::{Options, PoolOptions, TlsOptions};
 #[cfg(feature = "tokio")]
 pub use pool::AsyncPool;
 pub use pool::{Pool, Pooled};
@@ -58,5 +72,6 @@ pub use row_page::RowPage;
 pub use rows::AsyncClientRows;
 pub use rows::ClientRows;
 pub use server_user::check_server_user;
+pub use target::check_options;
 
 pub use crate::protocol::reader::ResponsePart;

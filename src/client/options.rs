@@ -1,12 +1,13 @@
 //! Options of clients and pools.
 
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::login::Login;
 use crate::protocol::native::VALUE_LEN_MAX_BYTES;
 
-/// Time-outs, retries, and limits of a client, and the user that its server may run as.
+/// Time-outs, retries, and limits of a client, how it logs in, and which servers it trusts.
 ///
 /// # Example
 /// ```no_run
@@ -46,11 +47,42 @@ pub struct Options {
     /// - In a user namespace, all users without a number of their own are reported as 65534 (or `kernel.overflowuid`).
     ///   This number identifies no single user. To accept all of these users, name this number.
     ///
-    /// The check happens after connecting and before anything is sent.
+    /// The check happens after connecting and before anything is sent. It is impossible over TCP, where naming a user
+    /// with this field is an error.
     pub server_user: Option<String>,
-    /// The user as whom each connection logs in. `None` by default: a connection over the Unix socket then has all
-    /// permissions. The client logs in again whenever it reconnects.
+    /// The user as whom each connection logs in, also after a reconnect. With `None`, the default, a client logs in only
+    /// if its [`Address`](super::Address) names a user, with the password in the environment: see
+    /// [`Login::from_environment`].
     pub login: Option<Login>,
+    /// Options of addresses that start with `zkv+tls://`.
+    pub tls: TlsOptions,
+}
+
+/// Certificates of connections with TLS. The files are read when a client is created, and again for the next connection
+/// after they have changed. A pool keeps using the previous contents if a changed file cannot be used.
+///
+/// # Example
+/// ```no_run
+/// use zero_kv::client::{Client, Options, TlsOptions};
+///
+/// let tls = TlsOptions { ca_file: Some("/etc/zero-kv/ca.crt".into()), ..TlsOptions::default() };
+/// let client = Client::connect_with("zkv+tls://reader@db.example:6380", &Options { tls, ..Options::default() })?;
+/// # Ok::<(), zero_kv::client::ClientError>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TlsOptions {
+    /// The certificates of the authorities that may sign the server's certificate, as PEM. With `None`, the default,
+    /// the authorities that the system trusts, or those that the environment variables `SSL_CERT_FILE` and
+    /// `SSL_CERT_DIR` name.
+    pub ca_file: Option<PathBuf>,
+    /// The client's certificate and its intermediate certificates, as PEM, for a server that requires one. `None` by
+    /// default.
+    pub certificate_file: Option<PathBuf>,
+    /// The private key of `certificate_file`, as PEM: PKCS #8, PKCS #1, or SEC 1.
+    pub key_file: Option<PathBuf>,
+    /// The name or IP address that the server's certificate must be valid for. With `None`, the default, the host of
+    /// the address.
+    pub server_name: Option<String>,
 }
 
 impl Default for Options {
@@ -63,6 +95,7 @@ impl Default for Options {
             value_len_max_bytes: VALUE_LEN_MAX_BYTES,
             server_user: None,
             login: None,
+            tls: TlsOptions::default(),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The state of a connection without its socket: unsent requests and received bytes.
 
 use std::io::{self, ErrorKind::BrokenPipe, ErrorKind::ConnectionReset};
-use std::path::{Path, PathBuf};
 
+use super::address::Address;
 use super::batch::{Batch, EncodeRequest, VisitResponse};
 use super::error::{ClientError, Phase, Refusal};
 use super::options::Options;
@@ -81,25 +81,28 @@ impl Pipeline {
 
     /// Returns the error of a call whose requests could not be sent, or whose responses could not be received.
     #[cold]
-    pub(super) fn error(&self, path: &Path, error: TransferError, deadline: Deadline) -> ClientError {
-        let path = path.to_path_buf();
+    pub(super) fn error(&self, server: &Address, error: TransferError, deadline: Deadline) -> ClientError {
+        let server = server.clone();
         match error {
-            TransferError::TimedOut(phase) => ClientError::TimedOut { path, phase, after: deadline.started.elapsed() },
+            TransferError::TimedOut(phase) => {
+                ClientError::TimedOut { server, phase, after: deadline.started.elapsed() }
+            }
             // The kernel reports these errors if the peer closed the connection before it read every request.
             TransferError::System(_, error) if [ConnectionReset, BrokenPipe].contains(&error.kind()) => {
-                self.closed(path)
+                self.closed(server)
             }
-            TransferError::System(phase, error) => ClientError::Io { path, phase, error },
-            TransferError::Closed => self.closed(path),
+            TransferError::System(phase, error) => ClientError::Io { server, phase, error },
+            TransferError::Closed => self.closed(server),
+            TransferError::Tls(problem) => ClientError::Tls { server, problem },
         }
     }
 
-    fn closed(&self, path: PathBuf) -> ClientError {
+    fn closed(&self, server: Address) -> ClientError {
         match self.has_received {
-            false => ClientError::Refused { path, reason: Refusal::Closed },
+            false => ClientError::Refused { server, reason: Refusal::Closed },
             true => {
                 let PartialResponse { part, arrived_bytes, expected_bytes } = self.reader.partial();
-                ClientError::Closed { path, part, arrived_bytes, expected_bytes }
+                ClientError::Closed { server, part, arrived_bytes, expected_bytes }
             }
         }
     }
@@ -111,4 +114,17 @@ pub(super) enum TransferError {
     TimedOut(Phase),
     Closed,
     System(Phase, io::Error),
+    /// The encryption failed: the reason, and what to do.
+    Tls(String),
+}
+
+impl TransferError {
+    /// Returns the error if it happened before the connection was usable.
+    pub(super) fn while_connecting(self) -> Self {
+        match self {
+            TransferError::TimedOut(_) => TransferError::TimedOut(Phase::Connect),
+            TransferError::System(_, error) => TransferError::System(Phase::Connect, error),
+            error => error,
+        }
+    }
 }

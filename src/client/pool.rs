@@ -8,9 +8,9 @@
 //! lets it race with new arrivals, and deadpool serves only tasks.
 
 use std::collections::VecDeque;
+use std::ffi::OsStr;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::path::{Path, PathBuf};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -24,7 +24,8 @@ use tokio::time::timeout;
 use super::AsyncClient;
 use super::Client;
 use super::error::{ClientError, Phase};
-use super::options::{Options, PoolOptions};
+use super::options::PoolOptions;
+use super::target::Target;
 use crate::sync::unpoisoned;
 
 /// A pool of connections to one server, for threads. Clones share the pool.
@@ -71,21 +72,21 @@ pub struct AsyncPool {
 }
 
 impl Pool {
-    /// Creates a pool for the socket at `path`, with one connection.
+    /// Creates a pool for the server at an [`Address`](super::Address), with one connection.
     ///
     /// # Errors
     /// The errors of [`Client::connect`].
-    pub fn connect(path: impl AsRef<Path>) -> Result<Pool, ClientError> {
-        Pool::connect_with(path, &PoolOptions::default())
+    pub fn connect(address: impl AsRef<OsStr>) -> Result<Pool, ClientError> {
+        Pool::connect_with(address, &PoolOptions::default())
     }
 
     /// Creates a pool like [`Pool::connect`], with options.
     ///
     /// # Errors
     /// The errors of [`Client::connect`].
-    pub fn connect_with(path: impl AsRef<Path>, options: &PoolOptions) -> Result<Pool, ClientError> {
-        let first = Client::connect_with(path.as_ref(), &options.client)?;
-        Ok(Pool { shared: SharedPool::new(path.as_ref(), options, first) })
+    pub fn connect_with(address: impl AsRef<OsStr>, options: &PoolOptions) -> Result<Pool, ClientError> {
+        let first = Client::connect_with(address, &options.client)?;
+        Ok(Pool { shared: SharedPool::new(options, first) })
     }
 
     /// Returns a connection, which goes back to the pool when it is dropped. Waits while all connections are in use.
@@ -114,21 +115,21 @@ impl Pool {
 
 #[cfg(feature = "tokio")]
 impl AsyncPool {
-    /// Creates a pool for the socket at `path`, with one connection.
+    /// Creates a pool for the server at an [`Address`](super::Address), with one connection.
     ///
     /// # Errors
     /// The errors of [`AsyncClient::connect`].
-    pub async fn connect(path: impl AsRef<Path>) -> Result<AsyncPool, ClientError> {
-        AsyncPool::connect_with(path, &PoolOptions::default()).await
+    pub async fn connect(address: impl AsRef<OsStr>) -> Result<AsyncPool, ClientError> {
+        AsyncPool::connect_with(address, &PoolOptions::default()).await
     }
 
     /// Creates a pool like [`AsyncPool::connect`], with options.
     ///
     /// # Errors
     /// The errors of [`AsyncClient::connect`].
-    pub async fn connect_with(path: impl AsRef<Path>, options: &PoolOptions) -> Result<AsyncPool, ClientError> {
-        let first = AsyncClient::connect_with(path.as_ref(), &options.client).await?;
-        Ok(AsyncPool { shared: SharedPool::new(path.as_ref(), options, first) })
+    pub async fn connect_with(address: impl AsRef<OsStr>, options: &PoolOptions) -> Result<AsyncPool, ClientError> {
+        let first = AsyncClient::connect_with(address, &options.client).await?;
+        Ok(AsyncPool { shared: SharedPool::new(options, first) })
     }
 
     /// Returns a connection, which goes back to the pool when it is dropped. Waits while all connections are in use.
@@ -158,7 +159,10 @@ impl AsyncPool {
 /// A client that a pool can lend: [`Client`] or [`AsyncClient`].
 pub trait PoolMember: Sized {
     /// Creates a client that connects at its first call.
-    fn unconnected(path: &Path, options: &Options) -> Self;
+    fn unconnected(target: &Arc<Target>) -> Self;
+
+    /// Returns what the clients of a pool have in common.
+    fn target(&self) -> &Arc<Target>;
 
     /// Returns whether the client has a connection without pending responses.
     fn is_connected(&self) -> bool;
@@ -169,8 +173,7 @@ pub trait PoolMember: Sized {
 
 /// The implementation of both [`Pool`] and `AsyncPool`, except for the wait until a client is returned.
 struct SharedPool<C: PoolMember> {
-    path: PathBuf,
-    client_options: Options,
+    target: Arc<Target>,
     wait_timeout: Duration,
     state: Mutex<PoolState<C>>,
 }
@@ -209,15 +212,11 @@ struct Queued<C: PoolMember> {
 }
 
 impl<C: PoolMember> SharedPool<C> {
-    fn new(path: &Path, options: &PoolOptions, first: C) -> Arc<Self> {
+    fn new(options: &PoolOptions, first: C) -> Arc<Self> {
         let vacant = options.connections_max.get() - 1;
+        let target = Arc::clone(first.target());
         let state = PoolState { idle: vec![first], vacant, waiters: VecDeque::new(), next_waiter: 0 };
-        Arc::new(SharedPool {
-            path: path.to_path_buf(),
-            client_options: options.client.clone(),
-            wait_timeout: options.wait_timeout,
-            state: Mutex::new(state),
-        })
+        Arc::new(SharedPool { target, wait_timeout: options.wait_timeout, state: Mutex::new(state) })
     }
 
     fn lock(&self) -> MutexGuard<'_, PoolState<C>> {
@@ -231,7 +230,7 @@ impl<C: PoolMember> SharedPool<C> {
         if idle.is_some() || state.vacant > 0 {
             let client = idle.unwrap_or_else(|| {
                 state.vacant -= 1;
-                C::unconnected(&self.path, &self.client_options)
+                C::unconnected(&self.target)
             });
             return Lent::Now(Pooled { client: Some(client), shared: Arc::clone(self) });
         }
@@ -260,7 +259,7 @@ impl<C: PoolMember> SharedPool<C> {
     }
 
     fn timed_out(&self, started: Instant) -> ClientError {
-        ClientError::TimedOut { path: self.path.clone(), phase: Phase::PoolWait, after: started.elapsed() }
+        ClientError::TimedOut { server: self.target.address.clone(), phase: Phase::PoolWait, after: started.elapsed() }
     }
 }
 
@@ -283,7 +282,7 @@ impl<C: PoolMember> Drop for Queued<C> {
 
 impl<C: PoolMember> fmt::Debug for SharedPool<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pool").field("path", &self.path).finish_non_exhaustive()
+        f.debug_struct("Pool").field("address", &self.target.address).finish_non_exhaustive()
     }
 }
 

@@ -32,6 +32,11 @@ impl Deadline {
         self.at
     }
 
+    /// Returns this deadline, or if it is unlimited, a new one after `timeout`.
+    pub(super) fn or_after(self, timeout: Option<Duration>) -> Self {
+        if self.at.is_some() { self } else { Deadline::after(timeout) }
+    }
+
     /// Returns the remaining time, or `None` if the time-out is unlimited.
     pub(super) fn left(&self) -> Option<Duration> {
         self.at.map(|at| at.saturating_duration_since(Instant::now()))

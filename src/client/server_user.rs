@@ -4,15 +4,15 @@
 //! reports the user of the process that called `listen` (`SO_PEERCRED`). The owner of the socket file would prove
 //! nothing: an impostor owns the socket that it created.
 
-use std::env;
 use std::ffi::OsString;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
-use nix::unistd::{User, getegid, geteuid, getgid, getuid};
+use nix::unistd::{User, geteuid};
 
+use super::environment::own_variable;
 use super::error::ClientError;
 use super::exposure::exposed_directory;
 use crate::setting::Setting;
@@ -29,7 +29,8 @@ fn remedy() -> String {
 
 /// Checks the user of the server to which `socket` is connected.
 pub(super) fn check_peer(socket: impl AsFd, path: &Path, server_user: Option<&str>) -> Result<(), ClientError> {
-    let peer = getsockopt(&socket, PeerCredentials).map_err(|error| ClientError::connect(path, error.into()))?;
+    let peer =
+        getsockopt(&socket, PeerCredentials).map_err(|error| ClientError::connect(&path.into(), error.into()))?;
     check_server_user(path, peer.uid(), server_user)
 }
 
@@ -46,22 +47,15 @@ pub fn check_server_user(path: &Path, uid: u32, server_user: Option<&str>) -> Re
     if (uid == 0 || uid == own_uid) && !is_ambiguous(uid) {
         return Ok(());
     }
-    let named = server_user.map(OsString::from).or_else(named_by_environment);
+    let named = server_user.map(OsString::from).or_else(|| own_variable(VARIABLE));
     let problem = match named {
         Some(named) => problem_if_named(&named.to_string_lossy(), uid, own_uid),
         None => problem_if_unnamed(path, uid, own_uid),
     };
     match problem {
         None => Ok(()),
-        Some(problem) => Err(ClientError::UntrustedServer { path: path.to_path_buf(), uid, problem }),
+        Some(problem) => Err(ClientError::UntrustedServer { server: path.into(), uid, problem }),
     }
-}
-
-/// Returns the user that the environment variable names. Returns `None` in a set-user-ID or set-group-ID program,
-/// because its environment comes from a user with fewer rights.
-fn named_by_environment() -> Option<OsString> {
-    let has_own_rights = getuid() == geteuid() && getgid() == getegid();
-    env::var_os(VARIABLE).filter(|user| has_own_rights && !user.is_empty())
 }
 
 /// Returns the problem if the server's user `uid` is not the named user, or if the named user cannot be looked up.

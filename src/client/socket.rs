@@ -1,4 +1,4 @@
-//! Connects to the sockets of servers.
+//! Connects to the Unix sockets of servers.
 //!
 //! In: a path, a time-out, and the user that the server may run as. Out: a descriptor, or an error.
 
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv, socket_with};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
 use super::error::{ClientError, Phase};
 use super::retry::Deadline;
@@ -25,7 +25,7 @@ pub(super) fn connect_within(
     timeout: Duration,
     server_user: Option<&str>,
 ) -> Result<OwnedFd, ClientError> {
-    let failed = |error: Errno| ClientError::connect(path, error.into());
+    let failed = |error: Errno| ClientError::connect(&path.into(), error.into());
     let address = address(path).map_err(failed)?;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).map_err(failed)?;
     let deadline = Deadline::after(Some(timeout));
@@ -37,7 +37,7 @@ pub(super) fn connect_within(
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => {
                 let after = deadline.started.elapsed();
-                return Err(ClientError::TimedOut { path: path.to_path_buf(), phase: Phase::Connect, after });
+                return Err(ClientError::TimedOut { server: path.into(), phase: Phase::Connect, after });
             }
             Err(error) => return Err(failed(error)),
         }
@@ -48,7 +48,7 @@ pub(super) fn connect_within(
 /// of new connections is full.
 #[cfg(feature = "tokio")]
 pub(super) fn connect_now(path: &Path, server_user: Option<&str>) -> Result<Option<OwnedFd>, ClientError> {
-    let failed = |error: Errno| ClientError::connect(path, error.into());
+    let failed = |error: Errno| ClientError::connect(&path.into(), error.into());
     let address = address(path).map_err(failed)?;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).map_err(failed)?;
@@ -57,11 +57,6 @@ pub(super) fn connect_now(path: &Path, server_user: Option<&str>) -> Result<Opti
         Err(Errno::AGAIN) => Ok(None),
         Err(error) => Err(failed(error)),
     }
-}
-
-/// Returns whether a connection is open and has no unread bytes.
-pub(super) fn is_idle(socket: impl AsFd) -> bool {
-    recv(socket, &mut [0], RecvFlags::PEEK | RecvFlags::DONTWAIT) == Err(Errno::AGAIN)
 }
 
 /// Returns the socket address for a path. A path that starts with `@` names an abstract socket.

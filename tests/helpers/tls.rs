@@ -54,8 +54,14 @@ impl Authority {
 
     /// Issues a certificate for the names of this machine, which expires at the beginning of a year.
     pub(crate) fn issue_until(&self, year: i32) -> Identity {
-        let mut params = CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
-        (params.not_before, params.not_after) = (date_time_ymd(2001, 1, 1), date_time_ymd(year, 1, 1));
+        self.issue_for(&["localhost", "127.0.0.1"], 2001, year)
+    }
+
+    /// Issues a certificate for these names, which is valid from the beginning of one year to the beginning of another.
+    pub(crate) fn issue_for(&self, names: &[&str], from_year: i32, until_year: i32) -> Identity {
+        let mut params =
+            CertificateParams::new(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()).unwrap();
+        (params.not_before, params.not_after) = (date_time_ymd(from_year, 1, 1), date_time_ymd(until_year, 1, 1));
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         Identity { certificate: certificate.der().clone(), certificate_pem: certificate.pem(), key }

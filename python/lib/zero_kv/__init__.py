@@ -21,11 +21,14 @@ from zero_kv.errors import (
     DirectRefused,
     Error,
     KeyKind,
+    LoginFailed,
+    NotPermitted,
     NotRunning,
     ProtocolError,
     Refused,
     ServerError,
     TimedOut,
+    TlsFailed,
     UntrustedServer,
 )
 
@@ -40,6 +43,8 @@ __all__ = [
     "DirectRefused",
     "Error",
     "KeyKind",
+    "LoginFailed",
+    "NotPermitted",
     "NotRunning",
     "ProtocolError",
     "Refused",
@@ -48,6 +53,7 @@ __all__ = [
     "ServerError",
     "Table",
     "TimedOut",
+    "TlsFailed",
     "UntrustedServer",
     "bake",
     "open",
@@ -74,6 +80,6 @@ def _redirect(
     return Direct(path, memory=memory, connect_timeout=connect_timeout, timeout=timeout, server_user=server_user)
 
 
-def _reconnect(path: str, options: dict[str, _Any]) -> Client:
+def _reconnect(address: str, options: dict[str, _Any]) -> Client:
     """Return the client that another process pickled."""
-    return Client(path, **options)
+    return Client(address, **options)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import math
 import os
 import socket
+import ssl
 import struct
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from types import TracebackType
 from typing import Any, Self
 
-from zero_kv._native import Pipeline, Request, check_server_user
-from zero_kv.errors import Closed, NotRunning, Refused, TimedOut
+from zero_kv._native import Pipeline, Request, check_server_user, endpoint
+from zero_kv.errors import Closed, NotRunning, Refused, TimedOut, TlsFailed
 
 _PAUSE_MIN_S = 0.001
 _PAUSE_MAX_S = 0.1
@@ -23,12 +25,12 @@ _UCRED = struct.Struct("iII")
 class _Connection(asyncio.Protocol):
     """A connection that many tasks send requests on."""
 
-    def __init__(self, path: str, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, address: str, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.process_id = os.getpid()
         self.is_open = True
-        self._path = path
-        self._pipeline = Pipeline(path)
+        self._address = address
+        self._pipeline = Pipeline(address)
         self._is_flushing = False
         self._transport: asyncio.Transport | None = None
 
@@ -53,7 +55,7 @@ class _Connection(asyncio.Protocol):
         self.is_open = False
         if self.loop.is_closed():
             return  # The loop has closed the socket and canceled all waiting tasks.
-        self._pipeline.fail(Closed(f"{self._path}: the client is closed"))
+        self._pipeline.fail(Closed(f"{self._address}: the client is closed"))
         if self._transport is not None:
             self._transport.close()
 
@@ -73,11 +75,13 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.is_open = False
-        self._pipeline.fail(self._pipeline.closed())
+        # With TLS 1.3, a server rejects a client's certificate only after the client's handshake.
+        is_tls = isinstance(error, ssl.SSLError)
+        self._pipeline.fail(_tls_failed(self._address, error) if is_tls else self._pipeline.closed())
 
 
 class AsyncClient:
-    """A client of a server's Unix socket, for asyncio.
+    """A client of a server, for asyncio.
 
     All tasks share one connection, and their requests are pipelined. A canceled call does not affect other calls. If
     the connection fails, the client reconnects, and requests without a response are retried `retries` times.
@@ -90,20 +94,36 @@ class AsyncClient:
 
     def __init__(
         self,
-        path: str | os.PathLike[str] = "/tmp/zero-kv.sock",
+        address: str | os.PathLike[str] = "/tmp/zero-kv.sock",
         *,
         connect_timeout: float = 5.0,
         timeout: float | None = 30.0,
         retries: int = 1,
         reconnect_timeout: float = 2.0,
         server_user: str | int | None = None,
+        user: str | None = None,
+        password: str | None = None,
+        password_file: str | os.PathLike[str] | None = None,
+        ca_file: str | os.PathLike[str] | None = None,
+        certificate_file: str | os.PathLike[str] | None = None,
+        key_file: str | os.PathLike[str] | None = None,
+        server_name: str | None = None,
     ) -> None:
-        self._path = os.fspath(path)
+        self._address = os.fspath(address)
         self._connect_timeout = connect_timeout
         self._timeout = timeout
         self._retries = retries
         self._reconnect_timeout = reconnect_timeout
         self._server_user = server_user
+        self._security: dict[str, Any] = {
+            "user": user,
+            "password": password,
+            "password_file": password_file,
+            "ca_file": ca_file,
+            "certificate_file": certificate_file,
+            "key_file": key_file,
+            "server_name": server_name,
+        }
         self._connection: _Connection | None = None
         self._connecting: asyncio.Task[_Connection] | None = None
         self._is_closed = False
@@ -205,7 +225,7 @@ class AsyncClient:
         return self.__dict__ | {"_connection": None, "_connecting": None}
 
     def __repr__(self) -> str:
-        return f"<zero_kv.AsyncClient {self._path!r}>"
+        return f"<zero_kv.AsyncClient {self._address!r}>"
 
     async def _rows(self, request: Request | None) -> AsyncIterator[tuple[Any, bytes]]:
         while request is not None:
@@ -220,7 +240,7 @@ class AsyncClient:
         except TimeoutError as error:
             if isinstance(error, TimedOut) or not timeout.expired():
                 raise
-            message = f"{self._path}: timed out after {self._timeout} s waiting for a response"
+            message = f"{self._address}: timed out after {self._timeout} s waiting for a response"
             raise TimedOut(message) from None
 
     async def _send_with_retries(self, request: Request) -> Any:
@@ -245,7 +265,7 @@ class AsyncClient:
     async def _open_connection(self, reconnect_s: float) -> _Connection:
         """Return the open connection, or open one. If no server runs, keep trying to connect for `reconnect_s`."""
         if self._is_closed:
-            raise Closed(f"{self._path}: the client is closed")
+            raise Closed(f"{self._address}: the client is closed")
         loop = asyncio.get_running_loop()
         connection = self._connection
         # Each child process and each event loop needs its own connection.
@@ -256,7 +276,8 @@ class AsyncClient:
         while True:
             try:
                 return await self._connect(loop)
-            except NotRunning:
+            except (NotRunning, Refused):
+                # A server that stops may close a connection before the login or the TLS handshake is complete.
                 if loop.time() >= until:
                     raise
             await asyncio.sleep(min(pause_s, max(0.0, until - loop.time())))
@@ -272,29 +293,80 @@ class AsyncClient:
             self._connection = await asyncio.shield(connecting)
         except asyncio.CancelledError:
             if self._is_closed and connecting.cancelled():
-                raise Closed(f"{self._path}: the client is closed") from None
+                raise Closed(f"{self._address}: the client is closed") from None
             raise
         return self._connection
 
     async def _attempt(self, loop: asyncio.AbstractEventLoop) -> _Connection:
-        path = "\0" + self._path[1:] if self._path.startswith("@") else self._path
         try:
             async with asyncio.timeout(self._connect_timeout):
-                transport, connection = await loop.create_unix_connection(lambda: _Connection(self._path, loop), path)
+                return await self._open(loop)
         except (FileNotFoundError, ConnectionRefusedError) as error:
-            message = f"{self._path}: cannot connect: {error.strerror}: is kv_store running, and on this socket?"
+            kind = "port" if "://" in self._address else "socket"
+            message = f"{self._address}: cannot connect: {error.strerror}: is kv_store running, and on this {kind}?"
             raise NotRunning(message) from error
-        except PermissionError as error:
-            message = f"{self._path}: cannot connect: {error.strerror}: ask for access to the socket and its directory"
-            raise Refused(message) from error
         except TimeoutError as error:
-            raise TimedOut(f"{self._path}: timed out after {self._connect_timeout} s connecting") from error
+            raise TimedOut(f"{self._address}: timed out after {self._connect_timeout} s connecting") from error
+        except ssl.SSLError as error:
+            raise _tls_failed(self._address, error) from error
+        except (ConnectionResetError, ConnectionAbortedError) as error:
+            raise Pipeline(self._address).closed() from error
+        except socket.gaierror as error:
+            message = f"{self._address}: connecting: {error.strerror}: correct the name of the host"
+            raise OSError(error.errno, message) from error
+
+    async def _open(self, loop: asyncio.AbstractEventLoop) -> _Connection:
+        """Connect, and log in if a user is named."""
+        host, port, uses_tls, login = endpoint(self._address, self._server_user, **self._security)
+        factory = functools.partial(_Connection, self._address, loop)
+        if host is None:
+            transport, connection = await self._open_unix(loop, factory)
+        else:
+            context = self._ssl_context() if uses_tls else None
+            server_name = (self._security["server_name"] or host) if uses_tls else None
+            transport, connection = await loop.create_connection(
+                factory, host, port, ssl=context, server_hostname=server_name
+            )
         try:
-            check_server_user(self._path, _peer_uid(transport), self._server_user)
+            if login is not None:
+                await connection.send(login)
         except BaseException:
             transport.abort()
             raise
         return connection
+
+    async def _open_unix(
+        self, loop: asyncio.AbstractEventLoop, factory: Callable[[], _Connection]
+    ) -> tuple[asyncio.Transport, _Connection]:
+        """Connect to the Unix socket, and check the user that the server runs as."""
+        path = "\0" + self._address[1:] if self._address.startswith("@") else self._address
+        try:
+            transport, connection = await loop.create_unix_connection(factory, path)
+        except PermissionError as error:
+            reason = f"{error.strerror}: ask for access to the socket and its directory"
+            raise Refused(f"{self._address}: cannot connect: {reason}") from error
+        try:
+            check_server_user(self._address, _peer_uid(transport), self._server_user)
+        except BaseException:
+            transport.abort()
+            raise
+        return transport, connection
+
+    def _ssl_context(self) -> ssl.SSLContext:
+        """Return a context with the certificates as they are now."""
+        context = ssl.create_default_context(cafile=self._security["ca_file"])
+        if (certificate := self._security["certificate_file"]) is not None:
+            context.load_cert_chain(certificate, self._security["key_file"])
+        return context
+
+
+def _tls_failed(address: str, error: Exception | None) -> TlsFailed:
+    """Return the exception for an error of the module ssl."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        reason = f"the server's certificate is not trusted: {error.verify_message}: see ca_file and server_name"
+    else:
+        reason = f"{error}: the port may not use TLS, or the server may require a certificate (certificate_file, key_file)"
+    return TlsFailed(f"{address}: no connection with TLS: {reason}")
 
 
 def _peer_uid(transport: asyncio.Transport) -> int:

@@ -192,7 +192,8 @@ def open(path: _Path, *, verify: Literal["full", "touch"] = "full", memory: Lite
 
 @final
 class Client:
-    """A blocking client of a server's Unix socket. A path that starts with `@` names an abstract socket.
+    """A blocking client of a server. The address is the path of a Unix socket (a path that starts with `@` names an
+    abstract socket), `zkv://host:port` for TCP, or `zkv+tls://host:port` for TCP with TLS.
 
     Threads can share a client: each call uses its own connection, and other threads run during the call. After a
     fork, the child process reconnects. If the connection fails during a call, for example because the server
@@ -204,19 +205,32 @@ class Client:
     accepted if just that user, root, and this process's user can write to the socket's directory and the directories
     above it.
 
-    Raises `NotRunning`, `Refused`, `UntrustedServer`, `TimedOut`, `Closed`, `ProtocolError`, or `ServerError`, which
-    are all subclasses of `Error`.
+    With a user in the address, as in `zkv+tls://user@host:port`, or with `user`, each connection logs in. The password
+    is `password`, or in the file `password_file`, or in the environment variable `ZERO_KV_PASSWORD`, or in the file that
+    `ZERO_KV_PASSWORD_FILE` names. With TLS, the server's certificate must be signed by an authority in `ca_file` (by
+    default, one that the system trusts), and must be valid for `server_name` (by default, the host).
+    `certificate_file` and `key_file` are the client's own certificate.
+
+    Raises `NotRunning`, `Refused`, `UntrustedServer`, `TlsFailed`, `LoginFailed`, `NotPermitted`, `TimedOut`, `Closed`,
+    `ProtocolError`, or `ServerError`, which are all subclasses of `Error`.
     """
 
     def __new__(
         cls,
-        path: _Path = "/tmp/zero-kv.sock",
+        address: _Path = "/tmp/zero-kv.sock",
         *,
         connect_timeout: float = 5.0,
         timeout: float | None = 30.0,
         retries: int = 1,
         reconnect_timeout: float = 2.0,
         server_user: str | int | None = None,
+        user: str | None = None,
+        password: str | None = None,
+        password_file: _Path | None = None,
+        ca_file: _Path | None = None,
+        certificate_file: _Path | None = None,
+        key_file: _Path | None = None,
+        server_name: str | None = None,
     ) -> Self: ...
     @overload
     def get(self, key: Key, /) -> bytes | None: ...
@@ -350,7 +364,7 @@ class Request:
 
 @final
 class Pipeline:
-    def __new__(cls, path: str) -> Self: ...
+    def __new__(cls, address: str) -> Self: ...
     def add(self, request: Request, future: Future[Any]) -> None: ...
     def take_unsent(self) -> bytes: ...
     def received(self, bytes: bytes) -> None: ...
@@ -372,4 +386,7 @@ def fill_arrow(
     target: Table | Client, numbers: Any, offsets: Any, data: Any, valid: Any
 ) -> tuple[Memory, Memory, Memory, int, bool]: ...
 def forked() -> None: ...
+def endpoint(
+    address: str, server_user: str | int | None, **security: Any
+) -> tuple[str | None, int, bool, Request | None]: ...
 def check_server_user(path: str, uid: int, server_user: str | int | None) -> None: ...

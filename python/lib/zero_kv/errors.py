@@ -29,6 +29,18 @@ class UntrustedServer(Error, ConnectionError):
     """The server runs as a user that this client does not trust. Nothing was sent."""
 
 
+class TlsFailed(Error, ConnectionError):
+    """There is no encrypted connection: for example, the server's certificate is not trusted, or the client has none."""
+
+
+class LoginFailed(Error, PermissionError):
+    """The server requires a login, or rejected the user or the password."""
+
+
+class NotPermitted(Error, PermissionError):
+    """The connection's user may not send the request, or may not use the key."""
+
+
 class DirectRefused(Refused):
     """The server does not transfer its table, or this process cannot use it."""
 

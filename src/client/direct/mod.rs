@@ -75,7 +75,7 @@ impl Client {
     /// [`ClientError::Direct`] if the server does not transfer its table or this process cannot use it, and the errors
     /// of [`Client::get`].
     pub fn direct(&self) -> Result<Direct, ClientError> {
-        self.direct_with(&DirectOptions { client: self.options.clone(), ..DirectOptions::default() })
+        self.direct_with(&DirectOptions { client: self.target.options.clone(), ..DirectOptions::default() })
     }
 
     /// Returns the server's table like [`Client::direct`], with options. [`DirectOptions::client`] replaces the options
@@ -84,7 +84,14 @@ impl Client {
     /// # Errors
     /// The errors of [`Client::direct`].
     pub fn direct_with(&self, options: &DirectOptions) -> Result<Direct, ClientError> {
-        Direct::open(self.path(), options)
+        let Some(path) = self.address().path() else {
+            return Err(ClientError::Direct {
+                server: self.address().clone(),
+                problem: "a server transfers its table only over its Unix socket: connect to the path of the socket"
+                    .to_owned(),
+            });
+        };
+        Direct::open(path, options)
     }
 }
 

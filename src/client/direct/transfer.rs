@@ -157,8 +157,8 @@ impl TransferConnection {
                     true => (ResponsePart::Value, RESPONSE_HEADER_LEN_BYTES, OPEN_LEN_BYTES),
                     false => (ResponsePart::Header, 0, RESPONSE_HEADER_LEN_BYTES),
                 };
-                let (path, arrived_bytes) = (path.to_path_buf(), arrived_bytes - before_bytes);
-                return Err(ClientError::Closed { path, part, arrived_bytes, expected_bytes });
+                let (server, arrived_bytes) = (path.into(), arrived_bytes - before_bytes);
+                return Err(ClientError::Closed { server, part, arrived_bytes, expected_bytes });
             }
             arrived_bytes += len_bytes;
             if !has_header && arrived_bytes >= RESPONSE_HEADER_LEN_BYTES {
@@ -177,7 +177,7 @@ impl TransferConnection {
 
 /// Checks that a response header announces a table.
 fn check_header(path: &Path, response: &[u8]) -> Result<(), ClientError> {
-    let violation = |error: Violation| ClientError::Protocol { path: path.to_path_buf(), error };
+    let violation = |error: Violation| ClientError::Protocol { server: path.into(), error };
     let (header, _) = ResponseHeader::read_from_prefix(response).expect("at least the length of a header");
     match CheckedHeader::new(Op::Open, &header).map_err(violation)? {
         CheckedHeader::Found { .. } => Ok(()),
@@ -244,19 +244,19 @@ fn open(
 }
 
 fn transfer_error(path: &Path, phase: Phase, after: Duration, error: io::Error) -> ClientError {
-    let path = path.to_path_buf();
+    let server = path.into();
     match error.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ClientError::TimedOut { path, phase, after },
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ClientError::TimedOut { server, phase, after },
         io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
             let (part, expected_bytes) = (ResponsePart::Header, RESPONSE_HEADER_LEN_BYTES);
-            ClientError::Closed { path, part, arrived_bytes: 0, expected_bytes }
+            ClientError::Closed { server, part, arrived_bytes: 0, expected_bytes }
         }
-        _ => ClientError::Io { path, phase, error },
+        _ => ClientError::Io { server, phase, error },
     }
 }
 
 fn direct_error(path: &Path, problem: impl ToString) -> ClientError {
-    ClientError::Direct { path: path.to_path_buf(), problem: problem.to_string() }
+    ClientError::Direct { server: path.into(), problem: problem.to_string() }
 }
 
 #[cfg(test)]

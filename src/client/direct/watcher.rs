@@ -64,7 +64,7 @@ impl DirectState {
             Ok(wake_sender)
         };
         let wake_sender = start().map_err(|error| ClientError::Direct {
-            path: path.to_path_buf(),
+            server: path.into(),
             problem: format!("the thread that watches the server cannot be started: {error}"),
         })?;
         Ok((shared, wake_sender))

@@ -4,7 +4,7 @@ use zerocopy::IntoBytes;
 
 use super::{RequestError, TypedRequest, decode_number};
 use crate::client::info::Info;
-use crate::client::login::Login;
+use crate::client::login::{Credentials, Login, LoginError};
 use crate::protocol::native::{Op, Request, push_long};
 use crate::protocol::reader::Response;
 
@@ -57,11 +57,20 @@ impl_server_request!(Ping, Op::Ping, (), |_, _| Ok(()), "a ping", OLDER_SERVER);
 impl_server_request!(Reload, Op::Reload, u64, decode_number, "the request for a reload", NOT_ALLOWED);
 impl_server_request!(Rollback, Op::Rollback, u64, decode_number, "the request for a rollback", NOT_ALLOWED);
 
-/// Makes the connection a user.
-#[derive(Clone, Copy, Debug)]
-pub struct Authenticate<'a>(pub &'a Login);
+/// Logs the connection in as a user.
+pub struct Authenticate(Credentials);
 
-impl TypedRequest for Authenticate<'_> {
+impl Authenticate {
+    /// Reads the password of the login.
+    ///
+    /// # Errors
+    /// [`LoginError`], if the name cannot be the name of a user, or if there is no password.
+    pub fn new(login: &Login) -> Result<Authenticate, LoginError> {
+        login.credentials().map(Authenticate)
+    }
+}
+
+impl TypedRequest for Authenticate {
     type Output = ();
 
     fn op(&self) -> Op {

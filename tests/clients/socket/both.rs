@@ -1,6 +1,6 @@
 //! One interface to the blocking client and the client on tokio, so that tests run with both.
 
-use std::path::Path;
+use std::ffi::OsStr;
 
 use tokio::runtime::{Builder, Runtime};
 use zero_kv::client::{AsyncClient, Client, ClientError, Options, Row};
@@ -42,15 +42,15 @@ same_methods! {
 
 /// A client of either kind.
 pub(crate) trait AnyClient: SameMethods + Sized + Send + 'static {
-    fn connect(socket: &Path, options: &Options) -> CallResult<Self>;
+    fn connect(address: impl AsRef<OsStr>, options: &Options) -> CallResult<Self>;
     fn get_number(&mut self, key: u64) -> CallResult<Option<Vec<u8>>>;
     fn rows(&mut self, backward: bool) -> CallResult<Vec<Row>>;
     fn count(&mut self) -> CallResult<u64>;
 }
 
 impl AnyClient for Client {
-    fn connect(socket: &Path, options: &Options) -> CallResult<Self> {
-        Client::connect_with(socket, options)
+    fn connect(address: impl AsRef<OsStr>, options: &Options) -> CallResult<Self> {
+        Client::connect_with(address, options)
     }
 
     fn get_number(&mut self, key: u64) -> CallResult<Option<Vec<u8>>> {
@@ -73,9 +73,9 @@ pub(crate) struct OnTokio {
 }
 
 impl AnyClient for OnTokio {
-    fn connect(socket: &Path, options: &Options) -> CallResult<Self> {
+    fn connect(address: impl AsRef<OsStr>, options: &Options) -> CallResult<Self> {
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-        let client = runtime.block_on(AsyncClient::connect_with(socket, options))?;
+        let client = runtime.block_on(AsyncClient::connect_with(address, options))?;
         Ok(OnTokio { runtime, client })
     }
 

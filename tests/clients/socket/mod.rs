@@ -2,11 +2,13 @@
 
 mod both;
 mod cancel;
+mod logins;
 mod pages;
 mod pools;
 mod restarts;
 mod server;
 mod surfaces;
+mod tls;
 mod wrong_responses;
 
 use std::ops::Bound;
@@ -143,7 +145,7 @@ fn missing_permissions_are_reported_and_the_connection_stays_open() {
     let mut client = Client::connect(peer.socket()).unwrap();
     let error = client.get(7).unwrap_err();
     assert!(matches!(&error, ClientError::AuthenticationRequired { request, .. } if request == "key 7"), "{error:?}");
-    assert!(error.to_string().contains("requires a login for key 7: call authenticate(user, password) first"));
+    assert!(error.to_string().contains("requires a login for key 7: name the user in the address"));
     let error = client.count_prefix("a").unwrap_err();
     assert!(matches!(&error, ClientError::NotPermitted { .. }), "{error:?}");
     assert!(error.to_string().contains("no permission for the range from \"a\" to \"b\""), "{error}");

@@ -28,7 +28,7 @@ fn large_batches_return_the_values_of_the_file_in_order<C: AnyClient>() {
     let table = table();
     let _server = table.serve();
     let store = Store::open(table.db()).unwrap();
-    let mut client = C::connect(&table.socket(), &Options::default()).unwrap();
+    let mut client = C::connect(table.socket(), &Options::default()).unwrap();
     let seed = 0xa11;
     println!("seed {seed}");
     let mut random = random(seed);
@@ -69,7 +69,7 @@ fn no_call_fails_when_the_server_is_killed_and_restarted<C: AnyClient>() {
     let calls: [AtomicU64; 4] = Default::default();
     let start = |number: usize| {
         let patient = Options { reconnect_timeout: PATIENCE, call_timeout: Some(PATIENCE), ..Options::default() };
-        let mut client = C::connect(&table.socket(), &patient).unwrap();
+        let mut client = C::connect(table.socket(), &patient).unwrap();
         let (mut random, model, calls) = (random(number as u64), &table.model, &calls[number]);
         move || {
             let keys: Vec<u64> = (0..random() % 3000).map(|_| random() % (2 * ROWS)).collect();

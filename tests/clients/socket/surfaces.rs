@@ -25,7 +25,7 @@ const fn only_in_rust(name: &'static str, reason: &'static str) -> Method {
 const METHODS: &[Method] = &[
     only_in_rust("connect", "the constructor connects"),
     only_in_rust("connect_with", "the constructor has keyword arguments"),
-    only_in_rust("path", "repr() shows the path"),
+    only_in_rust("address", "repr() shows the address"),
     in_all_clients("get"),
     only_in_rust("get_with", "Python cannot borrow from the receive buffer"),
     in_all_clients("get_many"),
@@ -48,7 +48,7 @@ const METHODS: &[Method] = &[
     only_in_rust("key_kind", "the keys of results have a Python type"),
     in_all_clients("ping"),
     in_all_clients("info"),
-    only_in_rust("authenticate", "clients in Python use only the Unix socket, where no login is necessary"),
+    only_in_rust("authenticate", "a client in Python has one user, which is an argument of its constructor"),
     only_in_rust("reload", "administration uses zkv"),
     only_in_rust("rollback", "administration uses zkv"),
     only_in_rust("call", "Python has no types for requests"),

@@ -63,7 +63,7 @@ fn every_violation_is_reported_and_the_next_call_reconnects<C: AnyClient>() {
         let peer =
             ScriptedServer::with_scripts(vec![Script::answering(&[&answer]), Script::answering(&[&found(b"seven")])]);
         let limited = Options { value_len_max_bytes: 100, ..options() };
-        let mut client = C::connect(&peer.socket(), &limited).unwrap();
+        let mut client = C::connect(peer.socket(), &limited).unwrap();
         assert_eq!(violation(client.get_number(7)), expected);
         assert_eq!(client.get_number(7).unwrap().as_deref(), Some(&b"seven"[..]));
     }
@@ -72,7 +72,7 @@ fn every_violation_is_reported_and_the_next_call_reconnects<C: AnyClient>() {
         Script::answering(&[&wrong_page]),
         Script::answering(&[&response_header(0, 1), EXISTS]),
     ]);
-    let mut client = C::connect(&peer.socket(), &options()).unwrap();
+    let mut client = C::connect(peer.socket(), &options()).unwrap();
     assert!(matches!(violation(client.floor(7)), Violation::Page(_)));
     assert!(matches!(violation(client.ping()), Violation::UnexpectedValue { op: Op::Ping, .. }));
 }
@@ -112,11 +112,11 @@ fn a_call_is_retried_wherever_its_connection_breaks<C: AnyClient>() {
     for len_bytes in 0..whole.len() {
         let cut = Script::closing_after(&[&whole[..len_bytes]]);
         let peer = ScriptedServer::with_scripts(vec![cut.clone(), Script::answering(&[&whole])]);
-        let mut client = C::connect(&peer.socket(), &options()).unwrap();
+        let mut client = C::connect(peer.socket(), &options()).unwrap();
         assert_eq!(client.get_number(7).unwrap().as_deref(), Some(&b"seven"[..]), "cut at {len_bytes}");
         if len_bytes > 0 {
             let peer = ScriptedServer::with_scripts(vec![cut.clone(), cut, Script::answering(&[&whole])]);
-            let error = C::connect(&peer.socket(), &options()).unwrap().get_number(7).unwrap_err();
+            let error = C::connect(peer.socket(), &options()).unwrap().get_number(7).unwrap_err();
             assert!(matches!(error, ClientError::Closed { .. }), "once more, not twice: {error:?}");
         }
     }
@@ -129,7 +129,7 @@ fn a_batch_continues_after_the_last_response<C: AnyClient>() {
         let first = [&answers[0][..], &answers[1], &answers[2], half];
         let rest = [&answers[3][..], &answers[4], &answers[5]];
         let peer = ScriptedServer::with_scripts(vec![Script::closing_after(&first), Script::answering(&rest)]);
-        let mut client = C::connect(&peer.socket(), &options()).unwrap();
+        let mut client = C::connect(peer.socket(), &options()).unwrap();
         let mut taken = Vec::new();
         let visit = |position, value: Option<&[u8]>| taken.push((position, value.unwrap().to_vec()));
         client.get_many_with(&[10, 11, 12, 13, 14, 15], visit).unwrap();
@@ -142,7 +142,7 @@ fn a_batch_continues_after_the_last_response<C: AnyClient>() {
 fn an_error_for_one_key_fails_the_batch_but_not_the_connection<C: AnyClient>() {
     let (one, two) = (found(b"one"), found(b"two"));
     let peer = ScriptedServer::answering(&[&one, ERROR, &two, ERROR, &one]);
-    let mut client = C::connect(&peer.socket(), &no_retry_options()).unwrap();
+    let mut client = C::connect(peer.socket(), &no_retry_options()).unwrap();
     let mut taken = Vec::new();
     let asked = client.get_many_with(&[1, 2, 3, 4], |position, _| taken.push(position));
     assert!(matches!(asked, Err(ClientError::Server { request, .. }) if request == "key 2"));
@@ -153,7 +153,7 @@ fn an_error_for_one_key_fails_the_batch_but_not_the_connection<C: AnyClient>() {
 fn requests_with_side_effects_are_not_retried<C: AnyClient>() {
     let done = found(&7_u64.to_be_bytes());
     let peer = ScriptedServer::with_scripts(vec![Script::closing_after(&[&done, b"\0"]), Script::answering(&[&done])]);
-    let mut client = C::connect(&peer.socket(), &options()).unwrap();
+    let mut client = C::connect(peer.socket(), &options()).unwrap();
     assert_eq!(client.reload().unwrap(), 7);
     assert!(matches!(client.reload(), Err(ClientError::Closed { arrived_bytes: 1, .. })));
     assert_eq!(client.reload().unwrap(), 7);
@@ -162,7 +162,7 @@ fn requests_with_side_effects_are_not_retried<C: AnyClient>() {
 fn a_client_that_is_never_admitted_is_rejected<C: AnyClient>() {
     let patient = Options { reconnect_timeout: Duration::from_millis(20), ..options() };
     let peer = ScriptedServer::closing_after(&[]);
-    let error = C::connect(&peer.socket(), &patient).unwrap().get_number(7).unwrap_err();
+    let error = C::connect(peer.socket(), &patient).unwrap().get_number(7).unwrap_err();
     assert!(matches!(error, ClientError::Refused { reason: Refusal::Closed, .. }), "{error:?}");
     assert!(error.to_string().contains("closed the connection without a response"), "{error}");
 }
@@ -188,7 +188,7 @@ fn a_call_with_a_slow_response_times_out<C: AnyClient>() {
 
 fn a_call_without_a_response_times_out<C: AnyClient>() {
     let peer = ScriptedServer::with_scripts(vec![Script::answering(&[b""]), Script::answering(&[NOT_FOUND])]);
-    let mut client = C::connect(&peer.socket(), &short_timeout_options()).unwrap();
+    let mut client = C::connect(peer.socket(), &short_timeout_options()).unwrap();
     let error = client.get_number(7).unwrap_err();
     assert!(error.to_string().ends_with(" waiting for a response"), "{error}");
     assert_eq!(timed_out::<()>(Err(error)).0, Phase::Receive);

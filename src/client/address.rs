@@ -1,0 +1,295 @@
+//! Addresses of servers.
+//!
+//! In: a path, `@` and an abstract name, or a URL. Out: the address, or the reason why the text is not an address.
+
+use std::borrow::Cow;
+use std::ffi::OsStr;
+use std::fmt;
+use std::net::Ipv6Addr;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+/// The beginnings of addresses over TCP, and whether their connections use TLS.
+const SCHEMES: [(&str, bool); 2] = [("zkv://", false), ("zkv+tls://", true)];
+const EXAMPLE: &str = "zkv+tls://user@host:6380";
+
+/// The address of a server.
+///
+/// An address is written as:
+///
+/// - the path of a Unix socket. A path that starts with `@` names an abstract socket.
+/// - `zkv://host:port`, for TCP without TLS.
+/// - `zkv+tls://host:port`, for TCP with TLS. Needs the feature `tls`.
+///
+/// The host is a name, an IPv4 address, or an IPv6 address in brackets. A user before the host, as in
+/// `zkv+tls://user@host:port`, is the user as whom the client logs in. Special characters in the user are
+/// percent-encoded. An address never has a password: see [`Login`](super::Login).
+///
+/// # Example
+/// ```
+/// use zero_kv::client::Address;
+///
+/// let address = Address::parse("zkv+tls://reporting@db.example:6380")?;
+/// let Address::Tcp(tcp) = &address else { unreachable!() };
+/// assert_eq!((&*tcp.host, tcp.port, tcp.tls), ("db.example", 6380, true));
+/// assert!(Address::parse("zkv+tls://reporting:secret@db.example:6380").is_err());
+/// # Ok::<(), zero_kv::client::AddressError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Address {
+    /// A Unix socket: its path, or `@` and its abstract name.
+    Unix(PathBuf),
+    /// A TCP port.
+    Tcp(TcpAddress),
+}
+
+/// A TCP port of a server, and the user as whom a client logs in.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TcpAddress {
+    /// A name or an IP address. An IPv6 address has no brackets.
+    pub host: String,
+    /// The number of the port.
+    pub port: u16,
+    /// The user, if the address names one.
+    pub user: Option<String>,
+    /// Whether connections use TLS.
+    pub tls: bool,
+}
+
+/// The reason why a text is not an address. The message never contains a password.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct AddressError(String);
+
+impl Address {
+    /// Parses an address.
+    ///
+    /// # Errors
+    /// [`AddressError`], if the text has a scheme, and is not a URL as described above.
+    pub fn parse(text: impl AsRef<OsStr>) -> Result<Address, AddressError> {
+        let text = text.as_ref();
+        let lossy = text.to_string_lossy();
+        let scheme = lossy.split_once("://").map(|(scheme, _)| scheme);
+        // The rest of a path may contain anything.
+        let Some(scheme) = scheme.filter(|scheme| !scheme.starts_with(['/', '.', '@'])) else {
+            return Ok(Address::Unix(text.into()));
+        };
+        for (start, tls) in SCHEMES {
+            if let Some(rest) = lossy.strip_prefix(start) {
+                return TcpAddress::parse(rest, start, tls).map(Address::Tcp);
+            }
+        }
+        Err(AddressError(format!(
+            "an address starts with \"{}://\", where zkv://, zkv+tls://, or the path of a socket was expected",
+            scheme.escape_debug()
+        )))
+    }
+
+    /// Returns the path of the Unix socket. `None` for an address over TCP.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Address::Unix(path) => Some(path),
+            Address::Tcp(_) => None,
+        }
+    }
+
+    /// Returns the user, if the address names one.
+    pub fn user(&self) -> Option<&str> {
+        self.tcp()?.user.as_deref()
+    }
+
+    /// Returns the TCP port. `None` for a Unix socket.
+    pub(super) fn tcp(&self) -> Option<&TcpAddress> {
+        match self {
+            Address::Unix(_) => None,
+            Address::Tcp(tcp) => Some(tcp),
+        }
+    }
+}
+
+impl TcpAddress {
+    /// Parses the part of a URL after its scheme.
+    fn parse(rest: &str, scheme: &str, tls: bool) -> Result<TcpAddress, AddressError> {
+        // A password may contain any character, so the last @ ends the part before the host.
+        let (user, host_and_port) = match rest.rsplit_once('@') {
+            Some((user, host_and_port)) => (Some(user), host_and_port),
+            None => (None, rest),
+        };
+        let error = |problem: &str| {
+            let found = format!("{scheme}{}{host_and_port}", if user.is_some() { "...@" } else { "" });
+            AddressError(format!("the address \"{}\" {problem}", found.escape_debug()))
+        };
+        let user = match user {
+            Some(user) if user.contains(':') => {
+                return Err(error(
+                    "contains a password, which other users of the machine can see: remove it from the address, and \
+                     pass the password in the environment variable ZERO_KV_PASSWORD, or the name of a file with the \
+                     password in ZERO_KV_PASSWORD_FILE",
+                ));
+            }
+            Some("") => return Err(error("has an empty user: remove the @, or name the user before it")),
+            Some(user) => Some(percent_decoded(user).ok_or_else(|| {
+                error("has a user that is not percent-encoded UTF-8: write special characters as % and two digits")
+            })?),
+            None => None,
+        };
+        let (host, port) = host_and_port
+            .rsplit_once(':')
+            .filter(|(host, _)| !host.starts_with('[') || host.ends_with(']'))
+            .ok_or_else(|| error(&format!("has no port, as in {EXAMPLE}")))?;
+        let is_number = port.bytes().all(|byte| byte.is_ascii_digit());
+        let Some(port) = port.parse().ok().filter(|port| is_number && *port > 0) else {
+            return Err(error(
+                "has no valid port: after the host, only a colon and a number from 1 to 65535 may follow",
+            ));
+        };
+        let host = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
+            Some(ip) if ip.parse::<Ipv6Addr>().is_ok() => ip,
+            Some(_) => return Err(error("has brackets around something other than an IPv6 address")),
+            None if is_name(host) => host,
+            None => {
+                return Err(error(
+                    "has no valid host, where a name of ASCII letters, digits, dots, and hyphens, an IPv4 address, or \
+                     an IPv6 address in brackets was expected",
+                ));
+            }
+        };
+        Ok(TcpAddress { host: host.to_owned(), port, user, tls })
+    }
+}
+
+/// Returns whether a text can be the name of a host or an IPv4 address.
+fn is_name(host: &str) -> bool {
+    !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte))
+}
+
+/// Replaces each `%` and its two hexadecimal digits by the byte with this number. Returns `None` if the result is not
+/// UTF-8, or if a `%` does not precede two digits.
+fn percent_decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'%' => {
+                let mut digit = || char::from(rest.next()?).to_digit(16);
+                (digit()? * 16 + digit()?) as u8
+            }
+            byte => byte,
+        });
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// Percent-encodes all characters but letters, digits, `-`, `.`, `_`, and `~`.
+fn percent_encoded(text: &str) -> Cow<'_, str> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    if text.bytes().all(is_plain) {
+        return text.into();
+    }
+    let encode = |byte| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    text.bytes().map(encode).collect::<String>().into()
+}
+
+impl From<&Path> for Address {
+    /// Returns the address of a Unix socket.
+    fn from(path: &Path) -> Address {
+        Address::Unix(path.to_path_buf())
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Unix(path) => write!(f, "{}", path.display()),
+            Address::Tcp(tcp) => write!(f, "{tcp}"),
+        }
+    }
+}
+
+impl fmt::Display for TcpAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let TcpAddress { host, port, user, tls } = self;
+        f.write_str(if *tls { "zkv+tls://" } else { "zkv://" })?;
+        if let Some(user) = user {
+            write!(f, "{}@", percent_encoded(user))?;
+        }
+        match host.contains(':') {
+            true => write!(f, "[{host}]:{port}"),
+            false => write!(f, "{host}:{port}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tcp(host: &str, port: u16, user: Option<&str>, tls: bool) -> Address {
+        Address::Tcp(TcpAddress { host: host.to_owned(), port, user: user.map(str::to_owned), tls })
+    }
+
+    #[test]
+    fn addresses_over_tcp_are_parsed_and_displayed() {
+        for (text, expected) in [
+            ("zkv://localhost:1", tcp("localhost", 1, None, false)),
+            ("zkv+tls://db-1.example_x:65535", tcp("db-1.example_x", 65_535, None, true)),
+            ("zkv+tls://reader@127.0.0.1:6380", tcp("127.0.0.1", 6380, Some("reader"), true)),
+            ("zkv://[::1]:6380", tcp("::1", 6380, None, false)),
+            ("zkv+tls://a%40b%3A%C3%A4%25@[2001:db8::1]:6380", tcp("2001:db8::1", 6380, Some("a@b:ä%"), true)),
+        ] {
+            let found = Address::parse(text).unwrap();
+            assert_eq!(found, expected, "{text}");
+            assert_eq!(found.to_string(), text);
+        }
+        assert_eq!(Address::parse("zkv://%72eader@h:1").unwrap(), tcp("h", 1, Some("reader"), false));
+    }
+
+    #[test]
+    fn everything_without_a_scheme_is_a_path() {
+        for text in
+            ["/tmp/zero-kv.sock", "@zero-kv", "relative/s", "host:6380", "", "/a/zkv://h:1", "./x://y", "@x://y"]
+        {
+            assert_eq!(Address::parse(text).unwrap(), Address::Unix(text.into()));
+            assert_eq!(Address::parse(text).unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn malformed_addresses_are_rejected_with_the_reason() {
+        for (text, reason) in [
+            ("redis://h:1", "starts with \"redis://\""),
+            ("ZKV://h:1", "starts with \"ZKV://\""),
+            ("://h:1", "starts with \"://\""),
+            ("zkv://h", "has no port"),
+            ("zkv://[::1]", "has no port"),
+            ("zkv://h:", "no valid port"),
+            ("zkv://h:0", "no valid port"),
+            ("zkv://h:65536", "no valid port"),
+            ("zkv://h:+1", "no valid port"),
+            ("zkv://h:1/", "no valid port"),
+            ("zkv://h:1?x=2", "no valid port"),
+            ("zkv://:1", "no valid host"),
+            ("zkv://::1:1", "no valid host"),
+            ("zkv://ü:1", "no valid host"),
+            ("zkv://a b:1", "no valid host"),
+            ("zkv://[1.2.3.4]:1", "other than an IPv6 address"),
+            ("zkv://@h:1", "an empty user"),
+            ("zkv://a%4@h:1", "percent-encoded"),
+            ("zkv://a%zz@h:1", "percent-encoded"),
+            ("zkv://a%ff@h:1", "percent-encoded"),
+        ] {
+            let error = Address::parse(text).unwrap_err().to_string();
+            assert!(error.contains(reason), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_password_is_rejected_and_not_repeated() {
+        for text in ["zkv+tls://u:secret@h:1", "zkv://u:secret@", "zkv://u:se/c@secret@h:x", "zkv://:secret@h:1"] {
+            let error = Address::parse(text).unwrap_err().to_string();
+            assert!(error.contains("contains a password") && error.contains("ZERO_KV_PASSWORD_FILE"), "{error}");
+            assert!(!error.contains("sec"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! One TLS session.
+
+use std::fmt;
+use std::io::{self, ErrorKind, Read, Write};
+
+use rustls::ClientConnection;
+
+use super::problem::{Trust, problem};
+
+/// The length of one read from the socket: four records.
+const READ_LEN_BYTES: usize = 64 << 10;
+
+/// A session, with the records that were received and not decrypted.
+pub(in crate::client) struct TlsSession {
+    session: ClientConnection,
+    /// The bytes from `start` to `end` were received and not processed.
+    received: Vec<u8>,
+    start: usize,
+    end: usize,
+    trust: Trust,
+}
+
+impl TlsSession {
+    pub(super) fn new(session: ClientConnection, trust: Trust) -> TlsSession {
+        TlsSession { session, received: vec![0; READ_LEN_BYTES], start: 0, end: 0, trust }
+    }
+
+    pub(in crate::client) fn is_handshaking(&self) -> bool {
+        self.session.is_handshaking()
+    }
+
+    /// Returns whether [`TlsSession::send`] has something to send.
+    pub(in crate::client) fn has_unsent(&self) -> bool {
+        self.session.wants_write()
+    }
+
+    /// Encrypts bytes, and returns how many. The session takes no more while too many bytes are unsent.
+    pub(in crate::client) fn encrypt(&mut self, plaintext: &[u8]) -> usize {
+        // The writer only appends to a buffer, and cannot fail.
+        self.session.writer().write(plaintext).unwrap_or(0)
+    }
+
+    /// Sends all records, or as many as the socket accepts.
+    ///
+    /// # Errors
+    /// The errors of the socket, [`ErrorKind::WouldBlock`] included.
+    pub(in crate::client) fn send(&mut self, socket: &mut impl Write) -> io::Result<()> {
+        while self.session.wants_write() {
+            self.session.write_tls(socket)?;
+        }
+        Ok(())
+    }
+
+    /// Decrypts received records into `buffer`. Returns the number of bytes, 0 if the server has ended the session, and
+    /// `None` if more bytes must be received first.
+    ///
+    /// # Errors
+    /// The reason why there can be no session with this server. [`TlsSession::send`] then sends an alert.
+    pub(in crate::client) fn decrypt(&mut self, buffer: &mut [u8]) -> Result<Option<usize>, String> {
+        loop {
+            match self.session.reader().read(buffer) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(_) => return Ok(Some(0)),
+                Ok(len_bytes) => return Ok(Some(len_bytes)),
+            }
+            if self.start == self.end {
+                return Ok(None);
+            }
+            let used = self.session.read_tls(&mut &self.received[self.start..self.end]);
+            self.start += used.map_err(|error| error.to_string())?;
+            self.session.process_new_packets().map_err(|error| problem(&error, &self.trust))?;
+        }
+    }
+
+    /// Receives records. Returns the number of bytes, 0 at the end of the connection. All received records must have
+    /// been decrypted.
+    pub(in crate::client) fn receive(&mut self, socket: &mut impl Read) -> io::Result<usize> {
+        (self.start, self.end) = (0, 0);
+        self.end = socket.read(&mut self.received)?;
+        Ok(self.end)
+    }
+}
+
+impl fmt::Debug for TlsSession {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TlsSession").finish_non_exhaustive()
+    }
+}
