@@ -4,6 +4,6 @@ pub mod generate;
 #[cfg(feature = "full")]
 mod generated_files;
 pub mod replace_args;
-pub mod settings;
+pub mod server_args;
 pub mod size;
 pub mod whole_file;

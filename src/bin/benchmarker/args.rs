@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
+use zero_kv::cli::server_args::ServerArgs;
+use zero_kv::client::Address;
 use zero_kv::{DEFAULT_FILE, DEFAULT_SOCKET};
 
 use crate::ceiling::SERVE_CANNED;
@@ -31,13 +33,11 @@ const INTERVAL_MIN: Duration = Duration::from_millis(20);
 #[derive(Parser)]
 #[command(name = "benchmarker", version, max_term_width = 100)]
 pub(crate) struct Args {
-    /// Connect to the server on this socket
-    #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET)]
+    /// Connect to the server at this address: the path of its socket, or zkv+tls://user@host:port
+    #[arg(long, visible_alias = "server", value_name = "ADDRESS", default_value = DEFAULT_SOCKET)]
     pub(crate) socket: PathBuf,
-    /// Trust a server that runs as this user, a name or a number; root and you are always trusted
-    /// [env: ZERO_KV_SERVER_USER]
-    #[arg(long, value_name = "USER")]
-    pub(crate) server_user: Option<String>,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
     /// Draw keys from this file, which the server must serve
     #[arg(long, value_name = "FILE", default_value = DEFAULT_FILE)]
     pub(crate) db: PathBuf,
@@ -164,12 +164,24 @@ impl Args {
         }
     }
 
-    pub(crate) fn plan(&self) -> Plan {
+    /// Returns the plan of a run.
+    ///
+    /// # Errors
+    /// If the server's address and the options for it do not fit together.
+    pub(crate) fn plan(&self) -> anyhow::Result<Plan> {
+        let options = self.server.options(self.socket.as_os_str()).map_err(anyhow::Error::msg)?;
+        let has_user = Address::parse(&self.socket)?.user().is_some();
+        if has_user && self.protocol == Protocol::Resp {
+            anyhow::bail!(
+                "--protocol resp cannot log in, but the address names a user: choose --protocol native, or remove the \
+                 user from the address"
+            );
+        }
         let measure = Duration::from_secs_f64(self.seconds);
         let keeps_intervals = self.report.is_some() || self.hdr.is_some();
-        Plan {
+        Ok(Plan {
             socket: self.socket.clone(),
-            server_user: self.server_user.clone(),
+            options,
             protocol: self.protocol,
             clients: self.clients as usize,
             pipeline_requests: self.pipeline as usize,
@@ -181,7 +193,7 @@ impl Args {
             rate: self.rate,
             interval: keeps_intervals.then(|| (measure / INTERVALS).max(INTERVAL_MIN)),
             canned: None,
-        }
+        })
     }
 }
 

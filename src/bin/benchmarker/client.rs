@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use indicatif::HumanCount;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::UnixStream;
+use zero_kv::client::AsyncStream;
 
 use crate::keys::{KeyDraw, Pipeline, Table};
 use crate::plan::{Clock, Plan};
@@ -29,7 +29,7 @@ thread_local! {
 }
 
 pub(crate) struct Client {
-    stream: UnixStream,
+    stream: AsyncStream,
     draw: KeyDraw,
     /// The schedule that `--rate` sets. If it is `None`, the client sends its next pipeline as soon as it has all
     /// responses.
@@ -46,7 +46,7 @@ impl Client {
     ///
     /// # Errors
     /// Fails if the timer of the schedule cannot be created.
-    pub(crate) fn new(stream: UnixStream, plan: &Plan, table: &Table, number: usize) -> io::Result<Self> {
+    pub(crate) fn new(stream: AsyncStream, plan: &Plan, table: &Table, number: usize) -> io::Result<Self> {
         Ok(Client {
             stream,
             draw: KeyDraw::for_client(table, plan.seed, number, plan.clients),

@@ -4,9 +4,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
+use zero_kv::client::AsyncStream;
 
 use crate::client::{Client, lock};
-use crate::connect;
 use crate::keys::Table;
 use crate::live_line::LiveLine;
 use crate::plan::{Clock, Plan};
@@ -171,12 +171,12 @@ type Connected = (Vec<(usize, Client)>, Vec<(usize, String)>);
 async fn connect(plan: &Plan, table: &Table) -> anyhow::Result<Connected> {
     let (mut clients, mut faults) = (Vec::new(), Vec::new());
     for number in 0..plan.clients {
-        match connect::connect(&plan.socket, plan.server_user.as_deref()).await {
+        match AsyncStream::connect_with(&plan.socket, &plan.options).await {
             Ok(stream) => match Client::new(stream, plan, table, number) {
                 Ok(client) => clients.push((number, client)),
                 Err(error) => faults.push((number, format!("cannot create a timer: {error}"))),
             },
-            Err(error) if clients.is_empty() => return Err(error),
+            Err(error) if clients.is_empty() => return Err(error.into()),
             // The server's limit of connections or this process's limit of open files may have been reached.
             Err(error) => faults.push((number, format!("cannot connect: {error}"))),
         }

@@ -10,7 +10,6 @@ mod canned;
 mod canned_server;
 mod ceiling;
 mod client;
-mod connect;
 mod frames;
 mod hdr_log;
 mod keys;
@@ -37,7 +36,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail};
 use clap::CommandFactory;
-use zero_kv::cli::settings::name_client_options;
+use zero_kv::cli::server_args::name_client_options;
 use zero_kv::cli::{generate, whole_file};
 use zero_kv::{KeyKind, MappedStore, Store, StoreError};
 
@@ -108,10 +107,10 @@ async fn measure(args: &Args, table: &Arc<Table>) -> anyhow::Result<()> {
         whole_file::check_can_be_written(path)?;
     }
     let server = match args.memory {
-        true => Some(ServerProcess::find(&args.socket, args.server_user.as_deref()).await?),
+        true => Some(ServerProcess::find(&args.socket, args.server.server_user.as_deref()).await?),
         false => None,
     };
-    let plan = args.plan();
+    let plan = args.plan()?;
     let (outcome, ceiling) = match args.ceiling {
         true => rounds::run(&plan, table).await?,
         false => (load::run(&plan, table).await?, None),
@@ -132,7 +131,7 @@ async fn measure(args: &Args, table: &Arc<Table>) -> anyhow::Result<()> {
 }
 
 async fn sweep(args: &Args, table: &Arc<Table>) -> anyhow::Result<()> {
-    let sweep = sweep::run(&args.plan(), table, args.p99_us_max(), args.json).await?;
+    let sweep = sweep::run(&args.plan()?, table, args.p99_us_max(), args.json).await?;
     check_errors(&sweep.last)?;
     print(&if args.json { sweep.json()? } else { sweep.text() })?;
     match sweep.rate() {

@@ -9,8 +9,8 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use indicatif::{BinaryBytes, HumanCount};
 use serde::Serialize;
-
-use crate::connect::connect;
+use tokio::net::UnixStream;
+use zero_kv::client::{Address, check_server_user};
 
 /// Index of the number of minor page faults among the fields of `/proc/PID/stat` after the process's name.
 const MINOR_FAULTS_FIELD: usize = 7;
@@ -49,7 +49,13 @@ impl ServerProcess {
     /// # Errors
     /// Fails if [`connect`] fails, or if the server's process is in another PID namespace.
     pub(crate) async fn find(socket: &Path, server_user: Option<&str>) -> anyhow::Result<Self> {
-        let stream = connect(socket, server_user).await.context("--memory")?;
+        let Address::Unix(path) = Address::parse(socket)? else {
+            bail!(
+                "--memory needs the server's Unix socket, which identifies the server's process: name it with --socket"
+            );
+        };
+        let stream = UnixStream::connect(&path).await.with_context(|| format!("--memory: {}", path.display()))?;
+        check_server_user(&path, stream.peer_cred()?.uid(), server_user)?;
         let Some(pid) = stream.peer_cred()?.pid().filter(|pid| *pid > 0) else {
             bail!("--memory: the server's process is in another PID namespace: run both programs in one container");
         };

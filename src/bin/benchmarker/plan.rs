@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use zero_kv::client::Options;
+
 use crate::canned::Canned;
 use crate::mix::OpMix;
 use crate::wire::Protocol;
@@ -11,9 +13,10 @@ use crate::wire::Protocol;
 /// The parameters of a run.
 #[derive(Clone)]
 pub(crate) struct Plan {
+    /// The text of the server's address.
     pub(crate) socket: PathBuf,
-    /// A user whose server is trusted, in addition to root and this process's user.
-    pub(crate) server_user: Option<String>,
+    /// How to connect to the server.
+    pub(crate) options: Options,
     pub(crate) protocol: Protocol,
     pub(crate) clients: usize,
     pub(crate) pipeline_requests: usize,

@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use zero_kv::client::Options;
+
 use crate::canned::Canned;
 use crate::ceiling::CeilingServer;
 use crate::keys::Table;
@@ -48,7 +50,8 @@ pub(crate) async fn run(plan: &Plan, table: &Arc<Table>) -> anyhow::Result<(Outc
     let response_len_bytes = outcome.tally.response_bytes as f64 / outcome.tally.requests as f64;
     let ceiling_server = CeilingServer::start(response_len_bytes)?;
     let canned = Some(Arc::new(Canned::with_mean_len(response_len_bytes)));
-    let ceiling_plan = Plan { socket: ceiling_server.socket().to_path_buf(), canned, ..server_plan.clone() };
+    let (socket, options) = (ceiling_server.socket().to_path_buf(), Options::default());
+    let ceiling_plan = Plan { socket, options, canned, ..server_plan.clone() };
 
     let mut ratios = Vec::new();
     let mut ceiling: Option<Outcome> = None;

@@ -28,7 +28,7 @@ use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, CommandFactory, FromArgMatches, Subcommand, value_parser};
 use zero_kv::MappedStore;
 use zero_kv::cli::generate;
-use zero_kv::cli::settings::name_client_options;
+use zero_kv::cli::server_args::{ServerArgs, name_client_options};
 
 use args::{Args, Command, FileCommand, Lookup, ServerCommand};
 use output::{ignore_closed_pipe, stdout_error};
@@ -62,7 +62,6 @@ fn main() -> ExitCode {
 
 fn run(args: &Args) -> anyhow::Result<bool> {
     check_address_options(args);
-    let server = args.address();
     match (&args.command, &args.db) {
         (Command::Lookup(lookup), Some(file)) => look_up(&mut &MappedStore::open(file)?, lookup),
         (Command::Lookup(lookup), None) if args.direct => look_up(&mut args.connect_direct()?, lookup),
@@ -79,9 +78,9 @@ fn run(args: &Args) -> anyhow::Result<bool> {
         (Command::Server(command), _) => match command {
             ServerCommand::Info { json } => info::info(&mut args.connect()?, *json),
             ServerCommand::Ping => ping::ping(&mut args.connect()?),
-            ServerCommand::Health(args) => health::health(&server, args),
-            ServerCommand::Top(args) => top::top(server, args),
-            ServerCommand::Reload(args) => reload::reload(&server, args),
+            ServerCommand::Health(health) => health::health(&args.address()?, health),
+            ServerCommand::Top(top) => top::top(args.address()?, top),
+            ServerCommand::Reload(reload) => reload::reload(&args.address()?, reload),
         },
         (Command::File(command), _) => match command {
             FileCommand::Inspect { file, json } => inspect::inspect(file, *json),
@@ -100,22 +99,21 @@ fn check_address_options(args: &Args) {
     let socket = ("--socket", args.socket.is_some());
     let (db, direct) = (("--db", args.db.is_some()), ("--direct", args.direct));
     let timeout = ("--timeout", args.timeout.is_some());
-    let server_user = ("--server-user", args.server_user.is_some());
-    let (unusable, reason) = match args.command {
-        Command::Lookup(_) | Command::Bench(_) if db.1 => (
-            &[socket, direct, timeout, server_user][..],
-            "and --db cannot be used together: name a server or a file, not both",
-        ),
+    let of_server = [socket, direct, timeout].into_iter().chain(args.server.given());
+    let (unusable, reason): (Vec<_>, _) = match args.command {
+        Command::Lookup(_) | Command::Bench(_) if db.1 => {
+            (of_server.collect(), "and --db cannot be used together: name a server or a file, not both")
+        }
         Command::Lookup(_) | Command::Bench(_) => return,
-        Command::File(_) => (
-            &[socket, db, direct, timeout, server_user][..],
-            "cannot be used with a command for files: name files as arguments",
-        ),
+        Command::File(_) => {
+            let reason = "cannot be used with a command for files: name files as arguments";
+            (of_server.chain([db]).collect(), reason)
+        }
         Command::Server(ServerCommand::Top(_)) => {
-            (&[db, direct, timeout][..], "cannot be used with this command: name a server with --socket")
+            (vec![db, direct, timeout], "cannot be used with this command: name a server with --socket")
         }
         Command::Server(_) => {
-            (&[db, direct][..], "cannot be used with a command for servers: name a server with --socket")
+            (vec![db, direct], "cannot be used with a command for servers: name a server with --socket")
         }
     };
     if let Some((name, _)) = unusable.iter().find(|(_, is_given)| *is_given) {
@@ -135,10 +133,9 @@ fn command() -> clap::Command {
     let hidden = |name: &'static str| Arg::new(name).long(name).value_parser(value_parser!(PathBuf)).hide(true);
     let direct = || Arg::new("direct").long("direct").action(ArgAction::SetTrue).hide(true);
     let timeout = || Arg::new("timeout").long("timeout").value_parser(args::parse_seconds).hide(true);
-    let server_user = || Arg::new("server_user").long("server-user").hide(true);
     Args::command().mut_subcommands(|command| match command.get_name() {
         name if FileCommand::has_subcommand(name) => {
-            command.args(["socket", "db"].map(hidden)).args([direct(), timeout(), server_user()])
+            command.args(["socket", "db"].map(hidden)).args([direct(), timeout()]).args(ServerArgs::hidden())
         }
         "top" => command.arg(hidden("db")).args([direct(), timeout()]),
         name if ServerCommand::has_subcommand(name) => command.arg(hidden("db")).arg(direct()),

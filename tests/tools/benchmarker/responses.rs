@@ -167,8 +167,12 @@ fn a_missing_server_is_reported_with_the_remedy() {
     let served = TestServer::new(small_rows(), correct_response);
     let output = served.run(&["--socket", "/no/such/kv.sock"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).starts_with("benchmarker: /no/such/kv.sock: No such file"), "{}", stderr(&output));
-    assert!(stderr(&output).ends_with(": is kv_store running?\n"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).starts_with("benchmarker: /no/such/kv.sock: cannot connect: No such file"),
+        "{}",
+        stderr(&output)
+    );
+    assert!(stderr(&output).ends_with(": is kv_store running, and on this socket?\n"), "{}", stderr(&output));
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod health;
 mod info;
 mod inspect;
 mod keys;
+mod logins;
 mod reload;
 mod server;
 mod terminal;

@@ -13,6 +13,7 @@ use std::time::Duration;
 use clap::builder::RangedU64ValueParser;
 use clap::{Parser, Subcommand};
 use zero_kv::DEFAULT_SOCKET;
+use zero_kv::cli::server_args::ServerArgs;
 use zero_kv::client::{Client, ClientError, Direct, DirectOptions, Options};
 use zero_kv::format::header::MAGIC;
 
@@ -39,8 +40,13 @@ const SERVER_OR_FILE: &str = "Server or file";
 #[derive(Parser)]
 #[command(name = "zkv", version, max_term_width = 100)]
 pub(crate) struct Args {
-    #[arg(long, global = true, help_heading = SERVER_OR_FILE, value_name = "PATH", help = format!(
-        "Connect to the server on this socket [env: {SOCKET_VARIABLE}] [default: {DEFAULT_SOCKET}]"
+    #[arg(long, visible_alias = "server", global = true, help_heading = SERVER_OR_FILE, value_name = "ADDRESS", help = format!(
+        "Connect to the server at this address: the path of its socket, or zkv+tls://user@host:port \
+         [env: {SOCKET_VARIABLE}] [default: {DEFAULT_SOCKET}]"
+    ), long_help = format!(
+        "Connect to the server at this address [env: {SOCKET_VARIABLE}] [default: {DEFAULT_SOCKET}]\n\n\
+         The path of the server's socket, zkv://host:port for TCP, or zkv+tls://host:port for TCP with TLS. A user \
+         before the host, as in zkv+tls://user@host:port, logs in. The password is never part of the address."
     ))]
     pub(crate) socket: Option<PathBuf>,
     /// Look keys up in this baked file, without a server; conflicts with --socket
@@ -53,18 +59,13 @@ pub(crate) struct Args {
     /// Use direct mode: map the server's file and look keys up in this process
     #[arg(long, global = true, help_heading = SERVER_OR_FILE)]
     pub(crate) direct: bool,
-    /// Trust a server that runs as this user, a name or a number; root and you are always trusted
-    /// [env: ZERO_KV_SERVER_USER]
-    ///
-    /// Without this option, a server that runs as another user is accepted only if no third user can write to the
-    /// folder of its socket or to a folder above it.
-    #[arg(long, global = true, help_heading = SERVER_OR_FILE, value_name = "USER")]
-    pub(crate) server_user: Option<String>,
+    #[command(flatten, next_help_heading = SERVER_OR_FILE)]
+    pub(crate) server: ServerArgs,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
-/// A server's socket, and the client options for connections to it.
+/// A server's address, and the client options for connections to it.
 #[derive(Clone)]
 pub(crate) struct Address {
     pub(crate) socket: PathBuf,
@@ -90,34 +91,36 @@ impl Args {
         }
     }
 
-    /// Returns the path of the server's socket.
+    /// Returns the text of the server's address.
     pub(crate) fn socket(&self) -> PathBuf {
         let variable = || env::var_os(SOCKET_VARIABLE).filter(|path| !path.is_empty());
         self.socket.clone().or_else(|| variable().map(PathBuf::from)).unwrap_or_else(|| DEFAULT_SOCKET.into())
     }
 
     /// Connects to the server. The client reports the first error of a request instead of retrying the request.
-    pub(crate) fn connect(&self) -> Result<Client, ClientError> {
-        Client::connect_with(self.socket(), &self.client_options())
+    pub(crate) fn connect(&self) -> anyhow::Result<Client> {
+        Ok(Client::connect_with(self.socket(), &self.client_options()?)?)
     }
 
     /// Connects to the server in direct mode, which maps the server's file.
-    pub(crate) fn connect_direct(&self) -> Result<Direct, ClientError> {
-        self.connect()?.direct_with(&DirectOptions { client: self.client_options(), ..DirectOptions::default() })
+    pub(crate) fn connect_direct(&self) -> anyhow::Result<Direct> {
+        let options = DirectOptions { client: self.client_options()?, ..DirectOptions::default() };
+        Ok(self.connect()?.direct_with(&options)?)
     }
 
     /// Returns the server's address, for commands that have their own time-out.
-    pub(crate) fn address(&self) -> Address {
-        let options = Options { server_user: self.server_user.clone(), ..Options::default() };
-        Address { socket: self.socket(), options }
+    pub(crate) fn address(&self) -> anyhow::Result<Address> {
+        let socket = self.socket();
+        let options = self.server.options(socket.as_os_str()).map_err(anyhow::Error::msg)?;
+        Ok(Address { socket, options })
     }
 
-    fn client_options(&self) -> Options {
-        let mut options = Options { retries: 0, server_user: self.server_user.clone(), ..Options::default() };
+    fn client_options(&self) -> anyhow::Result<Options> {
+        let mut options = Options { retries: 0, ..self.address()?.options };
         if let Some(timeout) = self.timeout {
             (options.connect_timeout, options.call_timeout) = (timeout, Some(timeout));
         }
-        options
+        Ok(options)
     }
 }
 

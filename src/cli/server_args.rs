@@ -1,0 +1,101 @@
+//! Command-line options for connections to a server.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+
+use clap::{Arg, value_parser};
+
+use crate::client::{Address, AddressError, Login, Options, TlsOptions};
+use crate::setting::{Setting, name_settings};
+
+#[derive(clap::Args, Clone)]
+pub struct ServerArgs {
+    /// Trust a server that runs as this user, a name or a number; root and you are always trusted
+    /// [env: ZERO_KV_SERVER_USER]
+    ///
+    /// Without this option, a server that runs as another user is accepted only if no third user can write to the
+    /// folder of its socket or to a folder above it.
+    #[arg(long, global = true, value_name = "USER")]
+    pub server_user: Option<String>,
+    /// Read the password of the user in zkv+tls://user@host:port from this file
+    /// [env: ZERO_KV_PASSWORD_FILE; ZERO_KV_PASSWORD has the password itself]
+    #[arg(long, global = true, value_name = "FILE")]
+    password_file: Option<PathBuf>,
+    /// Trust a server of zkv+tls:// whose certificate is signed by an authority in this file, as PEM
+    /// [default: the authorities that the system trusts]
+    #[arg(long, global = true, value_name = "FILE")]
+    tls_ca: Option<PathBuf>,
+    /// Use this client certificate for zkv+tls://, as PEM
+    #[arg(long, global = true, value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+    /// Use this private key of --tls-cert, as PEM
+    #[arg(long, global = true, value_name = "FILE")]
+    tls_key: Option<PathBuf>,
+    /// Expect this name or IP address in the server's certificate [default: the host of zkv+tls://]
+    #[arg(long, global = true, value_name = "NAME")]
+    tls_server_name: Option<String>,
+}
+
+impl ServerArgs {
+    /// Returns the options of clients that connect to an address.
+    ///
+    /// # Errors
+    /// If the text is not an address, or if there is a password and no user.
+    pub fn options(&self, address: &OsStr) -> Result<Options, String> {
+        let address = Address::parse(address).map_err(|error: AddressError| error.to_string())?;
+        let login = match (&self.password_file, address.user()) {
+            (None, _) => None,
+            (Some(path), Some(user)) => Some(Login::with_password_file(user, path)),
+            (Some(_), None) => {
+                return Err(format!(
+                    "{address}: --password-file needs a user in the address, as in zkv+tls://user@host:port"
+                ));
+            }
+        };
+        let tls = TlsOptions {
+            ca_file: self.tls_ca.clone(),
+            certificate_file: self.tls_cert.clone(),
+            key_file: self.tls_key.clone(),
+            server_name: self.tls_server_name.clone(),
+        };
+        Ok(Options { server_user: self.server_user.clone(), login, tls, ..Options::default() })
+    }
+
+    /// Returns the options with their names, and whether they are given.
+    pub fn given(&self) -> [(&'static str, bool); 6] {
+        [
+            ("--server-user", self.server_user.is_some()),
+            ("--password-file", self.password_file.is_some()),
+            ("--tls-ca", self.tls_ca.is_some()),
+            ("--tls-cert", self.tls_cert.is_some()),
+            ("--tls-key", self.tls_key.is_some()),
+            ("--tls-server-name", self.tls_server_name.is_some()),
+        ]
+    }
+
+    /// Returns definitions of the options that hide them from the help of a command.
+    pub fn hidden() -> impl Iterator<Item = Arg> {
+        let files = [
+            ("password_file", "password-file"),
+            ("tls_ca", "tls-ca"),
+            ("tls_cert", "tls-cert"),
+            ("tls_key", "tls-key"),
+        ];
+        let texts = [("server_user", "server-user"), ("tls_server_name", "tls-server-name")];
+        let file = |(id, name)| Arg::new(id).long(name).value_parser(value_parser!(PathBuf)).hide(true);
+        files.into_iter().map(file).chain(texts.into_iter().map(|(id, name)| Arg::new(id).long(name).hide(true)))
+    }
+}
+
+/// Makes messages of the library name these options instead of the fields of the library.
+pub fn name_client_options() {
+    name_settings(|setting| match setting {
+        Setting::ServerUser => Some("--server-user"),
+        Setting::PasswordFile => Some("--password-file"),
+        Setting::CaFile => Some("--tls-ca"),
+        Setting::CertificateFile => Some("--tls-cert"),
+        Setting::KeyFile => Some("--tls-key"),
+        Setting::ServerName => Some("--tls-server-name"),
+        _ => None,
+    });
+}
