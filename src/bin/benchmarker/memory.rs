@@ -47,7 +47,7 @@ impl ServerProcess {
     /// Finds the server's process through a connection, and reads its page faults so far.
     ///
     /// # Errors
-    /// Fails if [`connect`] fails, or if the server's process is in another PID namespace.
+    /// Fails if the connection cannot be made, or if the server's process is in another PID namespace.
     pub(crate) async fn find(socket: &Path, server_user: Option<&str>) -> anyhow::Result<Self> {
         let Address::Unix(path) = Address::parse(socket)? else {
             bail!(
