@@ -7,11 +7,13 @@ mod redis {
     pub(crate) mod benchmark;
     pub(crate) mod benchmarker;
     pub(crate) mod cli;
+    pub(crate) mod clients;
     pub(crate) mod descriptions;
     pub(crate) mod differential;
     pub(crate) mod document;
     pub(crate) mod errors;
     pub(crate) mod more_reads;
+    pub(crate) mod programs;
     pub(crate) mod protocols;
     pub(crate) mod python;
     pub(crate) mod served;
@@ -26,8 +28,8 @@ use libtest_mimic::{Arguments, run};
 
 use helpers::trials::trials;
 use redis::{
-    administration, benchmark, benchmarker, cli, descriptions, differential, document, errors, more_reads, protocols,
-    python, tls, tools, users,
+    administration, benchmark, benchmarker, cli, clients, descriptions, differential, document, errors, more_reads,
+    protocols, python, tls, tools, users,
 };
 
 fn main() -> ExitCode {
@@ -46,6 +48,19 @@ fn main() -> ExitCode {
         cli::redis_cli_prints_replies,
         cli::redis_cli_reads_commands_from_standard_input,
         cli::redis_cli_scans_all_keys,
+        clients::go_redis,
+        clients::hiredis,
+        clients::ioredis,
+        clients::jedis,
+        clients::lettuce,
+        clients::memtier_benchmark,
+        clients::node_redis,
+        clients::pinned_redis_py_with_asyncio,
+        clients::redis_benchmark,
+        clients::redis_cli,
+        clients::redis_py,
+        clients::redis_py_with_asyncio,
+        clients::redis_rs,
         descriptions::command_docs_differ_from_redis_only_as_documented,
         descriptions::command_info_is_equal,
         descriptions::redis_cli_prints_the_syntax_of_every_command,
