@@ -408,13 +408,18 @@ impl<S: ClientStream> Connection<S> {
         Poll::Ready(Ok(()))
     }
 
-    /// Makes the next lines that MONITOR shows pending responses. Returns false if there are none.
+    /// Makes the next lines that MONITOR shows pending responses. Returns false if there are none. Closes the connection
+    /// instead if its user has lost the permission for MONITOR.
     #[inline]
     fn take_monitor_lines(&mut self, cx: &Context<'_>) -> bool {
         let Some(monitor) = self.protocol.monitor() else { return false };
         // The waker must be set before the queue is found empty, because new lines wake the task.
         self.context.activity.set_waker(cx.waker());
         let Some(lines) = monitor.next_lines() else { return false };
+        if !self.protocol.may_monitor() {
+            self.then = Then::Close;
+            return true;
+        }
         self.pending.get_or_insert_default().replace(&lines);
         self.begin_pending();
         self.moved();

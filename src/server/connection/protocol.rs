@@ -8,6 +8,7 @@ use zerocopy::IntoBytes;
 use crate::protocol::native::{ResponseHeader, Status};
 use crate::server::counters::Tally;
 use crate::server::generations::Generation;
+use crate::server::limits::Limits;
 use crate::server::pass::{Pass, Then};
 use crate::server::redis;
 use crate::server::responses::Responses;
@@ -63,12 +64,30 @@ impl Protocol {
         }
     }
 
+    /// Returns the maximum length of the requests that the connection may keep: less than `max_bytes` before a login.
+    pub(super) fn unanswered_max_bytes(&self, max_bytes: usize) -> usize {
+        let is_authenticated = match self {
+            Protocol::Redis(session) => session.is_authenticated(),
+            Protocol::Native(session) => session.is_authenticated(),
+            Protocol::Unknown => true,
+        };
+        if is_authenticated { max_bytes } else { max_bytes.min(Limits::BUFFER_MIN_BYTES) }
+    }
+
     /// Returns the queue of the lines that MONITOR shows, if the client is a monitor.
     #[inline]
     pub(super) fn monitor(&self) -> Option<&redis::Monitor> {
         match self {
             Protocol::Redis(session) => session.monitor(),
             Protocol::Native(_) | Protocol::Unknown => None,
+        }
+    }
+
+    /// Returns whether a client that is a monitor still has the permission for MONITOR.
+    pub(super) fn may_monitor(&mut self) -> bool {
+        match self {
+            Protocol::Redis(session) => session.may_monitor(),
+            Protocol::Native(_) | Protocol::Unknown => true,
         }
     }
 

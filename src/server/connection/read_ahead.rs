@@ -49,12 +49,14 @@ impl<S: ClientStream> Connection<S> {
 
     #[inline(never)]
     fn poll_read_ahead(&mut self, cx: &mut Context<'_>, input: &mut [u8], turn: &mut Turn) -> Poll<io::Result<()>> {
-        let is_closing = self.then == Then::Close || self.context.worker.is_stopping();
+        // While a login is delayed, nothing is read.
+        let is_closing = matches!(self.then, Then::Close | Then::Delay(_)) || self.context.worker.is_stopping();
         // If the turn has ended, responses may be pending although the socket has room for them.
         if turn.has_ended || self.input == Input::Ended || is_closing {
             return Poll::Ready(Ok(()));
         }
         let max_bytes = self.context.worker.server.settings.limits.buffer_max_bytes;
+        let max_bytes = self.protocol.unanswered_max_bytes(max_bytes);
         loop {
             if turn.is_over() {
                 return self.poll_others(cx, turn);
@@ -109,7 +111,7 @@ impl<S: ClientStream> Connection<S> {
     #[cold]
     pub(super) fn refuse_excess(&mut self) {
         let server = &self.context.worker.server;
-        let max_bytes = server.settings.limits.buffer_max_bytes;
+        let max_bytes = self.protocol.unanswered_max_bytes(server.settings.limits.buffer_max_bytes);
         server.statistics.totals.cut_buffer.fetch_add(1, Ordering::Relaxed);
         if let Some(left_out) = server.excess_log.line() {
             warn!(

@@ -56,6 +56,11 @@ enum RequestKey<'a> {
 }
 
 impl Session {
+    /// Returns whether the client needs no login, or has logged in.
+    pub(in crate::server) fn is_authenticated(&self) -> bool {
+        self.access.is_authenticated()
+    }
+
     pub(in crate::server) fn new(context: &ConnectionContext) -> Session {
         let access = Access::new(&context.worker.server.users, context.peer.is_unix());
         Session { access, attempts: Attempts::default() }

@@ -69,6 +69,7 @@ impl Session {
         command: &Command<'_>,
         out: &mut Out<'_>,
     ) -> Outcome {
+        let shown_before_bytes = self.shown.len();
         let executed = if self.state.transaction.is_queueing() && !transaction::is_immediate(spec) {
             self.queue(command, out).map(|()| Outcome::Done)
         } else {
@@ -79,7 +80,8 @@ impl Session {
         };
         match executed {
             Ok(Outcome::Delay(until)) => {
-                // The command is counted when it is answered.
+                // The command is counted and shown when it is answered.
+                self.shown.truncate(shown_before_bytes);
                 self.counted.commands -= 1;
                 Outcome::Delay(until)
             }

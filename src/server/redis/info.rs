@@ -42,7 +42,7 @@ const SECTIONS: &[(&str, Section)] = &[
 ];
 
 /// The sections that only clients with access to all keys get.
-const ABOUT_KEYS: [&str; 2] = ["Keyspace", "Zero_kv"];
+const ABOUT_KEYS: [&str; 3] = ["Memory", "Keyspace", "Zero_kv"];
 
 /// Replies with the wanted sections. `shows_keys` says whether the client has access to all keys.
 pub(super) fn info(server: &ServerState, clients: &Clients, shows_keys: bool, args: Args<'_>, out: &mut Out<'_>) {

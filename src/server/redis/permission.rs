@@ -6,7 +6,7 @@
 use super::work::{Outcome, Step, Work};
 use super::{Out, Session};
 use crate::format::key::KeyKind;
-use crate::protocol::resp::commands::{ARGS_MAX_AT_ONCE, Id, Refusal, Spec, resolve, write_name};
+use crate::protocol::resp::commands::{ARGS_MAX_AT_ONCE, Id, Refusal, Spec, find, resolve, write_name};
 use crate::protocol::resp::range::Span;
 use crate::protocol::resp::{Args, Command};
 use crate::server::generations::Generation;
@@ -34,6 +34,19 @@ impl Session {
         self.client.set_user(access.user_name(&self.worker.server.users));
         let before = std::mem::replace(&mut self.access, access);
         self.kept_access.get_or_insert(before);
+    }
+
+    /// Returns whether the client needs no login, or has logged in.
+    pub(in crate::server) fn is_authenticated(&self) -> bool {
+        self.access.is_authenticated()
+    }
+
+    /// Returns whether the client has the permission for MONITOR, according to the current users.
+    pub(in crate::server) fn may_monitor(&mut self) -> bool {
+        let is_permitted = |access: &Access| {
+            access.permits_all_keys() && find(b"monitor").is_some_and(|spec| access.check_command(spec).is_ok())
+        };
+        self.access.is_unrestricted(&self.worker.server.users) || self.follow_users() && is_permitted(&self.access)
     }
 
     /// Returns whether the client may send a command of this length.

@@ -37,6 +37,16 @@ pub enum UsersError {
         /// The cause.
         problem: String,
     },
+    /// A changed file would let TCP clients connect without a password, which the previous file did not.
+    #[error(
+        "{}: the user default would need no password, so every TCP client could connect without one: add the line \
+         `user default off`, or restart the server if this is intended",
+        path.display()
+    )]
+    Unprotected {
+        /// The file.
+        path: PathBuf,
+    },
     /// A line of the file is not valid.
     #[error("{}: line {line}: {problem}", path.display())]
     Line {

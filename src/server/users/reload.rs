@@ -15,7 +15,8 @@ use crate::server::statistics::Statistics;
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 
 /// Follows the file of users until the runtime ends. `reloads` announces requests to reload. If `is_watching`, the file
-/// is also read again when it changes, and `thread` describes the thread that notices this. Calls `on_change` when the users were replaced.
+/// is also read again when it changes, and `thread` describes the thread that notices this. Calls `on_change` when the
+/// users were replaced.
 pub(in crate::server) async fn watch(
     users: Arc<Users>,
     statistics: Arc<Statistics>,

@@ -131,14 +131,20 @@ impl Users {
     }
 
     /// Reads the file of users again if it has changed, or if `is_requested`. Returns whether the users were replaced.
-    /// If the file is not valid, the users stay.
+    /// If the file is not valid, the users stay. They also stay if TCP clients need a password now and would need none
+    /// afterward, because the server may listen on an address that only passwords protect.
     pub(super) fn reload(&self, is_requested: bool, totals: &Totals) -> bool {
         let Some(path) = &self.path else { return false };
         let now = FileVersion::at(path).ok();
         if std::mem::replace(&mut *unpoisoned(&self.tried), now) == now && !is_requested {
             return false;
         }
-        match read(path) {
+        let opens_tcp = |users: &BTreeMap<String, User>| users.get("default").is_some_and(User::is_open);
+        let accepted = read(path).and_then(|users| match self.protect_tcp() && opens_tcp(&users) {
+            true => Err(UsersError::Unprotected { path: path.clone() }),
+            false => Ok(users),
+        });
+        match accepted {
             Ok(users) => {
                 info!("{}: the server has {} users now", path.display(), users.len());
                 self.replace(users);

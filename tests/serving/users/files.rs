@@ -93,6 +93,30 @@ fn new_files_change_permissions_and_disconnect_users_that_are_gone() {
 }
 
 #[test]
+fn a_new_file_cannot_let_tcp_clients_connect_without_a_password() {
+    let scene = Scene::new("user default off\nuser a on nopass ~* +@read");
+    for (number, users) in [(1, ""), (2, "user default on nopass ~1* +get"), (3, "user a on nopass ~* +@read")] {
+        scene.replace_users(users);
+        scene.server.wait_for("refused_users_files", number);
+        assert!(scene.server.info().get("users_refused").unwrap().contains("add the line `user default off`"));
+        assert!(ask(&mut scene.tcp(), &["EXISTS", "1"]).starts_with("-NOAUTH"));
+        assert_eq!(ask(&mut scene.logged_in("a"), &["EXISTS", "1"]), ":1");
+    }
+}
+
+#[test]
+fn a_client_that_loses_the_permission_for_monitor_sees_no_more_commands() {
+    let users = "user default off\nuser other on nopass ~* +@read\nuser watcher on nopass ";
+    let scene = Scene::new(&format!("{users}~* +@all"));
+    let mut watcher = scene.logged_in("watcher");
+    assert_eq!(ask(&mut watcher, &["MONITOR"]), "+OK");
+    scene.replace_users(&format!("{users}~1* +@read"));
+    scene.server.expect_logged("the server has 3 users now", 1);
+    assert_eq!(ask(&mut scene.logged_in("other"), &["EXISTS", "2"]), ":1");
+    assert_eq!(read_until_closed(&mut watcher), b"");
+}
+
+#[test]
 fn without_watching_a_new_file_takes_effect_on_sighup() {
     let table = Table::of_rows(10);
     let file = users_file(&table);

@@ -133,6 +133,18 @@ fn an_incomplete_command_before_a_login_is_short() {
 }
 
 #[test]
+fn before_a_login_a_connection_keeps_few_requests() {
+    let scene = Scene::new("user default off");
+    let mut stream = scene.tcp();
+    stream.write_all(&b"PING\r\n".repeat(6 << 20)).unwrap();
+    let replies = read_until_closed(&mut stream);
+    let error = b"-ERR more than 262144 bytes of commands wait for their replies to be received";
+    let last = replies.split(|&byte| byte == b'\n').rfind(|line| !line.is_empty()).unwrap();
+    assert!(last.starts_with(error), "{}", last.escape_ascii());
+    assert_eq!(scene.server.number("connections_cut_buffer"), 1);
+}
+
+#[test]
 fn logins_under_load_do_not_mix_the_permissions_of_connections() {
     let scene = Scene::new("user default off\nuser one on nopass ~1* +@read\nuser two on nopass ~2* +@read");
     let rounds = |user: &'static str, mine: &'static str, other: &'static str| {
