@@ -27,7 +27,7 @@ class Server:
 
     def start(self) -> None:
         program = PROGRAMS / "kv_store"
-        assert program.exists(), f"{program} is missing: cargo build, or set ZERO_KV_BIN to its directory"
+        assert program.exists(), f"{program} is missing: cargo build --features full, or set ZERO_KV_BIN to its directory"
         command = [program, "--db", self.file, "--socket", self.path, *self._arguments]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         assert self.process.stderr is not None
