@@ -11,7 +11,9 @@ fn other_machines_are_allowed_if_clients_need_certificates_or_if_the_options_all
     let mut options = files.options();
     options[1] = "0.0.0.0:0";
     let message = failure_message(table.command(&options), 1);
-    for part in ["0.0.0.0:0", "clients need no certificate", "--tls-ca", "--tcp-exposed"] {
+    for part in
+        ["0.0.0.0:0", "clients need neither a certificate nor a password", "--tls-ca", "--users", "--tcp-exposed"]
+    {
         assert!(message.contains(part), "{message}");
     }
     for allowed in [&["--tcp-exposed"][..], &["--tls-ca", files.ca.to_str().unwrap()]] {
