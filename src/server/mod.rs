@@ -134,11 +134,8 @@ impl Opened {
         config.limits.check().map_err(ServerError::Limits)?;
         let users = Arc::new(Users::new(config.users.as_deref())?);
         let tcp = listener::tcp(&config.inherited, config.tcp, config.tcp_exposed, users.protect_tcp())?;
-        if config.users.is_some() && tcp.is_some() && users.opens_all_to_tcp() {
-            warn!(
-                "every TCP client has all permissions without a password, because the file of users does not restrict \
-                 the user default: add the line: user default off"
-            );
+        if tcp.is_some() {
+            users.warn_if_open();
         }
         let listener = Listener::new(&config.socket, config.abstract_socket, &config.access, &config.inherited)?;
         let statistics = Arc::new(Statistics::new(config.worker_count()));
@@ -233,7 +230,8 @@ impl Server {
     }
 
     /// Listens on an address for clients that use TLS. The running server reads changed certificates and keys again.
-    /// Rejects an address that other machines can reach, unless clients need certificates, or `exposed` is true.
+    /// Rejects an address that other machines can reach, unless clients need certificates or passwords, or `exposed` is
+    /// true.
     ///
     /// # Errors
     /// [`ServerError::Tls`], [`ServerError::Tcp`].
@@ -241,6 +239,9 @@ impl Server {
     pub fn serve_tls(&mut self, address: SocketAddr, config: &TlsConfig, exposed: bool) -> Result<(), ServerError> {
         self.sockets.tls =
             Some(handshakes::Endpoint::bind(address, config, exposed, self.users.protect_tcp(), &self.statistics)?);
+        if self.sockets.tcp.is_none() && config.client_ca.is_none() {
+            self.users.warn_if_open();
+        }
         Ok(())
     }
 

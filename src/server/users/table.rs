@@ -74,9 +74,15 @@ impl Users {
         self.get(b"default").is_none_or(|user| !user.is_open())
     }
 
-    /// Returns whether every TCP client has all permissions without a password.
-    pub(in crate::server) fn opens_all_to_tcp(&self) -> bool {
-        self.get(b"default").is_some_and(|user| user.is_open() && user.is_unrestricted())
+    /// Logs a warning if there is a file of users, and every TCP client has all permissions without a password.
+    pub(in crate::server) fn warn_if_open(&self) {
+        let is_open = self.get(b"default").is_some_and(|user| user.is_open() && user.is_unrestricted());
+        if self.path.is_some() && is_open {
+            warn!(
+                "every TCP client has all permissions without a password, because the file of users does not restrict \
+                 the user default: add the line: user default off"
+            );
+        }
     }
 
     /// Returns a number that increases whenever the users are replaced. The users that a caller then gets are these

@@ -26,6 +26,18 @@ fn other_machines_are_allowed_if_clients_need_certificates_or_if_the_options_all
 }
 
 #[test]
+fn users_that_need_no_password_are_reported_for_a_server_with_only_a_tls_port() {
+    let (table, authority) = (Table::of_rows(10), Authority::new());
+    let files = TlsFiles::write(table.socket().parent().unwrap(), &authority, &authority.issue());
+    let users = table.folder.path().join("users.acl");
+    for (text, warnings) in [("user a on nopass", 1), ("user default off", 0)] {
+        std::fs::write(&users, text).unwrap();
+        let server = table.serve_with(&[&files.options()[..], &["--users", users.to_str().unwrap()]].concat());
+        server.expect_logged("add the line: user default off", warnings);
+    }
+}
+
+#[test]
 fn an_unusable_file_is_an_error_that_names_it() {
     let (table, authority) = (Table::of_rows(10), Authority::new());
     let folder = table.socket().parent().unwrap().to_path_buf();
