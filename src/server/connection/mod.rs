@@ -12,6 +12,8 @@ mod read_ahead;
 mod unanswered;
 
 #[cfg(all(test, feature = "bake"))]
+mod generation_tests;
+#[cfg(all(test, feature = "bake"))]
 mod long_value_tests;
 #[cfg(all(test, feature = "bake"))]
 mod panic_tests;
@@ -251,10 +253,8 @@ impl<S: ClientStream> Connection<S> {
                 }
             }
             let mut buffer = ReadBuf::new(input);
-            let polled = Pin::new(&mut self.stream).poll_read(cx, &mut buffer)?;
+            ready!(self.poll_read(cx, &mut buffer))?;
             let read = buffer.filled();
-            self.is_read_full = read.len() == READ_LEN_BYTES;
-            ready!(polled);
             if read.is_empty() {
                 return Poll::Ready(Ok(End::Connection));
             }
@@ -270,6 +270,14 @@ impl<S: ClientStream> Connection<S> {
             }
             self.context.worker.answered();
         }
+    }
+
+    /// Reads bytes that the client sent.
+    #[inline(always)]
+    fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        self.is_read_full = buffer.filled().len() == READ_LEN_BYTES;
+        polled
     }
 
     fn poll_answer_unanswered(

@@ -62,7 +62,7 @@ impl<S: ClientStream> Connection<S> {
                 return self.poll_others(cx, turn);
             }
             let mut buffer = ReadBuf::new(input);
-            ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buffer))?;
+            ready!(self.poll_read(cx, &mut buffer))?;
             let read = buffer.filled();
             if read.is_empty() {
                 if self.input == Input::Open {

@@ -87,7 +87,7 @@ impl ServedTable {
 
     /// Makes a generation the current one. Every pass that begins after this call reads the new generation. Returns the
     /// generation that was replaced.
-    pub(super) fn replace(&self, generation: &Arc<Generation>) -> Arc<Generation> {
+    pub(in crate::server) fn replace(&self, generation: &Arc<Generation>) -> Arc<Generation> {
         for slot in &self.slots {
             let new = PinnedGeneration::new(generation);
             let old = std::mem::replace(&mut *unpoisoned(slot), new);
