@@ -2,7 +2,7 @@
 //!
 //! Canonical load: 100,000 and 1,000,000 rows in random order, seed 1, keys of 64 random bits, values of 26 bytes. A
 //! sample is one bake, which replaces the file of the previous bake. The file is in the folder for temporary files
-//! (`TMPDIR`), so the result includes the time of this folder's disk. Megabytes refer to the CSV text. All rows of the
+//! (`TMPDIR`), so the result depends on the disk of this folder. Megabytes refer to the CSV text. All rows of the
 //! first file are checked before the measurement, and all rows of the last file after it.
 
 mod support;

@@ -58,7 +58,7 @@ fn connect() -> Client {
     Client::connect(socket()).expect("connect")
 }
 
-/// Returns a function that returns another batch of keys on each call.
+/// Returns a function that returns the next batch of keys on each call.
 fn batches() -> impl FnMut() -> &'static [u64] {
     static KEYS: OnceLock<Vec<u64>> = OnceLock::new();
     let keys = KEYS.get_or_init(|| {

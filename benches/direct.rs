@@ -1,9 +1,10 @@
 //! Direct mode: lookups in the mapped file of a server, by one process and by a hundred processes.
 //!
-//! Canonical load: 100,000 rows with values of 26 bytes, random keys, seed 1. `get_many_with` gets 256 keys at a time,
-//! and every value is copied into one buffer. A sample is 102,400 lookups. The hundred processes look up one key every
-//! two milliseconds while the file is replaced. The bench reports the time from the server's notification of a new
-//! generation until each process has read the first value of that generation.
+//! Canonical load: 100,000 rows with values of 26 bytes, random keys, seed 1. Lookups get 256 keys at a time or one key
+//! at a time, and copy every value into one buffer or into a vector of its own. A sample is 102,400 lookups. Each of
+//! the hundred processes looks up one key every two milliseconds while the file is replaced. The bench reports the time
+//! from the server's notification of a new generation until half of the processes, and until all of them, have read a
+//! value of that generation.
 
 mod support;
 

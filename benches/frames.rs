@@ -2,10 +2,10 @@
 //!
 //! Canonical load: a pipeline of 256 requests, seed 1, of which nine in ten are `get`. `decode_requests` decodes the op
 //! and key of each request (4096 bytes in total). `read_responses` splits the responses to these requests. One response
-//! in ten is "not found", and the other responses have values of 26 bytes. `assemble_responses` looks up all 100,000
-//! keys of a table in random order, with values of 26 bytes, and assembles the responses, 256 at a time. The harness
-//! chooses the number of pipelines per sample. The inputs of the first two benches are in the first-level cache.
-//! Results are checked once before the measurement.
+//! in ten is "not found", and the other responses to `get` have values of 26 bytes. `assemble_responses` looks up all
+//! keys of a table with 100,000 rows and values of 26 bytes, in random order, and assembles the responses, 256 at a
+//! time. The harness chooses the number of pipelines per sample. The inputs of the first two benches fit into the
+//! first-level cache. Results are checked once before the measurement.
 
 mod support;
 

@@ -8,10 +8,11 @@
 //! - one key at a time, with the value borrowed. Lookups do not depend on each other, so the processor may begin the next
 //!   lookup before the previous one is done.
 //!
-//! A sample is 131,072 lookups, and consecutive samples use different keys. All indexes on all distributions alternate
-//! in rounds of three samples. From 10,000,000 rows on, the distributions are measured one after the other, to save
-//! memory. Each round also measures the memory: it reads random cache lines of a buffer as long as the records, either
-//! independently, so that waits overlap, or each line after the previous one. The result is the fastest sample.
+//! A sample is 131,072 lookups, and consecutive samples use different keys. In each round, every index takes three
+//! samples of each kind of lookup on each distribution, one index after the other. From 10,000,000 rows on, to save
+//! memory, all rounds of a distribution end before the next distribution begins. Each round also measures the memory:
+//! it reads random cache lines of a buffer as long as the records, either independently, so that waits overlap, or each
+//! line after the previous one. Every result is the fastest sample.
 //!
 //! Bytes per row include the keys, the padding for alignment, and the index, but not the values and the response
 //! headers.

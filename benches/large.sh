@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Measures bakes of up to 100 million rows: rows per second and peak memory at each
-# size. Also compares a bake with GNU sort, and an update of a base with a copy of it.
+# size. Also compares a bake with GNU sort, and an update of a base with a copy of the base.
 #
 # benches/large.sh [FOLDER]   takes ten minutes, and needs 20 GB in FOLDER (default:
-#                             target/large), GNU coreutils, openssl, and /usr/bin/time
+#                             target/large), GNU coreutils, openssl, and /usr/bin/time.
+#                             FOLDER is deleted at the end
 #
 # The variables ROWS="1000000 10000000 100000000", MEMORY=1GiB, and ROUNDS=3 can be set.
 set -euo pipefail
@@ -22,7 +23,7 @@ trap 'rm -rf "$folder"' EXIT
 
 # numbers END COUNT: prints COUNT random numbers below END, which are the same in all runs.
 numbers() {
-    # openssl reports a closed pipe when shuf has read enough.
+    # openssl's standard error is discarded, because openssl reports a closed pipe when shuf has read enough.
     shuf -i "0-$(($1 - 1))" -n "$2" \
         --random-source=<(openssl enc -aes-256-ctr -pass pass:1 -nosalt </dev/zero 2>/dev/null)
 }

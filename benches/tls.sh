@@ -3,7 +3,8 @@
 # servers alternate, and redis-benchmark is the client of both.
 #
 # benches/tls.sh [FOLDER]   takes a minute, and needs redis-server, redis-benchmark, and
-#                           openssl. FOLDER (default: target/tls) is replaced
+#                           openssl. FOLDER (default: target/tls) is deleted at the
+#                           start and at the end
 #
 # The variables ROWS=100000, REQUESTS=2000000, DEPTHS="16 1", CLIENTS=50, and ROUNDS=3
 # can be set.

@@ -1,7 +1,7 @@
 //! Sends requests to a server: `cargo run --example client -- /tmp/squares.sock`, while `serve` runs.
 //!
-//! Prints one value, the row at or below a key, and the number of keys in the table among a thousand keys. The requests
-//! for the thousand keys are sent in one pipeline.
+//! Prints one value, the row at or below a key, and how many of a thousand keys the table has. The requests for the
+//! thousand keys are sent in one pipeline.
 
 use std::error::Error;
 

@@ -1,7 +1,7 @@
 //! Serves a file from within a program: `cargo run --example serve -- squares.db /tmp/squares.sock`.
 //!
 //! Prints its socket, serves all clients, and stops at the end of its standard input (Ctrl-D). When a new file is
-//! renamed to the file's name, the server switches to it.
+//! renamed over the served file, the server switches to the new file.
 
 use std::error::Error;
 use std::io::Read;

@@ -1,4 +1,5 @@
-//! The quoting of CSV and TSV that this package writes. A bake reads the fields back unchanged.
+//! Determines how fields are quoted in the CSV and TSV that this package writes, so that a bake reads the fields back
+//! unchanged.
 //!
 //! In: the delimiter and the first field. Out: the settings of the crate `csv`.
 

@@ -41,8 +41,8 @@
 //! | feature | adds |
 //! |---|---|
 //! | `bake` | the module [`bake`] |
-//! | `parquet` | `bake`, and Parquet among its input formats |
-//! | `zstd` | `bake`, and Zstandard among the compressions of its inputs |
+//! | `parquet` | `bake`, and Parquet inputs |
+//! | `zstd` | `bake`, and inputs compressed with Zstandard |
 //! | `server` | the module [`server`] |
 //! | `tls` | TLS in the clients, and with `server` also on a TCP port of the server |
 //! | `metrics` | `server`, and the server's metrics over HTTP |

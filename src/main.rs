@@ -80,8 +80,8 @@ fn run(args: Args, inherited: Inherited) -> anyhow::Result<()> {
 }
 
 /// Handlers of the signals that stop or reload the server. The handlers are installed before the file is opened,
-/// because opening may take long. Without handlers, the kernel would ignore the signals if the process is the first
-/// process of a container.
+/// because opening may take long. Until then, the kernel ignores these signals if this process is the first process of
+/// a container.
 struct Signals {
     /// True after SIGINT or SIGTERM.
     is_stopping: Arc<AtomicBool>,
@@ -106,8 +106,9 @@ impl Signals {
         // With this handler, a write to the log beyond the file size limit returns an error instead of killing the
         // process.
         flag::register(SIGXFSZ as c_int, Arc::default())?;
-        // This runtime only registers the signal handlers. They stay registered when it is dropped, and any runtime can
-        // receive the signals. The context is dropped first, because a runtime must not be dropped inside a context.
+        // This runtime only registers the signal handlers. The handlers stay registered after the runtime is dropped,
+        // and any runtime can receive the signals. The context is dropped first, because a runtime must not be dropped
+        // inside a context.
         drop(context);
         Ok(Signals { is_stopping, hang_up, interrupt, terminate })
     }

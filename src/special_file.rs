@@ -1,4 +1,5 @@
-//! Opens special files, such as terminals and pipes, as outputs. Programs write to a special file and never replace it.
+//! Opens special files, such as terminals and pipes, as outputs. Programs write to a special file, and never replace
+//! it.
 //!
 //! In: a path from a command line. Out: the open file, if it is special. The functions protect against other users who
 //! can write to the file's folder.

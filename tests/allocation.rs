@@ -36,8 +36,8 @@ const ROUNDS: usize = 100;
 /// A batch of requests, and the responses to it.
 struct Batch {
     requests: Vec<u8>,
-    /// The requests are sent as two parts that meet here. If the first part ends within a request, the connection keeps
-    /// that request until the second part arrives.
+    /// The length of the first of two parts in which the requests are sent. If the first part ends within a request,
+    /// the connection keeps that request until the second part arrives.
     split_at: usize,
     expected: Vec<u8>,
 }

@@ -1,5 +1,5 @@
-//! The code of the fuzz targets. `cargo test --test fuzz` runs it with random inputs, and `fuzz/` builds this file as the
-//! library of its targets; see `fuzz/README.md`.
+//! The code of the fuzz targets. `cargo test --test fuzz` runs it with random inputs, and `fuzz/` builds this file as
+//! the library of its targets; see `fuzz/README.md`.
 
 #![allow(missing_docs, unreachable_pub, reason = "the fuzz targets are other crates")]
 

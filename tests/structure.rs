@@ -76,7 +76,8 @@ fn tokens(code: &str) -> Vec<&str> {
     tokens
 }
 
-/// Adds the paths that begin at the front of `tokens`, one for each branch of a `use` tree. Returns the tokens after them.
+/// Adds the paths that begin at the front of `tokens`, one for each branch of a `use` tree. Returns the tokens after
+/// them.
 fn paths<'t>(mut tokens: &'t [&'t str], prefix: &[&'t str], found: &mut Vec<Vec<&'t str>>) -> &'t [&'t str] {
     let mut path = prefix.to_vec();
     loop {

@@ -245,7 +245,8 @@ fn record_fastest(fastest_ns: &mut f64, samples: &[Vec<u64>], mut run: impl FnMu
     }
 }
 
-/// Returns keys for the check, some of which are absent, and their expected values, which binary search determines.
+/// Returns keys for the check, and their expected values. Some keys are absent; binary search over the sorted keys
+/// shows which.
 fn checked_keys(sorted: &[u64], value_len_bytes: usize) -> (Vec<u64>, Vec<Option<Vec<u8>>>) {
     let mut random = SmallRng::seed_from_u64(4);
     let mut key = |i: usize| {

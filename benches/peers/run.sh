@@ -20,7 +20,7 @@ if ((${#missing[@]})); then
     sudo=()
     [[ $(id -u) -eq 0 ]] || sudo=(sudo)
     echo "installing ${missing[*]}" >&2
-    # The report lists engines whose packages cannot be installed.
+    # Failures are ignored, because the report lists the engines whose packages cannot be installed.
     "${sudo[@]}" apt-get update -qq >&2 || true
     for package in "${missing[@]}"; do
         "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$package" >&2 ||

@@ -46,8 +46,8 @@ pub(crate) fn fill_fixed<'py>(
     let keys = KeyBatch::from_object(keys)?;
     let filled = target.look_up(py, &keys, |values| {
         let mut filled = Vec::new();
-        // The length of the values is an argument without a limit. If there is too little memory, this function raises
-        // an exception instead of aborting the process.
+        // The caller can pass any `len_bytes`. If there is too little memory, this function raises an exception instead
+        // of aborting the process.
         let capacity =
             values.len().checked_mul(len_bytes).filter(|capacity| filled.try_reserve_exact(*capacity).is_ok());
         if capacity.is_none() {
@@ -86,8 +86,8 @@ type ArrowParts = (Memory, Memory, Memory, usize, bool);
 
 /// Looks up keys, and returns the buffers of an Arrow array with their values.
 ///
-/// The keys come from an Arrow array without nulls: either `numbers`, or `offsets` and `data`. `valid` has one byte per
-/// value, which is zero where the key, and therefore the value, is null.
+/// The keys are the non-null elements of an Arrow array: either `numbers`, or `offsets` and `data`. If the array has
+/// nulls, `valid` has one byte per element of the array, which is zero for a null. The value of a null key is null.
 #[pyfunction]
 #[pyo3(signature = (target, numbers, offsets, data, valid))]
 pub(crate) fn fill_arrow<'py>(

@@ -1,8 +1,8 @@
 //! Bakes rows of Python objects into a file.
 //!
-//! In: an iterator of pairs. Out: a file, which replaces an old file only after it is complete, and a report. Other
-//! Python threads run while rows are sorted and written. Signals are checked between pieces of rows, so Ctrl-C stops a
-//! bake.
+//! In: an iterator of pairs. Out: a file and a report. The new file replaces an old file only after the new file is
+//! complete. Other Python threads run while rows are sorted and written. Signals are checked between pieces of rows, so
+//! Ctrl-C stops a bake.
 
 use std::io;
 use std::num::NonZero;
@@ -20,30 +20,29 @@ use crate::arguments::unknown_value;
 use crate::convert::{bytes_from, key_from, kind_name, type_name};
 use crate::errors::{self, bake_exception};
 
-/// Maximum number of rows that are read before signals are checked and other Python threads run.
+/// The maximum number of rows that are read before signals are checked and other Python threads run.
 const PIECE_ROWS: usize = 4096;
-/// Interval between two checks of signals while no rows are read.
+/// The interval between two checks of signals while no rows are read.
 const SIGNALS_EVERY: Duration = Duration::from_millis(50);
 
 /// Result of a bake.
 #[pyclass(frozen, get_all, module = "zero_kv")]
 pub(crate) struct Report {
-    /// Rows in the file.
+    /// The number of rows in the file.
     rows: u64,
-    /// Rows that were read.
+    /// The number of rows that were read.
     rows_read: u64,
-    /// Rows that were dropped because another row has the same key.
+    /// The number of rows that were dropped because another row with the same key was kept.
     duplicates_dropped: u64,
     /// The kind of the keys: `"u64"` or `"bytes"`.
     key_kind: &'static str,
     /// The file's length.
     file_len_bytes: u64,
-    /// Total length of the values.
+    /// The total length of the values.
     values_len_bytes: u64,
-    /// The table's XXH3-128 digest, which differs for files with different bytes. It detects accidental changes, but
-    /// not deliberate changes.
+    /// The table's XXH3-128 digest. It detects accidental changes of the file, but not deliberate changes.
     digest: String,
-    /// Duration of the bake in seconds.
+    /// The duration of the bake in seconds.
     elapsed_s: f64,
 }
 
@@ -55,7 +54,7 @@ impl Report {
     }
 }
 
-/// Bakes the rows of an iterator, which are pairs of a key and a value.
+/// Bakes the rows of an iterator. Each row is a pair of a key and a value.
 #[pyfunction]
 #[pyo3(signature = (rows, path, keys, duplicates, base, memory_bytes, threads, replace))]
 #[expect(clippy::too_many_arguments, reason = "one for each option; lib/zero_kv/_bake.py has keyword arguments")]
@@ -163,7 +162,7 @@ struct PythonRows {
     rows: Py<PyIterator>,
     first: Option<Py<PyAny>>,
     keys: Expected,
-    /// Number of rows that were read.
+    /// The number of rows that have been read.
     taken: u64,
     ended: bool,
 }

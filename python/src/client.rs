@@ -20,7 +20,7 @@ use crate::errors::{Closed, client_exception};
 use crate::key_batch::KeyBatch;
 use crate::many::{self, CopiedValues, LookUpMany, Values};
 
-/// Maximum number of idle connections that are kept for later calls.
+/// The maximum number of idle connections that are kept for later calls.
 const IDLE_MAX: usize = 64;
 
 /// A blocking client of a server. The address is the path of a Unix socket (a path that starts with `@` names an
@@ -31,16 +31,16 @@ const IDLE_MAX: usize = 64;
 /// restarted, the call is retried `retries` times, and attempts to reconnect continue for up to `reconnect_timeout`.
 /// Times are in seconds. Ctrl-C takes effect at the end of a call.
 ///
-/// The server must run as root, as this process's user, or as `server_user` (a name or a number, by default the
-/// value of the environment variable `ZERO_KV_SERVER_USER`). If no user is named, a server of another user is
-/// accepted if just that user, root, and this process's user can write to the socket's directory and the directories
-/// above it.
+/// On a Unix socket, the server must run as root, as this process's user, or as `server_user` (a name or a number, by
+/// default the value of the environment variable `ZERO_KV_SERVER_USER`). If no user is named, a server that runs as
+/// another user is accepted if only that user, root, and this process's user can write to the socket's directory and
+/// the directories above it.
 ///
 /// With a user in the address, as in `zkv+tls://user@host:port`, or with `user`, each connection logs in. The password
-/// is `password`, or in the file `password_file`, or in the environment variable `ZERO_KV_PASSWORD`, or in the file that
-/// `ZERO_KV_PASSWORD_FILE` names. With TLS, the server's certificate must be signed by an authority in `ca_file` (by
-/// default, one that the system trusts), and must be valid for `server_name` (by default, the host).
-/// `certificate_file` and `key_file` are the client's own certificate.
+/// is `password`, or is read from the file `password_file`, from the environment variable `ZERO_KV_PASSWORD`, or from
+/// the file that `ZERO_KV_PASSWORD_FILE` names. With TLS, the server's certificate must be signed by an authority in
+/// `ca_file` (by default, one that the system trusts), and must be valid for `server_name` (by default, the host).
+/// `certificate_file` and `key_file` are the client's own certificate and its key.
 ///
 /// Raises `NotRunning`, `Refused`, `UntrustedServer`, `TlsFailed`, `LoginFailed`, `NotPermitted`, `TimedOut`, `Closed`,
 /// `ProtocolError`, or `ServerError`, which are all subclasses of `Error`.
@@ -186,7 +186,7 @@ impl Client {
         Ok(value.map(|value| PyBytes::new(py, &value).into_any()).or(default))
     }
 
-    /// Return the values of many keys, in their order, with pipelined requests: see `Table.get_many`.
+    /// Return the values of many keys, in the order of the keys, with pipelined requests: see `Table.get_many`.
     ///
     /// If the server replaces its table during the call, the values may come from both the old and the new table.
     #[pyo3(signature = (keys, *, dtype = None))]
@@ -215,7 +215,7 @@ impl Client {
         optional_row(py, self.call(py, |client| client.floor(key))?)
     }
 
-    /// Return the result of `floor` for many keys, in their order, with pipelined requests.
+    /// Return the result of `floor` for many keys, in the order of the keys, with pipelined requests.
     fn floor_many<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Vec<Option<Bound<'py, PyTuple>>>> {
         let rows = self.call_many(keys, |client, keys| client.floor_many(keys))?;
         rows.into_iter().map(|row| optional_row(keys.py(), row)).collect()
@@ -227,7 +227,7 @@ impl Client {
         optional_row(py, self.call(py, |client| client.ceiling(key))?)
     }
 
-    /// Return the result of `ceiling` for many keys, in their order, with pipelined requests.
+    /// Return the result of `ceiling` for many keys, in the order of the keys, with pipelined requests.
     fn ceiling_many<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Vec<Option<Bound<'py, PyTuple>>>> {
         let rows = self.call_many(keys, |client, keys| client.ceiling_many(keys))?;
         rows.into_iter().map(|row| optional_row(keys.py(), row)).collect()
@@ -295,8 +295,9 @@ impl Client {
         format!("<zero_kv.Client {:?}>", self.address)
     }
 
-    /// Pickles the address and the options, including a password. The address is pickled as text, because a path would
-    /// lose a slash of a URL. The process that unpickles them reconnects.
+    /// Pickles the address and the options, including a password. The address is pickled as text, because a path object
+    /// would drop a slash of a URL such as `zkv://host:port`. The process that unpickles the client opens its own
+    /// connections.
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let reconnect = py.import("zero_kv")?.getattr("_reconnect")?;
         let options = PyDict::new(py);
@@ -347,7 +348,7 @@ pub(crate) struct ClientRowIterator {
     /// The rest of the range, which has not been requested yet.
     rest: Option<KeyRange>,
     backward: bool,
-    /// Rows that were received and not returned, in reverse order.
+    /// Rows that have been received, but not returned yet, in reverse order.
     page: Vec<(OwnedKey, Vec<u8>)>,
 }
 

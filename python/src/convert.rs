@@ -93,7 +93,7 @@ pub(crate) fn optional_row<'py>(py: Python<'py>, row: Option<Row>) -> PyResult<O
     row.map(|(key, value)| row_tuple(py, key.as_key(), &value)).transpose()
 }
 
-/// Returns a server's facts as a dict of names and values.
+/// Returns facts about a server as a dict of names and values.
 pub(crate) fn info_dict<'py>(py: Python<'py>, info: &Info) -> PyResult<Bound<'py, PyDict>> {
     let facts = PyDict::new(py);
     for (name, value) in info.iter() {

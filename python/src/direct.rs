@@ -17,7 +17,7 @@ use crate::table_version::TableVersion;
 /// new table, lookups use the new table within milliseconds. While no server runs, lookups use the last table.
 /// Threads can share a `Direct`. After a fork, the child process requests its own transfer at its first lookup.
 ///
-/// With `memory="copy"` the process has a private copy, which nobody can change.
+/// With `memory="copy"`, the process has a private copy, which nobody can change.
 ///
 /// Raises `DirectRefused` if the server does not transfer its table, and the exceptions of `Client`.
 #[pyclass(frozen, extends = Table, module = "zero_kv")]
@@ -59,7 +59,7 @@ impl Direct {
         Ok(PyClassInitializer::from(Table(Origin::Server(Box::new(served)))).add_subclass(Direct))
     }
 
-    /// The server's number of the generation that lookups use.
+    /// The number that the server gave to the generation that lookups use.
     #[getter]
     fn generation(slf: &Bound<'_, Self>) -> PyResult<u64> {
         Ok(Self::served(slf).direct(slf.py())?.generation())
@@ -77,7 +77,9 @@ impl Direct {
         slf.py().detach(|| direct.refresh()).map_err(|error| client_exception(&error))
     }
 
-    /// Return the current table, for several lookups in one version. Later bakes do not replace it.
+    /// Return the current table, for several lookups in one version.
+    ///
+    /// The returned table does not change when the server serves a new table.
     fn snapshot(slf: &Bound<'_, Self>) -> PyResult<Table> {
         let served = Self::served(slf);
         let table = TableVersion::Served(served.direct(slf.py())?.snapshot());

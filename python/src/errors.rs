@@ -92,7 +92,7 @@ fn keyword(remedy: Remedy) -> Option<&'static str> {
     }
 }
 
-/// Returns an `OSError`. Python derives the class from the error number: `FileNotFoundError`, for example.
+/// Returns an `OSError`, or the subclass that Python derives from the error number, such as `FileNotFoundError`.
 fn os_exception(error: &io::Error, message: String) -> PyErr {
     match error.raw_os_error() {
         Some(code) => PyOSError::new_err((code, message)),

@@ -21,8 +21,8 @@ pub(crate) enum KeyBatch<'py> {
     Numbers(Vec<u64>),
     /// `bytes` and `str` objects.
     Objects(Vec<Bound<'py, PyAny>>),
-    /// Concatenated keys, and the offsets of their boundaries. The first offset belongs to the first byte of `bytes`,
-    /// and may be greater than 0.
+    /// Concatenated keys, and the offsets of their boundaries. `bytes` begins at the first offset, which may be greater
+    /// than 0.
     Packed {
         bytes: Vec<u8>,
         offsets: Vec<i64>,

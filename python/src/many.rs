@@ -91,7 +91,7 @@ fn find<'t, 'k, K: Into<Key<'k>> + Copy>(table: &'t MappedStore, keys: &[K]) -> 
     Ok(Values::Copied(values))
 }
 
-/// Runs `work` while other Python threads run. If there are few keys, other threads do not run, because switching
+/// Runs `work`, and lets other Python threads run at the same time unless there are few keys: for few keys, switching
 /// threads would take longer than the work.
 pub(crate) fn detached<T: Send>(py: Python<'_>, key_count: usize, work: impl FnOnce() -> T + Send) -> T {
     if key_count < DETACH_KEYS_MIN { work() } else { py.detach(work) }

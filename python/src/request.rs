@@ -232,11 +232,11 @@ impl Request {
 struct PendingRequest {
     request: Py<Request>,
     future: Py<PyAny>,
-    /// Results of the items whose response was received.
+    /// The results of the items whose response has been received.
     results: Vec<Py<PyAny>>,
-    /// The first error that was found in the responses.
+    /// The first error that has been found in the responses.
     error: Option<PyErr>,
-    /// Number of items whose response was received.
+    /// The number of items whose response has been received.
     received: usize,
 }
 

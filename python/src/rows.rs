@@ -12,9 +12,9 @@ use crate::convert::{key_from, key_object, row_tuple};
 use crate::errors::lookup_exception;
 use crate::table_version::TableVersion;
 
-/// Maximum number of rows that are converted to Python objects at once.
+/// The maximum number of rows that are converted to Python objects at once.
 const CHUNK_ROWS_MAX: usize = 256;
-/// Total length of values at which a chunk of rows ends.
+/// The total length of values at which a chunk of rows ends.
 const CHUNK_LEN_BYTES: usize = 64 << 10;
 
 /// A selection of a table's keys.
@@ -44,7 +44,7 @@ pub(crate) enum RowPart {
 pub(crate) struct Rows {
     table: TableVersion,
     part: RowPart,
-    /// Index of the first row in the table, counted from 0.
+    /// The index, in the table, of the first row of the range. Indexes are counted from 0.
     first: usize,
     count: usize,
 }
@@ -107,8 +107,7 @@ impl Rows {
 pub(crate) struct RowIterator {
     table: TableVersion,
     part: RowPart,
-    /// Index of the first unread row, counted from the start of the table. `end` is the index after the last unread
-    /// row.
+    /// The index, in the table, of the first unread row. `end` is the index after the last unread row.
     next: usize,
     end: usize,
     backward: bool,

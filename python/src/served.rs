@@ -13,7 +13,7 @@ use zero_kv::client::{Client, Direct, DirectOptions, Options};
 
 use crate::errors::client_exception;
 
-/// Number of forks between the process that first loaded this module and this process.
+/// The number of forks between the process that first loaded this module and this process.
 static FORKS: AtomicU64 = AtomicU64::new(0);
 
 /// Counts a fork. Python calls this function in each child process.

@@ -226,8 +226,8 @@ impl Table {
     /// with nulls.
     ///
     /// With `dtype`, the result is two NumPy arrays: the values, with zeros for missing keys, and Booleans that are
-    /// true for the keys that were found. All values must have the length of `dtype`. `dtype=(numpy.float32, 64)`
-    /// returns rows of 64 floats.
+    /// true for the keys that were found. All values must have the length of `dtype`. With `dtype=(numpy.float32, 64)`,
+    /// each value is a row of 64 floats.
     #[pyo3(signature = (keys, *, dtype = None))]
     fn get_many<'py>(
         slf: &Bound<'py, Self>,
@@ -243,8 +243,7 @@ impl Table {
         Ok(kind_name(self.version(py)?.key_kind()))
     }
 
-    /// The table's XXH3-128 digest, which differs for files with different bytes. It detects accidental changes, but
-    /// not deliberate changes.
+    /// The table's XXH3-128 digest. It detects accidental changes of the file, but not deliberate changes.
     #[getter]
     fn digest(&self, py: Python<'_>) -> PyResult<String> {
         Ok(format!("{:032x}", self.version(py)?.digest()))

@@ -29,7 +29,7 @@ pub enum BadRows {
 
 /// Counts the bad rows. If the options name a file for bad rows, writes them to this file in the order of the input.
 ///
-/// The file gets its final name after all inputs are read, or when the number of bad rows exceeds the limit.
+/// The file gets its final name after all inputs have been read, or when the number of bad rows exceeds the limit.
 pub(super) struct BadRowsFile {
     file: Option<OpenFile>,
     max: u64,
@@ -103,7 +103,7 @@ impl BadRowsFile {
         Ok(())
     }
 
-    /// Gives the file of bad rows its final name. Returns the number of bad rows.
+    /// Gives the bad-rows file, if there is one, its final name. Returns the number of bad rows.
     pub(super) fn finish(self) -> Result<u64, BakeError> {
         self.file.map_or(Ok(()), OpenFile::finish)?;
         Ok(self.count)

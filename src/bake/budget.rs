@@ -14,8 +14,8 @@ use crate::format::record::VALUE_LEN_MAX_BYTES;
 use crate::machine_memory;
 
 /// The intended minimum length of a merge's read buffer for one source (a run or a table). This minimum limits the
-/// number of sources that are merged at once. With much shorter reads, a spinning disk would spend most of its time on
-/// seeks.
+/// number of sources that are merged at once, because with much shorter reads, a spinning disk would spend most of its
+/// time on seeks.
 const MERGE_BUFFER_BYTES: u64 = 256 << 10;
 
 /// The memory, threads, and temporary folder of one bake.
@@ -60,8 +60,8 @@ impl Budget {
             .map_err(|error| BakeError::Threads { error: error.to_string() })
     }
 
-    /// Returns the length of the pieces that an input is cut into. Pieces are short, because the shortest rows take ten
-    /// times as much memory as their text, and several pieces per thread are in memory at once.
+    /// Returns the length of the pieces that an input is cut into. Pieces are short, because the shortest rows, once
+    /// parsed, take ten times as much memory as their text, and several pieces per thread are in memory at once.
     pub(super) fn piece_len_bytes(&self) -> usize {
         let pieces = 32 * self.pieces_in_flight() as u64;
         (self.memory_bytes / pieces).clamp(16 << 10, 4 << 20) as usize

@@ -66,8 +66,8 @@ impl SortedParts {
         all.fold(common, |common, (key, its_common)| common.min(its_common).min(common_with(key)))
     }
 
-    /// Returns the sources of the merge, which read the tables and runs. If several sources have a row with the same
-    /// key, the merge keeps the row of the source with the lowest rank.
+    /// Opens each table and run as a source of the merge. If several sources have a row with the same key, the merge
+    /// keeps the row of the source with the lowest rank.
     fn sources(&self, context: &Context<'_>) -> Result<Vec<SortedRows<'_>>, BakeError> {
         let buffer_len_bytes = context.budget.merge_buffer_len_bytes(self.source_count());
         let mut sources = Vec::new();
@@ -109,8 +109,8 @@ impl SortedParts {
     }
 }
 
-/// Merges spilled runs into fewer runs, until all tables and runs can be merged at once. Returns the number of merge
-/// passes. A merge pass merges all spilled runs into fewer runs.
+/// Runs merge passes until all tables and runs can be merged at once, or until a pass cannot reduce the number of runs.
+/// A merge pass merges all spilled runs into fewer runs. Returns the number of merge passes.
 pub(super) fn reduce(
     parts: &mut SortedParts,
     context: &Context<'_>,
@@ -128,7 +128,7 @@ pub(super) fn reduce(
         let runs_before = parts.spilled.len();
         let mut left = std::mem::take(&mut parts.spilled).into_iter().peekable();
         while let Some(first) = left.next() {
-            // Merges only adjacent runs, which preserves the order of the input. A row stores its line relative to the
+            // Merges only adjacent runs, to preserve the order of the input. A row stores its line relative to the
             // first line of its run, so the merged runs must span at most `LINES_MAX` lines.
             let (first_origin, kind) = (first.first_origin, first.kind);
             let mut rows_len_bytes = first.row_len_max_bytes as u64;
@@ -171,8 +171,8 @@ pub(super) struct Combined {
     pub(super) removals: u64,
 }
 
-/// Merges all tables and runs, and writes their rows as records into a new file. Places have `place_bits` bits: tests
-/// use fewer than [`PLACE_BITS`].
+/// Merges all tables and runs, and writes their rows as records into a new file. A place has `place_bits` bits:
+/// [`PLACE_BITS`] in a bake, and fewer in tests.
 pub(super) fn combine(
     place_bits: u32,
     parts: &SortedParts,

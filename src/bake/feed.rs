@@ -26,16 +26,16 @@ pub(super) struct Work {
     pub(super) input_origin: u64,
 }
 
-/// Identifies a piece in flight: its number in the order of all inputs, and the number of entries that it occupies in
-/// [`Feed::window`], which limits the pieces in flight.
+/// Identifies a piece in flight: the piece's number, counted over all inputs in order, and the number of entries that
+/// the piece occupies in [`Feed::window`], the channel that limits the pieces in flight.
 #[derive(Clone, Copy)]
 pub(super) struct Ticket {
     pub(super) number: u64,
     pub(super) slots: usize,
 }
 
-/// The result of parsing a piece: the piece's ticket, and its rows, an error, or a panic. A parser that panics sends a
-/// result too, because the receiver waits for every piece.
+/// The result of parsing a piece: the piece's ticket, and either its rows, an error, or a panic. A parser that panics
+/// sends a result too, because the receiver waits for every piece.
 pub(super) type Parsed = (Ticket, thread::Result<Result<ParsedPiece, BakeError>>);
 
 /// Buffers of earlier pieces, for text and for parsed rows. Later pieces reuse their memory.
@@ -80,7 +80,7 @@ pub(super) struct Feed<'p> {
     rows_read: &'p AtomicU64,
     /// The number of bytes read from earlier inputs, before decompression.
     read_bytes: u64,
-    /// An upper bound on the numbers of the lines that were read from the latest input.
+    /// An upper bound on the line number of the last line that has been read from the latest input.
     last_line_max: u64,
     facts: Vec<InputFacts>,
 }
@@ -160,8 +160,8 @@ impl<'p> Feed<'p> {
         Ok(())
     }
 
-    /// Waits until the limit of pieces in flight allows another piece, and returns the ticket for this piece. Within
-    /// the limit, a long piece counts as several pieces.
+    /// Waits until the limit of pieces in flight allows another piece, and returns the ticket for this piece. A long
+    /// piece counts toward the limit as several pieces.
     fn take_ticket(&mut self, len_bytes: usize) -> Result<Ticket, Stop> {
         let budget = self.context.budget;
         let slots = len_bytes.div_ceil(budget.piece_len_bytes()).clamp(1, budget.pieces_in_flight());

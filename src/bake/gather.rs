@@ -40,7 +40,7 @@ pub(super) struct Gathered<'b> {
     /// The origin (see [`Origins`]) of the first row whose key is text. A key is text unless it is a 64-bit decimal
     /// without leading zeros. The origin is tracked only if keys are held as bytes.
     pub(super) first_text_origin: Option<u64>,
-    /// The stream that wrote rows to the new file, as long as the rows arrived sorted. `None` if the options rule out a
+    /// The stream that wrote the rows to the new file until rows arrived out of order. `None` if the options rule out a
     /// stream.
     pub(super) stream: Option<SortedStream<'b>>,
     pub(super) spilled: Vec<SpilledRun>,
@@ -58,7 +58,7 @@ pub(super) struct Gathered<'b> {
 }
 
 impl Gathered<'_> {
-    /// Returns a result without rows, for a table with keys of this kind.
+    /// Returns a result without rows, for a table whose keys are of the kind `kind`.
     pub(super) fn empty(kind: KeyKind) -> Self {
         Gathered {
             kind,
@@ -132,7 +132,8 @@ struct Gatherer<'s, 'e, 'c, 'b> {
     context: &'c Context<'c>,
     recycled: &'c Recycled,
     scope: &'s Scope<'s, 'e>,
-    /// The rows gathered so far, without the rows of `pieces`. The field `kind` is set only after the last piece.
+    /// The rows gathered so far, without the rows of `pieces`. The field `kind` gets its final value only after the
+    /// last piece.
     gathered: Gathered<'b>,
     /// Whether the next rows are offered to the [`SortedStream`], because all earlier rows arrived sorted.
     is_streaming: bool,
@@ -240,7 +241,7 @@ impl<'s, 'e, 'c: 's, 'b> Gatherer<'s, 'e, 'c, 'b> {
         }
     }
 
-    /// Waits until the previous run is spilled. Then sorts and spills the current run on another thread.
+    /// Waits until the previous run has been spilled. Then sorts and spills the current run on another thread.
     fn spill(&mut self) -> Result<(), BakeError> {
         self.join_spilling()?;
         let folder = &self.context.budget.temp_dir;

@@ -16,7 +16,7 @@ pub enum Keys {
 }
 
 impl Keys {
-    /// Returns the kind in which keys are held in memory while the input is read. With `Auto`, keys are held as bytes.
+    /// Returns the kind that keys have in memory while the input is read. With `Auto`, keys are held as bytes.
     pub(super) fn kind(self) -> KeyKind {
         match self {
             Keys::U64 => KeyKind::U64,

@@ -187,9 +187,9 @@ fn bake_within(
 
     // Creates the new file now, so that a failure is reported before the first row is read.
     let file = NewFile::beside(output, &options.cancel).map_err(|error| BakeError::output(output, error))?;
-    // A stream writes rows before all rows are read. Three options rule out a stream. With `Auto`, the kind and order
-    // of keys are unknown until the last row. A full verification needs the sorted rows again. The rows of a base must
-    // be merged with the rows of the inputs.
+    // A stream writes rows before all rows have been read, so three options rule it out. With `Auto`, the kind and
+    // order of keys are unknown until the last row. A full verification needs the sorted rows again. With a base, the
+    // rows of the base must be merged with the rows of the inputs.
     let can_stream = options.keys != Keys::Auto && options.verify != Verify::Full && base.is_none();
     let stream = can_stream.then(|| SortedStream::new(output, file, &context)).transpose()?;
     let gathered = gather(inputs, &context, &mut origins, stream, progress)?;
@@ -201,10 +201,11 @@ fn bake_within(
 
 /// Merges tables into one table at `output`. `output` may be the path of one of the merged tables.
 ///
-/// All tables must have keys of the same kind. If several tables have a row with the same key, [`Options::duplicates`]
-/// is the policy for these rows. For [`Duplicates::First`] and [`Duplicates::Last`], rows are in the order of their
-/// tables. With [`Options::shard`], only the rows of this shard are merged, so a merge of one table extracts a shard.
-/// Options for text formats have no effect. As in [`bake`], the same rows give the same file.
+/// All tables must have keys of the same kind. If several tables have a row with the same key, [`Duplicates::First`]
+/// keeps the row of the first of these tables in the order of `tables`, [`Duplicates::Last`] keeps the row of the last
+/// one, and [`Duplicates::Error`] rejects the merge. With [`Options::shard`], only the rows of this shard are merged,
+/// so a merge of one table extracts a shard. Options for text formats have no effect. As in [`bake`], the same rows
+/// give the same file.
 ///
 /// # Errors
 /// [`BakeError`]. The message for a damaged table names the damaged block.

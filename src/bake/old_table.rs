@@ -97,8 +97,8 @@ impl OldTable {
     }
 }
 
-/// Returns the number of rows and the kind of the keys of the table at a path. Returns `None` if a bake may write to
-/// the path without comparing tables, because there is no table or the table is damaged.
+/// Returns the number of rows and the kind of the keys of the table at a path. Returns `None` if there is no table at
+/// the path, or if the table is damaged. In both cases, there is nothing to compare the new table with.
 pub(super) fn summary(path: &Path) -> Result<Option<TableSummary>, BakeError> {
     let layout = match Reader::open(path).and_then(|reader| reader.layout()) {
         Ok(layout) => layout,
@@ -111,8 +111,8 @@ pub(super) fn summary(path: &Path) -> Result<Option<TableSummary>, BakeError> {
     Ok(Some(TableSummary { rows: dimensions.row_count, key_kind: dimensions.key_kind }))
 }
 
-/// Returns whether an error means that there is no table. In this case, the path has no file, is a link to itself, or
-/// has a file that is not regular or too short for a table.
+/// Returns whether an error means that there is no table: nothing exists at the path, symbolic links form a loop, or
+/// the file is not a regular file or is too short for a table.
 fn is_no_table(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ELOOP)
         || matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidInput | io::ErrorKind::UnexpectedEof)

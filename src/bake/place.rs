@@ -38,7 +38,8 @@ impl NewFile {
             Ok(found) if !found.is_file() && !found.is_symlink() => {
                 return Err(invalid("is not a regular file, so it is not replaced"));
             }
-            // An example is /dev/stdout: a rename would replace this link for all processes of the system.
+            // For example, /dev/stdout is a link into /proc. A rename would replace this link for all processes of the
+            // system.
             Ok(found) if found.is_symlink() && fs::read_link(path).is_ok_and(|target| target.starts_with("/proc")) => {
                 return Err(invalid("is a link to a file of a process, so it is not replaced: name a file"));
             }
@@ -152,7 +153,8 @@ fn create_unnamed(folder: &Path) -> io::Result<File> {
     let file = OpenOptions::new().read(true).write(true).mode(0o666).custom_flags(flags).open(folder)?;
     // The file is linked through /proc, so /proc must be mounted.
     fs::metadata(proc_path(&file))?;
-    // Locking fails on a file system without locks. Other bakes cannot lock the file either, so they do not remove it.
+    // Ignores the error of a file system without locks: other bakes cannot lock the file either, so they do not remove
+    // it.
     let _ = lock(&file);
     Ok(file)
 }
@@ -190,8 +192,8 @@ fn remove_left_behind(hidden: &Path) -> io::Result<()> {
     let file = OpenOptions::new().read(true).custom_flags(flags).open(hidden)?;
     lock(&file)?;
     let (locked, named) = (file.metadata()?, fs::symlink_metadata(hidden)?);
-    // The bake that wrote the file may have renamed the file before this call locked it. Another file may have the
-    // hidden name now.
+    // The bake that wrote the file may have renamed the file before this function locked it, so another file may have
+    // the hidden name now.
     if locked.is_file() && (locked.dev(), locked.ino()) == (named.dev(), named.ino()) {
         fs::remove_file(hidden)?;
     }

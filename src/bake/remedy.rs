@@ -4,9 +4,9 @@ use crate::setting::Setting;
 
 /// An option of a bake that a caller can change to avoid a failure.
 ///
-/// Error messages name no option, because the same option is a field of [`Options`](super::Options), a command-line
-/// flag, or a keyword argument in different programs. Each program appends its own names for the options that
-/// [`BakeError::remedies`](super::BakeError::remedies) returns.
+/// Error messages name no option, because each program presents options in its own way: as fields of
+/// [`Options`](super::Options), as command-line flags, or as keyword arguments. Each program appends its own names for
+/// the options that [`BakeError::remedies`](super::BakeError::remedies) returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Remedy {

@@ -25,8 +25,8 @@ pub(super) trait RowSink {
     fn bad(&mut self, line: u64, fault: RowFault, text: &[u8]) -> Result<(), BakeError>;
 }
 
-/// Returns the value of a row, or an empty value if the row has no value and removes its key. `delete` is the row's
-/// field in the delete column, if there is one. Any other row without a value is rejected with the fault `missing`.
+/// Returns the value of a row, or an empty value if the row has no value and removes its key. Any other row without a
+/// value is rejected with the fault `missing`. `delete` is the row's field in the delete column, if there is one.
 pub(super) fn value_unless_removed<'a>(
     value: Option<&'a [u8]>,
     delete: Option<&[u8]>,

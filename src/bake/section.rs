@@ -15,7 +15,7 @@ use zerocopy::little_endian::U64;
 
 use crate::format::checksum::{BLOCK_LEN_BYTES, block_sum};
 
-/// The length of a write, a whole number of blocks. A write is short enough that its blocks are still in the
+/// The length of a write, a multiple of the block length. A write is short enough that its blocks are still in the
 /// processor's cache when their checksums are computed.
 pub(super) const WRITE_LEN_BYTES: usize = 64 * BLOCK_LEN_BYTES;
 /// The maximum number of full buffers that wait for the writing thread.

@@ -9,9 +9,9 @@ use crate::format::key::{Key, KeyKind};
 
 /// One of several shards into which rows are divided, by key hash or by key range.
 ///
-/// If rows are divided by hash, the hash is the XXH3-64 with seed 0. The hashed bytes are the key's bytes, or the 8
-/// little-endian bytes of a number. Shards are numbered from 1. A row belongs to shard
-/// `1 + ((hash * count) >> 64)`, computed with 128 bits.
+/// If rows are divided by hash, the hash is XXH3-64 with seed 0. A byte key is hashed as it is, and a number as its 8
+/// little-endian bytes. Shards are numbered from 1. A row belongs to shard `1 + ((hash * count) >> 64)`, computed with
+/// 128 bits.
 ///
 /// If rows are divided by range, the bounds ascend. Shard 1 has the keys below the first bound. Shard 2 has the keys
 /// from the first bound up to, but not including, the second bound. The last shard has the keys from the last bound on.

@@ -1,7 +1,7 @@
-//! Writes rows to the new file while they arrive in key order, without first collecting all rows in memory.
+//! Writes rows to the new file as long as they arrive in key order, without first collecting all rows in memory.
 //!
-//! If a later row belongs before a row that is already written, the written rows become a sorted run. This run and all
-//! other runs are then merged into another file.
+//! If a later row belongs before a row that has already been written, the written rows become a sorted run. This run
+//! and all other runs are then merged into another file.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -35,8 +35,8 @@ pub(super) struct SortedStream<'b> {
     writer: RecordsWriter,
     kind: KeyKind,
     jumps: OriginJumps,
-    /// Rows that are not written yet. If the next row has the same key as the last of these rows, one of the two is
-    /// dropped.
+    /// Rows that have been accepted, but not written yet. They wait because the next row can have the same key as the
+    /// last of them; one of these two rows is then dropped.
     pending: Option<Run>,
     first_key: Vec<u8>,
 }
@@ -124,12 +124,13 @@ impl<'b> SortedStream<'b> {
         Ok(run.into_pieces())
     }
 
-    /// Returns true if no row was written yet.
+    /// Returns true if no row has been written yet.
     pub(super) fn is_empty(&self) -> bool {
         self.writer.row_count() == 0
     }
 
-    /// Ends the stream after [`SortedStream::flush`]: waits until all rows are in the file.
+    /// Ends the stream, and waits until all rows are in the file. The caller must have called [`SortedStream::flush`]
+    /// before.
     pub(super) fn finish(self) -> Result<Streamed, BakeError> {
         let path = self.path;
         let records = self.writer.finish().map_err(|error| BakeError::output(&path, error))?;

@@ -38,7 +38,7 @@ pub(super) struct RecordsWriter {
     /// Each alignment smaller than `align_bytes`, with the length that all records would have at this alignment.
     at_smaller: Vec<(usize, u64)>,
     seed: XxHash3_64,
-    /// Keys that are collected and not hashed yet.
+    /// Keys that have been collected, but not hashed yet.
     seed_bytes: Vec<u8>,
     /// The first key and the latest key, if keys are bytes.
     ends: Option<(Vec<u8>, Vec<u8>)>,
@@ -169,8 +169,8 @@ impl RecordsWriter {
         })
     }
 
-    /// Adds a key to the hash of all keys, and keeps it as the latest key. A number is hashed as 8 bytes. For a key of
-    /// bytes, its length is hashed first, so that the hash depends on where each key ends.
+    /// Adds a key to the hash of all keys, and keeps it as the latest key. A number is hashed as 8 bytes. For a byte
+    /// key, the length is hashed first, so that the hash depends on where each key ends.
     #[inline]
     fn note(&mut self, key: Key<'_>) {
         match key {

@@ -28,9 +28,9 @@ const SAMPLE_KEYS: u64 = 100_000;
 const PROGRESS_ROWS: u64 = 1 << 16;
 const BUFFER_LEN_BYTES: usize = 1 << 20;
 
-/// Verifies that the file is intact and has this layout. Calls `progress` with the number of rows verified. Returns the
-/// number of keys looked up. All keys are looked up if pilots and places take at most half of the budget's memory.
-/// Otherwise, only a sample of the keys is looked up.
+/// Verifies that the file is intact and has this layout. Looks up all keys if pilots and places take at most half of
+/// the budget's memory, and otherwise only a sample of the keys. Calls `progress` with the number of rows verified so
+/// far. Returns the number of keys looked up.
 pub(super) fn read_back(
     file: &File,
     path: &Path,

@@ -12,8 +12,8 @@ use clap_complete::Shell;
 
 pub(super) fn generate(mut command: Command, folder: &Path) -> io::Result<()> {
     let name = command.get_name().to_owned();
-    // Files are generated in a private folder and then copied. Other users may have created symbolic links in `folder`,
-    // which the generators of clap would follow.
+    // Files are generated in a private folder and then copied, because clap's generators would follow symbolic links
+    // that other users may have created in `folder`.
     let generated = tempfile::tempdir()?;
     // The command `help` gets no man page. Completions are generated after the man pages, because generating
     // completions adds the command `help`.

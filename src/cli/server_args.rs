@@ -40,7 +40,7 @@ impl ServerArgs {
     /// Returns the options of clients that connect to an address.
     ///
     /// # Errors
-    /// If the text is not an address, or if there is a password and no user.
+    /// Fails if the text is not an address, or if there is a password file but the address names no user.
     pub fn options(&self, address: &OsStr) -> Result<Options, String> {
         let address = Address::parse(address).map_err(|error: AddressError| error.to_string())?;
         let login = match (&self.password_file, address.user()) {
@@ -61,7 +61,7 @@ impl ServerArgs {
         Ok(Options { server_user: self.server_user.clone(), login, tls, ..Options::default() })
     }
 
-    /// Returns the options with their names, and whether they are given.
+    /// Returns the name of each option, and whether the option is given.
     pub fn given(&self) -> [(&'static str, bool); 6] {
         [
             ("--server-user", self.server_user.is_some()),
@@ -73,7 +73,7 @@ impl ServerArgs {
         ]
     }
 
-    /// Returns definitions of the options that hide them from the help of a command.
+    /// Returns hidden definitions of the options, for a command whose help must not show them.
     pub fn hidden() -> impl Iterator<Item = Arg> {
         let files = [
             ("password_file", "password-file"),
@@ -87,7 +87,7 @@ impl ServerArgs {
     }
 }
 
-/// Makes messages of the library name these options instead of the fields of the library.
+/// Makes the library's messages name these options instead of the library's fields.
 pub fn name_client_options() {
     name_settings(|setting| match setting {
         Setting::ServerUser => Some("--server-user"),

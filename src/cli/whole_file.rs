@@ -14,8 +14,8 @@ use tempfile::NamedTempFile;
 
 use crate::special_file::{is_special, open_special};
 
-/// A new file with a temporary name. [`WholeFile::put_in_place`] renames the file to its final name. Otherwise,
-/// dropping the value removes the file.
+/// A new file with a temporary name. [`WholeFile::put_in_place`] renames the file to its final name. If the value is
+/// dropped without this call, the file is removed.
 pub struct WholeFile {
     file: NamedTempFile,
     folder: File,
@@ -23,7 +23,7 @@ pub struct WholeFile {
 }
 
 impl WholeFile {
-    /// Creates an empty file with a temporary name, in the folder of its final name `path`.
+    /// Creates an empty file with a temporary name in the folder of `path`. `path` is the final name of the file.
     pub fn beside(path: &Path) -> anyhow::Result<WholeFile> {
         Self::create(path).map_err(|error| write_error(path, &error))
     }
@@ -31,8 +31,8 @@ impl WholeFile {
     fn create(path: &Path) -> io::Result<WholeFile> {
         check_is_no_folder(path)?;
         let parent = folder_of(path);
-        // `put_in_place` syncs the folder. The folder is opened here, so that an error occurs before the file gets its
-        // name.
+        // `put_in_place` syncs the folder. The folder is opened here, so that a failure to open the folder is reported
+        // before the file gets its final name.
         let folder = File::open(parent)?;
         // The process's umask applies to this mode.
         let rights = Permissions::from_mode(0o666);
@@ -45,7 +45,7 @@ impl WholeFile {
         self.file.as_file()
     }
 
-    /// Returns the error of a failed write to the file.
+    /// Converts the error of a failed write into an error that names the file and states that it was not written.
     pub fn write_error(&self, error: &io::Error) -> anyhow::Error {
         write_error(&self.path, error)
     }
@@ -75,7 +75,7 @@ pub fn check_can_be_written(path: &Path) -> anyhow::Result<()> {
 }
 
 /// Writes and syncs a file that gets its name only when it is complete. If the path leads to a special file, such as a
-/// pipe, writes to it directly.
+/// pipe, writes directly to the special file.
 pub fn write_whole(path: &Path, text: &[u8]) -> anyhow::Result<()> {
     if let Some(mut special) = open_special(path).map_err(|error| write_error(path, &error))? {
         return special.write_all(text).with_context(|| path.display().to_string());

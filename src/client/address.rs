@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-/// The beginnings of addresses over TCP, and whether their connections use TLS.
+/// The URL schemes of addresses over TCP, each with whether its connections use TLS.
 const SCHEMES: [(&str, bool); 2] = [("zkv://", false), ("zkv+tls://", true)];
 const EXAMPLE: &str = "zkv+tls://user@host:6380";
 
@@ -22,9 +22,9 @@ const EXAMPLE: &str = "zkv+tls://user@host:6380";
 /// - `zkv://host:port`, for TCP without TLS.
 /// - `zkv+tls://host:port`, for TCP with TLS. Needs the feature `tls`.
 ///
-/// The host is a name, an IPv4 address, or an IPv6 address in brackets. A user before the host, as in
-/// `zkv+tls://user@host:port`, is the user as whom the client logs in. Special characters in the user are
-/// percent-encoded. An address never has a password: see [`Login`](super::Login).
+/// The host is a name, an IPv4 address, or an IPv6 address in brackets. If a user precedes the host, as in
+/// `zkv+tls://user@host:port`, the client logs in as this user. Special characters in the user's name are
+/// percent-encoded. An address never contains a password: see [`Login`](super::Login).
 ///
 /// # Example
 /// ```
@@ -66,12 +66,12 @@ impl Address {
     /// Parses an address.
     ///
     /// # Errors
-    /// [`AddressError`], if the text has a scheme, and is not a URL as described above.
+    /// [`AddressError`], if the text has a scheme, but is not a URL that [`Address`] describes.
     pub fn parse(text: impl AsRef<OsStr>) -> Result<Address, AddressError> {
         let text = text.as_ref();
         let lossy = text.to_string_lossy();
         let scheme = lossy.split_once("://").map(|(scheme, _)| scheme);
-        // The rest of a path may contain anything.
+        // A path that starts with one of these characters may contain `://`, too.
         let Some(scheme) = scheme.filter(|scheme| !scheme.starts_with(['/', '.', '@'])) else {
             return Ok(Address::Unix(text.into()));
         };
@@ -111,7 +111,7 @@ impl Address {
 impl TcpAddress {
     /// Parses the part of a URL after its scheme.
     fn parse(rest: &str, scheme: &str, tls: bool) -> Result<TcpAddress, AddressError> {
-        // A password may contain any character, so the last @ ends the part before the host.
+        // A password, which is rejected below, may contain `@`, so the host follows the last `@`.
         let (user, host_and_port) = match rest.rsplit_once('@') {
             Some((user, host_and_port)) => (Some(user), host_and_port),
             None => (None, rest),
@@ -164,8 +164,8 @@ fn is_name(host: &str) -> bool {
     !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte))
 }
 
-/// Replaces each `%` and its two hexadecimal digits by the byte with this number. Returns `None` if the result is not
-/// UTF-8, or if a `%` does not precede two digits.
+/// Replaces each `%` and the two hexadecimal digits after it by the byte that the digits encode. Returns `None` if the
+/// result is not UTF-8, or if a `%` is not followed by two hexadecimal digits.
 fn percent_decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
@@ -181,7 +181,7 @@ fn percent_decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Percent-encodes all characters but letters, digits, `-`, `.`, `_`, and `~`.
+/// Percent-encodes all characters except ASCII letters, ASCII digits, `-`, `.`, `_`, and `~`.
 fn percent_encoded(text: &str) -> Cow<'_, str> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     if text.bytes().all(is_plain) {

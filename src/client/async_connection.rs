@@ -47,7 +47,7 @@ impl AsyncConnection {
         }
     }
 
-    /// Returns the socket and its session, without unsent requests.
+    /// Returns the connection as a stream of bytes. Unsent requests are dropped.
     pub(super) fn into_stream(self) -> AsyncStream {
         self.stream
     }

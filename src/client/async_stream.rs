@@ -12,14 +12,15 @@ use super::tls::TlsSession;
 
 /// A connection to a server as a stream of bytes, for programs that encode requests themselves.
 ///
-/// Bytes that were written are sent as far as the socket accepts them, by calls that write, flush, or read.
+/// With TLS, a write may leave encrypted bytes in a buffer. Every later call that writes, flushes, or reads sends as
+/// many of these bytes as the socket accepts.
 #[derive(Debug)]
 pub struct AsyncStream {
     pub(super) socket: AsyncSocket,
     pub(super) tls: Option<Box<TlsSession>>,
 }
 
-/// A socket on the runtime.
+/// A socket that is registered with the tokio runtime.
 #[derive(Debug)]
 pub(super) enum AsyncSocket {
     Unix(UnixStream),
@@ -99,7 +100,7 @@ impl AsyncRead for AsyncStream {
                 AsyncSocket::Tcp(stream) => Pin::new(stream).poll_read(cx, buffer),
             };
         };
-        // Reading reports errors of the connection, too.
+        // An error is ignored, because reading reports errors of the connection, too.
         let _ = poll_send(socket, session, cx);
         loop {
             match session.decrypt(buffer.initialize_unfilled()) {

@@ -18,7 +18,7 @@ use super::target::Target;
 /// call reconnects.
 ///
 /// # Panics
-/// All calls panic outside a tokio runtime with I/O and time enabled.
+/// All calls panic unless they run in a tokio runtime with I/O and time enabled.
 ///
 /// # Example
 /// ```no_run
@@ -38,7 +38,7 @@ use super::target::Target;
 #[derive(Debug)]
 pub struct AsyncClient {
     pub(super) target: Arc<Target>,
-    /// The login of a call of `authenticate`, which replaces the login of the target.
+    /// The login of the last successful call of `authenticate`. It replaces the login of the target.
     pub(super) login: Option<Login>,
     /// The open connection, if any. Each call takes the connection out and puts it back only after success.
     pub(super) connection: Option<AsyncConnection>,
@@ -46,7 +46,7 @@ pub struct AsyncClient {
 
 impl AsyncStream {
     /// Connects like [`AsyncClient::connect_with`], and logs in if the address or the options name a user. A login uses
-    /// the native protocol, so the connection then uses this protocol.
+    /// the native protocol, so a connection that has logged in can be used only with this protocol.
     ///
     /// # Errors
     /// The errors of [`AsyncClient::connect_with`].

@@ -8,10 +8,11 @@ use super::target::Target;
 
 /// A blocking connection to a server.
 ///
-/// Each call ends within [`Options::call_timeout`](super::Options::call_timeout). If the connection fails during a call, for example because the
-/// server restarted or closed an idle connection, the call is retried on a new connection. After an error that leaves
-/// the connection in an unknown state, the client closes it, and the next call reconnects. A call therefore never
-/// receives the response of an earlier call.
+/// Each call ends within [`Options::call_timeout`](super::Options::call_timeout). If the connection fails during a
+/// call, for example because the server restarted or closed an idle connection, the call is retried on a new
+/// connection; reloads and rollbacks are never retried. After an error that leaves the connection in an unknown state,
+/// the client closes the connection, and the next call reconnects. A call therefore never receives the response of an
+/// earlier call.
 ///
 /// # Examples
 /// Keys are numbers or bytes:
@@ -29,7 +30,7 @@ use super::target::Target;
 /// }
 /// # Ok::<(), zero_kv::client::ClientError>(())
 /// ```
-/// Many keys at once, copied or borrowed:
+/// The values of many keys at once, copied or borrowed:
 /// ```no_run
 /// # let mut client = zero_kv::client::Client::connect("/tmp/zero-kv.sock")?;
 /// let values = client.get_many(&[7, 8, 9])?;
@@ -73,7 +74,7 @@ use super::target::Target;
 #[derive(Debug)]
 pub struct Client {
     pub(super) target: Arc<Target>,
-    /// The login of a call of `authenticate`, which replaces the login of the target.
+    /// The login of the last successful call of `authenticate`. It replaces the login of the target.
     pub(super) login: Option<Login>,
     /// The open connection, if any. Each call takes the connection out and puts it back only after success.
     pub(super) connection: Option<BlockingConnection>,

@@ -14,15 +14,16 @@ use crate::protocol::response::Violation;
 /// An error of a client's call.
 ///
 /// After [`ClientError::Server`], [`ClientError::AuthenticationRequired`], [`ClientError::NotPermitted`],
-/// [`ClientError::KeyLen`], and [`ClientError::MixedKeys`] the connection remains open.
-/// After any other error, the connection is closed, and the next call reconnects.
+/// [`ClientError::KeyLen`], and [`ClientError::MixedKeys`], the connection remains open. The connection also remains
+/// open if the server rejects the login of a call of `authenticate` ([`ClientError::LoginFailed`]). After any other
+/// error of a request, the connection is closed, and the next call reconnects.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ClientError {
     /// The text is not the address of a server.
     #[error(transparent)]
     Address(#[from] AddressError),
-    /// The options cannot be used, or not for this address. Nothing was sent.
+    /// The options are invalid, or do not fit the address. Nothing was sent.
     #[error("{server}: {problem}")]
     Configuration {
         /// The address of the server.
@@ -123,7 +124,7 @@ pub enum ClientError {
     /// The server rejected the user's name or password.
     #[error(
         "{server}: the login of user {user} failed: the user is unknown or disabled, or the password is wrong: see the \
-         server's file of users"
+         server's users file"
     )]
     LoginFailed {
         /// The address of the server.
@@ -177,8 +178,8 @@ pub enum ClientError {
     },
 }
 
-/// Returns what else could be the reason for an error if the address has no TLS. A TLS port responds to a request without
-/// TLS with an error, and closes the connection.
+/// Returns a hint for an error message if the address starts with `zkv://`: the port may use TLS. A TLS port responds
+/// to a request without TLS with an error, and closes the connection.
 fn tls_hint(server: &Address) -> &'static str {
     match server.tcp() {
         Some(tcp) if !tcp.tls => "; or this port uses TLS: use zkv+tls://",
@@ -204,7 +205,8 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// Returns what else could be the reason why a server at this address closed the connection.
+    /// Returns a hint for the error message if the server closed a connection over TCP: perhaps only the client or only
+    /// the port uses TLS.
     fn hint(self, server: &Address) -> &'static str {
         match (self, server.tcp().map(|tcp| tcp.tls)) {
             (Refusal::Closed, Some(true)) => "; or this port does not use TLS: use zkv://",
@@ -289,7 +291,7 @@ impl ClientError {
     }
 }
 
-/// The reason why a complete response has no valid result.
+/// The reason why a request failed although its response arrived completely.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RequestError {

@@ -74,7 +74,7 @@ mod tests {
 
     use super::*;
 
-    /// Creates the file `a/b/s` in a temporary directory. Returns this directory and the number of its owner.
+    /// Creates the file `a/b/s` in a temporary directory. Returns this directory and the user ID of its owner.
     fn directories() -> (tempfile::TempDir, u32) {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir_all(folder.path().join("a/b")).unwrap();

@@ -12,9 +12,9 @@ use crate::setting::Setting;
 
 /// The maximum length of a user's name or password. A server rejects longer ones in any case.
 const LEN_MAX_BYTES: usize = 4096;
-/// The environment variable with the password of logins that have no other source of a password.
+/// The environment variable with the password, for logins that take their password from the environment.
 const PASSWORD: &str = "ZERO_KV_PASSWORD";
-/// The environment variable with the path of a file with this password. It is read if [`PASSWORD`] is not set.
+/// The environment variable with the path of a file that contains the password. Used only if [`PASSWORD`] is not set.
 const PASSWORD_FILE: &str = "ZERO_KV_PASSWORD_FILE";
 
 /// The name and the password of a user. Debugging output omits the password.
@@ -55,9 +55,9 @@ impl Login {
         Login { user: user.into(), password: Password::File(path.into()) }
     }
 
-    /// Creates a login whose password is the value of the environment variable `ZERO_KV_PASSWORD`, or if this variable
-    /// is not set, in the file that `ZERO_KV_PASSWORD_FILE` names. A client uses this login if its address names a user
-    /// and its options have no login. The variables are ignored in a set-user-ID program.
+    /// Creates a login that takes the password from the environment variable `ZERO_KV_PASSWORD`, or if this variable is
+    /// not set, from the file that `ZERO_KV_PASSWORD_FILE` names. A client uses such a login if its address names a
+    /// user and its options have no login. Both variables are ignored in a set-user-ID or set-group-ID program.
     pub fn from_environment(user: impl Into<String>) -> Self {
         Login { user: user.into(), password: Password::Environment }
     }
@@ -70,7 +70,7 @@ impl Login {
     /// Reads the password.
     ///
     /// # Errors
-    /// The reason why there is no password, and the remedy.
+    /// The reason why the name or the password cannot be used, and the remedy.
     pub(super) fn credentials(&self) -> Result<Credentials, LoginError> {
         self.read_credentials().map_err(LoginError)
     }

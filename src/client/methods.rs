@@ -217,7 +217,8 @@ macro_rules! impl_client {
             /// No request is sent before the first row is taken. After that, each request is for one page of rows.
             ///
             /// # Errors
-            /// [`ClientError::KeyLen`], [`ClientError::MixedKeys`]. The key at an end of the range may be empty.
+            /// [`ClientError::KeyLen`] if a key is too long, and [`ClientError::MixedKeys`]. Unlike a key to look up,
+            /// the key at an end of the range may be empty.
             pub fn range<'k>(&mut self, range: impl KeyBounds<'k>) -> Result<$Rows<'_>, ClientError> {
                 let range = KeyRange::from(check_bounds(&range)?);
                 Ok($Rows::new(self, range))
@@ -236,7 +237,7 @@ macro_rules! impl_client {
             /// is 0. [`RowPage::rest`] is the range to request next, on this or another connection.
             ///
             /// # Errors
-            /// [`ClientError`]. The key at an end of the range may be empty.
+            /// [`ClientError`]. Unlike a key to look up, the key at an end of the range may be empty.
             pub $($async)? fn first_page<'k>(
                 &mut self,
                 range: impl KeyBounds<'k>,
@@ -273,8 +274,8 @@ macro_rules! impl_client {
                 self.call(Count::new(prefix_range(prefix.as_ref())?.bounds())?)$($await)*
             }
 
-            /// Returns the kind of the table's keys. Sends a Count request for each kind until one request succeeds.
-            /// The server rejects a request for keys of the other kind.
+            /// Returns the kind of the table's keys. Sends a Count request for each kind until one request succeeds,
+            /// because the server rejects a request for keys of the other kind.
             ///
             /// # Errors
             /// [`ClientError`].
@@ -335,13 +336,13 @@ macro_rules! impl_client {
                 self.call(GetInfo)$($await)*
             }
 
-            /// Logs in as a user of the server. From then on, the client has the permissions of this user, also on later
-            /// connections. A client of the Unix socket that does not log in has all permissions.
+            /// Logs in as a user of the server. From then on, the client has the permissions of this user, also on
+            /// later connections. A client of the Unix socket that does not log in has all permissions.
             ///
             /// # Errors
-            /// [`ClientError::LoginFailed`] if the user is unknown or disabled, or if the password is wrong; the
-            /// connection then keeps its previous permissions. The server delays this response. Otherwise the errors of
-            /// [`Self::get`].
+            /// - [`ClientError::LoginFailed`] if the user is unknown or disabled, or if the password is wrong. The
+            ///   server delays the response to a failed login. The connection keeps its previous permissions.
+            /// - The errors of [`Self::get`].
             pub $($async)? fn authenticate(
                 &mut self,
                 user: &str,
@@ -355,11 +356,11 @@ macro_rules! impl_client {
             }
 
             /// Makes the server reload its file. Returns the number of the attempt, without waiting until the attempt
-            /// ends. [`Self::info`] reports the number of the last complete attempt as `reload_done`, and its outcome
-            /// as `reload_last`.
+            /// ends. [`Self::info`] reports the number of the last completed attempt as `reload_done`, and the outcome
+            /// of this attempt as `reload_last`.
             ///
             /// # Errors
-            /// [`ClientError::Server`] if this user may not send the request, and the errors of [`Self::get`]. The
+            /// [`ClientError::Server`] if this client may not send the request, and the errors of [`Self::get`]. The
             /// request is never retried.
             pub $($async)? fn reload(&mut self) -> Result<u64, ClientError> {
                 self.call(Reload)$($await)*
@@ -406,12 +407,13 @@ macro_rules! impl_client {
                 Ok(outputs)
             }
 
-            /// Connects, and logs in if the address, the options, or an earlier call name a user.
+            /// Connects. Also logs in if the address or the options name a user, or if a call of `authenticate` has
+            /// succeeded before.
             $($async)? fn open_connection(&self, deadline: Deadline) -> Result<$Connection, ClientError> {
                 let authenticate = self.target.authenticate(self.login.as_ref())?;
                 let mut connection = $Connection::connect(&self.target, deadline)$($await)*?;
                 if let Some(request) = &authenticate {
-                    // Outside a call, only the login has a time-out.
+                    // Outside a call, `deadline` is unlimited. The login then gets the time-out of a call.
                     let deadline = deadline.or_after(self.target.options.call_timeout);
                     let mut batch = batch::single(request, |response| request.decode(response));
                     self.transfer(&mut connection, &mut batch, deadline)$($await)*?;

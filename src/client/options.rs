@@ -20,8 +20,8 @@ use crate::protocol::native::VALUE_LEN_MAX_BYTES;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Maximum time to connect. A client waits only while the server's queue of new connections is full. 5 s by
-    /// default.
+    /// Maximum time to connect, including the TLS handshake. Over a Unix socket, a client waits only while the server's
+    /// queue of new connections is full. 5 s by default.
     pub connect_timeout: Duration,
     /// Maximum time of a call, including all of its requests, retries, and pauses. A call can take up to 1/64 longer
     /// than this time. 30 s by default; `None` means no maximum.
@@ -47,19 +47,19 @@ pub struct Options {
     /// - In a user namespace, all users without a number of their own are reported as 65534 (or `kernel.overflowuid`).
     ///   This number identifies no single user. To accept all of these users, name this number.
     ///
-    /// The check happens after connecting and before anything is sent. It is impossible over TCP, where naming a user
-    /// with this field is an error.
+    /// The check happens after connecting and before anything is sent. The check is impossible over TCP, so naming a
+    /// user with this field is an error for an address over TCP.
     pub server_user: Option<String>,
-    /// The user as whom each connection logs in, also after a reconnect. With `None`, the default, a client logs in only
-    /// if its [`Address`](super::Address) names a user, with the password in the environment: see
+    /// The user as whom each connection logs in, also after a reconnect. With `None`, the default, a client logs in
+    /// only if its [`Address`](super::Address) names a user. The password then comes from the environment: see
     /// [`Login::from_environment`].
     pub login: Option<Login>,
     /// Options of addresses that start with `zkv+tls://`.
     pub tls: TlsOptions,
 }
 
-/// Certificates of connections with TLS. The files are read when a client is created, and again for the next connection
-/// after they have changed. A pool keeps using the previous contents if a changed file cannot be used.
+/// Certificates of connections with TLS. The files are read when a client or pool is created. After a file has changed,
+/// the next connection reads the files again. If they cannot be used, the previous contents of all files remain in use.
 ///
 /// # Example
 /// ```no_run
@@ -71,7 +71,7 @@ pub struct Options {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsOptions {
-    /// The certificates of the authorities that may sign the server's certificate, as PEM. With `None`, the default,
+    /// The certificates of the authorities that may sign the server's certificate, as PEM. `None`, the default, means
     /// the authorities that the system trusts, or those that the environment variables `SSL_CERT_FILE` and
     /// `SSL_CERT_DIR` name.
     pub ca_file: Option<PathBuf>,
@@ -80,7 +80,7 @@ pub struct TlsOptions {
     pub certificate_file: Option<PathBuf>,
     /// The private key of `certificate_file`, as PEM: PKCS #8, PKCS #1, or SEC 1.
     pub key_file: Option<PathBuf>,
-    /// The name or IP address that the server's certificate must be valid for. With `None`, the default, the host of
+    /// The name or IP address that the server's certificate must be valid for. `None`, the default, means the host of
     /// the address.
     pub server_name: Option<String>,
 }

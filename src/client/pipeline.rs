@@ -119,7 +119,7 @@ pub(super) enum TransferError {
 }
 
 impl TransferError {
-    /// Returns the error if it happened before the connection was usable.
+    /// Replaces the error's phase by [`Phase::Connect`], for an error that occurred before the connection was usable.
     pub(super) fn while_connecting(self) -> Self {
         match self {
             TransferError::TimedOut(_) => TransferError::TimedOut(Phase::Connect),

@@ -30,7 +30,8 @@ use crate::sync::unpoisoned;
 
 /// A pool of connections to one server, for threads. Clones share the pool.
 ///
-/// An idle connection that the server has closed is replaced. A connection is not reused after a failed call.
+/// A connection that the server or an error has closed is replaced. [`ClientError`] lists the errors after which a
+/// connection remains open.
 ///
 /// # Example
 /// ```no_run
@@ -52,8 +53,8 @@ pub struct Pool {
 
 /// A pool of connections to one server, for tasks on tokio. Clones share the pool.
 ///
-/// An idle connection that the server has closed is replaced. A connection is not reused after a call that failed or
-/// whose future was dropped.
+/// A connection that the server, an error, or a dropped future has closed is replaced. [`ClientError`] lists the errors
+/// after which a connection remains open.
 ///
 /// # Example
 /// ```no_run
@@ -89,9 +90,10 @@ impl Pool {
         Ok(Pool { shared: SharedPool::new(options, first) })
     }
 
-    /// Returns a connection, which goes back to the pool when it is dropped. Waits while all connections are in use.
+    /// Returns a client, which goes back to the pool when it is dropped. Waits while all clients are in use.
     ///
-    /// A new connection is opened at its first call. A failed attempt to connect is retried like a failed call.
+    /// A new client connects when it sends its first request. A failed attempt to connect is retried like a failed
+    /// call.
     ///
     /// # Errors
     /// [`ClientError::TimedOut`] after [`PoolOptions::wait_timeout`].
@@ -132,9 +134,10 @@ impl AsyncPool {
         Ok(AsyncPool { shared: SharedPool::new(options, first) })
     }
 
-    /// Returns a connection, which goes back to the pool when it is dropped. Waits while all connections are in use.
+    /// Returns a client, which goes back to the pool when it is dropped. Waits while all clients are in use.
     ///
-    /// A new connection is opened at its first call. A failed attempt to connect is retried like a failed call.
+    /// A new client connects when it sends its first request. A failed attempt to connect is retried like a failed
+    /// call.
     ///
     /// # Errors
     /// [`ClientError::TimedOut`] after [`PoolOptions::wait_timeout`].
@@ -158,10 +161,10 @@ impl AsyncPool {
 
 /// A client that a pool can lend: [`Client`] or [`AsyncClient`].
 pub trait PoolMember: Sized {
-    /// Creates a client that connects at its first call.
+    /// Creates a client that connects when it sends its first request.
     fn unconnected(target: &Arc<Target>) -> Self;
 
-    /// Returns what the clients of a pool have in common.
+    /// Returns the server's address and the options, which all clients of a pool share.
     fn target(&self) -> &Arc<Target>;
 
     /// Returns whether the client has a connection without pending responses.
@@ -183,8 +186,8 @@ struct PoolState<C: PoolMember> {
     idle: Vec<C>,
     /// The number of clients that the pool may still create.
     vacant: usize,
-    /// The threads or tasks that wait for a client, in order of arrival, each with its number. Empty unless all clients
-    /// are lent.
+    /// The threads or tasks that wait for a client, in order of arrival, each with a number that identifies it. Empty
+    /// unless all clients are lent.
     waiters: VecDeque<(u64, Waiter<C>)>,
     next_waiter: u64,
 }
@@ -253,7 +256,7 @@ impl<C: PoolMember> SharedPool<C> {
         }
         match pooled.client.take() {
             Some(client) if client.is_connected() => state.idle.push(client),
-            // The client's call failed, or the client was never used.
+            // An error closed the client's connection, or the client was never used.
             _ => state.vacant += 1,
         }
     }

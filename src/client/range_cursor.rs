@@ -11,8 +11,8 @@ use super::row_page::RowPage;
 /// The rows of a range that an iterator has not returned yet.
 #[derive(Debug)]
 pub(super) struct RangeCursor {
-    /// The range between the pages `front` and `back`, which has not been received yet. `None` if all rows have been
-    /// received.
+    /// The part of the range that has not been received yet, between the pages `front` and `back`. `None` if all rows
+    /// have been received.
     unread: Option<KeyRange>,
     front: Option<PageRows>,
     back: Option<PageRows>,
@@ -39,8 +39,8 @@ impl RangeCursor {
         RangeCursor { unread: Some(range), front: None, back: None, limit_rows: 0 }
     }
 
-    /// Returns the next row from the start of the range, or from its end if `backward` is true. After all rows have
-    /// been received, the row may come from the page that was received at the opposite end.
+    /// Returns the next received row from the start of the range, or from its end if `backward` is true. After all rows
+    /// have been received, the row may come from the page that was received at the opposite end.
     pub(super) fn next(&mut self, backward: bool) -> Option<Row> {
         let [near, far] = if backward { [&mut self.back, &mut self.front] } else { [&mut self.front, &mut self.back] };
         let row = near.as_mut().and_then(|rows| rows.next(backward));

@@ -32,7 +32,7 @@ impl Deadline {
         self.at
     }
 
-    /// Returns this deadline, or if it is unlimited, a new one after `timeout`.
+    /// Returns this deadline. If this deadline is unlimited, returns a new one after `timeout`.
     pub(super) fn or_after(self, timeout: Option<Duration>) -> Self {
         if self.at.is_some() { self } else { Deadline::after(timeout) }
     }

@@ -83,7 +83,7 @@ fn problem_if_named(named: &str, uid: u32, own_uid: u32) -> Option<String> {
     })
 }
 
-/// For a client that names no user: returns the problem if the server's user `uid` cannot be trusted.
+/// Returns the problem if the server's user `uid` cannot be trusted without being named by the client.
 fn problem_if_unnamed(path: &Path, uid: u32, own_uid: u32) -> Option<String> {
     if is_ambiguous(uid) {
         return Some(format!(

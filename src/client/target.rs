@@ -1,4 +1,4 @@
-//! What all connections of a client or pool have in common.
+//! The address, login, and options that all connections of a client or pool share.
 //!
 //! In: the text of an address, and options. Out: the parsed address, the login, and the source of TLS sessions, or the
 //! reason why the options do not fit the address.
@@ -65,7 +65,8 @@ impl Target {
         Ok(Target { address: address.clone(), options: options.clone(), login, tls })
     }
 
-    /// Returns the first request of a new connection, if it has to log in. `login` replaces the login of the target.
+    /// Returns the login request of a new connection, or `None` if the connection needs no login. `login` replaces the
+    /// login of the target.
     pub(super) fn authenticate(&self, login: Option<&Login>) -> Result<Option<Authenticate>, ClientError> {
         let request = login.or(self.login.as_ref()).map(Authenticate::new).transpose();
         request.map_err(|error| self.configuration(error.to_string()))

@@ -1,7 +1,8 @@
 //! Connects to TCP ports.
 //!
-//! In: a host and a port. Out: a connection to the first address of the host that accepts it, or an error. Finding the
-//! addresses of a host may take longer than the time-out, because the system's resolver has its own.
+//! In: a host and a port. Out: a connection to the first address of the host that accepts it, or an error. In the
+//! blocking client, finding the addresses of a host may take longer than the time-out, because the system's resolver
+//! has its own time-out.
 
 use std::io::{self, ErrorKind};
 #[cfg(feature = "tokio")]
@@ -13,7 +14,7 @@ use super::address::{Address, TcpAddress};
 use super::error::{ClientError, Phase};
 use super::retry::Deadline;
 
-/// Minimum time-out of an attempt to connect. The system rejects 0.
+/// Minimum time-out of an attempt to connect. The standard library rejects 0.
 const TIMEOUT_MIN: Duration = Duration::from_micros(1);
 
 /// Connects, and blocks the calling thread until the server's kernel accepts the connection.

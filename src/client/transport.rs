@@ -1,7 +1,7 @@
 //! Moves bytes between a pipeline and a socket, with or without TLS.
 //!
-//! In: unsent requests, and a socket that does not block. Out: received bytes, in the buffer of the pipeline. Both
-//! clients use these functions; only waiting for the socket differs.
+//! In: unsent requests, and a socket. Out: received bytes, in the buffer of the pipeline. Both clients use these
+//! functions, and differ only in how they wait for the socket.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
@@ -66,7 +66,8 @@ pub(super) fn send_requests(
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => {
-                // A server that ends a session sends the reason before it closes the connection.
+                // A server that ends a TLS session sends the reason before it closes the connection. The received
+                // reason becomes the error.
                 if tls.is_some() {
                     while receive_responses(tls, pipeline, socket)? {}
                 }
@@ -76,7 +77,7 @@ pub(super) fn send_requests(
     }
 }
 
-/// Receives bytes of responses. Returns false if there are none yet.
+/// Receives bytes of responses. Returns false if no bytes have arrived yet.
 pub(super) fn receive_responses(
     tls: &mut Option<Box<TlsSession>>,
     pipeline: &mut Pipeline,
@@ -104,8 +105,9 @@ pub(super) fn receive_responses(
     }
 }
 
-/// Decrypts records that were received. Returns whether the pipeline has received bytes. Before a client waits for the
-/// socket, it must decrypt everything.
+/// Decrypts received records into the pipeline's buffer. Returns whether any bytes were decrypted. A client must
+/// decrypt all received records before it waits for the socket, because the socket does not become readable for these
+/// records.
 pub(super) fn decrypt(
     tls: &mut Option<Box<TlsSession>>,
     pipeline: &mut Pipeline,
@@ -120,7 +122,7 @@ pub(super) fn decrypt(
         }
         Ok(None) => Ok(false),
         Err(problem) => {
-            // The alert tells the server the reason. It does not matter if it cannot be sent.
+            // This sends an alert, which tells the server the reason. A failure to send the alert does not matter.
             let _ = session.send(socket);
             Err(TransferError::Tls(problem))
         }

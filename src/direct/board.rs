@@ -27,8 +27,8 @@ struct BoardState {
     _owner: Option<Owner>,
     /// The file of the page, open only for reading. Each client gets its own open file description of the file.
     file: File,
-    /// Locked while the state or the lease's deadline is written. Otherwise, the deadline of one generation's lease
-    /// could be written after the next generation was published.
+    /// Locked while the state or the lease's deadline is written. Without this lock, the deadline of one generation's
+    /// lease could be written after the next generation was published.
     writing: Mutex<()>,
     /// The wakers of the tasks that wait for a change of the state. The key is the number of the task's [`Waiter`].
     waiting: Mutex<BTreeMap<u64, Waker>>,
@@ -130,8 +130,8 @@ impl Waiter {
     /// the current state. `known` is that state without its flags.
     pub(crate) fn wait(&self, known: u64, waker: &Waker) -> bool {
         self.board.waiting().insert(self.number, waker.clone());
-        // The comparison comes after the registration: a thread that changes the state after the comparison finds the
-        // waker.
+        // The comparison comes after the registration, so a thread that changes the state after the comparison finds
+        // the waker.
         self.board.is_known(known)
     }
 }
@@ -230,7 +230,7 @@ mod tests {
         let board = Board::new().unwrap();
         let page = Arc::clone(&board.0.page);
         std::thread::spawn(move || std::mem::forget(crate::direct::owner::claim(&page).unwrap())).join().unwrap();
-        // The word no longer has a thread's number, only FUTEX_OWNER_DIED.
+        // The word no longer contains a thread ID, only FUTEX_OWNER_DIED.
         assert_eq!(board.0.page.words().owner.load(Ordering::SeqCst), 0x4000_0000);
     }
 

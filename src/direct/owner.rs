@@ -1,4 +1,4 @@
-//! Owns the word of the shared page that the kernel changes when the server's process ends, for any reason.
+//! Owns the word of the shared page that the kernel changes when the server's process ends, whatever the reason.
 //!
 //! The word is a robust futex (see get_robust_list(2) and the kernel's `Documentation/locking/robust-futex-ABI.rst`). A
 //! thread of the server owns the futex for as long as the page exists. When a thread exits, the kernel first marks the
@@ -19,17 +19,17 @@ use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 
 use super::page::SharedPage;
 
-/// Length of the stack of the thread that owns the owner word. The thread only waits.
+/// The length of the stack of the thread that owns the owner word. The thread only waits, so it needs little stack.
 const STACK_LEN_BYTES: usize = 64 << 10;
 
-/// A handle to the thread whose number is in the owner word of the shared page. Dropping the handle ends the thread.
+/// A handle to the thread whose ID is in the owner word of the shared page. Dropping the handle ends the thread.
 pub(super) struct Owner {
     _stop: Sender<()>,
 }
 
 impl Owner {
-    /// Starts the thread, which writes its number into the owner word of the shared page. The page stays mapped until
-    /// the thread has ended.
+    /// Starts the thread, which writes its ID into the owner word of the shared page. The page stays mapped until the
+    /// thread has ended.
     ///
     /// # Errors
     /// Fails if the system cannot start a thread, or has no robust futexes.
@@ -57,12 +57,12 @@ fn run_owner(page: &SharedPage, started: &Sender<io::Result<()>>, stopped: &Rece
     }
 }
 
-/// Writes the calling thread's number into the owner word of the shared page. The ownership ends when the thread exits
+/// Writes the calling thread's ID into the owner word of the shared page. The ownership ends when the thread exits
 /// or the returned list is dropped.
 pub(super) fn claim(page: &SharedPage) -> io::Result<RobustList> {
     let list = RobustList::register(page)?;
-    // The list is registered before the thread's number is stored. The kernel therefore marks the word at the exit of
-    // any thread whose number the word contains.
+    // The list is registered before the thread ID is stored. Therefore, if the thread exits while the word contains its
+    // ID, the kernel marks the word.
     page.words().owner.store(rustix::thread::gettid().as_raw_pid().cast_unsigned(), Ordering::SeqCst);
     Ok(list)
 }
@@ -87,12 +87,13 @@ struct Entry {
     next: *const Entry,
 }
 
-/// The number of bytes of `Layout` that form the kernel's `struct robust_list_head`.
+/// The length of the kernel's `struct robust_list_head`, which is the first part of `Layout`.
 const HEAD_LEN_BYTES: usize = offset_of!(Layout, entry);
 const _: () = assert!(HEAD_LEN_BYTES == 3 * size_of::<usize>() && offset_of!(Layout, first) == 0);
 
 /// A list of robust futexes that has one entry. The list is registered for the calling thread until the `RobustList` is
-/// dropped. The list replaces libc's list, which has entries only while the thread holds robust mutexes.
+/// dropped. The list replaces libc's list, which the thread does not need, because libc's list has entries only while
+/// the thread holds robust mutexes.
 pub(super) struct RobustList {
     /// The memory of the list. It is shared memory (although no other process maps it), because the kernel's OOM reaper
     /// can discard the private memory of a killed process before the process's threads exit.
@@ -132,7 +133,7 @@ fn set_robust_list(list: *const Layout) -> io::Result<()> {
     // null pointer is an empty list. `RobustList` is dropped on the thread that registered it, so the list's memory is
     // mapped for as long as the kernel has its address: until null replaces the address, or until the process ends. The
     // entry's futex is the page's owner word, and `run_owner` borrows the page for longer than the `RobustList` lives.
-    // The kernel changes the word only while the word contains this thread's number.
+    // The kernel changes the word only while the word contains this thread's ID.
     match unsafe { libc::syscall(libc::SYS_set_robust_list, list, HEAD_LEN_BYTES) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

@@ -60,7 +60,8 @@ impl TableState {
     }
 
     /// Returns whether a process may have changed the file between the earlier state `then` and this state. Returns
-    /// `false` if the two states belong to different generations: this state says nothing about the earlier file.
+    /// `false` if the two states belong to different generations, because this state then says nothing about the file
+    /// of the earlier generation.
     fn has_lost_trust_since(self, then: TableState) -> bool {
         self.is_of(then.0) && (!self.is_trusted() || then.is_leased() && !self.is_since(then))
     }
@@ -97,7 +98,7 @@ impl TableState {
     }
 }
 
-/// The bits of a futex that contain the number of the thread that owns it: see <linux/futex.h>.
+/// The bits of a futex that contain the ID of the thread that owns the futex: see <linux/futex.h>.
 const FUTEX_TID_MASK: u32 = 0x3fff_ffff;
 
 /// The words that lookups load from the shared page. The fields have the layout of the page. The server holds a lock
@@ -106,11 +107,11 @@ const FUTEX_TID_MASK: u32 = 0x3fff_ffff;
 #[repr(C)]
 pub(super) struct Words {
     pub(super) state: AtomicU64,
-    /// The time until which the lease on the current file is trusted, in nanoseconds of the server's clock. 0 without a
-    /// lease.
+    /// The time until which the lease on the current file is trusted, in nanoseconds of the server's clock. 0 if there
+    /// is no lease.
     leased_until_ns: AtomicU64,
-    /// The owner word: a robust futex with the number of a server thread. After the server has ended, the word contains
-    /// no thread's number.
+    /// The owner word: a robust futex with the ID of a server thread. After the server has ended, the word contains no
+    /// thread ID.
     pub(super) owner: AtomicU32,
 }
 
@@ -130,14 +131,14 @@ impl Words {
     /// clock.
     ///
     /// If the server is suspended, it does not extend the deadline, and the deadline expires. If the server is killed,
-    /// the kernel clears the thread's number in the owner word before it releases the lease.
+    /// the kernel clears the thread ID in the owner word before it releases the lease.
     #[inline(always)]
     pub(super) fn standing_since(&self, then: TableState, is_before: impl FnOnce(u64) -> Option<bool>) -> Standing {
         fence(Ordering::Acquire);
         let until_ns = self.leased_until_ns.load(Ordering::Relaxed);
         let is_owned = self.owner.load(Ordering::Relaxed) & FUTEX_TID_MASK != 0;
-        // The deadline is loaded before the state. If the loaded deadline belongs to a later generation, the loaded
-        // state therefore does, too.
+        // The deadline is loaded before the state, so if the loaded deadline belongs to a later generation, the loaded
+        // state does, too.
         let state = self.state();
         let is_leased = state.is_leased() && state.is_since(then);
         if is_leased && is_owned {

@@ -10,10 +10,10 @@ use twox_hash::{XxHash3_64, XxHash3_128};
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::U64;
 
-/// The length of a block, which has one checksum. The last block of a section may be shorter.
+/// The length of a block. Each block has its own checksum. The last block of a section may be shorter.
 ///
-/// The checksums add 0.05 % to the length of the data. A checksum that does not match locates the damage to within one
-/// block, which is four memory pages of 4 KiB.
+/// The checksums add 0.05 % to the length of the data. A mismatch shows which block is damaged; a block is as long as
+/// four memory pages of 4 KiB.
 pub const BLOCK_LEN_BYTES: usize = 16 << 10;
 
 /// Returns the checksum of one block.

@@ -266,7 +266,7 @@ impl Layout {
         }
     }
 
-    /// Returns, for each section, the range of offsets of the padding before the section. Every range is shorter than
+    /// Returns, for each section, the range of the file that is padding before the section. Every range is shorter than
     /// [`SECTION_ALIGN_BYTES`].
     pub(crate) fn paddings(&self) -> impl Iterator<Item = Range<u64>> {
         let mut end_bytes = HEADER_LEN_BYTES as u64;

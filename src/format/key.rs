@@ -146,7 +146,7 @@ impl<'a> Key<'a> {
         self.write_into(&mut record[start..]);
     }
 
-    /// Returns the key's head, the number that a fence stores for its key. The head of a number is the number itself.
+    /// Returns the key's head: the number that a fence stores for the key. The head of a number is the number itself.
     /// The head of a byte key is the 8 bytes after its first `common_len_bytes` bytes, read as a big-endian number;
     /// missing bytes count as zeros. Among keys with the same first `common_len_bytes` bytes, a greater key never has a
     /// smaller head.
@@ -164,7 +164,7 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// Returns the length of the prefix that two byte keys share, or 0 if a key is a number.
+    /// Returns the length of the prefix that this byte key shares with `other`, or 0 if one of the keys is a number.
     pub fn common_len_bytes(&self, other: &Key<'_>) -> usize {
         let bytes = |key: &Key<'a>| key.as_bytes().unwrap_or_default();
         bytes(self).iter().zip(other.as_bytes().unwrap_or_default()).take_while(|(a, b)| a == b).count()
@@ -255,8 +255,8 @@ pub(crate) trait LookupKey: Copy {
     fn hash(self, seed: u64) -> Hash;
     /// Returns the offset of the response in `record`. Returns `None` if the record has another key or is incomplete.
     fn answer_at(self, record: &[u8]) -> Option<usize>;
-    /// Returns the maximum number of bytes at the start of a record that [`LookupKey::answer_at`] compares with the
-    /// key.
+    /// Returns an upper limit on the number of bytes that [`LookupKey::answer_at`] compares with the key, counted from
+    /// the start of the record.
     fn compared_len_bytes(self) -> usize;
 }
 

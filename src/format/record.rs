@@ -14,7 +14,7 @@ pub const ALIGN_BYTES: usize = 8;
 pub const RECORD_ALIGN_MAX_BYTES: usize = 4096;
 /// The maximum length of the records section, 16 TiB.
 pub const RECORDS_LEN_MAX_BYTES: u64 = records_len_max_bytes(RECORD_ALIGN_MAX_BYTES, PLACE_BITS);
-/// The number of bits of a place, which is the position of a record.
+/// The number of bits of a place. A place is a record's position in the records section, divided by the alignment.
 pub(crate) const PLACE_BITS: u32 = u32::BITS;
 /// The maximum total length of a record's encoded key and response header.
 #[cfg(feature = "bake")]

@@ -1,15 +1,15 @@
 //! Configures when the allocator returns memory to the system.
 
-/// The minimum length of an allocation that gets a separate mapping. The buffers of idle connections are shorter. The
-/// buffer of responses that a client has not read can be longer, up to 64 KiB.
+/// The minimum length of an allocation that gets a separate mapping. Every buffer of an idle connection is shorter. If
+/// a client does not read its responses, the buffer of its responses grows beyond this length, to about 64 KiB.
 #[cfg(target_env = "gnu")]
 const MAPPED_MIN_LEN_BYTES: i32 = 32 << 10;
 
 /// Makes the allocator return large allocations to the system as soon as they are freed.
 ///
-/// By default, glibc takes allocations below a threshold from heaps, which shrink only at their end. The threshold is
-/// 128 KiB at first, and rises to at most 32 MiB when larger allocations are freed. After thousands of clients have
-/// disconnected, the memory of their buffers would stay in the heaps.
+/// By default, glibc takes allocations below a threshold from heaps, and a heap shrinks only at its end. The threshold
+/// is 128 KiB at first, and rises to at most 32 MiB when larger allocations are freed. With this default, the buffers
+/// of thousands of clients would stay in the heaps after the clients have disconnected.
 pub(crate) fn return_large_allocations() {
     #[cfg(target_env = "gnu")]
     // SAFETY: `mallopt` only sets a parameter of the allocator, and no other thread exists yet.

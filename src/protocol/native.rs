@@ -1,6 +1,6 @@
 //! Requests and response headers of the native protocol. All numbers are big-endian.
 //!
-//! A short request takes 16 bytes, and has a numeric key or no key. A long request is for a byte key or for a range,
+//! A short request takes 16 bytes, and has a numeric key or no key. A long request has a byte key, a range, or a login,
 //! and contains its own length. The types have the layout of the encoded bytes: a buffer is read as a slice of requests
 //! without a copy, and a header is sent as it is in memory.
 
@@ -9,7 +9,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Length of a short request. The length of a long request is a multiple of this length.
 pub const REQUEST_LEN_BYTES: usize = size_of::<Request>();
-/// Length of the op code and the body length, which precede the body of a long request.
+/// Length of the header of a long request: the op code, and the length of the body that follows.
 pub const LONG_HEADER_LEN_BYTES: usize = 8;
 /// Maximum length of the body of a long request: a range with two keys of maximum length.
 pub const LONG_BODY_MAX_BYTES: usize = size_of::<RangeHeader>() + 2 * KEY_LEN_MAX_BYTES;
@@ -55,19 +55,19 @@ pub enum ValueKind {
     Empty,
     /// A page of rows.
     Page,
-    /// A number of 8 bytes.
+    /// An 8-byte number.
     Number,
-    /// A text.
+    /// Text.
     Text,
-    /// An [`OpenHeader`], with the descriptors of a table.
+    /// An [`OpenHeader`], which comes with two descriptors: see [`Op::Open`].
     Table,
 }
 
 /// Defines all ops. Each line defines an op with its code, its name, its kind, and the kind of value in its responses.
-/// The names of the server's counters and metrics derive from the op's name.
+/// The counters and metrics of an op are named after the op.
 macro_rules! ops {
     ($($(#[$doc:meta])* $op:ident = $code:literal, $name:literal, $kind:ident, $value:ident;)*) => {
-        /// Operation of a request.
+        /// The operation that a request asks the server to perform.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u32)]
         pub enum Op {
@@ -128,14 +128,14 @@ ops! {
     Info = 6, "info", Server, Text;
     /// Reloads the server's file.
     Reload = 7, "reload", Server, Number;
-    /// Makes the server go back to the previous generation.
+    /// Rolls the server back to the previous generation.
     Rollback = 8, "rollback", Server, Number;
-    /// Transfers the table for direct mode: the descriptor of its file, and the descriptor of the server's shared page,
-    /// which announces the next generation. Works only over a Unix socket.
+    /// Passes two descriptors for direct mode: one of the table's file, and one of the shared page, on which the server
+    /// announces the next generation. Works only over a Unix socket.
     Open = 9, "open", Server, Table;
     /// Returns an empty response.
     Ping = 10, "ping", Server, Empty;
-    /// Makes the connection a user. The body of the request is the user's name, a zero byte, and the password.
+    /// Logs the connection in as a user. The body of the request is the user's name, a zero byte, and the password.
     Auth = 11, "auth", Login, Empty;
 }
 
@@ -172,8 +172,8 @@ impl Op {
         self as u32 | LONG
     }
 
-    /// Returns true if a request with this code is long. Codes of long requests are at least 2¹⁶ and less than 2²⁴,
-    /// including codes of unknown ops.
+    /// Returns true if a request with this code is long. Every code from 2¹⁶ to 2²⁴ - 1 marks a long request, even if
+    /// its op is unknown.
     #[inline(always)]
     pub const fn is_long(code: u32) -> bool {
         code >= LONG && code < 1 << 24
@@ -222,7 +222,7 @@ pub struct Request {
 
 impl Request {
     /// Creates a short request. For [`Op::Open`], `key` identifies the state that the client last read from the shared
-    /// page; 0 requests a response at once. For all other ops about the server, `key` must be 0.
+    /// page, and a `key` of 0 requests an immediate response. For all other ops about the server, `key` must be 0.
     pub fn new(op: Op, key: u64) -> Self {
         Request { op: U32::new(op as u32), padding: [0; 4], key: U64::new(key) }
     }
@@ -252,7 +252,8 @@ pub const fn long_len_bytes(body_len_bytes: usize) -> usize {
     (LONG_HEADER_LEN_BYTES + body_len_bytes).next_multiple_of(REQUEST_LEN_BYTES)
 }
 
-/// Appends a long request. `body` contains consecutive pieces of its body, at most [`LONG_BODY_MAX_BYTES`] in total.
+/// Appends a long request. The request's body is the concatenation of the pieces in `body`, at most
+/// [`LONG_BODY_MAX_BYTES`] in total.
 pub fn push_long(op: Op, body: &[&[u8]], request: &mut Vec<u8>) {
     let body_len_bytes = body.iter().map(|part| part.len()).sum();
     let end = request.len() + long_len_bytes(body_len_bytes);
@@ -304,13 +305,13 @@ pub struct PageHeader {
     pub row_count: U32,
     /// Code of the keys' [`KeyKind`](crate::format::key::KeyKind).
     pub key_kind: u8,
-    /// Base-2 logarithm of the alignment of each row in bytes.
+    /// Base-2 logarithm of the rows' alignment in bytes.
     pub align_bits: u8,
-    /// 1 if the range has more rows, otherwise 0.
+    /// 1 if the range has more rows than this page, otherwise 0.
     pub more: U16,
 }
 
-/// Maximum total length of the rows in a page. A longer row is alone in its page.
+/// Maximum total length of the rows in a page. A row that is longer than this is alone in its page.
 pub const PAGE_LEN_MAX_BYTES: usize = 64 << 10;
 /// Length of a page's header.
 pub const PAGE_HEADER_LEN_BYTES: usize = size_of::<PageHeader>();
@@ -322,7 +323,7 @@ const RECORD_MAX_BYTES: usize =
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct OpenHeader {
-    /// Generation of the table whose descriptor comes with the response.
+    /// Number of the generation whose descriptor comes with the response.
     pub generation: U64,
     /// The table's digest, big-endian.
     pub digest: [u8; 16],

@@ -62,8 +62,8 @@ impl std::fmt::Display for ResponsePart {
 
 /// A buffer that splits received bytes into responses.
 ///
-/// The buffer starts at 64 KiB, and grows with the bytes that arrive, to at most four times their length. A header that
-/// announces a long value allocates nothing.
+/// The buffer starts at 64 KiB, and grows with the bytes that arrive, to at most four times their length. The length
+/// that a header announces does not by itself make the buffer grow.
 ///
 /// # Example
 /// ```
@@ -91,8 +91,8 @@ pub struct ResponseReader {
 }
 
 impl ResponseReader {
-    /// Creates a reader for a new connection. The reader rejects values longer than `value_len_max_bytes` or
-    /// [`VALUE_LEN_MAX_BYTES`].
+    /// Creates a reader for a new connection. The reader rejects values longer than the smaller of
+    /// `value_len_max_bytes` and [`VALUE_LEN_MAX_BYTES`].
     pub fn new(value_len_max_bytes: usize) -> Self {
         ResponseReader {
             buffer: Vec::new(),
@@ -236,7 +236,7 @@ mod tests {
         }
     }
 
-    /// Returns encoded responses with values shorter and longer than the buffer, and their values.
+    /// Returns encoded responses, and the value of each. Some values are longer than the initial buffer.
     fn responses() -> (Vec<u8>, Vec<Option<Vec<u8>>>) {
         let lens = [0, 1, 26, 4096, BUFFER_LEN_BYTES - 9, BUFFER_LEN_BYTES - 8, BUFFER_LEN_BYTES + 1, 3 << 20, 5, 0];
         let (mut bytes, mut values) = (Vec::new(), Vec::new());

@@ -36,7 +36,7 @@ impl Acceptor {
         self.workers
     }
 
-    /// Accepts connections of the Unix socket from peers that `peer_filter` admits. Never returns.
+    /// Accepts connections on the Unix socket from peers that `peer_filter` admits. Never returns.
     pub(super) async fn accept_unix(&self, listener: &UnixListener, peer_filter: &PeerFilter) {
         self.accept(async || {
             loop {
@@ -50,7 +50,7 @@ impl Acceptor {
         .await;
     }
 
-    /// Accepts connections of the TCP socket, if there is one. Never returns.
+    /// Accepts connections on the TCP socket, if there is one. Never returns.
     pub(super) async fn accept_tcp(&self, listener: Option<&TcpListener>) {
         match listener {
             Some(listener) => self.accept(async || Accepted::tcp(listener.accept().await?)).await,
@@ -58,7 +58,8 @@ impl Acceptor {
         }
     }
 
-    /// Receives connections of the TLS port whose handshake is complete, if there is a TLS port. Never returns.
+    /// If there is a TLS port, receives each of its connections when the connection's handshake is complete. Never
+    /// returns.
     pub(super) async fn accept_established(&self, established: &Mutex<UnboundedReceiver<Accepted>>) {
         self.accept(async || match established.lock().await.recv().await {
             Some(accepted) => Ok(accepted),
@@ -67,8 +68,8 @@ impl Acceptor {
         .await;
     }
 
-    /// Accepts connections with `next`, and assigns each to the worker with the fewest connections. Closes a new
-    /// connection at once if the server already has the maximum number of connections. Never returns.
+    /// Accepts the connections that `next` returns, and assigns each to the worker with the fewest connections. Closes
+    /// a new connection at once if the server already has the maximum number of connections. Never returns.
     async fn accept(&self, next: impl AsyncFn() -> io::Result<Accepted>) {
         let (connections_max, mut is_failing) = (self.state.settings.connections_max as u64, false);
         loop {

@@ -19,7 +19,7 @@ pub(super) enum Waits {
     Request,
     /// Waits for the rest of an incomplete request. This many bytes of the request have arrived.
     Rest(usize),
-    /// Waits for the client to receive pending responses. This many of their bytes are not sent yet.
+    /// Waits for the client to receive pending responses. This many bytes of these responses are not sent yet.
     Client(usize),
 }
 

@@ -189,7 +189,7 @@ mod tests {
         registry: Arc<Registry>,
         memory: Arc<ClientMemory>,
         ending: Arc<Activity>,
-        /// The memory of all evicted connections right after the connection `ending` has ended.
+        /// The number of bytes that evicted connections hold right after the connection `ending` has ended.
         evicted_bytes: AtomicU64,
     }
 
@@ -206,10 +206,10 @@ mod tests {
     }
 
     /// Creates connections 0, 1, and 2, which hold 600, 500, and 400 bytes, and evicts connections because of a limit
-    /// of 1000 bytes. As soon as the eviction wakes connection 0, connection number `ending` ends.
+    /// of 1000 bytes. As soon as the eviction wakes connection 0, the connection with the index `ending` ends.
     ///
-    /// Returns the numbers of the evicted connections, the memory of evicted connections right after connection
-    /// `ending` has ended, and the memory of all connections after the evictions.
+    /// Returns the indexes of the evicted connections, the number of bytes that evicted connections hold right after
+    /// connection `ending` has ended, and the number of bytes that all connections hold after the evictions.
     fn evict_while_one_ends(ending: usize) -> (Vec<usize>, u64, u64) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let (memory, totals) = (Arc::new(ClientMemory::new(1000)), Totals::default());

@@ -14,8 +14,8 @@ use crate::DEFAULT_SOCKET;
 use crate::replace::ReplaceRules;
 use crate::store::{Memory, OpenOptions, Verify};
 
-/// The default time for which a worker polls for requests after a response before it sleeps. The kernel takes about as
-/// long to wake a sleeping thread.
+/// The default time for which a worker polls for requests after a response before it sleeps: about the time that the
+/// kernel takes to wake a sleeping thread.
 pub const SPIN: Duration = Duration::from_micros(50);
 
 /// When the server verifies the blocks of a file against their checksums.
@@ -40,8 +40,8 @@ pub struct Config {
     pub open: OpenOptions,
     /// When blocks are verified against their checksums.
     pub check: Check,
-    /// The path of a file of canaries: keys, each with the digest of its expected value. A table is served only if all
-    /// canaries match. A sample of the table's rows is looked up even without canaries.
+    /// The path of a canary file, which lists keys, each with the digest of its expected value. A table is served only
+    /// if all canaries match. A sample of the table's rows is looked up even without canaries.
     pub canaries: Option<PathBuf>,
     /// The rules that a file must satisfy to become the first generation or to replace the current generation.
     /// Rollbacks ignore the rules.
@@ -69,8 +69,9 @@ pub struct Config {
     /// Whether `tcp` may be reachable from other machines. Without `users`, everyone who can connect can read the table.
     /// With `users`, everyone who can read the network traffic can read the passwords and the values.
     pub tcp_exposed: bool,
-    /// The path of a file of users, each with passwords and permissions, in the format of Redis's ACL files. Users apply
-    /// to `tcp`, and to those clients of `socket` that log in. The file is read again when it changes and on a reload.
+    /// The path of a users file, which lists users with their passwords and permissions, in the format of Redis's ACL
+    /// files. The permissions apply to all TCP clients, with or without TLS, and to those clients of `socket` that log
+    /// in. The file is read again when it changes and on a reload.
     pub users: Option<PathBuf>,
     /// What Redis commands do with keys that are not numbers, in a table of numbers.
     pub foreign_keys: ForeignKeys,

@@ -221,7 +221,7 @@ impl Sums {
         self.keys(Status::NotFound) + self.redis_misses
     }
 
-    /// Returns the number of requests for one key with the given status.
+    /// Returns the number of single-key requests that have the given status.
     fn keys(&self, status: Status) -> u64 {
         let points = Op::ALL.iter().filter(|op| op.kind() == OpKind::Point);
         points.map(|op| self.requests[*op as usize][status as usize]).sum()

@@ -1,4 +1,4 @@
-//! The error of a server that cannot start or had to stop.
+//! Why a server cannot start or had to stop.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use thiserror::Error;
 use super::generations::OpenError;
 use super::users::UsersError;
 
-/// The error of a server that cannot start or had to stop.
+/// Why a server cannot start or had to stop.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ServerError {
@@ -35,7 +35,7 @@ pub enum ServerError {
     /// The certificates or keys of the TLS port cannot be used.
     #[error("{0}")]
     Tls(String),
-    /// The file of users cannot be used.
+    /// The users file cannot be used.
     #[error(transparent)]
     Users(#[from] UsersError),
     /// A configured limit is out of its range.

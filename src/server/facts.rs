@@ -16,8 +16,8 @@ use crate::sync::unpoisoned;
 const BATCH_POWERS: RangeInclusive<u32> = 0..=11;
 /// The upper bounds of the buckets for service times, as exponents of two: from 2^10 ns (1 µs) to 2^30 ns (1.07 s).
 const SERVICE_POWERS: RangeInclusive<u32> = 10..=30;
-/// The number of counters of disconnected connections that precede the counter of rejected connections in the response
-/// to Info. The remaining ones follow later.
+/// In the response to Info, this many counters of disconnected connections precede the counter of rejected connections.
+/// The other counters of disconnected connections follow later.
 const CUTS_BEFORE_REFUSED: usize = 2;
 
 /// A fact about the server, and how it is reported: by Info (native protocol), by INFO (Redis protocol), and as a
@@ -152,7 +152,7 @@ pub(super) const FACTS: &[Fact] = &[
     }),
     text("users_refused", |s| s.server.users.refused()).metric(
         "zero_kv_users_refused",
-        "1 if the file of users was rejected and the previous users are in effect, otherwise 0.",
+        "1 if the users file was rejected and the previous users are in effect, otherwise 0.",
         Gauge(|s| (!s.server.users.refused().is_empty()).into()),
     ),
     counter("swaps", "zero_kv_swaps_total", "Swaps to another generation, including rollbacks.", |s| s.totals.swaps),
@@ -303,8 +303,8 @@ pub(super) fn redis_texts(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     texts(snapshot).into_iter().map(|(name, text)| (redis_name(name), text)).collect()
 }
 
-/// Formats the response to Info: the facts and the histograms. From two responses, a client can compute the quantiles
-/// for the time between them.
+/// Formats the response to Info: the facts and the histograms. From the histograms in two responses, a client can
+/// compute the quantiles for the time between these responses.
 pub(super) fn info(snapshot: &Snapshot) -> String {
     let buckets = |seen: &Distribution| {
         let buckets: Vec<_> = seen.buckets().map(|(end, count)| format!("{end}:{count}")).collect();

@@ -1,9 +1,9 @@
 //! Accepts the connections of the TLS port, and performs their handshakes.
 //!
 //! In: a listening socket and certificates. Out: connections whose handshake is complete, which the main thread assigns
-//! to workers. Handshakes run on a thread of their own, so the computation of keys delays no lookup. Their time and
-//! number are limited: if there are too many handshakes, the oldest one ends, because the handshake of an honest client
-//! takes milliseconds.
+//! to workers. Handshakes run on a thread of their own, so the computation of keys delays no lookup. The duration and
+//! the number of handshakes are limited. If there are too many, the oldest one is aborted, because honest clients
+//! complete their handshakes within milliseconds.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -33,7 +33,7 @@ use crate::protocol::native::{ResponseHeader, Status};
 use crate::setting::Setting;
 use crate::sync::unpoisoned;
 
-/// At most this share of the limit on client memory may be held by handshakes.
+/// All handshakes together may hold at most 1/`CLIENT_MEMORY_SHARE` of the limit on client memory.
 const CLIENT_MEMORY_SHARE: u64 = 8;
 
 /// The listening socket of the TLS port, and its certificates.
@@ -59,12 +59,12 @@ impl Endpoint {
         Ok(Endpoint { listener, certificates: Arc::new(certificates) })
     }
 
-    /// Returns the address of the socket. Its port is the one that the system chose, if port 0 was requested.
+    /// Returns the address of the socket. If port 0 was requested, the port is the one that the system chose.
     pub(super) fn address(&self) -> Option<SocketAddr> {
         self.listener.local_addr().ok()
     }
 
-    /// Starts the thread. It sends the connections whose handshake is complete to `established`.
+    /// Starts the handshake thread, which sends each connection to `established` when its handshake is complete.
     ///
     /// # Errors
     /// If the system cannot start the thread or its runtime.
@@ -112,7 +112,7 @@ impl Endpoint {
     }
 }
 
-/// The running thread of the handshakes.
+/// The running handshake thread.
 pub(super) struct HandshakeThread {
     stop: oneshot::Sender<()>,
     thread: JoinHandle<()>,
@@ -167,7 +167,7 @@ struct HeldMemory<'a> {
 }
 
 impl HeldMemory<'_> {
-    /// Records the memory of the handshake. Returns whether all handshakes together are within their limit.
+    /// Records the memory of the handshake. Returns whether all handshakes together are within their memory limit.
     fn set(&mut self, held_bytes: u64) -> bool {
         let total = &self.state.statistics.tls.handshake_bytes;
         total.fetch_add(held_bytes, Ordering::Relaxed);

@@ -14,9 +14,9 @@ use crate::setting::Setting;
 const DESCRIPTORS_KEPT: u64 = 64;
 /// The number of descriptors that a worker needs besides its connections.
 const DESCRIPTORS_OF_WORKER: u64 = 4;
-/// The maximum number of TLS handshakes at a time.
+/// The maximum number of TLS handshakes at a time, however many connections the server allows.
 const HANDSHAKES_MAX: usize = 1024;
-/// There may be at most one TLS handshake at a time for this many connections.
+/// The number of TLS handshakes at a time is also limited to the maximum number of connections, divided by this number.
 const CONNECTIONS_PER_HANDSHAKE: usize = 4;
 /// The default limit on client memory is the memory that the process can use, divided by this number.
 const CLIENT_MEMORY_SHARE: u64 = 8;

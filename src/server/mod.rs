@@ -128,7 +128,7 @@ impl Opened {
     /// Listens on the sockets. Clients can connect after this call, and get responses once [`Server::run`] is called.
     ///
     /// # Errors
-    /// [`ServerError::Limits`], [`ServerError::Socket`], [`ServerError::Tcp`].
+    /// [`ServerError::Limits`], [`ServerError::Users`], [`ServerError::Socket`], [`ServerError::Tcp`].
     pub fn bind(self, config: &Config) -> Result<Server, ServerError> {
         let Opened { source, generation } = self;
         config.limits.check().map_err(ServerError::Limits)?;
@@ -184,8 +184,8 @@ impl Server {
     /// [`survive_bus_errors`].
     ///
     /// # Errors
-    /// [`ServerError::Open`], [`ServerError::Signal`], [`ServerError::Limits`], [`ServerError::Socket`],
-    /// [`ServerError::Tcp`].
+    /// [`ServerError::Open`], [`ServerError::Signal`], [`ServerError::Limits`], [`ServerError::Users`],
+    /// [`ServerError::Socket`], [`ServerError::Tcp`].
     ///
     /// # Example
     /// ```
@@ -229,9 +229,9 @@ impl Server {
         Ok(())
     }
 
-    /// Listens on an address for clients that use TLS. The running server reads changed certificates and keys again.
-    /// Rejects an address that other machines can reach, unless clients need certificates or passwords, or `exposed` is
-    /// true.
+    /// Listens on an address for clients that use TLS. The running server reads certificates and keys again when they
+    /// change. Rejects an address that other machines can reach, unless clients need certificates or passwords, or
+    /// `exposed` is true.
     ///
     /// # Errors
     /// [`ServerError::Tls`], [`ServerError::Tcp`].
@@ -259,8 +259,8 @@ impl Server {
     }
 
     /// Serves requests until the future `stop` is ready. The server then removes the socket's file, accepts no more
-    /// connections, and reads no more requests. It sends the responses to the requests that it has read, for at most
-    /// half a second.
+    /// connections, and reads no more requests. For at most half a second, it continues to send the responses to the
+    /// requests that it has read.
     ///
     /// Blocks the calling thread. Must not be called inside a tokio runtime.
     ///
@@ -418,7 +418,8 @@ fn supervised(state: &ServerState, check_certificates: Box<dyn Fn(bool) + Send>)
     }
 }
 
-/// Follows the file of users. Disconnects users that are removed or disabled.
+/// Reads the users file again when it changes or a reload is requested, and disconnects users that are removed or
+/// disabled.
 async fn follow_users(state: &ServerState) {
     let (users, statistics) = (Arc::clone(&state.users), Arc::clone(&state.statistics));
     let disconnect = || state.registries.iter().for_each(|registry| registry.disconnect_users());

@@ -22,11 +22,12 @@ use super::timeouts::{Observed, Reason, TICK, Timeouts};
 use super::users::Users;
 use crate::sync::unpoisoned;
 
-/// The maximum number of disconnections that are logged individually per check. One more line reports the number of the
-/// others.
+/// The maximum number of disconnections that are logged individually per check. If there are more, one further line
+/// reports their number.
 const LINES_MAX: usize = 5;
 
-/// The connections of one worker. Other threads only evict connections and request that old generations be released.
+/// The connections of one worker. Other threads only list, evict, or disconnect individual connections, and notify the
+/// worker when it must disconnect connections because of their generation or user.
 pub(super) struct Registry {
     timeouts: Timeouts,
     now_tick: AtomicU32,
@@ -102,7 +103,7 @@ impl Registry {
         holders.map(|(held_bytes, activity)| (held_bytes, Arc::clone(activity))).collect()
     }
 
-    /// Evicts a connection (marks it as to be closed), and adds the number of bytes that it holds to `evicted_bytes`.
+    /// Evicts a connection (marks it to be closed), and adds the number of bytes that it holds to `evicted_bytes`.
     /// Returns this number, or `None` if the connection has ended.
     pub(super) fn evict(&self, activity: &Activity, evicted_bytes: &AtomicU64) -> Option<u64> {
         // `evicted_bytes` is increased under this lock. A connection that ends takes the lock before it subtracts its
@@ -127,8 +128,8 @@ impl Registry {
         abort.as_ref().map(AbortHandle::abort).is_some()
     }
 
-    /// Makes the worker disconnect at once, not at the next tick, each connection that is not in a turn and still holds a
-    /// generation older than `number`.
+    /// Makes the worker disconnect each connection that, between turns, holds a generation older than `number`. The
+    /// worker does this at once, without waiting for the next tick.
     pub(super) fn disconnect_generations_before(&self, number: u64) {
         if self.oldest_generation.fetch_max(number, Ordering::Relaxed) < number {
             self.generations_exceeded.notify_one();

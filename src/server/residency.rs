@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use super::generations::ServedTable;
 use super::liveness::Thread;
 
-/// The time between two checks whether another generation is served. Right after the check that finds a new
-/// generation, the server measures how much of its file is in memory.
+/// The time between two checks of whether another generation is served. When a check finds a new generation, the new
+/// generation's file is measured at once.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// The minimum time between two measurements of one generation.
 const MEASURE_EVERY: Duration = Duration::from_secs(5);

@@ -13,7 +13,8 @@ use crate::store::Store;
 const COPY_MAX_BYTES: usize = 4096;
 /// The maximum length of the frame that a protocol writes around stored bytes.
 const FRAME_LEN_MAX_BYTES: usize = 32;
-/// The maximum length of the copied bytes of one pass. Only the last response may extend beyond this length.
+/// The maximum length of the copied bytes of one pass. Only the last copied response may take the total past this
+/// length.
 const COPIED_MAX_BYTES: usize = 64 << 10;
 /// The maximum length of stored bytes that are copied as two halves, which may overlap.
 const SHORT_MAX_BYTES: usize = 64;
@@ -180,15 +181,16 @@ impl Responses {
         }
     }
 
-    /// Calls `send` with the unsent bytes, or with the first of them. The first `sent_bytes` bytes are already sent.
-    /// `send` gets several pieces if some of the bytes are borrowed from `store`, which must be the store of the
-    /// lookups.
+    /// Calls `send` with all unsent bytes, or with only the first of them if some must be copied from a shared mapping.
+    /// The first `sent_bytes` bytes of the responses are already sent. `send` gets several pieces if some of the bytes
+    /// are borrowed from `store`, which must be the store that the responses were read from.
     ///
     /// # Errors
-    /// If the store's file was changed since the lookups, so that borrowed bytes cannot be sent.
+    /// If the store's file was changed since the responses were read from it, so that borrowed bytes cannot be sent.
     ///
     /// # Panics
-    /// If `sent_bytes` exceeds the length of the responses, or if `store` is not the store of the lookups.
+    /// If `sent_bytes` exceeds the length of the responses, or if `store` is not the store that the responses were read
+    /// from.
     pub fn with_unsent<T>(
         &mut self,
         store: &Store,
@@ -285,7 +287,7 @@ fn copy(bytes: &[u8], to: &mut [u8]) -> Option<()> {
 
 /// If `from` has `N` to `2 * N` bytes, copies it to the beginning of `to` and returns true. Otherwise, returns false.
 /// Copies the first `N` bytes and then the last `N` bytes, which may overlap the first, so the copy needs no loop and
-/// writes no byte beyond its end.
+/// writes no byte beyond the copied bytes.
 ///
 /// # Panics
 /// If `to` is shorter than `from`.

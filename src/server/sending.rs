@@ -36,7 +36,7 @@ pub(super) struct Unsent<'a> {
     pub(super) total_len_bytes: usize,
     /// Whether descriptors must be passed with the next byte.
     pub(super) passes_descriptors: bool,
-    /// The response that replaces the only response, because the descriptors cannot be passed.
+    /// The error response that has replaced the only response, because its descriptors cannot be passed.
     pub(super) refusal: Option<&'static [u8]>,
     /// The bytes to send next, if some of them are copied from a shared mapping.
     pub(super) stage: &'a mut Vec<u8>,
@@ -82,10 +82,10 @@ impl<'a> Unsent<'a> {
     }
 
     /// Calls `send` with all unsent bytes. If some of them must be copied from a shared mapping, calls `send` with only
-    /// as many as fit into `stage`. `store` must be the store of the lookups.
+    /// as many as fit into `stage`. `store` must be the store that the responses were read from.
     ///
     /// # Errors
-    /// If the file was changed since the lookup.
+    /// If the file was changed since the responses were read from it.
     #[inline]
     pub(super) fn with<T>(&mut self, store: &Store, send: impl FnOnce(&[IoSlice]) -> T) -> io::Result<T> {
         if self.pieces.is_empty() {
@@ -114,7 +114,7 @@ impl<'a> Unsent<'a> {
     /// Copies the next unsent bytes into `stage`, as many as fit. Verifies the bytes that come from the file.
     ///
     /// # Errors
-    /// If the file was changed since the lookup.
+    /// If the file was changed since the responses were read from it.
     pub(super) fn fill_stage(&mut self, store: &Store) -> io::Result<()> {
         let changed = || io::Error::other("the file was changed while a response was in flight");
         let epoch = store.epoch();

@@ -80,7 +80,7 @@ impl Snapshot<'_> {
         }
     }
 
-    /// Returns one word for the time when blocks are verified.
+    /// Returns one word for when blocks are verified.
     pub(super) fn verify(&self) -> &'static str {
         let plan = &self.server.settings.source.plan;
         match (plan.options.verify, plan.background) {

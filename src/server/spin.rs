@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::task::yield_now;
 
-/// Keeps one worker awake for some time after each response. Only the worker's own thread uses it.
+/// Keeps one worker awake for some time after each response. Only the worker's own thread uses this type.
 pub(super) struct Spin {
     time: Duration,
     /// Whether responses were produced since the polling task last checked.

@@ -78,8 +78,8 @@ macro_rules! totals {
         }
 
         impl TotalCounts {
-            /// Returns the number of disconnected connections for each reason, with its name in the response to Info.
-            /// The name is [`CUTS_PREFIX`], followed by the reason.
+            /// Returns, for each reason, the name and the value of the counter of disconnected connections. The name is
+            /// the one in the response to Info: [`CUTS_PREFIX`], followed by the reason.
             pub(super) fn cuts(&self) -> Vec<(&'static str, u64)> {
                 let totals = [$((concat!("connections_", stringify!($name)), self.$name)),*];
                 totals.into_iter().filter(|(name, _)| name.starts_with(CUTS_PREFIX)).collect()
@@ -117,7 +117,7 @@ totals! {
     /// Connections that were disconnected because they held the most memory when the limit on client memory was
     /// exceeded.
     cut_memory,
-    /// Connections that were disconnected because they sent more requests than the limit without receiving the
+    /// Connections that were disconnected because they sent more requests than the limit allows without receiving the
     /// responses.
     cut_buffer,
     /// Connections that a client ended with CLIENT KILL.
@@ -141,7 +141,7 @@ totals! {
     cut_user,
     /// Failed logins.
     logins_failed,
-    /// Files of users that were rejected.
+    /// Users files that were rejected.
     refused_users,
     /// Replaced generations that are still in use.
     generations_retained,
@@ -167,6 +167,6 @@ pub(super) struct TlsStatus {
     pub(super) expires_s: AtomicU64,
     /// The memory that all handshakes together hold.
     pub(super) handshake_bytes: AtomicU64,
-    /// Why the files of certificates and keys were rejected. Empty if they are in use.
+    /// Why the certificate and key files were rejected. Empty if these files are in use.
     pub(super) refused: Mutex<String>,
 }

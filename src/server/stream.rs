@@ -53,7 +53,7 @@ impl ClientStream for TcpStream {
     }
 }
 
-/// Returns whether a send failed because this user has more descriptors in flight than a process may have open
+/// Returns whether a send failed because the server's user has more descriptors in flight than a process may have open
 /// (`RLIMIT_NOFILE`).
 pub(super) fn is_too_many(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::TOOMANYREFS.raw_os_error())

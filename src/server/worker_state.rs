@@ -22,7 +22,8 @@ use crate::protocol::native::Status;
 pub(super) struct WorkerState {
     pub(super) server: Arc<ServerState>,
     number: usize,
-    /// The number of connections with pending responses, or with requests that their next turn answers.
+    /// The number of connections that have pending responses, or requests that will be answered in the connection's
+    /// next turn.
     pending_connections: AtomicUsize,
     is_stopping: AtomicBool,
     nothing_pending: Notify,
@@ -31,7 +32,7 @@ pub(super) struct WorkerState {
 }
 
 impl WorkerState {
-    /// Creates the state of the worker with this number, which is less than the server's number of workers.
+    /// Creates the state of one worker. Workers are numbered from 0.
     pub(super) fn new(server: Arc<ServerState>, number: usize, spin: Duration) -> Self {
         WorkerState {
             server,
@@ -75,12 +76,12 @@ impl WorkerState {
         &self.server.registries[self.number]
     }
 
-    /// Records that a connection has pending responses, or requests that its next turn answers.
+    /// Records that a connection has pending responses, or requests that will be answered in its next turn.
     pub(super) fn begin_pending(&self) {
         self.pending_connections.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Records that a connection has no pending responses, and no requests left for its next turn.
+    /// Records that a connection no longer has pending responses or requests that will be answered in its next turn.
     pub(super) fn end_pending(&self) {
         if self.pending_connections.fetch_sub(1, Ordering::Relaxed) == 1 && self.is_stopping() {
             self.nothing_pending.notify_one();

@@ -23,9 +23,9 @@ const WINDOW_LEN_BYTES: usize = 64 * BLOCK_LEN_BYTES;
 pub(super) const WINDOW_FENCES: usize = WINDOW_LEN_BYTES / size_of::<Fence>();
 /// The number of keys that are looked up together.
 const BATCH_KEYS: usize = 256;
-/// The number of keys that are looked up together if only a sample of the keys is looked up. The pages that these
-/// lookups read are then released, because each lookup makes the system map at least 64 KiB of the pilots section and
-/// at least 64 KiB of the places section.
+/// The number of keys that are looked up together if only a sample of the keys is looked up. After each such batch, the
+/// pages of the pilots and places sections are released, because each lookup makes the system map at least 64 KiB of
+/// each section.
 const SAMPLE_BATCH_KEYS: usize = 8;
 
 /// The maximum number of threads that verify the records of a table that was copied into memory.
@@ -123,7 +123,7 @@ fn sections(store: &Store, plan: &Plan) -> Result<(), FormatError> {
     for (section, place) in store.layout.sections() {
         let mut sum = SectionSum::new();
         match section {
-            // Compares the block sums with the header. The records themselves are compared with the block sums later.
+            // Verifies the block sums against the header. The records are verified against the block sums later.
             SectionKind::Records => {
                 let block_sums = &store.layout.block_sums;
                 let windows = windows(store, plan, block_sums, 0..block_sums.len_bytes as usize);
@@ -359,7 +359,8 @@ impl<'s, K: LookupKey> Lookups<'s, K> {
 /// Checks that unused slots contain 0, the place of the first row. Any other place could lead the lookup of a missing
 /// key into a value whose bytes look like a record with that key.
 ///
-/// Each key has its own slot, so the number of used slots is the number of rows, and exactly one used slot contains 0.
+/// Each key has its own slot, and only the first row has place 0. The number of slots with another place must therefore
+/// be one less than the number of rows.
 fn unused_slots(store: &Store, plan: &Plan) -> Result<(), FormatError> {
     let expected = store.len().saturating_sub(1) as u64;
     let section = &store.layout.places;

@@ -363,7 +363,7 @@ pub(crate) fn owned((key, value): (Key<'_>, &[u8])) -> Row {
 #[derive(Default)]
 struct Scratch {
     bytes: Vec<u8>,
-    /// The offset in `bytes` at which each key's value ends, or `None` if the table does not have the key.
+    /// For each key, the offset in `bytes` at which the key's value ends, or `None` if the table does not have the key.
     ends: Vec<Option<usize>>,
 }
 

@@ -8,7 +8,7 @@ use super::mapped::owned;
 use super::{LookupError, MappedStore, Rows};
 use crate::format::Row;
 
-/// The number of rows of the first page, which is a group of rows that are copied and verified together. Each page has
+/// The number of rows of the first page. A page is a group of rows that are copied and verified together. Each page has
 /// up to twice as many rows as the page before it.
 const PAGE_ROWS_MIN: usize = 8;
 const PAGE_ROWS_MAX: usize = 1024;
@@ -64,6 +64,7 @@ impl<'s> MappedRows<'s> {
         self.has_failed = page.is_err();
         page
     }
+
     /// Returns the next row from the front or the back (`end`) of the iteration. If no copied row is left for this end,
     /// calls `copy` for several rows, and verifies the copied rows together.
     fn next_at(&mut self, end: usize, copy: fn(&mut Rows<'s>) -> Option<Row>) -> Option<Result<Row, LookupError>> {

@@ -184,8 +184,8 @@ fn copy(
     Ok(map)
 }
 
-/// Returns the outcome of a loading step. If `pace` was canceled, the outcome is [`StoreError::Canceled`], whatever the
-/// step returned.
+/// Returns the outcome of a loading step. If `pace` canceled the step, the outcome is [`StoreError::Canceled`],
+/// whatever the step returned.
 fn outcome<T>(
     result: io::Result<T>,
     path: &Path,

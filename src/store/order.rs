@@ -134,7 +134,7 @@ impl Store {
         self.between(Bound::Included(start), end)
     }
 
-    /// Returns the rows between two bounds, whose keys must be of the table's kind.
+    /// Returns the rows between two bounds. The keys in the bounds must be of the table's kind.
     pub(crate) fn between(&self, start: Bound<Key<'_>>, end: Bound<Key<'_>>) -> Result<Rows<'_>, LookupError> {
         let start = match start {
             Bound::Unbounded => Position::START,
@@ -243,7 +243,7 @@ impl Store {
             });
         }
         let not_above = not_above();
-        // For fences whose head equals the head of the key, the keys of their records are compared.
+        // If fences have the same head as the key, the keys of their records determine which fences are before the key.
         match fences[..not_above].last() {
             Some(last) if last.head.get() == head => {}
             _ => return Ok(not_above),

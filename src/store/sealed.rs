@@ -21,7 +21,7 @@ pub(super) fn create() -> io::Result<File> {
     Ok(File::from(memfd_create("zero-kv", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?))
 }
 
-/// Seals a memory file. Makes up to 20 attempts, and calls `wait` between two attempts.
+/// Seals a memory file. Makes up to 20 attempts, and calls `wait` between attempts.
 ///
 /// An attempt fails with EBUSY if a writable mapping of the file exists, or if something holds a reference to one of
 /// the file's pages. The kernel itself holds such references briefly: while it compacts memory, and until it has added

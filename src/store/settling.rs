@@ -1,20 +1,19 @@
 //! Determines when every further write to a file will change the file's modification time.
 //!
-//! File systems round times down to multiples of a resolution. On most file systems, the resolution is at most 10 ms,
+//! File systems round times down to multiples of a resolution. On most file systems, the resolution is 10 ms or finer,
 //! like the tick of the kernel's clock. The resolution is 1 s on ext2, and on ext3 and ext4 with inodes of 128 bytes.
 //! On FAT, the resolution is 2 s. If two writes have the same rounded time, the second write does not change the
 //! modification time.
 
 use std::time::{Duration, SystemTime};
 
-/// The time since the last write to a file after which the file counts as settled, so that every further write changes
-/// its modification time. Applies to file systems that store times with a resolution of 10 ms or finer. The time is
-/// longer than the resolution, so that a process that is still writing to the file usually writes again before the file
-/// counts as settled.
+/// How long after the last write a file counts as settled: from then on, every further write changes the file's
+/// modification time. Applies to file systems that store times with a resolution of 10 ms or finer. `SETTLE` is longer
+/// than the resolution, so that a process that is still writing to the file usually writes again before the file counts
+/// as settled.
 pub(crate) const SETTLE: Duration = Duration::from_millis(50);
 
-/// The time since the last write to a file after which every further write changes its modification time, if the file
-/// system may store times with a resolution of up to 2 s.
+/// Like [`SETTLE`], for file systems that may store times with a resolution of up to 2 s.
 pub(super) const SETTLE_COARSE: Duration = Duration::from_millis(2050);
 
 /// If a modification time is a multiple of this duration, the file system may store times with a resolution of up to

@@ -169,8 +169,8 @@ impl Store {
         Some(self.blocks.verify_block(self.epoch(), self.records(), self.block_sums(), start / BLOCK_LEN_BYTES))
     }
 
-    /// Returns the numbers of the blocks that were found damaged since the last call, each once. Between two changes of
-    /// the file, at most 64 damaged blocks are recorded.
+    /// Returns the blocks that were found damaged since the last call, as block numbers counted from 0. Between two
+    /// changes of the file, each damaged block is returned once, and at most 64 damaged blocks are recorded.
     pub fn take_damaged_blocks(&self) -> Vec<usize> {
         self.blocks.take_damaged()
     }

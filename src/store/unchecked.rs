@@ -77,13 +77,13 @@ impl Unchecked {
         Ok(Unchecked { store, path: path.to_path_buf() })
     }
 
-    /// Returns the header and the sections.
+    /// Returns the layout that the header describes.
     pub fn layout(&self) -> &Layout {
         &self.store.layout
     }
 
-    /// Returns the sections that do not match their checksum in the header, in the order in which the file stores them.
-    /// Reads the whole file.
+    /// Reads the whole file, and returns the sections that do not match their checksums in the header. The sections are
+    /// in the order in which the file stores them.
     pub fn damaged_sections(&self) -> Vec<SectionKind> {
         let sections = self.store.layout.sections().into_iter();
         let damaged = sections.filter(|(_, place)| section_sum_of(self.store.section(place)) != place.checksum);
@@ -109,7 +109,7 @@ impl Unchecked {
         Ok(self.trust_index()?.into())
     }
 
-    /// Waits until every later write to the mapped file can be detected, which lookups in the file require.
+    /// Waits until every later write to the mapped file can be detected. Lookups rely on this detection.
     pub(super) fn settle(self, pace: &Pace) -> Result<Unchecked, StoreError> {
         self.store.watched_file().map_or(Ok(()), |file| file.settle(pace)).map_err(StoreError::io(&self.path))?;
         Ok(self)

@@ -23,7 +23,6 @@ pub(crate) fn gets_of_the_redis_protocol_allocate_nothing_after_warm_up() {
         Some(value) => [format!("${}\r\n", value.len()).as_bytes(), value, b"\r\n"].concat(),
         None => b"$-1\r\n".to_vec(),
     };
-    // The batches are small enough that the socket accepts all replies at once.
     // Each batch has so few replies that the socket accepts all of them at once.
     let batches: Vec<Batch> = [1..2, 0..30, 590..620, 600..856]
         .into_iter()

@@ -103,7 +103,7 @@ fn the_next_bake_removes_what_a_killed_bake_left() {
 fn the_temporary_file_of_a_concurrent_bake_is_kept_and_does_not_conflict() {
     let folder = Folder::new();
     let mut child = start_bake(&folder, b"1,one\n");
-    // In containers that share a folder, two bakes may have the same process number.
+    // In containers that share a folder, two bakes may have the same process ID.
     let at_work = format!(".baker.{}.0.tmp", child.id());
     folder.write("theirs", "at work");
     let theirs = fs::File::open(folder.path("theirs")).unwrap();

@@ -17,7 +17,7 @@ use crate::{random, report, wants_all};
 
 /// The number of faults that are drawn for each case.
 const FAULTS_PER_CASE: usize = 5;
-/// The number of faults that are drawn for the case that has too many to try all.
+/// The number of faults that are drawn for the case that has too many faults to try all of them.
 const FAULTS_OF_SPILLING: usize = 3;
 const FAULTS_OF_SPILLING_OF_ALL: usize = 60;
 

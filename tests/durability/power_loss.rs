@@ -135,7 +135,7 @@ pub(crate) fn replaying_a_recording_gives_the_actual_files() -> Result<(), Missi
     Ok(())
 }
 
-/// Returns the inodes of the files that are given the names of outputs.
+/// Returns the inodes of the files that have the names of outputs at the end of the run.
 fn output_inodes(recording: &Recording, case: &Case) -> HashSet<Inode> {
     case.outputs.iter().map(|output| recording.after.names[Path::new(output)]).collect()
 }

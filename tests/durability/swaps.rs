@@ -18,7 +18,7 @@ const FAULTS_PER_MEMORY: usize = 8;
 /// The start of the path of a file in memory.
 const SEALED: &str = "/memfd:";
 
-/// Makes calls fail that concern the file that is about to be served.
+/// Makes system calls fail if they concern the file that is about to be served.
 #[derive(Default)]
 struct FaultFilter {
     db: PathBuf,

@@ -266,8 +266,8 @@ fn a_row_damaged_after_open_is_an_error_and_is_never_skipped() {
 }
 
 fn map(scratch: &Scratch) -> Store {
-    // SAFETY: The tests change the file while nothing is borrowed from the store. What is borrowed after it is only
-    // compared or dropped.
+    // SAFETY: The tests change the file while nothing is borrowed from the store. What is borrowed after the change is
+    // only compared or dropped.
     unsafe { Store::map(scratch.path()) }.unwrap()
 }
 

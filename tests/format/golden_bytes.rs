@@ -75,7 +75,7 @@ fn without_choice(mut file: Vec<u8>) -> Vec<u8> {
     file
 }
 
-/// Returns tables without, with one, and with several fences, pilots, and parts, and tables with records of several
+/// Returns tables that have no, one, or several fences, pilots, and parts, and tables whose records take several
 /// blocks.
 fn tables() -> Vec<BTreeMap<u64, Vec<u8>>> {
     let mut random = Random(20);

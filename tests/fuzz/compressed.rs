@@ -11,7 +11,7 @@ use zero_kv::bake::{self, BakeError, Format, Input, Keys, Options};
 use super::source::Source;
 use super::tamper;
 
-/// The number of first bytes by which the format is detected.
+/// The number of bytes at the start of an input by which its format is detected.
 const MAGIC_LEN_BYTES: usize = 4;
 
 /// Compresses text that the bytes describe, damages it, and bakes it.
@@ -47,8 +47,8 @@ pub fn check(folder: &Path, data: &[u8]) {
     }
 }
 
-/// Returns whether the first part that is not complete in the bytes begins as it did, so that its checksum must reveal
-/// the damage. Otherwise the bytes are another intact input, possibly with trailing bytes.
+/// Returns whether the first damaged part still begins with its magic number, so that its checksum must reveal the
+/// damage. Otherwise the bytes are another intact input, possibly with trailing bytes.
 fn is_recognized_and_damaged(parts: &[Vec<u8>], bytes: &[u8]) -> bool {
     let mut rest = bytes;
     for part in parts {

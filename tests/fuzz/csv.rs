@@ -175,7 +175,7 @@ struct Model {
     bad_rows: u64,
     /// The row, or the input, that is rejected.
     refused: Option<Place>,
-    /// Long rows.
+    /// The place and the length of each row. If a bake reports a row as too long, its length is looked up here.
     long: Vec<(Place, usize)>,
 }
 

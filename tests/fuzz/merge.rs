@@ -172,7 +172,8 @@ impl Case {
         assert!(fs::read(output).unwrap() == fs::read(plain).unwrap(), "the bytes differ from those of a plain bake");
     }
 
-    /// Values contain line ends.
+    /// Returns the number of the row that begins at a line. A row can have several lines, because values contain line
+    /// ends.
     fn row_on(&self, line: u64) -> usize {
         let lines_of = |rows: &Rows| self.numbers.csv(rows).iter().filter(|byte| **byte == b'\n').count() as u64;
         let starts = self.tables.iter().scan(1, |next, rows| Some(std::mem::replace(next, *next + lines_of(rows))));

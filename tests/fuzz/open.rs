@@ -146,7 +146,7 @@ impl Touched<'_> {
         }
     }
 
-    /// Asserts that the rows are the baked ones, up to a damaged one.
+    /// Asserts that the rows are the baked ones, up to the first damaged row.
     fn are_right(&self, mut found: zero_kv::store::Rows<'_>, expected: std::ops::Range<usize>, is_backward: bool) {
         let mut left = expected;
         while let Some(row) = if is_backward { found.next_back() } else { found.next() } {

@@ -16,7 +16,7 @@ use zero_kv::bake::{self, BadRows, Format, Input, Options};
 use super::source::Source;
 use super::tamper;
 
-/// Intact files, and their numbers of rows.
+/// Intact files, each with its number of rows.
 pub struct Inputs(Vec<(usize, Vec<u8>)>);
 
 impl Inputs {

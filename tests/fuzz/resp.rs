@@ -26,8 +26,8 @@ pub fn check(data: &[u8]) {
     }
 }
 
-/// Parses `stream` as a connection does: each call of the parser gets the bytes that are not yet consumed and a piece of 1 to
-/// `piece_len_max` more bytes.
+/// Parses `stream` as a connection does: each call of the parser gets the bytes that are not yet consumed and a piece
+/// of 1 to `piece_len_max` more bytes.
 pub(crate) fn read(stream: &[u8], piece_len_max: usize, random: &mut Random) -> Read {
     let mut read = Read::default();
     let mut progress = Progress::default();

@@ -1,4 +1,4 @@
-//! Runs the program in its own folder.
+//! Runs `baker` in a temporary folder.
 
 use std::fs;
 use std::io::Write;
@@ -15,7 +15,7 @@ pub(crate) const BAKER: &str = env!("CARGO_BIN_EXE_baker");
 pub(crate) struct Ended {
     pub(crate) status: ExitStatus,
     pub(crate) out: String,
-    /// Standard error without the lines of stages.
+    /// Standard error without the lines that report stages.
     pub(crate) err: String,
     pub(crate) stages: Vec<String>,
 }
@@ -94,7 +94,8 @@ impl Folder {
         self.run(self.command(BAKER).arg("-").args(args), text.as_ref())
     }
 
-    /// Starts a bake of standard input that has read more than a pipe holds of this text, and waits for more.
+    /// Starts a bake of standard input, writes this text, and leaves the input open, so that the bake waits for more.
+    /// If the text exceeds a pipe's capacity, the bake has read a part of it when this function returns.
     pub(crate) fn start_bake(&self, command: &mut Command, text: &[u8]) -> Child {
         let mut child = command.stdin(Stdio::piped()).spawn().expect("a process");
         child.stdin.as_mut().expect("a pipe").write_all(text).expect("a process that reads");

@@ -6,9 +6,9 @@ use std::process::{Child, Command};
 use super::baker_runs::{BAKER, Ended, Folder, rows};
 use super::random::Random;
 
-/// The least memory of a bake, which spills the fewest rows.
+/// The minimum memory of a bake. With it, the smallest inputs suffice to make a bake spill rows.
 pub(crate) const LEAST_MEMORY: [&str; 2] = ["--memory", "16MiB"];
-/// The greatest length of a run with [`LEAST_MEMORY`].
+/// The maximum length of a run with [`LEAST_MEMORY`].
 pub(crate) const RUN_LEN_BYTES: usize = 6 << 20;
 
 /// A folder with an old table, and an empty folder `temp`.
@@ -79,7 +79,8 @@ pub(crate) fn plain_row(key: u64, value_len_bytes: usize) -> Vec<u8> {
     row
 }
 
-/// Returns rows of which a bake with [`LEAST_MEMORY`] spills the most and keeps some.
+/// Returns rows that take more than one run with [`LEAST_MEMORY`], so that a bake spills most of them and keeps the
+/// others in memory.
 pub(crate) fn rows_to_spill() -> Vec<u8> {
     let text = shuffled_rows(4200, 1600);
     assert!(text.len() > RUN_LEN_BYTES);

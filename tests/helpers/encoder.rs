@@ -1,5 +1,5 @@
-//! An encoder that is written only from `docs/FORMAT.md`. It shares no code and no constant with the crate, so a test that
-//! compares both catches a mistake in either.
+//! An encoder that is written only from `docs/FORMAT.md`. It shares no code and no constant with the crate, so a test
+//! that compares their files catches a mistake in either.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +40,7 @@ pub(crate) fn number(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
-/// Returns the offset of the field with a section's offset. Sections count from 0.
+/// Returns the position of the header field that contains the offset of a section. Sections are numbered from 0.
 pub(crate) fn offset_at(section: usize) -> usize {
     ENTRIES + section * ENTRY + 8
 }
@@ -49,7 +49,7 @@ pub(crate) fn len_at(section: usize) -> usize {
     ENTRIES + section * ENTRY + 16
 }
 
-/// Returns the offset of the field with a section's checksum.
+/// Returns the position of the header field that contains the checksum of a section.
 pub(crate) fn checksum_at(section: usize) -> usize {
     ENTRIES + section * ENTRY + 24
 }
@@ -70,7 +70,8 @@ pub(crate) fn seal_header(file: &mut [u8]) {
     file[DIGEST].copy_from_slice(&digest.to_le_bytes());
 }
 
-/// Corrects every checksum of the bytes that the section table leads to.
+/// Recomputes the block sums, the checksum of each section that the section table locates inside the file, and the
+/// digest of the header.
 pub(crate) fn seal(file: &mut [u8]) {
     let place = |file: &[u8], i: usize| {
         let (offset, len) = section(file, i);
@@ -97,12 +98,12 @@ pub(crate) trait Keyed {
     const KIND: u32;
     /// Returns the bytes of a record before its response.
     fn prefix(&self) -> Vec<u8>;
-    /// Returns the part of the key that a fence stores, where all keys begin with `common` equal bytes.
+    /// Returns the part of the key that a fence stores if all keys share their first `common` bytes.
     fn head(&self, common: usize) -> u64;
-    /// Returns the bytes from which the seed is hashed.
+    /// Returns this key's part of the bytes whose hash is the seed.
     fn seed_bytes(&self) -> Vec<u8>;
     fn hash(&self, seed: u64) -> u64;
-    /// Returns the length of the prefix that all keys between this key and a greater one share.
+    /// Returns the length of the prefix that all keys from this key to `last` share.
     fn common(&self, last: &Self) -> usize;
 }
 
@@ -179,7 +180,7 @@ impl Shape {
         Shape { parts, pilots: largest.div_ceil(3), slots: largest + largest.div_ceil(16) }
     }
 
-    /// Returns the shape of the index in a file with rows.
+    /// Returns the shape of the index in a file, which must have rows.
     pub(crate) fn of_file(file: &[u8]) -> Shape {
         let parts = number(file, ROW_COUNT).div_ceil(PART_ROWS);
         let of_part = |i| section(file, i).1 as u64 / parts;
@@ -200,7 +201,7 @@ fn scale(hash: u64, count: u64) -> usize {
     ((u128::from(hash) * u128::from(count)) >> 64) as usize
 }
 
-/// Returns the seed that a baker tries after `k` others.
+/// Returns the seed that a baker tries after `k` other seeds.
 pub(crate) fn seed<'k, K: Keyed + 'k>(keys: impl Iterator<Item = &'k K>, k: u64) -> u64 {
     let keys: Vec<u8> = keys.flat_map(Keyed::seed_bytes).collect();
     XxHash3_64::oneshot(&keys).wrapping_add(k.wrapping_mul(0x9e37_79b9_7f4a_7c15))
@@ -211,7 +212,7 @@ pub(crate) fn pilot_at(file: &[u8], key: &impl Keyed) -> usize {
     section(file, PILOTS).0 + Shape::of_file(file).pilot(key.hash(number(file, HASH_SEED)))
 }
 
-/// Returns the offset of the place that a key's pilot leads to.
+/// Returns the offset of the place in the slot that a key's hash and pilot select.
 pub(crate) fn place_at(file: &[u8], key: &impl Keyed) -> usize {
     let slot = Shape::of_file(file).slot(key.hash(number(file, HASH_SEED)), file[pilot_at(file, key)]);
     section(file, PLACES).0 + slot * 4
@@ -282,8 +283,8 @@ fn fences_and_records<K: Keyed + Ord>(rows: &BTreeMap<K, Vec<u8>>) -> (Vec<u8>, 
     (fences, records, places)
 }
 
-/// Returns pilots that lead each hash to a different slot, if a random walk finds them: keys that share a pilot take the
-/// slots that they prefer, and the previous owners of these slots are assigned again later.
+/// Returns pilots that lead each hash to a different slot, if a random walk finds them: keys that share a pilot take
+/// the slots that they prefer, and the previous owners of these slots are assigned again later.
 fn pilots(hashes: &[u64], shape: Shape) -> Option<Vec<u8>> {
     let mut groups = vec![Vec::new(); (shape.parts * shape.pilots) as usize];
     for hash in hashes {

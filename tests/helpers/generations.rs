@@ -20,7 +20,8 @@ impl Shape {
     pub(crate) fn value(self, generation: u64, key: u64) -> Option<Vec<u8>> {
         let is_there = (1..=self.rows).contains(&key) || (key == self.rows + 1 && generation.is_multiple_of(2));
         let mut value = format!("{generation}:{key}:").into_bytes();
-        // Lengths do not depend on the generation, so all odd generations have files of equal length, and so have all even ones.
+        // This length does not depend on the generation. Two generations whose numbers have equally many digits
+        // therefore have files of equal length, if both numbers are odd or both are even.
         let len_bytes = key * 37 % self.len_max_bytes;
         value.extend((0..len_bytes).map(|at| b'a' + ((at + key * 7 + generation * 3) % 26) as u8));
         is_there.then_some(value)

@@ -1,8 +1,9 @@
 //! Intercepts the system calls of a child process.
 //!
-//! A seccomp filter (Linux 5.9) suspends every thread of the child at the calls that it names until the test
-//! has decided whether the kernel runs the call or the child gets an error. Unlike `LD_PRELOAD` this includes calls
-//! that do not go through libc, and unlike `strace -e inject` it counts the calls of all threads together.
+//! A seccomp filter (Linux 5.9) selects system calls. A thread of the child that makes a selected call is suspended
+//! until the test has decided whether the kernel runs the call or the child gets an error. Unlike `LD_PRELOAD`, the
+//! filter also intercepts calls that do not go through libc. Unlike with `strace -e inject`, a test can count the calls
+//! of all threads together.
 
 use std::ffi::c_long;
 use std::fs::{self, File, Metadata};
@@ -44,7 +45,8 @@ pub(crate) enum Verdict {
 }
 
 impl Call {
-    /// Returns the path that an argument points to, joined to its folder.
+    /// Returns the path that an argument points to. A relative path is resolved in the folder that `folder_arg` refers
+    /// to, or in the child's current folder if there is no such argument.
     pub(crate) fn path(&self, folder_arg: Option<usize>, path_arg: usize) -> PathBuf {
         let bytes = self.memory(self.args[path_arg], libc::PATH_MAX as usize, true);
         let path = PathBuf::from(String::from_utf8(bytes).expect("a path that is valid UTF-8"));
@@ -68,7 +70,8 @@ impl Call {
         self.proc(&format!("fd/{}", self.args[arg] as i32))
     }
 
-    /// Returns the path of the file that a descriptor refers to; unnamed files have one too.
+    /// Returns the path of the file that a descriptor refers to. For an unnamed file, this is the path that the kernel
+    /// shows in /proc.
     pub(crate) fn descriptor_path(&self, arg: usize) -> PathBuf {
         fs::read_link(self.descriptor_link(arg)).unwrap_or_default()
     }
@@ -111,8 +114,8 @@ impl Call {
     }
 }
 
-/// Starts a child, and calls `decide` for each selected system call, starting with its `execve`, on a thread that ends
-/// with the child.
+/// Starts a child, and a thread that ends with the child. The thread calls `decide` for each selected system call,
+/// starting with the `execve` of the child.
 ///
 /// # Errors
 ///
@@ -123,7 +126,7 @@ pub(crate) fn spawn(
     decide: impl FnMut(&Call) -> Verdict + Send + 'static,
 ) -> io::Result<(Child, JoinHandle<()>)> {
     let mut program = program(calls);
-    // The launcher stores its thread and the listener here, or nothing if the filter cannot be installed.
+    // The launcher stores its thread ID here, and the listener if the filter was installed.
     let shared = Arc::new(Mutex::new(None));
     let launcher = {
         let shared = Arc::clone(&shared);
@@ -207,7 +210,7 @@ fn install(program: &mut [libc::sock_filter]) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(listener as i32) })
 }
 
-/// Compiles a selection for the kernel.
+/// Compiles a selection of system calls into a filter for the kernel.
 fn program(calls: &Calls<'_>) -> Vec<libc::sock_filter> {
     const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
     const JUMP_IF: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
@@ -217,7 +220,8 @@ fn program(calls: &Calls<'_>) -> Vec<libc::sock_filter> {
     let (allow, notify) = (libc::SECCOMP_RET_ALLOW, libc::SECCOMP_RET_USER_NOTIF);
     let step = |code: u32, k: u32, jf: u8| libc::sock_filter { code: code as u16, jt: 0, jf, k };
     let mut program = vec![
-        // An anonymous mapping never waits, because the launcher's allocator may hold a lock that the supervisor needs.
+        // An anonymous mapping is never intercepted: while the launcher waits for one, its allocator may hold a lock
+        // that the supervisor needs.
         step(LOAD, NUMBER_AT_BYTES, 0),
         step(JUMP_IF, libc::SYS_mmap as u32, 3),
         step(LOAD, DESCRIPTOR_OF_MMAP_AT_BYTES, 0),

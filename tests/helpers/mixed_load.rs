@@ -100,8 +100,8 @@ impl Shared {
         self.shape.rows + u64::from(generation.is_multiple_of(2))
     }
 
-    /// Checks that a value is the value of the key in a generation that may be served, and that all values of a batch come from
-    /// one generation.
+    /// Checks that a value is the key's value in a generation that may be served, and that all values of a batch come
+    /// from one generation.
     fn check_value(&self, key: u64, value: &[u8], least: u64, batch: &mut Option<u64>) {
         let generation = named(value).unwrap_or_else(|| panic!("key {key}: {value:?} names no generation"));
         let expected = self.shape.value(generation, key);
@@ -111,7 +111,7 @@ impl Shared {
         self.right.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Checks that a generation without this key exists.
+    /// Checks that some generations do not have this key.
     fn check_missing(&self, key: u64) {
         assert!(!(1..=self.shape.rows).contains(&key), "key {key} is missing");
         self.right.fetch_add(1, Ordering::Relaxed);
@@ -140,7 +140,8 @@ impl Shared {
         }
     }
 
-    /// Returns the response that a client received, or `None` for an error of the server.
+    /// Returns the response that a client received. If the server responded with an error, counts the error and returns
+    /// `None`.
     fn answered<T>(&self, answer: Result<T, ClientError>) -> Option<T> {
         match answer {
             Ok(answer) => Some(answer),

@@ -7,7 +7,7 @@ use super::rows::TestKey;
 
 /// A key that can be read from a record.
 pub(crate) trait RecordKey: TestKey + Keyed {
-    /// Returns the key at the start of a record, and the length of its field in bytes.
+    /// Returns the key at the start of a record, and the length of the key's field in bytes.
     fn read_key(record: &[u8]) -> (Self, usize);
 }
 

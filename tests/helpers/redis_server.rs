@@ -50,7 +50,7 @@ impl Redis {
         connect(&self.socket)
     }
 
-    /// Makes the server a replica of a server that does not exist. It keeps its rows.
+    /// Makes the server a replica of a server that does not exist. The server keeps its rows.
     pub(crate) fn become_replica(&self) {
         let mut stream = self.connect();
         stream.write_all(&command(&[b"REPLICAOF", b"127.0.0.1", b"1"])).unwrap();
@@ -59,13 +59,13 @@ impl Redis {
         assert_eq!(&accepted, b"+OK\r\n");
     }
 
-    /// Sets a key to each value.
+    /// Sets each key to its value.
     pub(crate) fn fill<'r>(&self, rows: impl IntoIterator<Item = (&'r [u8], &'r [u8])>) {
         fill(self.connect(), rows);
     }
 }
 
-/// Sets a key to each value.
+/// Sets each key to its value.
 pub(crate) fn fill<'r>(mut stream: UnixStream, rows: impl IntoIterator<Item = (&'r [u8], &'r [u8])>) {
     for (key, value) in rows {
         stream.write_all(&command(&[b"SET", key, value])).unwrap();
@@ -93,7 +93,7 @@ pub(crate) fn command(words: &[&[u8]]) -> Vec<u8> {
     bytes
 }
 
-/// Returns the value of a name in the reply to `INFO`.
+/// Returns the value of the field with this name in the reply to `INFO`.
 pub(crate) fn line_of<'i>(info: &'i str, name: &str) -> Option<&'i str> {
     info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
 }

@@ -70,8 +70,8 @@ impl Reference {
         self.folder.path().join("s.sock")
     }
 
-    /// Returns the responses to a stream of requests, the last of which may be incomplete, and whether the server closes the
-    /// connection before the end of the stream. A response is `None` if it describes the server itself.
+    /// Returns the responses to a stream of requests, and whether the server closes the connection before the end of
+    /// the stream. The last request may be incomplete. A response is `None` if it describes the server itself.
     pub(crate) fn each_answer(&self, mut stream: &[u8]) -> (Vec<Option<Vec<u8>>>, bool) {
         let mut answers = Vec::new();
         while stream.len() >= 16 {

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-/// Runs `body` while threads repeat the work that `start` makes for the number of each thread. The threads end with
-/// `body`, even if `body` panics. Panics if the work of a thread panics.
+/// Runs `body` while threads repeat some work: `start` returns the work of the thread with a given number. The threads
+/// end with `body`, even if `body` panics. Panics if the work of a thread panics.
 pub(crate) fn while_threads_repeat<W, R>(threads: usize, start: impl Fn(usize) -> W, body: impl FnOnce() -> R) -> R
 where
     W: FnMut() + Send,

@@ -13,7 +13,7 @@ use zero_kv::bake::Keys;
 use super::rows::bake_text;
 use super::servers::{Server, kv_store};
 
-/// A folder on tmpfs on every Linux machine.
+/// A folder that is on tmpfs on every Linux machine.
 pub(crate) const SHARED_MEMORY: &str = "/dev/shm";
 
 /// A temporary folder for the file of a server.
@@ -94,7 +94,7 @@ pub(crate) fn inode(path: &Path) -> u64 {
     std::fs::metadata(path).unwrap().ino()
 }
 
-/// Returns whether this process can lease a file, and the lease reveals a writable mapping.
+/// Returns whether this process can lease a file, but not while the file has a writable mapping.
 pub(crate) fn can_lease(path: &Path) -> bool {
     let writable = File::options().read(true).write(true).open(path).unwrap();
     writable.set_len(1).unwrap();
@@ -107,7 +107,8 @@ pub(crate) fn can_lease(path: &Path) -> bool {
 
 fn takes_lease(path: &Path) -> bool {
     let file = File::open(path).unwrap();
-    // SAFETY: Takes a descriptor that is open as long as `file` lives, and a number. The lease ends with the descriptor.
+    // SAFETY: Takes a descriptor that is open as long as `file` lives, and a number. The lease ends with the
+    // descriptor.
     unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_RDLCK) == 0 }
 }
 

@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) const NOT_FOUND: &[u8] = &[0, 0, 0, 1, 0, 0, 0, 0];
 pub(crate) const ERROR: &[u8] = &[0, 0, 0, 2, 0, 0, 0, 0];
 pub(crate) const EXISTS: &[u8] = &[0, 0, 0, 0, 0, 0, 0, 0];
-/// A response to Count. A client learns the kind of the table's keys from the request that gets this response.
+/// A response to Count, with the count 7. A client sends Count to learn the kind of the table's keys.
 pub(crate) const COUNT_7: &[u8] = &[0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 7];
 
 /// A server in a temporary folder.
@@ -53,7 +53,8 @@ impl ScriptedServer {
         ScriptedServer::with_scripts(vec![Script::answering(answers)])
     }
 
-    /// Closes a second connection after the last of these responses, for a client that retries its last request.
+    /// Sends these responses on the first connection, and only the last of them on each later connection, for a client
+    /// that retries its last request. Closes each connection after its last response.
     pub(crate) fn closing_after(answers: &[&[u8]]) -> ScriptedServer {
         let last = &answers[answers.len().saturating_sub(1)..];
         ScriptedServer::with_scripts(vec![Script::closing_after(answers), Script::closing_after(last)])

@@ -232,8 +232,8 @@ impl Server {
         for entry in self.open_files() {
             if std::fs::metadata(entry.path()).is_ok_and(|metadata| metadata.ino() == inode) {
                 let file = self.duplicate(&entry);
-                // SAFETY: Takes a descriptor that is open as long as `file` lives, and a number. It fails if there is no
-                // lease on this descriptor, which the assertion below covers.
+                // SAFETY: Takes a descriptor that is open as long as `file` lives, and a number. It fails if there is
+                // no lease on this descriptor, which the assertion below covers.
                 unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_UNLCK) };
             }
         }

@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 
 use libtest_mimic::{Completion, Trial};
 
-/// Names programs and rights, separated by commas. A test that needs one of them fails if it is missing.
+/// The environment variable with names of programs and rights, separated by commas. If one of them is missing, the
+/// tests that need it fail instead of being ignored.
 const REQUIRE: &str = "ZERO_KV_REQUIRE";
 
 /// The reason why a test is ignored.

@@ -15,8 +15,9 @@ const READ_ONLY: &str = "Read-only file system (os error 30)";
 const NOTHING: &str = "nothing was put in place";
 const ELSEWHERE: &str = "choose another folder (--temp-dir)";
 
-/// Runs `baker -q` with these arguments in the scene's folder, in which `disk` is a new file system that contains the old
-/// table. Asserts the exit status and that the disk contains the table alone afterwards. Returns the standard error.
+/// Runs `baker -q` with these arguments in the scene's folder, in which `disk` is a new file system that contains the
+/// old table. Asserts the exit status and that the disk contains the table alone afterwards. Returns the standard
+/// error.
 fn bake_on_disk(scene: &Scene, mounter: Mounter, mount_options: &str, args: &str) -> String {
     let _ = std::fs::create_dir(scene.folder.path("disk"));
     let (size, then) = mount_options.split_once(" then ").unwrap_or((mount_options, "true"));

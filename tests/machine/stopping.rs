@@ -1,4 +1,4 @@
-//! How a server starts and stops while threads of it cannot run.
+//! How a server starts and stops while some of its threads cannot run.
 
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
@@ -47,7 +47,7 @@ impl Drop for StoppedThread {
     }
 }
 
-/// Returns the number of a thread of the server, by name.
+/// Returns the ID of the thread of the server that has this name.
 fn thread(server: &Server, name: &str) -> libc::pid_t {
     let mut tasks = fs::read_dir(format!("/proc/{}/task", server.id())).unwrap().map(Result::unwrap);
     let task = tasks.find(|task| fs::read_to_string(task.path().join("comm")).unwrap().trim_end() == name);

@@ -24,7 +24,7 @@ use crate::helpers::trials::{Missing, require};
 /// The number of rows, which the programs in `clients/` know too.
 const ROWS: u64 = 10_000;
 
-/// The server's limit of the commands that a client sends before it reads. A million GETs have 29 MB.
+/// The server's limit on the length of the commands that a client sends before it reads. A million GETs have 29 MB.
 const BUFFER_BYTES: u64 = 64 << 20;
 
 /// Returns the value of a key, of 20 to 1000 bytes, which the programs in `clients/` compute too.

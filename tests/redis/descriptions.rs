@@ -44,7 +44,7 @@ fn without_versions(reply: &Reply, is_argument: bool) -> Reply {
     }
 }
 
-/// Returns what both servers reply to a command: first Redis.
+/// Returns the replies of both servers to a command, Redis's reply first.
 fn both<T>(sockets: [&Path; 2], command: &str, ask: fn(&Path, &[&str]) -> T) -> [T; 2] {
     sockets.map(|socket| ask(socket, &[command]))
 }

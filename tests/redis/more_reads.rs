@@ -1,5 +1,5 @@
-//! Sends the commands that read other types than strings, or that read strings in other ways than GET, to `kv_store` and
-//! to a real Redis: in both versions of the protocol, inside and outside transactions.
+//! Sends the commands that read other types than strings, or that read strings in other ways than GET, to `kv_store`
+//! and to a real Redis: in both versions of the protocol, inside and outside transactions.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -52,8 +52,8 @@ fn assert_lines_equal_everywhere(lines: &[&str]) -> Result<(), Missing> {
     Ok(())
 }
 
-/// Commands for other types than strings. `K` is a key that exists or that does not exist, and `M` is a key that does
-/// not exist.
+/// Commands for other types than strings. `K` stands for an existing key in some comparisons and for a missing key in
+/// others, and `M` stands for a missing key.
 #[rustfmt::skip]
 const OTHER_TYPES: &[&str] = &[
     "GEODIST K a b", "GEODIST K a b km", "GEOHASH K", "GEOHASH K a b", "GEOPOS K", "GEOPOS K a b",

@@ -1,4 +1,4 @@
-//! Users: `kv_store` and a real Redis load the same file of users, and get the same commands. `kv_store` gets them over
+//! Users: `kv_store` and a real Redis load the same users file, and get the same commands. `kv_store` gets them over
 //! TCP, because connections to its Unix socket have all permissions.
 
 use std::io::{Read, Write};

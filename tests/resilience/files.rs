@@ -114,7 +114,7 @@ fn serves_all_of(served: &Server, generation: u64) -> bool {
 }
 
 /// A server whose file is changed in several ways, one after the other. Generations are baked when they are needed. All
-/// have odd numbers, so their files have equal lengths.
+/// have odd numbers, so that two successive files have equal lengths if their numbers have equally many digits.
 struct ChangedFile {
     /// Declared before the scene, whose folder has the log that a failed test prints, because fields are dropped in
     /// order.

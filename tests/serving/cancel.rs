@@ -24,7 +24,8 @@ const FORGED_LEN_BYTES: u64 = 4 << 40;
 /// The number of bytes that the server has mapped before it gets SIGTERM.
 const READ_MIN_BYTES: u64 = 64 << 20;
 
-/// Opens a table, canceled at call number `calls_max`. Returns the outcome, and how often the pace was called.
+/// Opens a table, and cancels this when the pace has been called more than `calls_max` times. Returns the outcome, and
+/// how often the pace was called.
 fn open(
     table: &Table,
     memory: Memory,

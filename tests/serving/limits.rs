@@ -67,7 +67,8 @@ impl Pauses {
     }
 }
 
-/// Runs a client until it makes no pause longer than `pause_max`, as it does on a busy machine. The result of that run counts.
+/// Runs a client again until a run has no pause longer than `pause_max`, because a busy machine makes pauses longer.
+/// Only the result of that run counts.
 fn at_a_pace(pause_max: Duration, mut client: impl FnMut(&mut Pauses) -> io::Result<()>) {
     eventually("the client keeps its pace", || {
         let mut pauses = Pauses { last_step: Instant::now(), longest: Duration::ZERO };

@@ -29,7 +29,7 @@ use zero_kv::store::{LeaseState, MappedStore, Memory};
 use crate::helpers::tables::{Model, bake};
 use crate::helpers::waiting::{PATIENCE, eventually};
 
-/// The text of the log lines that panic, and the number of lines that will panic.
+/// The text of the log lines at which the injector panics, and the number of panics that are left.
 static TEXT: Mutex<&str> = Mutex::new("");
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 

@@ -14,8 +14,8 @@ pub(crate) use binary::Binary;
 pub(crate) use directory::Directory;
 pub(crate) use tree::Tree;
 
-/// Number of keys that are looked up together, so that their memory accesses overlap. The file's index uses the same
-/// number.
+/// Number of keys that are looked up together, so that their memory accesses overlap. The file's index also has 64
+/// lookups in flight.
 const STAGE_KEYS: usize = 64;
 
 /// An index over sorted keys.

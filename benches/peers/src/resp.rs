@@ -103,7 +103,7 @@ fn run(lines: &mut [Line], plan: Plan, kv_store: &Path, folder: &Path, log: &dyn
                 });
                 Ok(())
             };
-            // `kv_store` and Redis alternate in which of them is measured first in a round.
+            // In even rounds, Redis is measured first; in odd rounds, `kv_store`.
             [round % 2 == 1, round % 2 == 0].into_iter().try_for_each(&mut run_load)?;
         }
     }

@@ -50,7 +50,7 @@ public class Lookup {
         ByteArrayOutputStream requests = new ByteArrayOutputStream();
         for (int i = 1; i < args.length; i++)
             for (int op : new int[] {GET, EXISTS, FLOOR}) requests.write(request(op, args[i], isNumber));
-        // A server does not buffer any number of requests, so another thread sends them while this one reads.
+        // A server buffers a limited number of requests, so another thread sends them while this thread reads.
         new Thread(() -> {
             try {
                 for (ByteBuffer unsent = ByteBuffer.wrap(requests.toByteArray()); unsent.hasRemaining();) channel.write(unsent);

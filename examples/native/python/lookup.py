@@ -47,7 +47,7 @@ def send_requests(server, pairs):
     requests = b"".join(request(op, key) for op, key in pairs)
     if len(requests) <= 16384:
         server.sendall(requests)
-    else:  # These requests may not fit into the socket's buffer, and a server does not buffer any number of them.
+    else:  # These requests may not fit into the socket's buffer, and a server buffers a limited number of requests.
         threading.Thread(target=server.sendall, args=[requests], daemon=True).start()
     with server.makefile("rb") as stream:
         return [read_response(stream, op) for op, _ in pairs]

@@ -11,7 +11,7 @@ static void append(redisContext *table, const char *command, const char *key) {
     redisAppendCommandArgv(table, 2, words, lengths);
 }
 
-// Returns the next reply of the pipeline, which the caller frees: an array, a string, a number, or nil.
+// Returns the next reply of the pipeline: an array, a string, a number, or nil. The caller frees the reply.
 static redisReply *next(redisContext *table) {
     redisReply *reply;
     if (redisGetReply(table, (void **)&reply) != REDIS_OK) errx(2, "%s", table->errstr);

@@ -1,4 +1,8 @@
-"""The asyncio client. The compiled classes `Request` and `Pipeline` encode and decode; this module has the socket."""
+"""The asyncio client.
+
+The compiled classes `Request` and `Pipeline` encode requests and decode responses. This module sends and receives the
+bytes.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +71,7 @@ class _Connection(asyncio.Protocol):
         try:
             self._pipeline.received(data)
         except Exception as error:
-            # The start of the next response is unknown.
+            # The start of the next response is unknown, so the connection cannot be used again.
             self.is_open = False
             self._pipeline.fail(error)
             if self._transport is not None:
@@ -134,7 +138,7 @@ class AsyncClient:
         return default if value is None else value
 
     async def get_many(self, keys: Iterable[int] | Iterable[bytes | str]) -> list[bytes | None]:
-        """Return the values of many keys, in their order; `None` for keys that the table does not have."""
+        """Return the values of many keys, in the order of the keys; `None` for keys that the table does not have."""
         values: list[bytes | None] = await self._call(Request.get_many(keys))
         return values
 
@@ -153,7 +157,7 @@ class AsyncClient:
         return row
 
     async def floor_many(self, keys: Iterable[int] | Iterable[bytes | str]) -> list[tuple[Any, bytes] | None]:
-        """Return the result of `floor` for many keys, in their order, with pipelined requests."""
+        """Return the result of `floor` for many keys, in the order of the keys, with pipelined requests."""
         rows: list[tuple[Any, bytes] | None] = await self._call(Request.floor_many(keys))
         return rows
 
@@ -163,7 +167,7 @@ class AsyncClient:
         return row
 
     async def ceiling_many(self, keys: Iterable[int] | Iterable[bytes | str]) -> list[tuple[Any, bytes] | None]:
-        """Return the result of `ceiling` for many keys, in their order, with pipelined requests."""
+        """Return the result of `ceiling` for many keys, in the order of the keys, with pipelined requests."""
         rows: list[tuple[Any, bytes] | None] = await self._call(Request.ceiling_many(keys))
         return rows
 
@@ -252,7 +256,7 @@ class AsyncClient:
             except (Closed, Refused) as error:
                 if self._is_closed:
                     raise
-                # A server that stops may accept a connection and end before it reads a request.
+                # A server that is stopping may accept a connection and end before it reads a request.
                 if isinstance(error, Refused) and loop.time() < until:
                     await asyncio.sleep(pause_s)
                     pause_s = min(2 * pause_s, _PAUSE_MAX_S)
@@ -277,7 +281,7 @@ class AsyncClient:
             try:
                 return await self._connect(loop)
             except (NotRunning, Refused):
-                # A server that stops may close a connection before the login or the TLS handshake is complete.
+                # A server that is stopping may close a connection before the login or TLS handshake is complete.
                 if loop.time() >= until:
                     raise
             await asyncio.sleep(min(pause_s, max(0.0, until - loop.time())))
@@ -353,7 +357,7 @@ class AsyncClient:
         return transport, connection
 
     def _ssl_context(self) -> ssl.SSLContext:
-        """Return a context with the certificates as they are now."""
+        """Return a new TLS context. The certificate files are read for each connection, because they can change."""
         context = ssl.create_default_context(cafile=self._security["ca_file"])
         if (certificate := self._security["certificate_file"]) is not None:
             context.load_cert_chain(certificate, self._security["key_file"])
@@ -370,7 +374,7 @@ def _tls_failed(address: str, error: Exception | None) -> TlsFailed:
 
 
 def _peer_uid(transport: asyncio.Transport) -> int:
-    """Return the user that the server runs as."""
+    """Return the ID of the user that the server runs as."""
     # Uses a second socket object, because the socket objects of some event loops lack getsockopt.
     with socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno())) as peer:
         credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)

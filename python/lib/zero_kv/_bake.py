@@ -42,8 +42,8 @@ def bake(
 
     A table without rows does not replace a table with rows unless `allow_empty` is set. A table with the other kind of
     keys does not replace the old table unless `allow_key_kind_change` is set. A table that has lost more than
-    `max_shrink_percent` of the old table's rows does not replace the old table. A table with fewer than `min_rows` rows
-    is rejected. Each of these cases raises `BakeFailed`.
+    `max_shrink_percent` percent of the old table's rows does not replace the old table. A table with fewer than
+    `min_rows` rows is rejected. Each of these cases raises `BakeFailed`.
 
     A server that serves `path` loads the new file automatically. Other threads run during a bake, and Ctrl-C stops it.
 

@@ -91,8 +91,8 @@ class Table:
         with nulls.
 
         With `dtype`, the result is two NumPy arrays: the values, with zeros for missing keys, and Booleans that are
-        true for the keys that were found. All values must have the length of `dtype`. `dtype=(numpy.float32, 64)`
-        returns rows of 64 floats.
+        true for the keys that were found. All values must have the length of `dtype`. With `dtype=(numpy.float32, 64)`,
+        each value is a row of 64 floats.
         """
 
     def floor(self, key: Key) -> _Row | None:
@@ -135,9 +135,7 @@ class Table:
 
     @property
     def digest(self) -> str:
-        """The table's XXH3-128 digest, which differs for files with different bytes. It detects accidental changes, but
-        not deliberate changes.
-        """
+        """The table's XXH3-128 digest. It detects accidental changes of the file, but not deliberate changes."""
 
     @property
     def file_len_bytes(self) -> int:
@@ -151,7 +149,7 @@ class Direct(Table):
     new table, lookups use the new table within milliseconds. While no server runs, lookups use the last table.
     Threads can share a `Direct`. After a fork, the child process requests its own transfer at its first lookup.
 
-    With `memory="copy"` the process has a private copy, which nobody can change.
+    With `memory="copy"`, the process has a private copy, which nobody can change.
 
     Raises `DirectRefused` if the server does not transfer its table, and the exceptions of `Client`.
     """
@@ -167,7 +165,7 @@ class Direct(Table):
     ) -> Self: ...
     @property
     def generation(self) -> int:
-        """The server's number of the generation that lookups use."""
+        """The number that the server gave to the generation that lookups use."""
 
     @property
     def is_connected(self) -> bool:
@@ -177,7 +175,10 @@ class Direct(Table):
         """Wait until lookups use the table that the server serves now."""
 
     def snapshot(self) -> Table:
-        """Return the current table, for several lookups in one version. Later bakes do not replace it."""
+        """Return the current table, for several lookups in one version.
+
+        The returned table does not change when the server serves a new table.
+        """
 
 def open(path: _Path, *, verify: Literal["full", "touch"] = "full", memory: Literal["map", "copy"] = "map") -> Table:
     """Open a baked file, without a server.
@@ -200,16 +201,16 @@ class Client:
     restarted, the call is retried `retries` times, and attempts to reconnect continue for up to `reconnect_timeout`.
     Times are in seconds. Ctrl-C takes effect at the end of a call.
 
-    The server must run as root, as this process's user, or as `server_user` (a name or a number, by default the
-    value of the environment variable `ZERO_KV_SERVER_USER`). If no user is named, a server of another user is
-    accepted if just that user, root, and this process's user can write to the socket's directory and the directories
-    above it.
+    On a Unix socket, the server must run as root, as this process's user, or as `server_user` (a name or a number, by
+    default the value of the environment variable `ZERO_KV_SERVER_USER`). If no user is named, a server that runs as
+    another user is accepted if only that user, root, and this process's user can write to the socket's directory and
+    the directories above it.
 
     With a user in the address, as in `zkv+tls://user@host:port`, or with `user`, each connection logs in. The password
-    is `password`, or in the file `password_file`, or in the environment variable `ZERO_KV_PASSWORD`, or in the file that
-    `ZERO_KV_PASSWORD_FILE` names. With TLS, the server's certificate must be signed by an authority in `ca_file` (by
-    default, one that the system trusts), and must be valid for `server_name` (by default, the host).
-    `certificate_file` and `key_file` are the client's own certificate.
+    is `password`, or is read from the file `password_file`, from the environment variable `ZERO_KV_PASSWORD`, or from
+    the file that `ZERO_KV_PASSWORD_FILE` names. With TLS, the server's certificate must be signed by an authority in
+    `ca_file` (by default, one that the system trusts), and must be valid for `server_name` (by default, the host).
+    `certificate_file` and `key_file` are the client's own certificate and its key.
 
     Raises `NotRunning`, `Refused`, `UntrustedServer`, `TlsFailed`, `LoginFailed`, `NotPermitted`, `TimedOut`, `Closed`,
     `ProtocolError`, or `ServerError`, which are all subclasses of `Error`.
@@ -248,7 +249,7 @@ class Client:
     def get_many(
         self, keys: Any, *, dtype: numpy.typing.DTypeLike
     ) -> tuple[numpy.typing.NDArray[Any], numpy.typing.NDArray[numpy.bool_]]:
-        """Return the values of many keys, in their order, with pipelined requests: see `Table.get_many`.
+        """Return the values of many keys, in the order of the keys, with pipelined requests: see `Table.get_many`.
 
         If the server replaces its table during the call, the values may come from both the old and the new table.
         """
@@ -263,13 +264,13 @@ class Client:
         """Return the row with the largest key less than or equal to `key`."""
 
     def floor_many(self, keys: _Keys) -> list[_Row | None]:
-        """Return the result of `floor` for many keys, in their order, with pipelined requests."""
+        """Return the result of `floor` for many keys, in the order of the keys, with pipelined requests."""
 
     def ceiling(self, key: Key) -> _Row | None:
         """Return the row with the smallest key greater than or equal to `key`."""
 
     def ceiling_many(self, keys: _Keys) -> list[_Row | None]:
-        """Return the result of `ceiling` for many keys, in their order, with pipelined requests."""
+        """Return the result of `ceiling` for many keys, in the order of the keys, with pipelined requests."""
 
     def first(self) -> _Row | None:
         """Return the row with the smallest key."""
@@ -308,15 +309,15 @@ class Report:
     """Result of a bake."""
 
     rows: int
-    """Rows in the file."""
+    """The number of rows in the file."""
     rows_read: int
-    """Rows that were read."""
+    """The number of rows that were read."""
     duplicates_dropped: int
-    """Rows that were dropped because another row has the same key."""
+    """The number of rows that were dropped because another row with the same key was kept."""
     key_kind: Literal["u64", "bytes"]
     file_len_bytes: int
     values_len_bytes: int
-    """Total length of the values."""
+    """The total length of the values."""
     digest: str
     """See `Table.digest`."""
     elapsed_s: float

@@ -10,7 +10,7 @@ class KeyKind(Error, TypeError):
 
 
 class Damaged(Error):
-    """The file is not a valid table, or the part with the result is damaged or was changed in place."""
+    """The file is not a valid table, or the part that a lookup reads is damaged or was changed in place."""
 
 
 class BakeFailed(Error, ValueError):
@@ -30,7 +30,7 @@ class UntrustedServer(Error, ConnectionError):
 
 
 class TlsFailed(Error, ConnectionError):
-    """There is no encrypted connection: for example, the server's certificate is not trusted, or the client has none."""
+    """TLS failed: for example, the server's certificate is not trusted, or the client lacks a certificate."""
 
 
 class LoginFailed(Error, PermissionError):
@@ -54,7 +54,7 @@ class Closed(Error, ConnectionError):
 
 
 class ProtocolError(Error):
-    """The peer violated the protocol: it may not be a Zero-KV server."""
+    """The peer violated the protocol, possibly because it is not a Zero-KV server."""
 
 
 class ServerError(Error):

@@ -22,7 +22,7 @@ use crate::format::index::{Hash, PART_ROWS, Parts};
 /// buckets, there are more buckets.
 const BUCKET_COUNT: u64 = 512;
 /// The maximum number of rows in a chunk. A bucket's rows are stored in chunks. At this size, one incomplete chunk per
-/// bucket needs little memory, and single chunks are read back fast.
+/// bucket needs little memory, and a chunk is still long enough to be read back fast.
 const CHUNK_ROWS_MAX: u64 = 4096;
 const CHUNK_ROWS_MIN: u64 = 16;
 
@@ -66,7 +66,7 @@ pub(super) struct Buckets {
     shape: Shape,
     /// The number of rows in each part.
     part_rows: Vec<u32>,
-    /// The last chunk of each bucket, which is incomplete. These chunks are in the order of the buckets.
+    /// The incomplete last chunk of each bucket, in the order of the buckets.
     open: Vec<Entry>,
     open_rows: Vec<u32>,
     /// The numbers of the full chunks of each bucket. Chunks are numbered in the order in which they became full.

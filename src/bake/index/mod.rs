@@ -1,9 +1,9 @@
 //! Writes the header, and the sections that follow the records: fences, pilots, places, and block sums.
 //!
-//! In: a file with its records, and facts about the records. Out: the complete file. The records are read back, front
-//! to back, once for each hash seed that is tried. Each block is verified against its checksum, so that the index
-//! matches what the file contains. The hashes of keys are grouped by parts of the index, in memory or in a temporary
-//! file, and then the pilots of each part are chosen.
+//! In: a file with its records, and facts about the records. Out: the complete file. The index is computed from records
+//! that are read back from the file, so it matches what the file contains. The records are read front to back, once for
+//! each hash seed that is tried, and each block is verified against its checksum. The hashes of keys are grouped by
+//! parts of the index, in memory or in a temporary file, and then the pilots of each part are chosen.
 
 mod buckets;
 mod slots;
@@ -33,7 +33,7 @@ use buckets::Buckets;
 use slots::{Entry, PilotChooser};
 use walk::Walk;
 
-/// The length of a read, a whole number of blocks.
+/// The length of a read, a multiple of the block length.
 const READ_LEN_BYTES: usize = WRITE_LEN_BYTES;
 /// The maximum number of pieces that are read ahead.
 const AHEAD_COUNT: usize = 2;
@@ -71,7 +71,7 @@ impl From<io::Error> for FinishError {
 /// back, and once when its slot is written.
 pub(super) type Progress<'a> = dyn FnMut(u64, u64) + 'a;
 
-/// Writes the sections after the records, and the header. Returns the layout of the file.
+/// Writes the header and the sections that follow the records. Returns the layout of the file.
 ///
 /// At most half of the budget's memory holds rows (hash and place, 12 bytes per row). All other rows are spilled to a
 /// temporary file. At most a quarter of the memory holds the rows that threads are working on.
@@ -85,7 +85,7 @@ pub(super) fn build(
         let (buckets, fence_sums) = scan(file, records, hash_seed, budget, progress)?;
         let parts = slots::parts(records.row_count, buckets.part_rows_max());
         let mut layout = Layout::new(dimensions(records, hash_seed, parts))?;
-        // Removes the pilots and places that were written for an earlier hash seed, which failed. Padding between
+        // Removes the pilots and places that were written for an earlier hash seed that failed. Padding between
         // sections is never written, so it must be a hole, which reads as zeros.
         file.set_len(layout.pilots.offset_bytes)?;
         let Some((pilot_sums, place_sums)) = write_slots(file, &layout, &buckets, budget, progress)? else {
@@ -239,8 +239,8 @@ fn write_slots(
     let threads = budget.threads.clamp(1, buckets.count().max(1));
     let mut rows_done = 0;
     thread::scope(|scope| {
-        // Thread `n` chooses the pilots of every bucket whose number is `n` modulo `threads`. This thread is thread 0, and
-        // does the work of all threads that the system cannot start.
+        // Thread `n` chooses the pilots of every bucket whose number is `n` modulo `threads`. This thread is thread 0,
+        // and also does the work of all threads that the system cannot start.
         let others = (1..threads).map(|number| {
             let (chosen, receiver) = sync_channel(0);
             let work = move || {

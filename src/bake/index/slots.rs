@@ -361,7 +361,7 @@ mod tests {
     fn pilots_are_found_for_a_full_part_under_every_seed() {
         for row_count in [1000, 32_768] {
             let rows = rows(0..row_count);
-            // Similar seeds would only swap the hashes of neighboring keys, so these seeds differ in all bits.
+            // Similar seeds would only swap the hashes of neighboring keys, so these seeds differ in many bits.
             for number in 1..=30_u64 {
                 let seed = number.wrapping_mul(0xD1B5_4A32_D192_ED03);
                 assert!(assign_with(&rows, seed).is_some(), "{row_count} rows, seed {seed}");

@@ -28,9 +28,9 @@ pub(super) struct Walk {
     row: u64,
     /// The offset of the next record.
     next_bytes: u64,
-    /// The number of bytes of the last record's value that are still to come.
+    /// The number of bytes of the current record's value that are still to come.
     value_left_bytes: usize,
-    /// The number of bytes of the last record's padding that are still to come.
+    /// The number of bytes of the current record's padding that are still to come.
     zeros_left_bytes: usize,
     /// The first bytes of a record's key and response header, if the other bytes are in the next piece.
     head: Vec<u8>,

@@ -70,7 +70,7 @@ impl<'a> Input<'a> {
     /// Returns an input whose rows are in memory. Messages call the input `name`. The baking thread calls `fill` with
     /// one empty piece after another, until `fill` adds no row. `fill` should stop adding rows when the piece is full.
     ///
-    /// Options for text formats have no effect on these rows, but [`Options::keys`](super::Options::keys) does.
+    /// [`Options::keys`](super::Options::keys) applies to these rows. Options for text formats have no effect.
     pub fn rows(name: impl Into<String>, fill: impl FnMut(&mut RowPiece) -> io::Result<()> + Send + 'a) -> Self {
         Input { name: name.into(), kind: InputKind::Rows(Box::new(fill)) }
     }
@@ -79,7 +79,7 @@ impl<'a> Input<'a> {
     /// sorted by path.
     ///
     /// In a pattern, `*`, `?`, and `[…]` match characters of a name as in a shell, and `**` matches folders. A path
-    /// that exists is never a pattern. `-` is standard input.
+    /// that exists is never treated as a pattern. `-` is standard input.
     ///
     /// # Errors
     /// [`BakeError::Input`] if a file does not exist, or no file matches a pattern.
@@ -194,7 +194,7 @@ impl<'a> OpenInput<'a> {
     }
 
     /// Returns a seekable file with all decompressed bytes: the input's file, or an unnamed copy in `temp_dir`. The
-    /// caller must not have read from the input before, because the copy would lack these bytes.
+    /// caller must not have read from the input before, because the copy would lack the bytes that were read.
     #[cfg(feature = "parquet")]
     pub(super) fn seekable(&mut self, temp_dir: &Path) -> Result<File, BakeError> {
         let Some(file) = self.decompressor().plain_file() else { return self.copy_to(temp_dir) };

@@ -94,8 +94,8 @@ impl<'a> RawInput<'a> {
         }
     }
 
-    /// Adds a read buffer to the input. Returns the input's first bytes, and the buffered input, which begins with the
-    /// same bytes. The number of first bytes is `len_bytes`, or less if the input is shorter.
+    /// Adds a read buffer to the input. Returns the input's first `len_bytes` bytes, or all bytes of a shorter input,
+    /// and the buffered input, which still begins with these bytes.
     pub(super) fn buffered(self, len_bytes: u64) -> io::Result<(Vec<u8>, Buffered<'a>)> {
         let mut input = BufReader::with_capacity(BUFFER_LEN_BYTES, self);
         let mut head = Vec::new();

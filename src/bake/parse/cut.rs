@@ -28,7 +28,7 @@ pub(super) struct Cutter<R> {
     delimiter: Option<u8>,
     piece_len_bytes: usize,
     row_len_max_bytes: usize,
-    /// Bytes that were read and are not in a piece yet. They begin with the start of a row.
+    /// Bytes that have been read, but are not in a piece yet. They begin with the start of a row.
     rest: Vec<u8>,
     next_line: u64,
     is_first: bool,
@@ -88,7 +88,7 @@ impl<R: Read> Cutter<R> {
                     Some(CutError::Row { line: 0, fault: RowFault::Endless { len_max_bytes: self.row_len_max_bytes } });
                 break;
             }
-            // For a long row, the buffer doubles. Bytes that were scanned are not scanned again.
+            // Doubles the buffer for a long row. The next scan begins after the bytes that have already been scanned.
             wanted = (bytes.len() * 2).min(self.row_len_max_bytes + self.piece_len_bytes).max(before + 1);
         }
         if self.at_end && self.fault.is_none() {

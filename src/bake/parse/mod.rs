@@ -2,7 +2,7 @@
 //!
 //! In: inputs. Out: rows, whose keys and values are bytes. Each format cuts its input into pieces and parses the
 //! pieces: see [`piece`]. To add a format, add a variant to [`Format`], a module in this folder, a line to [`open`],
-//! and a line to the formats that `baker` names (`bin/baker/args.rs`).
+//! and a line to `baker`'s list of formats (`FORMATS` in `bin/baker/args.rs`).
 
 mod cut;
 mod delimited;

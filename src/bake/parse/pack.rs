@@ -14,9 +14,9 @@
 //! | null, or a field that a JSON object lacks | null | nil |
 //! | binary | a fault | bin |
 //!
-//! In a JSON object, fields of JSON Lines keep their JSON text. In a MessagePack map, a list becomes an array, and an
-//! object becomes a map. A number that is not an integer of 64 bits becomes float 64. Every other field becomes the
-//! type in the table above.
+//! Fields of JSON Lines keep their JSON text when they are packed into a JSON object. When they are packed into a
+//! MessagePack map, lists become arrays, objects become maps, numbers that are not 64-bit integers become float 64, and
+//! all other fields become the types in the table above.
 
 use std::fmt;
 use std::str;
@@ -189,8 +189,8 @@ fn infallible<T, E: fmt::Debug>(written: Result<T, E>) {
 struct ToMessagePack<'b>(&'b mut Vec<u8>);
 
 impl ToMessagePack<'_> {
-    /// Inserts the header of a list or object at the offset `at`, and moves the entries, which begin at this offset.
-    /// The header is written after the entries, because it contains their number.
+    /// Inserts the header of a list or object before its entries, which begin at the offset `at`. The header is encoded
+    /// after the entries, because it contains their number, and then rotated to the front.
     fn put_header(&mut self, at: usize, write: impl FnOnce(&mut Vec<u8>)) {
         let end = self.0.len();
         write(self.0);

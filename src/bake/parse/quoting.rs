@@ -1,5 +1,5 @@
 //! Quoting in delimited text (RFC 4180): finds row ends, malformed quotes, and the records of text with quotes. As in
-//! RFC 4180, a record is a list of fields: a row before its key and value are selected.
+//! RFC 4180, a record is the list of a row's fields, before the key and value are selected.
 //!
 //! A quote at the start of a field opens the field. In an open field, two adjacent quotes stand for one quote in the
 //! field's text, and any other quote closes the field.
@@ -32,7 +32,7 @@ pub(super) struct RowEnds {
 }
 
 impl RowEnds {
-    /// Scans the bytes that were appended since the last call. If there is no delimiter, no field is quoted. If
+    /// Scans the bytes that were appended since the last call. If `delimiter` is `None`, the format has no quotes. If
     /// `at_end` is true, no more bytes follow.
     pub(super) fn scan(&mut self, bytes: &[u8], delimiter: Option<u8>, at_end: bool) {
         let Some(delimiter) = delimiter else {

@@ -1,9 +1,9 @@
 //! The checksums of the blocks of an extent, which is a range of a file.
 //!
 //! For data that this bake has written, the checksums are in memory. For the records of an older table, the checksums
-//! stay in the table's file, because a damaged or forged header can declare any number of blocks. These checksums are
-//! read in pages: here, a page is one block of the block sums section. Memory holds one checksum per page (8 bytes per
-//! 32 MiB of records), and one page for each reader.
+//! stay in the table's file, because a damaged or forged header can declare any number of blocks, whose checksums might
+//! not fit into memory. These checksums are read in pages: here, a page is one block of the block sums section. Memory
+//! holds one checksum per page (8 bytes per 32 MiB of records), and one page for each reader.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -19,7 +19,7 @@ use crate::format::FormatError;
 use crate::format::checksum::{BLOCK_LEN_BYTES, SectionSum, block_sum, section_sum};
 use crate::format::header::{Layout, Section, SectionKind};
 
-/// The number of checksums in a page, which is one block of the block sums section.
+/// The number of checksums in a page (one block of the block sums section).
 const PAGE_SUMS: usize = BLOCK_LEN_BYTES / size_of::<U64>();
 
 /// The checksums of all blocks of an extent (a range of a file).
@@ -27,7 +27,7 @@ const PAGE_SUMS: usize = BLOCK_LEN_BYTES / size_of::<U64>();
 pub(in crate::bake) enum BlockSums {
     /// The checksums are in memory.
     Memory(Arc<[U64]>),
-    /// The checksums are in the file of the table that has the blocks.
+    /// The checksums are in the file of the table that contains the blocks.
     Table(Arc<TableSums>),
 }
 
@@ -36,8 +36,7 @@ pub(in crate::bake) struct TableSums {
     file: Arc<File>,
     owner: ExtentOwner,
     section: Section,
-    /// The checksum of each page, which is one block of the section. These checksums were computed when the whole
-    /// section was verified.
+    /// The checksums of the section's pages (a page is one block), computed when the whole section was verified.
     page_sums: Vec<U64>,
 }
 
@@ -52,8 +51,8 @@ impl BlockSums {
 }
 
 impl TableSums {
-    /// Verifies the block sums of a table against two checksums in the table's header. The first is the checksum of the
-    /// block sums section. The second is the checksum of the records, which is computed from the block sums.
+    /// Verifies the block sums of a table against two checksums in the table's header: the checksum of the block sums
+    /// section, and the checksum of the records section, which depends only on the block sums.
     pub(in crate::bake) fn open(
         file: Arc<File>,
         layout: &Layout,
@@ -80,7 +79,7 @@ impl TableSums {
         self.section.len_bytes as usize / size_of::<U64>()
     }
 
-    /// Reads one page, which is one block of the block sums section. Does not verify the page.
+    /// Reads one page (one block of the block sums section) without verifying it.
     fn read(&self, number: usize, page: &mut Vec<U64>) -> Result<(), BakeError> {
         let start = number * PAGE_SUMS;
         page.resize(PAGE_SUMS.min(self.len() - start), U64::new_zeroed());

@@ -36,8 +36,8 @@ pub(in crate::bake) struct BlockReader {
 }
 
 impl BlockReader {
-    /// Returns a reader of `extent` (a range of a file) that starts at the offset `from_bytes` of this range. Its
-    /// buffer has about `buffer_len_bytes`.
+    /// Returns a reader that starts `from_bytes` after the start of `extent` (a range of a file). The reader's buffer
+    /// has about `buffer_len_bytes` bytes.
     pub(in crate::bake) fn new(extent: Extent, from_bytes: u64, buffer_len_bytes: usize) -> Result<Self, BakeError> {
         let block_len_bytes = extent.block_len_bytes;
         let next_block = (from_bytes / block_len_bytes as u64) as usize;
@@ -52,7 +52,7 @@ impl BlockReader {
         Ok(reader)
     }
 
-    /// Returns the bytes that were read and verified, but not consumed yet.
+    /// Returns the bytes that have been read and verified, but not consumed yet.
     #[inline]
     pub(in crate::bake) fn rest(&self) -> &[u8] {
         &self.buffer[self.at..]
@@ -63,8 +63,8 @@ impl BlockReader {
         self.at += len_bytes;
     }
 
-    /// Reads and verifies the next blocks. Appends them to the bytes that are not consumed yet. Returns false if there
-    /// are no more blocks.
+    /// Reads and verifies the next blocks, and appends them to the bytes that have not been consumed yet. Returns false
+    /// if there are no more blocks.
     pub(in crate::bake) fn fill(&mut self) -> Result<bool, BakeError> {
         let blocks = self.step_blocks.min(self.extent.sums.len().saturating_sub(self.next_block));
         if blocks == 0 {

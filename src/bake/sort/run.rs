@@ -21,8 +21,7 @@ const CHUNK_ROWS: usize = 1 << 14;
 /// keeps rows with the same key in this order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct RowRef {
-    /// The head of the key: see [`Key::head`]. For a key of bytes, sorting determines the offset of the head in the
-    /// key.
+    /// The head of the key: see [`Key::head`]. In a byte key, sorting chooses the offset at which the head begins.
     head: u64,
     piece: u32,
     position: u32,
@@ -66,17 +65,17 @@ impl Run {
         run
     }
 
-    /// Sorts rows with keys of bytes. Rows are sorted by the 8 bytes after the prefix that all keys share. Rows whose 8
-    /// bytes are equal are then sorted in the same way, by the 8 bytes after their own shared prefix. A list holds the
-    /// ranges of rows that are still to be sorted. Recursion could overflow the stack: if each key is a prefix of the
-    /// next key, the depth would grow with the length of the longest key.
+    /// Sorts rows with byte keys by the 8 bytes after the prefix that all keys share. Rows whose 8 bytes are equal are
+    /// then sorted in the same way, by the 8 bytes after their own shared prefix. The ranges of rows that are still to
+    /// be sorted are in a list, because recursion could overflow the stack: if each key is a prefix of the next key,
+    /// the depth would grow with the length of the longest key.
     fn sort_bytes(&self, refs: &mut [RowRef]) {
         let mut left = vec![(0..refs.len(), 0)];
         while let Some((range, known)) = left.pop() {
             let (start, refs) = (range.start, &mut refs[range]);
             let common_len_bytes = self.common_prefix_len_bytes(refs, known);
             // If the shared prefix has not grown, one key ends where the prefix ends. Heads cannot distinguish this key
-            // from keys that continue with zeros.
+            // from keys that continue with zeros, so whole keys are compared.
             if refs.len() <= TIES_SMALL || (known > 0 && common_len_bytes == known) {
                 refs.sort_unstable_by(|a, b| self.held_key(*a).cmp(&self.held_key(*b)).then(a.cmp(b)));
                 continue;
@@ -111,7 +110,7 @@ impl Run {
         rest.par_chunks(CHUNK_ROWS).map(common_in).min().unwrap_or(first.len())
     }
 
-    /// Keeps one row per key, selected by `duplicates`. `tally` counts the dropped rows.
+    /// Keeps one row per key. `duplicates` selects this row, and `tally` counts the dropped rows.
     pub(in crate::bake) fn drop_duplicates(&mut self, duplicates: Duplicates, tally: &mut Tally) {
         let mut refs = std::mem::take(&mut self.refs);
         let rows_before = refs.len();

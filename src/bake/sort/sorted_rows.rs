@@ -65,7 +65,7 @@ struct TableChecks {
     /// The prefix that all keys share.
     common: Vec<u8>,
     last_head: Option<u64>,
-    /// The shard whose rows are returned. `None` returns all rows.
+    /// The shard whose rows are returned. If `None`, all rows are returned.
     shard: Option<Shard>,
 }
 
@@ -77,7 +77,7 @@ pub(in crate::bake) enum RowOrigins {
     InRow(u64),
     /// The origin of the first row. The origin of row `n`, counted from 0, is this number plus `n`.
     Counted(u64),
-    /// The origins of all rows are stored.
+    /// The origins of all rows are stored in an [`OriginJumps`].
     Jumps(Arc<OriginJumps>),
 }
 
@@ -92,12 +92,12 @@ pub(in crate::bake) struct TableRecords {
     /// The first key. Its first `common_len_bytes` are the prefix that all keys share.
     pub(in crate::bake) first_key: Vec<u8>,
     pub(in crate::bake) common_len_bytes: usize,
-    /// The shard to read. `None` reads all rows.
+    /// The shard to read. If `None`, all rows are read.
     pub(in crate::bake) shard: Option<Shard>,
 }
 
 impl TableRecords {
-    /// Returns the records in a file whose other sections are not written yet.
+    /// Returns the records in a file whose other sections have not been written yet.
     pub(in crate::bake) fn written(
         file: &File,
         records: &WrittenRecords,
@@ -132,9 +132,9 @@ impl<'r> SortedRows<'r> {
         SortedRows { storage: Storage::Memory { run, next: 0 }, rank }
     }
 
-    /// Returns cursors over the rows of a run on disk. The cursors return keys of this kind. If `kind` is bytes, a run
-    /// of numbers is divided into several cursors, which return numbers as text. Each cursor has numbers with the same
-    /// number of digits, so that the texts are in the same order as the numbers.
+    /// Returns cursors over the rows of a run on disk. The cursors return keys of the kind `kind`. If a run of numbers
+    /// is read as bytes, the cursors return the numbers as text, and there is one cursor per digit count, because
+    /// numeric and text order agree only among numbers of equal length. Otherwise, there is one cursor.
     pub(in crate::bake) fn spilled(
         run: &SpilledRun,
         kind: KeyKind,
@@ -190,13 +190,14 @@ impl<'r> SortedRows<'r> {
         }
     }
 
-    /// Returns the key of the next row. There must be a next row.
+    /// Returns the key of the row that the cursor has moved to. The cursor must not be at its end.
     #[inline]
     pub(in crate::bake) fn key(&self) -> Key<'_> {
         self.row().0.key
     }
 
-    /// Returns the next row and its origin (input and line). There must be a next row.
+    /// Returns the row that the cursor has moved to, and its origin (input and line). The cursor must not be at its
+    /// end.
     #[inline]
     pub(in crate::bake) fn row(&self) -> (HeldRow<'_>, u64) {
         match &self.storage {
@@ -305,8 +306,8 @@ impl RowOrigins {
 }
 
 impl TableChecks {
-    /// Checks a row's key, value, and number. Accepts adjacent byte keys with equal heads (see [`Key::head`]). The
-    /// index build compares these keys later, when it reads the new records.
+    /// Checks a row's key, value, and number. Accepts adjacent byte keys with equal heads (see [`Key::head`]), because
+    /// the index build compares whole keys later, when it reads the new records.
     #[inline]
     fn check(&mut self, row: &HeldRow<'_>, number: u64, head: u64) -> Result<(), FormatError> {
         let fault = |what| Err(FormatError::Row { row: number, what });

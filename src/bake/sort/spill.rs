@@ -18,7 +18,7 @@ use crate::format::key::{Key, KeyKind};
 
 /// The length of a block. Each block has one checksum.
 const BLOCK_LEN_BYTES: usize = 64 << 10;
-/// The length of a write, a whole number of blocks.
+/// The length of a write, a multiple of the block length.
 const WRITE_LEN_BYTES: usize = 16 * BLOCK_LEN_BYTES;
 /// The number of decimal digits of the greatest key, 2⁶⁴ - 1.
 const DIGITS_MAX: usize = 20;
@@ -42,8 +42,8 @@ pub(in crate::bake) struct SpilledRun {
 }
 
 impl SpilledRun {
-    /// Returns byte ranges of the run. Within a range, keys ascend if they are read as keys of this kind. If numbers
-    /// are read as text, all numbers in a range have the same number of digits.
+    /// Splits the run into byte ranges in which the keys ascend in the order of `kind`. When numbers are read as text,
+    /// there is one range per digit count, because numeric and text order agree only among numbers of equal length.
     pub(in crate::bake) fn ranges(&self, kind: KeyKind) -> impl Iterator<Item = (u64, u64)> {
         let begins = if self.kind == kind { &[0][..] } else { &self.digits_at[1..] };
         let ends = begins.iter().skip(1).chain([&self.extent.len_bytes]);

@@ -3,7 +3,7 @@
 use crate::bake::row_fault::display_key;
 use crate::format::key::Key;
 
-/// The numbers of dropped rows, and the duplicate to report.
+/// The counts of dropped rows, and the duplicate to report.
 #[derive(Debug, Default)]
 pub(in crate::bake) struct Tally {
     /// The number of rows in the inputs and merged tables that were dropped because another row with the same key was
@@ -13,8 +13,8 @@ pub(in crate::bake) struct Tally {
     pub(in crate::bake) base_replaced: u64,
     /// The number of the base's rows that were removed by deletions in the input.
     pub(in crate::bake) base_removed: u64,
-    /// The duplicate to report if duplicates are errors. Of all pairs of rows with the same key that were found so far,
-    /// this is the pair whose second row is earliest in the input.
+    /// The duplicate to report if duplicates are errors. Among all pairs of rows with the same key that have been found
+    /// so far, this is the pair whose second row is earliest in the input.
     pub(in crate::bake) duplicate: Option<Duplicate>,
 }
 

@@ -1,5 +1,5 @@
-//! Tests of whole bakes with less memory than [`Options`] accept. With little memory, a few thousand rows are enough to
-//! cover spilled runs, several merge passes, and interrupted streams.
+//! Tests of whole bakes with less memory than [`Options`] accepts. With little memory, a few thousand rows are enough
+//! to cover spilled runs, several merge passes, and interrupted streams.
 
 mod memory;
 mod model;

@@ -59,7 +59,7 @@ fn the_error_for_a_base_with_other_keys_names_both_kinds() {
     assert_eq!(bench.names(), ["numbers.db", "text.db"]);
 }
 
-/// Whichever byte of the base is damaged, the message names the base, and the old file stays.
+/// Whichever byte of the base is damaged, the error names the base, and the old output is unchanged.
 #[test]
 fn a_damaged_base_replaces_nothing() {
     let bench = Bench::tight(2);

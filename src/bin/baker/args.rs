@@ -320,8 +320,8 @@ impl RowArgs {
 }
 
 impl ShardArgs {
-    /// Sets `options.shard`. The shard depends on the kind of the keys. If no option gives this kind, it is read from
-    /// the file `table`.
+    /// Sets `options.shard`. The shard depends on the kind of the keys. If no option gives this kind, the kind is read
+    /// from the file `table`.
     fn fill(&self, options: &mut Options, table: Option<&Path>) -> Result<(), clap::Error> {
         let Some((number, count)) = self.shard else { return Ok(()) };
         let kind = match (options.keys, table) {

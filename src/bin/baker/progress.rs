@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal, Write};
 use indicatif::{HumanCount, ProgressBar, ProgressState, ProgressStyle};
 use zero_kv::bake::{Progress, Stage, StageFacts};
 
-/// The template of the live line (the progress on a terminal) in stages of a bake that count rows.
+/// The template of the live line (the progress on a terminal) for stages that count rows.
 const ROWS: &str = "{wide_bar} {human_pos}/{human_len} rows ({rows_per_sec}), {eta} left";
 const READ: &str = "{wide_bar} {bytes}/{total_bytes} ({bytes_per_sec}), {msg}, {eta} left";
 const VERIFY: &str = "{wide_bar} {bytes}/{total_bytes} ({bytes_per_sec}), {eta} left";

@@ -65,8 +65,8 @@ impl Signals {
         Ok(Signals { arrived, ending, running })
     }
 
-    /// Marks the end of the bake, and returns the signal that arrived during the bake. From then on, a signal
-    /// interrupts the process only if another signal has arrived before.
+    /// Marks the end of the bake, and returns the signal that arrived during the bake. After this call, a signal ends
+    /// the process only if an earlier signal has already arrived.
     pub(crate) fn bake_ended(self) -> ArrivedSignal {
         drop(self.running);
         // The mutex stays locked until the process ends, so the watcher thread can no longer end the process.

@@ -1,4 +1,4 @@
-//! Starts and stops the server without lookups that `--ceiling` measures (see [`crate::canned_server`]).
+//! Starts and stops the server of `--ceiling`, which responds without lookups (see [`crate::canned_server`]).
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};

@@ -19,7 +19,7 @@ use crate::schedule::Schedule;
 use crate::tally::Tally;
 
 /// Length of the read buffer, which has room for all responses to a pipeline if values are short. If a read does not
-/// fill the buffer, tokio treats the socket as empty and skips another read.
+/// fill the buffer, tokio treats the socket as empty, which saves a second read.
 const READ_BUFFER_LEN_BYTES: usize = 128 << 10;
 
 thread_local! {
@@ -99,7 +99,7 @@ impl Client {
         clock: Clock,
         tally: &Mutex<Tally>,
     ) -> Result<(), String> {
-        // Each client counts at least one pipeline, so a server that takes longer than --seconds is measured, too.
+        // Each client counts at least one pipeline, even if the server takes longer than --seconds to respond to it.
         let (mut counted, mut finished) = (false, clock.start);
         while !counted || finished < clock.end {
             self.draw(plan, table)?;

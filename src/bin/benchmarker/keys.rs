@@ -1,8 +1,8 @@
 //! Random requests, and the expected responses.
 //!
 //! In: the baked file, a protocol, a distribution, and a seed. Out: pipelines of requests, each request with the
-//! expected response header. Each pipeline is drawn just before it is sent. The rows of a small pool of prepared
-//! pipelines would stay in the processor's caches and make the server look faster.
+//! expected response header. Each pipeline is drawn just before it is sent, because the rows of a small pool of
+//! prepared pipelines would stay in the processor's caches and make the server look faster.
 //!
 //! Draws must be cheap, because the benchmarker runs on the server's machine and each access to a random row is a cache
 //! miss. Therefore, the rows are shuffled once, and a pipeline takes consecutive rows of the shuffled list, from a
@@ -26,8 +26,8 @@ use crate::mix::{Op, OpMix};
 use crate::random::client_rng;
 use crate::wire::{Protocol, Requests};
 
-/// Maximum number of draws in the search for one absent key. Even for a small dense table, three in four draws are
-/// outside of the table's range of keys, so their keys are absent. The search reaches the maximum only if the table
+/// Maximum number of draws in the search for one absent key. Even for a small dense table, three in four drawn keys are
+/// outside of the table's range of keys, and therefore absent. The search reaches the maximum only if the table
 /// contains nearly every possible key.
 const MISS_TRIES_MAX: u32 = 10_000;
 
@@ -111,7 +111,7 @@ impl Table {
     }
 }
 
-/// The state with which the requests of one client are chosen.
+/// The state for drawing the requests of one client.
 pub(crate) struct KeyDraw {
     rng: SmallRng,
     /// The index of the next row.

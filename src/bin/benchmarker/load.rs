@@ -12,7 +12,7 @@ use crate::live_line::LiveLine;
 use crate::plan::{Clock, Plan};
 use crate::tally::{Interval, Tally};
 
-/// Number of tallies per processor. A tally has a histogram, and clients share the tallies: 10,000 histograms would
+/// Number of tallies per processor. Clients share tallies, because each tally has a histogram: 10,000 histograms would
 /// need gigabytes, and a hundred would fill the processor's caches. A client locks its tally once per pipeline.
 const TALLIES_PER_PROCESSOR: usize = 2;
 /// A pipeline that is still in flight this long after the end of the run counts as stuck.
@@ -62,7 +62,7 @@ type ClientResult = (usize, Option<String>, Result<(), String>);
 /// Connects all clients, runs them, and returns their results.
 ///
 /// # Errors
-/// Fails if no client can connect.
+/// Fails if the first client cannot connect.
 pub(crate) async fn run(plan: &Plan, table: &Arc<Table>) -> anyhow::Result<Outcome> {
     let (clients, mut faults) = connect(plan, table).await?;
     let mut failed_clients = faults.len() as u64;

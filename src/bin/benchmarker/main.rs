@@ -144,7 +144,7 @@ fn print(text: &str) -> anyhow::Result<()> {
     writeln!(io::stdout(), "{text}").map_err(|error| anyhow!("standard output: {error}"))
 }
 
-/// Returns an error and prints the reasons if a response was wrong or a client failed.
+/// If a response was wrong or a client failed, prints the reasons and returns an error.
 fn check_errors(outcome: &Outcome) -> anyhow::Result<()> {
     if outcome.errors() == 0 {
         return Ok(());

@@ -38,7 +38,7 @@ pub(crate) struct Plan {
 #[derive(Clone, Copy)]
 pub(crate) struct Clock {
     pub(crate) start: Instant,
-    /// The end of the warm-up. Of pipelines that start before this time, only errors are counted.
+    /// The end of the warm-up. For pipelines that start before this time, only errors are counted.
     pub(crate) measured_from: Instant,
     /// The end of the run. After this time, a client sends at most one more pipeline.
     pub(crate) end: Instant,

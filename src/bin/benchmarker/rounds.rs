@@ -1,4 +1,4 @@
-//! Alternating runs of the server and of a server without lookups (the ceiling), under equal load.
+//! Alternating runs of the tested server and of a server without lookups (the ceiling), under equal load.
 //!
 //! In: a plan. Out: the results of both servers, and the ratio of their rates. The speed of a machine varies from
 //! second to second, so each round compares two runs in direct succession.
@@ -17,7 +17,7 @@ use crate::plan::Plan;
 /// without lookups (the ceiling).
 const ROUNDS: u32 = 3;
 
-/// The results of a server that looks nothing up (the ceiling), and the ratios of the measured server's rates to them.
+/// The results of the server without lookups (the ceiling), and the ratio of the two servers' rates in each round.
 pub(crate) struct CeilingOutcome {
     pub(crate) outcome: Outcome,
     pub(crate) response_len_bytes: f64,
@@ -39,8 +39,8 @@ impl CeilingOutcome {
 }
 
 /// Runs all rounds. Returns the results of the tested server and of the server without lookups (the ceiling). If the
-/// tested server's first run has errors, the ceiling is not measured, because its responses need the mean length of
-/// correct responses.
+/// tested server's first run has errors, the ceiling is not measured, because canned responses must have the mean
+/// length of correct responses.
 pub(crate) async fn run(plan: &Plan, table: &Arc<Table>) -> anyhow::Result<(Outcome, Option<CeilingOutcome>)> {
     let server_plan = Plan { measure: plan.measure / ROUNDS, warmup: plan.warmup / ROUNDS, ..plan.clone() };
     let mut outcome = load::run(&server_plan, table).await?;

@@ -18,7 +18,7 @@ pub(crate) struct Tally {
     pub(crate) hits: u64,
     pub(crate) misses: u64,
     pub(crate) response_bytes: u64,
-    /// Number of wrong responses, including responses during the warm-up and in failed pipelines.
+    /// Number of wrong responses, including wrong responses during the warm-up and in failed pipelines.
     pub(crate) wrong_responses: u64,
     /// Number of requests that were scheduled between the end of the warm-up and the end of the run, but not sent.
     pub(crate) unsent_requests: u64,

@@ -28,8 +28,9 @@ pub(crate) fn canary(args: &CanaryArgs) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-/// Writes canaries for evenly spaced rows: the first row, and if `rows` is more than 1, also the last. Skips keys that
-/// are not UTF-8 or contain a line end, because a line of the output cannot hold them.
+/// Writes canaries for at most `rows` evenly spaced rows, starting with the first row. If `rows` is more than 1, the
+/// last row is included. Skips keys that are not UTF-8 or contain a line end, because a line of the output cannot hold
+/// them.
 fn write_sample(store: &MappedStore, rows: usize, output: &mut impl Write) -> anyhow::Result<()> {
     let (count, last_row) = (rows.min(store.len()), store.len().saturating_sub(1));
     for at in 0..count {

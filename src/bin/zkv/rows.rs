@@ -54,8 +54,8 @@ impl RowFormat {
 
 pub(crate) struct RowWriter {
     format: RowFormat,
-    /// Standard output, which is opened when the first row is written. The first key determines whether CSV fields must
-    /// be quoted.
+    /// Standard output. It is opened when the first row is written, because the first key determines whether CSV fields
+    /// must be quoted.
     stdout: Option<StdoutWriter>,
 }
 

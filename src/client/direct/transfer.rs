@@ -1,7 +1,7 @@
 //! Receives a table from a server.
 //!
-//! In: a socket. Out: the table, opened from the descriptor that the server sent and compared with the digest in the
-//! response.
+//! In: a socket. Out: the table, which is opened from the descriptor that the server sent. The table's digest must
+//! equal the digest in the response.
 
 use std::fs::File;
 use std::io::{self, IoSliceMut, Write};

@@ -18,7 +18,8 @@ impl<'k> GetPage<'k> {
     /// Requests the first rows of a range: at most `limit_rows`, or as many as fit into a page if `limit_rows` is 0.
     ///
     /// # Errors
-    /// [`ClientError::KeyLen`], [`ClientError::MixedKeys`]. The key at an end of the range may be empty.
+    /// [`ClientError::KeyLen`] if a key is too long, and [`ClientError::MixedKeys`]. Unlike a key to look up, the key
+    /// at an end of the range may be empty.
     pub fn first(range: impl KeyBounds<'k>, limit_rows: u32) -> Result<Self, ClientError> {
         Ok(GetPage { bounds: check_bounds(&range)?, backward: false, limit_rows })
     }

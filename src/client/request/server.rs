@@ -61,10 +61,10 @@ impl_server_request!(Rollback, Op::Rollback, u64, decode_number, "the request fo
 pub struct Authenticate(Credentials);
 
 impl Authenticate {
-    /// Reads the password of the login.
+    /// Creates a login request with the name and password of `login`, which are read now.
     ///
     /// # Errors
-    /// [`LoginError`], if the name cannot be the name of a user, or if there is no password.
+    /// [`LoginError`], if the name or the password cannot be used, or if there is no password.
     pub fn new(login: &Login) -> Result<Authenticate, LoginError> {
         login.credentials().map(Authenticate)
     }

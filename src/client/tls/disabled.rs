@@ -4,11 +4,11 @@ use std::io::{self, Read, Write};
 
 use crate::client::options::TlsOptions;
 
-/// A source without sessions.
+/// The source of sessions. The type has no values, because this build does not support TLS.
 #[derive(Debug)]
 pub(in crate::client) enum TlsSource {}
 
-/// A session, of which there is none.
+/// A session. The type has no values, because this build does not support TLS.
 #[derive(Debug)]
 pub(in crate::client) enum TlsSession {}
 

@@ -32,7 +32,7 @@ pub(super) fn problem(error: &Error, trust: &Trust) -> String {
 fn certificate_problem(error: &CertificateError, trust: &Trust) -> String {
     let Trust { name, authorities, .. } = trust;
     match error {
-        // An authority with a trusted name and another key causes a bad signature.
+        // The signature is bad if the issuer has the name of a trusted authority, but another key.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => format!(
             "the server's certificate is not signed by {authorities}: name the certificate of the authority that has \
              signed it with {}",

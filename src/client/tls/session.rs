@@ -10,10 +10,10 @@ use super::problem::{Trust, problem};
 /// The length of one read from the socket: four records.
 const READ_LEN_BYTES: usize = 64 << 10;
 
-/// A session, with the records that were received and not decrypted.
+/// A session, with the received records that have not been decrypted yet.
 pub(in crate::client) struct TlsSession {
     session: ClientConnection,
-    /// The bytes from `start` to `end` were received and not processed.
+    /// The buffer of received bytes. The bytes from `start` to `end` have not been processed yet.
     received: Vec<u8>,
     start: usize,
     end: usize,
@@ -34,7 +34,8 @@ impl TlsSession {
         self.session.wants_write()
     }
 
-    /// Encrypts bytes, and returns how many. The session takes no more while too many bytes are unsent.
+    /// Encrypts as many bytes as the session accepts, and returns their number. The session accepts no more bytes while
+    /// too many encrypted bytes are unsent.
     pub(in crate::client) fn encrypt(&mut self, plaintext: &[u8]) -> usize {
         // The writer only appends to a buffer, and cannot fail.
         self.session.writer().write(plaintext).unwrap_or(0)
@@ -51,8 +52,8 @@ impl TlsSession {
         Ok(())
     }
 
-    /// Decrypts received records into `buffer`. Returns the number of bytes, 0 if the server has ended the session, and
-    /// `None` if more bytes must be received first.
+    /// Decrypts received records into `buffer`. Returns the number of decrypted bytes, 0 if the server has ended the
+    /// session, or `None` if more bytes must be received first.
     ///
     /// # Errors
     /// The reason why there can be no session with this server. [`TlsSession::send`] then sends an alert.
@@ -72,8 +73,8 @@ impl TlsSession {
         }
     }
 
-    /// Receives records. Returns the number of bytes, 0 at the end of the connection. All received records must have
-    /// been decrypted.
+    /// Receives records. Returns the number of received bytes, or 0 at the end of the connection. Must be called only
+    /// after all earlier records have been decrypted.
     pub(in crate::client) fn receive(&mut self, socket: &mut impl Read) -> io::Result<usize> {
         (self.start, self.end) = (0, 0);
         self.end = socket.read(&mut self.received)?;

@@ -60,8 +60,9 @@ impl TlsSource {
         Ok(Box::new(TlsSession::new(session, self.trust.clone())))
     }
 
-    /// Returns the configuration, after reading files that have changed. Keeps the previous configuration if they cannot
-    /// be used: a certificate and its key are two files, which are replaced one after the other.
+    /// Returns the configuration. Reads all files again if one of them has changed. If the files cannot be used, keeps
+    /// the previous configuration: a certificate and its key are two files that are replaced one after the other, so
+    /// they may not match for a moment.
     fn config(&self) -> Arc<ClientConfig> {
         let mut loaded = unpoisoned(&self.loaded);
         let versions = versions(&self.options);

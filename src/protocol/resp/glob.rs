@@ -1,17 +1,18 @@
-//! Matches keys with the patterns of `SCAN … MATCH` and `KEYS`.
+//! Matches keys against the patterns of `SCAN … MATCH` and `KEYS`.
 //!
 //! In: a pattern and a key, both bytes. Out: whether the key matches, and the common prefix of all matches.
 //!
 //! `?` matches any byte, and `*` matches any number of bytes. The class `[a-z\]]` matches one of the listed bytes, and
 //! `[^…]` matches one byte that is not listed. After `\`, the next byte matches literally. The special cases follow
-//! Redis: an unterminated class ends with the pattern, `]` is a member of a class only if it is escaped, and a range
-//! may be reversed. Bytes above 127 are greater than bytes up to 127; in Redis, the order depends on the C compiler.
+//! Redis: an unterminated class ends with the pattern, `]` is a member of a class only if it is escaped or ends a
+//! range, and a range may be reversed. In a range, bytes above 127 are greater than bytes up to 127; in Redis, the
+//! order depends on the C compiler.
 //!
 //! A pattern is compiled into segments, which are the parts between its stars. Every element of a segment matches
 //! exactly one byte, so a segment has a fixed length. The leftmost match of each segment is always a correct choice, so
 //! a search never backtracks. A short segment is compared at each position of the key. A long segment is searched with
-//! one bit per element (Shift-And), 64 elements at a time. The time of a match is therefore linear in the length of the
-//! key: for each byte, at most [`SHORT_SEGMENT_LEN_MAX`] comparisons, or one operation per 64 elements.
+//! one bit per element (Shift-And), 64 elements at a time. Matching therefore takes time that is linear in the length
+//! of the key: for each byte, at most [`SHORT_SEGMENT_LEN_MAX`] comparisons, or one operation per 64 elements.
 
 /// Maximum number of elements of a segment that is compared at each position of the key, without masks.
 const SHORT_SEGMENT_LEN_MAX: usize = 8;

@@ -4,7 +4,7 @@
 //! no access to tables; [`crate::server`] executes commands. Error texts and replies are those of Redis 7.0.
 //!
 //! [`parse`] splits bytes into commands, and [`get`] is a fast path for `GET`. [`commands`] lists the commands,
-//! [`range`] parses the arguments of the commands for ranges, [`Glob`] matches patterns, and [`Reply`] encodes replies.
+//! [`range`] parses the arguments of the range commands, [`Glob`] matches patterns, and [`Reply`] encodes replies.
 //! Clients find the end of a reply with [`reply_len_bytes`].
 
 pub mod commands;
@@ -27,8 +27,8 @@ pub use parse::{Parsed, Progress, ProtocolError, parse};
 pub use reply::{Reply, Sink, Version};
 pub use reply_len::{NotReply, reply_len_bytes};
 
-/// Maximum number of arguments of a command, including its name, as in Redis 6.2. [`COMMAND_LEN_MAX_BYTES`] also
-/// applies.
+/// Maximum number of arguments of a command, including its name, as in Redis 6.2. Because of [`COMMAND_LEN_MAX_BYTES`],
+/// even fewer arguments fit into a command.
 pub const ARGS_MAX: usize = 1024 * 1024;
 /// Maximum length of an argument.
 pub const BULK_LEN_MAX_BYTES: usize = 1024 * 1024;

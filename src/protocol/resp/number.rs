@@ -1,6 +1,6 @@
 //! Parses integers like Redis.
 
-/// Parses a decimal number as strictly as Redis: no sign except one `-`, no leading zero, no spaces, and within 64
+/// Parses a decimal number as strictly as Redis does: no sign except `-`, no leading zeros, no spaces, and at most 64
 /// bits.
 pub fn integer(digits: &[u8]) -> Option<i64> {
     let (negative, magnitude) = match digits {

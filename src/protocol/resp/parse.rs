@@ -89,10 +89,10 @@ pub enum ProtocolError {
 /// Parses the command at the start of `input`.
 ///
 /// After [`Parsed::Incomplete`], pass the same bytes followed by more, and the same `progress`. Every other [`Parsed`]
-/// resets `progress`. The result does not depend on how the bytes are divided among calls.
+/// value resets `progress`. The result does not depend on how the bytes are divided among calls.
 ///
 /// # Errors
-/// [`ProtocolError`], as soon as the error is certain, without waiting for announced bytes.
+/// [`ProtocolError`]. An error is returned as soon as it is certain, even if the rest of the command has not arrived.
 pub fn parse<'a>(input: &'a [u8], progress: &mut Progress) -> Result<Parsed<'a>, ProtocolError> {
     let parsed = match input.first() {
         None => Parsed::Incomplete,

@@ -1,7 +1,7 @@
 //! Parses the arguments of `ZKV.RANGE` and `ZKV.COUNT`.
 //!
-//! In: the arguments after the name. Out: the requested span, and for `ZKV.RANGE` the order and the page. Keys remain
-//! text; the table defines their order.
+//! In: the arguments after the command's name. Out: the requested span, and for `ZKV.RANGE` the order and the page.
+//! Keys remain text; the table defines their order.
 //!
 //! ```text
 //! ZKV.RANGE span [REV] [LIMIT count] [FROM cursor]
@@ -23,7 +23,7 @@
 //! and an array of alternating keys and values. A page has at most `LIMIT` rows ([`LIMIT_DEFAULT`] by default). Any
 //! page may have fewer rows, or none. Only a null cursor marks the last page. The cursor is `(` and the last key that
 //! was examined. To request the next page, send a command with the span and the order of the previous command, and
-//! `FROM` with the cursor. `FROM` also accepts any other key: rows before this key, in the requested order, are
+//! `FROM` with the cursor. `FROM` also accepts any other key: rows that precede this key in the requested order are
 //! omitted. The server keeps no state for a cursor, so a cursor remains valid on other connections, and after the table
 //! is replaced.
 //!
@@ -39,16 +39,16 @@ use super::{Args, integer};
 /// Maximum number of rows of a page if the command has no `LIMIT`.
 pub const LIMIT_DEFAULT: usize = 100;
 
-/// One end of a span.
+/// One end of a span, or a cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edge<'a> {
-    /// This bound is before all keys.
+    /// A bound before all keys.
     Least,
-    /// This bound is after all keys.
+    /// A bound after all keys.
     Greatest,
-    /// The bound is this key, and the key is in the span.
+    /// A bound at this key, which is in the span.
     Included(&'a [u8]),
-    /// The bound is this key, and the key is not in the span.
+    /// A bound at this key, which is not in the span.
     Excluded(&'a [u8]),
 }
 
@@ -75,7 +75,7 @@ pub struct RangeArgs<'a> {
     pub reverse: bool,
     /// Maximum number of rows, at least one.
     pub limit: usize,
-    /// Start of the page. Rows before this start, in the requested order, are omitted.
+    /// Start of the page. Rows that precede this start in the requested order are omitted.
     pub from: Option<Edge<'a>>,
 }
 
@@ -125,7 +125,7 @@ impl<'a> RangeArgs<'a> {
 }
 
 impl<'a> Span<'a> {
-    /// Returns whether a range that begins with this argument is given by a prefix.
+    /// Returns whether `first`, the first argument of a span, is the word `PREFIX`.
     pub fn is_prefix(first: &[u8]) -> bool {
         first.eq_ignore_ascii_case(b"PREFIX")
     }

@@ -40,7 +40,7 @@ impl<'a, S: Sink> Reply<'a, S> {
         Reply { out, version }
     }
 
-    /// Changes the protocol version of the next replies.
+    /// Sets the protocol version of the replies that are appended next.
     pub fn set_version(&mut self, version: Version) {
         self.version = version;
     }
@@ -136,7 +136,7 @@ impl<'a, S: Sink> Reply<'a, S> {
         self.header(if self.version == Version::Resp2 { b'*' } else { b'~' }, len);
     }
 
-    /// Appends a text for people to read, which may have several lines.
+    /// Appends a text for people to read. The text may have several lines.
     pub fn verbatim(&mut self, text: &str) {
         match self.version {
             Version::Resp2 => self.bulk(text.as_bytes()),

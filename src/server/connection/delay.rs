@@ -11,7 +11,7 @@ use tokio::time::{Sleep, sleep_until};
 pub(super) struct Delay(Option<Pin<Box<Sleep>>>);
 
 impl Delay {
-    /// Is ready at a time, and wakes the task then.
+    /// Returns `Ready` if the time `until` has come. Otherwise, the task is woken at that time.
     #[cold]
     pub(super) fn poll_until(&mut self, cx: &mut Context<'_>, until: Instant) -> Poll<()> {
         let sleep = self.0.get_or_insert_with(|| Box::pin(sleep_until(until.into())));

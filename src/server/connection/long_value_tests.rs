@@ -54,7 +54,7 @@ impl Table {
     /// Opens the table, and marks all its blocks as unverified.
     fn open(&self) -> Connections {
         let connections = connections_over(&self.db());
-        // The checks before serving looked some rows up, which verified blocks.
+        // The checks before serving verified the blocks of the rows that they looked up.
         connections.worker.pin().store.forget_verified_blocks();
         connections
     }
@@ -130,7 +130,7 @@ fn commands_verify_a_long_value_in_several_turns() {
     for (command, begin, hits) in COMMANDS {
         let connections = table.open();
         // About half of the rows cannot be found without reading the long value, so at least one of 100 random rows
-        // almost certainly requires its verification.
+        // almost certainly requires the verification of this value.
         let count = if command == "RANDOMKEY" { 100 } else { 1 };
         let (used, response) =
             serve(&runtime, &connections, format!("{command}\r\n").repeat(count).into_bytes(), usize::MAX);

@@ -416,12 +416,13 @@ impl<S: ClientStream> Connection<S> {
         Poll::Ready(Ok(()))
     }
 
-    /// Makes the next lines that MONITOR shows pending responses. Returns false if there are none. Closes the connection
-    /// instead if its user has lost the permission for MONITOR.
+    /// Takes the next lines of the output of MONITOR, and stores them as pending responses. Returns false if there are
+    /// no lines. If the user has lost the permission for MONITOR, closes the connection instead.
     #[inline]
     fn take_monitor_lines(&mut self, cx: &Context<'_>) -> bool {
         let Some(monitor) = self.protocol.monitor() else { return false };
-        // The waker must be set before the queue is found empty, because new lines wake the task.
+        // The waker is set before the queue is checked. Otherwise, lines that arrive right after the check would not
+        // wake the task.
         self.context.activity.set_waker(cx.waker());
         let Some(lines) = monitor.next_lines() else { return false };
         if !self.protocol.may_monitor() {

@@ -6,7 +6,7 @@ use crate::protocol::native::{Op, push_long, range_flags};
 use crate::protocol::resp::commands::{ARGS_MAX_AT_ONCE, COMMANDS, Id, Spec, cluster_commands, other_types};
 use crate::protocol::resp::{BULK_LEN_MAX_BYTES, COMMAND_LEN_MAX_BYTES};
 
-/// Returns an argument of the maximum length that is the number 7 with leading zeros.
+/// Returns the number 7 with as many leading zeros as an argument of the maximum length can have.
 fn long_number() -> Vec<u8> {
     [vec![b'0'; BULK_LEN_MAX_BYTES - 1], b"7".to_vec()].concat()
 }
@@ -78,12 +78,13 @@ fn with_many(name: &str, short: &[&str]) -> Vec<Vec<u8>> {
     short.chain(longest.iter().map(|arg| most(name, arg, usize::MAX))).collect()
 }
 
-/// Returns commands with as many and with as long names of channels as possible.
+/// Returns three commands: one without channel names, one with as many channel names as possible, and one with channel
+/// names of the maximum length.
 fn with_channels(name: &str) -> Vec<Vec<u8>> {
     vec![words(name), most(name, b"7", ARGS_MAX_AT_ONCE), most(name, &long_text(), ARGS_MAX_AT_ONCE)]
 }
 
-/// Returns a command with the least number of arguments, which are all equal.
+/// Returns a command with the minimum number of arguments, which are all equal.
 fn with_least_args(spec: &Spec, arg: &[u8]) -> Vec<u8> {
     let mut args: Vec<&[u8]> = spec.name.split('|').map(str::as_bytes).collect();
     args.resize(spec.arity.unsigned_abs() as usize, arg);

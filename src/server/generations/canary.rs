@@ -23,23 +23,23 @@ const ABSENT: &str = "absent";
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum CanaryError {
-    /// The file of canaries cannot be read.
+    /// The canary file cannot be read.
     #[error("canaries in {}: {error}", path.display())]
     Io {
-        /// The path of the file of canaries.
+        /// The path of the canary file.
         path: PathBuf,
         /// The system's error.
         error: io::Error,
     },
-    /// A line of the file is malformed.
+    /// A line of the canary file is malformed.
     #[error(
         "canaries in {}, line {line}: found {found:?}, expected `key,digest`, where the digest is 32 hexadecimal \
          digits or `absent`: write the file with `zkv canary`", path.display()
     )]
     Line {
-        /// The path of the file of canaries.
+        /// The path of the canary file.
         path: PathBuf,
-        /// The line, counted from 1.
+        /// The line number, counted from 1.
         line: usize,
         /// The beginning of the line.
         found: String,
@@ -91,13 +91,13 @@ impl fmt::Display for Wanted {
     }
 }
 
-/// Returns the digest that a file of canaries contains for a value: the XXH3-128 of the value.
+/// Returns the digest that a canary file contains for a value: the XXH3-128 of the value.
 pub fn value_digest(value: &[u8]) -> u128 {
     XxHash3_128::oneshot(value)
 }
 
 impl Canaries {
-    /// Reads canaries from a file. Skips empty lines.
+    /// Reads a canary file. Skips empty lines.
     ///
     /// # Errors
     /// [`CanaryError::Io`], [`CanaryError::Line`].

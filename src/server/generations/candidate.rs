@@ -98,7 +98,7 @@ pub(in crate::server) struct Plan {
     pub(in crate::server) options: OpenOptions,
     /// Whether the blocks that no lookup has read are verified in the background.
     pub(in crate::server) background: bool,
-    /// The path of the file of canaries. The file is read for each check.
+    /// The path of the canary file, which is read for each check.
     pub(in crate::server) canaries: Option<PathBuf>,
     pub(in crate::server) replace: ReplaceRules,
 }

@@ -29,12 +29,12 @@ pub(super) enum Message {
 pub struct Control {
     pub(super) sender: Sender<Message>,
     statistics: Arc<Statistics>,
-    /// Announces each request to reload to the parts of the server that have a file of their own.
+    /// Announces each requested reload to the parts of the server that read files other than the table's file.
     reloads: watch::Sender<()>,
 }
 
 impl Control {
-    /// Requests a reload: the server opens, checks, and serves the file at its path, and reads the file of users again.
+    /// Requests a reload: the server opens, checks, and serves the file at its path, and reads the users file again.
     /// Returns the number of this attempt without waiting for its end. The response to an Info request reports the
     /// outcome.
     pub fn reload(&self) -> u64 {
@@ -55,7 +55,7 @@ impl Control {
         number
     }
 
-    /// Returns a receiver that is notified of each request to reload.
+    /// Returns a receiver that is notified of each requested reload.
     pub(in crate::server) fn reloads(&self) -> watch::Receiver<()> {
         self.reloads.subscribe()
     }

@@ -1,8 +1,8 @@
 //! Replaced generations that are still in use.
 //!
 //! In: generations that were replaced. Out: the lowest generation number that connections may still hold, if there are
-//! more replaced generations than the limit. A generation is closed once nothing else refers to it. The supervisor's
-//! thread closes it, so that no worker waits while gigabytes are unmapped.
+//! more replaced generations than the limit allows. A generation is closed once nothing else refers to it. The
+//! supervisor's thread closes it, so that no worker waits while gigabytes are unmapped.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

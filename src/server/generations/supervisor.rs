@@ -236,7 +236,7 @@ impl Supervision {
         if (self.source.watch || !is_trusted) && self.has_new_file() {
             let retried = self.retries;
             let outcome = self.reload();
-            // Of consecutive rejections for temporary reasons, only the first is reported.
+            // If a file is rejected repeatedly for temporary reasons, only the first rejection is reported.
             if !(retried && self.retries) {
                 let text = self.log_outcome(outcome);
                 self.server.notifier.status(&text);
@@ -400,7 +400,7 @@ impl Supervision {
         let started = Instant::now();
         let path = self.source.path.clone();
         let Some((file, digest)) = &self.previous else {
-            // This case is not counted as a rejected file.
+            // The result is `Ok`, so that this case is not counted as a rejected file.
             return Ok("refused: the server has served no earlier generation since it started".to_owned());
         };
         // The file is opened again, because a lease belongs to an open file description, and a generation releases its

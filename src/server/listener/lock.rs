@@ -27,8 +27,8 @@ const REMEDY: &str = "stop the server that uses it, if there is one, and remove 
                       that only the server's user can write to";
 
 /// A lock that prevents other servers from starting on the same socket path. Without the lock, another server could
-/// mistake a socket between `bind` and `listen` for an abandoned socket, or replace an abandoned socket just before
-/// this server removes it. Dropping the lock removes the lock file.
+/// mistake a socket that is bound but does not listen yet for an abandoned socket, or replace an abandoned socket just
+/// before this server removes it. Dropping the lock removes the lock file.
 pub(super) struct Lock {
     _file: File,
     path: PathBuf,

@@ -106,7 +106,7 @@ impl Endpoint {
         }
     }
 
-    /// Returns the address of the socket. Its port is the one that the system chose, if port 0 was requested.
+    /// Returns the address of the socket. If port 0 was requested, the port is the one that the system chose.
     pub(super) fn address(&self) -> io::Result<MetricsAddress> {
         match self {
             Endpoint::Tcp(listener) => listener.local_addr().map(MetricsAddress::Tcp),

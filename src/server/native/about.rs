@@ -1,7 +1,7 @@
 //! Requests about the server: Info, Reload, Rollback, Open, and Ping.
 //!
-//! An Info takes as long as hundreds of lookups, so a pass answers only a few of these requests before other
-//! connections get their turn.
+//! An Info request takes as long as hundreds of lookups, so a pass answers only a few requests about the server before
+//! other connections get their turn.
 
 use zerocopy::IntoBytes;
 

@@ -23,11 +23,12 @@ use points::{answer_neighbors, answer_points};
 use run::{Run, RunEnd, run_of, whole_requests};
 pub(super) use session::Session;
 
-/// The number of steps that a short Floor or Ceiling request counts as. A long request also counts the steps of its bytes.
+/// The number of steps that a Floor, a Ceiling, or any long request counts as. For a long request, the steps of reading
+/// its bytes are added.
 const ORDERED_STEPS: usize = 8;
 
 /// Answers the complete requests at the start of `input` as long as there is room for responses, and counts the
-/// responses in `tally`. The requests are permitted. Does not answer an Auth request.
+/// responses in `tally`. The caller has checked that the requests are permitted. Auth requests are not answered.
 fn answer(
     context: &ConnectionContext,
     generation: &Generation,

@@ -1,5 +1,5 @@
-//! Requests about the order of keys: Floor, Ceiling, Range, and Count. The caller has checked that there is room for a
-//! response.
+//! Requests that depend on the order of keys: Floor, Ceiling, Range, and Count. The caller has checked that there is
+//! room for a response.
 
 use std::ops::Bound;
 
@@ -81,8 +81,8 @@ fn key_of(kind: KeyKind, flags: u32, key: &[u8]) -> Option<Key<'_>> {
     }
 }
 
-/// Appends a page of rows. Copies the page's headers. Copies the rows if they are short, and borrows them from the file
-/// if they are long.
+/// Appends a page of rows. The headers are copied. The rows are copied if they are short, and borrowed from the file
+/// otherwise.
 fn push_page(store: &Store, page: &PageRange, responses: &mut Responses) -> Option<Status> {
     let range = page.offset_bytes.start as usize..page.offset_bytes.end as usize;
     // Fails only for a file that was changed since it was opened.

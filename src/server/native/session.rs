@@ -23,9 +23,9 @@ use crate::server::worker_state::ConnectionContext;
 
 /// The maximum number of requests that are checked before they are answered.
 const CHECKED_MAX: usize = 256;
-/// The number of steps of checking a request.
+/// The number of steps that checking a request counts as.
 const CHECK_STEPS: usize = 1;
-/// The number of steps of a login.
+/// The number of steps that a login counts as.
 const LOGIN_STEPS: usize = 60;
 /// The first bytes of an Auth request.
 const LOGIN_CODE: [u8; 4] = Op::Auth.long_code().to_be_bytes();
@@ -89,7 +89,7 @@ impl Session {
         self.answer_permitted(context, generation, input, responses, tally)
     }
 
-    /// Answers requests of a connection that may not have all permissions.
+    /// Answers the requests of a connection whose permissions may be restricted.
     #[cold]
     fn answer_permitted(
         &mut self,

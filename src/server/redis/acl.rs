@@ -1,6 +1,6 @@
 //! The command ACL, which describes users and permissions.
 //!
-//! In: the users of the server. Out: their rules, in the form of Redis. Users are changed only in the file of users.
+//! In: the users of the server. Out: their rules, in the form of Redis. Users can be changed only in the users file.
 
 use std::sync::Arc;
 
@@ -108,7 +108,7 @@ pub(super) fn log(mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
 }
 
 impl Session {
-    /// Replies whether a user may execute a command.
+    /// Replies to ACL DRYRUN: whether a user may execute a command.
     pub(super) fn dry_run(
         &self,
         kind: KeyKind,

@@ -1,5 +1,5 @@
-//! Commands that read single bits and integers from a string: GETBIT and BITFIELD_RO. The bits after the end of a string
-//! are zeros.
+//! Commands that read single bits and integers from a string: GETBIT and BITFIELD_RO. Bits after the end of a string
+//! read as zeros.
 
 use super::lookup::Lookup;
 use super::strings::{NOT_AN_INTEGER, SYNTAX, next};
@@ -13,7 +13,7 @@ const INVALID_OFFSET: &str = "ERR bit offset is not an integer or out of range";
 const INVALID_TYPE: &str = "ERR Invalid bitfield type. Use something like i16 u8. Note that u64 is not supported but i64 \
     is.";
 
-/// Parses the position of a bit. With `#` before it, the position is a multiple of `width_bits`.
+/// Parses the offset of a bit. After a `#`, the number counts integers of `width_bits` bits instead of single bits.
 fn offset(text: &[u8], width_bits: Option<u64>) -> Result<u64, String> {
     let (digits, unit) = match (text, width_bits) {
         ([b'#', digits @ ..], Some(width_bits)) => (digits, width_bits),
@@ -40,7 +40,7 @@ pub(super) fn get_bit(
     Ok(())
 }
 
-/// An integer in a string.
+/// The type and the position of an integer in a string.
 struct Field {
     is_signed: bool,
     width_bits: u64,

@@ -1,7 +1,7 @@
 //! The clients that speak the Redis protocol, and the CLIENT command.
 //!
-//! In: connections as they begin and end. Out: lines that describe the clients. The list of clients is locked when a
-//! client connects or disconnects and when a client requests the list or INFO, never for other commands.
+//! In: connections as they begin and end. Out: lines that describe the clients. The list of clients is locked only when
+//! a client connects or disconnects, and by CLIENT LIST, CLIENT KILL, and INFO.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -76,7 +76,8 @@ impl Clients {
         self.connected().remove(&client.id);
     }
 
-    /// Returns at most [`CLIENTS_PER_BATCH`] clients whose IDs are greater than `id`, in the order of their IDs.
+    /// Returns the first clients whose IDs are greater than `id`, in the order of their IDs: at most
+    /// [`CLIENTS_PER_BATCH`].
     pub(super) fn after(&self, id: u64) -> Vec<Arc<RedisClient>> {
         let connected = self.connected();
         let after = connected.range((Bound::Excluded(id), Bound::Unbounded));
@@ -164,13 +165,13 @@ impl RedisClient {
         self.since.elapsed().as_secs()
     }
 
-    /// Returns the address of the client as CLIENT LIST shows it. For a client of the Unix socket, this is the path of
-    /// the socket.
+    /// Returns the address of the client as CLIENT LIST shows it. For a client of the Unix socket, the address is the
+    /// path of the socket and `:0`.
     pub(super) fn address(&self, settings: &Settings) -> String {
         self.activity.peer.address().map_or_else(|| socket_address(settings), |address| address.to_string())
     }
 
-    /// Returns the address of the server that the client has connected to.
+    /// Returns the listening address that the client has connected to.
     pub(super) fn local_address(&self, settings: &Settings) -> String {
         match settings.tcp {
             Some(tcp) if self.activity.peer.address().is_some() => tcp.to_string(),
@@ -227,7 +228,7 @@ fn socket_address(settings: &Settings) -> String {
     format!("{}:0", settings.socket.display())
 }
 
-/// Returns the name of the command whose [`Id`] has this number, or an empty text if there is none.
+/// Returns the name of the command whose [`Id`] has this number, or an empty string if there is no such command.
 fn command_name(id: u8) -> &'static str {
     let is = |spec: &&Spec| spec.id as u8 == id;
     let mut all = COMMANDS.iter().flat_map(|spec| std::iter::once(spec).chain(spec.subcommands));
@@ -352,7 +353,7 @@ impl Unsent {
     /// Writes the lines of the next clients.
     ///
     /// # Errors
-    /// The text of the error reply, if this list becomes long and too many long lists are in memory.
+    /// The text of the error reply, if this list becomes long while too many long lists are already in memory.
     fn write_batch(&mut self, clients: &Clients, settings: &Settings, out: &mut Out<'_>) -> Result<(), String> {
         let batch = clients.after(self.after_id);
         out.sink().steps().add(batch.len());

@@ -1,7 +1,7 @@
 //! The COMMAND command, which describes the commands of the server.
 //!
-//! In: names of commands. Out: descriptions of the commands. If a client requests the descriptions of certain commands,
-//! they are written one at a time, because there can be many names.
+//! In: names of commands. Out: descriptions of the commands. If a client names commands, their descriptions are written
+//! one at a time, because there can be many names.
 
 use super::Out;
 use super::keyspace::{self, PATTERN_LEN_MAX_BYTES};
@@ -112,7 +112,7 @@ fn after_subcommand<'a>(command: &Command<'a>) -> Args<'a> {
     args
 }
 
-/// Begins the reply to COMMAND GETKEYS. The arguments are another command, and the reply contains the keys of that
+/// Begins the reply to COMMAND GETKEYS. Its arguments form another command, and the reply contains the keys of that
 /// command.
 pub(super) fn get_keys(mut args: Args<'_>, command: &Command<'_>, out: &mut Out<'_>) -> Result<Outcome, String> {
     let (arg_count, first_arg) = (command.arg_count() as i64 - 2, args.clone());

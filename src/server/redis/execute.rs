@@ -41,8 +41,8 @@ impl Session {
             }
         };
         self.client.set_last_command(spec.id);
-        // This command reads all its arguments in one pass. Commands that accept more arguments read them in several
-        // passes, and count these steps there.
+        // This command reads all its arguments in this pass, so their steps are counted here. A command that accepts
+        // more arguments reads them in several passes, and each pass counts the steps of the arguments that it reads.
         if spec.args_max == ARGS_MAX_AT_ONCE {
             out.sink().steps().add(command.arg_count());
             out.sink().steps().add_bytes(command.bytes().len());
@@ -51,7 +51,7 @@ impl Session {
             match self.check(generation.store.key_kind(), spec, command, &mut out) {
                 Ok(None) => {}
                 Ok(Some(work)) => {
-                    // The command is counted when all its keys are checked.
+                    // The command is counted when all its keys have been checked.
                     self.counted.commands -= 1;
                     return Outcome::Work(work);
                 }
@@ -80,7 +80,7 @@ impl Session {
         };
         match executed {
             Ok(Outcome::Delay(until)) => {
-                // The command is counted and shown when it is answered.
+                // The command is executed again after the delay, and is counted and shown to monitors then.
                 self.shown.truncate(shown_before_bytes);
                 self.counted.commands -= 1;
                 Outcome::Delay(until)
@@ -239,9 +239,9 @@ impl Session {
     /// Checks that the client is an administrator.
     ///
     /// # Errors
-    /// The text of the error reply, if the client is not.
+    /// The text of the error reply, if the client is not an administrator.
     fn require_admin(&self, spec: &Spec) -> Result<(), String> {
-        // A user who has logged in was permitted to run the command.
+        // If the client has logged in, `execute` has already checked that its user may run the command.
         let users = &self.worker.server.users;
         if self.peer.is_admin() || users.path().is_some() && self.access.is_named_user() {
             return Ok(());
@@ -297,7 +297,7 @@ impl Session {
     }
 }
 
-/// Executes a command that reads a string in an unusual way, or another type.
+/// Executes a command of `string_reads` (the less common commands that read strings) or of `other_types`.
 ///
 /// # Errors
 /// The text of the error reply.
@@ -333,7 +333,7 @@ fn push_generation(generation: &Generation, out: &mut Out<'_>) {
     out.bulk(digest_text(generation.store.digest()).as_bytes());
 }
 
-/// Replies with the help of the command to which a HELP subcommand belongs.
+/// Replies to a HELP subcommand with the help text of its command.
 fn push_help(spec: &Spec, out: &mut Out<'_>) {
     if let Some(container) = spec.name.split('|').next().and_then(|name| find_full(name.as_bytes())) {
         help(container, out);

@@ -1,4 +1,4 @@
-//! Runs of keys that are looked up together: from pipelines of GET, and from MGET.
+//! Looks up runs of keys together: the keys of pipelined GET commands, or the keys of an MGET.
 //!
 //! In: keys, as they are parsed. Out: their replies. Allocates nothing, and formats only the lengths of long values.
 
@@ -42,8 +42,8 @@ pub(super) fn answer(store: &Store, input: &[u8], version: Version, responses: &
         Some((key, at_bytes))
     };
     match store.key_kind() {
-        // A run ends before a key that is not a number. A GET of such a key is executed individually, and its reply is
-        // an error.
+        // A run ends before a key that is not a number. A GET of such a key is executed individually, because the
+        // setting for foreign keys determines its reply.
         KeyKind::U64 => {
             number(first)?;
             let next = || next().and_then(|(key, end_bytes)| Some((number(key)?, end_bytes)));

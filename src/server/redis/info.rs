@@ -44,7 +44,7 @@ const SECTIONS: &[(&str, Section)] = &[
 /// The sections that only clients with access to all keys get.
 const ABOUT_KEYS: [&str; 3] = ["Memory", "Keyspace", "Zero_kv"];
 
-/// Replies with the wanted sections. `shows_keys` says whether the client has access to all keys.
+/// Replies with the requested sections. `shows_keys` says whether the client has access to all keys.
 pub(super) fn info(server: &ServerState, clients: &Clients, shows_keys: bool, args: Args<'_>, out: &mut Out<'_>) {
     let mut wanted = [args.clone().next().is_none(); SECTIONS.len()];
     for name in args {
@@ -115,14 +115,14 @@ pub(super) fn process_status() -> String {
     std::fs::read_to_string("/proc/self/status").unwrap_or_default()
 }
 
-/// Returns the number of bytes in the line of `status` with this name.
+/// Returns the size that `status` states in the line with this name, converted from KiB to bytes.
 pub(super) fn status_bytes(status: &str, name: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
 }
 
 fn persistence(_: &Snapshot, _: &Clients) -> Vec<(&'static str, String)> {
-    // The server loads nothing while it answers, and saves nothing.
+    // All are 0: the server has loaded its table before it replies to a client, and it never saves anything.
     let zeros = [
         "loading",
         "async_loading",
@@ -193,7 +193,7 @@ fn zero_kv(snapshot: &Snapshot, _: &Clients) -> Vec<(&'static str, String)> {
     facts::redis_texts(snapshot)
 }
 
-/// Returns the configuration of a Redis that would behave like this server.
+/// Returns the configuration of a Redis server that would behave like this server.
 fn settings(server: &ServerState) -> Vec<(&'static str, String)> {
     let text = str::to_owned;
     vec![

@@ -1,7 +1,7 @@
 //! The commands KEYS, SCAN, and RANDOMKEY.
 //!
-//! In: patterns and cursors. Out: keys, of which each pass sends a bounded number. If a table's keys are bytes, only
-//! the rows whose keys begin with the literal prefix of the pattern are visited.
+//! In: patterns and cursors. Out: keys, a bounded number in each pass. If a table's keys are bytes, only the rows whose
+//! keys begin with the literal prefix of the pattern are visited.
 
 use super::Out;
 use super::text::{damaged, key_text, number};
@@ -11,7 +11,7 @@ use crate::protocol::resp::{Args, Command, Glob, Reply, Sink, integer};
 use crate::server::steps::Steps;
 use crate::store::{Rows, Store};
 
-/// The maximum length of the keys in a reply to SCAN, not counting the last key.
+/// The maximum total length of the keys in a reply to SCAN, not counting the last key.
 const SCAN_LEN_MAX_BYTES: usize = 64 << 10;
 /// The default number of rows that SCAN visits.
 const SCAN_COUNT_DEFAULT: usize = 10;

@@ -95,7 +95,7 @@ impl Kill {
     /// Disconnects the next matching clients. After the last client, writes the reply.
     ///
     /// # Errors
-    /// If the command has only an address, and no client has it.
+    /// If the command has only an address, and no client has this address.
     pub(super) fn more(
         &mut self,
         clients: &Clients,

@@ -38,7 +38,7 @@ impl Session {
         Ok(Outcome::Done)
     }
 
-    /// Makes the session a user.
+    /// Logs the session in as a user.
     ///
     /// # Errors
     /// If the user is unknown or disabled, or if the password is wrong.
@@ -113,7 +113,7 @@ impl Session {
         out.array(0);
     }
 
-    /// Resets the session to the state of a new connection. The delay of failed logins stays.
+    /// Resets the session to the state of a new connection. The delay of failed logins is not reset.
     pub(super) fn reset(&mut self, out: &mut Out<'_>) {
         self.state.transaction.clear();
         self.state.is_monitor = false;

@@ -1,7 +1,7 @@
 //! Lookups of keys that a client sent as text.
 //!
-//! In: text. Out: stored values. If a table's keys are numbers, other text either causes an error or counts as a missing
-//! key.
+//! In: text. Out: stored values. In a table of numbers, text that is not a number either causes an error or counts as a
+//! missing key.
 
 use super::Counted;
 use super::text::{damaged, key, number};
@@ -17,7 +17,7 @@ pub(super) const LONE_LOOKUP_STEPS: usize = 4;
 /// A value and its offset in the records section.
 pub(super) type Stored<'s> = (&'s [u8], u64);
 
-/// A table, and what a lookup of a foreign key results in.
+/// A table, and the result of looking up a foreign key: text that is not a key of the table's kind.
 #[derive(Clone, Copy)]
 pub(super) struct Lookup<'s> {
     pub(super) store: &'s Store,

@@ -70,8 +70,7 @@ impl Sink for Responses {
     }
 }
 
-/// The number of steps that each command counts as. The steps of its bytes, of its reply, and of its own work are added
-/// to this number.
+/// The fixed cost of a command, in steps. The steps of its bytes, of its reply, and of its own work are added.
 const COMMAND_STEPS: usize = 2;
 /// The number of steps of one key in a pipeline of GET commands, or in an MGET.
 const LOOKUP_STEPS: usize = 2;
@@ -198,7 +197,7 @@ impl Session {
         &self.access
     }
 
-    /// Returns the number of bytes that the session has allocated. Counts the client's names with their maximum length.
+    /// Returns the number of bytes that the session has allocated. Counts the client's names at their maximum length.
     #[inline]
     pub(super) fn held_bytes(&self) -> usize {
         let fixed_bytes = size_of::<Session>() + size_of::<RedisClient>() + 3 * clients::NAME_LEN_MAX_BYTES;
@@ -264,11 +263,11 @@ impl Session {
         }
     }
 
-    /// Answers the GET commands at the start of `rest`, or otherwise the next command or the next piece of its reply.
-    /// Returns the length of the answered commands.
+    /// Continues the command in progress, if there is one. Otherwise, answers the GET commands at the start of `rest`,
+    /// or executes the next command. Returns the length of the commands that are now completely answered.
     ///
     /// # Errors
-    /// What the connection does next, if the pass ends.
+    /// If the pass ends: what the connection does next.
     fn answer_next(&mut self, generation: &Generation, rest: &[u8], responses: &mut Responses) -> Result<usize, Then> {
         if let Some(running) = self.state.running.take() {
             return self.continue_running(running, generation, rest, responses);
@@ -333,11 +332,11 @@ impl Session {
     }
 
     /// Continues a command whose reply takes more than one pass. Returns the length of the command in the input if the
-    /// reply is complete now. Returns 0 if the command has entered the next phase of its work and can continue at once.
+    /// reply is now complete, or 0 if the command can continue at once with the next phase of its work.
     ///
     /// # Errors
-    /// [`Then::Answer`] if the output buffer has no room for more replies, and [`Then::Yield`] if other connections get
-    /// their turn before this command continues.
+    /// [`Then::Answer`] if the output buffer has no room for more replies, [`Then::Yield`] if other connections get
+    /// their turn before this command continues, and [`Then::Close`] if the command ends the connection.
     fn continue_running(
         &mut self,
         mut running: Running,

@@ -24,9 +24,9 @@ use crate::sync::unpoisoned;
 
 /// The maximum number of monitors.
 const MONITORS_MAX: usize = 8;
-/// The maximum number of bytes of lines that a monitor has not sent yet.
+/// The maximum length of a monitor's queue, which has the lines that its connection has not sent yet.
 const QUEUE_MAX_BYTES: usize = 16 << 20;
-/// The number of bytes after which lines go into a new chunk of a queue.
+/// The length up to which lines are appended to the last chunk of a queue. Further lines begin a new chunk.
 const CHUNK_BYTES: usize = 64 << 10;
 /// The maximum number of bytes of a command that a line shows.
 const SHOWN_MAX_BYTES: usize = 4096;

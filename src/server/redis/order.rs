@@ -94,8 +94,8 @@ fn last_of<'s>(rows: &Rows<'s>, backward: bool, row_count: usize) -> Option<Key<
     Some(key)
 }
 
-/// Returns the rows of a span (a range of keys). If `from` is given, the rows begin at this edge, in the requested
-/// direction.
+/// Returns the rows of a span (a range of keys). If `from` is given, omits the rows that precede this edge in the
+/// requested direction.
 fn rows_of<'s>(store: &'s Store, span: Span<'_>, from: Option<Edge<'_>>, backward: bool) -> Result<Rows<'s>, String> {
     let kind = store.key_kind();
     let prefix_end_key;

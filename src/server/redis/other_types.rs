@@ -18,7 +18,7 @@ const QUOTED_LEN_MAX_BYTES: usize = 128;
 /// Executes a command that has a [`Missing`].
 ///
 /// # Errors
-/// The text of the error reply, if one of the keys exists, or if the number of keys is not valid.
+/// The text of the error reply, for example if one of the keys exists, or if the number of keys is not valid.
 pub(super) fn execute(
     lookup: Lookup<'_>,
     spec: &Spec,

@@ -55,7 +55,7 @@ impl Session {
         len_bytes <= UNAUTHENTICATED_MAX_BYTES || self.access.is_authenticated()
     }
 
-    /// Checks whether a command is permitted. Returns the work that checks the rest of its keys, if there may be many.
+    /// Checks whether a command is permitted. If the command can have many keys, returns the work that checks them.
     pub(super) fn check(
         &self,
         kind: KeyKind,
@@ -158,7 +158,7 @@ impl Session {
 /// Checks the keys of a command. `args` begins with the name of the command.
 ///
 /// # Errors
-/// The first key that is not permitted, or `None` if the command needs keys that its arguments do not name.
+/// The first key that is not permitted, or `None` if the command needs access to keys that its arguments do not name.
 pub(super) fn check_keys<'a>(
     access: &Access,
     kind: KeyKind,

@@ -1,4 +1,4 @@
-//! The serialized form of a string, which DUMP replies with and RESTORE of a Redis server accepts.
+//! The serialized form of a string: the reply to DUMP, which a Redis server accepts in RESTORE.
 //!
 //! In: values. Out: the bytes before and after the value: a type, a length, a version, and a checksum. Unlike Redis,
 //! this module never compresses a value.
@@ -29,12 +29,14 @@ static CHECKSUMS: [u64; 256] = {
     checksums
 };
 
-/// Returns the checksum of bytes that follow bytes with the checksum `before`. The checksum of no bytes is 0.
+/// Continues a checksum: returns the checksum of all bytes up to the end of `bytes`. `before` is the checksum of the
+/// bytes that precede `bytes`, or 0 if there are none.
 pub(super) fn checksum(before: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(before, |sum, byte| CHECKSUMS[usize::from(sum as u8 ^ byte)] ^ (sum >> 8))
 }
 
-/// Returns the whole serialized form of a value that Redis stores as an integer of at most 32 bits.
+/// Returns the whole serialized form of a value that Redis stores as an integer of at most 32 bits, or `None` for any
+/// other value.
 pub(super) fn short_integer(value: &[u8]) -> Option<Vec<u8>> {
     let number = i32::try_from(integer(value)?).ok()?;
     let (kind, len_bytes) = match number {

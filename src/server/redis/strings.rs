@@ -10,7 +10,7 @@ use crate::format::record::record_len_bytes;
 use crate::protocol::resp::commands::Id;
 use crate::protocol::resp::{Args, Command, integer};
 
-/// The maximum length of the keys that are looked up together, not counting the last key.
+/// The maximum length of the arguments of an MGET that are looked up together, not counting the last of them.
 const RUN_LEN_MAX_BYTES: usize = 64 << 10;
 /// The maximum length of values that have the encoding `embstr` in Redis. Longer values have the encoding `raw`.
 const EMBSTR_MAX_BYTES: usize = 44;
@@ -43,8 +43,8 @@ pub(super) fn check_keys(args: Args<'_>, of: KeysOf) -> Outcome {
     Outcome::Work(Work::CheckKeys { next_arg: args.offset_bytes(), of })
 }
 
-/// Checks the keys from `next_arg` on. Returns the work that follows after all keys are checked, or `None` if the pass
-/// should end before.
+/// Checks the keys from `next_arg` on. Returns the work that follows once all keys have been checked, or `None` if the
+/// pass should end first.
 ///
 /// # Errors
 /// The text of the error reply, if an argument cannot be a key in this table.

@@ -1,7 +1,7 @@
 //! The command LCS: the longest common subsequence of two strings.
 //!
-//! In: two keys. Out: the subsequence, its length, or the positions of its parts. Of several longest subsequences, the
-//! reply has the one that Redis replies with. The memory is limited, and thereby also the time.
+//! In: two keys. Out: the subsequence, its length, or the positions of its parts. If there are several longest
+//! subsequences, the reply has the one that Redis would choose. The limit on the memory also limits the time.
 
 use std::ops::Range;
 
@@ -47,7 +47,7 @@ impl Options {
     }
 }
 
-/// The lengths of the longest common subsequences of all pairs of prefixes of two strings.
+/// For each pair of a prefix of one string and a prefix of another, the length of the longest common subsequence.
 struct Lengths {
     columns: usize,
     cells: Vec<u32>,

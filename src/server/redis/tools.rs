@@ -35,7 +35,7 @@ pub(super) fn slow_log(mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), Stri
     }
 }
 
-/// Replies to LATENCY GRAPH. There are no events.
+/// Replies to LATENCY GRAPH with an error, because the server records no latency events.
 pub(super) fn latency_graph(mut args: Args<'_>) -> Result<(), String> {
     Err(format!("ERR No samples available for event {}", quoted(args.next().unwrap_or_default())))
 }
@@ -47,7 +47,7 @@ pub(super) fn latency_doctor(out: &mut Out<'_>) {
     );
 }
 
-/// Replies to MEMORY STATS with those fields of Redis that describe this server.
+/// Replies to MEMORY STATS with those of Redis's fields that apply to this server.
 pub(super) fn memory_stats(server: &ServerState, out: &mut Out<'_>) {
     out.sink().steps().add(PROCESS_STEPS);
     let (generation, status) = (server.table.current(), process_status());
@@ -154,7 +154,7 @@ pub(super) fn client_reply(mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), 
     Ok(())
 }
 
-/// Replies to CLIENT UNBLOCK. No command blocks a client.
+/// Replies to CLIENT UNBLOCK with 0, because no command blocks a client.
 pub(super) fn unblock(mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
     let (id, reason) = (args.next().unwrap_or_default(), args.next());
     if args.next().is_some() {

@@ -69,8 +69,9 @@ impl Transaction {
         }
     }
 
-    /// Records that a command was rejected with an error. If commands are being queued, EXEC will fail. Returns the text
-    /// of the error: if EXEC itself was rejected, the transaction ends, and the text says so.
+    /// Records that a command was rejected with an error. If commands are being queued, EXEC will fail. If EXEC itself
+    /// was rejected, the transaction ends. Returns the text of the error reply: `text`, or for EXEC, a text which says
+    /// that the transaction was discarded because of `text`.
     pub(super) fn reject(&mut self, is_exec: bool, text: Vec<u8>) -> Vec<u8> {
         if is_exec {
             self.clear();
@@ -95,7 +96,8 @@ pub(super) fn is_immediate(spec: &Spec) -> bool {
 }
 
 impl Session {
-    /// Records that the next `len_bytes` bytes of the commands of EXEC are executed.
+    /// Records that EXEC has executed the next `len_bytes` bytes of its commands, and shows EXEC to monitors if all are
+    /// executed.
     pub(super) fn advance_transaction(&mut self, len_bytes: usize) {
         self.state.transaction.advance(len_bytes);
         self.show_exec();
@@ -117,7 +119,7 @@ impl Session {
             ));
         }
         let commands = Arc::make_mut(&mut self.queued_commands);
-        // A pass that is repeated has already queued its commands.
+        // Removes commands that a pass queued before it was undone.
         commands.truncate(queued.len_bytes);
         commands.extend_from_slice(command.bytes());
         (queued.count, queued.len_bytes) = (queued.count + 1, len_bytes);

@@ -17,8 +17,8 @@ const PIECE_LEN_BYTES: usize = 64 << 10;
 /// The number of steps of the checksum of [`STEP_LEN_BYTES`](crate::server::steps::STEP_LEN_BYTES) bytes.
 const CHECKSUM_STEPS: usize = 3;
 
-/// Reads the arguments `[start end [BYTE | BIT]]`. BITPOS does not require the end. Returns the bits of a value, and
-/// whether the end is given.
+/// Reads the arguments `[start end [BYTE | BIT]]`. BITPOS does not require the end. Returns the range of bits that the
+/// arguments select in a value of `len_bytes` bytes, and whether the end is given.
 fn bits_of(mut args: Args<'_>, len_bytes: usize, is_end_required: bool) -> Result<(Range<u64>, bool), String> {
     let (start, end, unit) = (args.next(), args.next(), args.next());
     if args.next().is_some() || is_end_required && start.is_some() && end.is_none() {
@@ -107,7 +107,7 @@ fn begin(read_bytes: usize, task: ValueTask) -> Outcome {
 }
 
 impl WholeValue {
-    /// Reads more of the value. Replies when the value is read.
+    /// Reads more of the value. Replies once the result is known.
     ///
     /// # Errors
     /// The text of the error reply, if the record is damaged.
@@ -185,8 +185,9 @@ impl WholeValue {
     }
 }
 
-/// Returns the positions of the first and the last byte of a range of bits, each with a mask of the bits before the end
-/// or after the start of the range.
+/// Returns the positions of the first and the last byte that a range of bits touches, each with a mask. The mask of the
+/// first byte selects the bits from the start of the range on, and the mask of the last byte selects the bits before
+/// the end of the range.
 fn edges(bits: &Range<u64>) -> [(usize, u8); 2] {
     let last = bits.end.saturating_sub(1);
     [((bits.start / 8) as usize, 0xFF >> (bits.start % 8)), ((last / 8) as usize, 0xFF << (7 - last % 8))]

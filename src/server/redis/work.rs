@@ -1,5 +1,5 @@
-//! The work that is left after a pass has executed a part of a command. The modules that begin a command also continue
-//! it: `strings`, `whole_values`, `keyspace`, `commands`, `clients`, and `kill`.
+//! The work that is left after a pass has executed a part of a command. The work is continued by the module that began
+//! it: `acl`, `clients`, `commands`, `keyspace`, `kill`, `permission`, `strings`, or `whole_values`.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -79,7 +79,7 @@ pub(super) enum KeysOf {
 /// A command in progress that reads a whole value: BITCOUNT, BITPOS, or DUMP.
 #[derive(Clone)]
 pub(super) struct WholeValue {
-    /// The number of bytes of the value that were read so far.
+    /// The number of bytes of the value that have been read so far.
     pub(super) read_bytes: usize,
     pub(super) task: ValueTask,
 }
@@ -95,24 +95,26 @@ pub(super) enum ValueTask {
     Dump { checksum: u64 },
 }
 
-/// A KEYS in progress. It counts the matches first, because an array begins with its length, and then sends them.
+/// A KEYS command in progress. It first counts the matching keys, because the reply begins with their number, and then
+/// sends them.
 #[derive(Clone)]
 pub(super) struct Keys {
     /// The next row to visit.
     pub(super) row: usize,
-    /// The number of matches that were counted so far. After counting, the number of matches that are left to send.
+    /// The number of matches that have been counted so far. After counting, the number of matches that remain to be
+    /// sent.
     pub(super) matches: usize,
     pub(super) counting: bool,
 }
 
-/// A COMMAND INFO or COMMAND DOCS in progress, with names as arguments.
+/// A COMMAND INFO or COMMAND DOCS in progress, whose arguments are names of commands.
 #[derive(Clone)]
 pub(super) struct Described {
     pub(super) next_arg: usize,
     pub(super) task: Task,
 }
 
-/// What is done with the next name in the arguments of COMMAND INFO or COMMAND DOCS.
+/// What COMMAND INFO or COMMAND DOCS does with the next name in its arguments.
 #[derive(Clone, Copy)]
 pub(super) enum Task {
     Info,
@@ -138,7 +140,7 @@ pub(super) struct UserList {
     pub(super) has_rules: bool,
 }
 
-/// Which clients a CLIENT LIST lists.
+/// The clients that a CLIENT LIST lists.
 pub(super) enum Listed {
     All,
     None,
@@ -149,18 +151,18 @@ pub(super) enum Listed {
 /// A CLIENT LIST in progress.
 #[derive(Clone)]
 pub(super) struct List {
-    /// The part of the reply that is written so far. When a pass is repeated, this part is kept, because the list of
-    /// clients does not depend on the table.
+    /// The part of the reply that has been written so far. When a pass is repeated, this part is kept, because the list
+    /// of clients does not depend on the table.
     pub(super) unsent: Arc<Mutex<Unsent>>,
     pub(super) sent_bytes: usize,
 }
 
-/// The part of a CLIENT LIST reply that is written so far.
+/// The part of a CLIENT LIST reply that has been written so far.
 pub(super) struct Unsent {
     pub(super) listed: Listed,
     /// The ID of the last client that was visited.
     pub(super) after_id: u64,
-    /// The lines that are written so far. Once all lines are written, the complete reply.
+    /// The lines that have been written so far. Once all lines have been written, the complete reply.
     pub(super) bytes: Vec<u8>,
     pub(super) is_whole: bool,
     pub(super) held: Option<LongListPermit>,
@@ -178,8 +180,8 @@ impl Drop for LongListPermit {
 /// A CLIENT KILL in progress.
 #[derive(Clone)]
 pub(super) struct Kill {
-    /// Whether a pass that began the command is committed. Clients are disconnected only then, because a pass that is
-    /// repeated must not disconnect clients twice.
+    /// Whether the pass that began the command has been committed. No client is disconnected before that, because a
+    /// pass that is undone and repeated must not disconnect clients twice.
     pub(super) is_committed: bool,
     /// The progress. When a pass is repeated, the progress is kept.
     pub(super) killing: Arc<Mutex<Killing>>,
@@ -190,7 +192,7 @@ pub(super) struct Killing {
     /// The ID of the last client that was visited.
     pub(super) after_id: u64,
     pub(super) killed: u64,
-    /// Whether the disconnections are counted and logged.
+    /// Whether the disconnections have been counted and logged.
     pub(super) is_reported: bool,
     /// Whether the client that sent the command is disconnected, too.
     pub(super) kills_self: bool,
@@ -206,8 +208,8 @@ pub(super) struct Filters {
     pub(super) user: Option<String>,
     /// Whether no client can match, because no client has the given type.
     pub(super) is_none: bool,
-    /// Whether the client that sent the command is not disconnected.
+    /// Whether the client that sent the command stays connected, even if it matches all filters.
     pub(super) skips_self: bool,
-    /// Whether the command has only an address and replies with OK.
+    /// Whether the command has only an address, and therefore replies with OK instead of a number.
     pub(super) is_address_only: bool,
 }

@@ -23,11 +23,12 @@ use crate::server::generations::FileVersion;
 use crate::server::statistics::{Statistics, TlsStatus};
 use crate::sync::unpoisoned;
 
-/// How long changed files must stay unchanged before they are read. A certificate and its key are two files, which are
-/// replaced one after the other.
+/// How long changed files must stay unchanged before they are read. The wait is necessary because a certificate and its
+/// key are two files, which are replaced one after the other.
 const SETTLE: Duration = Duration::from_millis(900);
 
-/// The versions of the files of the certificate, the key, and the authorities of clients. `None`: there is no file.
+/// The versions of three files: the certificate, the key, and the certificates of the authorities of clients. `None`
+/// for a file that does not exist or is not configured.
 type Versions = [Option<FileVersion>; 3];
 
 /// The certificates and keys of the TLS port.
@@ -38,7 +39,7 @@ pub(in crate::server) struct Certificates {
     statistics: Arc<Statistics>,
 }
 
-/// What was read, and when.
+/// What was read from the files, and which later versions of the files have been observed.
 struct Files {
     read: Versions,
     /// Versions that differ from `read`, and when they were first observed.
@@ -47,7 +48,7 @@ struct Files {
     expiry_log: ExpiryLog,
 }
 
-/// The keys of session tickets, and the authorities for which tickets are valid.
+/// The keys of session tickets, and the certificates of the client authorities under which the tickets are valid.
 #[derive(Clone)]
 struct Tickets {
     client_ca: Option<Vec<u8>>,
@@ -64,7 +65,7 @@ impl Certificates {
     /// Reads the files.
     ///
     /// # Errors
-    /// The file that cannot be used, and the reason.
+    /// Which file cannot be used, and why.
     pub(in crate::server) fn load(config: &TlsConfig, statistics: &Arc<Statistics>) -> Result<Certificates, String> {
         let read = config.versions();
         let Loaded { server, tickets, expires_s } = config.load(None)?;
@@ -91,7 +92,8 @@ impl Certificates {
         self.config.handshake_timeout
     }
 
-    /// Reads the files again if they have changed, or if this `is_requested`. Must be called about once a second.
+    /// Reads the files again if `is_requested`, or if they have changed and then stayed unchanged for `SETTLE`. Must be
+    /// called about once a second.
     pub(in crate::server) fn check(&self, is_requested: bool) {
         if is_requested || self.are_changed_and_settled() {
             self.reload();
@@ -113,7 +115,8 @@ impl Certificates {
     fn reload(&self) {
         let tickets = {
             let mut files = unpoisoned(&self.files);
-            // The versions are determined first, so that a change during the following reads is noticed later.
+            // The versions are determined before the files are read, so that a change during the reads is noticed
+            // later.
             (files.read, files.changed) = (self.config.versions(), None);
             files.tickets.clone()
         };

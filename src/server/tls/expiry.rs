@@ -16,11 +16,11 @@ const REPEAT_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 const SEQUENCE: u8 = 0x30;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
-/// The tag of a certificate's version, which is omitted in version 1.
+/// The tag of the version field, which certificates of version 1 omit.
 const VERSION: u8 = 0xa0;
 
-/// Returns the end of a certificate's validity in seconds since 1970, or `None` if the certificate has another
-/// structure than RFC 5280 requires, or expired before 1970.
+/// Returns the end of a certificate's validity in seconds since 1970, or `None` if the certificate does not have the
+/// structure that RFC 5280 requires, or expired before 1970.
 pub(super) fn not_after_s(certificate: &[u8]) -> Option<u64> {
     let (SEQUENCE, certificate, _) = element(certificate)? else { return None };
     let (SEQUENCE, signed, _) = element(certificate)? else { return None };
@@ -42,7 +42,7 @@ pub(super) fn not_after_s(certificate: &[u8]) -> Option<u64> {
     }
 }
 
-/// Splits the first element off: its tag, its contents, and the bytes after it.
+/// Splits off the first DER element. Returns its tag, its contents, and the bytes after it.
 fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&[tag, first], rest) = der.split_first_chunk::<2>()?;
     let (len, rest) = match first {
@@ -63,7 +63,8 @@ fn number(digits: &[u8]) -> Option<i64> {
         .try_fold(0, |number, digit| Some(number * 10 + i64::from(digit.is_ascii_digit().then(|| digit - b'0')?)))
 }
 
-/// Returns the seconds since 1970 of a year and a text of month, day, hour, minute, second, and `Z`.
+/// Converts a time to seconds since 1970. `text` consists of month, day, hour, minute, and second, with two digits
+/// each, and `Z`.
 fn seconds(year: i64, text: &[u8]) -> Option<u64> {
     let (text, b"Z") = text.split_at_checked(10)? else { return None };
     let mut parts = text.chunks(2).map(number);
@@ -72,7 +73,7 @@ fn seconds(year: i64, text: &[u8]) -> Option<u64> {
     if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return None;
     }
-    // The year begins in March, so that February 29 is its last day.
+    // From here on, a year begins in March, so that February 29 is its last day.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let day_of_year = (153 * month + 2) / 5 + day - 1;
     let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
@@ -88,8 +89,8 @@ pub(super) struct ExpiryLog {
 }
 
 impl ExpiryLog {
-    /// Logs that the certificate has expired, or that it expires soon, unless the same was logged within a day.
-    /// `expires_s` is 0 if the time is unknown.
+    /// Logs that the certificate has expired, or that it expires soon, unless the same message was logged within the
+    /// last day. `expires_s` is 0 if the time is unknown.
     pub(super) fn report(&mut self, expires_s: u64, certificate: &Path) {
         let now_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         if expires_s == 0 || now_s + WARN_BEFORE.as_secs() < expires_s {

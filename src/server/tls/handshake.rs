@@ -24,7 +24,7 @@ const INCOMING_MAX_BYTES: usize = 64 << 10;
 /// Why a handshake failed.
 #[derive(Debug)]
 pub(in crate::server) enum HandshakeError {
-    /// The client sent something other than TLS, which began with this byte.
+    /// The client did not use TLS. The value is the first byte that it sent.
     Plaintext(u8),
     /// The connection ended or failed.
     Io(io::Error),
@@ -54,8 +54,8 @@ impl fmt::Display for HandshakeError {
     }
 }
 
-/// Performs the handshake of an accepted connection. Passes the memory that the handshake holds to `may_hold`, which
-/// returns whether the handshake may continue.
+/// Performs the handshake of an accepted connection. Passes the number of bytes of memory that the handshake holds to
+/// `may_hold`, which returns whether the handshake may continue.
 pub(in crate::server) async fn handshake(
     tcp: &TcpStream,
     config: Arc<ServerConfig>,
@@ -115,7 +115,7 @@ fn is_plaintext(byte: u8) -> bool {
     byte == 0 || byte.is_ascii_graphic() || byte.is_ascii_whitespace()
 }
 
-/// Waits for more records, and appends them.
+/// Waits for more bytes, and appends them.
 async fn receive(tcp: &TcpStream, incoming: &mut Vec<u8>) -> io::Result<()> {
     let before = incoming.len();
     if before >= INCOMING_MAX_BYTES {
@@ -136,7 +136,7 @@ async fn receive(tcp: &TcpStream, incoming: &mut Vec<u8>) -> io::Result<()> {
     }
 }
 
-/// Appends a record that `encode` writes.
+/// Appends the record that `encode` writes.
 fn append(outgoing: &mut Vec<u8>, mut encode: impl FnMut(&mut [u8]) -> Result<usize, EncodeError>) {
     let before = outgoing.len();
     if let Err(EncodeError::InsufficientSize(needed)) = encode(&mut []) {
@@ -159,7 +159,7 @@ async fn send(tcp: &TcpStream, outgoing: &mut Vec<u8>) -> io::Result<()> {
     Ok(())
 }
 
-/// Sends the alert about a failed handshake, as far as the socket takes it at once.
+/// Sends the alert about a failed handshake, as far as the socket accepts it without waiting.
 fn send_alert(tcp: &TcpStream, session: &mut UnbufferedServerConnection, outgoing: &mut Vec<u8>) {
     // After an error, rustls must not get the same bytes again.
     while session.wants_write()

@@ -1,7 +1,7 @@
 //! TLS for the connections of a TCP port.
 //!
 //! In: files with certificates and keys, and accepted TCP connections. Out: connections whose handshake is complete,
-//! with decrypted requests and encrypted responses. This folder does not depend on a protocol.
+//! with decrypted requests and encrypted responses. Nothing in this folder depends on the protocol of the requests.
 
 mod certificates;
 mod expiry;
@@ -18,11 +18,11 @@ pub(super) use stream::{TlsSession, TlsStream};
 /// The files and limits of a server's TLS port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsConfig {
-    /// The server's certificate and the intermediate certificates, as PEM, the server's certificate first.
+    /// The PEM file with the server's certificate, followed by the intermediate certificates.
     pub certificate: PathBuf,
-    /// The private key of the server's certificate, as PEM: PKCS #8, PKCS #1, or SEC 1.
+    /// The PEM file with the private key of the server's certificate, in the format PKCS #8, PKCS #1, or SEC 1.
     pub key: PathBuf,
-    /// The certificates of the authorities that sign client certificates, as PEM. If set, only clients with a
+    /// The PEM file with the certificates of the authorities that sign client certificates. If set, only clients with a
     /// certificate from one of these authorities can connect. `None`: clients need no certificate.
     pub client_ca: Option<PathBuf>,
     /// The time after which a client is disconnected if its handshake is not complete.

@@ -26,7 +26,7 @@ const CHUNK_LEN_BYTES: usize = 64 << 10;
 const RECORDS_LEN_BYTES: usize = CHUNK_LEN_BYTES + (4 << 10);
 /// The maximum length of a record, with a header and the longest padding that rustls accepts.
 const RECORD_LEN_MAX_BYTES: usize = 5 + (16 << 10) + 2048;
-/// The length of one read: a whole read buffer of plaintext in one record.
+/// The length of one read: enough for a record whose plaintext fills the read buffer.
 const ENCRYPTED_READ_LEN_BYTES: usize = READ_LEN_BYTES + 256;
 /// The approximate memory of a session's keys and state.
 pub(super) const SESSION_LEN_BYTES: usize = 4 << 10;
@@ -43,7 +43,7 @@ thread_local! {
 struct Scratch {
     /// An incomplete record, and the bytes that were read after it.
     received: Box<[u8]>,
-    /// A chunk that consists of several slices.
+    /// A chunk that was gathered from several slices.
     plaintext: Vec<u8>,
     records: Box<[u8]>,
 }
@@ -72,7 +72,8 @@ pub(in crate::server) struct TlsStream {
     outgoing: Outgoing,
     /// Whether the client has ended its side of the session, or of the connection.
     has_ended: bool,
-    /// Whether nothing more can be encrypted, because the end of the session was announced, or because it has failed.
+    /// Whether nothing more can be encrypted, because the server has announced the end of the session, or because the
+    /// session has failed.
     has_sent_end: bool,
 }
 
@@ -80,20 +81,22 @@ pub(in crate::server) struct TlsStream {
 #[derive(Default)]
 struct Outgoing {
     records: Vec<u8>,
-    /// The number of bytes of `records` that are sent.
+    /// The number of bytes of `records` that have been sent.
     sent_bytes: usize,
     /// The length of the plaintext in these records.
     plaintext_len_bytes: usize,
-    /// The number of bytes of the plaintext that the caller considers sent.
+    /// The number of bytes of the plaintext that have been reported to the caller as sent.
     reported_bytes: usize,
 }
 
 impl Outgoing {
-    /// Returns the number of plaintext bytes that were sent since the last call, in proportion to the sent bytes of the
-    /// records. The client's progress is measured by this number.
+    /// Returns how many more plaintext bytes count as sent than at the last call. Plaintext counts as sent in
+    /// proportion to the bytes of the records that have been sent. The server measures the client's progress by this
+    /// number.
     fn report(&mut self) -> usize {
         let sent = self.plaintext_len_bytes * self.sent_bytes / self.records.len().max(1);
-        // Messages of the TLS protocol itself may have been appended since the last call.
+        // The sent share of the records may have decreased, because messages of the TLS protocol itself may have been
+        // appended since the last call.
         let new_bytes = sent.saturating_sub(self.reported_bytes);
         self.reported_bytes += new_bytes;
         new_bytes
@@ -187,14 +190,14 @@ impl TlsStream {
             }
             used += discard;
             if is_done {
-                // If the socket is full, the next response follows these messages.
+                // If the socket is full, these messages are sent before the next response.
                 let _ = self.poll_drain(cx)?;
                 return Ok(used);
             }
         }
     }
 
-    /// Sends the alert that follows an error, as far as the socket takes it at once.
+    /// Sends the alert that follows an error, as far as the socket accepts it without waiting.
     fn send_alert(&mut self, cx: &mut Context<'_>) {
         self.has_sent_end = true;
         // After an error, rustls must not get the same bytes again.
@@ -221,7 +224,7 @@ impl TlsStream {
         SCRATCH.with_borrow_mut(|scratch| self.poll_send_new(cx, slices, scratch))
     }
 
-    /// Encrypts and sends the first bytes of `slices`. No earlier records are unsent.
+    /// Encrypts and sends the first bytes of `slices`. Must be called only when all earlier records have been sent.
     fn poll_send_new(
         &mut self,
         cx: &mut Context<'_>,
@@ -260,7 +263,7 @@ impl TlsStream {
     ) -> io::Result<usize> {
         let mut len = 0;
         loop {
-            // An incomplete record has no effect.
+            // `incoming` has at most an incomplete record, which has no effect here.
             match self.session.process_tls_records(&mut self.incoming).state.map_err(invalid)? {
                 ConnectionState::WriteTraffic(mut traffic) => {
                     return Ok(len + encrypt(&mut traffic, &mut records[len..]).map_err(io::Error::other)?);
@@ -275,7 +278,7 @@ impl TlsStream {
         }
     }
 
-    /// Sends the records that are left, until none is left.
+    /// Sends the unsent records, until all are sent or the socket is full.
     fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let outgoing = &mut self.outgoing;
         while outgoing.sent_bytes < outgoing.records.len() {
@@ -384,8 +387,8 @@ impl ClientStream for TlsStream {
 }
 
 impl Drop for TlsStream {
-    /// Tells the client that the end of the connection is not an attack that truncates it, if the socket takes the
-    /// message at once.
+    /// Announces the end of the session, so that the client does not take the end of the connection for a truncation
+    /// attack. Sends no announcement if the socket does not accept it at once.
     fn drop(&mut self) {
         if self.outgoing.records.is_empty() && self.add_end().is_ok() {
             let _ = self.tcp.try_write(&self.outgoing.records);

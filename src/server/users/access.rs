@@ -29,7 +29,7 @@ pub(in crate::server) enum KeysNeeded {
     None,
     /// The keys at these positions among the arguments.
     Args(KeyPositions),
-    /// The keys whose number is the command's first argument.
+    /// The keys that follow the command's first argument, which is the number of keys.
     Counted,
     /// All keys, because the reply depends on keys that the arguments do not name.
     All,
@@ -58,17 +58,18 @@ pub(in crate::server) fn keys_needed(spec: &Spec) -> KeysNeeded {
 /// How a connection got its permissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::server) enum Login {
-    /// The connection has not logged in. If it uses the Unix socket, whose file permissions have admitted it, it has
-    /// all permissions. Otherwise, it is the user `default`, as far as this user needs no password.
+    /// The connection has not logged in. On the Unix socket, such a connection has all permissions, because the file
+    /// permissions of the socket have admitted it. On TCP, it is the user `default` if this user is enabled and needs
+    /// no password.
     None { is_unix: bool },
     /// The client has sent the name and the password of its user.
     User,
 }
 
-/// The result of a login that has failed.
+/// When the client gets the error of a failed login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::server) enum LoginFailed {
-    /// The client gets the error after this time. The login must be repeated then.
+    /// The client gets the error only after this time. The login must be executed again then.
     Delayed(Instant),
     /// The client gets the error now.
     Now,
@@ -130,7 +131,7 @@ impl Access {
         self.is_authenticated && self.user.as_ref().is_none_or(|user| user.keys.is_all())
     }
 
-    /// Returns whether the client has logged in as a user of the file of users.
+    /// Returns whether the client has logged in as a user.
     pub(in crate::server) fn is_named_user(&self) -> bool {
         self.login == Login::User
     }
@@ -170,10 +171,11 @@ impl Access {
         self.reads_any_key = self.permits_all_keys() && self.user.as_ref().is_none_or(|user| user.reads());
     }
 
-    /// Makes the connection a user.
+    /// Logs the connection in as a user.
     ///
     /// # Errors
-    /// If the user is unknown or disabled, or if the password is wrong. The permissions of the connection stay.
+    /// If the user is unknown or disabled, or if the password is wrong. The permissions of the connection then do not
+    /// change.
     pub(in crate::server) fn log_in(
         &mut self,
         users: &Users,
@@ -182,7 +184,7 @@ impl Access {
         attempts: &mut Attempts,
     ) -> Result<(), LoginFailed> {
         let Some(user) = users.authenticate(name, password) else {
-            // Without a file of users, there is no password to guess.
+            // Without a users file, there is no password to guess.
             let delayed = users.path().and_then(|_| attempts.delay(Instant::now()));
             return Err(delayed.map_or(LoginFailed::Now, LoginFailed::Delayed));
         };
@@ -201,7 +203,7 @@ impl Access {
         }
     }
 
-    /// Returns the number of the user, or 0 if the connection is no user.
+    /// Returns the number of the user, or 0 if the connection is not a user.
     pub(in crate::server) fn user_number(&self) -> u64 {
         self.user.as_ref().map_or(0, |user| user.number)
     }
@@ -215,7 +217,8 @@ impl Access {
         self.check(|user| user.commands.permits(spec))
     }
 
-    /// Checks whether a command that writes gets the error of a read-only server.
+    /// Checks whether the user may use commands that write. If so, such a command fails with the error of a read-only
+    /// server instead of a permission error.
     pub(in crate::server) fn check_write(&self) -> Result<(), Denied> {
         self.check(|user| user.commands.permits_writes())
     }

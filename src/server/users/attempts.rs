@@ -1,7 +1,8 @@
 //! The failed logins of one connection, whose replies are delayed.
 //!
-//! The first failed login of a connection is answered after [`FIRST_DELAY`], and each further one after twice the time
-//! of the one before it, up to [`DELAY_MAX`]. The connection waits for a timer, so its worker serves other connections.
+//! The first failed login of a connection is answered after [`FIRST_DELAY`], and each further one after twice the
+//! previous delay, up to [`DELAY_MAX`]. The connection waits for a timer, so its worker can serve other connections
+//! meanwhile.
 
 use std::time::{Duration, Instant};
 
@@ -14,13 +15,13 @@ const DELAY_MAX: Duration = Duration::from_secs(10);
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::server) struct Attempts {
     failed: u32,
-    /// When the login that is being answered may be answered.
+    /// The time from which the current login may be answered. `None` if no login waits.
     until: Option<Instant>,
 }
 
 impl Attempts {
-    /// Returns until when the reply to a failed login must wait. Returns `None` if this time is over, and counts the
-    /// failed login. Must be called again with the same login after the wait.
+    /// Returns the time until which the reply to a failed login must wait. Once this time has passed, counts the failed
+    /// login and returns `None`. Must be called again for the same login after the wait.
     pub(in crate::server) fn delay(&mut self, now: Instant) -> Option<Instant> {
         let until = *self.until.get_or_insert_with(|| now + delay_after(self.failed));
         if now < until {
@@ -30,7 +31,8 @@ impl Attempts {
         None
     }
 
-    /// Forgets the wait of a login that has succeeded, for example because the file of users was replaced meanwhile.
+    /// Ends the wait of a login that has succeeded after all, for example because the users file was replaced
+    /// meanwhile.
     pub(in crate::server) fn succeeded(&mut self) {
         self.until = None;
     }

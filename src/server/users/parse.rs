@@ -1,7 +1,7 @@
-//! Parses a file of users, which is a subset of Redis's ACL file.
+//! Parses a users file, whose format is a subset of the format of Redis's ACL files.
 //!
-//! In: the text of the file. Out: the users, or an error with the line, the value found, the expected value, and the
-//! remedy.
+//! In: the text of the file. Out: the users, or an error with the line number, the value found, the value expected, and
+//! the remedy.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,34 +10,34 @@ use thiserror::Error;
 
 use super::permissions::{CommandAccess, Hash, KeyAccess, User};
 
-/// The maximum length of a file of users.
+/// The maximum length of a users file.
 pub(super) const FILE_LEN_MAX_BYTES: usize = 4 << 20;
-/// The maximum number of key patterns of a user. A key of a request is compared with each.
+/// The maximum number of key patterns of a user. Each requested key is compared with all of them.
 const PATTERNS_MAX: usize = 64;
-/// The maximum number of passwords of a user. A password is compared with each.
+/// The maximum number of passwords of a user. The password of a login is compared with all of them.
 const PASSWORDS_MAX: usize = 64;
 /// The maximum number of bytes of the file's text that an error quotes.
 const QUOTED_LEN_MAX_BYTES: usize = 64;
 /// The number of digits of a hash.
 const HASH_DIGITS: usize = 2 * size_of::<Hash>();
-/// The beginning of key patterns.
+/// The key patterns that errors report as expected.
 const PATTERN: &str = "a key pattern such as ~user:* or ~*, because this server supports only a prefix followed by *";
 /// How to compute the hash of a password.
 const HASH_COMMAND: &str = "compute a hash with: printf %s 'PASSWORD' | sha256sum";
 
-/// The error of a file of users that cannot be used.
+/// Why a users file was rejected.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum UsersError {
     /// The file cannot be read.
-    #[error("{}: the file of users cannot be read: {problem}", path.display())]
+    #[error("{}: the users file cannot be read: {problem}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
         /// The cause.
         problem: String,
     },
-    /// A changed file would let TCP clients connect without a password, which the previous file did not.
+    /// The changed file would let TCP clients connect without a password, whereas the previous file did not.
     #[error(
         "{}: the user default would need no password, so every TCP client could connect without one: add the line \
          `user default off`, or restart the server if this is intended",
@@ -59,8 +59,8 @@ pub enum UsersError {
     },
 }
 
-/// Returns the users of a file by name. The file's user `default` has all permissions and no password if the file does
-/// not name it, as in Redis.
+/// Returns the users of a file by name. As in Redis, the user `default` has all permissions and needs no password if
+/// the file does not name it.
 ///
 /// # Errors
 /// The number of the first invalid line, and the problem.
@@ -117,7 +117,7 @@ fn apply(user: &mut User, rule: &str) -> Result<(), String> {
         "nocommands" => user.commands = CommandAccess::none(),
         "allchannels" => user.channels = vec!["*".to_owned()],
         "resetchannels" => user.channels.clear(),
-        // Checks of values that clients write, which this server never accepts.
+        // These rules concern values that clients write. This server never accepts writes.
         "sanitize-payload" | "skip-sanitize-payload" => {}
         "reset" => *user = User::new(&user.name),
         _ => {

@@ -1,6 +1,6 @@
 //! A user, and the commands and keys that the user may use.
 //!
-//! In: rules of the file of users. Out: whether a command or a key is permitted, and the rules in the form that ACL LIST
+//! In: rules of the users file. Out: whether a command or a key is permitted, and the rules in the form that ACL LIST
 //! and ACL GETUSER show.
 
 use sha2::{Digest, Sha256};
@@ -34,7 +34,8 @@ pub(in crate::server) const CATEGORIES: [&str; 21] = [
     "scripting",
 ];
 
-/// The maximum length of a password. A longer one is wrong. Without a limit, hashing one would delay other connections.
+/// The maximum length of a password. A longer password is wrong, because hashing a password of any length could delay
+/// other connections.
 pub(in crate::server) const PASSWORD_LEN_MAX_BYTES: usize = 1024;
 
 /// The SHA-256 hash of a password.
@@ -43,12 +44,12 @@ pub(super) type Hash = [u8; 32];
 /// A user of the server.
 #[derive(Clone, Debug)]
 pub(in crate::server) struct User {
-    /// Identifies the user while it stays enabled. A user that was disabled gets another number when it is enabled
-    /// again.
+    /// Identifies the user as long as its connections may continue. The user gets another number when it is disabled,
+    /// when it is enabled again, and when it begins to need a password.
     pub(super) number: u64,
     pub(in crate::server) name: String,
     pub(in crate::server) is_on: bool,
-    /// Whether every password is right.
+    /// Whether every password is accepted.
     pub(in crate::server) is_nopass: bool,
     pub(super) hashes: Vec<Hash>,
     pub(super) keys: KeyAccess,
@@ -72,7 +73,7 @@ impl User {
         }
     }
 
-    /// Returns the user `default` of a server without a file of users, and of a file that does not name this user.
+    /// Returns the user `default` of a server that has no users file, or whose users file does not name this user.
     pub(super) fn open_default() -> User {
         User {
             is_on: true,
@@ -84,7 +85,7 @@ impl User {
         }
     }
 
-    /// Returns whether connections are this user without a login.
+    /// Returns whether a connection can be this user without a login.
     pub(in crate::server) fn is_open(&self) -> bool {
         self.is_on && self.is_nopass
     }
@@ -143,7 +144,7 @@ impl User {
         self.channels.iter().map(|channel| format!("&{channel}")).collect::<Vec<_>>().join(" ")
     }
 
-    /// Returns the line of ACL LIST.
+    /// Returns the user's line in the reply to ACL LIST.
     pub(in crate::server) fn line(&self) -> String {
         let mut words = vec!["user".to_owned(), self.name.clone()];
         words.extend(self.flags().into_iter().map(str::to_owned));
@@ -158,7 +159,7 @@ impl User {
     }
 }
 
-/// Hashes a password. Of a password that is too long, hashes only the beginning.
+/// Hashes a password. If the password is too long, hashes only its beginning.
 pub(super) fn hash_of(password: &[u8]) -> Hash {
     Sha256::digest(&password[..password.len().min(PASSWORD_LEN_MAX_BYTES)]).into()
 }
@@ -184,8 +185,8 @@ impl KeyAccess {
         }
     }
 
-    /// Returns whether the key with this text is permitted. In a table of numbers, the text counts without leading
-    /// zeros.
+    /// Returns whether the key with this text is permitted. In a table of numbers, leading zeros of the text are
+    /// ignored.
     pub(super) fn permits(&self, kind: KeyKind, text: &[u8]) -> bool {
         match kind {
             KeyKind::U64 => self.permits_prefix(without_leading_zeros(text)),
@@ -219,7 +220,7 @@ pub(super) struct CommandAccess {
     bits: [u64; 4],
     /// Whether commands that write get the error of a read-only server instead of the error for missing permissions.
     is_write_permitted: bool,
-    /// Whether the rules begin with all commands, or with none.
+    /// Whether the rules begin with all commands instead of none.
     begins_with_all: bool,
     /// The later rules, each with its sign.
     rules: Vec<String>,

@@ -1,4 +1,4 @@
-//! Reads the file of users again when it changes, and on request.
+//! Reads the users file again when it changes, and on request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,9 +14,9 @@ use crate::server::statistics::Statistics;
 /// The time after which the file is checked again if no notification arrives.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 
-/// Follows the file of users until the runtime ends. `reloads` announces requests to reload. If `is_watching`, the file
-/// is also read again when it changes, and `thread` describes the thread that notices this. Calls `on_change` when the
-/// users were replaced.
+/// Follows the users file until the runtime ends. Reads the file again when `reloads` announces a request and, if
+/// `is_watching`, when the file changes. `thread` describes the thread that notices changes. Calls `on_change` after
+/// the users were replaced.
 pub(in crate::server) async fn watch(
     users: Arc<Users>,
     statistics: Arc<Statistics>,

@@ -1,4 +1,4 @@
-//! The users of a server, and their replacement when the file of users changes.
+//! The users of a server, and their replacement when the users file changes.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
@@ -26,7 +26,7 @@ pub(in crate::server) type UsersByName = BTreeMap<String, Arc<User>>;
 
 /// The users of a server.
 pub(in crate::server) struct Users {
-    /// The file of users. `None` if all clients have all permissions.
+    /// The path of the users file. `None` if there is no such file, so that all clients have all permissions.
     path: Option<PathBuf>,
     by_name: Mutex<Arc<UsersByName>>,
     /// Increases whenever the users are replaced.
@@ -41,7 +41,7 @@ pub(in crate::server) struct Users {
 }
 
 impl Users {
-    /// Reads the file of users. Without a file, there is only the user `default`, who needs no password and has all
+    /// Reads the users file. Without a file, there is only the user `default`, who needs no password and has all
     /// permissions.
     ///
     /// # Errors
@@ -64,7 +64,7 @@ impl Users {
         Ok(users)
     }
 
-    /// Returns the file of users.
+    /// Returns the path of the users file.
     pub(in crate::server) fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
@@ -74,19 +74,19 @@ impl Users {
         self.get(b"default").is_none_or(|user| !user.is_open())
     }
 
-    /// Logs a warning if there is a file of users, and every TCP client has all permissions without a password.
+    /// Logs a warning if there is a users file, but every TCP client has all permissions without a password.
     pub(in crate::server) fn warn_if_open(&self) {
         let is_open = self.get(b"default").is_some_and(|user| user.is_open() && user.is_unrestricted());
         if self.path.is_some() && is_open {
             warn!(
-                "every TCP client has all permissions without a password, because the file of users does not restrict \
+                "every TCP client has all permissions without a password, because the users file does not restrict \
                  the user default: add the line: user default off"
             );
         }
     }
 
-    /// Returns a number that increases whenever the users are replaced. The users that a caller then gets are these
-    /// users or later ones.
+    /// Returns a number that increases whenever the users are replaced. A caller that gets the users after this call
+    /// gets those of this version or of a later one.
     #[inline]
     pub(in crate::server) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
@@ -125,7 +125,7 @@ impl Users {
         self.by_name().values().filter(|user| user.is_on).map(|user| user.number).collect()
     }
 
-    /// Returns why the file at the path is not in effect, or an empty text.
+    /// Returns why the file at the path is not in effect, or an empty string if it is.
     pub(in crate::server) fn refused(&self) -> String {
         unpoisoned(&self.refused).clone()
     }
@@ -136,8 +136,8 @@ impl Users {
         now.filter(|now| unpoisoned(&self.tried).as_ref() != Some(now))?.unsettled()
     }
 
-    /// Reads the file of users again if it has changed, or if `is_requested`. Returns whether the users were replaced.
-    /// If the file is not valid, the users stay. They also stay if TCP clients need a password now and would need none
+    /// Reads the users file again if it has changed, or if `is_requested`. Returns whether the users were replaced. The
+    /// users stay if the file is not valid. They also stay if TCP clients need a password now and would need none
     /// afterward, because the server may listen on an address that only passwords protect.
     pub(super) fn reload(&self, is_requested: bool, totals: &Totals) -> bool {
         let Some(path) = &self.path else { return false };

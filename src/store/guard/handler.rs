@@ -2,7 +2,7 @@
 //!
 //! Each installation is a layer: a separate function that stores the handler that it replaced. For example, other code
 //! replaces layer 0 with a handler H, and layer 1 then replaces H. Layer 1 passes a fault to H. H passes the fault to
-//! layer 0, by calling or restoring layer 0. Layer 0 passes the fault to the handler that was installed first. If both
+//! layer 0, by calling or restoring layer 0. Layer 0 passes the fault to the handler that layer 0 replaced. If both
 //! layers were one function, this function and H would pass the fault to each other forever.
 
 use std::io;

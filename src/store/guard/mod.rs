@@ -21,11 +21,11 @@ use nix::sys::signal::{SigSet, Signal};
 
 use ranges::{Entry, Ranges};
 
-/// The length of a patch, which is the range that is replaced with zeros after one fault. A patch is as long as the
+/// The length of a patch: a range of memory that is replaced with zeros after one fault. A patch is as long as the
 /// largest page of any system, because a part of a page cannot be replaced.
 const PATCH_LEN_BYTES: usize = 64 << 10;
 /// The number of faults in a mapping after which the whole mapping is replaced with zeros. Until then, each fault adds
-/// a separate mapping of zeros, and a Linux process can have 65,530 mappings by default.
+/// a separate mapping of zeros, and a Linux process can have at most 65,530 mappings by default.
 const PATCHES_MAX: u64 = 256;
 /// The maximum number of patches in all mappings together. A patch is a range that was replaced with zeros after a
 /// fault.
@@ -57,8 +57,8 @@ pub fn survive_bus_errors() -> io::Result<()> {
     handler::ensure_installed()
 }
 
-/// Unblocks a signal in this thread and in the threads that this thread starts later. A process inherits the blocked
-/// signals of its parent.
+/// Unblocks a signal in this thread and in the threads that this thread starts later. The signal may be blocked,
+/// because a process inherits the blocked signals of its parent.
 pub(super) fn unblock(signal: Signal) {
     // The system call fails only if its operation is unknown, so the error is ignored.
     let _ = SigSet::from(signal).thread_unblock();
@@ -75,7 +75,8 @@ pub(super) struct Guarded {
 impl Guarded {
     /// Guards a mapping of a file.
     pub(super) fn new(memory: Mmap) -> Guarded {
-        // The system maps whole pages. The slice ends within the last page, and the smallest pages have 4 KiB.
+        // The system maps whole pages of at least 4 KiB, so the bytes from the end of the slice up to the next multiple
+        // of 4 KiB are mapped, too.
         let start = memory.as_ptr().addr();
         let end = start + memory.len().next_multiple_of(4096);
         Guarded { entry: RANGES.insert(start..end), memory }

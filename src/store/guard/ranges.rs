@@ -83,8 +83,8 @@ impl Ranges {
         loop {
             entry.older.store(older, Ordering::Relaxed);
             let pointer = ptr::from_ref(entry).cast_mut();
-            // Release publishes the entry. Acquire makes the older entries visible, which readers reach through the new
-            // entry.
+            // Release publishes the entry. Acquire makes the older entries visible, because readers reach them through
+            // the new entry.
             match self.newest.compare_exchange(older, pointer, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return entry,
                 Err(newest) => older = newest,

@@ -98,8 +98,8 @@ fn faults_patch_the_right_mapping_while_mappings_come_and_go() {
     });
 }
 
-/// The environment variable that marks a child process. Each such test runs in its own child process, because a signal
-/// handler belongs to a whole process.
+/// The environment variable that marks a child process. Each test that installs a handler of its own, or that ends the
+/// process, runs in a separate child process, because a signal handler belongs to a whole process.
 const VICTIM: &str = "ZERO_KV_TEST_VICTIM";
 
 /// Runs `body` in a child process, which exits with code 23 if `body` returns. Returns the status and output of the

@@ -59,7 +59,7 @@ const _: () = assert!(2 * RENEW_LEASES_EVERY.as_nanos() < TRUSTED_NS as u128);
 /// because SIGIO would end a process that does not handle it.
 static IS_ENABLED: AtomicBool = AtomicBool::new(false);
 
-/// Every [`Lease`] of this process that [`renew_leases`] renews.
+/// The leases of this process that [`renew_leases`] renews.
 static LEASES: std::sync::Mutex<Vec<Weak<Lease>>> = std::sync::Mutex::new(Vec::new());
 
 fn leases() -> std::sync::MutexGuard<'static, Vec<Weak<Lease>>> {
@@ -271,8 +271,8 @@ impl<F: Leasable> Lease<F> {
         self.trusted_until_ns.load(Ordering::Acquire)
     }
 
-    /// Asks the system whether the lease is held. This function is called after the deadline. The deadline passes only
-    /// if this process, or its thread that renews leases, did not run for a while.
+    /// Asks the system whether the lease is held, after the deadline has passed. The deadline passes only if this
+    /// process, or its thread that renews leases, did not run for a while.
     #[cold]
     fn is_held_after_deadline(&self) -> bool {
         self.is_confirmed_by_system()

@@ -67,8 +67,8 @@ impl Map {
         }
         // SAFETY: `MADV_DONTNEED` discards the contents of a private mapping, but a shared mapping of a file only loses
         // its page table entries: a read through `bytes`, now or later, finds the file's bytes again. `watched` shows
-        // that `memory` is a shared mapping, made by `Mmap::map` and never written to. The range is inside of it, up to
-        // whole pages, which belong to the mapping.
+        // that `memory` is a shared mapping, made by `Mmap::map` and never written to. The range is inside the mapping,
+        // and so are the whole pages to which the system extends the range.
         let released = unsafe {
             self.memory().unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, range.start, range.len())
         };
@@ -80,7 +80,7 @@ impl Map {
     ///
     /// `mlock` alone would read the whole file in one call, which cannot be canceled. Therefore, this function first
     /// checks the process's limit on locked memory by locking all pages without reading them, and then reads the file
-    /// piece by piece. `mlock` then finds every page in memory.
+    /// part by part. `mlock` then finds every page in memory.
     pub(in crate::store) fn lock(&self, pace: &Pace) -> io::Result<()> {
         self.lock_on_fault()?;
         self.warm(pace)?;

@@ -3,8 +3,8 @@
 //! for any time, as after SIGSTOP.
 //!
 //! One thread runs the whole simulation. Wherever a thread of the real system could be preempted, the simulation may
-//! let time pass, let the writer continue, or run an operation of another thread. A seed determines all choices, which
-//! together are a schedule. The same seed replays the same schedule.
+//! let time pass, let the writer continue, or run an operation of another thread. A seed determines all these choices;
+//! together, they are called a schedule. The same seed replays the same schedule.
 
 mod client;
 mod server;
@@ -63,8 +63,7 @@ struct Page {
     is_leased: bool,
     is_changed: bool,
     until_ns: u64,
-    /// Whether the kernel has marked the owner word of the page, because the thread with the number in this word has
-    /// ended.
+    /// Whether the kernel has marked the owner word of the page, because the thread whose ID is in this word has ended.
     is_ownerless: bool,
 }
 

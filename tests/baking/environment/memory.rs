@@ -10,7 +10,7 @@ use super::*;
 use crate::helpers::servers::status_bytes;
 
 const MEMORY_BYTES: u64 = 16 << 20;
-/// The memory beside the limit: the program's resident code, threads, and decompressors.
+/// The memory in addition to the limit: the program's resident code, threads, and decompressors.
 const BASE_BYTES: u64 = 14 << 20;
 
 /// The memory of a process according to /proc.
@@ -87,7 +87,8 @@ fn assert_bounded(what: &str, args: &[&str], feed: impl FnOnce(&mut dyn Write) +
     scene.assert_clean();
 }
 
-/// Writes rows of numbers from 0 to `count`, or every number several times in another order.
+/// Writes `count` rows, whose keys contain the numbers below `count`: in ascending order if `step` is 1, and shuffled
+/// if `step` is another number that is coprime to `count`.
 fn rows_of(count: u64, step: u64, prefix: &'static str, value: Vec<u8>) -> impl FnOnce(&mut dyn Write) + Send {
     move |stdin| {
         let mut stdin = std::io::BufWriter::with_capacity(1 << 20, stdin);

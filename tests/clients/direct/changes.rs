@@ -1,4 +1,4 @@
-//! A process changes the file that clients look up in.
+//! A process changes the file in which clients look keys up.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -65,7 +65,7 @@ fn a_change_under_load_gives_errors_to_all_clients_and_never_a_wrong_byte() {
     for options in [&[][..], &["--no-lease"]] {
         let (scene, _served, direct) = direct(options);
         let (changes, keys) = (CHANGES, (1..=256).collect::<Vec<u64>>());
-        // Batches of values, and batches that were errors, of each thread.
+        // For each thread, the number of batches that returned values, and the number of batches that failed.
         let counts: [[AtomicU64; 2]; 2] = Default::default();
         let wait_for_all = |what: &str, kind: usize| {
             let before = counts.each_ref().map(|counts| counts[kind].load(Ordering::Relaxed));

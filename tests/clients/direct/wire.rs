@@ -140,7 +140,7 @@ fn a_client_that_sends_many_open_requests_and_reads_late_gets_all_responses() {
     eventually("the server has as few descriptors open as before", || served.descriptors() <= before);
 }
 
-/// Returns the word of the shared page, and an Open request that waits for the next state.
+/// Returns the state word of the shared page, and an Open request that waits for the next state.
 fn next_state_request(page: &File) -> (u64, [u8; 16]) {
     let mut word = [0; 8];
     page.read_exact_at(&mut word, 128).unwrap();

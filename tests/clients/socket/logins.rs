@@ -16,7 +16,8 @@ with_both!(
     a_user_needs_a_permission_for_each_key,
 );
 
-/// A file of users: `a` with the password `secret`, and `b` with the password `other`, who may read the keys that start with 1.
+/// A users file with two users: `a` with the password `secret`, and `b` with the password `other`. `b` may read only
+/// the keys that start with 1.
 const USERS: &str = "user default off\n\
     user a on #2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b ~* +@all\n\
     user b on #d9298a10d1b0735837dc4bd85dac641b0f3cef27a47e5d53a54f2f3f5b2fcffa ~1* +@read\n";

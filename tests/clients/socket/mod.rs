@@ -179,7 +179,8 @@ fn connect_once(peer: &ScriptedServer) -> Client {
     Client::connect_with(peer.socket(), &Options { retries: 0, ..Options::default() }).unwrap()
 }
 
-/// Returns the position at which a peer that closes the connection after `answer` truncated the response.
+/// Returns where a client reports that its response was truncated, if the peer sends `answer` and closes the
+/// connection.
 fn position_of_truncation(answer: &[u8]) -> (ResponsePart, usize, usize) {
     let peer = ScriptedServer::closing_after(&[answer]);
     match connect_once(&peer).get(7) {

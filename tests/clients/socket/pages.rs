@@ -127,9 +127,10 @@ fn rows_are_requested_page_by_page_from_either_end() {
         assert_eq!(request[12..16], [0, 0, 0, 2]);
         (request[11], number(24), number(32))
     };
-    // Start, start excluded, end, end excluded, numbers; and backward.
+    // The flags, the start, and the end of each request. The values of the flags are: backward 1, start 2, start
+    // excluded 4, end 8, end excluded 16, numbers 32.
     let expected = [(2 + 24 + 32, 0, 10), (2 + 24 + 32 + 1, 0, 10), (6 + 24 + 32, 2, 8), (6 + 24 + 32, 4, 8)];
-    // After the first page the keys above 2 remain, after the second the keys below 8.
+    // After the first page, the keys above 2 remain; after the second page, the keys below 8.
     let expected = [expected[0], (expected[1].0 + 4, 2, 10), expected[2], expected[3]];
     assert_eq!([0; 4].map(sent), expected);
 }

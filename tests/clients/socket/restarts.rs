@@ -13,7 +13,7 @@ use crate::helpers::waiting::{PATIENCE, eventually};
 
 with_both!(large_batches_return_the_values_of_the_file_in_order, no_call_fails_when_the_server_is_killed_and_restarted,);
 
-/// The table has half of the keys below twice this number.
+/// The table has the even keys below twice this number.
 const ROWS: u64 = 5000;
 
 fn table() -> Table {

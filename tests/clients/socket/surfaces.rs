@@ -1,7 +1,7 @@
 //! The clients in Rust and Python have the same methods.
 //!
-//! Both Rust clients get their methods from one macro in `methods.rs`. The tests read the sources, because Rust cannot list
-//! the methods of a type.
+//! Both Rust clients get their methods from one macro in `methods.rs`. The tests read the sources, because Rust cannot
+//! list the methods of a type.
 
 use std::collections::BTreeSet;
 use std::fs;

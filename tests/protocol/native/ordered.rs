@@ -30,7 +30,8 @@ impl<R: FnMut() -> u64> Draw<R> {
         vec![b'a' + u8::try_from(self.below(26)).unwrap(); len]
     }
 
-    /// Returns a key of few different letters, so that keys share prefixes, and of the least and the greatest byte.
+    /// Returns a key that consists of three letters, the least byte, and the greatest byte, so that many keys share
+    /// prefixes.
     fn key(&mut self) -> Vec<u8> {
         let len = 1 + self.below(12);
         (0..len).map(|_| b"\x00abc\xff"[self.below(5)]).collect()

@@ -1,7 +1,8 @@
 //! A server under swaps, bad files, readers that pin old generations, and floods of connections at the same time, while
 //! other clients check every byte. At the end, the server holds no more resources than at the start.
 //!
-//! The test runs for a few seconds. With `ZERO_KV_SOAK_SECONDS`, it runs for that time and also checks anonymous memory.
+//! The test runs for a few seconds. With `ZERO_KV_SOAK_SECONDS`, it runs for that time and also checks anonymous
+//! memory.
 
 mod bad_files;
 mod floods;

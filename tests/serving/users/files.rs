@@ -1,4 +1,4 @@
-//! Files of users: errors at the start, and new files while the server runs.
+//! Users files: errors at the start, and new files while the server runs.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -18,7 +18,7 @@ fn a_server_with_an_invalid_file_of_users_does_not_start() {
     let file = users_file(&table);
     let path = file.to_str().unwrap();
     let start = || failure_message(table.command(&["--users", path]), 1);
-    assert!(start().contains("users.acl: the file of users cannot be read: No such file"), "{}", start());
+    assert!(start().contains("users.acl: the users file cannot be read: No such file"), "{}", start());
     std::fs::write(&file, "user a on nopass ~* +@all\nuser b on >hunter2 +@all\n").unwrap();
     let message = start();
     for part in ["users.acl: line 2: found a plain password", "#HASH", "sha256sum"] {

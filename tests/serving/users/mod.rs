@@ -1,4 +1,4 @@
-//! Users over TCP and over the Unix socket: files of users, logins in both protocols, and what a client learns without
+//! Users over TCP and over the Unix socket: users files, logins in both protocols, and what a client learns without
 //! permissions.
 
 mod files;
@@ -23,7 +23,7 @@ const NOT_PERMITTED: u32 = 4;
 /// The hash of the password `secret`.
 const SECRET: &str = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
 
-/// A server with a file of users. Its folder also contains the table.
+/// A server with a users file. Its folder also contains the table.
 struct Scene {
     table: Table,
     server: Server,
@@ -54,7 +54,7 @@ impl Scene {
         stream
     }
 
-    /// Replaces the file of users by a rename.
+    /// Replaces the users file by a rename.
     fn replace_users(&self, users: &str) {
         let new = self.table.folder.path().join("new.acl");
         std::fs::write(&new, users.replace("HASH", SECRET)).unwrap();

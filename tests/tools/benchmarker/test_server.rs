@@ -95,8 +95,8 @@ impl TestServer {
         self.command(args).output().unwrap()
     }
 
-    /// Runs the benchmarker for longer and longer until it sends this many requests, and returns them, after a check that
-    /// all were counted. On a busy machine, that can take seconds.
+    /// Runs the benchmarker for longer and longer until it sends this many requests, and returns them, after a check
+    /// that all were counted. On a busy machine, that can take seconds.
     #[track_caller]
     pub(crate) fn requests(&self, min_requests: usize, args: &[&str]) -> Vec<(u32, u64)> {
         let runs_ms = (0..10).map(|run| 200_u64 << run);

@@ -61,8 +61,8 @@ fn assert_answer(output: &Output, status: i32, stdout: &[u8]) {
     assert_eq!((output.status.code(), &output.stdout[..], &*stderr), (Some(status), stdout, ""));
 }
 
-/// Checks that the exit status is 2, standard output is empty, and standard error is one line that begins with `zkv: ` and
-/// contains each expected text once.
+/// Checks that the exit status is 2, standard output is empty, and standard error is one line that begins with `zkv: `
+/// and contains each expected text once.
 #[track_caller]
 fn assert_error(output: &Output, expected: &[&str]) {
     let stderr = String::from_utf8_lossy(&output.stderr);
@@ -73,8 +73,8 @@ fn assert_error(output: &Output, expected: &[&str]) {
     }
 }
 
-/// Checks that the exit status is 1, standard output is empty, and standard error is one line that begins with `zkv: ` and
-/// contains the expected text.
+/// Checks that the exit status is 1, standard output is empty, and standard error is one line that begins with `zkv: `
+/// and contains the expected text.
 #[track_caller]
 fn assert_damaged(output: &Output, expected: &str) {
     let stderr = String::from_utf8_lossy(&output.stderr);

@@ -252,7 +252,7 @@ fn open(_: &Rows, folder: &Path) -> Result<Box<dyn Opened>> {
     Ok(Box::new(RocksDb { iterator, family, db, read, _options: options }))
 }
 
-/// Passes a value that the library returned to `sink`, and frees it.
+/// Passes a value of the library to `sink`, and then frees the value.
 #[inline]
 fn take(value: Handle, sink: &mut impl Sink) {
     if value.is_null() {

@@ -38,7 +38,7 @@ pub(crate) struct Load {
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Rate {
     pub(crate) responses_per_second: f64,
-    /// The median time from a pipeline's first byte sent to its last response read.
+    /// The median time from the start of sending a pipeline until its last response is read.
     pub(crate) pipeline_us: f64,
 }
 

@@ -60,8 +60,8 @@ enum ValueType {
 /// The values of one column in a piece, without nulls.
 pub(super) struct Cells {
     values: Values,
-    /// The Parquet definition level of each row, which tells whether the row's value is null. `None` if no value can be
-    /// null.
+    /// For each row, the Parquet definition level, which tells whether the row's value is null. `None` if no value can
+    /// be null.
     def_levels: Option<Vec<i16>>,
 }
 
@@ -394,7 +394,8 @@ impl Values {
     }
 }
 
-/// Parses a big-endian two's complement integer. Returns `None` if it does not fit into 128 bits, or has no bytes.
+/// Parses a big-endian two's complement integer. Returns `None` if `bytes` is empty, or if the integer does not fit
+/// into 128 bits.
 pub(super) fn from_be_bytes(bytes: &[u8]) -> Option<i128> {
     let fill = if bytes.first()? & 0x80 == 0 { 0 } else { 0xff };
     let (extra, kept) = bytes.split_at(bytes.len().saturating_sub(size_of::<i128>()));

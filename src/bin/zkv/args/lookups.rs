@@ -1,4 +1,4 @@
-//! The command line of lookups, which read either a server's table or a file's.
+//! The command line of lookups on a server or in a file.
 
 use std::ffi::OsString;
 

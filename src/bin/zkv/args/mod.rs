@@ -79,8 +79,8 @@ impl Address {
 }
 
 impl Args {
-    /// Interprets `get FILE KEY…` as `get KEY… --db FILE`, if FILE is a baked file and neither `--socket` nor `--db` is
-    /// given.
+    /// Interprets `get FILE KEY…` as `get KEY… --db FILE`, if FILE is a baked file and neither `--socket` nor `--db`
+    /// is given.
     pub(crate) fn take_file_of_get(&mut self) {
         if let (None, None, Command::Lookup(Lookup::Get { keys: KeysArgs { keys, .. }, .. })) =
             (&self.socket, &self.db, &mut self.command)

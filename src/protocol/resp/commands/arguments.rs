@@ -3,10 +3,10 @@
 //! In: the syntax text of a command, such as `key [SAMPLES count]`. Out: the arguments as `COMMAND DOCS` describes them.
 //! `redis-cli` prints help and hints from them.
 //!
-//! In a syntax text, a word in capitals is a token that clients send as it is, and another word is the name of a value.
-//! `[ ]` encloses an optional part, `< >` encloses alternatives, and `|` separates alternatives. A part that repeats
-//! the words before it and ends in `...` means that the part before it can be repeated. `[...]` repeats the group before
-//! it.
+//! In a syntax text, a word in capitals is a token that clients send as it is, and any other word is the name of a
+//! value. `[ ]` encloses an optional part, `< >` encloses alternatives, and `|` separates alternatives. An optional
+//! part that repeats the preceding words and ends in `...`, such as `[key ...]`, means that these words can be
+//! repeated. `[...]` means that the preceding group can be repeated.
 
 use super::super::{Reply, Sink};
 
@@ -23,7 +23,7 @@ const INTEGERS: &[&str] = &[
 pub(super) struct Argument<'a> {
     name: String,
     kind: Kind<'a>,
-    /// The word before the argument.
+    /// The token that clients send before the value.
     token: Option<&'a str>,
     is_optional: bool,
     repeats: Repeats,
@@ -75,8 +75,8 @@ impl<'a> Words<'a> {
         Some(word)
     }
 
-    /// Skips a bracket that repeats earlier words and ends in `...`. Returns how the earlier words are repeated,
-    /// and their number.
+    /// Skips a part in brackets that repeats earlier words and ends in `...`. Returns how the earlier words are
+    /// repeated, and their number.
     fn skip_repetition(&mut self) -> Option<(Repeats, usize)> {
         let inner = self.rest.trim_start().strip_prefix('[')?;
         let (inner, rest) = inner.split_once(']')?;
@@ -124,7 +124,7 @@ fn sequence<'a>(words: &mut Words<'a>) -> Vec<Argument<'a>> {
     arguments
 }
 
-/// Parses what follows an opening bracket, including the closing one.
+/// Parses the text after an opening bracket, including the closing bracket.
 fn alternatives<'a>(words: &mut Words<'a>) -> Argument<'a> {
     let mut alternatives = vec![block(sequence(words))];
     while words.next() == Some("|") {

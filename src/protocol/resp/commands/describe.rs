@@ -89,7 +89,7 @@ fn key_spec<S: Sink>(spec: &Spec, reply: &mut Reply<S>) {
     find_step("range", &[("lastkey", last), ("keystep", keys.step), ("limit", 0)], reply);
 }
 
-/// Appends the key specification of a command with a number of keys.
+/// Appends the key specification of a command whose first argument is the number of its keys.
 fn counted_keys<S: Sink>(spec: &Spec, reply: &mut Reply<S>) {
     search(spec, spec.key_note, ("index", &[("index", 1)]), reply);
     find_step("keynum", &[("keynumidx", 0), ("firstkey", 1), ("keystep", 1)], reply);

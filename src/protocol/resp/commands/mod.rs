@@ -46,8 +46,8 @@ const fn joined<const N: usize>(tables: [&[Spec]; 4]) -> [Spec; N] {
     all
 }
 
-/// The names of [`COMMANDS`] as numbers. Looking a command up compares numbers instead of byte strings. 0 if the name is
-/// too long for a number.
+/// The names of [`COMMANDS`] as numbers, so that looking a command up compares numbers instead of byte strings. 0
+/// stands for a name that is too long for a number.
 static PACKED_NAMES: [u128; COMMANDS.len()] = {
     let mut names = [0; COMMANDS.len()];
     let mut at = 0;
@@ -65,7 +65,7 @@ static PACKED_NAMES: [u128; COMMANDS.len()] = {
 pub struct Spec {
     /// The command's identifier.
     pub id: Id,
-    /// The name in lower case; for a subcommand `container|name`.
+    /// The name in lower case. The name of a subcommand has the form `container|name`.
     pub name: &'static str,
     /// Number of arguments, including the name. A negative number is a minimum: -2 means at least 2.
     pub arity: i32,
@@ -77,14 +77,14 @@ pub struct Spec {
     pub categories: &'static [&'static str],
     /// The positions of keys among the arguments.
     pub keys: KeyPositions,
-    /// Redis's flags of the keys.
+    /// Redis's flags for the keys.
     pub key_flags: &'static [&'static str],
     /// Redis's tips for clients of a cluster.
     pub tips: &'static [&'static str],
     /// The command's group in Redis's documentation.
     pub group: &'static str,
-    /// The first version of Redis with the command. For commands of Zero-KV, the first version of Zero-KV with the
-    /// command.
+    /// The first version of Redis that has the command. For Zero-KV's own commands, the first version of Zero-KV that
+    /// has the command.
     pub since: &'static str,
     /// The time complexity. Empty if Redis's documentation has none.
     pub complexity: &'static str,
@@ -95,16 +95,17 @@ pub struct Spec {
     /// The subcommands. If the list is not empty, the first argument after the command's name, if any, must name one of
     /// them.
     pub subcommands: &'static [Spec],
-    /// The reply to a missing key, if the command's keys have another type than string. `None` for other commands.
+    /// The command's reply to a missing key, if the command reads keys of a type other than string. `None` for other
+    /// commands.
     pub missing: Option<Missing>,
-    /// Whether the first argument after the name is the number of keys, which follow it. [`Spec::keys`] then has no
-    /// positions, as in Redis.
+    /// Whether the first argument after the name is the number of keys, and the keys follow this argument. If so,
+    /// [`Spec::keys`] has no positions, as in Redis.
     pub counts_keys: bool,
     /// Redis's note about the keys. Empty for most commands.
     pub key_note: &'static str,
 }
 
-/// The reply of a command to a missing key, if the command's keys have another type than string.
+/// The reply of a command to a missing key, if the command reads keys of a type other than string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
     /// Null.
@@ -129,8 +130,8 @@ pub enum Missing {
     NullOrMatches,
     /// The cursor 0 and an empty array.
     Scan,
-    /// The number 0. A string causes another error than for other commands, because Redis stores a HyperLogLog as a
-    /// string.
+    /// The number 0. If the key has a value, the error differs from that of other commands, because Redis stores a
+    /// HyperLogLog as a string.
     Estimate,
     /// The error that the key does not exist.
     NoKey,

@@ -1,5 +1,5 @@
-//! The commands of Redis that only read, and whose keys have other types than strings. A table has only strings, so these
-//! commands either find no key, or fail because the key has the wrong type.
+//! The read-only commands of Redis for keys of types other than string. A table has only strings, so these commands
+//! either find no key, or fail because the key has the wrong type.
 
 use super::table::{
     ALL_KEYS, ALWAYS, CONTAINER, FAST_READ, HELP_SUMMARY, Id, NO_KEY, ONE_KEY, READ, SECOND_KEY, SLOW, Words, spec,

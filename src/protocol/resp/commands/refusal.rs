@@ -1,11 +1,11 @@
-//! Errors for commands that the server does not execute, with Redis's texts.
+//! Errors for commands that the server does not execute. If Redis has the same error, the text is Redis's text.
 
 use std::fmt;
 
 use super::super::Command;
 use super::Spec;
 
-/// Maximum length of a name that an error quotes, and maximum total length of the arguments that an error quotes.
+/// An error quotes at most this many bytes of a name, and at most this many bytes of all arguments together.
 const QUOTED_LEN_MAX_BYTES: usize = 128;
 
 /// The reason why a command is not executed.
@@ -21,7 +21,7 @@ pub enum Refusal<'a> {
         /// The name of the unknown subcommand.
         name: &'a [u8],
     },
-    /// The number of arguments of the command with this name is wrong.
+    /// The command with this name has a wrong number of arguments.
     ArgCount(&'static str),
     /// The command has more arguments than [`Spec::args_max`].
     TooManyArgs {
@@ -32,13 +32,14 @@ pub enum Refusal<'a> {
     },
     /// The command writes data in Redis.
     Write,
-    /// The command is a command of Redis that the server does not support, for the reason in this text.
+    /// The server does not support this command of Redis. The text states the reason.
     Unsupported(&'static str),
 }
 
 impl Refusal<'_> {
-    /// Returns the text for [`Reply::error`](super::super::Reply::error). As in Redis, names and arguments are
-    /// truncated after 128 bytes or before a zero byte.
+    /// Returns the text for [`Reply::error`](super::super::Reply::error). As in Redis, the text quotes at most 128
+    /// bytes of a name, and at most 128 bytes of all arguments together. A name or an argument is truncated before its
+    /// first zero byte.
     pub fn text(&self) -> Vec<u8> {
         match self {
             Refusal::Unknown(command) => unknown(command),
@@ -68,7 +69,7 @@ impl Refusal<'_> {
 /// Returns whether the name of a command is the first word of an HTTP POST request or of a `Host` header.
 ///
 /// Like Redis, the server closes the connection if a command's name is `POST` or `Host:`, in upper or lower case.
-/// Otherwise a web page could make a browser send a request with commands in its body to the server's port.
+/// Otherwise, a web page could make a browser send the server's port an HTTP request whose body contains commands.
 pub fn is_http(name: &[u8]) -> bool {
     [&b"post"[..], b"host:"].iter().any(|word| name.eq_ignore_ascii_case(word))
 }

@@ -120,7 +120,7 @@ impl Spec {
         self
     }
 
-    /// Raises the limit on arguments to [`ARGS_MAX`]. Applies only to commands that are executed in several passes.
+    /// Raises the maximum number of arguments to [`ARGS_MAX`]. Only for commands that are executed in several passes.
     pub(super) const fn in_parts(mut self) -> Spec {
         self.args_max = ARGS_MAX;
         self
@@ -148,7 +148,7 @@ impl Spec {
         self
     }
 
-    /// Sets the reply to a missing key, for commands whose keys have another type than string.
+    /// Sets the reply to a missing key. Only for commands that read keys of a type other than string.
     pub(super) const fn missing(mut self, missing: Missing) -> Spec {
         self.missing = Some(missing);
         self

@@ -1,4 +1,4 @@
-//! The commands of Redis about clusters and replication. The server has no cluster and no replicas.
+//! The commands of Redis about clusters and replication. The server is not part of a cluster, and has no replicas.
 
 use super::Spec;
 use super::table::{

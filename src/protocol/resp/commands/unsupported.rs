@@ -1,6 +1,6 @@
 //! Lists the commands of Redis that the server rejects with an error that states the reason and the remedy.
 //!
-//! `COMMAND` does not list these commands, so that clients can find out that they are not supported.
+//! `COMMAND` does not list these commands, so that clients can find out that these commands are not supported.
 
 use super::super::Command;
 
@@ -11,7 +11,7 @@ const PUBLISH: &str = "ERR publishing is not supported: the table is read-only, 
 const SCRIPT: &str = "ERR scripts and functions are not supported: the server only looks up rows and has no \
                       interpreter: send the reads of the script in a pipeline, or between MULTI and EXEC";
 
-/// The names of the unsupported commands and subcommands, each with the text of its error. An error of a command also
+/// The names of the unsupported commands and subcommands, each with the text of its error. The error of a command also
 /// applies to its subcommands.
 #[rustfmt::skip]
 const UNSUPPORTED: &[(&[&str], &str)] = &[

@@ -26,7 +26,8 @@ const WRITES: &[(&str, i32)] = &[
     ("zrem", -3), ("zremrangebylex", 4), ("zremrangebyrank", 4), ("zremrangebyscore", 4), ("zunionstore", -4),
 ];
 
-/// The only command whose subcommands write data, except `HELP`, and which is not executed at all.
+/// The only command whose subcommands, except `HELP`, all write data. The server executes none of them, not even
+/// `HELP`.
 const WRITING_CONTAINER: &str = "xgroup";
 
 /// Returns the error for a command that writes data in Redis. Returns `None` for other commands.
@@ -60,8 +61,8 @@ pub fn write_name(command: &Command<'_>) -> Option<&'static str> {
     listed(&name).or_else(|| listed(&[&name[..], b"|", &subcommand].concat())).map(|(name, _)| *name)
 }
 
-/// Returns whether a command with this name in lower case, such as `set`, `function`, or `function|load`, writes data in
-/// Redis.
+/// Returns whether the command with this name, or one of its subcommands, writes data in Redis. The name must be in
+/// lower case, such as `set`, `function`, or `function|load`.
 pub fn is_write_name(name: &[u8]) -> bool {
     let is_in = |listed: &str| listed.as_bytes().strip_prefix(name).is_some_and(|rest| rest.starts_with(b"|"));
     listed(name).is_some() || WRITES.iter().any(|(listed, _)| is_in(listed))

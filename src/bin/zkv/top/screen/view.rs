@@ -67,7 +67,7 @@ impl View {
     }
 
     /// Returns the difference between the last two samples. Returns `None` while samples fail, and for the first sample
-    /// after a restart of the server.
+    /// of a server process.
     pub(super) fn delta(&self) -> Option<Delta<'_>> {
         self.since(self.samples.len().checked_sub(2)?)
     }

@@ -1,4 +1,4 @@
-//! The subcommands of commands that tools send: dashboards, profilers, and monitoring agents.
+//! The subcommands of commands that tools such as dashboards, profilers, and monitoring agents send.
 
 use super::*;
 
