@@ -2,7 +2,7 @@
 //!
 //! A block is verified against its checksum on first access and stays trusted until the file changes. The time between
 //! two changes of the file is an epoch. After a change, no block is trusted until the index has been verified again.
-//! Then the next epoch begins, with every block unverified.
+//! Then the next trusted epoch begins, with every block unverified.
 
 #[cfg(all(test, loom))]
 mod models;
@@ -80,9 +80,17 @@ impl Blocks {
         Epoch(self.epoch.load(Ordering::Acquire))
     }
 
+    /// Returns whether a range of the records section is inside one block, which is verified in an epoch.
+    #[inline(always)]
+    pub(super) fn is_in_verified_block(&self, epoch: Epoch, start: usize, end: usize) -> bool {
+        // No block is ever tagged with a distrusted epoch.
+        start % BLOCK_LEN_BYTES + (end - start) <= BLOCK_LEN_BYTES
+            && self.tags.get(start / BLOCK_LEN_BYTES).is_some_and(|tag| tag.load(Ordering::Relaxed) == epoch.0)
+    }
+
     /// Returns whether the blocks of a nonempty range of the records section are verified in an epoch. Reads the tags
     /// of at most two blocks: if the range has more than two blocks, returns `false`.
-    #[inline(always)]
+    #[inline]
     pub(super) fn are_verified(&self, epoch: Epoch, start: usize, end: usize) -> bool {
         let (first, last) = (start / BLOCK_LEN_BYTES, end.wrapping_sub(1) / BLOCK_LEN_BYTES);
         let is_verified = |block: usize| self.tags.get(block).is_some_and(|tag| tag.load(Ordering::Relaxed) == epoch.0);
@@ -90,16 +98,16 @@ impl Blocks {
         is_verified(first) && (first == last || is_verified(last) && last.wrapping_sub(first) == 1)
     }
 
-    /// Returns each block's tag, the number of the epoch in which the block was last verified. Lookups prefetch the
-    /// tags.
+    /// Returns the tags of all blocks, so that lookups can prefetch them. A block's tag is the number of the epoch in
+    /// which the block was last verified.
     #[inline(always)]
     pub(super) fn tags(&self) -> &[AtomicU8] {
         &self.tags
     }
 
-    /// Verifies the blocks of a range of the records section that are not verified yet. Returns `true` if all blocks of
-    /// the range are intact. Returns `false` if a block is damaged, if the range ends beyond the section, if the epoch
-    /// is distrusted, or if this thread reaches its limit on verification work before all blocks are verified.
+    /// Verifies those blocks of a range of the records section that are not verified yet. Returns `true` if all blocks
+    /// of the range are intact. Returns `false` if a block is damaged, if the range ends beyond the section, if the
+    /// epoch is distrusted, or if this thread reaches its limit on verification work before all blocks are verified.
     #[cold]
     #[inline(never)]
     pub(super) fn verify_range(&self, epoch: Epoch, records: &[u8], sums: &[U64], start: usize, end: usize) -> bool {
@@ -218,14 +226,14 @@ impl Blocks {
         self.damaged.lock().unwrap_or_else(PoisonError::into_inner).all.len()
     }
 
-    /// Returns the numbers of the blocks that were found damaged since the last call, each once.
+    /// Returns the indexes of the blocks that were found damaged since the last call, each block once.
     pub(super) fn take_damaged(&self) -> Vec<usize> {
         std::mem::take(&mut self.damaged.lock().unwrap_or_else(PoisonError::into_inner).new)
     }
 }
 
 /// Returns tags for `count` blocks or groups that were never verified. The kernel zeroes the tags' pages on first
-/// access, so even the large count of a forged header takes no memory at first.
+/// access, so even a huge count from a forged header takes no memory at first.
 #[cfg(not(all(test, loom)))]
 fn unverified_tags(count: usize) -> io::Result<Box<[AtomicU8]>> {
     const { assert!(NEVER == 0) };

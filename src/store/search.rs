@@ -19,8 +19,8 @@ use crate::format::record;
 /// have in flight.
 const GROUP_KEYS: usize = 16;
 
-/// The number of keys whose lookups are in flight: one group in each of the four stages.
-const WINDOW_KEYS: usize = 4 * GROUP_KEYS;
+/// The number of groups whose lookups are in flight: one in each of the four stages.
+const WINDOW_GROUPS: usize = 4;
 
 const LINE_LEN_BYTES: usize = 64;
 
@@ -75,39 +75,46 @@ impl<'a> Index<'a> {
         key_at: impl Fn(usize) -> K,
         mut found: impl FnMut(usize, Found<'a>) -> ControlFlow<()>,
     ) {
-        let mut hashes = [Hash::from_u64(0, 0); WINDOW_KEYS];
-        let mut slots = [0; WINDOW_KEYS];
-        let mut offsets_bytes = [NO_RECORD; WINDOW_KEYS];
-        let group = |number: usize| (number * GROUP_KEYS).min(count)..((number + 1) * GROUP_KEYS).min(count);
-        for step in 0..count.div_ceil(GROUP_KEYS) + 3 {
-            for i in group(step) {
-                let hash = key_at(i).hash(self.hash_seed);
-                hashes[i % WINDOW_KEYS] = hash;
-                prefetch(self.pilots, hash.pilot(&self.parts));
-            }
-            if step < 1 {
-                continue;
-            }
-            for i in group(step - 1) {
-                let slot = self.slot(hashes[i % WINDOW_KEYS]);
-                slots[i % WINDOW_KEYS] = slot;
-                prefetch(self.places, slot);
-            }
-            if step < 2 {
-                continue;
-            }
-            for i in group(step - 2) {
-                let offset_bytes = self.offset_bytes(slots[i % WINDOW_KEYS]);
-                offsets_bytes[i % WINDOW_KEYS] = offset_bytes;
-                self.prefetch_record(offset_bytes);
-            }
-            if step < 3 {
-                continue;
-            }
-            for i in group(step - 3) {
-                if found(i, self.record(key_at(i), offsets_bytes[i % WINDOW_KEYS])).is_break() {
+        let mut window = [[NO_RECORD; GROUP_KEYS]; WINDOW_GROUPS];
+        for step in 0..count.div_ceil(GROUP_KEYS) + WINDOW_GROUPS - 1 {
+            self.advance(step, count, &key_at, &mut window);
+            let Some(number) = step.checked_sub(WINDOW_GROUPS - 1) else { continue };
+            for (i, offset_bytes) in (number * GROUP_KEYS..count).zip(&window[number % WINDOW_GROUPS]) {
+                if found(i, self.record(key_at(i), *offset_bytes)).is_break() {
                     return;
                 }
+            }
+        }
+    }
+
+    /// Runs the first three stages, each for one group. In `window`, the first stage stores the hash of each key, the
+    /// second stage replaces the hash with the slot, and the third stage replaces the slot with the record's offset.
+    ///
+    /// Not inlined, so that the loop over the results can use all registers.
+    #[inline(never)]
+    fn advance<K: LookupKey>(
+        &self,
+        step: usize,
+        count: usize,
+        key_at: &impl Fn(usize) -> K,
+        window: &mut [[u64; GROUP_KEYS]; WINDOW_GROUPS],
+    ) {
+        for (i, entry) in (step * GROUP_KEYS..count).zip(&mut window[step % WINDOW_GROUPS]) {
+            let hash = key_at(i).hash(self.hash_seed);
+            *entry = hash.number();
+            prefetch(self.pilots, hash.pilot(&self.parts));
+        }
+        if let Some(number) = step.checked_sub(1) {
+            for (_, entry) in (number * GROUP_KEYS..count).zip(&mut window[number % WINDOW_GROUPS]) {
+                let slot = self.slot(Hash::from_number(*entry));
+                *entry = slot as u64;
+                prefetch(self.places, slot);
+            }
+        }
+        if let Some(number) = step.checked_sub(2) {
+            for (_, entry) in (number * GROUP_KEYS..count).zip(&mut window[number % WINDOW_GROUPS]) {
+                *entry = self.offset_bytes(*entry as usize);
+                self.prefetch_record(*entry);
             }
         }
     }
@@ -141,8 +148,8 @@ impl<'a> Index<'a> {
         }
     }
 
-    /// Returns the result of a lookup of a record beyond the end of the records section: [`Found::Damaged`] if no byte
-    /// is trusted in this epoch, and otherwise [`Found::Missing`].
+    /// Returns the result of a lookup whose record would be beyond the end of the records section: [`Found::Damaged`]
+    /// if no byte is trusted in this epoch, and otherwise [`Found::Missing`].
     #[cold]
     fn outside_records(&self) -> Found<'a> {
         if self.epoch.is_distrust() { Found::Damaged } else { Found::Missing }
@@ -152,6 +159,13 @@ impl<'a> Index<'a> {
     /// intact.
     #[inline(always)]
     fn verify(&self, start: usize, end: usize) -> bool {
+        self.blocks.is_in_verified_block(self.epoch, start, end) || self.verify_blocks(start, end)
+    }
+
+    /// Does what [`Index::verify`] does, for a range in any number of blocks. Not inlined, so that the loop over the
+    /// results can use all registers.
+    #[inline(never)]
+    fn verify_blocks(&self, start: usize, end: usize) -> bool {
         self.blocks.are_verified(self.epoch, start, end)
             || self.blocks.verify_range(self.epoch, self.records, self.block_sums, start, end.min(self.records.len()))
     }

@@ -79,8 +79,8 @@ pub(super) fn answer_neighbors(
 /// Returns the requests that may be answered together, at most [`RUN_REQUESTS_MAX`], if the table's keys are numbers.
 ///
 /// # Errors
-/// If the table's keys are bytes, appends an Error for each request that looks up a number. Returns the number of
-/// requests that it has answered.
+/// If the table's keys are bytes, appends an Error for each request that looks up a number, and returns the number of
+/// these requests.
 #[inline]
 fn requests_for_numbers<'r>(
     store: &Store,
@@ -109,27 +109,30 @@ fn requests_for_numbers<'r>(
 /// response in `tally`, except values that a Get found, which the caller counts.
 #[inline(always)]
 pub(super) fn push_found(op_code: u32, found: Found<'_>, appender: &mut Appender<'_>, tally: &mut Tally) -> Option<()> {
-    if let Found::Answer(response, offset_bytes) = found
-        && op_code == Op::Get as u32
-    {
-        return appender.push_stored(response, offset_bytes);
-    }
-    let len_bytes = write_without_value(op_code, found, appender.room()?, tally)?;
+    let is_present = match found {
+        Found::Answer(response, offset_bytes) if op_code == Op::Get as u32 => {
+            return appender.push_stored(response, offset_bytes);
+        }
+        Found::Answer(..) => Some(true),
+        Found::Missing => Some(false),
+        Found::Damaged => None,
+    };
+    let len_bytes = write_without_value(op_code, is_present, appender.room()?, tally)?;
     appender.advance(len_bytes);
     Some(())
 }
 
-/// Writes the response to any request for one key, except to a Get that found a value. Returns the length of the
-/// response, or `None` in the cases in which [`push_found`] returns `None`. Not inlined, so that the loop over found
-/// values can use all registers.
+/// Writes the response to any request for one key, except to a Get that found a value. `is_present` is `None` if the
+/// bytes that the result depends on are damaged. Returns the length of the response, or `None` in the cases in which
+/// [`push_found`] returns `None`. Not inlined, so that the loop over found values can use all registers.
 #[inline(never)]
-fn write_without_value(op_code: u32, found: Found<'_>, room: &mut [u8], tally: &mut Tally) -> Option<usize> {
+fn write_without_value(op_code: u32, is_present: Option<bool>, room: &mut [u8], tally: &mut Tally) -> Option<usize> {
     let op = Op::from_code(op_code);
-    let status = match (op, found) {
-        (Some(Op::Get | Op::Exists), Found::Missing) => Status::NotFound,
-        (Some(Op::Exists), Found::Answer(..)) => Status::Ok,
+    let status = match (op, is_present) {
+        (Some(Op::Get | Op::Exists), Some(false)) => Status::NotFound,
+        (Some(Op::Exists), Some(true)) => Status::Ok,
         _ if Run::from_code(op_code) != Run::Points => return None,
-        (_, Found::Damaged) if is_verification_interrupted() => return None,
+        (_, None) if is_verification_interrupted() => return None,
         _ => Status::Error,
     };
     let header = ResponseHeader::bare(status);
