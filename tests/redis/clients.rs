@@ -19,6 +19,7 @@ use crate::helpers::redis_replies::Reply;
 use crate::helpers::redis_server::line_of;
 use crate::helpers::servers::Server;
 use crate::helpers::tables::Table;
+use crate::helpers::tls::{Authority, TlsFiles};
 use crate::helpers::trials::{Missing, require};
 
 /// The number of rows, which the programs in `clients/` know too.
@@ -26,6 +27,9 @@ const ROWS: u64 = 10_000;
 
 /// The server's limit on the length of the commands that a client sends before it reads. A million GETs have 29 MB.
 const BUFFER_BYTES: u64 = 64 << 20;
+
+/// The SHA-256 hash of the password that the programs in `clients/` use, `secret`.
+const SECRET_SHA256: &str = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
 
 /// Returns the value of a key, of 20 to 1000 bytes, which the programs in `clients/` compute too.
 fn value(key: u64) -> Vec<u8> {
@@ -73,6 +77,19 @@ fn check(client: &str, program: &[OsString]) {
         command.arg(gets().to_string());
         succeeds(command);
     });
+}
+
+/// Runs the reads and transactions of a program over TLS, with a user that has a password.
+#[track_caller]
+fn check_over_tls(program: &[OsString]) {
+    let (table, authority) = (Table::new((0..ROWS).map(|key| (key, value(key)))), Authority::new());
+    let files = TlsFiles::write(table.socket().parent().unwrap(), &authority, &authority.issue());
+    let users = table.folder.path().join("users.acl");
+    std::fs::write(&users, format!("user default off\nuser app on #{SECRET_SHA256} ~* +@all")).unwrap();
+    let server = table.serve_with(&[&files.options()[..], &["--users", users.to_str().unwrap()]].concat());
+    let mut command = Command::new(&program[0]);
+    command.args(&program[1..]).arg("tls").arg(server.tls().port().to_string()).arg(&files.ca);
+    succeeds(command);
 }
 
 /// Sets a flag when it is dropped.
@@ -183,8 +200,18 @@ pub(crate) fn go_redis() -> Result<(), Missing> {
     Ok(())
 }
 
+pub(crate) fn go_redis_over_tls() -> Result<(), Missing> {
+    check_over_tls(&programs::go()?);
+    Ok(())
+}
+
 pub(crate) fn node_redis() -> Result<(), Missing> {
     check("node-redis", &programs::node("node_redis.mjs")?);
+    Ok(())
+}
+
+pub(crate) fn node_redis_over_tls() -> Result<(), Missing> {
+    check_over_tls(&programs::node("node_redis.mjs")?);
     Ok(())
 }
 
@@ -193,13 +220,28 @@ pub(crate) fn ioredis() -> Result<(), Missing> {
     Ok(())
 }
 
+pub(crate) fn ioredis_over_tls() -> Result<(), Missing> {
+    check_over_tls(&programs::node("ioredis.mjs")?);
+    Ok(())
+}
+
 pub(crate) fn jedis() -> Result<(), Missing> {
     check("jedis", &programs::java("JedisClient")?);
     Ok(())
 }
 
+pub(crate) fn jedis_over_tls() -> Result<(), Missing> {
+    check_over_tls(&programs::java("JedisClient")?);
+    Ok(())
+}
+
 pub(crate) fn lettuce() -> Result<(), Missing> {
     check("lettuce", &programs::java("LettuceClient")?);
+    Ok(())
+}
+
+pub(crate) fn lettuce_over_tls() -> Result<(), Missing> {
+    check_over_tls(&programs::java("LettuceClient")?);
     Ok(())
 }
 

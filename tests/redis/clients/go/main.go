@@ -1,8 +1,11 @@
 // Checks go-redis: clients SOCKET PORT [COUNT] checks reads and transactions, or one pipeline of COUNT GETs.
+// clients tls PORT CA checks reads and transactions over TLS as the user app with the password secret.
 package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"os"
@@ -128,7 +131,22 @@ func transactions(rdb *redis.Client) {
 	expect("transaction after WATCH", got.Val(), value(3), err)
 }
 
+func overTLS(port, ca string) *redis.Client {
+	pem, err := os.ReadFile(ca)
+	roots := x509.NewCertPool()
+	expect("certificate authority", roots.AppendCertsFromPEM(pem), true, err)
+	return redis.NewClient(&redis.Options{
+		Addr: "localhost:" + port, Username: "app", Password: "secret", TLSConfig: &tls.Config{RootCAs: roots},
+	})
+}
+
 func main() {
+	if os.Args[1] == "tls" {
+		rdb := overTLS(os.Args[2], os.Args[3])
+		reads(rdb)
+		transactions(rdb)
+		return
+	}
 	unix := redis.NewClient(&redis.Options{Network: "unix", Addr: os.Args[1], ReadTimeout: -1, WriteTimeout: -1})
 	if len(os.Args) > 3 {
 		count, _ := strconv.Atoi(os.Args[3])

@@ -1,3 +1,9 @@
+import java.io.InputStream;
+import java.io.OutputStream;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.security.KeyStore;
+import java.security.cert.CertificateFactory;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashSet;
@@ -8,13 +14,18 @@ import redis.clients.jedis.AbstractTransaction;
 import redis.clients.jedis.BuilderFactory;
 import redis.clients.jedis.CommandArguments;
 import redis.clients.jedis.CommandObject;
+import redis.clients.jedis.DefaultJedisClientConfig;
 import redis.clients.jedis.PipeliningBase;
 import redis.clients.jedis.RedisClient;
 import redis.clients.jedis.Response;
+import redis.clients.jedis.SslOptions;
 import redis.clients.jedis.params.ScanParams;
 import redis.clients.jedis.resps.ScanResult;
 
-/** Jedis: java JedisClient SOCKET PORT [COUNT] checks reads and transactions, or one pipeline of COUNT GETs. */
+/**
+ * Jedis: java JedisClient SOCKET PORT [COUNT] checks reads and transactions, or one pipeline of COUNT GETs. java
+ * JedisClient tls PORT CA checks reads and transactions over TLS as the user app with the password secret.
+ */
 final class JedisClient {
     static void reads(RedisClient jedis) {
         Rows.expect("PING", jedis.ping(), "PONG");
@@ -79,9 +90,35 @@ final class JedisClient {
         }
     }
 
-    public static void main(String[] args) {
-        try (RedisClient jedis = RedisClient.create("127.0.0.1", Integer.parseInt(args[1]))) {
-            if (args.length > 2) {
+    /** Converts a certificate authority to a trust store beside it, because jedis reads no PEM files. */
+    static Path trustStore(Path ca) throws Exception {
+        KeyStore store = KeyStore.getInstance("PKCS12");
+        store.load(null, null);
+        try (InputStream in = Files.newInputStream(ca)) {
+            store.setCertificateEntry("ca", CertificateFactory.getInstance("X.509").generateCertificate(in));
+        }
+        Path path = ca.resolveSibling("jedis.p12");
+        try (OutputStream out = Files.newOutputStream(path)) {
+            store.store(out, "changeit".toCharArray());
+        }
+        return path;
+    }
+
+    static RedisClient overTls(int port, Path ca) throws Exception {
+        SslOptions trust = SslOptions.builder()
+                .truststore(trustStore(ca).toFile(), "changeit".toCharArray())
+                .trustStoreType("PKCS12")
+                .build();
+        DefaultJedisClientConfig config =
+                DefaultJedisClientConfig.builder().sslOptions(trust).user("app").password("secret").build();
+        return RedisClient.builder().hostAndPort("localhost", port).clientConfig(config).build();
+    }
+
+    public static void main(String[] args) throws Exception {
+        boolean isTls = args[0].equals("tls");
+        int port = Integer.parseInt(args[1]);
+        try (RedisClient jedis = isTls ? overTls(port, Path.of(args[2])) : RedisClient.create("127.0.0.1", port)) {
+            if (args.length > 2 && !isTls) {
                 pipeline(jedis, Integer.parseInt(args[2]));
             } else {
                 reads(jedis);

@@ -1,19 +1,25 @@
+import io.lettuce.core.ClientOptions;
 import io.lettuce.core.LettuceFutures;
 import io.lettuce.core.RedisClient;
 import io.lettuce.core.RedisFuture;
 import io.lettuce.core.RedisURI;
 import io.lettuce.core.ScanIterator;
+import io.lettuce.core.SslOptions;
 import io.lettuce.core.TransactionResult;
 import io.lettuce.core.api.StatefulRedisConnection;
 import io.lettuce.core.api.async.RedisAsyncCommands;
 import io.lettuce.core.api.sync.RedisCommands;
 import io.lettuce.core.codec.StringCodec;
 import io.lettuce.core.output.StatusOutput;
+import java.io.File;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 
-/** Lettuce: java LettuceClient SOCKET PORT [COUNT] checks reads and transactions, or one pipeline of COUNT GETs. */
+/**
+ * Lettuce: java LettuceClient SOCKET PORT [COUNT] checks reads and transactions, or one pipeline of COUNT GETs. java
+ * LettuceClient tls PORT CA checks reads and transactions over TLS as the user app with the password secret.
+ */
 final class LettuceClient {
     static void reads(RedisCommands<String, String> redis) {
         Rows.expect("PING", redis.ping(), "PONG");
@@ -72,10 +78,21 @@ final class LettuceClient {
         Rows.expectValues(values, count);
     }
 
+    static RedisClient overTls(int port, File ca) {
+        RedisURI.Builder server = RedisURI.Builder.redis("localhost", port).withSsl(true);
+        RedisClient client = RedisClient.create(server.withAuthentication("app", "secret").build());
+        SslOptions trust = SslOptions.builder().trustManager(ca).build();
+        client.setOptions(ClientOptions.builder().sslOptions(trust).build());
+        return client;
+    }
+
     public static void main(String[] args) throws Exception {
-        RedisClient client = RedisClient.create(RedisURI.create("127.0.0.1", Integer.parseInt(args[1])));
+        boolean isTls = args[0].equals("tls");
+        int port = Integer.parseInt(args[1]);
+        RedisClient client =
+                isTls ? overTls(port, new File(args[2])) : RedisClient.create(RedisURI.create("127.0.0.1", port));
         try (StatefulRedisConnection<String, String> connection = client.connect()) {
-            if (args.length > 2) {
+            if (args.length > 2 && !isTls) {
                 pipeline(connection, Integer.parseInt(args[2]));
             } else {
                 reads(connection.sync());

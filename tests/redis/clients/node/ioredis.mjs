@@ -1,5 +1,7 @@
 // ioredis: node ioredis.mjs SOCKET PORT [COUNT] checks reads and transactions, or one pipeline of COUNT GETs.
+// node ioredis.mjs tls PORT CA checks reads and transactions over TLS as the user app with the password secret.
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import Redis from "ioredis";
 import { expectValues, keys, ROWS, value } from "./rows.mjs";
 
@@ -38,9 +40,16 @@ async function transactions(redis) {
   assert.deepEqual(values(await redis.multi().get(3).exists(ROWS).exec()), [value(3), 0]);
 }
 
-async function main(path, port, count) {
-  for (const where of [{ path }, { host: "127.0.0.1", port: Number(port) }]) {
-    const redis = new Redis({ ...where, retryStrategy: null });
+// Returns the addresses of the server, and the user.
+function servers(path, port, ca) {
+  if (path !== "tls") return [{ path }, { host: "127.0.0.1", port }];
+  return [{ host: "localhost", port, username: "app", password: "secret", tls: { ca: readFileSync(ca) } }];
+}
+
+async function main(path, port, last) {
+  const count = path === "tls" ? undefined : last;
+  for (const server of servers(path, Number(port), last)) {
+    const redis = new Redis({ ...server, retryStrategy: null });
     redis.on("error", () => {}); // Each call reports its own error.
     if (count) {
       expectValues(values(await gets(redis.pipeline(), Number(count)).exec()), keys(Number(count)));

@@ -1,5 +1,7 @@
 // node-redis: node node_redis.mjs SOCKET PORT [COUNT] checks reads and transactions, or one pipeline of COUNT GETs.
+// node node_redis.mjs tls PORT CA checks reads and transactions over TLS as the user app with the password secret.
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { createClient } from "redis";
 import { expectValues, keys, ROWS, value } from "./rows.mjs";
 
@@ -40,9 +42,17 @@ async function transactions(client) {
   assert.deepEqual(await client.multi().get("3").exists(`${ROWS}`).exec(), [value(3), 0]);
 }
 
-async function main(path, port, count) {
-  for (const socket of [{ path }, { host: "127.0.0.1", port: Number(port) }]) {
-    const client = createClient({ socket: { ...socket, reconnectStrategy: false } });
+// Returns the addresses of the server, and the user.
+function servers(path, port, ca) {
+  if (path !== "tls") return [{ socket: { path } }, { socket: { host: "127.0.0.1", port } }];
+  const socket = { host: "localhost", port, tls: true, ca: readFileSync(ca) };
+  return [{ socket, username: "app", password: "secret" }];
+}
+
+async function main(path, port, last) {
+  const count = path === "tls" ? undefined : last;
+  for (const { socket, ...user } of servers(path, Number(port), last)) {
+    const client = createClient({ ...user, socket: { ...socket, reconnectStrategy: false } });
     client.on("error", () => {}); // Each call reports its own error.
     await client.connect();
     if (count) {
