@@ -5,8 +5,8 @@
 //! table, seed 2, on one thread:
 //!
 //! - in batches of 256, with each value copied into one buffer;
-//! - one key at a time, with the value borrowed. Lookups do not depend on each other, so the processor may begin the next
-//!   lookup before the previous one is done.
+//! - one key at a time, with the value borrowed. Lookups do not depend on each other, so the processor may begin the
+//!   next lookup before the previous one is done.
 //!
 //! A sample is 131,072 lookups, and consecutive samples use different keys. In each round, every index takes three
 //! samples of each kind of lookup on each distribution, one index after the other. From 10,000,000 rows on, to save

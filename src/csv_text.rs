@@ -10,7 +10,8 @@ use csv::{ErrorKind, QuoteStyle, WriterBuilder};
 /// The UTF-8 byte order mark. Readers of text, such as `baker`, strip the mark from the beginning of their input.
 pub const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Returns the settings for a writer of delimited text. `first_field` is the first field of the first row.
+/// Returns the settings for a writer of delimited text. The first field of the first row, `first_field`, determines
+/// whether all fields must be quoted.
 pub fn csv_settings(delimiter: u8, first_field: &[u8]) -> WriterBuilder {
     // A byte order mark may belong to the first field. A quote before the mark keeps readers from stripping it.
     let is_stripped = first_field.starts_with(BYTE_ORDER_MARK);

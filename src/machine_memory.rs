@@ -116,9 +116,9 @@ fn control_groups(root: &Path) -> Vec<ControlGroup> {
     folders.collect()
 }
 
-/// Returns the path of this process's control group in version 1 or version 2 of control groups, as `files` selects. In
+/// Returns the path of this process's control group, in the version of control groups that `files` belongs to. In
 /// version 1, the memory controller can have its own hierarchy of groups; in version 2, all controllers share one
-/// hierarchy. A line of `/proc/self/cgroup` is `number:controllers:path`.
+/// hierarchy. `memberships` is the text of `/proc/self/cgroup`, whose lines have the form `number:controllers:path`.
 fn membership<'a>(memberships: &'a str, files: &Files) -> Option<&'a str> {
     memberships.lines().find_map(|line| {
         let mut fields = line.splitn(3, ':');

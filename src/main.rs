@@ -79,9 +79,8 @@ fn run(args: Args, inherited: Inherited) -> anyhow::Result<()> {
     Ok(server.run(signals.until_stop(control))?)
 }
 
-/// Handlers of the signals that stop or reload the server. The handlers are installed before the file is opened,
-/// because opening may take long. Until then, the kernel ignores these signals if this process is the first process of
-/// a container.
+/// Handlers of the signals that stop or reload the server. The handlers are installed before the file is opened, which
+/// may take long: without handlers, the first process of a container does not receive these signals.
 struct Signals {
     /// True after SIGINT or SIGTERM.
     is_stopping: Arc<AtomicBool>,

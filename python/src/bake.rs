@@ -1,8 +1,8 @@
 //! Bakes rows of Python objects into a file.
 //!
 //! In: an iterator of pairs. Out: a file and a report. The new file replaces an old file only after the new file is
-//! complete. Other Python threads run while rows are sorted and written. Signals are checked between pieces of rows, so
-//! Ctrl-C stops a bake.
+//! complete. Other Python threads run while rows are sorted and written. Signals are checked regularly, so Ctrl-C stops
+//! a bake.
 
 use std::io;
 use std::num::NonZero;

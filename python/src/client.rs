@@ -61,7 +61,8 @@ struct IdleConnections {
     clients: Option<Vec<client::Client>>,
 }
 
-/// Checks the user that a server runs as, for a client with its own socket code.
+/// Checks whether a client may trust a server at `path` that runs as the user `uid`. The asyncio client calls this
+/// function, because it has its own socket code.
 #[pyfunction]
 pub(crate) fn check_server_user(path: PathBuf, uid: u32, server_user: Option<UserName>) -> PyResult<()> {
     let server_user = server_user.map(String::from);

@@ -24,7 +24,7 @@ pub(crate) struct Security {
 }
 
 impl Security {
-    /// Converts the keyword arguments that the signature of a function does not list.
+    /// Converts the keyword arguments for logins and TLS, which functions take as `**security`.
     pub(crate) fn from_keywords(keywords: Option<&Bound<'_, PyDict>>) -> PyResult<Security> {
         let mut security = Security::default();
         for (name, value) in keywords.into_iter().flatten() {

@@ -45,7 +45,7 @@ enum RequestItem {
     Authenticate(Authenticate),
 }
 
-/// Evaluates `$value`, in which `$request` is the typed request of `$item`.
+/// Converts `$item` to a typed request, names it `$request`, and evaluates `$value`.
 macro_rules! with_typed_request {
     ($item:expr, $request:ident => $value:expr) => {
         match $item {

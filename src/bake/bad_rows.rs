@@ -20,14 +20,14 @@ pub enum BadRows {
     /// Skip bad rows, up to a limit.
     Skip {
         /// The path of a CSV file for the skipped rows. After a header, the file has the input, line, reason, and text
-        /// of each row. `None` writes no file.
+        /// of each row. If `None`, skipped rows are not written to a file.
         file: Option<PathBuf>,
         /// The maximum number of skipped rows. If there are more bad rows, the bake fails.
         max: u64,
     },
 }
 
-/// Counts the bad rows. If the options name a file for bad rows, writes them to this file in the order of the input.
+/// Counts the bad rows and, if the options name a file for them, writes them to this file in the order of the input.
 ///
 /// The file gets its final name after all inputs have been read, or when the number of bad rows exceeds the limit.
 pub(super) struct BadRowsFile {

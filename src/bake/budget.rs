@@ -90,7 +90,7 @@ impl Budget {
         (self.memory_bytes / 4 / MERGE_BUFFER_BYTES).clamp(2, 256) as usize
     }
 
-    /// Returns the maximum memory for the rows that a merge holds. A merge holds one whole row of each run.
+    /// Returns the maximum total length of the rows that a merge holds in memory at once, one whole row of each run.
     pub(super) fn merge_rows_len_bytes(&self) -> u64 {
         self.memory_bytes / 2
     }

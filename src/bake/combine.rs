@@ -43,16 +43,16 @@ impl SortedParts {
         tables.chain(spilled).sum::<u64>() + self.last.as_ref().map_or(0, Run::len) as u64
     }
 
-    /// Estimates the length of all records at the smallest alignment. Dropped rows can make the estimate too high, and
-    /// numbers that are merged as text can make it too low.
+    /// Estimates the length of all records at the smallest alignment. The estimate is too high if rows are dropped. It
+    /// can be too low if numbers are merged as text, because their text can be longer than 8 bytes.
     fn len_bytes(&self) -> u64 {
         let tables = self.base.iter().chain(&self.tables).map(|table| table.extent.len_bytes);
         let spilled = self.spilled.iter().map(|run| run.extent.len_bytes);
         tables.chain(spilled).sum::<u64>() + self.last.as_ref().map_or(0, Run::len_bytes) as u64
     }
 
-    /// Returns the length of the prefix that all keys share. Returns 0 for numbers, or if a run of numbers must be
-    /// merged as text.
+    /// Returns the length of the prefix that all keys share, or 0 if all keys are numbers, or if a run of numbers must
+    /// be merged as text.
     fn common_len_bytes(&self) -> usize {
         if self.kind == KeyKind::U64 || self.spilled.iter().any(|run| run.kind != self.kind) {
             return 0;
@@ -98,8 +98,8 @@ impl SortedParts {
         self.base.iter().count() + self.tables.len() + of_runs + 1
     }
 
-    /// Returns the maximum memory for the rows that a merge of all spilled runs holds. The merge holds one row of each
-    /// run, so the maximum is the total length of the runs' longest rows.
+    /// Returns an upper bound on the memory that rows take while all spilled runs are merged. The merge holds one row
+    /// of each run at a time, so the bound is the total length of the runs' longest rows.
     fn rows_len_bytes(&self) -> u64 {
         self.spilled.iter().map(|run| run.row_len_max_bytes as u64).sum()
     }
@@ -109,8 +109,8 @@ impl SortedParts {
     }
 }
 
-/// Runs merge passes until all tables and runs can be merged at once, or until a pass cannot reduce the number of runs.
-/// A merge pass merges all spilled runs into fewer runs. Returns the number of merge passes.
+/// Performs merge passes, each of which merges all spilled runs into fewer runs. Stops when all tables and runs can be
+/// merged at once, or when a pass does not reduce the number of runs. Returns the number of merge passes.
 pub(super) fn reduce(
     parts: &mut SortedParts,
     context: &Context<'_>,
@@ -171,8 +171,8 @@ pub(super) struct Combined {
     pub(super) removals: u64,
 }
 
-/// Merges all tables and runs, and writes their rows as records into a new file. A place has `place_bits` bits:
-/// [`PLACE_BITS`] in a bake, and fewer in tests.
+/// Merges all tables and runs, and writes their rows as records into a new file. `place_bits` is the number of bits in
+/// a place: [`PLACE_BITS`] in a bake, and fewer in tests.
 pub(super) fn combine(
     place_bits: u32,
     parts: &SortedParts,

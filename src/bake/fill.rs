@@ -16,7 +16,7 @@ pub(super) struct Filler<'f> {
     kind: KeyKind,
     input: &'f str,
     piece: &'f mut ParsedPiece,
-    /// Whether the next row may be a header, although the options declare no header.
+    /// Whether the next row could be a header that the options do not declare.
     may_be_header: bool,
 }
 

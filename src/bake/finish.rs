@@ -149,8 +149,8 @@ impl Finish<'_, '_> {
         Ok(layout)
     }
 
-    /// Reads the file back. If `parts` is not `None`, also compares the file's rows with the rows of `parts`. Returns
-    /// the number of keys looked up.
+    /// Reads the file back, and looks up its keys or a sample of them. If `parts` is not `None`, also compares the
+    /// file's rows with the rows of `parts`. Returns the number of keys looked up.
     fn verify(
         &mut self,
         file: &NewFile,

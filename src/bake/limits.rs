@@ -1,7 +1,7 @@
 //! Limits for the memory of a bake.
 
-/// The minimum memory of a bake. With less memory, buffers would be so short that the bake would be slow. cargo-fuzz
-/// builds with a lower limit, so that small inputs are spilled to temporary files.
+/// The minimum memory of a bake. With less memory, buffers would be so short that the bake would be slow. The minimum
+/// is lower in fuzzing builds, so that even small inputs are spilled to temporary files.
 pub const MEMORY_MIN_BYTES: u64 = if cfg!(fuzzing) { 32 << 10 } else { 16 << 20 };
 /// By default, the memory limit of a bake is the memory of the machine or control group, divided by this number.
 pub const MEMORY_SHARE: u64 = 2;

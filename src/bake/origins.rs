@@ -26,8 +26,8 @@ pub(super) enum RowUnit {
 }
 
 impl Origins {
-    /// Adds an input, and returns the origin of the input's line 0. `last_line_before` is the number of the previous
-    /// input's last line, or a greater number.
+    /// Adds an input, and returns the origin of the input's line 0. `last_line_before` must be at least the number of
+    /// the previous input's last line.
     pub(super) fn begin(&mut self, name: &str, unit: RowUnit, last_line_before: u64) -> u64 {
         let base = self.inputs.last().map_or(0, |last| last.base + last_line_before + 1);
         self.inputs.push(InputOrigins { base, unit, name: name.to_owned() });
@@ -41,8 +41,8 @@ impl Origins {
         (&input.name, input.unit, origin - input.base)
     }
 
-    /// Returns the location of a row for a message about another row. The location includes the input only if the two
-    /// rows are in different inputs.
+    /// Returns the line or row number of the row with the origin `origin`, for a message about the row with the origin
+    /// `other`. If the two rows are in different inputs, the result also names the input of the first row.
     pub(super) fn describe(&self, origin: u64, other: u64) -> String {
         let InputOrigins { base, unit, name } = self.input(origin);
         let place = match unit {

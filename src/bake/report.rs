@@ -17,7 +17,7 @@ pub struct Report {
     pub base: Option<TableFacts>,
     /// The merged tables, in the order given.
     pub tables: Vec<TableFacts>,
-    /// The number of rows in the inputs, without bad rows and rows of other shards.
+    /// The number of rows in the inputs, not counting bad rows and rows of other shards.
     pub rows_read: u64,
     /// The number of rows that were written to the file as they were read, because they arrived sorted.
     pub rows_streamed: u64,
@@ -26,9 +26,9 @@ pub struct Report {
     /// The number of rows in the inputs and merged tables that were dropped because another row with the same key was
     /// kept.
     pub duplicates_dropped: u64,
-    /// The number of rows in the base that rows of the input replaced.
+    /// The number of the base's rows that were replaced by rows of the input.
     pub base_replaced: u64,
-    /// The number of rows in the base that deletions in the input removed.
+    /// The number of the base's rows that were removed by deletions in the input.
     pub base_removed: u64,
     /// The number of deletions in the input whose key is not in the base.
     pub absent_removed: u64,

@@ -18,7 +18,7 @@ pub struct ValueLens {
     pub max: u64,
 }
 
-/// The number of short lengths, each of which has its own counter.
+/// Each length less than this number has its own counter.
 const SHORT_LENS: usize = 2048;
 
 /// Counts values by length.

@@ -28,7 +28,7 @@ pub struct ServerArgs {
     /// Use this client certificate for zkv+tls://, as PEM
     #[arg(long, global = true, value_name = "FILE")]
     tls_cert: Option<PathBuf>,
-    /// Use this private key of --tls-cert, as PEM
+    /// Use this private key for the certificate of --tls-cert, as PEM
     #[arg(long, global = true, value_name = "FILE")]
     tls_key: Option<PathBuf>,
     /// Expect this name or IP address in the server's certificate [default: the host of zkv+tls://]
@@ -37,7 +37,7 @@ pub struct ServerArgs {
 }
 
 impl ServerArgs {
-    /// Returns the options of clients that connect to an address.
+    /// Returns the client options for connections to `address`.
     ///
     /// # Errors
     /// Fails if the text is not an address, or if there is a password file but the address names no user.
@@ -87,7 +87,7 @@ impl ServerArgs {
     }
 }
 
-/// Makes the library's messages name these options instead of the library's fields.
+/// Makes the library's error messages name these command-line options instead of the fields of [`Options`].
 pub fn name_client_options() {
     name_settings(|setting| match setting {
         Setting::ServerUser => Some("--server-user"),

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-/// The URL schemes of addresses over TCP, each with whether its connections use TLS.
+/// The URL schemes of addresses over TCP. The flag is true if connections use TLS.
 const SCHEMES: [(&str, bool); 2] = [("zkv://", false), ("zkv+tls://", true)];
 const EXAMPLE: &str = "zkv+tls://user@host:6380";
 
@@ -44,7 +44,7 @@ pub enum Address {
     Tcp(TcpAddress),
 }
 
-/// A TCP port of a server, and the user as whom a client logs in.
+/// A TCP port of a server, and the user that a client logs in as.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TcpAddress {
     /// A name or an IP address. An IPv6 address has no brackets.

@@ -15,8 +15,8 @@ use crate::protocol::response::Violation;
 ///
 /// After [`ClientError::Server`], [`ClientError::AuthenticationRequired`], [`ClientError::NotPermitted`],
 /// [`ClientError::KeyLen`], and [`ClientError::MixedKeys`], the connection remains open. The connection also remains
-/// open if the server rejects the login of a call of `authenticate` ([`ClientError::LoginFailed`]). After any other
-/// error of a request, the connection is closed, and the next call reconnects.
+/// open if a call of `authenticate` fails because the server rejects the login ([`ClientError::LoginFailed`]). After
+/// any other error of a request, the connection is closed, and the next call reconnects.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ClientError {
@@ -85,7 +85,7 @@ pub enum ClientError {
     Closed {
         /// The address of the server.
         server: Address,
-        /// Whether the response's header or its value is incomplete.
+        /// The part of the response that is incomplete: the header or the value.
         part: ResponsePart,
         /// Number of bytes of the incomplete header or value that arrived.
         arrived_bytes: usize,
@@ -178,8 +178,8 @@ pub enum ClientError {
     },
 }
 
-/// Returns a hint for an error message if the address starts with `zkv://`: the port may use TLS. A TLS port responds
-/// to a request without TLS with an error, and closes the connection.
+/// Returns a hint for an error message: although the address starts with `zkv://`, the port may use TLS. A TLS port
+/// responds to a request without TLS with an error, and closes the connection. The hint is empty for other addresses.
 fn tls_hint(server: &Address) -> &'static str {
     match server.tcp() {
         Some(tcp) if !tcp.tls => "; or this port uses TLS: use zkv+tls://",
@@ -205,8 +205,8 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// Returns a hint for the error message if the server closed a connection over TCP: perhaps only the client or only
-    /// the port uses TLS.
+    /// Returns a hint for the error message: a server may close a connection over TCP because only one of the two sides
+    /// uses TLS. The hint is empty for other refusals.
     fn hint(self, server: &Address) -> &'static str {
         match (self, server.tcp().map(|tcp| tcp.tls)) {
             (Refusal::Closed, Some(true)) => "; or this port does not use TLS: use zkv://",

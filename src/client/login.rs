@@ -1,4 +1,4 @@
-//! The user as whom a client logs in, and the source of the password.
+//! The user that a client logs in as, and the source of the password.
 //!
 //! In: a password, the path of a file with the password, or the environment. Out: credentials for one connection.
 
@@ -10,7 +10,7 @@ use thiserror::Error;
 use super::environment::own_variable;
 use crate::setting::Setting;
 
-/// The maximum length of a user's name or password. A server rejects longer ones in any case.
+/// The maximum length of a user's name, and of a password. No server accepts a longer name or password.
 const LEN_MAX_BYTES: usize = 4096;
 /// The environment variable with the password, for logins that take their password from the environment.
 const PASSWORD: &str = "ZERO_KV_PASSWORD";

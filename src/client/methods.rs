@@ -336,8 +336,8 @@ macro_rules! impl_client {
                 self.call(GetInfo)$($await)*
             }
 
-            /// Logs in as a user of the server. From then on, the client has the permissions of this user, also on
-            /// later connections. A client of the Unix socket that does not log in has all permissions.
+            /// Logs in as a user of the server. From then on, the client has the permissions of this user, even after
+            /// it reconnects. A client of the Unix socket that does not log in has all permissions.
             ///
             /// # Errors
             /// - [`ClientError::LoginFailed`] if the user is unknown or disabled, or if the password is wrong. The
@@ -356,8 +356,8 @@ macro_rules! impl_client {
             }
 
             /// Makes the server reload its file. Returns the number of the attempt, without waiting until the attempt
-            /// ends. [`Self::info`] reports the number of the last completed attempt as `reload_done`, and the outcome
-            /// of this attempt as `reload_last`.
+            /// ends. [`Self::info`] reports the last completed attempt: its number as `reload_done`, and its outcome as
+            /// `reload_last`.
             ///
             /// # Errors
             /// [`ClientError::Server`] if this client may not send the request, and the errors of [`Self::get`]. The

@@ -40,17 +40,17 @@ pub struct Options {
     ///
     /// - If a user is named, only servers of that user, root, and this process's user are accepted, wherever their
     ///   sockets are.
-    /// - If no user is named, a server of another user is accepted only if no user except that user, root, and this
-    ///   process's user can write to the socket's directory or to the directories above it. In other directories, such
-    ///   as `/tmp`, any user could have created the socket. An abstract socket has no directory, so its server's user
-    ///   must be named.
+    /// - If no user is named, a server of another user is accepted only if its socket is in a protected directory: only
+    ///   the server's user, root, and this process's user can write to this directory or to the directories above it.
+    ///   In other directories, such as `/tmp`, any user could have created the socket. An abstract socket has no
+    ///   directory, so its server's user must be named.
     /// - In a user namespace, all users without a number of their own are reported as 65534 (or `kernel.overflowuid`).
     ///   This number identifies no single user. To accept all of these users, name this number.
     ///
     /// The check happens after connecting and before anything is sent. The check is impossible over TCP, so naming a
     /// user with this field is an error for an address over TCP.
     pub server_user: Option<String>,
-    /// The user as whom each connection logs in, also after a reconnect. With `None`, the default, a client logs in
+    /// The user that each connection logs in as, also after a reconnect. With `None`, the default, a client logs in
     /// only if its [`Address`](super::Address) names a user. The password then comes from the environment: see
     /// [`Login::from_environment`].
     pub login: Option<Login>,

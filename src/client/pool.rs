@@ -30,8 +30,8 @@ use crate::sync::unpoisoned;
 
 /// A pool of connections to one server, for threads. Clones share the pool.
 ///
-/// A connection that the server or an error has closed is replaced. [`ClientError`] lists the errors after which a
-/// connection remains open.
+/// The pool replaces connections that were closed by the server, or because of an error. [`ClientError`] lists the
+/// errors after which a connection remains open.
 ///
 /// # Example
 /// ```no_run
@@ -53,8 +53,8 @@ pub struct Pool {
 
 /// A pool of connections to one server, for tasks on tokio. Clones share the pool.
 ///
-/// A connection that the server, an error, or a dropped future has closed is replaced. [`ClientError`] lists the errors
-/// after which a connection remains open.
+/// The pool replaces connections that were closed by the server, because of an error, or because a future was dropped.
+/// [`ClientError`] lists the errors after which a connection remains open.
 ///
 /// # Example
 /// ```no_run

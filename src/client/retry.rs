@@ -32,7 +32,7 @@ impl Deadline {
         self.at
     }
 
-    /// Returns this deadline. If this deadline is unlimited, returns a new one after `timeout`.
+    /// Returns this deadline or, if this deadline is unlimited, a new deadline that is `timeout` from now.
     pub(super) fn or_after(self, timeout: Option<Duration>) -> Self {
         if self.at.is_some() { self } else { Deadline::after(timeout) }
     }

@@ -83,7 +83,8 @@ fn problem_if_named(named: &str, uid: u32, own_uid: u32) -> Option<String> {
     })
 }
 
-/// Returns the problem if the server's user `uid` cannot be trusted without being named by the client.
+/// Returns why the server's user `uid` cannot be trusted if the client names no user. Returns `None` if the user can be
+/// trusted.
 fn problem_if_unnamed(path: &Path, uid: u32, own_uid: u32) -> Option<String> {
     if is_ambiguous(uid) {
         return Some(format!(

@@ -1,8 +1,8 @@
 //! Connects to TCP ports.
 //!
-//! In: a host and a port. Out: a connection to the first address of the host that accepts it, or an error. In the
-//! blocking client, finding the addresses of a host may take longer than the time-out, because the system's resolver
-//! has its own time-out.
+//! In: a host and a port. Out: a connection, or an error. The addresses of the host are tried in turn until one accepts
+//! the connection. In the blocking client, finding the addresses of a host may take longer than the time-out, because
+//! the system's resolver has its own time-out.
 
 use std::io::{self, ErrorKind};
 #[cfg(feature = "tokio")]

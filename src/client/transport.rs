@@ -15,7 +15,8 @@ use super::tls::TlsSession;
 /// A socket as a reader and a writer. Writing never blocks.
 pub(super) struct Socket<S> {
     pub(super) socket: S,
-    /// [`RecvFlags::DONTWAIT`], or empty to wait for bytes until the socket's time-out.
+    /// With [`RecvFlags::DONTWAIT`], a read never blocks. Without flags, a read waits for bytes until the socket's
+    /// time-out.
     pub(super) receive_flags: RecvFlags,
 }
 
@@ -134,7 +135,8 @@ pub(super) fn has_unsent_records(tls: &Option<Box<TlsSession>>) -> bool {
     tls.as_ref().is_some_and(|session| session.has_unsent())
 }
 
-/// Returns true if a connection is open and has no unread bytes. Messages of the TLS protocol itself do not count.
+/// Returns true if a connection is open and has no unread bytes. Messages of the TLS protocol itself, such as session
+/// tickets, do not count as unread bytes.
 pub(super) fn is_idle(tls: &mut Option<Box<TlsSession>>, socket: impl AsFd) -> bool {
     let Some(session) = tls else {
         return recv(socket, &mut [0], RecvFlags::PEEK | RecvFlags::DONTWAIT) == Err(rustix::io::Errno::AGAIN);

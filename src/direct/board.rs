@@ -22,10 +22,11 @@ pub(crate) struct Board(Arc<BoardState>);
 
 struct BoardState {
     page: Arc<SharedPage>,
-    /// The thread that owns the owner word. `None` if the thread could not be started; clients then do not trust
-    /// leases.
+    /// The thread whose ID is in the owner word. If the thread could not be started, this field is `None`, and clients
+    /// do not trust leases.
     _owner: Option<Owner>,
-    /// The file of the page, open only for reading. Each client gets its own open file description of the file.
+    /// The page's file, opened read-only. It is reopened for each client, so each client has its own open file
+    /// description.
     file: File,
     /// Locked while the state or the lease's deadline is written. Without this lock, the deadline of one generation's
     /// lease could be written after the next generation was published.
@@ -68,7 +69,7 @@ impl Board {
         &self.0.file
     }
 
-    /// Publishes the number of the generation that is served from now on. The generation's file is not leased yet.
+    /// Publishes the number of a new generation, whose file is not leased yet.
     pub(crate) fn serve(&self, generation: u64) {
         let _writing = self.writing();
         self.0.page.words().serve(generation);
@@ -126,8 +127,8 @@ impl Board {
 }
 
 impl Waiter {
-    /// Registers a task to be woken when the state changes. Returns whether the state that a client last read is still
-    /// the current state. `known` is that state without its flags.
+    /// Registers a task to be woken when the state changes. Returns whether `known`, the state that a client last read
+    /// (without its flags), is still the current state. If it is not, the task must not wait.
     pub(crate) fn wait(&self, known: u64, waker: &Waker) -> bool {
         self.board.waiting().insert(self.number, waker.clone());
         // The comparison comes after the registration, so a thread that changes the state after the comparison finds

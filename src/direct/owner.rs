@@ -1,4 +1,5 @@
-//! Owns the word of the shared page that the kernel changes when the server's process ends, whatever the reason.
+//! Owns the owner word of the shared page. When the server's process ends, for whatever reason, the kernel changes this
+//! word.
 //!
 //! The word is a robust futex (see get_robust_list(2) and the kernel's `Documentation/locking/robust-futex-ABI.rst`). A
 //! thread of the server owns the futex for as long as the page exists. When a thread exits, the kernel first marks the
@@ -92,8 +93,8 @@ const HEAD_LEN_BYTES: usize = offset_of!(Layout, entry);
 const _: () = assert!(HEAD_LEN_BYTES == 3 * size_of::<usize>() && offset_of!(Layout, first) == 0);
 
 /// A list of robust futexes that has one entry. The list is registered for the calling thread until the `RobustList` is
-/// dropped. The list replaces libc's list, which the thread does not need, because libc's list has entries only while
-/// the thread holds robust mutexes.
+/// dropped. Meanwhile, it replaces libc's list, which the thread does not need: libc's list has entries only while the
+/// thread holds robust mutexes.
 pub(super) struct RobustList {
     /// The memory of the list. It is shared memory (although no other process maps it), because the kernel's OOM reaper
     /// can discard the private memory of a killed process before the process's threads exit.
@@ -120,8 +121,8 @@ impl RobustList {
 }
 
 impl Drop for RobustList {
-    /// Unregisters the list before its memory is unmapped. Otherwise, other memory could have the list's address when
-    /// the thread exits.
+    /// Unregisters the list before its memory is unmapped. Otherwise, when the thread exits, the kernel would read
+    /// whatever memory is then mapped at the list's address.
     fn drop(&mut self) {
         let _ = set_robust_list(ptr::null());
     }

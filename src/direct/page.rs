@@ -25,7 +25,7 @@ pub(super) const TIME_NAMESPACE_AT_BYTES: [usize; 2] = [8, 16];
 /// The offset of [`Words`], the words that lookups load. The words share a cache line, which contains nothing that
 /// changes often.
 pub(super) const WORDS_AT_BYTES: usize = 128;
-/// The offset of a counter that increases as long as the server runs.
+/// The offset of the heartbeat counter.
 const BEAT_AT_BYTES: usize = 256;
 
 const _: () = {
@@ -76,7 +76,7 @@ impl SharedPage {
         Ok((page, file))
     }
 
-    /// Returns the counter that increases as long as the server runs.
+    /// Returns the heartbeat counter, which the server increases regularly.
     pub(super) fn beats(&self) -> &AtomicU64 {
         self.at(BEAT_AT_BYTES)
     }
@@ -135,7 +135,7 @@ impl Notice {
         Ok(Notice { page, has_same_clock })
     }
 
-    /// Returns the number of the server's heartbeats, which increases as long as the server runs.
+    /// Returns the value of the heartbeat counter, which the server increases regularly.
     pub(crate) fn beat(&self) -> u64 {
         self.page.beats().load(Ordering::Relaxed)
     }

@@ -18,8 +18,8 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TableState(u64);
 
-/// This flag is set if the server ever leased this generation's file. The bytes of such a file may be trusted only
-/// while [`LEASED`] is set, too.
+/// This flag is set if the server ever leased this generation's file. A file with this flag may be trusted only while
+/// [`LEASED`] is also set.
 const LEASABLE: u64 = 1 << 61;
 /// This flag is set while the server holds a lease on the file. The server clears it before a process can write to the
 /// file.
@@ -80,8 +80,8 @@ impl TableState {
         TableState(generation & GENERATION | count | flags)
     }
 
-    /// Returns the next state, with the given flags set or cleared. Returns `None` if the flags already have these
-    /// values.
+    /// Returns the next state, in which `flags` are set, or cleared if `is_set` is false. Returns `None` if the flags
+    /// already have these values.
     fn with(self, flags: u64, is_set: bool) -> Option<TableState> {
         self.with_flags(if is_set { self.0 & FLAGS | flags } else { self.0 & FLAGS & !flags })
     }
@@ -127,8 +127,8 @@ impl Words {
 
     /// Returns whether a process may have changed the file before this client finished reading bytes from it. The
     /// client must load the state, read the bytes, and then call this function with that state as `then`. `is_before`
-    /// returns whether the server's clock shows a time before a deadline, or `None` if this process cannot read that
-    /// clock.
+    /// takes a deadline, and returns whether the server's clock has not reached it yet, or `None` if this process
+    /// cannot read that clock.
     ///
     /// If the server is suspended, it does not extend the deadline, and the deadline expires. If the server is killed,
     /// the kernel clears the thread ID in the owner word before it releases the lease.

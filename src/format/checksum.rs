@@ -12,7 +12,7 @@ use zerocopy::little_endian::U64;
 
 /// The length of a block. Each block has its own checksum. The last block of a section may be shorter.
 ///
-/// The checksums add 0.05 % to the length of the data. A mismatch shows which block is damaged; a block is as long as
+/// A mismatch identifies the damaged block. The checksums add 0.05 % to the length of the data. A block is as long as
 /// four memory pages of 4 KiB.
 pub const BLOCK_LEN_BYTES: usize = 16 << 10;
 

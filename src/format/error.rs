@@ -41,7 +41,7 @@ pub enum FormatError {
         /// The file's length.
         found_bytes: u64,
     },
-    /// The header's digest does not match its bytes.
+    /// The digest in the header does not match the header's bytes.
     #[error(
         "the header's digest is {found:032x}, where its bytes give {expected:032x}: damaged; copy or bake it again"
     )]
@@ -184,7 +184,7 @@ pub enum FormatError {
         /// A description of the fault.
         what: &'static str,
     },
-    /// A slot that belongs to no key contains a place other than 0.
+    /// More slots than expected contain a place other than 0, so an unused slot does not contain 0.
     #[error("{found} places other than 0, where {expected} were expected: forged, or a bug of the baker")]
     PlaceCount {
         /// The expected number of places other than 0: one less than the number of rows, because the first row has

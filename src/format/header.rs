@@ -160,8 +160,8 @@ impl Layout {
     /// Returns the layout of a file with these dimensions. All checksums in the returned layout are zero.
     ///
     /// # Errors
-    /// [`FormatError::TooManyRows`], [`FormatError::RecordsTooLong`], and [`FormatError::HeaderField`] for an invalid
-    /// alignment, number of pilots, or number of slots.
+    /// [`FormatError::TooManyRows`] or [`FormatError::RecordsTooLong`], or [`FormatError::HeaderField`] if the
+    /// alignment, the number of pilots, or the number of slots is invalid.
     pub fn new(dimensions: Dimensions) -> Result<Layout, FormatError> {
         let Dimensions { row_count, record_align_bytes, records_len_bytes, .. } = dimensions;
         if row_count > ROW_COUNT_MAX {
@@ -238,8 +238,8 @@ impl Layout {
 
     /// Parses and checks the header at the start of `file`.
     ///
-    /// In a valid layout, all sections are inside the file, in order and without overlap, and the padding between them
-    /// is zero. The contents of sections are not checked.
+    /// Checks that all sections are inside the file, in order and without overlap, and that the padding between them is
+    /// zero. Does not check the contents of the sections.
     ///
     /// # Errors
     /// [`FormatError`] for the first fault found.

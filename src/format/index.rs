@@ -86,14 +86,14 @@ impl Hash {
         Hash(number)
     }
 
-    /// Returns the index of the key's part. A greater hash has the same index or a greater one.
+    /// Returns the index of the key's part. A greater hash never has a smaller index.
     #[inline(always)]
     pub const fn part(self, parts: &Parts) -> u64 {
         scale(self.0, parts.count)
     }
 
     /// Returns the index of the key's pilot among the pilots of all parts. The pilot is in the key's part. A greater
-    /// hash has the same index or a greater one.
+    /// hash never has a smaller index.
     #[inline(always)]
     pub const fn pilot(self, parts: &Parts) -> usize {
         scale(self.0, parts.count * parts.pilots) as usize

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::key::Key;
 
-/// A key that owns its bytes. Clients return copied rows, whose keys are of this type.
+/// A key that owns its bytes. The rows that clients return are copies, and their keys have this type.
 ///
 /// # Example
 /// ```

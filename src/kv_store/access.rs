@@ -1,5 +1,5 @@
-//! Options that control which processes may connect to the Unix socket. This module also parses the options' users and
-//! groups.
+//! Defines the options that control which processes may connect to the Unix socket, and parses the users and groups
+//! that these options name.
 
 use nix::unistd::{Group, User};
 use zero_kv::server::SocketAccess;
@@ -13,7 +13,7 @@ pub(crate) struct AccessArgs {
     /// Set the owner of the socket, a name or a number; needs root [default: the server's user]
     #[arg(long, value_name = "USER", value_parser = parse_uid)]
     owner: Option<u32>,
-    /// Set the group of the socket, a name or a number; unless the server runs as root, its user must be a member
+    /// Set the group of the socket, a name or a number; the server must run as a member of the group or as root
     #[arg(long, value_name = "GROUP", value_parser = parse_gid)]
     group: Option<u32>,
     /// Serve only processes of these users (names or numbers), and of the groups that --allow-gid lists; close all
@@ -21,7 +21,7 @@ pub(crate) struct AccessArgs {
     #[arg(long, value_name = "USER", value_parser = parse_uid, value_delimiter = ',')]
     allow_uid: Vec<u32>,
     /// Serve only processes whose effective group is one of these (names or numbers), and processes of the users that
-    /// --allow-uid lists. To admit all members of a group, as `id` lists them, use --group instead
+    /// --allow-uid lists. Supplementary groups do not count; to admit all members of a group, use --group
     #[arg(long, value_name = "GROUP", value_parser = parse_gid, value_delimiter = ',')]
     allow_gid: Vec<u32>,
     /// Reject requests for direct mode, in which a client maps the file and looks keys up itself
@@ -54,7 +54,8 @@ fn parse_gid(text: &str) -> Result<u32, String> {
     parse_id(text, "group", || Ok(Group::from_name(text)?.map(|group| group.gid.as_raw())))
 }
 
-/// Returns the ID of a user or group. `text` is a number, or a name that the system's database lists.
+/// Returns the ID of a user or group. `text` is a number, or a name that the system's `database` lists and `look_up`
+/// finds.
 fn parse_id(text: &str, database: &str, look_up: impl Fn() -> nix::Result<Option<u32>>) -> Result<u32, String> {
     // For chown, u32::MAX (-1) means "do not change".
     if let Some(id) = text.parse().ok().filter(|id| *id != u32::MAX) {

@@ -1,7 +1,7 @@
 //! Configures when the allocator returns memory to the system.
 
-/// The minimum length of an allocation that gets a separate mapping. Every buffer of an idle connection is shorter. If
-/// a client does not read its responses, the buffer of its responses grows beyond this length, to about 64 KiB.
+/// The minimum length of an allocation that gets its own mapping. The buffers of an idle connection are shorter. The
+/// buffer of responses that a client does not read grows beyond this length, to about 64 KiB.
 #[cfg(target_env = "gnu")]
 const MAPPED_MIN_LEN_BYTES: i32 = 32 << 10;
 

@@ -115,7 +115,7 @@ pub(crate) struct FileArgs {
     /// Choose when each block of the file is verified against its checksum
     #[arg(long, value_name = "WHEN", default_value = "touch")]
     verify: VerifyArg,
-    /// Do not take a lease on the file, even if the server owns it; call fstat after every batch instead
+    /// Do not take a lease on the file, even if the server owns the file; call fstat after every batch instead
     #[arg(long)]
     no_lease: bool,
     /// Do not watch for new files; check for one only on SIGHUP or `zkv reload`
@@ -130,7 +130,7 @@ pub(crate) struct FileArgs {
 enum VerifyArg {
     /// On first access to the block
     Touch,
-    /// On first access; once the file is served, all other blocks in the background
+    /// On first access; also in the background once the file is served
     Background,
     /// Before the file is served, together with a lookup of every key
     Full,
@@ -174,12 +174,12 @@ pub(crate) struct ListenArgs {
     /// EVERY PROCESS of the machine (of the network namespace) may connect, unless --allow-uid or --allow-gid is given
     #[arg(long = "abstract", conflicts_with_all = ["mode", "owner", "group"])]
     abstract_socket: bool,
-    /// Also listen on this TCP address, such as 127.0.0.1:6380, for clients without Unix sockets
+    /// Also listen on this TCP address, such as 127.0.0.1:6380, for clients that cannot use Unix sockets
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) tcp: Option<SocketAddr>,
-    /// Allow --tcp, a TCP socket passed by systemd, or --tls on an address that other machines can reach, even though
-    /// EVERYBODY WHO CAN CONNECT CAN READ THE WHOLE TABLE, or passwords and values are not encrypted. Not needed for
-    /// --tls with --tls-ca or --users
+    /// Allow other machines to reach --tcp, a TCP socket passed by systemd, or --tls. Without --users, EVERYBODY WHO
+    /// CAN CONNECT CAN READ THE WHOLE TABLE; without TLS, passwords and values are not encrypted. Not needed for --tls
+    /// with --tls-ca or --users
     #[arg(long)]
     pub(crate) tcp_exposed: bool,
     /// Read users, with hashed passwords and permissions, from this file in the format of Redis's ACL files. Applies to

@@ -8,13 +8,13 @@ use zero_kv::server::Limits;
 
 #[derive(clap::Args)]
 pub(crate) struct ClientLimitArgs {
-    /// Allow at most this many connections, and close further ones at once [default: as many as the limit of
-    /// file descriptors allows, at most 16384]
+    /// Allow at most this many connections, and close each further connection immediately [default: as many as the
+    /// limit of file descriptors allows, at most 16384]
     #[arg(long, value_name = "N")]
     max_connections: Option<NonZeroUsize>,
-    /// Buffer at most this much per connection, at least 256KiB: requests that a client sends before it
-    /// reads the responses to earlier requests, or an incomplete request. A client that exceeds this limit
-    /// gets an error and is disconnected
+    /// Limit a connection's unanswered requests to this length (at least 256KiB): an incomplete request, or requests
+    /// that a client sends before it reads the responses to earlier requests. A client that exceeds this limit gets an
+    /// error and is disconnected
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "256MiB")]
     buffer: u64,
     /// Disconnect a client that sends no request for this long; 0: never

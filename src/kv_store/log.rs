@@ -13,7 +13,8 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use super::args::LogFormat;
 
-/// The crates of the library and of this program. The target of every log event begins with one of these names.
+/// The names of the library's crate and of this program's crate. The target of every log event begins with one of these
+/// names.
 const TARGETS: [&str; 2] = ["zero_kv", "kv_store"];
 
 /// Starts the log, and logs a warning for each invalid entry of `RUST_LOG`.

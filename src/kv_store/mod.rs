@@ -1,5 +1,5 @@
-//! The modules of the program `kv_store`. They parse its options, which configure the library's server, and set up the
-//! log, inherited sockets, resource limits, and the allocator of the process.
+//! The modules of the program `kv_store`. They convert its options into the configuration of the library's server. They
+//! also set up the log, the inherited sockets, the resource limits, and the allocator of the process.
 
 pub(crate) mod access;
 pub(crate) mod allocator;

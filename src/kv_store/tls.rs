@@ -11,11 +11,11 @@ pub(crate) struct TlsArgs {
     /// Also listen on this TCP address, such as 127.0.0.1:6390, for clients that use TLS
     #[arg(long, value_name = "ADDRESS", requires_all = ["tls_cert", "tls_key"], value_parser = parse_address)]
     pub(crate) tls: Option<SocketAddr>,
-    /// Prove the server's identity with this certificate, as PEM, followed by intermediate certificates. The
-    /// files of --tls-cert, --tls-key, and --tls-ca are read again when they change, and on SIGHUP
+    /// Prove the server's identity with the certificate in this PEM file, which may also contain intermediate
+    /// certificates. The files of --tls-cert, --tls-key, and --tls-ca are read again when they change, and on SIGHUP
     #[arg(long, value_name = "FILE", requires = "tls")]
     tls_cert: Option<PathBuf>,
-    /// Use this private key of the certificate, as PEM
+    /// Use the certificate's private key in this PEM file
     #[arg(long, value_name = "FILE", requires = "tls")]
     tls_key: Option<PathBuf>,
     /// Serve only TLS clients that have a certificate from one of the authorities in this file, as PEM
@@ -41,7 +41,7 @@ impl TlsArgs {
         Ok(server.serve_tls(address, &config, exposed)?)
     }
 
-    /// Does nothing, because [`parse_address`] accepts no address.
+    /// Does nothing. Without the feature `tls`, [`parse_address`] rejects every address, so there is no TLS port.
     #[cfg(not(feature = "tls"))]
     pub(crate) fn serve(self, _: &mut Server, _: bool) -> anyhow::Result<()> {
         Ok(())

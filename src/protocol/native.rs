@@ -362,8 +362,8 @@ impl ResponseHeader {
         Some(ResponseHeader { status: U32::new(Status::Ok as u32), value_len_bytes: U32::new(len) })
     }
 
-    /// Creates the header of a page, number, or text. Because a page has keys too, its maximum length is
-    /// [`PAGE_MAX_BYTES`] instead of [`VALUE_LEN_MAX_BYTES`].
+    /// Creates the header of a page, number, or text. The maximum length is [`PAGE_MAX_BYTES`] instead of
+    /// [`VALUE_LEN_MAX_BYTES`], because a page also contains keys.
     pub const fn of_page(len_bytes: usize) -> Self {
         let len_bytes = U32::from_bytes((len_bytes as u32).to_be_bytes());
         ResponseHeader { status: U32::ZERO, value_len_bytes: len_bytes }

@@ -58,8 +58,7 @@ impl Acceptor {
         }
     }
 
-    /// If there is a TLS port, receives each of its connections when the connection's handshake is complete. Never
-    /// returns.
+    /// Accepts the connections of the TLS port, if there is one, each after its handshake is complete. Never returns.
     pub(super) async fn accept_established(&self, established: &Mutex<UnboundedReceiver<Accepted>>) {
         self.accept(async || match established.lock().await.recv().await {
             Some(accepted) => Ok(accepted),

@@ -103,7 +103,7 @@ impl Activity {
         self.moved_tick.load(Ordering::Relaxed)
     }
 
-    /// Counts bytes that the socket accepted, or that the client sent while responses were pending.
+    /// Counts response bytes that the socket accepted, or request bytes that arrived while responses were pending.
     #[inline]
     pub(super) fn count_progress(&self, len_bytes: usize) {
         let progress_bytes = self.progress_bytes.load(Ordering::Relaxed) + len_bytes as u64;

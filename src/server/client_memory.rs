@@ -17,7 +17,7 @@ use super::statistics::Totals;
 use crate::setting::Setting;
 
 /// When connections exceed the memory limit, the server evicts (disconnects) the largest ones until 1/`FREED_SHARE` of
-/// the limit is free. The free memory makes the next eviction less frequent.
+/// the limit is free, so that evictions are less frequent.
 const FREED_SHARE: u64 = 8;
 
 /// The sum of the memory of all connections, and its limit.
@@ -183,8 +183,8 @@ mod tests {
         assert!(!memory.is_over_limit());
     }
 
-    /// A waker for tests. When woken, it removes the connection in its field `ending` from the registry, and releases the
-    /// connection's memory.
+    /// A waker for tests. When woken, it removes the connection in its field `ending` from the registry, and releases
+    /// the connection's memory.
     struct EndsOnWake {
         registry: Arc<Registry>,
         memory: Arc<ClientMemory>,

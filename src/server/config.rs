@@ -66,8 +66,8 @@ pub struct Config {
     pub inherited: Inherited,
     /// The TCP address to listen on, for clients that cannot use Unix sockets. Port 0 selects a free port.
     pub tcp: Option<SocketAddr>,
-    /// Whether `tcp` may be reachable from other machines. Without `users`, everyone who can connect can read the table.
-    /// With `users`, everyone who can read the network traffic can read the passwords and the values.
+    /// Whether `tcp` may be reachable from other machines. Without `users`, everyone who can connect can read the
+    /// table. With `users`, everyone who can read the network traffic can read the passwords and the values.
     pub tcp_exposed: bool,
     /// The path of a users file, which lists users with their passwords and permissions, in the format of Redis's ACL
     /// files. The permissions apply to all TCP clients, with or without TLS, and to those clients of `socket` that log

@@ -12,9 +12,9 @@ use crate::protocol::native::{Op, OpKind, Status};
 /// One of every `TIMED_EVERY` passes is timed.
 const TIMED_EVERY: u64 = 64;
 
-/// The index of the counters of Redis commands in [`Requests`]. Lower indexes are the op codes of native requests.
+/// The index in [`Requests`] of the counters of Redis commands. Lower indexes are the op codes of native requests.
 pub(super) const REDIS: usize = Op::ALL.len();
-/// The index of the counters of native requests with an unknown op code in [`Requests`].
+/// The index in [`Requests`] of the counters of native requests with an unknown op code.
 pub(super) const UNKNOWN_OP: usize = REDIS + 1;
 
 /// The names of the request counters in the response to an Info request.
@@ -29,7 +29,8 @@ pub(super) const REQUESTS_NAMES: [&str; UNKNOWN_OP + 1] = {
     names
 };
 
-/// The names of the statuses, in the order of their codes.
+/// The names of the statuses that are counted separately, in the order of their codes. Other statuses are counted as
+/// `error`.
 pub(super) const STATUS_NAMES: [&str; 3] = ["ok", "not_found", "error"];
 
 /// The number of requests by op and status.
@@ -106,8 +107,7 @@ pub(super) struct Counters {
     batches: Counter,
     /// The histogram of the number of requests per pass.
     batch_requests: Histogram,
-    /// The histogram of the durations of timed passes, from their start until their responses were sent or became
-    /// pending.
+    /// The histogram of the durations of timed passes. A pass ends when its responses are sent or become pending.
     service_ns: Histogram,
 }
 
@@ -164,7 +164,7 @@ impl Counters {
         self.written_len_bytes.add(len_bytes as u64);
     }
 
-    /// Returns the current time if the pass that begins now is timed, and `None` otherwise.
+    /// Returns the start time of the pass that begins now, or `None` if this pass is not timed.
     #[inline]
     pub(super) fn start(&self) -> Option<Instant> {
         self.batches.get().is_multiple_of(TIMED_EVERY).then(Instant::now)
@@ -266,8 +266,8 @@ impl Histogram {
     }
 }
 
-/// Returns the bucket that counts a number. Each number from 1 to 8 has its own bucket, and 0 counts as 1. A power of
-/// two is the largest number that its bucket counts.
+/// Returns the bucket that counts a number. Each number from 1 to 8 has its own bucket, and 0 is counted as 1. Every
+/// power of two is the largest number of its bucket.
 const fn bucket_of(number: u64) -> usize {
     let number = number.saturating_sub(1);
     if number < 1 << PARTS_BITS {
@@ -325,7 +325,7 @@ impl Distribution {
     }
 
     /// Returns a quantile: if `share` is 0.99, at least 99 % of the recorded numbers are less than or equal to the
-    /// result. The result may be up to a quarter too large. Returns 0 if nothing was recorded.
+    /// result. The result exceeds the exact quantile by at most 25 %. Returns 0 if nothing was recorded.
     pub(super) fn quantile(&self, share: f64) -> u64 {
         let rank = (self.count() as f64 * share).ceil() as u64;
         let mut seen = 0;

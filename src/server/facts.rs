@@ -16,8 +16,8 @@ use crate::sync::unpoisoned;
 const BATCH_POWERS: RangeInclusive<u32> = 0..=11;
 /// The upper bounds of the buckets for service times, as exponents of two: from 2^10 ns (1 µs) to 2^30 ns (1.07 s).
 const SERVICE_POWERS: RangeInclusive<u32> = 10..=30;
-/// In the response to Info, this many counters of disconnected connections precede the counter of rejected connections.
-/// The other counters of disconnected connections follow later.
+/// Info reports this many of the counters of disconnected connections just before the counter of rejected connections,
+/// and the others further down.
 const CUTS_BEFORE_REFUSED: usize = 2;
 
 /// A fact about the server, and how it is reported: by Info (native protocol), by INFO (Redis protocol), and as a
@@ -303,8 +303,8 @@ pub(super) fn redis_texts(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     texts(snapshot).into_iter().map(|(name, text)| (redis_name(name), text)).collect()
 }
 
-/// Formats the response to Info: the facts and the histograms. From the histograms in two responses, a client can
-/// compute the quantiles for the time between these responses.
+/// Formats the response to Info: the facts and the histograms. By subtracting the histograms of two responses, a client
+/// can compute the quantiles of the time between these responses.
 pub(super) fn info(snapshot: &Snapshot) -> String {
     let buckets = |seen: &Distribution| {
         let buckets: Vec<_> = seen.buckets().map(|(end, count)| format!("{end}:{count}")).collect();

@@ -43,8 +43,8 @@ pub(super) struct Endpoint {
 }
 
 impl Endpoint {
-    /// Reads the certificates, and listens on an address. Rejects an address that other machines can reach if clients
-    /// need neither a certificate nor a password (`needs_password`), unless `exposed` is true.
+    /// Reads the certificates, and listens on an address. If clients need neither a certificate nor a password
+    /// (`needs_password`), rejects an address that other machines can reach, unless `exposed` is true.
     pub(super) fn bind(
         address: SocketAddr,
         config: &TlsConfig,

@@ -1,7 +1,8 @@
 //! The thread that renews and releases the leases on served files.
 //!
 //! In: the time, and SIGIO, which the kernel sends when a process tries to open a leased file for writing. Out: renewed
-//! and released leases. A file whose lease is renewed in time needs no fstat after every batch.
+//! and released leases. As long as the lease on a file is renewed in time, the server need not call fstat after each
+//! batch.
 
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;

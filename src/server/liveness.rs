@@ -146,8 +146,8 @@ impl Thread {
         self.panics.load(Ordering::Relaxed)
     }
 
-    /// Records that a second has passed. Seconds are counted and not measured, so that no thread is reported as stuck
-    /// after the whole process was suspended.
+    /// Records that a second has passed. Time is measured by counting these calls, not with a clock, so that no thread
+    /// is reported as stuck after the whole process was suspended.
     fn second_passed(&self) {
         let beats = self.beats.load(Ordering::Relaxed);
         let is_silent = self.beats_observed.swap(beats, Ordering::Relaxed) == beats;

@@ -7,8 +7,8 @@ use crate::protocol::native::REQUEST_LEN_BYTES;
 /// The maximum number of 16-byte requests in a run, which is a sequence of requests that are answered together.
 pub(super) const RUN_REQUESTS_MAX: usize = 1024;
 
-/// The length of the read buffer. A read that does not fill the buffer shows that the socket is empty. The buffer is
-/// therefore longer than a pipeline of 256 requests, which is a common length.
+/// The length of the read buffer. A read that does not fill the buffer shows that the socket is empty. To avoid a
+/// second read, the buffer is longer than a pipeline of 256 requests, which is a common size.
 pub(super) const READ_LEN_BYTES: usize = RUN_REQUESTS_MAX * REQUEST_LEN_BYTES;
 
 /// The result of a pass over a client's unanswered requests.

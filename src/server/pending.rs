@@ -47,8 +47,8 @@ impl PendingResponses {
         }
     }
 
-    /// Records that the first `sent_bytes` bytes of the responses are sent. If there is a `refusal`, the refusal first
-    /// replaces the only response, and `sent_bytes` counts bytes of the refusal: see [`Unsent::refuse`].
+    /// Records that the first `sent_bytes` bytes of the responses are sent. If a `refusal` was sent instead of the only
+    /// response (see [`Unsent::refuse`]), stores the refusal first, and `sent_bytes` counts bytes of the refusal.
     pub(super) fn advance_to(&mut self, sent_bytes: usize, refusal: Option<&[u8]>) {
         if let Some(refusal) = refusal {
             self.replace(refusal);

@@ -26,15 +26,15 @@ use crate::sync::unpoisoned;
 /// reports their number.
 const LINES_MAX: usize = 5;
 
-/// The connections of one worker. Other threads only list, evict, or disconnect individual connections, and notify the
-/// worker when it must disconnect connections because of their generation or user.
+/// The connections of one worker. Other threads only list the connections, evict or disconnect individual ones, and
+/// notify the worker when it must disconnect connections because of their generation or user.
 pub(super) struct Registry {
     timeouts: Timeouts,
     now_tick: AtomicU32,
     last_number: AtomicU64,
     connections: Mutex<BTreeMap<u64, Registered>>,
     connection_added: Notify,
-    /// The oldest generation that connections may hold between turns.
+    /// The oldest generation that connections may hold from one turn to the next.
     oldest_generation: AtomicU64,
     generations_exceeded: Notify,
     users: Arc<Users>,
@@ -128,8 +128,8 @@ impl Registry {
         abort.as_ref().map(AbortHandle::abort).is_some()
     }
 
-    /// Makes the worker disconnect each connection that, between turns, holds a generation older than `number`. The
-    /// worker does this at once, without waiting for the next tick.
+    /// Makes the worker disconnect each connection that holds a generation older than `number` from one turn to the
+    /// next. The worker does this at once, without waiting for the next tick.
     pub(super) fn disconnect_generations_before(&self, number: u64) {
         if self.oldest_generation.fetch_max(number, Ordering::Relaxed) < number {
             self.generations_exceeded.notify_one();

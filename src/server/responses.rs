@@ -150,7 +150,7 @@ impl Responses {
         self.copied_len_bytes += len_bytes;
     }
 
-    /// Calls `run`, which appends responses in a loop, with an appender and the steps of the pass.
+    /// Calls `run` with an appender and the steps of the pass. `run` appends responses in a loop.
     #[inline(always)]
     pub(super) fn append<T>(&mut self, run: impl FnOnce(&mut Appender<'_>, &Steps) -> T) -> T {
         let Responses { buffer, copied_len_bytes, borrowed, steps, .. } = self;
@@ -181,9 +181,10 @@ impl Responses {
         }
     }
 
-    /// Calls `send` with all unsent bytes, or with only the first of them if some must be copied from a shared mapping.
-    /// The first `sent_bytes` bytes of the responses are already sent. `send` gets several pieces if some of the bytes
-    /// are borrowed from `store`, which must be the store that the responses were read from.
+    /// Calls `send` with all bytes after the first `sent_bytes`, which are already sent. If some of the bytes must be
+    /// copied from a shared mapping, calls `send` with only as many bytes as fit into the buffer for these copies.
+    /// `send` gets several pieces if some of the bytes are borrowed from `store`, which must be the store that the
+    /// responses were read from.
     ///
     /// # Errors
     /// If the store's file was changed since the responses were read from it, so that borrowed bytes cannot be sent.
@@ -239,7 +240,7 @@ impl Borrowed {
     }
 }
 
-/// Appends responses in a loop, and keeps the end of the copied bytes in a register: see [`Responses::append`].
+/// Appends responses in the loop that [`Responses::append`] runs. The end of the copied bytes stays in a register.
 pub(super) struct Appender<'a> {
     buffer: &'a mut [u8],
     end_bytes: usize,

@@ -63,7 +63,7 @@ impl<'a> Unsent<'a> {
         self.passes_descriptors = false;
     }
 
-    /// Replaces the only response by `refusal`, because the response's descriptors cannot be passed.
+    /// Replaces the only response with `refusal`, because the descriptors of that response cannot be passed.
     pub(super) fn refuse(&mut self, refusal: &'static [u8]) {
         (self.copied, self.pieces, self.refusal) = (refusal, &[], Some(refusal));
         (self.sent_bytes, self.total_len_bytes, self.passes_descriptors) = (0, refusal.len(), false);

@@ -22,11 +22,11 @@ pub(super) fn digest_text(digest: u128) -> String {
     format!("{digest:032x}")
 }
 
-/// The number of steps that reading and formatting the server's state and counters costs, if the table is small.
+/// The cost, in steps, of taking and formatting a [`Snapshot`], without counting the verified blocks.
 const SNAPSHOT_STEPS: usize = 1000;
 
-/// The state and the counters of a server, at one moment. Values without a field are read from `server` when they are
-/// reported.
+/// The state and the counters of a server, at one moment. Values that have no field here are read from `server` when
+/// they are reported.
 pub(super) struct Snapshot<'s> {
     pub(super) server: &'s ServerState,
     /// The current generation.
@@ -60,8 +60,8 @@ impl Snapshot<'_> {
         }
     }
 
-    /// Returns the number of steps that taking and formatting a [`Snapshot`] costs. The number grows with the table,
-    /// because the verified blocks are counted.
+    /// Returns the cost, in steps, of taking and formatting a [`Snapshot`]. The cost grows with the table, because the
+    /// verified blocks are counted.
     pub(super) fn steps(server: &ServerState) -> usize {
         SNAPSHOT_STEPS + server.table.current().store.records().len() / BLOCK_LEN_BYTES / STEP_LEN_BYTES
     }
@@ -71,7 +71,7 @@ impl Snapshot<'_> {
         if self.is_changed { "changed" } else { "serving" }
     }
 
-    /// Returns one word for the memory that responses are read from.
+    /// Returns the value of `--memory`: `map`, `copy`, or `sealed`.
     pub(super) fn memory(&self) -> &'static str {
         match self.server.settings.source.plan.memory {
             Memory::Map => "map",
@@ -80,7 +80,7 @@ impl Snapshot<'_> {
         }
     }
 
-    /// Returns one word for when blocks are verified.
+    /// Returns the value of `--verify`: `full`, `background`, or `touch`.
     pub(super) fn verify(&self) -> &'static str {
         let plan = &self.server.settings.source.plan;
         match (plan.options.verify, plan.background) {

@@ -35,7 +35,7 @@ impl Spin {
         }
     }
 
-    /// Polls for `time` after each response, and sleeps until the next response. Never returns.
+    /// After each response, polls for the configured time, and then sleeps until the next response. Never returns.
     pub(super) async fn run(&self) {
         loop {
             self.asleep.store(true, Ordering::Relaxed);

@@ -55,9 +55,8 @@ impl Statistics {
 /// In the response to Info, the names of all counters of disconnected connections begin with this prefix.
 pub(super) const CUTS_PREFIX: &str = "connections_cut_";
 
-/// Defines the counters of rare events, one line for each. A counter whose name begins with `cut_` counts the
-/// connections that were disconnected for one reason. Info and the metrics report all these counters: see
-/// [`TotalCounts::cuts`].
+/// Defines the counters of rare events, one per line. A counter whose name begins with `cut_` counts the connections
+/// that were disconnected for one reason. Info and the metrics report all these counters: see [`TotalCounts::cuts`].
 macro_rules! totals {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// Counters of rare events, which any thread may write.

@@ -12,8 +12,8 @@ use super::limits::Limits;
 use super::statistics::Totals;
 use crate::setting::Setting;
 
-/// The time between two checks of the connections, and the unit of time in this file. Ticks are counted and not timed,
-/// so that no client is disconnected because the server was suspended (SIGSTOP).
+/// The time between two checks of the connections, and the unit of time in this file. Time is measured by counting
+/// ticks, not with a clock, so that no client is disconnected because the server was suspended (SIGSTOP).
 pub(super) const TICK: Duration = Duration::from_secs(1);
 
 /// The reason to disconnect a connection.
@@ -25,7 +25,8 @@ pub(super) enum Reason {
     StalledRequest { arrived_bytes: usize, ticks: u32 },
     /// The client neither received a byte of pending responses nor sent a byte for `ticks` ticks.
     StalledResponse { pending_bytes: usize, ticks: u32 },
-    /// While responses were pending, the client received and sent bytes more slowly than the minimum drain rate.
+    /// While responses were pending, the client received and sent fewer bytes in `ticks` ticks than the minimum drain
+    /// rate requires.
     Slow { moved_bytes: u64, min_bytes: u64, ticks: u32 },
     /// The connection holds an old generation, and there are more retained generations than the limit allows.
     Generation { number: u64 },

@@ -15,7 +15,7 @@ pub(super) struct Turn {
     passes: usize,
     steps: usize,
     pub(super) sent_bytes: usize,
-    /// Whether the connection lets other connections have their turn, although it could continue.
+    /// Whether the turn was ended to let other connections have theirs, although this connection could continue.
     pub(super) has_ended: bool,
 }
 
@@ -38,7 +38,7 @@ impl Turn {
         self.steps = self.steps.saturating_sub(steps);
     }
 
-    /// Counts request bytes that were read ahead: no pass has answered them yet.
+    /// Counts request bytes when they are read ahead, before a pass answers the requests.
     pub(super) fn use_input(&mut self, len_bytes: usize) {
         self.bytes = self.bytes.saturating_sub(len_bytes);
     }

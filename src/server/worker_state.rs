@@ -112,8 +112,8 @@ impl ConnectionContext {
         ConnectionContext { peer, activity: worker.registry().activity(peer), worker }
     }
 
-    /// Opens the files whose descriptors a response passes to a direct client. Returns `None` if `passes` is false, or
-    /// if the generation is not available to direct clients.
+    /// Opens the files whose descriptors a response passes to a direct client. Returns `None` if the response passes no
+    /// descriptors (`passes`), or if the generation is not available to direct clients.
     ///
     /// # Errors
     /// If the system cannot open the files.

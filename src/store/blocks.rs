@@ -80,7 +80,7 @@ impl Blocks {
         Epoch(self.epoch.load(Ordering::Acquire))
     }
 
-    /// Returns whether a range of the records section is inside one block, which is verified in an epoch.
+    /// Returns whether a range of the records section is inside one block, and this block is verified in an epoch.
     #[inline(always)]
     pub(super) fn is_in_verified_block(&self, epoch: Epoch, start: usize, end: usize) -> bool {
         // No block is ever tagged with a distrusted epoch.

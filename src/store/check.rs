@@ -216,8 +216,8 @@ fn rows(store: &Store, plan: &Plan, progress: &mut dyn FnMut(u64)) -> Result<(),
 /// not found.
 ///
 /// Also checks the row after the range, if there is one: its key must be greater than the last key of the range, and
-/// its fence must have the offset at which the record of the range's last row ends. The thread that begins at that row
-/// reads the offset from the fence, and therefore cannot detect that the fence is wrong.
+/// its fence must have the offset at which the record of the range's last row ends. The thread that checks the next
+/// range begins at the offset in this fence, and therefore cannot detect that the fence is wrong.
 fn rows_in_range<'s, K: LookupKey>(
     store: &'s Store,
     plan: &Plan,

@@ -12,10 +12,10 @@ const IN_MEMORY: [FsWord; 3] = [0x0102_1994, 0x8584_58f6, 0x9584_58f6];
 /// The length of the unit in which `st_blocks` is counted.
 const STAT_BLOCK_LEN_BYTES: u64 = 512;
 
-/// The magic numbers of local file systems on which a mapping of a file maps the file itself: ext2 to ext4, XFS, Btrfs,
-/// F2FS, Bcachefs, ZFS, EROFS, and SquashFS. Some other file systems grant leases that do not reveal every writer: a
-/// stacked file system, such as an overlay, maps a file of the file system below it, and a remote file system cannot
-/// detect writers on other machines.
+/// The magic numbers of file systems on which a lease reveals every writer: ext2 to ext4, XFS, Btrfs, F2FS, Bcachefs,
+/// ZFS, EROFS, and SquashFS. These file systems are local, and a mapping of a file maps the file itself. On some other
+/// file systems, a lease does not reveal every writer: a stacked file system, such as an overlay, maps a file of the
+/// file system below it, and a remote file system cannot detect writers on other machines.
 const LOCAL: [FsWord; 8] =
     [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0xca45_1a4e, 0x2fc1_2fc1, 0xe0f5_e1e2, 0x7371_7368];
 

@@ -26,8 +26,8 @@ const PART_LEN_BYTES: usize = 4 * HUGE_PAGE_LEN_BYTES;
 
 /// All bytes of a file, read-only.
 pub(super) struct Map {
-    /// The bytes of the file, which are in `memory`. `Map::bytes` lends these bytes for no longer than this `Map`
-    /// lives.
+    /// The bytes of the file, which are in `memory`. Despite the type, they live only as long as this `Map`, so
+    /// `Map::bytes` lends them for no longer.
     bytes: &'static [u8],
     memory: Memory,
 }

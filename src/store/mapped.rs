@@ -15,8 +15,8 @@ use super::{Epoch, LookupError, MappedRows, Mistrust, Store, StoreError, Watched
 use crate::format::key::{Key, KeyKind};
 use crate::format::{KeyBounds, Row};
 
-/// The total length of values at which a batch of lookups ends. After each batch, the file is checked for changes, and
-/// the values are passed to the caller.
+/// A batch of lookups ends once its values have this total length. After each batch, the file is checked for changes,
+/// and the values are passed to the caller.
 const BATCH_LEN_BYTES: usize = 64 << 10;
 /// The maximum number of keys in a batch of lookups.
 const BATCH_KEYS: usize = 256;
@@ -95,8 +95,8 @@ impl MappedStore {
     /// Maps a baked file with options. Calls `done` after each [`Step`] of loading the file into memory.
     ///
     /// # Errors
-    /// The errors of [`MappedStore::open`], [`StoreError::Memory`] if the system rejects a request in the options, and
-    /// [`StoreError::Canceled`] if `options.pace` cancels the work.
+    /// The errors of [`MappedStore::open`], [`StoreError::Memory`] if the system cannot do what the options request,
+    /// such as to lock memory, and [`StoreError::Canceled`] if `options.pace` cancels the work.
     pub fn open_with(
         path: impl AsRef<Path>,
         options: &OpenOptions,

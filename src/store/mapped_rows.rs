@@ -12,7 +12,7 @@ use crate::format::Row;
 /// up to twice as many rows as the page before it.
 const PAGE_ROWS_MIN: usize = 8;
 const PAGE_ROWS_MAX: usize = 1024;
-/// The total length of values at which a page (a group of rows that are copied and verified together) ends.
+/// A page (a group of rows that are copied and verified together) ends once its values have this total length.
 const PAGE_LEN_BYTES: usize = 64 << 10;
 
 /// `FRONT` and `BACK` are the two ends of an iteration, as indexes into [`MappedRows::copied`].

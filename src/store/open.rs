@@ -102,8 +102,8 @@ impl Store {
     /// The caller must meet the safety requirements of [`Store::map`].
     ///
     /// # Errors
-    /// The errors of [`Store::map`], [`StoreError::Memory`] if the system rejects a request in the options, and
-    /// [`StoreError::Canceled`] if `options.pace` cancels the work.
+    /// The errors of [`Store::map`], [`StoreError::Memory`] if the system cannot do what the options request, such as
+    /// to lock memory, and [`StoreError::Canceled`] if `options.pace` cancels the work.
     pub unsafe fn map_with(
         path: impl AsRef<Path>,
         options: &OpenOptions,

@@ -1,8 +1,8 @@
 //! Looks rows up by the order of their keys: the rows at, before, or after a key, and the rows of a range.
 //!
 //! A search finds the two fences around a key, and then reads the rows between these fences. For byte keys, a fence has
-//! the 8 bytes that follow the common prefix of all keys. If several fences have equal bytes, the search compares the
-//! keys of their records.
+//! only 8 bytes of its row's key: those after the common prefix of all keys. If several fences have equal bytes, the
+//! search compares the keys of their records.
 
 use std::cmp::Ordering;
 use std::ops::Bound;
@@ -172,8 +172,8 @@ impl Store {
         Ok(PageRange::between(start, rows.ends().0))
     }
 
-    /// Returns the position just before or just after a key, as `side` selects. Also returns the position of the row
-    /// that precedes this position, if there is one.
+    /// Returns the position just before or just after a key (`side`), and the position of the last row before it, if
+    /// there is one.
     fn seek(&self, key: Key<'_>, side: Side) -> Result<(Position, Option<Position>), LookupError> {
         if self.epoch().is_distrust() {
             return Err(LookupError::Damaged);

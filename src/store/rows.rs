@@ -69,7 +69,7 @@ impl<'s> Rows<'s> {
         if self.damaged { Err(LookupError::Damaged) } else { Ok(()) }
     }
 
-    /// Returns `found`. If `found` is `None`, sets `damaged`.
+    /// Returns `found`. If it is `None`, records that the iterator reached a damaged row.
     fn or_damaged<T>(&mut self, found: Option<T>) -> Option<T> {
         self.damaged |= found.is_none();
         found
@@ -143,7 +143,7 @@ pub(crate) struct PageRange {
     /// The offsets, in the records section, where the records of the page's rows begin and end.
     pub(crate) offset_bytes: Range<u64>,
     pub(crate) row_count: usize,
-    /// Whether the range of the request has more rows than this page.
+    /// Whether the requested range has rows that are not in this page.
     pub(crate) more: bool,
 }
 

@@ -155,8 +155,7 @@ impl<'a> Index<'a> {
         if self.epoch.is_distrust() { Found::Damaged } else { Found::Missing }
     }
 
-    /// Verifies a range of the records section, but nothing beyond the end of the section. Returns whether the range is
-    /// intact.
+    /// Verifies the part of a range that is inside the records section. Returns whether this part is intact.
     #[inline(always)]
     fn verify(&self, start: usize, end: usize) -> bool {
         self.blocks.is_in_verified_block(self.epoch, start, end) || self.verify_blocks(start, end)

@@ -7,10 +7,10 @@
 
 use std::time::{Duration, SystemTime};
 
-/// How long after the last write a file counts as settled: from then on, every further write changes the file's
-/// modification time. Applies to file systems that store times with a resolution of 10 ms or finer. `SETTLE` is longer
-/// than the resolution, so that a process that is still writing to the file usually writes again before the file counts
-/// as settled.
+/// The time from the last write to a file until the file counts as settled. Every write to a settled file changes the
+/// file's modification time. Applies to file systems that store times with a resolution of 10 ms or finer. `SETTLE` is
+/// longer than the resolution, so that a process that is still writing to the file usually writes again before the file
+/// counts as settled.
 pub(crate) const SETTLE: Duration = Duration::from_millis(50);
 
 /// Like [`SETTLE`], for file systems that may store times with a resolution of up to 2 s.
@@ -21,8 +21,9 @@ pub(super) const SETTLE_COARSE: Duration = Duration::from_millis(2050);
 /// multiple.
 const COARSE_STEP_NS: u32 = 10_000_000;
 
-/// Returns how long to wait until every further write to a file will change the file's modification time, which is
-/// `modified` now. Returns `None` if no wait is necessary, in particular if `modified` is in the future.
+/// Returns how long to wait until every further write to a file will change the file's modification time. `modified` is
+/// the current modification time. Returns `None` if no wait is necessary. If `modified` is in the future, none is
+/// necessary, because every write sets an earlier time.
 pub(crate) fn unsettled_for(modified: SystemTime, now: SystemTime) -> Option<Duration> {
     let since_epoch = modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let is_coarse = since_epoch.subsec_nanos().is_multiple_of(COARSE_STEP_NS);

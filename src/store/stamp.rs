@@ -74,8 +74,8 @@ impl WatchedFile {
         self.has_verity || self.lease.is_confirmed()
     }
 
-    /// Returns whether a process has the file open for writing. The system reports writers only to the file's owner and
-    /// to root, after [`take_leases`](super::take_leases).
+    /// Returns whether a process has the file open for writing. Unless the file is immutable, only a process of the
+    /// file's owner or of root that called [`take_leases`](super::take_leases) can determine this.
     pub fn writers(&self) -> Writers {
         if self.has_verity { Writers::None } else { self.lease.writers() }
     }

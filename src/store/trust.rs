@@ -103,8 +103,8 @@ impl Store {
         self.is_unchanged_since(self.epoch()) && !self.epoch().is_distrust()
     }
 
-    /// Rechecks a file that has changed or whose lease was lost: verifies everything except the records. If everything
-    /// verified is intact, trusts the file again. Lookups then verify each block again on first access. If this process
+    /// Rechecks a file that has changed or whose lease was lost: verifies everything except the records, and trusts the
+    /// file again if all of that is intact. Lookups then verify each block again on first access. If this process
     /// called [`take_leases`](super::take_leases), this function first tries to take a lease on the file.
     ///
     /// Only one thread may call this function at a time. Without a lease, the result is [`Mistrust::Changing`] until 50

@@ -17,9 +17,9 @@ use super::slots::Entry;
 use crate::bake::budget::Budget;
 use crate::format::index::{Hash, PART_ROWS, Parts};
 
-/// The usual maximum number of buckets. A bucket has the rows of a few adjacent parts. With this number of buckets, the
-/// cache lines that are being written fit into the processor's first-level cache. If the memory limit requires smaller
-/// buckets, there are more buckets.
+/// The usual maximum number of buckets. A bucket has the rows of a few adjacent parts. One cache line per bucket is
+/// being written at any time, and this number of cache lines fits into the processor's first-level cache. If the memory
+/// limit requires smaller buckets, there are more of them.
 const BUCKET_COUNT: u64 = 512;
 /// The maximum number of rows in a chunk. A bucket's rows are stored in chunks. At this size, one incomplete chunk per
 /// bucket needs little memory, and a chunk is still long enough to be read back fast.

@@ -357,7 +357,8 @@ mod tests {
         }
     }
 
-    /// Files with more than 32 GiB of records need alignments greater than 8 bytes, but no test writes such files.
+    /// Only files with more than 32 GiB of records need an alignment greater than 8 bytes. These files are too long for
+    /// a test, so this test uses such alignments in small files.
     #[test]
     fn a_file_with_any_record_alignment_is_read() {
         for align_bytes in [8, 16, 64, 4096] {

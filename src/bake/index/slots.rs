@@ -23,7 +23,7 @@ const SETTLED_COUNT: usize = 16;
 /// Marks a slot that no group owns.
 const NONE: u32 = u32::MAX;
 
-/// A row while the index is built: the hash of its key, and the place of its record. Entries can be written to a
+/// The index build's entry for a row: the hash of its key, and the place of its record. Entries can be written to a
 /// temporary file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]

@@ -32,7 +32,7 @@ pub(super) struct Walk {
     value_left_bytes: usize,
     /// The number of bytes of the current record's padding that are still to come.
     zeros_left_bytes: usize,
-    /// The first bytes of a record's key and response header, if the other bytes are in the next piece.
+    /// The start of the next record's key and response header, if the rest of them is in a later piece.
     head: Vec<u8>,
     /// A copy of the last key in the earlier pieces, encoded as in a record.
     previous: Vec<u8>,

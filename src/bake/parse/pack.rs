@@ -36,7 +36,7 @@ pub(super) enum Cell<'a> {
     Uint(u64),
     F32(f32),
     F64(f64),
-    /// The bytes of a text. If they are not UTF-8, the cell cannot be packed.
+    /// Text. If the bytes are not valid UTF-8, the cell cannot be packed.
     Text(&'a [u8]),
     Binary(&'a [u8]),
     /// Valid JSON text.

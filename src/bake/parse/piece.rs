@@ -32,7 +32,7 @@ pub(in crate::bake) struct Piece {
     pub(in crate::bake) last_line_max: u64,
     /// The approximate memory that the rows take before they are parsed.
     pub(in crate::bake) len_bytes: usize,
-    /// Whether the first row may be a header, although the options declare no header.
+    /// Whether the first row could be a header that the options do not declare.
     pub(in crate::bake) may_be_header: bool,
     pub(in crate::bake) rows: Box<dyn ParsePiece>,
 }

@@ -62,8 +62,8 @@ fn pieces_of(text: &[u8], delimiter: Option<u8>, piece_len_bytes: usize) -> Vec<
     }
 }
 
-/// Returns the rows with two fields that the crate `csv` finds. Each element has two versions of a row: as `csv`
-/// returns it, and without a carriage return at its end.
+/// Parses a text with the crate `csv`, and returns the rows that have two fields. Each element has two versions of a
+/// row: as `csv` returns it, and without a carriage return at its end.
 fn rows_by_csv(text: &[u8]) -> Vec<[String; 2]> {
     let mut reader = csv::ReaderBuilder::new();
     reader.has_headers(false).flexible(true).terminator(csv::Terminator::Any(b'\n'));

@@ -17,7 +17,7 @@ pub(super) trait TextFormat {
     /// every line feed ends a row.
     fn delimiter(&self) -> Option<u8>;
 
-    /// Returns whether the first row may be a header, although the options declare no header.
+    /// Returns whether an input's first row could be a header that the options do not declare.
     fn may_have_header(&self) -> bool;
 
     /// Returns the parser of an input. Removes the header, if there is one, from the first piece. Returns `None` if

@@ -1,8 +1,8 @@
 //! Memory for the parsed rows of one piece of an input.
 //!
-//! Writing rows in key order reads this memory in random order. The memory therefore uses huge pages if the system has
-//! them. Huge pages make writing 10 million rows of 100 bytes two and a half times as fast. An arena returns its memory
-//! to the system when it is dropped, so that the bake stays within its budget.
+//! When rows are written in key order, this memory is read in random order, so it uses huge pages if the system has
+//! them. With huge pages, 10 million rows of 100 bytes are written 2.5 times as fast. An arena returns its memory to
+//! the system when it is dropped, so that the bake stays within its budget.
 
 use memmap2::{Advice, MmapMut};
 

@@ -60,8 +60,8 @@ impl Tournament {
         self.heads[self.winner as usize].map(|_| (self.winner, source))
     }
 
-    /// Returns the least head (see [`Key::head`]) of all sources except the winner. The source that has the least head
-    /// lost to the winner, so this source is stored in a node between the winner's leaf and the root.
+    /// Returns the least head (see [`Key::head`]) of all sources except the winner. The source with this head lost its
+    /// match against the winner, so this source is stored in a node between the winner's leaf and the root.
     fn least_of_others(&self, winner: u32) -> Option<u64> {
         let mut node = (winner as usize + self.losers.len()) / 2;
         let mut least = None;

@@ -11,8 +11,8 @@ use crate::bake::keys::canonical_decimal;
 use crate::bake::options::Duplicates;
 use crate::format::key::{Key, KeyKind};
 
-/// Groups of at most this many rows are sorted by whole keys. Larger groups are sorted by heads (see [`Key::head`]),
-/// unless heads cannot distinguish their keys.
+/// At most this many rows with byte keys are sorted by comparing whole keys. More rows are sorted by heads (see
+/// [`Key::head`]), unless heads cannot distinguish their keys.
 const TIES_SMALL: usize = 32;
 /// The number of rows in a chunk. Threads compute the common prefix of the keys chunk by chunk.
 const CHUNK_ROWS: usize = 1 << 14;
@@ -21,7 +21,8 @@ const CHUNK_ROWS: usize = 1 << 14;
 /// keeps rows with the same key in this order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct RowRef {
-    /// The head of the key: see [`Key::head`]. In a byte key, sorting chooses the offset at which the head begins.
+    /// The head of the key: see [`Key::head`]. For byte keys, the sort sets the offset in the key at which the head
+    /// begins.
     head: u64,
     piece: u32,
     position: u32,
@@ -232,7 +233,8 @@ mod tests {
 
     use super::*;
 
-    /// The sort must not recurse: the stack of this test is too small for one call per 8 bytes of the longest key.
+    /// The sort must not recurse: a recursion with one call per 8 bytes of the longest key would overflow the small
+    /// stack of this test.
     #[test]
     fn keys_that_are_prefixes_of_each_other_are_sorted_on_a_small_stack() {
         const LEN_MAX_BYTES: usize = 6000;

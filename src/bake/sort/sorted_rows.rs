@@ -57,8 +57,8 @@ struct BlockRows {
     table: Option<TableChecks>,
 }
 
-/// The checks for rows of a table that was baked before. Checksums prove that the table's blocks are unchanged, but not
-/// that a baker wrote them.
+/// The checks for rows of a table that was baked before. They are necessary although blocks are verified, because a
+/// forged table can have correct checksums and invalid rows.
 struct TableChecks {
     /// The number of rows in the table. `None` if reading does not start at the first row.
     row_count: Option<u64>,

@@ -76,7 +76,7 @@ pub(crate) struct BakeArgs {
 #[derive(clap::Args)]
 #[command(next_help_heading = "Input")]
 pub(crate) struct InputArgs {
-    /// Read these files as one table, plain or compressed (gzip, Zstandard); `-` is standard input, and quoted names
+    /// Read these files, plain or compressed (gzip, Zstandard), as one table; `-` is standard input, and quoted names
     /// may contain the wildcards `*`, `?`, `[…]`, and `**`
     #[arg(required = true, value_name = "INPUT")]
     pub(crate) inputs: Vec<PathBuf>,
@@ -320,8 +320,8 @@ impl RowArgs {
 }
 
 impl ShardArgs {
-    /// Sets `options.shard`. The shard depends on the kind of the keys. If no option gives this kind, the kind is read
-    /// from the file `table`.
+    /// Sets `options.shard`. The bounds are parsed as keys of the kind that the options select. If the options select
+    /// no kind, they are parsed as keys of the same kind as the keys of `table`.
     fn fill(&self, options: &mut Options, table: Option<&Path>) -> Result<(), clap::Error> {
         let Some((number, count)) = self.shard else { return Ok(()) };
         let kind = match (options.keys, table) {

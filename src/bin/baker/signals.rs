@@ -2,8 +2,8 @@
 //!
 //! The first signal cancels the bake, and the process then dies by this signal, so that its parent sees the signal in
 //! the exit status. If the bake has not ended after 200 ms, for example because it waits for its input or for the disk,
-//! the process dies without waiting any longer. If the new file is already in place, the process does wait until the
-//! bake has ended. A second signal always kills the process at once.
+//! the process dies anyway. Exception: if the new file is already in place, the process waits until the bake has ended.
+//! A second signal always kills the process at once.
 
 use std::fs;
 use std::io::{self, Write};
@@ -25,9 +25,10 @@ const GRACE: Duration = Duration::from_millis(200);
 
 pub(crate) struct Signals {
     arrived: Arc<AtomicI32>,
-    /// Locked by the thread that is about to end the process.
+    /// Only the thread that has locked this mutex may end the process: the watcher thread or, after the bake, the main
+    /// thread.
     ending: Arc<Mutex<()>>,
-    /// The watcher thread waits until this sender is dropped, which marks the end of the bake.
+    /// Dropping this sender tells the watcher thread, which has the receiver, that the bake has ended.
     running: Sender<()>,
 }
 
@@ -65,8 +66,8 @@ impl Signals {
         Ok(Signals { arrived, ending, running })
     }
 
-    /// Marks the end of the bake, and returns the signal that arrived during the bake. After this call, a signal ends
-    /// the process only if an earlier signal has already arrived.
+    /// Marks the end of the bake, and returns the signal that arrived during the bake. After this call, the
+    /// first signal that the process gets no longer ends it, but a second signal still does.
     pub(crate) fn bake_ended(self) -> ArrivedSignal {
         drop(self.running);
         // The mutex stays locked until the process ends, so the watcher thread can no longer end the process.

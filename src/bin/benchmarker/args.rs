@@ -15,7 +15,7 @@ use crate::mix::{Op, OpMix};
 use crate::plan::Plan;
 use crate::wire::Protocol;
 
-/// Maximum of `--seconds` and `--warmup`, about three years. Adding a longer time to the clock could overflow.
+/// Maximum value of `--seconds` and of `--warmup`: about three years. Adding a longer time to the clock could overflow.
 const SECONDS_MAX: f64 = 1e8;
 /// Number of intervals per run that `--report` and `--hdr` show.
 const INTERVALS: u32 = 50;
@@ -65,7 +65,7 @@ pub(crate) struct Args {
     /// Set the exponent of --distribution zipf [default: 0.99]
     #[arg(long, value_name = "NUMBER", value_parser = parse_exponent)]
     zipf_exponent: Option<f64>,
-    /// Request an absent key in this share of the requests, from 0 to 1
+    /// Request absent keys in this share of all requests, from 0 to 1
     #[arg(long, value_name = "RATIO", default_value = "0", value_parser = parse_ratio)]
     pub(crate) miss_ratio: f64,
     /// Choose the ops: `get`, `exists`, or both with their shares, such as `get:0.9,exists:0.1`
@@ -77,14 +77,14 @@ pub(crate) struct Args {
     /// Send this many requests per second on a schedule, and measure latency from the scheduled time
     #[arg(long, value_name = "REQUESTS", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub(crate) rate: Option<u64>,
-    /// Find the highest rate whose p99 latency is at most --p99-us, in steps of --seconds each
+    /// Find the highest rate whose p99 latency is at most --p99-us, by measuring different rates for --seconds each
     #[arg(long, conflicts_with_all = ["rate", "ceiling", "memory", "report", "hdr"])]
     pub(crate) sweep: bool,
-    /// Limit the p99 latency for --sweep, in microseconds [default: 1000]
+    /// Set the maximum p99 latency for --sweep, in microseconds [default: 1000]
     #[arg(long, value_name = "MICROSECONDS", requires = "sweep", value_parser = parse_positive_us)]
     p99_us: Option<f64>,
-    /// Alternate between the tested server and a server that sends equally long responses without lookups, and report
-    /// the ratio of the two rates
+    /// Alternately measure the server and a built-in server that sends responses of the same mean length without
+    /// lookups, and report the ratio of the two rates
     #[arg(long, conflicts_with_all = ["rate", "verify"])]
     pub(crate) ceiling: bool,
     /// Report the file's bytes per key, and the memory and page faults of the server
@@ -99,7 +99,7 @@ pub(crate) struct Args {
     /// Print the results as one JSON object on one line
     #[arg(long)]
     pub(crate) json: bool,
-    /// Run as the server of --ceiling, with responses of this mean length
+    /// Run as the built-in server that --ceiling measures, and send responses of this mean length
     #[arg(long = SERVE_CANNED, hide = true, exclusive = true, value_name = "BYTES")]
     pub(crate) serve_canned: Option<f64>,
 }
@@ -167,7 +167,7 @@ impl Args {
     /// Returns the plan of a run.
     ///
     /// # Errors
-    /// If the server's address and the options for it do not fit together.
+    /// Fails if the address is invalid, or if an option cannot be used with this address.
     pub(crate) fn plan(&self) -> anyhow::Result<Plan> {
         let options = self.server.options(self.socket.as_os_str()).map_err(anyhow::Error::msg)?;
         let has_user = Address::parse(&self.socket)?.user().is_some();

@@ -11,8 +11,8 @@ use zerocopy::IntoBytes;
 /// Number of canned responses in the pattern, which the server repeats on every connection. The lengths of these
 /// responses differ by at most one byte.
 const PATTERN_RESPONSES: usize = 16;
-/// If the mean length of responses is at least this many bytes, the pattern has only one response, because a rounding
-/// error of one byte is negligible.
+/// If the mean length of responses is at least this many bytes, the pattern has only one response: its length is the
+/// mean length rounded to whole bytes, and the rounding error is negligible.
 const LONG_RESPONSE_LEN_BYTES: f64 = 65536.0;
 /// Minimum length of the buffer that contains copies of the pattern of responses. One `send` can send many responses
 /// from this buffer.

@@ -5,7 +5,7 @@ use std::ops::Range;
 #[derive(Default)]
 pub(crate) struct Frames {
     bytes: Vec<u8>,
-    /// The offset in `bytes` at which each frame (an encoded request) ends.
+    /// For each frame (an encoded request), the offset in `bytes` where the frame ends.
     ends: Vec<usize>,
 }
 

@@ -5,8 +5,8 @@
 //! prepared pipelines would stay in the processor's caches and make the server look faster.
 //!
 //! Draws must be cheap, because the benchmarker runs on the server's machine and each access to a random row is a cache
-//! miss. Therefore, the rows are shuffled once, and a pipeline takes consecutive rows of the shuffled list, from a
-//! random row on. Every row has equal probability, and consecutive requests are for unrelated keys.
+//! miss. Therefore, the rows are shuffled once, and a pipeline takes consecutive rows of the shuffled list, starting at
+//! a random row. Every row has equal probability, and consecutive requests are for unrelated keys.
 
 use std::ops::Range;
 
@@ -26,9 +26,9 @@ use crate::mix::{Op, OpMix};
 use crate::random::client_rng;
 use crate::wire::{Protocol, Requests};
 
-/// Maximum number of draws in the search for one absent key. Even for a small dense table, three in four drawn keys are
-/// outside of the table's range of keys, and therefore absent. The search reaches the maximum only if the table
-/// contains nearly every possible key.
+/// Maximum number of draws in the search for one absent key. The search reaches the maximum only if the table contains
+/// nearly every possible key: even if a table has all numbers below 65536, three in four drawn keys are greater, and
+/// therefore absent.
 const MISS_TRIES_MAX: u32 = 10_000;
 
 /// The distribution of requests over the rows.
@@ -36,7 +36,7 @@ const MISS_TRIES_MAX: u32 = 10_000;
 pub(crate) enum Distribution {
     /// Equal probability for all rows
     Uniform,
-    /// Probability proportional to r^-exponent for the row of rank r; ranks are random
+    /// Probability proportional to r^-exponent for the row of rank r; ranks are assigned to rows at random
     Zipf,
     /// All keys in ascending order, starting over after the last key; clients begin at evenly spaced rows
     Sequential,
@@ -44,7 +44,7 @@ pub(crate) enum Distribution {
 
 /// The rule that chooses the next row. Rows are in key order for `Sequential`, and shuffled otherwise.
 enum RowChoice {
-    /// Consecutive rows, which begin at a random row for each pipeline.
+    /// For each pipeline, consecutive rows that begin at a random row.
     Uniform,
     /// The row at a random index. Lower indexes are more probable.
     Zipf(WeightedAliasIndex<f64>),
@@ -151,8 +151,8 @@ impl KeyDraw {
         }
     }
 
-    /// Returns an absent key near a key of the table. Uniformly random keys would nearly all be far from the table's
-    /// keys.
+    /// Returns an absent key near a key of the table. A uniformly random key would nearly always be far from all keys
+    /// of the table.
     fn absent_key(&mut self, table: &Table) -> anyhow::Result<Key<'_>> {
         for _ in 0..MISS_TRIES_MAX {
             let near = if table.is_empty() { None } else { Some(table.gets.key(self.next_row(table))) };
@@ -203,7 +203,7 @@ impl Pipeline {
         Pipeline { requests: protocol.empty_requests(keys), expected: Vec::new() }
     }
 
-    /// Replaces the requests and expected headers by those of the next pipeline. With `canned`, the server sends canned
+    /// Draws the next pipeline, which replaces the current one. If `canned` is given, the server sends canned
     /// responses, so the expected headers do not depend on the keys.
     pub(crate) fn draw(
         &mut self,

@@ -62,7 +62,8 @@ type ClientResult = (usize, Option<String>, Result<(), String>);
 /// Connects all clients, runs them, and returns their results.
 ///
 /// # Errors
-/// Fails if the first client cannot connect.
+/// Fails if the first client cannot connect. If only later clients cannot connect, the run continues without them, and
+/// the outcome contains their errors.
 pub(crate) async fn run(plan: &Plan, table: &Arc<Table>) -> anyhow::Result<Outcome> {
     let (clients, mut faults) = connect(plan, table).await?;
     let mut failed_clients = faults.len() as u64;

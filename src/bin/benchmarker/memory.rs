@@ -44,7 +44,7 @@ pub(crate) struct Memory {
 }
 
 impl ServerProcess {
-    /// Finds the server's process through a connection, and reads its page faults so far.
+    /// Finds the server's process through a connection, and reads how many page faults the process has had so far.
     ///
     /// # Errors
     /// Fails if the connection cannot be made, or if the server's process is in another PID namespace.

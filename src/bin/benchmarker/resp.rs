@@ -35,7 +35,7 @@ pub(crate) fn write_request(op: Op, key: Key<'_>, bytes: &mut Vec<u8>) {
     .expect("a vector takes all bytes");
 }
 
-/// Appends a request with this op and the key of `get`, which is an encoded `GET` request.
+/// Appends a request with this op. Its key is copied from `get`, an encoded `GET` request.
 #[inline]
 pub(crate) fn write_like(op: Op, get: &[u8], bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(command(op));

@@ -92,8 +92,8 @@ impl ResponseReader {
     }
 
     /// Counts complete responses up to the first unexpected or incomplete one, and returns the bytes from that response
-    /// on. This fast path uses little processor time, which leaves more to the server. It computes the end of a
-    /// response from the expected header, so it does not wait until the received header is loaded from memory.
+    /// on. This fast path uses little processor time, which leaves more to the server. It computes where the next
+    /// response begins from the expected header, so the processor can continue before the received header is loaded.
     fn read_expected<'b>(&mut self, mut bytes: &'b [u8], pipeline: &Pipeline) -> &'b [u8] {
         let (mut responses, mut hits) = (0, 0);
         for expected in pipeline.expected.get(self.counts.responses..).unwrap_or_default() {
@@ -274,8 +274,8 @@ mod tests {
     use zero_kv::protocol::native::ResponseHeader;
     use zero_kv::{Key, KeyKind, MappedStore};
 
-    /// A pipeline of four `get` and two `exists` requests, and the bytes of the responses. The `get` requests are for
-    /// two values, an empty value, and an absent key.
+    /// A pipeline of four `get` and two `exists` requests, and the bytes of the responses. Two of the `get` requests
+    /// find values that are not empty, one finds an empty value, and one is for an absent key.
     struct Exchange {
         _folder: tempfile::TempDir,
         protocol: Protocol,

@@ -52,7 +52,7 @@ impl Tally {
     }
 
     /// Counts pipelines that were not sent by the end of the run. The latency of such a pipeline is the time since its
-    /// scheduled time: `waited` for the first pipeline, and `interval` less for each further one.
+    /// scheduled time: `waited` for the first pipeline, `waited - interval` for the second one, and so on.
     pub(crate) fn count_unsent(
         &mut self,
         pipelines: u64,

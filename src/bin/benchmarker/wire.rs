@@ -19,7 +19,7 @@ use crate::resp;
 pub(crate) enum Protocol {
     /// The native protocol, described in docs/PROTOCOL.md
     Native,
-    /// The Redis protocol, RESP 2; numbers are sent as decimal text
+    /// The Redis protocol, RESP 2; keys that are numbers are sent as decimal text
     Resp,
 }
 
@@ -72,7 +72,7 @@ pub(crate) struct ResponseHead {
     pub(crate) header: ResponseHeader,
     /// Length of the terminator after the value. The native protocol has no terminator.
     pub(crate) tail_len_bytes: usize,
-    /// The first line of a Redis reply that is an error, or that cannot be a reply to the request.
+    /// If a Redis reply is an error or cannot be a reply to the request, the first line of this reply.
     pub(crate) unexpected: Option<String>,
 }
 

@@ -1,5 +1,5 @@
-//! A time limit for a whole operation. The client's own time-outs limit each connection attempt and each call, but not
-//! their total time.
+//! A time limit for a whole operation. The client's own time-outs limit each attempt to connect and each call, but not
+//! the total time of an operation that connects and calls.
 
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-/// Starts a thread. The error of a failed start states a remedy.
+/// Starts a thread.
+///
+/// # Errors
+/// Fails if the thread cannot be started. The message states a remedy.
 pub(crate) fn spawn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> anyhow::Result<JoinHandle<T>> {
     thread::Builder::new().spawn(work).context(THREAD_ERROR)
 }

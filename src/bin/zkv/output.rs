@@ -15,7 +15,8 @@ const BUFFER_LEN_BYTES: usize = 256 << 10;
 /// Maximum number of bytes of a key that messages show.
 const KEY_SHOWN_MAX_BYTES: usize = 64;
 
-/// Returns a writer of delimited rows that `baker` can read back. `first_key` is the key of the first row.
+/// Returns a writer of delimited rows that `baker` can read back. The key of the first row, `first_key`, determines
+/// whether all fields must be quoted.
 pub(crate) fn csv_writer<W: Write>(output: W, delimiter: u8, first_key: Key<'_>) -> csv::Writer<W> {
     let mut settings = csv_settings(delimiter, first_key.as_bytes().unwrap_or_default());
     settings.buffer_capacity(BUFFER_LEN_BYTES).from_writer(output)
@@ -81,8 +82,8 @@ impl fmt::Display for DisplayKey<'_> {
     }
 }
 
-/// Replaces the error of a closed pipe by `if_closed`, because a reader may stop early. `add_context` adds context to
-/// every other I/O error.
+/// Returns `if_closed` if writing failed because the reader closed the pipe: a reader may stop early. `add_context`
+/// adds context to every other I/O error.
 pub(crate) fn ignore_closed_pipe<T>(
     written: anyhow::Result<T>,
     if_closed: T,

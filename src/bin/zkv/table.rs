@@ -26,7 +26,8 @@ pub(crate) struct Scan<'a> {
 
 type Row<'r> = (Key<'r>, &'r [u8]);
 
-/// A table on a server or in a file. The visitor of a key lookup receives the index of each key in the batch.
+/// A table on a server or in a file. A lookup of keys calls `visit` with the index of each key in `keys`, and the
+/// result for this key.
 pub(crate) trait Table {
     fn key_kind(&mut self) -> anyhow::Result<KeyKind>;
 
@@ -47,7 +48,7 @@ pub(crate) trait Table {
     fn count(&mut self, range: &RangeArgs) -> anyhow::Result<u64>;
 }
 
-/// Calls `visit` with these rows in the direction of the scan, up to its limit.
+/// Calls `visit` with each of these rows in the direction of the scan, until the limit of the scan is reached.
 fn visit_rows<E: Into<anyhow::Error>>(
     scan: &Scan<'_>,
     mut rows: impl DoubleEndedIterator<Item = Result<OwnedRow, E>>,

@@ -26,10 +26,11 @@ pub use options::DirectOptions;
 
 /// Looks keys up in a server's table directly in memory, without sending requests.
 ///
-/// The server transfers its table (read-only) and a page of shared memory. In this page, each lookup reads whether the
-/// server still serves the table, and whether the table's file is unchanged. When the server replaces the table, a
-/// thread receives the new generation within a few tenths of a millisecond. Until then, lookups use the old generation.
-/// If the server ends, lookups continue in the last table, and the thread tries to reconnect until a server runs.
+/// The server transfers its table (read-only) and a page of shared memory. The page shows whether the server still
+/// serves the table, and whether the table's file is unchanged; each lookup checks both. When the server replaces the
+/// table, a thread receives the new generation within a few tenths of a millisecond. Until then, lookups use the old
+/// generation. If the server ends, lookups continue in the last table, and the thread tries to reconnect until a server
+/// runs.
 ///
 /// Clones share the table and the thread. Any number of threads may look keys up at the same time. A fork does not copy
 /// the thread: open another `Direct` in the child process.
@@ -175,8 +176,8 @@ impl DirectSnapshot {
         self.0.is_current()
     }
 
-    /// Returns true if no change of the table's file was detected, and false if a process has changed the file or may
-    /// have changed it.
+    /// Returns false if a change of the table's file was detected or cannot be ruled out. `docs/OPERATIONS.md` lists
+    /// the changes that are not detected.
     pub fn is_unchanged(&self) -> bool {
         let epoch = self.0.table.unverified().epoch();
         self.0.table.is_unchanged_since(epoch) && self.0.table.is_trusted()

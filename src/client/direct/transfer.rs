@@ -265,8 +265,8 @@ mod tests {
 
     use super::*;
 
-    /// Reading a hole of a memfd allocates memory. Without the check, a server could send a table of any length and
-    /// fill a client's memory.
+    /// Reading a hole of a memfd allocates memory. If clients did not check for holes, a server could fill a client's
+    /// memory with a table of holes, which takes no memory until it is read.
     #[test]
     fn a_table_in_memory_with_holes_is_rejected_before_it_is_read() {
         const LEN_BYTES: u64 = 1 << 30;

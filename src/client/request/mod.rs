@@ -73,8 +73,8 @@ impl RequestError {
         RequestError::Violation(Violation::Page(error))
     }
 
-    /// Returns the error of a response other than [`Response::Found`]. `hint` is the likely cause of
-    /// [`Response::Error`], and what to do.
+    /// Returns the error of a response other than [`Response::Found`]. For [`Response::Error`], the error contains
+    /// `hint`, which states the likely cause and what to do.
     #[cold]
     fn of(response: Response<'_>, request: String, hint: &'static str) -> Self {
         match response {

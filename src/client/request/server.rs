@@ -27,8 +27,8 @@ pub struct Reload;
 #[derive(Clone, Copy, Debug)]
 pub struct Rollback;
 
-/// Implements a request without a key. `$decode` decodes the value of the response. `$name` and `$hint` are the
-/// request's name and the likely cause in the message of a [`RequestError`].
+/// Implements a request without a key. `$decode` decodes the value of the response. The message of a [`RequestError`]
+/// contains `$name`, the name of the request, and `$hint`, the likely cause of the error.
 macro_rules! impl_server_request {
     ($request:ident, $op:expr, $Output:ty, $decode:expr, $name:literal, $hint:expr) => {
         impl TypedRequest for $request {
@@ -61,7 +61,8 @@ impl_server_request!(Rollback, Op::Rollback, u64, decode_number, "the request fo
 pub struct Authenticate(Credentials);
 
 impl Authenticate {
-    /// Creates a login request with the name and password of `login`, which are read now.
+    /// Creates a login request with the name and password of `login`. If the password is in a file or in the
+    /// environment, this function reads it.
     ///
     /// # Errors
     /// [`LoginError`], if the name or the password cannot be used, or if there is no password.

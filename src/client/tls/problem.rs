@@ -1,4 +1,4 @@
-//! Describes why a session failed, and the remedy.
+//! Describes why a session failed, and what to do.
 
 use rustls::pki_types::UnixTime;
 use rustls::{AlertDescription, CertificateError, Error};

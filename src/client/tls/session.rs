@@ -56,7 +56,8 @@ impl TlsSession {
     /// session, or `None` if more bytes must be received first.
     ///
     /// # Errors
-    /// The reason why there can be no session with this server. [`TlsSession::send`] then sends an alert.
+    /// The reason why the session failed. The caller should then call [`TlsSession::send`], which sends the server an
+    /// alert with this reason.
     pub(in crate::client) fn decrypt(&mut self, buffer: &mut [u8]) -> Result<Option<usize>, String> {
         loop {
             match self.session.reader().read(buffer) {

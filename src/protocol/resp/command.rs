@@ -13,8 +13,8 @@ pub struct Command<'a> {
 }
 
 impl<'a> Command<'a> {
-    /// Creates a command from bytes that [`parse`](super::parse) returned: the array form of an inline command, or a
-    /// copy of [`Command::bytes`]. If the bytes are malformed, the arguments end before the first malformed argument.
+    /// Creates a command from its array form: the bytes that [`parse`](super::parse) returned for an inline command, or
+    /// a copy of [`Command::bytes`]. If the bytes are malformed, the arguments end before the first malformed argument.
     pub fn new(bytes: &'a [u8]) -> Self {
         let (arg_count, header_len) = count_line(bytes).unwrap_or((0, bytes.len()));
         Command { bytes, arg_count, first_arg_at: header_len }
@@ -26,7 +26,7 @@ impl<'a> Command<'a> {
         self.arg_count
     }
 
-    /// Returns the command's bytes as received.
+    /// Returns the command in array form. The client may have sent it inline.
     #[inline]
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes

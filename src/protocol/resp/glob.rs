@@ -17,7 +17,7 @@
 /// Maximum number of elements of a segment that is compared at each position of the key, without masks.
 const SHORT_SEGMENT_LEN_MAX: usize = 8;
 
-/// Number of operations that [`Glob::compile_ops`] counts for the allocation of a segment.
+/// The cost, in operations, of allocating a segment: a part of [`Glob::compile_ops`].
 const SEGMENT_OPS: usize = 64;
 
 /// A compiled pattern.

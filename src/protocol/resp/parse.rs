@@ -39,7 +39,7 @@ pub enum Parsed<'a> {
     Inline {
         /// The command in array form, for [`Command::new`].
         command: Vec<u8>,
-        /// Number of bytes to consume, which are the line and its line end.
+        /// Number of bytes to consume: the length of the line, including its line end.
         len_bytes: usize,
     },
     /// An empty line or an empty array, which gets no reply.

@@ -117,8 +117,8 @@ impl<'a, S: Sink> Reply<'a, S> {
         self.header(b'*', len);
     }
 
-    /// Appends the header of a push message, such as a message of a channel. The caller appends the message's `len`
-    /// replies.
+    /// Appends the header of a push message, such as a Pub/Sub message. The caller must append the message's `len`
+    /// elements.
     pub fn push(&mut self, len: usize) {
         self.header(if self.version == Version::Resp2 { b'*' } else { b'>' }, len);
     }

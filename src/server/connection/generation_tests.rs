@@ -15,7 +15,8 @@ use crate::server::counters::Sums;
 
 const VALUE_LEN_BYTES: usize = 300;
 const RESPONSE_LEN_BYTES: usize = RESPONSE_HEADER_LEN_BYTES + VALUE_LEN_BYTES;
-/// A pipeline that fills the read buffer once. The connection reads the rest ahead while responses are pending.
+/// The number of requests of a pipeline that is longer than the read buffer. The first read fills the buffer, and the
+/// connection reads the rest ahead while responses are pending.
 const REQUESTS: usize = READ_LEN_BYTES / size_of::<Request>() + 10;
 
 /// Bakes a table in which the value of key 7 consists of `byte`.
@@ -39,7 +40,7 @@ fn read_len_bytes(connections: &Connections) -> u64 {
     sums.read_len_bytes
 }
 
-/// One thread runs the client and the connection, so the order is deterministic.
+/// One thread runs the client and the connection, so they always run in the same order.
 #[test]
 fn a_request_that_is_sent_after_a_swap_is_answered_from_the_new_generation() {
     let folder = tempfile::tempdir().unwrap();

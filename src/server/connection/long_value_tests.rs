@@ -18,8 +18,8 @@ use crate::server::steps::TURN_STEPS_MAX;
 
 /// The length of a value whose verification takes about 100,000 steps.
 const LONG_LEN_BYTES: usize = 32 << 20;
-/// The maximum number of steps of a turn that verifies blocks. The turn ends after the pass that exceeds
-/// `TURN_STEPS_MAX`.
+/// The maximum number of steps of a turn that verifies blocks. A turn can exceed `TURN_STEPS_MAX`, because it ends only
+/// after the pass that exceeds this number.
 const STEPS_MAX: usize = 3 * TURN_STEPS_MAX;
 /// The minimum number of turns that do work: one turn of at most `STEPS_MAX` steps cannot verify the whole long value.
 const TURNS_MIN: usize = 2;

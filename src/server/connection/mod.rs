@@ -54,8 +54,8 @@ use protocol::Protocol;
 use read_ahead::Input;
 use unanswered::Unanswered;
 
-/// The number of request bytes that are answered from one generation before later requests may be answered from
-/// another. Without this limit, a client that never stops sending would hold its generation forever.
+/// The total length of the requests that a connection answers from one generation before it may answer later requests
+/// from another. Without this limit, a client that never stops sending would hold its generation forever.
 const GENERATION_REQUESTS_MAX_BYTES: usize = 1 << 20;
 
 thread_local! {
@@ -104,7 +104,7 @@ impl Connections {
     }
 }
 
-/// The connection of one client. As a future, it is ready when the connection ends.
+/// The connection of one client. It is a future that completes when the connection ends.
 pub(super) struct Connection<S> {
     stream: S,
     context: ConnectionContext,
@@ -119,12 +119,12 @@ pub(super) struct Connection<S> {
     is_read_full: bool,
     unanswered: Unanswered,
     input: Input,
-    /// What the connection does next, as its most recent pass decided.
+    /// What the connection does after its pending responses are sent.
     then: Then,
-    /// Registers the connection for changes of the table's state. Allocated when the client first waits for a change.
+    /// The registration for changes of the table's state. Created when the client first waits for a change.
     waiter: Option<Waiter>,
     delay: Delay,
-    /// Responses that the socket has not taken yet. Allocated when the socket first does not take all responses.
+    /// Responses that are not sent yet. Allocated when responses first become pending.
     pending: Option<Box<PendingResponses>>,
     /// Whether the worker counts this connection as pending: see [`WorkerState::begin_pending`].
     is_pending: bool,

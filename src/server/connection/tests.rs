@@ -1,4 +1,4 @@
-//! Tests of clients that receive slowly, passes that are repeated, and turns of other connections.
+//! Tests of partial writes, of repeated passes, and of connections that yield to other connections.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -73,7 +73,7 @@ fn responses_are_complete_even_if_the_socket_takes_few_bytes_at_a_time() {
     });
 }
 
-/// One thread runs both connections and their clients, so the order is deterministic.
+/// One thread runs both connections and their clients, so they always run in the same order.
 #[test]
 fn a_connection_that_yields_lets_the_runtime_poll_other_connections() {
     let folder = tempfile::tempdir().unwrap();

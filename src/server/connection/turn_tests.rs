@@ -23,7 +23,7 @@ const STEPS_MAX: usize = 100_000;
 pub(super) const TURNS_BETWEEN_MAX: usize = 8;
 /// The length of the pipelines in which short commands are sent. Each pipeline takes several turns.
 pub(super) const PIPELINE_LEN_BYTES: usize = 256 << 10;
-/// The number of turns with work after which a test drops its connection. More turns would only repeat the same work.
+/// A test drops its connection after this number of turns that did work. More turns would only repeat the same work.
 const BUSY_TURNS_MAX: usize = 6;
 const ROWS: u64 = 20_000;
 const CLIENTS: usize = 3000;
@@ -36,8 +36,8 @@ pub(super) struct Used {
     pub(super) steps: usize,
     pub(super) turn_steps_max: usize,
     turn_us_max: u64,
-    /// The number of turns since the other connection of the worker last received a response. `turns_between_max` is
-    /// the maximum of this number.
+    /// The number of turns of this connection since the worker's other connection last received a response.
+    /// `turns_between_max` is the maximum of this number.
     turns_since: usize,
     pub(super) turns_between_max: usize,
 }

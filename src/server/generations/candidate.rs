@@ -21,7 +21,7 @@ use crate::store::{
     Memory, OpenOptions, SETTLE, Step, Store, StoreError, Writers, open_file, survive_bus_errors, writers_of,
 };
 
-/// The maximum time that a check waits until no process has the file open for writing.
+/// The maximum time that a check waits for the writers of a file to close the file.
 const CLOSE_WAIT_MAX: Duration = Duration::from_millis(100);
 
 /// The reason why a file is rejected.
@@ -174,7 +174,7 @@ impl Plan {
         Ok(Candidate { store, file, identity, writers })
     }
 
-    /// Waits up to [`CLOSE_WAIT_MAX`] until no process has the file open for writing, because a process may rename a
+    /// Waits until no process has the file open for writing, but at most [`CLOSE_WAIT_MAX`]. A process may rename a
     /// file to the path before it closes the file.
     fn wait_for_writers(&self, file: &File, path: &Path) -> Result<(), OpenError> {
         if self.memory != Memory::Map {
@@ -193,9 +193,9 @@ impl Plan {
         Ok(())
     }
 
-    /// Checks that no process has opened the file for writing since the file was mapped. The lease must have been held
-    /// since then. A check with fstat is not enough: on tmpfs, fstat does not show writes through a mapping. If writers
-    /// cannot be detected, only logs a warning.
+    /// Checks that the lease has been held since the file was mapped, so that no process can have opened the file for
+    /// writing. A check with fstat is not enough: on tmpfs, fstat does not show writes through a mapping. If writers
+    /// cannot be detected, logs a warning instead of returning an error.
     fn check_writers(&self, store: &Store, path: &Path) -> Result<Writers, OpenError> {
         let Some(file) = store.watched_file() else { return Ok(Writers::None) };
         match file.writers() {
@@ -252,8 +252,8 @@ mod tests {
 
     const VALUE: &[u8] = b"the value of key 7";
 
-    /// Checks a table. The check calls a function as it progresses, and call number `change_at` changes a byte of a
-    /// value. Returns the result of the check and the number of calls.
+    /// Checks a table, and changes a byte of a value when the check calls its [`Pace`] for the `change_at`th time.
+    /// Returns the result of the check and the number of calls.
     fn check_and_change(change_at: usize) -> (Result<Candidate, OpenError>, usize) {
         let folder = tempfile::tempdir().unwrap();
         let db = folder.path().join("storage.db");

@@ -1,6 +1,6 @@
 //! Sends messages to the supervisor.
 //!
-//! In: requests from clients and signals, and reports from workers that the served file was changed. Out: messages to
+//! In: requests for reloads and rollbacks, and reports from workers that the served file was changed. Out: messages to
 //! the supervisor's thread.
 
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(super) enum Message {
 pub struct Control {
     pub(super) sender: Sender<Message>,
     statistics: Arc<Statistics>,
-    /// Announces each requested reload to the parts of the server that read files other than the table's file.
+    /// Announces each requested reload to the parts of the server that read other files, for example the users file.
     reloads: watch::Sender<()>,
 }
 

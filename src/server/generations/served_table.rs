@@ -123,9 +123,9 @@ impl ServedTable {
         self.board.as_ref()
     }
 
-    /// Returns whether the state of the table is still `known`, the state that a direct client sent in its Open
-    /// request. If it is, `waker` is woken when the state changes, unless `waiter` is dropped first. Returns false if
-    /// direct mode is off.
+    /// If the state of the table is still `known` (the state that a direct client sent in its Open request), returns
+    /// true, and wakes `waker` when the state changes, unless `waiter` is dropped first. Otherwise, or if direct mode
+    /// is off, returns false.
     pub(in crate::server) fn waits(&self, waiter: &mut Option<Waiter>, known: u64, waker: &Waker) -> bool {
         let Some(board) = &self.board else { return false };
         waiter.get_or_insert_with(|| board.waiter()).wait(known, waker)

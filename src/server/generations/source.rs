@@ -13,7 +13,7 @@ use crate::server::liveness::Thread;
 use crate::setting::Setting;
 use crate::store::Pace;
 
-/// The maximum time that a starting server waits until no process has the file open for writing.
+/// The maximum time that a starting server waits for the writers of its file to close the file.
 const WRITERS_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// The file to serve, and how to find and check new files.
@@ -59,7 +59,8 @@ impl Source {
         Ok(self.generation_of(candidate, 1))
     }
 
-    /// Returns a source whose checks report the progress of `thread`, and end early when the server stops.
+    /// Returns this source, changed so that its checks count as progress of `thread`, and end early when the server
+    /// stops.
     pub(super) fn paced(mut self, thread: Arc<Thread>, is_stopping: Arc<AtomicBool>) -> Source {
         let configured = std::mem::take(&mut self.plan.options.pace);
         self.plan.options.pace = Pace::new(move || {

@@ -97,7 +97,7 @@ pub(in crate::server) struct Supervised {
     pub(in crate::server) statistics: Arc<Statistics>,
     pub(in crate::server) notifier: Arc<Notifier>,
     pub(in crate::server) liveness: Arc<Liveness>,
-    /// Disconnects the connections that, between turns, hold a generation whose number is below the given number.
+    /// Disconnects the connections that hold a generation with a lower number from one turn to the next.
     pub(in crate::server) disconnect_before: Box<dyn Fn(u64) + Send>,
     /// Reads TLS certificates again if they have changed, or if the argument is true.
     pub(in crate::server) check_certificates: Box<dyn Fn(bool) + Send>,
@@ -117,8 +117,8 @@ struct Supervision {
     /// The rejected file at the path, if there is one. Without a reload request, the file is not checked again until it
     /// changes.
     refused: Option<FileVersion>,
-    /// The file that was at the path when a rollback replaced its table. Without a reload request, this file is not
-    /// served again.
+    /// The file that the last rollback replaced, if that file was still at the path. Without a reload request, this
+    /// file is not served again.
     left_by_rollback: Option<Identity>,
     /// The file at the path, if Info and the metrics report that it was rejected.
     standing_refusal: Option<FileVersion>,
@@ -126,7 +126,7 @@ struct Supervision {
     /// change: see [`OpenError::may_pass_later`].
     retries: bool,
     retained: Retained,
-    /// Whether a check of the path was requested and has not begun.
+    /// Whether a check of the path has been requested but has not begun.
     is_check_requested: Arc<AtomicBool>,
     /// The time until the next check of the path, if the file at the path was written to a moment ago.
     unsettled: Option<Duration>,
@@ -347,7 +347,7 @@ impl Supervision {
     }
 
     /// Publishes why the file at the path is not served. The reason stays published until the file at the path changes
-    /// or the server swaps generations. If there is nothing to report, `refused` is `None` and `reason` is empty.
+    /// or the server swaps generations. `None` and an empty text remove the published reason.
     fn report_standing_refusal(&mut self, refused: Option<FileVersion>, reason: String) {
         self.standing_refusal = refused;
         *unpoisoned(&self.server.statistics.outcomes.file_refused) = reason;

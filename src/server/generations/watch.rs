@@ -82,8 +82,8 @@ pub(in crate::server) struct FolderWatch {
 }
 
 impl FolderWatch {
-    /// Watches the folder of a path, and, if the path is a symbolic link, the folder of its target. `thread` describes
-    /// the thread that calls `call`; the thread continues after a panic of `call`.
+    /// Watches the folder of a path, and, if the path is a symbolic link, also the folder of its target. Records the
+    /// liveness of the watching thread in `thread`. A panic of `call` does not end the watching thread.
     pub(in crate::server) fn new(
         path: &Path,
         thread: &Arc<Thread>,

@@ -27,8 +27,8 @@ const REMEDY: &str = "stop the server that uses it, if there is one, and remove 
                       that only the server's user can write to";
 
 /// A lock that prevents other servers from starting on the same socket path. Without the lock, another server could
-/// mistake a socket that is bound but does not listen yet for an abandoned socket, or replace an abandoned socket just
-/// before this server removes it. Dropping the lock removes the lock file.
+/// remove a socket that is bound but does not listen yet, because the socket looks abandoned. Another server could also
+/// replace an abandoned socket just before this server removes it. Dropping the lock removes the lock file.
 pub(super) struct Lock {
     _file: File,
     path: PathBuf,
@@ -121,7 +121,7 @@ fn held(holder: &str) -> String {
 }
 
 /// Returns why the file at the lock's path cannot be a lock file, or `None` if it can be one. A lock file is a regular
-/// file that belongs to root or to the server's user, and has one name.
+/// file that belongs to root or to the server's user, and has only one hard link.
 fn problem(found: &Metadata) -> Option<String> {
     let (kind, owner, ours) = (found.file_type(), found.uid(), geteuid().as_raw());
     let what = if kind.is_symlink() {

@@ -18,8 +18,8 @@ pub(super) const PATH_LEN_MAX_BYTES: usize = 107;
 /// The device number and the inode number of a file.
 pub(super) type Identity = (u64, u64);
 
-/// Opens the file of a socket that was just bound to this path. Later calls use the returned descriptor, because a user
-/// who can write to the folder could replace the file.
+/// Opens the file of a socket that was just bound to this path. The caller sets the owner, group, and mode through the
+/// returned descriptor, because a user who can write to the folder could replace the file at the path.
 pub(super) fn open_node(path: &Path) -> Result<(OwnedFd, Identity), String> {
     let fault = |error: Errno| format!("cannot be examined: {error}");
     let node = open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()).map_err(fault)?;

@@ -14,7 +14,7 @@ pub(in crate::server) struct Exposure {
     pub(in crate::server) is_encrypted: bool,
     /// Whether a client must prove who it is before it can read the table.
     pub(in crate::server) is_authenticated: bool,
-    /// Whether the configuration allows other machines to reach the socket even without this protection.
+    /// Whether the configuration allows other machines to reach the socket even without encryption or authentication.
     pub(in crate::server) is_allowed: bool,
 }
 

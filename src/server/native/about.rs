@@ -20,7 +20,7 @@ use crate::server::worker_state::ConnectionContext;
 /// The maximum number of requests about the server in a pass.
 const PASS_MAX: usize = 10;
 
-/// The number of steps that a request about the server counts as. An Info request counts as more steps.
+/// The cost, in steps, of each request about the server except Info, which costs more.
 const OTHER_STEPS: usize = 10;
 
 /// Answers the requests about the server at the start of `requests`, as long as there is room for responses. Returns

@@ -22,8 +22,8 @@ struct Long<'a> {
     body: &'a [u8],
 }
 
-/// Answers the long requests at the start of `input`. Returns the number of input bytes that are answered, and why no
-/// more long requests were answered.
+/// Answers the long requests at the start of `input`. Returns the length of the answered requests in bytes, and why
+/// their run ended.
 pub(super) fn answer_long(
     store: &Store,
     input: &[u8],

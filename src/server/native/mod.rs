@@ -23,8 +23,8 @@ use points::{answer_neighbors, answer_points};
 use run::{Run, RunEnd, run_of, whole_requests};
 pub(super) use session::Session;
 
-/// The number of steps that a Floor, a Ceiling, or any long request counts as. For a long request, the steps of reading
-/// its bytes are added.
+/// The cost, in steps, of a Floor, a Ceiling, or any long request. For a long request, the steps of reading its bytes
+/// are added.
 const ORDERED_STEPS: usize = 8;
 
 /// Answers the complete requests at the start of `input` as long as there is room for responses, and counts the

@@ -51,8 +51,9 @@ pub(super) fn push_range(store: &Store, op: Op, body: &[u8], responses: &mut Res
     }
 }
 
-/// Returns the range that the body of a request describes, its flags, and its maximum number of rows. Returns `None` if
-/// the body is malformed, the keys are not of the table's kind, or the file is damaged or was changed.
+/// Parses the body of a Range or Count request. Returns the rows of the requested range, the flags, and the maximum
+/// number of rows. Returns `None` if the body is malformed, the keys are not of the table's kind, or the file is
+/// damaged or was changed.
 fn range<'s>(store: &'s Store, body: &[u8]) -> Option<(Rows<'s>, u32, usize)> {
     let (header, keys) = RangeHeader::ref_from_prefix(body).ok()?;
     let flags = header.flags.get();

@@ -1,6 +1,6 @@
 //! The permissions of a connection that speaks the native protocol.
 //!
-//! In: requests. Out: the requests that are permitted, which [`answer`] answers, and a bare status for each other
+//! In: requests. Out: the permitted requests, which [`answer`] answers, and a response without a value to each rejected
 //! request. A connection with all permissions is checked once per pass. On other connections, each request is checked
 //! before its key is looked up.
 
@@ -21,11 +21,11 @@ use crate::server::responses::Responses;
 use crate::server::users::{Access, Attempts, Denied, KeysNeeded, LoginFailed, keys_needed};
 use crate::server::worker_state::ConnectionContext;
 
-/// The maximum number of requests that are checked before they are answered.
+/// The maximum number of requests whose permissions are checked before the first of them is answered.
 const CHECKED_MAX: usize = 256;
-/// The number of steps that checking a request counts as.
+/// The cost, in steps, of checking a request.
 const CHECK_STEPS: usize = 1;
-/// The number of steps that a login counts as.
+/// The cost, in steps, of a login.
 const LOGIN_STEPS: usize = 60;
 /// The first bytes of an Auth request.
 const LOGIN_CODE: [u8; 4] = Op::Auth.long_code().to_be_bytes();

@@ -13,7 +13,8 @@ const INVALID_OFFSET: &str = "ERR bit offset is not an integer or out of range";
 const INVALID_TYPE: &str = "ERR Invalid bitfield type. Use something like i16 u8. Note that u64 is not supported but i64 \
     is.";
 
-/// Parses the offset of a bit. After a `#`, the number counts integers of `width_bits` bits instead of single bits.
+/// Parses the offset of a bit. If the text begins with `#` and `width_bits` is given, the offset is the number after
+/// the `#`, multiplied by `width_bits`.
 fn offset(text: &[u8], width_bits: Option<u64>) -> Result<u64, String> {
     let (digits, unit) = match (text, width_bits) {
         ([b'#', digits @ ..], Some(width_bits)) => (digits, width_bits),

@@ -14,7 +14,7 @@ use crate::store::{Found, Store, is_verification_interrupted};
 /// The maximum number of keys that are looked up together.
 const RUN_KEYS_MAX: usize = 256;
 
-/// The counts of a run of keys that were answered together.
+/// The result of looking up and answering a run of keys.
 pub(super) struct Run {
     pub(super) count: usize,
     pub(super) misses: usize,

@@ -62,7 +62,7 @@ impl Filters {
         Ok(filters)
     }
 
-    /// Returns the number of steps that comparing a client with the filters costs.
+    /// Returns the cost, in steps, of comparing a client with the filters.
     fn steps(&self) -> usize {
         if self.address.is_some() || self.local_address.is_some() { LINE_STEPS } else { 1 }
     }

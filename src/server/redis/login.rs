@@ -13,7 +13,7 @@ const HELLO_UNAUTHENTICATED: &str = "NOAUTH HELLO must be called with the client
                                      HELLO AUTH <user> <pass> option can be used to authenticate the client and select \
                                      the RESP protocol version at the same time";
 
-/// The number of steps of hashing a password of maximum length.
+/// The cost, in steps, of hashing a password of maximum length.
 const LOGIN_STEPS: usize = 60;
 
 impl Session {

@@ -11,7 +11,7 @@ use crate::server::settings::ForeignKeys;
 use crate::setting::Setting;
 use crate::store::{Found, Store};
 
-/// The number of steps of a key that is looked up individually.
+/// The cost, in steps, of looking up a key individually, not in a run of keys.
 pub(super) const LONE_LOOKUP_STEPS: usize = 4;
 
 /// A value and its offset in the records section.

@@ -72,7 +72,7 @@ impl Sink for Responses {
 
 /// The fixed cost of a command, in steps. The steps of its bytes, of its reply, and of its own work are added.
 const COMMAND_STEPS: usize = 2;
-/// The number of steps of one key in a pipeline of GET commands, or in an MGET.
+/// The cost, in steps, of looking up one key of an MGET or of a pipeline of GET commands.
 const LOOKUP_STEPS: usize = 2;
 /// The number of bytes of an inline command that are split into words in one step.
 const INLINE_STEP_LEN_BYTES: usize = 4;

@@ -170,7 +170,7 @@ impl Session {
         Ok(())
     }
 
-    /// Adds the line of a command to the lines of the pass, unless Redis does not show the command.
+    /// Adds the line of a command to the lines of the pass. Skips administrative commands, as Redis does.
     #[cold]
     pub(super) fn show_command(&mut self, spec: &Spec, command: &Command<'_>, out: &mut Out<'_>) {
         // EXEC is shown after the commands of its transaction.
@@ -224,7 +224,7 @@ impl Session {
         shown.extend_from_slice(b"\r\n");
     }
 
-    /// Shows an EXEC, unless it still has to execute commands.
+    /// Shows an EXEC if all commands of its transaction have been executed.
     pub(super) fn show_exec(&mut self) {
         if !self.is_monitored || self.state.transaction.is_executing() {
             return;

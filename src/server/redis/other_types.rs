@@ -1,4 +1,4 @@
-//! Commands of Redis for other types than string.
+//! Redis commands for types other than string.
 //!
 //! In: keys. Out: Redis's reply to missing keys, or the error that a key has the wrong type, because all values are
 //! strings. Arguments that affect neither the keys nor the kind of reply are not checked.

@@ -8,7 +8,7 @@ use crate::protocol::resp::integer;
 /// The version of Redis's RDB format, as in Redis 7.0.
 const RDB_VERSION: [u8; 2] = 10_u16.to_le_bytes();
 const TYPE_STRING: u8 = 0;
-/// The first bytes of integers of 8, 16, and 32 bits.
+/// The bytes that precede a serialized integer of 8, 16, or 32 bits, in this order.
 const INTEGERS: [u8; 3] = [0xC0, 0xC1, 0xC2];
 
 /// The polynomial of Redis's checksum, CRC-64/Jones, with its bits reversed.

@@ -47,7 +47,7 @@ impl Options {
     }
 }
 
-/// For each pair of a prefix of one string and a prefix of another, the length of the longest common subsequence.
+/// For each pair of a prefix of one string and a prefix of the other, the length of their longest common subsequence.
 struct Lengths {
     columns: usize,
     cells: Vec<u32>,

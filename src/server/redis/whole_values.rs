@@ -12,13 +12,15 @@ use super::work::{Outcome, Step, ValueTask, WholeValue, Work};
 use super::{Counted, Out, serialized};
 use crate::protocol::resp::{Args, Command, integer};
 
-/// The number of bytes that are read before the steps of the pass are checked.
+/// The number of bytes that are read between two checks of the pass's steps.
 const PIECE_LEN_BYTES: usize = 64 << 10;
-/// The number of steps of the checksum of [`STEP_LEN_BYTES`](crate::server::steps::STEP_LEN_BYTES) bytes.
+/// The cost, in steps, of reading [`STEP_LEN_BYTES`](crate::server::steps::STEP_LEN_BYTES) bytes and computing their
+/// checksum.
 const CHECKSUM_STEPS: usize = 3;
 
-/// Reads the arguments `[start end [BYTE | BIT]]`. BITPOS does not require the end. Returns the range of bits that the
-/// arguments select in a value of `len_bytes` bytes, and whether the end is given.
+/// Reads the arguments `[start end [BYTE | BIT]]`. BITPOS also accepts a start without an end, so its `is_end_required`
+/// is false. Returns the range of bits that the arguments select in a value of `len_bytes` bytes, and whether the end
+/// is given.
 fn bits_of(mut args: Args<'_>, len_bytes: usize, is_end_required: bool) -> Result<(Range<u64>, bool), String> {
     let (start, end, unit) = (args.next(), args.next(), args.next());
     if args.next().is_some() || is_end_required && start.is_some() && end.is_none() {

@@ -89,7 +89,7 @@ pub(super) struct WholeValue {
 pub(super) enum ValueTask {
     /// Counts the ones among the bits of this range.
     Count { bits: Range<u64>, ones: u64 },
-    /// Finds the first bit that is `wanted`, among the bits of this range.
+    /// Finds the first bit of this range that equals `wanted`.
     Find { bits: Range<u64>, wanted: bool, is_end_given: bool },
     /// Computes the checksum of the serialized value. The checksum includes the bytes before the value.
     Dump { checksum: u64 },

@@ -27,8 +27,8 @@ use crate::sync::unpoisoned;
 /// key are two files, which are replaced one after the other.
 const SETTLE: Duration = Duration::from_millis(900);
 
-/// The versions of three files: the certificate, the key, and the certificates of the authorities of clients. `None`
-/// for a file that does not exist or is not configured.
+/// The versions of three files: the certificate, the key, and the certificates of the authorities that sign client
+/// certificates. `None` for a file that does not exist or is not configured.
 type Versions = [Option<FileVersion>; 3];
 
 /// The certificates and keys of the TLS port.
@@ -48,7 +48,8 @@ struct Files {
     expiry_log: ExpiryLog,
 }
 
-/// The keys of session tickets, and the certificates of the client authorities under which the tickets are valid.
+/// The keys of session tickets, and the certificates of the client authorities (`client_ca`). If these certificates
+/// change, the tickets become invalid.
 #[derive(Clone)]
 struct Tickets {
     client_ca: Option<Vec<u8>>,
@@ -160,7 +161,8 @@ impl TlsConfig {
         [version(&self.certificate), version(&self.key), self.client_ca.as_deref().and_then(version)]
     }
 
-    /// Reads the files. Session tickets stay valid if `tickets` were issued under the same authorities.
+    /// Reads the files. If the authorities for client certificates are those of `tickets`, keeps the key of the session
+    /// tickets, so that tickets that clients already have stay valid.
     fn load(&self, tickets: Option<&Tickets>) -> Result<Loaded, String> {
         let chain = certificates(&self.certificate, &read(&self.certificate)?)?;
         let key = PrivateKeyDer::from_pem_slice(&read(&self.key)?).map_err(|error| {

@@ -15,10 +15,10 @@ use tokio::net::TcpStream;
 use super::stream::{SESSION_LEN_BYTES, TlsSession};
 use crate::setting::Setting;
 
-/// The length of one read. Most clients send a whole flight of a handshake within this length.
+/// The length of one read. For most clients, it is enough for each flight of a handshake.
 const READ_LEN_BYTES: usize = 4 << 10;
-/// The maximum length of the records that a client may send before rustls can process them. rustls has the same limit
-/// on handshake messages.
+/// A handshake fails if this many received bytes contain no complete handshake message. rustls has about the same limit
+/// on the length of a handshake message.
 const INCOMING_MAX_BYTES: usize = 64 << 10;
 
 /// Why a handshake failed.
@@ -159,7 +159,7 @@ async fn send(tcp: &TcpStream, outgoing: &mut Vec<u8>) -> io::Result<()> {
     Ok(())
 }
 
-/// Sends the alert about a failed handshake, as far as the socket accepts it without waiting.
+/// Sends as much of the alert about a failed handshake as the socket accepts without waiting.
 fn send_alert(tcp: &TcpStream, session: &mut UnbufferedServerConnection, outgoing: &mut Vec<u8>) {
     // After an error, rustls must not get the same bytes again.
     while session.wants_write()

@@ -4,7 +4,8 @@
 //! connections of a thread share its buffers. Between calls, a connection keeps only an incomplete record, decrypted
 //! bytes that its caller had no room for, and records that the socket has not taken.
 //!
-//! Encryption reads each slice only once, before the call returns, so nothing is sent that the caller has not verified.
+//! Each slice is encrypted during the call that passes it, and is read only once. The records therefore contain exactly
+//! the bytes that the caller verified before the call.
 
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
@@ -24,7 +25,8 @@ const CHUNK_LEN_BYTES: usize = 64 << 10;
 /// The maximum length of the records of a chunk: four records with their headers and tags, and a few messages of the
 /// TLS protocol itself.
 const RECORDS_LEN_BYTES: usize = CHUNK_LEN_BYTES + (4 << 10);
-/// The maximum length of a record, with a header and the longest padding that rustls accepts.
+/// The maximum length of a record that rustls accepts: a header, 16 KiB of plaintext, and 2048 bytes that encryption
+/// may add.
 const RECORD_LEN_MAX_BYTES: usize = 5 + (16 << 10) + 2048;
 /// The length of one read: enough for a record whose plaintext fills the read buffer.
 const ENCRYPTED_READ_LEN_BYTES: usize = READ_LEN_BYTES + 256;
@@ -90,9 +92,8 @@ struct Outgoing {
 }
 
 impl Outgoing {
-    /// Returns how many more plaintext bytes count as sent than at the last call. Plaintext counts as sent in
-    /// proportion to the bytes of the records that have been sent. The server measures the client's progress by this
-    /// number.
+    /// Returns how many plaintext bytes count as sent since the last call. If a share of the records' bytes was sent,
+    /// the same share of the plaintext counts as sent. The server measures the client's progress by these numbers.
     fn report(&mut self) -> usize {
         let sent = self.plaintext_len_bytes * self.sent_bytes / self.records.len().max(1);
         // The sent share of the records may have decreased, because messages of the TLS protocol itself may have been
@@ -160,7 +161,8 @@ impl TlsStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Decrypts all complete records. Returns their length.
+    /// Decrypts all complete records into `to`, and the bytes for which `to` has no room into `plaintext`. Returns the
+    /// length of these records before decryption.
     fn decrypt(&mut self, cx: &mut Context<'_>, records: &mut [u8], to: &mut ReadBuf<'_>) -> io::Result<usize> {
         let mut used = 0;
         loop {
@@ -197,7 +199,7 @@ impl TlsStream {
         }
     }
 
-    /// Sends the alert that follows an error, as far as the socket accepts it without waiting.
+    /// Sends as much of the alert about an error as the socket accepts without waiting.
     fn send_alert(&mut self, cx: &mut Context<'_>) {
         self.has_sent_end = true;
         // After an error, rustls must not get the same bytes again.
@@ -254,8 +256,8 @@ impl TlsStream {
         Poll::Ready(Ok(chunk.len()))
     }
 
-    /// Calls `encrypt` in the state in which the session can send. Writes records of the TLS protocol itself before
-    /// those of `encrypt`. Returns the length of all records.
+    /// Calls `encrypt` once the session can send. Before the records of `encrypt`, writes the messages of the TLS
+    /// protocol itself that the session must send first. Returns the length of all records.
     fn encrypt(
         &mut self,
         records: &mut [u8],

@@ -69,7 +69,7 @@ pub(in crate::server) enum Login {
 /// When the client gets the error of a failed login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::server) enum LoginFailed {
-    /// The client gets the error only after this time. The login must be executed again then.
+    /// The client gets the error only after this time. Once the time has passed, the login must be executed again.
     Delayed(Instant),
     /// The client gets the error now.
     Now,
@@ -89,7 +89,7 @@ pub(in crate::server) struct Access {
     reads_any_key: bool,
 }
 
-/// Not a version of the users.
+/// A number that is never a version of the users.
 const NO_VERSION: u64 = 0;
 
 impl Access {
@@ -140,8 +140,8 @@ impl Access {
         self.is_authenticated
     }
 
-    /// Adopts the current users. Returns false if the connection must end, because its user was removed or disabled, or
-    /// needs a password that it did not need before.
+    /// Updates the permissions if the users have changed. Returns false if the connection must end, because its user
+    /// was removed or disabled, or needs a password that it did not need before.
     #[must_use]
     pub(in crate::server) fn follow(&mut self, users: &Users) -> bool {
         if self.version == users.version() {
@@ -217,8 +217,8 @@ impl Access {
         self.check(|user| user.commands.permits(spec))
     }
 
-    /// Checks whether the user may use commands that write. If so, such a command fails with the error of a read-only
-    /// server instead of a permission error.
+    /// Checks whether the user may use commands that write. Such a command always fails: with the error of a read-only
+    /// server if the user may use it, and otherwise with the returned error.
     pub(in crate::server) fn check_write(&self) -> Result<(), Denied> {
         self.check(|user| user.commands.permits_writes())
     }

@@ -200,7 +200,7 @@ fn add_pattern(keys: &mut KeyAccess, pattern: &str) -> Result<(), &'static str> 
     Ok(())
 }
 
-/// Returns the beginning of a text of the file in quotes.
+/// Returns the beginning of `text`, which comes from the users file, in quotes.
 fn quoted(text: &[u8]) -> String {
     let (start, rest) = text.split_at(text.len().min(QUOTED_LEN_MAX_BYTES));
     format!("\"{}{}\"", start.escape_ascii(), if rest.is_empty() { "" } else { "..." })

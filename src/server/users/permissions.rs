@@ -34,8 +34,8 @@ pub(in crate::server) const CATEGORIES: [&str; 21] = [
     "scripting",
 ];
 
-/// The maximum length of a password. A longer password is wrong, because hashing a password of any length could delay
-/// other connections.
+/// The maximum length of a password. A longer password never matches. The length is limited because hashing a very long
+/// password could delay other connections.
 pub(in crate::server) const PASSWORD_LEN_MAX_BYTES: usize = 1024;
 
 /// The SHA-256 hash of a password.
@@ -44,8 +44,8 @@ pub(super) type Hash = [u8; 32];
 /// A user of the server.
 #[derive(Clone, Debug)]
 pub(in crate::server) struct User {
-    /// Identifies the user as long as its connections may continue. The user gets another number when it is disabled,
-    /// when it is enabled again, and when it begins to need a password.
+    /// Identifies the user. The number stays the same as long as the user's connections may continue: it changes when
+    /// the user is disabled or enabled, and when the user begins to need a password.
     pub(super) number: u64,
     pub(in crate::server) name: String,
     pub(in crate::server) is_on: bool,
@@ -90,7 +90,7 @@ impl User {
         self.is_on && self.is_nopass
     }
 
-    /// Returns whether a password is right. Takes the same time for every password of equal length.
+    /// Returns whether a password is right. Takes the same time for all passwords of the same length.
     pub(super) fn accepts(&self, password: &[u8]) -> bool {
         if self.is_nopass {
             return true;
@@ -110,7 +110,7 @@ impl User {
         find(b"get").is_some_and(|get| self.commands.permits(get))
     }
 
-    /// Returns the flags of ACL GETUSER.
+    /// Returns the user's flags in the reply to ACL GETUSER.
     pub(in crate::server) fn flags(&self) -> Vec<&'static str> {
         let mut flags = vec![if self.is_on { "on" } else { "off" }];
         flags.extend(self.is_nopass.then_some("nopass"));
@@ -185,8 +185,8 @@ impl KeyAccess {
         }
     }
 
-    /// Returns whether the key with this text is permitted. In a table of numbers, leading zeros of the text are
-    /// ignored.
+    /// Returns whether the key that a client sent as `text` is permitted. If the table's keys are numbers, ignores
+    /// leading zeros.
     pub(super) fn permits(&self, kind: KeyKind, text: &[u8]) -> bool {
         match kind {
             KeyKind::U64 => self.permits_prefix(without_leading_zeros(text)),
@@ -222,7 +222,7 @@ pub(super) struct CommandAccess {
     is_write_permitted: bool,
     /// Whether the rules begin with all commands instead of none.
     begins_with_all: bool,
-    /// The later rules, each with its sign.
+    /// The rules after this beginning, each with its sign.
     rules: Vec<String>,
 }
 
@@ -237,11 +237,11 @@ impl CommandAccess {
         all
     }
 
-    /// Applies a rule: `+` or `-`, and a name of a command, a command and its subcommand (`config|get`), or a category
-    /// (`@read`).
+    /// Applies a rule: a sign (`+` or `-`) that is followed by a command (`get`), a subcommand (`config|get`), or a
+    /// category (`@read`).
     ///
     /// # Errors
-    /// The expected value, if the name is unknown.
+    /// If the command, subcommand, or category is unknown. The error describes the expected names.
     pub(super) fn apply(&mut self, rule: &str) -> Result<(), &'static str> {
         let is_permitted = rule.starts_with('+');
         let name = rule[1..].to_ascii_lowercase();
@@ -271,7 +271,7 @@ impl CommandAccess {
         Ok(())
     }
 
-    /// Adds a rule to the text, and removes the rules that the new rule makes ineffective.
+    /// Adds a rule to `rules`, and removes earlier rules that the new rule makes ineffective.
     fn add_rule(&mut self, is_permitted: bool, name: &str) {
         let is_superseded = |rule: &String| {
             let old = &rule[1..];

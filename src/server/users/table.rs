@@ -18,7 +18,7 @@ use crate::server::peer::Peer;
 use crate::server::statistics::Totals;
 use crate::sync::unpoisoned;
 
-/// The maximum length of a user's name that a log line quotes.
+/// The maximum number of bytes of a user's name in a log line.
 const NAME_SHOWN_MAX_BYTES: usize = 64;
 
 /// Users by name, in the order of their names.
@@ -85,8 +85,8 @@ impl Users {
         }
     }
 
-    /// Returns a number that increases whenever the users are replaced. A caller that gets the users after this call
-    /// gets those of this version or of a later one.
+    /// Returns a number that increases whenever the users are replaced. The users that a caller gets after this call
+    /// have this version or a later one.
     #[inline]
     pub(in crate::server) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)

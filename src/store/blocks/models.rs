@@ -33,7 +33,8 @@ impl Table {
         self.byte.store(byte, Ordering::Release);
     }
 
-    /// Compares the modification time, as `stamp.rs` does. The memory fence simulates the system call.
+    /// Returns whether the modification time is the one that the file had when it was last trusted, as `stamp.rs` does.
+    /// The memory fence simulates the system call.
     fn is_unchanged(&self) -> bool {
         fence(Ordering::SeqCst);
         self.modified.load(Ordering::Acquire) == self.trusted.load(Ordering::Acquire)

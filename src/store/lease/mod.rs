@@ -325,8 +325,8 @@ impl<F: Leasable> Lease<F> {
     /// because a process may have changed the file while there was no lease.
     ///
     /// # Errors
-    /// The system's error if the system refuses the lease. There is one exception: if no lease was ever taken, and the
-    /// system's error does not reveal whether the file has writers, the result is `Ok`.
+    /// The system's error if the system refuses the lease. If no lease was ever taken, and the error does not reveal
+    /// whether the file has writers, the result is `Ok`, because the file can be examined instead.
     pub(super) fn retake(&self) -> io::Result<()> {
         if !self.file.are_leases_on() {
             return Ok(());

@@ -39,9 +39,9 @@ fn environment(rows: &Rows, folder: &Path, flags: EnvFlags) -> Result<Env<Withou
     // The map size uses address space, not memory. It is twice the maximum length of the rows.
     let map_len_bytes = (rows.count as usize * (rows.value_len_bytes + 64) * 2).next_multiple_of(1 << 30);
     options.map_size(map_len_bytes);
-    // SAFETY: NO_SYNC is set only while the file is built. A crash may then damage the file, but a damaged file is never
-    // opened, because each run builds new files. READ_ONLY and NO_READ_AHEAD, which are set for lookups, have no safety
-    // conditions.
+    // SAFETY: NO_SYNC is set only while the file is built. A crash may then damage the file, but a damaged file is
+    // never opened, because each run builds new files. READ_ONLY and NO_READ_AHEAD, which are set for lookups, have no
+    // safety conditions.
     unsafe { options.flags(flags) };
     // SAFETY: no other process uses the folder, and only LMDB accesses its file.
     Ok(unsafe { options.open(folder) }?)

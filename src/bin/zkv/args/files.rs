@@ -1,4 +1,4 @@
-//! The command line of the commands that read baked files. Their arguments name the files.
+//! The command-line options of the commands that read baked files, such as `zkv inspect FILE`.
 
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
@@ -34,15 +34,15 @@ pub(crate) enum FileCommand {
     },
     /// Write the rows of a file as text that bakes to the same file
     ///
-    /// Exit status: 0 after success, 2 after an error. A reader of the output that closes the pipe early
-    /// is not an error.
+    /// Exit status: 0 after success, 2 after an error. If the reader of the output closes the pipe early,
+    /// the exit status is 0.
     Dump(DumpArgs),
     /// Print the rows that differ between two files, in key order
     ///
     /// A line of text begins with `-` for a key that only A has, with `+` for a key that only B has, and
     /// with `~` for a key whose values differ. The last line counts these keys and the equal rows. Files
     /// with equal digests in their headers are reported as equal without reading their rows. A digest
-    /// can be forged: compare files that you do not trust with cmp.
+    /// can be forged: if you do not trust the files, use cmp to compare them.
     ///
     /// Exit status: 0 if all rows are equal, 1 if some differ, 2 after an error.
     Diff(DiffArgs),
@@ -108,11 +108,11 @@ pub(crate) enum DiffFormat {
 pub(crate) struct CanaryArgs {
     /// Read this baked file
     pub(crate) file: PathBuf,
-    /// Write the digests of the values of these keys: unsigned 64-bit decimals, or bytes. Write `--` before the keys if
-    /// one begins with `-`. A single `-` reads keys from standard input, one per line
+    /// Write canaries for these keys. A key is an unsigned 64-bit decimal, or bytes. Write `--` before the keys if one
+    /// begins with `-`. A single `-` reads keys from standard input, one per line
     #[arg(required_unless_present = "sample", value_name = "KEY", allow_negative_numbers = true)]
     pub(crate) keys: Vec<OsString>,
-    /// Write the digests of the values of this many evenly spaced keys of the table, or of all keys if there are fewer
+    /// Write canaries for this many evenly spaced keys of the table, or for all keys if there are fewer
     #[arg(long, value_name = "N", conflicts_with = "keys")]
     pub(crate) sample: Option<NonZeroUsize>,
 }

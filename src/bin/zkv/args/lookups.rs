@@ -9,8 +9,8 @@ pub(crate) enum Lookup {
     /// Write the value of a key to standard output, unchanged and without a line end
     ///
     /// For several keys, or keys from standard input, write the rows of the keys that are in the table,
-    /// in the order of the keys. If the first argument is a baked file, keys are looked up in this file:
-    /// `zkv get FILE KEY…`
+    /// in the order in which the keys are given. If the first argument is a baked file, keys are looked
+    /// up in this file: `zkv get FILE KEY…`
     ///
     /// Exit status: 0 if all keys are in the table, 1 if some are not, 2 after an error.
     Get {

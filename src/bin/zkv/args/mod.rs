@@ -35,8 +35,8 @@ const SERVER_OR_FILE: &str = "Server or file";
 /// Rows are written as `key,value` lines that baker can read back, quoted where necessary, unless
 /// --format selects another format.
 ///
-/// Exit status: 0 if the key or row exists, 1 if it does not, 2 after an error. The help of a command
-/// states if its exit status means something else.
+/// Exit status: 0 if the key or row exists, 1 if it does not, 2 after an error. If a command uses other
+/// exit statuses, its help lists them.
 #[derive(Parser)]
 #[command(name = "zkv", version, max_term_width = 100)]
 pub(crate) struct Args {
@@ -108,7 +108,8 @@ impl Args {
         Ok(self.connect()?.direct_with(&options)?)
     }
 
-    /// Returns the server's address, for commands that have their own time-out.
+    /// Returns the server's address and the client options, without the time-out that `--timeout` sets. Commands that
+    /// limit the time of the whole operation themselves use this function.
     pub(crate) fn address(&self) -> anyhow::Result<Address> {
         let socket = self.socket();
         let options = self.server.options(socket.as_os_str()).map_err(anyhow::Error::msg)?;

@@ -1,4 +1,4 @@
-//! The command line of the commands about a running server.
+//! The command-line options of the commands that query or control a running server.
 
 use std::num::NonZeroU64;
 use std::time::Duration;

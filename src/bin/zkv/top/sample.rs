@@ -8,7 +8,8 @@ use std::time::Instant;
 
 /// The prefix of the fields that count the requests for an op.
 const REQUESTS: &str = "requests_";
-/// Some counters whose names do not begin with `requests_`. A counter never decreases while a server runs.
+/// Counters that are compared, in addition to the fields whose names begin with `requests_`, to detect a restart of the
+/// server. A counter never decreases while a server runs.
 const COUNTERS: &[&str] = &["hits", "misses", "errors", "batches", "connections_accepted"];
 
 pub(super) struct Sample {
@@ -74,8 +75,9 @@ pub(super) struct Delta<'a> {
 }
 
 impl<'a> Delta<'a> {
-    /// Compares two samples. Returns `None` if no time passed between them, or if the server was restarted. A restart
-    /// is also detected by counters that decreased, because a container's first process always has ID 1.
+    /// Compares two samples. Returns `None` if no time passed between them, or if the server was restarted. The process
+    /// ID does not reveal every restart, because a container's first process always has ID 1. A decreased uptime or
+    /// counter therefore also means that the server was restarted.
     pub(super) fn between(from: &'a Sample, to: &'a Sample) -> Option<Delta<'a>> {
         let is_same = |name| from.text(name) == to.text(name);
         let grew = |name| to.number(name) >= from.number(name);

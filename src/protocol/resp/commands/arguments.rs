@@ -1,7 +1,7 @@
 //! Derives the structure of a command's arguments from their syntax.
 //!
-//! In: the syntax text of a command, such as `key [SAMPLES count]`. Out: the arguments as `COMMAND DOCS` describes them.
-//! `redis-cli` prints help and hints from them.
+//! In: the syntax text of a command, such as `key [SAMPLES count]`. Out: the arguments as `COMMAND DOCS` describes
+//! them. `redis-cli` prints help and hints from them.
 //!
 //! In a syntax text, a word in capitals is a token that clients send as it is, and any other word is the name of a
 //! value. `[ ]` encloses an optional part, `< >` encloses alternatives, and `|` separates alternatives. An optional
@@ -136,7 +136,7 @@ fn alternatives<'a>(words: &mut Words<'a>) -> Argument<'a> {
     }
 }
 
-/// Returns the only argument, or a block of several arguments.
+/// Returns a single argument as it is, and combines several arguments into a block.
 fn block(mut arguments: Vec<Argument<'_>>) -> Argument<'_> {
     match arguments.len() {
         1 => arguments.remove(0),

@@ -34,7 +34,7 @@ pub fn info<S: Sink>(spec: &Spec, reply: &mut Reply<S>) {
     }
 }
 
-/// Appends the name and the documentation of one command, which are an entry of the reply to `COMMAND DOCS`.
+/// Appends an entry of the reply to `COMMAND DOCS`: the name and the documentation of one command.
 pub fn docs<S: Sink>(spec: &Spec, reply: &mut Reply<S>) {
     reply.bulk(spec.name.as_bytes());
     let arguments = arguments::parse(spec.syntax);
@@ -106,8 +106,8 @@ fn unlisted_keys<S: Sink>(spec: &Spec, reply: &mut Reply<S>) {
     find_step("unknown", &[], reply);
 }
 
-/// Begins a key specification: appends the note if there is one, the flags of the keys, and how a client searches for
-/// the first key.
+/// Begins a key specification: appends `note` if it is not empty, the flags of the keys, and the search for the first
+/// key, which consists of `kind` and the named `numbers`.
 fn search<S: Sink>(spec: &Spec, note: &str, (kind, numbers): (&str, &[(&str, i32)]), reply: &mut Reply<S>) {
     reply.map(if note.is_empty() { 3 } else { 4 });
     if !note.is_empty() {

@@ -130,7 +130,7 @@ pub enum Missing {
     NullOrMatches,
     /// The cursor 0 and an empty array.
     Scan,
-    /// The number 0. If the key has a value, the error differs from that of other commands, because Redis stores a
+    /// The number 0. If the key exists, the error says that its value is not a HyperLogLog, because Redis stores a
     /// HyperLogLog as a string.
     Estimate,
     /// The error that the key does not exist.

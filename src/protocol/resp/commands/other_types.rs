@@ -6,7 +6,7 @@ use super::table::{
 };
 use super::{Missing, Spec};
 
-/// Matches the [`Id`]s of all commands that have a [`Missing`].
+/// Matches the [`Id`]s of all commands whose `Spec::missing` is not `None`.
 macro_rules! other_types {
     () => {
         Id::GeoRadiusRo

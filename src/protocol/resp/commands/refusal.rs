@@ -69,7 +69,7 @@ impl Refusal<'_> {
 /// Returns whether the name of a command is the first word of an HTTP POST request or of a `Host` header.
 ///
 /// Like Redis, the server closes the connection if a command's name is `POST` or `Host:`, in upper or lower case.
-/// Otherwise, a web page could make a browser send the server's port an HTTP request whose body contains commands.
+/// Otherwise, a web page could make a browser send an HTTP request with commands in its body to the server's port.
 pub fn is_http(name: &[u8]) -> bool {
     [&b"post"[..], b"host:"].iter().any(|word| name.eq_ignore_ascii_case(word))
 }

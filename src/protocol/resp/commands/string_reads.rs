@@ -5,7 +5,7 @@ use super::table::{
     ALL_KEYS, FAST_READ, Id, KEYSPACE, ONE_KEY, READ, SLOW_KEYSPACE, SLOW_STRING, TWO_KEYS, Words, spec,
 };
 
-/// Matches the [`Id`]s of these commands, and of the subcommands of OBJECT that report a statistic.
+/// Matches the [`Id`]s of the commands in this module, and of the subcommands of OBJECT that report a statistic.
 macro_rules! string_reads {
     () => {
         Id::SubStr

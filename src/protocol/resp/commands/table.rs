@@ -74,7 +74,8 @@ const UNSUBSCRIBE_FLAGS: Words = &["pubsub", "noscript", "loading", "stale"];
 const PUBSUB_CATEGORIES: Words = &["@pubsub", "@slow"];
 const TRANSACTION: Words = &["@fast", "@transaction"];
 
-/// Creates an entry of the table of commands. [`Spec::documented`] and [`Spec::described`] must complete it.
+/// Creates an entry of the table of commands. The caller must complete the entry with [`Spec::documented`] and
+/// [`Spec::described`].
 pub(super) const fn spec(
     id: Id,
     name: &'static str,

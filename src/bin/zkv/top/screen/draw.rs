@@ -85,7 +85,7 @@ fn row(name: &str, value: String) -> Row {
     (name.to_owned(), value)
 }
 
-/// Returns a row of the screen for each op that the server has counted requests for, with the op's rate.
+/// Returns one screen row for each op that the server has received requests for. The row shows the op's rate.
 fn requests(sample: &Sample, delta: Option<&Delta<'_>>) -> Vec<Row> {
     let requested = sample.ops().filter(|op| sample.op_count(op) > Some(0));
     requested.map(|op| row(op, rate_per_s(delta.and_then(|delta| delta.op_rate(op))))).collect()
