@@ -48,7 +48,7 @@ pub enum RowFault {
         /// The key's length.
         len_bytes: usize,
     },
-    /// The delete column contains neither yes nor no.
+    /// The field in the delete column is not a valid Boolean.
     #[error(
         "the delete column is {found:?}, where true, 1, false, 0, or an empty field was expected: correct the row, or choose another delete column"
     )]

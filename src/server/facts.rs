@@ -64,7 +64,7 @@ pub(super) enum Value {
     Histogram(for<'a> fn(&'a Snapshot) -> &'a Distribution, RangeInclusive<u32>, f64),
 }
 
-/// The labels and the number of one series.
+/// The labels and the value of one series.
 pub(super) type Series = (Vec<(&'static str, String)>, u64);
 
 use Value::{Counter, Counters, Gauge, Gauges, Histogram};

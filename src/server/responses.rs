@@ -228,8 +228,8 @@ impl Default for Responses {
 }
 
 impl Borrowed {
-    /// Appends a range that is sent after the first `after_copied_bytes` copied bytes. Returns `None` if the maximum
-    /// number of ranges is already borrowed.
+    /// Appends a range of the file, which is sent after the first `after_copied_bytes` copied bytes. Returns `None` if
+    /// the responses already have the maximum number of ranges.
     #[cold]
     fn push(&mut self, len_bytes: usize, offset_bytes: u64, after_copied_bytes: usize) -> Option<()> {
         let piece = Piece { offset_bytes: offset_bytes as usize, len_bytes, after_copied_bytes };

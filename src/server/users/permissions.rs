@@ -222,7 +222,7 @@ pub(super) struct CommandAccess {
     is_write_permitted: bool,
     /// Whether the rules begin with all commands instead of none.
     begins_with_all: bool,
-    /// The rules after this beginning, each with its sign.
+    /// The rules that follow `+@all` or `-@all`, each with its `+` or `-`.
     rules: Vec<String>,
 }
 

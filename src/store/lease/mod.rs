@@ -49,8 +49,8 @@ use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, fence};
 /// past. Only root can choose such a setting.
 const TRUSTED_NS: u64 = 500_000_000;
 
-/// The maximum time between two calls of [`renew_leases`]. After more than half a second without a call, each batch
-/// makes a system call to check its lease, until `renew_leases` is called again.
+/// The interval at which to call [`renew_leases`]. The interval leaves a margin: only after more than half a second
+/// without a call does each batch check its lease with a system call, until the next call.
 pub const RENEW_LEASES_EVERY: Duration = Duration::from_millis(150);
 
 const _: () = assert!(2 * RENEW_LEASES_EVERY.as_nanos() < TRUSTED_NS as u128);
