@@ -48,8 +48,8 @@ struct Files {
     /// The files with the group's memory limits. Above a limit, the kernel reclaims memory or kills processes.
     limits: &'static [&'static str],
     usage: &'static str,
-    /// The beginnings of the lines of `memory.stat` that state how much page cache the group uses. The kernel reclaims
-    /// page cache when memory is short.
+    /// The prefixes of the two lines of `memory.stat` that state how much page cache the group uses. The kernel
+    /// reclaims page cache when memory is short.
     page_cache: [&'static str; 2],
 }
 
@@ -116,9 +116,9 @@ fn control_groups(root: &Path) -> Vec<ControlGroup> {
     folders.collect()
 }
 
-/// Returns the path of this process's control group, in the version of control groups that `files` belongs to. In
-/// version 1, the memory controller can have its own hierarchy of groups; in version 2, all controllers share one
-/// hierarchy. `memberships` is the text of `/proc/self/cgroup`, whose lines have the form `number:controllers:path`.
+/// Returns the path of this process's control group. `files` selects the version of control groups: in version 1, the
+/// memory controller can have its own hierarchy of groups; in version 2, all controllers share one hierarchy.
+/// `memberships` is the text of `/proc/self/cgroup`, whose lines have the form `number:controllers:path`.
 fn membership<'a>(memberships: &'a str, files: &Files) -> Option<&'a str> {
     memberships.lines().find_map(|line| {
         let mut fields = line.splitn(3, ':');
@@ -156,7 +156,8 @@ impl Mount {
         Some(Mount { group, point, files })
     }
 
-    /// Returns the folders of a group and of the groups that enclose it, as far as they are mounted.
+    /// Returns the folders of a group and of the groups that enclose it, up to the mount point. If the group is not in
+    /// the mounted part of the hierarchy, returns only the mount point.
     fn folders(&self, root: &Path, group: &str) -> Vec<PathBuf> {
         let point = root.join(self.point.trim_start_matches('/'));
         // A group outside the mounted subtree or outside the namespace (`/..`) has no folder below the mount point. The

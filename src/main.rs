@@ -79,8 +79,8 @@ fn run(args: Args, inherited: Inherited) -> anyhow::Result<()> {
     Ok(server.run(signals.until_stop(control))?)
 }
 
-/// Handlers of the signals that stop or reload the server. The handlers are installed before the file is opened, which
-/// may take long: without handlers, the first process of a container does not receive these signals.
+/// Handlers of the signals that stop or reload the server. The handlers are installed before the file is opened:
+/// opening can take long, and the first process of a container does not receive signals that it has no handlers for.
 struct Signals {
     /// True after SIGINT or SIGTERM.
     is_stopping: Arc<AtomicBool>,

@@ -46,7 +46,7 @@ pub struct ReplaceRules {
     pub allow_key_kind_change: bool,
 }
 
-/// The properties of a table that [`ReplaceRules`] compare.
+/// The properties of a table that [`ReplaceRules::check`] compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TableSummary {
     pub(crate) rows: u64,

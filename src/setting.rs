@@ -40,11 +40,11 @@ settings! {
     ForeignKeys = "Config::foreign_keys";
     TcpExposed = "Config::tcp_exposed";
     Users = "Config::users";
-    /// A method of the server:
+    /// The TLS port, which this method opens:
     Tls = "Server::serve_tls";
     TlsClientCa = "TlsConfig::client_ca";
     TlsHandshakeTimeout = "TlsConfig::handshake_timeout";
-    /// An argument of `Server::serve_metrics`:
+    /// This argument of `Server::serve_metrics`:
     MetricsExposed = "exposed";
     Memory = "Config::memory";
     NoLease = "Config::lease = false";

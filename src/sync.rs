@@ -1,4 +1,5 @@
-//! The atomic types and locks of code that is tested with loom, and helpers for locks and for these tests.
+//! Atomic types and locks for code that is tested with loom, a function that locks a mutex, and a function that runs a
+//! loom test.
 //!
 //! With `--cfg loom`, tests use loom's types instead of std's. The tests in modules named `models` then run the code
 //! with every interleaving of threads (up to a maximum number of preemptions) and every reordering that the memory

@@ -22,7 +22,7 @@ impl From<UserName> for String {
     }
 }
 
-/// Converts seconds to a duration.
+/// Converts the value of an argument, in seconds, to a duration. `argument` is the name of the argument, for the error.
 pub(crate) fn duration(argument: &str, seconds: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(seconds)
         .map_err(|_| PyValueError::new_err(format!("{argument} is {seconds}, where seconds, 0 or more, were expected")))

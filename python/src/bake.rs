@@ -152,7 +152,7 @@ impl Raised {
 /// The kind of keys that rows may have.
 #[derive(Clone, Copy)]
 enum Expected {
-    /// Numbers, or text with decimal numbers.
+    /// Only numbers: `int`, or text that contains a decimal number.
     Decimal,
     Only(KeyKind),
 }

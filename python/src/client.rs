@@ -346,7 +346,7 @@ impl ClientRows {
 #[pyclass(module = "zero_kv")]
 pub(crate) struct ClientRowIterator {
     client: Py<Client>,
-    /// The rest of the range, which has not been requested yet.
+    /// The part of the range that has not been requested yet. `None` if the whole range was requested.
     rest: Option<KeyRange>,
     backward: bool,
     /// Rows that have been received, but not returned yet, in reverse order.

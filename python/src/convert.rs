@@ -88,7 +88,7 @@ pub(crate) fn row_tuple<'py>(py: Python<'py>, key: Key<'_>, value: &[u8]) -> PyR
     (key_object(py, key), PyBytes::new(py, value)).into_pyobject(py)
 }
 
-/// Returns a row as a tuple, or `None`.
+/// Converts a row to a tuple. Returns `None` if there is no row.
 pub(crate) fn optional_row<'py>(py: Python<'py>, row: Option<Row>) -> PyResult<Option<Bound<'py, PyTuple>>> {
     row.map(|(key, value)| row_tuple(py, key.as_key(), &value)).transpose()
 }

@@ -59,7 +59,7 @@ impl Direct {
         Ok(PyClassInitializer::from(Table(Origin::Server(Box::new(served)))).add_subclass(Direct))
     }
 
-    /// The number that the server gave to the generation that lookups use.
+    /// The number of the generation that lookups use, as assigned by the server.
     #[getter]
     fn generation(slf: &Bound<'_, Self>) -> PyResult<u64> {
         Ok(Self::served(slf).direct(slf.py())?.generation())

@@ -51,10 +51,10 @@ pub(crate) struct Table(pub(crate) Origin);
 
 /// Open a baked file, without a server.
 ///
-/// With `verify="full"`, the whole file is verified before this function returns. With `verify="touch"`, each block
-/// is verified when a lookup first reads it, and the file opens at once. With `memory="map"`, all processes share
-/// the file's pages, and each value is copied and then verified. With `memory="copy"`, this process has a private
-/// copy, which nobody can change.
+/// With `verify="full"`, the whole file is verified before this function returns. With `verify="touch"`, only the
+/// file's index is verified before this function returns, and each block is verified when a lookup first reads it.
+/// With `memory="map"`, all processes share the file's pages, and each value is copied and then verified. With
+/// `memory="copy"`, this process has a private copy, which nobody can change.
 ///
 /// Raises `OSError` if the file cannot be opened, and `Damaged` if the file is not a complete table.
 #[pyfunction]
@@ -279,7 +279,7 @@ impl Table {
     }
 }
 
-/// Returns a row as a tuple, or `None`.
+/// Converts the row that a lookup found to a tuple. Returns `None` if the lookup found no row.
 fn row(py: Python<'_>, found: Result<Option<Row>, LookupError>) -> PyResult<Option<Bound<'_, PyTuple>>> {
     optional_row(py, found.map_err(lookup_exception)?)
 }

@@ -13,9 +13,8 @@ use super::place::folder_of;
 use crate::format::record::VALUE_LEN_MAX_BYTES;
 use crate::machine_memory;
 
-/// The intended minimum length of a merge's read buffer for one source (a run or a table). This minimum limits the
-/// number of sources that are merged at once, because with much shorter reads, a spinning disk would spend most of its
-/// time on seeks.
+/// Limits the number of sources (runs and tables) that are merged at once, so that the read buffer of each source
+/// usually has at least this length. With much shorter reads, a spinning disk would spend most of its time on seeks.
 const MERGE_BUFFER_BYTES: u64 = 256 << 10;
 
 /// The memory, threads, and temporary folder of one bake.

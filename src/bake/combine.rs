@@ -28,9 +28,9 @@ pub(super) struct SortedParts {
     pub(super) kind: KeyKind,
     /// The base. A row of another table or of a run replaces the base's row with the same key.
     pub(super) base: Option<TableRecords>,
-    /// In a merge, the tables to merge. In a bake of inputs, at most one table: the rows that were already written to a
-    /// file because they arrived sorted. These rows precede the rows of `spilled` in the input, and the rows of
-    /// `spilled` precede the rows of `last`.
+    /// In a merge, the tables to merge. In a bake of inputs, at most one table: the leading rows of the inputs, which
+    /// arrived sorted and were written to a file immediately. In the order of the inputs, the rows of this table come
+    /// first, then the rows of `spilled`, then the rows of `last`.
     pub(super) tables: Vec<TableRecords>,
     pub(super) spilled: Vec<SpilledRun>,
     pub(super) last: Option<Run>,
@@ -43,16 +43,17 @@ impl SortedParts {
         tables.chain(spilled).sum::<u64>() + self.last.as_ref().map_or(0, Run::len) as u64
     }
 
-    /// Estimates the length of all records at the smallest alignment. The estimate is too high if rows are dropped. It
-    /// can be too low if numbers are merged as text, because their text can be longer than 8 bytes.
+    /// Estimates the total length of the new records at the smallest record alignment. The estimate is too high if the
+    /// merge drops rows. The estimate can be too low if number keys are merged as text, because a number takes 8 bytes
+    /// and its text can be longer.
     fn len_bytes(&self) -> u64 {
         let tables = self.base.iter().chain(&self.tables).map(|table| table.extent.len_bytes);
         let spilled = self.spilled.iter().map(|run| run.extent.len_bytes);
         tables.chain(spilled).sum::<u64>() + self.last.as_ref().map_or(0, Run::len_bytes) as u64
     }
 
-    /// Returns the length of the prefix that all keys share, or 0 if all keys are numbers, or if a run of numbers must
-    /// be merged as text.
+    /// Returns the length of the prefix that all keys share. Returns 0 for number keys, and for byte keys if some runs
+    /// hold their keys as numbers.
     fn common_len_bytes(&self) -> usize {
         if self.kind == KeyKind::U64 || self.spilled.iter().any(|run| run.kind != self.kind) {
             return 0;
@@ -66,8 +67,8 @@ impl SortedParts {
         all.fold(common, |common, (key, its_common)| common.min(its_common).min(common_with(key)))
     }
 
-    /// Opens each table and run as a source of the merge. If several sources have a row with the same key, the merge
-    /// keeps the row of the source with the lowest rank.
+    /// Opens each table and run as a source of the merge, and gives each source a rank. If several sources have a row
+    /// with the same key, the merge keeps the row of the source with the lowest rank.
     fn sources(&self, context: &Context<'_>) -> Result<Vec<SortedRows<'_>>, BakeError> {
         let buffer_len_bytes = context.budget.merge_buffer_len_bytes(self.source_count());
         let mut sources = Vec::new();

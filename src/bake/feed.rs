@@ -26,8 +26,8 @@ pub(super) struct Work {
     pub(super) input_origin: u64,
 }
 
-/// Identifies a piece in flight: the piece's number, counted over all inputs in order, and the number of entries that
-/// the piece occupies in [`Feed::window`], the channel that limits the pieces in flight.
+/// A piece in flight: the piece's number, counted over all inputs in order, and the number of entries that the piece
+/// occupies in [`Feed::window`], the channel that limits the pieces in flight.
 #[derive(Clone, Copy)]
 pub(super) struct Ticket {
     pub(super) number: u64,

@@ -153,10 +153,10 @@ where
 /// Bakes the rows of all inputs, in their order, into one table at `output`.
 ///
 /// Rows may come in any order. Rows that do not fit into the memory limit are sorted in unnamed temporary files. The
-/// same rows give the same file, regardless of the memory, the number of threads, and the order of the rows. (If
-/// several rows have the same key, [`Options::duplicates`] decides by their order which row is kept.) The new file has
-/// no name, or a hidden name, until it has been read back and synced. Then it is renamed to `output`. After any error
-/// except [`BakeError::FolderSync`], `output` is unchanged.
+/// same rows give the same file, regardless of the memory, the number of threads, and the order of the rows.
+/// (Exception: if several rows have the same key, [`Options::duplicates`] can keep the first or the last of them.) The
+/// new file has no name, or a hidden name, until it has been read back and synced. Then it is renamed to `output`.
+/// After any error except [`BakeError::FolderSync`], `output` is unchanged.
 ///
 /// # Errors
 /// [`BakeError`]. The message for a bad row names its input and line.
@@ -202,8 +202,8 @@ fn bake_within(
 /// Merges tables into one table at `output`. `output` may be the path of one of the merged tables.
 ///
 /// All tables must have keys of the same kind. If several tables have a row with the same key, [`Duplicates::First`]
-/// keeps the row of the first of these tables in the order of `tables`, [`Duplicates::Last`] keeps the row of the last
-/// one, and [`Duplicates::Error`] rejects the merge. With [`Options::shard`], only the rows of this shard are merged,
+/// keeps the row of the table that comes first in `tables`, [`Duplicates::Last`] keeps the row of the table that comes
+/// last, and [`Duplicates::Error`] rejects the merge. With [`Options::shard`], only the rows of this shard are merged,
 /// so a merge of one table extracts a shard. Options for text formats have no effect. As in [`bake`], the same rows
 /// give the same file.
 ///
@@ -276,7 +276,7 @@ fn merge_within(
     finish.run(Gathered::empty(kind), OldTables { base, tables: opened })
 }
 
-/// Opens the base, if the options choose one. No message names a row of the base, so its rows need no origins.
+/// Opens the base, if the options choose one. Rows of the base need no unique origins, because no message names them.
 fn open_base(options: &Options) -> Result<Option<OldTable>, BakeError> {
     let open = |path| OldTable::open(path, 0, options.shard.as_ref(), &options.cancel);
     options.base.as_deref().map(open).transpose()

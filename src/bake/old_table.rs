@@ -1,8 +1,9 @@
 //! Reads the rows of a table that was baked before.
 //!
 //! In: a path. Out: the table's records, read front to back. Each block is verified against its checksum before its
-//! bytes are used. The table is not mapped: memory holds one read buffer, and 8 bytes per 32 MiB of records for the
-//! verification of block checksums. The old index is not read, because the bake builds a new one.
+//! bytes are used. The table is not mapped, and most of its block checksums stay on disk: memory holds one read buffer,
+//! one block of checksums, and 8 bytes for each block of checksums (for each 32 MiB of records), with which that block
+//! is verified when it is read. The old index is not read, because the bake builds a new one.
 
 use std::fs::File;
 use std::io;
@@ -27,7 +28,7 @@ use crate::format::key::{Key, KeyKind};
 use crate::replace::TableSummary;
 use crate::store::{StoreError, open_regular};
 
-/// The length of the reads that find a table's first and last key.
+/// The length of the read buffer with which the first and the last key of a table are read.
 const ENDS_BUFFER_LEN_BYTES: usize = 4 * BLOCK_LEN_BYTES;
 
 /// Describes a table whose rows were merged into the new table.

@@ -42,7 +42,8 @@ impl Origins {
     }
 
     /// Returns the line or row number of the row with the origin `origin`, for a message about the row with the origin
-    /// `other`. If the two rows are in different inputs, the result also names the input of the first row.
+    /// `other`. If the two rows are in different inputs, the result also names the input of the row with the origin
+    /// `origin`.
     pub(super) fn describe(&self, origin: u64, other: u64) -> String {
         let InputOrigins { base, unit, name } = self.input(origin);
         let place = match unit {

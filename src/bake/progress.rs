@@ -48,7 +48,7 @@ pub struct StageFacts {
     pub len_bytes: Option<u64>,
 }
 
-/// The progress of a bake. All numbers count from the start of the current stage.
+/// The progress of a bake. The counts of rows and bytes start at 0 in each variant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Progress {

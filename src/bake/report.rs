@@ -40,7 +40,8 @@ pub struct Report {
     pub rows: u64,
     /// The kind of the keys.
     pub key_kind: KeyKind,
-    /// With [`Keys::Auto`](super::Keys::Auto), the input and the line of the first key that is not a number.
+    /// With [`Keys::Auto`](super::Keys::Auto), the input and the line (or row number) of the first key that is not a
+    /// 64-bit decimal without leading zeros. Because of such a key, all keys are stored as bytes.
     pub first_text_key: Option<(String, u64)>,
     /// The length of the new file.
     pub file_len_bytes: u64,

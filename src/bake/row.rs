@@ -38,8 +38,8 @@ pub(super) fn value_unless_removed<'a>(
     }
 }
 
-/// Parses a field of the delete column. Returns whether the row removes its key. Returns `None` if the field means
-/// neither yes nor no.
+/// Parses a field of the delete column. Returns whether the row removes its key. Returns `None` if the field is not a
+/// valid Boolean.
 pub(super) fn parse_deletion(text: &[u8]) -> Option<bool> {
     let is_any = |words: &[&str]| words.iter().any(|word| text.eq_ignore_ascii_case(word.as_bytes()));
     match text {

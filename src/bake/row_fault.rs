@@ -85,7 +85,7 @@ pub enum RowFault {
     /// A line of JSON Lines is not JSON.
     #[error("invalid JSON at byte {at}: {fault}: one object was expected on each line")]
     Json {
-        /// The position of the error in the line, counted from 1.
+        /// The position of the error in the line, in bytes, counted from 1.
         at: usize,
         /// The JSON parser's message.
         fault: String,

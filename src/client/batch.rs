@@ -12,7 +12,7 @@ use crate::protocol::response::Violation;
 
 /// Maximum number of requests in flight. A server reads at most this many 16-byte requests with one system call.
 const IN_FLIGHT_MAX: usize = 1024;
-/// Length of the unsent requests at which encoding pauses. Encoding continues after these requests are sent.
+/// When the unsent requests reach this length, encoding pauses until these requests are sent.
 const UNSENT_MAX_BYTES: usize = 256 << 10;
 
 /// Requests of one operation, with counts of encoded requests and received responses.
@@ -114,7 +114,7 @@ impl<E: EncodeRequest, V: VisitResponse> Batch<E, V> {
         Ok(())
     }
 
-    /// Returns the first [`RequestError`], if any. The batch must be complete.
+    /// Returns the first [`RequestError`], if any. Must be called only after all responses have been received.
     pub(super) fn into_result(self) -> Result<(), RequestError> {
         self.error.map_or(Ok(()), Err)
     }

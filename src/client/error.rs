@@ -20,7 +20,7 @@ use crate::protocol::response::Violation;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// The text is not the address of a server.
+    /// The text cannot be parsed as a server's address.
     #[error(transparent)]
     Address(#[from] AddressError),
     /// The options are invalid, or do not fit the address. Nothing was sent.
@@ -74,7 +74,7 @@ pub enum ClientError {
         server: Address,
         /// What the client was waiting for.
         phase: Phase,
-        /// Time since the start of the call, of the attempt to connect, or of the wait.
+        /// Time since the start of the call, of the attempt to connect, or of the wait for a pooled connection.
         after: Duration,
     },
     /// The server closed the connection before the response was complete.

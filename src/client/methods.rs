@@ -337,7 +337,7 @@ macro_rules! impl_client {
             }
 
             /// Logs in as a user of the server. From then on, the client has the permissions of this user, even after
-            /// it reconnects. A client of the Unix socket that does not log in has all permissions.
+            /// it reconnects. Over the Unix socket, a client that does not log in has all permissions.
             ///
             /// # Errors
             /// - [`ClientError::LoginFailed`] if the user is unknown or disabled, or if the password is wrong. The

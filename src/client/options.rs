@@ -44,8 +44,8 @@ pub struct Options {
     ///   the server's user, root, and this process's user can write to this directory or to the directories above it.
     ///   In other directories, such as `/tmp`, any user could have created the socket. An abstract socket has no
     ///   directory, so its server's user must be named.
-    /// - In a user namespace, all users without a number of their own are reported as 65534 (or `kernel.overflowuid`).
-    ///   This number identifies no single user. To accept all of these users, name this number.
+    /// - In a user namespace, the kernel reports all users that are not mapped into the namespace as user 65534 (or
+    ///   `kernel.overflowuid`). This number identifies no single user. To accept all of these users, name this number.
     ///
     /// The check happens after connecting and before anything is sent. The check is impossible over TCP, so naming a
     /// user with this field is an error for an address over TCP.

@@ -15,7 +15,7 @@ use super::error::{ClientError, Phase};
 use super::retry::Deadline;
 use super::server_user::check_peer;
 
-/// Maximum socket time-out: 34 years, which the kernel accepts.
+/// Maximum socket time-out: 34 years. [`set_timeout`] shortens longer time-outs to this value.
 const TIMEOUT_MAX: Duration = Duration::from_secs(1 << 30);
 
 /// Connects to the socket at `path`, and checks the server's user. Waits while the server's queue of new connections is

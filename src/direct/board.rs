@@ -31,7 +31,7 @@ struct BoardState {
     /// Locked while the state or the lease's deadline is written. Without this lock, the deadline of one generation's
     /// lease could be written after the next generation was published.
     writing: Mutex<()>,
-    /// The wakers of the tasks that wait for a change of the state. The key is the number of the task's [`Waiter`].
+    /// The wakers of the tasks that wait for a change of the state, by the `number` of each task's [`Waiter`].
     waiting: Mutex<BTreeMap<u64, Waker>>,
     last_number: AtomicU64,
 }

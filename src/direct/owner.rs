@@ -72,7 +72,6 @@ pub(super) fn claim(page: &SharedPage) -> io::Result<RobustList> {
 /// entry of the list.
 #[repr(C)]
 struct Layout {
-    /// The first entry of the list.
     first: *const Entry,
     /// The offset from an entry to its futex.
     futex_offset_bytes: libc::c_long,

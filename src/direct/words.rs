@@ -127,8 +127,8 @@ impl Words {
 
     /// Returns whether a process may have changed the file before this client finished reading bytes from it. The
     /// client must load the state, read the bytes, and then call this function with that state as `then`. `is_before`
-    /// takes a deadline, and returns whether the server's clock has not reached it yet, or `None` if this process
-    /// cannot read that clock.
+    /// takes a deadline. It returns whether the time of the server's clock is before the deadline, or `None` if this
+    /// process cannot read that clock.
     ///
     /// If the server is suspended, it does not extend the deadline, and the deadline expires. If the server is killed,
     /// the kernel clears the thread ID in the owner word before it releases the lease.

@@ -10,10 +10,10 @@ use twox_hash::{XxHash3_64, XxHash3_128};
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::U64;
 
-/// The length of a block. Each block has its own checksum. The last block of a section may be shorter.
+/// The length of a block. The last block of a section may be shorter.
 ///
-/// A mismatch identifies the damaged block. The checksums add 0.05 % to the length of the data. A block is as long as
-/// four memory pages of 4 KiB.
+/// Each block has its own checksum, so a mismatch identifies the damaged block. With blocks of this length, checksums
+/// are 0.05 % as long as the data, and each block fills four memory pages of 4 KiB.
 pub const BLOCK_LEN_BYTES: usize = 16 << 10;
 
 /// Returns the checksum of one block.

@@ -179,12 +179,12 @@ pub enum FormatError {
     /// index is wrong. This error also reports records after the last row.
     #[error("row {row}: {what}: forged, or a bug of the baker")]
     Row {
-        /// The row, counted from 0 in key order.
+        /// The number of the row, counted from 0 in key order.
         row: u64,
         /// A description of the fault.
         what: &'static str,
     },
-    /// More slots than expected contain a place other than 0, so an unused slot does not contain 0.
+    /// Too many slots contain a place other than 0. At least one of these slots is unused, and should contain 0.
     #[error("{found} places other than 0, where {expected} were expected: forged, or a bug of the baker")]
     PlaceCount {
         /// The expected number of places other than 0: one less than the number of rows, because the first row has

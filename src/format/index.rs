@@ -12,13 +12,13 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// The maximum number of rows in a file, 2³².
 pub const ROW_COUNT_MAX: u64 = 1 << 32;
-/// The number of rows per part of the index. A table of `n` rows has `n / PART_ROWS` parts, rounded up, so a part has
-/// at most `PART_ROWS` rows on average. Each thread of a bake processes one part at a time. The slots of one part fit
-/// into the processor's cache.
+/// The maximum average number of rows per part of the index: a table of `n` rows has `n / PART_ROWS` parts, rounded up.
+/// Hashes assign rows to parts, so a part can have more rows. Each thread of a bake processes one part at a time. The
+/// slots of one part fit into the processor's cache.
 pub const PART_ROWS: u64 = 1 << 15;
 /// The number of rows from one fence to the next.
 pub const FENCE_ROWS: usize = 16;
-/// The number of hash seeds that a bake tries before it fails. With almost every table, the first seed works.
+/// The number of hash seeds that a bake tries before it fails. For almost every table, the first seed works.
 pub const SEED_COUNT: u64 = 64;
 
 /// An entry of the fences section. It describes the first row of a group of [`FENCE_ROWS`] consecutive rows.

@@ -255,8 +255,8 @@ pub(crate) trait LookupKey: Copy {
     fn hash(self, seed: u64) -> Hash;
     /// Returns the offset of the response in `record`. Returns `None` if the record has another key or is incomplete.
     fn answer_at(self, record: &[u8]) -> Option<usize>;
-    /// Returns how many bytes of a record [`LookupKey::answer_at`] compares with this key, counted from the start of
-    /// the record. It may compare fewer if the record has another key.
+    /// Returns how many bytes at the start of a record [`LookupKey::answer_at`] compares with this key if the record
+    /// has this key. If the record has another key, `answer_at` may compare fewer bytes.
     fn compared_len_bytes(self) -> usize;
 }
 

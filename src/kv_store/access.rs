@@ -10,10 +10,10 @@ pub(crate) struct AccessArgs {
     /// Set the permissions of the socket, in octal; a client needs write permission to connect [default: 0660]
     #[arg(long, value_name = "MODE", value_parser = parse_mode)]
     mode: Option<u32>,
-    /// Set the owner of the socket, a name or a number; needs root [default: the server's user]
+    /// Set the owner of the socket, by user name or UID; needs root [default: the server's user]
     #[arg(long, value_name = "USER", value_parser = parse_uid)]
     owner: Option<u32>,
-    /// Set the group of the socket, a name or a number; the server must run as a member of the group or as root
+    /// Set the group of the socket, by group name or GID; the server must run as a member of the group or as root
     #[arg(long, value_name = "GROUP", value_parser = parse_gid)]
     group: Option<u32>,
     /// Serve only processes of these users (names or numbers), and of the groups that --allow-gid lists; close all
@@ -54,8 +54,8 @@ fn parse_gid(text: &str) -> Result<u32, String> {
     parse_id(text, "group", || Ok(Group::from_name(text)?.map(|group| group.gid.as_raw())))
 }
 
-/// Returns the ID of a user or group. `text` is a number, or a name that the system's `database` lists and `look_up`
-/// finds.
+/// Returns the ID of a user or group: `text` itself if it is a number, otherwise the result of `look_up`. An error
+/// names `database`, the database of getent(1) that lists the valid names.
 fn parse_id(text: &str, database: &str, look_up: impl Fn() -> nix::Result<Option<u32>>) -> Result<u32, String> {
     // For chown, u32::MAX (-1) means "do not change".
     if let Some(id) = text.parse().ok().filter(|id| *id != u32::MAX) {

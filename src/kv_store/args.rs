@@ -18,9 +18,9 @@ use super::tls::TlsArgs;
 /// Serves a baked file to all processes of this machine.
 ///
 /// When a new file replaces the served one, the server checks the new file and then serves it
-/// without a pause. SIGHUP makes the server check now. SIGINT and SIGTERM stop the server. Logs go to
-/// standard error; RUST_LOG=debug adds detail. Sockets that systemd passes (LISTEN_FDS) replace
-/// --socket and --tcp.
+/// without a pause. SIGHUP makes the server look for a new file at once. SIGINT and SIGTERM stop the
+/// server. Logs go to standard error; RUST_LOG=debug adds detail. Sockets that systemd passes
+/// (LISTEN_FDS) replace --socket and --tcp.
 #[derive(Parser)]
 #[command(name = "kv_store", version, max_term_width = 100)]
 pub(crate) struct Args {

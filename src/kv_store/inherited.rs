@@ -8,8 +8,8 @@ use zero_kv::server::Inherited;
 
 use super::args::ListenArgs;
 
-/// Takes over the sockets that environment variables announce. Must be called before the process starts a thread,
-/// because the function removes these variables.
+/// Takes over the sockets that environment variables announce. Must be called before the process starts a thread:
+/// the function removes these variables, and another thread could read the environment meanwhile.
 pub(crate) fn take() -> anyhow::Result<Inherited> {
     let mut sockets = ListenFd::from_env();
     let mut inherited = Inherited::default();

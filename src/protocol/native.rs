@@ -139,7 +139,7 @@ ops! {
     Auth = 11, "auth", Login, Empty;
 }
 
-/// Flag in the op code of a long request.
+/// Flag that is set in the op code of every known long request.
 const LONG: u32 = 1 << 16;
 
 impl Op {

@@ -62,8 +62,8 @@ impl std::fmt::Display for ResponsePart {
 
 /// A buffer that splits received bytes into responses.
 ///
-/// The buffer starts at 64 KiB, and grows with the bytes that arrive, to at most four times their length. The length
-/// that a header announces does not by itself make the buffer grow.
+/// The buffer starts at 64 KiB. It grows only when unread bytes fill more than half of it, to at most four times the
+/// length of the unread bytes. A header that announces a long value does not by itself make the buffer grow.
 ///
 /// # Example
 /// ```
@@ -193,8 +193,8 @@ impl ResponseReader {
         }
     }
 
-    /// Sets `start` and `end` to the start of the buffer, and releases a large buffer. The buffer must have no unread
-    /// bytes.
+    /// Sets `start` and `end` to 0, and releases a buffer that is longer than [`BUFFER_KEPT_MAX_BYTES`]. The buffer
+    /// must have no unread bytes.
     fn reset(&mut self) {
         (self.start, self.end) = (0, 0);
         if self.buffer.len() > BUFFER_KEPT_MAX_BYTES {

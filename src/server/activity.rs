@@ -62,7 +62,7 @@ pub(super) struct Activity {
     progress_bytes: AtomicU64,
     /// The number of the generation that the connection holds between turns, or 0 if it holds none.
     generation: AtomicU64,
-    /// The number of the connection's user, or 0 if it has none.
+    /// The number that identifies the connection's user, or 0 if the connection has no user.
     user: AtomicU64,
     /// The number of bytes that the connection holds, combined with the flag [`EVICTED`].
     held_bytes: AtomicU64,
@@ -124,7 +124,7 @@ impl Activity {
         self.generation.load(Ordering::Relaxed)
     }
 
-    /// Records the number of the connection's user, or 0 if it has none.
+    /// Records the number that identifies the connection's user, or 0 if the connection has no user.
     #[inline]
     pub(super) fn set_user(&self, number: u64) {
         self.user.store(number, Ordering::Relaxed);
@@ -134,8 +134,8 @@ impl Activity {
         self.user.load(Ordering::Relaxed)
     }
 
-    /// Records the number of bytes that the connection holds, unless the connection is evicted. Returns the recorded
-    /// number after this call and the recorded number before it.
+    /// Records the number of bytes that the connection holds, unless the connection is evicted. Returns the number
+    /// that is recorded after this call, and the number that was recorded before it.
     pub(super) fn replace_held_bytes(&self, held_bytes: u64) -> (u64, u64) {
         let replace = |before: u64| (before & EVICTED == 0).then_some(held_bytes);
         match self.held_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, replace) {

@@ -221,7 +221,7 @@ impl Sums {
         self.keys(Status::NotFound) + self.redis_misses
     }
 
-    /// Returns the number of single-key requests that have the given status.
+    /// Returns the number of single-key requests that were answered with the given status.
     fn keys(&self, status: Status) -> u64 {
         let points = Op::ALL.iter().filter(|op| op.kind() == OpKind::Point);
         points.map(|op| self.requests[*op as usize][status as usize]).sum()
@@ -286,7 +286,7 @@ const fn bucket_end(bucket: usize) -> u64 {
     ((1 << PARTS_BITS) + part as u64 + 1) << shift
 }
 
-/// The sum of several histograms at one moment.
+/// Several histograms merged into one, as of one moment.
 pub(super) struct Distribution {
     buckets: [u64; BUCKETS],
     pub(super) sum: u64,

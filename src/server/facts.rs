@@ -16,8 +16,8 @@ use crate::sync::unpoisoned;
 const BATCH_POWERS: RangeInclusive<u32> = 0..=11;
 /// The upper bounds of the buckets for service times, as exponents of two: from 2^10 ns (1 µs) to 2^30 ns (1.07 s).
 const SERVICE_POWERS: RangeInclusive<u32> = 10..=30;
-/// Info reports this many of the counters of disconnected connections just before the counter of rejected connections,
-/// and the others further down.
+/// Info reports the counters of disconnected connections in two groups: this many just before the counter of rejected
+/// connections, and the others further down.
 const CUTS_BEFORE_REFUSED: usize = 2;
 
 /// A fact about the server, and how it is reported: by Info (native protocol), by INFO (Redis protocol), and as a
@@ -36,9 +36,9 @@ enum Text {
     None,
     /// The fact's name, and the function that returns its text.
     One(&'static str, fn(&Snapshot) -> String),
-    /// The fact's name, and the function that returns its number.
+    /// The fact's name, and the function that returns its numeric value.
     Number(&'static str, fn(&Snapshot) -> u64),
-    /// The function that returns several names, each with its number.
+    /// The function that returns several names, each with its numeric value.
     Numbers(fn(&Snapshot) -> Vec<(&'static str, u64)>),
 }
 
@@ -59,8 +59,8 @@ pub(super) enum Value {
     Gauges(fn(&Snapshot) -> Vec<Series>),
     /// A counter with several series.
     Counters(fn(&Snapshot) -> Vec<Series>),
-    /// A histogram: the function that returns its counts, the upper bounds of its buckets as exponents of two, and the
-    /// factor that converts its numbers to the metric's unit.
+    /// A histogram: the function that returns its distribution, the upper bounds of its buckets as exponents of two,
+    /// and the factor that converts the recorded numbers to the metric's unit.
     Histogram(for<'a> fn(&'a Snapshot) -> &'a Distribution, RangeInclusive<u32>, f64),
 }
 
@@ -269,7 +269,7 @@ impl Fact {
         self
     }
 
-    /// Appends the names and texts that Info reports for the fact.
+    /// Appends each name that Info reports for the fact, with the text of its value.
     fn push_texts(&self, snapshot: &Snapshot, texts: &mut Vec<(&'static str, String)>) {
         match self.text {
             Text::None => {}
@@ -303,8 +303,8 @@ pub(super) fn redis_texts(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     texts(snapshot).into_iter().map(|(name, text)| (redis_name(name), text)).collect()
 }
 
-/// Formats the response to Info: the facts and the histograms. By subtracting the histograms of two responses, a client
-/// can compute the quantiles of the time between these responses.
+/// Formats the response to Info: the facts and the histograms. A client can subtract the histograms of two responses to
+/// compute the quantiles for the interval between these responses.
 pub(super) fn info(snapshot: &Snapshot) -> String {
     let buckets = |seen: &Distribution| {
         let buckets: Vec<_> = seen.buckets().map(|(end, count)| format!("{end}:{count}")).collect();

@@ -1,9 +1,9 @@
 //! Accepts the connections of the TLS port, and performs their handshakes.
 //!
 //! In: a listening socket and certificates. Out: connections whose handshake is complete, which the main thread assigns
-//! to workers. Handshakes run on a thread of their own, so the computation of keys delays no lookup. The duration and
-//! the number of handshakes are limited. If there are too many, the oldest one is aborted, because honest clients
-//! complete their handshakes within milliseconds.
+//! to workers. Handshakes run on a thread of their own, so their cryptography delays no lookup. The duration and the
+//! number of handshakes are limited. If there are too many, the oldest one is aborted, because honest clients complete
+//! their handshakes within milliseconds.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,6 +1,6 @@
 //! The thread that renews and releases the leases on served files.
 //!
-//! In: the time, and SIGIO, which the kernel sends when a process tries to open a leased file for writing. Out: renewed
+//! In: a timer, and SIGIO, which the kernel sends when a process tries to open a leased file for writing. Out: renewed
 //! and released leases. As long as the lease on a file is renewed in time, the server need not call fstat after each
 //! batch.
 

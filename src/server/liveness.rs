@@ -237,7 +237,7 @@ impl Liveness {
         self.main.second_passed();
     }
 
-    /// Once per second, counts a second for every thread except the main thread. Never returns.
+    /// Once per second, records for every thread except the main thread that a second has passed. Never returns.
     pub(super) async fn count_seconds(&self) {
         loop {
             tokio::time::sleep(Duration::from_secs(1)).await;

@@ -34,7 +34,7 @@ pub(super) struct Registry {
     last_number: AtomicU64,
     connections: Mutex<BTreeMap<u64, Registered>>,
     connection_added: Notify,
-    /// The oldest generation that connections may hold from one turn to the next.
+    /// The oldest generation that connections may hold between their turns.
     oldest_generation: AtomicU64,
     generations_exceeded: Notify,
     users: Arc<Users>,
@@ -128,8 +128,8 @@ impl Registry {
         abort.as_ref().map(AbortHandle::abort).is_some()
     }
 
-    /// Makes the worker disconnect each connection that holds a generation older than `number` from one turn to the
-    /// next. The worker does this at once, without waiting for the next tick.
+    /// Makes the worker disconnect each connection that, between its turns, holds a generation older than `number`. The
+    /// worker does this at once, without waiting for the next tick.
     pub(super) fn disconnect_generations_before(&self, number: u64) {
         if self.oldest_generation.fetch_max(number, Ordering::Relaxed) < number {
             self.generations_exceeded.notify_one();

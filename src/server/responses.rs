@@ -181,9 +181,9 @@ impl Responses {
         }
     }
 
-    /// Calls `send` with all bytes after the first `sent_bytes`, which are already sent. If some of the bytes must be
+    /// Calls `send` with the unsent bytes: all bytes except the first `sent_bytes`. If some of the unsent bytes must be
     /// copied from a shared mapping, calls `send` with only as many bytes as fit into the buffer for these copies.
-    /// `send` gets several pieces if some of the bytes are borrowed from `store`, which must be the store that the
+    /// `send` gets several pieces if some of the bytes are borrowed from `store`. `store` must be the store that the
     /// responses were read from.
     ///
     /// # Errors

@@ -22,7 +22,7 @@ pub(super) fn digest_text(digest: u128) -> String {
     format!("{digest:032x}")
 }
 
-/// The cost, in steps, of taking and formatting a [`Snapshot`], without counting the verified blocks.
+/// The cost, in steps, of taking and formatting a [`Snapshot`], not including the cost of counting the verified blocks.
 const SNAPSHOT_STEPS: usize = 1000;
 
 /// The state and the counters of a server, at one moment. Values that have no field here are read from `server` when

@@ -136,7 +136,7 @@ totals! {
     tls_reloads,
     /// The number of times that changed certificates and keys were rejected.
     tls_reloads_refused,
-    /// Connections that were disconnected because their user was removed, disabled, or needs a password now.
+    /// Connections that were disconnected because their user was removed or disabled, or now needs a password.
     cut_user,
     /// Failed logins.
     logins_failed,

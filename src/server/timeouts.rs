@@ -25,12 +25,12 @@ pub(super) enum Reason {
     StalledRequest { arrived_bytes: usize, ticks: u32 },
     /// The client neither received a byte of pending responses nor sent a byte for `ticks` ticks.
     StalledResponse { pending_bytes: usize, ticks: u32 },
-    /// While responses were pending, the client received and sent fewer bytes in `ticks` ticks than the minimum drain
-    /// rate requires.
+    /// While responses were pending, the client received and sent, in total, fewer bytes in `ticks` ticks than the
+    /// minimum drain rate requires.
     Slow { moved_bytes: u64, min_bytes: u64, ticks: u32 },
     /// The connection holds an old generation, and there are more retained generations than the limit allows.
     Generation { number: u64 },
-    /// The connection's user was removed, disabled, or needs a password now.
+    /// The connection's user was removed or disabled, or now needs a password.
     User,
 }
 

@@ -38,7 +38,7 @@ impl Turn {
         self.steps = self.steps.saturating_sub(steps);
     }
 
-    /// Counts request bytes when they are read ahead, before a pass answers the requests.
+    /// Deducts request bytes from the budget when they are read ahead, that is, before a pass answers them.
     pub(super) fn use_input(&mut self, len_bytes: usize) {
         self.bytes = self.bytes.saturating_sub(len_bytes);
     }

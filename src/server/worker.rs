@@ -100,7 +100,7 @@ impl Worker {
         Ok(Worker { state, streams, thread })
     }
 
-    /// Returns the number of the worker's connections.
+    /// Returns how many connections the worker has.
     pub(super) fn connections(&self) -> u64 {
         self.state.counters().connections()
     }

@@ -112,8 +112,8 @@ impl ConnectionContext {
         ConnectionContext { peer, activity: worker.registry().activity(peer), worker }
     }
 
-    /// Opens the files whose descriptors a response passes to a direct client. Returns `None` if the response passes no
-    /// descriptors (`passes`), or if the generation is not available to direct clients.
+    /// Opens the files whose descriptors a response passes to a direct client. `passes` states whether the response
+    /// passes descriptors. Returns `None` if it does not, or if the generation is not available to direct clients.
     ///
     /// # Errors
     /// If the system cannot open the files.
@@ -152,7 +152,7 @@ pub(super) mod tests {
     use crate::server::statistics::Statistics;
     use crate::server::users::Users;
 
-    /// Returns the state of the only worker of a server that serves a file.
+    /// Creates the state of a server that serves the file `db` with one worker. Returns the worker's state.
     pub(in crate::server) fn worker_over(db: &Path, config: &Config) -> Arc<WorkerState> {
         let statistics = Arc::new(Statistics::new(1));
         let control = ControlChannel::new(Arc::clone(&statistics)).control;

@@ -160,14 +160,14 @@ impl Blocks {
         is_intact
     }
 
-    /// Records that a block is verified.
+    /// Records that a block is verified in the current epoch.
     pub(super) fn mark_verified(&self, block: usize) {
         if let Some(tag) = self.tags.get(block) {
             tag.store(self.epoch().0, Ordering::Relaxed);
         }
     }
 
-    /// Returns the number of verified blocks.
+    /// Returns the number of blocks that are verified in the current epoch.
     pub(super) fn verified_count(&self) -> usize {
         let epoch = self.epoch().0;
         self.tags.iter().filter(|tag| tag.load(Ordering::Relaxed) == epoch).count()

@@ -17,7 +17,7 @@ use memmap2::Mmap;
 use super::sealed;
 use super::stamp::WatchedFile;
 
-/// The length of a huge page.
+/// The length of a huge page on x86-64, and on AArch64 with pages of 4 KiB.
 const HUGE_PAGE_LEN_BYTES: usize = 2 << 20;
 /// The length of the smallest page of any system.
 const PAGE_LEN_BYTES: usize = 4096;

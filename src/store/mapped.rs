@@ -21,7 +21,8 @@ const BATCH_LEN_BYTES: usize = 64 << 10;
 /// The maximum number of keys in a batch of lookups.
 const BATCH_KEYS: usize = 256;
 
-/// Whether a process may have written to a mapped file before bytes were copied from it.
+/// The result of a check after bytes were copied from a mapped file: whether a process may have written to the file
+/// before the copy was complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     /// No process has written to the file.

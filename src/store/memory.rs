@@ -63,7 +63,7 @@ pub struct OpenOptions {
     pub lock: bool,
     /// Determines when the records are verified against their checksums.
     pub verify: Verify,
-    /// Observes and cancels the opening of the file.
+    /// A callback that observes the opening of the file, and can cancel it.
     pub pace: Pace,
 }
 

@@ -172,8 +172,8 @@ impl Store {
         Ok(PageRange::between(start, rows.ends().0))
     }
 
-    /// Returns the position just before or just after a key (`side`), and the position of the last row before it, if
-    /// there is one.
+    /// Returns the position `p` just before or just after a key (`side`). Also returns the start of the row that ends
+    /// at `p`, if there is such a row.
     fn seek(&self, key: Key<'_>, side: Side) -> Result<(Position, Option<Position>), LookupError> {
         if self.epoch().is_distrust() {
             return Err(LookupError::Damaged);

@@ -27,8 +27,8 @@ use super::lease::{Lease, LeaseState, Proof, Writers};
 use super::settling::{SETTLE, SETTLE_COARSE, unsettled_for};
 use super::{Pace, file_system, sealed};
 
-/// The state of a file at one time. The first number is a hash of the file's length, its modification time, and the
-/// second number. The second number counts the faults: reads that failed because a page could not be read.
+/// The state of a file at one time: a hash of the file's length, its modification time, and its number of faults; and
+/// the number of faults itself. A fault is a read that failed because a page could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp(u64, u64);
 

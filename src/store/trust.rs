@@ -24,7 +24,7 @@ pub enum Mistrust {
     /// The system cannot examine the file, or no longer grants a lease on it.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// The file's index has changed.
+    /// The file's index is no longer intact.
     #[error("{0}")]
     Format(#[from] FormatError),
     /// The check was canceled.

@@ -15,7 +15,7 @@ pub(super) const BLOCK_WORK: usize = 200 * BLOCK_LEN_BYTES / 1024;
 struct Meter {
     /// The total work that the thread has done. The count wraps around.
     done: Cell<usize>,
-    /// The work that remains until verification is interrupted.
+    /// How much more work the thread may do before verification is interrupted.
     left: Cell<usize>,
     is_interrupted: Cell<bool>,
 }

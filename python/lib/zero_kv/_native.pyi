@@ -165,7 +165,7 @@ class Direct(Table):
     ) -> Self: ...
     @property
     def generation(self) -> int:
-        """The number that the server gave to the generation that lookups use."""
+        """The number of the generation that lookups use, as assigned by the server."""
 
     @property
     def is_connected(self) -> bool:
@@ -183,10 +183,10 @@ class Direct(Table):
 def open(path: _Path, *, verify: Literal["full", "touch"] = "full", memory: Literal["map", "copy"] = "map") -> Table:
     """Open a baked file, without a server.
 
-    With `verify="full"`, the whole file is verified before this function returns. With `verify="touch"`, each block
-    is verified when a lookup first reads it, and the file opens at once. With `memory="map"`, all processes share
-    the file's pages, and each value is copied and then verified. With `memory="copy"`, this process has a private
-    copy, which nobody can change.
+    With `verify="full"`, the whole file is verified before this function returns. With `verify="touch"`, only the
+    file's index is verified before this function returns, and each block is verified when a lookup first reads it.
+    With `memory="map"`, all processes share the file's pages, and each value is copied and then verified. With
+    `memory="copy"`, this process has a private copy, which nobody can change.
 
     Raises `OSError` if the file cannot be opened, and `Damaged` if the file is not a complete table.
     """

@@ -67,8 +67,8 @@ impl From<io::Error> for FinishError {
     }
 }
 
-/// A function that receives the number of rows done, and the total. Each row counts twice: once when its record is read
-/// back, and once when its slot is written.
+/// A function that receives the number of processed rows, and twice the number of all rows. Each row counts as
+/// processed twice: once when its record is read back, and once when its slot is written.
 pub(super) type Progress<'a> = dyn FnMut(u64, u64) + 'a;
 
 /// Writes the header and the sections that follow the records. Returns the layout of the file.

@@ -32,7 +32,8 @@ pub(super) struct Walk {
     value_left_bytes: usize,
     /// The number of bytes of the current record's padding that are still to come.
     zeros_left_bytes: usize,
-    /// The start of the next record's key and response header, if the rest of them is in a later piece.
+    /// If the last piece ended inside a record's key or response header: the bytes of this record so far. Otherwise
+    /// empty.
     head: Vec<u8>,
     /// A copy of the last key in the earlier pieces, encoded as in a record.
     previous: Vec<u8>,

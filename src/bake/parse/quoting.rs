@@ -24,7 +24,7 @@ fn opens_field(bytes: &[u8], at: usize, delimiter: u8) -> bool {
 #[derive(Default)]
 pub(super) struct RowEnds {
     scanned_bytes: usize,
-    /// The offset after the last line end outside quotes.
+    /// The offset of the first byte after the last line end outside quotes.
     pub(super) end: usize,
     /// Whether the bytes end inside a quoted field.
     pub(super) is_open: bool,
@@ -120,7 +120,7 @@ pub(super) struct Record<'a> {
     pub(super) line: u64,
     /// The row's text in the piece, without its line end.
     pub(super) text: &'a [u8],
-    /// The offset in the piece after the row's line end.
+    /// The offset, in the piece, of the first byte after the row's line end.
     pub(super) end: usize,
     pub(super) fault: Option<RowFault>,
     /// The bytes that contain the texts of all fields. `ranges` has the range of each field.

@@ -11,8 +11,8 @@ use crate::bake::options::Options;
 use crate::bake::row::{InputRow, RowSink};
 use crate::bake::row_fault::RowFault;
 
-/// Collects rows as text: `line: key = value`, followed by `! delete` if there is a delete column. Bad rows are
-/// collected as `line: fault [text]`.
+/// Collects rows as text: `line: key = value`, followed by ` ! field` if the row has a field in the delete column. Bad
+/// rows are collected as `line: fault [text]`.
 #[derive(Default)]
 pub(super) struct Lines(pub(super) Vec<String>);
 
@@ -34,7 +34,7 @@ pub(super) fn name(name: &str) -> Column {
     Column::Name(name.to_owned())
 }
 
-/// Returns the fields of rows with a key and a value.
+/// Describes rows of two fields: the key, then the value.
 pub(super) fn key_and_value() -> Fields {
     Fields { key: 0, value: ValueColumns::One(1), delete: None, count: 2, columns_chosen: false }
 }

@@ -99,7 +99,7 @@ impl TableSums {
 /// reads neighboring checksums together.
 pub(in crate::bake) struct BlockSumsReader {
     sums: BlockSums,
-    /// The page that was read last: the checksums in one block of the block sums section. `page_number` is its number.
+    /// The page (one block of the block sums section) that was read last. Its number is `page_number`.
     page: Vec<U64>,
     page_number: Option<usize>,
 }

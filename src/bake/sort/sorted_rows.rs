@@ -89,7 +89,7 @@ pub(in crate::bake) struct TableRecords {
     pub(in crate::bake) row_count: u64,
     pub(in crate::bake) align_bytes: usize,
     pub(in crate::bake) origins: RowOrigins,
-    /// The first key. Its first `common_len_bytes` are the prefix that all keys share.
+    /// The first key. Its first `common_len_bytes` bytes are the prefix that all keys share.
     pub(in crate::bake) first_key: Vec<u8>,
     pub(in crate::bake) common_len_bytes: usize,
     /// The shard to read. If `None`, all rows are read.

@@ -94,7 +94,7 @@ impl SpillFile {
 /// Writes one run in key order.
 pub(in crate::bake) struct RunWriter<'s> {
     spill: &'s mut SpillFile,
-    /// Describes the rows added so far. Gets the checksums of the blocks after the last row.
+    /// Describes the rows added so far. [`RunWriter::finish`] adds the checksums of the run's blocks.
     run: SpilledRun,
     pending: Vec<u8>,
     sums: Vec<U64>,

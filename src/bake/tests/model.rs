@@ -19,7 +19,7 @@ struct Case {
     rows: Vec<(String, String)>,
     /// The number of sorted rows at the start of `rows`, as a fraction of all rows.
     sorted_share: f64,
-    /// The ends of all inputs except the last, each as a fraction of all rows. The ends are not sorted.
+    /// The positions in `rows` at which an input ends and the next one begins, as fractions of all rows. Not sorted.
     cuts: Vec<f64>,
     base: Option<Rows>,
     base_align_bytes: usize,

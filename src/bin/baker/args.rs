@@ -98,8 +98,8 @@ pub(crate) struct InputArgs {
 #[derive(clap::Args)]
 #[command(next_help_heading = "Rows")]
 struct RowArgs {
-    /// Take the key from this column: a number counted from 1, or with --header a name; in JSON Lines and Parquet,
-    /// always a name
+    /// Take the key from this column: a number counted from 1, or a name if --header is given or the input is Parquet;
+    /// in JSON Lines, always a name
     #[arg(long, value_name = "COLUMN")]
     key: Option<Column>,
     /// Take the value from this column
@@ -129,7 +129,7 @@ struct RowArgs {
     /// Write the skipped rows to this file, with their input, line, and reason
     #[arg(long, value_name = "FILE")]
     bad_rows_file: Option<PathBuf>,
-    /// Skip at most this many rows; one more is an error [default: 1000]
+    /// Skip at most this many bad rows; the next bad row is an error [default: 1000]
     #[arg(long, value_name = "COUNT")]
     max_bad_rows: Option<u64>,
 }

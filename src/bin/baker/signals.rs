@@ -20,7 +20,7 @@ use zero_kv::bake::{BakeError, Cancel};
 
 use crate::progress::ProgressDisplay;
 
-/// Maximum time for which the process waits until a canceled bake has ended.
+/// Maximum time that the process waits for a canceled bake to end.
 const GRACE: Duration = Duration::from_millis(200);
 
 pub(crate) struct Signals {
@@ -66,8 +66,8 @@ impl Signals {
         Ok(Signals { arrived, ending, running })
     }
 
-    /// Marks the end of the bake, and returns the signal that arrived during the bake. After this call, the
-    /// first signal that the process gets no longer ends it, but a second signal still does.
+    /// Marks the end of the bake, and returns the signal that arrived during the bake. After this call, one signal
+    /// alone no longer ends the process, but a second signal still does.
     pub(crate) fn bake_ended(self) -> ArrivedSignal {
         drop(self.running);
         // The mutex stays locked until the process ends, so the watcher thread can no longer end the process.

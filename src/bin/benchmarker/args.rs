@@ -17,7 +17,7 @@ use crate::wire::Protocol;
 
 /// Maximum value of `--seconds` and of `--warmup`: about three years. Adding a longer time to the clock could overflow.
 const SECONDS_MAX: f64 = 1e8;
-/// Number of intervals per run that `--report` and `--hdr` show.
+/// Maximum number of intervals into which a run is divided for `--report` and `--hdr`.
 const INTERVALS: u32 = 50;
 const INTERVAL_MIN: Duration = Duration::from_millis(20);
 
@@ -83,8 +83,8 @@ pub(crate) struct Args {
     /// Set the maximum p99 latency for --sweep, in microseconds [default: 1000]
     #[arg(long, value_name = "MICROSECONDS", requires = "sweep", value_parser = parse_positive_us)]
     p99_us: Option<f64>,
-    /// Alternately measure the server and a built-in server that sends responses of the same mean length without
-    /// lookups, and report the ratio of the two rates
+    /// Alternately measure the server and a built-in server, which sends responses of the same mean length without
+    /// looking keys up, and report the ratio of the two request rates
     #[arg(long, conflicts_with_all = ["rate", "verify"])]
     pub(crate) ceiling: bool,
     /// Report the file's bytes per key, and the memory and page faults of the server

@@ -43,7 +43,7 @@ fn bounds_ns() -> impl Iterator<Item = u64> {
     (0..17).flat_map(|decade| STEPS_NS.iter().map(move |step| step * 10u64.pow(decade))).chain([u64::MAX])
 }
 
-/// Formats nanoseconds as microseconds. A number below 10 µs has one decimal, unless it is whole.
+/// Formats nanoseconds as microseconds. Latencies below 10 µs get one decimal, unless they are whole microseconds.
 pub(crate) fn format_us(ns: u64) -> String {
     match ns {
         ns if ns < 10_000 && !ns.is_multiple_of(1000) => format!("{:.1}", ns as f64 / 1e3),

@@ -27,8 +27,8 @@ use crate::random::client_rng;
 use crate::wire::{Protocol, Requests};
 
 /// Maximum number of draws in the search for one absent key. The search reaches the maximum only if the table contains
-/// nearly every possible key: even if a table has all numbers below 65536, three in four drawn keys are greater, and
-/// therefore absent.
+/// nearly every possible key. For example, if a table has all numbers below 65536, a draw randomizes the lowest 1 to 64
+/// bits of one of these numbers, so three in four drawn keys are greater than all of them, and therefore absent.
 const MISS_TRIES_MAX: u32 = 10_000;
 
 /// The distribution of requests over the rows.

@@ -28,7 +28,7 @@ pub(crate) struct Outcome {
     pub(crate) elapsed: Duration,
     /// Number of clients that could not be started, or that stopped early because of an error.
     pub(crate) failed_clients: u64,
-    /// The numbers of the clients that had errors, each with the description of its errors.
+    /// For each client that had errors, the client's number and a description of the errors.
     pub(crate) faults: Vec<(usize, String)>,
 }
 
@@ -166,7 +166,7 @@ fn requests_and_wrong(record: &Record, tallies: &[Mutex<Tally>]) -> (u64, u64) {
     each.fold(collected, |sum, tally| (sum.0 + tally.0, sum.1 + tally.1))
 }
 
-/// The connected clients, and the errors of the clients that failed to connect. Each has the client's number.
+/// The connected clients, and the errors of the clients that could not be started, each with the client's number.
 type Connected = (Vec<(usize, Client)>, Vec<(usize, String)>);
 
 async fn connect(plan: &Plan, table: &Table) -> anyhow::Result<Connected> {

@@ -22,7 +22,7 @@ impl Op {
         }
     }
 
-    /// Converts the op of a request that the benchmarker encoded, which is always `get` or `exists`.
+    /// Converts the native op of an encoded request. The benchmarker encodes only `get` and `exists` requests.
     #[inline]
     pub(crate) fn from_native(op: Option<native::Op>) -> Op {
         if op == Some(native::Op::Get) { Op::Get } else { Op::Exists }

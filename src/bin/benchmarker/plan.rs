@@ -40,8 +40,8 @@ pub(crate) struct Clock {
     pub(crate) start: Instant,
     /// The end of the warm-up. For pipelines that start before this time, only errors are counted.
     pub(crate) measured_from: Instant,
-    /// The end of the run. After this time, a client sends at most one more pipeline: its first measured pipeline, or a
-    /// scheduled pipeline that is less than one interval late.
+    /// The end of the run. After this time, a client sends at most one more pipeline: its first measured pipeline or,
+    /// with `--rate`, a late pipeline, unless the client's following pipeline is also due.
     pub(crate) end: Instant,
 }
 

@@ -92,8 +92,8 @@ impl ResponseReader {
     }
 
     /// Counts complete responses up to the first unexpected or incomplete one, and returns the bytes from that response
-    /// on. This fast path uses little processor time, which leaves more to the server. It computes where the next
-    /// response begins from the expected header, so the processor can continue before the received header is loaded.
+    /// on. This fast path uses little processor time, which leaves more to the server. It uses the expected header to
+    /// compute where the next response begins, so the processor can continue before the received header is loaded.
     fn read_expected<'b>(&mut self, mut bytes: &'b [u8], pipeline: &Pipeline) -> &'b [u8] {
         let (mut responses, mut hits) = (0, 0);
         for expected in pipeline.expected.get(self.counts.responses..).unwrap_or_default() {

@@ -1,8 +1,8 @@
 //! Batches of keys from arguments or standard input.
 //!
 //! In: the table's kind of keys, and either arguments or a stream with a terminator after each key. Out: batches of
-//! keys, in order. A batch from a stream contains the keys that one read returned. A program that writes one key and
-//! waits for its row before it writes the next key therefore receives the row.
+//! keys, in order. A batch from a stream contains the keys that one read returned, so a program can write one key and
+//! receive the key's row before it writes the next key.
 
 use std::borrow::Cow;
 use std::ffi::OsString;

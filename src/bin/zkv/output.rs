@@ -82,8 +82,8 @@ impl fmt::Display for DisplayKey<'_> {
     }
 }
 
-/// Returns `if_closed` if writing failed because the reader closed the pipe: a reader may stop early. `add_context`
-/// adds context to every other I/O error.
+/// Returns `if_closed` if writing failed because the reader closed the pipe, which is not an error. `add_context` adds
+/// context to every other I/O error.
 pub(crate) fn ignore_closed_pipe<T>(
     written: anyhow::Result<T>,
     if_closed: T,
@@ -119,7 +119,7 @@ pub(crate) fn print_error(error: &dyn fmt::Display) {
 }
 
 /// If the error states that a file is damaged, prints the error and returns false, because damage is a result of
-/// `inspect` and `verify`, not a failure. Returns every other error, such as the error of a file that cannot be read.
+/// `inspect` and `verify`, not a failure. Returns every other error, such as an I/O error.
 pub(crate) fn report_damage(error: StoreError) -> anyhow::Result<bool> {
     match error {
         StoreError::Format { .. } => {

@@ -14,7 +14,7 @@ use crate::deadline::run_within;
 use crate::output::{print, print_error};
 
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// The first word of the field `reload_last` in Info after the server rejected a file.
+/// In Info, the first word of the field `reload_last` if the server rejected the file.
 const REJECTED: &str = "refused";
 
 pub(crate) fn reload(server: &Address, args: &ReloadArgs) -> anyhow::Result<bool> {

@@ -190,8 +190,8 @@ fn check_header(path: &Path, response: &[u8]) -> Result<(), ClientError> {
     }
 }
 
-/// Receives bytes, and the descriptors that come with them. Returns the number of bytes, and whether descriptors were
-/// lost.
+/// Receives bytes, and the descriptors that come with them. Returns the number of bytes, and whether the kernel dropped
+/// descriptors, for example because this process has too many open files.
 fn receive_some(stream: &UnixStream, bytes: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> io::Result<(usize, bool)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut rights = RecvAncillaryBuffer::new(&mut space);

@@ -83,7 +83,7 @@ impl DirectState {
     }
 
     /// Replaces the current generation with the generation that the server serves now. Does nothing if this process is
-    /// connected and the current generation is unchanged.
+    /// connected, and neither the table's state in the shared page nor the table's file has changed since the transfer.
     pub(super) fn refresh(&self) -> Result<(), ClientError> {
         let _replacing = self.replacing();
         if !self.is_connected() || !self.current.load().is_unchanged() {

@@ -7,7 +7,7 @@ use rustls::ClientConnection;
 
 use super::problem::{Trust, problem};
 
-/// The length of one read from the socket: four records.
+/// Maximum length of one read from the socket: about four full TLS records.
 const READ_LEN_BYTES: usize = 64 << 10;
 
 /// A session, with the received records that have not been decrypted yet.
@@ -44,7 +44,7 @@ impl TlsSession {
     /// Sends all records, or as many as the socket accepts.
     ///
     /// # Errors
-    /// The errors of the socket, [`ErrorKind::WouldBlock`] included.
+    /// The errors of the socket, including [`ErrorKind::WouldBlock`].
     pub(in crate::client) fn send(&mut self, socket: &mut impl Write) -> io::Result<()> {
         while self.session.wants_write() {
             self.session.write_tls(socket)?;

@@ -26,8 +26,8 @@ pub(in crate::client) struct TlsSource {
     loaded: Mutex<Loaded>,
 }
 
-/// A configuration, and the versions of the files that it was read from. Sessions with the same configuration can be
-/// resumed.
+/// A configuration, and the versions of the files that it was read from. A new connection can resume an earlier session
+/// only if both use the same configuration.
 #[derive(Clone, Debug)]
 struct Loaded {
     versions: [Option<FileVersion>; 3],
@@ -54,7 +54,7 @@ impl TlsSource {
         Ok(TlsSource { options: options.clone(), name: server_name, trust, loaded: Mutex::new(loaded) })
     }
 
-    /// Returns a session that has not begun.
+    /// Returns a session whose handshake has not begun.
     pub(in crate::client) fn start(&self) -> Result<Box<TlsSession>, String> {
         let session = ClientConnection::new(self.config(), self.name.clone()).map_err(|error| error.to_string())?;
         Ok(Box::new(TlsSession::new(session, self.trust.clone())))

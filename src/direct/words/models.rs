@@ -13,7 +13,7 @@ const OLD: u8 = 7;
 const NEW: u8 = 8;
 const NOW_NS: u64 = 5;
 
-/// The page, and the file of generation 1, which has one byte.
+/// The words of the shared page, and the only byte of the file of generation 1.
 struct Shared {
     words: Words,
     byte: AtomicU8,
@@ -41,7 +41,7 @@ impl Shared {
         self.byte.store(NEW, Ordering::Release);
     }
 
-    /// Copies the byte as a client does, and asserts that a trusted copy is the old byte.
+    /// Copies the byte as a client does. Asserts that the copy is [`OLD`] if the client trusts the copy.
     fn assert_trusted_copy_is_old(&self, then: TableState) {
         let copied = self.byte.load(Ordering::Relaxed);
         if self.standing_since(then) == Standing::Unchanged {

@@ -2,7 +2,8 @@
 
 /// The first 8 bytes of a `GET` command.
 const START: u64 = u64::from_le_bytes(*b"*2\r\n$3\r\n");
-/// The next 6 bytes of a `GET` command, which end before the length of the key. Two zero bytes pad the number.
+/// The 6 bytes of a `GET` command that follow [`START`] and precede the length of the key. The last two bytes of this
+/// constant are zero, because [`NAME_MASK`] clears the first two bytes of the length.
 const NAME: u64 = u64::from_le_bytes(*b"GET\r\n$\0\0");
 /// Mask that clears the case bit of each letter of the name, and clears the two bytes after `$`.
 const NAME_MASK: u64 = u64::from_le_bytes([0xDF, 0xDF, 0xDF, 0xFF, 0xFF, 0xFF, 0, 0]);

@@ -166,7 +166,6 @@ impl Segment {
     }
 }
 
-/// A set of bytes.
 #[derive(Clone, Copy, Debug)]
 struct ByteSet([u64; 4]);
 
@@ -195,7 +194,6 @@ impl ByteSet {
     }
 }
 
-/// An element of a pattern.
 enum Element {
     Star,
     Literal(u8),

@@ -17,8 +17,8 @@ pub struct NotReply {
     pub at_bytes: usize,
 }
 
-/// Returns the length of the reply at the start of `input`, or `None` if the reply is incomplete. A RESP3 attribute
-/// belongs to the reply that follows it.
+/// Returns the length of the reply at the start of `input`, or `None` if the reply is incomplete. The length includes
+/// the RESP3 attributes that precede the reply.
 ///
 /// # Errors
 /// [`NotReply`] if a line has an unknown type or an invalid length.

@@ -24,7 +24,6 @@ const STEPS_MAX: usize = 3 * TURN_STEPS_MAX;
 /// The minimum number of turns that do work: one turn of at most `STEPS_MAX` steps cannot verify the whole long value.
 const TURNS_MIN: usize = 2;
 
-/// A baked table.
 struct Table {
     folder: tempfile::TempDir,
 }

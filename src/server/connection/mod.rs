@@ -54,8 +54,8 @@ use protocol::Protocol;
 use read_ahead::Input;
 use unanswered::Unanswered;
 
-/// The total length of the requests that a connection answers from one generation before it may answer later requests
-/// from another. Without this limit, a client that never stops sending would hold its generation forever.
+/// After a connection has answered requests of this total length from one generation, it may answer later requests from
+/// a newer generation. Without this limit, a client that never stops sending would hold the old generation forever.
 const GENERATION_REQUESTS_MAX_BYTES: usize = 1 << 20;
 
 thread_local! {
@@ -272,7 +272,7 @@ impl<S: ClientStream> Connection<S> {
         }
     }
 
-    /// Reads bytes that the client sent.
+    /// Reads bytes from the socket, and sets `is_read_full`.
     #[inline(always)]
     fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
@@ -336,8 +336,8 @@ impl<S: ClientStream> Connection<S> {
         Poll::Pending
     }
 
-    /// Sends the responses of a pass. Stores responses as pending if the socket does not take them or if they exceed
-    /// the limit of the turn.
+    /// Sends the responses of a pass until the socket is full or the turn is over. Stores the other responses as
+    /// pending.
     fn poll_send(
         &mut self,
         cx: &mut Context<'_>,
@@ -357,7 +357,6 @@ impl<S: ClientStream> Connection<S> {
         polled
     }
 
-    /// Sends pending responses.
     fn poll_pending(
         &mut self,
         cx: &mut Context<'_>,

@@ -47,7 +47,7 @@ fn report_tls(context: &ConnectionContext) {
 }
 
 impl Protocol {
-    /// Returns the number of the connection's user, or 0 if it has none.
+    /// Returns the number that identifies the connection's user, or 0 if the connection has no user.
     pub(super) fn user_number(&self) -> u64 {
         match self {
             Protocol::Redis(session) => session.access().user_number(),

@@ -26,8 +26,8 @@ pub(super) enum Input {
     Open,
     /// The client has closed its sending side of the connection.
     Ended,
-    /// The client has sent more unanswered requests than the limit allows. All further bytes from the client are
-    /// discarded.
+    /// The client has sent more unanswered requests than `Protocol::unanswered_max_bytes` allows. All further
+    /// bytes from the client are discarded.
     Discarded,
 }
 
@@ -88,9 +88,9 @@ impl<S: ClientStream> Connection<S> {
         }
     }
 
-    /// Ends a connection whose last response is sent. If the client has sent more than the limit allows, reads and
-    /// discards the excess first. The kernel would otherwise discard the last responses before the client could read
-    /// them.
+    /// Ends a connection whose last response is sent. If the input is [`Input::Discarded`], first reads and discards
+    /// all bytes that the client still sends. Otherwise, the kernel would discard the last responses before the client
+    /// could read them.
     pub(super) fn poll_close(&mut self, cx: &mut Context<'_>, input: &mut [u8]) -> Poll<io::Result<End>> {
         if self.input == Input::Discarded && !self.context.worker.is_stopping() {
             self.end_pending();
@@ -106,8 +106,8 @@ impl<S: ClientStream> Connection<S> {
         Poll::Ready(Ok(End::Connection))
     }
 
-    /// Prepares an error for a client that has sent more unanswered requests than the limit allows. All complete
-    /// requests within the limit are already answered.
+    /// Stores an error as the last pending response of a client whose input is [`Input::Discarded`]. The caller must
+    /// already have answered all complete requests that arrived before the discarded bytes.
     #[cold]
     pub(super) fn refuse_excess(&mut self) {
         let server = &self.context.worker.server;

@@ -278,7 +278,6 @@ fn worst_refusals() -> Vec<(String, Vec<u8>)> {
     too_many.chain(unknown.into_iter().map(|bytes| ("none".to_owned(), bytes))).collect()
 }
 
-/// Returns every native op.
 fn all_ops() -> impl Iterator<Item = Op> {
     (0..1 << 8).filter_map(|code| Op::from_code(code).or(Op::from_long_code(code | 1 << 16)))
 }

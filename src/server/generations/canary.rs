@@ -14,8 +14,8 @@ use twox_hash::XxHash3_128;
 use crate::format::key::{Key, KeyKind};
 use crate::store::{LookupError, Pace, Store, open_regular};
 
-/// The maximum number of rows that are sampled and looked up, besides the canaries. The table's last row is always
-/// looked up and is not counted here.
+/// The maximum number of sampled rows that are looked up, in addition to the canaries and to the table's last row,
+/// which is always looked up.
 const SAMPLE_ROWS: usize = 1000;
 const ABSENT: &str = "absent";
 

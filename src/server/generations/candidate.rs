@@ -103,7 +103,7 @@ pub(in crate::server) struct Plan {
     pub(in crate::server) replace: ReplaceRules,
 }
 
-/// The table that a candidate would replace.
+/// What a candidate would replace.
 #[derive(Clone, Copy)]
 pub(super) enum Replaces {
     Nothing,
@@ -174,8 +174,8 @@ impl Plan {
         Ok(Candidate { store, file, identity, writers })
     }
 
-    /// Waits until no process has the file open for writing, but at most [`CLOSE_WAIT_MAX`]. A process may rename a
-    /// file to the path before it closes the file.
+    /// Waits up to [`CLOSE_WAIT_MAX`] until no process has the file open for writing. The wait is for processes that
+    /// rename a file to the path before they close the file.
     fn wait_for_writers(&self, file: &File, path: &Path) -> Result<(), OpenError> {
         if self.memory != Memory::Map {
             return Ok(());
@@ -223,7 +223,7 @@ impl Plan {
     }
 }
 
-/// Describes a table for the replacement rules.
+/// Returns the properties of a table that the replacement rules compare.
 pub(super) fn summary(store: &Store) -> TableSummary {
     TableSummary { rows: store.len() as u64, key_kind: store.key_kind() }
 }

@@ -74,7 +74,7 @@ pub(in crate::server) struct ControlChannel {
 }
 
 impl ControlChannel {
-    /// Opens a channel. The requests are counted in `statistics`.
+    /// Opens a channel. `statistics` counts the requested reloads and rollbacks.
     pub(in crate::server) fn new(statistics: Arc<Statistics>) -> ControlChannel {
         let (sender, receiver) = channel();
         ControlChannel { control: Control { sender, statistics, reloads: watch::Sender::new(()) }, receiver }

@@ -41,8 +41,8 @@ pub(super) struct Generation {
     /// The table's file. It stays open for a rollback, even if the table was copied into memory.
     file: File,
     identity: Identity,
-    /// [`Writers::None`] if the server detects processes that write to the file, or if the table is a private copy.
-    /// Otherwise, [`Writers::Unknown`].
+    /// Whether the server detects processes that write to the file: [`Writers::None`] if it does, or if the table is a
+    /// private copy, and [`Writers::Unknown`] otherwise.
     pub(super) writers: Writers,
 }
 

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use super::Generation;
 
-/// The minimum time between two checks of whether replaced generations are still in use.
+/// The minimum time between two checks of whether replaced generations are still in use. The checks become less
+/// frequent with the time since the last replacement.
 const RELEASE_AFTER: Duration = Duration::from_millis(2);
 /// The maximum time between two checks of whether replaced generations are still in use.
 const RELEASE_EVERY: Duration = Duration::from_millis(250);

@@ -151,8 +151,8 @@ fn new_board() -> Option<Board> {
     Board::new().inspect_err(cannot).ok()
 }
 
-/// Publishes the number of the current generation on the shared page. From then on, also publishes each state of the
-/// generation's lease.
+/// Publishes the number of the current generation on the shared page, and from then on, each change of the generation's
+/// lease.
 fn announce(board: &Board, generation: &Generation) {
     let (number, lease_board) = (generation.number, board.clone());
     board.serve(number);

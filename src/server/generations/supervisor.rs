@@ -97,7 +97,8 @@ pub(in crate::server) struct Supervised {
     pub(in crate::server) statistics: Arc<Statistics>,
     pub(in crate::server) notifier: Arc<Notifier>,
     pub(in crate::server) liveness: Arc<Liveness>,
-    /// Disconnects the connections that hold a generation with a lower number from one turn to the next.
+    /// Disconnects the connections that, between their turns, hold a generation whose number is lower than the
+    /// argument.
     pub(in crate::server) disconnect_before: Box<dyn Fn(u64) + Send>,
     /// Reads TLS certificates again if they have changed, or if the argument is true.
     pub(in crate::server) check_certificates: Box<dyn Fn(bool) + Send>,
@@ -122,8 +123,8 @@ struct Supervision {
     left_by_rollback: Option<Identity>,
     /// The file at the path, if Info and the metrics report that it was rejected.
     standing_refusal: Option<FileVersion>,
-    /// Whether the last file was rejected for a temporary reason, so that it is checked again even if it does not
-    /// change: see [`OpenError::may_pass_later`].
+    /// Whether the file that was checked last was rejected for a temporary reason, so that it is checked again even if
+    /// it does not change: see [`OpenError::may_pass_later`].
     retries: bool,
     retained: Retained,
     /// Whether a check of the path has been requested but has not begun.
@@ -347,7 +348,7 @@ impl Supervision {
     }
 
     /// Publishes why the file at the path is not served. The reason stays published until the file at the path changes
-    /// or the server swaps generations. `None` and an empty text remove the published reason.
+    /// or the server swaps generations. To remove the published reason, pass `None` and an empty `reason`.
     fn report_standing_refusal(&mut self, refused: Option<FileVersion>, reason: String) {
         self.standing_refusal = refused;
         *unpoisoned(&self.server.statistics.outcomes.file_refused) = reason;

@@ -17,7 +17,7 @@ use rustix::process::geteuid;
 
 use super::path::identity;
 
-/// How long a server waits for another server that starts at the same time.
+/// How long a server waits for the lock, which another server may hold while it starts.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(10);
 /// The mode of the lock file. Only the owner can open the file, so no other user can lock it.

@@ -51,9 +51,9 @@ pub(super) fn push_range(store: &Store, op: Op, body: &[u8], responses: &mut Res
     }
 }
 
-/// Parses the body of a Range or Count request. Returns the rows of the requested range, the flags, and the maximum
-/// number of rows. Returns `None` if the body is malformed, the keys are not of the table's kind, or the file is
-/// damaged or was changed.
+/// Parses the body of a Range or Count request. Returns the rows of the requested range, the flags, and the client's
+/// limit on the number of rows (0: no limit). Returns `None` if the body is malformed, the keys are not of the table's
+/// kind, or the file is damaged or was changed.
 fn range<'s>(store: &'s Store, body: &[u8]) -> Option<(Rows<'s>, u32, usize)> {
     let (header, keys) = RangeHeader::ref_from_prefix(body).ok()?;
     let flags = header.flags.get();
@@ -82,8 +82,7 @@ fn key_of(kind: KeyKind, flags: u32, key: &[u8]) -> Option<Key<'_>> {
     }
 }
 
-/// Appends a page of rows. The headers are copied. The rows are copied if they are short, and borrowed from the file
-/// otherwise.
+/// Appends a page of rows. [`Responses::push_stored`] determines whether the rows are copied or borrowed from the file.
 fn push_page(store: &Store, page: &PageRange, responses: &mut Responses) -> Option<Status> {
     let range = page.offset_bytes.start as usize..page.offset_bytes.end as usize;
     // Fails only for a file that was changed since it was opened.

@@ -36,7 +36,7 @@ pub(in crate::server) struct Session {
     attempts: Attempts,
 }
 
-/// A request in the input.
+/// What the input begins with.
 enum Next<'a> {
     /// A complete request, its op, and its length in bytes.
     Complete {
@@ -138,8 +138,9 @@ impl Session {
         }
     }
 
-    /// Returns the length of the requests at the start of `input` that are permitted. An incomplete request counts as
-    /// permitted, because it is not answered yet.
+    /// Returns the length in bytes of the permitted requests at the start of `input`, before the first login or request
+    /// that is not permitted. Checks at most [`CHECKED_MAX`] requests. An incomplete request counts as permitted,
+    /// because it is not answered yet.
     fn permitted_bytes(&self, input: &[u8], responses: &mut Responses) -> usize {
         let mut permitted_bytes = 0;
         for _ in 0..CHECKED_MAX {
@@ -216,7 +217,7 @@ impl Session {
     }
 }
 
-/// Returns the first request of `input`.
+/// Returns what `input` begins with.
 fn next(input: &[u8]) -> Next<'_> {
     let Some(first) = whole_requests(input).first() else { return Next::Rest };
     let code = first.op_code();

@@ -95,7 +95,7 @@ pub(super) fn cat(mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Replies to ACL LOG. The log is always empty, because failed logins are in the server's log.
+/// Replies to ACL LOG. ACL LOG never has entries, because failed logins are written to the server's own log.
 pub(super) fn log(mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
     match args.next() {
         Some(reset) if reset.eq_ignore_ascii_case(b"RESET") => out.ok(),

@@ -34,7 +34,7 @@ pub(super) const LINE_STEPS: usize = 20;
 /// send it whole.
 const LISTS_MAX: u64 = 4;
 
-/// The value of [`RedisClient::set_queued`] outside a transaction.
+/// The argument of [`RedisClient::set_queued`] outside a transaction.
 pub(super) const NOT_QUEUEING: i64 = -1;
 
 /// All clients that speak the Redis protocol.

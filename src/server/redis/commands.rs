@@ -1,7 +1,7 @@
 //! The COMMAND command, which describes the commands of the server.
 //!
-//! In: names of commands. Out: descriptions of the commands. If a client names commands, their descriptions are written
-//! one at a time, because there can be many names.
+//! In: names of commands. Out: descriptions of the commands. If the arguments are names of commands, the reply may take
+//! several passes, because there can be many names.
 
 use super::Out;
 use super::keyspace::{self, PATTERN_LEN_MAX_BYTES};

@@ -297,7 +297,8 @@ impl Session {
     }
 }
 
-/// Executes a command of `string_reads` (the less common commands that read strings) or of `other_types`.
+/// Executes a command that `commands::string_reads` (the less common commands that read strings) or
+/// `commands::other_types` lists.
 ///
 /// # Errors
 /// The text of the error reply.

@@ -26,11 +26,11 @@ use crate::sync::unpoisoned;
 const MONITORS_MAX: usize = 8;
 /// The maximum length of a monitor's queue, which has the lines that its connection has not sent yet.
 const QUEUE_MAX_BYTES: usize = 16 << 20;
-/// The length up to which lines are appended to the last chunk of a queue. Further lines begin a new chunk.
+/// The length up to which the last chunk of a queue grows. Lines that do not fit into this chunk begin a new chunk.
 const CHUNK_BYTES: usize = 64 << 10;
 /// The maximum number of bytes of a command that a line shows.
 const SHOWN_MAX_BYTES: usize = 4096;
-/// The cost of a line, in steps, in addition to its bytes.
+/// The cost of a line, in steps, in addition to the steps of its bytes.
 const LINE_STEPS: usize = 5;
 
 /// All monitors of a server.
@@ -224,7 +224,7 @@ impl Session {
         shown.extend_from_slice(b"\r\n");
     }
 
-    /// Shows an EXEC if all commands of its transaction have been executed.
+    /// Adds the line of an EXEC to the lines of the pass, if all commands of its transaction have been executed.
     pub(super) fn show_exec(&mut self) {
         if !self.is_monitored || self.state.transaction.is_executing() {
             return;

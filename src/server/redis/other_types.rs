@@ -1,7 +1,7 @@
 //! Redis commands for types other than string.
 //!
-//! In: keys. Out: Redis's reply to missing keys, or the error that a key has the wrong type, because all values are
-//! strings. Arguments that affect neither the keys nor the kind of reply are not checked.
+//! In: keys. Out: the reply that Redis gives for missing keys, or, if a key exists, the error that it has the wrong
+//! type, because all values are strings. Arguments that affect neither the keys nor the kind of reply are not checked.
 
 use super::lookup::{LONE_LOOKUP_STEPS, Lookup};
 use super::{Counted, Out};
@@ -15,7 +15,7 @@ const NOT_AN_ESTIMATE: &str = "WRONGTYPE Key is not a valid HyperLogLog string v
 /// The maximum length of each argument that an error quotes.
 const QUOTED_LEN_MAX_BYTES: usize = 128;
 
-/// Executes a command that has a [`Missing`].
+/// Executes a command whose [`Spec`] has a reply to missing keys ([`Missing`]).
 ///
 /// # Errors
 /// The text of the error reply, for example if one of the keys exists, or if the number of keys is not valid.

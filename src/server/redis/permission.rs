@@ -18,7 +18,8 @@ const UNAUTHENTICATED_MAX_BYTES: usize = 32 << 10;
 const CHECK_STEPS: usize = 1;
 
 impl Session {
-    /// Adopts the current users. Returns false if the connection must end, because its user was removed or disabled.
+    /// Updates the session's permissions if the users have changed. Returns false if the connection must end, because
+    /// its user was removed or disabled, or now needs a password.
     #[cold]
     pub(super) fn follow_users(&mut self) -> bool {
         let server = &self.worker.server;
@@ -29,7 +30,7 @@ impl Session {
         is_enabled
     }
 
-    /// Changes the permissions of the session. A pass that is repeated changes them back.
+    /// Changes the permissions of the session. [`Session::undo`] restores the previous permissions.
     pub(super) fn set_access(&mut self, access: Access) {
         self.client.set_user(access.user_name(&self.worker.server.users));
         let before = std::mem::replace(&mut self.access, access);

@@ -8,7 +8,8 @@ use crate::protocol::resp::integer;
 /// The version of Redis's RDB format, as in Redis 7.0.
 const RDB_VERSION: [u8; 2] = 10_u16.to_le_bytes();
 const TYPE_STRING: u8 = 0;
-/// The bytes that precede a serialized integer of 8, 16, or 32 bits, in this order.
+/// The byte that precedes a serialized integer: the first for 8 bits, the second for 16 bits, and the third for 32
+/// bits.
 const INTEGERS: [u8; 3] = [0xC0, 0xC1, 0xC2];
 
 /// The polynomial of Redis's checksum, CRC-64/Jones, with its bits reversed.

@@ -10,7 +10,8 @@ use crate::format::record::record_len_bytes;
 use crate::protocol::resp::commands::Id;
 use crate::protocol::resp::{Args, Command, integer};
 
-/// The maximum length of the arguments of an MGET that are looked up together, not counting the last of them.
+/// The maximum total length of the MGET arguments that are looked up together, not counting the last of these
+/// arguments.
 const RUN_LEN_MAX_BYTES: usize = 64 << 10;
 /// The maximum length of values that have the encoding `embstr` in Redis. Longer values have the encoding `raw`.
 const EMBSTR_MAX_BYTES: usize = 44;
@@ -222,7 +223,8 @@ pub(super) fn encoding(lookup: Lookup<'_>, mut args: Args<'_>, out: &mut Out<'_>
     Ok(())
 }
 
-/// Replies with a statistic that Redis collects about each key, and that this server does not collect.
+/// Replies to OBJECT FREQ, OBJECT IDLETIME, or OBJECT REFCOUNT. The server does not collect these statistics, so the
+/// reply for every key in the table is the same: an error, 0, or 1.
 pub(super) fn statistic(lookup: Lookup<'_>, id: Id, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
     match (lookup.find(next(&mut args))?, id) {
         (None, _) => out.null(),

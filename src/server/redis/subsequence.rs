@@ -1,7 +1,8 @@
 //! The command LCS: the longest common subsequence of two strings.
 //!
 //! In: two keys. Out: the subsequence, its length, or the positions of its parts. If there are several longest
-//! subsequences, the reply has the one that Redis would choose. The limit on the memory also limits the time.
+//! subsequences, the reply has the one that Redis would choose. The limit on the memory for the computation also limits
+//! its duration.
 
 use std::ops::Range;
 
@@ -10,7 +11,7 @@ use super::strings::{NOT_AN_INTEGER, SYNTAX, next};
 use super::{Counted, Out};
 use crate::protocol::resp::{Args, BULK_LEN_MAX_BYTES, integer};
 
-/// The number of cells of the table of lengths that are computed in one step.
+/// The number of cells of [`Lengths`] that are computed in one step.
 const STEP_CELLS: usize = 32;
 
 const TOO_LONG: &str = "ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len";

@@ -183,7 +183,7 @@ pub(super) struct Kill {
     /// Whether the pass that began the command has been committed. No client is disconnected before that, because a
     /// pass that is undone and repeated must not disconnect clients twice.
     pub(super) is_committed: bool,
-    /// The progress. When a pass is repeated, the progress is kept.
+    /// The progress of the command, which is kept when a pass is repeated.
     pub(super) killing: Arc<Mutex<Killing>>,
 }
 

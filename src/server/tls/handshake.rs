@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use super::stream::{SESSION_LEN_BYTES, TlsSession};
 use crate::setting::Setting;
 
-/// The length of one read. For most clients, it is enough for each flight of a handshake.
+/// The maximum length of one read: enough for any flight of a handshake with most clients.
 const READ_LEN_BYTES: usize = 4 << 10;
 /// A handshake fails if this many received bytes contain no complete handshake message. rustls has about the same limit
 /// on the length of a handshake message.

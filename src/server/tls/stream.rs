@@ -43,7 +43,7 @@ thread_local! {
 
 /// The buffers of a thread.
 struct Scratch {
-    /// An incomplete record, and the bytes that were read after it.
+    /// The incomplete record that a connection kept, followed by the bytes that were just read.
     received: Box<[u8]>,
     /// A chunk that was gathered from several slices.
     plaintext: Vec<u8>,
@@ -92,8 +92,8 @@ struct Outgoing {
 }
 
 impl Outgoing {
-    /// Returns how many plaintext bytes count as sent since the last call. If a share of the records' bytes was sent,
-    /// the same share of the plaintext counts as sent. The server measures the client's progress by these numbers.
+    /// Returns how many more plaintext bytes count as sent since the last call. The plaintext counts as sent in
+    /// proportion to the bytes of the records that were sent. The server measures the client's progress by this number.
     fn report(&mut self) -> usize {
         let sent = self.plaintext_len_bytes * self.sent_bytes / self.records.len().max(1);
         // The sent share of the records may have decreased, because messages of the TLS protocol itself may have been
@@ -256,8 +256,8 @@ impl TlsStream {
         Poll::Ready(Ok(chunk.len()))
     }
 
-    /// Calls `encrypt` once the session can send. Before the records of `encrypt`, writes the messages of the TLS
-    /// protocol itself that the session must send first. Returns the length of all records.
+    /// Writes the records that `encrypt` produces to `records`. If the session must first send messages of the TLS
+    /// protocol itself, writes these messages before those records. Returns the total length.
     fn encrypt(
         &mut self,
         records: &mut [u8],

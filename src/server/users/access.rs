@@ -82,9 +82,10 @@ pub(in crate::server) struct Access {
     /// The user. `None` if the connection has all permissions without being a user, or must log in first.
     user: Option<Arc<User>>,
     is_authenticated: bool,
-    /// The version of the users from which the other fields were derived.
+    /// The value of `Users::version` when the other fields were derived from the users.
     version: u64,
-    /// `version`, if the connection has all permissions. Otherwise a number that is never a version.
+    /// `version` if the connection has all permissions, and `NO_VERSION` otherwise. One comparison with the current
+    /// version therefore shows whether the connection has all permissions now.
     unrestricted_version: u64,
     reads_any_key: bool,
 }
@@ -203,7 +204,7 @@ impl Access {
         }
     }
 
-    /// Returns the number of the user, or 0 if the connection is not a user.
+    /// Returns the number that identifies the user, or 0 if the connection is not a user.
     pub(in crate::server) fn user_number(&self) -> u64 {
         self.user.as_ref().map_or(0, |user| user.number)
     }
@@ -217,8 +218,8 @@ impl Access {
         self.check(|user| user.commands.permits(spec))
     }
 
-    /// Checks whether the user may use commands that write. Such a command always fails: with the error of a read-only
-    /// server if the user may use it, and otherwise with the returned error.
+    /// Checks whether the user may use commands that write. The server executes no such command: the client gets the
+    /// error of a read-only server if this check succeeds, and the returned error otherwise.
     pub(in crate::server) fn check_write(&self) -> Result<(), Denied> {
         self.check(|user| user.commands.permits_writes())
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 /// The delay of the reply to the first failed login of a connection.
 const FIRST_DELAY: Duration = Duration::from_millis(100);
-/// The maximum delay.
+/// The maximum delay of the reply to a failed login.
 const DELAY_MAX: Duration = Duration::from_secs(10);
 
 /// The failed logins of one connection.

@@ -18,9 +18,9 @@ const PATTERNS_MAX: usize = 64;
 const PASSWORDS_MAX: usize = 64;
 /// The maximum number of bytes of the file's text that an error quotes.
 const QUOTED_LEN_MAX_BYTES: usize = 64;
-/// The number of digits of a hash.
+/// The number of hexadecimal digits of a password hash.
 const HASH_DIGITS: usize = 2 * size_of::<Hash>();
-/// The key patterns that errors report as expected.
+/// The expected form of a key pattern, as errors describe it.
 const PATTERN: &str = "a key pattern such as ~user:* or ~*, because this server supports only a prefix followed by *";
 /// How to compute the hash of a password.
 const HASH_COMMAND: &str = "compute a hash with: printf %s 'PASSWORD' | sha256sum";
@@ -200,7 +200,7 @@ fn add_pattern(keys: &mut KeyAccess, pattern: &str) -> Result<(), &'static str> 
     Ok(())
 }
 
-/// Returns the beginning of `text`, which comes from the users file, in quotes.
+/// Quotes a part of the users file for an error. Quotes at most [`QUOTED_LEN_MAX_BYTES`] bytes.
 fn quoted(text: &[u8]) -> String {
     let (start, rest) = text.split_at(text.len().min(QUOTED_LEN_MAX_BYTES));
     format!("\"{}{}\"", start.escape_ascii(), if rest.is_empty() { "" } else { "..." })

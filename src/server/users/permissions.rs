@@ -123,7 +123,7 @@ impl User {
         self.hashes.iter().map(hex).collect()
     }
 
-    /// Returns the number of passwords and rules.
+    /// Returns the number of passwords and rules, on which the cost of showing the user depends.
     pub(in crate::server) fn rule_count(&self) -> usize {
         let prefixes = match &self.keys {
             KeyAccess::All => 1,
@@ -220,7 +220,7 @@ pub(super) struct CommandAccess {
     bits: [u64; 4],
     /// Whether commands that write get the error of a read-only server instead of the error for missing permissions.
     is_write_permitted: bool,
-    /// Whether the rules begin with all commands instead of none.
+    /// Whether the first rule is `+@all` instead of `-@all`.
     begins_with_all: bool,
     /// The rules that follow `+@all` or `-@all`, each with its `+` or `-`.
     rules: Vec<String>,

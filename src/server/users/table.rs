@@ -26,15 +26,15 @@ pub(in crate::server) type UsersByName = BTreeMap<String, Arc<User>>;
 
 /// The users of a server.
 pub(in crate::server) struct Users {
-    /// The path of the users file. `None` if there is no such file, so that all clients have all permissions.
+    /// The path of the users file. `None` if the server has no users file; all clients then have all permissions.
     path: Option<PathBuf>,
     by_name: Mutex<Arc<UsersByName>>,
     /// Increases whenever the users are replaced.
     version: AtomicU64,
     last_number: AtomicU64,
-    /// The version of the file that was read last, even if it was rejected.
+    /// The file's version at the last attempt to read it, whether or not the file was accepted.
     tried: Mutex<Option<FileVersion>>,
-    /// Why the file at the path is not in effect. Empty if it is.
+    /// Why the server rejected the current users file. Empty if this file is in effect.
     refused: Mutex<String>,
     /// Limits the log lines about failed logins.
     login_log: LogLimit,
@@ -120,12 +120,12 @@ impl Users {
         }
     }
 
-    /// Returns the numbers of the enabled users.
+    /// Returns the numbers that identify the enabled users.
     pub(in crate::server) fn enabled(&self) -> HashSet<u64> {
         self.by_name().values().filter(|user| user.is_on).map(|user| user.number).collect()
     }
 
-    /// Returns why the file at the path is not in effect, or an empty string if it is.
+    /// Returns why the server rejected the current users file, or an empty string if this file is in effect.
     pub(in crate::server) fn refused(&self) -> String {
         unpoisoned(&self.refused).clone()
     }
@@ -136,9 +136,9 @@ impl Users {
         now.filter(|now| unpoisoned(&self.tried).as_ref() != Some(now))?.unsettled()
     }
 
-    /// Reads the users file again if it has changed, or if `is_requested`. Returns whether the users were replaced. The
-    /// users stay if the file is not valid. They also stay if TCP clients need a password now and would need none
-    /// afterward, because the server may listen on an address that only passwords protect.
+    /// Reads the users file again if it has changed, or if `is_requested`. Returns whether the users were replaced.
+    /// Keeps the previous users if the file is not valid. Also keeps them if TCP clients need a password now and would
+    /// need none with the new file, because the server may listen on an address that only passwords protect.
     pub(super) fn reload(&self, is_requested: bool, totals: &Totals) -> bool {
         let Some(path) = &self.path else { return false };
         let now = FileVersion::at(path).ok();

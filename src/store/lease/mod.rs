@@ -49,8 +49,8 @@ use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, fence};
 /// past. Only root can choose such a setting.
 const TRUSTED_NS: u64 = 500_000_000;
 
-/// The interval at which to call [`renew_leases`]. The interval leaves a margin: only after more than half a second
-/// without a call does each batch check its lease with a system call, until the next call.
+/// The recommended interval between calls of [`renew_leases`]. After half a second without a call, each batch of
+/// lookups checks its lease with a system call, until the next call of [`renew_leases`].
 pub const RENEW_LEASES_EVERY: Duration = Duration::from_millis(150);
 
 const _: () = assert!(2 * RENEW_LEASES_EVERY.as_nanos() < TRUSTED_NS as u128);
@@ -387,8 +387,8 @@ impl<F: Leasable> Lease<F> {
     }
 
     /// Marks the lease as lost, calls `report`, and then releases the lease. The order matters: a writer changes bytes
-    /// only after the release. If a batch copied a changed byte, its check therefore finds that the lease was lost, in
-    /// this process and in every process that `report` informs.
+    /// only after the release. Every batch that copied a changed byte therefore finds that the lease was lost, whether
+    /// the batch runs in this process or in a process that `report` informs.
     fn lose(&self, is_taken: &mut bool) {
         self.publish(LOST);
         if std::mem::take(is_taken) {

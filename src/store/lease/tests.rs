@@ -237,7 +237,7 @@ fn the_error_of_a_refused_lease_shows_whether_there_are_writers() {
 }
 
 mod simulated {
-    //! Tests a lease on a simulated file. The holder of the lease can be stopped at every point.
+    //! Tests a lease on a simulated file. The holder of the lease can be suspended at every point.
 
     use rand::rngs::SmallRng;
     use rand::{RngExt, SeedableRng};

@@ -157,10 +157,10 @@ impl World {
     }
 }
 
-/// Simulates a point at which a thread can be preempted or a process stopped.
+/// Simulates a point at which a thread can be preempted or a process suspended.
 fn pause() {
     world(|world| {
-        // Most pauses are short, as in a preemption. Some are long, as if the process had been stopped.
+        // Most pauses are short, as in a preemption. Some are long, as if the process had been suspended.
         let longest_ns = match world.random_below(100) {
             0 => 3_000_000_000,
             1..4 => 600_000_000,
@@ -208,7 +208,7 @@ fn with_lease_locked<T>(run: impl FnOnce() -> T) -> T {
     outcome
 }
 
-/// A file descriptor: the number of a simulated file.
+/// A descriptor of a simulated file: the index of the file in `World::files`.
 struct Descriptor(usize);
 
 impl Descriptor {

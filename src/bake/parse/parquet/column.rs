@@ -10,7 +10,7 @@
 //! | decimal of up to 38 digits | text with all digits of its scale, `-12.50` |
 //! | date | text, `2026-11-21` |
 //! | time | text, `19:09:38.000`, with 3, 6, or 9 decimal places, depending on the unit |
-//! | timestamp | text, `2026-11-21T19:09:38.000Z`, with the decimal places of a time; without `Z` if local or 96-bit |
+//! | timestamp | text, `2026-11-21T19:09:38.000Z`, with 3, 6, or 9 decimal places; no `Z` if local or 96-bit |
 //!
 //! Other types are rejected.
 

@@ -3,8 +3,8 @@
 //! Only the chosen columns are read. A column is chosen by its number, counted from 1, or by its name. A column in a
 //! group is chosen by its path, `group.name`. Lists and maps are rejected.
 //!
-//! [`column`] lists the types and their conversions: in keys and values, integers become decimal text, and dates and
-//! times become text. Keys must be integers, text, or binary.
+//! [`column`] lists the types and their conversions. Dates and times always become text. In keys, and in values that
+//! are not packed, integers become decimal text. Keys must be integers, text, or binary.
 
 mod column;
 #[cfg(test)]

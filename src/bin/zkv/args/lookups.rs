@@ -34,7 +34,7 @@ pub(crate) enum Lookup {
     },
     /// Write the row with the largest key that is less than or equal to KEY
     ///
-    /// For several keys, or keys from standard input, each row is preceded by its requested key.
+    /// For several keys, or keys from standard input, each row is preceded by the key that was looked up.
     ///
     /// Exit status: 0 if every key has such a row, 1 if some keys have none, 2 after an error.
     Floor {
@@ -45,7 +45,7 @@ pub(crate) enum Lookup {
     },
     /// Write the row with the smallest key that is greater than or equal to KEY
     ///
-    /// For several keys, or keys from standard input, each row is preceded by its requested key.
+    /// For several keys, or keys from standard input, each row is preceded by the key that was looked up.
     ///
     /// Exit status: 0 if every key has such a row, 1 if some keys have none, 2 after an error.
     Ceiling {

@@ -29,8 +29,8 @@ const SERVER_OR_FILE: &str = "Server or file";
 
 /// Looks up keys and ranges on a running kv_store or in a baked file, and inspects files and servers.
 ///
-/// The table determines the kind of its keys. In a table whose keys are numbers, pass a key as an
-/// unsigned 64-bit decimal. In any other table, a key is the bytes of the argument.
+/// The keys of a table are either all numbers or all bytes. If they are numbers, pass a key as an
+/// unsigned 64-bit decimal; otherwise, the bytes of the argument are the key.
 ///
 /// Rows are written as `key,value` lines that baker can read back, quoted where necessary, unless
 /// --format selects another format.

@@ -30,7 +30,8 @@ impl Sample {
         self.text(name)?.parse().ok()
     }
 
-    /// Returns the numeric fields whose names begin with `prefix`, each with the rest of its name.
+    /// Returns the values of the numeric fields whose names begin with `prefix`, each with the part of the name after
+    /// `prefix`.
     #[cfg(feature = "full")]
     pub(super) fn numbers_after(&self, prefix: &str) -> impl Iterator<Item = (&str, u64)> {
         let fields = self.values.iter();
@@ -90,12 +91,12 @@ impl<'a> Delta<'a> {
         Some(self.growth(counter)? as f64 / (self.to.at - self.from.at).as_secs_f64())
     }
 
-    /// Returns the number of requests for an op per second.
+    /// Returns the requests per second for one op.
     pub(super) fn op_rate(&self, op: &str) -> Option<f64> {
         self.rate(&format!("{REQUESTS}{op}"))
     }
 
-    /// Returns the number of requests for all ops per second.
+    /// Returns the requests per second for all ops together.
     pub(super) fn request_rate(&self) -> Option<f64> {
         self.to.ops().map(|op| self.op_rate(op)).sum()
     }

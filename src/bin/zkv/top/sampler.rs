@@ -25,7 +25,7 @@ pub(super) struct Sampler {
     socket: PathBuf,
     results: Receiver<SampleResult>,
     interval: Duration,
-    /// The time at which the last result was received or reported as missing.
+    /// The time at which [`Sampler::next`] last returned a sample or an error.
     last_result_at: Instant,
 }
 

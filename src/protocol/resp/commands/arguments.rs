@@ -32,19 +32,19 @@ pub(super) struct Argument<'a> {
 #[derive(Debug, PartialEq, Eq)]
 enum Kind<'a> {
     Value,
-    /// Only the token.
+    /// An argument that consists only of its token.
     Token,
     Block(Vec<Argument<'a>>),
     OneOf(Vec<Argument<'a>>),
 }
 
-/// Whether an argument can be repeated.
+/// Whether an argument can be repeated, and whether its token is then repeated, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Repeats {
     No,
-    /// Without its token.
+    /// The values can be repeated; a token precedes only the first of them.
     Values,
-    /// With its token.
+    /// The token and the values can be repeated together.
     WithToken,
 }
 
@@ -75,8 +75,8 @@ impl<'a> Words<'a> {
         Some(word)
     }
 
-    /// Skips a part in brackets that repeats earlier words and ends in `...`. Returns how the earlier words are
-    /// repeated, and their number.
+    /// Skips a part in brackets that repeats earlier words and ends in `...`. Returns how these words can be repeated,
+    /// and how many words the part repeats.
     fn skip_repetition(&mut self) -> Option<(Repeats, usize)> {
         let inner = self.rest.trim_start().strip_prefix('[')?;
         let (inner, rest) = inner.split_once(']')?;

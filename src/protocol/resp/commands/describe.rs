@@ -106,8 +106,8 @@ fn unlisted_keys<S: Sink>(spec: &Spec, reply: &mut Reply<S>) {
     find_step("unknown", &[], reply);
 }
 
-/// Begins a key specification: appends `note` if it is not empty, the flags of the keys, and the search for the first
-/// key, which consists of `kind` and the named `numbers`.
+/// Begins a key specification. Appends `note` (unless it is empty), the flags of the keys, and the method by which a
+/// client finds the first key: the method's type `kind` and its parameters `numbers`.
 fn search<S: Sink>(spec: &Spec, note: &str, (kind, numbers): (&str, &[(&str, i32)]), reply: &mut Reply<S>) {
     reply.map(if note.is_empty() { 3 } else { 4 });
     if !note.is_empty() {

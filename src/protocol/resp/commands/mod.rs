@@ -130,8 +130,8 @@ pub enum Missing {
     NullOrMatches,
     /// The cursor 0 and an empty array.
     Scan,
-    /// The number 0. If the key exists, the error says that its value is not a HyperLogLog, because Redis stores a
-    /// HyperLogLog as a string.
+    /// The number 0. Redis stores a HyperLogLog as a string, so an existing key gets a special error: its value is not
+    /// a valid HyperLogLog.
     Estimate,
     /// The error that the key does not exist.
     NoKey,

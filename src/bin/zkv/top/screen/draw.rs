@@ -124,8 +124,8 @@ fn connections(sample: &Sample, delta: Option<&Delta<'_>>, window: Option<&Delta
     ]
 }
 
-/// Returns the number of connections that the server closed for reasons other than idleness, or `None` if the server
-/// reports no reason.
+/// Returns the number of connections that the server closed for reasons other than idleness, or `None` if Info has no
+/// counters for these reasons.
 fn disconnected_for_other_reasons(sample: &Sample) -> Option<u64> {
     let counts = sample.numbers_after("connections_cut_").filter(|(reason, _)| *reason != "idle");
     counts.map(|(_, count)| count).reduce(u64::saturating_add)

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use crate::top::sample::{Delta, Sample};
 use crate::top::sampler::SampleResult;
 
-/// Length of the history of rates. It exceeds the number of columns of a terminal.
+/// Maximum number of rates in the history. Each column of the terminal shows one rate, and few terminals have this many
+/// columns.
 const RATES_MAX: usize = 1024;
 /// Number of intervals that quantiles cover. One interval may have too few values, because a server times only some
 /// batches, and an idle server has few batches.
