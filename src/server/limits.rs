@@ -16,7 +16,8 @@ const DESCRIPTORS_KEPT: u64 = 64;
 const DESCRIPTORS_OF_WORKER: u64 = 4;
 /// The maximum number of TLS handshakes at a time, however many connections the server allows.
 const HANDSHAKES_MAX: usize = 1024;
-/// The number of TLS handshakes at a time is also limited to the maximum number of connections, divided by this number.
+/// The maximum number of connections per concurrent TLS handshake: a server that accepts 400 connections runs at most
+/// 100 handshakes at a time.
 const CONNECTIONS_PER_HANDSHAKE: usize = 4;
 /// The default limit on client memory is the memory that the process can use, divided by this number.
 const CLIENT_MEMORY_SHARE: u64 = 8;

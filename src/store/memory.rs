@@ -76,9 +76,9 @@ pub enum Verify {
     #[default]
     Full,
     /// Verifies each block when a lookup first reads the block. A lookup that reads a damaged block returns
-    /// [`LookupError::Damaged`](super::LookupError::Damaged). Opening the file verifies only its index. The exceptions
-    /// are [`Store::open_sealed`](super::Store::open_sealed) and a server that copies the file: they copy the file and
-    /// verify every byte of the copy.
+    /// [`LookupError::Damaged`](super::LookupError::Damaged). Opening the file verifies only its index. Only
+    /// [`Store::open_sealed`](super::Store::open_sealed) and a server that copies the file verify every byte of their
+    /// copy.
     Touch,
 }
 

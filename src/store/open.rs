@@ -114,8 +114,8 @@ impl Store {
     }
 
     /// Creates a `Store` from an open file. Error messages name the file by `path`. With [`Memory::Map`], the caller
-    /// must not lend the store's bytes to safe code, and may use copied bytes only if the file is unchanged after the
-    /// copy.
+    /// must not lend the store's bytes to safe code. The caller may copy bytes, and must check after the copy that the
+    /// file has not changed before it uses the copy.
     pub(crate) fn from_file(
         file: &File,
         path: &Path,

@@ -13,7 +13,7 @@ const OLD: u8 = 7;
 const NEW: u8 = 8;
 const NOW_NS: u64 = 5;
 
-/// The words of the shared page, and the only byte of the file of generation 1.
+/// The words of the shared page, and the file of generation 1, which is one byte long in these models.
 struct Shared {
     words: Words,
     byte: AtomicU8,

@@ -67,7 +67,7 @@ pub(super) fn header(value_len_bytes: usize) -> Vec<u8> {
     bytes
 }
 
-/// Returns the bytes after a value. `before` is the checksum of header and value.
+/// Returns the footer that follows a value. `before` is the checksum of header and value.
 pub(super) fn footer(before: u64) -> [u8; 10] {
     let mut bytes = [0; 10];
     let (version, sum) = bytes.split_at_mut(RDB_VERSION.len());

@@ -1,4 +1,4 @@
-//! Models of leases. They check that, if a batch copies bytes and then finds the lease trusted, no writer has changed
+//! Models of leases. They check that, if a batch copies bytes and then finds that the lease is still trusted, no writer has changed
 //! these bytes.
 
 use std::io;

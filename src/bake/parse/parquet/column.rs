@@ -57,7 +57,7 @@ enum ValueType {
     Timestamp { unit: TimeUnit, is_utc: bool },
 }
 
-/// The values of one column in a piece, without nulls.
+/// The non-null values of one column in a piece, and which rows are null.
 pub(super) struct Cells {
     values: Values,
     /// For each row, the Parquet definition level, which tells whether the row's value is null. `None` if no value can
