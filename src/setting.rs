@@ -40,11 +40,11 @@ settings! {
     ForeignKeys = "Config::foreign_keys";
     TcpExposed = "Config::tcp_exposed";
     Users = "Config::users";
-    /// The TLS port, which this method opens:
+    /// The TLS port, which has the name of the method that opens it.
     Tls = "Server::serve_tls";
     TlsClientCa = "TlsConfig::client_ca";
     TlsHandshakeTimeout = "TlsConfig::handshake_timeout";
-    /// This argument of `Server::serve_metrics`:
+    /// The argument `exposed` of `Server::serve_metrics`.
     MetricsExposed = "exposed";
     Memory = "Config::memory";
     NoLease = "Config::lease = false";

@@ -44,7 +44,7 @@ impl Security {
         Ok(security)
     }
 
-    /// Adds logins and TLS to the options of a client.
+    /// Sets the login and the TLS options in the options of a client.
     pub(crate) fn add_to(&self, address: &PathBuf, options: &mut Options) -> PyResult<()> {
         let parsed = Address::parse(address).map_err(|error| PyValueError::new_err(error.to_string()))?;
         let user = self.user.as_deref().or(parsed.user());

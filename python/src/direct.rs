@@ -1,4 +1,4 @@
-//! The class `Direct`: the table that a server serves, looked up in this process.
+//! The class `Direct`: looks keys up in this process, in the table that a server serves.
 
 use std::path::PathBuf;
 

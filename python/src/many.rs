@@ -57,7 +57,7 @@ impl<'t> Values<'t> {
 /// Values that a server sent, or that were copied from a mapped file, in one buffer.
 pub(crate) struct CopiedValues {
     bytes: Vec<u8>,
-    /// Start and end of each value that was found.
+    /// For each key, the range in `bytes` of its value, or `None` if the key was not found.
     ranges: Vec<Option<(usize, usize)>>,
 }
 

@@ -14,7 +14,7 @@ use crate::table_version::TableVersion;
 
 /// The maximum number of rows that are converted to Python objects at once.
 const CHUNK_ROWS_MAX: usize = 256;
-/// A chunk of rows ends once its values have this total length.
+/// The total length of values at which a chunk of rows ends.
 const CHUNK_LEN_BYTES: usize = 64 << 10;
 
 /// A selection of a table's keys.

@@ -49,7 +49,8 @@ impl ServedTable {
         self.transferred.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the table of this process. Requests a transfer at the first call after a fork.
+    /// Returns the table that the server has transferred to this process. The first call after a fork requests a new
+    /// transfer.
     pub(crate) fn direct(&self, py: Python<'_>) -> PyResult<Direct> {
         {
             let transferred = self.transferred();

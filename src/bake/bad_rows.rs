@@ -19,8 +19,9 @@ pub enum BadRows {
     Refuse,
     /// Skip bad rows, up to a limit.
     Skip {
-        /// The path of a CSV file for the skipped rows. After a header, the file has the input, line, reason, and text
-        /// of each row. If `None`, skipped rows are not written to a file.
+        /// The path of a CSV file for the skipped rows. The file has a header and one entry per skipped row, with the
+        /// input's name, the row's line number, the reason, and the row's text. If `None`, skipped rows are not written
+        /// to a file.
         file: Option<PathBuf>,
         /// The maximum number of skipped rows. If there are more bad rows, the bake fails.
         max: u64,

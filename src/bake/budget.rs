@@ -13,8 +13,9 @@ use super::place::folder_of;
 use crate::format::record::VALUE_LEN_MAX_BYTES;
 use crate::machine_memory;
 
-/// Limits the number of sources (runs and tables) that are merged at once, so that the read buffer of each source
-/// usually has at least this length. With much shorter reads, a spinning disk would spend most of its time on seeks.
+/// The length that the read buffer of each source of a merge (a run or a table) should have. The maximum number of
+/// sources that are merged at once follows from this length. With much shorter reads, a spinning disk would spend most
+/// of its time on seeks.
 const MERGE_BUFFER_BYTES: u64 = 256 << 10;
 
 /// The memory, threads, and temporary folder of one bake.
@@ -59,8 +60,9 @@ impl Budget {
             .map_err(|error| BakeError::Threads { error: error.to_string() })
     }
 
-    /// Returns the length of the pieces that an input is cut into. Pieces are short, because the shortest rows, once
-    /// parsed, take ten times as much memory as their text, and several pieces per thread are in memory at once.
+    /// Returns the approximate length of each piece that is cut from an input. Pieces are short, because the shortest
+    /// rows, once parsed, take ten times as much memory as their text, and several pieces per thread are in memory at
+    /// once.
     pub(super) fn piece_len_bytes(&self) -> usize {
         let pieces = 32 * self.pieces_in_flight() as u64;
         (self.memory_bytes / pieces).clamp(16 << 10, 4 << 20) as usize
@@ -89,7 +91,8 @@ impl Budget {
         (self.memory_bytes / 4 / MERGE_BUFFER_BYTES).clamp(2, 256) as usize
     }
 
-    /// Returns the maximum total length of the rows that a merge holds in memory at once, one whole row of each run.
+    /// Returns the maximum total length of the rows that a merge holds in memory at once. A merge holds one whole row
+    /// of each run.
     pub(super) fn merge_rows_len_bytes(&self) -> u64 {
         self.memory_bytes / 2
     }

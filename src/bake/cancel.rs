@@ -1,7 +1,7 @@
 //! Cancels a bake from another thread.
 //!
 //! The [`Cancel`] handle also records the hidden names of unfinished files, and whether a bake has replaced its output.
-//! A process can therefore remove these files, report whether the table was replaced, and exit during a bake.
+//! A process that must exit during a bake can therefore remove these files and report whether the table was replaced.
 
 use std::fs;
 use std::path::PathBuf;

@@ -28,9 +28,9 @@ pub(super) struct SortedParts {
     pub(super) kind: KeyKind,
     /// The base. A row of another table or of a run replaces the base's row with the same key.
     pub(super) base: Option<TableRecords>,
-    /// In a merge, the tables to merge. In a bake of inputs, at most one table: the leading rows of the inputs, which
-    /// arrived sorted and were written to a file immediately. In the order of the inputs, the rows of this table come
-    /// first, then the rows of `spilled`, then the rows of `last`.
+    /// In a merge, the tables to merge. In a bake of inputs, at most one table, whose rows are the first rows of the
+    /// inputs. These rows arrived sorted, so they were written to a file immediately. The rows of `spilled` are next in
+    /// the inputs, and the rows of `last` are at the end.
     pub(super) tables: Vec<TableRecords>,
     pub(super) spilled: Vec<SpilledRun>,
     pub(super) last: Option<Run>,
@@ -167,7 +167,7 @@ pub(super) fn reduce(
 /// The result of [`combine`]: the written records, and the number of deletions.
 pub(super) struct Combined {
     pub(super) records: WrittenRecords,
-    /// The number of deletions that remain after duplicates are dropped, including deletions of keys that are not in
+    /// The number of deletions that remain after duplicates are dropped. A deletion counts even if its key is not in
     /// the base.
     pub(super) removals: u64,
 }

@@ -78,7 +78,7 @@ pub(super) struct Feed<'p> {
     parsed: SyncSender<Parsed>,
     next_number: u64,
     rows_read: &'p AtomicU64,
-    /// The number of bytes read from earlier inputs, before decompression.
+    /// The number of bytes read from earlier inputs, counted before decompression.
     read_bytes: u64,
     /// An upper bound on the line number of the last line that has been read from the latest input.
     last_line_max: u64,
@@ -113,7 +113,8 @@ impl<'p> Feed<'p> {
         Feed { context, recycled, window, work, parsed, next_number, rows_read, read_bytes, last_line_max, facts }
     }
 
-    /// Sends the pieces of all inputs. Returns the lengths and digests of the inputs that were read to their end.
+    /// Sends the pieces of all inputs. Stops at the first error, and sends this error to the gatherer instead of a
+    /// piece. Returns the facts about the inputs that were read to their end.
     pub(super) fn run(
         mut self,
         inputs: Vec<Input<'_>>,

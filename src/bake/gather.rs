@@ -135,7 +135,8 @@ struct Gatherer<'s, 'e, 'c, 'b> {
     /// The rows gathered so far, without the rows of `pieces`. The field `kind` gets its final value only after the
     /// last piece.
     gathered: Gathered<'b>,
-    /// Whether the next rows are offered to the [`SortedStream`], because all earlier rows arrived sorted.
+    /// Whether the next rows are offered to the [`SortedStream`]: true if there is a stream and all earlier rows
+    /// arrived sorted.
     is_streaming: bool,
     /// The rows of the current run. Each element has the rows of one piece.
     pieces: Vec<ParsedPiece>,
@@ -241,7 +242,7 @@ impl<'s, 'e, 'c: 's, 'b> Gatherer<'s, 'e, 'c, 'b> {
         }
     }
 
-    /// Waits until the previous run has been spilled. Then sorts and spills the current run on another thread.
+    /// Waits until the previous run has been spilled. Then starts a thread that sorts and spills the current run.
     fn spill(&mut self) -> Result<(), BakeError> {
         self.join_spilling()?;
         let folder = &self.context.budget.temp_dir;

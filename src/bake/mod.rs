@@ -150,7 +150,7 @@ where
     bake(vec![Input::rows("rows", fill)], output, options, progress)
 }
 
-/// Bakes the rows of all inputs, in their order, into one table at `output`.
+/// Bakes the rows of all inputs into one table at `output`. The inputs are read in the order given.
 ///
 /// Rows may come in any order. Rows that do not fit into the memory limit are sorted in unnamed temporary files. The
 /// same rows give the same file, regardless of the memory, the number of threads, and the order of the rows.

@@ -2,8 +2,8 @@
 //!
 //! In: a path. Out: the table's records, read front to back. Each block is verified against its checksum before its
 //! bytes are used. The table is not mapped, and most of its block checksums stay on disk: memory holds one read buffer,
-//! one block of checksums, and 8 bytes for each block of checksums (for each 32 MiB of records), with which that block
-//! is verified when it is read. The old index is not read, because the bake builds a new one.
+//! one block of checksums, and one checksum (8 bytes) of each block of checksums. A block of checksums covers 32 MiB of
+//! records, and is verified whenever it is read. The old index is not read, because the bake builds a new one.
 
 use std::fs::File;
 use std::io;

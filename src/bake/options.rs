@@ -17,9 +17,9 @@ pub enum Duplicates {
     /// Fail with an error that names both rows.
     #[default]
     Error,
-    /// Keep the first row with each key, in the order of the inputs.
+    /// Of the rows with the same key, keep the row that comes first in the inputs.
     First,
-    /// Keep the last row with each key, in the order of the inputs.
+    /// Of the rows with the same key, keep the row that comes last in the inputs.
     Last,
 }
 
@@ -63,7 +63,8 @@ pub struct Options {
     pub bad_rows: BadRows,
     /// The base: an older table whose rows the bake copies into the new table. The base's keys must be of the same kind
     /// as the input's keys. A row of the input replaces the base's row with the same key. A deletion in the input
-    /// removes the base's row with the same key. All other rows of the base are kept. The base may be the output.
+    /// removes the base's row with the same key. All other rows of the base are kept. The base may be the table at the
+    /// output's path.
     pub base: Option<PathBuf>,
     /// The shard to bake. Rows of the inputs and of the base that belong to other shards are left out. By default, all
     /// rows are baked. A shard requires [`Keys::U64`], [`Keys::Bytes`], or a base.

@@ -54,7 +54,7 @@ pub struct StageFacts {
 pub enum Progress {
     /// The bake reads the inputs, and sorts runs at the same time.
     Read {
-        /// The number of bytes read, before decompression.
+        /// The number of bytes read from the inputs, counted before decompression.
         input_bytes: u64,
         /// The number of rows found.
         rows: u64,

@@ -44,6 +44,6 @@ pub enum Remedy {
     UseFewerThreads,
     /// Choose another folder for temporary files ([`Options::temp_dir`](super::Options::temp_dir)).
     ChooseTempDir,
-    /// Change this rule for the replacement of a table: a field of [`ReplaceRules`](crate::replace::ReplaceRules).
+    /// Change the given rule for replacing a table, which is a field of [`ReplaceRules`](crate::replace::ReplaceRules).
     ChangeRule(Setting),
 }

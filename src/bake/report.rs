@@ -19,7 +19,8 @@ pub struct Report {
     pub tables: Vec<TableFacts>,
     /// The number of rows in the inputs, not counting bad rows and rows of other shards.
     pub rows_read: u64,
-    /// The number of rows that were written to the file as they were read, because they arrived sorted.
+    /// The number of rows that were written to the new file immediately after they were parsed, because they arrived
+    /// sorted.
     pub rows_streamed: u64,
     /// The number of skipped bad rows.
     pub bad_rows: u64,

@@ -79,7 +79,7 @@ pub enum RowFault {
         "a row of more than {len_max_bytes} bytes begins here: close its quote, split the value, or, if the row has at most {VALUE_LEN_MAX_BYTES} bytes, allow memory of eight times its length"
     )]
     Endless {
-        /// The maximum length of a row at this memory limit.
+        /// The maximum length of a row, which depends on the memory limit of the bake.
         len_max_bytes: usize,
     },
     /// A line of JSON Lines is not JSON.
@@ -142,7 +142,7 @@ pub enum RowFault {
         /// The type found.
         found: &'static str,
     },
-    /// A date or time is outside the calendar, or a decimal has too many digits.
+    /// A date, time, or timestamp is outside the range that can be converted to text, or a decimal has too many digits.
     #[error("{column:?} is {found}: correct it, or choose another column")]
     OutOfRange {
         /// The name of the column.
@@ -153,7 +153,7 @@ pub enum RowFault {
     /// The value is too long.
     #[error(transparent)]
     Value(FormatError),
-    /// The rows do not fit into memory.
+    /// The row does not fit into memory in addition to the rows before it.
     #[error("the rows before this one fill the machine's memory: bake on a larger machine, or split the table")]
     OutOfMemory,
 }

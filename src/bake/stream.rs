@@ -24,7 +24,7 @@ use crate::format::record::{ALIGN_BYTES, PLACE_BITS, records_len_max_bytes};
 /// If [`OriginJumps`] has at least this many entries, a stream accepts no more rows. The limit bounds the memory of the
 /// entries.
 const JUMPS_MAX: usize = 1 << 18;
-/// The maximum length of all records at the alignment [`ALIGN_BYTES`].
+/// The maximum total length of the records at the alignment [`ALIGN_BYTES`].
 const RECORDS_LEN_MAX_BYTES: u64 = records_len_max_bytes(ALIGN_BYTES, PLACE_BITS);
 
 /// Writes sorted rows into a file.
@@ -50,7 +50,7 @@ pub(super) enum Offered {
 }
 
 impl<'b> SortedStream<'b> {
-    /// Begins a stream into `file`. The options must choose the kind of the keys.
+    /// Begins a stream into `file`. `context.options.keys` must be `U64` or `Bytes`, not `Auto`.
     pub(super) fn new(path: &Path, file: NewFile, context: &'b Context<'b>) -> Result<Self, BakeError> {
         let kind = context.options.keys.kind();
         let writer = RecordsWriter::new(file.file(), kind, ALIGN_BYTES, context.budget.threads);

@@ -29,13 +29,13 @@ pub(super) struct RecordsWriter {
     section: SectionWriter,
     key_kind: KeyKind,
     align_bytes: usize,
-    /// The maximum length of all records at `align_bytes` and `place_bits`.
+    /// The maximum total length of the records at `align_bytes` and `place_bits`.
     len_max_bytes: u64,
     place_bits: u32,
     row_count: u64,
     values_len_bytes: u64,
     value_lens: LenCounts,
-    /// Each alignment smaller than `align_bytes`, with the length that all records would have at this alignment.
+    /// Each alignment smaller than `align_bytes`, with the total length that the records would have at this alignment.
     at_smaller: Vec<(usize, u64)>,
     seed: XxHash3_64,
     /// Keys that have been collected, but not hashed yet.
@@ -70,7 +70,7 @@ pub(super) struct WrittenRecords {
 }
 
 impl RecordsWriter {
-    /// Begins the records section of a table in a file, and truncates the file.
+    /// Empties the file, and begins the records section of a table in it.
     pub(super) fn new(file: &File, key_kind: KeyKind, record_align_bytes: usize, threads: usize) -> io::Result<Self> {
         assert!(record_align_bytes.is_power_of_two());
         assert!((ALIGN_BYTES..=RECORD_ALIGN_MAX_BYTES).contains(&record_align_bytes));
@@ -93,7 +93,8 @@ impl RecordsWriter {
         })
     }
 
-    /// Sets the number of bits of a place. Tests use fewer bits, because they cannot write 32 GiB.
+    /// Sets the number of bits of a place. Tests use few bits, so that a short section already exceeds the range of
+    /// places.
     pub(super) fn with_place_bits(self, place_bits: u32) -> Self {
         RecordsWriter { len_max_bytes: records_len_max_bytes(self.align_bytes, place_bits), place_bits, ..self }
     }

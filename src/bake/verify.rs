@@ -1,7 +1,7 @@
 //! Reads a new file back before it replaces the output.
 //!
-//! In: the file and its expected layout. Out: success or an error. The code that verifies a table when it is opened
-//! also verifies the new file, on several threads. Each thread reads its share of the file in short windows, so that
+//! In: the file and its expected layout. Out: success or an error. The new file is verified on several threads, by the
+//! same code that verifies a table when it is opened. Each thread reads its share of the file in short windows, so that
 //! little of the file stays in memory. If the index does not fit into memory, only a sample of the keys is looked up.
 
 use std::fs::File;

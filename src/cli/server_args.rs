@@ -21,14 +21,14 @@ pub struct ServerArgs {
     /// [env: ZERO_KV_PASSWORD_FILE; ZERO_KV_PASSWORD has the password itself]
     #[arg(long, global = true, value_name = "FILE")]
     password_file: Option<PathBuf>,
-    /// Trust a server of zkv+tls:// whose certificate is signed by an authority in this file, as PEM
+    /// Trust a server of zkv+tls:// whose certificate is signed by an authority in this PEM file
     /// [default: the authorities that the system trusts]
     #[arg(long, global = true, value_name = "FILE")]
     tls_ca: Option<PathBuf>,
-    /// Use this client certificate for zkv+tls://, as PEM
+    /// Use the client certificate in this PEM file for zkv+tls://
     #[arg(long, global = true, value_name = "FILE")]
     tls_cert: Option<PathBuf>,
-    /// Use this private key for the certificate of --tls-cert, as PEM
+    /// Use the private key in this PEM file for the certificate of --tls-cert
     #[arg(long, global = true, value_name = "FILE")]
     tls_key: Option<PathBuf>,
     /// Expect this name or IP address in the server's certificate [default: the host of zkv+tls://]
@@ -40,7 +40,7 @@ impl ServerArgs {
     /// Returns the client options for connections to `address`.
     ///
     /// # Errors
-    /// Fails if the text is not an address, or if there is a password file but the address names no user.
+    /// Fails if `address` is not a valid address, or if there is a password file but the address names no user.
     pub fn options(&self, address: &OsStr) -> Result<Options, String> {
         let address = Address::parse(address).map_err(|error: AddressError| error.to_string())?;
         let login = match (&self.password_file, address.user()) {

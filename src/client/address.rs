@@ -1,6 +1,6 @@
 //! Addresses of servers.
 //!
-//! In: a path, `@` and an abstract name, or a URL. Out: the address, or the reason why the text is not an address.
+//! In: a path, an abstract name after `@`, or a URL. Out: the address, or the reason why the text is not an address.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;

@@ -12,8 +12,8 @@ use super::tls::TlsSession;
 
 /// A connection to a server as a stream of bytes, for programs that encode requests themselves.
 ///
-/// With TLS, a write may leave encrypted bytes in a buffer. Every later call that writes, flushes, or reads sends as
-/// many of these bytes as the socket accepts.
+/// With TLS, a write may leave encrypted bytes in a buffer. Every later write, flush, or read sends as many of these
+/// bytes as the socket accepts.
 #[derive(Debug)]
 pub struct AsyncStream {
     pub(super) socket: AsyncSocket,

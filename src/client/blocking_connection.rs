@@ -102,8 +102,8 @@ impl BlockingConnection {
     }
 }
 
-/// Sets the socket's receive time-out to `left`, unless the current time-out differs from `left` by at most 1/64 of the
-/// current time-out. Calls that end quickly therefore set the time-out once per connection instead of once per call.
+/// Sets the socket's receive time-out to `left`. Keeps the current time-out if the difference is at most 1/64 of it, so
+/// calls that end quickly set the time-out once per connection instead of once per call.
 fn set_receive_timeout(socket: &OwnedFd, current: &mut Option<Duration>, left: Option<Duration>) -> Result<(), Errno> {
     let is_close = match (*current, left) {
         (Some(current), Some(left)) => current.abs_diff(left) <= current / 64,

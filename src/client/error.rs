@@ -46,7 +46,7 @@ pub enum ClientError {
         /// The address of the server.
         server: Address,
         /// [`io::ErrorKind::NotFound`] if the socket does not exist, [`io::ErrorKind::ConnectionRefused`] if no process
-        /// listens on it.
+        /// listens on the socket or port.
         error: io::Error,
     },
     /// The kernel or the server refused the connection.
@@ -87,7 +87,7 @@ pub enum ClientError {
         server: Address,
         /// The part of the response that is incomplete: the header or the value.
         part: ResponsePart,
-        /// Number of bytes of the incomplete header or value that arrived.
+        /// How many bytes of the incomplete header or value have arrived.
         arrived_bytes: usize,
         /// Total length of the incomplete header or value.
         expected_bytes: usize,
@@ -105,7 +105,7 @@ pub enum ClientError {
     Server {
         /// The address of the server.
         server: Address,
-        /// The request in words: its key, its range, or its name.
+        /// The text that names the request in the error message: the request's key, range, or name.
         request: String,
         /// The likely cause, and what to do.
         hint: &'static str,
@@ -118,7 +118,7 @@ pub enum ClientError {
     AuthenticationRequired {
         /// The address of the server.
         server: Address,
-        /// The request in words: its key, its range, or its name.
+        /// The text that names the request in the error message: the request's key, range, or name.
         request: String,
     },
     /// The server rejected the user's name or password.
@@ -140,7 +140,7 @@ pub enum ClientError {
     NotPermitted {
         /// The address of the server.
         server: Address,
-        /// The request in words: its key, its range, or its name.
+        /// The text that names the request in the error message: the request's key, range, or name.
         request: String,
     },
     /// Direct mode is not possible.
@@ -178,8 +178,9 @@ pub enum ClientError {
     },
 }
 
-/// Returns a hint for an error message: although the address starts with `zkv://`, the port may use TLS. A TLS port
-/// responds to a request without TLS with an error, and closes the connection. The hint is empty for other addresses.
+/// Returns a hint for an error message: although the address starts with `zkv://`, the port may use TLS. If a client
+/// sends a request without TLS to a TLS port, the server responds with an error and closes the connection. The hint is
+/// empty for other addresses.
 fn tls_hint(server: &Address) -> &'static str {
     match server.tcp() {
         Some(tcp) if !tcp.tls => "; or this port uses TLS: use zkv+tls://",
@@ -297,14 +298,14 @@ impl ClientError {
 pub enum RequestError {
     /// The server responded with an error status. The connection remains usable.
     Rejected {
-        /// The request in words: its key, its range, or its name.
+        /// The text that names the request in the error message: the request's key, range, or name.
         request: String,
         /// The likely cause, and what to do.
         hint: &'static str,
     },
     /// The connection must log in first.
     Unauthenticated {
-        /// The request in words: its key, its range, or its name.
+        /// The text that names the request in the error message: the request's key, range, or name.
         request: String,
     },
     /// The server rejected the user's name or password.
@@ -314,7 +315,7 @@ pub enum RequestError {
     },
     /// The user of the connection may not send the request, or may not use the requested keys.
     NotPermitted {
-        /// The request in words: its key, its range, or its name.
+        /// The text that names the request in the error message: the request's key, range, or name.
         request: String,
     },
     /// The response violates the protocol. The connection is unusable, because further bytes from this peer cannot be

@@ -21,7 +21,7 @@ impl Info {
         Info { text: String::from_utf8_lossy(text).into_owned() }
     }
 
-    /// Returns the names and values in the server's order.
+    /// Returns the names and values in the order in which the server sent them.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.text.lines().map(|line| line.split_once(' ').unwrap_or((line, "")))
     }

@@ -135,8 +135,8 @@ macro_rules! impl_client {
                 self.call(Exists::new(key)?)$($await)*
             }
 
-            /// Returns whether the table has each of many keys, in the order of the keys. Requests are pipelined as in
-            /// [`Self::get_many`].
+            /// Returns one result for each of many keys, in the order of the keys: whether the table has the key.
+            /// Requests are pipelined as in [`Self::get_many`].
             ///
             /// # Errors
             /// The errors of [`Self::get_many`].
@@ -211,8 +211,8 @@ macro_rules! impl_client {
                 $Rows::new(self, KeyRange::from(Bounds::ALL))
             }
 
-            /// Iterates over the rows whose keys are in a range, in key order, from either end. A range that ends
-            /// before its start has no rows.
+            /// Iterates over the rows whose keys are in a range, in key order, from either end. A range whose end
+            /// precedes its start has no rows.
             ///
             /// No request is sent before the first row is taken. After that, each request is for one page of rows.
             ///
@@ -290,8 +290,8 @@ macro_rules! impl_client {
                 Err(ClientError::unknown_key_kind(&self.target.address))
             }
 
-            /// Returns the next row from the start of a range, or from its end if `backward` is true. Requests a page
-            /// if the cursor has no row left.
+            /// Returns the next row of an iteration that goes forward from the start of a range, or, if `backward` is
+            /// true, backward from its end. Requests the next page if the cursor has no received row left.
             pub(super) $($async)? fn next_row(
                 &mut self,
                 cursor: &mut RangeCursor,

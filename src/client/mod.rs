@@ -1,7 +1,7 @@
 //! Clients of a running server.
 //!
 //! In: keys. Out: checked values and rows from the server's responses. [`crate::protocol`] defines the encoded
-//! messages. Only the module `direct` reads a file: the server sends the file's descriptor.
+//! messages. Only the module `direct` reads the table's file, through a descriptor that the server sends.
 //!
 //! [`Client`] has the methods of a [`Store`](crate::Store) and waits for each response; `AsyncClient` has the same
 //! methods for tasks. Threads share connections in a [`Pool`]; tasks share connections in an `AsyncPool`. The modules:
@@ -13,7 +13,8 @@
 //! - `batch` keeps many requests in flight. `pipeline` holds a connection's unsent requests and received bytes. `retry`
 //!   decides whether a call is retried.
 //! - `address` parses addresses. `login` holds a user and the source of the password; `environment` reads environment
-//!   variables. `target` combines them with the options: all connections of a client or pool have one target.
+//!   variables. `target` combines the address, the login, and the options; all connections of a client or pool have one
+//!   target.
 //! - `socket` connects to Unix sockets, `tcp` to TCP ports. `transport` moves bytes between a pipeline and a socket,
 //!   through a session of `tls` if the connection uses TLS. `server_user` checks the server's user. `exposure` checks
 //!   whether other users could replace the socket.

@@ -54,12 +54,13 @@ pub struct Options {
     /// only if its [`Address`](super::Address) names a user. The password then comes from the environment: see
     /// [`Login::from_environment`].
     pub login: Option<Login>,
-    /// Options of addresses that start with `zkv+tls://`.
+    /// Options for connections to addresses that start with `zkv+tls://`.
     pub tls: TlsOptions,
 }
 
-/// Certificates of connections with TLS. The files are read when a client or pool is created. After a file has changed,
-/// the next connection reads the files again. If they cannot be used, the previous contents of all files remain in use.
+/// How a client checks a server's certificate, and the certificate that the client itself presents. The files are read
+/// when a client or pool is created. After a file has changed, the next connection reads all files again. If the new
+/// contents cannot be used, the previous contents of all files remain in use.
 ///
 /// # Example
 /// ```no_run
@@ -75,8 +76,8 @@ pub struct TlsOptions {
     /// the authorities that the system trusts, or those that the environment variables `SSL_CERT_FILE` and
     /// `SSL_CERT_DIR` name.
     pub ca_file: Option<PathBuf>,
-    /// The client's certificate and its intermediate certificates, as PEM, for a server that requires one. `None` by
-    /// default.
+    /// The client's certificate and its intermediate certificates, as PEM. Needed only if the server requires client
+    /// certificates. `None` by default.
     pub certificate_file: Option<PathBuf>,
     /// The private key of `certificate_file`, as PEM: PKCS #8, PKCS #1, or SEC 1.
     pub key_file: Option<PathBuf>,

@@ -8,7 +8,7 @@ use super::key::{Bounds, KeyRange, OwnedKey};
 use super::request::{GetPage, Row};
 use super::row_page::RowPage;
 
-/// The rows of a range that an iterator has not returned yet.
+/// The remaining rows of a range, which the iterator has not returned yet.
 #[derive(Debug)]
 pub(super) struct RangeCursor {
     /// The part of the range that has not been received yet, between the pages `front` and `back`. `None` if all rows
@@ -19,7 +19,7 @@ pub(super) struct RangeCursor {
     pub(super) limit_rows: u32,
 }
 
-/// The rows of a page that an iterator has not returned yet.
+/// A received page, and which of its rows the iterator has not returned yet.
 #[derive(Debug)]
 struct PageRows {
     page: RowPage,
@@ -50,7 +50,7 @@ impl RangeCursor {
         }
     }
 
-    /// Returns the range that has not been received yet, or `None` if all rows have been received.
+    /// Returns the part of the range whose rows have not been received yet, or `None` if all rows have been received.
     pub(super) fn unread(&self) -> Option<&KeyRange> {
         self.unread.as_ref()
     }

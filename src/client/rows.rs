@@ -34,8 +34,8 @@ impl<'c> ClientRows<'c> {
         ClientRows { client, cursor: RangeCursor::new(range) }
     }
 
-    /// Limits the number of rows that each request returns, for callers that need only a few rows. With 0, each
-    /// response contains as many rows as fit into a page.
+    /// Sets the maximum number of rows that each request returns. Set this limit if you need only a few rows. With 0,
+    /// the default, each response contains as many rows as fit into a page.
     #[must_use]
     pub fn page_rows(mut self, limit_rows: u32) -> Self {
         self.cursor.limit_rows = limit_rows;
@@ -65,8 +65,8 @@ impl<'c> AsyncClientRows<'c> {
         AsyncClientRows { client, cursor: RangeCursor::new(range) }
     }
 
-    /// Limits the number of rows that each request returns, for callers that need only a few rows. With 0, each
-    /// response contains as many rows as fit into a page.
+    /// Sets the maximum number of rows that each request returns. Set this limit if you need only a few rows. With 0,
+    /// the default, each response contains as many rows as fit into a page.
     #[must_use]
     pub fn page_rows(mut self, limit_rows: u32) -> Self {
         self.cursor.limit_rows = limit_rows;

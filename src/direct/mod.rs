@@ -21,5 +21,5 @@ pub(crate) use words::TableState;
 /// The maximum time between two heartbeats of a server.
 #[cfg(feature = "server")]
 pub(crate) const BEAT_EVERY: Duration = Duration::from_secs(1);
-/// The time without a heartbeat after which a client considers the server stopped.
+/// If a client observes no heartbeat for this time, it reports that it is not connected to the server.
 pub(crate) const BEAT_MISSED: Duration = Duration::from_secs(4);

@@ -106,7 +106,7 @@ pub(crate) struct FileArgs {
     /// Choose the memory that responses are read from
     #[arg(long, value_name = "MEMORY", default_value = "map")]
     memory: MemoryArg,
-    /// Read the whole file into memory, on all processors, before serving it
+    /// Read the whole file into memory, with one thread per processor (at most 16), before serving it
     #[arg(long)]
     warm: bool,
     /// Lock the whole file in memory; the server does not start if locking fails
@@ -121,7 +121,8 @@ pub(crate) struct FileArgs {
     /// Do not watch for new files; check for one only on SIGHUP or `zkv reload`
     #[arg(long)]
     no_watch: bool,
-    /// Serve a file only if it matches the canaries in this file: `key,digest` lines, as `zkv canary` writes them
+    /// Serve a table only if it matches the canaries that this file lists: lines `key,digest`, as `zkv canary` writes
+    /// them
     #[arg(long, value_name = "FILE")]
     canary: Option<PathBuf>,
 }
@@ -170,20 +171,21 @@ impl From<MemoryArg> for Memory {
 pub(crate) struct ListenArgs {
     #[arg(long, value_name = "PATH", help = format!("Listen on this Unix socket [default: {DEFAULT_SOCKET}]"))]
     pub(crate) socket: Option<PathBuf>,
-    /// Treat --socket as an abstract name, such as @zero-kv. An abstract socket has no owner and no mode:
-    /// EVERY PROCESS of the machine (of the network namespace) may connect, unless --allow-uid or --allow-gid is given
+    /// Treat --socket as an abstract name, such as @zero-kv. An abstract socket has no owner and no mode: EVERY PROCESS
+    /// of the server's network namespace (usually, of the whole machine) may connect, unless --allow-uid or --allow-gid
+    /// is given
     #[arg(long = "abstract", conflicts_with_all = ["mode", "owner", "group"])]
     abstract_socket: bool,
     /// Also listen on this TCP address, such as 127.0.0.1:6380, for clients that cannot use Unix sockets
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) tcp: Option<SocketAddr>,
     /// Allow other machines to reach --tcp, a TCP socket passed by systemd, or --tls. Without --users, EVERYBODY WHO
-    /// CAN CONNECT CAN READ THE WHOLE TABLE; without TLS, passwords and values are not encrypted. Not needed for --tls
-    /// with --tls-ca or --users
+    /// CAN CONNECT CAN READ THE WHOLE TABLE; without TLS, passwords and values are not encrypted. --tls does not need
+    /// this option if --tls-ca or --users is given
     #[arg(long)]
     pub(crate) tcp_exposed: bool,
-    /// Read users, with hashed passwords and permissions, from this file in the format of Redis's ACL files. Applies to
-    /// TCP, and to clients of the Unix socket that log in
+    /// Read users, with hashed passwords and permissions, from this file in the format of Redis's ACL files. The
+    /// permissions apply to all clients over TCP, but to clients of the Unix socket only after they log in
     #[arg(long, value_name = "FILE")]
     pub(crate) users: Option<PathBuf>,
     /// Choose what Redis commands do with a key that is not a number, if the table's keys are numbers

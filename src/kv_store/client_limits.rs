@@ -12,9 +12,9 @@ pub(crate) struct ClientLimitArgs {
     /// limit of file descriptors allows, at most 16384]
     #[arg(long, value_name = "N")]
     max_connections: Option<NonZeroUsize>,
-    /// Keep at most this many bytes of unanswered requests per connection (at least 256KiB): an incomplete request, and
-    /// requests that the client sends before it reads the responses to earlier requests. A client that sends more gets
-    /// an error and is disconnected
+    /// Keep at most this many bytes of unanswered requests per connection: an incomplete request, and requests that the
+    /// client sends before it reads the responses to earlier requests. A client that sends more gets an error and is
+    /// disconnected. The limit cannot be less than 256KiB
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "256MiB")]
     buffer: u64,
     /// Disconnect a client that sends no request for this long; 0: never

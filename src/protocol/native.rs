@@ -327,7 +327,7 @@ pub struct OpenHeader {
     pub generation: U64,
     /// The table's digest, big-endian.
     pub digest: [u8; 16],
-    /// 0 if the descriptor refers to the file, 1 if it refers to sealed memory.
+    /// 0 if the table's descriptor refers to the file, 1 if this descriptor refers to a sealed copy in memory.
     pub memory: U32,
     /// Always zero.
     pub reserved: [u8; 4],

@@ -16,7 +16,7 @@ const NUMBER_LEN_BYTES: usize = size_of::<u64>();
 /// A response header that is valid for the op of its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckedHeader {
-    /// The request succeeded, and a value of the kind [`Op::value_kind`] follows.
+    /// The request succeeded, and a value follows. [`Op::value_kind`] returns its kind.
     Found {
         /// Length of the value.
         value_len_bytes: usize,
@@ -115,7 +115,7 @@ pub enum PageError {
         /// The base-2 logarithm of the alignment in bytes.
         bits: u8,
     },
-    /// The flag for more rows has a value other than 0 and 1, or is 1 in a page without rows.
+    /// The flag that announces more rows is neither 0 nor 1, or is 1 in a page without rows.
     #[error("the flag for more rows is {more}, where 0, or 1 after at least one row, was expected")]
     MoreFlag {
         /// The flag's value.

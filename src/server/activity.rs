@@ -55,8 +55,8 @@ pub(super) struct Activity {
     /// A number that is unique among the connections of the worker.
     pub(super) number: u64,
     pub(super) peer: Peer,
-    /// The tick at which a byte was last sent or received, or at which responses last became pending. The registry
-    /// counts one tick per second.
+    /// The latest tick at which a byte was sent or received, or at which responses became pending. The registry counts
+    /// one tick per second.
     moved_tick: AtomicU32,
     waits: AtomicU64,
     progress_bytes: AtomicU64,
@@ -103,7 +103,8 @@ impl Activity {
         self.moved_tick.load(Ordering::Relaxed)
     }
 
-    /// Counts response bytes that the socket accepted, or request bytes that arrived while responses were pending.
+    /// Counts `len_bytes` bytes of progress: response bytes that the socket accepted, or request bytes that arrived
+    /// while responses were pending.
     #[inline]
     pub(super) fn count_progress(&self, len_bytes: usize) {
         let progress_bytes = self.progress_bytes.load(Ordering::Relaxed) + len_bytes as u64;

@@ -14,8 +14,8 @@ use crate::DEFAULT_SOCKET;
 use crate::replace::ReplaceRules;
 use crate::store::{Memory, OpenOptions, Verify};
 
-/// The default time for which a worker polls for requests after a response before it sleeps: about the time that the
-/// kernel takes to wake a sleeping thread.
+/// The default time for which a worker, after each response, polls for requests instead of sleeping: about the time
+/// that the kernel takes to wake a sleeping thread.
 pub const SPIN: Duration = Duration::from_micros(50);
 
 /// When the server verifies the blocks of a file against their checksums.
@@ -41,13 +41,15 @@ pub struct Config {
     /// When blocks are verified against their checksums.
     pub check: Check,
     /// The path of a canary file, which lists keys, each with the digest of its expected value. A table is served only
-    /// if all canaries match. A sample of the table's rows is looked up even without canaries.
+    /// if all canaries match. Even without canaries, the server looks up a sample of the table's rows before it serves
+    /// the table.
     pub canaries: Option<PathBuf>,
     /// The rules that a file must satisfy to become the first generation or to replace the current generation.
     /// Rollbacks ignore the rules.
     pub replace: ReplaceRules,
-    /// Whether to take kernel leases on files, if the system allows leases. A leased file needs no fstat after every
-    /// batch. Leases use the process's SIGIO, for which the server installs a handler.
+    /// Whether to take kernel leases on files, if the system allows leases. While the server holds a lease on a file,
+    /// it need not call fstat after each batch. Leases use the process's SIGIO, for which the server installs a
+    /// handler.
     pub lease: bool,
     /// Whether to serve a new file as soon as it appears at the path, without a reload request.
     pub watch: bool,
@@ -73,12 +75,12 @@ pub struct Config {
     /// files. The permissions apply to all TCP clients, with or without TLS, and to those clients of `socket` that log
     /// in. The file is read again when it changes and on a reload.
     pub users: Option<PathBuf>,
-    /// What Redis commands do with keys that are not numbers, in a table of numbers.
+    /// What a Redis command does with a foreign key: a key that is not a number, in a table of numbers.
     pub foreign_keys: ForeignKeys,
     /// The number of worker threads. `None`: one for every two processors, because clients need the other processors.
     pub workers: Option<NonZeroUsize>,
-    /// How long a worker polls for requests after a response before it sleeps. Zero: the worker does not poll. `None`:
-    /// [`SPIN`], or zero if the machine has one processor.
+    /// How long a worker, after each response, polls for requests instead of sleeping. Zero: the worker does not poll.
+    /// `None`: [`SPIN`], or zero if the machine has one processor.
     pub spin: Option<Duration>,
     /// The limits on clients, for example on their connections and memory.
     pub limits: Limits,
@@ -104,8 +106,8 @@ impl Config {
         self.workers.map_or_else(|| processors().div_ceil(2), NonZeroUsize::get)
     }
 
-    /// Returns how long a worker polls for requests before it sleeps. The default is zero on one processor, where
-    /// polling would keep the client from running.
+    /// Returns how long a worker polls for requests before it sleeps. On a machine with one processor, the default is
+    /// zero, because polling would keep the client from running.
     pub(super) fn spin_time(&self) -> Duration {
         self.spin.unwrap_or(if processors() > 1 { SPIN } else { Duration::ZERO })
     }

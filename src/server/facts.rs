@@ -16,8 +16,8 @@ use crate::sync::unpoisoned;
 const BATCH_POWERS: RangeInclusive<u32> = 0..=11;
 /// The upper bounds of the buckets for service times, as exponents of two: from 2^10 ns (1 µs) to 2^30 ns (1.07 s).
 const SERVICE_POWERS: RangeInclusive<u32> = 10..=30;
-/// Info reports the counters of disconnected connections in two groups: this many just before the counter of rejected
-/// connections, and the others further down.
+/// The number of counters of disconnected connections that Info reports just before the counter of rejected
+/// connections. Info reports the other counters of disconnected connections further down.
 const CUTS_BEFORE_REFUSED: usize = 2;
 
 /// A fact about the server, and how it is reported: by Info (native protocol), by INFO (Redis protocol), and as a
@@ -364,8 +364,8 @@ fn requests_by_op_and_status(snapshot: &Snapshot) -> Vec<Series> {
     requests
 }
 
-/// Returns whether a kind of request can have a status. `kind` is an index of [`REQUESTS_NAMES`], and `status` is a
-/// status code.
+/// Returns whether a response to this kind of request can have this status. `kind` is an index of [`REQUESTS_NAMES`],
+/// and `status` is a status code.
 fn can_have_status(kind: usize, status: usize) -> bool {
     const NOT_FOUND: usize = Status::NotFound as usize;
     match (Op::ALL.get(kind).map(|op| op.kind()), status) {

@@ -16,10 +16,11 @@ const DESCRIPTORS_KEPT: u64 = 64;
 const DESCRIPTORS_OF_WORKER: u64 = 4;
 /// The maximum number of TLS handshakes at a time, however many connections the server allows.
 const HANDSHAKES_MAX: usize = 1024;
-/// The maximum number of connections per concurrent TLS handshake: a server that accepts 400 connections runs at most
-/// 100 handshakes at a time.
+/// How many connections a server must allow for each concurrent TLS handshake: a server that allows 400 connections
+/// runs at most 100 handshakes at a time.
 const CONNECTIONS_PER_HANDSHAKE: usize = 4;
-/// The default limit on client memory is the memory that the process can use, divided by this number.
+/// The share of memory for clients: by default, the limit on client memory is 1/`CLIENT_MEMORY_SHARE` of the memory
+/// that the process can use.
 const CLIENT_MEMORY_SHARE: u64 = 8;
 /// The limit on client memory must be at least this many times the maximum length of a command. A single command can
 /// take twice its length, because a buffer that grows doubles its capacity.

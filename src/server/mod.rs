@@ -427,7 +427,8 @@ async fn follow_users(state: &ServerState) {
     users::watch(users, statistics, reloads, watch, Arc::clone(&state.liveness.folder_watch), disconnect).await;
 }
 
-/// Increments the heartbeat on the shared page, which shows direct clients that the server runs. Never returns.
+/// Increments the heartbeat on the shared page. Direct clients read the heartbeat to find out whether the server runs.
+/// Never returns.
 async fn beat(board: &Board) {
     loop {
         board.beat();

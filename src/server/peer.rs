@@ -44,8 +44,8 @@ impl Peer {
     }
 
     /// Returns whether the client may change which generation is served: its user must be root or the user that the
-    /// server runs as. Returns false if the ID of the client's user may also represent other users (the overflow ID of
-    /// a user namespace).
+    /// server runs as. Returns false if the ID of the client's user is the overflow ID of a user namespace, and may
+    /// therefore also represent other users.
     pub(super) fn is_admin(&self) -> bool {
         let ours = rustix::process::geteuid().as_raw();
         matches!(self, Peer::Unix(Some(Process { uid, .. })) if [0, ours].contains(uid) && !is_ambiguous(*uid))

@@ -23,7 +23,7 @@ use super::users::Users;
 use crate::sync::unpoisoned;
 
 /// The maximum number of disconnections that are logged individually per check. If there are more, one further line
-/// reports their number.
+/// reports how many were not logged individually.
 const LINES_MAX: usize = 5;
 
 /// The connections of one worker. Other threads only list the connections, evict or disconnect individual ones, and

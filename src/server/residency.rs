@@ -15,7 +15,7 @@ use super::liveness::Thread;
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// The minimum time between two measurements of one generation.
 const MEASURE_EVERY: Duration = Duration::from_secs(5);
-/// The pause after a measurement is at least this many times as long as the measurement.
+/// The minimum ratio of the pause after a measurement to the duration of the measurement.
 const PAUSE_PER_MEASUREMENT: u32 = 200;
 
 /// The number of resident bytes of the file at the last measurement.

@@ -9,7 +9,7 @@ use super::sending::{BORROWED_MAX, Piece, Unsent};
 use super::steps::Steps;
 use crate::store::Store;
 
-/// The maximum length of stored bytes that are copied. Longer byte strings are borrowed from the file's mapping.
+/// The maximum length of a stored byte string that is copied. Longer byte strings are borrowed from the file's mapping.
 const COPY_MAX_BYTES: usize = 4096;
 /// The maximum length of the frame that a protocol writes around stored bytes.
 const FRAME_LEN_MAX_BYTES: usize = 32;
@@ -240,7 +240,7 @@ impl Borrowed {
     }
 }
 
-/// Appends responses in the loop that [`Responses::append`] runs. The end of the copied bytes stays in a register.
+/// Appends responses in the loop that [`Responses::append`] runs. Keeps the length of the copied bytes in a register.
 pub(super) struct Appender<'a> {
     buffer: &'a mut [u8],
     end_bytes: usize,

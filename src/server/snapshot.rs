@@ -39,7 +39,7 @@ pub(super) struct Snapshot<'s> {
     pub(super) totals: TotalCounts,
     /// Why the file at the path is not served. Empty if the file is served, or if there is no file.
     pub(super) file_refused: String,
-    /// The problems of threads, one sentence each.
+    /// The problems of the server's threads, for example that a thread makes no progress. Each problem is one sentence.
     pub(super) thread_problems: Vec<String>,
 }
 

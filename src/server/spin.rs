@@ -1,8 +1,8 @@
 //! Keeps a worker polling for a short time before it sleeps.
 //!
-//! The system needs tens of microseconds to wake a sleeping worker, which is most of the latency of a client that sends
-//! one request at a time. A task that yields whenever it is polled keeps the runtime awake: the runtime checks for
-//! events without waiting, and polls the task again.
+//! Waking a sleeping worker takes tens of microseconds. For a client that sends one request at a time, this is most of
+//! the latency. A task that yields whenever it is polled keeps the runtime awake: the runtime checks for events without
+//! waiting, and polls the task again.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

@@ -52,7 +52,7 @@ impl Statistics {
     }
 }
 
-/// In the response to Info, the names of all counters of disconnected connections begin with this prefix.
+/// The prefix of the names that the counters of disconnected connections have in the response to Info.
 pub(super) const CUTS_PREFIX: &str = "connections_cut_";
 
 /// Defines the counters of rare events, one per line. A counter whose name begins with `cut_` counts the connections
@@ -101,7 +101,7 @@ totals! {
     reload_requested,
     /// The number of the last reload or rollback that is complete.
     reload_done,
-    /// Connections that were disconnected because they sent no request.
+    /// Connections that were disconnected because of the idle time-out: the client sent no request for that time.
     cut_idle,
     /// Connections that were disconnected because of the stall time-out: the client did not send the rest of a request,
     /// or did not receive pending responses.
@@ -121,8 +121,8 @@ totals! {
     cut_buffer,
     /// Connections that a client ended with CLIENT KILL.
     cut_killed,
-    /// Connections that were disconnected because their TLS handshake took too long, or because there were too many
-    /// handshakes.
+    /// Connections that were disconnected because their TLS handshake took too long, or because the handshakes in
+    /// progress were too many or held too much memory.
     cut_handshake,
     /// Connections that were disconnected because they sent plaintext to the TLS port.
     cut_plaintext,

@@ -10,8 +10,8 @@ use crate::store::verification_work_on_thread;
 
 /// The number of steps after which a pass ends: about 1 ms of work.
 pub(super) const PASS_STEPS_MAX: usize = 10_000;
-/// The number of steps after which a connection's turn ends. A turn ends only at the end of a pass, so it may exceed
-/// this number by the steps of its last pass.
+/// The number of steps after which a connection's turn ends. A turn ends only at the end of a pass, so the last pass of
+/// a turn may take the turn past this number.
 pub(super) const TURN_STEPS_MAX: usize = 2 * PASS_STEPS_MAX;
 /// The number of bytes that are read, hashed, compared, or copied in one step.
 pub(super) const STEP_LEN_BYTES: usize = 64;

@@ -105,7 +105,8 @@ impl<'a> Decompressor<'a> {
         }
     }
 
-    /// Adds an explanation to a decoder's error.
+    /// Adds the compression, the number of bytes read, and the remedy to a decoder's error. Returns the error unchanged
+    /// if the input could not be read.
     fn fault(&self, error: io::Error) -> io::Error {
         if self.raw().has_failed() {
             return error;

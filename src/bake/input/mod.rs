@@ -179,7 +179,7 @@ impl<'a> OpenInput<'a> {
         &self.name
     }
 
-    /// Returns the number of bytes read so far, before decompression.
+    /// Returns the number of bytes read so far, counted before decompression.
     pub(super) fn read_bytes(&self) -> u64 {
         self.decompressor().raw().read_bytes()
     }

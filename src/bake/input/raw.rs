@@ -37,7 +37,8 @@ struct Regular {
     /// The file's path. `None` for standard input.
     path: Option<PathBuf>,
     opened: Metadata,
-    /// The offset at which reading starts. The offset can be greater than 0 for standard input.
+    /// The offset at which reading starts. For standard input, the offset is greater than 0 if another process has
+    /// already read the first bytes.
     offset_bytes: u64,
 }
 
@@ -94,8 +95,8 @@ impl<'a> RawInput<'a> {
         }
     }
 
-    /// Adds a read buffer to the input. Returns the input's first `len_bytes` bytes, or all bytes of a shorter input,
-    /// and the buffered input, which still begins with these bytes.
+    /// Adds a read buffer to the input. Returns the input's first `len_bytes` bytes (all bytes if the input is shorter)
+    /// and the buffered input. The buffered input still begins with the returned bytes.
     pub(super) fn buffered(self, len_bytes: u64) -> io::Result<(Vec<u8>, Buffered<'a>)> {
         let mut input = BufReader::with_capacity(BUFFER_LEN_BYTES, self);
         let mut head = Vec::new();

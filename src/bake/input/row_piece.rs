@@ -40,8 +40,8 @@ impl RowPiece {
         self.ends.is_empty()
     }
 
-    /// Returns whether the piece has reached the recommended size. A full piece still accepts rows, but takes more
-    /// memory.
+    /// Returns whether the piece has reached the recommended size. A full piece still accepts rows, but then takes more
+    /// memory than recommended.
     pub fn is_full(&self) -> bool {
         self.len_bytes() >= self.wanted_bytes
     }

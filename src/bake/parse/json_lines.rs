@@ -204,8 +204,8 @@ fn kind(first: u8) -> &'static str {
     }
 }
 
-/// Deserializes the chosen fields of an object into `found`. If a chosen field occurs twice, stores the field's
-/// position among the chosen fields in `twice`, and fails.
+/// Deserializes the chosen fields of an object into `found`. If a chosen field occurs twice, sets `twice` to the
+/// field's position among the chosen fields, and fails.
 struct Object<'f, 'de> {
     fields: &'f [String],
     found: &'f mut [Option<&'de RawValue>],

@@ -14,7 +14,7 @@ use crate::bake::input::{Compression, FillRows, InputFacts};
 use crate::bake::origins::RowUnit;
 use crate::bake::row::{InputRow, RowSink};
 
-/// Reads an input whose rows are in memory, piece by piece.
+/// Reads, piece by piece, an input whose rows are in memory.
 pub(super) struct MemoryReader<'i> {
     name: String,
     fill: FillRows<'i>,

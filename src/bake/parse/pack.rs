@@ -189,8 +189,8 @@ fn infallible<T, E: fmt::Debug>(written: Result<T, E>) {
 struct ToMessagePack<'b>(&'b mut Vec<u8>);
 
 impl ToMessagePack<'_> {
-    /// Inserts the header of a list or object before its entries, which begin at the offset `at`. The header is encoded
-    /// after the entries, because it contains their number, and then rotated to the front.
+    /// Inserts the header of a list or object before its entries, which begin at the offset `at`. The header contains
+    /// the number of entries, so it is encoded after them and then rotated to the front.
     fn put_header(&mut self, at: usize, write: impl FnOnce(&mut Vec<u8>)) {
         let end = self.0.len();
         write(self.0);

@@ -8,7 +8,7 @@ use crate::bake::fill::Filler;
 use crate::bake::input::InputFacts;
 use crate::bake::origins::RowUnit;
 
-/// Reads one input piece by piece.
+/// Reads one input, in pieces.
 pub(in crate::bake) trait PieceReader {
     /// Returns the unit in which this format counts rows.
     fn row_unit(&self) -> RowUnit;
@@ -17,7 +17,7 @@ pub(in crate::bake) trait PieceReader {
     /// memory the next piece can reuse. Must not be called again after an error.
     fn next_piece(&mut self, buffer: Vec<u8>) -> Result<Option<Piece>, BakeError>;
 
-    /// Returns the number of bytes read so far, before decompression.
+    /// Returns the number of bytes read so far, counted before decompression.
     fn read_bytes(&self) -> u64;
 
     /// Reads the input to its end, and returns its length and digest.

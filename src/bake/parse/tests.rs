@@ -1,4 +1,4 @@
-//! A row sink for tests of the formats, and tests that cut random text into short pieces.
+//! Tests that cut random text into short pieces, and a row sink that the tests of all formats use.
 
 use super::cut::{CutError, Cutter};
 use super::delimited::{DelimitedParser, Fields};

@@ -38,7 +38,7 @@ impl Arena {
         self.len_bytes
     }
 
-    /// Returns the number of bytes that the system has allocated, in whole pages.
+    /// Returns the number of bytes that the system has allocated, rounded up to whole pages.
     pub(in crate::bake) fn taken_bytes(&self) -> usize {
         let page_len_bytes = if self.capacity_bytes() < PAGE_LEN_BYTES { 4096 } else { PAGE_LEN_BYTES };
         self.most_bytes.next_multiple_of(page_len_bytes)

@@ -36,8 +36,8 @@ pub(in crate::bake) struct BlockReader {
 }
 
 impl BlockReader {
-    /// Returns a reader that starts `from_bytes` after the start of `extent` (a range of a file). The reader's buffer
-    /// has about `buffer_len_bytes` bytes.
+    /// Returns a reader of `extent` (a range of a file) that starts at the offset `from_bytes` in the extent. The
+    /// reader's buffer has about `buffer_len_bytes` bytes.
     pub(in crate::bake) fn new(extent: Extent, from_bytes: u64, buffer_len_bytes: usize) -> Result<Self, BakeError> {
         let block_len_bytes = extent.block_len_bytes;
         let next_block = (from_bytes / block_len_bytes as u64) as usize;

@@ -117,7 +117,7 @@ impl LastKept {
 
 /// Passes the rows of all sources to `take` in key order. If several sources have a row with the same key, only the row
 /// of the source with the lowest rank is passed, and `tally` counts the other rows. Within a source, keys must be
-/// unique. All keys must share a prefix of `common_len_bytes`.
+/// unique. The first `common_len_bytes` bytes of all keys must be equal.
 pub(in crate::bake) fn merge(
     sources: &mut [SortedRows<'_>],
     common_len_bytes: usize,

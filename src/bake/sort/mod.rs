@@ -2,8 +2,8 @@
 //!
 //! In: the parsed rows of each piece, in the order of the input. Out: one ascending sequence without duplicate keys.
 //! `parsed_piece` holds a piece's encoded rows (`held_row`) in an `arena`. `run` sorts the rows that fit into memory,
-//! and `spill` writes sorted runs to disk in `blocks` with checksums. `sorted_rows` reads sorted rows from memory or
-//! disk, `merge` merges them, and `tally` counts dropped rows.
+//! and `spill` writes sorted runs to disk with a checksum for each block. `blocks` reads blocks from disk and verifies
+//! them. `sorted_rows` reads sorted rows from memory or disk, `merge` merges them, and `tally` counts dropped rows.
 
 pub(super) mod arena;
 pub(super) mod block_sums;

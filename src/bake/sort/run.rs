@@ -11,7 +11,7 @@ use crate::bake::keys::canonical_decimal;
 use crate::bake::options::Duplicates;
 use crate::format::key::{Key, KeyKind};
 
-/// The maximum number of rows with byte keys that are always sorted by comparing whole keys. A larger set of rows is
+/// The maximum length of a list of rows with byte keys that is always sorted by comparing whole keys. A longer list is
 /// sorted by heads (see [`Key::head`]), unless heads cannot distinguish its keys.
 const TIES_SMALL: usize = 32;
 /// The number of rows in a chunk. Threads compute the common prefix of the keys chunk by chunk.
@@ -21,8 +21,8 @@ const CHUNK_ROWS: usize = 1 << 14;
 /// keeps rows with the same key in this order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct RowRef {
-    /// The head of the key: see [`Key::head`]. If keys are bytes, sorting replaces the head several times: each time,
-    /// the head is 8 bytes after the prefix that the keys being sorted share.
+    /// The head of the key: see [`Key::head`]. If keys are bytes, sorting replaces the head several times, each time by
+    /// the 8 bytes that follow the prefix shared by the keys being sorted.
     head: u64,
     piece: u32,
     position: u32,

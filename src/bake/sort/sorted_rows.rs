@@ -81,7 +81,7 @@ pub(in crate::bake) enum RowOrigins {
     Jumps(Arc<OriginJumps>),
 }
 
-/// The records of a table in a file.
+/// The location and properties of the records in a table file.
 #[derive(Clone)]
 pub(in crate::bake) struct TableRecords {
     pub(in crate::bake) extent: Extent,
@@ -306,8 +306,9 @@ impl RowOrigins {
 }
 
 impl TableChecks {
-    /// Checks a row's key, value, and number. Accepts adjacent byte keys with equal heads (see [`Key::head`]), because
-    /// the index build compares whole keys later, when it reads the new records.
+    /// Checks that a row has a value, that its key is greater than the preceding key, and that its number is less than
+    /// the table's number of rows. Accepts adjacent byte keys with equal heads (see [`Key::head`]), because the index
+    /// build compares whole keys later, when it reads the new records.
     #[inline]
     fn check(&mut self, row: &HeldRow<'_>, number: u64, head: u64) -> Result<(), FormatError> {
         let fault = |what| Err(FormatError::Row { row: number, what });

@@ -3,7 +3,7 @@
 use crate::bake::row_fault::display_key;
 use crate::format::key::Key;
 
-/// The counts of dropped rows, and the duplicate to report.
+/// The counts of dropped rows, and the duplicate that an error message names if duplicates are not allowed.
 #[derive(Debug, Default)]
 pub(in crate::bake) struct Tally {
     /// The number of rows in the inputs and merged tables that were dropped because another row with the same key was

@@ -19,8 +19,8 @@ const BAD_ROWS_MAX: u64 = 1000;
 
 /// Compiles rows of `key,value` into an immutable file that kv_store serves
 ///
-/// Keys are unsigned 64-bit decimals, or any bytes with --keys bytes. Values are any bytes. Rows may come in any order.
-/// After any failure, the old file stays in place.
+/// Keys are unsigned 64-bit decimals or, with --keys bytes, any bytes. Values are any bytes. Rows may come in any
+/// order. After any failure, the old file stays in place.
 #[derive(Parser)]
 #[command(
     name = "baker",
@@ -87,7 +87,7 @@ pub(crate) struct InputArgs {
     /// Choose the format of the inputs
     #[arg(long, value_name = "FORMAT", default_value = "auto", value_parser = one_of(FORMATS))]
     format: Format,
-    /// Expect this byte between fields; `\t` is a tab [default: a comma, and a tab in TSV]
+    /// Expect this byte between fields; `\t` is a tab [default: a comma; in TSV, a tab]
     #[arg(short, long, value_name = "BYTE", value_parser = delimiter)]
     delimiter: Option<u8>,
     /// Read column names from the first row
@@ -126,7 +126,7 @@ struct RowArgs {
     /// Choose what happens to bad rows
     #[arg(long, value_name = "POLICY", default_value = "error")]
     bad_rows: BadRowsArg,
-    /// Write the skipped rows to this file, with their input, line, and reason
+    /// Write each skipped row to this file, with its input, its line number, and the reason why it was skipped
     #[arg(long, value_name = "FILE")]
     bad_rows_file: Option<PathBuf>,
     /// Skip at most this many bad rows; the next bad row is an error [default: 1000]
@@ -137,10 +137,10 @@ struct RowArgs {
 #[derive(clap::Args)]
 #[command(next_help_heading = "Rows")]
 struct ShardArgs {
-    /// Bake only the rows of shard I of N, counted from 1; the hash of a row's key decides the row's shard
+    /// Divide the rows into N shards, and bake only shard I (1 to N); the hash of a row's key decides the row's shard
     #[arg(long, value_name = "I/N", value_parser = shard)]
     shard: Option<(u32, u32)>,
-    /// Divide rows by key range instead of by hash; the values are the first keys of shards 2 to N
+    /// Divide the rows by key range instead of by hash; list the first keys of shards 2 to N
     #[arg(long, value_name = "KEY,…", value_delimiter = ',', requires = "shard")]
     shard_bounds: Vec<OsString>,
 }
@@ -320,8 +320,8 @@ impl RowArgs {
 }
 
 impl ShardArgs {
-    /// Sets `options.shard`. The bounds are parsed as keys of the kind that the options select. If the options select
-    /// no kind, they are parsed as keys of the same kind as the keys of `table`.
+    /// Sets `options.shard`. The bounds are parsed as keys of the kind that `options.keys` selects, or of the kind of
+    /// the keys in `table` if `options.keys` is `Auto`.
     fn fill(&self, options: &mut Options, table: Option<&Path>) -> Result<(), clap::Error> {
         let Some((number, count)) = self.shard else { return Ok(()) };
         let kind = match (options.keys, table) {

@@ -56,7 +56,7 @@ pub(crate) struct Args {
     /// Warm up for this many seconds; during the warm-up, only errors are counted
     #[arg(long, default_value = "1", value_parser = parse_seconds)]
     pub(crate) warmup: f64,
-    /// Seed the random number generator; runs with equal seeds and options request equal keys
+    /// Seed the random number generator with this number; runs with equal seeds and options request equal keys
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
     /// Choose how requests are distributed over the rows
@@ -65,7 +65,7 @@ pub(crate) struct Args {
     /// Set the exponent of --distribution zipf [default: 0.99]
     #[arg(long, value_name = "NUMBER", value_parser = parse_exponent)]
     zipf_exponent: Option<f64>,
-    /// Request absent keys in this share of all requests, from 0 to 1
+    /// Use absent keys in this share of the requests; 0 is none, 1 is all
     #[arg(long, value_name = "RATIO", default_value = "0", value_parser = parse_ratio)]
     pub(crate) miss_ratio: f64,
     /// Choose the ops: `get`, `exists`, or both with their shares, such as `get:0.9,exists:0.1`

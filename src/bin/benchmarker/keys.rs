@@ -27,8 +27,9 @@ use crate::random::client_rng;
 use crate::wire::{Protocol, Requests};
 
 /// Maximum number of draws in the search for one absent key. The search reaches the maximum only if the table contains
-/// nearly every possible key. For example, if a table has all numbers below 65536, a draw randomizes the lowest 1 to 64
-/// bits of one of these numbers, so three in four drawn keys are greater than all of them, and therefore absent.
+/// nearly every possible key. Even in a table of all numbers below 65536, about three in four drawn keys are absent: a
+/// draw randomizes the lowest 1 to 64 bits of a number from the table, and more than 16 random bits usually make a
+/// number of 65536 or more.
 const MISS_TRIES_MAX: u32 = 10_000;
 
 /// The distribution of requests over the rows.
@@ -68,7 +69,7 @@ impl Table {
     /// also the most frequently requested keys. `zipf_exponent` applies to [`Distribution::Zipf`].
     ///
     /// # Errors
-    /// Fails if a row is damaged, or if the table has more rows than `--distribution zipf` supports.
+    /// Fails if a row is damaged, or if the distribution is [`Distribution::Zipf`] and does not support this many rows.
     pub(crate) fn new(
         store: MappedStore,
         protocol: Protocol,

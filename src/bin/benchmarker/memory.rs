@@ -101,8 +101,8 @@ impl Memory {
         text
     }
 
-    /// Returns the results for the JSON report. If some values could not be read, a field with the reason replaces
-    /// them.
+    /// Returns the results for the JSON report. If the memory or the page faults could not be read, the report contains
+    /// the reason instead.
     pub(crate) fn json(&self) -> JsonMemory<'_> {
         let (resident, faults) = (self.resident.as_ref(), self.faults.as_ref());
         JsonMemory {

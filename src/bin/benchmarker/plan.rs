@@ -40,8 +40,9 @@ pub(crate) struct Clock {
     pub(crate) start: Instant,
     /// The end of the warm-up. For pipelines that start before this time, only errors are counted.
     pub(crate) measured_from: Instant,
-    /// The end of the run. After this time, a client sends at most one more pipeline: its first measured pipeline or,
-    /// with `--rate`, a late pipeline, unless the client's following pipeline is also due.
+    /// The end of the run. After this time, a client sends at most one more pipeline. Without `--rate`, this is its
+    /// first measured pipeline, if it has sent none yet. With `--rate`, this is a pipeline that was scheduled before
+    /// this time, unless the client's next pipeline after it is also due: then the client sends neither.
     pub(crate) end: Instant,
 }
 

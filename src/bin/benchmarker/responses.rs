@@ -32,12 +32,12 @@ pub(crate) struct ResponseReader {
     pub(crate) first_wrong: Option<String>,
     /// The received bytes of an incomplete response head. A head consists of the bytes before the value.
     head: Vec<u8>,
-    /// Number of bytes read of the current body. A body consists of a value and its terminator.
+    /// Number of bytes of the current body that have been read. A body consists of a value and its terminator.
     body_at_bytes: usize,
     value_len_bytes: usize,
     body_len_bytes: usize,
     response_is_wrong: bool,
-    /// The file's value for the current response. `None` if the file has no such key.
+    /// The value that the file has for the key of the current request. `None` if the file does not have this key.
     expected_value: Option<Vec<u8>>,
 }
 
@@ -91,7 +91,7 @@ impl ResponseReader {
         Ok(())
     }
 
-    /// Counts complete responses up to the first unexpected or incomplete one, and returns the bytes from that response
+    /// Counts the responses before the first unexpected or incomplete one, and returns the bytes from that response
     /// on. This fast path uses little processor time, which leaves more to the server. It uses the expected header to
     /// compute where the next response begins, so the processor can continue before the received header is loaded.
     fn read_expected<'b>(&mut self, mut bytes: &'b [u8], pipeline: &Pipeline) -> &'b [u8] {

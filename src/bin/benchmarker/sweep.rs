@@ -17,7 +17,8 @@ use crate::plan::Plan;
 use crate::report::rounded;
 
 const STEPS_MAX: usize = 24;
-/// The search ends when the highest rate that passed is at most this share below the lowest rate that failed.
+/// The search ends when the highest rate that passed is at least `1 - PRECISION` times the lowest rate that
+/// failed.
 const PRECISION: f64 = 0.05;
 /// Minimum number of pipelines per run. With fewer pipelines, the p99 would not be meaningful.
 const PIPELINES_MIN: f64 = 100.0;

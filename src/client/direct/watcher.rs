@@ -192,7 +192,7 @@ impl Heartbeat {
 /// The reason why the thread that watches the server woke up.
 #[derive(Clone, Copy)]
 enum WakeReason {
-    /// The last `Direct` was dropped.
+    /// The last clone of the `Direct` was dropped.
     Closed,
     /// A lookup detected that the file was changed.
     Lookup,
@@ -200,12 +200,13 @@ enum WakeReason {
     Response,
     /// The server closed the connection.
     Disconnected,
-    /// A pause ended, or the heartbeat must be checked.
+    /// The maximum time of the wait has passed: the thread must reconnect, or check the heartbeat.
     TimedOut,
 }
 
-/// Waits for a wake-up, an event on the server's socket, or the next check of the heartbeat. If `server` is `None`,
-/// waits until `pause` ends or the last `Direct` is dropped.
+/// Waits for a wake-up from a lookup, an event on the server's socket, or the time of the next check of the heartbeat.
+/// Without a connection (`server` is `None`), waits until `pause` has passed. Dropping the last clone of the `Direct`
+/// always ends the wait.
 fn wait(wake_receiver: &UnixStream, server: Option<&UnixStream>, pause: Duration) -> WakeReason {
     let pause = if server.is_some() { BEAT_MISSED / 4 } else { pause };
     let pause = Timespec { tv_sec: pause.as_secs() as i64, tv_nsec: pause.subsec_nanos().into() };

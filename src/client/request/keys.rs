@@ -37,7 +37,7 @@ pub(in crate::client) trait KeyRequest<'k>: TypedRequest {
     fn from_checked(key: Key<'k>) -> Self;
 }
 
-/// Implements a request for one key. `$decode` decodes the response to the request for a given key.
+/// Implements a request for one key. `$decode` takes the requested key and the response, and decodes the response.
 macro_rules! impl_key_request {
     ($request:ident, $Output:ty, $decode:expr) => {
         impl<'k> $request<'k> {

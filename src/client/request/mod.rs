@@ -115,7 +115,7 @@ pub(super) fn check_bounds<'k>(range: &impl KeyBounds<'k>) -> Result<Bounds<'k>,
     }
 }
 
-/// Checks that a byte key has at least `min_bytes`, and at most the maximum length of a key.
+/// Checks the length of a byte key: at least `min_bytes`, and at most [`KEY_LEN_MAX_BYTES`]. Accepts every numeric key.
 #[inline]
 pub(super) fn check_len(key: Key<'_>, min_bytes: usize) -> Result<(), ClientError> {
     match key.as_bytes().map(<[u8]>::len) {
@@ -135,7 +135,7 @@ fn quoted(key: Key<'_>) -> String {
     }
 }
 
-/// Returns the name of a range for an error message.
+/// Returns a description of a range for an error message, such as `the range from 1 to 9`.
 fn range_name(bounds: &Bounds<'_>) -> String {
     let from = key_at(bounds.start).map_or(String::new(), |start| format!(" from {}", quoted(start)));
     let to = key_at(bounds.end).map_or(String::new(), |end| format!(" to {}", quoted(end)));

@@ -102,8 +102,8 @@ impl<'k> Count<'k> {
         Ok(Count(check_bounds(&range)?))
     }
 
-    /// Requests the number of all keys of a table with keys of `kind`. For any other table, the server responds with an
-    /// error.
+    /// Requests the number of keys in the whole table. If the table's keys are not of `kind`, the server responds with
+    /// an error.
     pub fn all_of(kind: KeyKind) -> Self {
         let smallest = match kind {
             KeyKind::U64 => Key::U64(0),

@@ -5,7 +5,7 @@ use rustls::{AlertDescription, CertificateError, Error};
 
 use crate::setting::Setting;
 
-/// What a client expects of a server's certificate, for error messages.
+/// The facts about a client's TLS options that error messages state.
 #[derive(Clone, Debug)]
 pub(super) struct Trust {
     /// The name that the certificate must be valid for.

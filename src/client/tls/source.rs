@@ -61,8 +61,8 @@ impl TlsSource {
     }
 
     /// Returns the configuration. Reads all files again if one of them has changed. If the files cannot be used, keeps
-    /// the previous configuration: a certificate and its key are two files that are replaced one after the other, so
-    /// they may not match for a moment.
+    /// the previous configuration. For example, a certificate and its key do not match for a moment while their two
+    /// files are being replaced one after the other.
     fn config(&self) -> Arc<ClientConfig> {
         let mut loaded = unpoisoned(&self.loaded);
         let versions = versions(&self.options);

@@ -13,8 +13,9 @@ pub struct Command<'a> {
 }
 
 impl<'a> Command<'a> {
-    /// Creates a command from its array form: the bytes that [`parse`](super::parse) returned for an inline command, or
-    /// a copy of [`Command::bytes`]. If the bytes are malformed, the arguments end before the first malformed argument.
+    /// Creates a command from `bytes`, its array form. [`parse`](super::parse) returns this form also for an inline
+    /// command, and [`Command::bytes`] returns it. If the bytes are malformed, the arguments end before the first
+    /// malformed argument.
     pub fn new(bytes: &'a [u8]) -> Self {
         let (arg_count, header_len) = count_line(bytes).unwrap_or((0, bytes.len()));
         Command { bytes, arg_count, first_arg_at: header_len }
@@ -44,7 +45,7 @@ impl<'a> Command<'a> {
         self.args_from(self.first_arg_at)
     }
 
-    /// Returns the arguments from an offset on. The offset must be a result of [`Args::offset_bytes`].
+    /// Returns the remaining arguments, starting at `offset_bytes`, which must be a result of [`Args::offset_bytes`].
     #[inline]
     pub fn args_from(&self, offset_bytes: usize) -> Args<'a> {
         Args { bytes: self.bytes, at: offset_bytes }

@@ -103,9 +103,9 @@ impl Glob {
 #[derive(Clone, Debug)]
 struct Segment {
     elements: Vec<ByteSet>,
-    /// Bit masks for a long segment that is searched in the key; empty for other segments. Each of the 256 byte values
-    /// has a mask of [`Segment::words`] words, with one bit per element. A bit is set if its element matches the byte
-    /// value.
+    /// The bit masks for the Shift-And search for this segment. Empty if the segment is short, or is the first or the
+    /// last one, which is compared at only one position of the key. Each of the 256 byte values has a mask of
+    /// [`Segment::words`] words, with one bit per element. A bit is set if its element matches the byte value.
     masks: Vec<u64>,
 }
 
@@ -128,7 +128,7 @@ impl Segment {
         self.elements.len().div_ceil(64)
     }
 
-    /// Returns whether the first bytes of `text` match. `text` must be at least as long as the segment.
+    /// Returns whether `text` starts with a match of this segment. `text` must be at least as long as the segment.
     fn matches_start(&self, text: &[u8], ops: &mut usize) -> bool {
         self.elements.iter().zip(text).all(|(element, byte)| {
             *ops += 1;

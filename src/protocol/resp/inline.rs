@@ -65,7 +65,8 @@ impl Words<'_> {
     }
 }
 
-/// Appends the text before the closing `"` to `word`, with escapes decoded. Returns the bytes after the quote.
+/// Appends the text before the closing `"` to `word`, with escapes decoded. Returns the bytes after the closing quote,
+/// or `None` if that quote is missing or is inside a word.
 fn double_quoted<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]> {
     loop {
         let byte;
@@ -82,7 +83,8 @@ fn double_quoted<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]>
     }
 }
 
-/// Appends the text before the closing `'` to `word`, with escaped quotes decoded. Returns the bytes after the quote.
+/// Appends the text before the closing `'` to `word`, with escaped quotes decoded. Returns the bytes after the closing
+/// quote, or `None` if that quote is missing or is inside a word.
 fn single_quoted<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]> {
     loop {
         let byte;

@@ -27,12 +27,12 @@ pub use parse::{Parsed, Progress, ProtocolError, parse};
 pub use reply::{Reply, Sink, Version};
 pub use reply_len::{NotReply, reply_len_bytes};
 
-/// Maximum number of arguments of a command, including its name, as in Redis 6.2. Because of [`COMMAND_LEN_MAX_BYTES`],
-/// even fewer arguments fit into a command.
+/// Maximum number of arguments of a command, including its name, as in Redis 6.2. In practice,
+/// [`COMMAND_LEN_MAX_BYTES`] limits a command to fewer arguments.
 pub const ARGS_MAX: usize = 1024 * 1024;
 /// Maximum length of an argument.
 pub const BULK_LEN_MAX_BYTES: usize = 1024 * 1024;
-/// Maximum length of a line without its line end, as in Redis. A line contains an inline command, the number of a
+/// Maximum length of a line, not counting its line end, as in Redis. A line contains an inline command, the number of a
 /// command's arguments, or the length of an argument.
 pub const LINE_LEN_MAX_BYTES: usize = 64 * 1024;
 /// Maximum length of a command with its framing. An incomplete command is always shorter, so a buffer of this length

@@ -1,7 +1,7 @@
 //! Parses integers like Redis.
 
-/// Parses a decimal number as strictly as Redis does: no sign except `-`, no leading zeros, no spaces, and at most 64
-/// bits.
+/// Parses a decimal number as strictly as Redis does: the only sign is `-`, leading zeros and spaces are not allowed,
+/// and the number must fit into an `i64`.
 pub fn integer(digits: &[u8]) -> Option<i64> {
     let (negative, magnitude) = match digits {
         [b'-', magnitude @ ..] => (true, magnitude),

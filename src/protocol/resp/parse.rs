@@ -60,7 +60,7 @@ pub enum ProtocolError {
     /// The count of arguments is not a number, or exceeds [`ARGS_MAX`].
     #[error("Protocol error: invalid multibulk length")]
     MultibulkLen,
-    /// An argument does not start with its length.
+    /// An argument does not start with `$`, which must precede its length.
     #[error("Protocol error: expected '$', got '{}'", got.escape_ascii())]
     ExpectedDollar {
         /// The byte found instead of `$`.
@@ -154,9 +154,9 @@ impl Progress {
     }
 }
 
-/// Parses the line at `progress.at`. Returns the number after the line's first byte, and the end of the line. Returns
-/// `None` if the line is incomplete. `invalid` is the error for a line without a valid number. `too_big` is the error
-/// for a line that is too long.
+/// Parses the line at `progress.at`. Returns the number that follows the line's first byte, and the offset at which the
+/// next line starts. Returns `None` if the line is incomplete. `invalid` is the error for a line without a valid
+/// number. `too_big` is the error for a line that is too long.
 fn count_line(
     input: &[u8],
     progress: &mut Progress,

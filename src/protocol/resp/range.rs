@@ -46,9 +46,9 @@ pub enum Edge<'a> {
     Least,
     /// A bound after all keys.
     Greatest,
-    /// A bound at this key, which is in the span.
+    /// A bound that includes this key.
     Included(&'a [u8]),
-    /// A bound at this key, which is not in the span.
+    /// A bound that excludes this key.
     Excluded(&'a [u8]),
 }
 
@@ -73,7 +73,7 @@ pub struct RangeArgs<'a> {
     pub span: Span<'a>,
     /// Whether rows are requested in descending order.
     pub reverse: bool,
-    /// Maximum number of rows, at least one.
+    /// Maximum number of rows of the page. This maximum is at least one.
     pub limit: usize,
     /// Start of the page. Rows that precede this start in the requested order are omitted.
     pub from: Option<Edge<'a>>,

@@ -66,7 +66,8 @@ impl<'a, S: Sink> Reply<'a, S> {
         self.line(b'+', text.as_bytes());
     }
 
-    /// Appends an error: a word in capitals such as `ERR`, a space, and a message. Line ends become spaces.
+    /// Appends an error. `text` consists of a word in capitals such as `ERR`, a space, and a message. Line ends become
+    /// spaces.
     pub fn error(&mut self, text: impl AsRef<[u8]>) {
         self.line(b'-', text.as_ref());
     }

@@ -1,7 +1,7 @@
 //! Finds the end of a reply, for clients that do not decode replies.
 //!
 //! In: bytes that a server sent. Out: the length of the first reply. Replies may be nested to any depth. The search
-//! allocates no memory: it counts the replies that are still incomplete instead of keeping a stack.
+//! allocates no memory: instead of keeping a stack, it counts the replies that are still incomplete.
 
 use thiserror::Error;
 

@@ -15,8 +15,8 @@ use crate::server::counters::Sums;
 
 const VALUE_LEN_BYTES: usize = 300;
 const RESPONSE_LEN_BYTES: usize = RESPONSE_HEADER_LEN_BYTES + VALUE_LEN_BYTES;
-/// The number of requests of a pipeline that is longer than the read buffer. The first read fills the buffer, and the
-/// connection reads the rest ahead while responses are pending.
+/// The number of requests in a pipeline that is longer than the read buffer. The first read fills the buffer. The
+/// connection reads the remaining requests while responses are pending.
 const REQUESTS: usize = READ_LEN_BYTES / size_of::<Request>() + 10;
 
 /// Bakes a table in which the value of key 7 consists of `byte`.

@@ -1,4 +1,5 @@
-//! Tests that a turn is short even if a request reads long values, whether or not their blocks are verified.
+//! Tests that a turn is short even if a request reads long values, whether or not their blocks have been verified
+//! before.
 
 use std::io::{Cursor, Read};
 use std::os::unix::fs::FileExt;
@@ -19,7 +20,7 @@ use crate::server::steps::TURN_STEPS_MAX;
 /// The length of a value whose verification takes about 100,000 steps.
 const LONG_LEN_BYTES: usize = 32 << 20;
 /// The maximum number of steps of a turn that verifies blocks. A turn can exceed `TURN_STEPS_MAX`, because it ends only
-/// after the pass that exceeds this number.
+/// after the pass in which it exceeds `TURN_STEPS_MAX`.
 const STEPS_MAX: usize = 3 * TURN_STEPS_MAX;
 /// The minimum number of turns that do work: one turn of at most `STEPS_MAX` steps cannot verify the whole long value.
 const TURNS_MIN: usize = 2;
@@ -91,8 +92,8 @@ fn assert_bounded(used: &Used, case: &str) {
     assert!(used.turns_between_max <= TURNS_BETWEEN_MAX, "{} turns: {case}", used.turns_between_max);
 }
 
-/// Commands that read the long value, each with the beginning of its reply and the number of keys that it counts as
-/// found.
+/// Commands that read the long value. Each is followed by the beginning of its reply, and by the number of keys that
+/// the server counts as found.
 const COMMANDS: [(&str, &str, u64); 27] = [
     ("GET 40", "$33554432\r\nvvvv", 1),
     ("*2\r\n$3\r\nGET\r\n$2\r\n40", "$33554432\r\nvvvv", 1),
@@ -216,8 +217,8 @@ fn a_change_between_two_turns_ends_the_verification_with_an_error() {
     }
 }
 
-/// A block's tag records whether the block is verified. A lookup of a long value reads the tag of each of its blocks,
-/// or one tag for a whole group of blocks.
+/// A block's tag records whether the block is verified. A lookup of a long value reads the tag of each block of the
+/// value, or one tag for a whole group of these blocks.
 #[test]
 fn the_tags_that_a_lookup_of_a_verified_long_value_reads_count_as_steps() {
     // About 200 blocks of the second value precede the first whole group of blocks in this value.

@@ -64,8 +64,8 @@ impl Protocol {
         }
     }
 
-    /// Returns the maximum length of the requests that the connection may keep: `max_bytes`, but at most
-    /// [`Limits::BUFFER_MIN_BYTES`] while the client must log in first.
+    /// Returns the maximum total length of the unanswered requests that the connection may keep: `max_bytes`, but at
+    /// most [`Limits::BUFFER_MIN_BYTES`] while the client must log in first.
     pub(super) fn unanswered_max_bytes(&self, max_bytes: usize) -> usize {
         let is_authenticated = match self {
             Protocol::Redis(session) => session.is_authenticated(),

@@ -70,8 +70,8 @@ fn unprintable() -> Vec<u8> {
     vec![0xff; BULK_LEN_MAX_BYTES]
 }
 
-/// Returns commands that repeat one name or key as often as the maximum length of a command allows. The name or key is
-/// one of `short`, or one of several long arguments.
+/// Returns one command for each argument in `short`, and for each of several long arguments. Each command repeats its
+/// argument as often as the maximum length of a command allows.
 fn with_many(name: &str, short: &[&str]) -> Vec<Vec<u8>> {
     let longest = [long_number(), long_text(), vec![b'0'; 16 << 10], vec![b'|'; 1000]];
     let short = short.iter().map(|arg| most(name, arg.as_bytes(), usize::MAX));
@@ -91,7 +91,7 @@ fn with_least_args(spec: &Spec, arg: &[u8]) -> Vec<u8> {
     command(&args)
 }
 
-/// Returns the given command with the arguments that take the most work.
+/// Returns the given command with each of the argument lists that can take the most work.
 #[rustfmt::skip]
 fn worst_commands(spec: &Spec) -> Vec<Vec<u8>> {
     let matching = |before: &str, after: &str| -> Vec<Vec<u8>> {
@@ -282,8 +282,8 @@ fn all_ops() -> impl Iterator<Item = Op> {
     (0..1 << 8).filter_map(|code| Op::from_code(code).or(Op::from_long_code(code | 1 << 16)))
 }
 
-/// Returns the native requests with the given op and the arguments that take the most work. If the table's keys are
-/// numbers, the keys are 0 to `rows - 1`.
+/// Returns the native requests with the given op and the arguments that take the most work. `rows` is the table's
+/// number of rows. A table of numbers must have the keys 0 to `rows - 1`.
 fn worst_requests(op: Op, rows: u64) -> Vec<Vec<u8>> {
     let short = |key: u64| [&(op as u32).to_be_bytes()[..], &[0; 4], &key.to_be_bytes()].concat();
     let long = |body: &[&[u8]]| {

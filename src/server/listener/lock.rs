@@ -28,7 +28,8 @@ const REMEDY: &str = "stop the server that uses it, if there is one, and remove 
 
 /// A lock that prevents other servers from starting on the same socket path. Without the lock, another server could
 /// remove a socket that is bound but does not listen yet, because the socket looks abandoned. Another server could also
-/// replace an abandoned socket just before this server removes it. Dropping the lock removes the lock file.
+/// replace an abandoned socket just before this server removes it, so that this server removes the new socket. Dropping
+/// the lock removes the lock file.
 pub(super) struct Lock {
     _file: File,
     path: PathBuf,

@@ -19,7 +19,8 @@ pub(in crate::server) struct Exposure {
 }
 
 impl Exposure {
-    /// Returns an error if other machines may reach the address, and nothing protects the table from them.
+    /// Returns an error if other machines can reach the address, unless the configuration allows this, or the socket
+    /// has both encryption and authentication.
     fn check(self, address: SocketAddr) -> Result<(), String> {
         let Exposure { is_encrypted, is_authenticated, is_allowed } = self;
         if address.ip().to_canonical().is_loopback() || is_allowed || is_encrypted && is_authenticated {

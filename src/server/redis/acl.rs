@@ -13,7 +13,7 @@ use crate::protocol::resp::commands::{COMMANDS, find, find_subcommand};
 use crate::protocol::resp::{Args, Command, integer};
 use crate::server::users::{Access, CATEGORIES, User, Users};
 
-/// The cost of describing one password or one rule of a user, in steps.
+/// The cost, in steps, of describing one password or one rule of a user.
 const RULE_STEPS: usize = 10;
 
 pub(super) fn who_am_i(access: &Access, users: &Users, out: &mut Out<'_>) {

@@ -28,7 +28,7 @@ pub(super) const NAME_LEN_MAX_BYTES: usize = 128;
 const LIST_PASS_LEN_BYTES: usize = 32 << 10;
 /// The number of clients that a pass visits before it checks whether other connections should have their turn.
 pub(super) const CLIENTS_PER_BATCH: usize = 256;
-/// The cost of writing a client's line, in steps.
+/// The cost, in steps, of writing a client's line.
 pub(super) const LINE_STEPS: usize = 20;
 /// The maximum number of long CLIENT LIST replies that are held in memory at a time. A reply is long if one pass cannot
 /// send it whole.
@@ -43,7 +43,7 @@ pub(in crate::server) struct Clients {
     last_id: AtomicU64,
     connected: Mutex<BTreeMap<u64, Arc<RedisClient>>>,
     lists: Arc<AtomicU64>,
-    /// Limits the log lines about commands that exceed the buffer.
+    /// Limits the log lines about commands that are longer than the buffer.
     pub(super) long_command_log: LogLimit,
     /// Limits the log lines about connections that sent HTTP.
     pub(super) http_log: LogLimit,
@@ -166,7 +166,7 @@ impl RedisClient {
     }
 
     /// Returns the address of the client as CLIENT LIST shows it. For a client of the Unix socket, the address is the
-    /// path of the socket and `:0`.
+    /// socket's path followed by `:0`.
     pub(super) fn address(&self, settings: &Settings) -> String {
         self.activity.peer.address().map_or_else(|| socket_address(settings), |address| address.to_string())
     }

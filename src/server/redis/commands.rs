@@ -10,7 +10,7 @@ use crate::protocol::resp::commands::info as write_info;
 use crate::protocol::resp::commands::{COMMANDS, docs as write_docs, find, find_full, find_subcommand};
 use crate::protocol::resp::{Args, Command};
 
-/// The cost of looking up a command's name, in steps.
+/// The cost, in steps, of looking up a command's name.
 const NAME_STEPS: usize = 1;
 
 pub(super) fn all(out: &mut Out<'_>) -> Outcome {

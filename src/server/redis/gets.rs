@@ -1,6 +1,7 @@
 //! Looks up runs of keys together: the keys of pipelined GET commands, or the keys of an MGET.
 //!
-//! In: keys, as they are parsed. Out: their replies. Allocates nothing, and formats only the lengths of long values.
+//! In: GET commands, or a function that returns keys. Out: the replies. Allocates nothing, and formats only the lengths
+//! of long values.
 
 use std::ops::ControlFlow;
 

@@ -19,7 +19,7 @@ const SCAN_COUNT_DEFAULT: usize = 10;
 pub(super) const PATTERN_LEN_MAX_BYTES: usize = 1024;
 /// The number of pattern operations that count as one step.
 const STEP_GLOB_OPS: usize = 64;
-/// The cost of finding a row by its number, in steps.
+/// The cost, in steps, of finding a row by its number.
 const LONE_ROW_STEPS: usize = 8;
 
 /// The number of bits of a SCAN cursor that store the number of the next row. The higher bits identify the table, so
@@ -86,7 +86,7 @@ fn push_key(out: &mut Reply<'_, impl Sink>, key: Key<'_>) {
     out.bulk(key_text(key, &mut itoa::Buffer::new()));
 }
 
-/// Adds the steps of visiting the row with this key to `steps`. Returns whether the pass should end.
+/// Adds to `steps` the cost of visiting the row with this key. Returns whether the pass should end.
 fn count_visited(key: Key<'_>, steps: &mut Steps) -> bool {
     steps.add(1);
     steps.add_bytes(key.as_bytes().map_or(0, <[u8]>::len));

@@ -18,7 +18,7 @@ use crate::server::state::ServerState;
 use crate::server::users::Users;
 use crate::sync::unpoisoned;
 
-/// The cost of disconnecting a client, in steps.
+/// The cost, in steps, of disconnecting a client.
 const KILL_STEPS: usize = 20;
 
 impl Filters {

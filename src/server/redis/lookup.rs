@@ -17,7 +17,7 @@ pub(super) const LONE_LOOKUP_STEPS: usize = 4;
 /// A value and its offset in the records section.
 pub(super) type Stored<'s> = (&'s [u8], u64);
 
-/// A table, and the result of looking up a foreign key: text that is not a key of the table's kind.
+/// A table, and what a command does with a foreign key: text that is not a key of the table's kind.
 #[derive(Clone, Copy)]
 pub(super) struct Lookup<'s> {
     pub(super) store: &'s Store,

@@ -1,6 +1,6 @@
 //! MONITOR, which shows an administrator the commands of all connections that use the Redis protocol.
 //!
-//! In: commands as sessions execute them. Out: lines, which the connection of each monitor sends. A session collects
+//! In: the commands that sessions execute. Out: lines, which the connection of each monitor sends. A session collects
 //! the lines of a pass, and delivers them when the pass is committed. Each monitor has a queue of limited length. A
 //! client that reads more slowly than commands arrive is disconnected. While there are no monitors, sessions only read
 //! the number of monitors, once per pass.
@@ -30,7 +30,7 @@ const QUEUE_MAX_BYTES: usize = 16 << 20;
 const CHUNK_BYTES: usize = 64 << 10;
 /// The maximum number of bytes of a command that a line shows.
 const SHOWN_MAX_BYTES: usize = 4096;
-/// The cost of a line, in steps, in addition to the steps of its bytes.
+/// The fixed cost of a line, in steps. The steps of its bytes are added.
 const LINE_STEPS: usize = 5;
 
 /// All monitors of a server.

@@ -1,7 +1,7 @@
 //! The commands ZKV.FLOOR, ZKV.CEILING, ZKV.RANGE, and ZKV.COUNT, which Redis does not have.
 //!
-//! In: keys, spans (ranges of keys), and pages, in the syntax of [`crate::protocol::resp::range`]. Out: rows. A page
-//! reads a bounded part of the file.
+//! In: keys, spans (ranges of keys), and pages, in the syntax of [`crate::protocol::resp::range`]. Out: rows. To
+//! compute a page, a command reads a bounded part of the file.
 
 use std::ops::Bound;
 
@@ -15,7 +15,7 @@ use crate::protocol::resp::Args;
 use crate::protocol::resp::range::{Edge, RangeArgs, Span};
 use crate::store::{Rows, Store, prefix_end};
 
-/// The cost of finding a position in the order of keys, in steps.
+/// The cost, in steps, of finding a position in the key order.
 const SEARCH_STEPS: usize = 8;
 
 /// A row, and the offset of its value in the records section.
@@ -94,7 +94,7 @@ fn last_of<'s>(rows: &Rows<'s>, backward: bool, row_count: usize) -> Option<Key<
     Some(key)
 }
 
-/// Returns the rows of a span (a range of keys). If `from` is given, omits the rows that precede this edge in the
+/// Returns the rows of a span (a range of keys). If `from` is given, omits the rows that precede `from` in the
 /// requested direction.
 fn rows_of<'s>(store: &'s Store, span: Span<'_>, from: Option<Edge<'_>>, backward: bool) -> Result<Rows<'s>, String> {
     let kind = store.key_kind();

@@ -12,7 +12,7 @@ const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong ki
 /// The error for a string that is not a HyperLogLog. A table could contain HyperLogLogs, but the server does not read
 /// them.
 const NOT_AN_ESTIMATE: &str = "WRONGTYPE Key is not a valid HyperLogLog string value.";
-/// The maximum length of each argument that an error quotes.
+/// The maximum number of bytes of each argument that an error quotes.
 const QUOTED_LEN_MAX_BYTES: usize = 128;
 
 /// Executes a command whose [`Spec`] has a reply to missing keys ([`Missing`]).

@@ -12,7 +12,7 @@ use crate::protocol::resp::{Args, Command};
 use crate::server::generations::Generation;
 use crate::server::users::{Access, Denied, KeysNeeded, keys_needed};
 
-/// The maximum length of an incomplete command of a client that must log in first.
+/// The maximum length of an incomplete command from a client that must log in and has not done so yet.
 const UNAUTHENTICATED_MAX_BYTES: usize = 32 << 10;
 /// The cost of checking whether a key is permitted, in steps.
 const CHECK_STEPS: usize = 1;

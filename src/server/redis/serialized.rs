@@ -8,8 +8,7 @@ use crate::protocol::resp::integer;
 /// The version of Redis's RDB format, as in Redis 7.0.
 const RDB_VERSION: [u8; 2] = 10_u16.to_le_bytes();
 const TYPE_STRING: u8 = 0;
-/// The byte that precedes a serialized integer: the first for 8 bits, the second for 16 bits, and the third for 32
-/// bits.
+/// The byte that precedes a serialized integer: one byte each for integers of 8, 16, and 32 bits, in this order.
 const INTEGERS: [u8; 3] = [0xC0, 0xC1, 0xC2];
 
 /// The polynomial of Redis's checksum, CRC-64/Jones, with its bits reversed.
@@ -52,7 +51,7 @@ pub(super) fn short_integer(value: &[u8]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Returns the bytes before a value of this length.
+/// Returns the bytes that precede a value of this length in the serialized form.
 pub(super) fn header(value_len_bytes: usize) -> Vec<u8> {
     let len = value_len_bytes as u32;
     let mut bytes = vec![TYPE_STRING];

@@ -63,8 +63,8 @@ pub(super) fn push_null(responses: &mut Responses, version: Version) {
     }
 }
 
-/// Copies a value of at most [`SHORT_MAX_BYTES`] bytes. `answer` is the stored response that ends with the value; a
-/// value of at most one word is read from its last word.
+/// Copies `value`, which has at most [`SHORT_MAX_BYTES`] bytes, to `to`. `answer` is the stored response that ends with
+/// the value. If the value has at most one word, copies it out of the last word of `answer`.
 #[inline(always)]
 fn copy_short(value: &[u8], answer: &[u8], to: &mut [u8]) {
     if value.len() <= WORD_BYTES

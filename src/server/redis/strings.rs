@@ -10,8 +10,8 @@ use crate::format::record::record_len_bytes;
 use crate::protocol::resp::commands::Id;
 use crate::protocol::resp::{Args, Command, integer};
 
-/// The maximum total length of the MGET arguments that are looked up together, not counting the last of these
-/// arguments.
+/// The length at which a group of MGET arguments that are looked up together ends. The argument that reaches this
+/// length still belongs to the group.
 const RUN_LEN_MAX_BYTES: usize = 64 << 10;
 /// The maximum length of values that have the encoding `embstr` in Redis. Longer values have the encoding `raw`.
 const EMBSTR_MAX_BYTES: usize = 44;
@@ -45,7 +45,7 @@ pub(super) fn check_keys(args: Args<'_>, of: KeysOf) -> Outcome {
 }
 
 /// Checks the keys from `next_arg` on. Returns the work that follows once all keys have been checked, or `None` if the
-/// pass should end first.
+/// pass should end although some keys are still unchecked.
 ///
 /// # Errors
 /// The text of the error reply, if an argument cannot be a key in this table.
@@ -205,7 +205,7 @@ pub(super) fn type_of(lookup: Lookup<'_>, mut args: Args<'_>, out: &mut Out<'_>)
     Ok(())
 }
 
-/// Replies to TTL and similar commands: the key never expires, or it does not exist.
+/// Replies to TTL and similar commands: -1 (the key never expires), or -2 (the table does not have the key).
 pub(super) fn time_to_live(lookup: Lookup<'_>, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
     let there = lookup.find(next(&mut args))?.is_some();
     out.integer(if there { -1 } else { -2 });
@@ -223,8 +223,8 @@ pub(super) fn encoding(lookup: Lookup<'_>, mut args: Args<'_>, out: &mut Out<'_>
     Ok(())
 }
 
-/// Replies to OBJECT FREQ, OBJECT IDLETIME, or OBJECT REFCOUNT. The server does not collect these statistics, so the
-/// reply for every key in the table is the same: an error, 0, or 1.
+/// Replies to OBJECT FREQ, OBJECT IDLETIME, or OBJECT REFCOUNT. The server does not collect these statistics, so every
+/// key in the table gets the same reply: an error for FREQ, 0 for IDLETIME, and 1 for REFCOUNT.
 pub(super) fn statistic(lookup: Lookup<'_>, id: Id, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
     match (lookup.find(next(&mut args))?, id) {
         (None, _) => out.null(),

@@ -20,7 +20,7 @@ pub(super) fn key(kind: KeyKind, text: &[u8]) -> Result<Key<'_>, String> {
     }
 }
 
-/// Returns the beginning of a client's text in quotes, for use in an error.
+/// Quotes the beginning of a text that a client sent, for use in an error.
 #[cold]
 pub(super) fn quoted(text: &[u8]) -> String {
     let (start, rest) = text.split_at(text.len().min(QUOTED_LEN_MAX_BYTES));

@@ -92,7 +92,8 @@ pub(super) fn malloc_stats(out: &mut Out<'_>) {
     out.verbatim("The allocator of this server has no statistics. MEMORY STATS reports the memory of the process.\n");
 }
 
-/// Replies with the modification time of the served file, which is the time of its bake if nobody has changed it since.
+/// Replies with the modification time of the served file. This is when the file was baked, unless somebody has changed
+/// the modification time since then.
 pub(super) fn last_save(server: &ServerState, out: &mut Out<'_>) {
     let modified = server.table.current().modified().duration_since(UNIX_EPOCH).unwrap_or_default();
     out.integer(modified.as_secs() as i64);

@@ -14,7 +14,7 @@ pub(super) fn role(out: &mut Out<'_>) {
     out.array(0);
 }
 
-/// Replies that no replica has acknowledged the client's writes. Does not wait, because no replica will.
+/// Replies at once that no replica has acknowledged the client's writes, because the server has no replicas.
 pub(super) fn wait(mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
     integer(next(&mut args)).ok_or(NOT_AN_INTEGER)?;
     let timeout = integer(next(&mut args)).ok_or("ERR timeout is not an integer or out of range")?;

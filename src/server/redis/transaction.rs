@@ -29,7 +29,7 @@ pub(super) struct Transaction {
 struct Queued {
     count: usize,
     len_bytes: usize,
-    /// Whether a command was rejected, so that EXEC will fail.
+    /// Whether a command of the transaction was rejected. If so, EXEC will fail.
     is_rejected: bool,
 }
 
@@ -37,7 +37,7 @@ struct Queued {
 #[derive(Clone)]
 struct Executing {
     commands: Arc<Vec<u8>>,
-    /// The offset of the next command.
+    /// The offset in `commands` at which the next command begins.
     at_bytes: usize,
 }
 

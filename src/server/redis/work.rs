@@ -206,10 +206,10 @@ pub(super) struct Filters {
     pub(super) local_address: Option<Vec<u8>>,
     pub(super) older_than_s: Option<u64>,
     pub(super) user: Option<String>,
-    /// Whether no client can match, because no client has the given type.
+    /// Whether the command gives a client type that no client of this server has. No client matches then.
     pub(super) is_none: bool,
     /// Whether the client that sent the command stays connected, even if it matches all filters.
     pub(super) skips_self: bool,
-    /// Whether the command has only an address, and therefore replies with OK instead of a number.
+    /// Whether an address is the command's only argument. If so, the reply is OK or an error, not a number.
     pub(super) is_address_only: bool,
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tracing::{error, warn};
 
-/// How long before a certificate expires the server begins to log warnings.
+/// The time before a certificate's expiry at which the server begins to log warnings.
 const WARN_BEFORE: Duration = Duration::from_secs(14 * 24 * 60 * 60);
 /// The time between two log lines about the same certificate.
 const REPEAT_AFTER: Duration = Duration::from_secs(24 * 60 * 60);

@@ -15,10 +15,10 @@ use tokio::net::TcpStream;
 use super::stream::{SESSION_LEN_BYTES, TlsSession};
 use crate::setting::Setting;
 
-/// The maximum length of one read: enough for any flight of a handshake with most clients.
+/// The maximum length of one read. Most clients send no flight of a handshake that is longer.
 const READ_LEN_BYTES: usize = 4 << 10;
-/// A handshake fails if this many received bytes contain no complete handshake message. rustls has about the same limit
-/// on the length of a handshake message.
+/// The maximum number of received bytes that do not contain a complete handshake message. A handshake that reaches this
+/// number fails. rustls has about the same limit on the length of a handshake message.
 const INCOMING_MAX_BYTES: usize = 64 << 10;
 
 /// Why a handshake failed.
@@ -54,8 +54,8 @@ impl fmt::Display for HandshakeError {
     }
 }
 
-/// Performs the handshake of an accepted connection. Passes the number of bytes of memory that the handshake holds to
-/// `may_hold`, which returns whether the handshake may continue.
+/// Performs the handshake of an accepted connection. Regularly calls `may_hold` with the number of bytes of memory that
+/// the handshake holds. The handshake fails if `may_hold` returns false.
 pub(in crate::server) async fn handshake(
     tcp: &TcpStream,
     config: Arc<ServerConfig>,

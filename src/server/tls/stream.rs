@@ -161,8 +161,8 @@ impl TlsStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Decrypts all complete records into `to`, and the bytes for which `to` has no room into `plaintext`. Returns the
-    /// length of these records before decryption.
+    /// Decrypts all complete records into `to`. Once `to` is full, appends the remaining decrypted bytes to
+    /// `self.plaintext`. Returns the length of these records before decryption.
     fn decrypt(&mut self, cx: &mut Context<'_>, records: &mut [u8], to: &mut ReadBuf<'_>) -> io::Result<usize> {
         let mut used = 0;
         loop {
@@ -256,8 +256,8 @@ impl TlsStream {
         Poll::Ready(Ok(chunk.len()))
     }
 
-    /// Writes the records that `encrypt` produces to `records`. If the session must first send messages of the TLS
-    /// protocol itself, writes these messages before those records. Returns the total length.
+    /// Calls `encrypt`, and writes the resulting records to the buffer `records`. If the session must first send
+    /// messages of the TLS protocol itself, writes these messages before those records. Returns the total length.
     fn encrypt(
         &mut self,
         records: &mut [u8],

@@ -209,7 +209,7 @@ impl Access {
         self.user.as_ref().map_or(0, |user| user.number)
     }
 
-    /// Checks whether a command is permitted, whatever its arguments are.
+    /// Checks whether the user may use a command. Does not check its arguments.
     pub(in crate::server) fn check_command(&self, spec: &Spec) -> Result<(), Denied> {
         // These commands log in or end the connection. Redis always permits them.
         if spec.flags.contains(&"no_auth") {

@@ -1,4 +1,4 @@
-//! The failed logins of one connection, whose replies are delayed.
+//! Delays the replies to the failed logins of one connection.
 //!
 //! The first failed login of a connection is answered after [`FIRST_DELAY`], and each further one after twice the
 //! previous delay, up to [`DELAY_MAX`]. The connection waits for a timer, so its worker can serve other connections

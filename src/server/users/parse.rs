@@ -84,7 +84,7 @@ pub(super) fn parse(text: &[u8]) -> Result<BTreeMap<String, User>, (usize, Strin
     Ok(users)
 }
 
-/// Returns the user of a line, or `None` if the line is blank.
+/// Returns the user that a line defines, or `None` if the line is blank.
 fn parse_line(line: &str) -> Result<Option<User>, String> {
     let mut words = line.split_ascii_whitespace();
     let Some(first) = words.next() else { return Ok(None) };

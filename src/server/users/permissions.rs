@@ -216,7 +216,8 @@ fn without_leading_zeros(text: &[u8]) -> &[u8] {
 /// The commands that a user may use.
 #[derive(Clone, Debug)]
 pub(super) struct CommandAccess {
-    /// One bit for each command and subcommand of the server, at the position of its [`Id`](Spec::id).
+    /// One bit for each command and subcommand of the server, at the position of its [`Id`](Spec::id). The bit is 1 if
+    /// the user may use the command.
     bits: [u64; 4],
     /// Whether commands that write get the error of a read-only server instead of the error for missing permissions.
     is_write_permitted: bool,

@@ -15,8 +15,8 @@ use crate::server::statistics::Statistics;
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 
 /// Follows the users file until the runtime ends. Reads the file again when `reloads` announces a request and, if
-/// `is_watching`, when the file changes. Calls `on_change` each time the users are replaced. Records the liveness of
-/// the thread that watches the file's folder in `thread`.
+/// `is_watching`, when the file changes. Calls `on_change` each time the users are replaced. Another thread watches the
+/// file's folder; `thread` records whether that thread is alive.
 pub(in crate::server) async fn watch(
     users: Arc<Users>,
     statistics: Arc<Statistics>,

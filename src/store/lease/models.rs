@@ -1,5 +1,5 @@
-//! Models of leases. They check that, if a batch copies bytes and then finds that the lease is still trusted, no writer has changed
-//! these bytes.
+//! Models of leases. They check that, if a batch copies bytes and then finds that the lease is still trusted, no writer
+//! has changed these bytes.
 
 use std::io;
 

@@ -263,9 +263,9 @@ pub(super) struct Cursor<'p> {
     cells: &'p Cells,
     next_row: usize,
     next_value: usize,
-    /// The position of the row's value in `cells`, or `None` if the value is null.
+    /// The position of the current row's value in `cells`, or `None` if the value is null.
     value: Option<usize>,
-    /// The row's value as text, if its type is converted to text.
+    /// The current row's value as text, if values of this type are converted to text.
     text: String,
 }
 

@@ -273,7 +273,8 @@ impl Columns {
     }
 }
 
-/// Returns the key column and the value column. If the options do not choose both, the file must have two columns.
+/// Returns the key column and the value column. Unless the options choose both columns, the file must have exactly two
+/// columns.
 fn key_and_value(
     schema: &SchemaDescriptor,
     key: Option<&Column>,

@@ -51,7 +51,7 @@ fn written(
     writer.into_inner().unwrap()
 }
 
-/// Returns a file with a column of integers and a list of integers.
+/// Returns a file with a column of integers and a column of lists of integers.
 fn with_a_list() -> Vec<u8> {
     let schema = "message lists { required int32 id; required group tags (LIST) { repeated group list { required int32 element; } } }";
     written(schema, Compression::UNCOMPRESSED, 1, |_, group| {

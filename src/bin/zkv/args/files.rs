@@ -24,7 +24,7 @@ pub(crate) enum FileCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Verify a whole file: all checksums, the order of the keys, and a lookup of every key
+    /// Verify a whole file: check all checksums and the order of the keys, and look up every key
     ///
     /// Exit status: 0 if the file is intact, 1 if it is damaged or not a baked file, 2 if it cannot be
     /// read.
@@ -40,9 +40,9 @@ pub(crate) enum FileCommand {
     /// Print the rows that differ between two files, in key order
     ///
     /// A line of text begins with `-` for a key that only A has, with `+` for a key that only B has, and
-    /// with `~` for a key whose values differ. The last line counts these keys and the equal rows. Files
-    /// with equal digests in their headers are reported as equal without reading their rows. A digest
-    /// can be forged: if you do not trust the files, use cmp to compare them.
+    /// with `~` for a key whose values differ. The last line counts these keys and the equal rows. If the
+    /// headers of both files have the same digest, the command reports all rows as equal without reading
+    /// them. A digest can be forged: if you do not trust the files, use cmp to compare them.
     ///
     /// Exit status: 0 if all rows are equal, 1 if some differ, 2 after an error.
     Diff(DiffArgs),
@@ -108,7 +108,7 @@ pub(crate) enum DiffFormat {
 pub(crate) struct CanaryArgs {
     /// Read this baked file
     pub(crate) file: PathBuf,
-    /// Write canaries for these keys. A key is an unsigned 64-bit decimal, or bytes. Write `--` before the keys if one
+    /// Write canaries for these keys. A key is an unsigned 64-bit decimal, or bytes. Pass `--` before the keys if one
     /// begins with `-`. A single `-` reads keys from standard input, one per line
     #[arg(required_unless_present = "sample", value_name = "KEY", allow_negative_numbers = true)]
     pub(crate) keys: Vec<OsString>,

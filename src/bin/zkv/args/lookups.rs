@@ -19,7 +19,7 @@ pub(crate) enum Lookup {
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// Report whether keys are in the table, by the exit status and without output
+    /// Check whether keys are in the table; without --print, report the result only by the exit status
     ///
     /// Exit status: 0 if all keys are in the table, 1 if some are not, 2 after an error.
     Exists {
@@ -96,7 +96,7 @@ pub(crate) enum Lookup {
 
 #[derive(clap::Args)]
 pub(crate) struct KeysArgs {
-    /// Look up these keys: unsigned 64-bit decimals, or bytes. Write `--` before the keys if one begins with
+    /// Look up these keys: unsigned 64-bit decimals, or bytes. Pass `--` before the keys if one begins with
     /// `-`. A single `-` reads keys from standard input, one per line
     #[arg(required = true, value_name = "KEY", allow_negative_numbers = true)]
     pub(crate) keys: Vec<OsString>,
@@ -125,7 +125,7 @@ pub(crate) enum Format {
     Csv,
     /// Unchanged bytes, with a tab between key and value
     Raw,
-    /// Like raw, with everything but printable ASCII escaped, such as `\n` and `\xff`
+    /// Like raw, but bytes that are not printable ASCII are written as escapes, such as `\n` and `\xff`
     Escaped,
     /// Like raw, with bytes as hexadecimal digits; keys that are numbers stay decimal
     Hex,

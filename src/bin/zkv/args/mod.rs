@@ -108,8 +108,8 @@ impl Args {
         Ok(self.connect()?.direct_with(&options)?)
     }
 
-    /// Returns the server's address and the client options, without the time-out that `--timeout` sets. Commands that
-    /// limit the time of the whole operation themselves use this function.
+    /// Returns the server's address and the client options, without the time-out that `--timeout` sets. This function
+    /// is for commands that have their own limit for the time of the whole operation.
     pub(crate) fn address(&self) -> anyhow::Result<Address> {
         let socket = self.socket();
         let options = self.server.options(socket.as_os_str()).map_err(anyhow::Error::msg)?;

@@ -9,7 +9,7 @@ use super::parse_seconds;
 
 #[derive(Subcommand)]
 pub(crate) enum ServerCommand {
-    /// Print the server's settings, file, and counters, as lines of `name value`
+    /// Print the server's settings, facts about its file, and its counters, as lines of `name value`
     ///
     /// Counters begin at 0 when the server starts.
     ///
@@ -49,7 +49,7 @@ pub(crate) struct HealthArgs {
     /// Wait at most this long for the response
     #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = parse_seconds)]
     pub(crate) timeout: Duration,
-    /// Print the generation, digest, and number of rows of a healthy server
+    /// If the server is healthy, print the generation, digest, and number of rows of its table
     #[arg(short, long)]
     pub(crate) verbose: bool,
 }

@@ -1,12 +1,12 @@
 //! Samples of a server's Info, and the difference of two samples.
 //!
-//! In: the names and values of each sample's fields, and its time. Out: rates, shares, and quantiles, or `None` if they
-//! are unknown. This module depends neither on sockets nor on screens.
+//! In: for each sample, its time and the names and values of its fields. Out: rates, shares, and quantiles, or `None`
+//! if they are unknown. This module depends neither on sockets nor on screens.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// The prefix of the fields that count the requests for an op.
+/// The beginning of a field's name if the field counts the requests for one op.
 const REQUESTS: &str = "requests_";
 /// Counters that are compared, in addition to the fields whose names begin with `requests_`, to detect a restart of the
 /// server. A counter never decreases while a server runs.

@@ -10,7 +10,7 @@
 
 use super::super::{Reply, Sink};
 
-/// The names of values that are integers.
+/// The names that stand for integers in a syntax text.
 #[rustfmt::skip]
 const INTEGERS: &[&str] = &[
     "bit", "client-id", "cluster_bus_port", "config-epoch", "count", "cursor", "end", "end-slot", "index", "len", "limit",

@@ -126,7 +126,7 @@ pub enum Missing {
     Zeros,
     /// Null, or an empty array if the client requests a number of elements.
     NullOrArray,
-    /// Null, or an empty array if the command has the option `COUNT`.
+    /// Null, or an empty array if the client uses the option `COUNT`.
     NullOrMatches,
     /// The cursor 0 and an empty array.
     Scan,
@@ -224,7 +224,7 @@ pub fn find_full(name: &[u8]) -> Option<&'static Spec> {
     }
 }
 
-/// Returns the description of a command or of its subcommand.
+/// Returns the description of a command, or of the subcommand that its first argument names.
 ///
 /// # Errors
 /// [`Refusal`] if the command is unknown or unsupported, writes data, or has a wrong number of arguments.

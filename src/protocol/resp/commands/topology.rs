@@ -5,7 +5,7 @@ use super::table::{
     ALWAYS, CONNECTION, CONTAINER, FAST_ALWAYS, HELP_SUMMARY, Id, NO_KEY, SLOW, SLOW_CONNECTION, Words, spec,
 };
 
-/// Matches the [`Id`]s of all commands that a server without a cluster rejects.
+/// Matches the [`Id`]s of all commands that Redis rejects if its cluster support is disabled.
 macro_rules! cluster_commands {
     () => {
         Id::ReadOnly
