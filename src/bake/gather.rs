@@ -40,8 +40,7 @@ pub(super) struct Gathered<'b> {
     /// The origin (see [`Origins`]) of the first row whose key is text. A key is text unless it is a 64-bit decimal
     /// without leading zeros. The origin is tracked only if keys are held as bytes.
     pub(super) first_text_origin: Option<u64>,
-    /// The stream that wrote the rows to the new file until rows arrived out of order. `None` if the options rule out a
-    /// stream.
+    /// Writes the rows to the new file for as long as they arrive in key order. `None` if the options rule this out.
     pub(super) stream: Option<SortedStream<'b>>,
     pub(super) spilled: Vec<SpilledRun>,
     pub(super) last: Option<Run>,

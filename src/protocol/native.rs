@@ -221,8 +221,9 @@ pub struct Request {
 }
 
 impl Request {
-    /// Creates a short request. For [`Op::Open`], `key` identifies the state that the client last read from the shared
-    /// page, and a `key` of 0 requests an immediate response. For all other ops about the server, `key` must be 0.
+    /// Creates a short request. For ops that look up a key, `key` is that key. For [`Op::Open`], `key` is the state that
+    /// the client last read from the shared page, or 0 to request an immediate response. For all other ops, `key` must
+    /// be 0.
     pub fn new(op: Op, key: u64) -> Self {
         Request { op: U32::new(op as u32), padding: [0; 4], key: U64::new(key) }
     }

@@ -40,7 +40,7 @@ pub enum Mistrust {
 }
 
 impl Store {
-    /// Returns the current epoch: the time between two changes of the file. See [`Store::is_unchanged_since`].
+    /// Returns the current epoch. Every change of the file begins a new epoch. See [`Store::is_unchanged_since`].
     #[inline(always)]
     pub fn epoch(&self) -> Epoch {
         self.blocks.epoch()

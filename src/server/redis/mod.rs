@@ -70,7 +70,7 @@ impl Sink for Responses {
     }
 }
 
-/// The fixed cost of a command, in steps. The steps of its bytes, of its reply, and of its own work are added.
+/// The fixed cost of a command, in steps. The costs of its bytes, of its reply, and of its own work come on top.
 const COMMAND_STEPS: usize = 2;
 /// The cost, in steps, of looking up one key of an MGET or of a pipeline of GET commands.
 const LOOKUP_STEPS: usize = 2;

@@ -80,8 +80,8 @@ fn an_accepted_batch_contains_only_baked_bytes() {
     });
 }
 
-/// A verified block has changed. One thread reads the block while another thread trusts the file again and then reads
-/// the block, too.
+/// A block changes after it was verified, and the file is distrusted. One thread reads the block while another thread
+/// begins a new trusted epoch and then reads the block, too.
 #[test]
 fn a_block_that_was_verified_before_a_change_is_verified_again() {
     check_model(3, || {

@@ -41,12 +41,12 @@ use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, fence};
 
 /// The time for which a lease is trusted after it was confirmed.
 ///
-/// The setting `/proc/sys/fs/lease-break-time` is the number of whole seconds that a writer waits for a lease's
-/// release. The value 0 makes writers wait forever. A writer therefore waits for at least one second, minus two ticks
-/// of the kernel's timer (each at most 10 ms), unless the lease is released earlier. The writer begins to wait after
-/// the lease was last confirmed. Half a second is therefore safe, even if the setting changes. There is one exception:
-/// if the product of the setting and the number of ticks per second exceeds 2^31, the kernel computes a time in the
-/// past. Only root can choose such a setting.
+/// A writer waits until the lease is released, or for `/proc/sys/fs/lease-break-time` seconds. This setting is a whole
+/// number, and 0 means no limit, so the writer waits for at least one second, minus two ticks of the kernel's timer
+/// (each at most 10 ms). A confirmed lease means that no writer was waiting yet, so no writer can open the file in the
+/// next half second, even if the setting changes. The only exception: if the setting times the number of ticks per
+/// second exceeds 2^31, the kernel computes a deadline in the past, and the writer does not wait. Only root can choose
+/// such a setting.
 const TRUSTED_NS: u64 = 500_000_000;
 
 /// The recommended interval between calls of [`renew_leases`]. After half a second without a call, each batch of
