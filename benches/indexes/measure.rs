@@ -36,6 +36,9 @@ pub(crate) trait Lookup {
     /// Looks up a batch of keys. Calls `visit` with the index of each key in the batch and the key's value, in order.
     fn get_many<'s>(&'s self, keys: &[u64], visit: impl FnMut(usize, Option<&'s [u8]>));
 
+    /// Looks up the floors of a batch of keys. Calls `visit` as [`Lookup::get_many`] does.
+    fn floor_many<'s>(&'s self, keys: &[u64], visit: impl FnMut(usize, Option<&'s [u8]>));
+
     /// Returns the total length of the records and the index.
     fn len_bytes(&self) -> usize;
 }
@@ -51,6 +54,12 @@ impl Lookup for Store {
         Store::get_many(self, keys, visit).expect("keys are numbers");
     }
 
+    #[inline(always)]
+    fn floor_many<'s>(&'s self, keys: &[u64], mut visit: impl FnMut(usize, Option<&'s [u8]>)) {
+        let visit = |i, row: Option<(Key<'s>, &'s [u8])>| visit(i, row.map(|(_, value)| value));
+        Store::floor_many(self, keys, visit).expect("keys are numbers");
+    }
+
     fn len_bytes(&self) -> usize {
         self.file_len_bytes() as usize
     }
@@ -61,7 +70,9 @@ impl Lookup for Store {
 trait MeasuredIndex {
     fn look_up_each(&self, keys: &[u64]);
     fn copy_batches(&self, keys: &[u64], values: &mut ValueBuffer);
+    fn copy_floor_batches(&self, keys: &[u64], values: &mut ValueBuffer);
     fn check(&self, keys: &[u64], expected: &[Option<Vec<u8>>]);
+    fn check_floors(&self, keys: &[u64], expected: &[Option<Vec<u8>>]);
     fn len_bytes(&self) -> usize;
 }
 
@@ -77,6 +88,25 @@ impl<L: Lookup> MeasuredIndex for L {
             values.clear();
             self.get_many(batch, |_, value| values.push(value.unwrap_or_default()));
             black_box(&*values);
+        }
+    }
+
+    fn copy_floor_batches(&self, keys: &[u64], values: &mut ValueBuffer) {
+        for batch in keys.chunks(BATCH_KEYS) {
+            values.clear();
+            self.floor_many(batch, |_, value| values.push(value.unwrap_or_default()));
+            black_box(&*values);
+        }
+    }
+
+    fn check_floors(&self, keys: &[u64], expected: &[Option<Vec<u8>>]) {
+        for (keys, expected) in keys.chunks(BATCH_KEYS).zip(expected.chunks(BATCH_KEYS)) {
+            let mut count = 0;
+            self.floor_many(keys, |i, value| {
+                assert_eq!((i, value), (count, expected[i].as_deref()), "floor of {}", keys[i]);
+                count += 1;
+            });
+            assert_eq!(count, keys.len());
         }
     }
 
@@ -154,6 +184,7 @@ fn copy_halves<const N: usize>(from: &[u8], to: &mut [u8]) -> bool {
 struct IndexComparison {
     measured_indexes: [(&'static str, Box<dyn MeasuredIndex>); 6],
     samples: Vec<Vec<u64>>,
+    floor_samples: Vec<Vec<u64>>,
     measured: SpreadResults,
 }
 
@@ -173,20 +204,34 @@ impl IndexComparison {
         for (_, index) in &measured_indexes {
             index.check(&keys, &expected);
         }
+        let (floor_keys, expected) = checked_floors(&table.keys, load.value_len_bytes);
+        for (_, index) in &measured_indexes {
+            index.check_floors(&floor_keys, &expected);
+        }
+        let mut random = SmallRng::seed_from_u64(3);
+        let mut floor_sample = || (0..SAMPLE_KEYS).map(|_| floor_key(&table.keys, &mut random)).collect();
+        let floor_samples = std::iter::repeat_with(&mut floor_sample).take(load.rounds * ROUND_SAMPLES).collect();
         let mut random = SmallRng::seed_from_u64(2);
         let mut key = || table.keys[random.random_range(0..load.rows as u64) as usize];
         let mut sample = || std::iter::repeat_with(&mut key).take(SAMPLE_KEYS).collect();
         let samples = std::iter::repeat_with(&mut sample).take(2 * load.rounds * ROUND_SAMPLES).collect();
         let figures = measured_indexes.iter().map(|(name, it)| Figures::new(name, it.len_bytes(), load)).collect();
-        IndexComparison { measured_indexes, samples, measured: SpreadResults { spread: spread.name, indexes: figures } }
+        IndexComparison {
+            measured_indexes,
+            samples,
+            floor_samples,
+            measured: SpreadResults { spread: spread.name, indexes: figures },
+        }
     }
 
     fn run_round(&mut self, round: usize, values: &mut ValueBuffer) {
         let samples = &self.samples[2 * round * ROUND_SAMPLES..][..2 * ROUND_SAMPLES];
         // Batches and single lookups use different keys, so the single lookups do not find their data in the cache.
         let (batches, singles) = samples.split_at(ROUND_SAMPLES);
+        let floors = &self.floor_samples[round * ROUND_SAMPLES..][..ROUND_SAMPLES];
         for ((_, index), figures) in self.measured_indexes.iter().zip(&mut self.measured.indexes) {
             record_fastest(&mut figures.batch_ns, batches, |keys| index.copy_batches(keys, values));
+            record_fastest(&mut figures.floor_batch_ns, floors, |keys| index.copy_floor_batches(keys, values));
             record_fastest(&mut figures.single_ns, singles, |keys| index.look_up_each(keys));
         }
     }
@@ -243,6 +288,30 @@ fn record_fastest(fastest_ns: &mut f64, samples: &[Vec<u64>], mut run: impl FnMu
         run(keys);
         *fastest_ns = fastest_ns.min(start.elapsed().as_nanos() as f64 / keys.len() as f64);
     }
+}
+
+/// Returns a random key of the table, or a random number between this key and the next one. Never returns `u64::MAX` or
+/// a number above the largest key, which the other indexes do not support.
+fn floor_key(sorted: &[u64], random: &mut SmallRng) -> u64 {
+    let row = random.random_range(0..sorted.len() as u64) as usize;
+    let next = sorted.get(row + 1).copied().unwrap_or(sorted[row]);
+    let key = if random.random() && sorted[row] < next { random.random_range(sorted[row]..next) } else { sorted[row] };
+    key.min(u64::MAX - 1)
+}
+
+/// Returns keys for the check of floors, and the expected values.
+fn checked_floors(sorted: &[u64], value_len_bytes: usize) -> (Vec<u64>, Vec<Option<Vec<u8>>>) {
+    let mut random = SmallRng::seed_from_u64(5);
+    let count = CHECK_KEYS.min(4 * sorted.len());
+    let keys: Vec<u64> = [0].into_iter().chain((0..count).map(|_| floor_key(sorted, &mut random))).collect();
+    let floor = |key: &u64| {
+        let row = sorted.partition_point(|other| other <= key).checked_sub(1)?;
+        let mut value = Vec::new();
+        push_value(&mut value, sorted[row], value_len_bytes);
+        Some(value)
+    };
+    let expected = keys.iter().map(floor).collect();
+    (keys, expected)
 }
 
 /// Returns keys for the check, and their expected values. Some keys are absent; binary search over the sorted keys

@@ -58,6 +58,13 @@ impl Table {
         (record.key() == key).then(|| record.value())
     }
 
+    /// Returns the value of the record at an offset, if the record's key is not greater than `key`.
+    #[inline(always)]
+    pub(crate) fn value_up_to(&self, key: u64, offset_bytes: usize) -> Option<&[u8]> {
+        let record = Record::at(KeyKind::U64, &self.records, offset_bytes as u64)?;
+        (record.key() <= Key::U64(key)).then(|| record.value())
+    }
+
     #[inline(always)]
     pub(crate) fn prefetch_place(&self, row: usize) {
         if let Some(line) = self.places.get(row / LINE_PLACES) {

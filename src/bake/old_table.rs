@@ -22,8 +22,8 @@ use super::sort::extent_owner::ExtentOwner;
 use super::sort::sorted_rows::{BASE_RANK, RowOrigins, SortedRows, TableRecords};
 use crate::format::FormatError;
 use crate::format::checksum::BLOCK_LEN_BYTES;
+use crate::format::fence::{FENCE_ROWS, Fence, fence_count};
 use crate::format::header::{HEADER_LEN_BYTES, Layout, SECTION_ALIGN_BYTES, check_padding};
-use crate::format::index::{FENCE_ROWS, Fence, fence_count};
 use crate::format::key::{Key, KeyKind};
 use crate::replace::TableSummary;
 use crate::store::{StoreError, open_regular};
@@ -161,8 +161,8 @@ impl Reader {
         let wrong_fence = || self.owner.damaged(FormatError::Row { row, what: "the fence does not match it" });
         let mut fence = Fence::new_zeroed();
         self.read(fence.as_mut_bytes(), layout.fences.offset_bytes + (number * size_of::<Fence>()) as u64)?;
-        let offset_bytes = fence.offset_bytes.get();
-        if offset_bytes >= layout.records.len_bytes || !offset_bytes.is_multiple_of(table.align_bytes as u64) {
+        let offset_bytes = u64::from(fence.place.get()) * table.align_bytes as u64;
+        if offset_bytes >= layout.records.len_bytes {
             return Err(wrong_fence());
         }
         let mut source = SortedRows::table(table, offset_bytes, BASE_RANK, ENDS_BUFFER_LEN_BYTES)?;

@@ -184,6 +184,20 @@ pub enum FormatError {
         /// A description of the fault.
         what: &'static str,
     },
+    /// The tree above the fences does not match the fences.
+    #[error(
+        "entry {entry} of level {level} of the fence tree is {found:016x}, where {expected:016x} was expected: damaged or forged"
+    )]
+    FenceTree {
+        /// The level, counted from 0, the lowest level first.
+        level: usize,
+        /// The position of the entry in its level.
+        entry: usize,
+        /// The expected entry: the first 8 bytes of a key after the common prefix, or a number that is a key.
+        expected: u64,
+        /// The entry in the file.
+        found: u64,
+    },
     /// Too many slots contain a place other than 0. At least one of these slots is unused, and should contain 0.
     #[error("{found} places other than 0, where {expected} were expected: forged, or a bug of the baker")]
     PlaceCount {

@@ -8,7 +8,8 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 
 use super::FormatError;
 use super::checksum::{BLOCK_LEN_BYTES, digest};
-use super::index::{Fence, Parts, ROW_COUNT_MAX, fence_count};
+use super::fence::{Fence, Node, TreeLevels, fence_count};
+use super::index::{Parts, ROW_COUNT_MAX};
 use super::key::KeyKind;
 use super::record::{ALIGN_BYTES, PLACE_BITS, RECORD_ALIGN_MAX_BYTES, record_len_min_bytes, records_len_max_bytes};
 
@@ -16,14 +17,13 @@ use super::record::{ALIGN_BYTES, PLACE_BITS, RECORD_ALIGN_MAX_BYTES, record_len_
 /// other bytes include line ends, so that a copy in text mode, which converts line ends, is detected.
 pub const MAGIC: [u8; 8] = *b"\x89ZKV\r\n\x1a\n";
 /// The format version that this build writes and reads.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// The length of the header.
 pub const HEADER_LEN_BYTES: usize = size_of::<Header>();
 /// The alignment of sections, which is the length of a cache line.
 pub const SECTION_ALIGN_BYTES: u64 = 64;
 
-const SECTION_COUNT: usize = 5;
-const SECTION_COUNT_MAX: usize = 6;
+const SECTION_COUNT: usize = 6;
 
 /// The kind of a section. The discriminant is the kind's number in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,20 +31,28 @@ const SECTION_COUNT_MAX: usize = 6;
 pub enum SectionKind {
     /// Records: keys and their responses, in key order.
     Records = 1,
-    /// Fences: for every sixteenth row, 8 bytes of the row's key (see [`Key::head`](super::key::Key::head)), and the
-    /// offset of the row's record.
+    /// Fences: codes of the keys, in key order, and the position of each row's record: see
+    /// [`Fence`](super::fence::Fence).
     Fences = 2,
+    /// The fence tree: the head of each fence, and, above them, every sixteenth head of the level below.
+    FenceTree = 3,
     /// Pilots: bytes that, together with a key's hash, select the key's slot.
-    Pilots = 3,
+    Pilots = 4,
     /// Places: for each slot, the position of the record whose key has this slot.
-    Places = 4,
+    Places = 5,
     /// The checksum of each block of the records.
-    BlockSums = 5,
+    BlockSums = 6,
 }
 
 impl SectionKind {
-    const IN_ORDER: [SectionKind; SECTION_COUNT] =
-        [SectionKind::Records, SectionKind::Fences, SectionKind::Pilots, SectionKind::Places, SectionKind::BlockSums];
+    const IN_ORDER: [SectionKind; SECTION_COUNT] = [
+        SectionKind::Records,
+        SectionKind::Fences,
+        SectionKind::FenceTree,
+        SectionKind::Pilots,
+        SectionKind::Places,
+        SectionKind::BlockSums,
+    ];
 }
 
 impl fmt::Display for SectionKind {
@@ -52,6 +60,7 @@ impl fmt::Display for SectionKind {
         f.write_str(match self {
             SectionKind::Records => "records",
             SectionKind::Fences => "fences",
+            SectionKind::FenceTree => "fence tree",
             SectionKind::Pilots => "pilots",
             SectionKind::Places => "places",
             SectionKind::BlockSums => "block sums",
@@ -81,7 +90,7 @@ struct Header {
     record_align_bytes: U32,
     block_len_bytes: U32,
     digest: U128,
-    sections: [SectionEntry; SECTION_COUNT_MAX],
+    sections: [SectionEntry; SECTION_COUNT],
 }
 
 const _: () = {
@@ -145,9 +154,11 @@ pub struct Layout {
     pub dimensions: Dimensions,
     /// Records: keys and their responses, in key order.
     pub records: Section,
-    /// Fences: for every sixteenth row, 8 bytes of the row's key (see [`Key::head`](super::key::Key::head)), and the
-    /// offset of the row's record.
+    /// Fences: codes of the keys, in key order, and the position of each row's record: see
+    /// [`Fence`](super::fence::Fence).
     pub fences: Section,
+    /// The fence tree: the head of each fence, and, above them, every sixteenth head of the level below.
+    pub fence_tree: Section,
     /// Pilots: bytes that, together with a key's hash, select the key's slot.
     pub pilots: Section,
     /// Places: for each slot, the position of the record whose key has this slot.
@@ -195,6 +206,7 @@ impl Layout {
             dimensions,
             records: next(SECTION_ALIGN_BYTES, records_len_bytes),
             fences: next(SECTION_ALIGN_BYTES, (fence_count(row_count) * size_of::<Fence>()) as u64),
+            fence_tree: next(SECTION_ALIGN_BYTES, (TreeLevels::new(row_count).node_count() * size_of::<Node>()) as u64),
             pilots: next(SECTION_ALIGN_BYTES, parts.count * parts.pilots),
             places: next(SECTION_ALIGN_BYTES, parts.count * parts.slots * size_of::<U32>() as u64),
             block_sums: next(SECTION_ALIGN_BYTES, block_count * size_of::<U64>() as u64),
@@ -203,7 +215,7 @@ impl Layout {
 
     /// Returns the sections in the order in which the file stores them.
     pub fn sections(&self) -> [(SectionKind, Section); SECTION_COUNT] {
-        let places = [self.records, self.fences, self.pilots, self.places, self.block_sums];
+        let places = [self.records, self.fences, self.fence_tree, self.pilots, self.places, self.block_sums];
         std::array::from_fn(|i| (SectionKind::IN_ORDER[i], places[i]))
     }
 
@@ -307,14 +319,8 @@ impl Header {
     fn check_fields(&self) -> Result<(), FormatError> {
         expect("the block length", BLOCK_LEN_BYTES as u64, self.block_len_bytes.into())?;
         for (i, entry) in self.sections.iter().enumerate() {
-            let kind = SectionKind::IN_ORDER.get(i).map_or(0, |kind| u64::from(*kind as u32));
-            expect("the kind of a section", kind, entry.kind.into())?;
+            expect("the kind of a section", u64::from(SectionKind::IN_ORDER[i] as u32), entry.kind.into())?;
             expect("a reserved field of a section", 0, entry.reserved.into())?;
-        }
-        for entry in &self.sections[SECTION_COUNT..] {
-            if *entry.as_bytes() != [0; size_of::<SectionEntry>()] {
-                return Err(FormatError::Padding { before_bytes: HEADER_LEN_BYTES as u64 });
-            }
         }
         Ok(())
     }
@@ -345,7 +351,7 @@ impl Header {
     /// length that this layout requires. Returns the layout with the header's checksums.
     fn check_sections(&self, key_kind: KeyKind) -> Result<Layout, FormatError> {
         self.check_bounds()?;
-        let [records, fences, pilots, places, block_sums, ..] = &self.sections;
+        let [records, fences, fence_tree, pilots, places, block_sums] = &self.sections;
         // A section length that is not divisible by the number of parts is detected below, because it differs from the
         // length in the layout.
         let part_count = Parts::count(self.row_count.get()).max(1);
@@ -383,6 +389,7 @@ impl Header {
         check_records_len(&layout.dimensions)?;
         layout.records.checksum = records.checksum.get();
         layout.fences.checksum = fences.checksum.get();
+        layout.fence_tree.checksum = fence_tree.checksum.get();
         layout.pilots.checksum = pilots.checksum.get();
         layout.places.checksum = places.checksum.get();
         layout.block_sums.checksum = block_sums.checksum.get();

@@ -1,5 +1,4 @@
-//! The index of a file. Pilots and places lead from a key to the key's record. Fences lead from a row number to the
-//! row's record.
+//! The hash index of a file: pilots and places lead from a key to the key's record.
 //!
 //! Pilots and places are a perfect hash table (as in PTHash, SIGIR 2021, and PtrHash, SEA 2025). A few keys share a
 //! pilot: a byte that is chosen during the bake so that no two keys of the table get the same slot. A slot holds the
@@ -7,8 +6,6 @@
 //! one pilot, one slot, and one record, for any distribution of keys.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
-use zerocopy::little_endian::U64;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// The maximum number of rows in a file, 2³².
 pub const ROW_COUNT_MAX: u64 = 1 << 32;
@@ -16,23 +13,8 @@ pub const ROW_COUNT_MAX: u64 = 1 << 32;
 /// Hashes assign rows to parts, so a part can have more rows. Each thread of a bake processes one part at a time. The
 /// slots of one part fit into the processor's cache.
 pub const PART_ROWS: u64 = 1 << 15;
-/// The number of rows from one fence to the next.
-pub const FENCE_ROWS: usize = 16;
 /// The number of hash seeds that a bake tries before it fails. For almost every table, the first seed works.
 pub const SEED_COUNT: u64 = 64;
-
-/// An entry of the fences section. It describes the first row of a group of [`FENCE_ROWS`] consecutive rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct Fence {
-    /// The row's key itself if it is a number, or 8 bytes of the row's byte key: see
-    /// [`Key::head`](super::key::Key::head).
-    pub head: U64,
-    /// The offset of the row's record in the records section.
-    pub offset_bytes: U64,
-}
-
-const _: () = assert!(size_of::<Fence>() == 16);
 
 /// Describes how a table's pilots and slots are divided into parts. A key's hash selects a part, which contains the
 /// key's pilot and the key's slot.
@@ -118,11 +100,6 @@ impl Hash {
 #[inline(always)]
 const fn scale(hash: u64, count: u64) -> u64 {
     ((hash as u128 * count as u128) >> 64) as u64
-}
-
-/// Returns the number of fences of a table.
-pub const fn fence_count(row_count: u64) -> usize {
-    row_count.div_ceil(FENCE_ROWS as u64) as usize
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@
 mod bounds;
 pub mod checksum;
 mod error;
+pub mod fence;
 pub mod header;
 pub mod index;
 pub mod key;

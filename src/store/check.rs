@@ -7,20 +7,21 @@ use std::thread;
 
 use zerocopy::little_endian::U32;
 
+use super::fences::Fences;
 use super::search::Found;
 use super::{Pace, Store};
 use crate::format::FormatError;
 use crate::format::checksum::{BLOCK_LEN_BYTES, SectionSum, block_sum};
+use crate::format::fence::{FENCE_ROWS, Fence, NODE_HEADS, Node, fence_count};
 use crate::format::header::{Section, SectionKind};
-use crate::format::index::{FENCE_ROWS, Fence};
 use crate::format::key::{Key, KeyKind, LookupKey};
 use crate::format::record::{Record, record_len_min_bytes};
 
 /// The length of a window, a multiple of the block length. Sections are checked window by window. Before each window,
 /// the check can be canceled, and the pages of earlier windows are released.
 const WINDOW_LEN_BYTES: usize = 64 * BLOCK_LEN_BYTES;
-/// The number of fences in a window of [`WINDOW_LEN_BYTES`].
-pub(super) const WINDOW_FENCES: usize = WINDOW_LEN_BYTES / size_of::<Fence>();
+/// The number of heads in a window of [`WINDOW_LEN_BYTES`]. A head is 8 bytes of a key.
+const WINDOW_HEADS: usize = WINDOW_LEN_BYTES / size_of::<u64>();
 /// The number of keys that are looked up together.
 const BATCH_KEYS: usize = 256;
 /// The number of keys that are looked up together if only a sample of the keys is looked up. After each such batch, the
@@ -51,8 +52,8 @@ impl Default for Plan {
     }
 }
 
-/// Checks everything that lookups rely on: all checksums match, the records are in key order, each fence matches its
-/// row, each key is found, and unused slots contain 0. After this check, a key is found if and only if a row has the
+/// Checks everything that lookups rely on: all checksums match, the records are in key order, the fences match their
+/// rows, the fence tree matches the fences, each key is found, and unused slots contain 0. After this check, a key is found if and only if a row has the
 /// key.
 pub(super) fn all(store: &mut Store, plan: &Plan, progress: &mut dyn FnMut(u64)) -> Result<(), FormatError> {
     sections(store, plan)?;
@@ -61,6 +62,7 @@ pub(super) fn all(store: &mut Store, plan: &Plan, progress: &mut dyn FnMut(u64))
     // the first wrong row.
     store.common = common(store).unwrap_or_default();
     rows(store, plan, progress)?;
+    fence_tree(store, plan)?;
     unused_slots(store, plan)
 }
 
@@ -72,28 +74,59 @@ pub(super) fn records(store: &Store, pace: &Pace) -> Result<(), FormatError> {
 
 /// Verifies the checksums of all sections except the records, and checks the fences without reading records.
 pub(super) fn index(store: &Store, pace: &Pace) -> Result<(), FormatError> {
-    sections(store, &Plan { pace: pace.clone(), ..Plan::default() })?;
-    fences(store.fences(), store.layout.records.len_bytes, store.record_align_bytes(), pace)
+    let plan = Plan { pace: pace.clone(), ..Plan::default() };
+    sections(store, &plan)?;
+    fences(store, &plan)?;
+    fence_tree(store, &plan)
 }
 
-/// Checks the fences without reading records. The offsets of the fences must be aligned, inside the records section,
-/// and far enough apart for the rows between two fences. The heads of the fences (8 bytes of a key) must not decrease.
-fn fences(fences: &[Fence], records_len_bytes: u64, align_bytes: usize, pace: &Pace) -> Result<(), FormatError> {
-    let group_len_min_bytes = (FENCE_ROWS * record_len_min_bytes(align_bytes)) as u64;
-    let (mut least_offset_bytes, mut least_head) = (0, 0);
-    for (number, fence) in fences.iter().enumerate() {
-        if number.is_multiple_of(WINDOW_FENCES) && !pace.goes_on() {
-            break;
+/// Checks the fences without reading records. The records of the fences' first rows must be inside the records section,
+/// and far enough apart for the rows of a fence. The heads of the fences (8 bytes of a key) must not decrease.
+fn fences(store: &Store, plan: &Plan) -> Result<(), FormatError> {
+    let align_bytes = store.record_align_bytes();
+    let fence_len_min_bytes = (FENCE_ROWS * record_len_min_bytes(align_bytes)) as u64;
+    let section = &store.layout.fences;
+    let (mut number, mut least_offset_bytes, mut least_head) = (0, 0, 0);
+    for window in windows(store, plan, section, 0..section.len_bytes as usize) {
+        for fence in super::typed::<Fence>(window) {
+            let (offset_bytes, head) = (u64::from(fence.place.get()) * align_bytes as u64, fence.head.get());
+            let is_possible = (least_offset_bytes..store.layout.records.len_bytes).contains(&offset_bytes)
+                && (number > 0 || offset_bytes == 0)
+                && head >= least_head;
+            if !is_possible {
+                return Err(wrong_fence(number));
+            }
+            number += 1;
+            (least_offset_bytes, least_head) = (offset_bytes + fence_len_min_bytes, head);
         }
-        let (offset_bytes, head) = (fence.offset_bytes.get(), fence.head.get());
-        let is_possible = (least_offset_bytes..records_len_bytes).contains(&offset_bytes)
-            && offset_bytes.is_multiple_of(align_bytes as u64)
-            && (number > 0 || offset_bytes == 0)
-            && head >= least_head;
-        if !is_possible {
-            return Err(FormatError::Row { row: (number * FENCE_ROWS) as u64, what: "the fence does not match it" });
+    }
+    Ok(())
+}
+
+fn wrong_fence(number: usize) -> FormatError {
+    FormatError::Row { row: (number * FENCE_ROWS) as u64, what: "the fence does not match it" }
+}
+
+/// Checks the fence tree: the lowest level must have the heads of all fences, every level above must have the first head
+/// of each node of the level below, and the last node of each level must be filled with `u64::MAX`.
+fn fence_tree(store: &Store, plan: &Plan) -> Result<(), FormatError> {
+    let Fences { fences, nodes, levels } = store.fences();
+    let (mut below, mut head_count): (&[Node], usize) = (&[], fence_count(store.len() as u64));
+    for (level, start) in levels.starts().iter().enumerate() {
+        let expected = |i: usize| match level {
+            _ if i >= head_count => u64::MAX,
+            0 => fences[i].head.get(),
+            _ => below[i][0].get(),
+        };
+        let of_level = &nodes[*start..start + head_count.div_ceil(NODE_HEADS)];
+        let heads = of_level.as_flattened().iter().enumerate();
+        let checked = heads.take_while(|(i, _)| !i.is_multiple_of(WINDOW_HEADS) || plan.pace.goes_on());
+        for (i, head) in checked {
+            if head.get() != expected(i) {
+                return Err(FormatError::FenceTree { level, entry: i, expected: expected(i), found: head.get() });
+            }
         }
-        (least_offset_bytes, least_head) = (offset_bytes + group_len_min_bytes, head);
+        (below, head_count) = (of_level, of_level.len());
     }
     Ok(())
 }
@@ -107,9 +140,9 @@ pub(super) fn ends(store: &mut Store) -> Result<(), FormatError> {
 /// Returns the common prefix of all keys. The prefix is empty if the keys are numbers.
 fn common(store: &Store) -> Result<Box<[u8]>, FormatError> {
     let Some(last_row) = store.len().checked_sub(1) else { return Ok(Box::default()) };
-    let end = |row: usize, block: usize| match store.row(row) {
-        Ok(Some((key, _))) => Ok(key),
-        _ => {
+    let end = |row: usize, block: usize| match store.record_after_walk(row) {
+        Some(record) => Ok(record.key()),
+        None => {
             check_block(store, block, &store.records()[block * BLOCK_LEN_BYTES..])?;
             Err(FormatError::Row { row: row as u64, what: "the record is missing or malformed" })
         }
@@ -227,18 +260,23 @@ fn rows_in_range<'s, K: LookupKey>(
     report: &mut dyn FnMut(),
 ) -> Result<Option<u64>, FormatError> {
     let align_bytes = store.record_align_bytes();
-    let mut offset_bytes = match store.fences().get(range.start / FENCE_ROWS) {
-        Some(fence) if range.start > 0 => fence.offset_bytes.get(),
+    let mut offset_bytes = match store.fence_entries().get(range.start / FENCE_ROWS) {
+        Some(fence) if range.start > 0 => u64::from(fence.place.get()) * align_bytes as u64,
         _ => 0,
     };
+    let (mut fence, align_bits) = (FenceRows::default(), align_bytes.trailing_zeros());
     let (mut released_bytes, mut reported_row) = (offset_bytes, range.start);
     let (mut lookups, mut missing) = (Lookups::new(store, plan), None);
     let mut previous = None;
     for row in range.start..store.len().min(range.end + 1) {
+        if row.is_multiple_of(FENCE_ROWS) {
+            fence.compare(store, row)?;
+        }
         let record = check_row(store, row, offset_bytes, previous)?;
         if row == range.end {
             break;
         }
+        fence.push(record.key().head(store.common.len()), (offset_bytes >> align_bits) as u32);
         if (plan.lookup_rows == 1 || row.is_multiple_of(plan.lookup_rows))
             && let Some(key) = typed(record.key())
         {
@@ -261,15 +299,19 @@ fn rows_in_range<'s, K: LookupKey>(
         }
     }
     lookups.find(&mut missing);
-    if range.end == store.len() && offset_bytes != store.records().len() as u64 {
-        return Err(FormatError::Row { row: store.len() as u64, what: "there are records beyond the last row" });
+    if range.end == store.len() {
+        if offset_bytes != store.records().len() as u64 {
+            return Err(FormatError::Row { row: store.len() as u64, what: "there are records beyond the last row" });
+        }
+        fence.compare(store, range.end)?;
     }
     done.fetch_add((range.end - reported_row) as u64, Ordering::Relaxed);
     report();
     Ok(missing)
 }
 
-/// Checks a row: its key, its fence, and its padding. Returns the record of the row.
+/// Checks a row: its key, its padding, and, if the row is the first one of a fence, the place in this fence. Returns the
+/// record of the row.
 #[inline(always)]
 fn check_row<'s>(
     store: &'s Store,
@@ -286,17 +328,40 @@ fn check_row<'s>(
         return Err(fault("the key is not greater than the preceding key"));
     }
     if row.is_multiple_of(FENCE_ROWS) {
-        let fence = store.fences().get(row / FENCE_ROWS);
-        if fence.is_none_or(|fence| {
-            fence.head.get() != record.key().head(store.common.len()) || fence.offset_bytes != offset_bytes
-        }) {
-            return Err(fault("the fence does not match it"));
+        let fence = store.fence_entries().get(row / FENCE_ROWS);
+        let align_bytes = store.record_align_bytes() as u64;
+        if fence.is_none_or(|fence| u64::from(fence.place.get()) * align_bytes != offset_bytes) {
+            return Err(wrong_fence(row / FENCE_ROWS));
         }
     }
     if !record.is_padded_with_zeros(store.records(), offset_bytes, store.record_align_bytes()) {
         return Err(fault("the padding is missing or not zero"));
     }
     Ok(record)
+}
+
+/// The rows of a fence that were read so far.
+#[derive(Default)]
+struct FenceRows {
+    heads: [u64; FENCE_ROWS],
+    places: [u32; FENCE_ROWS],
+    count: usize,
+}
+
+impl FenceRows {
+    fn push(&mut self, head: u64, place: u32) {
+        (self.heads[self.count], self.places[self.count]) = (head, place);
+        self.count += 1;
+    }
+
+    /// Compares the fence before `end_row` with the rows that were read, and forgets these rows.
+    fn compare(&mut self, store: &Store, end_row: usize) -> Result<(), FormatError> {
+        let Some(last_row) = end_row.checked_sub(1).filter(|_| self.count > 0) else { return Ok(()) };
+        let number = last_row / FENCE_ROWS;
+        let expected = Fence::of_rows(&self.heads[..self.count], &self.places[..self.count]);
+        self.count = 0;
+        if store.fence_entries().get(number) == Some(&expected) { Ok(()) } else { Err(wrong_fence(number)) }
+    }
 }
 
 /// Keys that are collected to be looked up together.
@@ -410,39 +475,7 @@ fn on_threads<T: Send>(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-    use std::sync::atomic::AtomicUsize;
-
-    use super::super::directory::Directory;
     use super::*;
-
-    /// Returns a `Pace` that cancels the work after `calls_max` calls, and the counter of its calls.
-    fn counted(calls_max: usize) -> (Pace, Arc<AtomicUsize>) {
-        let calls = Arc::new(AtomicUsize::new(0));
-        let counter = Arc::clone(&calls);
-        (Pace::new(move || counter.fetch_add(1, Ordering::Relaxed) < calls_max), calls)
-    }
-
-    #[test]
-    fn work_on_fences_can_be_canceled_at_each_window() {
-        const WINDOWS: usize = 4;
-        let fence = |number: u64| Fence { head: number.into(), offset_bytes: (number * 256).into() };
-        let all: Vec<Fence> = (0..(WINDOWS * WINDOW_FENCES) as u64).map(fence).collect();
-        let check = |fences_: &[Fence], pace: &Pace| fences(fences_, all.len() as u64 * 256, 8, pace);
-        let build = |pace: &Pace| Directory::from_fences(&all, pace);
-        for calls_max in 0..=WINDOWS {
-            let (pace, calls) = counted(calls_max);
-            check(&all, &pace).unwrap();
-            assert_eq!(calls.load(Ordering::Relaxed), WINDOWS.min(calls_max + 1));
-            let (pace, calls) = counted(calls_max);
-            build(&pace);
-            assert_eq!(calls.load(Ordering::Relaxed), WINDOWS.min(calls_max + 1));
-        }
-        // Nothing is read after the cancellation.
-        let mut damaged = all.clone();
-        damaged[2 * WINDOW_FENCES].head = 0.into();
-        assert!(check(&damaged, &counted(2).0).is_ok() && check(&damaged, &counted(3).0).is_err());
-    }
 
     #[test]
     fn ranges_cover_each_item_once_and_begin_at_multiples_of_the_unit() {

@@ -11,7 +11,9 @@ use std::sync::Arc;
 
 use super::memory::{Memory, OpenOptions, Step};
 use super::verified_lookups::impl_verified_lookups;
-use super::{Epoch, LookupError, MappedRows, Mistrust, Store, StoreError, WatchedFile, open_file, survive_bus_errors};
+use super::{
+    Epoch, LookupError, MappedRows, Mistrust, Side, Store, StoreError, WatchedFile, open_file, survive_bus_errors,
+};
 use crate::format::key::{Key, KeyKind};
 use crate::format::{KeyBounds, Row};
 
@@ -305,6 +307,43 @@ impl MappedStore {
         Ok(())
     }
 
+    /// Implements [`MappedStore::floor_many_with`] and [`MappedStore::ceiling_many_with`].
+    pub(crate) fn visit_neighbors<'k, K>(
+        &self,
+        keys: &[K],
+        side: Side,
+        mut visit: impl for<'v> FnMut(usize, Option<(Key<'v>, &'v [u8])>),
+    ) -> Result<(), LookupError>
+    where
+        K: Into<Key<'k>> + Copy,
+    {
+        if self.store.is_private() {
+            return self.store.neighbor_many(keys, side, visit);
+        }
+        for key in keys {
+            self.store.check_key_kind((*key).into())?;
+        }
+        let (mut scratch, kind) = (Scratch::take(), self.store.key_kind());
+        let mut done = 0;
+        while done < keys.len() {
+            scratch.clear();
+            let batch = &keys[done..keys.len().min(done + BATCH_KEYS)];
+            self.copied(|store| store.neighbor_while(batch, side, |_, row| scratch.push_row(row)))?;
+            let mut start = 0;
+            for ends in scratch.ends.chunks_exact(2) {
+                let row = ends[0].zip(ends[1]).and_then(|(key_end, value_end)| {
+                    let key = copied_key(kind, &scratch.bytes[start..key_end])?;
+                    start = value_end;
+                    Some((key, &scratch.bytes[key_end..value_end]))
+                });
+                visit(done, row);
+                done += 1;
+            }
+        }
+        scratch.put_back();
+        Ok(())
+    }
+
     /// Calls `read`, which copies bytes of the table. Returns the result of `read` if nobody changed the file
     /// meanwhile. Otherwise, returns [`LookupError::Damaged`].
     #[inline(always)]
@@ -398,5 +437,29 @@ impl Scratch {
         self.bytes.extend_from_slice(value.unwrap_or_default());
         self.ends.push(value.map(|_| self.bytes.len()));
         if self.bytes.len() < BATCH_LEN_BYTES { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    }
+
+    /// Appends a row: its key, then its value. Returns `Break` once the rows of the batch fill [`BATCH_LEN_BYTES`].
+    fn push_row(&mut self, row: Option<(Key<'_>, &[u8])>) -> ControlFlow<()> {
+        let number;
+        let key = match row {
+            Some((Key::U64(key), _)) => {
+                number = key.to_le_bytes();
+                Some(&number[..])
+            }
+            Some((Key::Bytes(key), _)) => Some(key),
+            None => None,
+        };
+        // The batch can only end after the value.
+        let _ = self.push(key);
+        self.push(row.map(|(_, value)| value))
+    }
+}
+
+/// Returns the key that [`Scratch::push_row`] appended.
+fn copied_key(kind: KeyKind, bytes: &[u8]) -> Option<Key<'_>> {
+    match kind {
+        KeyKind::U64 => Some(Key::U64(u64::from_le_bytes(bytes.try_into().ok()?))),
+        KeyKind::Bytes => Some(Key::Bytes(bytes)),
     }
 }

@@ -6,8 +6,8 @@
 mod blocks;
 pub(crate) mod check;
 pub(crate) mod clock;
-mod directory;
 mod error;
+mod fences;
 mod file_system;
 mod guard;
 mod lease;
@@ -16,6 +16,7 @@ mod map;
 mod mapped;
 mod mapped_rows;
 mod memory;
+mod neighbors;
 mod open;
 mod order;
 mod pace;
@@ -34,17 +35,16 @@ mod verification;
 mod verified_lookups;
 
 use std::ops::ControlFlow;
-use std::sync::OnceLock;
 
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
+use crate::format::fence::{Fence, TreeLevels};
 use crate::format::header::{Layout, Section};
-use crate::format::index::Fence;
 use crate::format::key::{Key, KeyKind, LookupKey};
 use crate::format::record::{Record, value_of_response};
 use blocks::Blocks;
-use directory::Directory;
+use fences::Fences;
 #[cfg(feature = "bake")]
 pub(crate) use machine::prefetch;
 use map::Map;
@@ -61,6 +61,9 @@ pub use mapped::MappedStore;
 pub(crate) use mapped::{Standing, Witness, owned};
 pub use mapped_rows::MappedRows;
 pub use memory::{Memory, OpenOptions, Step, StepKind, Verify};
+#[cfg(feature = "server")]
+pub(crate) use neighbors::neighbor_page;
+pub(crate) use neighbors::{Neighbor, Side};
 pub(crate) use open::open_file;
 pub(crate) use order::prefix_end;
 pub use pace::Pace;
@@ -135,8 +138,8 @@ pub struct Store {
     typical_len_bytes: usize,
     /// The longest common prefix of all byte keys. Empty if the keys are numbers.
     common: Box<[u8]>,
-    /// The search tree over the fences. Built when the file is opened, or at the first ordered lookup.
-    directory: OnceLock<Directory>,
+    /// The levels of the fence tree.
+    tree_levels: TreeLevels,
 }
 
 impl Store {
@@ -372,18 +375,19 @@ impl Store {
         typed(self.section(&self.layout.block_sums))
     }
 
-    fn fences(&self) -> &[Fence] {
-        typed(self.section(&self.layout.fences))
+    /// Returns the fences and the tree above them.
+    #[inline]
+    fn fences(&self) -> Fences<'_> {
+        Fences {
+            fences: self.fence_entries(),
+            nodes: typed(self.section(&self.layout.fence_tree)),
+            levels: &self.tree_levels,
+        }
     }
 
     #[inline]
-    fn directory(&self) -> &Directory {
-        self.directory.get_or_init(|| Directory::from_fences(self.fences(), &Pace::default()))
-    }
-
-    /// Builds the search tree over the fences. If `pace` cancels the build, the caller must discard the `Store`.
-    fn build_directory(&self, pace: &Pace) {
-        self.directory.get_or_init(|| Directory::from_fences(self.fences(), pace));
+    fn fence_entries(&self) -> &[Fence] {
+        typed(self.section(&self.layout.fences))
     }
 
     pub(crate) fn record_align_bytes(&self) -> usize {

@@ -1,29 +1,18 @@
 //! Looks rows up by the order of their keys: the rows at, before, or after a key, and the rows of a range.
 //!
-//! A search finds the two fences around a key, and then reads the rows between these fences. For byte keys, a fence has
-//! only 8 bytes of its row's key: those after the common prefix of all keys. If several fences have equal bytes, the
-//! search compares the keys of their records.
+//! A search finds the last fence before a key, and then compares codes of the key's head in this fence. If several rows
+//! have the same code as the key, the search compares the keys of their records. Many keys are looked up in stages: see
+//! [`super::neighbors`].
 
 use std::cmp::Ordering;
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 
-use super::directory::prefetch_bytes;
-#[cfg(feature = "server")]
-use super::rows::PageRange;
+use super::neighbors::Side;
 use super::rows::{Position, Rows};
 use super::{LookupError, Store};
 use crate::format::KeyBounds;
-use crate::format::index::FENCE_ROWS;
+use crate::format::fence::{FENCE_ROWS, Fence};
 use crate::format::key::{Key, KeyKind};
-
-/// One of the two positions next to a key in key order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Side {
-    /// The position just before the key.
-    Before,
-    /// The position just after the key.
-    After,
-}
 
 impl Store {
     /// Returns the row with the largest key less than or equal to `key`.
@@ -49,7 +38,7 @@ impl Store {
     /// ```
     pub fn floor<'k>(&self, key: impl Into<Key<'k>>) -> Result<Option<(Key<'_>, &[u8])>, LookupError> {
         let key = self.check_key_kind(key.into())?;
-        self.seek(key, Side::After)?.1.map(|position| self.row_at(position)).transpose()
+        Ok(self.neighbor(key, Side::After)?.map(|(record, _)| (record.key(), record.value())))
     }
 
     /// Returns the row with the smallest key greater than or equal to `key`.
@@ -58,8 +47,7 @@ impl Store {
     /// The errors of [`Store::floor`].
     pub fn ceiling<'k>(&self, key: impl Into<Key<'k>>) -> Result<Option<(Key<'_>, &[u8])>, LookupError> {
         let key = self.check_key_kind(key.into())?;
-        let (position, _) = self.seek(key, Side::Before)?;
-        (position.row < self.len()).then(|| self.row_at(position)).transpose()
+        Ok(self.neighbor(key, Side::Before)?.map(|(record, _)| (record.key(), record.value())))
     }
 
     /// Returns the row with the smallest key.
@@ -149,121 +137,89 @@ impl Store {
         Ok(Rows::between(self, start, end))
     }
 
-    fn row_at(&self, position: Position) -> Result<(Key<'_>, &[u8]), LookupError> {
-        let record = self.record_at(position.offset_bytes).ok_or(LookupError::Damaged)?;
-        Ok((record.key(), record.value()))
-    }
-
-    /// Returns a page with only the row that [`Store::floor`] returns, or an empty page if there is no such row.
-    #[cfg(feature = "server")]
-    pub(crate) fn floor_page(&self, key: Key<'_>) -> Result<PageRange, LookupError> {
-        let (end, start) = self.seek(key, Side::After)?;
-        Ok(PageRange::between(start.unwrap_or(end), end))
-    }
-
-    /// Returns a page with only the row that [`Store::ceiling`] returns, or an empty page if there is no such row.
-    #[cfg(feature = "server")]
-    pub(crate) fn ceiling_page(&self, key: Key<'_>) -> Result<PageRange, LookupError> {
-        let (start, _) = self.seek(key, Side::Before)?;
-        let mut rows = Rows::between(self, start, self.end());
-        if rows.next_record().is_none() && start.row < self.len() {
-            return Err(LookupError::Damaged);
-        }
-        Ok(PageRange::between(start, rows.ends().0))
-    }
-
-    /// Returns the position `p` just before or just after a key (`side`). Also returns the start of the row that ends
-    /// at `p`, if there is such a row.
-    fn seek(&self, key: Key<'_>, side: Side) -> Result<(Position, Option<Position>), LookupError> {
+    /// Returns the position just before or just after a key, as `side` selects. Also returns the position of the row
+    /// that precedes this position, if there is one.
+    pub(super) fn seek(&self, key: Key<'_>, side: Side) -> Result<(Position, Option<Position>), LookupError> {
         if self.epoch().is_distrust() {
             return Err(LookupError::Damaged);
         }
-        let fences = self.fences();
-        // If all fences are after the key, all rows are, too.
-        let Some(number) = self.fences_before(key, side)?.checked_sub(1) else { return Ok((Position::START, None)) };
-        let offset_bytes = fences[number].offset_bytes.get();
-        let next_offset_bytes = fences.get(number + 1).map_or(self.end().offset_bytes, |next| next.offset_bytes.get());
-        // The length of each record determines the offset of the next one, so without this prefetch, the walk would
-        // wait for each record.
-        prefetch_bytes(self.records(), offset_bytes as usize, next_offset_bytes.saturating_sub(offset_bytes) as usize);
-        let start = Position { row: number * FENCE_ROWS, offset_bytes };
-        match key {
-            Key::U64(_) => self.walk(KeyKind::U64, start, key, side),
-            Key::Bytes(_) => self.walk(KeyKind::Bytes, start, key, side),
-        }
+        let row = self.rows_before(key, side).ok_or(LookupError::Damaged)?;
+        let position = |row| self.position(row).ok_or(LookupError::Damaged);
+        Ok((position(row)?, row.checked_sub(1).map(position).transpose()?))
     }
 
-    /// Reads the rows from a fence up to the position just before or just after a key. Returns what [`Store::seek`]
-    /// returns. Fails if the rows do not match the fences, which happens only if the file was changed since it was
-    /// opened.
-    #[inline(always)]
-    fn walk(
-        &self,
-        kind: KeyKind,
-        start: Position,
-        key: Key<'_>,
-        side: Side,
-    ) -> Result<(Position, Option<Position>), LookupError> {
-        let align_bytes = self.record_align_bytes();
-        let (mut position, mut before) = (start, None);
-        while position.row < self.len() {
-            let record = self.record_at_with_kind(kind, position.offset_bytes).ok_or(LookupError::Damaged)?;
-            if !is_before(record.key(), key, side) {
-                break;
-            }
-            if position.row == start.row + FENCE_ROWS {
-                return Err(LookupError::Damaged);
-            }
-            before = Some(position);
-            position.row += 1;
-            position.offset_bytes += record.len_bytes(align_bytes) as u64;
-        }
-        if before.is_none() {
-            return Err(LookupError::Damaged);
-        }
-        Ok((position, before))
-    }
-
-    /// Returns the number of fences whose row has a key less than `key` ([`Side::Before`]), or less than or equal to
-    /// `key` ([`Side::After`]).
-    fn fences_before(&self, key: Key<'_>, side: Side) -> Result<usize, LookupError> {
-        let fences = self.fences();
+    /// Returns the number of rows with a key less than `key` ([`Side::Before`]), or less than or equal to `key`
+    /// ([`Side::After`]). Returns `None` if a record that must be read is damaged.
+    fn rows_before(&self, key: Key<'_>, side: Side) -> Option<usize> {
         match self.compare_common(key) {
-            Ordering::Less => return Ok(0),
-            Ordering::Greater => return Ok(fences.len()),
+            Ordering::Less => return Some(0),
+            Ordering::Greater => return Some(self.len()),
             Ordering::Equal => {}
         }
         let head = key.head(self.common.len());
-        let below = || self.directory().below(fences, head);
-        let not_above = || head.checked_add(1).map_or(fences.len(), |bound| self.directory().below(fences, bound));
-        if self.key_kind() == KeyKind::U64 {
-            return Ok(match side {
-                Side::Before => below(),
-                Side::After => not_above(),
-            });
+        let Some((number, fence)) = self.fence_before(key, head, side)? else { return Some(0) };
+        let code = fence.code(head);
+        let (below, up_to) = (fence.rows_below(code), fence.rows_up_to(code));
+        let first_row = number * FENCE_ROWS;
+        let count = match side {
+            _ if self.key_kind() == KeyKind::Bytes || !fence.is_exact(head) => {
+                self.first_not_before(first_row + below..first_row + up_to, 1, key, side)? - first_row
+            }
+            Side::Before => below,
+            Side::After => up_to,
+        };
+        Some((first_row + count).min(self.len()))
+    }
+
+    /// Returns the last fence whose first row is before the position that `key` and `side` select, and the fence's
+    /// number. Returns `Some(None)` if every row is after this position, and `None` if a record that must be read is
+    /// damaged.
+    #[expect(clippy::option_option, reason = "a damaged record, or no fence")]
+    fn fence_before(&self, key: Key<'_>, head: u64, side: Side) -> Option<Option<(usize, &Fence)>> {
+        let (fences, entries) = (self.fences(), self.fence_entries());
+        let last_below = |bound| {
+            let number = fences.last_below(bound);
+            entries.get(number).filter(|fence| fence.head.get() < bound).map(|_| number)
+        };
+        let not_above = || head.checked_add(1).map_or(entries.len().checked_sub(1), last_below);
+        let number = match (self.key_kind(), side) {
+            (KeyKind::U64, Side::Before) => last_below(head),
+            (KeyKind::U64, Side::After) => not_above(),
+            (KeyKind::Bytes, _) => match not_above() {
+                // If fences have the same head as the key, the keys of their records determine which fences are before
+                // the key.
+                Some(last) if entries[last].head.get() == head => {
+                    let first = last_below(head).map_or(0, |below| below + 1);
+                    let end_row =
+                        self.first_not_before(first * FENCE_ROWS..(last + 1) * FENCE_ROWS, FENCE_ROWS, key, side)?;
+                    (end_row / FENCE_ROWS).checked_sub(1)
+                }
+                number => number,
+            },
+        };
+        Some(number.and_then(|number| Some((number, entries.get(number)?))))
+    }
+
+    /// Returns the first of every `step`-th row of a range that is not before the position that `key` and `side`
+    /// select, or the end of the range if all of these rows are before this position. Returns `None` if one of the rows
+    /// is damaged.
+    fn first_not_before(&self, rows: Range<usize>, step: usize, key: Key<'_>, side: Side) -> Option<usize> {
+        let (mut start, mut end) = (0, rows.len() / step);
+        while start < end {
+            let middle = start.midpoint(end);
+            let record = self.record_at(self.position(rows.start + middle * step)?.offset_bytes)?;
+            match is_before(record.key(), key, side) {
+                true => start = middle + 1,
+                false => end = middle,
+            }
         }
-        let not_above = not_above();
-        // If fences have the same head as the key, the keys of their records determine which fences are before the key.
-        match fences[..not_above].last() {
-            Some(last) if last.head.get() == head => {}
-            _ => return Ok(not_above),
-        }
-        // `min` has an effect only if the file was changed since it was opened: in an unchanged file, the heads do not
-        // decrease.
-        let below = below().min(not_above);
-        let mut is_damaged = false;
-        let before = fences[below..not_above].partition_point(|fence| {
-            let record = self.record_at(fence.offset_bytes.get());
-            is_damaged |= record.is_none();
-            record.is_some_and(|record| is_before(record.key(), key, side))
-        });
-        if is_damaged { Err(LookupError::Damaged) } else { Ok(below + before) }
+        Some(rows.start + start * step)
     }
 
     /// Compares a key with the common prefix of the table's keys. Returns `Less` if the key is less than all keys of
     /// the table, `Greater` if the key is greater than all keys of the table, and `Equal` if the key begins with the
     /// prefix or is a number.
-    fn compare_common(&self, key: Key<'_>) -> Ordering {
+    pub(super) fn compare_common(&self, key: Key<'_>) -> Ordering {
         let Some(key) = key.as_bytes() else { return Ordering::Equal };
         key[..key.len().min(self.common.len())].cmp(&self.common)
     }
@@ -272,7 +228,7 @@ impl Store {
 /// Returns whether a row's key, `row`, is less than `key` ([`Side::Before`]), or less than or equal to `key`
 /// ([`Side::After`]).
 #[inline(always)]
-fn is_before(row: Key<'_>, key: Key<'_>, side: Side) -> bool {
+pub(super) fn is_before(row: Key<'_>, key: Key<'_>, side: Side) -> bool {
     match side {
         Side::Before => row < key,
         Side::After => row <= key,

@@ -5,7 +5,9 @@ use std::fmt;
 use std::ops::Range;
 
 use super::{LookupError, Store};
-use crate::format::index::FENCE_ROWS;
+use crate::format::fence::FENCE_ROWS;
+#[cfg(feature = "server")]
+use crate::format::fence::Fence;
 use crate::format::key::Key;
 use crate::format::record::Record;
 
@@ -245,14 +247,31 @@ impl Store {
     }
 
     /// Returns the position before the row with the number `row`, or after the last row if the table has no such row.
-    /// Reads the rows from the preceding fence up to the position. Returns `None` if these rows are damaged.
+    /// If the row's record is too far from the first record of its fence, reads records before the position, and
+    /// returns `None` if these records are damaged.
+    #[inline]
     pub(crate) fn position(&self, row: usize) -> Option<Position> {
         if row >= self.len() {
             return Some(self.end());
         }
-        let fence = row / FENCE_ROWS;
-        let offset_bytes = self.fences().get(fence)?.offset_bytes.get();
-        let mut rows = Rows::between(self, Position { row: fence * FENCE_ROWS, offset_bytes }, self.end());
+        let (known_row, place) = self.fences().last_place(row)?;
+        let known = Position { row: known_row, offset_bytes: place * self.record_align_bytes() as u64 };
+        if known_row == row { Some(known) } else { self.walk(known, row) }
+    }
+
+    /// Returns the record of a row. Uses only the place of the fence, and reads the records from there up to the row, so
+    /// that a wrong distance in the fence has no effect.
+    pub(super) fn record_after_walk(&self, row: usize) -> Option<Record<'_>> {
+        let fence = self.fence_entries().get(row / FENCE_ROWS)?;
+        let offset_bytes = u64::from(fence.place.get()) * self.record_align_bytes() as u64;
+        let position = self.walk(Position { row: row - row % FENCE_ROWS, offset_bytes }, row)?;
+        self.record_at(position.offset_bytes)
+    }
+
+    /// Reads records from one position up to the position before `row`.
+    #[cold]
+    fn walk(&self, from: Position, row: usize) -> Option<Position> {
+        let mut rows = Rows::between(self, from, self.end());
         while rows.next.row < row {
             rows.next_record()?;
         }
@@ -263,8 +282,9 @@ impl Store {
     /// offset. Returns `None` if the file is damaged near the offset.
     #[cfg(feature = "server")]
     fn positions_at(&self, offset_bytes: u64) -> Option<(Position, Position)> {
-        let fences = self.fences();
-        let fence = fences.partition_point(|fence| fence.offset_bytes.get() <= offset_bytes).saturating_sub(1);
+        let align_bytes = self.record_align_bytes() as u64;
+        let is_before = |fence: &Fence| u64::from(fence.place.get()) * align_bytes <= offset_bytes;
+        let fence = self.fence_entries().partition_point(is_before).saturating_sub(1);
         let mut rows = Rows::between(self, self.position(fence * FENCE_ROWS)?, self.end());
         loop {
             let before = rows.next;
@@ -279,15 +299,22 @@ impl Store {
     }
 
     /// Returns the positions of the rows from the last fence at or before `row` up to the next fence, but not beyond
-    /// `end_row`. Returns `None` if one of these rows is damaged.
+    /// `end_row`. Returns `None` if a record is too far from the first record of its fence, and the record before it is
+    /// damaged.
     fn group_with_row(&self, row: usize, end_row: usize) -> Option<Group> {
         let first_row = row - row % FENCE_ROWS;
-        let mut offset_bytes = self.fences().get(first_row / FENCE_ROWS)?.offset_bytes.get();
+        let fence = self.fence_entries().get(first_row / FENCE_ROWS)?;
+        let align_bytes = self.record_align_bytes();
         let mut group = Group { first_row, ..Group::NONE };
-        for _ in first_row..end_row.min(first_row + FENCE_ROWS) {
-            group.offsets_bytes[group.count] = offset_bytes;
+        for i in 0..(end_row - first_row).min(FENCE_ROWS) {
+            group.offsets_bytes[i] = match fence.distance(i) {
+                Some(distance) => (u64::from(fence.place.get()) + u64::from(distance)) * align_bytes as u64,
+                None => {
+                    let previous_bytes = group.offsets_bytes[i - 1];
+                    previous_bytes + self.record_at(previous_bytes)?.len_bytes(align_bytes) as u64
+                }
+            };
             group.count += 1;
-            offset_bytes += self.record_at(offset_bytes)?.len_bytes(self.record_align_bytes()) as u64;
         }
         Some(group)
     }

@@ -4,7 +4,6 @@
 //! Does not look keys up.
 
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 
 use super::blocks::Blocks;
 use super::map::Map;
@@ -12,6 +11,7 @@ use super::memory::{self, Memory, OpenOptions, Verify};
 use super::{MappedStore, PREFETCH_MAX_BYTES, Pace, Store, StoreError, check, survive_bus_errors};
 use crate::format::FormatError;
 use crate::format::checksum::{BLOCK_LEN_BYTES, section_sum_of};
+use crate::format::fence::TreeLevels;
 use crate::format::header::{Layout, SectionKind};
 use crate::format::key::KeyKind;
 
@@ -72,8 +72,8 @@ impl Unchecked {
         let typical_len_bytes = (mean_len_bytes as usize).min(PREFETCH_MAX_BYTES);
         let block_count = (layout.records.len_bytes as usize).div_ceil(BLOCK_LEN_BYTES);
         let blocks = Blocks::new(block_count).map_err(StoreError::io(path))?;
-        let (common, directory) = (Box::default(), OnceLock::new());
-        let store = Store { map, layout, blocks, typical_len_bytes, common, directory };
+        let (common, tree_levels) = (Box::default(), TreeLevels::new(layout.dimensions.row_count));
+        let store = Store { map, layout, blocks, typical_len_bytes, common, tree_levels };
         Ok(Unchecked { store, path: path.to_path_buf() })
     }
 
@@ -130,7 +130,6 @@ impl Unchecked {
                     }
                 }
             }
-            store.build_directory(pace);
             Ok(())
         })
     }
@@ -144,8 +143,7 @@ impl Unchecked {
         }
     }
 
-    /// Verifies everything except the header, as a plan requires. Does not build the search tree over the fences; the
-    /// first ordered lookup builds it.
+    /// Verifies everything except the header, as a plan requires.
     #[cfg(feature = "bake")]
     pub(super) fn check_by(self, plan: &check::Plan, progress: &mut dyn FnMut(u64)) -> Result<Store, StoreError> {
         self.check_with(&plan.pace, |store| check::all(store, plan, progress))

@@ -72,6 +72,36 @@ macro_rules! impl_verified_lookups {
                 self.with_table(|table| table.copied(|store| Ok(store.floor(key)?.map(owned))))
             }
 
+            /// Returns the result of [`Self::floor`] for each of many keys, in the order of the keys, from one table. One
+            /// call is several times faster than calling [`Self::floor`] for each key.
+            ///
+            /// # Errors
+            /// The errors of [`Self::get`].
+            pub fn floor_many<'k, K>(&self, keys: &[K]) -> Result<Vec<Option<Row>>, LookupError>
+            where
+                K: Into<Key<'k>> + Copy,
+            {
+                let mut rows = Vec::with_capacity(keys.len());
+                self.floor_many_with(keys, |_, row| rows.push(row.map(owned)))?;
+                Ok(rows)
+            }
+
+            /// Looks up the rows of [`Self::floor`] for many keys in one table. Calls `visit` for each key, in order,
+            /// with the key's position in `keys` and the row.
+            ///
+            /// # Errors
+            /// The errors of [`Self::get`]. Every row that was passed to `visit` before the error is correct.
+            pub fn floor_many_with<'k, K>(
+                &self,
+                keys: &[K],
+                visit: impl for<'v> FnMut(usize, Option<(Key<'v>, &'v [u8])>),
+            ) -> Result<(), LookupError>
+            where
+                K: Into<Key<'k>> + Copy,
+            {
+                self.with_table(|table| table.visit_neighbors(keys, Side::After, visit))
+            }
+
             /// Returns the row with the smallest key greater than or equal to `key`.
             ///
             /// # Errors
@@ -79,6 +109,34 @@ macro_rules! impl_verified_lookups {
             pub fn ceiling<'k>(&self, key: impl Into<Key<'k>>) -> Result<Option<Row>, LookupError> {
                 let key = key.into();
                 self.with_table(|table| table.copied(|store| Ok(store.ceiling(key)?.map(owned))))
+            }
+
+            /// Returns the result of [`Self::ceiling`] for each of many keys, as [`Self::floor_many`] does.
+            ///
+            /// # Errors
+            /// The errors of [`Self::get`].
+            pub fn ceiling_many<'k, K>(&self, keys: &[K]) -> Result<Vec<Option<Row>>, LookupError>
+            where
+                K: Into<Key<'k>> + Copy,
+            {
+                let mut rows = Vec::with_capacity(keys.len());
+                self.ceiling_many_with(keys, |_, row| rows.push(row.map(owned)))?;
+                Ok(rows)
+            }
+
+            /// Looks up the rows of [`Self::ceiling`] for many keys in one table, as [`Self::floor_many_with`] does.
+            ///
+            /// # Errors
+            /// The errors of [`Self::floor_many_with`].
+            pub fn ceiling_many_with<'k, K>(
+                &self,
+                keys: &[K],
+                visit: impl for<'v> FnMut(usize, Option<(Key<'v>, &'v [u8])>),
+            ) -> Result<(), LookupError>
+            where
+                K: Into<Key<'k>> + Copy,
+            {
+                self.with_table(|table| table.visit_neighbors(keys, Side::Before, visit))
             }
         }
     };

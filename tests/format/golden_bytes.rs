@@ -84,7 +84,7 @@ fn tables() -> Vec<BTreeMap<u64, Vec<u8>>> {
         BTreeMap::from([(5, b"the only one".to_vec())]),
         BTreeMap::from([(0, b"least".to_vec()), (u64::MAX, b"greatest".to_vec())]),
     ];
-    for (rows, value_len_max) in [(3, 9), (15, 9), (16, 40), (17, 3), (33, 3), (700, 200), (5000, 60), (40_000, 12)] {
+    for (rows, value_len_max) in [(3, 9), (17, 9), (18, 40), (19, 3), (37, 3), (700, 200), (5000, 60), (40_000, 12)] {
         let row = |_| (random.next(), { random.below(value_len_max + 1) });
         let rows: Vec<_> = (0..rows).map(row).collect();
         tables.push(rows.into_iter().map(|(key, len)| (key, random.bytes(len))).collect());
@@ -101,7 +101,7 @@ fn tables() -> Vec<BTreeMap<u64, Vec<u8>>> {
 fn byte_tables() -> Vec<BTreeMap<Vec<u8>, Vec<u8>>> {
     let mut random = Random(21);
     let mut tables = vec![BTreeMap::new(), BTreeMap::from([(b"alone".to_vec(), b"the only one".to_vec())])];
-    for (rows, alike) in [(3, 0), (15, 10), (16, 0), (17, 300), (33, 7), (700, 10), (5000, 0), (33_000, 2)] {
+    for (rows, alike) in [(3, 0), (17, 10), (18, 0), (19, 300), (37, 7), (700, 10), (5000, 0), (33_000, 2)] {
         let row = |_: usize| {
             let (key_len, value_len) = (1 + random.below(30), random.below(20));
             ([vec![b'k'; alike], random.bytes(key_len)].concat(), random.bytes(value_len))

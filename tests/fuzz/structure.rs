@@ -13,19 +13,19 @@ use zero_kv::{Key, KeyKind, LookupError, Store};
 
 use super::source::Source;
 use crate::helpers::encoder::{
-    self, BLOCK_SUMS, FENCES, HASH_SEED, Keyed, PILOTS, PLACES, RECORDS, ROW_COUNT, SECTIONS, number, put, put_u32,
-    seal,
+    self, BLOCK_SUMS, FENCE, FENCE_ROWS, FENCE_TREE, FENCES, HASH_SEED, Keyed, PILOTS, PLACES, RECORDS, ROW_COUNT,
+    SECTIONS, number, put, put_u32, seal, tree_len,
 };
 use crate::helpers::records::{RecordKey, assert_lookups_match_its_records};
 
-/// Row counts around the limits of one fence (16 rows).
+/// Row counts around the limits of one fence (18 rows).
 const ROW_COUNTS: [u64; 5] = [0, 1, 2, 17, 33];
 /// Fields of the header: offset and width in bytes. The digest and the checksums are not included. [`Field::Entry`]
 /// covers the offsets and lengths of sections.
 const HEADER_FIELDS: [(usize, usize); 8] = [(0, 8), (8, 4), (12, 4), (16, 8), (24, 8), (32, 8), (40, 4), (44, 4)];
 /// Fields of a section's entry in the header: kind, reserved, offset, and length.
 const ENTRY_FIELDS: [(usize, usize); 4] = [(0, 4), (4, 4), (8, 8), (16, 8)];
-/// Entries in the header, of which one is unused.
+/// Entries in the header.
 const ENTRY_COUNT: usize = 6;
 
 /// The maximum number of elements at each end of a section that are forged.
@@ -73,7 +73,7 @@ impl Value {
     }
 }
 
-/// Returns the length of an element of a section. The elements of the records section are words.
+/// Returns the length of an element of a section. Sections with other elements are forged word by word.
 fn element_len_bytes(section: usize) -> usize {
     match section {
         PILOTS => 1,
@@ -88,7 +88,7 @@ struct Parts {
     key_kind: u32,
     row_count: u64,
     hash_seed: u64,
-    sections: [Vec<u8>; 5],
+    sections: [Vec<u8>; 6],
 }
 
 impl Parts {
@@ -156,7 +156,9 @@ impl Parts {
             Field::Rows => {
                 // The greatest row count would take gigabytes of fences.
                 self.row_count = value.applied_to(self.row_count, 8).min(1000);
-                self.sections[FENCES].resize(self.row_count.div_ceil(16) as usize * 16, 0);
+                let fence_count = self.row_count.div_ceil(FENCE_ROWS as u64) as usize;
+                self.sections[FENCES].resize(fence_count * FENCE, 0);
+                self.sections[FENCE_TREE].resize(tree_len(fence_count), 0);
             }
             Field::Count(section) => {
                 let len_bytes = element_len_bytes(section);

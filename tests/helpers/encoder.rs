@@ -17,14 +17,19 @@ pub(crate) const RECORD_ALIGN: usize = 40;
 pub(crate) const DIGEST: std::ops::Range<usize> = 48..64;
 pub(crate) const RECORDS: usize = 0;
 pub(crate) const FENCES: usize = 1;
-pub(crate) const PILOTS: usize = 2;
-pub(crate) const PLACES: usize = 3;
-pub(crate) const BLOCK_SUMS: usize = 4;
-pub(crate) const SECTIONS: [usize; 5] = [RECORDS, FENCES, PILOTS, PLACES, BLOCK_SUMS];
+pub(crate) const FENCE_TREE: usize = 2;
+pub(crate) const PILOTS: usize = 3;
+pub(crate) const PLACES: usize = 4;
+pub(crate) const BLOCK_SUMS: usize = 5;
+pub(crate) const SECTIONS: [usize; 6] = [RECORDS, FENCES, FENCE_TREE, PILOTS, PLACES, BLOCK_SUMS];
+/// The length of a fence.
+pub(crate) const FENCE: usize = 128;
+/// The number of rows of a fence.
+pub(crate) const FENCE_ROWS: usize = 18;
 
 const BLOCK: usize = 16384;
 const ALIGN: usize = 8;
-const FENCE_ROWS: usize = 16;
+const NODE_HEADS: usize = 16;
 const PART_ROWS: u64 = 32768;
 const SEEDS: u64 = 64;
 
@@ -228,7 +233,8 @@ pub(crate) fn encode<K: Keyed + Ord>(rows: &BTreeMap<K, Vec<u8>>) -> Vec<u8> {
 
 /// Returns the file for these rows, or `None` if no pilots fit this seed and this shape.
 pub(crate) fn encode_as<K: Keyed + Ord>(rows: &BTreeMap<K, Vec<u8>>, seed: u64, shape: Shape) -> Option<Vec<u8>> {
-    let (fences, records, record_places) = fences_and_records(rows);
+    let (records, record_places) = records_and_places(rows);
+    let (fences, fence_tree) = fences_and_tree(rows, &record_places);
     let hashes: Vec<u64> = rows.keys().map(|key| key.hash(seed)).collect();
     let pilots = pilots(&hashes, shape)?;
     let mut places = vec![0; (shape.parts * shape.slots * 4) as usize];
@@ -236,11 +242,11 @@ pub(crate) fn encode_as<K: Keyed + Ord>(rows: &BTreeMap<K, Vec<u8>>, seed: u64, 
         put_u32(&mut places, shape.slot(*hash, pilots[shape.pilot(*hash)]) * 4, *place);
     }
     let sums = block_sums(&records);
-    Some(assemble(K::KIND, rows.len() as u64, seed, [records, fences, pilots, places, sums]))
+    Some(assemble(K::KIND, rows.len() as u64, seed, [records, fences, fence_tree, pilots, places, sums]))
 }
 
 /// Returns a file with these sections in order.
-pub(crate) fn assemble(key_kind: u32, row_count: u64, seed: u64, sections: [Vec<u8>; 5]) -> Vec<u8> {
+pub(crate) fn assemble(key_kind: u32, row_count: u64, seed: u64, sections: [Vec<u8>; 6]) -> Vec<u8> {
     let mut file = vec![0; HEADER];
     for (i, section) in sections.into_iter().enumerate() {
         file.resize(file.len().next_multiple_of(64), 0);
@@ -251,7 +257,7 @@ pub(crate) fn assemble(key_kind: u32, row_count: u64, seed: u64, sections: [Vec<
         file.extend_from_slice(&section);
     }
     file[..8].copy_from_slice(&[0x89, 0x5a, 0x4b, 0x56, 0x0d, 0x0a, 0x1a, 0x0a]);
-    file[8] = 1;
+    file[8] = 2;
     put_u32(&mut file, KEY_KIND, key_kind);
     let len = file.len() as u64;
     put(&mut file, 16, len);
@@ -263,16 +269,10 @@ pub(crate) fn assemble(key_kind: u32, row_count: u64, seed: u64, sections: [Vec<
     file
 }
 
-/// Returns the fences, the records, and the place of each record.
-fn fences_and_records<K: Keyed + Ord>(rows: &BTreeMap<K, Vec<u8>>) -> (Vec<u8>, Vec<u8>, Vec<u32>) {
-    let ends = rows.first_key_value().zip(rows.last_key_value());
-    let common = ends.map_or(0, |((first, _), (last, _))| first.common(last));
-    let (mut fences, mut records, mut places) = (Vec::new(), Vec::<u8>::new(), Vec::new());
-    for (row, (key, value)) in rows.iter().enumerate() {
-        if row % FENCE_ROWS == 0 {
-            fences.extend_from_slice(&key.head(common).to_le_bytes());
-            fences.extend_from_slice(&(records.len() as u64).to_le_bytes());
-        }
+/// Returns the records, and the place of each record.
+fn records_and_places<K: Keyed + Ord>(rows: &BTreeMap<K, Vec<u8>>) -> (Vec<u8>, Vec<u32>) {
+    let (mut records, mut places) = (Vec::<u8>::new(), Vec::new());
+    for (key, value) in rows {
         places.push((records.len() / ALIGN) as u32);
         records.extend_from_slice(&key.prefix());
         records.extend_from_slice(&[0; 4]);
@@ -280,7 +280,60 @@ fn fences_and_records<K: Keyed + Ord>(rows: &BTreeMap<K, Vec<u8>>) -> (Vec<u8>, 
         records.extend_from_slice(value);
         records.resize(records.len().next_multiple_of(ALIGN), 0);
     }
-    (fences, records, places)
+    (records, places)
+}
+
+/// Returns the fences, and the tree above them.
+fn fences_and_tree<K: Keyed + Ord>(rows: &BTreeMap<K, Vec<u8>>, places: &[u32]) -> (Vec<u8>, Vec<u8>) {
+    let ends = rows.first_key_value().zip(rows.last_key_value());
+    let common = ends.map_or(0, |((first, _), (last, _))| first.common(last));
+    let heads: Vec<u64> = rows.keys().map(|key| key.head(common)).collect();
+    let of_fences = heads.chunks(FENCE_ROWS).zip(places.chunks(FENCE_ROWS));
+    let fences = of_fences.flat_map(|(heads, places)| fence(heads, places)).collect();
+    let (mut tree, mut level): (Vec<u64>, Vec<u64>) = (Vec::new(), heads.into_iter().step_by(FENCE_ROWS).collect());
+    while !level.is_empty() {
+        let is_highest = level.len() <= NODE_HEADS;
+        tree.extend_from_slice(&level);
+        tree.resize(tree.len().next_multiple_of(NODE_HEADS), u64::MAX);
+        level = if is_highest { vec![] } else { level.into_iter().step_by(NODE_HEADS).collect() };
+    }
+    (fences, tree.iter().flat_map(|head| head.to_le_bytes()).collect())
+}
+
+/// Returns the length of the tree above a number of fences.
+pub(crate) fn tree_len(fence_count: usize) -> usize {
+    let nodes = fence_count.div_ceil(NODE_HEADS);
+    nodes * NODE_HEADS * 8 + if nodes > 1 { tree_len(nodes) } else { 0 }
+}
+
+/// Returns a fence of rows with these heads and places.
+fn fence(heads: &[u64], places: &[u32]) -> Vec<u8> {
+    let gap = |i: usize| if i == 0 { 0 } else { heads[i] - heads[i - 1] };
+    // The first row with the widest gap before it, or row 0 if there is no gap.
+    let upper = (0..heads.len()).rev().max_by_key(|i| gap(*i)).filter(|i| gap(*i) > 0).unwrap_or(0);
+    let shift = |part: &[u64]| {
+        let span = part.last().zip(part.first()).map_or(0, |(last, first)| last - first);
+        (0..).find(|shift| span >> shift < 1 << 30).expect("a number of bits")
+    };
+    let (lower_shift, upper_shift) = (shift(&heads[..upper]), shift(&heads[upper..]));
+    let upper_code = if upper == 0 { 0 } else { ((heads[upper - 1] - heads[0]) >> lower_shift) + 2 };
+    let code = |i: usize| match i < upper {
+        true => (heads[i] - heads[0]) >> lower_shift,
+        false => upper_code + ((heads[i] - heads[upper]) >> upper_shift),
+    };
+    let mut bytes = [heads[0].to_le_bytes(), heads[upper].to_le_bytes()].concat();
+    bytes.extend_from_slice(&places[0].to_le_bytes());
+    bytes.extend_from_slice(&(upper_code as u32).to_le_bytes());
+    for i in 1..FENCE_ROWS {
+        let code = if i < heads.len() { code(i) as u32 } else { u32::MAX };
+        bytes.extend_from_slice(&code.to_le_bytes());
+    }
+    bytes.extend_from_slice(&[lower_shift, upper_shift]);
+    for i in 1..FENCE_ROWS {
+        let distance = if i < heads.len() { (places[i] - places[0]).min(65535) as u16 } else { u16::MAX };
+        bytes.extend_from_slice(&distance.to_le_bytes());
+    }
+    bytes
 }
 
 /// Returns pilots that lead each hash to a different slot, if a random walk finds them: keys that share a pilot take

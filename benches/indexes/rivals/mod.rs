@@ -67,6 +67,27 @@ impl<S: Search> Searched<S> {
         }
     }
 
+    /// Looks up floors. The floor of a key precedes the row of the next greater number.
+    #[inline(always)]
+    fn floor_many_plainly<'s>(&'s self, keys: &[u64], mut visit: impl FnMut(usize, Option<&'s [u8]>)) {
+        let (mut bounds, mut rows) = ([0; STAGE_KEYS], [0; STAGE_KEYS]);
+        for (stage, keys) in keys.chunks(STAGE_KEYS).enumerate() {
+            for (bound, key) in bounds.iter_mut().zip(keys) {
+                *bound = key.saturating_add(1);
+            }
+            let rows = &mut rows[..keys.len()];
+            self.search.rows(&self.table, &bounds[..keys.len()], rows);
+            let offsets_bytes = rows;
+            for offset_bytes in offsets_bytes.iter_mut() {
+                *offset_bytes = self.table.offset_bytes(offset_bytes.wrapping_sub(1));
+                self.table.prefetch_record(*offset_bytes);
+            }
+            for (i, (key, offset_bytes)) in keys.iter().zip(offsets_bytes).enumerate() {
+                visit(stage * STAGE_KEYS + i, self.table.value_up_to(*key, *offset_bytes));
+            }
+        }
+    }
+
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,popcnt")]
     fn get_wide(&self, key: u64) -> Option<&[u8]> {
@@ -77,6 +98,12 @@ impl<S: Search> Searched<S> {
     #[target_feature(enable = "avx2,popcnt")]
     fn get_many_wide<'s>(&'s self, keys: &[u64], visit: impl FnMut(usize, Option<&'s [u8]>)) {
         self.get_many_plainly(keys, visit);
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,popcnt")]
+    fn floor_many_wide<'s>(&'s self, keys: &[u64], visit: impl FnMut(usize, Option<&'s [u8]>)) {
+        self.floor_many_plainly(keys, visit);
     }
 }
 
@@ -97,6 +124,15 @@ impl<S: Search> Lookup for Searched<S> {
             return unsafe { self.get_many_wide(keys, visit) };
         }
         self.get_many_plainly(keys, visit);
+    }
+
+    fn floor_many<'s>(&'s self, keys: &[u64], visit: impl FnMut(usize, Option<&'s [u8]>)) {
+        #[cfg(target_arch = "x86_64")]
+        if self.is_wide {
+            // SAFETY: `is_wide` states that the processor has the features that the function is compiled for.
+            return unsafe { self.floor_many_wide(keys, visit) };
+        }
+        self.floor_many_plainly(keys, visit);
     }
 
     fn len_bytes(&self) -> usize {

@@ -1,4 +1,4 @@
-//! Writes the header, and the sections that follow the records: fences, pilots, places, and block sums.
+//! Writes the header, and the sections that follow the records: fences, fence tree, pilots, places, and block sums.
 //!
 //! In: a file with its records, and facts about the records. Out: the complete file. The index is computed from records
 //! that are read back from the file, so it matches what the file contains. The records are read front to back, once for
@@ -6,6 +6,7 @@
 //! parts of the index, in memory or in a temporary file, and then the pilots of each part are chosen.
 
 mod buckets;
+mod fences;
 mod slots;
 mod walk;
 
@@ -27,9 +28,10 @@ use super::table::WrittenRecords;
 use crate::format::FormatError;
 use crate::format::checksum::{BLOCK_LEN_BYTES, block_sum, section_sum, section_sum_of};
 use crate::format::header::{Dimensions, HEADER_LEN_BYTES, Layout};
-use crate::format::index::{FENCE_ROWS, Fence, Hash, Parts};
+use crate::format::index::{Hash, Parts};
 use crate::format::key::Key;
 use buckets::Buckets;
+use fences::FenceWriter;
 use slots::{Entry, PilotChooser};
 use walk::Walk;
 
@@ -82,7 +84,7 @@ pub(super) fn build(
     progress: &mut Progress<'_>,
 ) -> Result<Layout, FinishError> {
     for hash_seed in slots::seeds(records.first_seed) {
-        let (buckets, fence_sums) = scan(file, records, hash_seed, budget, progress)?;
+        let (buckets, fence_sums, tree_sums) = scan(file, records, hash_seed, budget, progress)?;
         let parts = slots::parts(records.row_count, buckets.part_rows_max());
         let mut layout = Layout::new(dimensions(records, hash_seed, parts))?;
         // Removes the pilots and places that were written for an earlier hash seed that failed. Padding between
@@ -93,6 +95,7 @@ pub(super) fn build(
         };
         layout.records.checksum = section_sum(&records.block_sums);
         layout.fences.checksum = section_sum(&fence_sums);
+        layout.fence_tree.checksum = section_sum(&tree_sums);
         layout.pilots.checksum = section_sum(&pilot_sums);
         layout.places.checksum = section_sum(&place_sums);
         layout.block_sums.checksum = section_sum_of(records.block_sums.as_bytes());
@@ -118,42 +121,39 @@ fn dimensions(records: &WrittenRecords, hash_seed: u64, parts: Parts) -> Dimensi
     }
 }
 
-/// Reads the records, writes the fences, and groups the rows by bucket. Returns the buckets, and the checksums of the
-/// fences.
+/// Reads the records, writes the fences and the tree above them, and groups the rows by bucket. Returns the buckets, and
+/// the checksums of the fences and of the tree.
 fn scan(
     file: &File,
     records: &WrittenRecords,
     hash_seed: u64,
     budget: &Budget,
     progress: &mut Progress<'_>,
-) -> Result<(Buckets, Vec<U64>), FinishError> {
+) -> Result<(Buckets, Vec<U64>, Vec<U64>), FinishError> {
     let row_count = records.row_count;
     // The position of the fences does not depend on the numbers of pilots and slots per part, which are still unknown.
     let layout = Layout::new(dimensions(records, hash_seed, slots::parts(row_count, 1)))?;
     let parts = layout.dimensions.parts();
     let mut buckets = Buckets::new(row_count, budget)?;
-    let mut fences = SectionWriter::new(file, layout.fences.offset_bytes, 1)?;
+    let mut fences = FenceWriter::new(file, &layout)?;
     let mut walk = Walk::new(records.key_kind, records.record_align_bytes, row_count, records.records_len_bytes);
     let align_bits = records.record_align_bytes.trailing_zeros();
     read_records(file, records, budget.threads, |bytes| {
         walk.pass(bytes, |passed| {
-            if passed.row.is_multiple_of(FENCE_ROWS as u64) {
-                let head = passed.key.head(records.common_len_bytes);
-                let fence = Fence { head: head.into(), offset_bytes: passed.offset_bytes.into() };
-                fences.push(fence.as_bytes())?;
-            }
+            let place = (passed.offset_bytes >> align_bits) as u32;
+            fences.push(passed.key.head(records.common_len_bytes), place)?;
             let hash = match passed.key {
                 Key::U64(key) => Hash::from_u64(key, hash_seed),
                 Key::Bytes(key) => Hash::from_bytes(key, hash_seed),
             };
-            let place = (passed.offset_bytes >> align_bits) as u32;
             buckets.push(hash.part(&parts), hash, place)
         })?;
         progress(walk.row(), 2 * row_count);
         Ok(())
     })?;
     walk.finish()?;
-    Ok((buckets, fences.finish()?))
+    let (fence_sums, tree_sums) = fences.finish()?;
+    Ok((buckets, fence_sums, tree_sums))
 }
 
 /// Reads the records piece by piece, verifies each block against its checksum, and calls `pass` with each piece. If

@@ -11,8 +11,6 @@ use crate::format::record::{HEAD_LEN_MAX_BYTES, VALUE_LEN_MAX_BYTES, record_head
 
 /// A row that a [`Walk`] has reached.
 pub(super) struct WalkedRow<'a> {
-    /// The row's number, counted from 0.
-    pub(super) row: u64,
     pub(super) key: Key<'a>,
     /// The record's offset in the section.
     pub(super) offset_bytes: u64,
@@ -157,7 +155,7 @@ impl Walk {
         if head[key.unpadded_len_bytes()..key.prefix_len_bytes()].iter().any(|byte| *byte != 0) {
             return Err(self.fault("the padding is missing or not zero"));
         }
-        let passed = WalkedRow { row: self.row, key, offset_bytes: self.next_bytes };
+        let passed = WalkedRow { key, offset_bytes: self.next_bytes };
         self.value_left_bytes = value_len_bytes;
         self.zeros_left_bytes = len_bytes - head.len() - value_len_bytes;
         self.next_bytes += len_bytes as u64;
@@ -182,13 +180,13 @@ mod tests {
         bytes
     }
 
-    /// Walks over pieces of `piece` bytes, and returns the number, key, and offset of each row.
-    fn walk(kind: KeyKind, rows: u64, bytes: &[u8], piece: usize) -> Result<Vec<(u64, String, u64)>, FormatError> {
+    /// Walks over pieces of `piece` bytes, and returns the key and offset of each row.
+    fn walk(kind: KeyKind, rows: u64, bytes: &[u8], piece: usize) -> Result<Vec<(String, u64)>, FormatError> {
         let mut walk = Walk::new(kind, 8, rows, bytes.len() as u64);
         let mut all = Vec::new();
         let mut pass = |piece: &[u8]| {
             walk.pass(piece, |passed| {
-                all.push((passed.row, passed.key.to_string(), passed.offset_bytes));
+                all.push((passed.key.to_string(), passed.offset_bytes));
                 Ok(())
             })
         };
@@ -208,12 +206,7 @@ mod tests {
             let bytes = records(&keys);
             let kind = keys[0].kind();
             let all = walk(kind, 30, &bytes, usize::MAX).unwrap();
-            assert!(
-                (0..)
-                    .zip(&keys)
-                    .map(|(row, key)| (row, key.to_string()))
-                    .eq(all.iter().map(|row| (row.0, row.1.clone())))
-            );
+            assert!(keys.iter().map(Key::to_string).eq(all.iter().map(|(key, _)| key.clone())));
             for piece in 1..200 {
                 assert_eq!(walk(kind, 30, &bytes, piece).as_ref(), Ok(&all), "pieces of {piece} bytes");
             }

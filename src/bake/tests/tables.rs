@@ -1,6 +1,7 @@
 //! Tests of bases, merged tables, and shards.
 
 use std::fs;
+use std::mem::offset_of;
 
 use super::{Bench, Rows, any_replacement, csv, numbers, open, options};
 use crate::bake::cancel::Cancel;
@@ -15,6 +16,7 @@ use crate::bake::table::RecordsWriter;
 use crate::bake::{BakeError, Duplicates, Keys, Options, Shard, index};
 use crate::format::FormatError;
 use crate::format::checksum::BLOCK_LEN_BYTES;
+use crate::format::fence::Fence;
 use crate::format::header::Layout;
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::ALIGN_BYTES;
@@ -69,7 +71,8 @@ fn a_damaged_base_replaces_nothing() {
     let layout = Layout::decode(&whole).unwrap();
     let block = |block: usize| 256 + block * BLOCK_LEN_BYTES + 77;
     let last_block = (layout.block_sums.len_bytes / 8 - 1) as usize;
-    let last_fence = (layout.fences.offset_bytes + layout.fences.len_bytes - 8) as usize;
+    let last_fence = (layout.fences.offset_bytes + layout.fences.len_bytes) as usize - size_of::<Fence>();
+    let last_fence_place = last_fence + offset_of!(Fence, place);
     fs::write(bench.path("new.db"), "was there").unwrap();
     let options = Options { base: Some(bench.path("base.db")), ..options(Keys::Auto) };
     let bake = || bench.bake(&["key 1,one\n".to_owned()], "new.db", &options);
@@ -88,8 +91,8 @@ fn a_damaged_base_replaces_nothing() {
             error => panic!("{error}"),
         }
     }
-    // Damages the header, the last fence, and the last block sum. Then truncates the file, and finally removes it.
-    for at in [20, 70, last_fence, whole.len() - 1] {
+    // Damages the header, the place in the last fence, and the last block sum. Then truncates the file, and finally removes it.
+    for at in [20, 70, last_fence_place, whole.len() - 1] {
         let mut bytes = whole.clone();
         bytes[at] ^= 1;
         fs::write(bench.path("base.db"), &bytes).unwrap();

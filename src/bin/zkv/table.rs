@@ -137,12 +137,9 @@ impl Table for &MappedStore {
         keys: &[Key<'_>],
         visit: &mut dyn FnMut(usize, Option<Row<'_>>),
     ) -> anyhow::Result<()> {
-        for (at, key) in keys.iter().enumerate() {
-            let row = match neighbor {
-                Neighbor::Floor => self.floor(*key)?,
-                Neighbor::Ceiling => self.ceiling(*key)?,
-            };
-            visit(at, row.as_ref().map(|(key, value)| (key.as_key(), &value[..])));
+        match neighbor {
+            Neighbor::Floor => self.floor_many_with(keys, visit)?,
+            Neighbor::Ceiling => self.ceiling_many_with(keys, visit)?,
         }
         Ok(())
     }

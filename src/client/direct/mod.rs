@@ -20,7 +20,7 @@ use self::generation::Generation;
 use self::watcher::DirectState;
 use super::{Client, ClientError, Row};
 use crate::format::key::Key;
-use crate::store::{LookupError, MappedStore, impl_verified_lookups, owned};
+use crate::store::{LookupError, MappedStore, Side, impl_verified_lookups, owned};
 
 pub use options::DirectOptions;
 

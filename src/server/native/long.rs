@@ -3,14 +3,14 @@
 use std::ops::ControlFlow;
 
 use super::ORDERED_STEPS;
-use super::ordered::{push_error, push_neighbor, push_range};
+use super::ordered::{push_error, push_neighbor, push_range, side};
 use super::points::push_found;
 use super::run::{RunEnd, whole_requests};
-use crate::format::key::{Key, KeyKind};
+use crate::format::key::KeyKind;
 use crate::protocol::native::{LONG_BODY_MAX_BYTES, LONG_HEADER_LEN_BYTES, Op, OpKind, long_len_bytes};
 use crate::server::counters::Tally;
 use crate::server::responses::Responses;
-use crate::store::{Found, Store};
+use crate::store::{Found, Side, Store};
 
 /// The maximum number of long requests that are looked up together.
 const LONG_REQUESTS_MAX: usize = 256;
@@ -20,6 +20,18 @@ const LONG_REQUESTS_MAX: usize = 256;
 struct Long<'a> {
     op_code: u32,
     body: &'a [u8],
+}
+
+impl Long<'_> {
+    /// Returns whether this is a Floor or a Ceiling with a key of the table's kind.
+    fn is_neighbor(&self, store: &Store) -> bool {
+        let kind = Op::from_long_code(self.op_code).map(Op::kind);
+        kind == Some(OpKind::Neighbor) && store.key_kind() == KeyKind::Bytes
+    }
+
+    fn side(&self) -> Side {
+        side(Op::from_long_code(self.op_code).unwrap_or(Op::Floor))
+    }
 }
 
 /// Answers the long requests at the start of `input`. Returns the length of the answered requests in bytes, and why
@@ -63,6 +75,41 @@ pub(super) fn answer_long(
 
 /// Answers long requests until all are answered or the pass must end. Returns the number of answered requests.
 fn push_all(store: &Store, requests: &[Long<'_>], responses: &mut Responses, tally: &mut Tally) -> usize {
+    let mut count = 0;
+    for run in requests.chunk_by(|a, b| a.is_neighbor(store) == b.is_neighbor(store)) {
+        let answered_count = match run[0].is_neighbor(store) {
+            true => push_neighbors(store, run, responses, tally),
+            false => push_others(store, run, responses, tally),
+        };
+        count += answered_count;
+        if answered_count < run.len() || responses.steps().continue_after(count).is_break() {
+            break;
+        }
+    }
+    count
+}
+
+/// Answers Floor and Ceiling requests with byte keys, for a table of byte keys. Returns the number of answered requests.
+fn push_neighbors(store: &Store, requests: &[Long<'_>], responses: &mut Responses, tally: &mut Tally) -> usize {
+    let mut count = 0;
+    store.neighbor_each(
+        requests.len(),
+        |i| (requests[i].body, requests[i].side()),
+        |i, neighbor| {
+            if responses.is_full() {
+                return ControlFlow::Break(());
+            }
+            let Some(status) = push_neighbor(store, neighbor, responses) else { return ControlFlow::Break(()) };
+            tally.count(Op::from_long_code(requests[i].op_code), status);
+            count += 1;
+            responses.steps().continue_after(count)
+        },
+    );
+    count
+}
+
+/// Answers other requests. Returns the number of answered requests.
+fn push_others(store: &Store, requests: &[Long<'_>], responses: &mut Responses, tally: &mut Tally) -> usize {
     let counted_before = tally.total();
     let mut count = 0;
     let mut answer = |i: usize, found: Found<'_>| match push_one(store, &requests[i], found, responses, tally) {
@@ -104,7 +151,6 @@ fn push_one(
         Some((op, OpKind::Point)) if is_bytes => {
             return responses.append(|appender, _| push_found(op as u32, found, appender, tally));
         }
-        Some((op, OpKind::Neighbor)) if is_bytes => push_neighbor(store, op, Key::Bytes(request.body), responses)?,
         Some((op, OpKind::Range)) => push_range(store, op, request.body, responses)?,
         _ => push_error(responses)?,
     };

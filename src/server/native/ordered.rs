@@ -11,7 +11,7 @@ use crate::protocol::native::{
     range_flags,
 };
 use crate::server::responses::Responses;
-use crate::store::{PageRange, Rows, Store, is_verification_interrupted};
+use crate::store::{LookupError, Neighbor, PageRange, Rows, Side, Store, is_verification_interrupted, neighbor_page};
 
 /// Appends a response without a value. Returns its status.
 pub(super) fn push_bare(status: Status, responses: &mut Responses) -> Status {
@@ -26,14 +26,22 @@ pub(super) fn push_error(responses: &mut Responses) -> Option<Status> {
 }
 
 /// Appends the response to a Floor or a Ceiling: the row at the key, or otherwise the nearest row below the key (Floor)
-/// or above it (Ceiling).
-pub(super) fn push_neighbor(store: &Store, op: Op, key: Key<'_>, responses: &mut Responses) -> Option<Status> {
-    let page = if op == Op::Floor { store.floor_page(key) } else { store.ceiling_page(key) };
-    match page {
-        Ok(page) if page.row_count == 0 => Some(push_bare(Status::NotFound, responses)),
-        Ok(page) => push_page(store, &page, responses),
+/// or above it (Ceiling), which the caller has looked up.
+pub(super) fn push_neighbor(
+    store: &Store,
+    neighbor: Result<Neighbor<'_>, LookupError>,
+    responses: &mut Responses,
+) -> Option<Status> {
+    match neighbor {
+        Ok(None) => Some(push_bare(Status::NotFound, responses)),
+        Ok(neighbor) => push_page(store, &neighbor_page(neighbor, store.record_align_bytes()), responses),
         Err(_) => push_error(responses),
     }
+}
+
+/// Returns the side of a key on which the row of a Floor or a Ceiling is.
+pub(super) fn side(op: Op) -> Side {
+    if op == Op::Floor { Side::After } else { Side::Before }
 }
 
 /// Appends the response to a Range (a page of rows) or to a Count (a number of rows).

@@ -3,9 +3,9 @@
 use std::ops::ControlFlow;
 
 use super::ORDERED_STEPS;
-use super::ordered::{push_bare, push_neighbor};
+use super::ordered::{push_bare, push_neighbor, side};
 use super::run::Run;
-use crate::format::key::{Key, KeyKind};
+use crate::format::key::KeyKind;
 use crate::protocol::native::{Op, RESPONSE_HEADER_LEN_BYTES, Request, ResponseHeader, Status};
 use crate::server::counters::Tally;
 use crate::server::pass::RUN_REQUESTS_MAX;
@@ -62,16 +62,23 @@ pub(super) fn answer_neighbors(
         Ok(requests) => requests,
         Err(refused) => return refused,
     };
+    let is_neighbor = |request: &&Request| matches!(Op::from_code(request.op_code()), Some(Op::Floor | Op::Ceiling));
+    let op = |i: usize| if requests[i].op_code() == Op::Floor as u32 { Op::Floor } else { Op::Ceiling };
+    let run_requests = requests.iter().take_while(is_neighbor).count();
     let mut count = 0;
-    for request in requests {
-        let Some(op @ (Op::Floor | Op::Ceiling)) = Op::from_code(request.op_code()) else { break };
-        if responses.is_full() {
-            break;
-        }
-        let Some(status) = push_neighbor(store, op, Key::U64(request.key()), responses) else { break };
-        tally.count(Some(op), status);
-        count += 1;
-    }
+    store.neighbor_each(
+        run_requests,
+        |i| (requests[i].key(), side(op(i))),
+        |i, neighbor| {
+            if responses.is_full() {
+                return ControlFlow::Break(());
+            }
+            let Some(status) = push_neighbor(store, neighbor, responses) else { return ControlFlow::Break(()) };
+            tally.count(Some(op(i)), status);
+            count += 1;
+            responses.steps().continue_after(count)
+        },
+    );
     responses.steps().add(ORDERED_STEPS * count);
     count
 }

@@ -1,9 +1,12 @@
-//! Records, fences, pilots, and places that do not belong to one table.
+//! Records, fences, fence trees, pilots, and places that do not belong to one table.
 
 use zero_kv::format::FormatError;
 
 use super::{NOT_FOUND_BY_INDEX, assert_refused, forged, row, rows};
-use crate::helpers::encoder::{self, FENCES, PILOTS, PLACES, RECORDS, number, pilot_at, place_at, put, put_u32, seal};
+use crate::helpers::encoder::{
+    self, FENCE, FENCE_ROWS, FENCE_TREE, FENCES, PILOTS, PLACES, RECORDS, number, pilot_at, place_at, put, put_u32,
+    seal,
+};
 use crate::helpers::rows::{Rows, Scratch};
 
 /// Returns the offset of each row's record in the file.
@@ -39,8 +42,8 @@ fn records_out_of_order_are_rejected() {
     }
     let message = "row 10: the key is not greater than the preceding key: forged, or a bug of the baker";
     assert_eq!(row(10, "the key is not greater than the preceding key").to_string(), message);
-    // This key keeps the order, but the index does not find its row.
-    let expected = row(9, NOT_FOUND_BY_INDEX);
+    // This key keeps the order, but the fence has the code of another key.
+    let expected = row(0, "the fence does not match it");
     assert_forgery_refused(|file, records| put(file, records[9], 27), &expected);
 }
 
@@ -79,14 +82,34 @@ fn a_wrong_fence_is_rejected() {
     let scratch = Scratch::new();
     let good = scratch.bake(&rows(300));
     let (fences, len) = encoder::section(&good, FENCES);
-    assert_eq!(len, 19 * 16);
+    assert_eq!(len, 17 * FENCE);
     for at in (fences..fences + len).step_by(8 * 5) {
         let right = number(&good, at);
-        for wrong in [right.wrapping_add(1), right.wrapping_add(8), right.wrapping_sub(1), u64::MAX] {
-            let expected = row((at - fences) as u64 / 16 * 16, "the fence does not match it");
+        for wrong in [right.wrapping_add(1), right.wrapping_sub(1), right.swap_bytes() ^ 1, !right] {
+            let expected = row(((at - fences) / FENCE * FENCE_ROWS) as u64, "the fence does not match it");
             assert_eq!(scratch.refusal(&forged(&scratch, 300, at, wrong)), expected, "{wrong} at {at}");
         }
     }
+}
+
+#[test]
+fn a_wrong_fence_tree_is_rejected() {
+    let scratch = Scratch::new();
+    let good = scratch.bake(&rows(300));
+    let (tree, len) = encoder::section(&good, FENCE_TREE);
+    // 17 fences take two nodes of the lowest level, and one node above them.
+    assert_eq!(len, 3 * 16 * 8);
+    for (at, (level, entry)) in [(0, (0, 0)), (16, (0, 16)), (17, (0, 17)), (31, (0, 31)), (33, (1, 1)), (47, (1, 15))]
+    {
+        let expected = number(&good, tree + at * 8);
+        for found in [expected.wrapping_add(1), expected.wrapping_sub(1), !expected] {
+            let refusal = scratch.refusal(&forged(&scratch, 300, tree + at * 8, found));
+            assert_eq!(refusal, FormatError::FenceTree { level, entry, expected, found });
+        }
+    }
+    let message = "entry 16 of level 0 of the fence tree is 0000000000000362, where 0000000000000361 was expected: \
+                   damaged or forged";
+    assert_eq!(scratch.refusal(&forged(&scratch, 300, tree + 16 * 8, 0x362)).to_string(), message);
 }
 
 /// Returns the key of a row of [`rows`].

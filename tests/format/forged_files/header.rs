@@ -6,8 +6,8 @@ use zero_kv::{Store, StoreError};
 
 use super::{NOT_FOUND_BY_INDEX, assert_refused, forged, row, rows};
 use crate::helpers::encoder::{
-    self, BLOCK_SUMS, FENCES, HASH_SEED, HEADER, PILOTS, PLACES, RECORD_ALIGN, RECORDS, ROW_COUNT, SECTIONS, len_at,
-    number, offset_at, put, put_u32, seal, seal_header,
+    self, BLOCK_SUMS, FENCE_TREE, FENCES, HASH_SEED, HEADER, PILOTS, PLACES, RECORD_ALIGN, RECORDS, ROW_COUNT,
+    SECTIONS, len_at, number, offset_at, put, put_u32, seal, seal_header,
 };
 use crate::helpers::rows::{Rows, Scratch};
 
@@ -58,13 +58,14 @@ fn a_section_at_an_offset_that_contradicts_the_header_is_rejected() {
     let records_len = encoder::section(&scratch.bake(&rows(21)), RECORDS).1 as u64;
     // Wrong lengths of the fences, block sums, places, and records, and row counts that require other fences.
     let cases = [
-        (len_at(FENCES), 16),
-        (len_at(FENCES), 33),
+        (len_at(FENCES), 128),
+        (len_at(FENCES), 257),
+        (len_at(FENCE_TREE), 256),
         (len_at(BLOCK_SUMS), 0),
         (len_at(PLACES), 23 * 4 + 1),
         (len_at(RECORDS), records_len / 2),
-        (ROW_COUNT, 16),
-        (ROW_COUNT, 33),
+        (ROW_COUNT, 18),
+        (ROW_COUNT, 37),
         (ROW_COUNT, 0),
     ];
     for (at, number) in cases {
@@ -72,8 +73,8 @@ fn a_section_at_an_offset_that_contradicts_the_header_is_rejected() {
         let expected = matches!(refusal, FormatError::SectionPlace { .. } | FormatError::SectionOverlap { .. });
         assert!(expected, "{at}: {refusal}");
     }
-    let refusal = scratch.refusal(&forged(&scratch, 21, len_at(FENCES), 16));
-    let message = "section fences has 16 bytes at offset 896, where 32 bytes at 896 were expected: damaged or forged";
+    let refusal = scratch.refusal(&forged(&scratch, 21, len_at(FENCES), 128));
+    let message = "section fences has 128 bytes at offset 896, where 256 bytes at 896 were expected: damaged or forged";
     assert_eq!(refusal.to_string(), message);
 }
 
@@ -225,7 +226,7 @@ fn records_shorter_than_the_row_count_requires_are_rejected() {
     ];
     for (good, len, message) in cases {
         let file = with_records_len(good, len);
-        assert_eq!((scratch.refusal(&file).to_string().as_str(), file.len() == 448), (message, len == 0));
+        assert_eq!((scratch.refusal(&file).to_string().as_str(), file.len() == 640), (message, len == 0));
     }
     let none = scratch.bake(&Rows::new());
     let refusal = scratch.refusal(&with_records_len(&none, 8));
@@ -271,8 +272,8 @@ fn fixed_numbers_of_the_format_are_checked() {
         (entry(0), 2, "the kind of a section", 1),
         (entry(3), 0, "the kind of a section", 4),
         (entry(4), 4, "the kind of a section", 5),
+        (entry(5), 0, "the kind of a section", 6),
         (entry(1) + 4, 9, "a reserved field of a section", 0),
-        (entry(5), 6, "the kind of a section", 0),
         (entry(5) + 4, 5, "a reserved field of a section", 0),
     ];
     for (at, found, what, expected) in cases {
@@ -283,11 +284,6 @@ fn fixed_numbers_of_the_format_are_checked() {
             "the header says {what} is {found}, where {expected} was expected: not written by a baker of this version"
         );
         assert_refused(&scratch.refusal(&file), &FormatError::HeaderField { what, expected, found }, &message);
-    }
-    for at in (entry(5) + 8..256).step_by(8) {
-        let refusal = scratch.refusal(&forged(&scratch, 21, at, 1));
-        let message = "the padding before offset 256 is not zero: damaged or forged";
-        assert_refused(&refusal, &FormatError::Padding { before_bytes: 256 }, message);
     }
 }
 

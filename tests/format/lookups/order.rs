@@ -5,28 +5,24 @@ use std::ops::{Bound, RangeBounds};
 
 use proptest::prelude::*;
 use zero_kv::store::Rows;
-use zero_kv::{Key, Store};
+use zero_kv::format::OwnedKey;
+use zero_kv::{Key, LookupError, MappedStore, Store};
 
-use super::{DerivedKeys, Model, assert_agrees, bake_shuffled, rows_of};
+use super::{DerivedKeys, Model, assert_agrees, bake_shuffled, keys_to_look_up, rows_of};
 use crate::helpers::random::Random;
-use crate::helpers::rows::Scratch;
+use crate::helpers::rows::{Scratch, TestKey};
 
 /// Returns the key of a row with a number.
 type KeyOf<K> = fn(u64) -> K;
 
 /// Compares every ordered lookup of these keys with the model, with some of the keys as both ends of ranges.
-pub(crate) fn assert_order_agrees<'m, K: DerivedKeys>(
-    store: &Store,
-    model: &'m Model<K>,
-    keys: &[K],
-    random: &mut Random,
-) {
+pub(crate) fn assert_order_agrees<K: DerivedKeys>(store: &Store, model: &Model<K>, keys: &[K], random: &mut Random) {
     for key in keys {
-        let row = |row: Option<(&'m K, &'m Vec<u8>)>| row.map(|(key, value)| (key.key(), value.as_slice()));
         let (floor, ceiling) = (model.range(..=key).next_back(), model.range(key..).next());
-        assert_eq!(store.floor(key.key()).unwrap(), row(floor), "floor of {key:?}");
-        assert_eq!(store.ceiling(key.key()).unwrap(), row(ceiling), "ceiling of {key:?}");
+        assert_eq!(store.floor(key.key()).unwrap(), row_of(floor), "floor of {key:?}");
+        assert_eq!(store.ceiling(key.key()).unwrap(), row_of(ceiling), "ceiling of {key:?}");
     }
+    assert_batches_agree(store, model, keys, random);
     let rows = rows_of(model);
     for _ in 0..(40_000 / (rows.len() + 1)).clamp(4, 40) {
         let mut bound = || {
@@ -42,6 +38,28 @@ pub(crate) fn assert_order_agrees<'m, K: DerivedKeys>(
         assert_eq!(store.count(range).unwrap(), expected.len(), "rows in {range:?}");
         assert_rows(&range, || store.range(range).unwrap(), expected, random);
     }
+}
+
+/// Compares the floors and ceilings of batches of keys with the model. The batches have various lengths.
+fn assert_batches_agree<K: DerivedKeys>(store: &Store, model: &Model<K>, keys: &[K], random: &mut Random) {
+    let mut rest = keys;
+    while !rest.is_empty() {
+        let (batch, later) = rest.split_at(rest.len().min(1 + random.below(100)));
+        rest = later;
+        let (mut floors, mut ceilings) = (Vec::new(), Vec::new());
+        let keys: Vec<Key<'_>> = batch.iter().map(TestKey::key).collect();
+        store.floor_many(&keys, |i, row| floors.push((i, row))).unwrap();
+        store.ceiling_many(&keys, |i, row| ceilings.push((i, row))).unwrap();
+        for (i, key) in batch.iter().enumerate() {
+            assert_eq!(floors[i], (i, row_of(model.range(..=key).next_back())), "floor of {key:?} in {keys:?}");
+            assert_eq!(ceilings[i], (i, row_of(model.range(key..).next())), "ceiling of {key:?} in {keys:?}");
+        }
+        assert_eq!((floors.len(), ceilings.len()), (keys.len(), keys.len()));
+    }
+}
+
+fn row_of<'m, K: TestKey>(row: Option<(&'m K, &'m Vec<u8>)>) -> Option<(Key<'m>, &'m [u8])> {
+    row.map(|(key, value)| (key.key(), value.as_slice()))
 }
 
 /// Returns the rows of the model in a range, which may end before it begins.
@@ -102,17 +120,20 @@ fn assert_prefixes_agree(store: &Store, model: &Model<Vec<u8>>, random: &mut Ran
     }
 }
 
-const SIZES: [u64; 7] = [0, 1, 15, 16, 17, 32, 1000];
+const SIZES: [u64; 9] = [0, 1, 2, 17, 18, 19, 36, 288, 1000];
 
 #[test]
 fn ordered_lookups_of_numbers_match_the_model() {
     let scratch = Scratch::new();
     for rows in SIZES {
-        let gaps: [(&str, KeyOf<u64>); 4] = [
+        let gaps: [(&str, KeyOf<u64>); 7] = [
             ("no gaps", |i| i),
             ("gaps of 9", |i| 5 + i * 10),
             ("ever wider gaps", |i| i * i * i),
             ("up to the greatest", |i| u64::MAX - i * 3),
+            ("powers of two and their neighbors", |i| (1_u64 << (i % 59)).wrapping_add(i / 59 * 7)),
+            ("small clusters far apart", |i| (i / 5).wrapping_mul(0x9E37_79B9_7F4A_7C15) / 256 * 256 + i % 5),
+            ("spread over all numbers", |i| i.wrapping_mul(0x9E37_79B9_7F4A_7C15)),
         ];
         for (name, key) in gaps {
             println!("{rows} rows, {name}");
@@ -170,6 +191,34 @@ fn ordered_lookups_of_byte_keys_match_the_model() {
     }
 }
 
+/// The values are long enough that a batch ends after a few keys.
+#[test]
+fn batches_from_a_mapped_file_match_the_model() {
+    let scratch = Scratch::new();
+    let value = |i: u64| vec![i as u8; if i.is_multiple_of(50) { 70_000 } else { i as usize }];
+    let numbers: Model<u64> = (0..1000).map(|i| (i * 10, value(i))).collect();
+    assert_mapped_batches_agree(&scratch, &numbers);
+    let texts: Model<Vec<u8>> = (0..1000).map(|i| (key_with_equal_fence_in_groups(i), value(i))).collect();
+    assert_mapped_batches_agree(&scratch, &texts);
+}
+
+fn assert_mapped_batches_agree<K: DerivedKeys>(scratch: &Scratch, model: &Model<K>) {
+    bake_shuffled(scratch, model, 1);
+    let table = MappedStore::open(scratch.path()).unwrap();
+    let keys = keys_to_look_up(model, &mut Random(4));
+    let asked: Vec<Key<'_>> = keys.iter().map(TestKey::key).collect();
+    let owned = |row: Option<(Key<'_>, &[u8])>| row.map(|(key, value)| (OwnedKey::from(key), value.to_vec()));
+    let floors = keys.iter().map(|key| owned(row_of(model.range(..=key).next_back())));
+    let ceilings = keys.iter().map(|key| owned(row_of(model.range(key..).next())));
+    assert!(table.floor_many(&asked).unwrap().into_iter().eq(floors));
+    assert!(table.ceiling_many(&asked).unwrap().into_iter().eq(ceilings));
+    let other = if asked[0].as_u64().is_some() { Key::from("other") } else { Key::from(7) };
+    let mixed = [asked[0], other];
+    assert!(matches!(table.floor_many(&mixed), Err(LookupError::KeyKind { .. })));
+    assert!(matches!(table.ceiling_many(&mixed), Err(LookupError::KeyKind { .. })));
+    assert_eq!(table.floor_many(&asked[..0]), Ok(vec![]));
+}
+
 #[test]
 fn fences_with_equal_bytes_are_distinguished() {
     let scratch = Scratch::new();
@@ -179,6 +228,20 @@ fn fences_with_equal_bytes_are_distinguished() {
         let mut model: Model<Vec<u8>> = (0..9000).map(|i| (key(i), i.to_string().into_bytes())).collect();
         model.extend([(vec![0], vec![]), (vec![255; 3], vec![])]);
         assert_agrees(&bake_shuffled(&scratch, &model, 1), &model, 2);
+    }
+}
+
+/// The distance between two records of a fence has 16 bits, in units of 8 bytes. Values of 600,000 bytes are too long.
+#[test]
+fn rows_after_very_long_values_are_found() {
+    let scratch = Scratch::new();
+    for every in [1, 2, 5, 17, 18, 19] {
+        let value = |i: u64| vec![i as u8; if i.is_multiple_of(every) && i < 40 { 600_000 } else { i as usize }];
+        let numbers: Model<u64> = (0..50).map(|i| (i * 10, value(i))).collect();
+        let texts: Model<Vec<u8>> = (0..50).map(|i| (key_with_equal_fence_in_groups(i), value(i))).collect();
+        println!("every {every}th value is long");
+        assert_agrees(&bake_shuffled(&scratch, &numbers, 1), &numbers, 2);
+        assert_agrees(&bake_shuffled(&scratch, &texts, 1), &texts, 2);
     }
 }
 
@@ -222,10 +285,10 @@ fn skipping_rows_of_a_range_equals_skipping_in_the_model() {
     let model: Model<u64> = (0..1000).map(|key| (key * 3, vec![b'v'; key as usize % 30])).collect();
     let store = bake_shuffled(&scratch, &model, 6);
     let rows = rows_of(&model);
-    for (first, last) in [(0, 999), (7, 500), (16, 32), (15, 17), (990, 999), (400, 400)] {
+    for (first, last) in [(0, 999), (7, 500), (18, 36), (17, 19), (990, 999), (400, 400)] {
         let range = || store.range(first * 3..=last * 3).unwrap();
         let expected = &rows[first as usize..=last as usize];
-        for skipped in [0, 1, 14, 15, 16, 17, 31, 32, 33, 200, 998, 999, 1000, usize::MAX] {
+        for skipped in [0, 1, 16, 17, 18, 19, 35, 36, 37, 200, 998, 999, 1000, usize::MAX] {
             let (mut found, mut model) = (range(), expected.iter().copied());
             assert_eq!(found.nth(skipped), model.nth(skipped), "{first} to {last}, {skipped} skipped");
             assert!(found.clone().rev().eq(model.clone().rev()), "backward from there");

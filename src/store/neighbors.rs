@@ -1,0 +1,303 @@
+//! Looks up the rows next to keys in key order: floors and ceilings.
+//!
+//! In: keys, each with a side. Out: the record of the nearest row on this side. Many keys are looked up in stages, as in
+//! [`super::search`]: the tree above the fences, the fence, and the record of each key are fetched from memory while
+//! other keys are processed.
+
+use std::cmp::Ordering;
+use std::ops::ControlFlow;
+
+use super::machine::prefetch;
+use super::order::is_before;
+#[cfg(feature = "server")]
+use super::rows::PageRange;
+use super::{LookupError, Store};
+use crate::format::checksum::BLOCK_LEN_BYTES;
+use crate::format::fence::{FENCE_ROWS, Fence};
+use crate::format::key::{Key, KeyKind, LookupKey};
+use crate::format::record::Record;
+
+/// The number of keys that each stage processes together: about the number of cache misses that a core can have in
+/// flight.
+const GROUP_KEYS: usize = 16;
+/// The number of groups whose lookups are in flight: one in each of the four stages.
+const WINDOW_GROUPS: usize = 4;
+
+const LINE_LEN_BYTES: usize = 64;
+
+/// The offset of a record that the stages cannot determine. No record has this offset.
+const UNDETERMINED: u64 = u64::MAX;
+
+/// One of the two positions next to a key in key order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// The position just before the key. The row after this position is the ceiling of the key.
+    Before,
+    /// The position just after the key. The row before this position is the floor of the key.
+    After,
+}
+
+/// A row's record and its offset in the records section, or `None` if there is no such row.
+pub(crate) type Neighbor<'s> = Option<(Record<'s>, u64)>;
+
+/// Returns a page with a neighbor, or without rows if there is none.
+#[cfg(feature = "server")]
+pub(crate) fn neighbor_page(neighbor: Neighbor<'_>, align_bytes: usize) -> PageRange {
+    let offset_bytes = neighbor.map_or(0..0, |(record, start)| start..start + record.len_bytes(align_bytes) as u64);
+    PageRange { offset_bytes, row_count: usize::from(neighbor.is_some()), more: false }
+}
+
+/// The state of the lookup of one key.
+#[derive(Clone, Copy)]
+struct Lane {
+    /// The key's head.
+    head: u64,
+    /// After the first stage, a node of the lowest level of the tree. After the second stage, a fence. After the third
+    /// stage, the offset of a record, or [`UNDETERMINED`].
+    at: u64,
+}
+
+type Window = [[Lane; GROUP_KEYS]; WINDOW_GROUPS];
+
+impl Store {
+    /// Looks up the rows that [`Store::floor`] returns for many keys. Calls `visit` for each key, in order, with the
+    /// key's position in `keys` and the row. The memory accesses of several keys overlap, so one call of `floor_many`
+    /// is several times faster than calling [`Store::floor`] for each key.
+    ///
+    /// # Errors
+    /// The errors of [`Store::floor`]. If any key is not of the table's kind, `visit` is never called. If a row is
+    /// damaged, `visit` is called only for the keys that precede the key of the damaged row.
+    ///
+    /// # Example
+    /// ```
+    /// # #[cfg(feature = "bake")] {
+    /// # use zero_kv::bake::{self, Options};
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("storage.db");
+    /// # bake::bake_csv("100,first\n200,second\n".as_bytes(), &path, &Options::default(), &mut |_| ())?;
+    /// let store = zero_kv::Store::open(&path)?;
+    /// let mut owners = Vec::new();
+    /// store.floor_many(&[99, 150, 200], |_, row| owners.push(row.map(|(_, owner)| owner)))?;
+    /// assert_eq!(owners, [None, Some(&b"first"[..]), Some(&b"second"[..])]);
+    /// # }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn floor_many<'s, 'k, K>(
+        &'s self,
+        keys: &[K],
+        visit: impl FnMut(usize, Option<(Key<'s>, &'s [u8])>),
+    ) -> Result<(), LookupError>
+    where
+        K: Into<Key<'k>> + Copy,
+    {
+        self.neighbor_many(keys, Side::After, visit)
+    }
+
+    /// Looks up the rows that [`Store::ceiling`] returns for many keys, as [`Store::floor_many`] does.
+    ///
+    /// # Errors
+    /// The errors of [`Store::floor_many`].
+    pub fn ceiling_many<'s, 'k, K>(
+        &'s self,
+        keys: &[K],
+        visit: impl FnMut(usize, Option<(Key<'s>, &'s [u8])>),
+    ) -> Result<(), LookupError>
+    where
+        K: Into<Key<'k>> + Copy,
+    {
+        self.neighbor_many(keys, Side::Before, visit)
+    }
+
+    /// Implements [`Store::floor_many`] and [`Store::ceiling_many`].
+    #[inline(always)]
+    pub(super) fn neighbor_many<'s, 'k, K>(
+        &'s self,
+        keys: &[K],
+        side: Side,
+        mut visit: impl FnMut(usize, Option<(Key<'s>, &'s [u8])>),
+    ) -> Result<(), LookupError>
+    where
+        K: Into<Key<'k>> + Copy,
+    {
+        for key in keys {
+            self.check_key_kind((*key).into())?;
+        }
+        self.neighbor_while(keys, side, |i, row| {
+            visit(i, row);
+            ControlFlow::Continue(())
+        })
+    }
+
+    /// Looks up the floors or ceilings of many keys, which must be of the table's kind. Calls `visit` with each key's
+    /// position in `keys` and the row, until `visit` returns `Break`.
+    #[inline(always)]
+    pub(super) fn neighbor_while<'s, 'k, K>(
+        &'s self,
+        keys: &[K],
+        side: Side,
+        mut visit: impl FnMut(usize, Option<(Key<'s>, &'s [u8])>) -> ControlFlow<()>,
+    ) -> Result<(), LookupError>
+    where
+        K: Into<Key<'k>> + Copy,
+    {
+        let key = |i: usize| -> Key<'k> { keys[i].into() };
+        let mut outcome = Ok(());
+        let found = |i, neighbor: Result<Neighbor<'s>, LookupError>| match neighbor {
+            Ok(neighbor) => visit(i, neighbor.map(|(record, _)| (record.key(), record.value()))),
+            Err(error) => {
+                outcome = Err(error);
+                ControlFlow::Break(())
+            }
+        };
+        // `unwrap_or_default` never returns a default here, because all keys are of the table's kind.
+        match self.key_kind() {
+            KeyKind::U64 => self.neighbor_each(keys.len(), |i| (key(i).as_u64().unwrap_or_default(), side), found),
+            KeyKind::Bytes => self.neighbor_each(keys.len(), |i| (key(i).as_bytes().unwrap_or_default(), side), found),
+        }
+        outcome
+    }
+
+    /// Returns the floor ([`Side::After`]) or the ceiling ([`Side::Before`]) of a key, which must be of the table's
+    /// kind.
+    pub(crate) fn neighbor(&self, key: Key<'_>, side: Side) -> Result<Neighbor<'_>, LookupError> {
+        let (position, before) = self.seek(key, side)?;
+        let position = match side {
+            Side::Before => Some(position).filter(|position| position.row < self.len()),
+            Side::After => before,
+        };
+        let Some(position) = position else { return Ok(None) };
+        let record = self.record_at(position.offset_bytes).ok_or(LookupError::Damaged)?;
+        Ok(Some((record, position.offset_bytes)))
+    }
+
+    /// Looks up the floors or ceilings of `count` keys, which must be of the table's kind. Calls `found` with each key's
+    /// position and result, in order, until `found` returns `Break`.
+    ///
+    /// Each group of keys goes through four stages: search the upper levels of the tree, search its lowest level, search
+    /// the fence, and call `found`. Each stage prefetches what the next one reads.
+    #[inline(always)]
+    pub(crate) fn neighbor_each<'s, 'k, K: LookupKey + Into<Key<'k>>>(
+        &'s self,
+        count: usize,
+        key_at: impl Fn(usize) -> (K, Side),
+        mut found: impl FnMut(usize, Result<Neighbor<'s>, LookupError>) -> ControlFlow<()>,
+    ) {
+        debug_assert_eq!(K::KIND, self.key_kind());
+        let mut window = [[Lane { head: 0, at: 0 }; GROUP_KEYS]; WINDOW_GROUPS];
+        for step in 0..count.div_ceil(GROUP_KEYS) + WINDOW_GROUPS - 1 {
+            self.advance_neighbors(step, count, &key_at, &mut window);
+            let Some(number) = step.checked_sub(WINDOW_GROUPS - 1) else { continue };
+            for (i, lane) in (number * GROUP_KEYS..count).zip(&window[number % WINDOW_GROUPS]) {
+                if found(i, self.neighbor_at(key_at(i), lane.at)).is_break() {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Runs the first three stages, each for one group.
+    ///
+    /// Not inlined, so that the loop over the results can use all registers.
+    #[inline(never)]
+    fn advance_neighbors<'k, K: LookupKey + Into<Key<'k>>>(
+        &self,
+        step: usize,
+        count: usize,
+        key_at: &impl Fn(usize) -> (K, Side),
+        window: &mut Window,
+    ) {
+        let fences = self.fences();
+        for (i, lane) in (step * GROUP_KEYS..count).zip(&mut window[step % WINDOW_GROUPS]) {
+            let (key, side) = key_at(i);
+            let key = key.into();
+            lane.head = key.head(self.common.len());
+            // No bound is above the greatest head.
+            let is_determined = self.compare_common(key) == Ordering::Equal && lane.head < u64::MAX;
+            lane.at = if is_determined { fences.lowest_node(bound(lane.head, side)) as u64 } else { UNDETERMINED };
+            fences.prefetch_node(lane.at as usize);
+        }
+        if let Some(number) = step.checked_sub(1) {
+            for (i, lane) in (number * GROUP_KEYS..count).zip(&mut window[number % WINDOW_GROUPS]) {
+                if lane.at != UNDETERMINED {
+                    lane.at = fences.last_below_in_node(lane.at as usize, bound(lane.head, key_at(i).1)) as u64;
+                    fences.prefetch_fence(lane.at as usize);
+                }
+            }
+        }
+        if let Some(number) = step.checked_sub(2) {
+            for (i, lane) in (number * GROUP_KEYS..count).zip(&mut window[number % WINDOW_GROUPS]) {
+                lane.at = self.likely_neighbor(lane.head, lane.at as usize, key_at(i).1).unwrap_or(UNDETERMINED);
+                self.prefetch_neighbor(lane.at as usize);
+            }
+        }
+    }
+
+    /// Returns the offset of the record that is the neighbor of a key unless several rows have the code of the key's
+    /// head. Returns `None` if the fence does not determine the offset.
+    #[inline(always)]
+    fn likely_neighbor(&self, head: u64, number: usize, side: Side) -> Option<u64> {
+        let fences = self.fence_entries();
+        let fence = fences.get(number).filter(|fence| fence.head.get() < bound(head, side))?;
+        let code = fence.code(head);
+        let (fence, i) = match side {
+            Side::After => (fence, fence.rows_up_to(code) - 1),
+            Side::Before => match fence.rows_below(code) {
+                // The row is the first one of the next fence.
+                FENCE_ROWS => (fences.get(number + 1)?, 0),
+                i => (fence, i),
+            },
+        };
+        Some(self.offset_bytes_in_fence(fence, fence.distance(i)?))
+    }
+
+    #[inline(always)]
+    fn offset_bytes_in_fence(&self, fence: &Fence, distance: u16) -> u64 {
+        (u64::from(fence.place.get()) + u64::from(distance)) << self.record_align_bytes().trailing_zeros()
+    }
+
+    /// Returns the neighbor of a key. If the record at `offset_bytes` is on the right side of the key, it is the
+    /// neighbor, because every row between this row and the key would have the same code as the key, and the stages
+    /// selected the last of these rows ([`Side::After`]) or the first ([`Side::Before`]).
+    #[inline(always)]
+    fn neighbor_at<'k, K: LookupKey + Into<Key<'k>>>(
+        &self,
+        (key, side): (K, Side),
+        offset_bytes: u64,
+    ) -> Result<Neighbor<'_>, LookupError> {
+        let record = self.record_at_with_kind(K::KIND, offset_bytes);
+        match record {
+            Some(record) if is_before(record.key(), key.into(), side) == (side == Side::After) => {
+                Ok(Some((record, offset_bytes)))
+            }
+            _ => self.neighbor_slowly(key.into(), side),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn neighbor_slowly(&self, key: Key<'_>, side: Side) -> Result<Neighbor<'_>, LookupError> {
+        self.neighbor(key, side)
+    }
+
+    /// Prefetches the start of a record, up to the table's mean record length, and the tag that states whether the
+    /// record's block is verified.
+    #[inline(always)]
+    fn prefetch_neighbor(&self, offset_bytes: usize) {
+        let records = self.records();
+        prefetch(self.blocks.tags(), offset_bytes / BLOCK_LEN_BYTES);
+        prefetch(records, offset_bytes);
+        let mut at = LINE_LEN_BYTES;
+        while at < self.typical_len_bytes {
+            prefetch(records, offset_bytes.wrapping_add(at));
+            at += LINE_LEN_BYTES;
+        }
+        prefetch(records, offset_bytes.wrapping_add(self.typical_len_bytes.wrapping_sub(1)));
+    }
+}
+
+/// Returns the bound that separates the heads of the fences before a position from the heads of the fences after it.
+/// `head` is less than `u64::MAX`.
+#[inline(always)]
+fn bound(head: u64, side: Side) -> u64 {
+    head.wrapping_add(u64::from(side == Side::After))
+}
