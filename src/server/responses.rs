@@ -138,6 +138,22 @@ impl Responses {
         }
     }
 
+    /// Appends a header, and then bytes that are stored at an offset of the records section, as [`Responses::push`] and
+    /// [`Responses::push_stored`] do.
+    #[inline(always)]
+    pub(super) fn push_headed<const N: usize>(&mut self, header: &[u8; N], bytes: &[u8], offset_bytes: u64) {
+        if bytes.len() <= COPY_MAX_BYTES
+            && let Some((to, rest)) = self.room().split_first_chunk_mut::<N>()
+            && copy(bytes, rest).is_some()
+        {
+            *to = *header;
+            self.advance(N + bytes.len());
+            return;
+        }
+        self.push(header);
+        self.push_stored(bytes, offset_bytes);
+    }
+
     /// Returns the free room of the buffer. The caller writes into it, and then calls [`Responses::advance`].
     #[inline(always)]
     pub(super) fn room(&mut self) -> &mut [u8] {

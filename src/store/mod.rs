@@ -61,8 +61,6 @@ pub use mapped::MappedStore;
 pub(crate) use mapped::{Standing, Witness, owned};
 pub use mapped_rows::MappedRows;
 pub use memory::{Memory, OpenOptions, Step, StepKind, Verify};
-#[cfg(feature = "server")]
-pub(crate) use neighbors::neighbor_page;
 pub(crate) use neighbors::{Neighbor, Side};
 pub(crate) use open::open_file;
 pub(crate) use order::prefix_end;

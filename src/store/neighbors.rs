@@ -9,8 +9,6 @@ use std::ops::ControlFlow;
 
 use super::machine::prefetch;
 use super::order::is_before;
-#[cfg(feature = "server")]
-use super::rows::PageRange;
 use super::{LookupError, Store};
 use crate::format::checksum::BLOCK_LEN_BYTES;
 use crate::format::fence::{FENCE_ROWS, Fence};
@@ -39,13 +37,6 @@ pub(crate) enum Side {
 
 /// A row's record and its offset in the records section, or `None` if there is no such row.
 pub(crate) type Neighbor<'s> = Option<(Record<'s>, u64)>;
-
-/// Returns a page with a neighbor, or without rows if there is none.
-#[cfg(feature = "server")]
-pub(crate) fn neighbor_page(neighbor: Neighbor<'_>, align_bytes: usize) -> PageRange {
-    let offset_bytes = neighbor.map_or(0..0, |(record, start)| start..start + record.len_bytes(align_bytes) as u64);
-    PageRange { offset_bytes, row_count: usize::from(neighbor.is_some()), more: false }
-}
 
 /// The state of the lookup of one key.
 #[derive(Clone, Copy)]

@@ -68,7 +68,7 @@ pub(crate) struct Args {
     /// Use absent keys in this share of the requests; 0 is none, 1 is all
     #[arg(long, value_name = "RATIO", default_value = "0", value_parser = parse_ratio)]
     pub(crate) miss_ratio: f64,
-    /// Choose the ops: `get`, `exists`, or both with their shares, such as `get:0.9,exists:0.1`
+    /// Choose the ops: `get`, `exists`, both with their shares, such as `get:0.9,exists:0.1`, or `floor`
     #[arg(long, value_name = "OPS", default_value = "get")]
     pub(crate) op: OpMix,
     /// Compare each value with the file's value for the key
@@ -123,6 +123,23 @@ impl Args {
             return conflict(
                 "the argument '--verify' cannot be used with '--op exists': there are no values to compare",
             );
+        }
+        if self.op.contains(Op::Floor) {
+            let conflict_with = |option: &str, reason: &str| {
+                conflict(&format!("the argument '{option}' cannot be used with '--op floor': {reason}"))
+            };
+            if self.protocol == Protocol::Resp {
+                return conflict_with("--protocol resp", "only native floors are supported");
+            }
+            if self.verify {
+                return conflict_with("--verify", "the response to a floor is a page, not a value");
+            }
+            if self.miss_ratio > 0.0 {
+                return conflict_with("--miss-ratio", "an absent key has a floor, too");
+            }
+            if self.ceiling {
+                return conflict_with("--ceiling", "its server sends values, not pages");
+            }
         }
         if self.verify && self.miss_ratio == 1.0 {
             return conflict(

@@ -18,7 +18,8 @@ use rand::{Rng, RngExt, SeedableRng};
 use rand_distr::Distribution as _;
 use rand_distr::weighted::WeightedAliasIndex;
 use zero_kv::client::OwnedKey;
-use zero_kv::protocol::native::{KEY_LEN_MAX_BYTES, ResponseHeader, Status};
+use zero_kv::format::record::record_len_bytes;
+use zero_kv::protocol::native::{KEY_LEN_MAX_BYTES, PAGE_HEADER_LEN_BYTES, ResponseHeader, Status};
 use zero_kv::{Key, KeyKind, MappedStore};
 
 use crate::canned::Canned;
@@ -56,9 +57,11 @@ enum RowChoice {
 /// The baked file, and a request and the expected response for each row.
 pub(crate) struct Table {
     pub(crate) store: MappedStore,
-    /// An encoded `get` request for each row.
-    gets: Requests,
-    /// The expected response header of each `get` request.
+    /// The op of the encoded requests: `get` or `floor`.
+    op: Op,
+    /// An encoded request for each row.
+    requests: Requests,
+    /// The expected response header of each request.
     responses: Vec<ResponseHeader>,
     row_choice: RowChoice,
     miss_ratio: f64,
@@ -66,7 +69,8 @@ pub(crate) struct Table {
 
 impl Table {
     /// Encodes a request for each row, and chooses the order of the rows. The seed determines this order, and therefore
-    /// also the most frequently requested keys. `zipf_exponent` applies to [`Distribution::Zipf`].
+    /// also the most frequently requested keys. `zipf_exponent` applies to [`Distribution::Zipf`]. The requests are `get`
+    /// requests, or `floor` requests if `floor_align_bytes` has the alignment of the file's records.
     ///
     /// # Errors
     /// Fails if a row is damaged, or if the distribution is [`Distribution::Zipf`] and does not support this many rows.
@@ -77,18 +81,26 @@ impl Table {
         zipf_exponent: f64,
         miss_ratio: f64,
         seed: u64,
+        floor_align_bytes: Option<usize>,
     ) -> anyhow::Result<Self> {
         let mut rows: Vec<(OwnedKey, ResponseHeader)> = Vec::with_capacity(store.len());
         for row in store.iter() {
             let (key, value) = row?;
-            let response = ResponseHeader::of_value(value.len()).expect("an opened file has no value that is too long");
+            let response = match floor_align_bytes {
+                // The response to a floor is a page with one record.
+                Some(align_bytes) => ResponseHeader::of_page(
+                    PAGE_HEADER_LEN_BYTES + record_len_bytes(key.as_key(), value.len(), align_bytes),
+                ),
+                None => ResponseHeader::of_value(value.len()).expect("an opened file has no value that is too long"),
+            };
             rows.push((key, response));
         }
         if distribution != Distribution::Sequential {
             rows.shuffle(&mut SmallRng::seed_from_u64(seed));
         }
-        let mut gets = protocol.empty_requests(store.key_kind());
-        rows.iter().for_each(|(key, _)| gets.push(Op::Get, key.as_key()));
+        let op = if floor_align_bytes.is_some() { Op::Floor } else { Op::Get };
+        let mut requests = protocol.empty_requests(store.key_kind());
+        rows.iter().for_each(|(key, _)| requests.push(op, key.as_key()));
         let responses: Vec<ResponseHeader> = rows.into_iter().map(|(_, response)| response).collect();
         let row_choice = match distribution {
             Distribution::Zipf if !responses.is_empty() => {
@@ -100,7 +112,7 @@ impl Table {
             Distribution::Uniform | Distribution::Zipf => RowChoice::Uniform,
             Distribution::Sequential => RowChoice::Sequential,
         };
-        Ok(Table { store, gets, responses, row_choice, miss_ratio })
+        Ok(Table { store, op, requests, responses, row_choice, miss_ratio })
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -156,7 +168,7 @@ impl KeyDraw {
     /// of the table.
     fn absent_key(&mut self, table: &Table) -> anyhow::Result<Key<'_>> {
         for _ in 0..MISS_TRIES_MAX {
-            let near = if table.is_empty() { None } else { Some(table.gets.key(self.next_row(table))) };
+            let near = if table.is_empty() { None } else { Some(table.requests.key(self.next_row(table))) };
             match table.store.key_kind() {
                 KeyKind::U64 => {
                     let key = self.near_number(near.and_then(|near| near.as_u64()).unwrap_or_default());
@@ -217,11 +229,11 @@ impl Pipeline {
         self.requests.clear();
         self.expected.clear();
         draw.begin(table);
-        let requests_only_rows = table.miss_ratio == 0.0 && mix.single() == Some(Op::Get);
+        let requests_only_rows = table.miss_ratio == 0.0 && mix.single() == Some(table.op);
         if requests_only_rows && !matches!(table.row_choice, RowChoice::Zipf(_)) {
             while self.expected.len() < requests {
                 let rows = draw.next_rows(table, requests - self.expected.len());
-                self.requests.extend_from(&table.gets, rows.clone());
+                self.requests.extend_from(&table.requests, rows.clone());
                 self.expected.extend_from_slice(&table.responses[rows]);
             }
         } else {
@@ -246,9 +258,9 @@ impl Pipeline {
             return Ok(());
         }
         let row = draw.next_row(table);
-        self.requests.push_like(op, &table.gets, row);
+        self.requests.push_like(op, &table.requests, row);
         self.expected.push(match op {
-            Op::Get => table.responses[row],
+            Op::Get | Op::Floor => table.responses[row],
             Op::Exists => ResponseHeader::bare(Status::Ok),
         });
         Ok(())
@@ -270,7 +282,7 @@ mod tests {
         options.keys = Keys::Bytes;
         bake::bake_csv(keys.map(|key| format!("{key},\n")).concat().as_bytes(), &path, &options, &mut |_| ()).unwrap();
         let store = MappedStore::open(&path).unwrap();
-        let table = Table::new(store, Protocol::Native, Distribution::Uniform, 0.0, 1.0, 1).unwrap();
+        let table = Table::new(store, Protocol::Native, Distribution::Uniform, 0.0, 1.0, 1, None).unwrap();
         let mut draw = KeyDraw::for_client(&table, 1, 0, 1);
         let (mut longer, mut changed) = (0, 0);
         for _ in 0..1_000 {

@@ -11,6 +11,8 @@ use zero_kv::protocol::native;
 pub(crate) enum Op {
     Get,
     Exists,
+    /// Only in the native protocol.
+    Floor,
 }
 
 impl Op {
@@ -19,18 +21,23 @@ impl Op {
         match self {
             Op::Get => native::Op::Get,
             Op::Exists => native::Op::Exists,
+            Op::Floor => native::Op::Floor,
         }
     }
 
-    /// Converts the native op of an encoded request. The benchmarker encodes only `get` and `exists` requests.
+    /// Converts the native op of an encoded request. The benchmarker encodes only `get`, `exists`, and `floor` requests.
     #[inline]
     pub(crate) fn from_native(op: Option<native::Op>) -> Op {
-        if op == Some(native::Op::Get) { Op::Get } else { Op::Exists }
+        match op {
+            Some(native::Op::Get) => Op::Get,
+            Some(native::Op::Floor) => Op::Floor,
+            _ => Op::Exists,
+        }
     }
 }
 
 /// The ops, with their names on the command line.
-const OPS: &[(&str, Op)] = &[("get", Op::Get), ("exists", Op::Exists)];
+const OPS: &[(&str, Op)] = &[("get", Op::Get), ("exists", Op::Exists), ("floor", Op::Floor)];
 /// Maximum difference between the sum of the shares and 1. The sum may be inexact, because decimals such as 0.1 have no
 /// exact binary representation.
 const SUM_TOLERANCE: f64 = 1e-6;
@@ -80,7 +87,7 @@ impl FromStr for OpMix {
             };
             let share: f64 = share.ok_or("expected a share after each op, as in `get:0.9,exists:0.1`")?;
             let Some(&(_, op)) = OPS.iter().find(|(each, _)| *each == name) else {
-                return Err(format!("unknown op `{name}`: expected `get` or `exists`"));
+                return Err(format!("unknown op `{name}`: expected `get`, `exists`, or `floor`"));
             };
             if mix.iter().any(|&(each, _)| each == op) {
                 return Err(format!("`{name}` is given twice: name each op once"));
@@ -92,6 +99,9 @@ impl FromStr for OpMix {
             return Err(format!("the shares add up to {sum}, expected 1"));
         }
         mix.retain(|&(_, share)| share > 0.0);
+        if mix.len() > 1 && mix.iter().any(|&(op, _)| op == Op::Floor) {
+            return Err("`floor` cannot be mixed with other ops".to_owned());
+        }
         Ok(OpMix(mix))
     }
 }
@@ -115,7 +125,7 @@ mod tests {
 
     #[test]
     fn a_parsed_mix_is_displayed_as_the_same_text() {
-        for text in ["get", "exists", "get:0.9,exists:0.1"] {
+        for text in ["get", "exists", "floor", "get:0.9,exists:0.1"] {
             assert_eq!(text.parse::<OpMix>().unwrap().to_string(), text);
         }
         assert_eq!("get:1,exists:0".parse(), "get".parse::<OpMix>());
@@ -123,9 +133,18 @@ mod tests {
 
     #[test]
     fn invalid_mixes_are_rejected() {
-        for text in
-            ["", "put", "get,exists", "get:0.5", "get:0.5,get:0.5", "get:2,exists:-1", "get:NaN", "get:0.9,", ":1"]
-        {
+        for text in [
+            "",
+            "put",
+            "get,exists",
+            "floor:0.5,get:0.5",
+            "get:0.5",
+            "get:0.5,get:0.5",
+            "get:2,exists:-1",
+            "get:NaN",
+            "get:0.9,",
+            ":1",
+        ] {
             assert!(text.parse::<OpMix>().is_err(), "{text:?}");
         }
     }

@@ -20,6 +20,7 @@ fn command(op: Op) -> &'static [u8] {
     match op {
         Op::Get => GET,
         Op::Exists => EXISTS,
+        Op::Floor => unreachable!("Args rejects floors in the Redis protocol"),
     }
 }
 
@@ -82,6 +83,7 @@ impl ReplyPrefix {
             (Op::Get, false) => text(b"$-1\r\n"),
             (Op::Exists, true) => text(b":1\r\n"),
             (Op::Exists, false) => text(b":0\r\n"),
+            (Op::Floor, _) => None,
         }
     }
 

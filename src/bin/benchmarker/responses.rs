@@ -298,7 +298,8 @@ mod tests {
             };
             bake::bake_csv("1,one\n2,second\n3,\n".as_bytes(), &path, &options, &mut |_| ()).unwrap();
             let table =
-                Table::new(MappedStore::open(&path).unwrap(), protocol, Distribution::Uniform, 0.0, 0.0, 1).unwrap();
+                Table::new(MappedStore::open(&path).unwrap(), protocol, Distribution::Uniform, 0.0, 0.0, 1, None)
+                    .unwrap();
             let mut pipeline = Pipeline::new(protocol, keys);
             let found = |len_bytes| ResponseHeader::of_value(len_bytes).unwrap();
             let not_found = ResponseHeader::bare(Status::NotFound);

@@ -1,4 +1,4 @@
-//! A fast path for GET, the most frequent command.
+//! Fast paths for GET, the most frequent command, and for ZKV.FLOOR and ZKV.CEILING.
 
 /// The first 8 bytes of a `GET` command.
 const START: u64 = u64::from_le_bytes(*b"*2\r\n$3\r\n");
@@ -23,18 +23,42 @@ pub fn get(input: &[u8]) -> Option<(&[u8], usize)> {
     if (u64::from_le_bytes(*start) ^ START) | ((u64::from_le_bytes(*name) & NAME_MASK) ^ NAME) != 0 {
         return None;
     }
-    let first_digit = head[LEN_AT].wrapping_sub(b'1');
+    last_argument(input, LEN_AT)
+}
+
+const FLOOR: &[u8] = b"*2\r\n$9\r\nZKV.FLOOR\r\n$";
+const CEILING: &[u8] = b"*2\r\n$11\r\nZKV.CEILING\r\n$";
+
+/// Returns whether a complete `ZKV.FLOOR` (and not `ZKV.CEILING`) is at the start of `input`, its key, and the length of
+/// the command. Returns `None` for all other input, in the cases in which [`get`] returns `None`.
+#[inline]
+pub fn floor_or_ceiling(input: &[u8]) -> Option<(bool, &[u8], usize)> {
+    let begins_with = |head: &[u8]| input.get(..head.len()).is_some_and(|start| start.eq_ignore_ascii_case(head));
+    let (is_floor, len_at) = match () {
+        () if begins_with(FLOOR) => (true, FLOOR.len()),
+        () if begins_with(CEILING) => (false, CEILING.len()),
+        () => return None,
+    };
+    let (key, len_bytes) = last_argument(input, len_at)?;
+    Some((is_floor, key, len_bytes))
+}
+
+/// Returns the last argument of a command, whose length begins at `len_at`, and the length of the command. Returns
+/// `None` if the command is incomplete, or if the argument does not have 1 to 99,999 bytes.
+#[inline(always)]
+fn last_argument(input: &[u8], len_at: usize) -> Option<(&[u8], usize)> {
+    let first_digit = input.get(len_at)?.wrapping_sub(b'1');
     if first_digit > 8 {
         return None;
     }
     let mut key_len = usize::from(first_digit) + 1;
-    let mut line_end = LEN_AT + 1;
+    let mut line_end = len_at + 1;
     loop {
         let digit = input.get(line_end)?.wrapping_sub(b'0');
         if digit > 9 {
             break;
         }
-        if line_end == LEN_AT + LEN_DIGITS_MAX {
+        if line_end == len_at + LEN_DIGITS_MAX {
             return None;
         }
         key_len = key_len * 10 + usize::from(digit);
@@ -70,6 +94,27 @@ mod tests {
                 assert_eq!(get(&input), Some((&key[..], whole_len)));
             }
         }
+    }
+
+    #[test]
+    fn floors_and_ceilings_are_accepted_in_any_case_and_only_if_they_are_complete() {
+        for (name, is_floor) in
+            [("ZKV.FLOOR", true), ("zkv.floor", true), ("ZKV.CEILING", false), ("zkv.Ceiling", false)]
+        {
+            for key in [&b"k"[..], b"key:000000012345"] {
+                let mut input = format!("*2\r\n${}\r\n{name}\r\n${}\r\n", name.len(), key.len()).into_bytes();
+                input.extend_from_slice(&[key, b"\r\n"].concat());
+                let whole_len = input.len();
+                for end in 0..whole_len {
+                    assert_eq!(floor_or_ceiling(&input[..end]), None, "{end}");
+                }
+                input.extend_from_slice(b"*2\r\n");
+                assert_eq!(floor_or_ceiling(&input), Some((is_floor, key, whole_len)));
+            }
+        }
+        assert_eq!(floor_or_ceiling(&command("GET", b"key")), None);
+        assert_eq!(floor_or_ceiling(b"*2\r\n$9\r\nZKV.FLOOR\r\n$0\r\n\r\n"), None);
+        assert_eq!(floor_or_ceiling(b"*2\r\n$9\r\nZKV.COUNT\r\n$1\r\nk\r\n"), None);
     }
 
     #[test]

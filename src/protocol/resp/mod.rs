@@ -3,9 +3,9 @@
 //! In: bytes that a peer sent, or replies to encode. Out: commands, or bytes to send. This module does no I/O and has
 //! no access to tables; [`crate::server`] executes commands. Error texts and replies are those of Redis 7.0.
 //!
-//! [`parse`] splits bytes into commands, and [`get`] is a fast path for `GET`. [`commands`] lists the commands,
-//! [`range`] parses the arguments of the range commands, [`Glob`] matches patterns, and [`Reply`] encodes replies.
-//! Clients find the end of a reply with [`reply_len_bytes`].
+//! [`parse`] splits bytes into commands. [`get`] is a fast path for `GET`, and [`floor_or_ceiling`] for `ZKV.FLOOR` and
+//! `ZKV.CEILING`. [`commands`] lists the commands, [`range`] parses the arguments of the range commands, [`Glob`]
+//! matches patterns, and [`Reply`] encodes replies. Clients find the end of a reply with [`reply_len_bytes`].
 
 pub mod commands;
 pub mod range;
@@ -20,7 +20,7 @@ mod reply;
 mod reply_len;
 
 pub use command::{Args, Command};
-pub use get::get;
+pub use get::{floor_or_ceiling, get};
 pub use glob::Glob;
 pub use number::integer;
 pub use parse::{Parsed, Progress, ProtocolError, parse};

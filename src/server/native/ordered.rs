@@ -7,11 +7,11 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::format::key::{Key, KeyKind};
 use crate::protocol::native::{
-    Op, PAGE_HEADER_LEN_BYTES, PAGE_LEN_MAX_BYTES, PAGE_MAX_BYTES, PageHeader, RangeHeader, ResponseHeader, Status,
-    range_flags,
+    Op, PAGE_HEADER_LEN_BYTES, PAGE_LEN_MAX_BYTES, PAGE_MAX_BYTES, PageHeader, RESPONSE_HEADER_LEN_BYTES, RangeHeader,
+    ResponseHeader, Status, range_flags,
 };
 use crate::server::responses::Responses;
-use crate::store::{LookupError, Neighbor, PageRange, Rows, Side, Store, is_verification_interrupted, neighbor_page};
+use crate::store::{LookupError, Neighbor, PageRange, Rows, Side, Store, is_verification_interrupted};
 
 /// Appends a response without a value. Returns its status.
 pub(super) fn push_bare(status: Status, responses: &mut Responses) -> Status {
@@ -32,10 +32,18 @@ pub(super) fn push_neighbor(
     neighbor: Result<Neighbor<'_>, LookupError>,
     responses: &mut Responses,
 ) -> Option<Status> {
-    match neighbor {
-        Ok(None) => Some(push_bare(Status::NotFound, responses)),
-        Ok(neighbor) => push_page(store, &neighbor_page(neighbor, store.record_align_bytes()), responses),
-        Err(_) => push_error(responses),
+    let page = match neighbor {
+        Ok(None) => return Some(push_bare(Status::NotFound, responses)),
+        Ok(Some((record, start_bytes))) => {
+            let end_bytes = start_bytes + record.len_bytes(store.record_align_bytes()) as u64;
+            PageRange { offset_bytes: start_bytes..end_bytes, row_count: 1, more: false }
+        }
+        Err(_) => return push_error(responses),
+    };
+    // The lookup has verified the record. The padding after it is in the same block.
+    match rows_of_page(store, &page) {
+        Some(rows) => Some(push_rows(store, &page, rows, responses)),
+        None => push_error(responses),
     }
 }
 
@@ -93,22 +101,32 @@ fn key_of(kind: KeyKind, flags: u32, key: &[u8]) -> Option<Key<'_>> {
 /// Appends a page of rows. [`Responses::push_stored`] determines whether the rows are copied or borrowed from the file.
 fn push_page(store: &Store, page: &PageRange, responses: &mut Responses) -> Option<Status> {
     let range = page.offset_bytes.start as usize..page.offset_bytes.end as usize;
-    // Fails only for a file that was changed since it was opened.
-    let rows = store.records().get(range.clone());
-    let Some(rows) = rows.filter(|rows| rows.len() <= PAGE_MAX_BYTES - PAGE_HEADER_LEN_BYTES) else {
-        return push_error(responses);
-    };
-    if !store.are_intact(range) {
-        return push_error(responses);
+    match rows_of_page(store, page).filter(|_| store.are_intact(range)) {
+        Some(rows) => Some(push_rows(store, page, rows, responses)),
+        None => push_error(responses),
     }
-    let header = PageHeader {
+}
+
+/// Returns the records of a page. Returns `None` only for a file that was changed since it was opened.
+#[inline(always)]
+fn rows_of_page<'s>(store: &'s Store, page: &PageRange) -> Option<&'s [u8]> {
+    let rows = store.records().get(page.offset_bytes.start as usize..page.offset_bytes.end as usize);
+    rows.filter(|rows| rows.len() <= PAGE_MAX_BYTES - PAGE_HEADER_LEN_BYTES)
+}
+
+/// Appends a page with these records, which are verified.
+#[inline(always)]
+fn push_rows(store: &Store, page: &PageRange, rows: &[u8], responses: &mut Responses) -> Status {
+    let page_header = PageHeader {
         row_count: (page.row_count as u32).into(),
         key_kind: store.key_kind() as u8,
         align_bits: store.record_align_bytes().trailing_zeros() as u8,
         more: u16::from(page.more).into(),
     };
-    responses.push(ResponseHeader::of_page(PAGE_HEADER_LEN_BYTES + rows.len()).as_bytes());
-    responses.push(header.as_bytes());
-    responses.push_stored(rows, page.offset_bytes.start);
-    Some(Status::Ok)
+    let response_header = ResponseHeader::of_page(PAGE_HEADER_LEN_BYTES + rows.len());
+    let headers: [[u8; RESPONSE_HEADER_LEN_BYTES]; 2] =
+        [zerocopy::transmute!(response_header), zerocopy::transmute!(page_header)];
+    let header: [u8; 2 * RESPONSE_HEADER_LEN_BYTES] = zerocopy::transmute!(headers);
+    responses.push_headed(&header, rows, page.offset_bytes.start);
+    Status::Ok
 }

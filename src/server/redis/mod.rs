@@ -19,6 +19,7 @@ mod kill;
 mod login;
 mod lookup;
 mod monitor;
+mod neighbors;
 mod order;
 mod other_types;
 mod permission;
@@ -57,6 +58,7 @@ use crate::store::is_verification_interrupted;
 pub(super) use clients::Clients;
 use clients::RedisClient;
 pub(super) use monitor::Monitor;
+use order::SEARCH_STEPS;
 use transaction::Transaction;
 use work::{Outcome, Step, Work};
 
@@ -263,6 +265,16 @@ impl Session {
         }
     }
 
+    /// Counts a run of ZKV.FLOOR and ZKV.CEILING commands.
+    fn count_neighbors(&mut self, run: &neighbors::Run, responses: &mut Responses) {
+        self.state.progress = Progress::default();
+        self.client.set_last_command(if run.ends_with_floor { Id::ZkvFloor } else { Id::ZkvCeiling });
+        self.counted.commands += run.count as u64;
+        self.counted.errors += run.damaged as u64;
+        responses.steps().add(SEARCH_STEPS * run.count);
+        responses.steps().add_bytes(run.end_bytes);
+    }
+
     /// Continues the command in progress, if there is one. Otherwise, answers the GET commands at the start of `rest`,
     /// or executes the next command. Returns the length of the commands that are now completely answered.
     ///
@@ -291,6 +303,14 @@ impl Session {
             self.counted.misses += run.misses as u64;
             responses.steps().add(LOOKUP_STEPS * run.count);
             responses.steps().add_bytes(run.end_bytes);
+            return Ok(run.end_bytes);
+        }
+        if !self.state.transaction.is_queueing()
+            && self.access.is_unrestricted(&self.worker.server.users)
+            && !self.is_monitored
+            && let Some(run) = neighbors::answer(&generation.store, rest, self.state.version, responses)
+        {
+            self.count_neighbors(&run, responses);
             return Ok(run.end_bytes);
         }
         let (line, len_bytes) = match parse(rest, &mut self.state.progress) {

@@ -13,10 +13,10 @@ use crate::format::record::value_offset_bytes;
 use crate::protocol::native::PAGE_LEN_MAX_BYTES;
 use crate::protocol::resp::Args;
 use crate::protocol::resp::range::{Edge, RangeArgs, Span};
-use crate::store::{Rows, Store, prefix_end};
+use crate::store::{Neighbor, Rows, Side, Store, prefix_end};
 
 /// The cost, in steps, of finding a position in the key order.
-const SEARCH_STEPS: usize = 8;
+pub(super) const SEARCH_STEPS: usize = 8;
 
 /// A row, and the offset of its value in the records section.
 type Row<'s> = (Key<'s>, &'s [u8], u64);
@@ -37,18 +37,19 @@ fn push_row(out: &mut Out<'_>, (key, value, offset_bytes): Row<'_>) {
 /// Replies with the row at a key. If the table has no such row, replies with the nearest row below the key if `below`
 /// is true, and above the key otherwise.
 pub(super) fn neighbor(store: &Store, below: bool, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
-    let key = Bound::Included(key(store.key_kind(), args.next().unwrap_or_default())?);
-    let (start, end) = if below { (Bound::Unbounded, key) } else { (key, Bound::Unbounded) };
+    let key = key(store.key_kind(), args.next().unwrap_or_default())?;
     out.sink().steps().add(SEARCH_STEPS);
-    let mut rows = store.between(start, end).map_err(|_| damaged())?;
-    if rows.len() == 0 {
-        out.null_array();
-        return Ok(());
-    }
-    let row = take(&mut rows, below).ok_or_else(damaged)?;
-    out.array(2);
-    push_row(out, row);
+    let side = if below { Side::After } else { Side::Before };
+    push_neighbor(out, store.neighbor(key, side).map_err(|_| damaged())?);
     Ok(())
+}
+
+/// Replies with a row, or with null if there is no row.
+pub(super) fn push_neighbor(out: &mut Out<'_>, neighbor: Neighbor<'_>) {
+    let Some((record, offset_bytes)) = neighbor else { return out.null_array() };
+    let key = record.key();
+    out.array(2);
+    push_row(out, (key, record.value(), offset_bytes + value_offset_bytes(key) as u64));
 }
 
 pub(super) fn count(store: &Store, args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {

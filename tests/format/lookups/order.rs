@@ -4,8 +4,8 @@ use std::fmt::Debug;
 use std::ops::{Bound, RangeBounds};
 
 use proptest::prelude::*;
-use zero_kv::store::Rows;
 use zero_kv::format::OwnedKey;
+use zero_kv::store::Rows;
 use zero_kv::{Key, LookupError, MappedStore, Store};
 
 use super::{DerivedKeys, Model, assert_agrees, bake_shuffled, keys_to_look_up, rows_of};

@@ -44,7 +44,7 @@ fn a_file_changed_in_place_gives_errors_and_the_server_stays_up() {
         match round {
             0 => file.write_all_at(&vec![0xff; len - 256], 256).unwrap(),
             1 => file.write_all_at(&vec![0; len - 256], 256).unwrap(),
-            // All ten fences, and the first records.
+            // The first records.
             2 => file.write_all_at(&[0xff; 160], 256).unwrap(),
             _ => {
                 for _ in 0..200 {

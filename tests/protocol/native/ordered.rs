@@ -89,7 +89,7 @@ impl<R: FnMut() -> u64> Draw<R> {
 /// Returns tables with both kinds of keys, with no rows to thousands of rows.
 pub(super) fn tables(draw: &mut Draw<impl FnMut() -> u64>) -> Vec<Reference> {
     let mut tables = Vec::new();
-    for rows in [0, 1, 2, 15, 16, 17, 33, 500, 3000] {
+    for rows in [0, 1, 2, 17, 18, 19, 37, 500, 3000] {
         let numbers: BTreeMap<u64, _> =
             (0..rows).map(|i| (if i == 0 { u64::MAX } else { (draw.0)() % (rows * 5) }, draw.value())).collect();
         tables.push(Reference::of_numbers(numbers));

@@ -108,6 +108,25 @@ fn the_pages_of_a_range_have_all_its_rows_in_order() {
     let row = |key: &str| String::from_utf8(array([key.as_bytes(), &served.rows[key.as_bytes()]])).unwrap();
     assert_eq!(ask(&mut stream, "ZKV.FLOOR item:0002"), row("item:0001"));
     assert_eq!(ask(&mut stream, "ZKV.CEILING item:0002"), row("item:0004"));
+    let pipeline: Vec<(&str, String)> = (0..700)
+        .map(|i| {
+            (
+                ["ZKV.FLOOR", "zkv.ceiling"][i * 7 % 3 % 2],
+                format!("{}:{:04}", ["item", "user", "page"][i % 3], i * 13 % 1000),
+            )
+        })
+        .collect();
+    let commands: Vec<u8> = pipeline.iter().flat_map(|(name, key)| command(&format!("{name} {key}"))).collect();
+    stream.write_all(&commands).unwrap();
+    for (name, key) in &pipeline {
+        let key = key.as_bytes().to_vec();
+        let expected = match *name {
+            "ZKV.FLOOR" => served.rows.range(..=key).next_back(),
+            _ => served.rows.range(key..).next(),
+        };
+        let expected = expected.map_or(b"*-1\r\n".to_vec(), |(key, value)| array([&key[..], &value[..]]));
+        assert!(reply(&mut stream) == expected, "{name}");
+    }
     assert_eq!(ask(&mut stream, "ZKV.FLOOR a"), "*-1\r\n");
     assert_eq!(ask(&mut stream, "ZKV.CEILING z"), "*-1\r\n");
     assert_eq!(ask(&mut stream, "ZKV.RANGE - + LIMIT 0"), "-ERR value is out of range, must be positive\r\n");
