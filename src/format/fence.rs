@@ -215,8 +215,8 @@ mod tests {
             lists.push((0..count).map(|i| 100 + i).collect());
             lists.push((0..count).map(|i| i << 58).collect());
             lists.push((0..count).map(|i| u64::MAX - (count - 1 - i)).collect());
-            lists.push((0..count).map(|i| 5 + i + (i / 7 << 40)).collect());
-            lists.push((0..count).map(|i| 5 + i % 2 + (i / 2 << 58)).collect());
+            lists.push((0..count).map(|i| 5 + i + ((i / 7) << 40)).collect());
+            lists.push((0..count).map(|i| 5 + i % 2 + ((i / 2) << 58)).collect());
             lists.push((0..count).map(|i| u64::MAX.wrapping_mul(u64::from(i > 1))).collect());
             lists.push(vec![7; count as usize]);
             lists.push(vec![u64::MAX; count as usize]);

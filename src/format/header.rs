@@ -32,7 +32,7 @@ pub enum SectionKind {
     /// Records: keys and their responses, in key order.
     Records = 1,
     /// Fences: codes of the keys, in key order, and the position of each row's record: see
-    /// [`Fence`](super::fence::Fence).
+    /// [`Fence`].
     Fences = 2,
     /// The fence tree: the head of each fence, and, above them, every sixteenth head of the level below.
     FenceTree = 3,
@@ -155,7 +155,7 @@ pub struct Layout {
     /// Records: keys and their responses, in key order.
     pub records: Section,
     /// Fences: codes of the keys, in key order, and the position of each row's record: see
-    /// [`Fence`](super::fence::Fence).
+    /// [`Fence`].
     pub fences: Section,
     /// The fence tree: the head of each fence, and, above them, every sixteenth head of the level below.
     pub fence_tree: Section,

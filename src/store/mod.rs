@@ -61,9 +61,10 @@ pub use mapped::MappedStore;
 pub(crate) use mapped::{Standing, Witness, owned};
 pub use mapped_rows::MappedRows;
 pub use memory::{Memory, OpenOptions, Step, StepKind, Verify};
-pub(crate) use neighbors::{Neighbor, Side};
+#[cfg(feature = "server")]
+pub(crate) use neighbors::Neighbor;
 pub(crate) use open::open_file;
-pub(crate) use order::prefix_end;
+pub(crate) use order::{Side, prefix_end};
 pub use pace::Pace;
 #[cfg(any(feature = "server", feature = "bake"))]
 pub(crate) use regular::open_regular;

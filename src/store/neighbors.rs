@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use std::ops::ControlFlow;
 
 use super::machine::prefetch;
-use super::order::is_before;
+use super::order::{Side, is_before};
 use super::{LookupError, Store};
 use crate::format::checksum::BLOCK_LEN_BYTES;
 use crate::format::fence::{FENCE_ROWS, Fence};
@@ -26,15 +26,6 @@ const LINE_LEN_BYTES: usize = 64;
 /// The offset of a record that the stages cannot determine. No record has this offset.
 const UNDETERMINED: u64 = u64::MAX;
 
-/// One of the two positions next to a key in key order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
-    /// The position just before the key. The row after this position is the ceiling of the key.
-    Before,
-    /// The position just after the key. The row before this position is the floor of the key.
-    After,
-}
-
 /// A row's record and its offset in the records section, or `None` if there is no such row.
 pub(crate) type Neighbor<'s> = Option<(Record<'s>, u64)>;
 
@@ -51,6 +42,41 @@ struct Lane {
 type Window = [[Lane; GROUP_KEYS]; WINDOW_GROUPS];
 
 impl Store {
+    /// Returns the row with the largest key less than or equal to `key`.
+    ///
+    /// # Errors
+    /// [`LookupError::KeyKind`] if the key is a number but the table's keys are bytes, or vice versa;
+    /// [`LookupError::Damaged`] if a block that must be read is damaged.
+    ///
+    /// # Example
+    /// ```
+    /// # #[cfg(feature = "bake")] {
+    /// # use zero_kv::bake::{self, Options};
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("storage.db");
+    /// // Each key is the first address of a range, and each value is the range's owner.
+    /// # bake::bake_csv("100,first\n200,second\n".as_bytes(), &path, &Options::default(), &mut |_| ())?;
+    /// let store = zero_kv::Store::open(&path)?;
+    /// assert_eq!(store.floor(150)?, Some((100.into(), &b"first"[..])));
+    /// assert_eq!(store.ceiling(150)?, Some((200.into(), &b"second"[..])));
+    /// assert_eq!(store.floor(99)?, None);
+    /// # }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn floor<'k>(&self, key: impl Into<Key<'k>>) -> Result<Option<(Key<'_>, &[u8])>, LookupError> {
+        let key = self.check_key_kind(key.into())?;
+        Ok(self.neighbor(key, Side::After)?.map(|(record, _)| (record.key(), record.value())))
+    }
+
+    /// Returns the row with the smallest key greater than or equal to `key`.
+    ///
+    /// # Errors
+    /// The errors of [`Store::floor`].
+    pub fn ceiling<'k>(&self, key: impl Into<Key<'k>>) -> Result<Option<(Key<'_>, &[u8])>, LookupError> {
+        let key = self.check_key_kind(key.into())?;
+        Ok(self.neighbor(key, Side::Before)?.map(|(record, _)| (record.key(), record.value())))
+    }
+
     /// Looks up the rows that [`Store::floor`] returns for many keys. Calls `visit` for each key, in order, with the
     /// key's position in `keys` and the row. The memory accesses of several keys overlap, so one call of `floor_many`
     /// is several times faster than calling [`Store::floor`] for each key.

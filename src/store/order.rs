@@ -1,55 +1,27 @@
-//! Looks rows up by the order of their keys: the rows at, before, or after a key, and the rows of a range.
+//! Finds positions in the order of keys, and the rows between two positions.
 //!
 //! A search finds the last fence before a key, and then compares codes of the key's head in this fence. If several rows
-//! have the same code as the key, the search compares the keys of their records. Many keys are looked up in stages: see
-//! [`super::neighbors`].
+//! have the same code as the key, the search compares the keys of their records.
 
 use std::cmp::Ordering;
 use std::ops::{Bound, Range};
 
-use super::neighbors::Side;
 use super::rows::{Position, Rows};
 use super::{LookupError, Store};
 use crate::format::KeyBounds;
 use crate::format::fence::{FENCE_ROWS, Fence};
 use crate::format::key::{Key, KeyKind};
 
+/// One of the two positions next to a key in key order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// The position just before the key. The row after this position is the ceiling of the key.
+    Before,
+    /// The position just after the key. The row before this position is the floor of the key.
+    After,
+}
+
 impl Store {
-    /// Returns the row with the largest key less than or equal to `key`.
-    ///
-    /// # Errors
-    /// [`LookupError::KeyKind`] if the key is a number but the table's keys are bytes, or vice versa;
-    /// [`LookupError::Damaged`] if a block that must be read is damaged.
-    ///
-    /// # Example
-    /// ```
-    /// # #[cfg(feature = "bake")] {
-    /// # use zero_kv::bake::{self, Options};
-    /// # let folder = tempfile::tempdir()?;
-    /// # let path = folder.path().join("storage.db");
-    /// // Each key is the first address of a range, and each value is the range's owner.
-    /// # bake::bake_csv("100,first\n200,second\n".as_bytes(), &path, &Options::default(), &mut |_| ())?;
-    /// let store = zero_kv::Store::open(&path)?;
-    /// assert_eq!(store.floor(150)?, Some((100.into(), &b"first"[..])));
-    /// assert_eq!(store.ceiling(150)?, Some((200.into(), &b"second"[..])));
-    /// assert_eq!(store.floor(99)?, None);
-    /// # }
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn floor<'k>(&self, key: impl Into<Key<'k>>) -> Result<Option<(Key<'_>, &[u8])>, LookupError> {
-        let key = self.check_key_kind(key.into())?;
-        Ok(self.neighbor(key, Side::After)?.map(|(record, _)| (record.key(), record.value())))
-    }
-
-    /// Returns the row with the smallest key greater than or equal to `key`.
-    ///
-    /// # Errors
-    /// The errors of [`Store::floor`].
-    pub fn ceiling<'k>(&self, key: impl Into<Key<'k>>) -> Result<Option<(Key<'_>, &[u8])>, LookupError> {
-        let key = self.check_key_kind(key.into())?;
-        Ok(self.neighbor(key, Side::Before)?.map(|(record, _)| (record.key(), record.value())))
-    }
-
     /// Returns the row with the smallest key.
     ///
     /// # Errors
