@@ -10,6 +10,7 @@ mod directory;
 mod error;
 mod file_system;
 mod guard;
+mod index_blocks;
 mod lease;
 mod machine;
 mod map;
@@ -36,7 +37,6 @@ mod verified_lookups;
 use std::ops::ControlFlow;
 use std::sync::OnceLock;
 
-use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 use crate::format::header::{Layout, Section};
@@ -135,7 +135,7 @@ pub struct Store {
     typical_len_bytes: usize,
     /// The longest common prefix of all byte keys. Empty if the keys are numbers.
     common: Box<[u8]>,
-    /// The search tree over the fences. Built when the file is opened, or at the first ordered lookup.
+    /// The search tree over the fences. Built at the first ordered lookup, or by a server in the background.
     directory: OnceLock<Directory>,
 }
 
@@ -352,7 +352,7 @@ impl Store {
 
     #[inline]
     fn index(&self) -> Index<'_> {
-        let dimensions = &self.layout.dimensions;
+        let (dimensions, epoch) = (&self.layout.dimensions, self.blocks.epoch());
         Index {
             hash_seed: dimensions.hash_seed,
             parts: dimensions.parts(),
@@ -361,29 +361,15 @@ impl Store {
             records: self.records(),
             record_align_bits: dimensions.record_align_bytes.trailing_zeros(),
             typical_len_bytes: self.typical_len_bytes,
-            blocks: &self.blocks,
-            block_sums: self.block_sums(),
-            epoch: self.blocks.epoch(),
+            store: self,
+            epoch,
+            is_verified: self.blocks.are_slots_verified(epoch),
         }
     }
 
-    #[inline]
-    fn block_sums(&self) -> &[U64] {
-        typed(self.section(&self.layout.block_sums))
-    }
-
+    /// Returns the fences, which may be damaged.
     fn fences(&self) -> &[Fence] {
         typed(self.section(&self.layout.fences))
-    }
-
-    #[inline]
-    fn directory(&self) -> &Directory {
-        self.directory.get_or_init(|| Directory::from_fences(self.fences(), &Pace::default()))
-    }
-
-    /// Builds the search tree over the fences. If `pace` cancels the build, the caller must discard the `Store`.
-    fn build_directory(&self, pace: &Pace) {
-        self.directory.get_or_init(|| Directory::from_fences(self.fences(), pace));
     }
 
     pub(crate) fn record_align_bytes(&self) -> usize {

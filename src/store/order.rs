@@ -7,13 +7,13 @@
 use std::cmp::Ordering;
 use std::ops::Bound;
 
-use super::directory::prefetch_bytes;
+use super::directory::{Directory, prefetch_bytes};
 #[cfg(feature = "server")]
 use super::rows::PageRange;
 use super::rows::{Position, Rows};
 use super::{LookupError, Store};
 use crate::format::KeyBounds;
-use crate::format::index::FENCE_ROWS;
+use crate::format::index::{FENCE_ROWS, Fence};
 use crate::format::key::{Key, KeyKind};
 
 /// One of the two positions next to a key in key order.
@@ -178,9 +178,11 @@ impl Store {
         if self.epoch().is_distrust() {
             return Err(LookupError::Damaged);
         }
-        let fences = self.fences();
+        let (fences, tree) = self.fences_and_tree().ok_or(LookupError::Damaged)?;
         // If all fences are after the key, all rows are, too.
-        let Some(number) = self.fences_before(key, side)?.checked_sub(1) else { return Ok((Position::START, None)) };
+        let Some(number) = self.fences_before(fences, tree, key, side)?.checked_sub(1) else {
+            return Ok((Position::START, None));
+        };
         let offset_bytes = fences[number].offset_bytes.get();
         let next_offset_bytes = fences.get(number + 1).map_or(self.end().offset_bytes, |next| next.offset_bytes.get());
         // The length of each record determines the offset of the next one, so without this prefetch, the walk would
@@ -226,16 +228,21 @@ impl Store {
 
     /// Returns the number of fences whose row has a key less than `key` ([`Side::Before`]), or less than or equal to
     /// `key` ([`Side::After`]).
-    fn fences_before(&self, key: Key<'_>, side: Side) -> Result<usize, LookupError> {
-        let fences = self.fences();
+    fn fences_before(
+        &self,
+        fences: &[Fence],
+        tree: &Directory,
+        key: Key<'_>,
+        side: Side,
+    ) -> Result<usize, LookupError> {
         match self.compare_common(key) {
             Ordering::Less => return Ok(0),
             Ordering::Greater => return Ok(fences.len()),
             Ordering::Equal => {}
         }
         let head = key.head(self.common.len());
-        let below = || self.directory().below(fences, head);
-        let not_above = || head.checked_add(1).map_or(fences.len(), |bound| self.directory().below(fences, bound));
+        let below = || tree.below(fences, head);
+        let not_above = || head.checked_add(1).map_or(fences.len(), |bound| tree.below(fences, bound));
         if self.key_kind() == KeyKind::U64 {
             return Ok(match side {
                 Side::Before => below(),

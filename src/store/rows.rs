@@ -251,7 +251,7 @@ impl Store {
             return Some(self.end());
         }
         let fence = row / FENCE_ROWS;
-        let offset_bytes = self.fences().get(fence)?.offset_bytes.get();
+        let offset_bytes = self.fence(fence)?.offset_bytes.get();
         let mut rows = Rows::between(self, Position { row: fence * FENCE_ROWS, offset_bytes }, self.end());
         while rows.next.row < row {
             rows.next_record()?;
@@ -263,7 +263,7 @@ impl Store {
     /// offset. Returns `None` if the file is damaged near the offset.
     #[cfg(feature = "server")]
     fn positions_at(&self, offset_bytes: u64) -> Option<(Position, Position)> {
-        let fences = self.fences();
+        let fences = self.intact_fences()?;
         let fence = fences.partition_point(|fence| fence.offset_bytes.get() <= offset_bytes).saturating_sub(1);
         let mut rows = Rows::between(self, self.position(fence * FENCE_ROWS)?, self.end());
         loop {
@@ -282,7 +282,7 @@ impl Store {
     /// `end_row`. Returns `None` if one of these rows is damaged.
     fn group_with_row(&self, row: usize, end_row: usize) -> Option<Group> {
         let first_row = row - row % FENCE_ROWS;
-        let mut offset_bytes = self.fences().get(first_row / FENCE_ROWS)?.offset_bytes.get();
+        let mut offset_bytes = self.fence(first_row / FENCE_ROWS)?.offset_bytes.get();
         let mut group = Group { first_row, ..Group::NONE };
         for _ in first_row..end_row.min(first_row + FENCE_ROWS) {
             group.offsets_bytes[group.count] = offset_bytes;

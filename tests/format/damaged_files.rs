@@ -133,14 +133,14 @@ fn a_file_of_another_format_is_named_as_such() {
 #[test]
 fn a_file_of_another_version_is_rejected_with_its_version() {
     let scratch = Scratch::new();
-    for version in [0_u32, 2, u32::MAX] {
+    for version in [0_u32, 1, 3, u32::MAX] {
         let mut other = scratch.bake(&rows());
         other[8..12].copy_from_slice(&version.to_le_bytes());
         seal_header(&mut other);
         let refusal = scratch.refusal(&other);
         assert_eq!(refusal, FormatError::Version { found: version });
         let message = format!(
-            "format version {version}, where this build reads 1: bake the file again, or use the build that baked it"
+            "format version {version}, where this build reads 2: bake the file again, or use the build that baked it"
         );
         assert_eq!(refusal.to_string(), message);
     }
@@ -169,8 +169,7 @@ fn a_damaged_section_is_named() {
         (FENCES, SectionKind::Fences, "fences"),
         (PILOTS, SectionKind::Pilots, "pilots"),
         (PLACES, SectionKind::Places, "places"),
-        // The records' checksum covers their block sums, and is checked first.
-        (BLOCK_SUMS, SectionKind::Records, "records"),
+        (BLOCK_SUMS, SectionKind::BlockSums, "block sums"),
     ];
     for (i, kind, name) in sections {
         let mut damaged = whole.clone();
@@ -266,9 +265,10 @@ fn a_row_damaged_after_open_is_an_error_and_is_never_skipped() {
 }
 
 fn map(scratch: &Scratch) -> Store {
+    let options = zero_kv::store::OpenOptions { verify: zero_kv::store::Verify::Full, ..Default::default() };
     // SAFETY: The tests change the file while nothing is borrowed from the store. What is borrowed after the change is
     // only compared or dropped.
-    unsafe { Store::map(scratch.path()) }.unwrap()
+    unsafe { Store::map_with(scratch.path(), &options, &mut |_| ()) }.unwrap()
 }
 
 /// Returns bytes that are not a valid file.
