@@ -5,6 +5,7 @@ mod helpers;
 mod format {
     mod changed_files;
     mod damaged_files;
+    mod damaged_index;
     mod datasets;
     mod forged_files;
     mod golden_bytes;

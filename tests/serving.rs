@@ -6,6 +6,7 @@ mod serving {
     mod access;
     mod cancel;
     mod connections;
+    mod damaged_index;
     mod http_requests;
     mod info;
     mod lifecycle;

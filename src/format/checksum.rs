@@ -16,6 +16,9 @@ use zerocopy::little_endian::U64;
 /// are 0.05 % as long as the data, and each block fills four memory pages of 4 KiB.
 pub const BLOCK_LEN_BYTES: usize = 16 << 10;
 
+/// The number of checksums in a block of the section of block sums.
+pub const SUMS_PER_BLOCK: usize = BLOCK_LEN_BYTES / size_of::<U64>();
+
 /// Returns the checksum of one block.
 pub fn block_sum(block: &[u8]) -> U64 {
     U64::new(XxHash3_64::oneshot(block))
@@ -57,6 +60,18 @@ impl SectionSum {
     }
 }
 
+/// Splits the section of block sums into the checksums of the blocks of the other sections, and the root: the checksum
+/// of each block of these checksums. The checksum of the section is the checksum of the root's bytes.
+pub fn split_root(block_sums: &[U64]) -> (&[U64], &[U64]) {
+    // The root has one checksum per `SUMS_PER_BLOCK` checksums.
+    block_sums.split_at(block_sums.len() - block_sums.len().div_ceil(SUMS_PER_BLOCK + 1))
+}
+
+/// Returns the root of the checksums of all blocks: the checksum of each block of these checksums.
+pub fn root_of(block_sums: &[U64]) -> Vec<U64> {
+    block_sums.chunks(SUMS_PER_BLOCK).map(|sums| block_sum(sums.as_bytes())).collect()
+}
+
 /// Returns the digest of a header. The header holds the checksums of all sections, so the digest covers the whole file.
 pub(super) fn digest(header: &[u8]) -> u128 {
     XxHash3_128::oneshot(header)
@@ -65,6 +80,18 @@ pub(super) fn digest(header: &[u8]) -> u128 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_root_has_one_checksum_per_block_of_checksums() {
+        for count in [0, 1, SUMS_PER_BLOCK, SUMS_PER_BLOCK + 1, 2 * SUMS_PER_BLOCK, 3 * SUMS_PER_BLOCK + 5] {
+            let sums: Vec<U64> = (0..count as u64).map(|number| U64::new(number * number)).collect();
+            let root = root_of(&sums);
+            assert_eq!(root.len(), sums.as_bytes().len().div_ceil(BLOCK_LEN_BYTES));
+            assert_eq!(section_sum(&root), section_sum_of(sums.as_bytes()));
+            let section = [&sums[..], &root].concat();
+            assert!(split_root(&section) == (&sums, &root), "{count}");
+        }
+    }
 
     #[test]
     fn the_checksum_of_a_section_does_not_depend_on_how_the_section_is_split() {

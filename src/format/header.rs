@@ -40,7 +40,8 @@ pub enum SectionKind {
     Pilots = 4,
     /// Places: for each slot, the position of the record whose key has this slot.
     Places = 5,
-    /// The checksum of each block of the records.
+    /// Block sums: the checksum of each block of the other sections, and the root, which has the checksum of each block
+    /// of these checksums.
     BlockSums = 6,
 }
 
@@ -117,6 +118,10 @@ impl Section {
     fn end_bytes(&self) -> u64 {
         self.offset_bytes + self.len_bytes
     }
+
+    fn block_count(&self) -> u64 {
+        self.len_bytes.div_ceil(BLOCK_LEN_BYTES as u64)
+    }
 }
 
 /// The numbers that determine a file's layout.
@@ -163,7 +168,7 @@ pub struct Layout {
     pub pilots: Section,
     /// Places: for each slot, the position of the record whose key has this slot.
     pub places: Section,
-    /// The checksum of each block of the records.
+    /// Block sums: the checksum of each block of the other sections, and the root. See [`Layout::blocks`].
     pub block_sums: Section,
 }
 
@@ -194,22 +199,48 @@ impl Layout {
         if row_count > 0 && !(1..1 << 32).contains(&parts.slots) {
             return Err(field_error("the number of slots of a part", row_count.div_ceil(parts.count), parts.slots));
         }
-        let block_count = records_len_bytes.div_ceil(BLOCK_LEN_BYTES as u64);
         let mut end_bytes = HEADER_LEN_BYTES as u64;
-        let mut next = |align_bytes: u64, len_bytes: u64| {
-            let offset_bytes = end_bytes.next_multiple_of(align_bytes);
+        let mut next = |len_bytes: u64| {
+            let offset_bytes = end_bytes.next_multiple_of(SECTION_ALIGN_BYTES);
             end_bytes = offset_bytes + len_bytes;
             Section { offset_bytes, len_bytes, checksum: 0 }
         };
-        Ok(Layout {
-            version: VERSION,
-            dimensions,
-            records: next(SECTION_ALIGN_BYTES, records_len_bytes),
-            fences: next(SECTION_ALIGN_BYTES, (fence_count(row_count) * size_of::<Fence>()) as u64),
-            fence_tree: next(SECTION_ALIGN_BYTES, (TreeLevels::new(row_count).node_count() * size_of::<Node>()) as u64),
-            pilots: next(SECTION_ALIGN_BYTES, parts.count * parts.pilots),
-            places: next(SECTION_ALIGN_BYTES, parts.count * parts.slots * size_of::<U32>() as u64),
-            block_sums: next(SECTION_ALIGN_BYTES, block_count * size_of::<U64>() as u64),
+        let [records, fences, fence_tree, pilots, places] = [
+            records_len_bytes,
+            (fence_count(row_count) * size_of::<Fence>()) as u64,
+            (TreeLevels::new(row_count).node_count() * size_of::<Node>()) as u64,
+            parts.count * parts.pilots,
+            parts.count * parts.slots * size_of::<U32>() as u64,
+        ]
+        .map(&mut next);
+        let block_count = [records, fences, fence_tree, pilots, places].iter().map(Section::block_count).sum();
+        let block_sums = next(block_sums_len_bytes(block_count));
+        Ok(Layout { version: VERSION, dimensions, records, fences, fence_tree, pilots, places, block_sums })
+    }
+
+    /// Returns the numbers of a section's blocks. The blocks of a file are numbered in file order: each section begins
+    /// with a new block, and the section of block sums, without its root, has the last blocks.
+    pub fn blocks(&self, kind: SectionKind) -> Range<usize> {
+        let mut start = 0;
+        for (section, place) in self.sections() {
+            let count = match section {
+                SectionKind::BlockSums => root_count(start as u64),
+                _ => place.block_count(),
+            } as usize;
+            if section == kind {
+                return start..start + count;
+            }
+            start += count;
+        }
+        start..start
+    }
+
+    /// Returns the section that contains a block, and the block's number within this section, counted from 0. Returns
+    /// `None` if the file has no such block.
+    pub fn section_of_block(&self, block: usize) -> Option<(SectionKind, usize)> {
+        SectionKind::IN_ORDER.into_iter().find_map(|kind| {
+            let blocks = self.blocks(kind);
+            blocks.contains(&block).then(|| (kind, block - blocks.start))
         })
     }
 
@@ -395,6 +426,16 @@ impl Header {
         layout.block_sums.checksum = block_sums.checksum.get();
         Ok(layout)
     }
+}
+
+/// Returns the length of the section of block sums: one checksum per block of the other sections, and the root.
+fn block_sums_len_bytes(block_count: u64) -> u64 {
+    (block_count + root_count(block_count)) * size_of::<U64>() as u64
+}
+
+/// Returns the number of checksums in the root: one per block of the checksums of `block_count` blocks.
+fn root_count(block_count: u64) -> u64 {
+    (block_count * size_of::<U64>() as u64).div_ceil(BLOCK_LEN_BYTES as u64)
 }
 
 /// Checks that the records section is long enough for the number of rows, and that its length is a multiple of the

@@ -99,7 +99,7 @@ pub(super) const FACTS: &[Fact] = &[
         "Bytes of the file that are in memory, measured every few seconds.",
         |s| s.server.residency.len_bytes(),
     ),
-    gauge("blocks", "zero_kv_blocks", "Blocks in the records section of the file.", |s| s.blocks.0 as u64),
+    gauge("blocks", "zero_kv_blocks", "Blocks of the file.", |s| s.blocks.0 as u64),
     gauge("blocks_verified", "zero_kv_blocks_verified", "Blocks that were verified and are intact.", |s| {
         s.blocks.1 as u64
     }),

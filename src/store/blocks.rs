@@ -1,21 +1,26 @@
-//! Tracks which blocks of the records are verified.
+//! Tracks which blocks of a file are verified.
 //!
-//! A block is verified against its checksum on first access and stays trusted until the file changes. The time between
-//! two changes of the file is an epoch. After a change, no block is trusted until the index has been verified again.
-//! Then the next trusted epoch begins, with every block unverified.
+//! A block is verified against its checksum on first access and stays trusted until the file changes. The checksum
+//! itself is in a block of the section of block sums, which is verified first, against the root. The time between two
+//! changes of the file is an epoch. After a change, no block is trusted until the root has been verified again. Then the
+//! next trusted epoch begins, with every block unverified.
 
 #[cfg(all(test, loom))]
 mod models;
+#[cfg(test)]
+mod tests;
 
 use std::io;
+use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 #[cfg(not(all(test, loom)))]
 use zerocopy::FromZeros;
+use zerocopy::IntoBytes;
 use zerocopy::little_endian::U64;
 
-use crate::format::checksum::{BLOCK_LEN_BYTES, block_sum};
-use crate::sync::{AtomicU8, Ordering};
+use crate::format::checksum::{BLOCK_LEN_BYTES, SUMS_PER_BLOCK, block_sum};
+use crate::sync::{AtomicU8, AtomicU64, Ordering};
 
 use super::verification::{self, BLOCK_WORK};
 
@@ -46,6 +51,92 @@ impl Epoch {
     }
 }
 
+/// The bytes of a file that blocks are verified in.
+#[derive(Clone, Copy)]
+pub(super) struct BlockData<'a> {
+    /// The sections that block sums cover, in file order. The first one is the records section.
+    pub(super) sections: [&'a [u8]; 5],
+    /// The checksum of each block of these sections.
+    pub(super) sums: &'a [U64],
+    /// The checksum of each block of `sums`. Must have been verified in this epoch.
+    pub(super) root: &'a [U64],
+}
+
+impl<'a> BlockData<'a> {
+    fn records(&self) -> &'a [u8] {
+        self.sections[0]
+    }
+
+    /// Returns the bytes of a block of the sections, and the block's expected checksum.
+    fn block(&self, block: usize) -> Option<(&'a [u8], U64)> {
+        let sum = self.sums.get(block)?;
+        let mut number = block;
+        for section in self.sections {
+            let count = section.len().div_ceil(BLOCK_LEN_BYTES);
+            if number < count {
+                let start = number * BLOCK_LEN_BYTES;
+                return Some((&section[start..section.len().min(start + BLOCK_LEN_BYTES)], *sum));
+            }
+            number -= count;
+        }
+        None
+    }
+
+    /// Returns the bytes of a block of the checksums, and the block's expected checksum.
+    fn block_of_sums(&self, block: usize) -> Option<(&'a [u8], U64)> {
+        let sums = self.sums.chunks(SUMS_PER_BLOCK).nth(block)?;
+        Some((sums.as_bytes(), *self.root.get(block)?))
+    }
+}
+
+/// The numbers of the blocks of each section that is verified block by block.
+#[derive(Clone, Debug)]
+pub(super) struct BlockNumbers {
+    /// The fences and the tree above them.
+    pub(super) fences: Range<usize>,
+    pub(super) pilots: Range<usize>,
+    pub(super) places: Range<usize>,
+    /// The blocks of the checksums of all other blocks. They have the last numbers.
+    pub(super) sums: Range<usize>,
+}
+
+/// Counts how many blocks of a part of the index are verified in the current epoch, so that one read shows whether the
+/// whole part is verified.
+#[derive(Debug)]
+struct Coverage {
+    blocks: Range<usize>,
+    /// The number of verified blocks, and, in the highest byte, the epoch in which they were verified.
+    verified: AtomicU64,
+}
+
+impl Coverage {
+    const EPOCH_SHIFT: u32 = u64::BITS - u8::BITS;
+
+    fn new(blocks: Range<usize>) -> Coverage {
+        Coverage { blocks, verified: AtomicU64::new(0) }
+    }
+
+    /// Returns whether all blocks were verified in an epoch.
+    #[inline(always)]
+    fn is_complete(&self, epoch: Epoch) -> bool {
+        let complete = u64::from(epoch.0) << Self::EPOCH_SHIFT | self.blocks.len() as u64;
+        self.verified.load(Ordering::Relaxed) == complete
+    }
+
+    /// Counts a block that was verified in an epoch. Must be called once per block and epoch.
+    fn add(&self, epoch: Epoch, block: usize) {
+        if !self.blocks.contains(&block) {
+            return;
+        }
+        let first = u64::from(epoch.0) << Self::EPOCH_SHIFT | 1;
+        // A count of an earlier epoch is replaced. A later epoch's count is kept.
+        let _ = self.verified.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |verified| {
+            let counted = (verified >> Self::EPOCH_SHIFT) as u8;
+            (counted <= epoch.0).then(|| if counted < epoch.0 { first } else { verified + 1 })
+        });
+    }
+}
+
 /// The verification state of all blocks: for each block, a tag with the epoch in which the block was last verified.
 #[derive(Debug)]
 pub(super) struct Blocks {
@@ -55,6 +146,11 @@ pub(super) struct Blocks {
     group_tags: Box<[AtomicU8]>,
     epoch: AtomicU8,
     damaged: Mutex<Damaged>,
+    numbers: BlockNumbers,
+    /// The pilots and places, which lookups of keys read.
+    slots: Coverage,
+    /// The fences and the tree above them, which ordered lookups read.
+    fences: Coverage,
 }
 
 #[derive(Debug, Default)]
@@ -66,13 +162,34 @@ struct Damaged {
 }
 
 impl Blocks {
-    /// Creates the state of `count` unverified blocks.
+    /// Creates the state of a file's blocks. None of them is verified.
     ///
     /// # Errors
     /// Fails if there is not enough memory for the tags of the blocks.
-    pub(super) fn new(count: usize) -> io::Result<Blocks> {
+    pub(super) fn new(numbers: BlockNumbers) -> io::Result<Blocks> {
+        let count = numbers.sums.end;
         let (tags, group_tags) = (unverified_tags(count)?, unverified_tags(count / GROUP_BLOCKS)?);
-        Ok(Blocks { tags, group_tags, epoch: AtomicU8::new(FIRST), damaged: Mutex::default() })
+        let slots = Coverage::new(numbers.pilots.start..numbers.places.end);
+        let fences = Coverage::new(numbers.fences.clone());
+        Ok(Blocks { tags, group_tags, epoch: AtomicU8::new(FIRST), damaged: Mutex::default(), numbers, slots, fences })
+    }
+
+    /// Returns the numbers of the blocks of each section of the index.
+    #[inline]
+    pub(super) fn numbers(&self) -> &BlockNumbers {
+        &self.numbers
+    }
+
+    /// Returns whether all pilots and places are verified in an epoch.
+    #[inline(always)]
+    pub(super) fn are_slots_verified(&self, epoch: Epoch) -> bool {
+        self.slots.is_complete(epoch)
+    }
+
+    /// Returns whether all fences and the tree above them are verified in an epoch.
+    #[inline(always)]
+    pub(super) fn are_fences_verified(&self, epoch: Epoch) -> bool {
+        self.fences.is_complete(epoch)
     }
 
     #[inline(always)]
@@ -110,8 +227,8 @@ impl Blocks {
     /// epoch is distrusted, or if this thread reaches its limit on verification work before all blocks are verified.
     #[cold]
     #[inline(never)]
-    pub(super) fn verify_range(&self, epoch: Epoch, records: &[u8], sums: &[U64], start: usize, end: usize) -> bool {
-        if epoch.is_distrust() || end > records.len() {
+    pub(super) fn verify_range(&self, epoch: Epoch, data: &BlockData<'_>, start: usize, end: usize) -> bool {
+        if epoch.is_distrust() || end > data.records().len() {
             return false;
         }
         let (mut block, end_block) = (start / BLOCK_LEN_BYTES, end.div_ceil(BLOCK_LEN_BYTES));
@@ -130,7 +247,7 @@ impl Blocks {
                 Some(_) => {}
                 None => verification::count(blocks.len()),
             }
-            if !{ blocks }.all(|block| self.verify_block(epoch, records, sums, block)) {
+            if !{ blocks }.all(|block| self.verify_block(epoch, data, block)) {
                 return false;
             }
             if let Some(tag) = group_tag {
@@ -140,21 +257,45 @@ impl Blocks {
         true
     }
 
-    /// Verifies one block. Returns `true` if the block is intact. Returns `false` if the block is damaged, if the epoch
-    /// is distrusted, or if this thread had already reached its limit on verification work.
-    pub(super) fn verify_block(&self, epoch: Epoch, records: &[u8], sums: &[U64], block: usize) -> bool {
-        let Some(tag) = self.tags.get(block).filter(|_| !epoch.is_distrust()) else { return false };
-        if tag.load(Ordering::Relaxed) == epoch.0 {
+    /// Returns whether a block is verified in an epoch.
+    #[inline(always)]
+    pub(super) fn is_verified(&self, epoch: Epoch, block: usize) -> bool {
+        // No block is ever tagged with a distrusted epoch.
+        self.tags.get(block).is_some_and(|tag| tag.load(Ordering::Relaxed) == epoch.0)
+    }
+
+    /// Verifies one block, after the block of checksums that has its checksum. Returns `true` if both blocks are intact.
+    /// Returns `false` if one of them is damaged, if the epoch is distrusted, or if this thread had already reached its
+    /// limit on verification work.
+    pub(super) fn verify_block(&self, epoch: Epoch, data: &BlockData<'_>, block: usize) -> bool {
+        let sums = &self.numbers.sums;
+        if self.is_verified(epoch, block) {
             return true;
         }
-        if !verification::begin(BLOCK_WORK) {
+        if block >= sums.start {
+            return self.compare_sum(epoch, block, || data.block_of_sums(block - sums.start));
+        }
+        let sums_block = sums.start + block / SUMS_PER_BLOCK;
+        let are_sums_intact = self.is_verified(epoch, sums_block)
+            || self.compare_sum(epoch, sums_block, || data.block_of_sums(block / SUMS_PER_BLOCK));
+        are_sums_intact && self.compare_sum(epoch, block, || data.block(block))
+    }
+
+    /// Compares the checksum of a block's bytes with the expected checksum, which `block_and_sum` returns. Records the
+    /// result. Returns whether the checksums are equal, or `false` if the block is not verified: see
+    /// [`Blocks::verify_block`].
+    fn compare_sum<'a>(
+        &self,
+        epoch: Epoch,
+        block: usize,
+        block_and_sum: impl FnOnce() -> Option<(&'a [u8], U64)>,
+    ) -> bool {
+        if block >= self.tags.len() || epoch.is_distrust() || !verification::begin(BLOCK_WORK) {
             return false;
         }
-        let start = block * BLOCK_LEN_BYTES;
-        let bytes = records.get(start..records.len().min(start + BLOCK_LEN_BYTES));
-        let is_intact = bytes.zip(sums.get(block)).is_some_and(|(bytes, sum)| block_sum(bytes) == *sum);
+        let is_intact = block_and_sum().is_some_and(|(bytes, sum)| block_sum(bytes) == sum);
         match is_intact {
-            true => tag.store(epoch.0, Ordering::Relaxed),
+            true => self.note_verified(epoch, block),
             false => self.note_damaged(block),
         }
         is_intact
@@ -162,8 +303,15 @@ impl Blocks {
 
     /// Records that a block is verified in the current epoch.
     pub(super) fn mark_verified(&self, block: usize) {
-        if let Some(tag) = self.tags.get(block) {
-            tag.store(self.epoch().0, Ordering::Relaxed);
+        self.note_verified(self.epoch(), block);
+    }
+
+    fn note_verified(&self, epoch: Epoch, block: usize) {
+        let Some(tag) = self.tags.get(block) else { return };
+        // A tag never returns to an earlier epoch, so each block is counted at most once per epoch.
+        if tag.fetch_max(epoch.0, Ordering::Relaxed) < epoch.0 {
+            self.slots.add(epoch, block);
+            self.fences.add(epoch, block);
         }
     }
 
@@ -252,136 +400,17 @@ fn unverified_tags(count: usize) -> io::Result<Box<[AtomicU8]>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn records(blocks: usize) -> (Vec<u8>, Vec<U64>) {
-        let records: Vec<u8> = (0..blocks * BLOCK_LEN_BYTES - 7).map(|at| ((at * 31) >> 3) as u8).collect();
-        let sums = records.chunks(BLOCK_LEN_BYTES).map(block_sum).collect();
-        (records, sums)
+impl Blocks {
+    /// Creates the state of a file with `count` blocks of records, and without an index.
+    pub(super) fn of_records(count: usize) -> io::Result<Blocks> {
+        let none = count..count;
+        let sums = count..count + count.div_ceil(SUMS_PER_BLOCK);
+        Blocks::new(BlockNumbers { fences: none.clone(), pilots: none.clone(), places: none, sums })
     }
 
-    #[test]
-    fn a_block_is_verified_once_per_epoch() {
-        let (mut records, sums) = records(4);
-        let blocks = Blocks::new(4).unwrap();
-        let epoch = blocks.epoch();
-        let (start, end) = (BLOCK_LEN_BYTES - 1, BLOCK_LEN_BYTES + 1);
-        assert!(!blocks.are_verified(epoch, start, end));
-        assert!(blocks.verify_range(epoch, &records, &sums, start, end));
-        assert!(blocks.are_verified(epoch, start, end) && blocks.verified_count() == 2);
-        assert!(!blocks.are_verified(epoch, 0, records.len()), "two of four blocks are verified");
-
-        // Verified blocks are not verified again; unverified blocks are verified.
-        records[0] ^= 1;
-        records[3 * BLOCK_LEN_BYTES] ^= 1;
-        assert!(blocks.verify_range(epoch, &records, &sums, start, end));
-        assert!(!blocks.verify_range(epoch, &records, &sums, 0, records.len()));
-        assert_eq!((blocks.take_damaged(), blocks.take_damaged()), (vec![3], vec![]));
-
-        assert!(blocks.distrust(epoch) && !blocks.distrust(epoch));
-        assert!(!blocks.are_verified(blocks.epoch(), start, end));
-        assert!(!blocks.verify_range(blocks.epoch(), &records, &sums, start, end));
-        assert!(blocks.trust_again());
-        assert_eq!(blocks.verified_count(), 0);
-        assert!(!blocks.verify_range(blocks.epoch(), &records, &sums, start, end));
-        assert!(blocks.verify_range(blocks.epoch(), &records, &sums, end, end + 1));
-    }
-
-    #[test]
-    fn a_block_that_was_verified_in_one_epoch_is_unverified_in_the_next() {
-        let (records, sums) = records(1);
-        let blocks = Blocks::new(1).unwrap();
-        let old = blocks.epoch();
-        assert!(blocks.distrust(old) && blocks.trust_again());
-        // A lookup that began before the change ends after the change.
-        assert!(blocks.verify_range(old, &records, &sums, 0, 1));
-        assert!(!blocks.are_verified(blocks.epoch(), 0, 1));
-    }
-
-    #[test]
-    fn a_group_is_verified_block_by_block_and_then_read_as_one_tag() {
-        let (mut records, sums) = records(3 * GROUP_BLOCKS + 10);
-        let blocks = Blocks::new(sums.len()).unwrap();
-        let epoch = blocks.epoch();
-        let (start, end) = (BLOCK_LEN_BYTES - 1, records.len());
-        assert!(blocks.verify_range(epoch, &records, &sums, start, end));
-        assert_eq!(blocks.verified_count(), sums.len());
-        let byte = GROUP_BLOCKS * BLOCK_LEN_BYTES + 5;
-        records[byte] ^= 1;
-        assert!(blocks.verify_range(epoch, &records, &sums, start, end), "verified in this epoch");
-        assert!(blocks.distrust(epoch) && blocks.trust_again());
-        let epoch = blocks.epoch();
-        assert!(!blocks.verify_range(epoch, &records, &sums, start, end));
-        assert_eq!(blocks.take_damaged(), [GROUP_BLOCKS]);
-        records[byte] ^= 1;
-        assert!(blocks.verify_range(epoch, &records, &sums, start, end));
-        // When the epoch ends, group tags become invalid, too.
-        assert!(blocks.distrust(epoch) && !blocks.verify_range(blocks.epoch(), &records, &sums, start, end));
-    }
-
-    #[cfg(feature = "server")]
-    #[test]
-    fn interrupted_verification_continues_after_the_verified_blocks() {
-        use super::verification::{VerificationLimit, is_verification_interrupted, verification_work_on_thread};
-
-        const BLOCKS_MAX: usize = 100;
-        let (records, sums) = records(2 * GROUP_BLOCKS + 10);
-        let blocks = Blocks::new(sums.len()).unwrap();
-        let verify_all = || {
-            let _limit = VerificationLimit::begin(BLOCKS_MAX * BLOCK_WORK);
-            let is_complete = blocks.verify_range(blocks.epoch(), &records, &sums, 0, records.len());
-            assert_ne!(is_complete, is_verification_interrupted());
-            is_complete
-        };
-        let mut rounds = 0;
-        while !verify_all() {
-            rounds += 1;
-            assert_eq!(blocks.verified_count(), rounds * BLOCKS_MAX);
-            // The file changes once, so the whole file is verified again.
-            if rounds == 3 {
-                assert!(blocks.distrust(blocks.epoch()));
-                assert!(
-                    !blocks.verify_range(blocks.epoch(), &records, &sums, 0, records.len()) && blocks.trust_again()
-                );
-                break;
-            }
-        }
-        assert_eq!(blocks.verified_count(), 0);
-        let rounds = 1 + (0..).take_while(|_| !verify_all()).count();
-        assert_eq!(rounds, sums.len().div_ceil(BLOCKS_MAX));
-        assert!(blocks.take_damaged().is_empty() && !is_verification_interrupted());
-
-        // The lookup reads two group tags, and the tags of the last ten blocks.
-        let work_before = verification_work_on_thread();
-        assert!(verify_all());
-        assert_eq!(verification_work_on_thread() - work_before, 2 + 10);
-    }
-
-    #[test]
-    fn a_count_of_blocks_that_exceeds_the_address_space_is_an_error() {
-        assert_eq!(Blocks::new(isize::MAX as usize).unwrap_err().kind(), io::ErrorKind::OutOfMemory);
-        assert_eq!(Blocks::new(usize::MAX).unwrap_err().kind(), io::ErrorKind::OutOfMemory);
-    }
-
-    #[test]
-    fn epoch_numbers_run_out_and_are_not_reused() {
-        let blocks = Blocks::new(1).unwrap();
-        let mut epochs = vec![blocks.epoch().0];
-        while blocks.distrust(blocks.epoch()) && blocks.trust_again() {
-            epochs.push(blocks.epoch().0);
-        }
-        assert!(blocks.epoch().is_distrust());
-        assert!(epochs.is_sorted_by(|a, b| a < b) && epochs.len() > 100, "{epochs:?}");
-    }
-
-    #[test]
-    fn a_range_beyond_the_end_is_damaged() {
-        let (records, sums) = records(2);
-        let blocks = Blocks::new(2).unwrap();
-        for (start, end) in [(0, records.len() + 1), (3 * BLOCK_LEN_BYTES, 3 * BLOCK_LEN_BYTES + 1), (0, usize::MAX)] {
-            assert!(!blocks.are_verified(blocks.epoch(), start, end));
-            assert!(!blocks.verify_range(blocks.epoch(), &records, &sums, start, end));
-        }
+    /// Verifies a range of the records of a file without an index.
+    pub(super) fn verify_records(&self, epoch: Epoch, records: &[u8], sums: &[U64], start: usize, end: usize) -> bool {
+        let root = crate::format::checksum::root_of(sums);
+        self.verify_range(epoch, &BlockData { sections: [records, &[], &[], &[], &[]], sums, root: &root }, start, end)
     }
 }

@@ -5,13 +5,13 @@ use std::panic;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use zerocopy::little_endian::U32;
+use zerocopy::little_endian::{U32, U64};
 
 use super::fences::Fences;
 use super::search::Found;
 use super::{Pace, Store};
 use crate::format::FormatError;
-use crate::format::checksum::{BLOCK_LEN_BYTES, SectionSum, block_sum};
+use crate::format::checksum::{BLOCK_LEN_BYTES, SectionSum, block_sum, section_sum};
 use crate::format::fence::{FENCE_ROWS, Fence, NODE_HEADS, Node, fence_count};
 use crate::format::header::{Section, SectionKind};
 use crate::format::key::{Key, KeyKind, LookupKey};
@@ -143,33 +143,67 @@ fn common(store: &Store) -> Result<Box<[u8]>, FormatError> {
     let end = |row: usize, block: usize| match store.record_after_walk(row) {
         Some(record) => Ok(record.key()),
         None => {
+            // Names the damaged section or block, if there is one.
+            sections(store, &Plan::default())?;
             check_block(store, block, &store.records()[block * BLOCK_LEN_BYTES..])?;
             Err(FormatError::Row { row: row as u64, what: "the record is missing or malformed" })
         }
     };
-    let (first, last) = (end(0, 0)?, end(last_row, store.block_sums().len() - 1)?);
+    let (first, last) = (end(0, 0)?, end(last_row, store.layout.blocks(SectionKind::Records).len() - 1)?);
     let first_bytes = first.as_bytes().unwrap_or_default();
     Ok(first_bytes[..first.common_len_bytes(&last)].into())
 }
 
+/// Verifies all sections except the records against the header, and the checksums of the records against the header.
 fn sections(store: &Store, plan: &Plan) -> Result<(), FormatError> {
+    block_sums(store, plan)?;
+    let section_bytes = &store.layout.block_sums;
     for (section, place) in store.layout.sections() {
-        let mut sum = SectionSum::new();
-        match section {
-            // Verifies the block sums against the header. The records are verified against the block sums later.
-            SectionKind::Records => {
-                let block_sums = &store.layout.block_sums;
-                let windows = windows(store, plan, block_sums, 0..block_sums.len_bytes as usize);
-                windows.for_each(|window| sum.add_block_sums(super::typed(window)));
-            }
-            _ => windows(store, plan, &place, 0..place.len_bytes as usize).for_each(|window| sum.add_bytes(window)),
+        let blocks = store.layout.blocks(section);
+        if section == SectionKind::BlockSums {
+            blocks.for_each(|block| store.blocks.mark_verified(block));
+            continue;
         }
-        let found = sum.finish();
-        if found != place.checksum {
-            return Err(FormatError::SectionChecksum { section, expected: place.checksum, found });
+        let (mut stored, mut sum) = (SectionSum::new(), SectionSum::new());
+        let sums_at = blocks.start * size_of::<U64>()..blocks.end * size_of::<U64>();
+        windows(store, plan, section_bytes, sums_at).for_each(|window| stored.add_block_sums(super::typed(window)));
+        expect_sum(section, place.checksum, stored.finish())?;
+        // The records are verified later, block by block.
+        if section != SectionKind::Records {
+            windows(store, plan, &place, 0..place.len_bytes as usize).for_each(|window| sum.add_bytes(window));
+            expect_sum(section, place.checksum, sum.finish())?;
+            blocks.for_each(|block| store.blocks.mark_verified(block));
         }
     }
     Ok(())
+}
+
+/// Verifies the section of block sums: the root against the header, and the checksums of all blocks against the root.
+pub(super) fn block_sums(store: &Store, plan: &Plan) -> Result<(), FormatError> {
+    let section = &store.layout.block_sums;
+    let root_at = section.len_bytes as usize - size_of_val(store.block_data().root);
+    let (mut sum, mut is_root_intact) = (SectionSum::new(), true);
+    let mut sums = store.block_data().root.iter();
+    for window in windows(store, plan, section, 0..root_at) {
+        for block in window.chunks(BLOCK_LEN_BYTES) {
+            let found = block_sum(block);
+            is_root_intact &= sums.next() == Some(&found);
+            sum.add_block_sums(&[found]);
+        }
+    }
+    expect_sum(SectionKind::BlockSums, section.checksum, sum.finish())?;
+    if is_root_intact { Ok(()) } else { root(store) }
+}
+
+/// Verifies the root of the block sums against the header that the file had when it was opened. The root leads to the
+/// checksum of every block.
+pub(super) fn root(store: &Store) -> Result<(), FormatError> {
+    let found = section_sum(store.block_data().root);
+    expect_sum(SectionKind::BlockSums, store.layout.block_sums.checksum, found)
+}
+
+fn expect_sum(section: SectionKind, expected: u64, found: u64) -> Result<(), FormatError> {
+    if expected == found { Ok(()) } else { Err(FormatError::SectionChecksum { section, expected, found }) }
 }
 
 fn blocks(store: &Store, plan: &Plan) -> Result<(), FormatError> {
@@ -185,13 +219,14 @@ fn blocks(store: &Store, plan: &Plan) -> Result<(), FormatError> {
             Ok(())
         })
     };
-    let ranges = ranges(store.block_sums().len(), WINDOW_LEN_BYTES / BLOCK_LEN_BYTES, plan.threads);
+    let ranges =
+        ranges(store.layout.blocks(SectionKind::Records).len(), WINDOW_LEN_BYTES / BLOCK_LEN_BYTES, plan.threads);
     on_threads(ranges, check, &mut || ()).into_iter().collect()
 }
 
 /// Verifies the block at the start of `bytes` against its checksum.
 fn check_block(store: &Store, block: usize, bytes: &[u8]) -> Result<(), FormatError> {
-    let (found, expected) = (block_sum(&bytes[..bytes.len().min(BLOCK_LEN_BYTES)]), store.block_sums()[block]);
+    let (found, expected) = (block_sum(&bytes[..bytes.len().min(BLOCK_LEN_BYTES)]), store.block_data().sums[block]);
     if found == expected {
         return Ok(());
     }

@@ -84,7 +84,7 @@ pub struct MappedStore {
 }
 
 impl MappedStore {
-    /// Maps a baked file and verifies all of it, as [`Store::open`] does.
+    /// Maps a baked file. Each block is verified when a lookup first reads it, as [`Store::open`] does it.
     ///
     /// This function also calls [`survive_bus_errors`]. From then on, a lookup that cannot read a page of any mapped
     /// table in this process returns an error, and the process continues.

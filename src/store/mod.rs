@@ -10,6 +10,7 @@ mod error;
 mod fences;
 mod file_system;
 mod guard;
+mod index_blocks;
 mod lease;
 mod machine;
 mod map;
@@ -36,7 +37,6 @@ mod verified_lookups;
 
 use std::ops::ControlFlow;
 
-use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 use crate::format::fence::{Fence, TreeLevels};
@@ -354,7 +354,7 @@ impl Store {
 
     #[inline]
     fn index(&self) -> Index<'_> {
-        let dimensions = &self.layout.dimensions;
+        let (dimensions, epoch) = (&self.layout.dimensions, self.blocks.epoch());
         Index {
             hash_seed: dimensions.hash_seed,
             parts: dimensions.parts(),
@@ -363,18 +363,13 @@ impl Store {
             records: self.records(),
             record_align_bits: dimensions.record_align_bytes.trailing_zeros(),
             typical_len_bytes: self.typical_len_bytes,
-            blocks: &self.blocks,
-            block_sums: self.block_sums(),
-            epoch: self.blocks.epoch(),
+            store: self,
+            epoch,
+            is_verified: self.blocks.are_slots_verified(epoch),
         }
     }
 
-    #[inline]
-    fn block_sums(&self) -> &[U64] {
-        typed(self.section(&self.layout.block_sums))
-    }
-
-    /// Returns the fences and the tree above them.
+    /// Returns the fences and the tree above them, which may be damaged.
     #[inline]
     fn fences(&self) -> Fences<'_> {
         Fences {
@@ -384,6 +379,7 @@ impl Store {
         }
     }
 
+    /// Returns the fences, which may be damaged.
     #[inline]
     fn fence_entries(&self) -> &[Fence] {
         typed(self.section(&self.layout.fences))

@@ -200,6 +200,10 @@ impl Store {
         mut found: impl FnMut(usize, Result<Neighbor<'s>, LookupError>) -> ControlFlow<()>,
     ) {
         debug_assert_eq!(K::KIND, self.key_kind());
+        if !self.are_fences_intact() {
+            let _ = (0..count).try_for_each(|i| found(i, Err(LookupError::Damaged)));
+            return;
+        }
         let mut window = [[Lane { head: 0, at: 0 }; GROUP_KEYS]; WINDOW_GROUPS];
         for step in 0..count.div_ceil(GROUP_KEYS) + WINDOW_GROUPS - 1 {
             self.advance_neighbors(step, count, &key_at, &mut window);

@@ -5,24 +5,25 @@ use std::path::Path;
 
 #[cfg(feature = "bake")]
 use super::check;
-use super::memory::{self, Memory, OpenOptions, Step, Verify};
+use super::memory::{self, Memory, OpenOptions, Step};
 use super::regular::open_regular;
 use super::unchecked::Unchecked;
-use super::{Store, StoreError, sealed};
+use super::{Store, StoreError};
 #[cfg(feature = "bake")]
 use crate::format::header::Layout;
 
 impl Store {
-    /// Opens a baked file in memory that nobody can change. Verifies the whole file: all checksums match, the keys are
-    /// in order, and each key can be found. For ten million rows of 100 bytes in the page cache, verifying takes 0.8 s
-    /// on one core.
+    /// Opens a baked file in memory that nobody can change. Each block is verified when a lookup first reads it: a
+    /// lookup never returns a wrong value, and returns [`LookupError::Damaged`](super::LookupError::Damaged) if it needs
+    /// a damaged block. To verify the whole file now, use [`Store::open_with`] and
+    /// [`Verify::Full`](super::Verify::Full).
     ///
     /// The memory is a copy of the file, unless the file is a sealed memory file. A sealed memory file cannot change,
     /// so it is mapped. To use a large table without a copy, see [`MappedStore`](super::MappedStore).
     ///
     /// # Errors
     /// [`StoreError::Io`] if the file cannot be opened, [`StoreError::Memory`] if there is not enough memory for a
-    /// copy, [`StoreError::Format`] if the file is damaged or is not a baked file of this version.
+    /// copy, [`StoreError::Format`] if the file's header is damaged or it is not a baked file of this version.
     ///
     /// # Example
     /// ```
@@ -37,7 +38,7 @@ impl Store {
     /// into memory. If the file is copied, the copy is verified, not the file.
     ///
     /// # Errors
-    /// The errors of [`Store::open`], [`StoreError::Memory`] if the system rejects a request in the options, such as to
+    /// The errors of [`Store::open`], [`StoreError::Format`] if a verified block is damaged, [`StoreError::Memory`] if the system rejects a request in the options, such as to
     /// lock memory, and [`StoreError::Canceled`] if `options.pace` cancels the work. A copy that is not entirely in
     /// huge pages is not an error: see [`Step::lacks_huge_pages`].
     pub fn open_with(
@@ -63,7 +64,7 @@ impl Store {
         Store::from_file(&open_file(path)?, path, Memory::Sealed, options, done)
     }
 
-    /// Maps a baked file and verifies all of it, as [`Store::open`] does. Lookups borrow values from the file's pages,
+    /// Maps a baked file. Blocks are verified as [`Store::open`] does it. Lookups borrow values from the file's pages,
     /// which all processes share.
     ///
     /// # Safety
@@ -74,8 +75,8 @@ impl Store {
     /// it, is allowed: `baker` replaces a table by rename.
     ///
     /// # Errors
-    /// [`StoreError::Io`] if the file cannot be opened or mapped, [`StoreError::Format`] if the file is damaged or is
-    /// not a baked file of this version.
+    /// [`StoreError::Io`] if the file cannot be opened or mapped, [`StoreError::Format`] if the file's header is damaged
+    /// or it is not a baked file of this version.
     ///
     /// # Example
     /// ```
@@ -126,27 +127,6 @@ impl Store {
         let unchecked = Unchecked::new(memory::load(file, path, memory, options, done)?, path)?;
         // A process may have written to the file while it was copied, so every block of a copy is verified.
         unchecked.settle(&options.pace)?.check_as(options.verify, memory != Memory::Map, &options.pace)
-    }
-
-    /// Creates a `Store` from a file that a server has transferred. The server verified the index of the file before
-    /// the transfer. If the file is mapped, and nobody has changed it since the server's check, this function does not
-    /// verify the index again. A copy is always verified.
-    ///
-    /// `is_unchanged_since_check` returns whether nobody has changed the file since the server's check. This
-    /// callback is called only after this process can detect every later change.
-    pub(crate) fn from_transfer(
-        file: &File,
-        path: &Path,
-        memory: Memory,
-        options: &OpenOptions,
-        is_unchanged_since_check: impl FnOnce() -> bool,
-    ) -> Result<Store, StoreError> {
-        let unchecked = Unchecked::new(memory::load(file, path, memory, options, &mut |_| ())?, path)?;
-        let unchecked = unchecked.settle(&options.pace)?;
-        if memory == Memory::Map && (sealed::is_sealed(file) || is_unchanged_since_check()) {
-            return unchecked.trust_index();
-        }
-        unchecked.check_as(Verify::Touch, memory != Memory::Map, &options.pace)
     }
 
     /// Checks an open file as `plan` requires, and returns its header. Calls `progress` with the number of rows checked

@@ -121,7 +121,7 @@ impl Store {
     }
 
     /// Returns the number of rows with a key less than `key` ([`Side::Before`]), or less than or equal to `key`
-    /// ([`Side::After`]). Returns `None` if a record that must be read is damaged.
+    /// ([`Side::After`]). Returns `None` if a fence or a record that must be read is damaged.
     fn rows_before(&self, key: Key<'_>, side: Side) -> Option<usize> {
         match self.compare_common(key) {
             Ordering::Less => return Some(0),
@@ -148,7 +148,8 @@ impl Store {
     /// damaged.
     #[expect(clippy::option_option, reason = "a damaged record, or no fence")]
     fn fence_before(&self, key: Key<'_>, head: u64, side: Side) -> Option<Option<(usize, &Fence)>> {
-        let (fences, entries) = (self.fences(), self.fence_entries());
+        let fences = self.intact_fences()?;
+        let entries = fences.fences;
         let last_below = |bound| {
             let number = fences.last_below(bound);
             entries.get(number).filter(|fence| fence.head.get() < bound).map(|_| number)

@@ -254,6 +254,7 @@ impl Store {
         if row >= self.len() {
             return Some(self.end());
         }
+        self.fence(row / FENCE_ROWS)?;
         let (known_row, place) = self.fences().last_place(row)?;
         let known = Position { row: known_row, offset_bytes: place * self.record_align_bytes() as u64 };
         if known_row == row { Some(known) } else { self.walk(known, row) }
@@ -262,7 +263,7 @@ impl Store {
     /// Returns the record of a row. Uses only the place of the fence, and reads the records from there up to the row, so
     /// that a wrong distance in the fence has no effect.
     pub(super) fn record_after_walk(&self, row: usize) -> Option<Record<'_>> {
-        let fence = self.fence_entries().get(row / FENCE_ROWS)?;
+        let fence = self.fence(row / FENCE_ROWS)?;
         let offset_bytes = u64::from(fence.place.get()) * self.record_align_bytes() as u64;
         let position = self.walk(Position { row: row - row % FENCE_ROWS, offset_bytes }, row)?;
         self.record_at(position.offset_bytes)
@@ -284,7 +285,7 @@ impl Store {
     fn positions_at(&self, offset_bytes: u64) -> Option<(Position, Position)> {
         let align_bytes = self.record_align_bytes() as u64;
         let is_before = |fence: &Fence| u64::from(fence.place.get()) * align_bytes <= offset_bytes;
-        let fence = self.fence_entries().partition_point(is_before).saturating_sub(1);
+        let fence = self.intact_fences()?.fences.partition_point(is_before).saturating_sub(1);
         let mut rows = Rows::between(self, self.position(fence * FENCE_ROWS)?, self.end());
         loop {
             let before = rows.next;
@@ -303,7 +304,7 @@ impl Store {
     /// damaged.
     fn group_with_row(&self, row: usize, end_row: usize) -> Option<Group> {
         let first_row = row - row % FENCE_ROWS;
-        let fence = self.fence_entries().get(first_row / FENCE_ROWS)?;
+        let fence = self.fence(first_row / FENCE_ROWS)?;
         let align_bytes = self.record_align_bytes();
         let mut group = Group { first_row, ..Group::NONE };
         for i in 0..(end_row - first_row).min(FENCE_ROWS) {

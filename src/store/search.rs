@@ -6,9 +6,10 @@
 
 use std::ops::ControlFlow;
 
-use zerocopy::little_endian::{U32, U64};
+use zerocopy::little_endian::U32;
 
-use super::blocks::{Blocks, Epoch};
+use super::Store;
+use super::blocks::Epoch;
 use super::machine::prefetch;
 use crate::format::checksum::BLOCK_LEN_BYTES;
 use crate::format::index::{Hash, Parts};
@@ -35,8 +36,12 @@ pub(crate) enum Found<'a> {
     Damaged,
 }
 
-/// The offset that is used if the index does not have the key's slot. No record has this offset.
+/// The offset that is used if the block of the key's pilot or place is damaged. No record has this offset.
 const NO_RECORD: u64 = u64::MAX;
+
+/// The slot that is used if the block of the key's pilot is damaged, or if the index has no pilots. No key has this
+/// slot.
+const NO_SLOT: usize = usize::MAX;
 
 /// The data that lookups in the hash index read: sections and header fields of a file, and the state of its blocks.
 #[derive(Clone, Copy)]
@@ -49,17 +54,24 @@ pub(super) struct Index<'a> {
     pub(super) record_align_bits: u32,
     /// The number of bytes of each record that are prefetched: the mean record length, up to a maximum.
     pub(super) typical_len_bytes: usize,
-    pub(super) blocks: &'a Blocks,
-    pub(super) block_sums: &'a [U64],
+    pub(super) store: &'a Store,
     /// The epoch in which the lookups began.
     pub(super) epoch: Epoch,
+    /// Whether all pilots and places were verified in this epoch. Otherwise, each lookup verifies the blocks of its
+    /// pilot and its place.
+    pub(super) is_verified: bool,
 }
 
 impl<'a> Index<'a> {
     /// Looks up one key.
     #[inline]
     pub(super) fn find<K: LookupKey>(&self, key: K) -> Found<'a> {
-        self.record(key, self.offset_bytes(self.slot(key.hash(self.hash_seed))))
+        let hash = key.hash(self.hash_seed);
+        let offset_bytes = match self.is_verified {
+            true => self.offset_bytes(self.slot(hash)),
+            false => self.verified_offset_bytes(self.verified_slot(hash)),
+        };
+        self.record(key, offset_bytes)
     }
 
     /// Looks up `count` keys. Calls `found` with each key's position and result, in order, until `found` returns
@@ -99,6 +111,33 @@ impl<'a> Index<'a> {
         key_at: &impl Fn(usize) -> K,
         window: &mut [[u64; GROUP_KEYS]; WINDOW_GROUPS],
     ) {
+        match self.is_verified {
+            true => self.run_stages::<K, true>(step, count, key_at, window),
+            false => self.advance_and_verify(step, count, key_at, window),
+        }
+    }
+
+    /// Does what [`Index::advance`] does, and verifies the blocks of each pilot and each place.
+    #[inline(never)]
+    fn advance_and_verify<K: LookupKey>(
+        &self,
+        step: usize,
+        count: usize,
+        key_at: &impl Fn(usize) -> K,
+        window: &mut [[u64; GROUP_KEYS]; WINDOW_GROUPS],
+    ) {
+        self.run_stages::<K, false>(step, count, key_at, window);
+    }
+
+    /// Implements [`Index::advance`]. `VERIFIED` must be `is_verified`.
+    #[inline(always)]
+    fn run_stages<K: LookupKey, const VERIFIED: bool>(
+        &self,
+        step: usize,
+        count: usize,
+        key_at: &impl Fn(usize) -> K,
+        window: &mut [[u64; GROUP_KEYS]; WINDOW_GROUPS],
+    ) {
         for (i, entry) in (step * GROUP_KEYS..count).zip(&mut window[step % WINDOW_GROUPS]) {
             let hash = key_at(i).hash(self.hash_seed);
             *entry = hash.number();
@@ -106,23 +145,25 @@ impl<'a> Index<'a> {
         }
         if let Some(number) = step.checked_sub(1) {
             for (_, entry) in (number * GROUP_KEYS..count).zip(&mut window[number % WINDOW_GROUPS]) {
-                let slot = self.slot(Hash::from_number(*entry));
+                let hash = Hash::from_number(*entry);
+                let slot = if VERIFIED { self.slot(hash) } else { self.verified_slot(hash) };
                 *entry = slot as u64;
                 prefetch(self.places, slot);
             }
         }
         if let Some(number) = step.checked_sub(2) {
             for (_, entry) in (number * GROUP_KEYS..count).zip(&mut window[number % WINDOW_GROUPS]) {
-                *entry = self.offset_bytes(*entry as usize);
+                let slot = *entry as usize;
+                *entry = if VERIFIED { self.offset_bytes(slot) } else { self.verified_offset_bytes(slot) };
                 self.prefetch_record(*entry);
             }
         }
     }
 
-    /// Returns the slot of a hash, or `usize::MAX` if the index has no pilot for the hash.
+    /// Returns the slot of a hash, or [`NO_SLOT`] if the index has no pilot for the hash.
     #[inline(always)]
     fn slot(&self, hash: Hash) -> usize {
-        self.pilots.get(hash.pilot(&self.parts)).map_or(usize::MAX, |pilot| hash.slot(*pilot, &self.parts))
+        self.pilots.get(hash.pilot(&self.parts)).map_or(NO_SLOT, |pilot| hash.slot(*pilot, &self.parts))
     }
 
     /// Returns the offset of the only record whose key can have this slot, or [`NO_RECORD`] if the index does not have
@@ -130,6 +171,26 @@ impl<'a> Index<'a> {
     #[inline(always)]
     fn offset_bytes(&self, slot: usize) -> u64 {
         self.places.get(slot).map_or(NO_RECORD, |place| u64::from(place.get()) << self.record_align_bits)
+    }
+
+    /// Does what [`Index::slot`] does, after the block of the pilot is verified. Returns [`NO_SLOT`] if the block is
+    /// damaged.
+    #[inline(never)]
+    fn verified_slot(&self, hash: Hash) -> usize {
+        match self.store.is_pilot_intact(self.epoch, hash.pilot(&self.parts)) {
+            true => self.slot(hash),
+            false => NO_SLOT,
+        }
+    }
+
+    /// Does what [`Index::offset_bytes`] does, after the block of the place is verified. Returns [`NO_RECORD`] if the
+    /// block is damaged.
+    #[inline(never)]
+    fn verified_offset_bytes(&self, slot: usize) -> u64 {
+        match slot != NO_SLOT && self.store.is_place_intact(self.epoch, slot) {
+            true => self.offset_bytes(slot),
+            false => NO_RECORD,
+        }
     }
 
     /// Compares the record at an offset with a key. Reads the record first, then verifies the blocks that were read.
@@ -148,25 +209,26 @@ impl<'a> Index<'a> {
         }
     }
 
-    /// Returns the result of a lookup whose record would be beyond the end of the records section: [`Found::Damaged`]
-    /// if no byte is trusted in this epoch, and otherwise [`Found::Missing`].
+    /// Returns the result of a lookup whose record would be beyond the end of the records section. The index of a table
+    /// with rows leads no key there, unless it is damaged.
     #[cold]
     fn outside_records(&self) -> Found<'a> {
-        if self.epoch.is_distrust() { Found::Damaged } else { Found::Missing }
+        if self.records.is_empty() && !self.epoch.is_distrust() { Found::Missing } else { Found::Damaged }
     }
 
     /// Verifies the part of a range that is inside the records section. Returns whether this part is intact.
     #[inline(always)]
     fn verify(&self, start: usize, end: usize) -> bool {
-        self.blocks.is_in_verified_block(self.epoch, start, end) || self.verify_blocks(start, end)
+        self.store.blocks.is_in_verified_block(self.epoch, start, end) || self.verify_blocks(start, end)
     }
 
     /// Does what [`Index::verify`] does, for a range in any number of blocks. Not inlined, so that the loop over the
     /// results can use all registers.
     #[inline(never)]
     fn verify_blocks(&self, start: usize, end: usize) -> bool {
-        self.blocks.are_verified(self.epoch, start, end)
-            || self.blocks.verify_range(self.epoch, self.records, self.block_sums, start, end.min(self.records.len()))
+        let (blocks, end_in_section) = (&self.store.blocks, end.min(self.records.len()));
+        blocks.are_verified(self.epoch, start, end)
+            || blocks.verify_range(self.epoch, &self.store.block_data(), start, end_in_section)
     }
 
     /// Prefetches the start of a record, up to `typical_len_bytes`, and the tag that states whether the record's block
@@ -174,7 +236,7 @@ impl<'a> Index<'a> {
     #[inline(always)]
     fn prefetch_record(&self, offset_bytes: u64) {
         let offset_bytes = offset_bytes as usize;
-        prefetch(self.blocks.tags(), offset_bytes / BLOCK_LEN_BYTES);
+        prefetch(self.store.blocks.tags(), offset_bytes / BLOCK_LEN_BYTES);
         prefetch(self.records, offset_bytes);
         let mut at = LINE_LEN_BYTES;
         while at < self.typical_len_bytes {

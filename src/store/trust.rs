@@ -15,7 +15,6 @@ use super::sealed::reopened;
 use super::stamp::WatchedFile;
 use super::{Pace, Store, check};
 use crate::format::FormatError;
-use crate::format::checksum::BLOCK_LEN_BYTES;
 
 /// The reason why [`Store::look_again`] does not trust a changed file again.
 #[derive(Debug, Error)]
@@ -24,7 +23,7 @@ pub enum Mistrust {
     /// The system cannot examine the file, or no longer grants a lease on it.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// The file's index is no longer intact.
+    /// The root of the file's block sums has changed, so the file has other contents.
     #[error("{0}")]
     Format(#[from] FormatError),
     /// The check was canceled.
@@ -103,8 +102,9 @@ impl Store {
         self.is_unchanged_since(self.epoch()) && !self.epoch().is_distrust()
     }
 
-    /// Rechecks a file that has changed or whose lease was lost: verifies everything except the records, and trusts the
-    /// file again if all of that is intact. Lookups then verify each block again on first access. If this process
+    /// Rechecks a file that has changed or whose lease was lost: verifies the root of the block sums, which leads to the
+    /// checksum of every block. If the root is intact, trusts the file again. Lookups then verify each block again on
+    /// first access. If this process
     /// called [`take_leases`](super::take_leases), this function first tries to take a lease on the file.
     ///
     /// Only one thread may call this function at a time. Without a lease, the result is [`Mistrust::Changing`] until 50
@@ -132,11 +132,10 @@ impl Store {
         if file.unsettled_for()?.is_some() {
             return Err(Mistrust::Changing);
         }
-        let checked = check::index(self, pace);
-        if pace.is_canceled() {
+        check::root(self)?;
+        if !pace.goes_on() {
             return Err(Mistrust::Canceled);
         }
-        checked?;
         // Without a lease, only the stamp reveals a write during the check.
         if !file.is_lease_held_or_unused() || file.stamp()? != stamp {
             return Err(Mistrust::Changing);
@@ -157,16 +156,16 @@ impl Store {
         self.watched_file().is_none()
     }
 
-    /// Returns the number of blocks, and the number of verified blocks.
+    /// Returns the number of the file's blocks, and the number of verified blocks.
     pub fn block_counts(&self) -> (usize, usize) {
         (self.blocks.tags().len(), self.blocks.verified_count())
     }
 
-    /// Verifies the block with the number `block`, counted from 0, unless it is already verified. Returns whether the
-    /// block is intact, or `None` if the table has no such block.
+    /// Verifies the block with the number `block`, counted from 0, unless it is already verified. The blocks of the
+    /// records come first. Returns whether the block is intact, or `None` if the file has no such block.
     pub fn verify_block(&self, block: usize) -> Option<bool> {
-        let start = block.checked_mul(BLOCK_LEN_BYTES).filter(|start| *start < self.records().len())?;
-        Some(self.blocks.verify_block(self.epoch(), self.records(), self.block_sums(), start / BLOCK_LEN_BYTES))
+        let is_block = block < self.blocks.tags().len();
+        is_block.then(|| self.blocks.verify_block(self.epoch(), &self.block_data(), block))
     }
 
     /// Returns the blocks that were found damaged since the last call, as block numbers counted from 0. Between two
@@ -193,7 +192,7 @@ impl Store {
         let epoch = self.epoch();
         self.blocks.are_verified(epoch, range.start, range.end)
             || range.is_empty()
-            || self.blocks.verify_range(epoch, self.records(), self.block_sums(), range.start, range.end)
+            || self.blocks.verify_range(epoch, &self.block_data(), range.start, range.end)
     }
 
     /// Begins a new epoch, in which every block is unverified.

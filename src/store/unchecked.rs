@@ -5,15 +5,14 @@
 
 use std::path::{Path, PathBuf};
 
-use super::blocks::Blocks;
+use super::blocks::{BlockNumbers, Blocks};
 use super::map::Map;
 use super::memory::{self, Memory, OpenOptions, Verify};
 use super::{MappedStore, PREFETCH_MAX_BYTES, Pace, Store, StoreError, check, survive_bus_errors};
 use crate::format::FormatError;
-use crate::format::checksum::{BLOCK_LEN_BYTES, section_sum_of};
+use crate::format::checksum::section_sum_of;
 use crate::format::fence::TreeLevels;
 use crate::format::header::{Layout, SectionKind};
-use crate::format::key::KeyKind;
 
 /// A mapped file of which only the header was checked. An `Unchecked` is for programs that describe a damaged file, or
 /// that need only the header. [`Unchecked::open`] and [`Unchecked::check`] together do what [`MappedStore::open`] does.
@@ -70,8 +69,13 @@ impl Unchecked {
         let layout = Layout::decode(map.bytes()).map_err(StoreError::format(path))?;
         let mean_len_bytes = layout.records.len_bytes / layout.dimensions.row_count.max(1);
         let typical_len_bytes = (mean_len_bytes as usize).min(PREFETCH_MAX_BYTES);
-        let block_count = (layout.records.len_bytes as usize).div_ceil(BLOCK_LEN_BYTES);
-        let blocks = Blocks::new(block_count).map_err(StoreError::io(path))?;
+        let numbers = BlockNumbers {
+            fences: layout.blocks(SectionKind::Fences).start..layout.blocks(SectionKind::FenceTree).end,
+            pilots: layout.blocks(SectionKind::Pilots),
+            places: layout.blocks(SectionKind::Places),
+            sums: layout.blocks(SectionKind::BlockSums),
+        };
+        let blocks = Blocks::new(numbers).map_err(StoreError::io(path))?;
         let (common, tree_levels) = (Box::default(), TreeLevels::new(layout.dimensions.row_count));
         let store = Store { map, layout, blocks, typical_len_bytes, common, tree_levels };
         Ok(Unchecked { store, path: path.to_path_buf() })
@@ -86,7 +90,13 @@ impl Unchecked {
     /// in the order in which the file stores them.
     pub fn damaged_sections(&self) -> Vec<SectionKind> {
         let sections = self.store.layout.sections().into_iter();
-        let damaged = sections.filter(|(_, place)| section_sum_of(self.store.section(place)) != place.checksum);
+        let damaged = sections.filter(|(section, place)| {
+            let bytes = self.store.section(place);
+            match section {
+                SectionKind::BlockSums => check::block_sums(&self.store, &check::Plan::default()).is_err(),
+                _ => section_sum_of(bytes) != place.checksum,
+            }
+        });
         damaged.map(|(section, _)| section).collect()
     }
 
@@ -99,16 +109,6 @@ impl Unchecked {
         Ok(self.settle(&pace)?.check_as(Verify::Full, true, &pace)?.into())
     }
 
-    /// Returns the table without verifying its index, as direct mode does with a file that a server transferred. Only
-    /// the fuzz targets use this function.
-    ///
-    /// # Errors
-    /// [`StoreError::Format`] if the first or last record cannot be read.
-    #[doc(hidden)]
-    pub fn check_nothing(self) -> Result<MappedStore, StoreError> {
-        Ok(self.trust_index()?.into())
-    }
-
     /// Waits until every later write to the mapped file can be detected. Lookups rely on this detection.
     pub(super) fn settle(self, pace: &Pace) -> Result<Unchecked, StoreError> {
         self.store.watched_file().map_or(Ok(()), |file| file.settle(pace)).map_err(StoreError::io(&self.path))?;
@@ -116,31 +116,23 @@ impl Unchecked {
     }
 
     /// Verifies a file whose header is already verified. [`Verify::Full`] verifies everything. [`Verify::Touch`]
-    /// verifies the index, the first and the last record, and, if `every_block` is set, every block.
+    /// verifies the root of the block sums, the first and the last record, and, if `every_block` is set, every block.
     pub(super) fn check_as(self, verify: Verify, every_block: bool, pace: &Pace) -> Result<Store, StoreError> {
         let plan = check::Plan { pace: pace.clone(), ..check::Plan::default() };
         self.check_with(pace, |store| {
             match verify {
                 Verify::Full => check::all(store, &plan, &mut |_| ())?,
                 Verify::Touch => {
-                    check::index(store, pace)?;
-                    check::ends(store)?;
+                    check::root(store)?;
                     if every_block {
+                        check::index(store, pace)?;
                         check::records(store, pace)?;
                     }
+                    check::ends(store)?;
                 }
             }
             Ok(())
         })
-    }
-
-    /// Returns a store without verifying the index. Reads at most the first record and the records after the last
-    /// fence. Lookups verify blocks on first access.
-    pub(super) fn trust_index(self) -> Result<Store, StoreError> {
-        match self.store.key_kind() {
-            KeyKind::U64 => Ok(self.store),
-            KeyKind::Bytes => self.check_with(&Pace::default(), check::ends),
-        }
     }
 
     /// Verifies everything except the header, as a plan requires.
@@ -155,7 +147,8 @@ impl Unchecked {
         check: impl FnOnce(&mut Store) -> Result<(), FormatError>,
     ) -> Result<Store, StoreError> {
         let Unchecked { mut store, path } = self;
-        let checked = check(&mut store);
+        // Even a check of a few blocks can be canceled.
+        let checked = if pace.goes_on() { check(&mut store) } else { Ok(()) };
         if pace.is_canceled() {
             return Err(StoreError::Canceled { path });
         }

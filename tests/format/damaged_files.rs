@@ -170,8 +170,7 @@ fn a_damaged_section_is_named() {
         (FENCE_TREE, SectionKind::FenceTree, "fence tree"),
         (PILOTS, SectionKind::Pilots, "pilots"),
         (PLACES, SectionKind::Places, "places"),
-        // The records' checksum covers their block sums, and is checked first.
-        (BLOCK_SUMS, SectionKind::Records, "records"),
+        (BLOCK_SUMS, SectionKind::BlockSums, "block sums"),
     ];
     for (i, kind, name) in sections {
         let mut damaged = whole.clone();
@@ -272,9 +271,10 @@ fn a_row_damaged_after_open_is_an_error_and_is_never_skipped() {
 }
 
 fn map(scratch: &Scratch) -> Store {
+    let options = zero_kv::store::OpenOptions { verify: zero_kv::store::Verify::Full, ..Default::default() };
     // SAFETY: The tests change the file while nothing is borrowed from the store. What is borrowed after the change is
     // only compared or dropped.
-    unsafe { Store::map(scratch.path()) }.unwrap()
+    unsafe { Store::map_with(scratch.path(), &options, &mut |_| ()) }.unwrap()
 }
 
 /// Returns bytes that are not a valid file.

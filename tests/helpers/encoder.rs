@@ -68,6 +68,20 @@ pub(crate) fn block_sums(bytes: &[u8]) -> Vec<u8> {
     bytes.chunks(BLOCK).flat_map(|block| XxHash3_64::oneshot(block).to_le_bytes()).collect()
 }
 
+/// Returns the section of block sums for the sections before it, in order: the sum of each block, and the root.
+pub(crate) fn block_sums_of(sections: &[Vec<u8>]) -> Vec<u8> {
+    let sums: Vec<u8> = sections.iter().flat_map(|section| block_sums(section)).collect();
+    let root = block_sums(&sums);
+    [sums, root].concat()
+}
+
+/// Returns the checksum of the section of block sums: the checksum of its root.
+fn root_sum(section: &[u8]) -> u64 {
+    // The root has 8 bytes for each block of the sums before it.
+    let root_len = (section.len() / 8).div_ceil(BLOCK / 8 + 1) * 8;
+    XxHash3_64::oneshot(&section[section.len() - root_len..])
+}
+
 /// Writes the digest of the header's bytes into the header.
 pub(crate) fn seal_header(file: &mut [u8]) {
     file[DIGEST].fill(0);
@@ -82,15 +96,20 @@ pub(crate) fn seal(file: &mut [u8]) {
         let (offset, len) = section(file, i);
         offset.checked_add(len).filter(|end| *end <= file.len()).map(|end| offset..end)
     };
-    if let (Some(records), Some(sums)) = (place(file, RECORDS), place(file, BLOCK_SUMS)) {
-        let found = block_sums(&file[records]);
+    let data: Option<Vec<Vec<u8>>> =
+        SECTIONS[..BLOCK_SUMS].iter().map(|i| Some(file[place(file, *i)?].to_vec())).collect();
+    if let (Some(data), Some(sums)) = (data, place(file, BLOCK_SUMS)) {
+        let found = block_sums_of(&data);
         if found.len() == sums.len() {
             file[sums].copy_from_slice(&found);
         }
     }
     for i in SECTIONS {
         if let Some(range) = place(file, i) {
-            let sum = XxHash3_64::oneshot(&block_sums(&file[range]));
+            let sum = match i {
+                BLOCK_SUMS => root_sum(&file[range]),
+                _ => XxHash3_64::oneshot(&block_sums(&file[range])),
+            };
             put(file, checksum_at(i), sum);
         }
     }
@@ -241,8 +260,9 @@ pub(crate) fn encode_as<K: Keyed + Ord>(rows: &BTreeMap<K, Vec<u8>>, seed: u64, 
     for (hash, place) in hashes.iter().zip(&record_places) {
         put_u32(&mut places, shape.slot(*hash, pilots[shape.pilot(*hash)]) * 4, *place);
     }
-    let sums = block_sums(&records);
-    Some(assemble(K::KIND, rows.len() as u64, seed, [records, fences, fence_tree, pilots, places, sums]))
+    let mut sections = [records, fences, fence_tree, pilots, places, Vec::new()];
+    sections[BLOCK_SUMS] = block_sums_of(&sections[..BLOCK_SUMS]);
+    Some(assemble(K::KIND, rows.len() as u64, seed, sections))
 }
 
 /// Returns a file with these sections in order.

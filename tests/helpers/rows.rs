@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 use zero_kv::bake::{self, Keys, Options, Report};
+use zero_kv::store::{OpenOptions, Verify};
 use zero_kv::{Key, Store};
 
 /// Numeric keys and values.
@@ -107,10 +108,11 @@ impl Scratch {
         std::fs::read(self.path()).expect("the file just baked")
     }
 
-    /// Opens a file with these bytes.
+    /// Opens a file with these bytes, and verifies all of it.
     pub(crate) fn open(&self, bytes: &[u8]) -> Result<Store, zero_kv::StoreError> {
         std::fs::write(self.path(), bytes).expect("room for a small file");
-        Store::open(self.path())
+        let options = OpenOptions { verify: Verify::Full, ..OpenOptions::default() };
+        Store::open_with(self.path(), &options, &mut |_| ())
     }
 
     /// Returns the error with which the store rejects a file with these bytes.

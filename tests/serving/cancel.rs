@@ -59,7 +59,9 @@ fn an_open_can_be_canceled_at_each_window() {
         options(Memory::Sealed, Verify::Touch),
     ] {
         let (opened, windows) = open(&table, memory, &options, usize::MAX);
-        assert!(opened.is_ok() && windows >= 5, "{windows} windows: {memory:?} {options:?}");
+        // Without a check of the whole file, only the copy and the warming of its pages take time.
+        let windows_min = if options.verify == Verify::Touch { 2 } else { 5 };
+        assert!(opened.is_ok() && windows >= windows_min, "{windows} windows: {memory:?} {options:?}");
         for calls_max in (0..windows).step_by(windows.div_ceil(15)) {
             let (opened, calls) = open(&table, memory, &options, calls_max);
             assert!(matches!(opened, Err(StoreError::Canceled { .. })), "{calls_max} of {windows}: {opened:?}");
@@ -80,16 +82,14 @@ fn the_check_of_a_forged_file_can_be_canceled_at_each_window() {
     let block_sums_len_bytes = forge(&table.db(), 64 << 30);
     let windows_min = (block_sums_len_bytes / WINDOW_LEN_MAX_BYTES) as usize;
     assert!(windows_min >= 4, "{windows_min} windows");
-    for verify in [Verify::Full, Verify::Touch] {
-        let options = OpenOptions { verify, ..OpenOptions::default() };
-        let (opened, windows) = open(&table, Memory::Map, &options, usize::MAX);
-        assert!(matches!(opened, Err(StoreError::Format { .. })), "{opened:?}");
-        assert!(windows >= windows_min, "{windows} windows for {block_sums_len_bytes} bytes: {verify:?}");
-        for calls_max in (0..windows).step_by(windows.div_ceil(4)) {
-            let (opened, calls) = open(&table, Memory::Map, &options, calls_max);
-            assert!(matches!(opened, Err(StoreError::Canceled { .. })), "{calls_max} of {windows}: {opened:?}");
-            assert_eq!(calls, calls_max + 1, "{verify:?}");
-        }
+    let options = OpenOptions { verify: Verify::Full, ..OpenOptions::default() };
+    let (opened, windows) = open(&table, Memory::Map, &options, usize::MAX);
+    assert!(matches!(opened, Err(StoreError::Format { .. })), "{opened:?}");
+    assert!(windows >= windows_min, "{windows} windows for {block_sums_len_bytes} bytes");
+    for calls_max in (0..windows).step_by(windows.div_ceil(4)) {
+        let (opened, calls) = open(&table, Memory::Map, &options, calls_max);
+        assert!(matches!(opened, Err(StoreError::Canceled { .. })), "{calls_max} of {windows}: {opened:?}");
+        assert_eq!(calls, calls_max + 1);
     }
 }
 
@@ -138,7 +138,7 @@ fn a_server_that_warms_a_new_file_stops_on_sigterm() {
 fn a_server_that_verifies_a_forged_first_file_stops_on_sigterm() {
     let table = Table::of_rows(10);
     forge(&table.db(), FORGED_LEN_BYTES);
-    let command = table.command(&[]);
+    let command = table.command(&["--verify", "full"]);
     stop(Server::spawn(command, &table.socket()), "canceled: stopped before the file was served");
     assert!(!table.socket().exists());
 }
@@ -146,7 +146,7 @@ fn a_server_that_verifies_a_forged_first_file_stops_on_sigterm() {
 #[test]
 fn a_server_that_verifies_a_forged_new_file_stops_on_sigterm() {
     let table = Table::of_rows(10);
-    let server = table.serve();
+    let server = Server::of(table.command(&["--verify", "full"]), &table.socket());
     let next = table.folder.path().join("next.db");
     forge(&next, FORGED_LEN_BYTES);
     fs::rename(next, table.db()).unwrap();

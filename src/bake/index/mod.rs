@@ -26,7 +26,7 @@ use super::budget::Budget;
 use super::section::{SectionWriter, WRITE_LEN_BYTES};
 use super::table::WrittenRecords;
 use crate::format::FormatError;
-use crate::format::checksum::{BLOCK_LEN_BYTES, block_sum, section_sum, section_sum_of};
+use crate::format::checksum::{BLOCK_LEN_BYTES, block_sum, section_sum};
 use crate::format::header::{Dimensions, HEADER_LEN_BYTES, Layout};
 use crate::format::index::{Hash, Parts};
 use crate::format::key::Key;
@@ -98,8 +98,11 @@ pub(super) fn build(
         layout.fence_tree.checksum = section_sum(&tree_sums);
         layout.pilots.checksum = section_sum(&pilot_sums);
         layout.places.checksum = section_sum(&place_sums);
-        layout.block_sums.checksum = section_sum_of(records.block_sums.as_bytes());
-        file.write_all_at(records.block_sums.as_bytes(), layout.block_sums.offset_bytes)?;
+        layout.block_sums.checksum = write_block_sums(
+            file,
+            layout.block_sums.offset_bytes,
+            [&records.block_sums, &fence_sums, &pilot_sums, &place_sums],
+        )?;
         file.write_all_at(&layout.encode(), 0)?;
         // If the last section is empty, the file ends with padding. Padding is never written, so only this call gives
         // the file its full length.
@@ -107,6 +110,16 @@ pub(super) fn build(
         return Ok(layout);
     }
     Err(FormatError::Unhashable.into())
+}
+
+/// Writes the section of block sums, given the checksums of the blocks of each section. Returns the section's checksum.
+fn write_block_sums(file: &File, offset_bytes: u64, sums: [&[U64]; 4]) -> io::Result<u64> {
+    let mut section = SectionWriter::new(file, offset_bytes, 1)?;
+    sums.iter().try_for_each(|sums| section.push(sums.as_bytes()))?;
+    let root_at_bytes = offset_bytes + section.len_bytes();
+    let root = section.finish()?;
+    file.write_all_at(root.as_bytes(), root_at_bytes)?;
+    Ok(section_sum(&root))
 }
 
 fn dimensions(records: &WrittenRecords, hash_seed: u64, parts: Parts) -> Dimensions {

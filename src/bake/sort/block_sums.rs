@@ -16,11 +16,11 @@ use super::extent_owner::ExtentOwner;
 use crate::bake::cancel::Cancel;
 use crate::bake::error::BakeError;
 use crate::format::FormatError;
-use crate::format::checksum::{BLOCK_LEN_BYTES, SectionSum, block_sum, section_sum};
-use crate::format::header::{Layout, Section, SectionKind};
+use crate::format::checksum::{SUMS_PER_BLOCK, SectionSum, block_sum, section_sum};
+use crate::format::header::{Layout, SectionKind};
 
 /// The number of checksums in a page (one block of the block sums section).
-const PAGE_SUMS: usize = BLOCK_LEN_BYTES / size_of::<U64>();
+const PAGE_SUMS: usize = SUMS_PER_BLOCK;
 
 /// The checksums of all blocks of an extent (a range of a file).
 #[derive(Clone)]
@@ -35,7 +35,11 @@ pub(in crate::bake) enum BlockSums {
 pub(in crate::bake) struct TableSums {
     file: Arc<File>,
     owner: ExtentOwner,
-    section: Section,
+    section_offset_bytes: u64,
+    /// The number of checksums in the section, without its root.
+    count: usize,
+    /// The number of blocks of the records, whose checksums come first.
+    record_count: usize,
     /// The checksums of the section's pages (a page is one block), computed when the whole section was verified.
     page_sums: Vec<U64>,
 }
@@ -45,45 +49,54 @@ impl BlockSums {
     pub(in crate::bake) fn len(&self) -> usize {
         match self {
             BlockSums::Memory(sums) => sums.len(),
-            BlockSums::Table(table) => table.len(),
+            BlockSums::Table(table) => table.record_count,
         }
     }
 }
 
 impl TableSums {
-    /// Verifies the block sums of a table against two checksums in the table's header: the checksum of the block sums
-    /// section, and the checksum of the records section, which depends only on the block sums.
+    /// Verifies the block sums of a table, and their root, against two checksums in the table's header: the checksum of
+    /// the block sums section, and the checksum of the records section, which depends only on the block sums.
     pub(in crate::bake) fn open(
         file: Arc<File>,
         layout: &Layout,
         owner: ExtentOwner,
         cancel: &Cancel,
     ) -> Result<TableSums, BakeError> {
-        let mut table = TableSums { file, owner, section: layout.block_sums, page_sums: Vec::new() };
+        let mut table = TableSums {
+            file,
+            owner,
+            section_offset_bytes: layout.block_sums.offset_bytes,
+            count: layout.blocks(SectionKind::BlockSums).start,
+            record_count: layout.blocks(SectionKind::Records).len(),
+            page_sums: Vec::new(),
+        };
         let mut records_sum = SectionSum::new();
         let mut page = Vec::new();
-        for number in 0..table.len().div_ceil(PAGE_SUMS) {
+        for number in 0..table.count.div_ceil(PAGE_SUMS) {
             if cancel.is_set() {
                 return Err(BakeError::Canceled);
             }
             table.read(number, &mut page)?;
             table.page_sums.push(block_sum(page.as_bytes()));
-            records_sum.add_block_sums(&page);
+            let record_sums = table.record_count.saturating_sub(number * PAGE_SUMS).min(page.len());
+            records_sum.add_block_sums(&page[..record_sums]);
         }
-        table.check(SectionKind::BlockSums, layout.block_sums.checksum, section_sum(&table.page_sums))?;
+        let mut root = vec![U64::new_zeroed(); table.page_sums.len()];
+        let root_at_bytes = table.section_offset_bytes + (table.count * size_of::<U64>()) as u64;
+        table.file.read_exact_at(root.as_mut_bytes(), root_at_bytes).map_err(|error| table.owner.failed(error))?;
+        for sums in [&table.page_sums, &root] {
+            table.check(SectionKind::BlockSums, layout.block_sums.checksum, section_sum(sums))?;
+        }
         table.check(SectionKind::Records, layout.records.checksum, records_sum.finish())?;
         Ok(table)
-    }
-
-    fn len(&self) -> usize {
-        self.section.len_bytes as usize / size_of::<U64>()
     }
 
     /// Reads one page (one block of the block sums section) without verifying it.
     fn read(&self, number: usize, page: &mut Vec<U64>) -> Result<(), BakeError> {
         let start = number * PAGE_SUMS;
-        page.resize(PAGE_SUMS.min(self.len() - start), U64::new_zeroed());
-        let offset_bytes = self.section.offset_bytes + (start * size_of::<U64>()) as u64;
+        page.resize(PAGE_SUMS.min(self.count - start), U64::new_zeroed());
+        let offset_bytes = self.section_offset_bytes + (start * size_of::<U64>()) as u64;
         self.file.read_exact_at(page.as_mut_bytes(), offset_bytes).map_err(|error| self.owner.failed(error))
     }
 
@@ -133,15 +146,13 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::format::checksum::section_sum_of;
+    use crate::format::checksum::{BLOCK_LEN_BYTES, root_of, section_sum_of};
     use crate::format::header::Dimensions;
     use crate::format::key::KeyKind;
 
-    /// Returns `block_count` checksums, a file, and the file's layout. The file has these checksums in its block sums
-    /// section, and a hole instead of records.
+    /// Returns the checksums of `block_count` blocks of records and of the index, a file, and the file's layout. The
+    /// file has these checksums in its block sums section, and a hole instead of records and index.
     fn table(block_count: usize) -> (Vec<U64>, Arc<File>, Layout) {
-        let sums: Vec<U64> =
-            (1..=block_count as u64).map(|number| U64::new(number.wrapping_mul(u64::MAX / 7))).collect();
         let dimensions = Dimensions {
             key_kind: KeyKind::U64,
             row_count: 1,
@@ -152,10 +163,13 @@ mod tests {
             part_slots: 1,
         };
         let mut layout = Layout::new(dimensions).unwrap();
-        layout.records.checksum = section_sum(&sums);
+        let count = layout.blocks(SectionKind::BlockSums).start as u64;
+        let sums: Vec<U64> = (1..=count).map(|number| U64::new(number.wrapping_mul(u64::MAX / 7))).collect();
+        layout.records.checksum = section_sum(&sums[..block_count]);
         layout.block_sums.checksum = section_sum_of(sums.as_bytes());
         let file = tempfile::tempfile().unwrap();
-        file.write_all_at(sums.as_bytes(), layout.block_sums.offset_bytes).unwrap();
+        let section = [&sums[..], &root_of(&sums)].concat();
+        file.write_all_at(section.as_bytes(), layout.block_sums.offset_bytes).unwrap();
         (sums, Arc::new(file), layout)
     }
 
@@ -168,7 +182,7 @@ mod tests {
         for block_count in [1, PAGE_SUMS - 1, PAGE_SUMS, 2 * PAGE_SUMS + 5] {
             let (sums, file, layout) = table(block_count);
             let stored = open(&file, &layout, &Cancel::default()).unwrap();
-            assert_eq!(stored.page_sums.len(), block_count.div_ceil(PAGE_SUMS));
+            assert_eq!(stored.page_sums.len(), sums.len().div_ceil(PAGE_SUMS));
             let all = BlockSums::Table(Arc::new(stored));
             assert_eq!(all.len(), block_count);
             let mut reader = BlockSumsReader::new(all);

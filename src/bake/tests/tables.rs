@@ -18,6 +18,7 @@ use crate::format::FormatError;
 use crate::format::checksum::BLOCK_LEN_BYTES;
 use crate::format::fence::Fence;
 use crate::format::header::Layout;
+use crate::format::header::SectionKind;
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::ALIGN_BYTES;
 use crate::store::StoreError;
@@ -70,7 +71,7 @@ fn a_damaged_base_replaces_nothing() {
     let whole = bench.bytes("base.db");
     let layout = Layout::decode(&whole).unwrap();
     let block = |block: usize| 256 + block * BLOCK_LEN_BYTES + 77;
-    let last_block = (layout.block_sums.len_bytes / 8 - 1) as usize;
+    let last_block = layout.blocks(SectionKind::Records).end - 1;
     let last_fence = (layout.fences.offset_bytes + layout.fences.len_bytes) as usize - size_of::<Fence>();
     let last_fence_place = last_fence + offset_of!(Fence, place);
     fs::write(bench.path("new.db"), "was there").unwrap();

@@ -11,12 +11,13 @@ use zero_kv::{Key, MappedStore};
 use crate::args::CanaryArgs;
 use crate::batches::{KeySyntax, for_each_batch};
 use crate::output::{DisplayKey, buffered, ignore_closed_pipe, stdout_error};
+use crate::table::open_whole;
 
 /// The text that is written instead of a digest if the key is not in the table.
 const ABSENT: &str = "absent";
 
 pub(crate) fn canary(args: &CanaryArgs) -> anyhow::Result<bool> {
-    let store = MappedStore::open(&args.file)?;
+    let store = open_whole(&args.file)?;
     let mut output = buffered(io::stdout().lock());
     let written = match (args.sample, &args.keys[..]) {
         (Some(rows), _) => write_sample(&store, rows.get(), &mut output),

@@ -11,13 +11,14 @@ use std::path::Path;
 
 use anyhow::{anyhow, bail};
 use serde::Serialize;
+use zero_kv::LookupError;
 use zero_kv::cli::whole_file::WholeFile;
 use zero_kv::special_file::open_special;
 use zero_kv::store::{MappedRows, WatchedFile};
-use zero_kv::{LookupError, MappedStore};
 
 use crate::args::{DumpArgs, DumpFormat};
 use crate::output::{JsonKey, buffered, csv_writer, ignore_closed_pipe, json_value, write_json_line, write_record};
+use crate::table::open_whole;
 
 const NOT_TEXT: &str = "dump the table as CSV (--format csv)";
 
@@ -29,7 +30,7 @@ struct JsonRow<'a> {
 
 pub(crate) fn dump(args: &DumpArgs) -> anyhow::Result<bool> {
     let output = Output::open(&args.output, &args.file)?;
-    let store = MappedStore::open(&args.file)?;
+    let store = open_whole(&args.file)?;
     let written = args.range.rows(&store).and_then(|rows| match args.format {
         DumpFormat::Csv => write_delimited(output.file(), b',', rows),
         DumpFormat::Tsv => write_delimited(output.file(), b'\t', rows),

@@ -4,9 +4,11 @@
 //! does not depend on output formats.
 
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use zero_kv::client::{Client, Direct, Row as OwnedRow};
-use zero_kv::{Key, KeyKind, MappedStore};
+use zero_kv::store::{OpenOptions, Verify};
+use zero_kv::{Key, KeyKind, MappedStore, StoreError};
 
 use crate::args::RangeArgs;
 
@@ -22,6 +24,12 @@ pub(crate) struct Scan<'a> {
     pub(crate) range: &'a RangeArgs,
     pub(crate) reverse: bool,
     pub(crate) limit: Option<usize>,
+}
+
+/// Maps a file and verifies all of it.
+pub(crate) fn open_whole(path: &Path) -> Result<MappedStore, StoreError> {
+    let options = OpenOptions { verify: Verify::Full, ..OpenOptions::default() };
+    MappedStore::open_with(path, &options, &mut |_| ())
 }
 
 type Row<'r> = (Key<'r>, &'r [u8]);

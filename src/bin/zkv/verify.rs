@@ -4,14 +4,13 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Instant;
 
-use zero_kv::MappedStore;
-
 use crate::output::{print, report_damage};
+use crate::table::open_whole;
 
-/// Verifies a file as [`MappedStore::open`] does, and prints the result and the speed.
+/// Verifies a file, and prints the result and the speed.
 pub(crate) fn verify(path: &Path) -> anyhow::Result<bool> {
     let started = Instant::now();
-    let store = match MappedStore::open(path) {
+    let store = match open_whole(path) {
         Ok(store) => store,
         Err(error) => return report_damage(error),
     };

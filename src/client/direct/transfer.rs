@@ -27,8 +27,7 @@ use crate::direct::{Notice, TableState};
 use crate::protocol::native::{OPEN_LEN_BYTES, Op, OpenHeader, RESPONSE_HEADER_LEN_BYTES, Request, ResponseHeader};
 use crate::protocol::reader::ResponsePart;
 use crate::protocol::response::{CheckedHeader, Violation};
-use crate::store::Standing;
-use crate::store::{Memory, Store, has_holes_that_take_memory, is_sealed, survive_bus_errors};
+use crate::store::{Memory, OpenOptions, Store, Verify, has_holes_that_take_memory, is_sealed, survive_bus_errors};
 
 /// Pause before a failed transfer is repeated. A transfer fails if the server meanwhile replaces the table or stops
 /// trusting its file.
@@ -111,7 +110,7 @@ impl TransferConnection {
         if !state.is_of(number) || !state.is_trusted() {
             return Ok(None);
         }
-        let store = open(&table, path, options, || notice.standing_since(state) == Standing::Unchanged)?;
+        let store = open(&table, path, options)?;
         if store.digest().to_be_bytes() != header.digest {
             return Err(direct_error(
                 path,
@@ -209,12 +208,7 @@ fn receive_some(stream: &UnixStream, bytes: &mut [u8], descriptors: &mut Vec<Own
     Ok((received.bytes, received.flags.contains(ReturnFlags::CTRUNC)))
 }
 
-fn open(
-    table: &File,
-    path: &Path,
-    options: &DirectOptions,
-    is_leased: impl FnOnce() -> bool,
-) -> Result<Store, ClientError> {
+fn open(table: &File, path: &Path, options: &DirectOptions) -> Result<Store, ClientError> {
     let open_failed =
         |error: crate::StoreError| direct_error(path, format!("the transferred table cannot be opened: {error}"));
     if options.memory == Memory::Map && !is_sealed(table) {
@@ -240,7 +234,8 @@ fn open(
              server's file with a copy without holes, or serve it from a disk",
         ));
     }
-    Store::from_transfer(table, path, options.memory, &options.open, is_leased).map_err(open_failed)
+    let open = OpenOptions { verify: Verify::Touch, ..options.open.clone() };
+    Store::from_file(table, path, options.memory, &open, &mut |_| ()).map_err(open_failed)
 }
 
 fn transfer_error(path: &Path, phase: Phase, after: Duration, error: io::Error) -> ClientError {
@@ -272,7 +267,7 @@ mod tests {
         const LEN_BYTES: u64 = 1 << 30;
         let table = File::from(memfd_create("table", MemfdFlags::CLOEXEC).unwrap());
         table.set_len(LEN_BYTES).unwrap();
-        let error = open(&table, Path::new("s.sock"), &DirectOptions::default(), || true).unwrap_err();
+        let error = open(&table, Path::new("s.sock"), &DirectOptions::default()).unwrap_err();
         assert!(error.to_string().contains("has holes"), "{error}");
         assert_eq!(table.metadata().unwrap().len(), LEN_BYTES);
         assert!(!has_memory(&table), "nothing was read");

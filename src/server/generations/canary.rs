@@ -14,9 +14,12 @@ use twox_hash::XxHash3_128;
 use crate::format::key::{Key, KeyKind};
 use crate::store::{LookupError, Pace, Store, open_regular};
 
-/// The maximum number of sampled rows that are looked up, in addition to the canaries and to the table's last row,
-/// which is always looked up.
-const SAMPLE_ROWS: usize = 1000;
+/// The maximum number of rows of a candidate that are sampled and looked up, besides the canaries. The table's last row
+/// is always looked up and is not counted here.
+pub(super) const SAMPLE_ROWS: usize = 1000;
+/// The maximum number of sampled rows of a server's first file, which clients wait for. Each sampled row can cost
+/// several reads from the disk, and the verification of several blocks.
+pub(super) const FIRST_SAMPLE_ROWS: usize = 16;
 const ABSENT: &str = "absent";
 
 /// The reason why a table failed its canaries.
@@ -116,12 +119,12 @@ impl Canaries {
         Ok(Canaries { lines })
     }
 
-    /// Looks up the canaries and a sample of the table's rows. Stops early, without an error, if `pace` cancels the
+    /// Looks up the canaries, and a sample of at most `sample_rows` of the table's rows. Stops early, without an error, if `pace` cancels the
     /// work.
     ///
     /// # Errors
     /// [`CanaryError`] for the first mismatch.
-    pub(super) fn run(&self, store: &Store, pace: &Pace) -> Result<(), CanaryError> {
+    pub(super) fn run(&self, store: &Store, sample_rows: usize, pace: &Pace) -> Result<(), CanaryError> {
         for (text, wanted) in self.lines.iter().take_while(|_| pace.goes_on()) {
             let held = store.key_kind();
             let key = match held {
@@ -137,7 +140,7 @@ impl Canaries {
                 return Err(CanaryError::Value { key: text.clone(), found, wanted: wanted.to_string() });
             }
         }
-        let step = store.len().div_ceil(SAMPLE_ROWS).max(1);
+        let step = store.len().div_ceil(sample_rows).max(1);
         let last = store.len().checked_sub(1);
         (0..store.len())
             .step_by(step)
@@ -184,7 +187,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), lines).unwrap();
         let canaries = Canaries::read(file.path()).map_err(|error| error.to_string())?;
-        canaries.run(store, &Pace::default()).map_err(|error| error.to_string())
+        canaries.run(store, SAMPLE_ROWS, &Pace::default()).map_err(|error| error.to_string())
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 use tracing::{info, warn};
 
-use super::canary::{Canaries, CanaryError};
+use super::canary::{Canaries, CanaryError, FIRST_SAMPLE_ROWS, SAMPLE_ROWS};
 use super::watch::Identity;
 use crate::replace::{ReplaceError, ReplaceRules, TableSummary};
 use crate::server::panics;
@@ -162,16 +162,35 @@ impl Plan {
             None => Ok(Canaries::default()),
         };
         let pace = &self.options.pace;
-        let tried = canaries.and_then(|canaries| canaries.run(&store, pace));
+        let is_first = matches!(replaces, Replaces::Nothing);
+        let sample_rows = if is_first { FIRST_SAMPLE_ROWS } else { SAMPLE_ROWS };
+        let tried = canaries.and_then(|canaries| canaries.run(&store, sample_rows, pace));
         if pace.is_canceled() {
             return Err(StoreError::Canceled { path: path.to_path_buf() }.into());
         }
         tried.map_err(|error| OpenError::Canary { path: path.to_path_buf(), error })?;
+        if !is_first {
+            self.finish_check(&store, path)?;
+        }
         let writers = self.check_writers(&store, path)?;
         if self.memory == Memory::Map && Identity::from_file(&file).map_err(io)? != identity {
             return Err(OpenError::Writer { path: path.to_path_buf() });
         }
         Ok(Candidate { store, file, identity, writers })
+    }
+
+    /// Verifies what lookups in the first generation of a server verify themselves, because nobody waits for a
+    /// candidate: the whole index, and the records that are in memory.
+    fn finish_check(&self, store: &Store, path: &Path) -> Result<(), OpenError> {
+        let (pace, path) = (&self.options.pace, path.to_path_buf());
+        let checked = store.verify_index(pace);
+        if checked.is_ok() && !pace.is_canceled() {
+            store.verify_records_in_memory(pace);
+        }
+        if pace.is_canceled() {
+            return Err(StoreError::Canceled { path }.into());
+        }
+        checked.map_err(|error| StoreError::Format { path, error }.into())
     }
 
     /// Waits up to [`CLOSE_WAIT_MAX`] until no process has the file open for writing. The wait is for processes that

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Generation;
+use super::source::pause;
 
 /// The minimum time between two checks of whether replaced generations are still in use. The checks become less
 /// frequent with the time since the last replacement.
@@ -44,6 +45,7 @@ impl Retained {
                     generation.number,
                     since.elapsed()
                 );
+                generation.store.release_pages(pause);
             }
             is_held
         });

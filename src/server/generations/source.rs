@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use tracing::{info, warn};
@@ -15,6 +16,16 @@ use crate::store::Pace;
 
 /// The maximum time that a starting server waits for the writers of its file to close the file.
 const WRITERS_WAIT_MAX: Duration = Duration::from_secs(2);
+
+/// The time that the supervisor pauses after each step of a check, at most a MiB in most checks. Without pauses, the
+/// scheduler would let it run for a whole time slice of several milliseconds, and a worker on the same processor would
+/// wait for it.
+pub(super) const PAUSE: Duration = Duration::from_micros(300);
+
+/// Lets workers run.
+pub(super) fn pause() {
+    thread::sleep(PAUSE);
+}
 
 /// The file to serve, and how to find and check new files.
 #[derive(Clone, Debug)]
@@ -59,12 +70,13 @@ impl Source {
         Ok(self.generation_of(candidate, 1))
     }
 
-    /// Returns this source, changed so that its checks count as progress of `thread`, and end early when the server
+    /// Returns a source whose checks report the progress of `thread`, pause regularly, and end early when the server
     /// stops.
     pub(super) fn paced(mut self, thread: Arc<Thread>, is_stopping: Arc<AtomicBool>) -> Source {
         let configured = std::mem::take(&mut self.plan.options.pace);
         self.plan.options.pace = Pace::new(move || {
             thread.beat();
+            pause();
             !is_stopping.load(Ordering::Relaxed) && configured.goes_on()
         });
         self

@@ -17,6 +17,7 @@ use super::candidate::{Candidate, Replaces, summary};
 use super::control::{Control, ControlChannel, Message};
 use super::retained::Retained;
 use super::served_table::ServedTable;
+use super::source::PAUSE;
 use super::watch::{FileVersion, FolderWatch, Identity};
 use super::{Generation, OpenError, Source};
 use crate::server::liveness::{Liveness, Thread};
@@ -47,7 +48,7 @@ impl Supervisor {
         let thread = Arc::clone(&supervised.liveness.supervisor);
         let is_stopping = Arc::new(AtomicBool::new(false));
         let source = supervised.source.clone().paced(Arc::clone(&thread), Arc::clone(&is_stopping));
-        let mut state = Supervision {
+        let state = Supervision {
             source,
             server: supervised,
             thread: Arc::clone(&thread),
@@ -61,9 +62,8 @@ impl Supervisor {
             retained,
             is_check_requested: Arc::default(),
             unsettled: None,
-            unverified: None,
+            verified_in_background: Some(0),
         };
-        state.unverified = state.first_unverified();
         let watch = state.source.watch.then(|| state.watch(control.sender.clone()));
         let run = move || {
             let _watch = watch;
@@ -131,9 +131,9 @@ struct Supervision {
     is_check_requested: Arc<AtomicBool>,
     /// The time until the next check of the path, if the file at the path was written to a moment ago.
     unsettled: Option<Duration>,
-    /// The next block of the current generation to verify in the background. `None` if all blocks are verified, or if
-    /// no blocks are verified in the background.
-    unverified: Option<usize>,
+    /// The number of blocks of the current generation that were verified in the background: first the blocks of the
+    /// index, then, if configured, the blocks of the records. `None` if there is nothing left to verify.
+    verified_in_background: Option<usize>,
 }
 
 impl Supervision {
@@ -176,7 +176,7 @@ impl Supervision {
         let until_check = self.check_after().saturating_sub(self.path_checked.elapsed());
         let until_check = until_check.min(self.server.liveness.beat_every());
         match self.retained.release_after() {
-            _ if self.unverified.is_some() => Duration::ZERO,
+            _ if self.verified_in_background.is_some() => PAUSE,
             Some(release_after) => until_check.min(release_after),
             None => until_check,
         }
@@ -218,9 +218,10 @@ impl Supervision {
         let is_trusted = current.store.is_trusted();
         for block in current.store.take_damaged_blocks() {
             self.server.statistics.totals.faults.fetch_add(1, Ordering::Relaxed);
+            let Some((section, block)) = current.store.section_of_block(block) else { continue };
             error!(
                 generation = current.number,
-                "{}: block {block} of the records is damaged: lookups of its keys fail: bake or copy the file again",
+                "{}: block {block} of the {section} is damaged: lookups of its keys fail: bake or copy the file again",
                 self.source.path.display()
             );
         }
@@ -291,7 +292,7 @@ impl Supervision {
         }
         match self.current().store.look_again_at(&self.source.plan.options.pace) {
             Ok(()) if self.current().store.is_trusted() => {
-                self.unverified = self.first_unverified();
+                self.verified_in_background = Some(0);
                 self.server.table.set_changed(false);
                 warn!(
                     generation = self.current().number,
@@ -434,7 +435,7 @@ impl Supervision {
         self.server.statistics.totals.swaps.fetch_add(1, Ordering::Relaxed);
         let old = self.server.table.replace(&new);
         self.server.table.set_changed(false);
-        self.unverified = self.first_unverified();
+        self.verified_in_background = Some(0);
         self.previous = old.file.try_clone().ok().map(|file| (file, old.store.digest()));
         self.retained.add(old);
         let Generation { number, store, .. } = &*new;
@@ -458,24 +459,29 @@ impl Supervision {
         }
     }
 
-    fn first_unverified(&self) -> Option<usize> {
-        self.source.plan.background.then_some(0)
-    }
-
-    /// Verifies the next blocks, if blocks are verified in the background.
+    /// Verifies the next blocks in the background. When all blocks of the index are verified, also builds the search
+    /// tree over the fences.
     fn verify_some(&mut self) {
-        const BLOCKS: usize = 256;
-        let Some(first) = self.unverified else { return };
+        const BLOCKS: usize = 64;
+        let Some(first) = self.verified_in_background else { return };
         // The field is set before the verification: if it panics, these blocks are not verified again.
-        self.unverified = Some(first + BLOCKS);
+        self.verified_in_background = Some(first + BLOCKS);
         let current = self.current();
-        let is_over = (first..first + BLOCKS).any(|block| current.store.verify_block(block).is_none());
-        if !is_over {
+        let index = current.store.index_blocks();
+        let count = if self.source.plan.background { index.end } else { index.len() };
+        for number in first..count.min(first + BLOCKS) {
+            // The blocks of the records precede the blocks of the index.
+            let block = if number < index.len() { index.start + number } else { number - index.len() };
+            current.store.verify_block(block);
+        }
+        if first + BLOCKS <= count {
             return;
         }
-        self.unverified = None;
-        let (blocks, intact) = current.store.block_counts();
-        info!(generation = current.number, "{intact} of {blocks} blocks are intact");
+        self.verified_in_background = None;
+        if self.source.plan.background {
+            let (blocks, intact) = current.store.block_counts();
+            info!(generation = current.number, "{intact} of {blocks} blocks are intact");
+        }
         self.check_path();
     }
 }

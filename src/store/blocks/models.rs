@@ -1,12 +1,12 @@
-//! Models of epochs and tags. They check that every byte that an accepted batch returns was verified in that batch's
-//! epoch.
+//! Models of epochs, tags, and counts of verified blocks. They check that every byte that an accepted batch returns was
+//! verified in that batch's epoch.
 
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
 use loom::thread;
 
-use super::Blocks;
-use crate::format::checksum::block_sum;
+use super::{BlockData, BlockNumbers, Blocks};
+use crate::format::checksum::{block_sum, root_of};
 use crate::sync::check_model;
 
 const BAKED: u8 = 7;
@@ -25,7 +25,7 @@ struct Table {
 impl Table {
     fn new() -> Arc<Table> {
         let (byte, modified, trusted) = (AtomicU8::new(BAKED), AtomicU64::new(1), AtomicU64::new(1));
-        Arc::new(Table { blocks: Blocks::new(1).unwrap(), byte, modified, trusted })
+        Arc::new(Table { blocks: Blocks::of_records(1).unwrap(), byte, modified, trusted })
     }
 
     fn write(&self, byte: u8) {
@@ -46,7 +46,8 @@ impl Table {
         let epoch = self.blocks.epoch();
         let record = [self.byte.load(Ordering::Acquire)];
         let sums = [block_sum(&[BAKED])];
-        let is_intact = self.blocks.are_verified(epoch, 0, 1) || self.blocks.verify_range(epoch, &record, &sums, 0, 1);
+        let is_intact =
+            self.blocks.are_verified(epoch, 0, 1) || self.blocks.verify_records(epoch, &record, &sums, 0, 1);
         let copied = self.byte.load(Ordering::Acquire);
         // The batch is checked even if the block is damaged and the response is therefore an error.
         let is_accepted = self.blocks.accept(epoch, || self.is_unchanged());
@@ -56,7 +57,9 @@ impl Table {
     /// Trusts the file again, as `Store::look_again` does if the index is intact.
     fn look_again(&self) {
         let stamp = self.modified.load(Ordering::Acquire);
-        if self.blocks.epoch() != Blocks::new(0).unwrap().epoch() && self.modified.load(Ordering::Acquire) == stamp {
+        if self.blocks.epoch() != Blocks::of_records(0).unwrap().epoch()
+            && self.modified.load(Ordering::Acquire) == stamp
+        {
             self.trusted.store(stamp, Ordering::Release);
             self.blocks.trust_again();
         }
@@ -76,7 +79,7 @@ fn an_accepted_batch_contains_only_baked_bytes() {
         writer.join().unwrap();
         reader.join().unwrap();
         assert_eq!(table.batch(), None, "the file has changed");
-        assert_ne!(table.blocks.epoch(), Blocks::new(0).unwrap().epoch(), "the first epoch has ended");
+        assert_ne!(table.blocks.epoch(), Blocks::of_records(0).unwrap().epoch(), "the first epoch has ended");
     });
 }
 
@@ -116,5 +119,34 @@ fn a_batch_that_spans_a_change_is_not_accepted() {
         });
         assert!([None, Some(BAKED)].contains(&table.batch()));
         thread.join().unwrap();
+    });
+}
+
+/// Pilots and places have one block each. While two threads verify both blocks, the file changes and is trusted again.
+/// The block of places is damaged by the change.
+#[test]
+fn an_index_with_a_damaged_block_never_counts_as_verified() {
+    check_model(2, || {
+        let numbers = BlockNumbers { fences: 0..0, pilots: 0..1, places: 1..2, sums: 2..3 };
+        let blocks = Arc::new(Blocks::new(numbers).unwrap());
+        let first = blocks.epoch();
+        let verify = move |blocks: &Blocks| {
+            let epoch = blocks.epoch();
+            let sums = [block_sum(&[BAKED]); 2];
+            let root = root_of(&sums);
+            // A lookup of the first epoch may still read the old byte after the change.
+            let place = if epoch == first { BAKED } else { OVERWRITTEN };
+            let data = BlockData { sections: [&[], &[], &[BAKED], &[place]], sums: &sums, root: &root };
+            blocks.verify_block(epoch, &data, 0);
+            blocks.verify_block(epoch, &data, 1);
+        };
+        let others = Arc::clone(&blocks);
+        let verifier = thread::spawn(move || verify(&others));
+        blocks.distrust(first);
+        blocks.trust_again();
+        verify(&blocks);
+        verifier.join().unwrap();
+        assert!(!blocks.are_slots_verified(blocks.epoch()));
+        assert!(blocks.is_verified(blocks.epoch(), 0) && !blocks.is_verified(blocks.epoch(), 1));
     });
 }

@@ -59,7 +59,7 @@ impl Map {
 
     /// Releases the pages of a range of a mapped file, so that they no longer count as memory of this process. The next
     /// read of a released page takes it from the page cache.
-    #[cfg(feature = "bake")]
+    #[cfg(any(feature = "bake", feature = "server"))]
     pub(in crate::store) fn release(&self, range: std::ops::Range<usize>) {
         let is_inside = range.start < range.end && range.end <= self.bytes.len();
         if self.watched().is_none() || !is_inside {

@@ -26,7 +26,7 @@ pub(super) fn pass_file_to_client() {
         return;
     }
     pause();
-    let client = Client { file, page, blocks: Blocks::new(1).unwrap(), modified: Descriptor(file).modified() };
+    let client = Client { file, page, blocks: Blocks::of_records(1).unwrap(), modified: Descriptor(file).modified() };
     // Without a lease, a write can be in flight that still changes bytes but no longer changes the file's modification
     // time.
     if client.standing() == Standing::Unchanged {

@@ -271,7 +271,7 @@ impl Leasable for Descriptor {
 fn look_up(blocks: &Blocks, epoch: Epoch, file: &Descriptor) -> Option<[u8; LEN_BYTES]> {
     let sums = [block_sum(&[file.baked(); LEN_BYTES])];
     let is_intact =
-        blocks.are_verified(epoch, 0, LEN_BYTES) || blocks.verify_range(epoch, &file.copy(), &sums, 0, LEN_BYTES);
+        blocks.are_verified(epoch, 0, LEN_BYTES) || blocks.verify_records(epoch, &file.copy(), &sums, 0, LEN_BYTES);
     is_intact.then(|| file.copy())
 }
 

@@ -109,7 +109,7 @@ pub(super) fn swap() {
         world.files.len() - 1
     });
     let (lease, blocks, trusted_modified) =
-        (Lease::unregistered(Descriptor(number)), Blocks::new(1).unwrap(), Cell::new(0));
+        (Lease::unregistered(Descriptor(number)), Blocks::of_records(1).unwrap(), Cell::new(0));
     let generation = Rc::new(Generation { number, lease, blocks, trusted_modified });
     generation.trusted_modified.set(generation.file().modified());
     generation.take_lease();

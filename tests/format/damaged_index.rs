@@ -1,0 +1,159 @@
+//! Damaged blocks of the index are found when a lookup first reads them, and only lookups that need them fail.
+
+use std::fs::{self, File};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, SystemTime};
+
+use zero_kv::format::header::SectionKind;
+use zero_kv::{Key, LookupError, MappedStore, Store};
+
+use crate::helpers::encoder::{self, BLOCK_SUMS, FENCES, PILOTS, PLACES};
+use crate::helpers::rows::{Rows, Scratch};
+
+const BLOCK: usize = 16384;
+/// So many rows that each section of the index has several blocks.
+const ROWS: u64 = 70_000;
+
+/// Returns rows with even keys.
+fn rows() -> Rows {
+    (0..ROWS).map(|row| (row * 2, row.to_le_bytes()[..3].to_vec())).collect()
+}
+
+fn value(key: u64) -> Option<Vec<u8>> {
+    (key.is_multiple_of(2) && key < 2 * ROWS).then(|| (key / 2).to_le_bytes()[..3].to_vec())
+}
+
+/// Returns the range of bytes of a block of a section.
+fn block_of(file: &[u8], section: usize, block: usize) -> Range<usize> {
+    let (start, len) = encoder::section(file, section);
+    start + block * BLOCK..start + len.min((block + 1) * BLOCK)
+}
+
+/// Flips a bit in the middle of a range of a file, which is not open.
+fn damage(scratch: &Scratch, range: &Range<usize>) {
+    let file = File::options().read(true).write(true).open(scratch.path()).unwrap();
+    let (mut byte, at) = ([0], (range.start + range.end) as u64 / 2);
+    file.read_exact_at(&mut byte, at).unwrap();
+    file.write_all_at(&[byte[0] ^ 0x40], at).unwrap();
+    // Sets an old time, so that opening the file does not wait.
+    file.set_modified(SystemTime::now() - Duration::from_secs(60)).unwrap();
+}
+
+/// Returns whether a lookup of a key reads the damaged range.
+fn reads(whole: &[u8], damaged: &Range<usize>, key: u64) -> bool {
+    let (pilot, place) = (encoder::pilot_at(whole, &key), encoder::place_at(whole, &key));
+    damaged.contains(&pilot) || damaged.contains(&place)
+}
+
+#[test]
+fn a_damaged_block_of_pilots_or_places_fails_exactly_the_lookups_that_read_it() {
+    let scratch = Scratch::new();
+    let whole = scratch.bake(&rows());
+    for (section, kind) in [(PILOTS, SectionKind::Pilots), (PLACES, SectionKind::Places)] {
+        let count = encoder::section(&whole, section).1.div_ceil(BLOCK);
+        assert!(count > 1, "{count} blocks of {kind}");
+        for block in [0, count - 1] {
+            fs::write(scratch.path(), &whole).unwrap();
+            let damaged = block_of(&whole, section, block);
+            damage(&scratch, &damaged);
+            for by_batch in [false, true] {
+                let table = MappedStore::open(scratch.path()).unwrap();
+                let keys: Vec<u64> = (0..2 * ROWS + 100).step_by(7).collect();
+                let mut failed = 0;
+                for key in &keys {
+                    let expected = match reads(&whole, &damaged, *key) {
+                        true => Err(LookupError::Damaged),
+                        false => Ok(value(*key)),
+                    };
+                    failed += usize::from(expected.is_err());
+                    let found = match by_batch {
+                        true => table.get_many(&[*key]).map(|mut values| values.pop().flatten()),
+                        false => table.get(*key),
+                    };
+                    assert_eq!(found, expected, "key {key}, block {block} of {kind}, by batch: {by_batch}");
+                }
+                assert!(failed > 0 && failed < keys.len(), "{failed} of {} lookups failed", keys.len());
+                // SAFETY: Nobody changes the file any more.
+                let store = unsafe { table.as_store() };
+                let found: Vec<_> = store.take_damaged_blocks();
+                assert_eq!(found.len(), 1);
+                assert_eq!(store.section_of_block(found[0]), Some((kind, block)));
+                assert_eq!(table.floor(5), Ok(Some((Key::U64(4).into(), value(4).unwrap()))), "fences are intact");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_damaged_block_of_fences_fails_lookups_by_order_and_rows_that_need_it() {
+    let scratch = Scratch::new();
+    let whole = scratch.bake(&rows());
+    // The last block is needed to open the file.
+    let damaged = block_of(&whole, FENCES, 1);
+    damage(&scratch, &damaged);
+    let table = MappedStore::open(scratch.path()).unwrap();
+    for key in (0..2 * ROWS).step_by(101) {
+        assert_eq!(table.get(key), Ok(value(key)));
+        assert_eq!(table.floor(key), Err(LookupError::Damaged));
+        assert_eq!(table.ceiling(key), Err(LookupError::Damaged));
+        assert!(table.range(key..).is_err());
+    }
+    // A fence has 16 bytes and describes 16 rows, so a block of fences describes as many rows as it has bytes.
+    assert!(table.row(BLOCK - 1).is_ok() && table.row(2 * BLOCK).is_ok());
+    assert_eq!(table.row(BLOCK), Err(LookupError::Damaged));
+    assert_eq!(table.row(2 * BLOCK - 1), Err(LookupError::Damaged));
+}
+
+#[test]
+fn a_file_with_a_damaged_root_or_with_damaged_checksums_is_rejected_at_open() {
+    let scratch = Scratch::new();
+    let whole = scratch.bake(&rows());
+    let (start, len) = encoder::section(&whole, BLOCK_SUMS);
+    // The root of so few blocks is one checksum. Opening the file needs the checksums before it, too.
+    for part in [start + len - 8..start + len, start..start + 8] {
+        fs::write(scratch.path(), &whole).unwrap();
+        damage(&scratch, &part);
+        let message = MappedStore::open(scratch.path()).unwrap_err().to_string();
+        assert!(message.contains("section block sums has checksum"), "{message}");
+    }
+}
+
+/// A change of the file ends the trust in the index, even if the whole index was verified before.
+#[test]
+fn an_index_block_that_is_damaged_while_the_file_is_open_fails_lookups_after_the_file_is_trusted_again() {
+    let scratch = Scratch::new();
+    let whole = scratch.bake(&rows());
+    let all: Vec<u64> = (0..ROWS).map(|row| row * 2).collect();
+    for section in [PILOTS, PLACES] {
+        fs::write(scratch.path(), &whole).unwrap();
+        File::options().write(true).open(scratch.path()).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        let table = MappedStore::open(scratch.path()).unwrap();
+        // These lookups read the whole index.
+        assert!(table.get_many(&all).unwrap().iter().all(Option::is_some) && table.floor(5).unwrap().is_some());
+        let damaged = block_of(&whole, section, 0);
+        damage(&scratch, &damaged);
+        assert_eq!(table.get(4), Err(LookupError::Damaged));
+        table.look_again().unwrap();
+        for key in (0..2 * ROWS).step_by(13) {
+            let expected = if reads(&whole, &damaged, key) { Err(LookupError::Damaged) } else { Ok(value(key)) };
+            assert_eq!(table.get(key), expected, "key {key}");
+        }
+        assert_eq!(table.floor(5), Ok(Some((Key::U64(4).into(), value(4).unwrap()))));
+    }
+}
+
+#[test]
+fn the_library_opens_a_file_without_verifying_its_blocks_and_verifies_each_block_once() {
+    let scratch = Scratch::new();
+    scratch.bake(&rows());
+    let store = Store::open(scratch.path()).unwrap();
+    let (blocks, at_open) = store.block_counts();
+    // The checksums, the last fence, the first record, and the records after the last fence, in at most two blocks.
+    assert!(at_open <= 5, "{at_open} of {blocks} blocks");
+    assert_eq!(store.get(4).unwrap(), value(4).as_deref());
+    let after_one = store.block_counts().1;
+    assert!((at_open..=at_open + 3).contains(&after_one), "{at_open}, then {after_one}");
+    assert_eq!(store.get(4).unwrap(), value(4).as_deref());
+    assert_eq!(store.block_counts().1, after_one);
+}
