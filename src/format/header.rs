@@ -16,10 +16,13 @@ use super::record::{ALIGN_BYTES, PLACE_BITS, RECORD_ALIGN_MAX_BYTES, record_len_
 /// other bytes include line ends, so that a copy in text mode, which converts line ends, is detected.
 pub const MAGIC: [u8; 8] = *b"\x89ZKV\r\n\x1a\n";
 /// The format version that this build writes and reads.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// The length of the header.
 pub const HEADER_LEN_BYTES: usize = size_of::<Header>();
-/// The alignment of sections, which is the length of a cache line.
+/// The offset of the records section. Each block of the records is a page of the file, so verifying a block reads one
+/// page.
+pub const RECORDS_OFFSET_BYTES: u64 = BLOCK_LEN_BYTES as u64;
+/// The alignment of the other sections, which is the length of a cache line.
 pub const SECTION_ALIGN_BYTES: u64 = 64;
 
 const SECTION_COUNT: usize = 5;
@@ -89,7 +92,9 @@ const _: () = {
     assert!(size_of::<Header>() == 256);
     assert!(std::mem::offset_of!(Header, digest) == 48);
     assert!(std::mem::offset_of!(Header, sections) == 64);
-    assert!((HEADER_LEN_BYTES as u64).is_multiple_of(SECTION_ALIGN_BYTES));
+    assert!(
+        HEADER_LEN_BYTES as u64 <= RECORDS_OFFSET_BYTES && RECORDS_OFFSET_BYTES.is_multiple_of(SECTION_ALIGN_BYTES)
+    );
     assert!(SECTION_ALIGN_BYTES.is_multiple_of(ALIGN_BYTES as u64));
 };
 
@@ -193,7 +198,7 @@ impl Layout {
         Ok(Layout {
             version: VERSION,
             dimensions,
-            records: next(SECTION_ALIGN_BYTES, records_len_bytes),
+            records: next(RECORDS_OFFSET_BYTES, records_len_bytes),
             fences: next(SECTION_ALIGN_BYTES, (fence_count(row_count) * size_of::<Fence>()) as u64),
             pilots: next(SECTION_ALIGN_BYTES, parts.count * parts.pilots),
             places: next(SECTION_ALIGN_BYTES, parts.count * parts.slots * size_of::<U32>() as u64),
@@ -267,7 +272,7 @@ impl Layout {
     }
 
     /// Returns, for each section, the range of the file that is padding before the section. Every range is shorter than
-    /// [`SECTION_ALIGN_BYTES`].
+    /// [`RECORDS_OFFSET_BYTES`].
     pub(crate) fn paddings(&self) -> impl Iterator<Item = Range<u64>> {
         let mut end_bytes = HEADER_LEN_BYTES as u64;
         self.sections().into_iter().map(move |(_, section)| {

@@ -325,7 +325,7 @@ fn ask<K: RecordKey>(store: &Store, file: &[u8], keys: &[K], is_whole: bool) {
     row(store.last());
     rows(store.range(..));
     (0..store.len() + 2).for_each(|number| row(store.row(number)));
-    for block in 0..len.div_ceil(16384) + 2 {
-        assert_eq!(store.verify_block(block).is_some(), block < len.div_ceil(16384), "block {block}");
+    for block in 0..len.div_ceil(4096) + 2 {
+        assert_eq!(store.verify_block(block).is_some(), block < len.div_ceil(4096), "block {block}");
     }
 }

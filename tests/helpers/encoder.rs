@@ -22,7 +22,9 @@ pub(crate) const PLACES: usize = 3;
 pub(crate) const BLOCK_SUMS: usize = 4;
 pub(crate) const SECTIONS: [usize; 5] = [RECORDS, FENCES, PILOTS, PLACES, BLOCK_SUMS];
 
-const BLOCK: usize = 16384;
+const BLOCK: usize = 4096;
+/// The offset of the records.
+const RECORDS_AT: usize = 4096;
 const ALIGN: usize = 8;
 const FENCE_ROWS: usize = 16;
 const PART_ROWS: u64 = 32768;
@@ -243,7 +245,8 @@ pub(crate) fn encode_as<K: Keyed + Ord>(rows: &BTreeMap<K, Vec<u8>>, seed: u64, 
 pub(crate) fn assemble(key_kind: u32, row_count: u64, seed: u64, sections: [Vec<u8>; 5]) -> Vec<u8> {
     let mut file = vec![0; HEADER];
     for (i, section) in sections.into_iter().enumerate() {
-        file.resize(file.len().next_multiple_of(64), 0);
+        let align = if i == RECORDS { RECORDS_AT } else { 64 };
+        file.resize(file.len().next_multiple_of(align), 0);
         file[ENTRIES + i * ENTRY] = i as u8 + 1;
         let offset = file.len() as u64;
         put(&mut file, offset_at(i), offset);
@@ -251,7 +254,7 @@ pub(crate) fn assemble(key_kind: u32, row_count: u64, seed: u64, sections: [Vec<
         file.extend_from_slice(&section);
     }
     file[..8].copy_from_slice(&[0x89, 0x5a, 0x4b, 0x56, 0x0d, 0x0a, 0x1a, 0x0a]);
-    file[8] = 1;
+    file[8] = 2;
     put_u32(&mut file, KEY_KIND, key_kind);
     let len = file.len() as u64;
     put(&mut file, 16, len);

@@ -26,7 +26,7 @@ use super::section::{SectionWriter, WRITE_LEN_BYTES};
 use super::table::WrittenRecords;
 use crate::format::FormatError;
 use crate::format::checksum::{BLOCK_LEN_BYTES, block_sum, section_sum, section_sum_of};
-use crate::format::header::{Dimensions, HEADER_LEN_BYTES, Layout};
+use crate::format::header::{Dimensions, Layout, RECORDS_OFFSET_BYTES};
 use crate::format::index::{FENCE_ROWS, Fence, Hash, Parts};
 use crate::format::key::Key;
 use buckets::Buckets;
@@ -210,13 +210,13 @@ fn read_records(
 fn read_piece(file: &File, records: &WrittenRecords, at_bytes: u64, piece: &mut Vec<u8>) -> Result<(), FinishError> {
     let len_bytes = (records.records_len_bytes - at_bytes).min(READ_LEN_BYTES as u64);
     piece.resize(len_bytes as usize, 0);
-    let offset_bytes = HEADER_LEN_BYTES as u64 + at_bytes;
+    let offset_bytes = RECORDS_OFFSET_BYTES + at_bytes;
     file.read_exact_at(piece, offset_bytes)?;
     let first_block = at_bytes as usize / BLOCK_LEN_BYTES;
     for (block, bytes) in (first_block..).zip(piece.chunks(BLOCK_LEN_BYTES)) {
         let (expected, found) = (records.block_sums[block].get(), block_sum(bytes).get());
         if expected != found {
-            let offset_bytes = HEADER_LEN_BYTES as u64 + (block * BLOCK_LEN_BYTES) as u64;
+            let offset_bytes = RECORDS_OFFSET_BYTES + (block * BLOCK_LEN_BYTES) as u64;
             return Err(FinishError::ReadBack(FormatError::BlockChecksum { block, offset_bytes, expected, found }));
         }
     }
@@ -378,7 +378,7 @@ mod tests {
         let (file, records) = written(numbers(100_000), 8);
         for threads in [1, 2] {
             for block in [0, 1, 100, records.block_sums.len() - 1] {
-                let at = HEADER_LEN_BYTES as u64 + (block * BLOCK_LEN_BYTES) as u64 + 77;
+                let at = RECORDS_OFFSET_BYTES + (block * BLOCK_LEN_BYTES) as u64 + 77;
                 let mut byte = [0];
                 file.read_exact_at(&mut byte, at).unwrap();
                 file.write_all_at(&[byte[0] ^ 4], at).unwrap();
