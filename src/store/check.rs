@@ -18,7 +18,7 @@ use crate::format::record::{Record, record_len_min_bytes};
 
 /// The length of a window, a multiple of the block length. Sections are checked window by window. Before each window,
 /// the check can be canceled, and the pages of earlier windows are released.
-const WINDOW_LEN_BYTES: usize = 64 * BLOCK_LEN_BYTES;
+const WINDOW_LEN_BYTES: usize = 256 * BLOCK_LEN_BYTES;
 /// The number of fences in a window of [`WINDOW_LEN_BYTES`].
 pub(super) const WINDOW_FENCES: usize = WINDOW_LEN_BYTES / size_of::<Fence>();
 /// The number of keys that are looked up together.
@@ -100,7 +100,7 @@ fn fences(fences: &[Fence], records_len_bytes: u64, align_bytes: usize, pace: &P
 
 /// Checks the first and the last record, and stores the common prefix of their keys, which ordered lookups use.
 pub(super) fn ends(store: &mut Store) -> Result<(), FormatError> {
-    store.common = common(store)?;
+    store.common = store.with_random_reads(|| common(store))?;
     Ok(())
 }
 

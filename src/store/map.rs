@@ -7,6 +7,8 @@ mod pages;
 #[cfg(test)]
 mod tests;
 
+pub(super) use pages::touch;
+
 use std::fmt;
 use std::fs::File;
 use std::io;

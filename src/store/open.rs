@@ -125,7 +125,8 @@ impl Store {
     ) -> Result<Store, StoreError> {
         let unchecked = Unchecked::new(memory::load(file, path, memory, options, done)?, path)?;
         // A process may have written to the file while it was copied, so every block of a copy is verified.
-        unchecked.settle(&options.pace)?.check_as(options.verify, memory != Memory::Map, &options.pace)
+        let checked = unchecked.settle(&options.pace)?.check_as(options.verify, memory != Memory::Map, &options.pace);
+        checked.map(|store| store.adapted_to_memory(options.assume_cold))
     }
 
     /// Creates a `Store` from a file that a server has transferred. The server verified the index of the file before
@@ -144,9 +145,10 @@ impl Store {
         let unchecked = Unchecked::new(memory::load(file, path, memory, options, &mut |_| ())?, path)?;
         let unchecked = unchecked.settle(&options.pace)?;
         if memory == Memory::Map && (sealed::is_sealed(file) || is_unchanged_since_check()) {
-            return unchecked.trust_index();
+            return unchecked.trust_index().map(|store| store.adapted_to_memory(options.assume_cold));
         }
-        unchecked.check_as(Verify::Touch, memory != Memory::Map, &options.pace)
+        let checked = unchecked.check_as(Verify::Touch, memory != Memory::Map, &options.pace);
+        checked.map(|store| store.adapted_to_memory(options.assume_cold))
     }
 
     /// Checks an open file as `plan` requires, and returns its header. Calls `progress` with the number of rows checked

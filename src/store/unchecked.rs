@@ -73,7 +73,16 @@ impl Unchecked {
         let block_count = (layout.records.len_bytes as usize).div_ceil(BLOCK_LEN_BYTES);
         let blocks = Blocks::new(block_count).map_err(StoreError::io(path))?;
         let (common, directory) = (Box::default(), OnceLock::new());
-        let store = Store { map, layout, blocks, typical_len_bytes, common, directory };
+        let store = Store {
+            map,
+            layout,
+            blocks,
+            typical_len_bytes,
+            may_be_cold: false,
+            assumes_cold: false,
+            common,
+            directory,
+        };
         Ok(Unchecked { store, path: path.to_path_buf() })
     }
 

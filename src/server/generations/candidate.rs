@@ -162,7 +162,7 @@ impl Plan {
             None => Ok(Canaries::default()),
         };
         let pace = &self.options.pace;
-        let tried = canaries.and_then(|canaries| canaries.run(&store, pace));
+        let tried = canaries.and_then(|canaries| store.with_random_reads(|| canaries.run(&store, pace)));
         if pace.is_canceled() {
             return Err(StoreError::Canceled { path: path.to_path_buf() }.into());
         }

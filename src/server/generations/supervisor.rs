@@ -19,6 +19,7 @@ use super::retained::Retained;
 use super::served_table::ServedTable;
 use super::watch::{FileVersion, FolderWatch, Identity};
 use super::{Generation, OpenError, Source};
+use crate::format::checksum::BLOCK_LEN_BYTES;
 use crate::server::liveness::{Liveness, Thread};
 use crate::server::service::Notifier;
 use crate::server::statistics::Statistics;
@@ -464,11 +465,14 @@ impl Supervision {
 
     /// Verifies the next blocks, if blocks are verified in the background.
     fn verify_some(&mut self) {
-        const BLOCKS: usize = 256;
+        const BLOCKS: usize = 1024;
         let Some(first) = self.unverified else { return };
         // The field is set before the verification: if it panics, these blocks are not verified again.
         self.unverified = Some(first + BLOCKS);
         let current = self.current();
+        if current.store.may_be_cold() {
+            current.store.begin_read(first * BLOCK_LEN_BYTES..(first + BLOCKS) * BLOCK_LEN_BYTES);
+        }
         let is_over = (first..first + BLOCKS).any(|block| current.store.verify_block(block).is_none());
         if !is_over {
             return;

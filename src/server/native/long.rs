@@ -63,6 +63,10 @@ pub(super) fn answer_long(
 
 /// Answers long requests until all are answered or the pass must end. Returns the number of answered requests.
 fn push_all(store: &Store, requests: &[Long<'_>], responses: &mut Responses, tally: &mut Tally) -> usize {
+    let requests = match store.key_kind() {
+        KeyKind::Bytes => &requests[..responses.ready_count(store, requests.len(), |i| requests[i].body)],
+        KeyKind::U64 => requests,
+    };
     let counted_before = tally.total();
     let mut count = 0;
     let mut answer = |i: usize, found: Found<'_>| match push_one(store, &requests[i], found, responses, tally) {

@@ -90,6 +90,9 @@ fn push_page(store: &Store, page: &PageRange, responses: &mut Responses) -> Opti
     let Some(rows) = rows.filter(|rows| rows.len() <= PAGE_MAX_BYTES - PAGE_HEADER_LEN_BYTES) else {
         return push_error(responses);
     };
+    if store.may_be_cold() {
+        store.begin_read(range.clone());
+    }
     if !store.are_intact(range) {
         return push_error(responses);
     }

@@ -30,6 +30,7 @@ pub(super) fn answer_points(
         Ok(requests) => requests,
         Err(refused) => return refused,
     };
+    let requests = &requests[..responses.ready_count(store, requests.len(), |i| requests[i].key())];
     let counted_before = tally.total();
     let mut count = 0;
     responses.append(|appender, steps| {
@@ -65,7 +66,7 @@ pub(super) fn answer_neighbors(
     let mut count = 0;
     for request in requests {
         let Some(op @ (Op::Floor | Op::Ceiling)) = Op::from_code(request.op_code()) else { break };
-        if responses.is_full() {
+        if responses.is_full() || count > 0 && responses.steps().is_time_over() {
             break;
         }
         let Some(status) = push_neighbor(store, op, Key::U64(request.key()), responses) else { break };
