@@ -8,10 +8,13 @@
 
 use std::ops::{ControlFlow, Range};
 
+#[cfg(feature = "server")]
 use super::map::touch;
 use super::{LookupError, Store};
+#[cfg(feature = "server")]
 use crate::format::index::FENCE_ROWS;
 use crate::format::key::{Key, KeyKind, LookupKey};
+#[cfg(feature = "server")]
 use crate::format::record::Record;
 use crate::machine_memory;
 
@@ -20,6 +23,7 @@ const BATCH_KEYS: usize = 256;
 /// The length of a file that fits into the memory of every machine.
 const SMALL_LEN_BYTES: u64 = 16 << 20;
 /// The maximum number of bytes of a record that are read before the lookup. The lookup itself reads the rest.
+#[cfg(feature = "server")]
 const READ_MAX_BYTES: usize = 4 << 20;
 
 /// The offset of a record in the records section.
@@ -112,6 +116,7 @@ impl Store {
     /// Returns whether the pages of a record are in memory, according to the system. The length of the record is not
     /// known, so only the pages of a typical record are examined. If they are not in memory, the system may begin to
     /// read them.
+    #[cfg(feature = "server")]
     pub(crate) fn is_in_memory(&self, offset: RecordOffset) -> bool {
         let range = self.typical_range(offset);
         let start = self.layout.records.offset_bytes as usize;
@@ -126,6 +131,7 @@ impl Store {
     }
 
     /// Reads a record from the disk, waits for it, and verifies its blocks. Lookups of the record then do not wait.
+    #[cfg(feature = "server")]
     pub(crate) fn read_record(&self, offset: RecordOffset) {
         let (typical, records) = (self.typical_range(offset), self.records());
         touch(&records[typical.clone()]);
@@ -155,7 +161,7 @@ impl Store {
     }
 }
 
-#[cfg(all(test, feature = "bake"))]
+#[cfg(all(test, feature = "bake", feature = "server"))]
 mod tests {
     use std::fs::File;
     use std::path::Path;

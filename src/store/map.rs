@@ -7,6 +7,7 @@ mod pages;
 #[cfg(test)]
 mod tests;
 
+#[cfg(feature = "server")]
 pub(super) use pages::touch;
 
 use std::fmt;

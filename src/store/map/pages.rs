@@ -1,12 +1,15 @@
 //! Reads, locks, releases, and counts the pages of a mapping.
 
 use std::fs;
-use std::io::{self, IoSliceMut};
+use std::io;
+#[cfg(feature = "server")]
+use std::io::IoSliceMut;
 use std::num::NonZeroU64;
 use std::ops::Range;
 
 use nix::unistd::{SysconfVar, sysconf};
 use rustix::fs::{Advice, fadvise};
+#[cfg(feature = "server")]
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 use super::{Map, PAGE_LEN_BYTES, PART_LEN_BYTES};
@@ -80,6 +83,7 @@ impl Map {
     /// system cannot tell, and for a copy. The system begins to read a page that is not in memory.
     ///
     /// `mincore` and `cachestat` tell only processes that own the file or may write to it.
+    #[cfg(feature = "server")]
     pub(in crate::store) fn is_in_memory(&self, range: Range<usize>) -> bool {
         let Some(file) = self.watched().map(WatchedFile::file) else { return true };
         let is_in_memory = |at: usize| {
