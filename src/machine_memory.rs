@@ -53,12 +53,12 @@ struct Files {
     page_cache: [&'static str; 2],
 }
 
-const VERSION_1: Files = Files {
+static VERSION_1: Files = Files {
     limits: &["memory.limit_in_bytes"],
     usage: "memory.usage_in_bytes",
     page_cache: ["total_active_file ", "total_inactive_file "],
 };
-const VERSION_2: Files = Files {
+static VERSION_2: Files = Files {
     limits: &["memory.max", "memory.high"],
     usage: "memory.current",
     page_cache: ["active_file ", "inactive_file "],

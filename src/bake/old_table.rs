@@ -23,13 +23,13 @@ use super::sort::sorted_rows::{BASE_RANK, RowOrigins, SortedRows, TableRecords};
 use crate::format::FormatError;
 use crate::format::checksum::BLOCK_LEN_BYTES;
 use crate::format::fence::{FENCE_ROWS, Fence, fence_count};
-use crate::format::header::{HEADER_LEN_BYTES, Layout, SECTION_ALIGN_BYTES, check_padding};
+use crate::format::header::{HEADER_LEN_BYTES, Layout, RECORDS_OFFSET_BYTES, check_padding};
 use crate::format::key::{Key, KeyKind};
 use crate::replace::TableSummary;
 use crate::store::{StoreError, open_regular};
 
 /// The length of the read buffer with which the first and the last key of a table are read.
-const ENDS_BUFFER_LEN_BYTES: usize = 4 * BLOCK_LEN_BYTES;
+const ENDS_BUFFER_LEN_BYTES: usize = 16 * BLOCK_LEN_BYTES;
 
 /// Describes a table whose rows were merged into the new table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -146,7 +146,7 @@ impl Reader {
         self.read(&mut start, 0)?;
         let layout = Layout::decode_start(&start, self.len_bytes).map_err(damaged)?;
         for padding in layout.paddings() {
-            let mut bytes = [0; SECTION_ALIGN_BYTES as usize];
+            let mut bytes = [0; RECORDS_OFFSET_BYTES as usize];
             let bytes = &mut bytes[..(padding.end - padding.start) as usize];
             self.read(bytes, padding.start)?;
             check_padding(bytes, padding.end).map_err(damaged)?;

@@ -17,7 +17,7 @@ use crate::format::checksum::{BLOCK_LEN_BYTES, block_sum};
 
 /// The length of a write, a multiple of the block length. A write is short enough that its blocks are still in the
 /// processor's cache when their checksums are computed.
-pub(super) const WRITE_LEN_BYTES: usize = 64 * BLOCK_LEN_BYTES;
+pub(super) const WRITE_LEN_BYTES: usize = 256 * BLOCK_LEN_BYTES;
 /// The maximum number of full buffers that wait for the writing thread.
 const WAITING_COUNT: usize = 2;
 

@@ -14,7 +14,7 @@ use zerocopy::little_endian::U64;
 use super::section::SectionWriter;
 use super::value_lens::{LenCounts, ValueLens};
 use crate::format::FormatError;
-use crate::format::header::HEADER_LEN_BYTES;
+use crate::format::header::RECORDS_OFFSET_BYTES;
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::{
     ALIGN_BYTES, PLACE_BITS, RECORD_ALIGN_MAX_BYTES, record_align_bytes, record_len_bytes, records_len_max_bytes,
@@ -77,7 +77,7 @@ impl RecordsWriter {
         file.set_len(0)?;
         let smaller = (ALIGN_BYTES.ilog2()..record_align_bytes.ilog2()).map(|bits| (1 << bits, 0));
         Ok(RecordsWriter {
-            section: SectionWriter::new(file, HEADER_LEN_BYTES as u64, threads)?,
+            section: SectionWriter::new(file, RECORDS_OFFSET_BYTES, threads)?,
             key_kind,
             align_bytes: record_align_bytes,
             len_max_bytes: records_len_max_bytes(record_align_bytes, PLACE_BITS),
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(records.row_count(), rows.len() as u64);
         let written = records.finish().unwrap();
         let mut bytes = vec![0; written.records_len_bytes as usize];
-        file.read_exact_at(&mut bytes, HEADER_LEN_BYTES as u64).unwrap();
+        file.read_exact_at(&mut bytes, RECORDS_OFFSET_BYTES).unwrap();
         (bytes, written)
     }
 

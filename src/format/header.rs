@@ -20,7 +20,10 @@ pub const MAGIC: [u8; 8] = *b"\x89ZKV\r\n\x1a\n";
 pub const VERSION: u32 = 2;
 /// The length of the header.
 pub const HEADER_LEN_BYTES: usize = size_of::<Header>();
-/// The alignment of sections, which is the length of a cache line.
+/// The offset of the records section. Each block of the records is a page of the file, so verifying a block reads one
+/// page.
+pub const RECORDS_OFFSET_BYTES: u64 = BLOCK_LEN_BYTES as u64;
+/// The alignment of the other sections, which is the length of a cache line.
 pub const SECTION_ALIGN_BYTES: u64 = 64;
 
 const SECTION_COUNT: usize = 6;
@@ -99,7 +102,9 @@ const _: () = {
     assert!(size_of::<Header>() == 256);
     assert!(std::mem::offset_of!(Header, digest) == 48);
     assert!(std::mem::offset_of!(Header, sections) == 64);
-    assert!((HEADER_LEN_BYTES as u64).is_multiple_of(SECTION_ALIGN_BYTES));
+    assert!(
+        HEADER_LEN_BYTES as u64 <= RECORDS_OFFSET_BYTES && RECORDS_OFFSET_BYTES.is_multiple_of(SECTION_ALIGN_BYTES)
+    );
     assert!(SECTION_ALIGN_BYTES.is_multiple_of(ALIGN_BYTES as u64));
 };
 
@@ -199,7 +204,7 @@ impl Layout {
         if row_count > 0 && !(1..1 << 32).contains(&parts.slots) {
             return Err(field_error("the number of slots of a part", row_count.div_ceil(parts.count), parts.slots));
         }
-        let mut end_bytes = HEADER_LEN_BYTES as u64;
+        let mut end_bytes = RECORDS_OFFSET_BYTES;
         let mut next = |len_bytes: u64| {
             let offset_bytes = end_bytes.next_multiple_of(SECTION_ALIGN_BYTES);
             end_bytes = offset_bytes + len_bytes;
@@ -310,7 +315,7 @@ impl Layout {
     }
 
     /// Returns, for each section, the range of the file that is padding before the section. Every range is shorter than
-    /// [`SECTION_ALIGN_BYTES`].
+    /// [`RECORDS_OFFSET_BYTES`].
     pub(crate) fn paddings(&self) -> impl Iterator<Item = Range<u64>> {
         let mut end_bytes = HEADER_LEN_BYTES as u64;
         self.sections().into_iter().map(move |(_, section)| {

@@ -13,9 +13,9 @@
 //! 4. `generations`: opens and checks files, and replaces the served generation
 //! 5. `users`: names, passwords, and permissions
 //! 6. `activity`, `timeouts`, `registry`, `client_memory`: the state of connections, and the rules that disconnect them
-//! 7. `residency`, `settings`, `state`, `worker_state`: the state that threads share
+//! 7. `residency`, `cold_reads`, `settings`, `state`, `worker_state`: the state that threads share
 //! 8. `tls`: encrypted connections
-//! 9. `sending`, `pending`, `responses`, `snapshot`, `facts`: responses, and what the server reports about itself
+//! 9. `cold_lookups`, `sending`, `pending`, `responses`, `snapshot`, `facts`: responses, and what the server reports about itself
 //! 10. `native`, `redis`: the two protocols
 //! 11. `connection`, `worker`: reads requests and sends responses
 //! 12. `error`, `listener`, `config`, `accept`, `handshakes`, `metrics`: sockets and configuration
@@ -23,6 +23,8 @@
 mod accept;
 mod activity;
 mod client_memory;
+mod cold_lookups;
+mod cold_reads;
 mod config;
 mod connection;
 mod counters;
@@ -316,6 +318,7 @@ impl Server {
             // If the worker panicked, the panic was already logged.
             let _ = worker.join();
         }
+        state.cold_reads.stop();
         supervisor.join();
         Ok(())
     }

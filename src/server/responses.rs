@@ -5,8 +5,10 @@
 
 use std::io::{self, IoSlice};
 
+use super::cold_lookups::ColdLookups;
 use super::sending::{BORROWED_MAX, Piece, Unsent};
 use super::steps::Steps;
+use crate::format::key::LookupKey;
 use crate::store::Store;
 
 /// The maximum length of a stored byte string that is copied. Longer byte strings are borrowed from the file's mapping.
@@ -35,6 +37,7 @@ pub struct Responses {
     /// Whether descriptors are passed with the first byte. If they are, there is only one response, and it is short.
     passes_descriptors: bool,
     steps: Steps,
+    cold: ColdLookups,
 }
 
 /// The ranges that are sent directly from the file.
@@ -63,6 +66,7 @@ impl Responses {
             is_staged: false,
             passes_descriptors: false,
             steps: Steps::begin(),
+            cold: ColdLookups::default(),
         }
     }
 
@@ -71,6 +75,7 @@ impl Responses {
         (self.copied_len_bytes, self.borrowed.count, self.borrowed.len_bytes) = (0, 0, 0);
         (self.is_staged, self.passes_descriptors) = (false, false);
         self.steps = Steps::begin();
+        self.cold.begin_pass();
         if self.buffer.len() > COPIED_MAX_BYTES {
             self.buffer.truncate(COPIED_MAX_BYTES);
             self.buffer.shrink_to_fit();
@@ -91,6 +96,26 @@ impl Responses {
     #[inline(always)]
     pub(super) fn steps(&mut self) -> &mut Steps {
         &mut self.steps
+    }
+
+    /// Returns the lookups that wait for the disk.
+    #[inline(always)]
+    pub(super) fn cold(&mut self) -> &mut ColdLookups {
+        &mut self.cold
+    }
+
+    /// Returns how many of the next `count` lookups can be answered now: see [`ColdLookups::ready_count`].
+    #[inline(always)]
+    pub(super) fn ready_count<K: LookupKey>(
+        &mut self,
+        store: &Store,
+        count: usize,
+        key_at: impl Fn(usize) -> K,
+    ) -> usize {
+        if !store.may_be_cold() {
+            return count;
+        }
+        self.cold.ready_count(store, count, key_at, &mut self.steps)
     }
 
     /// Returns whether the responses should be sent before more are added. If not, there is room for one more response

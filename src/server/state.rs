@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use super::client_memory::ClientMemory;
+use super::cold_reads::ColdReads;
 use super::generations::{Control, ServedTable};
 use super::liveness::Liveness;
 use super::log_limit::LogLimit;
@@ -25,6 +26,8 @@ pub(super) struct ServerState {
     pub(super) control: Control,
     /// The number of bytes of the file that are in memory.
     pub(super) residency: Arc<Residency>,
+    /// Reads records of a table that does not fit into memory.
+    pub(super) cold_reads: ColdReads,
     /// The connections of each worker.
     pub(super) registries: Arc<[Arc<Registry>]>,
     pub(super) client_memory: ClientMemory,
@@ -55,6 +58,7 @@ impl ServerState {
             table: Arc::new(table),
             control,
             residency: Arc::default(),
+            cold_reads: ColdReads::default(),
             registries: std::iter::repeat_with(|| Arc::new(Registry::new(limits, &users))).take(workers).collect(),
             users,
             client_memory: ClientMemory::new(limits.client_memory_max_bytes()),

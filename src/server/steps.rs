@@ -5,6 +5,7 @@
 //! ns: a lookup, a visited row, or 64 bytes that were read or written.
 
 use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
 
 use crate::store::verification_work_on_thread;
 
@@ -13,6 +14,9 @@ pub(super) const PASS_STEPS_MAX: usize = 10_000;
 /// The number of steps after which a connection's turn ends. A turn ends only at the end of a pass, so the last pass of
 /// a turn may take the turn past this number.
 pub(super) const TURN_STEPS_MAX: usize = 2 * PASS_STEPS_MAX;
+/// The time after which a pass, and its turn, end if its lookups may wait for the disk. Workers do not wait for the
+/// records of point lookups, but for the index and for ordered lookups.
+const COLD_PASS_MAX: Duration = Duration::from_micros(500);
 /// The number of bytes that are read, hashed, compared, or copied in one step.
 pub(super) const STEP_LEN_BYTES: usize = 64;
 /// The number of block tags that verification reads in one step. The tag of a block stores the epoch in which the block
@@ -29,6 +33,8 @@ const _: () = assert!(TURN_STEPS_MAX > PASS_STEPS_MAX);
 /// Counts the steps of one pass.
 pub(super) struct Steps {
     counted: usize,
+    /// The time at which the pass ends, if its lookups may wait for the disk.
+    ends_at: Option<Instant>,
     verification_work_before: usize,
 }
 
@@ -36,7 +42,7 @@ impl Steps {
     /// Starts to count the steps of a new pass.
     #[inline]
     pub(super) fn begin() -> Steps {
-        Steps { counted: 0, verification_work_before: verification_work_on_thread() }
+        Steps { counted: 0, ends_at: None, verification_work_before: verification_work_on_thread() }
     }
 
     #[inline]
@@ -69,10 +75,21 @@ impl Steps {
         }
     }
 
+    /// Limits the time of the pass, because its lookups may wait for the disk.
+    pub(super) fn limit_time(&mut self) {
+        self.ends_at = Some(Instant::now() + COLD_PASS_MAX);
+    }
+
+    /// Returns whether the pass has used up its time. A pass whose lookups do not wait for the disk has no time limit.
+    #[inline]
+    pub(super) fn is_time_over(&self) -> bool {
+        self.ends_at.is_some_and(|ends_at| Instant::now() >= ends_at)
+    }
+
     /// Returns whether the pass should end.
     #[inline]
     pub(super) fn is_pass_over(&self) -> bool {
-        self.total() > PASS_STEPS_MAX
+        self.total() > PASS_STEPS_MAX || self.is_time_over()
     }
 }
 

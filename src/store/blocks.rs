@@ -35,7 +35,7 @@ const FIRST: u8 = 1;
 const LAST: u8 = u8::MAX - 1;
 /// The maximum number of damaged blocks that are recorded in an epoch.
 const DAMAGED_MAX: usize = 64;
-/// The number of blocks in a group, which is 4 MiB long. Each group has one tag with the number of the last epoch in
+/// The number of blocks in a group, which is 1 MiB long. Each group has one tag with the number of the last epoch in
 /// which the whole group was verified, so a lookup of a long value reads few tags.
 const GROUP_BLOCKS: usize = 256;
 

@@ -19,7 +19,7 @@ use crate::format::record::{Record, record_len_min_bytes};
 
 /// The length of a window, a multiple of the block length. Sections are checked window by window. Before each window,
 /// the check can be canceled, and the pages of earlier windows are released.
-const WINDOW_LEN_BYTES: usize = 64 * BLOCK_LEN_BYTES;
+const WINDOW_LEN_BYTES: usize = 256 * BLOCK_LEN_BYTES;
 /// The number of heads in a window of [`WINDOW_LEN_BYTES`]. A head is 8 bytes of a key.
 const WINDOW_HEADS: usize = WINDOW_LEN_BYTES / size_of::<u64>();
 /// The number of keys that are looked up together.
@@ -133,7 +133,7 @@ fn fence_tree(store: &Store, plan: &Plan) -> Result<(), FormatError> {
 
 /// Checks the first and the last record, and stores the common prefix of their keys, which ordered lookups use.
 pub(super) fn ends(store: &mut Store) -> Result<(), FormatError> {
-    store.common = common(store)?;
+    store.common = store.with_random_reads(|| common(store))?;
     Ok(())
 }
 

@@ -19,7 +19,7 @@ use zerocopy::little_endian::U32;
 
 /// The number of blocks that are verified between two calls of [`Pace`].
 #[cfg(feature = "server")]
-const PACED_BLOCKS: usize = 32;
+const PACED_BLOCKS: usize = 128;
 
 impl Store {
     /// Returns the data that blocks are verified in.

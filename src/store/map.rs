@@ -7,6 +7,9 @@ mod pages;
 #[cfg(test)]
 mod tests;
 
+#[cfg(feature = "server")]
+pub(super) use pages::touch;
+
 use std::fmt;
 use std::fs::File;
 use std::io;

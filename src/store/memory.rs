@@ -65,6 +65,9 @@ pub struct OpenOptions {
     pub verify: Verify,
     /// A callback that observes the opening of the file, and can cancel it.
     pub pace: Pace,
+    /// Whether to treat a mapped file as if it did not fit into memory, and as if no record were in memory. For tests.
+    #[doc(hidden)]
+    pub assume_cold: bool,
 }
 
 /// The time at which the blocks of a file are verified against their checksums: when the file is opened, or on first

@@ -6,6 +6,7 @@
 mod blocks;
 pub(crate) mod check;
 pub(crate) mod clock;
+mod cold;
 mod error;
 mod fences;
 mod file_system;
@@ -51,6 +52,8 @@ use map::Map;
 use search::Index;
 
 pub use blocks::Epoch;
+#[cfg(feature = "server")]
+pub(crate) use cold::RecordOffset;
 pub use error::{LookupError, StoreError};
 pub(crate) use file_system::has_holes_that_take_memory;
 pub use guard::survive_bus_errors;
@@ -135,6 +138,10 @@ pub struct Store {
     blocks: Blocks,
     /// The number of bytes of each record that are prefetched: the mean record length, at most [`PREFETCH_MAX_BYTES`].
     typical_len_bytes: usize,
+    /// Whether lookups may have to wait for the disk, because the file does not fit into memory.
+    may_be_cold: bool,
+    /// Whether every record counts as not in memory, so that tests read all records as if they were.
+    assumes_cold: bool,
     /// The longest common prefix of all byte keys. Empty if the keys are numbers.
     common: Box<[u8]>,
     /// The levels of the fence tree.
@@ -221,6 +228,21 @@ impl Store {
     /// Looks up many keys, which must be of the table's kind. Calls `visit` with each key's position in `keys` and its
     /// value, until `visit` returns `Break`.
     pub(super) fn get_while<'s, 'k, K>(
+        &'s self,
+        keys: &[K],
+        visit: impl FnMut(usize, Option<&'s [u8]>) -> ControlFlow<()>,
+    ) -> Result<(), LookupError>
+    where
+        K: Into<Key<'k>> + Copy,
+    {
+        match self.may_be_cold() {
+            true => self.get_cold_while(keys, visit),
+            false => self.get_batch_while(keys, visit),
+        }
+    }
+
+    /// Implements [`Store::get_while`] for keys whose memory accesses overlap, and whose disk reads do not.
+    fn get_batch_while<'s, 'k, K>(
         &'s self,
         keys: &[K],
         mut visit: impl FnMut(usize, Option<&'s [u8]>) -> ControlFlow<()>,

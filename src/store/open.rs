@@ -126,7 +126,8 @@ impl Store {
     ) -> Result<Store, StoreError> {
         let unchecked = Unchecked::new(memory::load(file, path, memory, options, done)?, path)?;
         // A process may have written to the file while it was copied, so every block of a copy is verified.
-        unchecked.settle(&options.pace)?.check_as(options.verify, memory != Memory::Map, &options.pace)
+        let checked = unchecked.settle(&options.pace)?.check_as(options.verify, memory != Memory::Map, &options.pace);
+        checked.map(|store| store.adapted_to_memory(options.assume_cold))
     }
 
     /// Checks an open file as `plan` requires, and returns its header. Calls `progress` with the number of rows checked

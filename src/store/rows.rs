@@ -38,8 +38,13 @@ pub struct Rows<'s> {
     /// The positions of the rows from the last fence before `end` up to `end`. With these positions, backward iteration
     /// does not read the rows after the fence again for each row that it returns.
     group: Group,
+    /// The offset from which on the next rows must be read ahead, or `u64::MAX` if the system does that.
+    read_ahead_at_bytes: u64,
     damaged: bool,
 }
+
+/// The number of bytes that are read ahead of the next row. They are read in two halves.
+const READ_AHEAD_LEN_BYTES: u64 = 2 << 20;
 
 /// The offsets of the records from one fence to the next.
 #[derive(Clone, Copy)]
@@ -60,7 +65,9 @@ impl<'s> Rows<'s> {
 
     /// Returns the rows between two positions, or no rows if `end` is not after `start`.
     pub(super) fn between(store: &'s Store, start: Position, end: Position) -> Self {
-        Rows { store, next: if start.row < end.row { start } else { end }, end, group: Group::NONE, damaged: false }
+        let next = if start.row < end.row { start } else { end };
+        let read_ahead_at_bytes = if store.may_be_cold() { next.offset_bytes } else { u64::MAX };
+        Rows { store, next, end, group: Group::NONE, read_ahead_at_bytes, damaged: false }
     }
 
     /// Returns an error if iteration ended early.
@@ -114,11 +121,23 @@ impl<'s> Rows<'s> {
             return None;
         }
         let offset_bytes = self.next.offset_bytes;
+        if offset_bytes >= self.read_ahead_at_bytes {
+            self.read_ahead();
+        }
         let record = self.store.record_at(offset_bytes);
         let record = self.or_damaged(record)?;
         self.next.offset_bytes += record.len_bytes(self.store.record_align_bytes()) as u64;
         self.next.row += 1;
         Some((record, offset_bytes))
+    }
+
+    /// Begins to read the next rows from the disk, because the system is advised not to read ahead.
+    #[cold]
+    fn read_ahead(&mut self) {
+        let start = self.next.offset_bytes;
+        self.read_ahead_at_bytes = start.saturating_add(READ_AHEAD_LEN_BYTES / 2);
+        let end = self.end.offset_bytes.min(start.saturating_add(READ_AHEAD_LEN_BYTES));
+        self.store.begin_read(start as usize..end.max(start) as usize);
     }
 
     fn previous_record(&mut self) -> Option<Record<'s>> {

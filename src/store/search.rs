@@ -99,6 +99,23 @@ impl<'a> Index<'a> {
         }
     }
 
+    /// Returns the offsets of the only records that can have the keys. An offset may be outside the records section.
+    pub(super) fn offsets_bytes<K: LookupKey>(&self, count: usize, key_at: impl Fn(usize) -> K) -> Vec<u64> {
+        let mut hashes: Vec<Hash> = Vec::with_capacity(count);
+        hashes.extend((0..count).map(|i| {
+            let hash = key_at(i).hash(self.hash_seed);
+            prefetch(self.pilots, hash.pilot(&self.parts));
+            hash
+        }));
+        let mut slots: Vec<usize> = Vec::with_capacity(count);
+        slots.extend(hashes.into_iter().map(|hash| {
+            let slot = self.slot(hash);
+            prefetch(self.places, slot);
+            slot
+        }));
+        slots.into_iter().map(|slot| self.offset_bytes(slot)).collect()
+    }
+
     /// Runs the first three stages, each for one group. In `window`, the first stage stores the hash of each key, the
     /// second stage replaces the hash with the slot, and the third stage replaces the slot with the record's offset.
     ///

@@ -77,7 +77,16 @@ impl Unchecked {
         };
         let blocks = Blocks::new(numbers).map_err(StoreError::io(path))?;
         let (common, tree_levels) = (Box::default(), TreeLevels::new(layout.dimensions.row_count));
-        let store = Store { map, layout, blocks, typical_len_bytes, common, tree_levels };
+        let store = Store {
+            map,
+            layout,
+            blocks,
+            typical_len_bytes,
+            may_be_cold: false,
+            assumes_cold: false,
+            common,
+            tree_levels,
+        };
         Ok(Unchecked { store, path: path.to_path_buf() })
     }
 

@@ -104,14 +104,14 @@ fn a_flipped_bit_in_the_records_is_rejected_with_its_block() {
     let rows: Rows = (0..60).map(|i| (i, vec![i as u8; 1500])).collect();
     let whole = scratch.bake(&rows);
     let (records, len) = encoder::section(&whole, RECORDS);
-    assert!(len > 2 * 16384);
-    for block in 0..len.div_ceil(16384) {
+    assert!(len > 2 * 4096);
+    for block in 0..len.div_ceil(4096) {
         let mut damaged = whole.clone();
-        damaged[records + block * 16384 + 77] ^= 0x10;
+        damaged[records + block * 4096 + 77] ^= 0x10;
         let message = scratch.refusal(&damaged).to_string();
         let place = format!(
-            "block {block} of the records (its 16384 bytes from file offset {}) has checksum ",
-            records + block * 16384
+            "block {block} of the records (its 4096 bytes from file offset {}) has checksum ",
+            records + block * 4096
         );
         assert!(message.starts_with(&place) && message.contains(", where "), "{message}");
         assert!(message.ends_with(" was expected: damaged; copy or bake the file again"), "{message}");

@@ -22,7 +22,8 @@ fn byte_example_rows() -> ByteRows {
 }
 
 /// Returns the files that the document shows in lines of the form `offset: bytes  meaning`. The lines of a file must
-/// follow each other without a gap; offset 0 begins the next file.
+/// follow each other without a gap; offset 0 begins the next file. The line `offset: zeros up to end  meaning` stands for
+/// zeros.
 fn document_files() -> [Vec<u8>; 2] {
     let mut files: Vec<Vec<u8>> = Vec::new();
     for line in DOCUMENT.lines() {
@@ -35,6 +36,10 @@ fn document_files() -> [Vec<u8>; 2] {
         assert_eq!(offset, bytes.len(), "the line before {line:?} must end where it begins");
         let (hex, meaning) = rest.split_once("  ").unwrap_or_else(|| panic!("{line:?} does not explain its bytes"));
         assert!(!meaning.trim().is_empty(), "{line:?} does not explain its bytes");
+        if let Some(end) = hex.strip_prefix("zeros up to ") {
+            bytes.resize(1 + usize::from_str_radix(end, 16).expect("an offset"), 0);
+            continue;
+        }
         bytes.extend(hex.split(' ').map(|byte| u8::from_str_radix(byte, 16).expect("two hexadecimal digits")));
     }
     files.try_into().expect("two examples")
@@ -90,7 +95,7 @@ fn tables() -> Vec<BTreeMap<u64, Vec<u8>>> {
         let rows: Vec<_> = (0..rows).map(row).collect();
         tables.push(rows.into_iter().map(|(key, len)| (key, random.bytes(len))).collect());
     }
-    tables.push(BTreeMap::from([(1, random.bytes(3 * 16384 - 8)), (2, vec![]), (3, random.bytes(16384))]));
+    tables.push(BTreeMap::from([(1, random.bytes(3 * 4096 - 8)), (2, vec![]), (3, random.bytes(4096))]));
     // The maximum number of rows of one part, and one more.
     for rows in [32_768, 32_769] {
         tables.push((0..rows).map(|key| (key * 10, Vec::new())).collect());
@@ -240,13 +245,13 @@ fn the_order_of_the_input_does_not_change_the_file() {
 }
 
 #[test]
-fn no_rows_give_a_header_and_nothing_else() {
+fn no_rows_give_a_header_and_padding() {
     let scratch = Scratch::new();
     let bytes = scratch.bake(&Rows::new());
     assert_same_bytes(&bytes, &encoder::encode(&BTreeMap::<u64, _>::new()));
     assert_same_bytes(&scratch.bake(&ByteRows::new()), &encoder::encode(&BTreeMap::<Vec<u8>, _>::new()));
     scratch.bake(&Rows::new());
-    assert_eq!(bytes.len(), encoder::HEADER);
+    assert_eq!(bytes.len(), 4096);
     let store = Store::open(scratch.path()).unwrap();
     assert!(store.is_empty());
     assert_eq!((store.get(0).unwrap(), store.get(u64::MAX).unwrap(), store.iter().count()), (None, None, 0));

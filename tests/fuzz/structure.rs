@@ -325,7 +325,7 @@ fn ask<K: RecordKey>(store: &Store, file: &[u8], keys: &[K], is_whole: bool) {
     rows(store.range(..));
     (0..store.len() + 2).for_each(|number| row(store.row(number)));
     let blocks: usize =
-        SECTIONS[..BLOCK_SUMS].iter().map(|section| encoder::section(file, *section).1.div_ceil(16384)).sum();
+        SECTIONS[..BLOCK_SUMS].iter().map(|section| encoder::section(file, *section).1.div_ceil(4096)).sum();
     // The checksums of so few blocks are one block.
     let blocks = if blocks == 0 { 0 } else { blocks + 1 };
     for block in 0..blocks + 2 {

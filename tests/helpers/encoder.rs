@@ -27,7 +27,9 @@ pub(crate) const FENCE: usize = 128;
 /// The number of rows of a fence.
 pub(crate) const FENCE_ROWS: usize = 18;
 
-const BLOCK: usize = 16384;
+const BLOCK: usize = 4096;
+/// The offset of the records.
+const RECORDS_AT: usize = 4096;
 const ALIGN: usize = 8;
 const NODE_HEADS: usize = 16;
 const PART_ROWS: u64 = 32768;
@@ -269,7 +271,8 @@ pub(crate) fn encode_as<K: Keyed + Ord>(rows: &BTreeMap<K, Vec<u8>>, seed: u64, 
 pub(crate) fn assemble(key_kind: u32, row_count: u64, seed: u64, sections: [Vec<u8>; 6]) -> Vec<u8> {
     let mut file = vec![0; HEADER];
     for (i, section) in sections.into_iter().enumerate() {
-        file.resize(file.len().next_multiple_of(64), 0);
+        let align = if i == RECORDS { RECORDS_AT } else { 64 };
+        file.resize(file.len().next_multiple_of(align), 0);
         file[ENTRIES + i * ENTRY] = i as u8 + 1;
         let offset = file.len() as u64;
         put(&mut file, offset_at(i), offset);

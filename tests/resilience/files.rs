@@ -74,7 +74,7 @@ const FAULTS: [(&str, Reaction, Change); 14] = [
     }),
     ("a block of records overwritten", Reaction::ErrsInPart, |db, _| {
         let records = Unchecked::open(db).unwrap().layout().records;
-        overwrite(db, records.offset_bytes + (2 << 14), 1 << 14);
+        overwrite(db, records.offset_bytes + (2 << 12), 1 << 12);
     }),
     ("the index overwritten", Reaction::Errs, |db, _| {
         let pilots = Unchecked::open(db).unwrap().layout().pilots;

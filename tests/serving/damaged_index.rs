@@ -9,7 +9,7 @@ use crate::helpers::encoder::{self, PLACES};
 use crate::helpers::tables::Table;
 use crate::helpers::waiting::eventually;
 
-const BLOCK: usize = 16384;
+const BLOCK: usize = 4096;
 const ROWS: u64 = 100_000;
 
 #[test]

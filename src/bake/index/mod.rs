@@ -27,7 +27,7 @@ use super::section::{SectionWriter, WRITE_LEN_BYTES};
 use super::table::WrittenRecords;
 use crate::format::FormatError;
 use crate::format::checksum::{BLOCK_LEN_BYTES, block_sum, section_sum};
-use crate::format::header::{Dimensions, HEADER_LEN_BYTES, Layout};
+use crate::format::header::{Dimensions, Layout, RECORDS_OFFSET_BYTES};
 use crate::format::index::{Hash, Parts};
 use crate::format::key::Key;
 use buckets::Buckets;
@@ -101,7 +101,7 @@ pub(super) fn build(
         layout.block_sums.checksum = write_block_sums(
             file,
             layout.block_sums.offset_bytes,
-            [&records.block_sums, &fence_sums, &pilot_sums, &place_sums],
+            [&records.block_sums, &fence_sums, &tree_sums, &pilot_sums, &place_sums],
         )?;
         file.write_all_at(&layout.encode(), 0)?;
         // If the last section is empty, the file ends with padding. Padding is never written, so only this call gives
@@ -113,7 +113,7 @@ pub(super) fn build(
 }
 
 /// Writes the section of block sums, given the checksums of the blocks of each section. Returns the section's checksum.
-fn write_block_sums(file: &File, offset_bytes: u64, sums: [&[U64]; 4]) -> io::Result<u64> {
+fn write_block_sums(file: &File, offset_bytes: u64, sums: [&[U64]; 5]) -> io::Result<u64> {
     let mut section = SectionWriter::new(file, offset_bytes, 1)?;
     sums.iter().try_for_each(|sums| section.push(sums.as_bytes()))?;
     let root_at_bytes = offset_bytes + section.len_bytes();
@@ -223,13 +223,13 @@ fn read_records(
 fn read_piece(file: &File, records: &WrittenRecords, at_bytes: u64, piece: &mut Vec<u8>) -> Result<(), FinishError> {
     let len_bytes = (records.records_len_bytes - at_bytes).min(READ_LEN_BYTES as u64);
     piece.resize(len_bytes as usize, 0);
-    let offset_bytes = HEADER_LEN_BYTES as u64 + at_bytes;
+    let offset_bytes = RECORDS_OFFSET_BYTES + at_bytes;
     file.read_exact_at(piece, offset_bytes)?;
     let first_block = at_bytes as usize / BLOCK_LEN_BYTES;
     for (block, bytes) in (first_block..).zip(piece.chunks(BLOCK_LEN_BYTES)) {
         let (expected, found) = (records.block_sums[block].get(), block_sum(bytes).get());
         if expected != found {
-            let offset_bytes = HEADER_LEN_BYTES as u64 + (block * BLOCK_LEN_BYTES) as u64;
+            let offset_bytes = RECORDS_OFFSET_BYTES + (block * BLOCK_LEN_BYTES) as u64;
             return Err(FinishError::ReadBack(FormatError::BlockChecksum { block, offset_bytes, expected, found }));
         }
     }
@@ -391,7 +391,7 @@ mod tests {
         let (file, records) = written(numbers(100_000), 8);
         for threads in [1, 2] {
             for block in [0, 1, 100, records.block_sums.len() - 1] {
-                let at = HEADER_LEN_BYTES as u64 + (block * BLOCK_LEN_BYTES) as u64 + 77;
+                let at = RECORDS_OFFSET_BYTES + (block * BLOCK_LEN_BYTES) as u64 + 77;
                 let mut byte = [0];
                 file.read_exact_at(&mut byte, at).unwrap();
                 file.write_all_at(&[byte[0] ^ 4], at).unwrap();

@@ -17,7 +17,7 @@ use crate::bake::shard::Shard;
 use crate::bake::table::WrittenRecords;
 use crate::format::FormatError;
 use crate::format::checksum::BLOCK_LEN_BYTES;
-use crate::format::header::HEADER_LEN_BYTES;
+use crate::format::header::RECORDS_OFFSET_BYTES;
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::ALIGN_BYTES;
 
@@ -107,7 +107,7 @@ impl TableRecords {
     ) -> io::Result<TableRecords> {
         let extent = Extent {
             file: Arc::new(file.try_clone()?),
-            offset_bytes: HEADER_LEN_BYTES as u64,
+            offset_bytes: RECORDS_OFFSET_BYTES,
             len_bytes: records.records_len_bytes,
             block_len_bytes: BLOCK_LEN_BYTES,
             sums: BlockSums::Memory(records.block_sums.as_slice().into()),

@@ -70,7 +70,7 @@ fn a_damaged_base_replaces_nothing() {
     bench.write_table("base.db", KeyKind::Bytes, &rows, ALIGN_BYTES);
     let whole = bench.bytes("base.db");
     let layout = Layout::decode(&whole).unwrap();
-    let block = |block: usize| 256 + block * BLOCK_LEN_BYTES + 77;
+    let block = |block: usize| 4096 + block * BLOCK_LEN_BYTES + 77;
     let last_block = layout.blocks(SectionKind::Records).end - 1;
     let last_fence = (layout.fences.offset_bytes + layout.fences.len_bytes) as usize - size_of::<Fence>();
     let last_fence_place = last_fence + offset_of!(Fence, place);
@@ -87,7 +87,7 @@ fn a_damaged_base_replaces_nothing() {
                 error: FormatError::BlockChecksum { block, offset_bytes, .. },
             }) => {
                 assert_eq!((path, block), (bench.path("base.db"), damaged_block));
-                assert_eq!(offset_bytes, 256 + (damaged_block * BLOCK_LEN_BYTES) as u64);
+                assert_eq!(offset_bytes, 4096 + (damaged_block * BLOCK_LEN_BYTES) as u64);
             }
             error => panic!("{error}"),
         }

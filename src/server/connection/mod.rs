@@ -7,10 +7,13 @@
 
 mod delay;
 mod memory;
+mod monitor_lines;
 mod protocol;
 mod read_ahead;
 mod unanswered;
 
+#[cfg(all(test, feature = "bake"))]
+mod cold_tests;
 #[cfg(all(test, feature = "bake"))]
 mod generation_tests;
 #[cfg(all(test, feature = "bake"))]
@@ -37,6 +40,7 @@ use tokio::task::yield_now;
 use tracing::{debug, error};
 
 use super::activity::Waits;
+use super::cold_reads::ColdWait;
 use super::generations::PinnedGeneration;
 use super::panics;
 use super::pass::{READ_LEN_BYTES, Then};
@@ -98,6 +102,7 @@ impl Connections {
             then: Then::Read,
             waiter: None,
             delay: Delay::default(),
+            cold: None,
             pending: None,
             is_pending: false,
         }
@@ -124,6 +129,8 @@ pub(super) struct Connection<S> {
     /// The registration for changes of the table's state. Created when the client first waits for a change.
     waiter: Option<Waiter>,
     delay: Delay,
+    /// The records that are being read from the disk for the next pass.
+    cold: Option<ColdWait>,
     /// Responses that are not sent yet. Allocated when responses first become pending.
     pending: Option<Box<PendingResponses>>,
     /// Whether the worker counts this connection as pending: see [`WorkerState::begin_pending`].
@@ -178,7 +185,7 @@ impl<S: ClientStream> Connection<S> {
         let sends = self.pending.as_ref().is_some_and(|pending| pending.needs_generation());
         // If the last read filled the buffer, the client has probably sent more bytes together with the bytes of this
         // read.
-        let continues = matches!(self.then, Then::Answer | Then::Yield) || self.is_read_full;
+        let continues = matches!(self.then, Then::Answer | Then::Yield | Then::Load) || self.is_read_full;
         sends || self.protocol.is_in_command() || continues && self.answered_bytes < GENERATION_REQUESTS_MAX_BYTES
     }
 
@@ -218,6 +225,12 @@ impl<S: ClientStream> Connection<S> {
                 Then::Close => return self.poll_close(cx, input),
                 Then::Answer | Then::Yield => {
                     ready!(self.poll_answer_unanswered(cx, generation, responses, turn))?;
+                    continue;
+                }
+                Then::Load => {
+                    self.begin_pending();
+                    ready!(self.cold.as_ref().map_or(Poll::Ready(()), |cold| cold.poll(cx)));
+                    self.then = Then::Answer;
                     continue;
                 }
                 Then::Wait(known) => {
@@ -268,7 +281,10 @@ impl<S: ClientStream> Connection<S> {
                 self.unanswered.push(read);
                 ready!(self.poll_answer_unanswered(cx, generation, responses, turn))?;
             }
-            self.context.worker.answered();
+            // A worker whose clients wait for the disk leaves the processor to the threads that read.
+            if self.then != Then::Load {
+                self.context.worker.answered();
+            }
         }
     }
 
@@ -305,6 +321,9 @@ impl<S: ClientStream> Connection<S> {
         turn: &mut Turn,
     ) -> (usize, Poll<io::Result<()>>) {
         let mut taken_bytes = 0;
+        if let Some(cold) = self.cold.take() {
+            responses.cold().were_read(cold.record_count());
+        }
         loop {
             let started = self.context.worker.counters().start();
             let rest = &input[taken_bytes..];
@@ -312,13 +331,17 @@ impl<S: ClientStream> Connection<S> {
             taken_bytes += pass.taken_bytes;
             self.answered_bytes += pass.taken_bytes;
             self.then = pass.then;
+            if pass.then == Then::Load {
+                let records = responses.cold().take_records();
+                self.cold = Some(self.context.worker.server.cold_reads.begin(generation.clone(), records));
+            }
             turn.use_pass(pass.taken_bytes, responses.steps().total());
             let polled = self.poll_send(cx, generation, responses, turn);
             self.context.worker.counters().end(started);
             if !matches!(polled, Poll::Ready(Ok(()))) {
                 return (taken_bytes, polled);
             }
-            if turn.is_over() || pass.then == Then::Yield {
+            if turn.is_over() || pass.then == Then::Yield || responses.steps().is_time_over() {
                 return (taken_bytes, self.poll_others(cx, turn));
             }
             if pass.then != Then::Answer {
@@ -413,25 +436,6 @@ impl<S: ClientStream> Connection<S> {
             }
         }
         Poll::Ready(Ok(()))
-    }
-
-    /// Takes the next lines of the output of MONITOR, and stores them as pending responses. Returns false if there are
-    /// no lines. If the user has lost the permission for MONITOR, closes the connection instead.
-    #[inline]
-    fn take_monitor_lines(&mut self, cx: &Context<'_>) -> bool {
-        let Some(monitor) = self.protocol.monitor() else { return false };
-        // The waker is set before the queue is checked. Otherwise, lines that arrive right after the check would not
-        // wake the task.
-        self.context.activity.set_waker(cx.waker());
-        let Some(lines) = monitor.next_lines() else { return false };
-        if !self.protocol.may_monitor() {
-            self.then = Then::Close;
-            return true;
-        }
-        self.pending.get_or_insert_default().replace(&lines);
-        self.begin_pending();
-        self.moved();
-        true
     }
 
     fn begin_pending(&mut self) {

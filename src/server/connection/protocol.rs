@@ -114,6 +114,9 @@ impl Protocol {
         let store = &generation.store;
         loop {
             responses.clear();
+            if store.may_be_cold() {
+                responses.steps().limit_time();
+            }
             let mut tally = None;
             let epoch = store.epoch();
             let limit = VerificationLimit::begin(VERIFICATION_WORK_MAX);

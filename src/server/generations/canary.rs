@@ -141,10 +141,9 @@ impl Canaries {
             }
         }
         let step = store.len().div_ceil(sample_rows).max(1);
-        let last = store.len().checked_sub(1);
-        (0..store.len())
-            .step_by(step)
-            .chain(last)
+        let sample = || (0..store.len()).step_by(step).chain(store.len().checked_sub(1));
+        sample().for_each(|row| store.begin_read_of_row(row));
+        sample()
             .take_while(|_| pace.goes_on())
             .try_for_each(|row| find_row(store, row).map_err(|problem| CanaryError::Row { row, problem }))
     }

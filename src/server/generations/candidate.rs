@@ -164,7 +164,7 @@ impl Plan {
         let pace = &self.options.pace;
         let is_first = matches!(replaces, Replaces::Nothing);
         let sample_rows = if is_first { FIRST_SAMPLE_ROWS } else { SAMPLE_ROWS };
-        let tried = canaries.and_then(|canaries| canaries.run(&store, sample_rows, pace));
+        let tried = canaries.and_then(|canaries| store.with_random_reads(|| canaries.run(&store, sample_rows, pace)));
         if pace.is_canceled() {
             return Err(StoreError::Canceled { path: path.to_path_buf() }.into());
         }

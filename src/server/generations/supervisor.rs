@@ -20,6 +20,7 @@ use super::served_table::ServedTable;
 use super::source::PAUSE;
 use super::watch::{FileVersion, FolderWatch, Identity};
 use super::{Generation, OpenError, Source};
+use crate::format::checksum::BLOCK_LEN_BYTES;
 use crate::server::liveness::{Liveness, Thread};
 use crate::server::service::Notifier;
 use crate::server::statistics::Statistics;
@@ -462,13 +463,17 @@ impl Supervision {
     /// Verifies the next blocks in the background. When all blocks of the index are verified, also builds the search
     /// tree over the fences.
     fn verify_some(&mut self) {
-        const BLOCKS: usize = 64;
+        const BLOCKS: usize = 256;
         let Some(first) = self.verified_in_background else { return };
         // The field is set before the verification: if it panics, these blocks are not verified again.
         self.verified_in_background = Some(first + BLOCKS);
         let current = self.current();
         let index = current.store.index_blocks();
         let count = if self.source.plan.background { index.end } else { index.len() };
+        if current.store.may_be_cold() && first >= index.len() {
+            let start = (first - index.len()) * BLOCK_LEN_BYTES;
+            current.store.begin_read(start..start + BLOCKS * BLOCK_LEN_BYTES);
+        }
         for number in first..count.min(first + BLOCKS) {
             // The blocks of the records precede the blocks of the index.
             let block = if number < index.len() { index.start + number } else { number - index.len() };

@@ -110,6 +110,10 @@ fn push_neighbors(store: &Store, requests: &[Long<'_>], responses: &mut Response
 
 /// Answers other requests. Returns the number of answered requests.
 fn push_others(store: &Store, requests: &[Long<'_>], responses: &mut Responses, tally: &mut Tally) -> usize {
+    let requests = match store.key_kind() {
+        KeyKind::Bytes => &requests[..responses.ready_count(store, requests.len(), |i| requests[i].body)],
+        KeyKind::U64 => requests,
+    };
     let counted_before = tally.total();
     let mut count = 0;
     let mut answer = |i: usize, found: Found<'_>| match push_one(store, &requests[i], found, responses, tally) {

@@ -50,6 +50,7 @@ fn answer(
         };
         taken_bytes += run_bytes;
         match end {
+            RunEnd::Full if responses.cold().must_wait() => return Pass { taken_bytes, then: Then::Load },
             RunEnd::NextRun if responses.steps().is_pass_over() => return Pass { taken_bytes, then: Then::Yield },
             RunEnd::NextRun if run_bytes == 0 => return Pass { taken_bytes, then: Then::Read },
             RunEnd::NextRun => {}

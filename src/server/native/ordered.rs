@@ -101,7 +101,11 @@ fn key_of(kind: KeyKind, flags: u32, key: &[u8]) -> Option<Key<'_>> {
 /// Appends a page of rows. [`Responses::push_stored`] determines whether the rows are copied or borrowed from the file.
 fn push_page(store: &Store, page: &PageRange, responses: &mut Responses) -> Option<Status> {
     let range = page.offset_bytes.start as usize..page.offset_bytes.end as usize;
-    match rows_of_page(store, page).filter(|_| store.are_intact(range)) {
+    let rows = rows_of_page(store, page);
+    if rows.is_some() && store.may_be_cold() {
+        store.begin_read(range.clone());
+    }
+    match rows.filter(|_| store.are_intact(range)) {
         Some(rows) => Some(push_rows(store, page, rows, responses)),
         None => push_error(responses),
     }

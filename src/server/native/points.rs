@@ -30,6 +30,7 @@ pub(super) fn answer_points(
         Ok(requests) => requests,
         Err(refused) => return refused,
     };
+    let requests = &requests[..responses.ready_count(store, requests.len(), |i| requests[i].key())];
     let counted_before = tally.total();
     let mut count = 0;
     responses.append(|appender, steps| {
@@ -70,7 +71,7 @@ pub(super) fn answer_neighbors(
         run_requests,
         |i| (requests[i].key(), side(op(i))),
         |i, neighbor| {
-            if responses.is_full() {
+            if responses.is_full() || count > 0 && responses.steps().is_time_over() {
                 return ControlFlow::Break(());
             }
             let Some(status) = push_neighbor(store, neighbor, responses) else { return ControlFlow::Break(()) };

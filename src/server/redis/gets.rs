@@ -72,6 +72,7 @@ pub(super) fn run<K: LookupKey>(
         (keys[key_count], ends_bytes[key_count]) = (key, end_bytes);
         key_count += 1;
     }
+    let key_count = responses.ready_count(store, key_count, |i| keys[i]);
     let (mut count, mut misses, mut damaged) = (0, 0, 0);
     store.find_each(
         key_count,

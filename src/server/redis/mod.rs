@@ -284,6 +284,9 @@ impl Session {
         if let Some(running) = self.state.running.take() {
             return self.continue_running(running, generation, rest, responses);
         }
+        if responses.cold().must_wait() {
+            return Err(Then::Load);
+        }
         if responses.is_full() {
             return Err(Then::Answer);
         }
@@ -374,6 +377,7 @@ impl Session {
             Some(Step::Next) => Ok(0),
             Some(Step::Full) => Err(Then::Answer),
             Some(Step::Yield) => Err(Then::Yield),
+            Some(Step::Load) => Err(Then::Load),
             None => {
                 *work = work_before;
                 Err(Then::Yield)

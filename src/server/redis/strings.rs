@@ -94,6 +94,9 @@ pub(super) fn more_of_mget(
         if args.clone().next().is_none() {
             return Step::Done;
         }
+        if responses.cold().must_wait() {
+            return Step::Load;
+        }
         if responses.is_full() {
             return Step::Full;
         }

@@ -65,6 +65,8 @@ pub(super) enum Step {
     Full,
     /// Other connections get their turn before the command continues.
     Yield,
+    /// The records of the next keys are read from the disk before the command continues.
+    Load,
     /// A phase of the command's work is complete, and the command can continue with the next phase at once.
     Next,
 }

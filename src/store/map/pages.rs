@@ -2,12 +2,20 @@
 
 use std::fs;
 use std::io;
+#[cfg(feature = "server")]
+use std::io::IoSliceMut;
+use std::num::NonZeroU64;
+use std::ops::Range;
 
 use nix::unistd::{SysconfVar, sysconf};
+use rustix::fs::{Advice, fadvise};
+#[cfg(feature = "server")]
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 use super::{Map, PAGE_LEN_BYTES, PART_LEN_BYTES};
 use crate::store::pace::Pace;
 use crate::store::parts::for_each_part;
+use crate::store::stamp::WatchedFile;
 
 impl Map {
     /// Returns how many bytes of the file are resident in memory, according to the system.
@@ -46,6 +54,46 @@ impl Map {
         })
     }
 
+    /// Advises the system to read only the touched pages of a range from the disk if `is_random` is set, or else to also
+    /// read the pages around them. Has no effect on a copy.
+    pub(in crate::store) fn read_randomly(&self, range: Range<usize>, is_random: bool) {
+        let Some(file) = self.watched().map(WatchedFile::file) else { return };
+        // A system that rejects the advice reads more pages than necessary, or fewer at a time.
+        let (memory, reads) = match is_random {
+            true => (memmap2::Advice::Random, Advice::Random),
+            false => (memmap2::Advice::Normal, Advice::Normal),
+        };
+        if !range.is_empty() {
+            let _ = self.memory().advise_range(memory, range.start, range.len());
+        }
+        let _ = fadvise(file, 0, None, reads);
+    }
+
+    /// Begins to read a range of the file from the disk, and does not wait for it. Has no effect on a copy.
+    pub(in crate::store) fn begin_read(&self, range: Range<usize>) {
+        if let (Some(file), Some(len_bytes)) =
+            (self.watched().map(WatchedFile::file), NonZeroU64::new(range.len() as u64))
+        {
+            // If the system rejects the advice, the pages are read when they are touched.
+            let _ = fadvise(file, range.start as u64, Some(len_bytes), Advice::WillNeed);
+        }
+    }
+
+    /// Returns whether the first and the last page of a nonempty range of the file are in memory. Returns `true` if the
+    /// system cannot tell, and for a copy. The system begins to read a page that is not in memory.
+    ///
+    /// `mincore` and `cachestat` tell only processes that own the file or may write to it.
+    #[cfg(feature = "server")]
+    pub(in crate::store) fn is_in_memory(&self, range: Range<usize>) -> bool {
+        let Some(file) = self.watched().map(WatchedFile::file) else { return true };
+        let is_in_memory = |at: usize| {
+            let read = preadv2(file, &mut [IoSliceMut::new(&mut [0])], at as u64, ReadWriteFlags::NOWAIT);
+            read != Err(Errno::AGAIN)
+        };
+        let (first, last) = (range.start, range.end - 1);
+        is_in_memory(first) && (first / PAGE_LEN_BYTES == last / PAGE_LEN_BYTES || is_in_memory(last))
+    }
+
     /// Requests huge pages for data that is read from the disk from now on. Many file systems do not support huge
     /// pages. Pages that are already in the page cache keep their size.
     fn request_huge_pages(&self) {
@@ -60,7 +108,7 @@ impl Map {
     /// Releases the pages of a range of a mapped file, so that they no longer count as memory of this process. The next
     /// read of a released page takes it from the page cache.
     #[cfg(any(feature = "bake", feature = "server"))]
-    pub(in crate::store) fn release(&self, range: std::ops::Range<usize>) {
+    pub(in crate::store) fn release(&self, range: Range<usize>) {
         let is_inside = range.start < range.end && range.end <= self.bytes.len();
         if self.watched().is_none() || !is_inside {
             return;
@@ -113,8 +161,8 @@ fn page_len_bytes() -> usize {
 }
 
 /// Reads one byte of each page.
-pub(super) fn touch(bytes: &[u8]) {
-    for byte in bytes.iter().step_by(PAGE_LEN_BYTES) {
+pub(in crate::store) fn touch(bytes: &[u8]) {
+    for byte in bytes.iter().step_by(PAGE_LEN_BYTES).chain(bytes.last()) {
         std::hint::black_box(*byte);
     }
 }

@@ -14,10 +14,10 @@ use crate::helpers::rows::{Rows, Scratch};
 #[test]
 fn sections_that_overlap_are_rejected() {
     let scratch = Scratch::new();
-    let refusal = scratch.refusal(&forged(&scratch, 21, offset_at(FENCES), 256));
+    let refusal = scratch.refusal(&forged(&scratch, 21, offset_at(FENCES), 4096));
     let expected =
-        FormatError::SectionOverlap { section: SectionKind::Fences, offset_bytes: 256, previous_end_bytes: 880 };
-    let message = "section fences begins at offset 256, where the preceding section ends at 880: damaged or forged";
+        FormatError::SectionOverlap { section: SectionKind::Fences, offset_bytes: 4096, previous_end_bytes: 4720 };
+    let message = "section fences begins at offset 4096, where the preceding section ends at 4720: damaged or forged";
     assert_refused(&refusal, &expected, message);
     // The section starts in the header itself.
     let refusal = scratch.refusal(&forged(&scratch, 21, offset_at(RECORDS), 128));
@@ -74,7 +74,8 @@ fn a_section_at_an_offset_that_contradicts_the_header_is_rejected() {
         assert!(expected, "{at}: {refusal}");
     }
     let refusal = scratch.refusal(&forged(&scratch, 21, len_at(FENCES), 128));
-    let message = "section fences has 128 bytes at offset 896, where 256 bytes at 896 were expected: damaged or forged";
+    let message =
+        "section fences has 128 bytes at offset 4736, where 256 bytes at 4736 were expected: damaged or forged";
     assert_eq!(refusal.to_string(), message);
 }
 
@@ -227,7 +228,7 @@ fn records_shorter_than_the_row_count_requires_are_rejected() {
     ];
     for (good, len, message) in cases {
         let file = with_records_len(good, len);
-        assert_eq!((scratch.refusal(&file).to_string().as_str(), file.len() == 680), (message, len == 0));
+        assert_eq!((scratch.refusal(&file).to_string().as_str(), file.len() == 4520), (message, len == 0));
     }
     let none = scratch.bake(&Rows::new());
     let refusal = scratch.refusal(&with_records_len(&none, 8));
@@ -269,7 +270,7 @@ fn fixed_numbers_of_the_format_are_checked() {
     let cases = [
         (12, 3, "the key kind", 1),
         (12, 0, "the key kind", 1),
-        (44, 4096, "the block length", 16384),
+        (44, 16384, "the block length", 4096),
         (entry(0), 2, "the kind of a section", 1),
         (entry(3), 0, "the kind of a section", 4),
         (entry(4), 4, "the kind of a section", 5),

@@ -1,0 +1,219 @@
+//! Threads that read records from the disk, so that workers do not wait for it.
+//!
+//! In: records of a table that does not fit into memory. Out: a wake-up of the connection that needs them, once all of
+//! them were read. The threads take a few records at a time from each waiting connection in turn, so a connection that
+//! needs one record does not wait behind all records of another. The number of threads, and the number of records that
+//! a thread reads at a time, limit how many reads the disk has to do at the same time.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::thread::{self, JoinHandle};
+
+use tracing::{error, warn};
+
+use super::generations::PinnedGeneration;
+use super::log_limit::LogLimit;
+use super::panics;
+use crate::store::RecordOffset;
+use crate::sync::unpoisoned;
+
+/// The number of threads that read records. With 16 threads, a disk does nearly as many random reads as it can.
+const THREADS: usize = 16;
+/// The maximum number of records that a thread reads at the same time.
+const CHUNK_RECORDS_MAX: usize = 8;
+/// The length of a thread's stack. The signal handler for pages that cannot be read runs on this stack, too.
+const STACK_LEN_BYTES: usize = 256 << 10;
+
+/// The records that one connection waits for.
+struct Batch {
+    generation: PinnedGeneration,
+    records: Vec<RecordOffset>,
+    /// The number of records that are not read yet.
+    left: AtomicUsize,
+    is_canceled: AtomicBool,
+    /// Wakes the connection once no record is left.
+    waker: Mutex<Option<Waker>>,
+}
+
+impl Batch {
+    /// Reads some records.
+    fn read(&self, records: &[RecordOffset]) {
+        if self.is_canceled.load(Ordering::Relaxed) {
+            return;
+        }
+        let store = &self.generation.store;
+        if records.len() > 1 {
+            store.begin_reads(records);
+        }
+        records.iter().for_each(|offset| store.read_record(*offset));
+    }
+
+    /// Counts records that were read. Wakes the connection after the last one.
+    fn finish(&self, count: usize) {
+        if self.left.fetch_sub(count, Ordering::AcqRel) == count
+            && let Some(waker) = unpoisoned(&self.waker).take()
+        {
+            waker.wake();
+        }
+    }
+}
+
+/// A connection's wait for its records. Dropping it cancels the reads that have not begun.
+pub(super) struct ColdWait(Arc<Batch>);
+
+impl ColdWait {
+    /// Returns the number of records.
+    pub(super) fn record_count(&self) -> usize {
+        self.0.records.len()
+    }
+
+    /// Returns `Ready` once all records were read. Otherwise, wakes the task when they are.
+    pub(super) fn poll(&self, cx: &Context<'_>) -> Poll<()> {
+        *unpoisoned(&self.0.waker) = Some(cx.waker().clone());
+        // The waker is stored before the count is read. Otherwise, the last read could finish in between, and nobody
+        // would wake the task.
+        match self.0.left.load(Ordering::Acquire) {
+            0 => Poll::Ready(()),
+            _ => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for ColdWait {
+    fn drop(&mut self) {
+        self.0.is_canceled.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The batches that are not completely taken, each with the number of records that threads have taken.
+#[derive(Default)]
+struct Queue {
+    batches: VecDeque<(Arc<Batch>, usize)>,
+    /// The number of records that no thread has taken.
+    record_count: usize,
+    idle_threads: usize,
+    is_stopping: bool,
+}
+
+impl Queue {
+    fn add(&mut self, batch: Arc<Batch>) {
+        self.record_count += batch.records.len();
+        self.batches.push_back((batch, 0));
+    }
+
+    /// Takes records of the next batch.
+    fn take(&mut self) -> Option<(Arc<Batch>, std::ops::Range<usize>)> {
+        let (batch, start) = self.batches.pop_front()?;
+        let share = self.record_count.div_ceil(THREADS).clamp(1, CHUNK_RECORDS_MAX);
+        let end = batch.records.len().min(start + share);
+        self.record_count -= end - start;
+        if end < batch.records.len() {
+            self.batches.push_back((Arc::clone(&batch), end));
+        }
+        Some((batch, start..end))
+    }
+}
+
+#[derive(Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    /// Notified when a batch is added, and when the threads must end.
+    changed: Condvar,
+    panic_log: LogLimit,
+}
+
+impl Shared {
+    /// Reads records until the threads must end.
+    fn run(&self) {
+        while let Some((batch, taken)) = self.next() {
+            let records = &batch.records[taken];
+            if let Err(panic) = panics::catch(|| batch.read(records))
+                && let Some(left_out) = self.panic_log.line()
+            {
+                error!(left_out, "a bug in the server: panic while records were read: {panic}");
+            }
+            // After a panic, the lookups read the records themselves.
+            batch.finish(records.len());
+        }
+    }
+
+    /// Waits for records to read. Returns `None` if the threads must end.
+    fn next(&self) -> Option<(Arc<Batch>, std::ops::Range<usize>)> {
+        let mut queue = unpoisoned(&self.queue);
+        while !queue.is_stopping {
+            if let Some(taken) = queue.take() {
+                return Some(taken);
+            }
+            queue.idle_threads += 1;
+            queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            queue.idle_threads -= 1;
+        }
+        None
+    }
+}
+
+/// The threads that read records for all workers of a server. They are started when the first record is needed.
+#[derive(Default)]
+pub(super) struct ColdReads {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl ColdReads {
+    /// Begins to read records of a generation.
+    pub(super) fn begin(&self, generation: PinnedGeneration, records: Vec<RecordOffset>) -> ColdWait {
+        let left = if self.start() { records.len() } else { 0 };
+        let batch = Arc::new(Batch {
+            generation,
+            records,
+            left: AtomicUsize::new(left),
+            is_canceled: AtomicBool::new(false),
+            waker: Mutex::default(),
+        });
+        if left > 0 {
+            let mut queue = unpoisoned(&self.shared.queue);
+            queue.add(Arc::clone(&batch));
+            let woken = queue.idle_threads.min(left);
+            drop(queue);
+            (0..woken).for_each(|_| self.shared.changed.notify_one());
+        }
+        ColdWait(batch)
+    }
+
+    /// Starts the threads, unless they run. Returns whether at least one thread runs.
+    fn start(&self) -> bool {
+        let mut threads = unpoisoned(&self.threads);
+        if threads.is_empty() && !unpoisoned(&self.shared.queue).is_stopping {
+            let start = |number: usize| {
+                let shared = Arc::clone(&self.shared);
+                let thread = thread::Builder::new().name(format!("reader-{number}")).stack_size(STACK_LEN_BYTES);
+                thread.spawn(move || shared.run())
+            };
+            threads.extend((0..THREADS).map_while(|number| {
+                let cannot = |error: &_| {
+                    warn!("a thread that reads records cannot be started: {error}: lookups wait longer for the disk");
+                };
+                start(number).inspect_err(cannot).ok()
+            }));
+        }
+        !threads.is_empty()
+    }
+
+    /// Returns the number of threads that run.
+    #[cfg(all(test, feature = "bake"))]
+    pub(super) fn thread_count(&self) -> usize {
+        Arc::strong_count(&self.shared) - 1
+    }
+
+    /// Ends the threads, and waits until they have ended. Later reads are left to the lookups.
+    pub(super) fn stop(&self) {
+        unpoisoned(&self.shared.queue).is_stopping = true;
+        self.shared.changed.notify_all();
+        for thread in std::mem::take(&mut *unpoisoned(&self.threads)) {
+            // A panic outside of `panics::catch` was already printed.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Tests of lookups in a table that counts as too long for memory: every record counts as not in memory, so every lookup
+//! waits for the threads that read records.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::path::Path;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::runtime::Runtime;
+use zerocopy::IntoBytes;
+
+use super::*;
+use crate::bake::{Keys, Options, bake_csv};
+use crate::protocol::native::{Op, Request, ResponseHeader, Status, push_long};
+use crate::server::Config;
+use crate::server::worker_state::tests::worker_over;
+use crate::store::OpenOptions;
+
+const ROWS: u64 = 3000;
+
+/// Returns a value whose length depends on the key.
+fn value(key: u64) -> Vec<u8> {
+    let len_bytes = if key % 97 == 8 { 70_000 } else { [0, 1, 26, 100, 300, 4087, 4089, 9000][key as usize / 2 % 8] };
+    (0..len_bytes).map(|at| b'a' + ((key + at) % 26) as u8).collect()
+}
+
+fn bake(db: &Path, keys: Keys, rows: impl Iterator<Item = (String, Vec<u8>)>) {
+    let mut csv = Vec::new();
+    for (key, value) in rows {
+        csv.extend_from_slice(key.as_bytes());
+        csv.push(b',');
+        csv.extend_from_slice(&value);
+        csv.push(b'\n');
+    }
+    bake_csv(&csv[..], db, &Options { keys, ..Options::default() }, &mut |_| ()).unwrap();
+}
+
+fn numbers() -> impl Iterator<Item = (String, Vec<u8>)> {
+    (0..ROWS).map(|key| ((2 * key).to_string(), value(2 * key)))
+}
+
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+fn cold_connections(db: &Path) -> Connections {
+    let open = OpenOptions { assume_cold: true, ..OpenOptions::default() };
+    let worker = worker_over(db, &Config { open, ..Config::default() });
+    assert!(worker.pin().store.may_be_cold());
+    Connections { worker, redis_clients: Arc::default() }
+}
+
+/// Must be called inside the runtime.
+fn connect(connections: &Connections) -> UnixStream {
+    let (client, server) = StdUnixStream::pair().unwrap();
+    [&client, &server].into_iter().for_each(|stream| stream.set_nonblocking(true).unwrap());
+    connections.worker.counters().connection_opened();
+    let server = UnixStream::from_std(server).unwrap();
+    let peer = Peer::from_stream(&server);
+    connections.open(server, peer).spawn();
+    UnixStream::from_std(client).unwrap()
+}
+
+/// Sends requests, and asserts that the server sends these responses.
+async fn assert_exchanged(client: UnixStream, requests: Vec<u8>, expected: Vec<u8>) {
+    let (mut reader, mut writer) = client.into_split();
+    let sent = tokio::spawn(async move {
+        writer.write_all(&requests).await.unwrap();
+        writer
+    });
+    let mut responses = vec![0; expected.len()];
+    reader.read_exact(&mut responses).await.unwrap();
+    let differs = responses.iter().zip(&expected).position(|(found, expected)| found != expected);
+    assert_eq!(differs, None, "the first byte that differs, of {}", expected.len());
+    sent.await.unwrap();
+}
+
+fn response(value: &[u8]) -> Vec<u8> {
+    [ResponseHeader::of_value(value.len()).unwrap().as_bytes(), value].concat()
+}
+
+fn native_exchange(keys: impl Iterator<Item = u64>) -> (Vec<u8>, Vec<u8>) {
+    let (mut requests, mut expected) = (Vec::new(), Vec::new());
+    for key in keys {
+        let is_present = key.is_multiple_of(2) && key < 2 * ROWS;
+        let op = if key % 7 == 3 { Op::Exists } else { Op::Get };
+        requests.extend_from_slice(Request::new(op, key).as_bytes());
+        match (is_present, op) {
+            (false, _) => expected.extend_from_slice(ResponseHeader::bare(Status::NotFound).as_bytes()),
+            (true, Op::Exists) => expected.extend_from_slice(ResponseHeader::bare(Status::Ok).as_bytes()),
+            (true, _) => expected.extend(response(&value(key))),
+        }
+    }
+    (requests, expected)
+}
+
+#[test]
+fn cold_lookups_return_the_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = folder.path().join("storage.db");
+    bake(&db, Keys::U64, numbers());
+    let connections = cold_connections(&db);
+    runtime().block_on(async {
+        for count in [1, 2, 63, 64, 65, 1500] {
+            let (requests, expected) = native_exchange((0..count).map(|i| i * 7919 % (2 * ROWS + 9)));
+            assert_exchanged(connect(&connections), requests, expected).await;
+        }
+    });
+    connections.worker.server.cold_reads.stop();
+}
+
+#[test]
+fn cold_lookups_of_byte_keys_return_the_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = folder.path().join("storage.db");
+    let rows: BTreeMap<String, Vec<u8>> = (0..ROWS).map(|key| (format!("user:{key}"), value(key))).collect();
+    bake(&db, Keys::Bytes, rows.clone().into_iter());
+    let connections = cold_connections(&db);
+    let (mut requests, mut expected) = (Vec::new(), Vec::new());
+    for i in 0..700 {
+        let key = format!("user:{}", i * 7919 % (ROWS + 9));
+        push_long(Op::Get, &[key.as_bytes()], &mut requests);
+        match rows.get(&key) {
+            Some(value) => expected.extend(response(value)),
+            None => expected.extend_from_slice(ResponseHeader::bare(Status::NotFound).as_bytes()),
+        }
+    }
+    runtime().block_on(assert_exchanged_on(&connections, requests, expected));
+    connections.worker.server.cold_reads.stop();
+}
+
+/// Does what [`assert_exchanged`] does, on a new connection.
+async fn assert_exchanged_on(connections: &Connections, requests: Vec<u8>, expected: Vec<u8>) {
+    assert_exchanged(connect(connections), requests, expected).await;
+}
+
+#[test]
+fn cold_commands_of_redis_return_the_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = folder.path().join("storage.db");
+    bake(&db, Keys::U64, numbers());
+    let connections = cold_connections(&db);
+    let keys: Vec<u64> = (0..400).map(|i| i * 7919 % (2 * ROWS + 9)).collect();
+    let (mut requests, mut expected) = (Vec::new(), Vec::new());
+    let bulk = |key: u64| match key.is_multiple_of(2) && key < 2 * ROWS {
+        true => [format!("${}\r\n", value(key).len()).as_bytes(), &value(key), b"\r\n"].concat(),
+        false => b"$-1\r\n".to_vec(),
+    };
+    for key in &keys {
+        let key_text = key.to_string();
+        write!(requests, "*2\r\n$3\r\nGET\r\n${}\r\n{key_text}\r\n", key_text.len()).unwrap();
+        expected.extend(bulk(*key));
+    }
+    let names: String = keys.iter().map(|key| format!(" {key}")).collect();
+    write!(requests, "MGET{names}\r\nMULTI\r\nGET 4\r\nEXEC\r\n").unwrap();
+    write!(expected, "*{}\r\n", keys.len()).unwrap();
+    keys.iter().for_each(|key| expected.extend(bulk(*key)));
+    expected.extend_from_slice(b"+OK\r\n+QUEUED\r\n*1\r\n");
+    expected.extend(bulk(4));
+    runtime().block_on(assert_exchanged_on(&connections, requests, expected));
+    connections.worker.server.cold_reads.stop();
+}
+
+#[test]
+fn requests_that_wait_for_the_disk_are_answered_from_one_generation() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = folder.path().join("storage.db");
+    let rows = |letter: u8| (0..1000_u64).map(move |key| (key.to_string(), vec![letter; 10]));
+    bake(&db, Keys::U64, rows(b'a'));
+    let connections = cold_connections(&db);
+    let requests: Vec<u8> = (0..300_u64).flat_map(|key| Request::new(Op::Get, key).as_bytes().to_vec()).collect();
+    let response_len_bytes = response(&[0; 10]).len();
+    runtime().block_on(async {
+        for letter in b'b'..b'l' {
+            let mut client = connect(&connections);
+            client.write_all(&requests).await.unwrap();
+            // The connection begins its first turn.
+            yield_now().await;
+            bake(&db, Keys::U64, rows(letter));
+            let worker = &connections.worker;
+            worker.server.table.replace(&Arc::new(worker.server.settings.source.open().unwrap()));
+            let mut responses = vec![0; 300 * response_len_bytes];
+            client.read_exact(&mut responses).await.unwrap();
+            let letters: Vec<u8> = responses.chunks(response_len_bytes).map(|response| response[8]).collect();
+            assert!(letters.iter().all(|found| *found == letters[0]), "{letters:?}");
+            assert!(letters[0] == letter || letters[0] == letter - 1);
+        }
+    });
+    connections.worker.server.cold_reads.stop();
+}
+
+#[test]
+fn a_damaged_block_fails_only_the_lookups_that_read_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = folder.path().join("storage.db");
+    bake(&db, Keys::U64, (0..100_000_u64).map(|key| (key.to_string(), vec![b'v'; 84])));
+    // Each record has 100 bytes and 4 bytes of padding, and the records begin at 4096. The check before the file is
+    // served does not read block 1.
+    let file = File::options().write(true).open(&db).unwrap();
+    file.write_all_at(b"?", 4096 + 4096 + 2000).unwrap();
+    file.set_modified(std::time::SystemTime::now() - std::time::Duration::from_secs(10)).unwrap();
+    drop(file);
+    let connections = cold_connections(&db);
+    let (mut requests, mut expected) = (Vec::new(), Vec::new());
+    for key in 0..200_u64 {
+        requests.extend_from_slice(Request::new(Op::Get, key).as_bytes());
+        let (start, end) = (key * 104, key * 104 + 100);
+        match start < 8192 && end > 4096 {
+            true => expected.extend_from_slice(ResponseHeader::bare(Status::Error).as_bytes()),
+            false => expected.extend(response(&[b'v'; 84])),
+        }
+    }
+    runtime().block_on(assert_exchanged_on(&connections, requests, expected));
+    assert_eq!(connections.worker.pin().store.take_damaged_blocks(), [1]);
+    connections.worker.server.cold_reads.stop();
+}
+
+#[test]
+fn a_client_that_disconnects_while_it_waits_for_the_disk_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = folder.path().join("storage.db");
+    bake(&db, Keys::U64, numbers());
+    let connections = cold_connections(&db);
+    let (requests, expected) = native_exchange(0..200);
+    runtime().block_on(async {
+        for _ in 0..50 {
+            let mut client = connect(&connections);
+            client.write_all(&requests).await.unwrap();
+            yield_now().await;
+            drop(client);
+        }
+        assert_exchanged(connect(&connections), requests.clone(), expected.clone()).await;
+        while connections.worker.counters().connections() > 0 {
+            yield_now().await;
+        }
+    });
+    let worker = &connections.worker;
+    worker.server.cold_reads.stop();
+    // Only the worker's slot and this variable refer to the generation.
+    assert_eq!(worker.pin().count(), 2);
+}
+
+#[test]
+fn the_threads_end_when_the_server_stops() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = folder.path().join("storage.db");
+    bake(&db, Keys::U64, numbers());
+    let connections = cold_connections(&db);
+    let cold_reads = &connections.worker.server.cold_reads;
+    assert_eq!(cold_reads.thread_count(), 0, "no record was needed yet");
+    let (requests, expected) = native_exchange(0..10);
+    let runtime = runtime();
+    runtime.block_on(assert_exchanged_on(&connections, requests.clone(), expected.clone()));
+    assert!(cold_reads.thread_count() > 0);
+    cold_reads.stop();
+    assert_eq!(cold_reads.thread_count(), 0);
+    // Lookups then read the records themselves.
+    runtime.block_on(assert_exchanged_on(&connections, requests, expected));
+    assert_eq!(cold_reads.thread_count(), 0);
+}

@@ -1,0 +1,249 @@
+//! Reads of records that are not in memory.
+//!
+//! In: keys or records. Out: advice to the system, and records that were read from the disk. A table is cold if its
+//! file does not fit into the memory that this process can use, so that any lookup may have to wait for the disk. For a
+//! cold table, the system is advised to read only the pages that lookups touch; otherwise, it would read around each
+//! page, up to the device's `read_ahead_kb`. A lookup in a cold table reads its record's pages together, and several
+//! lookups read their records at the same time.
+
+use std::ops::{ControlFlow, Range};
+
+#[cfg(feature = "server")]
+use super::map::touch;
+use super::{LookupError, Store};
+#[cfg(feature = "server")]
+use crate::format::fence::FENCE_ROWS;
+use crate::format::key::{Key, KeyKind, LookupKey};
+#[cfg(feature = "server")]
+use crate::format::record::Record;
+use crate::machine_memory;
+
+/// The number of keys that one thread looks up together.
+const BATCH_KEYS: usize = 256;
+/// The length of a file that fits into the memory of every machine.
+const SMALL_LEN_BYTES: u64 = 16 << 20;
+/// The maximum number of bytes of a record that are read before the lookup. The lookup itself reads the rest.
+#[cfg(feature = "server")]
+const READ_MAX_BYTES: usize = 4 << 20;
+
+/// The offset of a record in the records section.
+pub(crate) type RecordOffset = u64;
+
+impl Store {
+    /// Returns whether lookups may have to wait for the disk, because the file does not fit into memory.
+    #[inline(always)]
+    pub(crate) fn may_be_cold(&self) -> bool {
+        self.may_be_cold
+    }
+
+    /// Determines whether the file fits into the memory that this process can use, and advises the system how to read
+    /// the records. `is_assumed` states that it does not fit.
+    pub(super) fn adapted_to_memory(mut self, is_assumed: bool) -> Store {
+        let len_bytes = self.file_len_bytes();
+        let is_too_long = || machine_memory::available().is_some_and(|available| available.bytes < len_bytes);
+        self.may_be_cold = self.map.watched().is_some() && (is_assumed || len_bytes > SMALL_LEN_BYTES && is_too_long());
+        self.assumes_cold = is_assumed;
+        if self.may_be_cold {
+            self.map.read_randomly(self.records_range(), true);
+        }
+        self
+    }
+
+    /// Calls `read`, during which the system reads only the pages of the records that are touched, even if the file
+    /// fits into memory.
+    pub(crate) fn with_random_reads<T>(&self, read: impl FnOnce() -> T) -> T {
+        self.map.read_randomly(self.records_range(), true);
+        let output = read();
+        self.map.read_randomly(self.records_range(), self.may_be_cold);
+        output
+    }
+
+    /// Begins to read a range of the records from the disk, without waiting. Does nothing if the table is not in a
+    /// mapped file.
+    pub(crate) fn begin_read(&self, range: Range<usize>) {
+        let (start, len_bytes) = (self.layout.records.offset_bytes as usize, self.records().len());
+        self.map.begin_read(start + range.start.min(len_bytes)..start + range.end.min(len_bytes));
+    }
+
+    /// Begins to read a row from the disk, and the rows that lead to it from the preceding fence, without waiting.
+    #[cfg(feature = "server")]
+    pub(crate) fn begin_read_of_row(&self, row: usize) {
+        let align_bytes = self.record_align_bytes();
+        let offset = |fence: usize| {
+            self.fence_entries()
+                .get(fence)
+                .map_or(self.records().len(), |fence| fence.place.get() as usize * align_bytes)
+        };
+        let fence = row / FENCE_ROWS;
+        let start = offset(fence).min(self.records().len());
+        self.begin_read(start..offset(fence + 1).clamp(start, start + READ_MAX_BYTES));
+    }
+
+    /// Returns the offsets of the records that lookups of `count` keys will read. The keys must be of the table's kind.
+    /// Reads the index, but no record.
+    pub(crate) fn records_of<K: LookupKey>(&self, count: usize, key_at: impl Fn(usize) -> K) -> Vec<RecordOffset> {
+        self.index().offsets_bytes(count, key_at)
+    }
+
+    /// Does what [`Store::get_while`] does, and begins to read the records of [`BATCH_KEYS`] keys before it looks them
+    /// up, so that their reads overlap.
+    pub(super) fn get_cold_while<'s, 'k, K>(
+        &'s self,
+        keys: &[K],
+        mut visit: impl FnMut(usize, Option<&'s [u8]>) -> ControlFlow<()>,
+    ) -> Result<(), LookupError>
+    where
+        K: Into<Key<'k>> + Copy,
+    {
+        for (number, batch) in keys.chunks(BATCH_KEYS).enumerate() {
+            let key = |i: usize| -> Key<'k> { batch[i].into() };
+            // `unwrap_or_default` never returns a default here, because all keys are of the table's kind.
+            let records = match self.key_kind() {
+                KeyKind::U64 => self.records_of(batch.len(), |i| key(i).as_u64().unwrap_or_default()),
+                KeyKind::Bytes => self.records_of(batch.len(), |i| key(i).as_bytes().unwrap_or_default()),
+            };
+            self.begin_reads(&records);
+            let mut is_over = false;
+            self.get_batch_while(batch, |i, value| {
+                let visited = visit(number * BATCH_KEYS + i, value);
+                is_over = visited.is_break();
+                visited
+            })?;
+            if is_over {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether the pages of a record are in memory, according to the system. The length of the record is not
+    /// known, so only the pages of a typical record are examined. If they are not in memory, the system may begin to
+    /// read them.
+    #[cfg(feature = "server")]
+    pub(crate) fn is_in_memory(&self, offset: RecordOffset) -> bool {
+        let range = self.typical_range(offset);
+        let start = self.layout.records.offset_bytes as usize;
+        range.is_empty() || !self.assumes_cold && self.map.is_in_memory(start + range.start..start + range.end)
+    }
+
+    /// Begins to read records from the disk, without waiting.
+    pub(crate) fn begin_reads(&self, offsets: &[RecordOffset]) {
+        for offset in offsets {
+            self.begin_read(self.typical_range(*offset));
+        }
+    }
+
+    /// Reads a record from the disk, waits for it, and verifies its blocks. Lookups of the record then do not wait.
+    #[cfg(feature = "server")]
+    pub(crate) fn read_record(&self, offset: RecordOffset) {
+        let (typical, records) = (self.typical_range(offset), self.records());
+        touch(&records[typical.clone()]);
+        let len_bytes = Record::at(self.key_kind(), records, offset).map_or(0, |record| record.bytes().len());
+        let range = typical.start..typical.start + len_bytes.clamp(typical.len(), READ_MAX_BYTES.max(typical.len()));
+        let range = range.start..range.end.min(records.len());
+        if range.len() > typical.len() {
+            self.begin_read(range.clone());
+            touch(&records[range.clone()]);
+        }
+        // A damaged block is recorded, and is an error for the lookup.
+        let _ = self.are_intact(range);
+    }
+
+    /// Returns the bytes of the records section that a record of typical length takes at an offset. The range is empty
+    /// if the offset is not inside the section.
+    fn typical_range(&self, offset: RecordOffset) -> Range<usize> {
+        let len_bytes = self.records().len();
+        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(len_bytes);
+        start..len_bytes.min(start + self.typical_len_bytes.max(1))
+    }
+
+    /// Returns the range of the file with the records.
+    fn records_range(&self) -> Range<usize> {
+        let start = self.layout.records.offset_bytes as usize;
+        start..start + self.layout.records.len_bytes as usize
+    }
+}
+
+#[cfg(all(test, feature = "bake", feature = "server"))]
+mod tests {
+    use std::fs::File;
+    use std::path::Path;
+
+    use rustix::fs::{Advice, fadvise};
+
+    use super::*;
+    use crate::bake::{Keys, Options, bake_csv};
+    use crate::store::{MappedStore, OpenOptions, Verify};
+
+    fn value(key: u64) -> Vec<u8> {
+        (0..200 + key % 7000).map(|at| b'a' + ((key + at) % 26) as u8).collect()
+    }
+
+    fn bake(db: &Path, rows: u64) {
+        let mut csv = Vec::new();
+        for key in 0..rows {
+            csv.extend_from_slice(format!("{key},").as_bytes());
+            csv.extend(value(key));
+            csv.push(b'\n');
+        }
+        bake_csv(&csv[..], db, &Options { keys: Keys::U64, ..Options::default() }, &mut |_| ()).unwrap();
+    }
+
+    fn open(db: &Path, assume_cold: bool) -> MappedStore {
+        let options = OpenOptions { verify: Verify::Touch, assume_cold, ..OpenOptions::default() };
+        MappedStore::open_with(db, &options, &mut |_| ()).unwrap()
+    }
+
+    /// Discards the pages of a file, as the system does if memory is short.
+    fn evict(store: &MappedStore, db: &Path) {
+        let map = &store.unverified().map;
+        map.release(0..map.bytes().len());
+        fadvise(File::open(db).unwrap(), 0, None, Advice::DontNeed).unwrap();
+    }
+
+    #[test]
+    fn lookups_return_the_rows_while_pages_are_discarded() {
+        let folder = tempfile::tempdir().unwrap();
+        let db = folder.path().join("storage.db");
+        bake(&db, 2000);
+        for assume_cold in [false, true] {
+            let store = open(&db, assume_cold);
+            assert_eq!(store.unverified().may_be_cold(), assume_cold, "a small file fits into memory");
+            for round in 0..5_u64 {
+                evict(&store, &db);
+                let keys: Vec<u64> = (0..700).map(|i| (i * 7919 + round) % 2010).collect();
+                let expected: Vec<_> = keys.iter().map(|key| (*key < 2000).then(|| value(*key))).collect();
+                assert!(store.get_many(&keys).unwrap() == expected, "round {round}");
+                evict(&store, &db);
+                assert!(store.get(keys[0]).unwrap() == expected[0], "round {round}");
+                let rows: Vec<_> = store.range(100..300).unwrap().map(Result::unwrap).collect();
+                assert!(rows.iter().map(|(key, _)| key.as_key()).eq((100..300_u64).map(Key::U64)));
+                assert!(rows.iter().zip(100..).all(|((_, found), key)| *found == value(key)));
+            }
+            let all: Vec<_> = store.iter().map(Result::unwrap).collect();
+            assert!(all.iter().zip(0..).all(|((_, found), key)| *found == value(key)) && all.len() == 2000);
+        }
+    }
+
+    #[test]
+    fn a_record_is_in_memory_after_it_was_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let db = folder.path().join("storage.db");
+        bake(&db, 2000);
+        let store = open(&db, false);
+        let table = store.unverified();
+        let records = table.records_of(2000, |key| key as u64);
+        evict(&store, &db);
+        for (key, record) in records.iter().enumerate().step_by(37) {
+            table.read_record(*record);
+            assert!(table.is_in_memory(*record), "key {key}");
+            let start = *record as usize;
+            assert!(table.blocks.are_verified(table.epoch(), start, start + 1), "key {key}");
+        }
+        // Offsets that no record has.
+        for offset in [table.records().len() as u64, u64::MAX] {
+            table.read_record(offset);
+            assert!(table.is_in_memory(offset));
+        }
+    }
+}
