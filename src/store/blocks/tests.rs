@@ -54,7 +54,7 @@ fn a_group_is_verified_block_by_block_and_then_read_as_one_tag() {
     let epoch = blocks.epoch();
     let (start, end) = (BLOCK_LEN_BYTES - 1, records.len());
     assert!(blocks.verify_records(epoch, &records, &sums, start, end));
-    assert_eq!(blocks.verified_count(), sums.len() + 1);
+    assert_eq!(blocks.verified_count(), sums.len() + sums.len().div_ceil(SUMS_PER_BLOCK));
     let byte = GROUP_BLOCKS * BLOCK_LEN_BYTES + 5;
     records[byte] ^= 1;
     assert!(blocks.verify_records(epoch, &records, &sums, start, end), "verified in this epoch");
@@ -95,7 +95,7 @@ fn interrupted_verification_continues_after_the_verified_blocks() {
     }
     assert_eq!(blocks.verified_count(), 0);
     let rounds = 1 + (0..).take_while(|_| !verify_all()).count();
-    assert_eq!(rounds, (sums.len() + 1).div_ceil(BLOCKS_MAX));
+    assert_eq!(rounds, (sums.len() + sums.len().div_ceil(SUMS_PER_BLOCK)).div_ceil(BLOCKS_MAX));
     assert!(blocks.take_damaged().is_empty() && !is_verification_interrupted());
 
     // The lookup reads two group tags, and the tags of the last ten blocks.
