@@ -28,7 +28,8 @@ pub(crate) trait Search {
     /// Returns the row of a key, or any number if the key is absent.
     fn row(&self, table: &Table, key: u64) -> usize;
 
-    /// Finds the rows of at most [`STAGE_KEYS`] keys, and prefetches the places of their records.
+    /// Finds the rows of at most [`STAGE_KEYS`] keys, and prefetches the places of their records. For an absent key, the
+    /// row is that of the next greater key, or any number if there is no greater key.
     fn rows(&self, table: &Table, keys: &[u64], rows: &mut [usize]);
 }
 
@@ -78,8 +79,9 @@ impl<S: Search> Searched<S> {
             let rows = &mut rows[..keys.len()];
             self.search.rows(&self.table, &bounds[..keys.len()], rows);
             let offsets_bytes = rows;
-            for offset_bytes in offsets_bytes.iter_mut() {
-                *offset_bytes = self.table.offset_bytes(offset_bytes.wrapping_sub(1));
+            for (bound, offset_bytes) in bounds.iter().zip(offsets_bytes.iter_mut()) {
+                let end = if Some(bound) > self.table.keys.last() { self.table.keys.len() } else { *offset_bytes };
+                *offset_bytes = self.table.offset_bytes(end.wrapping_sub(1));
                 self.table.prefetch_record(*offset_bytes);
             }
             for (i, (key, offset_bytes)) in keys.iter().zip(offsets_bytes).enumerate() {
