@@ -35,6 +35,8 @@ use zerocopy::IntoBytes;
 
 const VALUE_LEN_BYTES: usize = 100;
 const RESPONSE_LEN_BYTES: usize = RESPONSE_HEADER_LEN_BYTES + VALUE_LEN_BYTES;
+/// The maximum time from the start of the server to its first accepted connection.
+const START_MAX: Duration = Duration::from_secs(60);
 const BLOCK_LEN_BYTES: usize = 4096;
 /// The number of keys that the hot client looks up.
 const HOT_KEYS: u64 = 64;
@@ -237,6 +239,7 @@ impl Server {
             match Client::connect(&server.socket) {
                 Ok(client) => break client,
                 Err(error) if server.process.try_wait()?.is_some() => return Err(error.into()),
+                Err(error) if began.elapsed() > START_MAX => return Err(error.into()),
                 Err(_) => thread::sleep(Duration::from_millis(1)),
             }
         };

@@ -12,7 +12,7 @@ use crate::helpers::encoder::{self, BLOCK_SUMS, FENCES, PILOTS, PLACES};
 use crate::helpers::rows::{Rows, Scratch};
 
 const BLOCK: usize = 4096;
-/// So many rows that each section of the index has several blocks.
+/// The number of rows. With so many, every section of the index has several blocks.
 const ROWS: u64 = 70_000;
 
 /// Returns rows with even keys.

@@ -28,8 +28,8 @@ pub(crate) trait Search {
     /// Returns the row of a key, or any number if the key is absent.
     fn row(&self, table: &Table, key: u64) -> usize;
 
-    /// Finds the rows of at most [`STAGE_KEYS`] keys, and prefetches the places of their records. For an absent key, the
-    /// row is that of the next greater key, or any number if there is no greater key.
+    /// Finds the rows of at most [`STAGE_KEYS`] keys, and prefetches the places of their records. For an absent key,
+    /// finds the row of the next greater key. If no key is greater, the result can be any number.
     fn rows(&self, table: &Table, keys: &[u64], rows: &mut [usize]);
 }
 

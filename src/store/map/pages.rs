@@ -54,8 +54,8 @@ impl Map {
         })
     }
 
-    /// Advises the system to read only the touched pages of a range from the disk if `is_random` is set, or else to also
-    /// read the pages around them. Has no effect on a copy.
+    /// Advises the system how to read a range of the file from the disk. If `is_random` is set, it reads only the pages
+    /// that are touched. Otherwise, it also reads the pages around them. Has no effect on a copy.
     pub(in crate::store) fn read_randomly(&self, range: Range<usize>, is_random: bool) {
         let Some(file) = self.watched().map(WatchedFile::file) else { return };
         // A system that rejects the advice reads more pages than necessary, or fewer at a time.
