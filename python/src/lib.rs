@@ -21,6 +21,7 @@ mod direct;
 mod errors;
 mod key_batch;
 mod many;
+mod neighbors;
 mod request;
 mod rows;
 mod served;
@@ -35,7 +36,7 @@ mod _native {
     use zero_kv::Setting;
 
     #[pymodule_export]
-    use super::arrays::{fill_arrow, fill_fixed};
+    use super::arrays::{fill_arrow, fill_fixed, fill_neighbors_arrow, fill_neighbors_fixed};
     #[pymodule_export]
     use super::bake::{Report, bake_rows};
     #[pymodule_export]

@@ -75,7 +75,7 @@ impl CopiedValues {
         self.ranges.push(range);
     }
 
-    fn slices(&self) -> Vec<Option<&[u8]>> {
+    pub(crate) fn slices(&self) -> Vec<Option<&[u8]>> {
         self.ranges.iter().map(|range| range.map(|(start, end)| &self.bytes[start..end])).collect()
     }
 }
@@ -115,7 +115,7 @@ pub(crate) fn get_many<'py>(
 }
 
 /// Returns whether an object is an array of pyarrow or Polars.
-fn is_arrow_array(keys: &Bound<'_, PyAny>) -> PyResult<bool> {
+pub(crate) fn is_arrow_array(keys: &Bound<'_, PyAny>) -> PyResult<bool> {
     if keys.is_instance_of::<PyList>() {
         return Ok(false);
     }

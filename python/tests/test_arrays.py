@@ -143,3 +143,54 @@ def test_arrow_text_and_polars_can_be_keys(tmp_path: pathlib.Path) -> None:
 
 def test_numpy_scalars_and_text_can_be_keys(features: Any) -> None:
     assert features.get(numpy.uint64(2)) == features.get(numpy.int8(2)) == features.get(2) is not None
+
+
+@pytest.fixture(params=["open", "copy", "direct"])
+def ranges(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[Any]:
+    """A table with the value `key + 5` for each multiple of 10 from 100 to 1000."""
+    zero_kv.bake({key: struct.pack("<I", key + 5) for key in range(100, 1001, 10)}, tmp_path / "ranges.db")
+    if request.param == "direct":
+        with serving(tmp_path / "ranges.db") as server:
+            yield zero_kv.Direct(server.path)
+    else:
+        yield zero_kv.open(tmp_path / "ranges.db", memory="map" if request.param == "open" else "copy")
+
+
+@pytest.mark.parametrize("name", ["floor", "ceiling"])
+def test_many_neighbors_are_the_neighbors_of_each_key(ranges: Any, name: str) -> None:
+    one, many = getattr(ranges, name), getattr(ranges, name + "_many")
+    random_keys = seeded("many neighbors")
+    keys = [random_keys.randrange(1100) for _ in range(500)] + [0, 99, 100, 1000, 1001, 2**64 - 1]
+    rows = [one(key) for key in keys]
+    assert None in rows and many(keys) == rows and many(numpy.array(keys, dtype=numpy.uint64)) == rows
+    found_keys, values, found = many(keys, dtype="<u4")
+    assert found.tolist() == [row is not None for row in rows]
+    assert found_keys.dtype == numpy.uint64 and found_keys.tolist() == [row[0] if row else 0 for row in rows]
+    assert values.tolist() == [struct.unpack("<I", row[1])[0] if row else 0 for row in rows]
+    for arrow_keys in (pyarrow.array(keys, pyarrow.uint64()), pyarrow.chunked_array([keys[:9], [], keys[9:]], pyarrow.uint64())):
+        found_keys, values = many(arrow_keys)
+        assert found_keys.to_pylist() == [row and row[0] for row in rows]
+        assert values.to_pylist() == [row and row[1] for row in rows]
+    found_keys, values = many(pyarrow.array([None, 500, None, 7, 1500], pyarrow.uint64()))
+    rows = [row and one(row) for row in (None, 500, None, 7, 1500)]
+    assert list(zip(found_keys.to_pylist(), values.to_pylist())) == [row or (None, None) for row in rows]
+    assert many([]) == [] and [len(part) for part in many([], dtype="<u4")] == [0, 0, 0]
+    with pytest.raises(ValueError, match="the value of key 0 has 4 bytes, where the dtype has 8"):
+        many([500], dtype="<u8")
+    with pytest.raises(zero_kv.KeyKind):
+        many([b"a"])
+
+
+@pytest.mark.parametrize("name", ["floor", "ceiling"])
+def test_many_neighbors_of_byte_keys_are_arrow_arrays(tmp_path: pathlib.Path, name: str) -> None:
+    zero_kv.bake({b"b": b"1", b"d": b"", b"f" * 30: b"3"}, tmp_path / "bytes.db")
+    table = zero_kv.open(tmp_path / "bytes.db")
+    one, many = getattr(table, name), getattr(table, name + "_many")
+    keys = ["a", "b", None, "c", "d", "e", "f", "g"]
+    rows = [one(key) if key else None for key in keys]
+    found_keys, values = many(pyarrow.array(keys))
+    assert found_keys.to_pylist() == [row and row[0] for row in rows]
+    assert values.to_pylist() == [row and row[1] for row in rows]
+    assert many([key for key in keys if key]) == [row for row, key in zip(rows, keys) if key]
+    with pytest.raises(zero_kv.KeyKind, match="the table's keys are bytes, where a dtype requires numbers"):
+        many(["a"], dtype="S1")

@@ -20,6 +20,7 @@ def test_the_programs_of_a_page_run(page, tmp_path, monkeypatch):
     if "import numpy" in "".join(PROGRAMS[page]):
         pytest.importorskip("numpy")
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "datasets").symlink_to(REPOSITORY / "datasets")
     server = None
     try:
         for program in PROGRAMS[page]:
@@ -38,4 +39,4 @@ def test_the_programs_of_a_page_run(page, tmp_path, monkeypatch):
 
 
 def test_programs_are_found_in_the_pages():
-    assert {"features", "python-dictionary"} <= {page for page, programs in PROGRAMS.items() if programs}
+    assert {"features", "ip-to-country", "python-dictionary"} <= {page for page, programs in PROGRAMS.items() if programs}

@@ -4,34 +4,72 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from zero_kv._native import Client, Direct, Table, fill_arrow, fill_fixed
+from zero_kv._native import (
+    Client,
+    Direct,
+    Table,
+    fill_arrow,
+    fill_fixed,
+    fill_neighbors_arrow,
+    fill_neighbors_fixed,
+)
 
 
 def get_many(table: Table | Client, keys: Any, dtype: Any) -> Any:
     """Implement `get_many` with a dtype, or with keys from pyarrow or Polars."""
-    if type(keys).__module__.partition(".")[0] == "polars":
-        keys = keys.to_arrow()
+    keys = _from_polars(keys)
     if dtype is None:
         return _arrow(table, keys)
-    if type(keys).__module__.partition(".")[0] == "pyarrow":
-        if keys.null_count:
-            raise ValueError(
-                f"{keys.null_count} keys are null, which an array of values of fixed length cannot represent"
-            )
-        keys = keys.to_numpy(zero_copy_only=False) if hasattr(keys, "buffers") else keys.to_numpy()
-    return _fixed(table, keys, dtype)
+    dtype = _fixed_dtype(dtype)
+    values, marks = fill_fixed(table, _numpy_keys(keys), dtype.itemsize)
+    return _fixed(values, dtype), _marks(marks)
 
 
-def _fixed(table: Table | Client, keys: Any, dtype: Any) -> Any:
+def neighbor_many(table: Table, keys: Any, dtype: Any, is_floor: bool) -> Any:
+    """Implement `floor_many` and `ceiling_many` with a dtype, or with keys from pyarrow or Polars."""
+    keys = _from_polars(keys)
+    if dtype is None:
+        return _neighbors_arrow(table, keys, is_floor)
+    import numpy
+
+    dtype = _fixed_dtype(dtype)
+    numbers, values, marks = fill_neighbors_fixed(table, _numpy_keys(keys), dtype.itemsize, is_floor)
+    return _fixed(numbers, numpy.dtype(numpy.uint64)), _fixed(values, dtype), _marks(marks)
+
+
+def _from_polars(keys: Any) -> Any:
+    return keys.to_arrow() if type(keys).__module__.partition(".")[0] == "polars" else keys
+
+
+def _numpy_keys(keys: Any) -> Any:
+    """Convert a pyarrow array to a NumPy array, and return other keys unchanged."""
+    if type(keys).__module__.partition(".")[0] != "pyarrow":
+        return keys
+    if keys.null_count:
+        raise ValueError(f"{keys.null_count} keys are null, which an array of values of fixed length cannot represent")
+    return keys.to_numpy(zero_copy_only=False) if hasattr(keys, "buffers") else keys.to_numpy()
+
+
+def _fixed_dtype(dtype: Any) -> Any:
     import numpy
 
     dtype = numpy.dtype(dtype)
     if dtype.hasobject or dtype.itemsize == 0:
         raise TypeError(f"dtype is {dtype}, where a dtype of fixed length was expected")
-    values, marks = fill_fixed(table, keys, dtype.itemsize)
-    found = numpy.asarray(memoryview(marks)).view(numpy.bool_)
-    shape = (len(found), *dtype.shape)
-    return numpy.asarray(memoryview(values)).view(dtype.base).reshape(shape), found
+    return dtype
+
+
+def _fixed(values: Any, dtype: Any) -> Any:
+    """Return a buffer as an array of values of a dtype."""
+    import numpy
+
+    return numpy.asarray(memoryview(values)).view(dtype.base).reshape((-1, *dtype.shape))
+
+
+def _marks(marks: Any) -> Any:
+    import numpy
+
+    return numpy.asarray(memoryview(marks)).view(numpy.bool_)
 
 
 def _arrow(table: Table | Client, keys: Any) -> Any:
@@ -44,23 +82,61 @@ def _arrow(table: Table | Client, keys: Any) -> Any:
         if any(pyarrow.types.is_large_binary(chunk.type) for chunk in chunks):
             chunks = [chunk.cast(pyarrow.large_binary()) for chunk in chunks]
         return pyarrow.chunked_array(chunks, type=None if chunks else pyarrow.binary())
-    if pyarrow.types.is_dictionary(keys.type):
-        keys = keys.dictionary_decode()
-    valid, count = None, len(keys)
+    keys, valid = _decoded(keys), None
     if keys.null_count:
         valid = _bytes(keys.is_valid().cast(pyarrow.uint8()), 1, 1, "B")
-        keys = keys.drop_null()
-    if pyarrow.types.is_integer(keys.type):
-        keys = keys.cast(pyarrow.uint64())
-        parts = fill_arrow(table, _bytes(keys, 1, 8, "Q"), None, None, valid)
+    return _binary(len(keys), fill_arrow(table, *_key_buffers(keys.drop_null()), valid))
+
+
+def _neighbors_arrow(table: Table, keys: Any, is_floor: bool) -> Any:
+    """Return the keys and the values of the nearest rows."""
+    import pyarrow
+
+    if isinstance(keys, pyarrow.ChunkedArray):
+        keys = keys.combine_chunks()
+    keys = _decoded(keys)
+    present = keys.drop_null()
+    numbers, bytes_parts, value_parts = fill_neighbors_arrow(table, *_key_buffers(present), is_floor)
+    values = _binary(len(present), value_parts)
+    if numbers is None:
+        found = _binary(len(present), bytes_parts)
     else:
-        keys = keys.cast(pyarrow.large_binary())
-        held = keys.buffers()[1]
-        held = held.slice(8 * keys.offset, 8 * (len(keys) + 1)) if held and len(keys) else bytes(8)
-        ends = memoryview(held).cast("q")
-        # If the array is a slice, its keys are only this part of the data.
-        used = memoryview(keys.buffers()[2] or b"").cast("B")[ends[0] : ends[-1]]
-        parts = fill_arrow(table, None, ends, used, valid)
+        buffers = [pyarrow.py_buffer(value_parts[0]), pyarrow.py_buffer(numbers)]
+        found = pyarrow.Array.from_buffers(pyarrow.uint64(), len(present), buffers, values.null_count)
+    if keys.null_count:
+        import pyarrow.compute  # type: ignore[import-untyped, unused-ignore]
+
+        valid = keys.is_valid()
+        positions = pyarrow.compute.cumulative_sum(valid.cast(pyarrow.int64()))
+        positions = pyarrow.compute.if_else(valid, pyarrow.compute.subtract(positions, 1), None)
+        found, values = found.take(positions), values.take(positions)
+    return found, values
+
+
+def _decoded(keys: Any) -> Any:
+    import pyarrow
+
+    return keys.dictionary_decode() if pyarrow.types.is_dictionary(keys.type) else keys
+
+
+def _key_buffers(keys: Any) -> tuple[Any, Any, Any]:
+    """Return the numbers of an Arrow array without nulls, or the offsets and bytes of its keys."""
+    import pyarrow
+
+    if pyarrow.types.is_integer(keys.type):
+        return _bytes(keys.cast(pyarrow.uint64()), 1, 8, "Q"), None, None
+    keys = keys.cast(pyarrow.large_binary())
+    held = keys.buffers()[1]
+    held = held.slice(8 * keys.offset, 8 * (len(keys) + 1)) if held and len(keys) else bytes(8)
+    ends = memoryview(held).cast("q")
+    # If the array is a slice, its keys are only this part of the data.
+    return None, ends, memoryview(keys.buffers()[2] or b"").cast("B")[ends[0] : ends[-1]]
+
+
+def _binary(count: int, parts: Any) -> Any:
+    """Return an Arrow array of binary values."""
+    import pyarrow
+
     bits, offsets, data, null_count, is_large = parts
     kind = pyarrow.large_binary() if is_large else pyarrow.binary()
     buffers = [pyarrow.py_buffer(part) for part in (bits, offsets, data)]

@@ -14,6 +14,7 @@ Key: TypeAlias = int | bytes | str
 
 _Keys: TypeAlias = Iterable[int] | Iterable[bytes | str]
 _Row: TypeAlias = tuple[Any, bytes]
+_ArrowParts: TypeAlias = tuple[Memory, Memory, Memory, int, bool]
 
 class _ArrowArray(Protocol):
     def __arrow_c_array__(self, requested_schema: object | None = None) -> object: ...
@@ -100,6 +101,42 @@ class Table:
 
     def ceiling(self, key: Key) -> _Row | None:
         """Return the row with the smallest key greater than or equal to `key`."""
+
+    @overload
+    def floor_many(
+        self, keys: _Keys | numpy.typing.NDArray[numpy.integer[Any]], *, dtype: None = None
+    ) -> list[_Row | None]: ...
+    @overload
+    def floor_many(self, keys: _ArrowArray | _ArrowStream, *, dtype: None = None) -> tuple[Any, Any]: ...
+    @overload
+    def floor_many(
+        self, keys: Any, *, dtype: numpy.typing.DTypeLike
+    ) -> tuple[numpy.typing.NDArray[numpy.uint64], numpy.typing.NDArray[Any], numpy.typing.NDArray[numpy.bool_]]:
+        """Return the result of `floor` for many keys, in the order of the keys. All rows come from one table.
+
+        This method is several times faster than one call per key. With 64 keys or more, other threads run during the
+        call.
+
+        For a list, another iterable, or a NumPy array of keys, the result is a list of rows, with `None` for keys
+        without a row. For a pyarrow array or a Polars Series, the result is two pyarrow arrays with nulls: the rows'
+        keys and their values.
+
+        With `dtype`, the result is three NumPy arrays: the rows' keys, their values, and Booleans that are true for the
+        keys with a row. Without a row, key and value are zero. The table's keys must be numbers, and all values must
+        have the length of `dtype`.
+        """
+
+    @overload
+    def ceiling_many(
+        self, keys: _Keys | numpy.typing.NDArray[numpy.integer[Any]], *, dtype: None = None
+    ) -> list[_Row | None]: ...
+    @overload
+    def ceiling_many(self, keys: _ArrowArray | _ArrowStream, *, dtype: None = None) -> tuple[Any, Any]: ...
+    @overload
+    def ceiling_many(
+        self, keys: Any, *, dtype: numpy.typing.DTypeLike
+    ) -> tuple[numpy.typing.NDArray[numpy.uint64], numpy.typing.NDArray[Any], numpy.typing.NDArray[numpy.bool_]]:
+        """Return the result of `ceiling` for many keys, in the order of the keys: see `floor_many`."""
 
     def first(self) -> _Row | None:
         """Return the row with the smallest key."""
@@ -383,9 +420,15 @@ def bake_rows(
     replace: tuple[int, int | None, bool, bool],
 ) -> Report: ...
 def fill_fixed(target: Table | Client, keys: Any, len_bytes: int) -> tuple[Memory, Memory]: ...
+def fill_neighbors_fixed(
+    table: Table, keys: Any, len_bytes: int, is_floor: bool
+) -> tuple[Memory, Memory, Memory]: ...
+def fill_neighbors_arrow(
+    table: Table, numbers: Any, offsets: Any, data: Any, is_floor: bool
+) -> tuple[Memory | None, _ArrowParts | None, _ArrowParts]: ...
 def fill_arrow(
     target: Table | Client, numbers: Any, offsets: Any, data: Any, valid: Any
-) -> tuple[Memory, Memory, Memory, int, bool]: ...
+) -> _ArrowParts: ...
 def forked() -> None: ...
 def endpoint(
     address: str, server_user: str | int | None, **security: Any
