@@ -71,7 +71,7 @@ pub(crate) struct Args {
     /// Choose the ops: `get`, `exists`, both with their shares, such as `get:0.9,exists:0.1`, or `floor`
     #[arg(long, value_name = "OPS", default_value = "get")]
     pub(crate) op: OpMix,
-    /// Compare each value with the file's value for the key
+    /// Compare each value with the file's value for the key, and the key and value of each floor with the file's floor
     #[arg(long)]
     pub(crate) verify: bool,
     /// Send this many requests per second on a schedule, and measure latency from the scheduled time
@@ -119,7 +119,7 @@ impl Args {
         if self.zipf_exponent.is_some() && self.distribution != Distribution::Zipf {
             return conflict("the argument '--zipf-exponent <NUMBER>' cannot be used without '--distribution zipf'");
         }
-        if self.verify && !self.op.contains(Op::Get) {
+        if self.verify && self.op.single() == Some(Op::Exists) {
             return conflict(
                 "the argument '--verify' cannot be used with '--op exists': there are no values to compare",
             );
@@ -131,17 +131,11 @@ impl Args {
             if self.protocol == Protocol::Resp {
                 return conflict_with("--protocol resp", "only native floors are supported");
             }
-            if self.verify {
-                return conflict_with("--verify", "the response to a floor is a page, not a value");
-            }
-            if self.miss_ratio > 0.0 {
-                return conflict_with("--miss-ratio", "an absent key has a floor, too");
-            }
             if self.ceiling {
                 return conflict_with("--ceiling", "its server sends values, not pages");
             }
         }
-        if self.verify && self.miss_ratio == 1.0 {
+        if self.verify && self.miss_ratio == 1.0 && !self.op.contains(Op::Floor) {
             return conflict(
                 "the argument '--verify' cannot be used with '--miss-ratio 1': there are no values to compare",
             );

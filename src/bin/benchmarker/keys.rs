@@ -18,11 +18,11 @@ use rand::{Rng, RngExt, SeedableRng};
 use rand_distr::Distribution as _;
 use rand_distr::weighted::WeightedAliasIndex;
 use zero_kv::client::OwnedKey;
-use zero_kv::format::record::record_len_bytes;
-use zero_kv::protocol::native::{KEY_LEN_MAX_BYTES, PAGE_HEADER_LEN_BYTES, ResponseHeader, Status};
-use zero_kv::{Key, KeyKind, MappedStore};
+use zero_kv::protocol::native::{KEY_LEN_MAX_BYTES, ResponseHeader, Status};
+use zero_kv::{Key, KeyKind, LookupError, MappedStore};
 
 use crate::canned::Canned;
+use crate::floor_pages::FloorPages;
 use crate::mix::{Op, OpMix};
 use crate::random::client_rng;
 use crate::wire::{Protocol, Requests};
@@ -57,8 +57,8 @@ enum RowChoice {
 /// The baked file, and a request and the expected response for each row.
 pub(crate) struct Table {
     pub(crate) store: MappedStore,
-    /// The op of the encoded requests: `get` or `floor`.
-    op: Op,
+    /// The encoding of the responses if the encoded requests are `floor` requests. `None` if they are `get` requests.
+    floor_pages: Option<FloorPages>,
     /// An encoded request for each row.
     requests: Requests,
     /// The expected response header of each request.
@@ -70,7 +70,7 @@ pub(crate) struct Table {
 impl Table {
     /// Encodes a request for each row, and chooses the order of the rows. The seed determines this order, and therefore
     /// also the most frequently requested keys. `zipf_exponent` applies to [`Distribution::Zipf`]. The requests are `get`
-    /// requests, or `floor` requests if `floor_align_bytes` has the alignment of the file's records.
+    /// requests, or `floor` requests if `floor_pages` is given.
     ///
     /// # Errors
     /// Fails if a row is damaged, or if the distribution is [`Distribution::Zipf`] and does not support this many rows.
@@ -81,16 +81,13 @@ impl Table {
         zipf_exponent: f64,
         miss_ratio: f64,
         seed: u64,
-        floor_align_bytes: Option<usize>,
+        floor_pages: Option<FloorPages>,
     ) -> anyhow::Result<Self> {
         let mut rows: Vec<(OwnedKey, ResponseHeader)> = Vec::with_capacity(store.len());
         for row in store.iter() {
             let (key, value) = row?;
-            let response = match floor_align_bytes {
-                // The response to a floor is a page with one record.
-                Some(align_bytes) => ResponseHeader::of_page(
-                    PAGE_HEADER_LEN_BYTES + record_len_bytes(key.as_key(), value.len(), align_bytes),
-                ),
+            let response = match floor_pages {
+                Some(pages) => pages.response_header(key.as_key(), value.len()),
                 None => ResponseHeader::of_value(value.len()).expect("an opened file has no value that is too long"),
             };
             rows.push((key, response));
@@ -98,7 +95,7 @@ impl Table {
         if distribution != Distribution::Sequential {
             rows.shuffle(&mut SmallRng::seed_from_u64(seed));
         }
-        let op = if floor_align_bytes.is_some() { Op::Floor } else { Op::Get };
+        let op = encoded_op(floor_pages);
         let mut requests = protocol.empty_requests(store.key_kind());
         rows.iter().for_each(|(key, _)| requests.push(op, key.as_key()));
         let responses: Vec<ResponseHeader> = rows.into_iter().map(|(_, response)| response).collect();
@@ -112,7 +109,7 @@ impl Table {
             Distribution::Uniform | Distribution::Zipf => RowChoice::Uniform,
             Distribution::Sequential => RowChoice::Sequential,
         };
-        Ok(Table { store, op, requests, responses, row_choice, miss_ratio })
+        Ok(Table { store, floor_pages, requests, responses, row_choice, miss_ratio })
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -122,6 +119,31 @@ impl Table {
     fn rows(&self) -> usize {
         self.responses.len()
     }
+
+    /// Returns the expected header of the response to a request for an absent key. An absent key can have a floor.
+    fn absent_response(&self, key: Key<'_>) -> Result<ResponseHeader, LookupError> {
+        let row = match self.floor_pages {
+            Some(pages) => self.store.floor(key)?.map(|(key, value)| pages.response_header(key.as_key(), value.len())),
+            None => None,
+        };
+        Ok(row.unwrap_or(ResponseHeader::bare(Status::NotFound)))
+    }
+
+    /// Looks up the expected value of the response to the encoded kind of request, and writes this value to `value`,
+    /// which must be empty: the value of the key, or the page with the floor of the key. Returns false if there is
+    /// none.
+    pub(crate) fn look_up_expected(&self, key: Key<'_>, value: &mut Vec<u8>) -> Result<bool, LookupError> {
+        let Some(pages) = self.floor_pages else {
+            return self.store.get_with(key, |found| found.map(|found| value.extend_from_slice(found)).is_some());
+        };
+        let floor = self.store.floor(key)?;
+        Ok(floor.map(|(key, found)| pages.write(key.as_key(), &found, value)).is_some())
+    }
+}
+
+/// Returns the op of the requests that a table encodes.
+fn encoded_op(floor_pages: Option<FloorPages>) -> Op {
+    if floor_pages.is_some() { Op::Floor } else { Op::Get }
 }
 
 /// The state for drawing the requests of one client.
@@ -229,7 +251,7 @@ impl Pipeline {
         self.requests.clear();
         self.expected.clear();
         draw.begin(table);
-        let requests_only_rows = table.miss_ratio == 0.0 && mix.single() == Some(table.op);
+        let requests_only_rows = table.miss_ratio == 0.0 && mix.single() == Some(encoded_op(table.floor_pages));
         if requests_only_rows && !matches!(table.row_choice, RowChoice::Zipf(_)) {
             while self.expected.len() < requests {
                 let rows = draw.next_rows(table, requests - self.expected.len());
@@ -253,8 +275,9 @@ impl Pipeline {
     fn draw_request(&mut self, table: &Table, mix: &OpMix, draw: &mut KeyDraw) -> anyhow::Result<()> {
         let op = mix.draw(&mut draw.rng);
         if table.miss_ratio > 0.0 && draw.rng.random::<f64>() < table.miss_ratio {
-            self.requests.push(op, draw.absent_key(table)?);
-            self.expected.push(ResponseHeader::bare(Status::NotFound));
+            let key = draw.absent_key(table)?;
+            self.requests.push(op, key);
+            self.expected.push(table.absent_response(key)?);
             return Ok(());
         }
         let row = draw.next_row(table);

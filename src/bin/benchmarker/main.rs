@@ -10,6 +10,7 @@ mod canned;
 mod canned_server;
 mod ceiling;
 mod client;
+mod floor_pages;
 mod frames;
 mod hdr_log;
 mod keys;
@@ -38,10 +39,10 @@ use anyhow::{Context, anyhow, bail};
 use clap::CommandFactory;
 use zero_kv::cli::server_args::name_client_options;
 use zero_kv::cli::{generate, whole_file};
-use zero_kv::store::Unchecked;
 use zero_kv::{KeyKind, MappedStore, Store, StoreError};
 
 use args::Args;
+use floor_pages::FloorPages;
 use keys::Table;
 use load::Outcome;
 use memory::ServerProcess;
@@ -73,11 +74,11 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> anyhow::Result<()> {
     let Args { protocol, distribution, miss_ratio, seed, .. } = *args;
     let store = open(args)?;
-    let floor_align_bytes = match args.op.contains(Op::Floor) {
-        true => Some(Unchecked::open(&args.db)?.layout().dimensions.record_align_bytes),
+    let floor_pages = match args.op.contains(Op::Floor) {
+        true => Some(FloorPages::of_file(&args.db)?),
         false => None,
     };
-    let table = Table::new(store, protocol, distribution, args.zipf_exponent(), miss_ratio, seed, floor_align_bytes)?;
+    let table = Table::new(store, protocol, distribution, args.zipf_exponent(), miss_ratio, seed, floor_pages)?;
     if table.is_empty() && args.miss_ratio < 1.0 {
         bail!("{}: the table is empty, so there is no key to request: pass --miss-ratio 1", args.db.display());
     }

@@ -37,7 +37,7 @@ pub(crate) struct ResponseReader {
     value_len_bytes: usize,
     body_len_bytes: usize,
     response_is_wrong: bool,
-    /// The value that the file has for the key of the current request. `None` if the file does not have this key.
+    /// The expected value of the response to the current request, from the file. `None` if the file has no such value.
     expected_value: Option<Vec<u8>>,
 }
 
@@ -233,8 +233,7 @@ impl ResponseReader {
                 // The value is looked up only for the first piece.
                 let mut copy = self.expected_value.take().unwrap_or_default();
                 copy.clear();
-                let found =
-                    table.store.get_with(key, |value| value.map(|value| copy.extend_from_slice(value)).is_some());
+                let found = table.look_up_expected(key, &mut copy);
                 self.expected_value = found.unwrap_or(false).then_some(copy);
             }
             if self.expected_value.as_ref().and_then(|value| value.get(self.body_at_bytes..end_bytes)) != Some(piece) {

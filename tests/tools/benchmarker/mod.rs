@@ -2,6 +2,7 @@
 
 mod bytes;
 mod ceiling;
+mod floors;
 mod outputs;
 mod requests;
 mod resp;
