@@ -129,9 +129,9 @@ impl Table {
         Ok(row.unwrap_or(ResponseHeader::bare(Status::NotFound)))
     }
 
-    /// Looks up the expected value of the response to the encoded kind of request, and writes this value to `value`,
-    /// which must be empty: the value of the key, or the page with the floor of the key. Returns false if there is
-    /// none.
+    /// Writes the bytes that must follow the header of a response to `value`, which must be empty. For a `get` request,
+    /// these bytes are the value of the key; for a `floor` request, the page with the floor of the key. Returns false if
+    /// the file has no such row.
     pub(crate) fn look_up_expected(&self, key: Key<'_>, value: &mut Vec<u8>) -> Result<bool, LookupError> {
         let Some(pages) = self.floor_pages else {
             return self.store.get_with(key, |found| found.map(|found| value.extend_from_slice(found)).is_some());
