@@ -313,7 +313,9 @@ fn a_folder_watch_thread_that_ends_is_reported_and_the_next_file_is_served() {
     // The crate `notify` logs this line on its own thread, where the server catches no panics.
     inject(1, "inotify event: ");
     scene.put_in_place(2);
+    // The next file may be served before the panicking thread has ended, because the path is also checked periodically.
     eventually("the next file is served", || scene.value() == "2");
+    eventually("a problem is reported", || scene.health().status.code() == Some(1));
     scene.assert_unhealthy("the folder watch thread has ended");
     scene.put_in_place(3);
     eventually("the file after that is served", || scene.value() == "3");
