@@ -22,36 +22,43 @@ impl<'a> Fences<'a> {
     /// Returns the last fence whose head is less than `bound`, or the first fence if no head is, as an index.
     #[inline]
     pub(super) fn last_below(&self, bound: u64) -> usize {
-        self.last_below_in_node(self.lowest_node(bound), bound)
+        let mut lanes = [Lane { head: 0, bound, at: 0 }];
+        self.search_upper_levels(&mut lanes);
+        self.search_lowest_level(&mut lanes);
+        lanes[0].at as usize
     }
 
-    /// Searches all levels of the tree except the lowest. Returns the node of the lowest level in which the search for
-    /// `bound` continues.
+    /// Searches all levels of the tree except the lowest. Sets `at` of each lane to the node of the lowest level in which
+    /// the search for the lane's bound continues, and prefetches this node.
+    ///
+    /// The steps of one search depend on each other. The searches therefore proceed level by level, so that the
+    /// processor can work on several of them at the same time.
     #[inline(always)]
-    pub(super) fn lowest_node(&self, bound: u64) -> usize {
-        let upper = self.levels.starts().get(1..).unwrap_or_default();
-        upper.iter().rev().fold(0, |node, start| self.search(start + node, bound) + node * NODE_HEADS)
+    pub(super) fn search_upper_levels(&self, lanes: &mut [Lane]) {
+        lanes.iter_mut().for_each(|lane| lane.at = 0);
+        for start in self.levels.starts().get(1..).unwrap_or_default().iter().rev() {
+            for lane in &mut *lanes {
+                let node = lane.at as usize;
+                lane.at = (self.search(start + node, lane.bound) + node * NODE_HEADS) as u64;
+            }
+        }
+        lanes.iter().for_each(|lane| prefetch_lines(self.nodes, lane.at as usize));
     }
 
-    /// Searches a node of the lowest level. Returns the last fence whose head is less than `bound`, as an index.
+    /// Searches the lowest level of the tree. Sets `at` of each lane to the last fence whose head is less than the lane's
+    /// bound, or to the first fence if no head is, and prefetches this fence.
     #[inline(always)]
-    pub(super) fn last_below_in_node(&self, node: usize, bound: u64) -> usize {
-        self.search(node, bound) + node * NODE_HEADS
+    pub(super) fn search_lowest_level(&self, lanes: &mut [Lane]) {
+        for lane in lanes {
+            let node = lane.at as usize;
+            lane.at = (self.search(node, lane.bound) + node * NODE_HEADS) as u64;
+            prefetch_lines(self.fences, lane.at as usize);
+        }
     }
 
     #[inline(always)]
     fn search(&self, node: usize, bound: u64) -> usize {
         self.nodes.get(node).map_or(0, |node| last_below(node, bound))
-    }
-
-    #[inline(always)]
-    pub(super) fn prefetch_node(&self, node: usize) {
-        prefetch_lines(self.nodes, node);
-    }
-
-    #[inline(always)]
-    pub(super) fn prefetch_fence(&self, fence: usize) {
-        prefetch_lines(self.fences, fence);
     }
 
     /// Returns the last row before another row whose place a fence has, and this place. The last row before `row` is
@@ -62,6 +69,41 @@ impl<'a> Fences<'a> {
         let (first, last) = (row - row % FENCE_ROWS, row % FENCE_ROWS);
         let (i, distance) = (0..=last).rev().find_map(|i| Some((i, fence.distance(i)?)))?;
         Some((first + i, u64::from(fence.place.get()) + u64::from(distance)))
+    }
+}
+
+/// The number of keys that each stage of a lookup processes together: about the number of cache misses that a core can
+/// have in flight.
+pub(super) const GROUP_KEYS: usize = 16;
+/// The number of groups whose lookups are in flight: one in each of the four stages.
+pub(super) const WINDOW_GROUPS: usize = 4;
+
+/// The state of the lookup of one key.
+#[derive(Clone, Copy)]
+pub(super) struct Lane {
+    /// The key's head.
+    pub(super) head: u64,
+    /// The heads of the fences before the searched position are less than this bound. 0 if the stages do not search. After
+    /// the third stage, this number may have another meaning.
+    pub(super) bound: u64,
+    /// After the first stage, a node of the lowest level of the tree. After the second stage, a fence. After the third
+    /// stage, the result of the stages.
+    pub(super) at: u64,
+}
+
+/// The groups of keys whose lookups are in flight.
+pub(super) struct Window([[Lane; GROUP_KEYS]; WINDOW_GROUPS]);
+
+impl Window {
+    pub(super) fn new() -> Window {
+        Window([[Lane { head: 0, bound: 0, at: 0 }; GROUP_KEYS]; WINDOW_GROUPS])
+    }
+
+    /// Returns the lanes of a group of keys. `count` is the number of keys of all groups.
+    #[inline(always)]
+    pub(super) fn group(&mut self, number: usize, count: usize) -> &mut [Lane] {
+        let keys = count.saturating_sub(number * GROUP_KEYS).min(GROUP_KEYS);
+        &mut self.0[number % WINDOW_GROUPS][..keys]
     }
 }
 

@@ -11,11 +11,9 @@ use std::sync::Arc;
 
 use super::memory::{Memory, OpenOptions, Step};
 use super::verified_lookups::impl_verified_lookups;
-use super::{
-    Epoch, LookupError, MappedRows, Mistrust, Side, Store, StoreError, WatchedFile, open_file, survive_bus_errors,
-};
+use super::{Epoch, LookupError, Mistrust, Side, Store, StoreError, WatchedFile, open_file, survive_bus_errors};
+use crate::format::Row;
 use crate::format::key::{Key, KeyKind};
-use crate::format::{KeyBounds, Row};
 
 /// A batch of lookups ends once its values have this total length. After each batch, the file is checked for changes,
 /// and the values are passed to the caller.
@@ -171,35 +169,6 @@ impl MappedStore {
     /// [`LookupError::Damaged`] if a block that must be read is damaged, or the file was changed.
     pub fn last(&self) -> Result<Option<Row>, LookupError> {
         self.len().checked_sub(1).map_or(Ok(None), |last| self.row(last))
-    }
-
-    /// Returns a double-ended iterator over all rows in key order.
-    pub fn iter(&self) -> MappedRows<'_> {
-        MappedRows::new(self, self.store.iter())
-    }
-
-    /// Returns a double-ended iterator over the rows whose keys are in a range, in key order.
-    ///
-    /// # Errors
-    /// The errors of [`MappedStore::get`], for the key at either end of the range.
-    pub fn range<'k>(&self, range: impl KeyBounds<'k>) -> Result<MappedRows<'_>, LookupError> {
-        self.copied(|store| store.range(range)).map(|rows| MappedRows::new(self, rows))
-    }
-
-    /// Returns a double-ended iterator over the rows whose keys begin with `prefix`, in key order.
-    ///
-    /// # Errors
-    /// The errors of [`MappedStore::get`].
-    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<MappedRows<'_>, LookupError> {
-        self.copied(|store| store.prefix(prefix)).map(|rows| MappedRows::new(self, rows))
-    }
-
-    /// Returns the number of keys in a range.
-    ///
-    /// # Errors
-    /// The errors of [`MappedStore::range`].
-    pub fn count<'k>(&self, range: impl KeyBounds<'k>) -> Result<usize, LookupError> {
-        self.copied(|store| store.count(range))
     }
 
     /// Returns the kind of the table's keys.

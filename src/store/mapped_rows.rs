@@ -6,7 +6,7 @@ use std::fmt;
 
 use super::mapped::owned;
 use super::{LookupError, MappedStore, Rows};
-use crate::format::Row;
+use crate::format::{KeyBounds, Row};
 
 /// The number of rows of the first page. A page is a group of rows that are copied and verified together. Each page has
 /// up to twice as many rows as the page before it.
@@ -32,8 +32,66 @@ pub struct MappedRows<'s> {
     has_failed: bool,
 }
 
+/// Rows in key order.
+impl MappedStore {
+    /// Returns a double-ended iterator over all rows in key order.
+    pub fn iter(&self) -> MappedRows<'_> {
+        MappedRows::new(self, self.unverified().iter())
+    }
+
+    /// Returns a double-ended iterator over the rows whose keys are in a range, in key order.
+    ///
+    /// # Errors
+    /// The errors of [`MappedStore::get`], for the key at either end of the range.
+    pub fn range<'k>(&self, range: impl KeyBounds<'k>) -> Result<MappedRows<'_>, LookupError> {
+        self.copied(|store| store.range(range)).map(|rows| MappedRows::new(self, rows))
+    }
+
+    /// Returns a double-ended iterator over the rows whose keys begin with `prefix`, in key order.
+    ///
+    /// # Errors
+    /// The errors of [`MappedStore::get`].
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<MappedRows<'_>, LookupError> {
+        self.copied(|store| store.prefix(prefix)).map(|rows| MappedRows::new(self, rows))
+    }
+
+    /// Returns the number of keys in a range.
+    ///
+    /// # Errors
+    /// The errors of [`MappedStore::range`].
+    pub fn count<'k>(&self, range: impl KeyBounds<'k>) -> Result<usize, LookupError> {
+        self.copied(|store| store.count(range))
+    }
+
+    /// Returns the result of [`MappedStore::range`] for each of many ranges, in the order of the ranges. One call is
+    /// faster than calling [`MappedStore::range`] for each range.
+    ///
+    /// # Errors
+    /// The errors of [`MappedStore::range`].
+    pub fn range_many<'k, R: KeyBounds<'k>>(&self, ranges: &[R]) -> Result<Vec<MappedRows<'_>>, LookupError> {
+        self.copied(|store| {
+            let mut found = Vec::with_capacity(ranges.len());
+            store.range_many(ranges, |_, rows| found.push(MappedRows::new(self, rows)))?;
+            Ok(found)
+        })
+    }
+
+    /// Returns the number of keys in each of many ranges, in the order of the ranges. One call is several times faster
+    /// than calling [`MappedStore::count`] for each range.
+    ///
+    /// # Errors
+    /// The errors of [`MappedStore::range`].
+    pub fn count_many<'k, R: KeyBounds<'k>>(&self, ranges: &[R]) -> Result<Vec<usize>, LookupError> {
+        self.copied(|store| {
+            let mut counts = Vec::with_capacity(ranges.len());
+            store.count_many(ranges, |_, count| counts.push(count))?;
+            Ok(counts)
+        })
+    }
+}
+
 impl<'s> MappedRows<'s> {
-    pub(super) fn new(table: &'s MappedStore, rows: Rows<'s>) -> MappedRows<'s> {
+    fn new(table: &'s MappedStore, rows: Rows<'s>) -> MappedRows<'s> {
         MappedRows { table, rows, copied: Default::default(), page_rows: PAGE_ROWS_MIN, has_failed: false }
     }
 

@@ -23,6 +23,7 @@ mod open;
 mod order;
 mod pace;
 mod parts;
+mod ranges;
 mod regular;
 mod rows;
 mod sealed;
@@ -67,8 +68,11 @@ pub use memory::{Memory, OpenOptions, Step, StepKind, Verify};
 #[cfg(feature = "server")]
 pub(crate) use neighbors::Neighbor;
 pub(crate) use open::open_file;
-pub(crate) use order::{Side, prefix_end};
+pub(crate) use order::Side;
 pub use pace::Pace;
+pub(crate) use ranges::prefix_end;
+#[cfg(feature = "server")]
+pub(crate) use ranges::{Prefetched, RangeEnd, RangeLookup};
 #[cfg(any(feature = "server", feature = "bake"))]
 pub(crate) use regular::open_regular;
 #[cfg(feature = "server")]

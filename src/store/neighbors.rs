@@ -7,6 +7,7 @@
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
 
+use super::fences::{GROUP_KEYS, Lane, WINDOW_GROUPS, Window};
 use super::machine::prefetch;
 use super::order::{Side, is_before};
 use super::{LookupError, Store};
@@ -15,12 +16,6 @@ use crate::format::fence::{FENCE_ROWS, Fence};
 use crate::format::key::{Key, KeyKind, LookupKey};
 use crate::format::record::Record;
 
-/// The number of keys that each stage processes together: about the number of cache misses that a core can have in
-/// flight.
-const GROUP_KEYS: usize = 16;
-/// The number of groups whose lookups are in flight: one in each of the four stages.
-const WINDOW_GROUPS: usize = 4;
-
 const LINE_LEN_BYTES: usize = 64;
 
 /// The offset of a record that the stages cannot determine. No record has this offset.
@@ -28,18 +23,6 @@ const UNDETERMINED: u64 = u64::MAX;
 
 /// A row's record and its offset in the records section, or `None` if there is no such row.
 pub(crate) type Neighbor<'s> = Option<(Record<'s>, u64)>;
-
-/// The state of the lookup of one key.
-#[derive(Clone, Copy)]
-struct Lane {
-    /// The key's head.
-    head: u64,
-    /// After the first stage, a node of the lowest level of the tree. After the second stage, a fence. After the third
-    /// stage, the offset of a record, or [`UNDETERMINED`].
-    at: u64,
-}
-
-type Window = [[Lane; GROUP_KEYS]; WINDOW_GROUPS];
 
 impl Store {
     /// Returns the row with the largest key less than or equal to `key`.
@@ -204,11 +187,11 @@ impl Store {
             let _ = (0..count).try_for_each(|i| found(i, Err(LookupError::Damaged)));
             return;
         }
-        let mut window = [[Lane { head: 0, at: 0 }; GROUP_KEYS]; WINDOW_GROUPS];
+        let mut window = Window::new();
         for step in 0..count.div_ceil(GROUP_KEYS) + WINDOW_GROUPS - 1 {
             self.advance_neighbors(step, count, &key_at, &mut window);
             let Some(number) = step.checked_sub(WINDOW_GROUPS - 1) else { continue };
-            for (i, lane) in (number * GROUP_KEYS..count).zip(&window[number % WINDOW_GROUPS]) {
+            for (i, lane) in (number * GROUP_KEYS..).zip(window.group(number, count)) {
                 if found(i, self.neighbor_at(key_at(i), lane.at)).is_break() {
                     return;
                 }
@@ -228,27 +211,23 @@ impl Store {
         window: &mut Window,
     ) {
         let fences = self.fences();
-        for (i, lane) in (step * GROUP_KEYS..count).zip(&mut window[step % WINDOW_GROUPS]) {
+        let lanes = window.group(step, count);
+        for (i, lane) in (step * GROUP_KEYS..).zip(&mut *lanes) {
             let (key, side) = key_at(i);
             let key = key.into();
             lane.head = key.head(self.common.len());
             // No bound is above the greatest head.
-            let is_determined = self.compare_common(key) == Ordering::Equal && lane.head < u64::MAX;
-            lane.at = if is_determined { fences.lowest_node(bound(lane.head, side)) as u64 } else { UNDETERMINED };
-            fences.prefetch_node(lane.at as usize);
+            let is_searched = self.compare_common(key) == Ordering::Equal && lane.head < u64::MAX;
+            lane.bound = if is_searched { bound(lane.head, side) } else { 0 };
         }
+        fences.search_upper_levels(lanes);
         if let Some(number) = step.checked_sub(1) {
-            for (i, lane) in (number * GROUP_KEYS..count).zip(&mut window[number % WINDOW_GROUPS]) {
-                if lane.at != UNDETERMINED {
-                    lane.at = fences.last_below_in_node(lane.at as usize, bound(lane.head, key_at(i).1)) as u64;
-                    fences.prefetch_fence(lane.at as usize);
-                }
-            }
+            fences.search_lowest_level(window.group(number, count));
         }
         if let Some(number) = step.checked_sub(2) {
-            for (i, lane) in (number * GROUP_KEYS..count).zip(&mut window[number % WINDOW_GROUPS]) {
-                lane.at = self.likely_neighbor(lane.head, lane.at as usize, key_at(i).1).unwrap_or(UNDETERMINED);
-                self.prefetch_neighbor(lane.at as usize);
+            for (i, lane) in (number * GROUP_KEYS..).zip(window.group(number, count)) {
+                lane.at = self.likely_neighbor(fences.fences, lane, key_at(i).1).unwrap_or(UNDETERMINED);
+                self.prefetch_record(lane.at as usize);
             }
         }
     }
@@ -256,10 +235,10 @@ impl Store {
     /// Returns the offset of the record that is the neighbor of a key unless several rows have the code of the key's
     /// head. Returns `None` if the fence does not determine the offset.
     #[inline(always)]
-    fn likely_neighbor(&self, head: u64, number: usize, side: Side) -> Option<u64> {
-        let fences = self.fence_entries();
-        let fence = fences.get(number).filter(|fence| fence.head.get() < bound(head, side))?;
-        let code = fence.code(head);
+    fn likely_neighbor(&self, fences: &[Fence], lane: &Lane, side: Side) -> Option<u64> {
+        let number = lane.at as usize;
+        let fence = fences.get(number).filter(|fence| fence.head.get() < lane.bound)?;
+        let code = fence.code(lane.head);
         let (fence, i) = match side {
             Side::After => (fence, fence.rows_up_to(code) - 1),
             Side::Before => match fence.rows_below(code) {
@@ -272,7 +251,7 @@ impl Store {
     }
 
     #[inline(always)]
-    fn offset_bytes_in_fence(&self, fence: &Fence, distance: u16) -> u64 {
+    pub(super) fn offset_bytes_in_fence(&self, fence: &Fence, distance: u16) -> u64 {
         (u64::from(fence.place.get()) + u64::from(distance)) << self.record_align_bytes().trailing_zeros()
     }
 
@@ -303,7 +282,7 @@ impl Store {
     /// Prefetches the start of a record, up to the table's mean record length, and the tag that states whether the
     /// record's block is verified.
     #[inline(always)]
-    fn prefetch_neighbor(&self, offset_bytes: usize) {
+    pub(super) fn prefetch_record(&self, offset_bytes: usize) {
         let records = self.records();
         prefetch(self.blocks.tags(), offset_bytes / BLOCK_LEN_BYTES);
         prefetch(records, offset_bytes);

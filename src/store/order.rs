@@ -1,19 +1,18 @@
-//! Finds positions in the order of keys, and the rows between two positions.
+//! Finds positions in the order of keys.
 //!
 //! A search finds the last fence before a key, and then compares codes of the key's head in this fence. If several rows
 //! have the same code as the key, the search compares the keys of their records.
 
 use std::cmp::Ordering;
-use std::ops::{Bound, Range};
+use std::ops::Range;
 
-use super::rows::{Position, Rows};
+use super::rows::Position;
 use super::{LookupError, Store};
-use crate::format::KeyBounds;
 use crate::format::fence::{FENCE_ROWS, Fence};
 use crate::format::key::{Key, KeyKind};
 
-/// One of the two positions next to a key in key order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// One of the two positions next to a key in key order. The variants are in the order of the positions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Side {
     /// The position just before the key. The row after this position is the ceiling of the key.
     Before,
@@ -38,77 +37,6 @@ impl Store {
         self.len().checked_sub(1).map_or(Ok(None), |last| self.row(last))
     }
 
-    /// Returns a double-ended iterator over the rows whose keys are in a range, in key order.
-    /// [`ExactSizeIterator::len`] returns the number of rows without reading them. A range that ends before it begins
-    /// has no rows.
-    ///
-    /// # Errors
-    /// The errors of [`Store::floor`], for the key at either end of the range.
-    ///
-    /// # Example
-    /// ```
-    /// # #[cfg(feature = "bake")] {
-    /// # use zero_kv::bake::{self, Keys, Options};
-    /// # let folder = tempfile::tempdir()?;
-    /// # let path = folder.path().join("storage.db");
-    /// # let mut options = Options::default();
-    /// # options.keys = Keys::Bytes;
-    /// # bake::bake_csv("ant,1\nbee,2\ncat,3\n".as_bytes(), &path, &options, &mut |_| ())?;
-    /// use zero_kv::Key;
-    ///
-    /// let store = zero_kv::Store::open(&path)?;
-    /// let keys: Vec<Key> = store.range("ant".."cat")?.map(|(key, _)| key).collect();
-    /// assert_eq!(keys, ["ant", "bee"]);
-    /// assert_eq!(store.range("b"..)?.rev().next(), Some(("cat".into(), &b"3"[..])));
-    /// assert_eq!(store.count("b"..="cat")?, 2);
-    /// # }
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn range<'k>(&self, range: impl KeyBounds<'k>) -> Result<Rows<'_>, LookupError> {
-        let check_bound = |bound| match bound {
-            Bound::Unbounded => Ok(Bound::Unbounded),
-            Bound::Included(key) => self.check_key_kind(key).map(Bound::Included),
-            Bound::Excluded(key) => self.check_key_kind(key).map(Bound::Excluded),
-        };
-        let (start, end) = range.bounds();
-        self.between(check_bound(start)?, check_bound(end)?)
-    }
-
-    /// Returns the number of keys in a range. Reads only the keys near the ends of the range.
-    ///
-    /// # Errors
-    /// The errors of [`Store::range`].
-    pub fn count<'k>(&self, range: impl KeyBounds<'k>) -> Result<usize, LookupError> {
-        self.range(range).map(|rows| rows.len())
-    }
-
-    /// Returns a double-ended iterator over the rows whose keys begin with `prefix`, in key order.
-    ///
-    /// # Errors
-    /// [`LookupError::KeyKind`] if the table's keys are numbers, and otherwise the errors of [`Store::floor`].
-    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Rows<'_>, LookupError> {
-        let prefix = prefix.as_ref();
-        let start = self.check_key_kind(Key::Bytes(prefix))?;
-        let end = prefix_end(prefix);
-        let end = end.as_deref().map_or(Bound::Unbounded, |end| Bound::Excluded(Key::Bytes(end)));
-        self.between(Bound::Included(start), end)
-    }
-
-    /// Returns the rows between two bounds. The keys in the bounds must be of the table's kind.
-    pub(crate) fn between(&self, start: Bound<Key<'_>>, end: Bound<Key<'_>>) -> Result<Rows<'_>, LookupError> {
-        let start = match start {
-            Bound::Unbounded => Position::START,
-            Bound::Included(key) => self.seek(key, Side::Before)?.0,
-            Bound::Excluded(key) => self.seek(key, Side::After)?.0,
-        };
-        let end = match end {
-            Bound::Unbounded => self.end(),
-            Bound::Included(key) => self.seek(key, Side::After)?.0,
-            Bound::Excluded(key) => self.seek(key, Side::Before)?.0,
-        };
-        Ok(Rows::between(self, start, end))
-    }
-
     /// Returns the position just before or just after a key, as `side` selects. Also returns the position of the row
     /// that precedes this position, if there is one.
     pub(super) fn seek(&self, key: Key<'_>, side: Side) -> Result<(Position, Option<Position>), LookupError> {
@@ -122,7 +50,7 @@ impl Store {
 
     /// Returns the number of rows with a key less than `key` ([`Side::Before`]), or less than or equal to `key`
     /// ([`Side::After`]). Returns `None` if a fence or a record that must be read is damaged.
-    fn rows_before(&self, key: Key<'_>, side: Side) -> Option<usize> {
+    pub(super) fn rows_before(&self, key: Key<'_>, side: Side) -> Option<usize> {
         match self.compare_common(key) {
             Ordering::Less => return Some(0),
             Ordering::Greater => return Some(self.len()),
@@ -176,7 +104,7 @@ impl Store {
     /// Returns the first of every `step`-th row of a range that is not before the position that `key` and `side`
     /// select, or the end of the range if all of these rows are before this position. Returns `None` if one of the rows
     /// is damaged.
-    fn first_not_before(&self, rows: Range<usize>, step: usize, key: Key<'_>, side: Side) -> Option<usize> {
+    pub(super) fn first_not_before(&self, rows: Range<usize>, step: usize, key: Key<'_>, side: Side) -> Option<usize> {
         let (mut start, mut end) = (0, rows.len() / step);
         while start < end {
             let middle = start.midpoint(end);
@@ -206,13 +134,4 @@ pub(super) fn is_before(row: Key<'_>, key: Key<'_>, side: Side) -> bool {
         Side::Before => row < key,
         Side::After => row <= key,
     }
-}
-
-/// Returns the smallest byte string that is greater than all byte strings that begin with `prefix`. Returns `None` if
-/// every byte of the prefix is 255, because then no byte string is greater than all of them.
-pub(crate) fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
-    let kept = prefix.iter().rposition(|byte| *byte < u8::MAX)?;
-    let mut end = prefix[..=kept].to_vec();
-    end[kept] += 1;
-    Some(end)
 }

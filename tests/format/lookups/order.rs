@@ -38,6 +38,43 @@ pub(crate) fn assert_order_agrees<K: DerivedKeys>(store: &Store, model: &Model<K
         assert_eq!(store.count(range).unwrap(), expected.len(), "rows in {range:?}");
         assert_rows(&range, || store.range(range).unwrap(), expected, random);
     }
+    assert_batches_of_ranges_agree(store, &rows, keys, random);
+}
+
+/// Compares the rows and the counts of batches of ranges with the model. The batches have various lengths.
+fn assert_batches_of_ranges_agree<K: DerivedKeys>(
+    store: &Store,
+    rows: &[(Key<'_>, &[u8])],
+    keys: &[K],
+    random: &mut Random,
+) {
+    for len in [0, 1, 2, 7, 8, 9, 1 + random.below(100)] {
+        let mut bound = |near: usize| {
+            let key = keys[near.min(keys.len() - 1)].key();
+            match random.below(6) {
+                0 => Bound::Unbounded,
+                1..=3 => Bound::Included(key),
+                _ => Bound::Excluded(key),
+            }
+        };
+        let ranges: Vec<_> = (0..len)
+            .map(|i| {
+                let start = i * 7919 % keys.len();
+                (bound(start), bound(if i % 3 == 0 { start + i } else { i * 104_729 % keys.len() }))
+            })
+            .collect();
+        let expected: Vec<&[_]> = ranges.iter().map(|range| rows_between(rows, *range)).collect();
+        let (mut counts, mut found) = (Vec::new(), Vec::new());
+        store.count_many(&ranges, |i, count| counts.push((i, count))).unwrap();
+        store.range_many(&ranges, |i, rows| found.push((i, rows))).unwrap();
+        assert!(counts.into_iter().eq(expected.iter().map(|rows| rows.len()).enumerate()), "counts of {ranges:?}");
+        assert_eq!(found.len(), ranges.len());
+        for ((i, found), (position, expected)) in found.into_iter().zip(expected.iter().enumerate()) {
+            assert_eq!(i, position);
+            assert!(found.clone().eq(expected.iter().copied()), "forward in {:?}", ranges[i]);
+            assert!(found.rev().eq(expected.iter().rev().copied()), "backward in {:?}", ranges[i]);
+        }
+    }
 }
 
 /// Compares the floors and ceilings of batches of keys with the model. The batches have various lengths.
@@ -217,6 +254,17 @@ fn assert_mapped_batches_agree<K: DerivedKeys>(scratch: &Scratch, model: &Model<
     assert!(matches!(table.floor_many(&mixed), Err(LookupError::KeyKind { .. })));
     assert!(matches!(table.ceiling_many(&mixed), Err(LookupError::KeyKind { .. })));
     assert_eq!(table.floor_many(&asked[..0]), Ok(vec![]));
+    let rows = rows_of(model);
+    let ranges: Vec<_> = asked.iter().zip(asked.iter().rev()).map(|(start, end)| *start..*end).collect();
+    let expected: Vec<_> = ranges
+        .iter()
+        .map(|range| rows_between(&rows, (range.start_bound().cloned(), range.end_bound().cloned())))
+        .collect();
+    assert_eq!(table.count_many(&ranges).unwrap(), expected.iter().map(|rows| rows.len()).collect::<Vec<_>>());
+    for (found, expected) in table.range_many(&ranges[..20]).unwrap().into_iter().zip(expected) {
+        assert!(found.map(Result::unwrap).eq(expected.iter().map(|row| owned(Some(*row)).unwrap())));
+    }
+    assert!(matches!(table.count_many(&[mixed[0]..mixed[1]]), Err(LookupError::KeyKind { .. })));
 }
 
 #[test]
