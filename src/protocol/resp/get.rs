@@ -1,4 +1,4 @@
-//! Fast paths for GET, the most frequent command, and for ZKV.FLOOR and ZKV.CEILING.
+//! Fast paths for GET, the most frequent command, and for ZKV.FLOOR and ZKV.CEILING. Recognizes ZKV.RANGE and ZKV.COUNT.
 
 /// The first 8 bytes of a `GET` command.
 const START: u64 = u64::from_le_bytes(*b"*2\r\n$3\r\n");
@@ -41,6 +41,21 @@ pub fn floor_or_ceiling(input: &[u8]) -> Option<(bool, &[u8], usize)> {
     };
     let (key, len_bytes) = last_argument(input, len_at)?;
     Some((is_floor, key, len_bytes))
+}
+
+/// Returns whether `input` begins with a `ZKV.RANGE` (true) or a `ZKV.COUNT` (false) in array form, which may be
+/// incomplete. Returns `None` for all other input.
+#[inline]
+pub fn range_or_count(input: &[u8]) -> Option<bool> {
+    const NAME_LINE: &[u8] = b"\r\n$9\r\n";
+    let digits = input.strip_prefix(b"*")?;
+    let count_len = digits.iter().take(LEN_DIGITS_MAX).take_while(|byte| byte.is_ascii_digit()).count();
+    let name = digits[count_len..].strip_prefix(NAME_LINE)?;
+    match name.split_first_chunk::<9>()? {
+        (name, [b'\r', b'\n', ..]) if name.eq_ignore_ascii_case(b"ZKV.RANGE") => Some(true),
+        (name, [b'\r', b'\n', ..]) if name.eq_ignore_ascii_case(b"ZKV.COUNT") => Some(false),
+        _ => None,
+    }
 }
 
 /// Returns the last argument of a command, whose length begins at `len_at`, and the length of the command. Returns
@@ -115,6 +130,24 @@ mod tests {
         assert_eq!(floor_or_ceiling(&command("GET", b"key")), None);
         assert_eq!(floor_or_ceiling(b"*2\r\n$9\r\nZKV.FLOOR\r\n$0\r\n\r\n"), None);
         assert_eq!(floor_or_ceiling(b"*2\r\n$9\r\nZKV.COUNT\r\n$1\r\nk\r\n"), None);
+    }
+
+    #[test]
+    fn range_commands_are_recognized_in_any_case() {
+        for (input, expected) in [
+            ("*3\r\n$9\r\nZKV.RANGE\r\n$1\r\na\r\n$1\r\nb\r\n", Some(true)),
+            ("*10\r\n$9\r\nzkv.range\r\n", Some(true)),
+            ("*3\r\n$9\r\nZkv.Count\r\n", Some(false)),
+            ("*3\r\n$9\r\nZKV.COUNT\r", None),
+            ("*3\r\n$9\r\nZKV.FLOOR\r\n", None),
+            ("*3\r\n$09\r\nZKV.RANGE\r\n", None),
+            ("*123456\r\n$9\r\nZKV.RANGE\r\n", None),
+            ("ZKV.RANGE - +\r\n", None),
+            ("*", None),
+            ("", None),
+        ] {
+            assert_eq!(range_or_count(input.as_bytes()), expected, "{input:?}");
+        }
     }
 
     #[test]

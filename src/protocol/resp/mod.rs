@@ -4,7 +4,7 @@
 //! no access to tables; [`crate::server`] executes commands. Error texts and replies are those of Redis 7.0.
 //!
 //! [`parse`] splits bytes into commands. [`get`] is a fast path for `GET`, and [`floor_or_ceiling`] for `ZKV.FLOOR` and
-//! `ZKV.CEILING`. [`commands`] lists the commands, [`range`] parses the arguments of the range commands, [`Glob`]
+//! `ZKV.CEILING`. [`range_or_count`] recognizes `ZKV.RANGE` and `ZKV.COUNT`. [`commands`] lists the commands, [`range`] parses the arguments of the range commands, [`Glob`]
 //! matches patterns, and [`Reply`] encodes replies. Clients find the end of a reply with [`reply_len_bytes`].
 
 pub mod commands;
@@ -20,7 +20,7 @@ mod reply;
 mod reply_len;
 
 pub use command::{Args, Command};
-pub use get::{floor_or_ceiling, get};
+pub use get::{floor_or_ceiling, get, range_or_count};
 pub use glob::Glob;
 pub use number::integer;
 pub use parse::{Parsed, Progress, ProtocolError, parse};

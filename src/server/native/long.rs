@@ -1,19 +1,22 @@
 //! Long requests, which have a byte key or a range.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use super::ORDERED_STEPS;
-use super::ordered::{push_error, push_neighbor, push_range, side};
+use super::ordered::{RangeRequest, push_error, push_neighbor, side};
 use super::points::push_found;
 use super::run::{RunEnd, whole_requests};
 use crate::format::key::KeyKind;
 use crate::protocol::native::{LONG_BODY_MAX_BYTES, LONG_HEADER_LEN_BYTES, Op, OpKind, long_len_bytes};
 use crate::server::counters::Tally;
 use crate::server::responses::Responses;
-use crate::store::{Found, Side, Store};
+use crate::store::{Found, LookupError, RangeLookup, Side, Store};
 
 /// The maximum number of long requests that are looked up together.
 const LONG_REQUESTS_MAX: usize = 256;
+
+/// The maximum number of Range and Count requests that are looked up together.
+const RANGES_MAX: usize = 128;
 
 /// A request with a byte key or a range.
 #[derive(Clone, Copy)]
@@ -22,11 +25,23 @@ struct Long<'a> {
     body: &'a [u8],
 }
 
+/// How long requests are looked up. Consecutive requests that are looked up in the same way are looked up together.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// Floor and Ceiling requests for a table of byte keys.
+    Neighbors,
+    /// Range and Count requests.
+    Ranges,
+    Others,
+}
+
 impl Long<'_> {
-    /// Returns whether this is a Floor or a Ceiling with a key of the table's kind.
-    fn is_neighbor(&self, store: &Store) -> bool {
-        let kind = Op::from_long_code(self.op_code).map(Op::kind);
-        kind == Some(OpKind::Neighbor) && store.key_kind() == KeyKind::Bytes
+    fn way(&self, store: &Store) -> Way {
+        match Op::from_long_code(self.op_code).map(Op::kind) {
+            Some(OpKind::Neighbor) if store.key_kind() == KeyKind::Bytes => Way::Neighbors,
+            Some(OpKind::Range) => Way::Ranges,
+            _ => Way::Others,
+        }
     }
 
     fn side(&self) -> Side {
@@ -76,10 +91,11 @@ pub(super) fn answer_long(
 /// Answers long requests until all are answered or the pass must end. Returns the number of answered requests.
 fn push_all(store: &Store, requests: &[Long<'_>], responses: &mut Responses, tally: &mut Tally) -> usize {
     let mut count = 0;
-    for run in requests.chunk_by(|a, b| a.is_neighbor(store) == b.is_neighbor(store)) {
-        let answered_count = match run[0].is_neighbor(store) {
-            true => push_neighbors(store, run, responses, tally),
-            false => push_others(store, run, responses, tally),
+    for run in requests.chunk_by(|a, b| a.way(store) == b.way(store)) {
+        let answered_count = match run[0].way(store) {
+            Way::Neighbors => push_neighbors(store, run, responses, tally),
+            Way::Ranges => push_ranges(store, run, responses, tally),
+            Way::Others => push_others(store, run, responses, tally),
         };
         count += answered_count;
         if answered_count < run.len() || responses.steps().continue_after(count).is_break() {
@@ -105,6 +121,39 @@ fn push_neighbors(store: &Store, requests: &[Long<'_>], responses: &mut Response
             responses.steps().continue_after(count)
         },
     );
+    count
+}
+
+/// Answers Range and Count requests. Returns the number of answered requests.
+fn push_ranges(store: &Store, requests: &[Long<'_>], responses: &mut Responses, tally: &mut Tally) -> usize {
+    let mut ranges: [Option<RangeRequest<'_>>; RANGES_MAX] = [None; RANGES_MAX];
+    let mut count = 0;
+    for run in requests.chunks(RANGES_MAX) {
+        let op = |i: usize| Op::from_long_code(run[i].op_code);
+        for (i, request) in run.iter().enumerate() {
+            ranges[i] = op(i).and_then(|op| RangeRequest::parse(store.key_kind(), op, request.body));
+        }
+        let mut run_count = 0;
+        let mut answer = |i: usize, rows: Result<Range<usize>, LookupError>| {
+            if responses.is_full() || count + i > 0 && responses.steps().is_time_over() {
+                return ControlFlow::Break(());
+            }
+            let pushed = match &ranges[i] {
+                Some(range) => range.push(store, rows, responses),
+                None => push_error(responses),
+            };
+            let Some(status) = pushed else { return ControlFlow::Break(()) };
+            tally.count(op(i), status);
+            run_count += 1;
+            responses.steps().continue_after(count + run_count)
+        };
+        let lookup = |i: usize| ranges[i].map_or(RangeLookup::NOTHING, |range| range.lookup);
+        store.row_numbers_each(run.len(), lookup, &mut answer);
+        count += run_count;
+        if run_count < run.len() {
+            break;
+        }
+    }
     count
 }
 
@@ -155,7 +204,6 @@ fn push_one(
         Some((op, OpKind::Point)) if is_bytes => {
             return responses.append(|appender, _| push_found(op as u32, found, appender, tally));
         }
-        Some((op, OpKind::Range)) => push_range(store, op, request.body, responses)?,
         _ => push_error(responses)?,
     };
     tally.count(op, status);

@@ -1,7 +1,7 @@
 //! Requests that depend on the order of keys: Floor, Ceiling, Range, and Count. The caller has checked that there is
 //! room for a response.
 
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -11,7 +11,9 @@ use crate::protocol::native::{
     ResponseHeader, Status, range_flags,
 };
 use crate::server::responses::Responses;
-use crate::store::{LookupError, Neighbor, PageRange, Rows, Side, Store, is_verification_interrupted};
+use crate::store::{
+    LookupError, Neighbor, PageRange, Prefetched, RangeEnd, RangeLookup, Side, Store, is_verification_interrupted,
+};
 
 /// Appends a response without a value. Returns its status.
 pub(super) fn push_bare(status: Status, responses: &mut Responses) -> Status {
@@ -52,44 +54,69 @@ pub(super) fn side(op: Op) -> Side {
     if op == Op::Floor { Side::After } else { Side::Before }
 }
 
-/// Appends the response to a Range (a page of rows) or to a Count (a number of rows).
-pub(super) fn push_range(store: &Store, op: Op, body: &[u8], responses: &mut Responses) -> Option<Status> {
-    let Some((rows, flags, limit_rows)) = range(store, body) else { return push_error(responses) };
-    if op == Op::Count {
-        responses.push(ResponseHeader::of_page(size_of::<u64>()).as_bytes());
-        responses.push(&(rows.len() as u64).to_be_bytes());
-        return Some(Status::Ok);
+/// A Range or a Count.
+#[derive(Clone, Copy)]
+pub(super) struct RangeRequest<'b> {
+    pub(super) lookup: RangeLookup<Key<'b>>,
+    /// The request is a Count.
+    is_count: bool,
+    /// The client's limit on the number of rows. 0 if there is no limit.
+    limit_rows: u32,
+}
+
+impl<'b> RangeRequest<'b> {
+    /// Parses the body of a Range or a Count. Returns `None` if the body is malformed, or if the keys are not of the
+    /// kind `kind`.
+    pub(super) fn parse(kind: KeyKind, op: Op, body: &'b [u8]) -> Option<RangeRequest<'b>> {
+        let (header, keys) = RangeHeader::ref_from_prefix(body).ok()?;
+        let flags = header.flags.get();
+        let (start, keys) = keys.split_at_checked(header.start_len_bytes.get() as usize)?;
+        let (end, rest) = keys.split_at_checked(header.end_len_bytes.get() as usize)?;
+        let bound = |key, given, excluded| match (flags & given != 0, flags & excluded != 0) {
+            (true, true) => key_of(kind, flags, key).map(Bound::Excluded),
+            (true, false) => key_of(kind, flags, key).map(Bound::Included),
+            (false, false) if key.is_empty() => Some(Bound::Unbounded),
+            (false, _) => None,
+        };
+        let start = bound(start, range_flags::START, range_flags::START_EXCLUDED)?;
+        let end = bound(end, range_flags::END, range_flags::END_EXCLUDED)?;
+        if !rest.is_empty() || flags & !range_flags::ALL != 0 {
+            return None;
+        }
+        let prefetched = match flags & range_flags::BACKWARD != 0 {
+            _ if op == Op::Count => Prefetched::Nothing,
+            false => Prefetched::First,
+            true => Prefetched::Last,
+        };
+        let lookup = RangeLookup { start: RangeEnd::start(start), end: RangeEnd::end(end), prefetched };
+        Some(RangeRequest { lookup, is_count: op == Op::Count, limit_rows: header.limit_rows.get() })
     }
-    let limit_rows = if limit_rows == 0 { usize::MAX } else { limit_rows };
-    match rows.page(flags & range_flags::BACKWARD != 0, limit_rows, PAGE_LEN_MAX_BYTES) {
-        Some(page) => push_page(store, &page, responses),
-        None => push_error(responses),
+
+    /// Appends the response, a page of rows or a number of rows, after the rows of the range were looked up.
+    pub(super) fn push(
+        &self,
+        store: &Store,
+        rows: Result<Range<usize>, LookupError>,
+        responses: &mut Responses,
+    ) -> Option<Status> {
+        let Ok(rows) = rows else { return push_error(responses) };
+        if self.is_count {
+            responses.push(ResponseHeader::of_page(size_of::<u64>()).as_bytes());
+            responses.push(&(rows.len() as u64).to_be_bytes());
+            return Some(Status::Ok);
+        }
+        let limit_rows = if self.limit_rows == 0 { usize::MAX } else { self.limit_rows as usize };
+        let is_backward = self.lookup.prefetched == Prefetched::Last;
+        let page =
+            store.rows_with_numbers(rows).ok().and_then(|rows| rows.page(is_backward, limit_rows, PAGE_LEN_MAX_BYTES));
+        match page {
+            Some(page) => push_page(store, &page, responses),
+            None => push_error(responses),
+        }
     }
 }
 
-/// Parses the body of a Range or Count request. Returns the rows of the requested range, the flags, and the client's
-/// limit on the number of rows (0: no limit). Returns `None` if the body is malformed, the keys are not of the table's
-/// kind, or the file is damaged or was changed.
-fn range<'s>(store: &'s Store, body: &[u8]) -> Option<(Rows<'s>, u32, usize)> {
-    let (header, keys) = RangeHeader::ref_from_prefix(body).ok()?;
-    let flags = header.flags.get();
-    let (start, keys) = keys.split_at_checked(header.start_len_bytes.get() as usize)?;
-    let (end, rest) = keys.split_at_checked(header.end_len_bytes.get() as usize)?;
-    let bound = |key, given, excluded| match (flags & given != 0, flags & excluded != 0) {
-        (true, true) => key_of(store.key_kind(), flags, key).map(Bound::Excluded),
-        (true, false) => key_of(store.key_kind(), flags, key).map(Bound::Included),
-        (false, false) if key.is_empty() => Some(Bound::Unbounded),
-        (false, _) => None,
-    };
-    let start = bound(start, range_flags::START, range_flags::START_EXCLUDED)?;
-    let end = bound(end, range_flags::END, range_flags::END_EXCLUDED)?;
-    if !rest.is_empty() || flags & !range_flags::ALL != 0 {
-        return None;
-    }
-    Some((store.between(start, end).ok()?, flags, header.limit_rows.get() as usize))
-}
-
-/// Parses the key at one end of a range. Returns `None` if the key is not of the table's kind.
+/// Parses the key at one end of a range. Returns `None` if the key is not of the kind `kind`.
 fn key_of(kind: KeyKind, flags: u32, key: &[u8]) -> Option<Key<'_>> {
     match (kind, flags & range_flags::NUMBERS != 0) {
         (KeyKind::U64, true) => Some(Key::U64(u64::from_be_bytes(key.try_into().ok()?))),

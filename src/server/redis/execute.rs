@@ -3,6 +3,7 @@
 //! In: one complete command. Out: its reply, or the work that is left.
 
 use super::lookup::Lookup;
+use super::order::RangeCommand;
 use super::work::{KeysOf, Outcome, Step, Work};
 use super::{
     COMMAND_STEPS, Counted, Out, Session, acl, bits, clients, commands, handshake, info, keyspace, kill, order,
@@ -129,8 +130,8 @@ impl Session {
             Id::Keys => return keyspace::keys(store, args, out),
             Id::ZkvFloor => order::neighbor(store, true, args, out)?,
             Id::ZkvCeiling => order::neighbor(store, false, args, out)?,
-            Id::ZkvRange => order::range(store, args, out)?,
-            Id::ZkvCount => order::count(store, args, out)?,
+            Id::ZkvRange => order::range_or_count(store, RangeCommand::range(args), out)?,
+            Id::ZkvCount => order::range_or_count(store, RangeCommand::count(args), out)?,
             Id::ZkvGeneration => push_generation(generation, out),
             Id::Ping => handshake::ping(args, out)?,
             Id::Echo => handshake::echo(args, out),

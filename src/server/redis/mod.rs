@@ -23,6 +23,7 @@ mod neighbors;
 mod order;
 mod other_types;
 mod permission;
+mod ranges;
 mod serialized;
 mod stored;
 mod strings;
@@ -275,6 +276,22 @@ impl Session {
         responses.steps().add_bytes(run.end_bytes);
     }
 
+    /// Counts a run of ZKV.RANGE and ZKV.COUNT commands. Returns their length.
+    ///
+    /// # Errors
+    /// [`Then::Yield`] if verification was interrupted before the first command was answered.
+    fn count_ranges(&mut self, run: &ranges::Run, responses: &mut Responses) -> Result<usize, Then> {
+        if run.count == 0 {
+            return Err(Then::Yield);
+        }
+        self.state.progress = Progress::default();
+        self.client.set_last_command(if run.ends_with_count { Id::ZkvCount } else { Id::ZkvRange });
+        self.counted.commands += run.count as u64;
+        self.counted.errors += run.damaged as u64;
+        responses.steps().add_bytes(run.end_bytes);
+        Ok(run.end_bytes)
+    }
+
     /// Continues the command in progress, if there is one. Otherwise, answers the GET commands at the start of `rest`,
     /// or executes the next command. Returns the length of the commands that are now completely answered.
     ///
@@ -315,6 +332,13 @@ impl Session {
         {
             self.count_neighbors(&run, responses);
             return Ok(run.end_bytes);
+        }
+        if !self.state.transaction.is_queueing()
+            && self.access.is_unrestricted(&self.worker.server.users)
+            && !self.is_monitored
+            && let Some(run) = ranges::answer(&generation.store, rest, self.state.version, responses)
+        {
+            return self.count_ranges(&run, responses);
         }
         let (line, len_bytes) = match parse(rest, &mut self.state.progress) {
             Ok(Parsed::Command { len_bytes, .. }) => (None, len_bytes),

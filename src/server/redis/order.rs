@@ -3,7 +3,7 @@
 //! In: keys, spans (ranges of keys), and pages, in the syntax of [`crate::protocol::resp::range`]. Out: rows. To
 //! compute a page, a command reads a bounded part of the file.
 
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 
 use super::Out;
 use super::stored::push_value;
@@ -12,8 +12,8 @@ use crate::format::key::{Key, KeyKind};
 use crate::format::record::value_offset_bytes;
 use crate::protocol::native::PAGE_LEN_MAX_BYTES;
 use crate::protocol::resp::Args;
-use crate::protocol::resp::range::{Edge, RangeArgs, Span};
-use crate::store::{Neighbor, Rows, Side, Store, prefix_end};
+use crate::protocol::resp::range::{Edge, RangeArgs, RangeError, Span};
+use crate::store::{Neighbor, Prefetched, RangeEnd, RangeLookup, Rows, Side, Store, prefix_end};
 
 /// The cost, in steps, of finding a position in the key order.
 pub(super) const SEARCH_STEPS: usize = 8;
@@ -52,40 +52,134 @@ pub(super) fn push_neighbor(out: &mut Out<'_>, neighbor: Neighbor<'_>) {
     push_row(out, (key, record.value(), offset_bytes + value_offset_bytes(key) as u64));
 }
 
-pub(super) fn count(store: &Store, args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
-    out.sink().steps().add(2 * SEARCH_STEPS);
-    let span = Span::parse(args).map_err(|error| error.to_string())?;
-    out.integer(rows_of(store, span, None, false)?.len() as i64);
-    Ok(())
+/// A ZKV.RANGE or a ZKV.COUNT.
+pub(super) struct RangeCommand<'a> {
+    span: Span<'a>,
+    /// The page of a ZKV.RANGE. `None` for a ZKV.COUNT.
+    page: Option<Page<'a>>,
+    /// If the span is a prefix, the smallest byte string that is greater than all keys with this prefix.
+    prefix_end: Option<Vec<u8>>,
 }
 
-pub(super) fn range(store: &Store, args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
-    out.sink().steps().add(3 * SEARCH_STEPS);
-    let page = RangeArgs::parse(args).map_err(|error| error.to_string())?;
-    let mut rows = rows_of(store, page.span, page.from, page.reverse)?;
-    let extent = rows.page(page.reverse, page.limit, PAGE_LEN_MAX_BYTES).ok_or_else(damaged)?;
-    if !store.are_intact(extent.offset_bytes.start as usize..extent.offset_bytes.end as usize) {
-        return Err(damaged());
+/// The page that a ZKV.RANGE requests.
+#[derive(Clone, Copy)]
+struct Page<'a> {
+    is_reverse: bool,
+    limit: usize,
+    from: Option<Edge<'a>>,
+}
+
+impl<'a> RangeCommand<'a> {
+    /// Parses the arguments after ZKV.RANGE.
+    pub(super) fn range(args: Args<'a>) -> Result<RangeCommand<'a>, RangeError> {
+        let RangeArgs { span, reverse: is_reverse, limit, from } = RangeArgs::parse(args)?;
+        Ok(RangeCommand { page: Some(Page { is_reverse, limit, from }), ..RangeCommand::of_span(span) })
     }
-    out.array(2);
-    match last_of(&rows, page.reverse, extent.row_count).filter(|_| extent.more) {
-        Some(last) => {
-            let mut cursor = b"(".to_vec();
-            cursor.extend_from_slice(key_text(last, &mut itoa::Buffer::new()));
-            out.bulk(&cursor);
+
+    /// Parses the arguments after ZKV.COUNT.
+    pub(super) fn count(args: Args<'a>) -> Result<RangeCommand<'a>, RangeError> {
+        Span::parse(args).map(RangeCommand::of_span)
+    }
+
+    fn of_span(span: Span<'a>) -> RangeCommand<'a> {
+        let prefix_end = if let Span::Prefix(prefix) = span { prefix_end(prefix) } else { None };
+        RangeCommand { span, page: None, prefix_end }
+    }
+
+    /// Returns the steps of looking up the range.
+    pub(super) fn search_steps(&self) -> usize {
+        if self.page.is_some() { 3 * SEARCH_STEPS } else { 2 * SEARCH_STEPS }
+    }
+
+    pub(super) fn is_count(&self) -> bool {
+        self.page.is_none()
+    }
+
+    /// Returns the range of keys. If the page has a cursor, the range omits the rows that precede the cursor in the
+    /// requested direction.
+    ///
+    /// # Errors
+    /// The text of the error reply, if a key is not of the kind `kind`.
+    pub(super) fn lookup(&self, kind: KeyKind) -> Result<RangeLookup<Key<'_>>, String> {
+        let (mut start, mut end) = match self.span {
+            Span::Between { min, max } => (start_at(kind, min)?, end_at(kind, max)?),
+            Span::Prefix(_) if kind == KeyKind::U64 => {
+                return Err(format!("ERR keys of this table are {kind}, which have no prefixes: pass min and max"));
+            }
+            Span::Prefix(prefix) => {
+                let end = self.prefix_end.as_deref().map(|end| RangeEnd::Beside(Key::Bytes(end), Side::Before));
+                (RangeEnd::Beside(Key::Bytes(prefix), Side::Before), end.unwrap_or(RangeEnd::AfterAll))
+            }
+        };
+        let prefetched = match self.page {
+            None => Prefetched::Nothing,
+            Some(Page { is_reverse: false, from, .. }) => {
+                start = from.map_or(Ok(start), |from| Ok::<_, String>(start.max(start_at(kind, from)?)))?;
+                Prefetched::First
+            }
+            Some(Page { is_reverse: true, from, .. }) => {
+                end = from.map_or(Ok(end), |from| Ok::<_, String>(end.min(end_at(kind, from)?)))?;
+                Prefetched::Last
+            }
+        };
+        Ok(RangeLookup { start, end, prefetched })
+    }
+
+    /// Writes the reply: a number, or a page of rows.
+    ///
+    /// # Errors
+    /// The text of the error reply, if the file is damaged.
+    pub(super) fn reply(&self, store: &Store, rows: Range<usize>, out: &mut Out<'_>) -> Result<(), String> {
+        match &self.page {
+            Some(page) => page.reply(store, store.rows_with_numbers(rows).map_err(|_| damaged())?, out)?,
+            None => out.integer(rows.len() as i64),
         }
-        None => out.null(),
+        Ok(())
     }
-    out.sink().steps().add(2 * extent.row_count);
-    out.array(2 * extent.row_count);
-    for _ in 0..extent.row_count {
-        match take(&mut rows, page.reverse) {
-            Some(row) => push_row(out, row),
-            // The array's header has announced a key and a value, so two errors replace them.
-            None => (0..2).for_each(|_| out.error(damaged())),
+}
+
+impl Page<'_> {
+    fn reply(&self, store: &Store, mut rows: Rows<'_>, out: &mut Out<'_>) -> Result<(), String> {
+        let extent = rows.page(self.is_reverse, self.limit, PAGE_LEN_MAX_BYTES).ok_or_else(damaged)?;
+        if !store.are_intact(extent.offset_bytes.start as usize..extent.offset_bytes.end as usize) {
+            return Err(damaged());
         }
+        out.array(2);
+        match last_of(&rows, self.is_reverse, extent.row_count).filter(|_| extent.more) {
+            Some(last) => {
+                let mut cursor = b"(".to_vec();
+                cursor.extend_from_slice(key_text(last, &mut itoa::Buffer::new()));
+                out.bulk(&cursor);
+            }
+            None => out.null(),
+        }
+        out.sink().steps().add(2 * extent.row_count);
+        out.array(2 * extent.row_count);
+        for _ in 0..extent.row_count {
+            match take(&mut rows, self.is_reverse) {
+                Some(row) => push_row(out, row),
+                // The array's header has announced a key and a value, so two errors replace them.
+                None => (0..2).for_each(|_| out.error(damaged())),
+            }
+        }
+        Ok(())
     }
-    Ok(())
+}
+
+/// Executes a ZKV.RANGE or a ZKV.COUNT.
+///
+/// # Errors
+/// The text of the error reply.
+pub(super) fn range_or_count(
+    store: &Store,
+    command: Result<RangeCommand<'_>, RangeError>,
+    out: &mut Out<'_>,
+) -> Result<(), String> {
+    let command = command.map_err(|error| error.to_string())?;
+    out.sink().steps().add(command.search_steps());
+    let RangeLookup { start, end, .. } = command.lookup(store.key_kind())?;
+    let rows = store.row_numbers_between(start, end).map_err(|_| damaged())?;
+    command.reply(store, rows, out)
 }
 
 /// Returns the key of the last row of a page.
@@ -95,63 +189,25 @@ fn last_of<'s>(rows: &Rows<'s>, backward: bool, row_count: usize) -> Option<Key<
     Some(key)
 }
 
-/// Returns the rows of a span (a range of keys). If `from` is given, omits the rows that precede `from` in the
-/// requested direction.
-fn rows_of<'s>(store: &'s Store, span: Span<'_>, from: Option<Edge<'_>>, backward: bool) -> Result<Rows<'s>, String> {
-    let kind = store.key_kind();
-    let prefix_end_key;
-    let (mut start, mut end) = match span {
-        Span::Between { min, max } => (start_at(store, min)?, end_at(store, max)?),
-        Span::Prefix(_) if kind == KeyKind::U64 => {
-            return Err(format!("ERR keys of this table are {kind}, which have no prefixes: pass min and max"));
-        }
-        Span::Prefix(prefix) => {
-            prefix_end_key = prefix_end(prefix);
-            let end = prefix_end_key.as_deref().map_or(Bound::Unbounded, |end| Bound::Excluded(Key::Bytes(end)));
-            (Bound::Included(Key::Bytes(prefix)), end)
-        }
-    };
-    match from {
-        Some(from) if backward => end = narrower(end, end_at(store, from)?, |a, b| a < b),
-        Some(from) => start = narrower(start, start_at(store, from)?, |a, b| a > b),
-        None => {}
-    }
-    store.between(start, end).map_err(|_| damaged())
+/// Returns the position at which a range of keys begins.
+fn start_at(kind: KeyKind, edge: Edge<'_>) -> Result<RangeEnd<Key<'_>>, String> {
+    position(kind, edge, RangeEnd::start)
 }
 
-/// Returns the lower bound of a range of keys that begins at this edge.
-fn start_at<'k>(store: &'k Store, edge: Edge<'k>) -> Result<Bound<Key<'k>>, String> {
+/// Returns the position at which a range of keys ends.
+fn end_at(kind: KeyKind, edge: Edge<'_>) -> Result<RangeEnd<Key<'_>>, String> {
+    position(kind, edge, RangeEnd::end)
+}
+
+fn position<'k>(
+    kind: KeyKind,
+    edge: Edge<'k>,
+    beside: impl FnOnce(Bound<Key<'k>>) -> RangeEnd<Key<'k>>,
+) -> Result<RangeEnd<Key<'k>>, String> {
     Ok(match edge {
-        Edge::Least => Bound::Unbounded,
-        Edge::Greatest => {
-            let last = store.last().map_err(|_| damaged())?;
-            last.map_or(Bound::Unbounded, |(last, _)| Bound::Excluded(last))
-        }
-        Edge::Included(text) => Bound::Included(key(store.key_kind(), text)?),
-        Edge::Excluded(text) => Bound::Excluded(key(store.key_kind(), text)?),
+        Edge::Least => RangeEnd::BeforeAll,
+        Edge::Greatest => RangeEnd::AfterAll,
+        Edge::Included(text) => beside(Bound::Included(key(kind, text)?)),
+        Edge::Excluded(text) => beside(Bound::Excluded(key(kind, text)?)),
     })
-}
-
-/// Returns the upper bound of a range of keys that ends at this edge.
-fn end_at<'k>(store: &'k Store, edge: Edge<'k>) -> Result<Bound<Key<'k>>, String> {
-    match edge {
-        Edge::Least => {
-            let first = store.first().map_err(|_| damaged())?;
-            Ok(first.map_or(Bound::Unbounded, |(first, _)| Bound::Excluded(first)))
-        }
-        Edge::Greatest => Ok(Bound::Unbounded),
-        edge => start_at(store, edge),
-    }
-}
-
-/// Returns the narrower of two bounds. `beyond(x, y)` returns whether a bound at `x` is narrower than a bound at `y`.
-fn narrower<'k>(a: Bound<Key<'k>>, b: Bound<Key<'k>>, beyond: impl Fn(Key<'k>, Key<'k>) -> bool) -> Bound<Key<'k>> {
-    match (a, b) {
-        (Bound::Unbounded, other) | (other, Bound::Unbounded) => other,
-        (Bound::Included(x) | Bound::Excluded(x), Bound::Included(y) | Bound::Excluded(y)) if x != y => {
-            if beyond(x, y) { a } else { b }
-        }
-        (Bound::Excluded(_), _) => a,
-        _ => b,
-    }
 }
