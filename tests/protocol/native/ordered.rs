@@ -72,6 +72,11 @@ impl<R: FnMut() -> u64> Draw<R> {
                 false => long(op, &key),
             };
         }
+        self.any_range(table, op)
+    }
+
+    /// Returns a Range or a Count with any ends.
+    fn any_range(&mut self, table: &Reference, op: u32) -> Vec<u8> {
         let mut flags = if table.numbers { NUMBERS } else { 0 };
         flags |= BACKWARD * u32::from(self.below(2) == 0);
         let mut keys = [Vec::new(), Vec::new()];
@@ -121,6 +126,17 @@ fn every_request_gets_the_reference_response() {
         }
         let stream = requests.concat();
         assert_same_bytes(&exchange(&mut connection, &stream), &table.answers(&stream).0);
+        // Long runs of ranges, with few other requests and few malformed ranges.
+        let ranges = (0..400).map(|i| match i % 90 {
+            88 => draw.any_request(&table),
+            89 => long(RANGE, &range_body(u32::MAX, 0, &[], &[])),
+            _ => {
+                let op = [RANGE, COUNT][draw.below(2)];
+                draw.any_range(&table, op)
+            }
+        });
+        let stream = ranges.collect::<Vec<_>>().concat();
+        assert_same_bytes(&exchange(&mut server.connect(), &stream), &table.answers(&stream).0);
     }
 }
 

@@ -3,7 +3,10 @@
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 
-use super::{ServedRows, array, ask, command, reply, strings};
+use zero_kv::bake::Keys;
+
+use super::{ServedRows, array, ask, bulk, command, reply, strings};
+use crate::helpers::random::Random;
 use crate::helpers::servers::Server;
 
 /// Returns all keys of a complete SCAN, and the number of calls.
@@ -133,4 +136,106 @@ fn the_pages_of_a_range_have_all_its_rows_in_order() {
     assert_eq!(ask(&mut stream, "ZKV.COUNT - + x"), "-ERR wrong number of arguments for 'zkv.count' command\r\n");
     assert_eq!(ask(&mut stream, "ZKV.RANGE - + x"), "-ERR syntax error\r\n");
     assert!(ask(&mut stream, "ZKV.COUNT -x +").starts_with("-ERR min or max not valid string range item"));
+}
+
+/// Returns the reply to a ZKV.COUNT, or to a ZKV.RANGE with these words after the span. `rows` are all rows in key
+/// order. `is_inside` returns whether the span contains a row.
+fn expected_reply(
+    rows: &[(Vec<u8>, Vec<u8>)],
+    is_inside: impl Fn(usize) -> bool,
+    range: Option<(bool, usize)>,
+) -> Vec<u8> {
+    let mut inside: Vec<&(Vec<u8>, Vec<u8>)> =
+        (0..rows.len()).filter(|row| is_inside(*row)).map(|row| &rows[row]).collect();
+    let Some((is_reverse, limit)) = range else { return format!(":{}\r\n", inside.len()).into_bytes() };
+    if is_reverse {
+        inside.reverse();
+    }
+    let page = &inside[..limit.min(inside.len())];
+    let cursor = match page.last() {
+        Some((key, _)) if page.len() < inside.len() => bulk(&[b"(", &key[..]].concat()),
+        _ => b"$-1\r\n".to_vec(),
+    };
+    let items = array(page.iter().flat_map(|(key, value)| [&key[..], &value[..]]));
+    [b"*2\r\n", &cursor[..], &items[..]].concat()
+}
+
+#[test]
+fn pipelined_ranges_and_counts_match_the_model() {
+    let seed = 0x5eed_0017;
+    println!("seed {seed}");
+    let mut random = Random(seed);
+    let value = |i: usize| vec![b'a' + (i % 26) as u8; i % 40];
+    let names = |i: usize| format!("{}:{:04}", ["user", "item", "page"][i % 3], i * 3).into_bytes();
+    let numbers = |i: usize| (i * 5).to_string().into_bytes();
+    for (keys, key) in [(Keys::Bytes, &names as &dyn Fn(usize) -> Vec<u8>), (Keys::U64, &numbers)] {
+        let served = ServedRows::new(keys, (0..700).map(|i| (key(i), value(i))).collect());
+        let mut rows: Vec<(Vec<u8>, Vec<u8>)> = served.rows.clone().into_iter().collect();
+        let is_number = keys == Keys::U64;
+        // Padding makes the order of the decimal keys the order of the numbers.
+        let order = |key: &[u8]| if is_number { [&b"000000"[key.len()..], key].concat() } else { key.to_vec() };
+        rows.sort_by_key(|(key, _)| order(key));
+        let position = |key: &[u8], or_equal: bool| {
+            rows.partition_point(|(row, _)| order(row) < order(key) || or_equal && row == key)
+        };
+        let mut pipeline = Vec::new();
+        for _ in 0..600 {
+            let mut edge = |is_start: bool| match random.below(9) {
+                0 => ("-".to_owned(), 0),
+                1 => ("+".to_owned(), rows.len()),
+                kind => {
+                    let mut key = rows[random.below(rows.len())].0.clone();
+                    if kind < 4 {
+                        *key.last_mut().unwrap() = b'7';
+                    }
+                    let text = String::from_utf8(key.clone()).unwrap();
+                    let is_excluded = kind.is_multiple_of(2);
+                    let mark = if is_excluded { "(" } else { ["", "["][kind / 3 % 2] };
+                    (format!("{mark}{text}"), position(&key, is_start == is_excluded))
+                }
+            };
+            let ((min, mut start), (max, mut end)) = (edge(true), edge(false));
+            let (is_reverse, from) = (edge(true).1 % 2 == 0, edge(true).1 % 3 == 0);
+            let mut span = format!("{min} {max}");
+            let limit = 1 + random.below(20);
+            if !is_number && random.below(4) == 0 {
+                let prefix =
+                    String::from_utf8(rows[random.below(rows.len())].0[..1 + random.below(8)].to_vec()).unwrap();
+                start = position(prefix.as_bytes(), false);
+                end = rows.iter().rposition(|(key, _)| key.starts_with(prefix.as_bytes())).unwrap() + 1;
+                span = format!("PREFIX {prefix}");
+            }
+            let (words, range) = match random.below(3) {
+                0 => (format!("{} {span}", ["ZKV.COUNT", "zkv.count"][random.below(2)]), None),
+                _ => {
+                    let mut words = format!("ZKV.RANGE {span}{} LIMIT {limit}", if is_reverse { " REV" } else { "" });
+                    if from {
+                        let key = rows[random.below(rows.len())].0.clone();
+                        words += &format!(" FROM ({}", String::from_utf8(key.clone()).unwrap());
+                        match is_reverse {
+                            true => end = end.min(position(&key, false)),
+                            false => start = start.max(position(&key, true)),
+                        }
+                    }
+                    (words, Some((is_reverse, limit)))
+                }
+            };
+            pipeline.push((words, expected_reply(&rows, |row| (start..end).contains(&row), range)));
+            if random.below(40) == 0 {
+                pipeline.push(("ZKV.RANGE - + x".to_owned(), b"-ERR syntax error\r\n".to_vec()));
+                pipeline.push(("PING".to_owned(), b"+PONG\r\n".to_vec()));
+            }
+        }
+        let mut stream = served.connect();
+        for (words, expected) in &pipeline {
+            assert_eq!(ask(&mut stream, words), String::from_utf8(expected.clone()).unwrap(), "{words}");
+        }
+        let mut writer = stream.try_clone().unwrap();
+        let commands: Vec<u8> = pipeline.iter().flat_map(|(words, _)| command(words)).collect();
+        let writer = std::thread::spawn(move || writer.write_all(&commands).unwrap());
+        for (words, expected) in &pipeline {
+            assert!(reply(&mut stream) == *expected, "{words}");
+        }
+        writer.join().unwrap();
+    }
 }
