@@ -8,11 +8,11 @@ use crate::client::Client;
 use crate::errors::KeyKind;
 use crate::key_batch::KeyBatch;
 use crate::many::{LookUpMany, Values, detached};
-use crate::neighbors::{NearestRows, Neighbor, RowKeys};
+use crate::neighbors::{FindNeighbors, NearestRows, Neighbor, RowKeys};
 use crate::table::Table;
 use crate::view::Memory;
 
-/// The object whose method `get_many` was called.
+/// The object whose method `get_many`, `floor_many`, or `ceiling_many` was called.
 #[derive(FromPyObject)]
 pub(crate) enum LookUpTarget<'py> {
     Table(Bound<'py, Table>),
@@ -32,6 +32,14 @@ impl<'py> LookUpTarget<'py> {
         match self {
             LookUpTarget::Table(table) => table.get().look_up_many(py, keys, make),
             LookUpTarget::Client(client) => client.get().look_up_many(py, keys, make),
+        }
+    }
+
+    /// Looks up the nearest rows of all keys.
+    fn find_neighbors(&self, py: Python<'py>, keys: &KeyBatch<'py>, neighbor: Neighbor) -> PyResult<NearestRows> {
+        match self {
+            LookUpTarget::Table(table) => table.get().find_neighbors(py, keys, neighbor),
+            LookUpTarget::Client(client) => client.get().find_neighbors(py, keys, neighbor),
         }
     }
 }
@@ -173,13 +181,13 @@ fn arrow_array(values: &[Option<&[u8]>]) -> ArrowArray {
 #[pyfunction]
 pub(crate) fn fill_neighbors_fixed<'py>(
     py: Python<'py>,
-    table: &Bound<'py, Table>,
+    target: LookUpTarget<'py>,
     keys: &Bound<'py, PyAny>,
     len_bytes: usize,
     is_floor: bool,
 ) -> PyResult<(Memory, Memory, Memory)> {
     let keys = KeyBatch::from_object(keys)?;
-    let rows = NearestRows::find(py, &*table.get().version(py)?, &keys, Neighbor::new(is_floor))?;
+    let rows = target.find_neighbors(py, &keys, Neighbor::new(is_floor))?;
     let RowKeys::Numbers(numbers) = rows.keys else {
         let message = "the table's keys are bytes, where a dtype requires numbers: pass a pyarrow array of keys";
         return Err(KeyKind::new_err(message));
@@ -192,17 +200,17 @@ pub(crate) fn fill_neighbors_fixed<'py>(
 /// which are null where the values are null, or an array of bytes. `numbers`, `offsets`, and `data` are the arguments of
 /// `fill_arrow`.
 #[pyfunction]
-#[pyo3(signature = (table, numbers, offsets, data, is_floor))]
+#[pyo3(signature = (target, numbers, offsets, data, is_floor))]
 pub(crate) fn fill_neighbors_arrow<'py>(
     py: Python<'py>,
-    table: &Bound<'py, Table>,
+    target: LookUpTarget<'py>,
     numbers: Option<Bound<'py, PyAny>>,
     offsets: Option<Bound<'py, PyAny>>,
     data: Option<Bound<'py, PyAny>>,
     is_floor: bool,
 ) -> PyResult<(Option<Memory>, Option<ArrowParts>, ArrowParts)> {
     let keys = arrow_keys(py, numbers, offsets, data)?;
-    let rows = NearestRows::find(py, &*table.get().version(py)?, &keys, Neighbor::new(is_floor))?;
+    let rows = target.find_neighbors(py, &keys, Neighbor::new(is_floor))?;
     let values = detached(py, keys.len(), || arrow_array(&rows.values.slices()));
     Ok(match rows.keys {
         RowKeys::Numbers(numbers) => (Some(Memory::from_bytes(number_bytes(&numbers))), None, values.into()),

@@ -10,8 +10,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
-use zero_kv::Key;
 use zero_kv::client::{self, ClientError, KeyRange, Options, OwnedKey};
+use zero_kv::{Key, KeyKind};
 
 use crate::arguments::{UserName, duration};
 use crate::connection::Security;
@@ -19,6 +19,7 @@ use crate::convert::{info_dict, key_from, optional_row, prefix_from, range_betwe
 use crate::errors::{Closed, client_exception};
 use crate::key_batch::KeyBatch;
 use crate::many::{self, CopiedValues, LookUpMany, Values};
+use crate::neighbors::{FindNeighbors, NearestRows, Neighbor, neighbor_many};
 
 /// The maximum number of idle connections that are kept for later calls.
 const IDLE_MAX: usize = 64;
@@ -142,6 +143,25 @@ impl LookUpMany for Client {
     }
 }
 
+impl FindNeighbors for Client {
+    fn find_neighbors(&self, py: Python<'_>, keys: &KeyBatch<'_>, neighbor: Neighbor) -> PyResult<NearestRows> {
+        let numbers = if let KeyBatch::Numbers(numbers) = keys { Some(&numbers[..]) } else { None };
+        let slices = keys.slices()?;
+        self.call(py, |client| {
+            let found = match (numbers, neighbor) {
+                (Some(numbers), Neighbor::Floor) => client.floor_many(numbers),
+                (Some(numbers), Neighbor::Ceiling) => client.ceiling_many(numbers),
+                (None, Neighbor::Floor) => client.floor_many(&slices),
+                (None, Neighbor::Ceiling) => client.ceiling_many(&slices),
+            }?;
+            let kind = if numbers.is_some() { KeyKind::U64 } else { KeyKind::Bytes };
+            let mut rows = NearestRows::with_capacity(kind, found.len());
+            found.iter().for_each(|row| rows.push(row.as_ref().map(|(key, value)| (key.as_key(), &value[..]))));
+            Ok(rows)
+        })
+    }
+}
+
 #[pymethods]
 impl Client {
     #[new]
@@ -216,10 +236,17 @@ impl Client {
         optional_row(py, self.call(py, |client| client.floor(key))?)
     }
 
-    /// Return the result of `floor` for many keys, in the order of the keys, with pipelined requests.
-    fn floor_many<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Vec<Option<Bound<'py, PyTuple>>>> {
-        let rows = self.call_many(keys, |client, keys| client.floor_many(keys))?;
-        rows.into_iter().map(|row| optional_row(keys.py(), row)).collect()
+    /// Return the result of `floor` for many keys, in the order of the keys, with pipelined requests: see
+    /// `Table.floor_many`.
+    ///
+    /// If the server replaces its table during the call, the rows may come from both the old and the new table.
+    #[pyo3(signature = (keys, *, dtype = None))]
+    fn floor_many<'py>(
+        slf: &Bound<'py, Self>,
+        keys: &Bound<'py, PyAny>,
+        dtype: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        neighbor_many(slf.as_any(), slf.get(), keys, dtype.as_ref(), Neighbor::Floor)
     }
 
     /// Return the row with the smallest key greater than or equal to `key`.
@@ -228,10 +255,14 @@ impl Client {
         optional_row(py, self.call(py, |client| client.ceiling(key))?)
     }
 
-    /// Return the result of `ceiling` for many keys, in the order of the keys, with pipelined requests.
-    fn ceiling_many<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Vec<Option<Bound<'py, PyTuple>>>> {
-        let rows = self.call_many(keys, |client, keys| client.ceiling_many(keys))?;
-        rows.into_iter().map(|row| optional_row(keys.py(), row)).collect()
+    /// Return the result of `ceiling` for many keys, in the order of the keys: see `floor_many`.
+    #[pyo3(signature = (keys, *, dtype = None))]
+    fn ceiling_many<'py>(
+        slf: &Bound<'py, Self>,
+        keys: &Bound<'py, PyAny>,
+        dtype: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        neighbor_many(slf.as_any(), slf.get(), keys, dtype.as_ref(), Neighbor::Ceiling)
     }
 
     /// Return the row with the smallest key.

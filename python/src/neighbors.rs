@@ -1,6 +1,6 @@
 //! The rows nearest to many keys.
 //!
-//! In: keys and a table. Out: for each key, the row with the largest key at or below it (`floor`) or the row with the
+//! In: keys, and a table or a client. Out: for each key, the row with the largest key at or below it (`floor`) or the row with the
 //! smallest key at or above it (`ceiling`), in buffers from which `arrays` makes arrays, or as a list.
 
 use pyo3::prelude::*;
@@ -25,6 +25,12 @@ impl Neighbor {
     pub(crate) fn new(is_floor: bool) -> Neighbor {
         if is_floor { Neighbor::Floor } else { Neighbor::Ceiling }
     }
+}
+
+/// An object that looks up the rows nearest to many keys: a table, or the client of a server.
+pub(crate) trait FindNeighbors {
+    /// Looks up all keys. Other Python threads may run during the lookup.
+    fn find_neighbors(&self, py: Python<'_>, keys: &KeyBatch<'_>, neighbor: Neighbor) -> PyResult<NearestRows>;
 }
 
 /// The rows that were found for some keys. `keys` and `values` have one element per requested key.
@@ -57,7 +63,7 @@ impl NearestRows {
         found.map_err(lookup_exception)
     }
 
-    fn with_capacity(kind: KeyKind, count: usize) -> NearestRows {
+    pub(crate) fn with_capacity(kind: KeyKind, count: usize) -> NearestRows {
         let keys = match kind {
             KeyKind::U64 => RowKeys::Numbers(Vec::with_capacity(count)),
             KeyKind::Bytes => RowKeys::Bytes(CopiedValues::with_capacity(count)),
@@ -65,7 +71,7 @@ impl NearestRows {
         NearestRows { keys, values: CopiedValues::with_capacity(count) }
     }
 
-    fn push(&mut self, row: Option<(Key<'_>, &[u8])>) {
+    pub(crate) fn push(&mut self, row: Option<(Key<'_>, &[u8])>) {
         let key = row.map(|(key, _)| key);
         match &mut self.keys {
             RowKeys::Numbers(numbers) => numbers.push(key.and_then(|key| key.as_u64()).unwrap_or_default()),
@@ -101,10 +107,10 @@ where
     Ok(rows)
 }
 
-/// Implements the methods `floor_many` and `ceiling_many` of a class. `table` is the current table of `object`.
+/// Implements the methods `floor_many` and `ceiling_many` of a class. `target` is the Rust value in `object`.
 pub(crate) fn neighbor_many<'py>(
     object: &Bound<'py, PyAny>,
-    table: &MappedStore,
+    target: &impl FindNeighbors,
     keys: &Bound<'py, PyAny>,
     dtype: Option<&Bound<'py, PyAny>>,
     neighbor: Neighbor,
@@ -114,6 +120,6 @@ pub(crate) fn neighbor_many<'py>(
         let is_floor = matches!(neighbor, Neighbor::Floor);
         return py.import("zero_kv._arrays")?.getattr("neighbor_many")?.call1((object, keys, dtype, is_floor));
     }
-    let rows = NearestRows::find(py, table, &KeyBatch::from_object(keys)?, neighbor)?;
+    let rows = target.find_neighbors(py, &KeyBatch::from_object(keys)?, neighbor)?;
     Ok(rows.into_list(py)?.into_any())
 }

@@ -18,7 +18,7 @@ use crate::convert::{key_from, kind_name, missing_key, optional_row, prefix_from
 use crate::errors::{lookup_exception, store_exception};
 use crate::key_batch::KeyBatch;
 use crate::many::{self, LookUpMany, Values};
-use crate::neighbors::{Neighbor, neighbor_many};
+use crate::neighbors::{FindNeighbors, NearestRows, Neighbor, neighbor_many};
 use crate::rows::{RowIterator, RowPart, Rows, Selection};
 use crate::served::ServedTable;
 use crate::table_version::TableVersion;
@@ -114,6 +114,12 @@ impl LookUpMany for Table {
     ) -> PyResult<T> {
         let version = self.version(py)?;
         use_values(&Values::from_table(py, &version, keys)?)
+    }
+}
+
+impl FindNeighbors for Table {
+    fn find_neighbors(&self, py: Python<'_>, keys: &KeyBatch<'_>, neighbor: Neighbor) -> PyResult<NearestRows> {
+        NearestRows::find(py, &*self.version(py)?, keys, neighbor)
     }
 }
 
@@ -225,7 +231,7 @@ impl Table {
         keys: &Bound<'py, PyAny>,
         dtype: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        neighbor_many(slf.as_any(), &*slf.get().version(slf.py())?, keys, dtype.as_ref(), Neighbor::Floor)
+        neighbor_many(slf.as_any(), slf.get(), keys, dtype.as_ref(), Neighbor::Floor)
     }
 
     /// Return the result of `ceiling` for many keys, in the order of the keys: see `floor_many`.
@@ -235,7 +241,7 @@ impl Table {
         keys: &Bound<'py, PyAny>,
         dtype: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        neighbor_many(slf.as_any(), &*slf.get().version(slf.py())?, keys, dtype.as_ref(), Neighbor::Ceiling)
+        neighbor_many(slf.as_any(), slf.get(), keys, dtype.as_ref(), Neighbor::Ceiling)
     }
 
     /// Return the row with the smallest key.

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import array
+import asyncio
+import contextlib
 import pathlib
 import random
+import shutil
 import subprocess
 import sys
 import struct
@@ -20,13 +23,33 @@ from support import number_rows, seeded, serving, text_rows
 pyarrow = pytest.importorskip("pyarrow")
 
 
-@pytest.fixture(params=["open", "client"])
+class BlockingCalls:
+    """The methods of an asyncio client, as methods that block."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __getattr__(self, name: str) -> Any:
+        def method(*arguments: Any, **options: Any) -> Any:
+            async def call() -> Any:
+                async with zero_kv.AsyncClient(self._path) as client:
+                    return await getattr(client, name)(*arguments, **options)
+
+            return asyncio.run(call())
+
+        return method
+
+
+@pytest.fixture(params=["open", "client", "asyncio"])
 def features(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[Any]:
     """A table with four floats for each even number below 2000."""
     rows = {key: struct.pack("<4f", *(key + i for i in range(4))) for key in range(0, 2000, 2)}
     zero_kv.bake(rows, tmp_path / "features.db")
     if request.param == "open":
         yield zero_kv.open(tmp_path / "features.db")
+    elif request.param == "asyncio":
+        with serving(tmp_path / "features.db") as server:
+            yield BlockingCalls(server.path)
     else:
         with serving(tmp_path / "features.db") as server, zero_kv.Client(server.path) as client:
             yield client
@@ -99,7 +122,7 @@ def test_all_chunks_of_an_array_are_looked_up_in_one_table(tmp_path: pathlib.Pat
                 assert len(found) == 1
 
 
-@pytest.mark.parametrize("how", ["open", "client"])
+@pytest.mark.parametrize("how", ["open", "client", "asyncio"])
 @pytest.mark.parametrize("rows_of", [number_rows, text_rows])
 def test_arrow_keys_return_arrow_arrays_with_nulls(rows_of: Any, how: str, tmp_path: pathlib.Path) -> None:
     rng = seeded(f"arrow {rows_of.__name__} {how}")
@@ -107,6 +130,9 @@ def test_arrow_keys_return_arrow_arrays_with_nulls(rows_of: Any, how: str, tmp_p
     zero_kv.bake(rows, tmp_path / "table.db")
     if how == "open":
         check_arrow_arrays(zero_kv.open(tmp_path / "table.db"), rows, rows_of, rng)
+    elif how == "asyncio":
+        with serving(tmp_path / "table.db") as server:
+            check_arrow_arrays(BlockingCalls(server.path), rows, rows_of, rng)
     else:
         with serving(tmp_path / "table.db") as server, zero_kv.Client(server.path) as client:
             check_arrow_arrays(client, rows, rows_of, rng)
@@ -156,9 +182,29 @@ def ranges(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[A
         yield zero_kv.open(tmp_path / "ranges.db", memory="map" if request.param == "open" else "copy")
 
 
+def many_neighbors(way: str, table: Any, path: pathlib.Path, name: str, close: contextlib.ExitStack) -> Any:
+    """Return `floor_many` or `ceiling_many` of the table, or of a client of a server that serves its file."""
+    if way == "table":
+        return getattr(table, name + "_many")
+    server = close.enter_context(serving(pathlib.Path(shutil.copy(path, path.with_name("served.db")))))
+    if way == "client":
+        return getattr(close.enter_context(zero_kv.Client(server.path)), name + "_many")
+
+    return getattr(BlockingCalls(server.path), name + "_many")
+
+
+WAYS = ["table", "client", "asyncio"]
+
+
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", ["floor", "ceiling"])
-def test_many_neighbors_are_the_neighbors_of_each_key(ranges: Any, name: str) -> None:
-    one, many = getattr(ranges, name), getattr(ranges, name + "_many")
+def test_many_neighbors_are_the_neighbors_of_each_key(ranges: Any, tmp_path: pathlib.Path, name: str, way: str) -> None:
+    with contextlib.ExitStack() as close:
+        check_many_neighbors(ranges, many_neighbors(way, ranges, tmp_path / "ranges.db", name, close), name)
+
+
+def check_many_neighbors(ranges: Any, many: Any, name: str) -> None:
+    one = getattr(ranges, name)
     random_keys = seeded("many neighbors")
     keys = [random_keys.randrange(1100) for _ in range(500)] + [0, 99, 100, 1000, 1001, 2**64 - 1]
     rows = [one(key) for key in keys]
@@ -177,15 +223,22 @@ def test_many_neighbors_are_the_neighbors_of_each_key(ranges: Any, name: str) ->
     assert many([]) == [] and [len(part) for part in many([], dtype="<u4")] == [0, 0, 0]
     with pytest.raises(ValueError, match="the value of key 0 has 4 bytes, where the dtype has 8"):
         many([500], dtype="<u8")
-    with pytest.raises(zero_kv.KeyKind):
+    # A table knows the kind of its keys. A client gets an error from the server.
+    with pytest.raises((zero_kv.KeyKind, zero_kv.ServerError)):
         many([b"a"])
 
 
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", ["floor", "ceiling"])
-def test_many_neighbors_of_byte_keys_are_arrow_arrays(tmp_path: pathlib.Path, name: str) -> None:
+def test_many_neighbors_of_byte_keys_are_arrow_arrays(tmp_path: pathlib.Path, name: str, way: str) -> None:
     zero_kv.bake({b"b": b"1", b"d": b"", b"f" * 30: b"3"}, tmp_path / "bytes.db")
     table = zero_kv.open(tmp_path / "bytes.db")
-    one, many = getattr(table, name), getattr(table, name + "_many")
+    with contextlib.ExitStack() as close:
+        check_byte_neighbors(table, many_neighbors(way, table, tmp_path / "bytes.db", name, close), name)
+
+
+def check_byte_neighbors(table: Any, many: Any, name: str) -> None:
+    one = getattr(table, name)
     keys = ["a", "b", None, "c", "d", "e", "f", "g"]
     rows = [one(key) if key else None for key in keys]
     found_keys, values = many(pyarrow.array(keys))

@@ -15,10 +15,14 @@ import ssl
 import struct
 from collections.abc import AsyncIterator, Callable, Iterable
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, overload
 
+from zero_kv._arrays import Requested
 from zero_kv._native import Pipeline, Request, check_server_user, endpoint
 from zero_kv.errors import Closed, NotRunning, Refused, TimedOut, TlsFailed
+
+if TYPE_CHECKING:
+    from zero_kv._native import _ArrowArray, _ArrowStream
 
 _PAUSE_MIN_S = 0.001
 _PAUSE_MAX_S = 0.1
@@ -137,10 +141,16 @@ class AsyncClient:
         value = await self._call(Request.get(key))
         return default if value is None else value
 
-    async def get_many(self, keys: Iterable[int] | Iterable[bytes | str]) -> list[bytes | None]:
-        """Return the values of many keys, in the order of the keys; `None` for keys that the table does not have."""
-        values: list[bytes | None] = await self._call(Request.get_many(keys))
-        return values
+    @overload
+    async def get_many(self, keys: Iterable[int] | Iterable[bytes | str], *, dtype: None = None) -> list[bytes | None]: ...
+    @overload
+    async def get_many(self, keys: _ArrowArray | _ArrowStream, *, dtype: None = None) -> Any: ...
+    @overload
+    async def get_many(self, keys: Any, *, dtype: Any) -> tuple[Any, ...]: ...
+    async def get_many(self, keys: Any, *, dtype: Any = None) -> Any:
+        """Return the values of many keys, in the order of the keys, with pipelined requests: see `Table.get_many`."""
+        requested = Requested(keys, dtype)
+        return requested.values(await self._call(Request.get_many(requested.keys)))
 
     async def exists(self, key: int | bytes | str) -> bool:
         """Return whether the table has a key."""
@@ -156,20 +166,34 @@ class AsyncClient:
         row: tuple[Any, bytes] | None = await self._call(Request.floor(key))
         return row
 
-    async def floor_many(self, keys: Iterable[int] | Iterable[bytes | str]) -> list[tuple[Any, bytes] | None]:
-        """Return the result of `floor` for many keys, in the order of the keys, with pipelined requests."""
-        rows: list[tuple[Any, bytes] | None] = await self._call(Request.floor_many(keys))
-        return rows
+    @overload
+    async def floor_many(self, keys: Iterable[int] | Iterable[bytes | str], *, dtype: None = None) -> list[tuple[Any, bytes] | None]: ...
+    @overload
+    async def floor_many(self, keys: _ArrowArray | _ArrowStream, *, dtype: None = None) -> Any: ...
+    @overload
+    async def floor_many(self, keys: Any, *, dtype: Any) -> tuple[Any, ...]: ...
+    async def floor_many(self, keys: Any, *, dtype: Any = None) -> Any:
+        """Return the result of `floor` for many keys, in the order of the keys, with pipelined requests: see
+        `Table.floor_many`.
+        """
+        requested = Requested(keys, dtype)
+        return requested.rows(await self._call(Request.floor_many(requested.keys)))
 
     async def ceiling(self, key: int | bytes | str) -> tuple[Any, bytes] | None:
         """Return the row with the smallest key greater than or equal to `key`."""
         row: tuple[Any, bytes] | None = await self._call(Request.ceiling(key))
         return row
 
-    async def ceiling_many(self, keys: Iterable[int] | Iterable[bytes | str]) -> list[tuple[Any, bytes] | None]:
-        """Return the result of `ceiling` for many keys, in the order of the keys, with pipelined requests."""
-        rows: list[tuple[Any, bytes] | None] = await self._call(Request.ceiling_many(keys))
-        return rows
+    @overload
+    async def ceiling_many(self, keys: Iterable[int] | Iterable[bytes | str], *, dtype: None = None) -> list[tuple[Any, bytes] | None]: ...
+    @overload
+    async def ceiling_many(self, keys: _ArrowArray | _ArrowStream, *, dtype: None = None) -> Any: ...
+    @overload
+    async def ceiling_many(self, keys: Any, *, dtype: Any) -> tuple[Any, ...]: ...
+    async def ceiling_many(self, keys: Any, *, dtype: Any = None) -> Any:
+        """Return the result of `ceiling` for many keys, in the order of the keys: see `floor_many`."""
+        requested = Requested(keys, dtype)
+        return requested.rows(await self._call(Request.ceiling_many(requested.keys)))
 
     async def first(self) -> tuple[Any, bytes] | None:
         """Return the row with the smallest key."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, Literal
 
 from zero_kv._native import (
@@ -13,6 +14,7 @@ from zero_kv._native import (
     fill_neighbors_arrow,
     fill_neighbors_fixed,
 )
+from zero_kv.errors import KeyKind
 
 
 def get_many(table: Table | Client, keys: Any, dtype: Any) -> Any:
@@ -25,7 +27,7 @@ def get_many(table: Table | Client, keys: Any, dtype: Any) -> Any:
     return _fixed(values, dtype), _marks(marks)
 
 
-def neighbor_many(table: Table, keys: Any, dtype: Any, is_floor: bool) -> Any:
+def neighbor_many(table: Table | Client, keys: Any, dtype: Any, is_floor: bool) -> Any:
     """Implement `floor_many` and `ceiling_many` with a dtype, or with keys from pyarrow or Polars."""
     keys = _from_polars(keys)
     if dtype is None:
@@ -37,13 +39,78 @@ def neighbor_many(table: Table, keys: Any, dtype: Any, is_floor: bool) -> Any:
     return _fixed(numbers, numpy.dtype(numpy.uint64)), _fixed(values, dtype), _marks(marks)
 
 
+class Requested:
+    """The keys and the result type of a call of the asyncio client, which gets lists from the server."""
+
+    def __init__(self, keys: Any, dtype: Any) -> None:
+        keys = _from_polars(keys)
+        self._dtype: Any = None if dtype is None else _fixed_dtype(dtype)
+        self._arrow = _whole(keys) if dtype is None and _is_arrow(keys) else None
+        self._chunk_lens = [len(chunk) for chunk in keys.chunks] if hasattr(keys, "chunks") else None
+        self.keys = keys if self._arrow is None else self._arrow.drop_null().to_pylist()
+        if dtype is not None:
+            self.keys = _numpy_keys(keys)
+
+    def values(self, values: list[bytes | None]) -> Any:
+        """Return the result of `get_many`."""
+        if self._arrow is None:
+            return values if self._dtype is None else self._fixed(values)
+        found = self._binary(values)
+        if self._chunk_lens is None:
+            return found
+        import pyarrow  # type: ignore[import-untyped, unused-ignore]
+
+        ends = list(itertools.accumulate(self._chunk_lens))
+        chunks = [found[end - count : end] for end, count in zip(ends, self._chunk_lens, strict=True)]
+        return pyarrow.chunked_array(chunks, type=pyarrow.binary())
+
+    def rows(self, rows: list[tuple[Any, bytes] | None]) -> Any:
+        """Return the result of `floor_many` and `ceiling_many`."""
+        if self._arrow is None and self._dtype is None:
+            return rows
+        values = [None if row is None else row[1] for row in rows]
+        keys = [None if row is None else row[0] for row in rows]
+        if self._arrow is not None:
+            import pyarrow  # type: ignore[import-untyped, unused-ignore]
+
+            kind = pyarrow.uint64() if pyarrow.types.is_integer(self._arrow.type) else pyarrow.binary()
+            return _with_nulls(self._arrow, pyarrow.array(keys, type=kind)), self._binary(values)
+        if isinstance(next(iter(self.keys), None), (bytes, str)):
+            raise KeyKind("the table's keys are bytes, where a dtype requires numbers: pass a pyarrow array of keys")
+        import numpy
+
+        return numpy.array([key or 0 for key in keys], dtype=numpy.uint64), *self._fixed(values)
+
+    def _binary(self, values: list[bytes | None]) -> Any:
+        import pyarrow
+
+        return _with_nulls(self._arrow, pyarrow.array(values, type=pyarrow.binary()))
+
+    def _fixed(self, values: list[bytes | None]) -> Any:
+        import numpy
+
+        len_bytes = self._dtype.itemsize
+        for position, value in enumerate(values):
+            if value is not None and len(value) != len_bytes:
+                raise ValueError(
+                    f"the value of key {position} has {len(value)} bytes, where the dtype has {len_bytes}"
+                )
+        filled = b"".join(bytes(len_bytes) if value is None else value for value in values)
+        found = numpy.array([value is not None for value in values], dtype=numpy.bool_)
+        return _fixed(bytearray(filled), self._dtype), found
+
+
 def _from_polars(keys: Any) -> Any:
     return keys.to_arrow() if type(keys).__module__.partition(".")[0] == "polars" else keys
 
 
+def _is_arrow(keys: Any) -> bool:
+    return type(keys).__module__.partition(".")[0] == "pyarrow"
+
+
 def _numpy_keys(keys: Any) -> Any:
     """Convert a pyarrow array to a NumPy array, and return other keys unchanged."""
-    if type(keys).__module__.partition(".")[0] != "pyarrow":
+    if not _is_arrow(keys):
         return keys
     if keys.null_count:
         raise ValueError(f"{keys.null_count} keys are null, which an array of values of fixed length cannot represent")
@@ -88,13 +155,11 @@ def _arrow(table: Table | Client, keys: Any) -> Any:
     return _binary(len(keys), fill_arrow(table, *_key_buffers(keys.drop_null()), valid))
 
 
-def _neighbors_arrow(table: Table, keys: Any, is_floor: bool) -> Any:
+def _neighbors_arrow(table: Table | Client, keys: Any, is_floor: bool) -> Any:
     """Return the keys and the values of the nearest rows."""
     import pyarrow
 
-    if isinstance(keys, pyarrow.ChunkedArray):
-        keys = keys.combine_chunks()
-    keys = _decoded(keys)
+    keys = _whole(keys)
     present = keys.drop_null()
     numbers, bytes_parts, value_parts = fill_neighbors_arrow(table, *_key_buffers(present), is_floor)
     values = _binary(len(present), value_parts)
@@ -103,14 +168,26 @@ def _neighbors_arrow(table: Table, keys: Any, is_floor: bool) -> Any:
     else:
         buffers = [pyarrow.py_buffer(value_parts[0]), pyarrow.py_buffer(numbers)]
         found = pyarrow.Array.from_buffers(pyarrow.uint64(), len(present), buffers, values.null_count)
-    if keys.null_count:
-        import pyarrow.compute  # type: ignore[import-untyped, unused-ignore]
+    return _with_nulls(keys, found), _with_nulls(keys, values)
 
-        valid = keys.is_valid()
-        positions = pyarrow.compute.cumulative_sum(valid.cast(pyarrow.int64()))
-        positions = pyarrow.compute.if_else(valid, pyarrow.compute.subtract(positions, 1), None)
-        found, values = found.take(positions), values.take(positions)
-    return found, values
+
+def _with_nulls(keys: Any, found: Any) -> Any:
+    """Return an Arrow array that is null where the keys are null, and has the elements of `found` elsewhere."""
+    if not keys.null_count:
+        return found
+    import pyarrow
+    import pyarrow.compute  # type: ignore[import-untyped, unused-ignore]
+
+    valid = keys.is_valid()
+    positions = pyarrow.compute.cumulative_sum(valid.cast(pyarrow.int64()))
+    return found.take(pyarrow.compute.if_else(valid, pyarrow.compute.subtract(positions, 1), None))
+
+
+def _whole(keys: Any) -> Any:
+    """Return the keys of an Arrow array or a chunked array as one array."""
+    import pyarrow
+
+    return _decoded(keys.combine_chunks() if isinstance(keys, pyarrow.ChunkedArray) else keys)
 
 
 def _decoded(keys: Any) -> Any:

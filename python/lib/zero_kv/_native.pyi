@@ -300,14 +300,36 @@ class Client:
     def floor(self, key: Key) -> _Row | None:
         """Return the row with the largest key less than or equal to `key`."""
 
-    def floor_many(self, keys: _Keys) -> list[_Row | None]:
-        """Return the result of `floor` for many keys, in the order of the keys, with pipelined requests."""
+    @overload
+    def floor_many(
+        self, keys: _Keys | numpy.typing.NDArray[numpy.integer[Any]], *, dtype: None = None
+    ) -> list[_Row | None]: ...
+    @overload
+    def floor_many(self, keys: _ArrowArray | _ArrowStream, *, dtype: None = None) -> tuple[Any, Any]: ...
+    @overload
+    def floor_many(
+        self, keys: Any, *, dtype: numpy.typing.DTypeLike
+    ) -> tuple[numpy.typing.NDArray[numpy.uint64], numpy.typing.NDArray[Any], numpy.typing.NDArray[numpy.bool_]]:
+        """Return the result of `floor` for many keys, in the order of the keys, with pipelined requests: see
+        `Table.floor_many`.
+
+        If the server replaces its table during the call, the rows may come from both the old and the new table.
+        """
 
     def ceiling(self, key: Key) -> _Row | None:
         """Return the row with the smallest key greater than or equal to `key`."""
 
-    def ceiling_many(self, keys: _Keys) -> list[_Row | None]:
-        """Return the result of `ceiling` for many keys, in the order of the keys, with pipelined requests."""
+    @overload
+    def ceiling_many(
+        self, keys: _Keys | numpy.typing.NDArray[numpy.integer[Any]], *, dtype: None = None
+    ) -> list[_Row | None]: ...
+    @overload
+    def ceiling_many(self, keys: _ArrowArray | _ArrowStream, *, dtype: None = None) -> tuple[Any, Any]: ...
+    @overload
+    def ceiling_many(
+        self, keys: Any, *, dtype: numpy.typing.DTypeLike
+    ) -> tuple[numpy.typing.NDArray[numpy.uint64], numpy.typing.NDArray[Any], numpy.typing.NDArray[numpy.bool_]]:
+        """Return the result of `ceiling` for many keys, in the order of the keys: see `floor_many`."""
 
     def first(self) -> _Row | None:
         """Return the row with the smallest key."""
@@ -421,10 +443,10 @@ def bake_rows(
 ) -> Report: ...
 def fill_fixed(target: Table | Client, keys: Any, len_bytes: int) -> tuple[Memory, Memory]: ...
 def fill_neighbors_fixed(
-    table: Table, keys: Any, len_bytes: int, is_floor: bool
+    target: Table | Client, keys: Any, len_bytes: int, is_floor: bool
 ) -> tuple[Memory, Memory, Memory]: ...
 def fill_neighbors_arrow(
-    table: Table, numbers: Any, offsets: Any, data: Any, is_floor: bool
+    target: Table | Client, numbers: Any, offsets: Any, data: Any, is_floor: bool
 ) -> tuple[Memory | None, _ArrowParts | None, _ArrowParts]: ...
 def fill_arrow(
     target: Table | Client, numbers: Any, offsets: Any, data: Any, valid: Any
