@@ -124,17 +124,6 @@ impl Args {
                 "the argument '--verify' cannot be used with '--op exists': there are no values to compare",
             );
         }
-        if self.op.contains(Op::Floor) {
-            let conflict_with = |option: &str, reason: &str| {
-                conflict(&format!("the argument '{option}' cannot be used with '--op floor': {reason}"))
-            };
-            if self.protocol == Protocol::Resp {
-                return conflict_with("--protocol resp", "only native floors are supported");
-            }
-            if self.ceiling {
-                return conflict_with("--ceiling", "its server sends values, not pages");
-            }
-        }
         if self.verify && self.miss_ratio == 1.0 && !self.op.contains(Op::Floor) {
             return conflict(
                 "the argument '--verify' cannot be used with '--miss-ratio 1': there are no values to compare",

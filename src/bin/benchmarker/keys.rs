@@ -22,7 +22,7 @@ use zero_kv::protocol::native::{KEY_LEN_MAX_BYTES, ResponseHeader, Status};
 use zero_kv::{Key, KeyKind, LookupError, MappedStore};
 
 use crate::canned::Canned;
-use crate::floor_pages::FloorPages;
+use crate::floor_encoding::FloorEncoding;
 use crate::mix::{Op, OpMix};
 use crate::random::client_rng;
 use crate::wire::{Protocol, Requests};
@@ -58,7 +58,7 @@ enum RowChoice {
 pub(crate) struct Table {
     pub(crate) store: MappedStore,
     /// The encoding of the responses if the encoded requests are `floor` requests. `None` if they are `get` requests.
-    floor_pages: Option<FloorPages>,
+    floor_encoding: Option<FloorEncoding>,
     /// An encoded request for each row.
     requests: Requests,
     /// The expected response header of each request.
@@ -70,7 +70,7 @@ pub(crate) struct Table {
 impl Table {
     /// Encodes a request for each row, and chooses the order of the rows. The seed determines this order, and therefore
     /// also the most frequently requested keys. `zipf_exponent` applies to [`Distribution::Zipf`]. The requests are `get`
-    /// requests, or `floor` requests if `floor_pages` is given.
+    /// requests, or `floor` requests if `floor_encoding` is given.
     ///
     /// # Errors
     /// Fails if a row is damaged, or if the distribution is [`Distribution::Zipf`] and does not support this many rows.
@@ -81,13 +81,13 @@ impl Table {
         zipf_exponent: f64,
         miss_ratio: f64,
         seed: u64,
-        floor_pages: Option<FloorPages>,
+        floor_encoding: Option<FloorEncoding>,
     ) -> anyhow::Result<Self> {
         let mut rows: Vec<(OwnedKey, ResponseHeader)> = Vec::with_capacity(store.len());
         for row in store.iter() {
             let (key, value) = row?;
-            let response = match floor_pages {
-                Some(pages) => pages.response_header(key.as_key(), value.len()),
+            let response = match floor_encoding {
+                Some(encoding) => encoding.response_header(key.as_key(), value.len()),
                 None => ResponseHeader::of_value(value.len()).expect("an opened file has no value that is too long"),
             };
             rows.push((key, response));
@@ -95,7 +95,7 @@ impl Table {
         if distribution != Distribution::Sequential {
             rows.shuffle(&mut SmallRng::seed_from_u64(seed));
         }
-        let op = encoded_op(floor_pages);
+        let op = encoded_op(floor_encoding);
         let mut requests = protocol.empty_requests(store.key_kind());
         rows.iter().for_each(|(key, _)| requests.push(op, key.as_key()));
         let responses: Vec<ResponseHeader> = rows.into_iter().map(|(_, response)| response).collect();
@@ -109,7 +109,7 @@ impl Table {
             Distribution::Uniform | Distribution::Zipf => RowChoice::Uniform,
             Distribution::Sequential => RowChoice::Sequential,
         };
-        Ok(Table { store, floor_pages, requests, responses, row_choice, miss_ratio })
+        Ok(Table { store, floor_encoding, requests, responses, row_choice, miss_ratio })
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -122,28 +122,30 @@ impl Table {
 
     /// Returns the expected header of the response to a request for an absent key. An absent key can have a floor.
     fn absent_response(&self, key: Key<'_>) -> Result<ResponseHeader, LookupError> {
-        let row = match self.floor_pages {
-            Some(pages) => self.store.floor(key)?.map(|(key, value)| pages.response_header(key.as_key(), value.len())),
+        let row = match self.floor_encoding {
+            Some(encoding) => {
+                self.store.floor(key)?.map(|(key, value)| encoding.response_header(key.as_key(), value.len()))
+            }
             None => None,
         };
         Ok(row.unwrap_or(ResponseHeader::bare(Status::NotFound)))
     }
 
     /// Writes the bytes that must follow the header of a response to `value`, which must be empty. For a `get` request,
-    /// these bytes are the value of the key; for a `floor` request, the page with the floor of the key. Returns false if
+    /// these bytes are the value of the key; for a `floor` request, the encoded floor of the key. Returns false if
     /// the file has no such row.
     pub(crate) fn look_up_expected(&self, key: Key<'_>, value: &mut Vec<u8>) -> Result<bool, LookupError> {
-        let Some(pages) = self.floor_pages else {
+        let Some(encoding) = self.floor_encoding else {
             return self.store.get_with(key, |found| found.map(|found| value.extend_from_slice(found)).is_some());
         };
         let floor = self.store.floor(key)?;
-        Ok(floor.map(|(key, found)| pages.write(key.as_key(), &found, value)).is_some())
+        Ok(floor.map(|(key, found)| encoding.write(key.as_key(), &found, value)).is_some())
     }
 }
 
 /// Returns the op of the requests that a table encodes.
-fn encoded_op(floor_pages: Option<FloorPages>) -> Op {
-    if floor_pages.is_some() { Op::Floor } else { Op::Get }
+fn encoded_op(floor_encoding: Option<FloorEncoding>) -> Op {
+    if floor_encoding.is_some() { Op::Floor } else { Op::Get }
 }
 
 /// The state for drawing the requests of one client.
@@ -251,7 +253,7 @@ impl Pipeline {
         self.requests.clear();
         self.expected.clear();
         draw.begin(table);
-        let requests_only_rows = table.miss_ratio == 0.0 && mix.single() == Some(encoded_op(table.floor_pages));
+        let requests_only_rows = table.miss_ratio == 0.0 && mix.single() == Some(encoded_op(table.floor_encoding));
         if requests_only_rows && !matches!(table.row_choice, RowChoice::Zipf(_)) {
             while self.expected.len() < requests {
                 let rows = draw.next_rows(table, requests - self.expected.len());

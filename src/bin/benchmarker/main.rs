@@ -10,7 +10,7 @@ mod canned;
 mod canned_server;
 mod ceiling;
 mod client;
-mod floor_pages;
+mod floor_encoding;
 mod frames;
 mod hdr_log;
 mod keys;
@@ -42,7 +42,7 @@ use zero_kv::cli::{generate, whole_file};
 use zero_kv::{KeyKind, MappedStore, Store, StoreError};
 
 use args::Args;
-use floor_pages::FloorPages;
+use floor_encoding::FloorEncoding;
 use keys::Table;
 use load::Outcome;
 use memory::ServerProcess;
@@ -74,11 +74,11 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> anyhow::Result<()> {
     let Args { protocol, distribution, miss_ratio, seed, .. } = *args;
     let store = open(args)?;
-    let floor_pages = match args.op.contains(Op::Floor) {
-        true => Some(FloorPages::of_file(&args.db)?),
+    let floor_encoding = match args.op.contains(Op::Floor) {
+        true => Some(FloorEncoding::new(protocol, &args.db)?),
         false => None,
     };
-    let table = Table::new(store, protocol, distribution, args.zipf_exponent(), miss_ratio, seed, floor_pages)?;
+    let table = Table::new(store, protocol, distribution, args.zipf_exponent(), miss_ratio, seed, floor_encoding)?;
     if table.is_empty() && args.miss_ratio < 1.0 {
         bail!("{}: the table is empty, so there is no key to request: pass --miss-ratio 1", args.db.display());
     }

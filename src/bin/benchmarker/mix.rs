@@ -11,7 +11,6 @@ use zero_kv::protocol::native;
 pub(crate) enum Op {
     Get,
     Exists,
-    /// Only in the native protocol.
     Floor,
 }
 

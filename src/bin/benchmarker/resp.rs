@@ -1,11 +1,11 @@
 //! The part of the Redis protocol (RESP 2) that the benchmarker uses.
 //!
-//! In: an op and a key, or the first line of a reply. Out: an encoded request, or the parsed line. The reply to `GET`
-//! is a bulk string, and the reply to `EXISTS` is an integer.
+//! In: an op and a key, or the head of a reply. Out: an encoded request, or the parsed head. The reply to `GET` is a bulk
+//! string, the reply to `EXISTS` is an integer, and the reply to `ZKV.FLOOR` is an array of a key and a value.
 
 use std::io::Write;
 
-use zero_kv::protocol::native::{ResponseHeader, Status, VALUE_LEN_MAX_BYTES};
+use zero_kv::protocol::native::{KEY_LEN_MAX_BYTES, ResponseHeader, Status, VALUE_LEN_MAX_BYTES};
 use zero_kv::{Key, KeyKind};
 
 use crate::mix::Op;
@@ -13,6 +13,11 @@ use crate::wire::ResponseHead;
 
 const GET: &[u8] = b"*2\r\n$3\r\nGET\r\n";
 const EXISTS: &[u8] = b"*2\r\n$6\r\nEXISTS\r\n";
+const FLOOR: &[u8] = b"*2\r\n$9\r\nZKV.FLOOR\r\n";
+/// The first line of the reply to a `ZKV.FLOOR` that finds a row.
+const ROW_LINE: &[u8] = b"*2\r\n";
+/// The reply to a `ZKV.FLOOR` that finds no row.
+const NO_ROW_LINE: &[u8] = b"*-1\r\n";
 /// Terminator of lines and values.
 pub(crate) const LINE_END: &[u8; 2] = b"\r\n";
 
@@ -20,15 +25,20 @@ fn command(op: Op) -> &'static [u8] {
     match op {
         Op::Get => GET,
         Op::Exists => EXISTS,
-        Op::Floor => unreachable!("Args rejects floors in the Redis protocol"),
+        Op::Floor => FLOOR,
     }
 }
 
 /// Appends a request to `bytes`. A key that is a number is written as decimal text.
 pub(crate) fn write_request(op: Op, key: Key<'_>, bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(command(op));
+    write_key(key, bytes);
+}
+
+/// Appends a key as a bulk string.
+pub(crate) fn write_key(key: Key<'_>, bytes: &mut Vec<u8>) {
     match key {
-        Key::U64(key) => write!(bytes, "${}\r\n{key}\r\n", key.checked_ilog10().unwrap_or(0) + 1),
+        Key::U64(number) => write!(bytes, "${}\r\n{number}\r\n", key_len_bytes(key)),
         Key::Bytes(key) => {
             write!(bytes, "${}\r\n", key.len()).and_then(|()| bytes.write_all(&[key, LINE_END].concat()))
         }
@@ -36,17 +46,38 @@ pub(crate) fn write_request(op: Op, key: Key<'_>, bytes: &mut Vec<u8>) {
     .expect("a vector takes all bytes");
 }
 
-/// Appends a request with this op. Its key is copied from `get`, an encoded `GET` request.
+/// Returns the length of a key. The text of a number has one byte per decimal digit.
+pub(crate) fn key_len_bytes(key: Key<'_>) -> usize {
+    match key {
+        Key::U64(key) => digits(key as usize),
+        Key::Bytes(key) => key.len(),
+    }
+}
+
+/// Returns the length of a bulk string of `len_bytes` bytes, with the line of its length and its terminator.
+pub(crate) fn bulk_len_bytes(len_bytes: usize) -> usize {
+    1 + digits(len_bytes) + LINE_END.len() + len_bytes + LINE_END.len()
+}
+
+fn digits(number: usize) -> usize {
+    number.checked_ilog10().unwrap_or(0) as usize + 1
+}
+
+/// Appends a request with this op. Its key is copied from `other`, another encoded request.
 #[inline]
-pub(crate) fn write_like(op: Op, get: &[u8], bytes: &mut Vec<u8>) {
+pub(crate) fn write_like(op: Op, other: &[u8], bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(command(op));
-    bytes.extend_from_slice(&get[GET.len()..]);
+    bytes.extend_from_slice(&other[command(self::op(other)).len()..]);
 }
 
 /// Returns the op of a request that [`write_request`] wrote.
 #[inline]
 pub(crate) fn op(request: &[u8]) -> Op {
-    if request.starts_with(GET) { Op::Get } else { Op::Exists }
+    match request {
+        _ if request.starts_with(GET) => Op::Get,
+        _ if request.starts_with(FLOOR) => Op::Floor,
+        _ => Op::Exists,
+    }
 }
 
 /// Returns the key of a request that [`write_request`] wrote, for a table with this kind of keys.
@@ -83,13 +114,14 @@ impl ReplyPrefix {
             (Op::Get, false) => text(b"$-1\r\n"),
             (Op::Exists, true) => text(b":1\r\n"),
             (Op::Exists, false) => text(b":0\r\n"),
-            (Op::Floor, _) => None,
+            (Op::Floor, true) => text(ROW_LINE),
+            (Op::Floor, false) => text(NO_ROW_LINE),
         }
     }
 
     #[inline]
     fn for_value(value_len_bytes: usize) -> Option<ReplyPrefix> {
-        let digits = value_len_bytes.checked_ilog10().unwrap_or(0) as usize + 1;
+        let digits = digits(value_len_bytes);
         let mut word = [0; 8];
         word[0] = b'$';
         word.get_mut(digits + 1..digits + 3)?.copy_from_slice(LINE_END);
@@ -121,30 +153,78 @@ pub(crate) fn line_len_bytes(bytes: &[u8]) -> Option<usize> {
     end.map(|end| end + 1).or_else(|| (bytes.len() >= LINE_LEN_MAX_BYTES).then_some(LINE_LEN_MAX_BYTES))
 }
 
-/// Parses the first line of the reply to `op`.
+/// Returns the length of the head of a reply, or `None` if the head is incomplete: the first line, or, in the reply to a
+/// `ZKV.FLOOR`, all bytes before the value. If the head is invalid, returns a length with which [`read_head`] rejects it.
+#[inline]
+pub(crate) fn head_len_bytes(bytes: &[u8]) -> Option<usize> {
+    let first_len_bytes = line_len_bytes(bytes)?;
+    if &bytes[..first_len_bytes] != ROW_LINE {
+        return Some(first_len_bytes);
+    }
+    let key = &bytes[first_len_bytes..];
+    let key_line_len_bytes = line_len_bytes(key)?;
+    let Some(key_len_bytes) = bulk_line(&key[..key_line_len_bytes]).filter(|len_bytes| *len_bytes <= KEY_LEN_MAX_BYTES)
+    else {
+        return Some(first_len_bytes);
+    };
+    let value_line_at = first_len_bytes + key_line_len_bytes + key_len_bytes + LINE_END.len();
+    Some(value_line_at + line_len_bytes(bytes.get(value_line_at..)?)?)
+}
+
+/// Returns the length of the bulk string that this line begins.
+fn bulk_line(line: &[u8]) -> Option<usize> {
+    let digits = line.strip_prefix(b"$")?.strip_suffix(LINE_END)?;
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+/// Parses the head of the reply to a `ZKV.FLOOR` that found a row. Returns `None` if the head is invalid.
+fn read_row_head(head: &[u8]) -> Option<ResponseHead> {
+    let value_start = head.strip_prefix(ROW_LINE)?;
+    let key_line_len_bytes = line_len_bytes(value_start)?;
+    let key_end = key_line_len_bytes + bulk_line(&value_start[..key_line_len_bytes])?;
+    let value_line = value_start.get(key_end..)?.strip_prefix(LINE_END)?;
+    let len_bytes = bulk_line(value_line).filter(|len_bytes| *len_bytes <= VALUE_LEN_MAX_BYTES)?;
+    let header = ResponseHeader::of_page(value_start.len() + len_bytes);
+    Some(ResponseHead { header, value_start: value_start.to_vec(), tail_len_bytes: LINE_END.len(), unexpected: None })
+}
+
+/// Parses the head of the reply to `op`.
 ///
 /// # Errors
-/// Fails if the line cannot be the first line of a reply to a command with one key.
+/// Fails if the head cannot begin a reply to a command with one key.
 pub(crate) fn read_head(op: Op, line: &[u8]) -> Result<ResponseHead, String> {
+    if op == Op::Floor
+        && let Some(head) = read_row_head(line)
+    {
+        return Ok(head);
+    }
     let invalid = || format!("\"{}\" where a reply was expected", line[..line.len().min(100)].escape_ascii());
     let (kind, text) = line.strip_suffix(LINE_END).and_then(<[u8]>::split_first).ok_or_else(invalid)?;
-    let bare = |status| ResponseHead { header: ResponseHeader::bare(status), tail_len_bytes: 0, unexpected: None };
+    let bare = |status| {
+        let header = ResponseHeader::bare(status);
+        ResponseHead { header, value_start: Vec::new(), tail_len_bytes: 0, unexpected: None }
+    };
     let number = std::str::from_utf8(text).ok().and_then(|text| text.parse::<i64>().ok());
     let mut head = match (kind, number) {
         (b'$', Some(-1)) => bare(Status::NotFound),
+        (b'*', Some(-1)) if op == Op::Floor => bare(Status::NotFound),
         (b'$', Some(len_bytes)) => {
             let len_bytes = usize::try_from(len_bytes).map_err(|_| invalid())?;
             let header = ResponseHeader::of_value(len_bytes).ok_or_else(|| {
                 format!("the reply states a value of {len_bytes} bytes, but the maximum is {VALUE_LEN_MAX_BYTES}")
             })?;
-            ResponseHead { header, tail_len_bytes: LINE_END.len(), unexpected: None }
+            ResponseHead { header, value_start: Vec::new(), tail_len_bytes: LINE_END.len(), unexpected: None }
         }
         (b':', Some(0)) => bare(Status::NotFound),
         (b':', Some(1)) => bare(Status::Ok),
         (b':', Some(_)) | (b'+' | b'-', _) => bare(Status::Error),
         _ => return Err(invalid()),
     };
-    let expected_kind = if op == Op::Get { b'$' } else { b':' };
+    let expected_kind = match op {
+        Op::Get => b'$',
+        Op::Exists => b':',
+        Op::Floor => b'*',
+    };
     if *kind != expected_kind || head.header.status_code() == Status::Error as u32 {
         head.unexpected = Some(line[..line.len() - LINE_END.len()].escape_ascii().to_string());
     }
@@ -163,6 +243,7 @@ mod tests {
             (Key::U64(u64::MAX), Op::Exists, "*2\r\n$6\r\nEXISTS\r\n$20\r\n18446744073709551615\r\n"),
             (Key::Bytes(b"k\r\n"), Op::Get, "*2\r\n$3\r\nGET\r\n$3\r\nk\r\n\r\n"),
             (Key::Bytes(b"10"), Op::Exists, "*2\r\n$6\r\nEXISTS\r\n$2\r\n10\r\n"),
+            (Key::U64(10), Op::Floor, "*2\r\n$9\r\nZKV.FLOOR\r\n$2\r\n10\r\n"),
         ] {
             let (mut get, mut request, mut like) = (Vec::new(), Vec::new(), Vec::new());
             write_request(Op::Get, key, &mut get);
@@ -186,6 +267,7 @@ mod tests {
             (Op::Get, not_found, "$-1\r\n"),
             (Op::Exists, found(0), ":1\r\n"),
             (Op::Exists, not_found, ":0\r\n"),
+            (Op::Floor, not_found, "*-1\r\n"),
         ] {
             let prefix = ReplyPrefix::expected(op, header).unwrap();
             assert_eq!(prefix.len_bytes, line.len());
@@ -200,6 +282,24 @@ mod tests {
             assert!(head.header == header && head.unexpected.is_none(), "{line:?}");
         }
         assert!(ReplyPrefix::expected(Op::Get, found(100_000)).is_none());
+    }
+
+    #[test]
+    fn the_head_of_a_floor_ends_before_the_value() {
+        let head = b"*2\r\n$4\r\nk\r\ny\r\n$3\r\n";
+        let bytes = [head, &b"one\r\n*2\r\n"[..]].concat();
+        for end in 0..head.len() {
+            assert_eq!(head_len_bytes(&bytes[..end]), None, "{end}");
+        }
+        assert_eq!(head_len_bytes(&bytes), Some(head.len()));
+        let found = read_head(Op::Floor, head).unwrap();
+        assert_eq!(found.value_start, &head[ROW_LINE.len()..]);
+        assert_eq!(found.header.value_len_bytes(), found.value_start.len() + 3);
+        assert!(ReplyPrefix::expected(Op::Floor, found.header).unwrap().matches(&bytes));
+        for invalid in [&b"*2\r\n:1\r\n"[..], b"*2\r\n$70000\r\n", b"*3\r\n$1\r\nk\r\n", b"*2\r\n$1\r\nkey\r\n$1\r\n"] {
+            let head = &invalid[..head_len_bytes(invalid).unwrap()];
+            assert!(read_head(Op::Floor, head).is_err(), "{}", invalid.escape_ascii());
+        }
     }
 
     #[test]

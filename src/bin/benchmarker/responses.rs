@@ -87,6 +87,9 @@ impl ResponseReader {
             }
             let Some(head) = self.take_head(&mut bytes, pipeline)? else { return Ok(()) };
             self.read_head(&head, pipeline)?;
+            if !head.value_start.is_empty() {
+                self.read_value(&head.value_start, pipeline, table);
+            }
         }
         Ok(())
     }
@@ -121,7 +124,7 @@ impl ResponseReader {
             }
             let is_found = expected.status_code() == Status::Ok as u32;
             let mut len_bytes = prefix.len_bytes;
-            if op == Op::Get && is_found {
+            if op != Op::Exists && is_found {
                 len_bytes += expected.value_len_bytes() + LINE_END.len();
             }
             let Some((response, rest)) = bytes.split_at_checked(len_bytes) else { break };

@@ -46,7 +46,7 @@ impl Protocol {
     pub(crate) fn head_len_bytes(self, bytes: &[u8]) -> Option<usize> {
         match self {
             Protocol::Native => (bytes.len() >= RESPONSE_HEADER_LEN_BYTES).then_some(RESPONSE_HEADER_LEN_BYTES),
-            Protocol::Resp => resp::line_len_bytes(bytes),
+            Protocol::Resp => resp::head_len_bytes(bytes),
         }
     }
 
@@ -59,17 +59,20 @@ impl Protocol {
         match self {
             Protocol::Native => {
                 let header = ResponseHeader::read_from_bytes(head).expect("a native head is a header");
-                Ok(ResponseHead { header, tail_len_bytes: 0, unexpected: None })
+                Ok(ResponseHead { header, value_start: Vec::new(), tail_len_bytes: 0, unexpected: None })
             }
             Protocol::Resp => resp::read_head(op, head),
         }
     }
 }
 
-/// The head of a response: all bytes before the value.
+/// The head of a response: all bytes up to the length of the value.
 pub(crate) struct ResponseHead {
     /// The status and the length of the value, as a native header.
     pub(crate) header: ResponseHeader,
+    /// The bytes of the head that count as the start of the value. Only Redis's replies to floors have such bytes: the
+    /// length of the value follows the key.
+    pub(crate) value_start: Vec<u8>,
     /// Length of the terminator after the value. The native protocol has no terminator.
     pub(crate) tail_len_bytes: usize,
     /// If a Redis reply is an error or cannot be a reply to the request, the first line of this reply.

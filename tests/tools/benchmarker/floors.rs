@@ -43,8 +43,8 @@ fn byte_rows() -> Vec<(Vec<u8>, Vec<u8>)> {
 
 #[track_caller]
 fn assert_all_are_verified(floors: &Floors) {
-    for ratio in ["0", "0.5", "1"] {
-        let output = floors.run(&["--verify", "--miss-ratio", ratio]);
+    for (ratio, protocol) in ["0", "0.5", "1"].into_iter().flat_map(|ratio| [(ratio, "native"), (ratio, "resp")]) {
+        let output = floors.run(&["--verify", "--miss-ratio", ratio, "--protocol", protocol]);
         assert_good(&output);
         let json = stdout(&output);
         let (requests, hits, misses) = (number(&json, "requests"), number(&json, "hits"), number(&json, "misses"));
@@ -74,11 +74,13 @@ fn with_verification_a_wrong_value_or_key_is_detected() {
         Floors::new(&byte_rows(), &byte_value_differs),
     ];
     for floors in wrong {
-        // Each pipeline requests every key once.
-        let every_key = ["--distribution=sequential", "--pipeline=500"];
-        let output = floors.run(&[&every_key[..], &["--verify"]].concat());
-        assert_bad(&output, "the value differs from the file's");
-        assert_good(&floors.run(&every_key));
+        for protocol in ["--protocol=native", "--protocol=resp"] {
+            // Each pipeline requests every key once.
+            let every_key = ["--distribution=sequential", "--pipeline=500", protocol];
+            let output = floors.run(&[&every_key[..], &["--verify"]].concat());
+            assert_bad(&output, "the value differs from the file's");
+            assert_good(&floors.run(&every_key));
+        }
     }
 }
 
@@ -88,5 +90,15 @@ fn a_wrong_floor_of_an_absent_key_is_detected() {
     let only_row = (1 << 63, b"value".to_vec());
     let floors = Floors::new(std::slice::from_ref(&only_row), &[(0, Vec::new()), only_row.clone()]);
     assert_good(&floors.run(&[]));
-    assert_bad(&floors.run(&["--miss-ratio=1"]), "expected NotFound, got Ok");
+    for protocol in ["--protocol=native", "--protocol=resp"] {
+        assert_bad(&floors.run(&["--miss-ratio=1", protocol]), "expected NotFound, got Ok");
+    }
+}
+
+#[test]
+fn the_ceiling_of_floors_has_responses_of_the_same_mean_length() {
+    let floors = Floors::new(&number_rows(), &number_rows());
+    let output = floors.run(&["--ceiling", "--seconds=0.3"]);
+    assert_good(&output);
+    assert!(stdout(&output).contains("ceiling"), "{}", stdout(&output));
 }

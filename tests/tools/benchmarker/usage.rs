@@ -46,8 +46,6 @@ fn invalid_arguments_are_usage_errors() {
         (&["--ceiling", "--verify"], "--verify"),
         (&["--verify", "--op=exists"], "'--op exists'"),
         (&["--verify", "--miss-ratio=1"], "'--miss-ratio 1'"),
-        (&["--op=floor", "--protocol=resp"], "'--op floor'"),
-        (&["--op=floor", "--ceiling"], "'--op floor'"),
         (&["--rate=10", "--seconds=1", "--pipeline=16"], "'--rate <REQUESTS>'"),
     ] {
         let output = served.run(together);
