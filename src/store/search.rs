@@ -76,10 +76,6 @@ impl<'a> Index<'a> {
 
     /// Looks up `count` keys. Calls `found` with each key's position and result, in order, until `found` returns
     /// `Break`.
-    ///
-    /// Each group of keys goes through four stages: prefetch pilots, prefetch places, prefetch records, and call
-    /// `found`. In each iteration of the loop, consecutive groups are in consecutive stages, so the data of later
-    /// groups is fetched from memory while `found` runs.
     #[inline(always)]
     pub(super) fn find_each<K: LookupKey>(
         &self,
@@ -87,33 +83,42 @@ impl<'a> Index<'a> {
         key_at: impl Fn(usize) -> K,
         mut found: impl FnMut(usize, Found<'a>) -> ControlFlow<()>,
     ) {
-        let mut window = [[NO_RECORD; GROUP_KEYS]; WINDOW_GROUPS];
-        for step in 0..count.div_ceil(GROUP_KEYS) + WINDOW_GROUPS - 1 {
-            self.advance(step, count, &key_at, &mut window);
-            let Some(number) = step.checked_sub(WINDOW_GROUPS - 1) else { continue };
-            for (i, offset_bytes) in (number * GROUP_KEYS..count).zip(&window[number % WINDOW_GROUPS]) {
-                if found(i, self.record(key_at(i), *offset_bytes)).is_break() {
-                    return;
-                }
-            }
-        }
+        self.offsets_each(count, &key_at, |i, offset_bytes| found(i, self.record(key_at(i), offset_bytes)));
     }
 
     /// Returns the offsets of the only records that can have the keys. An offset may be outside the records section.
     pub(super) fn offsets_bytes<K: LookupKey>(&self, count: usize, key_at: impl Fn(usize) -> K) -> Vec<u64> {
-        let mut hashes: Vec<Hash> = Vec::with_capacity(count);
-        hashes.extend((0..count).map(|i| {
-            let hash = key_at(i).hash(self.hash_seed);
-            prefetch(self.pilots, hash.pilot(&self.parts));
-            hash
-        }));
-        let mut slots: Vec<usize> = Vec::with_capacity(count);
-        slots.extend(hashes.into_iter().map(|hash| {
-            let slot = self.slot(hash);
-            prefetch(self.places, slot);
-            slot
-        }));
-        slots.into_iter().map(|slot| self.offset_bytes(slot)).collect()
+        let mut offsets_bytes = Vec::with_capacity(count);
+        self.offsets_each(count, &key_at, |_, offset_bytes| {
+            offsets_bytes.push(offset_bytes);
+            ControlFlow::Continue(())
+        });
+        offsets_bytes
+    }
+
+    /// Calls `visit` with the position of each of `count` keys and the offset of the only record that can have the key,
+    /// in order, until `visit` returns `Break`.
+    ///
+    /// Each group of keys goes through four stages: prefetch pilots, prefetch places, prefetch records, and call
+    /// `visit`. In each iteration of the loop, consecutive groups are in consecutive stages, so the data of later
+    /// groups is fetched from memory while `visit` runs.
+    #[inline(always)]
+    fn offsets_each<K: LookupKey>(
+        &self,
+        count: usize,
+        key_at: &impl Fn(usize) -> K,
+        mut visit: impl FnMut(usize, u64) -> ControlFlow<()>,
+    ) {
+        let mut window = [[NO_RECORD; GROUP_KEYS]; WINDOW_GROUPS];
+        for step in 0..count.div_ceil(GROUP_KEYS) + WINDOW_GROUPS - 1 {
+            self.advance(step, count, key_at, &mut window);
+            let Some(number) = step.checked_sub(WINDOW_GROUPS - 1) else { continue };
+            for (i, offset_bytes) in (number * GROUP_KEYS..count).zip(&window[number % WINDOW_GROUPS]) {
+                if visit(i, *offset_bytes).is_break() {
+                    return;
+                }
+            }
+        }
     }
 
     /// Runs the first three stages, each for one group. In `window`, the first stage stores the hash of each key, the
