@@ -15,15 +15,20 @@ use zerocopy::little_endian::U64;
 
 use crate::format::checksum::{BLOCK_LEN_BYTES, block_sum};
 
-/// The length of a write, a multiple of the block length. A write is short enough that its blocks are still in the
-/// processor's cache when their checksums are computed.
-pub(super) const WRITE_LEN_BYTES: usize = 256 * BLOCK_LEN_BYTES;
+/// The maximum length of a write, a multiple of the block length. Each write ends at a multiple of this length in the
+/// file, because the page cache then stores the written bytes in huge pages, if the file system supports them. A write
+/// is short enough that its blocks are still in the processor's cache when their checksums are computed.
+pub(super) const WRITE_LEN_BYTES: usize = 512 * BLOCK_LEN_BYTES;
 /// The maximum number of full buffers that wait for the writing thread.
 const WAITING_COUNT: usize = 2;
 
 /// Writes one section front to back.
 pub(super) struct SectionWriter {
     pending: Vec<u8>,
+    /// The length of `pending` at which it is written.
+    write_len_bytes: usize,
+    /// The section's offset in the file.
+    offset_bytes: u64,
     /// The number of bytes that `sink` has received from `pending`.
     passed_len_bytes: u64,
     sink: BlockSink,
@@ -38,13 +43,14 @@ impl SectionWriter {
     /// Returns a writer that starts at an offset of the file. If `threads` is greater than 1, a background thread
     /// computes checksums and writes, unless the system cannot start a thread.
     pub(super) fn new(file: &File, offset_bytes: u64, threads: usize) -> io::Result<SectionWriter> {
-        let blocks = || Ok::<_, io::Error>(BlockWriter { file: file.try_clone()?, offset_bytes, sums: Vec::new() });
+        let blocks = || Ok::<_, io::Error>(BlockWriter::new(file.try_clone()?, offset_bytes));
         let thread = if threads > 1 { BlocksThread::start(blocks()?).ok() } else { None };
         let sink = match thread {
             Some(thread) => BlockSink::Thread(thread),
             None => BlockSink::Inline(blocks()?),
         };
-        Ok(SectionWriter { pending: Vec::with_capacity(WRITE_LEN_BYTES), passed_len_bytes: 0, sink })
+        let (pending, write_len_bytes) = (Vec::with_capacity(WRITE_LEN_BYTES), write_len_bytes(offset_bytes));
+        Ok(SectionWriter { pending, write_len_bytes, offset_bytes, passed_len_bytes: 0, sink })
     }
 
     pub(super) fn len_bytes(&self) -> u64 {
@@ -54,13 +60,13 @@ impl SectionWriter {
     /// Returns the write buffer if it has room for `len_bytes` more bytes before the next write.
     #[inline(always)]
     pub(super) fn room(&mut self, len_bytes: usize) -> Option<&mut Vec<u8>> {
-        (len_bytes <= WRITE_LEN_BYTES - self.pending.len()).then_some(&mut self.pending)
+        (len_bytes <= self.write_len_bytes - self.pending.len()).then_some(&mut self.pending)
     }
 
     /// Appends bytes to the section. If the writing thread fails, a later call returns its error.
     pub(super) fn push(&mut self, mut bytes: &[u8]) -> io::Result<()> {
-        while bytes.len() > WRITE_LEN_BYTES - self.pending.len() {
-            let (fits, rest) = bytes.split_at(WRITE_LEN_BYTES - self.pending.len());
+        while bytes.len() > self.write_len_bytes - self.pending.len() {
+            let (fits, rest) = bytes.split_at(self.write_len_bytes - self.pending.len());
             self.pending.extend_from_slice(fits);
             self.pass_on()?;
             bytes = rest;
@@ -73,13 +79,14 @@ impl SectionWriter {
     pub(super) fn finish(mut self) -> io::Result<Vec<U64>> {
         self.pass_on()?;
         match self.sink {
-            BlockSink::Inline(blocks) => Ok(blocks.sums),
-            BlockSink::Thread(mut thread) => Ok(thread.end()?.sums),
+            BlockSink::Inline(blocks) => Ok(blocks.into_sums()),
+            BlockSink::Thread(mut thread) => Ok(thread.end()?.into_sums()),
         }
     }
 
     fn pass_on(&mut self) -> io::Result<()> {
         self.passed_len_bytes += self.pending.len() as u64;
+        self.write_len_bytes = write_len_bytes(self.offset_bytes + self.passed_len_bytes);
         match &mut self.sink {
             BlockSink::Inline(blocks) => blocks.write(&self.pending)?,
             BlockSink::Thread(thread) => self.pending = thread.pass_on(mem::take(&mut self.pending))?,
@@ -89,16 +96,48 @@ impl SectionWriter {
     }
 }
 
-/// Writes blocks and computes their checksums.
+/// Returns the length of a write at an offset of the file.
+fn write_len_bytes(offset_bytes: u64) -> usize {
+    WRITE_LEN_BYTES - (offset_bytes % WRITE_LEN_BYTES as u64) as usize
+}
+
+/// Writes the bytes of a section and computes the checksums of its blocks.
 struct BlockWriter {
     file: File,
     offset_bytes: u64,
     sums: Vec<U64>,
+    /// The bytes of the last block, if the block is not complete.
+    incomplete: Vec<u8>,
 }
 
 impl BlockWriter {
+    fn new(file: File, offset_bytes: u64) -> BlockWriter {
+        BlockWriter { file, offset_bytes, sums: Vec::new(), incomplete: Vec::with_capacity(BLOCK_LEN_BYTES) }
+    }
+
+    fn add_sums(&mut self, bytes: &[u8]) {
+        let missing_len_bytes = (BLOCK_LEN_BYTES - self.incomplete.len()) % BLOCK_LEN_BYTES;
+        let (end, rest) = bytes.split_at(missing_len_bytes.min(bytes.len()));
+        self.incomplete.extend_from_slice(end);
+        if self.incomplete.len() == BLOCK_LEN_BYTES {
+            self.sums.push(block_sum(&self.incomplete));
+            self.incomplete.clear();
+        }
+        let blocks = rest.chunks_exact(BLOCK_LEN_BYTES);
+        self.incomplete.extend_from_slice(blocks.remainder());
+        self.sums.extend(blocks.map(block_sum));
+    }
+
+    /// Returns the checksums of all blocks, including the last block, which may be shorter.
+    fn into_sums(mut self) -> Vec<U64> {
+        if !self.incomplete.is_empty() {
+            self.sums.push(block_sum(&self.incomplete));
+        }
+        self.sums
+    }
+
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.sums.extend(bytes.chunks(BLOCK_LEN_BYTES).map(block_sum));
+        self.add_sums(bytes);
         self.file.write_all_at(bytes, self.offset_bytes)?;
         self.offset_bytes += bytes.len() as u64;
         Ok(())

@@ -23,7 +23,7 @@ use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U32, U64};
 
 use super::budget::Budget;
-use super::section::{SectionWriter, WRITE_LEN_BYTES};
+use super::section::SectionWriter;
 use super::table::WrittenRecords;
 use crate::format::FormatError;
 use crate::format::checksum::{BLOCK_LEN_BYTES, block_sum, section_sum};
@@ -36,7 +36,7 @@ use slots::{Entry, PilotChooser};
 use walk::Walk;
 
 /// The length of a read, a multiple of the block length.
-const READ_LEN_BYTES: usize = WRITE_LEN_BYTES;
+const READ_LEN_BYTES: usize = 256 * BLOCK_LEN_BYTES;
 /// The maximum number of pieces that are read ahead.
 const AHEAD_COUNT: usize = 2;
 
