@@ -41,6 +41,7 @@ pub(crate) enum Figure {
     BatchNs,
     MissNs,
     FloorNs,
+    FloorBatchNs,
     ScanUs,
     MixedNs,
 }
@@ -196,6 +197,7 @@ impl Turn<'_> {
     fn look_up(&mut self, warm_up: &Requests, checked: &CheckedRequests) -> Result<()> {
         let engine = &self.column.engine;
         let (rows, ordered, batched) = (self.plan.rows, engine.ordered, engine.batched);
+        let batched_floors = engine.batched_floors;
         if engine.build.is_some() {
             read_files(&self.folder)?;
         }
@@ -216,6 +218,9 @@ impl Turn<'_> {
         self.time(Figure::MissNs, misses.len(), 1e9, checked.misses, || opened.gets(misses))?;
         if ordered {
             self.time(Figure::FloorNs, floors.len(), 1e9, checked.floors, || opened.floors(floors))?;
+            if batched_floors {
+                self.time(Figure::FloorBatchNs, floors.len(), 1e9, checked.floors, || opened.floor_batches(floors))?;
+            }
             self.time(Figure::ScanUs, scans.len(), 1e6, checked.scans, || opened.scans(scans))?;
         }
         if self.plan.mixed {

@@ -57,6 +57,7 @@ fn titles(table: &Table) -> Vec<Title> {
         ("get in batches, ns", Figure::BatchNs, 0),
         ("miss, ns", Figure::MissNs, 0),
         ("floor, ns", Figure::FloorNs, 0),
+        ("floor in batches, ns", Figure::FloorBatchNs, 0),
         ("scan, µs", Figure::ScanUs, 1),
         ("build, s", Figure::BuildSeconds, 2),
         ("file, MB", Figure::FileBytes, 1),

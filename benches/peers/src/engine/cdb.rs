@@ -64,6 +64,7 @@ pub(super) fn engine() -> Engine {
         version: package_version("libcdb-dev"),
         ordered: false,
         batched: false,
+        batched_floors: false,
         small: true,
         build: Some(build),
         open,

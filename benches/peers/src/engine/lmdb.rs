@@ -23,6 +23,7 @@ pub(super) fn engine() -> Engine {
         version: format!("{}.{}.{}", version.major, version.minor, version.patch),
         ordered: true,
         batched: false,
+        batched_floors: false,
         small: false,
         build: Some(build),
         open,

@@ -20,7 +20,7 @@ pub(super) fn fast_engine() -> Engine {
 }
 
 fn engine(name: &'static str, version: String, open: fn(&Rows, &Path) -> Result<Box<dyn Opened>>) -> Engine {
-    Engine { name, version, ordered: false, batched: false, small: false, build: None, open }
+    Engine { name, version, ordered: false, batched: false, batched_floors: false, small: false, build: None, open }
 }
 
 fn fill<S: BuildHasher + Default + 'static>(rows: &Rows) -> Result<Box<dyn Opened>> {

@@ -30,6 +30,8 @@ pub(crate) struct Engine {
     pub(crate) ordered: bool,
     /// Whether the engine supports batch lookups.
     pub(crate) batched: bool,
+    /// Whether the engine supports batches of floors.
+    pub(crate) batched_floors: bool,
     /// Whether offsets in the engine's file have 32 bits, which limits the file to 4 GiB.
     pub(crate) small: bool,
     /// Writes rows to files in an empty folder, and syncs the files. `None` if the engine stores rows in memory.
@@ -94,6 +96,11 @@ trait Table {
         bail!("its rows have no order")
     }
 
+    /// Gets the floors of a batch of keys, one by one if the engine has no batches of floors.
+    fn floor_batch(&mut self, keys: &[u64], sink: &mut impl Sink) -> Result<()> {
+        keys.iter().try_for_each(|key| self.floor(*key, sink))
+    }
+
     /// Gets at most `rows` rows in key order, beginning at the key `start`.
     fn scan(&mut self, _start: u64, _rows: u64, _sink: &mut impl Sink) -> Result<()> {
         bail!("its rows have no order")
@@ -106,6 +113,7 @@ pub(crate) trait Opened {
     fn gets(&mut self, keys: &[u64]) -> Result<Sum>;
     fn batches(&mut self, keys: &[u64]) -> Result<Sum>;
     fn floors(&mut self, keys: &[u64]) -> Result<Sum>;
+    fn floor_batches(&mut self, keys: &[u64]) -> Result<Sum>;
     /// Scans 100 rows from each of these start keys on.
     fn scans(&mut self, starts: &[u64]) -> Result<Sum>;
     fn mixed(&mut self, operations: &[Operation]) -> Result<Sum>;
@@ -131,6 +139,12 @@ impl<T: Table> Opened for T {
     fn floors(&mut self, keys: &[u64]) -> Result<Sum> {
         let mut sum = Sum::default();
         keys.iter().try_for_each(|key| self.floor(*key, &mut sum))?;
+        Ok(sum)
+    }
+
+    fn floor_batches(&mut self, keys: &[u64]) -> Result<Sum> {
+        let mut sum = Sum::default();
+        keys.chunks(BATCH_KEYS).try_for_each(|batch| self.floor_batch(batch, &mut sum))?;
         Ok(sum)
     }
 

@@ -20,6 +20,7 @@ pub(super) fn engine() -> Engine {
         version: locked_version("redb"),
         ordered: true,
         batched: false,
+        batched_floors: false,
         small: false,
         build: Some(build),
         open,

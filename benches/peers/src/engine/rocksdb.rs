@@ -113,6 +113,7 @@ pub(super) fn engine() -> Engine {
         version: package_version("librocksdb-dev"),
         ordered: true,
         batched: true,
+        batched_floors: false,
         small: false,
         build: Some(build),
         open,

@@ -20,6 +20,7 @@ pub(super) fn engine() -> Engine {
         version: locked_version("zero-kv"),
         ordered: true,
         batched: true,
+        batched_floors: true,
         small: false,
         build: Some(|rows, folder| bake(rows, &folder.join(FILE))),
         // SAFETY: no process changes the file, which is in a folder of this benchmark.
@@ -47,6 +48,11 @@ impl Table for Store {
     #[inline]
     fn floor(&mut self, key: u64, sink: &mut impl Sink) -> Result<()> {
         sink.accept(Store::floor(self, key)?.map(|(_, value)| value));
+        Ok(())
+    }
+
+    fn floor_batch(&mut self, keys: &[u64], sink: &mut impl Sink) -> Result<()> {
+        self.floor_many(keys, |_, row| sink.accept(row.map(|(_, value)| value)))?;
         Ok(())
     }
 
