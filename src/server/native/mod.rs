@@ -1,7 +1,8 @@
 //! The native protocol.
 //!
 //! In: bytes that a client sent. Out: responses, and a tally of them. Consecutive 16-byte Get and Exists requests are
-//! looked up together. Consecutive long requests, which have a byte key or a range, are also looked up together.
+//! looked up together, and so are consecutive Floor and Ceiling requests, consecutive Range and Count requests, and other
+//! consecutive long requests.
 
 mod about;
 mod long;

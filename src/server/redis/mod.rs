@@ -1,7 +1,8 @@
 //! The Redis protocol.
 //!
-//! In: bytes that a client sent. Out: replies. Runs of GET are looked up together (`gets`). All other commands are
-//! parsed by [`crate::protocol::resp`] and executed one at a time. A command with a long reply takes several passes,
+//! In: bytes that a client sent. Out: replies. Runs of GET are looked up together (`gets`), and so are runs of ZKV.FLOOR
+//! and ZKV.CEILING (`neighbors`), and runs of ZKV.RANGE and ZKV.COUNT (`ranges`). All other commands are parsed by
+//! [`crate::protocol::resp`] and executed one at a time. A command with a long reply takes several passes,
 //! and the connection executes no other command before this reply is complete. A reply of unbounded length is sent
 //! piece by piece while it is computed. The exception is the reply to CLIENT LIST, which is first held in memory as a
 //! whole.
