@@ -267,7 +267,7 @@ impl Store {
         match self.key_kind() {
             KeyKind::U64 => self.range_each(count, |i| lookup(i).map(|key| key.as_u64().unwrap_or_default()), found),
             KeyKind::Bytes => {
-                self.range_each(count, |i| lookup(i).map(|key| key.as_bytes().unwrap_or_default()), found)
+                self.range_each(count, |i| lookup(i).map(|key| key.as_bytes().unwrap_or_default()), found);
             }
         }
     }
