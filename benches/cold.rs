@@ -2,9 +2,9 @@
 //!
 //! Canonical load: 60 million rows with values of 100 bytes (7.5 GB), random keys. The bench evicts the file
 //! from the page cache and starts `kv_store` with default options in a memory control group of 2 GiB. Then 64 clients
-//! with 16 requests in flight, and 16 clients with one request in flight, look random keys up. Next, 16 clients with
-//! 256 requests in flight look random keys up, while one client looks up a few keys that are in memory, one at a time.
-//! For comparison, threads read random blocks of 4 KiB from the device (O_DIRECT) before each measurement.
+//! with 16 requests in flight look random keys up, with Gets, GETs of Redis, and Floors, and so do 16 clients with one
+//! Get in flight. Next, clients with up to 4096 requests in flight look random keys up, while one client looks up a few
+//! keys that are in memory, one at a time. For comparison, threads read random blocks of 4 KiB from the device (O_DIRECT) before each measurement.
 //!
 //! `cargo bench --bench cold -- --db FILE` keeps the table in FILE, and bakes it if FILE does not exist. The bench
 //! needs root, for the control group; without root, the server's memory is not limited, and the bench says so.
@@ -28,13 +28,15 @@ use rand::{RngExt, SeedableRng};
 use rustix::event::epoll;
 use rustix::fs::{Advice, OFlags, fadvise};
 use support::{is_test, warn_if_slow};
+use zero_kv::Key;
 use zero_kv::bake::{Options, bake_csv};
 use zero_kv::client::Client;
-use zero_kv::protocol::native::{Op, RESPONSE_HEADER_LEN_BYTES, Request};
+use zero_kv::format::record::value_offset_bytes;
+use zero_kv::protocol::native::{Op, PAGE_HEADER_LEN_BYTES, RESPONSE_HEADER_LEN_BYTES, Request};
 use zerocopy::IntoBytes;
 
 const VALUE_LEN_BYTES: usize = 100;
-const RESPONSE_LEN_BYTES: usize = RESPONSE_HEADER_LEN_BYTES + VALUE_LEN_BYTES;
+const RECORD_ALIGN_BYTES: usize = 8;
 /// The maximum time from the start of the server to its first accepted connection.
 const START_MAX: Duration = Duration::from_secs(60);
 const BLOCK_LEN_BYTES: usize = 4096;
@@ -61,15 +63,16 @@ fn main() -> Result<(), Box<dyn Error>> {
         bake_csv(rows, &db, &Options::default(), &mut |_| ())?;
     }
     println!("{} bytes, {} rows", fs::metadata(&db)?.len(), args.rows);
-    for (clients, depth) in [(64, 16), (16, 16), (16, 1)] {
+    let loads = [(Lookup::Get, 64, 16), (Lookup::RedisGet, 64, 16), (Lookup::Floor, 64, 16), (Lookup::Get, 16, 1)];
+    for (lookup, clients, depth) in loads {
         let device = device_rate(&db, clients.min(64), args.measured)?;
         evict(&db)?;
         let server = Server::start(&args, &db, folder.path())?;
         let before = server.read_bytes();
-        let cold = server.load(&args, clients, depth, &AtomicBool::new(false))?;
+        let cold = server.load(&args, lookup, clients, depth, &AtomicBool::new(false))?;
         let read_bytes = (server.read_bytes() - before) / cold.lookups.max(1);
         println!(
-            "{clients} clients x {depth}: {:.0} lookups/s, {read_bytes} bytes read per lookup; device {device:.0} \
+            "{lookup:?}, {clients} clients x {depth}: {:.0} lookups/s, {read_bytes} bytes read per lookup; device {device:.0} \
              reads/s; ratio {:.2}",
             cold.per_second,
             cold.per_second / device
@@ -78,10 +81,53 @@ fn main() -> Result<(), Box<dyn Error>> {
     evict(&db)?;
     let server = Server::start(&args, &db, folder.path())?;
     println!("first answer {:.0} ms after the start of the server", server.started.as_secs_f64() * 1e3);
-    for (clients, depth) in [(0, 0), (16, 16), (16, 256), (1, 4096)] {
-        hot_beside_cold(&args, &server, clients, depth)?;
+    hot_beside_cold(&args, &server, Lookup::Get, 0, 0)?;
+    for lookup in [Lookup::Get, Lookup::RedisGet, Lookup::Floor] {
+        for (clients, depth) in [(16, 256), (1, 4096)] {
+            hot_beside_cold(&args, &server, lookup, clients, depth)?;
+        }
     }
     Ok(())
+}
+
+/// How a client looks keys up.
+#[derive(Clone, Copy, Debug)]
+enum Lookup {
+    Get,
+    RedisGet,
+    Floor,
+}
+
+impl Lookup {
+    fn push_request(self, key: u64, requests: &mut Vec<u8>) {
+        match self {
+            Lookup::Get => requests.extend_from_slice(Request::new(Op::Get, key).as_bytes()),
+            Lookup::Floor => requests.extend_from_slice(Request::new(Op::Floor, key).as_bytes()),
+            Lookup::RedisGet => {
+                let text = key.to_string();
+                requests.extend_from_slice(format!("*2\r\n$3\r\nGET\r\n${}\r\n{text}\r\n", text.len()).as_bytes());
+            }
+        }
+    }
+
+    /// Returns the number of bytes of a response before and after the value.
+    fn frame_len_bytes(self) -> (usize, usize) {
+        let record_head_len_bytes = value_offset_bytes(Key::U64(0));
+        match self {
+            Lookup::Get => (RESPONSE_HEADER_LEN_BYTES, 0),
+            Lookup::RedisGet => (format!("${VALUE_LEN_BYTES}\r\n").len(), b"\r\n".len()),
+            Lookup::Floor => (
+                RESPONSE_HEADER_LEN_BYTES + PAGE_HEADER_LEN_BYTES + record_head_len_bytes,
+                (record_head_len_bytes + VALUE_LEN_BYTES).next_multiple_of(RECORD_ALIGN_BYTES)
+                    - (record_head_len_bytes + VALUE_LEN_BYTES),
+            ),
+        }
+    }
+
+    fn response_len_bytes(self) -> usize {
+        let (before, after) = self.frame_len_bytes();
+        before + VALUE_LEN_BYTES + after
+    }
 }
 
 impl Args {
@@ -259,13 +305,20 @@ impl Server {
 
     /// Looks random keys up, with `clients` connections and `depth` requests in flight on each, until the measured time
     /// or `is_over`. Checks every value.
-    fn load(&self, args: &Args, clients: usize, depth: usize, is_over: &AtomicBool) -> Result<Load, Box<dyn Error>> {
+    fn load(
+        &self,
+        args: &Args,
+        lookup: Lookup,
+        clients: usize,
+        depth: usize,
+        is_over: &AtomicBool,
+    ) -> Result<Load, Box<dyn Error>> {
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         // Each load has keys of its own, so it finds few of them in memory.
-        let mut random = SmallRng::seed_from_u64((clients * 10_000 + depth) as u64);
+        let mut random = SmallRng::seed_from_u64((lookup as usize * 1_000_000 + clients * 10_000 + depth) as u64);
         let mut pipelines = Vec::new();
         for number in 0..clients {
-            let mut pipeline = Pipeline::connect(&self.socket, depth)?;
+            let mut pipeline = Pipeline::connect(&self.socket, lookup, depth)?;
             pipeline.send(args.rows, &mut random)?;
             let data = epoll::EventData::new_u64(number as u64);
             epoll::add(&poll, &pipeline.stream, data, epoll::EventFlags::IN)?;
@@ -301,6 +354,7 @@ impl Drop for Server {
 /// A connection that sends its next requests when all responses have arrived.
 struct Pipeline {
     stream: UnixStream,
+    lookup: Lookup,
     depth: usize,
     keys: Vec<u64>,
     requests: Vec<u8>,
@@ -310,13 +364,14 @@ struct Pipeline {
 }
 
 impl Pipeline {
-    fn connect(socket: &Path, depth: usize) -> io::Result<Pipeline> {
+    fn connect(socket: &Path, lookup: Lookup, depth: usize) -> io::Result<Pipeline> {
         Ok(Pipeline {
             stream: UnixStream::connect(socket)?,
+            lookup,
             depth,
             keys: Vec::new(),
             requests: Vec::new(),
-            responses: vec![0; depth * RESPONSE_LEN_BYTES],
+            responses: vec![0; depth * lookup.response_len_bytes()],
             received_bytes: 0,
             expected: Vec::new(),
         })
@@ -326,7 +381,7 @@ impl Pipeline {
         self.keys.clear();
         self.keys.extend((0..self.depth).map(|_| random.random_range(0..keys_end)));
         self.requests.clear();
-        self.keys.iter().for_each(|key| self.requests.extend_from_slice(Request::new(Op::Get, *key).as_bytes()));
+        self.keys.iter().for_each(|key| self.lookup.push_request(*key, &mut self.requests));
         self.received_bytes = 0;
         self.stream.write_all(&self.requests)
     }
@@ -339,24 +394,34 @@ impl Pipeline {
         if self.received_bytes < self.responses.len() {
             return Ok(false);
         }
-        for (key, response) in self.keys.iter().zip(self.responses.chunks(RESPONSE_LEN_BYTES)) {
+        let (value_at_bytes, _) = self.lookup.frame_len_bytes();
+        for (key, response) in self.keys.iter().zip(self.responses.chunks(self.lookup.response_len_bytes())) {
             self.expected.clear();
             push_value(&mut self.expected, *key);
-            assert!(response[RESPONSE_HEADER_LEN_BYTES..] == self.expected, "key {key}: wrong value");
+            assert!(
+                response[value_at_bytes..value_at_bytes + VALUE_LEN_BYTES] == self.expected,
+                "key {key}: wrong value"
+            );
         }
         Ok(true)
     }
 }
 
 /// Measures the latency of a client whose keys are in memory, beside clients whose keys are not.
-fn hot_beside_cold(args: &Args, server: &Server, clients: usize, depth: usize) -> Result<(), Box<dyn Error>> {
+fn hot_beside_cold(
+    args: &Args,
+    server: &Server,
+    lookup: Lookup,
+    clients: usize,
+    depth: usize,
+) -> Result<(), Box<dyn Error>> {
     let is_over = AtomicBool::new(false);
     let (mut latencies_us, cold) = thread::scope(|scope| -> Result<_, Box<dyn Error>> {
         let load = (clients > 0).then(|| {
             let is_over = &is_over;
-            scope.spawn(move || server.load(args, clients, depth, is_over).map_err(|error| error.to_string()))
+            scope.spawn(move || server.load(args, lookup, clients, depth, is_over).map_err(|error| error.to_string()))
         });
-        let mut hot = Pipeline::connect(&server.socket, 1)?;
+        let mut hot = Pipeline::connect(&server.socket, lookup, 1)?;
         let mut random = SmallRng::seed_from_u64(2);
         let (mut latencies_us, began) = (Vec::new(), Instant::now());
         while began.elapsed() < args.measured {
@@ -372,7 +437,7 @@ fn hot_beside_cold(args: &Args, server: &Server, clients: usize, depth: usize) -
     latencies_us.sort_by(f64::total_cmp);
     let quantile = |share: f64| latencies_us[((latencies_us.len() - 1) as f64 * share) as usize];
     println!(
-        "hot client beside {clients} cold clients x {depth} ({:.0} lookups/s): p50 {:.0} us, p99 {:.0} us, p99.9 {:.0} \
+        "{lookup:?}, hot client beside {clients} cold clients x {depth} ({:.0} lookups/s): p50 {:.0} us, p99 {:.0} us, p99.9 {:.0} \
          us, max {:.0} us",
         cold.map_or(0.0, |cold| cold.per_second),
         quantile(0.5),

@@ -1,62 +1,67 @@
-//! Lookups whose records may not be in memory, during one pass.
+//! Lookups that may have to wait for the disk, during one pass.
 //!
-//! In: the keys of the next lookups. Out: how many of these lookups find their records in memory, and the records of
-//! the lookups after them, which must be read from the disk first. Only tables that do not fit into memory need this.
+//! In: the next lookups. Out: how many of these lookups find their pages in memory, and the lookups after them, whose
+//! pages must be read from the disk first. Only tables that do not fit into memory need this.
 
 use super::steps::Steps;
-use crate::format::key::LookupKey;
-use crate::store::{RecordOffset, Store};
+use crate::format::OwnedKey;
+use crate::format::key::Key;
+use crate::store::{ColdLookup, Store};
 
-/// The maximum number of lookups of one connection whose records are read together.
-const BATCH_KEYS: usize = 64;
-/// The number of steps of examining whether a record is in memory.
-const EXAMINE_STEPS: usize = 4;
+/// The maximum number of lookups of one connection whose pages are read together.
+const BATCH_LOOKUPS: usize = 64;
+/// The maximum total length of the keys of these lookups. Only the last key may take the total past this length.
+const BATCH_KEYS_LEN_BYTES: usize = 64 << 10;
+/// The number of steps of examining whether the pages of a lookup are in memory.
+const EXAMINE_STEPS: usize = 8;
+/// The number of lookups that are examined between two checks of the time limit.
+const TIMED_LOOKUPS: usize = 16;
 
-/// The records that the next lookups of a connection need.
+/// The lookups of a connection that wait for the disk.
 #[derive(Default)]
 pub(super) struct ColdLookups {
-    /// The number of lookups whose records were read before this pass. They are the first lookups of the pass.
+    /// The number of lookups whose pages were read before this pass. They are the first lookups of the pass.
     read_count: usize,
     /// The value of `read_count` in the next pass.
     next_read_count: usize,
-    /// The records that must be read before the next pass.
-    records: Vec<RecordOffset>,
+    /// The lookups whose pages must be read before the next pass.
+    waiting: Vec<ColdLookup<OwnedKey>>,
 }
 
 impl ColdLookups {
-    /// Records that the records of the first `count` lookups of the next pass were read.
+    /// Records that the pages of the first `count` lookups of the next pass were read.
     pub(super) fn were_read(&mut self, count: usize) {
         self.next_read_count = count;
     }
 
     pub(super) fn begin_pass(&mut self) {
         self.read_count = std::mem::take(&mut self.next_read_count);
-        self.records.clear();
+        self.waiting.clear();
     }
 
     /// Returns whether the pass must end, because the next lookup waits for the disk.
     #[inline(always)]
     pub(super) fn must_wait(&self) -> bool {
-        !self.records.is_empty()
+        !self.waiting.is_empty()
     }
 
-    /// Returns the records that must be read before the next pass.
-    pub(super) fn take_records(&mut self) -> Vec<RecordOffset> {
-        std::mem::take(&mut self.records)
+    /// Returns the lookups whose pages must be read before the next pass.
+    pub(super) fn take_waiting(&mut self) -> Vec<ColdLookup<OwnedKey>> {
+        std::mem::take(&mut self.waiting)
     }
 
-    /// Returns how many of the next `count` lookups can be answered now. If the result is less than `count` although no
-    /// records were read before this pass, the lookup after them waits for the disk.
+    /// Returns how many of the next `count` lookups can be answered now. If the result is less than `count`, either the
+    /// lookup after them waits for the disk, or the pass must end for another reason.
     ///
-    /// Records that were read before this pass are not examined again: if the system has discarded them meanwhile, the
-    /// lookups wait for the disk, but every pass makes progress.
+    /// Lookups whose pages were read before this pass are not examined again: if the system has discarded the pages
+    /// meanwhile, the lookups wait for the disk, but every pass makes progress.
     #[cold]
     #[inline(never)]
-    pub(super) fn ready_count<K: LookupKey>(
+    pub(super) fn ready_count<'k>(
         &mut self,
         store: &Store,
         count: usize,
-        key_at: impl Fn(usize) -> K,
+        lookup_at: impl Fn(usize) -> ColdLookup<Key<'k>>,
         steps: &mut Steps,
     ) -> usize {
         let read_count = std::mem::take(&mut self.read_count);
@@ -65,17 +70,35 @@ impl ColdLookups {
         }
         let mut ready_count = 0;
         while ready_count < count {
-            let mut records = store.records_of(BATCH_KEYS.min(count - ready_count), |i| key_at(ready_count + i));
-            let cold_at = records.iter().position(|record| !store.is_in_memory(*record));
-            let examined_count = cold_at.map_or(records.len(), |at| at + 1);
-            steps.add(EXAMINE_STEPS * examined_count);
-            ready_count += cold_at.unwrap_or(records.len());
-            if let Some(at) = cold_at {
-                records.drain(..at);
-                self.records = records;
+            if ready_count > 0 && ready_count.is_multiple_of(TIMED_LOOKUPS) && steps.is_pass_over() {
+                break;
+            }
+            steps.add(EXAMINE_STEPS);
+            let lookup = lookup_at(ready_count);
+            if !store.is_ready(&lookup) {
+                self.wait_for(lookup, (ready_count + 1..count).map(lookup_at), steps);
+                break;
+            }
+            ready_count += 1;
+        }
+        ready_count
+    }
+
+    fn wait_for<'k>(
+        &mut self,
+        first: ColdLookup<Key<'k>>,
+        next: impl Iterator<Item = ColdLookup<Key<'k>>>,
+        steps: &mut Steps,
+    ) {
+        let mut keys_len_bytes = 0;
+        for lookup in std::iter::once(first).chain(next).take(BATCH_LOOKUPS) {
+            let lookup = lookup.to_owned();
+            keys_len_bytes += lookup.keys_len_bytes();
+            steps.add(EXAMINE_STEPS);
+            self.waiting.push(lookup);
+            if keys_len_bytes > BATCH_KEYS_LEN_BYTES {
                 break;
             }
         }
-        ready_count
     }
 }

@@ -1,9 +1,9 @@
-//! Threads that read records from the disk, so that workers do not wait for it.
+//! Threads that read the pages of lookups from the disk, so that workers do not wait for it.
 //!
-//! In: records of a table that does not fit into memory. Out: a wake-up of the connection that needs them, once all of
-//! them were read. The threads take a few records at a time from each waiting connection in turn, so a connection that
-//! needs one record does not wait behind all records of another. The number of threads, and the number of records that
-//! a thread reads at a time, limit how many reads the disk has to do at the same time.
+//! In: lookups in a table that does not fit into memory. Out: a wake-up of the connection that waits for them, once the
+//! pages of all of them were read. The threads take a few lookups at a time from each waiting connection in turn, so a
+//! connection with one lookup does not wait until all lookups of another connection are done. The number of threads, and
+//! the number of lookups that a thread takes at a time, limit how many reads the disk has to do at the same time.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,41 +16,37 @@ use tracing::{error, warn};
 use super::generations::PinnedGeneration;
 use super::log_limit::LogLimit;
 use super::panics;
-use crate::store::RecordOffset;
+use crate::format::OwnedKey;
+use crate::store::ColdLookup;
 use crate::sync::unpoisoned;
 
-/// The number of threads that read records. With 16 threads, a disk does nearly as many random reads as it can.
+/// The number of threads that read pages. With 16 threads, a disk does nearly as many random reads as it can.
 const THREADS: usize = 16;
-/// The maximum number of records that a thread reads at the same time.
-const CHUNK_RECORDS_MAX: usize = 8;
+/// The maximum number of lookups whose pages a thread reads at the same time.
+const CHUNK_LOOKUPS_MAX: usize = 8;
 /// The length of a thread's stack. The signal handler for pages that cannot be read runs on this stack, too.
 const STACK_LEN_BYTES: usize = 256 << 10;
 
-/// The records that one connection waits for.
+/// The lookups that one connection waits for.
 struct Batch {
     generation: PinnedGeneration,
-    records: Vec<RecordOffset>,
-    /// The number of records that are not read yet.
+    lookups: Vec<ColdLookup<OwnedKey>>,
+    /// The number of lookups whose pages are not read yet.
     left: AtomicUsize,
     is_canceled: AtomicBool,
-    /// Wakes the connection once no record is left.
+    /// Wakes the connection once no lookup is left.
     waker: Mutex<Option<Waker>>,
 }
 
 impl Batch {
-    /// Reads some records.
-    fn read(&self, records: &[RecordOffset]) {
-        if self.is_canceled.load(Ordering::Relaxed) {
-            return;
+    /// Reads the pages of some lookups.
+    fn read(&self, lookups: &[ColdLookup<OwnedKey>]) {
+        if !self.is_canceled.load(Ordering::Relaxed) {
+            self.generation.store.read_for(lookups);
         }
-        let store = &self.generation.store;
-        if records.len() > 1 {
-            store.begin_reads(records);
-        }
-        records.iter().for_each(|offset| store.read_record(*offset));
     }
 
-    /// Counts records that were read. Wakes the connection after the last one.
+    /// Counts lookups whose pages were read. Wakes the connection after the last one.
     fn finish(&self, count: usize) {
         if self.left.fetch_sub(count, Ordering::AcqRel) == count
             && let Some(waker) = unpoisoned(&self.waker).take()
@@ -60,16 +56,16 @@ impl Batch {
     }
 }
 
-/// A connection's wait for its records. Dropping it cancels the reads that have not begun.
+/// A connection's wait for the pages of its lookups. Dropping it cancels the reads that have not begun.
 pub(super) struct ColdWait(Arc<Batch>);
 
 impl ColdWait {
-    /// Returns the number of records.
-    pub(super) fn record_count(&self) -> usize {
-        self.0.records.len()
+    /// Returns the number of lookups.
+    pub(super) fn lookup_count(&self) -> usize {
+        self.0.lookups.len()
     }
 
-    /// Returns `Ready` once all records were read. Otherwise, wakes the task when they are.
+    /// Returns `Ready` once the pages of all lookups were read. Otherwise, wakes the task when they are.
     pub(super) fn poll(&self, cx: &Context<'_>) -> Poll<()> {
         *unpoisoned(&self.0.waker) = Some(cx.waker().clone());
         // The waker is stored before the count is read. Otherwise, the last read could finish in between, and nobody
@@ -87,29 +83,29 @@ impl Drop for ColdWait {
     }
 }
 
-/// The batches that are not completely taken, each with the number of records that threads have taken.
+/// The batches that are not completely taken, each with the number of lookups that threads have taken.
 #[derive(Default)]
 struct Queue {
     batches: VecDeque<(Arc<Batch>, usize)>,
-    /// The number of records that no thread has taken.
-    record_count: usize,
+    /// The number of lookups that no thread has taken.
+    lookup_count: usize,
     idle_threads: usize,
     is_stopping: bool,
 }
 
 impl Queue {
     fn add(&mut self, batch: Arc<Batch>) {
-        self.record_count += batch.records.len();
+        self.lookup_count += batch.lookups.len();
         self.batches.push_back((batch, 0));
     }
 
-    /// Takes records of the next batch.
+    /// Takes lookups of the next batch.
     fn take(&mut self) -> Option<(Arc<Batch>, std::ops::Range<usize>)> {
         let (batch, start) = self.batches.pop_front()?;
-        let share = self.record_count.div_ceil(THREADS).clamp(1, CHUNK_RECORDS_MAX);
-        let end = batch.records.len().min(start + share);
-        self.record_count -= end - start;
-        if end < batch.records.len() {
+        let share = self.lookup_count.div_ceil(THREADS).clamp(1, CHUNK_LOOKUPS_MAX);
+        let end = batch.lookups.len().min(start + share);
+        self.lookup_count -= end - start;
+        if end < batch.lookups.len() {
             self.batches.push_back((Arc::clone(&batch), end));
         }
         Some((batch, start..end))
@@ -122,24 +118,29 @@ struct Shared {
     /// Notified when a batch is added, and when the threads must end.
     changed: Condvar,
     panic_log: LogLimit,
+    /// While a test holds this lock, the threads take lookups, but read nothing, like threads that wait for a slow disk.
+    #[cfg(all(test, feature = "bake"))]
+    slow_disk: Mutex<()>,
 }
 
 impl Shared {
-    /// Reads records until the threads must end.
+    /// Reads pages until the threads must end.
     fn run(&self) {
         while let Some((batch, taken)) = self.next() {
-            let records = &batch.records[taken];
-            if let Err(panic) = panics::catch(|| batch.read(records))
+            let lookups = &batch.lookups[taken];
+            #[cfg(all(test, feature = "bake"))]
+            drop(unpoisoned(&self.slow_disk));
+            if let Err(panic) = panics::catch(|| batch.read(lookups))
                 && let Some(left_out) = self.panic_log.line()
             {
-                error!(left_out, "a bug in the server: panic while records were read: {panic}");
+                error!(left_out, "a bug in the server: panic while pages were read: {panic}");
             }
-            // After a panic, the lookups read the records themselves.
-            batch.finish(records.len());
+            // After a panic, the lookups read the pages themselves.
+            batch.finish(lookups.len());
         }
     }
 
-    /// Waits for records to read. Returns `None` if the threads must end.
+    /// Waits for lookups. Returns `None` if the threads must end.
     fn next(&self) -> Option<(Arc<Batch>, std::ops::Range<usize>)> {
         let mut queue = unpoisoned(&self.queue);
         while !queue.is_stopping {
@@ -154,7 +155,7 @@ impl Shared {
     }
 }
 
-/// The threads that read records for all workers of a server. They are started when the first record is needed.
+/// The threads that read pages for all workers of a server. They are started when the first lookup waits for the disk.
 #[derive(Default)]
 pub(super) struct ColdReads {
     shared: Arc<Shared>,
@@ -162,12 +163,12 @@ pub(super) struct ColdReads {
 }
 
 impl ColdReads {
-    /// Begins to read records of a generation.
-    pub(super) fn begin(&self, generation: PinnedGeneration, records: Vec<RecordOffset>) -> ColdWait {
-        let left = if self.start() { records.len() } else { 0 };
+    /// Begins to read the pages of lookups in a generation.
+    pub(super) fn begin(&self, generation: PinnedGeneration, lookups: Vec<ColdLookup<OwnedKey>>) -> ColdWait {
+        let left = if self.start() { lookups.len() } else { 0 };
         let batch = Arc::new(Batch {
             generation,
-            records,
+            lookups,
             left: AtomicUsize::new(left),
             is_canceled: AtomicBool::new(false),
             waker: Mutex::default(),
@@ -193,12 +194,18 @@ impl ColdReads {
             };
             threads.extend((0..THREADS).map_while(|number| {
                 let cannot = |error: &_| {
-                    warn!("a thread that reads records cannot be started: {error}: lookups wait longer for the disk");
+                    warn!("a thread that reads pages cannot be started: {error}: lookups wait longer for the disk");
                 };
                 start(number).inspect_err(cannot).ok()
             }));
         }
         !threads.is_empty()
+    }
+
+    /// Makes all reads wait until the result is dropped.
+    #[cfg(all(test, feature = "bake"))]
+    pub(super) fn delay(&self) -> std::sync::MutexGuard<'_, ()> {
+        unpoisoned(&self.shared.slow_disk)
     }
 
     /// Returns the number of threads that run.

@@ -32,7 +32,7 @@ pub(super) enum Then {
     /// Waits for more input, or until the state of the table differs from the given state. The remaining input is an
     /// Open request that waits for this change.
     Wait(u64),
-    /// Waits until the records of the next lookups were read from the disk: see `Responses::take_cold`.
+    /// Waits until the pages of the next lookups were read from the disk: see `ColdLookups::take_waiting`.
     Load,
     /// Answers nothing before this time, because a login failed.
     Delay(Instant),

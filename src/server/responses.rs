@@ -8,8 +8,8 @@ use std::io::{self, IoSlice};
 use super::cold_lookups::ColdLookups;
 use super::sending::{BORROWED_MAX, Piece, Unsent};
 use super::steps::Steps;
-use crate::format::key::LookupKey;
-use crate::store::Store;
+use crate::format::key::Key;
+use crate::store::{ColdLookup, Store};
 
 /// The maximum length of a stored byte string that is copied. Longer byte strings are borrowed from the file's mapping.
 const COPY_MAX_BYTES: usize = 4096;
@@ -106,16 +106,16 @@ impl Responses {
 
     /// Returns how many of the next `count` lookups can be answered now: see [`ColdLookups::ready_count`].
     #[inline(always)]
-    pub(super) fn ready_count<K: LookupKey>(
+    pub(super) fn ready_count<'k>(
         &mut self,
         store: &Store,
         count: usize,
-        key_at: impl Fn(usize) -> K,
+        lookup_at: impl Fn(usize) -> ColdLookup<Key<'k>>,
     ) -> usize {
         if !store.may_be_cold() {
             return count;
         }
-        self.cold.ready_count(store, count, key_at, &mut self.steps)
+        self.cold.ready_count(store, count, lookup_at, &mut self.steps)
     }
 
     /// Returns whether the responses should be sent before more are added. If not, there is room for one more response

@@ -9,8 +9,12 @@
 use std::ops::{ControlFlow, Range};
 
 #[cfg(feature = "server")]
+use super::cold_lookups::RecentPages;
+#[cfg(feature = "server")]
 use super::map::touch;
 use super::{LookupError, Store};
+#[cfg(feature = "server")]
+use crate::format::checksum::BLOCK_LEN_BYTES;
 #[cfg(feature = "server")]
 use crate::format::fence::FENCE_ROWS;
 use crate::format::key::{Key, KeyKind, LookupKey};
@@ -45,6 +49,10 @@ impl Store {
         self.assumes_cold = is_assumed;
         if self.may_be_cold {
             self.map.read_randomly(self.records_range(), true);
+            #[cfg(feature = "server")]
+            {
+                self.recent_pages = RecentPages::new(&self.index_range());
+            }
         }
         self
     }
@@ -116,16 +124,6 @@ impl Store {
         Ok(())
     }
 
-    /// Returns whether the pages of a record are in memory, according to the system. The length of the record is not
-    /// known, so only the pages of a typical record are examined. If they are not in memory, the system may begin to
-    /// read them.
-    #[cfg(feature = "server")]
-    pub(crate) fn is_in_memory(&self, offset: RecordOffset) -> bool {
-        let range = self.typical_range(offset);
-        let start = self.layout.records.offset_bytes as usize;
-        range.is_empty() || !self.assumes_cold && self.map.is_in_memory(start + range.start..start + range.end)
-    }
-
     /// Begins to read records from the disk, without waiting.
     pub(crate) fn begin_reads(&self, offsets: &[RecordOffset]) {
         for offset in offsets {
@@ -143,18 +141,56 @@ impl Store {
         let range = range.start..range.end.min(records.len());
         if range.len() > typical.len() {
             self.begin_read(range.clone());
-            touch(&records[range.clone()]);
         }
+        self.read_records(range);
+    }
+
+    /// Reads a range of the records from the disk, waits for it, and verifies its blocks.
+    #[cfg(feature = "server")]
+    pub(super) fn read_records(&self, range: Range<usize>) {
+        if range.len() > BLOCK_LEN_BYTES {
+            self.begin_read(range.clone());
+        }
+        touch(self.records().get(range.clone()).unwrap_or_default());
         // A damaged block is recorded, and is an error for the lookup.
         let _ = self.are_intact(range);
     }
 
+    /// Begins to read the pilots and places of keys. Waits until the pilots are in memory.
+    #[cfg(feature = "server")]
+    pub(super) fn begin_index_reads<'k>(&self, keys: impl Iterator<Item = Key<'k>>) {
+        let keys: Vec<Key<'k>> = keys.collect();
+        match self.key_kind() {
+            KeyKind::U64 => self.begin_reads_of_positions(&keys.iter().filter_map(Key::as_u64).collect::<Vec<_>>()),
+            KeyKind::Bytes => self.begin_reads_of_positions(&keys.iter().filter_map(Key::as_bytes).collect::<Vec<_>>()),
+        }
+    }
+
+    #[cfg(feature = "server")]
+    fn begin_reads_of_positions<K: LookupKey>(&self, keys: &[K]) {
+        let begin = |at: usize, len_bytes: usize| {
+            if !self.is_index_in_memory(at..at + len_bytes) {
+                self.map.begin_read(at..at + len_bytes);
+            }
+        };
+        let (pilots, places) = (self.layout.pilots.offset_bytes as usize, self.layout.places.offset_bytes as usize);
+        let begin_place = |slot: usize| begin(places + slot * size_of::<u32>(), size_of::<u32>());
+        self.index().visit_positions(keys, |pilot| begin(pilots + pilot, 1), begin_place);
+    }
+
     /// Returns the bytes of the records section that a record of typical length takes at an offset. The range is empty
     /// if the offset is not inside the section.
-    fn typical_range(&self, offset: RecordOffset) -> Range<usize> {
+    pub(super) fn typical_range(&self, offset: RecordOffset) -> Range<usize> {
         let len_bytes = self.records().len();
         let start = usize::try_from(offset).unwrap_or(usize::MAX).min(len_bytes);
         start..len_bytes.min(start + self.typical_len_bytes.max(1))
+    }
+
+    /// Returns the range of the file from the first section of the index to the last one.
+    #[cfg(feature = "server")]
+    fn index_range(&self) -> Range<usize> {
+        let places = &self.layout.places;
+        self.layout.fences.offset_bytes as usize..(places.offset_bytes + places.len_bytes) as usize
     }
 
     /// Returns the range of the file with the records.
@@ -236,14 +272,14 @@ mod tests {
         evict(&store, &db);
         for (key, record) in records.iter().enumerate().step_by(37) {
             table.read_record(*record);
-            assert!(table.is_in_memory(*record), "key {key}");
+            assert!(table.is_record_ready(*record), "key {key}");
             let start = *record as usize;
             assert!(table.blocks.are_verified(table.epoch(), start, start + 1), "key {key}");
         }
         // Offsets that no record has.
         for offset in [table.records().len() as u64, u64::MAX] {
             table.read_record(offset);
-            assert!(table.is_in_memory(offset));
+            assert!(table.is_record_ready(offset));
         }
     }
 }

@@ -1,14 +1,67 @@
 //! Finds a fence by a key's head, and a row's record by the row's number.
 //!
-//! In: fences, and the tree above them, as the file stores them. Out: indexes of fences, and offsets of records. If
-//! either section is damaged, the result is wrong, but every access is in bounds.
+//! In: fences, and the tree above them, as the file stores them. Out: indexes of fences, and offsets of records. A
+//! [`Gate`] verifies each block before a search reads it. Without this check, the result is wrong if either section is
+//! damaged, but every access is in bounds.
 
 use zerocopy::{Immutable, IntoBytes};
 
+use super::Store;
+use super::blocks::Epoch;
 use super::machine::prefetch;
 use crate::format::fence::{FENCE_ROWS, Fence, NODE_HEADS, Node, TreeLevels, last_below};
 
 const LINE_LEN_BYTES: usize = 64;
+
+/// The position of a search that the gate did not admit to a block on its path. No node and no fence has this number.
+pub(super) const NOT_ADMITTED: u64 = u64::MAX;
+
+/// Determines whether searches may read a block of the fences or of the tree above them.
+pub(super) trait Gate: Copy {
+    /// Whether the gate admits searches to every block.
+    const IS_OPEN: bool;
+
+    fn admits_node(self, node: usize) -> bool;
+
+    fn admits_fence(self, fence: usize) -> bool;
+}
+
+/// Admits searches to every block, because all blocks were verified in this epoch.
+#[derive(Clone, Copy)]
+pub(super) struct AllVerified;
+
+impl Gate for AllVerified {
+    const IS_OPEN: bool = true;
+
+    #[inline(always)]
+    fn admits_node(self, _: usize) -> bool {
+        true
+    }
+
+    #[inline(always)]
+    fn admits_fence(self, _: usize) -> bool {
+        true
+    }
+}
+
+/// Verifies each block before a search reads it, and admits searches to intact blocks.
+#[derive(Clone, Copy)]
+pub(super) struct VerifyFirst<'s> {
+    pub(super) store: &'s Store,
+    pub(super) epoch: Epoch,
+}
+
+impl Gate for VerifyFirst<'_> {
+    const IS_OPEN: bool = false;
+
+    fn admits_node(self, node: usize) -> bool {
+        self.store.is_node_intact(self.epoch, node)
+    }
+
+    fn admits_fence(self, fence: usize) -> bool {
+        self.store.is_fence_intact(self.epoch, fence)
+    }
+}
 
 /// The fences of a table, and the tree above them.
 #[derive(Clone, Copy)]
@@ -19,46 +72,53 @@ pub(super) struct Fences<'a> {
 }
 
 impl<'a> Fences<'a> {
-    /// Returns the last fence whose head is less than `bound`, or the first fence if no head is, as an index.
+    /// Returns the last fence whose head is less than `bound`, or the first fence if no head is, as an index. Returns
+    /// `None` if `gate` does not admit the search to a node.
     #[inline]
-    pub(super) fn last_below(&self, bound: u64) -> usize {
+    pub(super) fn last_below(&self, bound: u64, gate: impl Gate) -> Option<usize> {
         let mut lanes = [Lane { head: 0, bound, at: 0 }];
-        self.search_upper_levels(&mut lanes);
-        self.search_lowest_level(&mut lanes);
-        lanes[0].at as usize
+        self.search_upper_levels(&mut lanes, gate);
+        self.search_lowest_level(&mut lanes, gate);
+        (lanes[0].at != NOT_ADMITTED).then_some(lanes[0].at as usize)
     }
 
     /// Searches all levels of the tree except the lowest. Sets `at` of each lane to the node of the lowest level in which
-    /// the search for the lane's bound continues, and prefetches this node.
+    /// the search for the lane's bound continues, and prefetches this node. If `gate` does not admit the search to a node,
+    /// sets `at` to [`NOT_ADMITTED`].
     ///
     /// The steps of one search depend on each other. The searches therefore proceed level by level, so that the
     /// processor can work on several of them at the same time.
     #[inline(always)]
-    pub(super) fn search_upper_levels(&self, lanes: &mut [Lane]) {
+    pub(super) fn search_upper_levels(&self, lanes: &mut [Lane], gate: impl Gate) {
         lanes.iter_mut().for_each(|lane| lane.at = 0);
         for start in self.levels.starts().get(1..).unwrap_or_default().iter().rev() {
-            for lane in &mut *lanes {
-                let node = lane.at as usize;
-                lane.at = (self.search(start + node, lane.bound) + node * NODE_HEADS) as u64;
-            }
+            lanes.iter_mut().for_each(|lane| self.search_level(*start, lane, gate));
         }
         lanes.iter().for_each(|lane| prefetch_lines(self.nodes, lane.at as usize));
     }
 
     /// Searches the lowest level of the tree. Sets `at` of each lane to the last fence whose head is less than the lane's
-    /// bound, or to the first fence if no head is, and prefetches this fence.
+    /// bound, or to the first fence if no head is, and prefetches this fence. If `gate` does not admit the search to a
+    /// node, sets `at` to [`NOT_ADMITTED`].
     #[inline(always)]
-    pub(super) fn search_lowest_level(&self, lanes: &mut [Lane]) {
+    pub(super) fn search_lowest_level(&self, lanes: &mut [Lane], gate: impl Gate) {
         for lane in lanes {
-            let node = lane.at as usize;
-            lane.at = (self.search(node, lane.bound) + node * NODE_HEADS) as u64;
+            self.search_level(0, lane, gate);
             prefetch_lines(self.fences, lane.at as usize);
         }
     }
 
+    /// Searches the node `at` of the level that begins at the node `start`. Sets `at` to a node of the level below, or to
+    /// a fence.
     #[inline(always)]
-    fn search(&self, node: usize, bound: u64) -> usize {
-        self.nodes.get(node).map_or(0, |node| last_below(node, bound))
+    fn search_level<G: Gate>(&self, start: usize, lane: &mut Lane, gate: G) {
+        let node = lane.at as usize;
+        if !G::IS_OPEN && (lane.at == NOT_ADMITTED || !gate.admits_node(start + node)) {
+            lane.at = NOT_ADMITTED;
+            return;
+        }
+        let head = self.nodes.get(start + node).map_or(0, |node| last_below(node, lane.bound));
+        lane.at = (head + node * NODE_HEADS) as u64;
     }
 
     /// Returns the last row before another row whose place a fence has, and this place. The last row before `row` is
@@ -132,7 +192,11 @@ mod tests {
                 let found = Fences { fences: &fences, nodes: &nodes, levels: &levels };
                 for bound in (0..count * 2 + 20).chain([u64::MAX]) {
                     let below = fences.partition_point(|fence| fence.head.get() < bound);
-                    assert_eq!(found.last_below(bound), below.saturating_sub(1), "{count} fences, bound {bound}");
+                    assert_eq!(
+                        found.last_below(bound, AllVerified),
+                        Some(below.saturating_sub(1)),
+                        "{count} fences, bound {bound}"
+                    );
                 }
             }
         }

@@ -4,14 +4,13 @@
 //! of a part of the index are verified in an epoch, lookups skip these checks until the epoch ends.
 
 use super::blocks::{BlockData, Epoch};
-use super::fences::Fences;
 #[cfg(feature = "server")]
 use super::{Pace, check};
 use super::{Store, typed};
 #[cfg(feature = "server")]
 use crate::format::FormatError;
 use crate::format::checksum::{BLOCK_LEN_BYTES, split_root};
-use crate::format::fence::Fence;
+use crate::format::fence::{Fence, Node};
 use crate::format::header::SectionKind;
 #[cfg(feature = "server")]
 use crate::machine_memory;
@@ -33,18 +32,28 @@ impl Store {
     /// Verifies the block of a pilot in an epoch. Returns whether the block is intact.
     #[inline(never)]
     pub(super) fn is_pilot_intact(&self, epoch: Epoch, pilot: usize) -> bool {
-        self.is_block_intact(epoch, self.blocks.numbers().pilots.start + pilot / BLOCK_LEN_BYTES)
+        self.is_block_intact(epoch, self.block_of_pilot(pilot))
+    }
+
+    #[inline]
+    pub(super) fn block_of_pilot(&self, pilot: usize) -> usize {
+        self.blocks.numbers().pilots.start + pilot / BLOCK_LEN_BYTES
     }
 
     /// Verifies the block of a slot's place in an epoch. Returns whether the block is intact.
     #[inline(never)]
     pub(super) fn is_place_intact(&self, epoch: Epoch, slot: usize) -> bool {
-        const BLOCK_PLACES: usize = BLOCK_LEN_BYTES / size_of::<U32>();
-        self.is_block_intact(epoch, self.blocks.numbers().places.start + slot / BLOCK_PLACES)
+        self.is_block_intact(epoch, self.block_of_place(slot))
     }
 
     #[inline]
-    fn is_block_intact(&self, epoch: Epoch, block: usize) -> bool {
+    pub(super) fn block_of_place(&self, slot: usize) -> usize {
+        const BLOCK_PLACES: usize = BLOCK_LEN_BYTES / size_of::<U32>();
+        self.blocks.numbers().places.start + slot / BLOCK_PLACES
+    }
+
+    #[inline]
+    pub(super) fn is_block_intact(&self, epoch: Epoch, block: usize) -> bool {
         self.blocks.is_verified(epoch, block) || self.blocks.verify_block(epoch, &self.block_data(), block)
     }
 
@@ -52,32 +61,35 @@ impl Store {
     /// fence.
     #[inline]
     pub(super) fn fence(&self, number: usize) -> Option<&Fence> {
-        const BLOCK_FENCES: usize = BLOCK_LEN_BYTES / size_of::<Fence>();
         let epoch = self.epoch();
-        let is_intact = self.blocks.are_fences_verified(epoch)
-            || self.is_block_intact(epoch, self.blocks.numbers().fences.start + number / BLOCK_FENCES);
+        let is_intact = self.blocks.are_fences_verified(epoch) || self.is_fence_intact(epoch, number);
         self.fence_entries().get(number).filter(|_| is_intact)
     }
 
-    /// Returns the fences and the tree above them, after all their blocks are verified. Returns `None` if one of the
-    /// blocks is damaged.
-    #[inline]
-    pub(super) fn intact_fences(&self) -> Option<Fences<'_>> {
-        self.are_fences_intact().then(|| self.fences())
+    /// Verifies the block of a fence in an epoch. Returns whether the block is intact. If there is no such fence, there
+    /// is nothing to verify.
+    #[inline(never)]
+    pub(super) fn is_fence_intact(&self, epoch: Epoch, fence: usize) -> bool {
+        fence >= self.fence_entries().len() || self.is_block_intact(epoch, self.block_of_fence(fence))
     }
 
-    /// Verifies the blocks of the fences and of the tree above them. Returns whether all of them are intact.
-    #[inline]
-    pub(super) fn are_fences_intact(&self) -> bool {
-        let epoch = self.epoch();
-        self.blocks.are_fences_verified(epoch) || self.verify_fences(epoch)
+    /// Verifies the block of a node of the fence tree in an epoch. Returns whether the block is intact. If there is no
+    /// such node, there is nothing to verify.
+    #[inline(never)]
+    pub(super) fn is_node_intact(&self, epoch: Epoch, node: usize) -> bool {
+        node >= self.tree_levels.node_count() || self.is_block_intact(epoch, self.block_of_node(node))
     }
 
-    #[cold]
-    fn verify_fences(&self, epoch: Epoch) -> bool {
-        let data = self.block_data();
-        !epoch.is_distrust()
-            && self.blocks.numbers().fences.clone().all(|block| self.blocks.verify_block(epoch, &data, block))
+    pub(super) fn block_of_fence(&self, fence: usize) -> usize {
+        const BLOCK_FENCES: usize = BLOCK_LEN_BYTES / size_of::<Fence>();
+        self.blocks.numbers().fences.start + fence / BLOCK_FENCES
+    }
+
+    pub(super) fn block_of_node(&self, node: usize) -> usize {
+        const BLOCK_NODES: usize = BLOCK_LEN_BYTES / size_of::<Node>();
+        // The blocks of the tree are the last blocks of this range.
+        let tree_blocks = self.tree_levels.node_count().div_ceil(BLOCK_NODES);
+        self.blocks.numbers().fences.end - tree_blocks + node / BLOCK_NODES
     }
 
     /// Verifies the whole index, so that no lookup has to do it.

@@ -7,6 +7,8 @@ mod blocks;
 pub(crate) mod check;
 pub(crate) mod clock;
 mod cold;
+#[cfg(feature = "server")]
+mod cold_lookups;
 mod error;
 mod fences;
 mod file_system;
@@ -46,6 +48,8 @@ use crate::format::header::{Layout, Section};
 use crate::format::key::{Key, KeyKind, LookupKey};
 use crate::format::record::{Record, value_of_response};
 use blocks::Blocks;
+#[cfg(feature = "server")]
+use cold_lookups::RecentPages;
 use fences::Fences;
 #[cfg(feature = "bake")]
 pub(crate) use machine::prefetch;
@@ -54,7 +58,7 @@ use search::Index;
 
 pub use blocks::Epoch;
 #[cfg(feature = "server")]
-pub(crate) use cold::RecordOffset;
+pub(crate) use cold_lookups::{ColdLookup, PageLimits};
 pub use error::{LookupError, StoreError};
 pub(crate) use file_system::has_holes_that_take_memory;
 pub use guard::survive_bus_errors;
@@ -150,6 +154,9 @@ pub struct Store {
     common: Box<[u8]>,
     /// The levels of the fence tree.
     tree_levels: TreeLevels,
+    /// The pages of the index that were recently found in memory, if lookups may have to wait for the disk.
+    #[cfg(feature = "server")]
+    recent_pages: RecentPages,
 }
 
 impl Store {

@@ -7,7 +7,8 @@
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
 
-use super::fences::{GROUP_KEYS, Lane, WINDOW_GROUPS, Window};
+use super::blocks::Epoch;
+use super::fences::{AllVerified, GROUP_KEYS, Gate, Lane, VerifyFirst, WINDOW_GROUPS, Window};
 use super::machine::prefetch;
 use super::order::{Side, is_before};
 use super::{LookupError, Store};
@@ -160,12 +161,7 @@ impl Store {
     /// Returns the floor ([`Side::After`]) or the ceiling ([`Side::Before`]) of a key, which must be of the table's
     /// kind.
     pub(crate) fn neighbor(&self, key: Key<'_>, side: Side) -> Result<Neighbor<'_>, LookupError> {
-        let (position, before) = self.seek(key, side)?;
-        let position = match side {
-            Side::Before => Some(position).filter(|position| position.row < self.len()),
-            Side::After => before,
-        };
-        let Some(position) = position else { return Ok(None) };
+        let Some(position) = self.position_of_neighbor(key, side)? else { return Ok(None) };
         let record = self.record_at(position.offset_bytes).ok_or(LookupError::Damaged)?;
         Ok(Some((record, position.offset_bytes)))
     }
@@ -183,13 +179,14 @@ impl Store {
         mut found: impl FnMut(usize, Result<Neighbor<'s>, LookupError>) -> ControlFlow<()>,
     ) {
         debug_assert_eq!(K::KIND, self.key_kind());
-        if !self.are_fences_intact() {
-            let _ = (0..count).try_for_each(|i| found(i, Err(LookupError::Damaged)));
-            return;
-        }
+        let epoch = self.epoch();
+        let are_fences_verified = self.blocks.are_fences_verified(epoch);
         let mut window = Window::new();
         for step in 0..count.div_ceil(GROUP_KEYS) + WINDOW_GROUPS - 1 {
-            self.advance_neighbors(step, count, &key_at, &mut window);
+            match are_fences_verified {
+                true => self.advance_neighbors(step, count, &key_at, &mut window),
+                false => self.verify_and_advance_neighbors(epoch, step, count, &key_at, &mut window),
+            }
             let Some(number) = step.checked_sub(WINDOW_GROUPS - 1) else { continue };
             for (i, lane) in (number * GROUP_KEYS..).zip(window.group(number, count)) {
                 if found(i, self.neighbor_at(key_at(i), lane.at)).is_break() {
@@ -210,40 +207,79 @@ impl Store {
         key_at: &impl Fn(usize) -> (K, Side),
         window: &mut Window,
     ) {
+        self.run_neighbor_stages(AllVerified, step, count, key_at, window);
+    }
+
+    /// Does what [`Store::advance_neighbors`] does, and verifies each block of the fences and of their tree before it is
+    /// read.
+    #[cold]
+    #[inline(never)]
+    fn verify_and_advance_neighbors<'k, K: LookupKey + Into<Key<'k>>>(
+        &self,
+        epoch: Epoch,
+        step: usize,
+        count: usize,
+        key_at: &impl Fn(usize) -> (K, Side),
+        window: &mut Window,
+    ) {
+        self.run_neighbor_stages(VerifyFirst { store: self, epoch }, step, count, key_at, window);
+    }
+
+    /// Implements [`Store::advance_neighbors`]. If `gate` does not admit the search to a block, the fourth stage repeats
+    /// the lookup, which then fails.
+    #[inline(always)]
+    fn run_neighbor_stages<'k, K: LookupKey + Into<Key<'k>>>(
+        &self,
+        gate: impl Gate,
+        step: usize,
+        count: usize,
+        key_at: &impl Fn(usize) -> (K, Side),
+        window: &mut Window,
+    ) {
         let fences = self.fences();
         let lanes = window.group(step, count);
         for (i, lane) in (step * GROUP_KEYS..).zip(&mut *lanes) {
             let (key, side) = key_at(i);
-            let key = key.into();
-            lane.head = key.head(self.common.len());
-            // No bound is above the greatest head.
-            let is_searched = self.compare_common(key) == Ordering::Equal && lane.head < u64::MAX;
-            lane.bound = if is_searched { bound(lane.head, side) } else { 0 };
+            *lane = self.lane_of_neighbor(key.into(), side);
         }
-        fences.search_upper_levels(lanes);
+        fences.search_upper_levels(lanes, gate);
         if let Some(number) = step.checked_sub(1) {
-            fences.search_lowest_level(window.group(number, count));
+            fences.search_lowest_level(window.group(number, count), gate);
         }
         if let Some(number) = step.checked_sub(2) {
             for (i, lane) in (number * GROUP_KEYS..).zip(window.group(number, count)) {
-                lane.at = self.likely_neighbor(fences.fences, lane, key_at(i).1).unwrap_or(UNDETERMINED);
+                lane.at = self.likely_neighbor(fences.fences, lane, key_at(i).1, gate).unwrap_or(UNDETERMINED);
                 self.prefetch_record(lane.at as usize);
             }
         }
     }
 
-    /// Returns the offset of the record that is the neighbor of a key unless several rows have the code of the key's
-    /// head. Returns `None` if the fence does not determine the offset.
+    /// Returns the lane with which the search for a neighbor of a key begins.
     #[inline(always)]
-    fn likely_neighbor(&self, fences: &[Fence], lane: &Lane, side: Side) -> Option<u64> {
+    pub(super) fn lane_of_neighbor(&self, key: Key<'_>, side: Side) -> Lane {
+        let head = key.head(self.common.len());
+        // No bound is above the greatest head.
+        let is_searched = self.compare_common(key) == Ordering::Equal && head < u64::MAX;
+        Lane { head, bound: if is_searched { bound(head, side) } else { 0 }, at: 0 }
+    }
+
+    /// Returns the offset of the record that is the neighbor of a key unless several rows have the code of the key's
+    /// head. Returns `None` if the fence does not determine the offset, or if `gate` does not admit the search to the
+    /// fence.
+    #[inline(always)]
+    pub(super) fn likely_neighbor<G: Gate>(&self, fences: &[Fence], lane: &Lane, side: Side, gate: G) -> Option<u64> {
         let number = lane.at as usize;
+        if !G::IS_OPEN && !gate.admits_fence(number) {
+            return None;
+        }
         let fence = fences.get(number).filter(|fence| fence.head.get() < lane.bound)?;
         let code = fence.code(lane.head);
         let (fence, i) = match side {
             Side::After => (fence, fence.rows_up_to(code) - 1),
             Side::Before => match fence.rows_below(code) {
                 // The row is the first one of the next fence.
-                FENCE_ROWS => (fences.get(number + 1)?, 0),
+                FENCE_ROWS if G::IS_OPEN || gate.admits_fence(number + 1) => (fences.get(number + 1)?, 0),
+                FENCE_ROWS => return None,
                 i => (fence, i),
             },
         };

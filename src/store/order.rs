@@ -6,6 +6,7 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
+use super::fences::{AllVerified, VerifyFirst};
 use super::rows::Position;
 use super::{LookupError, Store};
 use crate::format::fence::{FENCE_ROWS, Fence};
@@ -37,15 +38,18 @@ impl Store {
         self.len().checked_sub(1).map_or(Ok(None), |last| self.row(last))
     }
 
-    /// Returns the position just before or just after a key, as `side` selects. Also returns the position of the row
-    /// that precedes this position, if there is one.
-    pub(super) fn seek(&self, key: Key<'_>, side: Side) -> Result<(Position, Option<Position>), LookupError> {
+    /// Returns the position of the row with the smallest key greater than or equal to `key` ([`Side::Before`]), or of the
+    /// row with the largest key less than or equal to `key` ([`Side::After`]). Returns `None` if there is no such row.
+    pub(super) fn position_of_neighbor(&self, key: Key<'_>, side: Side) -> Result<Option<Position>, LookupError> {
         if self.epoch().is_distrust() {
             return Err(LookupError::Damaged);
         }
-        let row = self.rows_before(key, side).ok_or(LookupError::Damaged)?;
-        let position = |row| self.position(row).ok_or(LookupError::Damaged);
-        Ok((position(row)?, row.checked_sub(1).map(position).transpose()?))
+        let rows_before = self.rows_before(key, side).ok_or(LookupError::Damaged)?;
+        let row = match side {
+            Side::Before => Some(rows_before).filter(|row| *row < self.len()),
+            Side::After => rows_before.checked_sub(1),
+        };
+        row.map(|row| self.position(row).ok_or(LookupError::Damaged)).transpose()
     }
 
     /// Returns the number of rows with a key less than `key` ([`Side::Before`]), or less than or equal to `key`
@@ -72,25 +76,28 @@ impl Store {
     }
 
     /// Returns the last fence whose first row is before the position that `key` and `side` select, and the fence's
-    /// number. Returns `Some(None)` if every row is after this position, and `None` if a record that must be read is
+    /// number. Returns `Some(None)` if every row is after this position, and `None` if a block that must be read is
     /// damaged.
-    #[expect(clippy::option_option, reason = "a damaged record, or no fence")]
+    #[expect(clippy::option_option, reason = "a damaged block, or no fence")]
     fn fence_before(&self, key: Key<'_>, head: u64, side: Side) -> Option<Option<(usize, &Fence)>> {
-        let fences = self.intact_fences()?;
-        let entries = fences.fences;
+        let (fences, epoch) = (self.fences(), self.epoch());
+        let Some(last) = fences.fences.len().checked_sub(1) else { return Some(None) };
         let last_below = |bound| {
-            let number = fences.last_below(bound);
-            entries.get(number).filter(|fence| fence.head.get() < bound).map(|_| number)
+            let number = match self.blocks.are_fences_verified(epoch) {
+                true => fences.last_below(bound, AllVerified)?,
+                false => fences.last_below(bound, VerifyFirst { store: self, epoch })?,
+            };
+            Some((self.fence(number)?.head.get() < bound).then_some(number))
         };
-        let not_above = || head.checked_add(1).map_or(entries.len().checked_sub(1), last_below);
+        let not_above = || head.checked_add(1).map_or(Some(Some(last)), last_below);
         let number = match (self.key_kind(), side) {
-            (KeyKind::U64, Side::Before) => last_below(head),
-            (KeyKind::U64, Side::After) => not_above(),
-            (KeyKind::Bytes, _) => match not_above() {
+            (KeyKind::U64, Side::Before) => last_below(head)?,
+            (KeyKind::U64, Side::After) => not_above()?,
+            (KeyKind::Bytes, _) => match not_above()? {
                 // If fences have the same head as the key, the keys of their records determine which fences are before
                 // the key.
-                Some(last) if entries[last].head.get() == head => {
-                    let first = last_below(head).map_or(0, |below| below + 1);
+                Some(last) if self.fence(last)?.head.get() == head => {
+                    let first = last_below(head)?.map_or(0, |below| below + 1);
                     let end_row =
                         self.first_not_before(first * FENCE_ROWS..(last + 1) * FENCE_ROWS, FENCE_ROWS, key, side)?;
                     (end_row / FENCE_ROWS).checked_sub(1)
@@ -98,7 +105,10 @@ impl Store {
                 number => number,
             },
         };
-        Some(number.and_then(|number| Some((number, entries.get(number)?))))
+        match number {
+            Some(number) => Some(Some((number, self.fence(number)?))),
+            None => Some(None),
+        }
     }
 
     /// Returns the first of every `step`-th row of a range that is not before the position that `key` and `side`

@@ -7,7 +7,8 @@
 use std::cmp::Ordering;
 use std::ops::{Bound, ControlFlow, Range};
 
-use super::fences::{GROUP_KEYS, Lane, WINDOW_GROUPS, Window};
+use super::blocks::Epoch;
+use super::fences::{AllVerified, GROUP_KEYS, Gate, Lane, NOT_ADMITTED, VerifyFirst, WINDOW_GROUPS, Window};
 use super::order::Side;
 use super::rows::Rows;
 use super::{LookupError, Store};
@@ -16,7 +17,7 @@ use crate::format::fence::{FENCE_ROWS, Fence};
 use crate::format::key::{Key, KeyKind, LookupKey};
 
 /// The row number of an end that the stages cannot determine. No table has so many rows.
-const UNDETERMINED: u64 = u64::MAX;
+pub(super) const UNDETERMINED: u64 = u64::MAX;
 
 /// A position in key order at which a range begins or ends. The variants are in the order of the positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,7 +46,7 @@ impl<K> RangeEnd<K> {
         }
     }
 
-    fn map<L>(self, convert: impl FnOnce(K) -> L) -> RangeEnd<L> {
+    pub(super) fn map<L>(self, convert: impl FnOnce(K) -> L) -> RangeEnd<L> {
         match self {
             RangeEnd::BeforeAll => RangeEnd::BeforeAll,
             RangeEnd::Beside(key, side) => RangeEnd::Beside(convert(key), side),
@@ -291,12 +292,14 @@ impl Store {
     ) {
         const GROUP_RANGES: usize = GROUP_KEYS / 2;
         debug_assert_eq!(K::KIND, self.key_kind());
-        // A range without keys does not need the fences.
-        let is_intact = self.blocks.are_fences_verified(self.epoch())
-            || (0..count).any(|i| lookup(i).has_key()) && self.are_fences_intact();
+        let epoch = self.epoch();
+        let are_fences_verified = self.blocks.are_fences_verified(epoch);
         let mut window = Window::new();
         for step in 0..count.div_ceil(GROUP_RANGES) + WINDOW_GROUPS - 1 {
-            self.advance_ends(step, 2 * count, &lookup, &mut window);
+            match are_fences_verified {
+                true => self.advance_ends(step, 2 * count, &lookup, &mut window),
+                false => self.verify_and_advance_ends(epoch, step, 2 * count, &lookup, &mut window),
+            }
             let Some(number) = step.checked_sub(WINDOW_GROUPS - 1) else { continue };
             for (i, ends) in (number * GROUP_RANGES..).zip(window.group(number, 2 * count).chunks_exact(2)) {
                 let lookup = lookup(i);
@@ -304,7 +307,9 @@ impl Store {
                     let (start, end) = (self.end_row(lookup.start, &ends[0])?, self.end_row(lookup.end, &ends[1])?);
                     Ok(start.min(end)..end)
                 };
-                let rows = if is_intact || !lookup.has_key() { rows() } else { Err(LookupError::Damaged) };
+                // A range without keys needs neither the fences nor the common prefix of the keys.
+                let is_trusted = !epoch.is_distrust() || !lookup.has_key();
+                let rows = if is_trusted { rows() } else { Err(LookupError::Damaged) };
                 if found(i, rows).is_break() {
                     return;
                 }
@@ -323,20 +328,48 @@ impl Store {
         lookup: &impl Fn(usize) -> RangeLookup<K>,
         window: &mut Window,
     ) {
+        self.run_end_stages(AllVerified, step, end_count, lookup, window);
+    }
+
+    /// Does what [`Store::advance_ends`] does, and verifies each block of the fences and of their tree before it is read.
+    #[cold]
+    #[inline(never)]
+    fn verify_and_advance_ends<'k, K: LookupKey + Into<Key<'k>>>(
+        &self,
+        epoch: Epoch,
+        step: usize,
+        end_count: usize,
+        lookup: &impl Fn(usize) -> RangeLookup<K>,
+        window: &mut Window,
+    ) {
+        self.run_end_stages(VerifyFirst { store: self, epoch }, step, end_count, lookup, window);
+    }
+
+    /// Implements [`Store::advance_ends`]. If `gate` does not admit the search to a block, the fourth stage repeats the
+    /// lookup, which then fails.
+    #[inline(always)]
+    fn run_end_stages<'k, K: LookupKey + Into<Key<'k>>>(
+        &self,
+        gate: impl Gate,
+        step: usize,
+        end_count: usize,
+        lookup: &impl Fn(usize) -> RangeLookup<K>,
+        window: &mut Window,
+    ) {
         let fences = self.fences();
         let lanes = window.group(step, end_count);
         for (i, lane) in (step * GROUP_KEYS..).zip(&mut *lanes) {
             *lane = self.lane_of_end(lookup(i / 2).end_with_number(i).0);
         }
-        fences.search_upper_levels(lanes);
+        fences.search_upper_levels(lanes, gate);
         if let Some(number) = step.checked_sub(1) {
-            fences.search_lowest_level(window.group(number, end_count));
+            fences.search_lowest_level(window.group(number, end_count), gate);
         }
         if let Some(number) = step.checked_sub(2) {
             for (i, lane) in (number * GROUP_KEYS..).zip(window.group(number, end_count)) {
                 let (end, is_prefetched) = lookup(i / 2).end_with_number(i);
                 let is_end = !i.is_multiple_of(2);
-                self.search_fence(fences.fences, end, lane);
+                self.search_fence(fences.fences, end, lane, gate);
                 // A record is read if its key must be compared, or if the caller reads the row beside the end.
                 if lane.tied_rows() > 0 || is_prefetched && lane.at != UNDETERMINED {
                     let row = if lane.tied_rows() > 0 { lane.at } else { lane.at.saturating_sub(u64::from(is_end)) };
@@ -349,7 +382,7 @@ impl Store {
     /// Returns the lane with which the search for an end begins. If there is nothing to search for, the lane's head is
     /// the row number.
     #[inline(always)]
-    fn lane_of_end<'k, K: LookupKey + Into<Key<'k>>>(&self, end: RangeEnd<K>) -> Lane {
+    pub(super) fn lane_of_end<'k, K: LookupKey + Into<Key<'k>>>(&self, end: RangeEnd<K>) -> Lane {
         let known = |row| Lane { head: row, bound: 0, at: 0 };
         let key: Key<'k> = match end {
             RangeEnd::BeforeAll => return known(0),
@@ -366,16 +399,27 @@ impl Store {
         }
     }
 
-    /// Searches the fence of a lane. Sets `at` to the number of rows before the end, or to [`UNDETERMINED`]. If the keys
+    /// Searches the fence of a lane. Sets `at` to the number of rows before the end, or to [`UNDETERMINED`], for example if
+    /// `gate` does not admit the search to a block. If the keys
     /// of records must be compared, sets `at` to the first of these rows, and `bound` to their number.
     #[inline(always)]
-    fn search_fence<K: LookupKey>(&self, fences: &[Fence], end: RangeEnd<K>, lane: &mut Lane) {
+    pub(super) fn search_fence<K: LookupKey, G: Gate>(
+        &self,
+        fences: &[Fence],
+        end: RangeEnd<K>,
+        lane: &mut Lane,
+        gate: G,
+    ) {
         let (head, number) = (lane.head, lane.at as usize);
         if lane.bound == 0 {
             lane.at = head;
             return;
         }
         lane.bound = 0;
+        if !G::IS_OPEN && (lane.at == NOT_ADMITTED || !gate.admits_fence(number)) {
+            lane.at = UNDETERMINED;
+            return;
+        }
         let Some(fence) = fences.get(number).filter(|fence| fence.head.get() <= head) else {
             // The heads of all fences are above the key.
             lane.at = 0;
@@ -406,7 +450,11 @@ impl Store {
 
     /// Returns the number of rows before an end, after the third stage.
     #[inline(always)]
-    fn end_row<'k, K: LookupKey + Into<Key<'k>>>(&self, end: RangeEnd<K>, lane: &Lane) -> Result<usize, LookupError> {
+    pub(super) fn end_row<'k, K: LookupKey + Into<Key<'k>>>(
+        &self,
+        end: RangeEnd<K>,
+        lane: &Lane,
+    ) -> Result<usize, LookupError> {
         let row = match end {
             RangeEnd::Beside(key, side) if lane.at == UNDETERMINED => self.rows_before(key.into(), side),
             RangeEnd::Beside(key, side) if lane.tied_rows() > 0 => {
@@ -422,13 +470,13 @@ impl Store {
 impl Lane {
     /// Returns the number of rows whose keys must be compared, after the third stage.
     #[inline(always)]
-    fn tied_rows(&self) -> usize {
+    pub(super) fn tied_rows(&self) -> usize {
         self.bound as usize
     }
 }
 
 impl<K> RangeLookup<K> {
-    fn map<L>(self, convert: impl Fn(K) -> L) -> RangeLookup<L> {
+    pub(super) fn map<L>(self, convert: impl Fn(K) -> L) -> RangeLookup<L> {
         RangeLookup { start: self.start.map(&convert), end: self.end.map(&convert), prefetched: self.prefetched }
     }
 }

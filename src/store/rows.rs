@@ -6,10 +6,10 @@ use std::ops::Range;
 
 use super::{LookupError, Store};
 use crate::format::fence::FENCE_ROWS;
-#[cfg(feature = "server")]
-use crate::format::fence::Fence;
 use crate::format::key::Key;
 use crate::format::record::Record;
+#[cfg(feature = "server")]
+use crate::format::record::record_len_min_bytes;
 
 /// A position between two rows, or at either end of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,6 +185,8 @@ impl Rows<'_> {
     /// begin or end.
     pub(crate) fn page(&self, backward: bool, rows_max: usize, len_max_bytes: usize) -> Option<PageRange> {
         let (store, mut next, mut end, rows) = (self.store, self.next, self.end, self.len());
+        // A page has at most this many rows and one more, so the search for its end reads only the fences near it.
+        let fit_rows = len_max_bytes / record_len_min_bytes(store.record_align_bytes()) + 1;
         // The offsets wrap, here and below, only if the file was changed since it was opened.
         let len_bytes = |next: Position, end: Position| end.offset_bytes.wrapping_sub(next.offset_bytes);
         if rows > rows_max {
@@ -196,11 +198,15 @@ impl Rows<'_> {
         if next.row < end.row && len_bytes(next, end) > len_max_bytes as u64 {
             match backward {
                 false => {
-                    let (last_fit, _) = store.positions_at(next.offset_bytes.wrapping_add(len_max_bytes as u64))?;
+                    let near = next.row..end.row.min(next.row + fit_rows);
+                    let (last_fit, _) =
+                        store.positions_at(next.offset_bytes.wrapping_add(len_max_bytes as u64), near)?;
                     end = if last_fit.row > next.row { last_fit } else { store.position(next.row + 1)? };
                 }
                 true => {
-                    let (_, first_fit) = store.positions_at(end.offset_bytes.wrapping_sub(len_max_bytes as u64))?;
+                    let near = next.row.max(end.row.saturating_sub(fit_rows))..end.row;
+                    let (_, first_fit) =
+                        store.positions_at(end.offset_bytes.wrapping_sub(len_max_bytes as u64), near)?;
                     next = if first_fit.row < end.row { first_fit } else { store.position(end.row - 1)? };
                 }
             }
@@ -299,12 +305,19 @@ impl Store {
     }
 
     /// Returns the last position at or before an offset of the records section, and the first position at or after the
-    /// offset. Returns `None` if the file is damaged near the offset.
+    /// offset. The offset must be inside the records of `near`, or at their end. Returns `None` if the file is damaged near
+    /// the offset.
     #[cfg(feature = "server")]
-    fn positions_at(&self, offset_bytes: u64) -> Option<(Position, Position)> {
+    fn positions_at(&self, offset_bytes: u64, near: Range<usize>) -> Option<(Position, Position)> {
         let align_bytes = self.record_align_bytes() as u64;
-        let is_before = |fence: &Fence| u64::from(fence.place.get()) * align_bytes <= offset_bytes;
-        let fence = self.intact_fences()?.fences.partition_point(is_before).saturating_sub(1);
+        let (mut fence, mut end_fence) = (near.start / FENCE_ROWS, near.end.div_ceil(FENCE_ROWS));
+        while fence + 1 < end_fence {
+            let middle = fence.midpoint(end_fence);
+            match u64::from(self.fence(middle)?.place.get()) * align_bytes <= offset_bytes {
+                true => fence = middle,
+                false => end_fence = middle,
+            }
+        }
         let mut rows = Rows::between(self, self.position(fence * FENCE_ROWS)?, self.end());
         loop {
             let before = rows.next;

@@ -86,6 +86,37 @@ impl<'a> Index<'a> {
         self.offsets_each(count, &key_at, |i, offset_bytes| found(i, self.record(key_at(i), offset_bytes)));
     }
 
+    /// Returns the offset of the only record that can have a key. Returns `None` if the block of the key's pilot or place
+    /// must not be read: `admits_pilot` and `admits_slot` determine this. An offset may be outside the records section.
+    #[cfg(feature = "server")]
+    pub(super) fn offset_if<K: LookupKey>(
+        &self,
+        key: K,
+        admits_pilot: impl FnOnce(usize) -> bool,
+        admits_slot: impl FnOnce(usize) -> bool,
+    ) -> Option<u64> {
+        let hash = key.hash(self.hash_seed);
+        if !admits_pilot(hash.pilot(&self.parts)) {
+            return None;
+        }
+        let slot = self.slot(hash);
+        (slot == NO_SLOT || admits_slot(slot)).then(|| self.offset_bytes(slot))
+    }
+
+    /// Calls `begin_pilot` with the pilot of each of `count` keys, and then `begin_slot` with the slot of each key, before
+    /// the blocks of the slots are read.
+    #[cfg(feature = "server")]
+    pub(super) fn visit_positions<K: LookupKey>(
+        &self,
+        keys: &[K],
+        mut begin_pilot: impl FnMut(usize),
+        mut begin_slot: impl FnMut(usize),
+    ) {
+        let hashes = || keys.iter().map(|key| key.hash(self.hash_seed));
+        hashes().for_each(|hash| begin_pilot(hash.pilot(&self.parts)));
+        hashes().map(|hash| self.slot(hash)).filter(|slot| *slot != NO_SLOT).for_each(&mut begin_slot);
+    }
+
     /// Returns the offsets of the only records that can have the keys. An offset may be outside the records section.
     pub(super) fn offsets_bytes<K: LookupKey>(&self, count: usize, key_at: impl Fn(usize) -> K) -> Vec<u64> {
         let mut offsets_bytes = Vec::with_capacity(count);

@@ -6,6 +6,8 @@
 use std::path::{Path, PathBuf};
 
 use super::blocks::{BlockNumbers, Blocks};
+#[cfg(feature = "server")]
+use super::cold_lookups::RecentPages;
 use super::map::Map;
 use super::memory::{self, Memory, OpenOptions, Verify};
 use super::{MappedStore, PREFETCH_MAX_BYTES, Pace, Store, StoreError, check, survive_bus_errors};
@@ -86,6 +88,8 @@ impl Unchecked {
             assumes_cold: false,
             common,
             tree_levels,
+            #[cfg(feature = "server")]
+            recent_pages: RecentPages::default(),
         };
         Ok(Unchecked { store, path: path.to_path_buf() })
     }

@@ -5,10 +5,11 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, SystemTime};
 
+use zero_kv::client::Row;
 use zero_kv::format::header::SectionKind;
 use zero_kv::{Key, LookupError, MappedStore, Store};
 
-use crate::helpers::encoder::{self, BLOCK_SUMS, FENCES, PILOTS, PLACES};
+use crate::helpers::encoder::{self, BLOCK_SUMS, FENCE, FENCE_ROWS, FENCE_TREE, FENCES, PILOTS, PLACES};
 use crate::helpers::rows::{Rows, Scratch};
 
 const BLOCK: usize = 4096;
@@ -85,25 +86,126 @@ fn a_damaged_block_of_pilots_or_places_fails_exactly_the_lookups_that_read_it() 
     }
 }
 
+/// The number of rows that a block of fences describes, and that the lowest level of a block of the fence tree leads to.
+const FENCES_BLOCK_ROWS: u64 = (BLOCK / FENCE * FENCE_ROWS) as u64;
+const TREE_BLOCK_ROWS: u64 = (BLOCK / size_of::<u64>() * FENCE_ROWS) as u64;
+
+/// Returns the row that the table has beside a key of [`rows`], if its lookup needs no row of `damaged`.
+fn unless_damaged(damaged: &Range<u64>, needed: &[u64], row: u64) -> Result<Option<Row>, LookupError> {
+    match needed.iter().any(|row| damaged.contains(row)) {
+        true => Err(LookupError::Damaged),
+        false => Ok((row < ROWS).then(|| (Key::U64(2 * row).into(), value(2 * row).unwrap()))),
+    }
+}
+
+fn copied(row: Option<(Key<'_>, &[u8])>) -> Option<Row> {
+    row.map(|(key, value)| (key.into(), value.to_vec()))
+}
+
+/// Returns the only row that a lookup of many keys passes to its callback.
+fn one_of_many<'s>(
+    lookup: impl FnOnce(&mut dyn FnMut(usize, Option<(Key<'s>, &'s [u8])>)) -> Result<(), LookupError>,
+) -> Result<Option<Row>, LookupError> {
+    let mut found = None;
+    lookup(&mut |_, row| found = copied(row)).map(|()| found)
+}
+
 #[test]
-fn a_damaged_block_of_fences_fails_lookups_by_order_and_rows_that_need_it() {
+fn a_damaged_block_of_fences_or_of_their_tree_fails_exactly_the_lookups_that_read_it() {
     let scratch = Scratch::new();
     let whole = scratch.bake(&rows());
-    // The last block is needed to open the file.
-    let damaged = block_of(&whole, FENCES, 1);
-    damage(&scratch, &damaged);
-    let table = MappedStore::open(scratch.path()).unwrap();
-    for key in (0..2 * ROWS).step_by(101) {
-        assert_eq!(table.get(key), Ok(value(key)));
-        assert_eq!(table.floor(key), Err(LookupError::Damaged));
-        assert_eq!(table.ceiling(key), Err(LookupError::Damaged));
-        assert!(table.range(key..).is_err());
+    for (section, block_rows) in [(FENCES, FENCES_BLOCK_ROWS), (FENCE_TREE, TREE_BLOCK_ROWS)] {
+        fs::write(scratch.path(), &whole).unwrap();
+        damage(&scratch, &block_of(&whole, section, 1));
+        let damaged = block_rows..2 * block_rows;
+        // Each of the two ways to look keys up begins with a file of which no block is verified.
+        for by_batch in [false, true] {
+            let table = MappedStore::open(scratch.path()).unwrap();
+            // SAFETY: Nobody changes the file any more.
+            let store = unsafe { table.as_store() };
+            let (mut keys, mut failed) = ((0..2 * ROWS - 1).step_by(101).collect::<Vec<u64>>(), 0);
+            keys.extend([damaged.start, damaged.end].iter().flat_map(|row| 2 * row - 3..=2 * row + 3));
+            for key in keys {
+                let (below, above) = (key / 2, key.div_ceil(2));
+                // The search for the ceiling reads the fence of the last row below the key. If the row above is the first
+                // one of the next fence, it reads this fence, too.
+                let before = key.saturating_sub(1) / 2;
+                let needed = if section == FENCES { vec![before, above] } else { vec![before] };
+                let (floor, ceiling) = match by_batch {
+                    true => (
+                        one_of_many(|visit| store.floor_many(&[key], visit)),
+                        one_of_many(|visit| store.ceiling_many(&[key], visit)),
+                    ),
+                    false => (store.floor(key).map(copied), store.ceiling(key).map(copied)),
+                };
+                let place = format!("key {key}, section {section}, by batch: {by_batch}");
+                failed += usize::from(floor.is_err());
+                assert_eq!(floor, unless_damaged(&damaged, &[below], below), "floor, {place}");
+                assert_eq!(ceiling, unless_damaged(&damaged, &needed, above), "ceiling, {place}");
+                // A search that needs a damaged block is repeated as the search for the ceiling.
+                let is_damaged = damaged.contains(&below) && damaged.contains(&before);
+                let count = if is_damaged { Err(LookupError::Damaged) } else { Ok(above as usize) };
+                assert_eq!(store.count(..key), count, "{place}");
+                let mut counts = Vec::new();
+                let counted = store.count_many(&[..key, ..0], |_, count| counts.push(count));
+                assert_eq!(counted.map(|()| counts), count.map(|count| vec![count, 0]), "{place}");
+                assert_eq!(store.get(key).map(|value| value.map(<[u8]>::to_vec)), Ok(value(key)));
+            }
+            assert!(failed > 3, "{failed} lookups failed");
+            let found = store.take_damaged_blocks();
+            assert_eq!(found.len(), 1, "{found:?}");
+        }
     }
-    // A fence has 128 bytes and describes 18 rows.
-    const BLOCK_ROWS: usize = BLOCK / 128 * 18;
-    assert!(table.row(BLOCK_ROWS - 1).is_ok() && table.row(2 * BLOCK_ROWS).is_ok());
-    assert_eq!(table.row(BLOCK_ROWS), Err(LookupError::Damaged));
-    assert_eq!(table.row(2 * BLOCK_ROWS - 1), Err(LookupError::Damaged));
+}
+
+#[test]
+fn a_damaged_block_of_fences_fails_the_rows_that_need_it() {
+    let scratch = Scratch::new();
+    let whole = scratch.bake(&rows());
+    damage(&scratch, &block_of(&whole, FENCES, 1));
+    let table = MappedStore::open(scratch.path()).unwrap();
+    let block_rows = FENCES_BLOCK_ROWS as usize;
+    assert!(table.row(block_rows - 1).is_ok() && table.row(2 * block_rows).is_ok());
+    assert_eq!(table.row(block_rows), Err(LookupError::Damaged));
+    assert_eq!(table.row(2 * block_rows - 1), Err(LookupError::Damaged));
+}
+
+#[test]
+fn lookups_of_byte_keys_by_order_return_the_right_rows_or_errors_whatever_block_is_damaged() {
+    let scratch = Scratch::new();
+    // Keys in pairs with equal heads, so that lookups compare the keys of records.
+    let key = |row: u64| format!("user:{:06}:{}", row / 2, if row.is_multiple_of(2) { "a" } else { "b" }).into_bytes();
+    let rows: Vec<(Vec<u8>, Vec<u8>)> = (0..9000).map(|row| (key(row), row.to_le_bytes()[..3].to_vec())).collect();
+    let whole = scratch.bake(&rows);
+    let intact = scratch.open(&whole).unwrap();
+    let lookups: Vec<Vec<u8>> =
+        (0..9000).step_by(37).flat_map(|row| [key(row), [&key(row)[..], b"+"].concat()]).collect();
+    for section in [FENCES, FENCE_TREE] {
+        for block in 0..encoder::section(&whole, section).1.div_ceil(BLOCK) {
+            fs::write(scratch.path(), &whole).unwrap();
+            damage(&scratch, &block_of(&whole, section, block));
+            // The first and the last fence are needed to open the file.
+            let Ok(table) = MappedStore::open(scratch.path()) else { continue };
+            let mut failed = 0;
+            for key in &lookups {
+                let key = &key[..];
+                let results = [
+                    (table.floor(key), copied(intact.floor(key).unwrap())),
+                    (table.ceiling(key), copied(intact.ceiling(key).unwrap())),
+                    (table.floor_many(&[key]).map(|mut rows| rows.pop().flatten()), copied(intact.floor(key).unwrap())),
+                ];
+                for (found, expected) in results {
+                    failed += usize::from(found == Err(LookupError::Damaged));
+                    assert!(found == Err(LookupError::Damaged) || found == Ok(expected), "{found:?}");
+                }
+                // SAFETY: Nobody changes the file any more.
+                let count = unsafe { table.as_store() }.count(..key);
+                let expected = intact.count(..key);
+                assert!(count == Err(LookupError::Damaged) || count == expected, "{count:?}, {expected:?}");
+            }
+            assert!(failed > 0, "no lookup read block {block} of section {section}");
+        }
+    }
 }
 
 #[test]

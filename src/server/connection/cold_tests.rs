@@ -15,7 +15,7 @@ use zerocopy::IntoBytes;
 
 use super::*;
 use crate::bake::{Keys, Options, bake_csv};
-use crate::protocol::native::{Op, Request, ResponseHeader, Status, push_long};
+use crate::protocol::native::{Op, RangeHeader, Request, ResponseHeader, Status, push_long, range_flags};
 use crate::server::Config;
 use crate::server::worker_state::tests::worker_over;
 use crate::store::OpenOptions;
@@ -163,6 +163,166 @@ fn cold_commands_of_redis_return_the_rows() {
     expected.extend(bulk(4));
     runtime().block_on(assert_exchanged_on(&connections, requests, expected));
     connections.worker.server.cold_reads.stop();
+}
+
+/// A pipeline that a client sends.
+struct Load {
+    name: &'static str,
+    requests: Vec<u8>,
+}
+
+fn long(op: Op, bodies: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
+    let mut requests = Vec::new();
+    bodies.for_each(|body| push_long(op, &[&body], &mut requests));
+    requests
+}
+
+/// Returns the body of a Range or a Count of numbers from `start` to `end`, exclusive.
+fn range_body(start: u64, end: u64, flags: u32) -> Vec<u8> {
+    let header = RangeHeader {
+        flags: (range_flags::START | range_flags::END | range_flags::END_EXCLUDED | range_flags::NUMBERS | flags)
+            .into(),
+        limit_rows: 20.into(),
+        start_len_bytes: 8.into(),
+        end_len_bytes: 8.into(),
+    };
+    [header.as_bytes(), &start.to_be_bytes(), &end.to_be_bytes()].concat()
+}
+
+/// Returns pipelines of `count` lookups of every kind in the table of [`numbers`].
+fn loads(count: u64) -> Vec<Load> {
+    let keys = || (0..count).map(|i| i * 7919 % (2 * ROWS + 9));
+    let native = |op| keys().flat_map(|key| Request::new(op, key).as_bytes().to_vec()).collect();
+    let commands = |text: &dyn Fn(u64) -> String| keys().flat_map(|key| text(key).into_bytes()).collect();
+    let range = |op, flags| long(op, keys().map(|key| range_body(key, key + 300, flags)));
+    let load = |name, requests| Load { name, requests };
+    let names = || keys().map(|key| format!(" {key}")).collect::<String>();
+    let array = |words: &[&str]| {
+        let words = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len()));
+        format!("*{}\r\n{}", words.len(), words.collect::<String>())
+    };
+    vec![
+        load("Get", native(Op::Get)),
+        load("Exists", native(Op::Exists)),
+        load("Floor", native(Op::Floor)),
+        load("Ceiling", native(Op::Ceiling)),
+        load("Range", range(Op::Range, 0)),
+        load("Range, backward", range(Op::Range, range_flags::BACKWARD)),
+        load("Count", range(Op::Count, 0)),
+        load("GET", commands(&|key| array(&["GET", &key.to_string()]))),
+        load("MGET", format!("MGET{}\r\n", names()).into_bytes()),
+        load("EXISTS", format!("EXISTS{}\r\n", names()).into_bytes()),
+        load("STRLEN", commands(&|key| format!("STRLEN {key}\r\n"))),
+        load("ZKV.FLOOR", commands(&|key| array(&["ZKV.FLOOR", &key.to_string()]))),
+        load("ZKV.CEILING, inline", commands(&|key| format!("ZKV.CEILING {key}\r\n"))),
+        load("ZKV.RANGE", commands(&|key| array(&["ZKV.RANGE", &key.to_string(), "+", "LIMIT", "5"]))),
+        load("ZKV.COUNT, inline", commands(&|key| format!("ZKV.COUNT {key} +\r\n"))),
+        load(
+            "MULTI",
+            commands(&|key| format!("MULTI\r\nGET {key}\r\nZKV.FLOOR {key}\r\nZKV.RANGE {key} + LIMIT 5\r\nEXEC\r\n")),
+        ),
+    ]
+}
+
+/// Sends requests, and returns all responses.
+async fn responses_to(client: UnixStream, requests: Vec<u8>) -> Vec<u8> {
+    let (mut reader, mut writer) = client.into_split();
+    let sent = tokio::spawn(async move {
+        writer.write_all(&requests).await.unwrap();
+        writer.shutdown().await.unwrap();
+    });
+    let mut responses = Vec::new();
+    reader.read_to_end(&mut responses).await.unwrap();
+    sent.await.unwrap();
+    responses
+}
+
+#[test]
+fn lookups_of_every_kind_return_the_same_bytes_from_a_cold_table_as_from_a_warm_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = folder.path().join("storage.db");
+    bake(&db, Keys::U64, numbers());
+    let cold = cold_connections(&db);
+    let warm = Connections { worker: worker_over(&db, &Config::default()), redis_clients: Arc::default() };
+    assert!(!warm.worker.pin().store.may_be_cold());
+    runtime().block_on(async {
+        for load in loads(300) {
+            let expected = responses_to(connect(&warm), load.requests.clone()).await;
+            assert!(expected.len() > 3, "{}", load.name);
+            let found = responses_to(connect(&cold), load.requests).await;
+            assert!(found == expected, "{}: {} bytes, expected {}", load.name, found.len(), expected.len());
+        }
+    });
+    cold.worker.server.cold_reads.stop();
+}
+
+#[test]
+fn ordered_lookups_of_byte_keys_return_the_same_bytes_from_a_cold_table_as_from_a_warm_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = folder.path().join("storage.db");
+    // Keys in groups with equal heads, so that lookups compare the keys of records.
+    bake(&db, Keys::Bytes, (0..ROWS).map(|key| (format!("user:{:05}:{}", key / 5, key % 5), value(key))));
+    let cold = cold_connections(&db);
+    let warm = Connections { worker: worker_over(&db, &Config::default()), redis_clients: Arc::default() };
+    let mut requests = Vec::new();
+    for i in 0..300 {
+        let key = format!("user:{:05}:{}", i * 7919 % (ROWS / 5 + 9), i % 7);
+        push_long(Op::Floor, &[key.as_bytes()], &mut requests);
+        push_long(Op::Ceiling, &[key.as_bytes()], &mut requests);
+        for op in [Op::Range, Op::Count] {
+            let header = RangeHeader {
+                flags: range_flags::START.into(),
+                limit_rows: (i as u32 % 30).into(),
+                start_len_bytes: (key.len() as u32).into(),
+                end_len_bytes: 0.into(),
+            };
+            push_long(op, &[header.as_bytes(), key.as_bytes()], &mut requests);
+        }
+    }
+    runtime().block_on(async {
+        let expected = responses_to(connect(&warm), requests.clone()).await;
+        assert!(responses_to(connect(&cold), requests).await == expected);
+    });
+    cold.worker.server.cold_reads.stop();
+}
+
+/// While the disk is slow, a worker must neither wait for it nor be busy: otherwise, other clients would wait, and the
+/// worker would not report progress to the watchdog.
+#[test]
+#[expect(clippy::await_holding_lock, reason = "only the threads that read wait for this lock")]
+fn clients_with_4096_lookups_that_wait_for_a_slow_disk_delay_no_other_client() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = folder.path().join("storage.db");
+    bake(&db, Keys::U64, numbers());
+    let connections = cold_connections(&db);
+    let cold_reads = &connections.worker.server.cold_reads;
+    let ping = Request::new(Op::Ping, 0);
+    runtime().block_on(async {
+        for load in loads(4096) {
+            let slow = cold_reads.delay();
+            let mut cold = connect(&connections);
+            let mut other = connect(&connections);
+            cold.writable().await.unwrap();
+            let sent = cold.try_write(&load.requests).unwrap();
+            assert!(sent > 0);
+            for _ in 0..200 {
+                other.write_all(ping.as_bytes()).await.unwrap();
+                other.read_exact(&mut [0; 8]).await.unwrap();
+            }
+            // The connection waits for the threads, and has looked nothing up itself.
+            let mut received = vec![0; 1 << 20];
+            let answered = cold.try_read(&mut received);
+            let has_waited = match load.name {
+                // The reply to MGET begins with the number of values, and MULTI is answered at once.
+                "MGET" | "MULTI" => answered.is_ok_and(|len_bytes| len_bytes < 100),
+                _ => answered.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock),
+            };
+            assert!(has_waited, "{}: answered without the threads", load.name);
+            drop(slow);
+            assert!(cold.read(&mut received).await.unwrap() > 0, "{}", load.name);
+        }
+    });
+    cold_reads.stop();
 }
 
 #[test]

@@ -322,7 +322,7 @@ impl<S: ClientStream> Connection<S> {
     ) -> (usize, Poll<io::Result<()>>) {
         let mut taken_bytes = 0;
         if let Some(cold) = self.cold.take() {
-            responses.cold().were_read(cold.record_count());
+            responses.cold().were_read(cold.lookup_count());
         }
         loop {
             let started = self.context.worker.counters().start();
@@ -332,8 +332,8 @@ impl<S: ClientStream> Connection<S> {
             self.answered_bytes += pass.taken_bytes;
             self.then = pass.then;
             if pass.then == Then::Load {
-                let records = responses.cold().take_records();
-                self.cold = Some(self.context.worker.server.cold_reads.begin(generation.clone(), records));
+                let lookups = responses.cold().take_waiting();
+                self.cold = Some(self.context.worker.server.cold_reads.begin(generation.clone(), lookups));
             }
             turn.use_pass(pass.taken_bytes, responses.steps().total());
             let polled = self.poll_send(cx, generation, responses, turn);

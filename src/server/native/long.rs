@@ -6,11 +6,11 @@ use super::ORDERED_STEPS;
 use super::ordered::{RangeRequest, push_error, push_neighbor, side};
 use super::points::push_found;
 use super::run::{RunEnd, whole_requests};
-use crate::format::key::KeyKind;
+use crate::format::key::{Key, KeyKind};
 use crate::protocol::native::{LONG_BODY_MAX_BYTES, LONG_HEADER_LEN_BYTES, Op, OpKind, long_len_bytes};
 use crate::server::counters::Tally;
 use crate::server::responses::Responses;
-use crate::store::{Found, LookupError, RangeLookup, Side, Store};
+use crate::store::{ColdLookup, Found, LookupError, RangeLookup, Side, Store};
 
 /// The maximum number of long requests that are looked up together.
 const LONG_REQUESTS_MAX: usize = 256;
@@ -107,9 +107,11 @@ fn push_all(store: &Store, requests: &[Long<'_>], responses: &mut Responses, tal
 
 /// Answers Floor and Ceiling requests with byte keys, for a table of byte keys. Returns the number of answered requests.
 fn push_neighbors(store: &Store, requests: &[Long<'_>], responses: &mut Responses, tally: &mut Tally) -> usize {
+    let lookup = |i: usize| ColdLookup::Neighbor(Key::Bytes(requests[i].body), requests[i].side());
+    let run_count = responses.ready_count(store, requests.len(), lookup);
     let mut count = 0;
     store.neighbor_each(
-        requests.len(),
+        run_count,
         |i| (requests[i].body, requests[i].side()),
         |i, neighbor| {
             if responses.is_full() {
@@ -133,6 +135,10 @@ fn push_ranges(store: &Store, requests: &[Long<'_>], responses: &mut Responses, 
         for (i, request) in run.iter().enumerate() {
             ranges[i] = op(i).and_then(|op| RangeRequest::parse(store.key_kind(), op, request.body));
         }
+        let lookup = |i: usize| ranges[i].map_or(RangeLookup::NOTHING, |range| range.lookup);
+        let cold_lookup =
+            |i: usize| ColdLookup::Range(lookup(i), ranges[i].map_or(RangeRequest::NO_ROWS, |range| range.limits()));
+        let ready_count = responses.ready_count(store, run.len(), cold_lookup);
         let mut run_count = 0;
         let mut answer = |i: usize, rows: Result<Range<usize>, LookupError>| {
             if responses.is_full() || count + i > 0 && responses.steps().is_time_over() {
@@ -147,8 +153,7 @@ fn push_ranges(store: &Store, requests: &[Long<'_>], responses: &mut Responses, 
             run_count += 1;
             responses.steps().continue_after(count + run_count)
         };
-        let lookup = |i: usize| ranges[i].map_or(RangeLookup::NOTHING, |range| range.lookup);
-        store.row_numbers_each(run.len(), lookup, &mut answer);
+        store.row_numbers_each(ready_count, lookup, &mut answer);
         count += run_count;
         if run_count < run.len() {
             break;
@@ -160,7 +165,9 @@ fn push_ranges(store: &Store, requests: &[Long<'_>], responses: &mut Responses, 
 /// Answers other requests. Returns the number of answered requests.
 fn push_others(store: &Store, requests: &[Long<'_>], responses: &mut Responses, tally: &mut Tally) -> usize {
     let requests = match store.key_kind() {
-        KeyKind::Bytes => &requests[..responses.ready_count(store, requests.len(), |i| requests[i].body)],
+        KeyKind::Bytes => {
+            &requests[..responses.ready_count(store, requests.len(), |i| store.point_lookup(requests[i].body))]
+        }
         KeyKind::U64 => requests,
     };
     let counted_before = tally.total();

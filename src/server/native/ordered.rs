@@ -12,7 +12,8 @@ use crate::protocol::native::{
 };
 use crate::server::responses::Responses;
 use crate::store::{
-    LookupError, Neighbor, PageRange, Prefetched, RangeEnd, RangeLookup, Side, Store, is_verification_interrupted,
+    LookupError, Neighbor, PageLimits, PageRange, Prefetched, RangeEnd, RangeLookup, Side, Store,
+    is_verification_interrupted,
 };
 
 /// Appends a response without a value. Returns its status.
@@ -65,6 +66,15 @@ pub(super) struct RangeRequest<'b> {
 }
 
 impl<'b> RangeRequest<'b> {
+    /// The limits of the page of a request that reads no rows.
+    pub(super) const NO_ROWS: PageLimits = PageLimits { rows_max: 0, len_max_bytes: 0 };
+
+    /// Returns the limits of the page of rows.
+    pub(super) fn limits(&self) -> PageLimits {
+        let rows_max = if self.limit_rows == 0 { usize::MAX } else { self.limit_rows as usize };
+        PageLimits { rows_max, len_max_bytes: PAGE_LEN_MAX_BYTES }
+    }
+
     /// Parses the body of a Range or a Count. Returns `None` if the body is malformed, or if the keys are not of the
     /// kind `kind`.
     pub(super) fn parse(kind: KeyKind, op: Op, body: &'b [u8]) -> Option<RangeRequest<'b>> {
@@ -105,10 +115,9 @@ impl<'b> RangeRequest<'b> {
             responses.push(&(rows.len() as u64).to_be_bytes());
             return Some(Status::Ok);
         }
-        let limit_rows = if self.limit_rows == 0 { usize::MAX } else { self.limit_rows as usize };
+        let PageLimits { rows_max, len_max_bytes } = self.limits();
         let is_backward = self.lookup.prefetched == Prefetched::Last;
-        let page =
-            store.rows_with_numbers(rows).ok().and_then(|rows| rows.page(is_backward, limit_rows, PAGE_LEN_MAX_BYTES));
+        let page = store.rows_with_numbers(rows).ok().and_then(|rows| rows.page(is_backward, rows_max, len_max_bytes));
         match page {
             Some(page) => push_page(store, &page, responses),
             None => push_error(responses),

@@ -5,12 +5,12 @@ use std::ops::ControlFlow;
 use super::ORDERED_STEPS;
 use super::ordered::{push_bare, push_neighbor, side};
 use super::run::Run;
-use crate::format::key::KeyKind;
+use crate::format::key::{Key, KeyKind};
 use crate::protocol::native::{Op, RESPONSE_HEADER_LEN_BYTES, Request, ResponseHeader, Status};
 use crate::server::counters::Tally;
 use crate::server::pass::RUN_REQUESTS_MAX;
 use crate::server::responses::{Appender, Responses};
-use crate::store::{Found, Store, is_verification_interrupted};
+use crate::store::{ColdLookup, Found, Store, is_verification_interrupted};
 
 /// Appends the responses to 16-byte Get and Exists requests, and an Error for each 16-byte request with an unknown op.
 /// Stops at the first other request, when there is no room for a response, or when a limit of one pass is reached.
@@ -30,7 +30,7 @@ pub(super) fn answer_points(
         Ok(requests) => requests,
         Err(refused) => return refused,
     };
-    let requests = &requests[..responses.ready_count(store, requests.len(), |i| requests[i].key())];
+    let requests = &requests[..responses.ready_count(store, requests.len(), |i| store.point_lookup(requests[i].key()))];
     let counted_before = tally.total();
     let mut count = 0;
     responses.append(|appender, steps| {
@@ -66,6 +66,8 @@ pub(super) fn answer_neighbors(
     let is_neighbor = |request: &&Request| matches!(Op::from_code(request.op_code()), Some(Op::Floor | Op::Ceiling));
     let op = |i: usize| if requests[i].op_code() == Op::Floor as u32 { Op::Floor } else { Op::Ceiling };
     let run_requests = requests.iter().take_while(is_neighbor).count();
+    let run_requests =
+        responses.ready_count(store, run_requests, |i| ColdLookup::Neighbor(Key::U64(requests[i].key()), side(op(i))));
     let mut count = 0;
     store.neighbor_each(
         run_requests,

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 
 use super::stored::{push_answer, push_null};
 use super::text::{self, number};
-use crate::format::key::{KeyKind, LookupKey};
+use crate::format::key::{Key, KeyKind, LookupKey};
 use crate::protocol::resp::{Reply, Version, get};
 use crate::server::responses::Responses;
 use crate::store::{Found, Store, is_verification_interrupted};
@@ -57,7 +57,7 @@ pub(super) fn answer(store: &Store, input: &[u8], version: Version, responses: &
 /// Answers the keys that `next` returns, in order, as long as there is room for replies and verification is not
 /// interrupted. `next` returns each key with the offset of its end.
 #[inline(always)]
-pub(super) fn run<K: LookupKey>(
+pub(super) fn run<'k, K: LookupKey + Into<Key<'k>>>(
     store: &Store,
     blank: K,
     mut next: impl FnMut() -> Option<(K, usize)>,
@@ -72,7 +72,7 @@ pub(super) fn run<K: LookupKey>(
         (keys[key_count], ends_bytes[key_count]) = (key, end_bytes);
         key_count += 1;
     }
-    let key_count = responses.ready_count(store, key_count, |i| keys[i]);
+    let key_count = responses.ready_count(store, key_count, |i| store.point_lookup(keys[i]));
     let (mut count, mut misses, mut damaged) = (0, 0, 0);
     store.find_each(
         key_count,

@@ -10,6 +10,7 @@
 mod acl;
 mod bits;
 mod clients;
+mod cold;
 mod commands;
 mod execute;
 mod gets;
@@ -269,6 +270,9 @@ impl Session {
 
     /// Counts a run of ZKV.FLOOR and ZKV.CEILING commands.
     fn count_neighbors(&mut self, run: &neighbors::Run, responses: &mut Responses) {
+        if run.count == 0 {
+            return;
+        }
         self.state.progress = Progress::default();
         self.client.set_last_command(if run.ends_with_floor { Id::ZkvFloor } else { Id::ZkvCeiling });
         self.counted.commands += run.count as u64;
@@ -280,10 +284,11 @@ impl Session {
     /// Counts a run of ZKV.RANGE and ZKV.COUNT commands. Returns their length.
     ///
     /// # Errors
-    /// [`Then::Yield`] if verification was interrupted before the first command was answered.
+    /// [`Then::Load`] if the first command waits for the disk, and [`Then::Yield`] if verification was interrupted before
+    /// the first command was answered.
     fn count_ranges(&mut self, run: &ranges::Run, responses: &mut Responses) -> Result<usize, Then> {
         if run.count == 0 {
-            return Err(Then::Yield);
+            return Err(if responses.cold().must_wait() { Then::Load } else { Then::Yield });
         }
         self.state.progress = Progress::default();
         self.client.set_last_command(if run.ends_with_count { Id::ZkvCount } else { Id::ZkvRange });
@@ -366,6 +371,10 @@ impl Session {
             }
         };
         let command = Command::new(line.as_deref().unwrap_or(&rest[..len_bytes]));
+        let may_wait = generation.store.may_be_cold() && !self.state.transaction.is_queueing();
+        if may_wait && cold::must_wait(&generation.store, &command, responses) {
+            return Err(Then::Load);
+        }
         let execute = |session: &mut Self, responses: &mut Responses| session.execute(generation, &command, responses);
         match self.unless_interrupted(responses, execute) {
             Some(Outcome::Done) => Ok(len_bytes),

@@ -9,7 +9,7 @@ use super::text::{damaged, number};
 use crate::format::key::{Key, KeyKind, LookupKey};
 use crate::protocol::resp::{Reply, Version, floor_or_ceiling};
 use crate::server::responses::Responses;
-use crate::store::{Side, Store, is_verification_interrupted};
+use crate::store::{ColdLookup, Side, Store, is_verification_interrupted};
 
 /// The maximum number of commands that are looked up together.
 const RUN_COMMANDS_MAX: usize = 256;
@@ -59,6 +59,8 @@ fn run<'i, K: LookupKey + Into<Key<'i>>>(
         ends_bytes[key_count] = at_bytes;
         key_count += 1;
     }
+    let lookup = |i: usize| ColdLookup::Neighbor(keys[i].0.into(), keys[i].1);
+    let key_count = responses.ready_count(store, key_count, lookup);
     let (mut count, mut damaged_count) = (0, 0);
     store.neighbor_each(
         key_count,

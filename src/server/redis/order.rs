@@ -13,7 +13,7 @@ use crate::format::record::value_offset_bytes;
 use crate::protocol::native::PAGE_LEN_MAX_BYTES;
 use crate::protocol::resp::Args;
 use crate::protocol::resp::range::{Edge, RangeArgs, RangeError, Span};
-use crate::store::{Neighbor, Prefetched, RangeEnd, RangeLookup, Rows, Side, Store, prefix_end};
+use crate::store::{Neighbor, PageLimits, Prefetched, RangeEnd, RangeLookup, Rows, Side, Store, prefix_end};
 
 /// The cost, in steps, of finding a position in the key order.
 pub(super) const SEARCH_STEPS: usize = 8;
@@ -123,6 +123,11 @@ impl<'a> RangeCommand<'a> {
             }
         };
         Ok(RangeLookup { start, end, prefetched })
+    }
+
+    /// Returns the limits of the page of rows.
+    pub(super) fn limits(&self) -> PageLimits {
+        PageLimits { rows_max: self.page.map_or(0, |page| page.limit), len_max_bytes: PAGE_LEN_MAX_BYTES }
     }
 
     /// Writes the reply: a number, or a page of rows.

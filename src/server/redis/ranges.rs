@@ -9,7 +9,7 @@ use super::order::RangeCommand;
 use super::text::damaged;
 use crate::protocol::resp::{Command, Parsed, Progress, Reply, Version, parse, range_or_count};
 use crate::server::responses::Responses;
-use crate::store::{RangeLookup, Store, is_verification_interrupted};
+use crate::store::{ColdLookup, RangeLookup, Store, is_verification_interrupted};
 
 /// The maximum number of commands that are looked up together.
 const RUN_COMMANDS_MAX: usize = 128;
@@ -40,36 +40,35 @@ pub(super) fn answer(store: &Store, input: &[u8], version: Version, responses: &
     if commands.is_empty() {
         return None;
     }
+    let lookup = |i: usize| commands[i].0.lookup(kind).unwrap_or(RangeLookup::NOTHING);
+    let ready_count =
+        responses.ready_count(store, commands.len(), |i| ColdLookup::Range(lookup(i), commands[i].0.limits()));
     let (mut count, mut damaged_count) = (0_usize, 0);
-    store.row_numbers_each(
-        commands.len(),
-        |i| commands[i].0.lookup(kind).unwrap_or(RangeLookup::NOTHING),
-        |i, rows| {
-            if responses.is_full() || count > 0 && responses.steps().is_time_over() {
-                return ControlFlow::Break(());
-            }
-            let (command, _, arg_count) = &commands[i];
-            let (end, copied_before_bytes) = (responses.end(), responses.copied().len());
-            let mut reply = Reply::new(responses, version);
-            let replied = rows.map_err(|_| damaged()).and_then(|rows| command.reply(store, rows, &mut reply));
-            if let Err(error) = &replied {
-                reply.error(error);
-            }
-            if is_verification_interrupted() {
-                responses.truncate(&end);
-                return ControlFlow::Break(());
-            }
-            damaged_count += usize::from(replied.is_err());
-            let reply_len_bytes = responses.copied().len() - copied_before_bytes;
-            responses.steps().add(COMMAND_STEPS + command.search_steps() + arg_count);
-            responses.steps().add_bytes(reply_len_bytes);
-            count += 1;
-            match responses.steps().is_pass_over() {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
-            }
-        },
-    );
+    store.row_numbers_each(ready_count, lookup, |i, rows| {
+        if responses.is_full() || count > 0 && responses.steps().is_time_over() {
+            return ControlFlow::Break(());
+        }
+        let (command, _, arg_count) = &commands[i];
+        let (end, copied_before_bytes) = (responses.end(), responses.copied().len());
+        let mut reply = Reply::new(responses, version);
+        let replied = rows.map_err(|_| damaged()).and_then(|rows| command.reply(store, rows, &mut reply));
+        if let Err(error) = &replied {
+            reply.error(error);
+        }
+        if is_verification_interrupted() {
+            responses.truncate(&end);
+            return ControlFlow::Break(());
+        }
+        damaged_count += usize::from(replied.is_err());
+        let reply_len_bytes = responses.copied().len() - copied_before_bytes;
+        responses.steps().add(COMMAND_STEPS + command.search_steps() + arg_count);
+        responses.steps().add_bytes(reply_len_bytes);
+        count += 1;
+        match responses.steps().is_pass_over() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    });
     let last = count.checked_sub(1).map(|last| &commands[last]);
     Some(Run {
         count,

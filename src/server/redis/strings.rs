@@ -1,5 +1,6 @@
 //! Commands that read the values of given keys.
 
+use super::cold::must_wait_for_key;
 use super::lookup::{LONE_LOOKUP_STEPS, Lookup};
 use super::stored::{push_null, push_value};
 use super::text::{key, number};
@@ -151,7 +152,12 @@ pub(super) fn more_of_exists(
     out: &mut Out<'_>,
 ) -> Result<Step, String> {
     let mut args = command.args_from(*next_arg);
-    while let Some(text) = args.next() {
+    loop {
+        *next_arg = args.offset_bytes();
+        let Some(text) = args.next() else { break };
+        if must_wait_for_key(lookup.store, text, out.sink()) {
+            return Ok(Step::Load);
+        }
         *count += i64::from(lookup.find_counted(text, counted)?.is_some());
         let steps = out.sink().steps();
         steps.add(LONE_LOOKUP_STEPS);

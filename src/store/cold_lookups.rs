@@ -1,0 +1,435 @@
+//! Lookups in a cold table, which may have to wait for the disk.
+//!
+//! In: a lookup. Out: whether the pages that it reads are in memory and verified; otherwise, a thread that may wait reads
+//! them from the disk. A lookup whose pages were read then does not wait.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::Store;
+use super::blocks::Epoch;
+use super::clock;
+use super::cold::RecordOffset;
+use super::fences::{Gate, Lane};
+use super::order::{Side, is_before};
+use super::ranges::{Prefetched, RangeEnd, RangeLookup, UNDETERMINED};
+use crate::format::OwnedKey;
+use crate::format::fence::{FENCE_ROWS, Fence, Node};
+use crate::format::key::{Key, KeyKind, LookupKey};
+use crate::format::record::{Record, record_len_min_bytes};
+
+const PAGE_LEN_BYTES: usize = 4096;
+/// The number of bits of nanoseconds in one tick of [`RecentPages`]: a tick takes 268 ms.
+const TICK_BITS: u32 = 28;
+
+/// A lookup, as it was requested, or the record to which the index led it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ColdLookup<K> {
+    Record(RecordOffset),
+    Point(K),
+    Neighbor(K, Side),
+    /// A range of keys. If it prefetches a row, the lookup also reads a page of rows within these limits, beginning with
+    /// this row.
+    Range(RangeLookup<K>, PageLimits),
+}
+
+/// The limits of a page of rows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PageLimits {
+    pub(crate) rows_max: usize,
+    pub(crate) len_max_bytes: usize,
+}
+
+impl ColdLookup<Key<'_>> {
+    pub(crate) fn to_owned(self) -> ColdLookup<OwnedKey> {
+        match self {
+            ColdLookup::Record(offset) => ColdLookup::Record(offset),
+            ColdLookup::Point(key) => ColdLookup::Point(key.into()),
+            ColdLookup::Neighbor(key, side) => ColdLookup::Neighbor(key.into(), side),
+            ColdLookup::Range(lookup, limits) => ColdLookup::Range(lookup.map(OwnedKey::from), limits),
+        }
+    }
+}
+
+impl RangeEnd<OwnedKey> {
+    fn as_end(&self) -> RangeEnd<Key<'_>> {
+        match self {
+            RangeEnd::BeforeAll => RangeEnd::BeforeAll,
+            RangeEnd::Beside(key, side) => RangeEnd::Beside(key.as_key(), *side),
+            RangeEnd::AfterAll => RangeEnd::AfterAll,
+        }
+    }
+}
+
+impl ColdLookup<OwnedKey> {
+    /// Returns the total length of the byte keys.
+    pub(crate) fn keys_len_bytes(&self) -> usize {
+        let of_key = |key: &OwnedKey| key.as_key().as_bytes().map_or(0, <[u8]>::len);
+        let of_end = |end: &RangeEnd<OwnedKey>| if let RangeEnd::Beside(key, _) = end { of_key(key) } else { 0 };
+        match self {
+            ColdLookup::Record(_) => 0,
+            ColdLookup::Point(key) | ColdLookup::Neighbor(key, _) => of_key(key),
+            ColdLookup::Range(lookup, _) => of_end(&lookup.start) + of_end(&lookup.end),
+        }
+    }
+}
+
+/// The pages of the index that were recently found in memory. A page that a lookup has just read is not examined again
+/// for a moment, because the system discards the pages first that were not read for a long time.
+#[derive(Debug, Default)]
+pub(super) struct RecentPages {
+    /// The offset of the index in the file.
+    start: usize,
+    /// For each page, the tick in which it was last found in memory.
+    ticks: Box<[AtomicU32]>,
+}
+
+impl RecentPages {
+    pub(super) fn new(index: &Range<usize>) -> RecentPages {
+        let pages = index.len().div_ceil(PAGE_LEN_BYTES) + 1;
+        let start = index.start - index.start % PAGE_LEN_BYTES;
+        RecentPages { start, ticks: (0..pages).map(|_| AtomicU32::new(0)).collect() }
+    }
+
+    fn tick_of_page(&self, at: usize) -> Option<&AtomicU32> {
+        self.ticks.get(at.checked_sub(self.start)? / PAGE_LEN_BYTES)
+    }
+}
+
+fn tick_now() -> u32 {
+    // 0 means that a page was never found in memory.
+    (clock::now_ns() >> TICK_BITS) as u32 | 1 << 31
+}
+
+/// Admits a search to the blocks of the index that are verified and in memory. If `reads` is set, first reads and
+/// verifies the other blocks, and admits the search to intact blocks.
+#[derive(Clone, Copy)]
+struct InMemory<'s> {
+    store: &'s Store,
+    epoch: Epoch,
+    reads: bool,
+}
+
+impl InMemory<'_> {
+    /// Returns whether the block of an item of the index, which is stored in `range` of the file, can be read.
+    fn admits(self, block: usize, range: Range<usize>) -> bool {
+        let store = self.store;
+        if store.blocks.is_verified(self.epoch, block) && store.is_index_in_memory(range.clone()) {
+            return true;
+        }
+        if !self.reads {
+            return false;
+        }
+        // Without this advice, the system would read around the page.
+        store.map.begin_read(range);
+        store.is_block_intact(self.epoch, block)
+    }
+}
+
+impl Gate for InMemory<'_> {
+    const IS_OPEN: bool = false;
+
+    fn admits_node(self, node: usize) -> bool {
+        let start = self.store.layout.fence_tree.offset_bytes as usize + node * size_of::<Node>();
+        node >= self.store.tree_levels.node_count()
+            || self.admits(self.store.block_of_node(node), start..start + size_of::<Node>())
+    }
+
+    fn admits_fence(self, fence: usize) -> bool {
+        if fence >= self.store.fence_entries().len() {
+            return true;
+        }
+        let start = self.store.layout.fences.offset_bytes as usize + fence * size_of::<Fence>();
+        self.admits(self.store.block_of_fence(fence), start..start + size_of::<Fence>())
+    }
+}
+
+/// Determines whether lookups must wait for the disk.
+impl Store {
+    /// Returns the lookup of a key. If the pilot and the place of the key are in memory and verified, this is a lookup of
+    /// the record to which they lead.
+    pub(crate) fn point_lookup<'k, K: LookupKey + Into<Key<'k>>>(&self, key: K) -> ColdLookup<Key<'k>> {
+        match self.record_of(key, false) {
+            Some(offset) => ColdLookup::Record(offset),
+            None => ColdLookup::Point(key.into()),
+        }
+    }
+
+    /// Returns whether a lookup finds everything that it reads in memory and verified.
+    pub(crate) fn is_ready(&self, lookup: &ColdLookup<Key<'_>>) -> bool {
+        match *lookup {
+            _ if self.assumes_cold => false,
+            ColdLookup::Record(offset) => self.is_record_ready(offset),
+            ColdLookup::Point(_) => false,
+            ColdLookup::Neighbor(key, side) => self.is_neighbor_ready(key, side),
+            ColdLookup::Range(lookup, limits) => self.is_range_ready(&lookup, limits),
+        }
+    }
+
+    /// Returns the offset of the only record that can have a key. Returns `None` if the pilot or the place of the key is
+    /// not in memory, or damaged. If `reads` is set, waits until they are in memory.
+    fn record_of<K: LookupKey>(&self, key: K, reads: bool) -> Option<RecordOffset> {
+        let gate = InMemory { store: self, epoch: self.epoch(), reads };
+        self.index().offset_if(
+            key,
+            |pilot| {
+                let start = self.layout.pilots.offset_bytes as usize + pilot;
+                gate.admits(self.block_of_pilot(pilot), start..start + 1)
+            },
+            |slot| {
+                let start = self.layout.places.offset_bytes as usize + slot * size_of::<u32>();
+                gate.admits(self.block_of_place(slot), start..start + size_of::<u32>())
+            },
+        )
+    }
+
+    /// Returns whether a range of the index is in memory. The range is within two pages.
+    pub(super) fn is_index_in_memory(&self, range: Range<usize>) -> bool {
+        let (tick, recent) = (tick_now(), self.recent_pages.tick_of_page(range.start));
+        let is_one_page = range.start / PAGE_LEN_BYTES == (range.end - 1) / PAGE_LEN_BYTES;
+        if is_one_page && recent.is_some_and(|recent| recent.load(Ordering::Relaxed) == tick) {
+            return true;
+        }
+        let is_in_memory = self.map.is_in_memory(range);
+        if let Some(recent) = recent.filter(|_| is_in_memory && is_one_page) {
+            recent.store(tick, Ordering::Relaxed);
+        }
+        is_in_memory
+    }
+
+    /// Returns whether all pages of a record are in memory and verified. There is nothing to read at an offset that no
+    /// record has.
+    pub(super) fn is_record_ready(&self, offset: RecordOffset) -> bool {
+        let (typical, records) = (self.typical_range(offset), self.records());
+        if !self.are_records_ready(typical.clone()) {
+            return false;
+        }
+        let len_bytes = Record::at(self.key_kind(), records, offset).map_or(0, |record| record.bytes().len());
+        let end = records.len().min(typical.start + len_bytes);
+        end <= typical.end || self.are_records_ready(typical.end..end)
+    }
+
+    /// Returns whether all pages of a range of the records are in memory and verified.
+    fn are_records_ready(&self, range: Range<usize>) -> bool {
+        let (epoch, start) = (self.epoch(), self.layout.records.offset_bytes as usize);
+        let mut blocks = range.start / PAGE_LEN_BYTES..range.end.div_ceil(PAGE_LEN_BYTES);
+        range.is_empty()
+            || blocks.all(|block| {
+                let page = start + (block * PAGE_LEN_BYTES).max(range.start);
+                self.blocks.is_verified(epoch, block) && self.map.is_in_memory(page..page + 1)
+            })
+    }
+
+    fn is_neighbor_ready(&self, key: Key<'_>, side: Side) -> bool {
+        let gate = InMemory { store: self, epoch: self.epoch(), reads: false };
+        let lane = self.found_fence(self.lane_of_neighbor(key, side), gate);
+        let offset = self.likely_neighbor(self.fence_entries(), &lane, side, gate);
+        let record = offset.filter(|offset| self.is_record_ready(*offset));
+        let record = record.and_then(|offset| Record::at(self.key_kind(), self.records(), offset));
+        // Otherwise, the lookup compares the keys of other records.
+        record.is_some_and(|record| is_before(record.key(), key, side) == (side == Side::After))
+    }
+
+    /// Returns a lane after the search for its fence.
+    fn found_fence(&self, lane: Lane, gate: InMemory<'_>) -> Lane {
+        let mut lanes = [lane];
+        if lane.bound > 0 {
+            self.fences().search_upper_levels(&mut lanes, gate);
+            self.fences().search_lowest_level(&mut lanes, gate);
+        }
+        lanes[0]
+    }
+
+    fn is_range_ready(&self, lookup: &RangeLookup<Key<'_>>, limits: PageLimits) -> bool {
+        let row = |end: RangeEnd<Key<'_>>| match self.key_kind() {
+            KeyKind::U64 => self.ready_end_row(end.map(|key| key.as_u64().unwrap_or_default())),
+            KeyKind::Bytes => self.ready_end_row(end.map(|key| key.as_bytes().unwrap_or_default())),
+        };
+        let (Some(start), Some(end)) = (row(lookup.start), row(lookup.end)) else { return false };
+        match lookup.prefetched {
+            Prefetched::Nothing => true,
+            prefetched => {
+                let gate = InMemory { store: self, epoch: self.epoch(), reads: false };
+                let records = self.records_of_page(start.min(end)..end, prefetched == Prefetched::Last, limits, gate);
+                records.is_some_and(|records| self.are_records_ready(records))
+            }
+        }
+    }
+
+    /// Returns the number of rows before an end of a range. Returns `None` if the search must wait for the disk.
+    fn ready_end_row<'k, K: LookupKey + Into<Key<'k>>>(&self, end: RangeEnd<K>) -> Option<usize> {
+        let gate = InMemory { store: self, epoch: self.epoch(), reads: false };
+        let mut lane = self.found_fence(self.lane_of_end(end), gate);
+        self.search_fence(self.fence_entries(), end, &mut lane, gate);
+        let tied = lane.at as usize..lane.at as usize + lane.tied_rows();
+        let is_ready = lane.at != UNDETERMINED && tied.into_iter().all(|row| self.is_row_ready(row));
+        if is_ready { self.end_row(end, &lane).ok() } else { None }
+    }
+
+    /// Returns whether a row, whose fence is in memory, is in memory and verified.
+    fn is_row_ready(&self, row: usize) -> bool {
+        let fence = self.fence_entries().get(row / FENCE_ROWS);
+        let place = fence.and_then(|fence| Some((fence, fence.distance(row % FENCE_ROWS)?)));
+        place.is_some_and(|(fence, distance)| self.is_record_ready(self.offset_bytes_in_fence(fence, distance)))
+    }
+
+    /// Returns the bytes of the records section that a page of rows reads. `rows` are the rows of the range. Returns `None`
+    /// if `gate` does not admit the page to a fence that it needs.
+    fn records_of_page(
+        &self,
+        rows: Range<usize>,
+        is_backward: bool,
+        limits: PageLimits,
+        gate: InMemory<'_>,
+    ) -> Option<Range<usize>> {
+        if rows.is_empty() {
+            return Some(0..0);
+        }
+        // A page ends at most one row after this number of rows.
+        let rows_max = limits.rows_max.min(limits.len_max_bytes / record_len_min_bytes(self.record_align_bytes()) + 1);
+        let near = match is_backward {
+            false => rows.start..rows.end.min(rows.start.saturating_add(rows_max)),
+            true => rows.start.max(rows.end.saturating_sub(rows_max))..rows.end,
+        };
+        let ends = [rows.start / FENCE_ROWS, rows.end / FENCE_ROWS];
+        let mut fences = (near.start / FENCE_ROWS..=near.end / FENCE_ROWS).chain(ends);
+        if !fences.all(|fence| gate.admits_fence(fence)) {
+            return None;
+        }
+        // The search for the end of a full page reads the rows of the fence at this end. A row that is longer than a page
+        // is a page of its own.
+        let read_max_bytes = (limits.len_max_bytes + FENCE_ROWS * self.typical_len_bytes) as u64;
+        let offset = |row: usize| self.position(row).map(|position| position.offset_bytes);
+        let (start, end) = (offset(near.start)?, offset(near.end)?);
+        let range = match is_backward {
+            false => start..end.min(start.saturating_add(read_max_bytes).max(offset(near.start + 1)?)),
+            true => start.max(end.saturating_sub(read_max_bytes).min(offset(near.end.saturating_sub(1))?))..end,
+        };
+        Some(range.start as usize..range.end as usize)
+    }
+}
+
+/// Reads what lookups need, on threads that may wait for the disk.
+impl Store {
+    /// Reads everything that lookups need from the disk, waits for it, and verifies it. The lookups then do not wait.
+    pub(crate) fn read_for(&self, lookups: &[ColdLookup<OwnedKey>]) {
+        let point = |lookup: &ColdLookup<OwnedKey>| match lookup {
+            ColdLookup::Record(offset) => Some(*offset),
+            ColdLookup::Point(key) => match key.as_key() {
+                Key::U64(key) => self.record_of(key, true),
+                Key::Bytes(key) => self.record_of(key, true),
+            },
+            ColdLookup::Neighbor(..) | ColdLookup::Range(..) => None,
+        };
+        if lookups.len() > 1 {
+            let points =
+                lookups.iter().filter_map(|lookup| if let ColdLookup::Point(key) = lookup { Some(key) } else { None });
+            self.begin_index_reads(points.map(OwnedKey::as_key));
+        }
+        let offsets: Vec<RecordOffset> = lookups.iter().filter_map(point).collect();
+        if offsets.len() > 1 {
+            self.begin_reads(&offsets);
+        }
+        offsets.iter().for_each(|offset| self.read_record(*offset));
+        for lookup in lookups {
+            match lookup {
+                ColdLookup::Record(_) | ColdLookup::Point(_) => {}
+                ColdLookup::Neighbor(key, side) => self.read_neighbor(key.as_key(), *side),
+                ColdLookup::Range(lookup, limits) => self.read_range(lookup, *limits),
+            }
+        }
+    }
+
+    fn read_neighbor(&self, key: Key<'_>, side: Side) {
+        // Reads the blocks of the index one page at a time.
+        let gate = InMemory { store: self, epoch: self.epoch(), reads: true };
+        let lane = self.found_fence(self.lane_of_neighbor(key, side), gate);
+        if let Some(offset) = self.likely_neighbor(self.fence_entries(), &lane, side, gate) {
+            self.read_record(offset);
+        }
+        // If several rows have the code of the key, the neighbor is another row.
+        if let Ok(Some((_, offset))) = self.neighbor(key, side) {
+            self.read_record(offset);
+        }
+    }
+
+    fn read_range(&self, lookup: &RangeLookup<OwnedKey>, limits: PageLimits) {
+        let gate = InMemory { store: self, epoch: self.epoch(), reads: true };
+        for end in [&lookup.start, &lookup.end] {
+            if let RangeEnd::Beside(key, _) = end {
+                let lane = self.found_fence(self.lane_of_neighbor(key.as_key(), Side::After), gate);
+                gate.admits_fence(lane.at as usize);
+            }
+        }
+        let rows = self.row_numbers_between(lookup.start.as_end(), lookup.end.as_end());
+        // A damaged block is recorded, and is an error for the lookup.
+        if let Ok(rows) = rows
+            && lookup.prefetched != Prefetched::Nothing
+            && let Some(records) = self.records_of_page(rows, lookup.prefetched == Prefetched::Last, limits, gate)
+        {
+            self.read_records(records);
+        }
+    }
+}
+
+#[cfg(all(test, feature = "bake"))]
+mod tests {
+    use std::fs::File;
+
+    use rustix::fs::{Advice, fadvise};
+
+    use super::*;
+    use crate::bake::{Keys, Options, bake_csv};
+    use crate::store::{MappedStore, OpenOptions, Verify};
+
+    const LIMITS: PageLimits = PageLimits { rows_max: 40, len_max_bytes: 20_000 };
+
+    /// Returns lookups of all kinds around a key.
+    fn lookups<'k>(store: &Store, key: Key<'k>, other: Key<'k>) -> Vec<ColdLookup<Key<'k>>> {
+        let point = match key {
+            Key::U64(key) => store.point_lookup(key),
+            Key::Bytes(key) => store.point_lookup(key),
+        };
+        let range = |prefetched| {
+            let (start, end) = (RangeEnd::Beside(key, Side::Before), RangeEnd::Beside(other, Side::After));
+            ColdLookup::Range(RangeLookup { start, end, prefetched }, LIMITS)
+        };
+        let neighbors = [Side::Before, Side::After].map(|side| ColdLookup::Neighbor(key, side));
+        let ranges = [Prefetched::Nothing, Prefetched::First, Prefetched::Last].map(range);
+        [point].into_iter().chain(neighbors).chain(ranges).collect()
+    }
+
+    #[test]
+    fn a_lookup_of_any_kind_is_ready_after_its_pages_were_read() {
+        for keys in [Keys::U64, Keys::Bytes] {
+            let folder = tempfile::tempdir().unwrap();
+            let db = folder.path().join("storage.db");
+            let value = |row: u64| "v".repeat(20 + (row % 900) as usize);
+            let csv: String = (0..60_000_u64).map(|row| format!("{:08},{}\n", row * 7, value(row))).collect();
+            bake_csv(csv.as_bytes(), &db, &Options { keys, ..Options::default() }, &mut |_| ()).unwrap();
+            let options = OpenOptions { verify: Verify::Touch, ..OpenOptions::default() };
+            let table = MappedStore::open_with(&db, &options, &mut |_| ()).unwrap();
+            let store = table.unverified();
+            store.map.read_randomly(0..store.map.bytes().len(), true);
+            store.map.release(0..store.map.bytes().len());
+            fadvise(File::open(&db).unwrap(), 0, None, Advice::DontNeed).unwrap();
+            let mut cold = 0;
+            for row in (100..59_000_u64).step_by(1877) {
+                let text = [row * 7, (row + 30) * 7].map(|number| format!("{number:08}"));
+                let (key, other) = match keys {
+                    Keys::Bytes => (Key::Bytes(text[0].as_bytes()), Key::Bytes(text[1].as_bytes())),
+                    _ => (Key::U64(row * 7), Key::U64((row + 30) * 7)),
+                };
+                for (i, lookup) in lookups(store, key, other).into_iter().enumerate() {
+                    cold += usize::from(!store.is_ready(&lookup));
+                    store.read_for(&[lookup.to_owned()]);
+                    let lookup = lookups(store, key, other).swap_remove(i);
+                    // Some ends of ranges always need records of other rows.
+                    let is_tied = matches!(lookup, ColdLookup::Range(..)) && matches!(key, Key::Bytes(_));
+                    assert!(store.is_ready(&lookup) || is_tied && row / 18 != (row + 30) / 18, "{lookup:?}");
+                }
+            }
+            assert!(cold > 30, "{cold} lookups had to wait");
+        }
+    }
+}
