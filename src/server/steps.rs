@@ -15,7 +15,7 @@ pub(super) const PASS_STEPS_MAX: usize = 10_000;
 /// a turn may take the turn past this number.
 pub(super) const TURN_STEPS_MAX: usize = 2 * PASS_STEPS_MAX;
 /// The time after which a pass, and its turn, end if its lookups may wait for the disk. Workers do not wait for the
-/// records of point lookups, but for the index and for ordered lookups.
+/// pages of given keys, but for the rows of commands that scan the table.
 const COLD_PASS_MAX: Duration = Duration::from_micros(500);
 /// The number of bytes that are read, hashed, compared, or copied in one step.
 pub(super) const STEP_LEN_BYTES: usize = 64;
