@@ -16,7 +16,7 @@ use super::{LookupError, Store};
 #[cfg(feature = "server")]
 use crate::format::checksum::BLOCK_LEN_BYTES;
 #[cfg(feature = "server")]
-use crate::format::fence::FENCE_ROWS;
+use crate::format::fence::{FENCE_ROWS, Fence};
 use crate::format::key::{Key, KeyKind, LookupKey};
 #[cfg(feature = "server")]
 use crate::format::record::Record;
@@ -47,22 +47,29 @@ impl Store {
         let is_too_long = || machine_memory::available().is_some_and(|available| available.bytes < len_bytes);
         self.may_be_cold = self.map.watched().is_some() && (is_assumed || len_bytes > SMALL_LEN_BYTES && is_too_long());
         self.assumes_cold = is_assumed;
+        self.advise_reads();
+        #[cfg(feature = "server")]
         if self.may_be_cold {
-            self.map.read_randomly(self.records_range(), true);
-            #[cfg(feature = "server")]
-            {
-                self.recent_pages = RecentPages::new(&self.index_range());
-            }
+            self.recent_pages = RecentPages::new(&self.index_range());
         }
         self
     }
 
-    /// Calls `read`, during which the system reads only the pages of the records that are touched, even if the file
-    /// fits into memory.
+    /// Advises the system how to read the file while lookups are served.
+    fn advise_reads(&self) {
+        self.map.read_randomly(0..self.map.bytes().len(), false);
+        if self.may_be_cold {
+            self.map.read_randomly(self.records_range(), true);
+        }
+    }
+
+    /// Calls `read`, during which the system reads only the pages of the file that are touched, even if the file fits into
+    /// memory.
+    #[cfg(feature = "server")]
     pub(crate) fn with_random_reads<T>(&self, read: impl FnOnce() -> T) -> T {
-        self.map.read_randomly(self.records_range(), true);
+        self.map.read_randomly(0..self.map.bytes().len(), true);
         let output = read();
-        self.map.read_randomly(self.records_range(), self.may_be_cold);
+        self.advise_reads();
         output
     }
 
@@ -73,9 +80,20 @@ impl Store {
         self.map.begin_read(start + range.start.min(len_bytes)..start + range.end.min(len_bytes));
     }
 
-    /// Begins to read a row from the disk, and the rows that lead to it from the preceding fence, without waiting.
+    /// Begins to read rows from the disk, and the rows that lead to them from the preceding fences. Waits until the fences
+    /// are in memory, which are read at the same time.
     #[cfg(feature = "server")]
-    pub(crate) fn begin_read_of_row(&self, row: usize) {
+    pub(crate) fn begin_reads_of_rows(&self, rows: &[usize]) {
+        let start = self.layout.fences.offset_bytes as usize;
+        for row in rows {
+            let fence = start + row / FENCE_ROWS * size_of::<Fence>();
+            self.map.begin_read(fence..(fence + 2 * size_of::<Fence>()).min(self.map.bytes().len()));
+        }
+        rows.iter().for_each(|row| self.begin_read_of_row(*row));
+    }
+
+    #[cfg(feature = "server")]
+    fn begin_read_of_row(&self, row: usize) {
         let align_bytes = self.record_align_bytes();
         let offset = |fence: usize| {
             self.fence_entries()
@@ -158,7 +176,7 @@ impl Store {
 
     /// Begins to read the pilots and places of keys. Waits until the pilots are in memory.
     #[cfg(feature = "server")]
-    pub(super) fn begin_index_reads<'k>(&self, keys: impl Iterator<Item = Key<'k>>) {
+    pub(crate) fn begin_index_reads<'k>(&self, keys: impl Iterator<Item = Key<'k>>) {
         let keys: Vec<Key<'k>> = keys.collect();
         match self.key_kind() {
             KeyKind::U64 => self.begin_reads_of_positions(&keys.iter().filter_map(Key::as_u64).collect::<Vec<_>>()),

@@ -5,7 +5,7 @@ use std::path::Path;
 
 #[cfg(feature = "bake")]
 use super::check;
-use super::memory::{self, Memory, OpenOptions, Step};
+use super::memory::{self, Memory, OpenOptions, Step, Verify};
 use super::regular::open_regular;
 use super::unchecked::Unchecked;
 use super::{Store, StoreError};
@@ -124,7 +124,12 @@ impl Store {
         options: &OpenOptions,
         done: &mut dyn FnMut(&Step),
     ) -> Result<Store, StoreError> {
-        let unchecked = Unchecked::new(memory::load(file, path, memory, options, done)?, path)?;
+        let map = memory::load(file, path, memory, options, done)?;
+        if options.verify == Verify::Touch {
+            // Opening the file reads a few pages. The system must not read around each of them.
+            map.read_randomly(0..map.bytes().len(), true);
+        }
+        let unchecked = Unchecked::new(map, path)?;
         // A process may have written to the file while it was copied, so every block of a copy is verified.
         let checked = unchecked.settle(&options.pace)?.check_as(options.verify, memory != Memory::Map, &options.pace);
         checked.map(|store| store.adapted_to_memory(options.assume_cold))

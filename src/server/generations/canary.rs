@@ -141,9 +141,11 @@ impl Canaries {
             }
         }
         let step = store.len().div_ceil(sample_rows).max(1);
-        let sample = || (0..store.len()).step_by(step).chain(store.len().checked_sub(1));
-        sample().for_each(|row| store.begin_read_of_row(row));
-        sample()
+        let rows: Vec<usize> = (0..store.len()).step_by(step).chain(store.len().checked_sub(1)).collect();
+        store.begin_reads_of_rows(&rows);
+        let keys = rows.iter().take_while(|_| pace.goes_on()).map(|row| store.row(*row));
+        store.begin_index_reads(keys.filter_map(|row| row.ok().flatten()).map(|(key, _)| key));
+        rows.into_iter()
             .take_while(|_| pace.goes_on())
             .try_for_each(|row| find_row(store, row).map_err(|problem| CanaryError::Row { row, problem }))
     }
