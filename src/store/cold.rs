@@ -9,9 +9,9 @@
 use std::ops::{ControlFlow, Range};
 
 #[cfg(feature = "server")]
-use super::cold_lookups::RecentPages;
-#[cfg(feature = "server")]
 use super::map::touch;
+#[cfg(feature = "server")]
+use super::recent_pages::RecentPages;
 use super::{LookupError, Store};
 #[cfg(feature = "server")]
 use crate::format::checksum::BLOCK_LEN_BYTES;

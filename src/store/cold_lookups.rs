@@ -4,11 +4,9 @@
 //! them from the disk. A lookup whose pages were read then does not wait.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::Store;
 use super::blocks::Epoch;
-use super::clock;
 use super::cold::RecordOffset;
 use super::fences::{Gate, Lane};
 use super::order::{Side, is_before};
@@ -19,8 +17,6 @@ use crate::format::key::{Key, KeyKind, LookupKey};
 use crate::format::record::{Record, record_len_min_bytes};
 
 const PAGE_LEN_BYTES: usize = 4096;
-/// The number of bits of nanoseconds in one tick of [`RecentPages`]: a tick takes 268 ms.
-const TICK_BITS: u32 = 28;
 
 /// A lookup, as it was requested, or the record to which the index led it.
 #[derive(Clone, Copy, Debug)]
@@ -72,33 +68,6 @@ impl ColdLookup<OwnedKey> {
             ColdLookup::Range(lookup, _) => of_end(&lookup.start) + of_end(&lookup.end),
         }
     }
-}
-
-/// The pages of the index that were recently found in memory. A page that a lookup has just read is not examined again
-/// for a moment, because the system discards the pages first that were not read for a long time.
-#[derive(Debug, Default)]
-pub(super) struct RecentPages {
-    /// The offset of the index in the file.
-    start: usize,
-    /// For each page, the tick in which it was last found in memory.
-    ticks: Box<[AtomicU32]>,
-}
-
-impl RecentPages {
-    pub(super) fn new(index: &Range<usize>) -> RecentPages {
-        let pages = index.len().div_ceil(PAGE_LEN_BYTES) + 1;
-        let start = index.start - index.start % PAGE_LEN_BYTES;
-        RecentPages { start, ticks: (0..pages).map(|_| AtomicU32::new(0)).collect() }
-    }
-
-    fn tick_of_page(&self, at: usize) -> Option<&AtomicU32> {
-        self.ticks.get(at.checked_sub(self.start)? / PAGE_LEN_BYTES)
-    }
-}
-
-fn tick_now() -> u32 {
-    // 0 means that a page was never found in memory.
-    (clock::now_ns() >> TICK_BITS) as u32 | 1 << 31
 }
 
 /// Admits a search to the blocks of the index that are verified and in memory. If `reads` is set, first reads and
@@ -185,16 +154,11 @@ impl Store {
 
     /// Returns whether a range of the index is in memory. The range is within two pages.
     pub(super) fn is_index_in_memory(&self, range: Range<usize>) -> bool {
-        let (tick, recent) = (tick_now(), self.recent_pages.tick_of_page(range.start));
         let is_one_page = range.start / PAGE_LEN_BYTES == (range.end - 1) / PAGE_LEN_BYTES;
-        if is_one_page && recent.is_some_and(|recent| recent.load(Ordering::Relaxed) == tick) {
-            return true;
+        match is_one_page {
+            true => self.recent_pages.contains_or(range.start, || self.map.is_in_memory(range)),
+            false => self.map.is_in_memory(range),
         }
-        let is_in_memory = self.map.is_in_memory(range);
-        if let Some(recent) = recent.filter(|_| is_in_memory && is_one_page) {
-            recent.store(tick, Ordering::Relaxed);
-        }
-        is_in_memory
     }
 
     /// Returns whether all pages of a record are in memory and verified. There is nothing to read at an offset that no

@@ -26,6 +26,8 @@ mod order;
 mod pace;
 mod parts;
 mod ranges;
+#[cfg(feature = "server")]
+mod recent_pages;
 mod regular;
 mod rows;
 mod sealed;
@@ -48,12 +50,12 @@ use crate::format::header::{Layout, Section};
 use crate::format::key::{Key, KeyKind, LookupKey};
 use crate::format::record::{Record, value_of_response};
 use blocks::Blocks;
-#[cfg(feature = "server")]
-use cold_lookups::RecentPages;
 use fences::Fences;
 #[cfg(feature = "bake")]
 pub(crate) use machine::prefetch;
 use map::Map;
+#[cfg(feature = "server")]
+use recent_pages::RecentPages;
 use search::Index;
 
 pub use blocks::Epoch;

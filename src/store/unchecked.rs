@@ -6,10 +6,10 @@
 use std::path::{Path, PathBuf};
 
 use super::blocks::{BlockNumbers, Blocks};
-#[cfg(feature = "server")]
-use super::cold_lookups::RecentPages;
 use super::map::Map;
 use super::memory::{self, Memory, OpenOptions, Verify};
+#[cfg(feature = "server")]
+use super::recent_pages::RecentPages;
 use super::{MappedStore, PREFETCH_MAX_BYTES, Pace, Store, StoreError, check, survive_bus_errors};
 use crate::format::FormatError;
 use crate::format::checksum::section_sum_of;
