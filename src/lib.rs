@@ -28,6 +28,7 @@
 //! |---|---|---|---|
 //! | [`bake`] | rows as text or Parquet, older files | a file that replaces the old one | sockets |
 //! | [`mod@format`] | bytes of a file | typed views, checked numbers | file handles, mappings |
+//! | [`typed`] | cells of typed tables, or the bytes of rows | the bytes of rows, or cells | file handles, sockets |
 //! | [`store`] | a path, then keys | values, borrowed from memory or copied from a mapping | sockets, runtimes |
 //! | [`protocol`] | bytes that a peer sent | requests and responses, as bytes | sockets, files |
 //! | [`server`] | a file and a socket's path | responses, until the server is stopped | the layout of a file |
@@ -84,6 +85,7 @@ mod setting;
 pub mod special_file;
 pub mod store;
 mod sync;
+pub mod typed;
 mod user_namespace;
 
 pub use format::KeyBounds;

@@ -1,0 +1,166 @@
+//! The value of one column in one row.
+
+use std::fmt;
+
+use super::types::{ColumnType, ElementType, TimeUnit};
+
+/// The value of one column in one row, borrowed from the row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Value<'a> {
+    /// No value.
+    Null,
+    /// A Boolean.
+    Bool(bool),
+    /// A signed integer.
+    Int(i64),
+    /// An unsigned integer.
+    Uint(u64),
+    /// A floating-point number of 32 bits.
+    F32(f32),
+    /// A floating-point number of 64 bits.
+    F64(f64),
+    /// UTF-8 text.
+    Text(&'a str),
+    /// A string of any bytes.
+    Bytes(&'a [u8]),
+    /// A date: days since 1970-01-01.
+    Date(i32),
+    /// An instant: units since 1970-01-01T00:00:00Z.
+    Timestamp(i64, TimeUnit),
+    /// A decimal number: an integer, divided by 10 to the power of `scale`.
+    Decimal {
+        /// The integer.
+        unscaled: i128,
+        /// The number of digits after the decimal point.
+        scale: u8,
+    },
+    /// A list.
+    List(List<'a>),
+}
+
+/// A list of elements of one type, in their little-endian encoding.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct List<'a> {
+    element: ElementType,
+    bytes: &'a [u8],
+}
+
+impl<'a> List<'a> {
+    /// Returns the list with these encoded elements, or `None` if the length of `bytes` is not a multiple of the length
+    /// of an element.
+    pub fn new(element: ElementType, bytes: &'a [u8]) -> Option<List<'a>> {
+        bytes.len().is_multiple_of(element.len_bytes()).then_some(List { element, bytes })
+    }
+
+    /// Returns the type of the elements.
+    pub fn element(&self) -> ElementType {
+        self.element
+    }
+
+    /// Returns the encoded elements, little-endian. In a mapped file, they are aligned to the length of an element.
+    pub fn as_bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// Returns the number of elements.
+    pub fn len(&self) -> usize {
+        self.bytes.len() / self.element.len_bytes()
+    }
+
+    /// Returns whether the list has no elements.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Returns an iterator over the elements.
+    pub fn iter(&self) -> impl Iterator<Item = Value<'a>> + use<'a> {
+        let element = self.element.column_type();
+        self.bytes.chunks_exact(self.element.len_bytes()).map(move |bytes| scalar(element, bytes))
+    }
+}
+
+impl fmt::Debug for List<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+/// Returns the value of a type of fixed length, except lists, in the encoding of `bytes`.
+///
+/// # Panics
+/// If `bytes` does not have the length of the type.
+pub(super) fn scalar<'a>(column_type: ColumnType, bytes: &'a [u8]) -> Value<'a> {
+    /// Calls a conversion with the bytes as an array.
+    macro_rules! read {
+        ($type:ty) => {
+            <$type>::from_le_bytes(bytes.try_into().expect("the layout has the length of the type"))
+        };
+    }
+    match column_type {
+        ColumnType::I8 => Value::Int(read!(i8).into()),
+        ColumnType::I16 => Value::Int(read!(i16).into()),
+        ColumnType::I32 => Value::Int(read!(i32).into()),
+        ColumnType::I64 => Value::Int(read!(i64)),
+        ColumnType::U8 => Value::Uint(read!(u8).into()),
+        ColumnType::U16 => Value::Uint(read!(u16).into()),
+        ColumnType::U32 => Value::Uint(read!(u32).into()),
+        ColumnType::U64 => Value::Uint(read!(u64)),
+        ColumnType::F32 => Value::F32(read!(f32)),
+        ColumnType::F64 => Value::F64(read!(f64)),
+        ColumnType::Date => Value::Date(read!(i32)),
+        ColumnType::Timestamp(unit) => Value::Timestamp(read!(i64), unit),
+        ColumnType::Decimal { scale, .. } => {
+            let unscaled = if bytes.len() == size_of::<i64>() { read!(i64).into() } else { read!(i128) };
+            Value::Decimal { unscaled, scale }
+        }
+        ColumnType::List { element, .. } => Value::List(List { element, bytes }),
+        ColumnType::Bool | ColumnType::Text | ColumnType::Bytes => {
+            unreachable!("these types have no fixed length")
+        }
+    }
+}
+
+/// Returns whether a value can be stored in a column of this type. Null can be stored in any nullable column.
+pub(super) fn fits(value: &Value<'_>, column_type: ColumnType) -> bool {
+    let fits_int = |value: i128, bits: u32, is_signed: bool| {
+        let (min, max) = match is_signed {
+            true => (-(1_i128 << (bits - 1)), (1_i128 << (bits - 1)) - 1),
+            false => (0, (1_i128 << bits) - 1),
+        };
+        (min..=max).contains(&value)
+    };
+    let integer = match value {
+        Value::Int(value) => Some(i128::from(*value)),
+        Value::Uint(value) => Some(i128::from(*value)),
+        _ => None,
+    };
+    match (column_type, value) {
+        (ColumnType::Bool, Value::Bool(_))
+        | (ColumnType::F32, Value::F32(_))
+        | (ColumnType::F64, Value::F64(_) | Value::F32(_))
+        | (ColumnType::Text, Value::Text(_))
+        | (ColumnType::Bytes, Value::Bytes(_))
+        | (ColumnType::Date, Value::Date(_)) => true,
+        (ColumnType::Timestamp(unit), Value::Timestamp(_, found)) => unit == *found,
+        (ColumnType::Decimal { precision, scale }, Value::Decimal { unscaled, scale: found }) => {
+            scale == *found && unscaled.unsigned_abs() < 10_u128.pow(precision.into())
+        }
+        (ColumnType::List { element, len }, Value::List(list)) => {
+            list.element == element && len.is_none_or(|len| list.len() == len as usize)
+        }
+        _ => {
+            let Some(integer) = integer else { return false };
+            match column_type {
+                ColumnType::I8 => fits_int(integer, 8, true),
+                ColumnType::I16 => fits_int(integer, 16, true),
+                ColumnType::I32 => fits_int(integer, 32, true),
+                ColumnType::I64 => fits_int(integer, 64, true),
+                ColumnType::U8 => fits_int(integer, 8, false),
+                ColumnType::U16 => fits_int(integer, 16, false),
+                ColumnType::U32 => fits_int(integer, 32, false),
+                ColumnType::U64 => fits_int(integer, 64, false),
+                _ => false,
+            }
+        }
+    }
+}

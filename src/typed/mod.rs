@@ -1,0 +1,33 @@
+//! Typed tables: schemas, rows, and projections.
+//!
+//! A table may have a [`Schema`]: columns with names and types. The value of each row then contains one cell per column,
+//! in a layout that lets a reader read one column without touching the others. In: cells, or the bytes of rows. Out: the
+//! bytes of rows, or cells. This module reads no files and sends nothing.
+//!
+//! | type | what it does |
+//! |---|---|
+//! | [`Schema`], [`Column`], [`ColumnType`] | describe the columns of a table |
+//! | [`RowEncoder`] | encodes the cells of a row |
+//! | [`TypedRow`] | reads the cells of a row |
+//! | [`Projection`] | selects columns, and copies them into a shorter row |
+//! | [`MatrixPlan`] | copies columns of one type into a matrix |
+//! | [`ColumnBuffers`] | copies columns of any types into one buffer per column |
+
+mod buffers;
+mod cell;
+mod encode;
+mod layout;
+mod matrix;
+mod projection;
+mod row;
+mod schema;
+mod types;
+
+pub use buffers::{ColumnBuffer, ColumnBuffers, ColumnValues};
+pub use cell::{List, Value};
+pub use encode::{EncodeError, RowEncoder};
+pub use matrix::{MatrixNumber, MatrixPlan, MatrixTypeError};
+pub use projection::{Projection, ProjectionError};
+pub use row::{ColumnError, FromCell, TypedRow};
+pub use schema::{COLUMN_COUNT_MAX, Column, FIXED_LEN_MAX_BYTES, NAME_LEN_MAX_BYTES, Schema, SchemaError};
+pub use types::{ColumnType, DECIMAL_PRECISION_MAX, DECIMAL64_PRECISION_MAX, ElementType, TimeUnit, TypeNameError};

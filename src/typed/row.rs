@@ -1,0 +1,406 @@
+//! Reads the cells of one row.
+//!
+//! In: a schema, and the value of a row in a typed table. Out: the values of cells. The bytes may come from a damaged or
+//! forged file: every offset is checked before it is used.
+
+use thiserror::Error;
+
+use super::cell::{List, Value, scalar};
+use super::layout::{Cell, DataStart, END_LEN_BYTES, Place};
+use super::schema::Schema;
+use super::types::ColumnType;
+
+/// One row of a typed table.
+///
+/// # Example
+/// ```
+/// use zero_kv::typed::{TypedRow, RowEncoder, Schema, Value};
+///
+/// let schema = Schema::new("id", ["price:f32".parse()?, "name:text?".parse::<zero_kv::typed::Column>()?])?;
+/// let bytes = RowEncoder::new(&schema).encode(&[Value::F32(2.5), Value::Null])?.to_vec();
+/// let row = TypedRow::new(&schema, &bytes)?;
+/// assert_eq!(row.get::<f32>("price")?, 2.5);
+/// assert_eq!(row.get::<Option<&str>>("name")?, None);
+/// let error = row.get::<i64>("price").unwrap_err();
+/// assert_eq!(error.to_string(), "column \"price\" is f32, where i64 was requested: request the column's type");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct TypedRow<'a> {
+    schema: &'a Schema,
+    bytes: &'a [u8],
+}
+
+/// The reason why a cell cannot be read.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ColumnError {
+    /// The schema has no column with this name.
+    #[error("the table has no column {name:?}: its columns are {columns}")]
+    Unknown {
+        /// The requested name.
+        name: String,
+        /// The names of the table's columns, shortened if they are many.
+        columns: String,
+    },
+    /// The column has another type than the requested one.
+    #[error("column {column:?} is {found}, where {requested} was requested: request the column's type")]
+    Type {
+        /// The name of the column.
+        column: String,
+        /// The type of the column.
+        found: ColumnType,
+        /// The name of the requested type.
+        requested: &'static str,
+    },
+    /// The cell is null, but a value was requested.
+    #[error("column {column:?} is null in this row, where {requested} was requested: request Option<{requested}>")]
+    Null {
+        /// The name of the column.
+        column: String,
+        /// The name of the requested type.
+        requested: &'static str,
+    },
+    /// The row is not a row of the schema.
+    #[error("the row is not a row of the schema ({what}): the file is damaged or forged; bake it again")]
+    Malformed {
+        /// What is wrong with the row.
+        what: &'static str,
+    },
+}
+
+/// A row that is shorter than the fixed part of its schema.
+const TOO_SHORT: ColumnError = ColumnError::Malformed { what: "it is too short" };
+/// A value of variable width that is not inside its row.
+const OUTSIDE: ColumnError = ColumnError::Malformed { what: "a value is not inside the row" };
+/// Text that is not UTF-8.
+const NOT_UTF8: ColumnError = ColumnError::Malformed { what: "text is not UTF-8" };
+/// The length of a list that is not a multiple of the length of an element.
+const PARTIAL_ELEMENT: ColumnError = ColumnError::Malformed { what: "a list ends inside an element" };
+
+impl<'a> TypedRow<'a> {
+    /// Returns the row with this value. Checks only that the value is long enough for the columns of fixed width.
+    ///
+    /// # Errors
+    /// [`ColumnError::Malformed`] if the value is too short.
+    #[inline]
+    pub fn new(schema: &'a Schema, bytes: &'a [u8]) -> Result<TypedRow<'a>, ColumnError> {
+        if bytes.len() < schema.layout().data_offset_bytes { Err(TOO_SHORT) } else { Ok(TypedRow { schema, bytes }) }
+    }
+
+    /// Returns the schema.
+    pub fn schema(&self) -> &'a Schema {
+        self.schema
+    }
+
+    /// Returns the row's value, as the file stores it.
+    pub fn as_bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// Returns the value of a column. `T` is `bool`, an integer or float of the column's width, `&str`, `&[u8]`,
+    /// [`Value`], or an `Option` of one of these types for a column that can be null.
+    ///
+    /// # Errors
+    /// [`ColumnError`] if the table has no such column, if the column is of another type, or if the cell is null and `T`
+    /// is not an `Option`.
+    pub fn get<T: FromCell<'a>>(&self, name: &str) -> Result<T, ColumnError> {
+        let column = self.schema.position(name).ok_or_else(|| unknown_column(self.schema, name))?;
+        self.get_at(column)
+    }
+
+    /// Returns the value of the column at a position: see [`TypedRow::get`].
+    ///
+    /// # Errors
+    /// The errors of [`TypedRow::get`], except [`ColumnError::Unknown`].
+    ///
+    /// # Panics
+    /// If the schema has no column at this position.
+    pub fn get_at<T: FromCell<'a>>(&self, column: usize) -> Result<T, ColumnError> {
+        let declared = &self.schema.columns()[column];
+        if !T::accepts(declared.column_type) {
+            let (column, found) = (declared.name.clone(), declared.column_type);
+            return Err(ColumnError::Type { column, found, requested: T::NAME });
+        }
+        let value = self.value(column)?;
+        T::from_value(value).ok_or_else(|| ColumnError::Null { column: declared.name.clone(), requested: T::NAME })
+    }
+
+    /// Returns the value of the column at a position.
+    ///
+    /// # Errors
+    /// [`ColumnError::Malformed`] if the row is not a row of the schema.
+    ///
+    /// # Panics
+    /// If the schema has no column at this position.
+    pub fn value(&self, column: usize) -> Result<Value<'a>, ColumnError> {
+        let cell = self.schema.layout().cell(column);
+        if self.is_null(cell) {
+            return Ok(Value::Null);
+        }
+        let column_type = self.schema.columns()[column].column_type;
+        Ok(match (cell.place, column_type) {
+            (Place::Bit(bit), _) => Value::Bool(self.bit(bit)),
+            (Place::Fixed { offset_bytes, len_bytes }, _) => {
+                scalar(column_type, &self.bytes[offset_bytes..offset_bytes + len_bytes])
+            }
+            (place @ Place::Variable { .. }, ColumnType::Text) => {
+                Value::Text(std::str::from_utf8(self.data(place)?).map_err(|_| NOT_UTF8)?)
+            }
+            (place, ColumnType::List { element, .. }) => {
+                Value::List(List::new(element, self.data(place)?).ok_or(PARTIAL_ELEMENT)?)
+            }
+            (place, _) => Value::Bytes(self.data(place)?),
+        })
+    }
+
+    /// Returns an iterator over all cells, in the order of the columns.
+    pub fn values(&self) -> impl Iterator<Item = Result<Value<'a>, ColumnError>> + use<'a> {
+        let row = *self;
+        (0..self.schema.columns().len()).map(move |column| row.value(column))
+    }
+
+    /// Checks the whole row: that its values are valid and fill it, that null cells are empty, and that all unused bytes
+    /// and bits are zero.
+    ///
+    /// # Errors
+    /// [`ColumnError::Malformed`] for the first fault found.
+    pub fn check(&self) -> Result<(), ColumnError> {
+        let malformed = |what| ColumnError::Malformed { what };
+        let layout = self.schema.layout();
+        let used_bits = layout.fixed_len_bytes - layout.bits_offset_bytes;
+        if (layout.bit_count..used_bits * 8).any(|bit| self.bit(bit)) {
+            return Err(malformed("an unused bit is not zero"));
+        }
+        if self.bytes[layout.fixed_len_bytes..layout.data_offset_bytes].iter().any(|byte| *byte != 0) {
+            return Err(malformed("the padding is not zero"));
+        }
+        for (column, declared) in self.schema.columns().iter().enumerate() {
+            let cell = layout.cell(column);
+            let is_empty = match cell.place {
+                Place::Bit(bit) => !self.bit(bit),
+                Place::Fixed { offset_bytes, len_bytes } => {
+                    self.bytes[offset_bytes..offset_bytes + len_bytes].iter().all(|byte| *byte == 0)
+                }
+                Place::Variable { .. } => self.data(cell.place)?.is_empty(),
+            };
+            if self.is_null(cell) && !is_empty {
+                return Err(malformed("a null cell has a value"));
+            }
+            if let (Value::Decimal { unscaled, .. }, ColumnType::Decimal { precision, .. }) =
+                (self.value(column)?, declared.column_type)
+                && unscaled.unsigned_abs() >= 10_u128.pow(precision.into())
+            {
+                return Err(malformed("a decimal has too many digits"));
+            }
+        }
+        let end = match layout.variable.last().map(|column| layout.cell(*column).place) {
+            Some(Place::Variable { end_at, .. }) => self.end(end_at),
+            _ => layout.data_offset_bytes,
+        };
+        if end == self.bytes.len() { Ok(()) } else { Err(malformed("it does not end with its last value")) }
+    }
+
+    #[inline]
+    pub(super) fn is_null(&self, cell: Cell) -> bool {
+        cell.null_bit.is_some_and(|bit| self.bit(bit))
+    }
+
+    /// Returns a bit. The bit must be inside the fixed part.
+    #[inline]
+    pub(super) fn bit(&self, bit: usize) -> bool {
+        self.bytes[self.schema.layout().bits_offset_bytes + bit / 8] >> (bit % 8) & 1 == 1
+    }
+
+    /// Returns the data of a variable-width column.
+    #[inline]
+    pub(super) fn data(&self, place: Place) -> Result<&'a [u8], ColumnError> {
+        let Place::Variable { start, end_at } = place else { return Err(OUTSIDE) };
+        let start = match start {
+            DataStart::First => self.schema.layout().data_offset_bytes,
+            DataStart::EndAt(at) => self.end(at),
+        };
+        // Data before the fixed part's end would overlap other cells, and is rejected, too.
+        self.bytes
+            .get(start..self.end(end_at))
+            .filter(|_| start >= self.schema.layout().data_offset_bytes)
+            .ok_or(OUTSIDE)
+    }
+
+    /// Returns the offset that is stored at `at`, inside the fixed part.
+    #[inline]
+    fn end(&self, at: usize) -> usize {
+        let end = self.bytes[at..].first_chunk::<END_LEN_BYTES>().expect("the row has its whole fixed part");
+        u32::from_le_bytes(*end) as usize
+    }
+}
+
+/// Returns the error for a column that a schema does not have.
+pub(crate) fn unknown_column(schema: &Schema, name: &str) -> ColumnError {
+    const SHOWN_COUNT: usize = 8;
+    let names: Vec<&str> = schema.columns().iter().take(SHOWN_COUNT).map(|column| column.name.as_str()).collect();
+    let more = schema.columns().len() - names.len();
+    let more = if more > 0 { format!(", and {more} more") } else { String::new() };
+    ColumnError::Unknown { name: name.to_owned(), columns: names.join(", ") + &more }
+}
+
+/// A type that the cells of some columns can be read as.
+pub trait FromCell<'a>: Sized {
+    /// The name of the type in error messages.
+    const NAME: &'static str;
+
+    /// Returns whether cells of a column of this type can be read as `Self`.
+    fn accepts(column_type: ColumnType) -> bool;
+
+    /// Returns the value of a cell. Returns `None` if the cell is null and `Self` cannot be null. `value` comes from a
+    /// column whose type [`FromCell::accepts`] has accepted.
+    fn from_value(value: Value<'a>) -> Option<Self>;
+}
+
+/// Implements [`FromCell`] for a type that some column types become.
+macro_rules! from_cell {
+    ($($type:ty, $name:literal: $columns:pat, $value:pat => $read:expr;)*) => {
+        $(impl<'a> FromCell<'a> for $type {
+            const NAME: &'static str = $name;
+
+            fn accepts(column_type: ColumnType) -> bool {
+                matches!(column_type, $columns)
+            }
+
+            fn from_value(value: Value<'a>) -> Option<Self> {
+                match value {
+                    $value => Some($read),
+                    _ => None,
+                }
+            }
+        })*
+    };
+}
+
+// The layout has the width of the column's type, so no conversion loses bits.
+from_cell! {
+    bool, "bool": ColumnType::Bool, Value::Bool(value) => value;
+    i8, "i8": ColumnType::I8, Value::Int(value) => value as i8;
+    i16, "i16": ColumnType::I16, Value::Int(value) => value as i16;
+    i32, "i32": ColumnType::I32, Value::Int(value) => value as i32;
+    i64, "i64": ColumnType::I64 | ColumnType::Timestamp(_), Value::Int(value) | Value::Timestamp(value, _) => value;
+    u8, "u8": ColumnType::U8, Value::Uint(value) => value as u8;
+    u16, "u16": ColumnType::U16, Value::Uint(value) => value as u16;
+    u32, "u32": ColumnType::U32, Value::Uint(value) => value as u32;
+    u64, "u64": ColumnType::U64, Value::Uint(value) => value;
+    f32, "f32": ColumnType::F32, Value::F32(value) => value;
+    f64, "f64": ColumnType::F64, Value::F64(value) => value;
+    &'a str, "&str": ColumnType::Text, Value::Text(value) => value;
+    List<'a>, "List": ColumnType::List { .. }, Value::List(value) => value;
+}
+
+/// Any cell, including null.
+impl<'a> FromCell<'a> for Value<'a> {
+    const NAME: &'static str = "Value";
+
+    fn accepts(_: ColumnType) -> bool {
+        true
+    }
+
+    fn from_value(value: Value<'a>) -> Option<Self> {
+        Some(value)
+    }
+}
+
+/// Bytes, and the UTF-8 bytes of text.
+impl<'a> FromCell<'a> for &'a [u8] {
+    const NAME: &'static str = "&[u8]";
+
+    fn accepts(column_type: ColumnType) -> bool {
+        matches!(column_type, ColumnType::Bytes | ColumnType::Text)
+    }
+
+    fn from_value(value: Value<'a>) -> Option<Self> {
+        match value {
+            Value::Bytes(bytes) => Some(bytes),
+            Value::Text(text) => Some(text.as_bytes()),
+            _ => None,
+        }
+    }
+}
+
+impl<'a, T: FromCell<'a>> FromCell<'a> for Option<T> {
+    const NAME: &'static str = T::NAME;
+
+    fn accepts(column_type: ColumnType) -> bool {
+        T::accepts(column_type)
+    }
+
+    fn from_value(value: Value<'a>) -> Option<Self> {
+        match value {
+            Value::Null => Some(None),
+            value => T::from_value(value).map(Some),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::encode::RowEncoder;
+    use super::super::schema::tests::schema;
+    use super::*;
+
+    #[test]
+    fn every_changed_byte_and_every_shorter_row_is_read_without_a_panic() {
+        let schema = schema("a:i8? b:text c:list(f64) d:bool e:bytes? f:decimal(3,1) g:list(u16)");
+        let floats = [1.5_f64.to_le_bytes(), 2.5_f64.to_le_bytes()].concat();
+        let list = |name: usize, bytes| match schema.columns()[name].column_type {
+            ColumnType::List { element, .. } => Value::List(List::new(element, bytes).unwrap()),
+            _ => unreachable!(),
+        };
+        let values = [
+            Value::Null,
+            Value::Text("té"),
+            list(2, &floats),
+            Value::Bool(true),
+            Value::Bytes(b"\xff"),
+            Value::Decimal { unscaled: -999, scale: 1 },
+            list(6, &[1, 2, 3, 4]),
+        ];
+        let bytes = RowEncoder::new(&schema).encode(&values).unwrap().to_vec();
+        let row = TypedRow::new(&schema, &bytes).unwrap();
+        row.check().unwrap();
+        assert!(row.values().map(Result::unwrap).eq(values));
+        for at in 0..bytes.len() {
+            for changed_to in 0..=u8::MAX {
+                let mut changed = bytes.clone();
+                changed[at] = changed_to;
+                let row = TypedRow::new(&schema, &changed).unwrap();
+                let is_read = row.values().all(|value| value.is_ok());
+                assert!(row.check().is_err() || is_read, "a row that passes the check can be read");
+            }
+        }
+        for len in 0..bytes.len() {
+            let row = TypedRow::new(&schema, &bytes[..len]);
+            assert_eq!(row.is_ok(), len >= schema.layout().data_offset_bytes);
+            assert!(row.is_err() || row.unwrap().check().is_err(), "{len}");
+        }
+    }
+
+    #[test]
+    fn a_cell_is_read_only_as_its_own_type() {
+        let schema = schema("a:i16 b:text? c:timestamp(ms) d:bytes");
+        let values =
+            [Value::Int(-5), Value::Null, Value::Timestamp(9, super::super::TimeUnit::Millis), Value::Bytes(b"x")];
+        let bytes = RowEncoder::new(&schema).encode(&values).unwrap().to_vec();
+        let row = TypedRow::new(&schema, &bytes).unwrap();
+        assert_eq!((row.get("a"), row.get("c"), row.get("d")), (Ok(-5_i16), Ok(9_i64), Ok(&b"x"[..])));
+        assert_eq!((row.get("a"), row.get::<Option<&str>>("b")), (Ok(Some(-5_i16)), Ok(None)));
+        assert_eq!(row.get("a"), Ok(Value::Int(-5)));
+        let type_error = |name: &str, requested: &'static str| ColumnError::Type {
+            column: name.to_owned(),
+            found: schema.columns()[schema.position(name).unwrap()].column_type,
+            requested,
+        };
+        assert_eq!(row.get::<i64>("a"), Err(type_error("a", "i64")));
+        assert_eq!(row.get::<&str>("d"), Err(type_error("d", "&str")));
+        assert_eq!(row.get::<&str>("b"), Err(ColumnError::Null { column: "b".to_owned(), requested: "&str" }));
+        let unknown = row.get::<i64>("A").unwrap_err();
+        assert_eq!(unknown.to_string(), "the table has no column \"A\": its columns are a, b, c, d");
+    }
+}
