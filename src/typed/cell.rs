@@ -38,6 +38,25 @@ pub enum Value<'a> {
     List(List<'a>),
 }
 
+impl Value<'_> {
+    /// Returns the encoding of a number, a date, a timestamp, or a decimal. A column has the first bytes of it, as many as
+    /// its width: if the value fits the column's type, the other bytes only extend the sign.
+    pub(super) fn fixed_bytes(&self) -> [u8; 16] {
+        match self {
+            Value::Int(value) | Value::Timestamp(value, _) => i128::from(*value),
+            Value::Uint(value) => i128::from(*value),
+            Value::Decimal { unscaled, .. } => *unscaled,
+            Value::Date(value) => i128::from(*value),
+            Value::F32(value) => i128::from(value.to_bits()),
+            Value::F64(value) => i128::from(value.to_bits()),
+            Value::Null | Value::Bool(_) | Value::Text(_) | Value::Bytes(_) | Value::List(_) => {
+                unreachable!("these values are not of fixed width")
+            }
+        }
+        .to_le_bytes()
+    }
+}
+
 /// A list of elements of one type, in their little-endian encoding.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct List<'a> {

@@ -137,19 +137,11 @@ fn data<'a>(value: &Value<'a>) -> &'a [u8] {
 fn put(value: &Value<'_>, column_type: ColumnType, to: &mut [u8]) {
     let len_bytes = to.len();
     match value {
-        // The value fits the column's width, so the dropped bytes only extend the sign.
-        Value::Int(value) => to.copy_from_slice(&value.to_le_bytes()[..len_bytes]),
-        Value::Uint(value) => to.copy_from_slice(&value.to_le_bytes()[..len_bytes]),
-        Value::Timestamp(value, _) => to.copy_from_slice(&value.to_le_bytes()),
-        Value::Decimal { unscaled, .. } => to.copy_from_slice(&unscaled.to_le_bytes()[..len_bytes]),
-        Value::F32(value) if column_type == ColumnType::F64 => to.copy_from_slice(&f64::from(*value).to_le_bytes()),
-        Value::F32(value) => to.copy_from_slice(&value.to_le_bytes()),
-        Value::F64(value) => to.copy_from_slice(&value.to_le_bytes()),
-        Value::Date(value) => to.copy_from_slice(&value.to_le_bytes()),
         Value::List(list) => to.copy_from_slice(list.as_bytes()),
-        Value::Null | Value::Bool(_) | Value::Text(_) | Value::Bytes(_) => {
-            unreachable!("these values have no fixed width")
+        Value::F32(value) if column_type == ColumnType::F64 => {
+            to.copy_from_slice(&Value::F64((*value).into()).fixed_bytes()[..len_bytes]);
         }
+        value => to.copy_from_slice(&value.fixed_bytes()[..len_bytes]),
     }
 }
 
@@ -169,7 +161,7 @@ pub(super) mod tests {
     use super::*;
 
     /// Returns a value of a type that depends on a number.
-    fn value_of(column_type: ColumnType, number: u64, lists: &[u8]) -> Value<'_> {
+    pub(in crate::typed) fn value_of(column_type: ColumnType, number: u64, lists: &[u8]) -> Value<'_> {
         let bits = |max: u64| number.wrapping_mul(0x9E37_79B9_7F4A_7C15) & max;
         match column_type {
             ColumnType::Bool => Value::Bool(number.is_multiple_of(2)),

@@ -12,8 +12,12 @@
 //! | [`Projection`] | selects columns, and copies them into a shorter row |
 //! | [`MatrixPlan`] | copies columns of one type into a matrix |
 //! | [`ColumnBuffers`] | copies columns of any types into one buffer per column |
+//!
+//! With the feature `bake` or `server`, `write_text` writes the text of a cell, and `TextParser` parses it.
 
 mod buffers;
+#[cfg(any(feature = "bake", feature = "server"))]
+mod calendar;
 mod cell;
 mod encode;
 mod layout;
@@ -21,6 +25,8 @@ mod matrix;
 mod projection;
 mod row;
 mod schema;
+#[cfg(any(feature = "bake", feature = "server"))]
+mod text;
 mod types;
 
 pub use buffers::{ColumnBuffer, ColumnBuffers, ColumnValues};
@@ -30,4 +36,6 @@ pub use matrix::{MatrixNumber, MatrixPlan, MatrixTypeError};
 pub use projection::{Projection, ProjectionError};
 pub use row::{ColumnError, FromCell, TypedRow};
 pub use schema::{COLUMN_COUNT_MAX, Column, FIXED_LEN_MAX_BYTES, NAME_LEN_MAX_BYTES, Schema, SchemaError};
+#[cfg(any(feature = "bake", feature = "server"))]
+pub use text::{TextFault, TextParser, write_text};
 pub use types::{ColumnType, DECIMAL_PRECISION_MAX, DECIMAL64_PRECISION_MAX, ElementType, TimeUnit, TypeNameError};
