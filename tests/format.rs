@@ -10,4 +10,5 @@ mod format {
     mod forged_files;
     mod golden_bytes;
     mod lookups;
+    mod typed_tables;
 }

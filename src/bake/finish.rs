@@ -136,7 +136,7 @@ impl Finish<'_, '_> {
         // The records are synced to disk while the index is built.
         let (layout, synced) = thread::scope(|scope| {
             let sync = spawn(scope, || file.file().sync_data())?;
-            let layout = index::build(file.file(), &combined.records, context.budget, &mut |done, total| {
+            let layout = index::build(file.file(), &combined.records, &[], context.budget, &mut |done, total| {
                 progress(Progress::Index { done, total });
             });
             Ok::<_, BakeError>((layout, sync.join().unwrap_or_else(|panic| panic::resume_unwind(panic))))

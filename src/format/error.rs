@@ -97,6 +97,12 @@ pub enum FormatError {
         /// The section's length.
         len_bytes: u64,
     },
+    /// The schema of a typed table is not valid.
+    #[error("{problem}")]
+    Schema {
+        /// What is wrong with the schema.
+        problem: String,
+    },
     /// A section extends beyond the end of the file.
     #[error(
         "section {section} has {len_bytes} bytes at offset {offset_bytes}, where the file has \

@@ -17,7 +17,7 @@ use super::record::{ALIGN_BYTES, PLACE_BITS, RECORD_ALIGN_MAX_BYTES, record_len_
 /// other bytes include line ends, so that a copy in text mode, which converts line ends, is detected.
 pub const MAGIC: [u8; 8] = *b"\x89ZKV\r\n\x1a\n";
 /// The format version that this build writes and reads.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// The length of the header.
 pub const HEADER_LEN_BYTES: usize = size_of::<Header>();
 /// The offset of the records section. Each block of the records is a page of the file, so verifying a block reads one
@@ -26,7 +26,10 @@ pub const RECORDS_OFFSET_BYTES: u64 = BLOCK_LEN_BYTES as u64;
 /// The alignment of the other sections, which is the length of a cache line.
 pub const SECTION_ALIGN_BYTES: u64 = 64;
 
-const SECTION_COUNT: usize = 6;
+/// The maximum length of the schema section. `zero_kv::typed` has the limits of a schema.
+pub const SCHEMA_LEN_MAX_BYTES: u64 = 2 << 20;
+
+const SECTION_COUNT: usize = 7;
 
 /// The kind of a section. The discriminant is the kind's number in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,9 +46,11 @@ pub enum SectionKind {
     Pilots = 4,
     /// Places: for each slot, the position of the record whose key has this slot.
     Places = 5,
+    /// Schema: the names and types of the columns of a typed table. Empty in other tables.
+    Schema = 6,
     /// Block sums: the checksum of each block of the other sections, and the root, which has the checksum of each block
     /// of these checksums.
-    BlockSums = 6,
+    BlockSums = 7,
 }
 
 impl SectionKind {
@@ -55,6 +60,7 @@ impl SectionKind {
         SectionKind::FenceTree,
         SectionKind::Pilots,
         SectionKind::Places,
+        SectionKind::Schema,
         SectionKind::BlockSums,
     ];
 }
@@ -67,6 +73,7 @@ impl fmt::Display for SectionKind {
             SectionKind::FenceTree => "fence tree",
             SectionKind::Pilots => "pilots",
             SectionKind::Places => "places",
+            SectionKind::Schema => "schema",
             SectionKind::BlockSums => "block sums",
         })
     }
@@ -99,7 +106,7 @@ struct Header {
 
 const _: () = {
     assert!(size_of::<SectionEntry>() == 32);
-    assert!(size_of::<Header>() == 256);
+    assert!(size_of::<Header>() == 288);
     assert!(std::mem::offset_of!(Header, digest) == 48);
     assert!(std::mem::offset_of!(Header, sections) == 64);
     assert!(
@@ -146,6 +153,8 @@ pub struct Dimensions {
     pub part_pilots: u64,
     /// The number of slots of each part.
     pub part_slots: u64,
+    /// The length of the schema, or 0 if the table has none.
+    pub schema_len_bytes: u64,
 }
 
 impl Dimensions {
@@ -173,6 +182,8 @@ pub struct Layout {
     pub pilots: Section,
     /// Places: for each slot, the position of the record whose key has this slot.
     pub places: Section,
+    /// Schema: the names and types of the columns of a typed table. Empty in other tables.
+    pub schema: Section,
     /// Block sums: the checksum of each block of the other sections, and the root. See [`Layout::blocks`].
     pub block_sums: Section,
 }
@@ -182,7 +193,7 @@ impl Layout {
     ///
     /// # Errors
     /// [`FormatError::TooManyRows`] or [`FormatError::RecordsTooLong`], or [`FormatError::HeaderField`] if the
-    /// alignment, the number of pilots, or the number of slots is invalid.
+    /// alignment, the number of pilots, the number of slots, or the length of the schema is invalid.
     pub fn new(dimensions: Dimensions) -> Result<Layout, FormatError> {
         let Dimensions { row_count, record_align_bytes, records_len_bytes, .. } = dimensions;
         if row_count > ROW_COUNT_MAX {
@@ -204,23 +215,27 @@ impl Layout {
         if row_count > 0 && !(1..1 << 32).contains(&parts.slots) {
             return Err(field_error("the number of slots of a part", row_count.div_ceil(parts.count), parts.slots));
         }
+        if dimensions.schema_len_bytes > SCHEMA_LEN_MAX_BYTES {
+            return Err(field_error("the length of the schema", SCHEMA_LEN_MAX_BYTES, dimensions.schema_len_bytes));
+        }
         let mut end_bytes = RECORDS_OFFSET_BYTES;
         let mut next = |len_bytes: u64| {
             let offset_bytes = end_bytes.next_multiple_of(SECTION_ALIGN_BYTES);
             end_bytes = offset_bytes + len_bytes;
             Section { offset_bytes, len_bytes, checksum: 0 }
         };
-        let [records, fences, fence_tree, pilots, places] = [
+        let [records, fences, fence_tree, pilots, places, schema] = [
             records_len_bytes,
             (fence_count(row_count) * size_of::<Fence>()) as u64,
             (TreeLevels::new(row_count).node_count() * size_of::<Node>()) as u64,
             parts.count * parts.pilots,
             parts.count * parts.slots * size_of::<U32>() as u64,
+            dimensions.schema_len_bytes,
         ]
         .map(&mut next);
-        let block_count = [records, fences, fence_tree, pilots, places].iter().map(Section::block_count).sum();
+        let block_count = [records, fences, fence_tree, pilots, places, schema].iter().map(Section::block_count).sum();
         let block_sums = next(block_sums_len_bytes(block_count));
-        Ok(Layout { version: VERSION, dimensions, records, fences, fence_tree, pilots, places, block_sums })
+        Ok(Layout { version: VERSION, dimensions, records, fences, fence_tree, pilots, places, schema, block_sums })
     }
 
     /// Returns the numbers of a section's blocks. The blocks of a file are numbered in file order: each section begins
@@ -251,7 +266,8 @@ impl Layout {
 
     /// Returns the sections in the order in which the file stores them.
     pub fn sections(&self) -> [(SectionKind, Section); SECTION_COUNT] {
-        let places = [self.records, self.fences, self.fence_tree, self.pilots, self.places, self.block_sums];
+        let places =
+            [self.records, self.fences, self.fence_tree, self.pilots, self.places, self.schema, self.block_sums];
         std::array::from_fn(|i| (SectionKind::IN_ORDER[i], places[i]))
     }
 
@@ -387,7 +403,7 @@ impl Header {
     /// length that this layout requires. Returns the layout with the header's checksums.
     fn check_sections(&self, key_kind: KeyKind) -> Result<Layout, FormatError> {
         self.check_bounds()?;
-        let [records, fences, fence_tree, pilots, places, block_sums] = &self.sections;
+        let [records, fences, fence_tree, pilots, places, schema, block_sums] = &self.sections;
         // A section length that is not divisible by the number of parts is detected below, because it differs from the
         // length in the layout.
         let part_count = Parts::count(self.row_count.get()).max(1);
@@ -399,6 +415,7 @@ impl Header {
             records_len_bytes: records.len_bytes.get(),
             part_pilots: pilots.len_bytes.get() / part_count,
             part_slots: places.len_bytes.get() / size_of::<U32>() as u64 / part_count,
+            schema_len_bytes: schema.len_bytes.get(),
         })
         .map_err(|error| match error {
             // In an existing file, a number beyond the format's limits means that the header is wrong, not that the
@@ -428,6 +445,7 @@ impl Header {
         layout.fence_tree.checksum = fence_tree.checksum.get();
         layout.pilots.checksum = pilots.checksum.get();
         layout.places.checksum = places.checksum.get();
+        layout.schema.checksum = schema.checksum.get();
         layout.block_sums.checksum = block_sums.checksum.get();
         Ok(layout)
     }

@@ -55,7 +55,7 @@ impl Epoch {
 #[derive(Clone, Copy)]
 pub(super) struct BlockData<'a> {
     /// The sections that block sums cover, in file order. The first one is the records section.
-    pub(super) sections: [&'a [u8]; 5],
+    pub(super) sections: [&'a [u8]; 6],
     /// The checksum of each block of these sections.
     pub(super) sums: &'a [U64],
     /// The checksum of each block of `sums`. Must have been verified in this epoch.
@@ -411,6 +411,11 @@ impl Blocks {
     /// Verifies a range of the records of a file without an index.
     pub(super) fn verify_records(&self, epoch: Epoch, records: &[u8], sums: &[U64], start: usize, end: usize) -> bool {
         let root = crate::format::checksum::root_of(sums);
-        self.verify_range(epoch, &BlockData { sections: [records, &[], &[], &[], &[]], sums, root: &root }, start, end)
+        self.verify_range(
+            epoch,
+            &BlockData { sections: [records, &[], &[], &[], &[], &[]], sums, root: &root },
+            start,
+            end,
+        )
     }
 }

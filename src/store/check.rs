@@ -3,6 +3,7 @@
 mod parallel;
 
 use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
@@ -13,11 +14,12 @@ use super::fences::Fences;
 use super::search::Found;
 use super::{Pace, Store};
 use crate::format::FormatError;
-use crate::format::checksum::{BLOCK_LEN_BYTES, SectionSum, block_sum, section_sum};
+use crate::format::checksum::{BLOCK_LEN_BYTES, SectionSum, block_sum, section_sum, section_sum_of};
 use crate::format::fence::{FENCE_ROWS, Fence, NODE_HEADS, Node, fence_count};
 use crate::format::header::{Section, SectionKind};
 use crate::format::key::{Key, KeyKind, LookupKey};
 use crate::format::record::{Record, record_len_min_bytes};
+use crate::typed::{Schema, SchemaError};
 
 /// The length of a window, a multiple of the block length. Sections are checked window by window. Before each window,
 /// the check can be canceled, and the pages of earlier windows are released.
@@ -59,6 +61,7 @@ impl Default for Plan {
 /// key.
 pub(super) fn all(store: &mut Store, plan: &Plan, progress: &mut dyn FnMut(u64)) -> Result<(), FormatError> {
     sections(store, plan)?;
+    schema(store)?;
     blocks(store, plan)?;
     // An error is ignored here: if the first or last record cannot be read, `rows` returns an error with the number of
     // the first wrong row.
@@ -130,6 +133,23 @@ fn fence_tree(store: &Store, plan: &Plan) -> Result<(), FormatError> {
         }
         (below, head_count) = (of_level, of_level.len());
     }
+    Ok(())
+}
+
+/// Verifies the schema section, and stores the schema of a typed table.
+pub(super) fn schema(store: &mut Store) -> Result<(), FormatError> {
+    let place = store.layout.schema;
+    let bytes = store.section(&place);
+    expect_sum(SectionKind::Schema, place.checksum, section_sum_of(bytes))?;
+    let schema = match bytes {
+        [] => None,
+        bytes => {
+            let invalid = |error: SchemaError| FormatError::Schema { problem: error.to_string() };
+            Some(Arc::new(Schema::decode(bytes).map_err(invalid)?))
+        }
+    };
+    store.layout.blocks(SectionKind::Schema).for_each(|block| store.blocks.mark_verified(block));
+    store.schema = schema;
     Ok(())
 }
 

@@ -25,7 +25,8 @@ impl Store {
     pub(super) fn block_data(&self) -> BlockData<'_> {
         let (sums, root) = split_root(typed(self.section(&self.layout.block_sums)));
         let layout = &self.layout;
-        let sections = [&layout.records, &layout.fences, &layout.fence_tree, &layout.pilots, &layout.places];
+        let sections =
+            [&layout.records, &layout.fences, &layout.fence_tree, &layout.pilots, &layout.places, &layout.schema];
         BlockData { sections: sections.map(|section| self.section(section)), sums, root }
     }
 

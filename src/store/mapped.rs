@@ -11,9 +11,13 @@ use std::sync::Arc;
 
 use super::memory::{Memory, OpenOptions, Step};
 use super::verified_lookups::impl_verified_lookups;
-use super::{Epoch, LookupError, Mistrust, Side, Store, StoreError, WatchedFile, open_file, survive_bus_errors};
+use super::{
+    Epoch, LookupError, Mistrust, Side, Store, StoreError, TypedLookupError, WatchedFile, impl_typed_lookups,
+    open_file, survive_bus_errors, typed,
+};
 use crate::format::Row;
 use crate::format::key::{Key, KeyKind};
+use crate::typed::{ColumnBuffers, MatrixNumber, MatrixPlan, Schema, TypedRow};
 
 /// A batch of lookups ends once its values have this total length. After each batch, the file is checked for changes,
 /// and the values are passed to the caller.
@@ -177,6 +181,12 @@ impl MappedStore {
         self.store.key_kind()
     }
 
+    /// Returns the schema of a typed table, or `None` if the table has no columns.
+    #[inline]
+    pub fn schema(&self) -> Option<&Arc<Schema>> {
+        self.store.schema()
+    }
+
     /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.store.len()
@@ -221,6 +231,31 @@ impl MappedStore {
     #[inline(always)]
     fn with_table<T>(&self, read: impl FnOnce(&MappedStore) -> T) -> T {
         read(self)
+    }
+
+    /// Passes the table to a function, for [`impl_typed_lookups`].
+    fn with_typed<T>(&self, read: impl FnOnce(&MappedStore) -> T) -> T {
+        read(self)
+    }
+
+    /// Returns the store, of which [`impl_typed_lookups`] reads only the schema.
+    pub(crate) fn typed_store(&self) -> &Store {
+        &self.store
+    }
+
+    pub(crate) fn one_value<T>(&self, key: Key<'_>, visit: impl FnOnce(Option<&[u8]>) -> T) -> Result<T, LookupError> {
+        self.visit_value(key, visit)
+    }
+
+    pub(crate) fn each_value<'k, K>(
+        &self,
+        keys: &[K],
+        visit: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<(), LookupError>
+    where
+        K: Into<Key<'k>> + Copy,
+    {
+        self.visit_values(keys, visit)
     }
 
     /// Implements [`MappedStore::get_with`].
@@ -349,6 +384,7 @@ impl MappedStore {
 }
 
 impl_verified_lookups!(MappedStore);
+impl_typed_lookups!(MappedStore);
 
 /// Wraps a store without a witness: the store itself examines its file for changes.
 impl From<Store> for MappedStore {

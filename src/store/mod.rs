@@ -37,11 +37,13 @@ mod settling;
 mod simulation;
 mod stamp;
 mod trust;
+pub(crate) mod typed;
 mod unchecked;
 mod verification;
 mod verified_lookups;
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
@@ -49,6 +51,7 @@ use crate::format::fence::{Fence, TreeLevels};
 use crate::format::header::{Layout, Section};
 use crate::format::key::{Key, KeyKind, LookupKey};
 use crate::format::record::{Record, value_of_response};
+use crate::typed::{ColumnBuffers, MatrixNumber, MatrixPlan, Schema, TypedRow};
 use blocks::Blocks;
 use fences::Fences;
 #[cfg(feature = "bake")]
@@ -92,6 +95,8 @@ pub(crate) use search::Found;
 pub(crate) use settling::{SETTLE, unsettled_for};
 pub use stamp::WatchedFile;
 pub use trust::Mistrust;
+pub use typed::TypedLookupError;
+pub(crate) use typed::impl_typed_lookups;
 pub use unchecked::Unchecked;
 #[cfg(feature = "server")]
 pub(crate) use verification::{VerificationLimit, is_verification_interrupted, verification_work_on_thread};
@@ -159,6 +164,8 @@ pub struct Store {
     /// The pages of the index that were recently found in memory, if lookups may have to wait for the disk.
     #[cfg(feature = "server")]
     recent_pages: RecentPages,
+    /// The schema, if the table is typed.
+    schema: Option<Arc<Schema>>,
 }
 
 impl Store {
@@ -238,6 +245,26 @@ impl Store {
         })
     }
 
+    /// Passes the table to a function. [`impl_typed_lookups`] calls this method and the next three.
+    fn with_typed<T>(&self, read: impl FnOnce(&Store) -> T) -> T {
+        read(self)
+    }
+
+    fn typed_store(&self) -> &Store {
+        self
+    }
+
+    fn one_value<T>(&self, key: Key<'_>, visit: impl FnOnce(Option<&[u8]>) -> T) -> Result<T, LookupError> {
+        self.get(key).map(visit)
+    }
+
+    fn each_value<'k, K>(&self, keys: &[K], visit: impl FnMut(usize, Option<&[u8]>)) -> Result<(), LookupError>
+    where
+        K: Into<Key<'k>> + Copy,
+    {
+        self.get_many(keys, visit)
+    }
+
     /// Looks up many keys, which must be of the table's kind. Calls `visit` with each key's position in `keys` and its
     /// value, until `visit` returns `Break`.
     pub(super) fn get_while<'s, 'k, K>(
@@ -284,6 +311,12 @@ impl Store {
     #[inline]
     pub fn key_kind(&self) -> KeyKind {
         self.layout.dimensions.key_kind
+    }
+
+    /// Returns the schema of a typed table, or `None` if the table has no columns.
+    #[inline]
+    pub fn schema(&self) -> Option<&Arc<Schema>> {
+        self.schema.as_ref()
     }
 
     /// Returns the number of rows.
@@ -431,6 +464,8 @@ impl Store {
         &self.map.bytes()[start..start + section.len_bytes as usize]
     }
 }
+
+impl_typed_lookups!(Store);
 
 #[inline(always)]
 fn value(found: Found<'_>) -> Result<Option<&[u8]>, LookupError> {

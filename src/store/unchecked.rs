@@ -90,6 +90,7 @@ impl Unchecked {
             tree_levels,
             #[cfg(feature = "server")]
             recent_pages: RecentPages::default(),
+            schema: None,
         };
         Ok(Unchecked { store, path: path.to_path_buf() })
     }
@@ -129,7 +130,7 @@ impl Unchecked {
     }
 
     /// Verifies a file whose header is already verified. [`Verify::Full`] verifies everything. [`Verify::Touch`]
-    /// verifies the root of the block sums, the first and the last record, and, if `every_block` is set, every block.
+    /// verifies the root of the block sums, the schema, the first and the last record, and, if `every_block` is set, every block.
     pub(super) fn check_as(self, verify: Verify, every_block: bool, pace: &Pace) -> Result<Store, StoreError> {
         let plan = check::Plan { pace: pace.clone(), ..check::Plan::default() };
         self.check_with(pace, |store| {
@@ -137,6 +138,7 @@ impl Unchecked {
                 Verify::Full => check::all(store, &plan, &mut |_| ())?,
                 Verify::Touch => {
                     check::root(store)?;
+                    check::schema(store)?;
                     if every_block {
                         check::index(store, pace)?;
                         check::records(store, pace)?;

@@ -130,6 +130,11 @@ impl ColumnBuffers {
         self.row_count += 1;
     }
 
+    /// Returns the ID of the schema whose columns the buffers hold.
+    pub fn source_id(&self) -> u64 {
+        self.source_id
+    }
+
     /// Returns the number of rows.
     pub fn row_count(&self) -> usize {
         self.row_count

@@ -111,6 +111,11 @@ impl<T: MatrixNumber> MatrixPlan<T> {
         Ok(MatrixPlan { source_id: source.id(), fill, width, ranges: merged(ranges).into(), nullable: nullable.into() })
     }
 
+    /// Returns the ID of the schema whose columns are copied.
+    pub fn source_id(&self) -> u64 {
+        self.source_id
+    }
+
     /// Returns the number of columns of the matrix.
     pub fn width(&self) -> usize {
         self.width

@@ -65,7 +65,7 @@ fn the_report_describes_inputs_output_and_stages() {
     assert_eq!(output["digest"], format!("{:032x}", store.digest()));
     let sections = output["sections_len_bytes"].as_object().unwrap();
     let names: Vec<_> = sections.keys().collect();
-    assert_eq!(names, ["block_sums", "fence_tree", "fences", "pilots", "places", "records"]);
+    assert_eq!(names, ["block_sums", "fence_tree", "fences", "pilots", "places", "records", "schema"]);
     let all: u64 = sections.values().map(|len_bytes| len_bytes.as_u64().unwrap()).sum();
     assert!(all < file_len_bytes && all + 4096 + 1024 > file_len_bytes, "{all} of {file_len_bytes}");
     let lens = &output["value_len_bytes"];

@@ -44,8 +44,8 @@ fn a_truncated_file_is_rejected_at_open() {
         whole.len()
     );
     assert_eq!(message, expected);
-    let message = scratch.refusal(&whole[..255]).to_string();
-    assert_eq!(message, "255 bytes, where a header alone takes 256: not a baked file, or truncated");
+    let message = scratch.refusal(&whole[..287]).to_string();
+    assert_eq!(message, "287 bytes, where a header alone takes 288: not a baked file, or truncated");
 }
 
 #[test]
@@ -133,14 +133,14 @@ fn a_file_of_another_format_is_named_as_such() {
 #[test]
 fn a_file_of_another_version_is_rejected_with_its_version() {
     let scratch = Scratch::new();
-    for version in [0_u32, 1, 3, u32::MAX] {
+    for version in [0_u32, 1, 2, 4, u32::MAX] {
         let mut other = scratch.bake(&rows());
         other[8..12].copy_from_slice(&version.to_le_bytes());
         seal_header(&mut other);
         let refusal = scratch.refusal(&other);
         assert_eq!(refusal, FormatError::Version { found: version });
         let message = format!(
-            "format version {version}, where this build reads 2: bake the file again, or use the build that baked it"
+            "format version {version}, where this build reads 3: bake the file again, or use the build that baked it"
         );
         assert_eq!(refusal.to_string(), message);
     }

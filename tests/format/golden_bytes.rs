@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use zero_kv::Store;
+use zero_kv::typed::{RowEncoder, Schema, TypedRow, Value};
 
 use crate::helpers::encoder::{self, BLOCK_SUMS, Keyed, PILOTS, PLACES, Shape, number, put};
 use crate::helpers::random::Random;
@@ -24,7 +25,7 @@ fn byte_example_rows() -> ByteRows {
 /// Returns the files that the document shows in lines of the form `offset: bytes  meaning`. The lines of a file must
 /// follow each other without a gap; offset 0 begins the next file. The line `offset: zeros up to end  meaning` stands for
 /// zeros.
-fn document_files() -> [Vec<u8>; 2] {
+fn document_files() -> [Vec<u8>; 4] {
     let mut files: Vec<Vec<u8>> = Vec::new();
     for line in DOCUMENT.lines() {
         let Some((offset, rest)) = line.split_once(": ") else { continue };
@@ -42,7 +43,7 @@ fn document_files() -> [Vec<u8>; 2] {
         }
         bytes.extend(hex.split(' ').map(|byte| u8::from_str_radix(byte, 16).expect("two hexadecimal digits")));
     }
-    files.try_into().expect("two examples")
+    files.try_into().expect("two files, a schema, and a row")
 }
 
 #[track_caller]
@@ -64,9 +65,23 @@ fn assert_example<K: TestKey + Keyed>(rows: &[(K, Vec<u8>)], document: &[u8]) {
 
 #[test]
 fn the_document_shows_the_bytes_that_the_baker_writes() {
-    let [numbers, bytes] = document_files();
+    let [numbers, bytes, ..] = document_files();
     assert_example(&example_rows(), &numbers);
     assert_example(&byte_example_rows(), &bytes);
+}
+
+#[test]
+fn the_document_shows_the_bytes_of_a_schema_and_of_a_row() {
+    let [.., schema_bytes, row_bytes] = document_files();
+    let columns = ["price:f32", "name:text?", "stock:u16", "active:bool", "at:timestamp(ms)?"];
+    let schema = Schema::new("id", columns.map(|column| column.parse().unwrap())).unwrap();
+    assert_same_bytes(&schema.encode(), &schema_bytes);
+    assert_eq!(Schema::decode(&schema_bytes).unwrap(), schema);
+    let cells = [Value::F32(2.5), Value::Text("pen"), Value::Uint(7), Value::Bool(true), Value::Null];
+    assert_same_bytes(RowEncoder::new(&schema).encode(&cells).unwrap(), &row_bytes);
+    let row = TypedRow::new(&schema, &row_bytes).unwrap();
+    row.check().unwrap();
+    assert!(row.values().map(Result::unwrap).eq(cells));
 }
 
 /// Returns the file with zeros where the document leaves the baker a choice.

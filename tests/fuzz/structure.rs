@@ -88,7 +88,7 @@ struct Parts {
     key_kind: u32,
     row_count: u64,
     hash_seed: u64,
-    sections: [Vec<u8>; 6],
+    sections: [Vec<u8>; 7],
 }
 
 impl Parts {

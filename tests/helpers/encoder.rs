@@ -7,7 +7,7 @@ use twox_hash::{XxHash3_64, XxHash3_128};
 
 use super::random::Random;
 
-pub(crate) const HEADER: usize = 256;
+pub(crate) const HEADER: usize = 288;
 pub(crate) const ENTRIES: usize = 64;
 pub(crate) const ENTRY: usize = 32;
 pub(crate) const KEY_KIND: usize = 12;
@@ -20,8 +20,9 @@ pub(crate) const FENCES: usize = 1;
 pub(crate) const FENCE_TREE: usize = 2;
 pub(crate) const PILOTS: usize = 3;
 pub(crate) const PLACES: usize = 4;
-pub(crate) const BLOCK_SUMS: usize = 5;
-pub(crate) const SECTIONS: [usize; 6] = [RECORDS, FENCES, FENCE_TREE, PILOTS, PLACES, BLOCK_SUMS];
+pub(crate) const SCHEMA: usize = 5;
+pub(crate) const BLOCK_SUMS: usize = 6;
+pub(crate) const SECTIONS: [usize; 7] = [RECORDS, FENCES, FENCE_TREE, PILOTS, PLACES, SCHEMA, BLOCK_SUMS];
 /// The length of a fence.
 pub(crate) const FENCE: usize = 128;
 /// The number of rows of a fence.
@@ -252,6 +253,18 @@ pub(crate) fn encode<K: Keyed + Ord>(rows: &BTreeMap<K, Vec<u8>>) -> Vec<u8> {
         .expect("keys that some seed works for")
 }
 
+/// Returns the file for these rows with this schema section.
+pub(crate) fn encode_typed<K: Keyed + Ord>(rows: &BTreeMap<K, Vec<u8>>, schema: &[u8]) -> Vec<u8> {
+    let untyped = encode(rows);
+    let mut sections = SECTIONS.map(|i| {
+        let (start, len) = section(&untyped, i);
+        untyped[start..start + len].to_vec()
+    });
+    sections[SCHEMA] = schema.to_vec();
+    sections[BLOCK_SUMS] = block_sums_of(&sections[..BLOCK_SUMS]);
+    assemble(K::KIND, rows.len() as u64, number(&untyped, HASH_SEED), sections)
+}
+
 /// Returns the file for these rows, or `None` if no pilots fit this seed and this shape.
 pub(crate) fn encode_as<K: Keyed + Ord>(rows: &BTreeMap<K, Vec<u8>>, seed: u64, shape: Shape) -> Option<Vec<u8>> {
     let (records, record_places) = records_and_places(rows);
@@ -262,13 +275,13 @@ pub(crate) fn encode_as<K: Keyed + Ord>(rows: &BTreeMap<K, Vec<u8>>, seed: u64, 
     for (hash, place) in hashes.iter().zip(&record_places) {
         put_u32(&mut places, shape.slot(*hash, pilots[shape.pilot(*hash)]) * 4, *place);
     }
-    let mut sections = [records, fences, fence_tree, pilots, places, Vec::new()];
+    let mut sections = [records, fences, fence_tree, pilots, places, Vec::new(), Vec::new()];
     sections[BLOCK_SUMS] = block_sums_of(&sections[..BLOCK_SUMS]);
     Some(assemble(K::KIND, rows.len() as u64, seed, sections))
 }
 
 /// Returns a file with these sections in order.
-pub(crate) fn assemble(key_kind: u32, row_count: u64, seed: u64, sections: [Vec<u8>; 6]) -> Vec<u8> {
+pub(crate) fn assemble(key_kind: u32, row_count: u64, seed: u64, sections: [Vec<u8>; 7]) -> Vec<u8> {
     let mut file = vec![0; HEADER];
     for (i, section) in sections.into_iter().enumerate() {
         let align = if i == RECORDS { RECORDS_AT } else { 64 };
@@ -280,7 +293,7 @@ pub(crate) fn assemble(key_kind: u32, row_count: u64, seed: u64, sections: [Vec<
         file.extend_from_slice(&section);
     }
     file[..8].copy_from_slice(&[0x89, 0x5a, 0x4b, 0x56, 0x0d, 0x0a, 0x1a, 0x0a]);
-    file[8] = 2;
+    file[8] = 3;
     put_u32(&mut file, KEY_KIND, key_kind);
     let len = file.len() as u64;
     put(&mut file, 16, len);

@@ -18,6 +18,7 @@ pub(crate) fn forge(path: &Path, records_len_bytes: u64) -> u64 {
         records_len_bytes,
         part_pilots: 1,
         part_slots: 1,
+        schema_len_bytes: 0,
     })
     .unwrap();
     let file = File::create(path).unwrap();

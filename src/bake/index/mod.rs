@@ -1,4 +1,5 @@
-//! Writes the header, and the sections that follow the records: fences, fence tree, pilots, places, and block sums.
+//! Writes the header, and the sections that follow the records: fences, fence tree, pilots, places,
+//! schema, and block sums.
 //!
 //! In: a file with its records, and facts about the records. Out: the complete file. The index is computed from records
 //! that are read back from the file, so it matches what the file contains. The records are read front to back, once for
@@ -73,35 +74,41 @@ impl From<io::Error> for FinishError {
 /// processed twice: once when its record is read back, and once when its slot is written.
 pub(super) type Progress<'a> = dyn FnMut(u64, u64) + 'a;
 
-/// Writes the header and the sections that follow the records. Returns the layout of the file.
+/// Writes the header and the sections that follow the records. Returns the layout of the file. `schema` is the encoded
+/// schema of a typed table, or empty.
 ///
 /// At most half of the budget's memory holds rows (hash and place, 12 bytes per row). All other rows are spilled to a
 /// temporary file. At most a quarter of the memory holds the rows that threads are working on.
 pub(super) fn build(
     file: &File,
     records: &WrittenRecords,
+    schema: &[u8],
     budget: &Budget,
     progress: &mut Progress<'_>,
 ) -> Result<Layout, FinishError> {
     for hash_seed in slots::seeds(records.first_seed) {
-        let (buckets, fence_sums, tree_sums) = scan(file, records, hash_seed, budget, progress)?;
+        let (buckets, fence_sums, tree_sums) = scan(file, records, schema, hash_seed, budget, progress)?;
         let parts = slots::parts(records.row_count, buckets.part_rows_max());
-        let mut layout = Layout::new(dimensions(records, hash_seed, parts))?;
+        let mut layout = Layout::new(dimensions(records, schema, hash_seed, parts))?;
         // Removes the pilots and places that were written for an earlier hash seed that failed. Padding between
         // sections is never written, so it must be a hole, which reads as zeros.
         file.set_len(layout.pilots.offset_bytes)?;
         let Some((pilot_sums, place_sums)) = write_slots(file, &layout, &buckets, budget, progress)? else {
             continue;
         };
+        let mut section = SectionWriter::new(file, layout.schema.offset_bytes, 1)?;
+        section.push(schema)?;
+        let schema_sums = section.finish()?;
         layout.records.checksum = section_sum(&records.block_sums);
         layout.fences.checksum = section_sum(&fence_sums);
         layout.fence_tree.checksum = section_sum(&tree_sums);
         layout.pilots.checksum = section_sum(&pilot_sums);
         layout.places.checksum = section_sum(&place_sums);
+        layout.schema.checksum = section_sum(&schema_sums);
         layout.block_sums.checksum = write_block_sums(
             file,
             layout.block_sums.offset_bytes,
-            [&records.block_sums, &fence_sums, &tree_sums, &pilot_sums, &place_sums],
+            [&records.block_sums, &fence_sums, &tree_sums, &pilot_sums, &place_sums, &schema_sums],
         )?;
         file.write_all_at(&layout.encode(), 0)?;
         // If the last section is empty, the file ends with padding. Padding is never written, so only this call gives
@@ -113,7 +120,7 @@ pub(super) fn build(
 }
 
 /// Writes the section of block sums, given the checksums of the blocks of each section. Returns the section's checksum.
-fn write_block_sums(file: &File, offset_bytes: u64, sums: [&[U64]; 5]) -> io::Result<u64> {
+fn write_block_sums(file: &File, offset_bytes: u64, sums: [&[U64]; 6]) -> io::Result<u64> {
     let mut section = SectionWriter::new(file, offset_bytes, 1)?;
     sums.iter().try_for_each(|sums| section.push(sums.as_bytes()))?;
     let root_at_bytes = offset_bytes + section.len_bytes();
@@ -122,7 +129,7 @@ fn write_block_sums(file: &File, offset_bytes: u64, sums: [&[U64]; 5]) -> io::Re
     Ok(section_sum(&root))
 }
 
-fn dimensions(records: &WrittenRecords, hash_seed: u64, parts: Parts) -> Dimensions {
+fn dimensions(records: &WrittenRecords, schema: &[u8], hash_seed: u64, parts: Parts) -> Dimensions {
     Dimensions {
         key_kind: records.key_kind,
         row_count: records.row_count,
@@ -131,6 +138,7 @@ fn dimensions(records: &WrittenRecords, hash_seed: u64, parts: Parts) -> Dimensi
         records_len_bytes: records.records_len_bytes,
         part_pilots: parts.pilots,
         part_slots: parts.slots,
+        schema_len_bytes: schema.len() as u64,
     }
 }
 
@@ -139,13 +147,14 @@ fn dimensions(records: &WrittenRecords, hash_seed: u64, parts: Parts) -> Dimensi
 fn scan(
     file: &File,
     records: &WrittenRecords,
+    schema: &[u8],
     hash_seed: u64,
     budget: &Budget,
     progress: &mut Progress<'_>,
 ) -> Result<(Buckets, Vec<U64>, Vec<U64>), FinishError> {
     let row_count = records.row_count;
     // The position of the fences does not depend on the numbers of pilots and slots per part, which are still unknown.
-    let layout = Layout::new(dimensions(records, hash_seed, slots::parts(row_count, 1)))?;
+    let layout = Layout::new(dimensions(records, schema, hash_seed, slots::parts(row_count, 1)))?;
     let parts = layout.dimensions.parts();
     let mut buckets = Buckets::new(row_count, budget)?;
     let mut fences = FenceWriter::new(file, &layout)?;
@@ -356,14 +365,16 @@ mod tests {
         let texts: Vec<String> = (0..40_000).map(|key| format!("common {:06}", key * 3)).collect();
         let texts: Vec<_> = texts.iter().map(|text| (Key::from(text), text.len() % 5)).collect();
         for (file, records) in [written(numbers(100_000), 8), written(texts.into_iter(), 8), written(numbers(9), 8)] {
-            build(&file, &records, &Budget::test(1 << 30, 1), &mut |_, _| ()).unwrap();
+            build(&file, &records, &[], &Budget::test(1 << 30, 1), &mut |_, _| ()).unwrap();
             let expected = bytes_of(&file);
             // These budgets keep none, some, or all of the rows in memory. The smallest budgets give each part its own
             // bucket.
             for (memory_bytes, threads) in [(0, 1), (0, 2), (300_000, 3), (1 << 22, 2), (1 << 30, 2)] {
                 let mut calls = Vec::new();
-                build(&file, &records, &Budget::test(memory_bytes, threads), &mut |done, all| calls.push((done, all)))
-                    .unwrap();
+                build(&file, &records, &[], &Budget::test(memory_bytes, threads), &mut |done, all| {
+                    calls.push((done, all))
+                })
+                .unwrap();
                 assert!(bytes_of(&file) == expected, "{memory_bytes} bytes of memory, {threads} threads");
                 assert!(calls.is_sorted() && calls.iter().all(|(_, all)| *all == 2 * records.row_count));
             }
@@ -376,7 +387,7 @@ mod tests {
     fn a_file_with_any_record_alignment_is_read() {
         for align_bytes in [8, 16, 64, 4096] {
             let (file, records) = written(numbers(1000), align_bytes);
-            build(&file, &records, &Budget::test(1 << 20, 1), &mut |_, _| ()).unwrap();
+            build(&file, &records, &[], &Budget::test(1 << 20, 1), &mut |_, _| ()).unwrap();
             let store =
                 Store::from_file(&file, Path::new("test"), Memory::Map, &OpenOptions::default(), &mut |_| ()).unwrap();
             for (key, value_len) in numbers(1000) {
@@ -395,7 +406,7 @@ mod tests {
                 let mut byte = [0];
                 file.read_exact_at(&mut byte, at).unwrap();
                 file.write_all_at(&[byte[0] ^ 4], at).unwrap();
-                match build(&file, &records, &Budget::test(1 << 30, threads), &mut |_, _| ()) {
+                match build(&file, &records, &[], &Budget::test(1 << 30, threads), &mut |_, _| ()) {
                     Err(FinishError::ReadBack(FormatError::BlockChecksum { block: found, offset_bytes, .. })) => {
                         assert_eq!((found, offset_bytes + 77), (block, at));
                     }
@@ -403,10 +414,10 @@ mod tests {
                 }
                 file.write_all_at(&byte, at).unwrap();
             }
-            build(&file, &records, &Budget::test(1 << 30, threads), &mut |_, _| ()).unwrap();
+            build(&file, &records, &[], &Budget::test(1 << 30, threads), &mut |_, _| ()).unwrap();
         }
         file.set_len(records.records_len_bytes / 2).unwrap();
-        let cut = build(&file, &records, &Budget::test(1 << 30, 2), &mut |_, _| ());
+        let cut = build(&file, &records, &[], &Budget::test(1 << 30, 2), &mut |_, _| ());
         assert!(matches!(cut, Err(FinishError::Io(_))), "{cut:?}");
     }
 
@@ -414,7 +425,7 @@ mod tests {
     fn rows_that_were_not_written_in_order_are_an_error() {
         for keys in [[1, 3, 2], [1, 2, 2]] {
             let (file, records) = written(keys.into_iter().map(|key| (Key::U64(key), 1)), 8);
-            match build(&file, &records, &Budget::test(1 << 30, 1), &mut |_, _| ()) {
+            match build(&file, &records, &[], &Budget::test(1 << 30, 1), &mut |_, _| ()) {
                 Err(FinishError::ReadBack(FormatError::Row {
                     row: 2,
                     what: "the key is not greater than the preceding key",

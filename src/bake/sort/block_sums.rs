@@ -161,6 +161,7 @@ mod tests {
             records_len_bytes: (block_count * BLOCK_LEN_BYTES) as u64,
             part_pilots: 1,
             part_slots: 1,
+            schema_len_bytes: 0,
         };
         let mut layout = Layout::new(dimensions).unwrap();
         let count = layout.blocks(SectionKind::BlockSums).start as u64;

@@ -20,7 +20,10 @@ use self::generation::Generation;
 use self::watcher::DirectState;
 use super::{Client, ClientError, Row};
 use crate::format::key::Key;
-use crate::store::{LookupError, MappedStore, Side, impl_verified_lookups, owned};
+use crate::store::{
+    LookupError, MappedStore, Side, TypedLookupError, impl_typed_lookups, impl_verified_lookups, owned, typed,
+};
+use crate::typed::{ColumnBuffers, MatrixNumber, MatrixPlan, Schema, TypedRow};
 
 pub use options::DirectOptions;
 
@@ -135,13 +138,30 @@ impl Direct {
         self.0.state.is_connected()
     }
 
+    /// Returns the schema of the current generation if the table is typed. The next generation can have another schema.
+    pub fn schema(&self) -> Option<Arc<Schema>> {
+        self.0.state.current.load().table.schema().cloned()
+    }
+
+    /// Passes the table to a function, for [`impl_typed_lookups`].
+    fn with_typed<T>(
+        &self,
+        read: impl FnOnce(&MappedStore) -> Result<T, TypedLookupError>,
+    ) -> Result<T, TypedLookupError> {
+        self.with_table(read)
+    }
+
     #[inline]
-    fn with_table<T>(&self, read: impl FnOnce(&MappedStore) -> Result<T, LookupError>) -> Result<T, LookupError> {
+    fn with_table<T, E>(&self, read: impl FnOnce(&MappedStore) -> Result<T, E>) -> Result<T, E>
+    where
+        E: From<LookupError> + PartialEq,
+    {
         let generation = self.0.state.current.load();
         let epoch = generation.table.unverified().epoch();
         let result = read(&generation.table);
         // A change of the file ends the epoch and requires a new transfer. A damaged block does neither.
-        if let Err(LookupError::Damaged) = result
+        if let Err(error) = &result
+            && *error == LookupError::Damaged.into()
             && generation.table.unverified().epoch() != epoch
         {
             self.0.state.wake_thread(&self.0.wake_sender);
@@ -151,6 +171,7 @@ impl Direct {
 }
 
 impl_verified_lookups!(Direct);
+impl_typed_lookups!(Direct);
 
 impl fmt::Debug for Direct {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

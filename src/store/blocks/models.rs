@@ -136,7 +136,7 @@ fn an_index_with_a_damaged_block_never_counts_as_verified() {
             let root = root_of(&sums);
             // A lookup of the first epoch may still read the old byte after the change.
             let place = if epoch == first { BAKED } else { OVERWRITTEN };
-            let data = BlockData { sections: [&[], &[], &[], &[BAKED], &[place]], sums: &sums, root: &root };
+            let data = BlockData { sections: [&[], &[], &[], &[BAKED], &[place], &[]], sums: &sums, root: &root };
             blocks.verify_block(epoch, &data, 0);
             blocks.verify_block(epoch, &data, 1);
         };

@@ -132,7 +132,7 @@ fn a_range_beyond_the_end_is_damaged() {
 
 /// A file with blocks in each section: 3 of records, 1 of fences, 1 of the fence tree, 1 of pilots, and 2 of places.
 struct Indexed {
-    sections: [Vec<u8>; 5],
+    sections: [Vec<u8>; 6],
     sums: Vec<U64>,
     root: Vec<U64>,
     blocks: Blocks,

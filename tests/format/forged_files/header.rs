@@ -6,7 +6,7 @@ use zero_kv::{Store, StoreError};
 
 use super::{NOT_FOUND_BY_INDEX, assert_refused, forged, row, rows};
 use crate::helpers::encoder::{
-    self, BLOCK_SUMS, FENCE_TREE, FENCES, HASH_SEED, HEADER, PILOTS, PLACES, RECORD_ALIGN, RECORDS, ROW_COUNT,
+    self, BLOCK_SUMS, FENCE_TREE, FENCES, HASH_SEED, HEADER, PILOTS, PLACES, RECORD_ALIGN, RECORDS, ROW_COUNT, SCHEMA,
     SECTIONS, len_at, number, offset_at, put, put_u32, seal, seal_header,
 };
 use crate::helpers::rows::{Rows, Scratch};
@@ -22,7 +22,7 @@ fn sections_that_overlap_are_rejected() {
     // The section starts in the header itself.
     let refusal = scratch.refusal(&forged(&scratch, 21, offset_at(RECORDS), 128));
     let expected =
-        FormatError::SectionOverlap { section: SectionKind::Records, offset_bytes: 128, previous_end_bytes: 256 };
+        FormatError::SectionOverlap { section: SectionKind::Records, offset_bytes: 128, previous_end_bytes: 288 };
     assert_eq!(refusal, expected);
 }
 
@@ -33,6 +33,10 @@ fn a_section_beyond_the_file_is_rejected_and_no_sum_overflows() {
     for section in SECTIONS {
         for far in [len, len + 1, 1 << 40, 1 << 63, u64::MAX - 7, u64::MAX] {
             for at in [offset_at(section), len_at(section)] {
+                // The empty schema would end at the end of the file, and the section after it would overlap.
+                if (at, far) == (offset_at(SCHEMA), len) {
+                    continue;
+                }
                 let file = forged(&scratch, 21, at, far);
                 let refusal = scratch.refusal(&file);
                 let (offset_bytes, len_bytes) = (number(&file, offset_at(section)), number(&file, len_at(section)));
