@@ -13,5 +13,6 @@ mod baking {
     mod rows;
     mod signals;
     mod tables;
+    mod typed;
     mod usage;
 }

@@ -31,6 +31,7 @@ pub enum BadRows {
 /// Counts the bad rows and, if the options name a file for them, writes them to this file in the order of the input.
 ///
 /// The file gets its final name after all inputs have been read, or when the number of bad rows exceeds the limit.
+#[derive(Default)]
 pub(super) struct BadRowsFile {
     file: Option<OpenFile>,
     max: u64,

@@ -16,6 +16,16 @@ pub enum Column {
     Name(String),
 }
 
+impl Column {
+    /// Returns the column's name, or `None` if the column is identified by its number.
+    pub fn name(&self) -> Option<&str> {
+        match self {
+            Column::Number(_) => None,
+            Column::Name(name) => Some(name),
+        }
+    }
+}
+
 impl FromStr for Column {
     type Err = Infallible;
 
@@ -64,6 +74,7 @@ pub(super) enum ColumnRole {
     Key,
     Value,
     Packed,
+    Typed,
     Delete,
 }
 
@@ -72,7 +83,7 @@ impl ColumnRole {
         match self {
             ColumnRole::Key => Remedy::ChooseKey,
             ColumnRole::Value => Remedy::ChooseValue,
-            ColumnRole::Packed => Remedy::ChooseColumns,
+            ColumnRole::Packed | ColumnRole::Typed => Remedy::ChooseColumns,
             ColumnRole::Delete => Remedy::ChooseDeleteColumn,
         }
     }
@@ -84,6 +95,7 @@ impl fmt::Display for ColumnRole {
             ColumnRole::Key => "key column",
             ColumnRole::Value => "value column",
             ColumnRole::Packed => "packed column",
+            ColumnRole::Typed => "typed column",
             ColumnRole::Delete => "delete column",
         })
     }

@@ -5,10 +5,13 @@ use rayon::ThreadPool;
 use super::budget::Budget;
 use super::error::BakeError;
 use super::options::Options;
+use super::typed::TypedPlan;
 
-/// The options, the budget, and the threads of a bake.
+/// The options, the typed columns, the budget, and the threads of a bake.
 pub(super) struct Context<'o> {
     pub(super) options: &'o Options,
+    /// The columns of a typed table.
+    pub(super) typed: Option<TypedPlan>,
     pub(super) budget: &'o Budget,
     pub(super) pool: &'o ThreadPool,
 }

@@ -12,6 +12,7 @@ use crate::format::FormatError;
 use crate::format::key::KeyKind;
 use crate::replace::ReplaceError;
 use crate::store::StoreError;
+use crate::typed::Column;
 
 /// The reason why a bake failed. After every failure except [`BakeError::FolderSync`], the output is unchanged.
 #[derive(Debug, Error)]
@@ -113,6 +114,63 @@ pub enum BakeError {
         base_kind: KeyKind,
         /// The kind of keys that the options select for the input.
         input_kind: KeyKind,
+    },
+    /// Typed columns are combined with an option that typed tables do not have.
+    #[error("typed columns and {other}, which exclude each other: choose one of them")]
+    TypedOptions {
+        /// The other option.
+        other: &'static str,
+    },
+    /// No input has a row from which the types of columns can be inferred.
+    #[error("the inputs have no rows, from which the types of columns could be inferred: declare the types")]
+    NoTypes,
+    /// The options choose typed columns, but the values of the base are not typed.
+    #[error("the values of the base {} are not typed: bake values that are not typed, or choose another base", base.display())]
+    UntypedBase {
+        /// The base's path.
+        base: PathBuf,
+    },
+    /// The base is a typed table, but the options choose no typed columns.
+    #[error("the base {} is a typed table: bake typed columns as well", base.display())]
+    TypedBase {
+        /// The base's path.
+        base: PathBuf,
+    },
+    /// A column that the base lacks cannot be null.
+    #[error(
+        "the base {} has no column {:?}, so its rows have no value for it: declare that the column can be null",
+        base.display(), column.name
+    )]
+    AddedColumn {
+        /// The base's path.
+        base: PathBuf,
+        /// The added column.
+        column: Box<Column>,
+    },
+    /// A column has another type than in the base, and [`TypedColumns::cast`](super::TypedColumns::cast) is false.
+    #[error(
+        "{old} is a column of the base {}, where {new} was expected: declare the type of the base, or convert the values of          the base",
+        base.display()
+    )]
+    ChangedColumn {
+        /// The base's path.
+        base: PathBuf,
+        /// The column in the base.
+        old: Box<Column>,
+        /// The column in the new table.
+        new: Box<Column>,
+    },
+    /// Two tables to merge have different columns.
+    #[error("{} has {other_columns}, and {} has {columns}: merge tables with equal columns", other.display(), table.display())]
+    TableColumns {
+        /// The path of the first table.
+        table: PathBuf,
+        /// The columns of the first table that the other table lacks, or a description of a table without columns.
+        columns: String,
+        /// The path of a table with other columns.
+        other: PathBuf,
+        /// The columns of the other table that the first table lacks, or a description of a table without columns.
+        other_columns: String,
     },
     /// The chosen delimiter already has another meaning in delimited text.
     #[error("the delimiter is {:?}, but a quote or a line end cannot separate fields: choose another delimiter", char::from(*delimiter))]
@@ -242,6 +300,10 @@ impl BakeError {
             BakeError::Row { fault, .. } | BakeError::TableRow { fault, .. } => fault.remedies(),
             BakeError::InputIsTable { .. } => &[Remedy::UseAsBase],
             BakeError::Temporary { .. } | BakeError::TemporaryDamaged { .. } => &[Remedy::ChooseTempDir],
+            BakeError::NoTypes => &[Remedy::DeclareTypes],
+            BakeError::TypedBase { .. } => &[Remedy::UseTypedColumns],
+            BakeError::AddedColumn { .. } => &[Remedy::MakeNullable],
+            BakeError::ChangedColumn { .. } => &[Remedy::DeclareTypes, Remedy::CastBase],
             BakeError::BaseKeys { .. } => &[Remedy::TakeKeysAsBase],
             BakeError::Delimiter { .. } => &[Remedy::SetDelimiter],
             BakeError::ShardKeysUnknown => &[Remedy::ChooseKeyKind],

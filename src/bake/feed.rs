@@ -15,6 +15,7 @@ use super::parse;
 use super::parse::piece::Piece;
 use super::progress::Progress;
 use super::sort::parsed_piece::ParsedPiece;
+use super::typed::TypedPlan;
 
 /// A piece of an input, to be parsed.
 pub(super) struct Work {
@@ -150,6 +151,9 @@ impl<'p> Feed<'p> {
         while let Some(piece) = reader.next_piece(self.recycled.buffer())? {
             self.last_line_max = piece.last_line_max;
             self.context.check_canceled()?;
+            if let Some(types) = self.context.typed.as_ref().and_then(TypedPlan::take_inferred) {
+                progress(Progress::Inferred { types });
+            }
             let ticket = self.take_ticket(piece.len_bytes)?;
             let work = Work { ticket, piece, input_name: input_name.clone(), input_origin };
             self.work.send(work).map_err(|_| Stop::Closed)?;

@@ -5,6 +5,7 @@
 
 use std::panic;
 use std::path::Path;
+use std::sync::Arc;
 use std::thread;
 
 use super::budget::spawn;
@@ -25,6 +26,7 @@ use crate::format::header::Layout;
 use crate::format::record::PLACE_BITS;
 use crate::replace::TableSummary;
 use crate::store::StoreError;
+use crate::typed::Schema;
 
 /// The baked tables whose rows a bake reads.
 pub(super) struct OldTables {
@@ -38,6 +40,8 @@ pub(super) struct OldTables {
 pub(super) struct Finish<'c, 'p> {
     pub(super) context: &'c Context<'c>,
     pub(super) origins: &'c Origins,
+    /// The columns of a typed table.
+    pub(super) schema: Option<Arc<Schema>>,
     pub(super) output: &'c Path,
     pub(super) progress: &'p mut dyn FnMut(Progress),
     pub(super) clock: StageClock,
@@ -45,6 +49,7 @@ pub(super) struct Finish<'c, 'p> {
 
 impl Finish<'_, '_> {
     pub(super) fn run(mut self, mut gathered: Gathered<'_>, old: OldTables) -> Result<Report, BakeError> {
+        let bad_rows = std::mem::take(&mut gathered.bad_rows).finish()?;
         let (file, combined, parts) = self.records(&mut gathered, &old)?;
         self.check_replacement(&combined)?;
         // Releases the memory of the sorted rows before the index is built, unless a full verification needs them.
@@ -54,7 +59,7 @@ impl Finish<'_, '_> {
         self.context.check_canceled()?;
         let keys_looked_up = self.verify(&file, &combined, &layout, parts)?;
         self.place(file, &layout)?;
-        Ok(self.report(gathered, &old, &combined, &layout, keys_looked_up))
+        Ok(self.report(gathered, bad_rows, &old, &combined, &layout, keys_looked_up))
     }
 
     fn check_replacement(&self, combined: &Combined) -> Result<(), BakeError> {
@@ -133,10 +138,11 @@ impl Finish<'_, '_> {
 
     fn index(&mut self, file: &NewFile, combined: &Combined) -> Result<Layout, BakeError> {
         let (context, progress) = (self.context, &mut *self.progress);
+        let schema = self.schema.as_deref().map(Schema::encode).unwrap_or_default();
         // The records are synced to disk while the index is built.
         let (layout, synced) = thread::scope(|scope| {
             let sync = spawn(scope, || file.file().sync_data())?;
-            let layout = index::build(file.file(), &combined.records, &[], context.budget, &mut |done, total| {
+            let layout = index::build(file.file(), &combined.records, &schema, context.budget, &mut |done, total| {
                 progress(Progress::Index { done, total });
             });
             Ok::<_, BakeError>((layout, sync.join().unwrap_or_else(|panic| panic::resume_unwind(panic))))
@@ -192,6 +198,7 @@ impl Finish<'_, '_> {
     fn report(
         self,
         gathered: Gathered<'_>,
+        bad_rows: u64,
         old: &OldTables,
         combined: &Combined,
         layout: &Layout,
@@ -206,7 +213,7 @@ impl Finish<'_, '_> {
             tables: old.tables.iter().map(|old| old.facts.clone()).collect(),
             rows_read: gathered.rows_read,
             rows_streamed: gathered.rows_streamed,
-            bad_rows: gathered.bad_rows,
+            bad_rows,
             duplicates_dropped: tally.duplicates_dropped,
             base_replaced: tally.base_replaced,
             base_removed: tally.base_removed,
@@ -215,6 +222,7 @@ impl Finish<'_, '_> {
             merge_passes: gathered.merge_passes,
             rows: combined.records.row_count,
             key_kind: combined.records.key_kind,
+            schema: self.schema,
             first_text_key: first_text_key.map(|(input, _, line)| (input.to_owned(), line)),
             file_len_bytes: layout.file_len_bytes(),
             sections: layout.sections().map(|(kind, section)| (kind, section.len_bytes)).to_vec(),

@@ -46,7 +46,7 @@ pub(super) struct Gathered<'b> {
     pub(super) last: Option<Run>,
     pub(super) tally: Tally,
     pub(super) rows_read: u64,
-    pub(super) bad_rows: u64,
+    pub(super) bad_rows: BadRowsFile,
     /// The number of runs that were spilled.
     pub(super) runs: usize,
     /// The number of merge passes before the final merge. A merge pass merges all spilled runs into fewer runs.
@@ -66,7 +66,7 @@ impl Gathered<'_> {
             last: None,
             tally: Tally::default(),
             rows_read: 0,
-            bad_rows: 0,
+            bad_rows: BadRowsFile::default(),
             runs: 0,
             merge_passes: 0,
             rows_streamed: 0,
@@ -142,7 +142,6 @@ struct Gatherer<'s, 'e, 'c, 'b> {
     held_bytes: u64,
     spill: Option<SpillFile>,
     spilling: Option<ScopedJoinHandle<'s, Result<Spilled, BakeError>>>,
-    bad_rows: BadRowsFile,
     rows_read: &'c AtomicU64,
 }
 
@@ -166,12 +165,15 @@ impl<'s, 'e, 'c: 's, 'b> Gatherer<'s, 'e, 'c, 'b> {
             recycled,
             scope,
             is_streaming: stream.is_some(),
-            gathered: Gathered { stream, ..Gathered::empty(context.options.keys.kind()) },
+            gathered: Gathered {
+                stream,
+                bad_rows: BadRowsFile::create(&context.options.bad_rows)?,
+                ..Gathered::empty(context.options.keys.kind())
+            },
             pieces: Vec::new(),
             held_bytes: 0,
             spill: None,
             spilling: None,
-            bad_rows: BadRowsFile::create(&context.options.bad_rows)?,
             rows_read,
         })
     }
@@ -194,7 +196,7 @@ impl<'s, 'e, 'c: 's, 'b> Gatherer<'s, 'e, 'c, 'b> {
 
     fn take(&mut self, mut piece: ParsedPiece) -> Result<(), BakeError> {
         self.context.check_canceled()?;
-        self.bad_rows.take(mem::take(&mut piece.bad))?;
+        self.gathered.bad_rows.take(mem::take(&mut piece.bad))?;
         self.rows_read.fetch_add(piece.len() as u64, Ordering::Relaxed);
         let Gathered { first_text_origin, stream, tally, .. } = &mut self.gathered;
         *first_text_origin = first_text_origin.or(piece.first_text_origin());
@@ -293,7 +295,7 @@ impl<'s, 'e, 'c: 's, 'b> Gatherer<'s, 'e, 'c, 'b> {
             gathered.last = Some(last);
         }
         let (runs, rows_read) = (gathered.spilled.len(), self.rows_read.load(Ordering::Relaxed));
-        Ok(Gathered { kind, runs, rows_read, bad_rows: self.bad_rows.finish()?, ..gathered })
+        Ok(Gathered { kind, runs, rows_read, ..gathered })
     }
 }
 
@@ -324,7 +326,7 @@ mod tests {
     fn a_parser_that_panics_reports_its_piece() {
         let budget = Budget::test(1 << 20, 1);
         let options = Options::default();
-        let context = Context { options: &options, budget: &budget, pool: &budget.thread_pool().unwrap() };
+        let context = Context { options: &options, typed: None, budget: &budget, pool: &budget.thread_pool().unwrap() };
         let ((work, works), (parsed, pieces)) = (sync_channel(2), sync_channel(2));
         for (number, panics) in [(0, true), (1, false)] {
             let rows = Box::new(TestPiece { panics });

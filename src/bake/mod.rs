@@ -44,6 +44,7 @@ mod stream;
 mod table;
 #[cfg(test)]
 mod tests;
+mod typed;
 mod value_lens;
 mod verify;
 
@@ -66,6 +67,7 @@ pub use remedy::Remedy;
 pub use report::Report;
 pub use row_fault::RowFault;
 pub use shard::{Shard, ShardFault};
+pub use typed::{TypedColumns, parse_types, write_types};
 pub use value_lens::ValueLens;
 
 use budget::Budget;
@@ -77,6 +79,7 @@ use origins::{Origins, RowUnit};
 use place::NewFile;
 use progress::StageClock;
 use stream::SortedStream;
+use typed::{Base, TypedPlan, check_base, check_options, final_schema, rebase};
 
 use crate::format::key::Key;
 
@@ -178,11 +181,17 @@ fn bake_within(
 ) -> Result<Report, BakeError> {
     let mut clock = StageClock::start();
     let base = open_base(options)?;
-    let options = &Options { keys: keys_with_base(options.keys, base.as_ref())?, ..options.clone() };
+    if let Some(base) = &base {
+        check_base(options, base)?;
+    }
+    let keys = keys_with_base(check_options(options)?, base.as_ref())?;
+    let options = &Options { keys, ..options.clone() };
     check_delimiter(options)?;
     check_shard(options)?;
     let pool = budget.thread_pool()?;
-    let context = Context { options, budget: &budget, pool: &pool };
+    let of_base = |base: &OldTable| Some(Base { path: base.facts.path.clone(), schema: base.schema.clone()? });
+    let typed = TypedPlan::new(options, base.as_ref().and_then(of_base));
+    let context = Context { options, typed, budget: &budget, pool: &pool };
     let mut origins = Origins::default();
 
     // Creates the new file now, so that a failure is reported before the first row is read.
@@ -192,16 +201,22 @@ fn bake_within(
     // rows of the base must be merged with the rows of the inputs.
     let can_stream = options.keys != Keys::Auto && options.verify != Verify::Full && base.is_none();
     let stream = can_stream.then(|| SortedStream::new(output, file, &context)).transpose()?;
-    let gathered = gather(inputs, &context, &mut origins, stream, progress)?;
+    let mut gathered = gather(inputs, &context, &mut origins, stream, progress)?;
+    let schema = final_schema(options, context.typed.as_ref())?;
+    let base = match (base, &schema) {
+        (Some(base), Some(schema)) => Some(rebase::convert_base(base, schema, &context, &mut gathered.bad_rows)?),
+        (base, _) => base,
+    };
     let read_bytes = gathered.inputs.iter().map(|input| input.len_bytes).sum();
     clock.end(Stage::Read, Some(gathered.rows_read), Some(read_bytes), progress);
-    Finish { context: &context, origins: &origins, output, progress, clock }
+    Finish { context: &context, origins: &origins, schema, output, progress, clock }
         .run(gathered, OldTables { base, tables: Vec::new() })
 }
 
 /// Merges tables into one table at `output`. `output` may be the path of one of the merged tables.
 ///
-/// All tables must have keys of the same kind. If several tables have a row with the same key, [`Duplicates::First`]
+/// All tables must have keys of the same kind. Either no table is typed, or all tables have the same columns, in any
+/// order: the new table then has the columns of the first table. If several tables have a row with the same key, [`Duplicates::First`]
 /// keeps the row of the table that comes first in `tables`, [`Duplicates::Last`] keeps the row of the table that comes
 /// last, and [`Duplicates::Error`] rejects the merge. With [`Options::shard`], only the rows of this shard are merged,
 /// so a merge of one table extracts a shard. Options for text formats have no effect. As in [`bake`], the same rows
@@ -250,7 +265,7 @@ fn merge_within(
     if tables.len() > budget.fan_in() {
         return Err(BakeError::TooManyTables { tables: tables.len(), tables_max: budget.fan_in() });
     }
-    let base = open_base(options)?;
+    let mut base = open_base(options)?;
     let (mut origins, mut opened) = (Origins::default(), Vec::new());
     for path in tables {
         let rows_before = opened.last().map_or(0, |before: &OldTable| before.facts.rows);
@@ -271,8 +286,10 @@ fn merge_within(
     let options = &Options { keys: kind.into(), ..options.clone() };
     check_shard(options)?;
     let pool = budget.thread_pool()?;
-    let context = Context { options, budget: &budget, pool: &pool };
-    let finish = Finish { context: &context, origins: &origins, output, progress, clock };
+    let context = Context { options, typed: None, budget: &budget, pool: &pool };
+    rebase::align_tables(&mut base, &mut opened, &context)?;
+    let schema = base.iter().chain(&opened).next().and_then(|first| first.schema.clone());
+    let finish = Finish { context: &context, origins: &origins, schema, output, progress, clock };
     finish.run(Gathered::empty(kind), OldTables { base, tables: opened })
 }
 

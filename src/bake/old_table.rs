@@ -21,12 +21,13 @@ use super::sort::blocks::Extent;
 use super::sort::extent_owner::ExtentOwner;
 use super::sort::sorted_rows::{BASE_RANK, RowOrigins, SortedRows, TableRecords};
 use crate::format::FormatError;
-use crate::format::checksum::BLOCK_LEN_BYTES;
+use crate::format::checksum::{BLOCK_LEN_BYTES, section_sum_of};
 use crate::format::fence::{FENCE_ROWS, Fence, fence_count};
-use crate::format::header::{HEADER_LEN_BYTES, Layout, RECORDS_OFFSET_BYTES, check_padding};
+use crate::format::header::{HEADER_LEN_BYTES, Layout, RECORDS_OFFSET_BYTES, Section, SectionKind, check_padding};
 use crate::format::key::{Key, KeyKind};
 use crate::replace::TableSummary;
 use crate::store::{StoreError, open_regular};
+use crate::typed::{Schema, SchemaError};
 
 /// The length of the read buffer with which the first and the last key of a table are read.
 const ENDS_BUFFER_LEN_BYTES: usize = 16 * BLOCK_LEN_BYTES;
@@ -48,6 +49,8 @@ pub struct TableFacts {
 /// A baked table whose rows are read.
 pub(super) struct OldTable {
     pub(super) table: TableRecords,
+    /// The columns of a typed table.
+    pub(super) schema: Option<Arc<Schema>>,
     pub(super) facts: TableFacts,
 }
 
@@ -94,7 +97,7 @@ impl OldTable {
             rows: table.row_count,
             digest: layout.digest(),
         };
-        Ok(OldTable { table, facts })
+        Ok(OldTable { table, schema: reader.schema(&layout)?, facts })
     }
 }
 
@@ -152,6 +155,24 @@ impl Reader {
             check_padding(bytes, padding.end).map_err(damaged)?;
         }
         Ok(layout)
+    }
+
+    /// Reads and verifies the schema of a typed table.
+    fn schema(&self, layout: &Layout) -> Result<Option<Arc<Schema>>, BakeError> {
+        let Section { offset_bytes, len_bytes, checksum } = layout.schema;
+        // The layout limits the length of a schema.
+        let mut bytes = vec![0; len_bytes as usize];
+        self.read(&mut bytes, offset_bytes)?;
+        let found = section_sum_of(&bytes);
+        if found != checksum {
+            let error = FormatError::SectionChecksum { section: SectionKind::Schema, expected: checksum, found };
+            return Err(self.owner.damaged(error));
+        }
+        if bytes.is_empty() {
+            return Ok(None);
+        }
+        let invalid = |error: SchemaError| self.owner.damaged(FormatError::Schema { problem: error.to_string() });
+        Schema::decode(&bytes).map(|schema| Some(Arc::new(schema))).map_err(invalid)
     }
 
     /// Reads the key of the last row. Only the rows from the last fence on are read.

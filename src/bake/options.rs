@@ -9,6 +9,7 @@ use super::columns::{Column, ValueSpec};
 use super::input_format::Format;
 use super::keys::Keys;
 use super::shard::Shard;
+use super::typed::TypedColumns;
 use crate::replace::ReplaceRules;
 
 /// The policy for rows that have the same key.
@@ -50,7 +51,12 @@ pub struct Options {
     pub key: Option<Column>,
     /// The columns that become the value.
     pub value: ValueSpec,
-    /// The kind of the keys. If there is a base, [`Keys::Auto`] means the kind of the base's keys.
+    /// The columns of a typed table. `None` if values are not typed. With typed columns, `value` must be
+    /// [`ValueSpec::Unnamed`], `delete_marker` must be `None`, and `key` must select a column, unless all inputs are rows
+    /// in memory. The value of a row in memory must be a row of the schema, as [`RowEncoder`](crate::typed::RowEncoder)
+    /// encodes it.
+    pub typed: Option<TypedColumns>,
+    /// The kind of the keys. The declared type of a typed table's key column overrides it. If there is a base, [`Keys::Auto`] means the kind of the base's keys.
     pub keys: Keys,
     /// The policy for rows that have the same key.
     pub duplicates: Duplicates,

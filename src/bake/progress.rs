@@ -49,9 +49,14 @@ pub struct StageFacts {
 }
 
 /// The progress of a bake. The counts of rows and bytes start at 0 in each variant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Progress {
+    /// The bake has inferred the types of columns from the first input.
+    Inferred {
+        /// The types, in the form that [`parse_types`](super::parse_types) parses.
+        types: String,
+    },
     /// The bake reads the inputs, and sorts runs at the same time.
     Read {
         /// The number of bytes read from the inputs, counted before decompression.

@@ -18,6 +18,15 @@ pub enum Remedy {
     ChooseColumns,
     /// Pack columns as MessagePack ([`Pack::MessagePack`](super::Pack::MessagePack)).
     PackAsMessagePack,
+    /// Bake a typed table ([`Options::typed`](super::Options::typed)).
+    UseTypedColumns,
+    /// Declare the types of columns ([`TypedColumns::types`](super::TypedColumns::types)).
+    DeclareTypes,
+    /// Declare that a column can be null
+    /// ([`Column::is_nullable`](crate::typed::Column::is_nullable) in [`TypedColumns::types`](super::TypedColumns::types)).
+    MakeNullable,
+    /// Convert the values of the base ([`TypedColumns::cast`](super::TypedColumns::cast)).
+    CastBase,
     /// Choose another delete column ([`Options::delete_column`](super::Options::delete_column)).
     ChooseDeleteColumn,
     /// Read column names from the first row ([`Options::header`](super::Options::header)).

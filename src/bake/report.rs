@@ -1,11 +1,14 @@
 //! The report of a bake.
 
+use std::sync::Arc;
+
 use super::input::InputFacts;
 use super::old_table::TableFacts;
 use super::progress::StageFacts;
 use super::value_lens::ValueLens;
 use crate::format::header::SectionKind;
 use crate::format::key::KeyKind;
+use crate::typed::Schema;
 
 /// The result of a bake.
 #[derive(Clone, Debug)]
@@ -41,6 +44,8 @@ pub struct Report {
     pub rows: u64,
     /// The kind of the keys.
     pub key_kind: KeyKind,
+    /// The columns of a typed table.
+    pub schema: Option<Arc<Schema>>,
     /// With [`Keys::Auto`](super::Keys::Auto), the input and the line (or row number) of the first key that is not a
     /// 64-bit decimal without leading zeros. Because of such a key, all keys are stored as bytes.
     pub first_text_key: Option<(String, u64)>,

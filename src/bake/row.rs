@@ -33,9 +33,14 @@ pub(super) fn value_unless_removed<'a>(
     missing: impl FnOnce() -> RowFault,
 ) -> Result<&'a [u8], RowFault> {
     match value {
-        None if delete.and_then(parse_deletion) == Some(true) => Ok(b""),
+        None if is_removed(delete) => Ok(b""),
         value => value.ok_or_else(missing),
     }
+}
+
+/// Returns whether a row removes its key. `delete` is the row's field in the delete column, if there is one.
+pub(super) fn is_removed(delete: Option<&[u8]>) -> bool {
+    delete.and_then(parse_deletion) == Some(true)
 }
 
 /// Parses a field of the delete column. Returns whether the row removes its key. Returns `None` if the field is not a

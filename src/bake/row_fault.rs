@@ -6,6 +6,7 @@ use super::remedy::Remedy;
 use crate::format::FormatError;
 use crate::format::key::{KEY_LEN_MAX_BYTES, Key};
 use crate::format::record::VALUE_LEN_MAX_BYTES;
+use crate::typed::{Column, ColumnType};
 
 /// The reason why a row is rejected.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -150,6 +151,36 @@ pub enum RowFault {
         /// A description of the value found.
         found: &'static str,
     },
+    /// A value does not fit the type of its column in a typed table.
+    #[error(
+        "column {column:?} is {found:?}, where {column_type} was expected ({expected}): correct the row, or declare another type"
+    )]
+    Cell {
+        /// The name of the column.
+        column: Box<str>,
+        /// The type of the column.
+        column_type: ColumnType,
+        /// The text of the value, shortened for the message.
+        found: Box<str>,
+        /// What was expected instead.
+        expected: &'static str,
+    },
+    /// A column of a typed table has no value in a row, but every row must have a value of this column.
+    #[error(
+        "column {column:?} has no value, where {column_type} was expected in every row: correct the row, or declare that the column can be null"
+    )]
+    NoValue {
+        /// The name of the column.
+        column: String,
+        /// The type of the column.
+        column_type: ColumnType,
+    },
+    /// A value from memory or from a table is not a row of the schema.
+    #[error("the value is not a row of the typed columns ({what}): encode it with these columns, in this order")]
+    TypedRow {
+        /// What is wrong with the value.
+        what: String,
+    },
     /// The value is too long.
     #[error(transparent)]
     Value(FormatError),
@@ -191,6 +222,8 @@ impl RowFault {
             RowFault::MissingField { .. } => &[Remedy::ChooseKey, Remedy::ChooseValue],
             RowFault::Null { .. } | RowFault::NotUtf8 { .. } => &[Remedy::ChooseColumns],
             RowFault::NotInJson { .. } => &[Remedy::PackAsMessagePack, Remedy::ChooseColumns],
+            RowFault::Cell { .. } => &[Remedy::DeclareTypes],
+            RowFault::NoValue { .. } => &[Remedy::MakeNullable],
             RowFault::UnclosedQuote
             | RowFault::TextAfterQuote
             | RowFault::BareReturn
@@ -198,6 +231,7 @@ impl RowFault {
             | RowFault::NotObject { .. }
             | RowFault::FieldTwice { .. }
             | RowFault::OutOfRange { .. }
+            | RowFault::TypedRow { .. }
             | RowFault::Value(_)
             | RowFault::OutOfMemory => &[],
         }
@@ -216,6 +250,16 @@ impl RowFault {
         RowFault::Json { at: part_at + error.column(), fault: fault[..end].to_owned() }
     }
 
+    pub(super) fn cell(column: &Column, found: &[u8], expected: &'static str) -> Self {
+        let Column { name, column_type, .. } = column;
+        let found = shorten_text(found).into();
+        RowFault::Cell { column: name.as_str().into(), column_type: *column_type, found, expected }
+    }
+
+    pub(super) fn no_value(column: &Column) -> Self {
+        RowFault::NoValue { column: column.name.clone(), column_type: column.column_type }
+    }
+
     pub(super) fn deletion(field: &[u8]) -> Self {
         RowFault::Deletion { found: shorten(Key::Bytes(field)) }
     }
@@ -230,9 +274,20 @@ pub(super) fn display_key(key: Key<'_>) -> String {
     }
 }
 
+/// Shortens a text. Bytes that are not UTF-8 are replaced.
+fn shorten_text(text: &[u8]) -> String {
+    /// More bytes than the characters shown can have.
+    const READ_LEN_BYTES: usize = 256;
+    let read = &text[..text.len().min(READ_LEN_BYTES)];
+    shortened(String::from_utf8_lossy(read).into_owned())
+}
+
 fn shorten(key: Key<'_>) -> String {
+    shortened(key.to_string())
+}
+
+fn shortened(text: String) -> String {
     const SHOWN_CHARS: usize = 40;
-    let text = key.to_string();
     match text.char_indices().nth(SHOWN_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,

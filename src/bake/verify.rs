@@ -118,7 +118,7 @@ mod tests {
         let mut records = RecordsWriter::new(&file, KeyKind::U64, 8, 1).unwrap();
         (0..row_count).for_each(|key| records.push(Key::U64(key), &[b'v'; 80]).unwrap());
         let layout =
-            index::build(&file, &records.finish().unwrap(), &Budget::test(1 << 30, 2), &mut |_, _| ()).unwrap();
+            index::build(&file, &records.finish().unwrap(), &[], &Budget::test(1 << 30, 2), &mut |_, _| ()).unwrap();
         (file, layout)
     }
 

@@ -190,6 +190,14 @@ pub enum FormatError {
         /// A description of the fault.
         what: &'static str,
     },
+    /// The value of a row of a typed table is not a row of the table's schema.
+    #[error("row {row}: the value is not a row of the schema ({what}): forged, or a bug of the baker")]
+    Cells {
+        /// The number of the row, counted from 0 in key order.
+        row: u64,
+        /// A description of the fault.
+        what: &'static str,
+    },
     /// The tree above the fences does not match the fences.
     #[error(
         "entry {entry} of level {level} of the fence tree is {found:016x}, where {expected:016x} was expected: damaged or forged"

@@ -19,7 +19,7 @@ use crate::format::fence::{FENCE_ROWS, Fence, NODE_HEADS, Node, fence_count};
 use crate::format::header::{Section, SectionKind};
 use crate::format::key::{Key, KeyKind, LookupKey};
 use crate::format::record::{Record, record_len_min_bytes};
-use crate::typed::{Schema, SchemaError};
+use crate::typed::{ColumnError, Schema, SchemaError, TypedRow};
 
 /// The length of a window, a multiple of the block length. Sections are checked window by window. Before each window,
 /// the check can be canceled, and the pages of earlier windows are released.
@@ -57,8 +57,8 @@ impl Default for Plan {
 }
 
 /// Checks everything that lookups rely on: all checksums match, the records are in key order, the fences match their
-/// rows, the fence tree matches the fences, each key is found, and unused slots contain 0. After this check, a key is found if and only if a row has the
-/// key.
+/// rows, the fence tree matches the fences, each key is found, unused slots contain 0, and the values of a typed table are
+/// rows of its schema. After this check, a key is found if and only if a row has the key.
 pub(super) fn all(store: &mut Store, plan: &Plan, progress: &mut dyn FnMut(u64)) -> Result<(), FormatError> {
     sections(store, plan)?;
     schema(store)?;
@@ -333,6 +333,9 @@ fn rows_in_range<'s, K: LookupKey>(
         if row == range.end {
             break;
         }
+        if let Some(schema) = &store.schema {
+            check_cells(schema, row, record.value())?;
+        }
         fence.push(record.key().head(store.common.len()), (offset_bytes >> align_bits) as u32);
         if (plan.lookup_rows == 1 || row.is_multiple_of(plan.lookup_rows))
             && let Some(key) = typed(record.key())
@@ -395,6 +398,14 @@ fn check_row<'s>(
         return Err(fault("the padding is missing or not zero"));
     }
     Ok(record)
+}
+
+/// Checks that a value is a row of the schema.
+fn check_cells(schema: &Schema, row: usize, value: &[u8]) -> Result<(), FormatError> {
+    TypedRow::new(schema, value).and_then(|row| row.check()).map_err(|error| {
+        let what = if let ColumnError::Malformed { what } = error { what } else { "it is not a row of the schema" };
+        FormatError::Cells { row: row as u64, what }
+    })
 }
 
 /// The rows of a fence that were read so far.

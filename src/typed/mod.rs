@@ -13,11 +13,14 @@
 //! | [`MatrixPlan`] | copies columns of one type into a matrix |
 //! | [`ColumnBuffers`] | copies columns of any types into one buffer per column |
 //!
-//! With the feature `bake` or `server`, `write_text` writes the text of a cell, and `TextParser` parses it.
+//! With the feature `bake` or `server`, `write_text` writes the text of a cell, and `TextParser` parses it. With the feature
+//! `bake`, `Caster` converts values to other types.
 
 mod buffers;
 #[cfg(any(feature = "bake", feature = "server"))]
 mod calendar;
+#[cfg(feature = "bake")]
+mod cast;
 mod cell;
 mod encode;
 mod layout;
@@ -30,6 +33,8 @@ mod text;
 mod types;
 
 pub use buffers::{ColumnBuffer, ColumnBuffers, ColumnValues};
+#[cfg(feature = "bake")]
+pub use cast::Caster;
 pub use cell::{List, Value};
 pub use encode::{EncodeError, RowEncoder};
 pub use matrix::{MatrixNumber, MatrixPlan, MatrixTypeError};

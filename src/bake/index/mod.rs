@@ -372,7 +372,7 @@ mod tests {
             for (memory_bytes, threads) in [(0, 1), (0, 2), (300_000, 3), (1 << 22, 2), (1 << 30, 2)] {
                 let mut calls = Vec::new();
                 build(&file, &records, &[], &Budget::test(memory_bytes, threads), &mut |done, all| {
-                    calls.push((done, all))
+                    calls.push((done, all));
                 })
                 .unwrap();
                 assert!(bytes_of(&file) == expected, "{memory_bytes} bytes of memory, {threads} threads");
@@ -440,7 +440,7 @@ mod tests {
         let (file, records) = written(numbers(1000), 8);
         let temp_dir = PathBuf::from("no/such/folder");
         let budget = Budget { temp_dir: temp_dir.clone(), ..Budget::test(0, 1) };
-        match build(&file, &records, &budget, &mut |_, _| ()) {
+        match build(&file, &records, &[], &budget, &mut |_, _| ()) {
             Err(FinishError::Temp { folder, error }) => {
                 assert_eq!((folder, error.kind()), (temp_dir, io::ErrorKind::NotFound));
             }

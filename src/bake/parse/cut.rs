@@ -27,6 +27,8 @@ pub(super) struct Cutter<R> {
     /// a row.
     delimiter: Option<u8>,
     piece_len_bytes: usize,
+    /// The length of the next piece, if it is the first one.
+    first_piece_len_bytes: usize,
     row_len_max_bytes: usize,
     /// Bytes that have been read, but are not in a piece yet. They begin with the start of a row.
     rest: Vec<u8>,
@@ -45,6 +47,7 @@ impl<R: Read> Cutter<R> {
             input,
             delimiter,
             piece_len_bytes,
+            first_piece_len_bytes: piece_len_bytes,
             row_len_max_bytes,
             rest: Vec::new(),
             next_line: 1,
@@ -52,6 +55,11 @@ impl<R: Read> Cutter<R> {
             at_end: false,
             fault: None,
         }
+    }
+
+    /// Makes the first piece at least as long as `len_min_bytes`, if the input is.
+    pub(super) fn with_first_piece(self, len_min_bytes: usize) -> Self {
+        Cutter { first_piece_len_bytes: self.piece_len_bytes.max(len_min_bytes), ..self }
     }
 
     pub(super) fn into_input(self) -> R {
@@ -70,7 +78,8 @@ impl<R: Read> Cutter<R> {
         bytes.clear();
         bytes.append(&mut self.rest);
         let mut rows = RowEnds::default();
-        let mut wanted = self.piece_len_bytes;
+        let piece_len_bytes = std::mem::replace(&mut self.first_piece_len_bytes, self.piece_len_bytes);
+        let mut wanted = piece_len_bytes;
         while !self.at_end {
             let before = bytes.len();
             let read = self.read(&mut bytes, wanted);
@@ -80,7 +89,7 @@ impl<R: Read> Cutter<R> {
                 self.fault = Some(CutError::Io(error));
                 break;
             }
-            if rows.end > 0 && bytes.len() >= self.piece_len_bytes {
+            if rows.end > 0 && bytes.len() >= piece_len_bytes {
                 break;
             }
             if bytes.len() - rows.end > self.row_len_max_bytes {
@@ -89,7 +98,7 @@ impl<R: Read> Cutter<R> {
                 break;
             }
             // Doubles the buffer for a long row. The next scan begins after the bytes that have already been scanned.
-            wanted = (bytes.len() * 2).min(self.row_len_max_bytes + self.piece_len_bytes).max(before + 1);
+            wanted = (bytes.len() * 2).min(self.row_len_max_bytes + piece_len_bytes).max(before + 1);
         }
         if self.at_end && self.fault.is_none() {
             match rows.is_open {

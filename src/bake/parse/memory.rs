@@ -3,30 +3,47 @@
 //! Keys and values can be any bytes, because there are no delimiters or quotes to find. Rows are counted from 1.
 
 use std::mem;
+use std::sync::Arc;
 
 use twox_hash::XxHash3_128;
 
 use super::piece::{ParsePiece, Piece, PieceReader};
+use crate::bake::columns::ColumnsFault;
+use crate::bake::context::Context;
 use crate::bake::error::BakeError;
 use crate::bake::fill::Filler;
 use crate::bake::input::row_piece::RowPiece;
 use crate::bake::input::{Compression, FillRows, InputFacts};
 use crate::bake::origins::RowUnit;
+use crate::bake::remedy::Remedy;
 use crate::bake::row::{InputRow, RowSink};
+use crate::bake::typed::row_builder::RowBuilder;
+use crate::typed::Schema;
 
 /// Reads, piece by piece, an input whose rows are in memory.
 pub(super) struct MemoryReader<'i> {
     name: String,
     fill: FillRows<'i>,
     piece_len_bytes: usize,
+    /// The columns of a typed table.
+    schema: Option<Arc<Schema>>,
     rows: u64,
     len_bytes: u64,
     hasher: XxHash3_128,
 }
 
 impl<'i> MemoryReader<'i> {
-    pub(super) fn new(name: String, fill: FillRows<'i>, piece_len_bytes: usize) -> Self {
-        MemoryReader { name, fill, piece_len_bytes, rows: 0, len_bytes: 0, hasher: XxHash3_128::new() }
+    pub(super) fn open(name: String, fill: FillRows<'i>, context: &Context<'_>) -> Result<Self, BakeError> {
+        let declared = context.typed.as_ref().map(|typed| typed.declared_schema(context.options.key.as_ref()));
+        let schema = match declared.transpose()? {
+            Some(None) => {
+                let message = "rows in memory have no names and types of columns: declare them";
+                return Err(ColumnsFault::new(message, &[Remedy::DeclareTypes]).in_input(&name));
+            }
+            declared => declared.flatten(),
+        };
+        let piece_len_bytes = context.budget.piece_len_bytes();
+        Ok(MemoryReader { name, fill, piece_len_bytes, schema, rows: 0, len_bytes: 0, hasher: XxHash3_128::new() })
     }
 }
 
@@ -50,7 +67,7 @@ impl PieceReader for MemoryReader<'_> {
             last_line_max: self.rows,
             len_bytes: rows.len_bytes(),
             may_be_header: false,
-            rows: Box::new(MemoryPiece { first_line, rows }),
+            rows: Box::new(MemoryPiece { first_line, rows, schema: self.schema.clone() }),
         }))
     }
 
@@ -67,11 +84,18 @@ impl PieceReader for MemoryReader<'_> {
 struct MemoryPiece {
     first_line: u64,
     rows: RowPiece,
+    schema: Option<Arc<Schema>>,
 }
 
 impl ParsePiece for MemoryPiece {
     fn parse(&mut self, filler: &mut Filler<'_>) -> Result<(), BakeError> {
         for (line, (key, value)) in (self.first_line..).zip(self.rows.iter()) {
+            if let Some(schema) = &self.schema
+                && let Err(fault) = RowBuilder::check(schema, value)
+            {
+                filler.bad(line, fault, b"")?;
+                continue;
+            }
             filler.row(&InputRow { line, key, value, delete: None, text: b"" })?;
         }
         Ok(())

@@ -33,23 +33,26 @@ pub(super) fn open<'i>(input: Input<'i>, context: &'i Context<'i>) -> Result<Box
     let name = input.name().to_owned();
     let opened = match input.open()? {
         Opened::Bytes(opened) => *opened,
-        Opened::Rows(fill) => return Ok(Box::new(MemoryReader::new(name, fill, budget.piece_len_bytes()))),
+        Opened::Rows(fill) => return MemoryReader::open(name, fill, context).map(|reader| Box::new(reader) as _),
     };
     let delimited = |opened, delimiter: u8| -> Box<dyn PieceReader + 'i> {
-        let format = DelimitedFormat { delimiter: options.delimiter.unwrap_or(delimiter), options };
+        let delimiter = options.delimiter.unwrap_or(delimiter);
+        let format = DelimitedFormat { delimiter, options, typed: context.typed.as_ref() };
         Box::new(TextReader::new(opened, format, budget))
     };
     Ok(match options.format.detect(&name, opened.head()) {
         Format::Auto | Format::Delimited => delimited(opened, b','),
         Format::Tsv => delimited(opened, b'\t'),
-        Format::JsonLines => Box::new(TextReader::new(opened, JsonLinesFormat { options }, budget)),
+        Format::JsonLines => {
+            Box::new(TextReader::new(opened, JsonLinesFormat { options, typed: context.typed.as_ref() }, budget))
+        }
         Format::Parquet => parquet_reader(opened, context)?,
     })
 }
 
 #[cfg(feature = "parquet")]
 fn parquet_reader<'i>(opened: OpenInput<'i>, context: &Context<'_>) -> Result<Box<dyn PieceReader + 'i>, BakeError> {
-    Ok(Box::new(parquet::ParquetReader::open(opened, context.options, &context.budget.temp_dir)?))
+    Ok(Box::new(parquet::ParquetReader::open(opened, context)?))
 }
 
 #[cfg(not(feature = "parquet"))]

@@ -25,6 +25,7 @@ use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visit
 
 use crate::bake::columns::Pack;
 use crate::bake::row_fault::RowFault;
+use crate::bake::typed::row_builder::RowBuilder;
 
 /// The value of one column in one row.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -48,6 +49,8 @@ pub(super) enum Cell<'a> {
 pub(super) enum ValueColumns {
     One(usize),
     Packed(Vec<usize>, Packer),
+    /// The columns of a typed table, in its order.
+    Typed(Vec<usize>, Box<RowBuilder>),
 }
 
 /// Packs the chosen columns of rows, one row after another.

@@ -20,6 +20,9 @@ pub(super) trait TextFormat {
     /// Returns whether an input's first row could be a header that the options do not declare.
     fn may_have_header(&self) -> bool;
 
+    /// Returns the minimum length of the first piece, from which [`TextFormat::parser`] may infer types.
+    fn first_piece_len_min_bytes(&self) -> usize;
+
     /// Returns the parser of an input. Removes the header, if there is one, from the first piece. Returns `None` if
     /// this piece has only blank lines. The caller then passes the next piece as `first`.
     fn parser(&self, input: &str, first: &mut TextPiece) -> Result<Option<Self::Parser>, BakeError>;
@@ -42,7 +45,8 @@ pub(super) struct TextReader<'i, F: TextFormat> {
 impl<'i, F: TextFormat> TextReader<'i, F> {
     pub(super) fn new(opened: OpenInput<'i>, format: F, budget: &Budget) -> Self {
         let name = opened.name().to_owned();
-        let cutter = Cutter::new(opened, format.delimiter(), budget.piece_len_bytes(), budget.row_len_max_bytes());
+        let cutter = Cutter::new(opened, format.delimiter(), budget.piece_len_bytes(), budget.row_len_max_bytes())
+            .with_first_piece(format.first_piece_len_min_bytes());
         TextReader { name, cutter, format, parser: None }
     }
 }

@@ -74,7 +74,7 @@ impl Bench {
         for (key, value) in sorted(kind, rows) {
             writer.push(key, value).unwrap();
         }
-        index::build(&file, &writer.finish().unwrap(), &Budget::test(1 << 30, 1), &mut |_, _| ()).unwrap();
+        index::build(&file, &writer.finish().unwrap(), &[], &Budget::test(1 << 30, 1), &mut |_, _| ()).unwrap();
     }
 
     /// Returns the bytes of the file that any bake of these rows must produce.

@@ -114,7 +114,7 @@ fn a_base_with_invalid_rows_is_rejected() {
     let bench = Bench::tight(1);
     let options = Options::default();
     let pool = bench.budget.thread_pool().unwrap();
-    let context = Context { options: &options, budget: &bench.budget, pool: &pool };
+    let context = Context { options: &options, typed: None, budget: &bench.budget, pool: &pool };
     let fault = |keys: &[Key<'_>], row_count: u64| {
         let file = tempfile::tempfile().unwrap();
         let mut writer = RecordsWriter::new(&file, keys[0].kind(), ALIGN_BYTES, 1).unwrap();
@@ -247,14 +247,14 @@ fn records_beyond_the_range_of_places_get_a_greater_alignment() {
     let base = OldTable::open(&bench.path("base.db"), 0, None, &Cancel::default()).unwrap().table;
     let options = Options::default();
     let pool = bench.budget.thread_pool().unwrap();
-    let context = Context { options: &options, budget: &bench.budget, pool: &pool };
+    let context = Context { options: &options, typed: None, budget: &bench.budget, pool: &pool };
     let parts = SortedParts { kind: base.kind, base: Some(base), tables: vec![], spilled: vec![], last: None };
     let output = bench.path("new.db");
     let combine = |place_bits| {
         let file = NewFile::beside(&output, &options.cancel).unwrap();
         let (mut tally, progress) = (Tally::default(), &mut |_| ());
         let combined = combine::combine(place_bits, &parts, &file, &output, &context, &mut tally, progress)?;
-        index::build(file.file(), &combined.records, &bench.budget, &mut |_, _| ()).unwrap();
+        index::build(file.file(), &combined.records, &[], &bench.budget, &mut |_, _| ()).unwrap();
         file.put_in_place().unwrap();
         Ok::<_, BakeError>(combined.records.record_align_bytes)
     };

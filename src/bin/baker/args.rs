@@ -8,10 +8,14 @@ use std::path::{Path, PathBuf};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser, ValueParser};
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
-use zero_kv::bake::{BadRows, Cancel, Column, Duplicates, Format, Keys, Options, Pack, Shard, ValueSpec, Verify};
+use zero_kv::bake::{
+    BadRows, Cancel, Column, Duplicates, Format, Keys, Options, Pack, Shard, TypedColumns, ValueSpec, Verify,
+    parse_types,
+};
 use zero_kv::cli::replace_args::ReplaceArgs;
 use zero_kv::cli::size::parse_size;
 use zero_kv::store::Unchecked;
+use zero_kv::typed::{ColumnType, SchemaError};
 use zero_kv::{DEFAULT_FILE, Key, KeyKind};
 
 /// The default of `--max-bad-rows`.
@@ -105,12 +109,25 @@ struct RowArgs {
     /// Take the value from this column
     #[arg(long, value_name = "COLUMN", conflicts_with = "columns")]
     value: Option<Column>,
-    /// Pack these columns, with their names, into the value
+    /// Pack these columns, with their names, into the value; in a typed table, store these columns in this order
     #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
     columns: Vec<Column>,
     /// Choose the encoding of packed columns
-    #[arg(long, value_name = "PACKING", default_value = "json", value_parser = one_of(PACKS), requires = "columns")]
+    #[arg(long, value_name = "PACKING", default_value = "json", value_parser = one_of(PACKS), requires = "columns",
+        conflicts_with_all = ["typed", "types"])]
     pack: Pack,
+    /// Bake a typed table: store columns with names and types. Without --types, Parquet files determine the types, and
+    /// other types are inferred from the first input and printed
+    #[arg(long, conflicts_with_all = ["value", "delete_marker"])]
+    typed: bool,
+    /// Bake a typed table with these columns, in this order; the key's type may be listed, too, and selects --keys.
+    /// Types: bool, i8 to i64, u8 to u64, f32, f64, text, bytes, date, timestamp, timestamp(ms), decimal(10,2),
+    /// list(f32), list(f32,128); a `?` after a type allows null
+    #[arg(long, value_name = "NAME:TYPE,…", value_parser = types, conflicts_with_all = ["value", "delete_marker"])]
+    types: Option<Types>,
+    /// Convert the values of the base's columns whose types have changed; a value that does not fit exactly is a bad row
+    #[arg(long, requires = "base")]
+    cast: bool,
     /// Choose the kind of the keys [default: the kind of the base's keys; u64 without --base]
     #[arg(long, value_name = "KIND", value_parser = one_of(KEYS))]
     keys: Option<Keys>,
@@ -277,13 +294,18 @@ impl BakeArgs {
         options.delimiter = input.delimiter;
         options.header = input.header;
         options.key = rows.key.clone();
+        options.typed = rows.typed()?;
         options.value = match &rows.value {
+            _ if options.typed.is_some() => ValueSpec::Unnamed,
             Some(value) => ValueSpec::Column(value.clone()),
             None if rows.columns.is_empty() => ValueSpec::Unnamed,
             None => ValueSpec::Packed(rows.columns.clone(), rows.pack),
         };
         options.base = input.base.clone();
         options.keys = match (rows.keys, &input.base) {
+            (Some(keys), _) if rows.contradicts(keys) => {
+                return Err(usage_error("--keys contradicts the type of the key in --types: give only one of them"));
+            }
             (Some(keys), _) => keys,
             (None, Some(_)) => Keys::Auto,
             (None, None) => Keys::U64,
@@ -304,6 +326,29 @@ impl BakeArgs {
 }
 
 impl RowArgs {
+    /// Returns the columns of a typed table, if the options ask for one.
+    fn typed(&self) -> Result<Option<TypedColumns>, clap::Error> {
+        if !self.typed && self.types.is_none() {
+            return match self.cast {
+                true => Err(usage_error("--cast requires --typed or --types: pass one of them")),
+                false => Ok(None),
+            };
+        }
+        let mut typed = TypedColumns::default();
+        typed.types = self.types.clone().map_or_else(Vec::new, |types| types.0);
+        typed.columns = self.columns.clone();
+        typed.cast = self.cast;
+        Ok(Some(typed))
+    }
+
+    /// Returns whether the type of the key column selects other keys than `keys`.
+    fn contradicts(&self, keys: Keys) -> bool {
+        let key = self.key.as_ref().and_then(Column::name);
+        let types = self.types.iter().flat_map(|types| &types.0);
+        let mut of_key = types.filter(|column| Some(column.name.as_str()) == key);
+        of_key.any(|column| (column.column_type == ColumnType::U64) != (keys == Keys::U64))
+    }
+
     fn bad_rows(&self) -> Result<BadRows, clap::Error> {
         let (file, max) = (self.bad_rows_file.clone(), self.max_bad_rows);
         match self.bad_rows {
@@ -386,6 +431,14 @@ fn delimiter(text: &str) -> Result<u8, String> {
         [byte] => Ok(*byte),
         _ => Err("one byte was expected, such as `;` or `\\t`".to_owned()),
     }
+}
+
+/// The columns of `--types`.
+#[derive(Clone)]
+struct Types(Vec<zero_kv::typed::Column>);
+
+fn types(text: &str) -> Result<Types, SchemaError> {
+    parse_types(text).map(Types)
 }
 
 fn shard(text: &str) -> Result<(u32, u32), String> {

@@ -10,6 +10,9 @@ use zero_kv::bake::{Progress, Stage, StageFacts};
 const ROWS: &str = "{wide_bar} {human_pos}/{human_len} rows ({rows_per_sec}), {eta} left";
 const READ: &str = "{wide_bar} {bytes}/{total_bytes} ({bytes_per_sec}), {msg}, {eta} left";
 const VERIFY: &str = "{wide_bar} {bytes}/{total_bytes} ({bytes_per_sec}), {eta} left";
+/// Characters that a shell does not pass on unchanged unless they are quoted.
+const SHELL_CHARS: &[char] =
+    &['(', ')', '?', '*', '[', ']', '\'', '"', '$', '`', '\\', '&', '|', ';', '<', '>', '!', '#', '~', '{', '}'];
 const MIB: f64 = (1 << 20) as f64;
 
 /// Displays the progress of a bake. All clones of a value share one live line of the terminal.
@@ -18,17 +21,19 @@ pub(crate) struct ProgressDisplay {
     bar: ProgressBar,
     /// Whether a line is printed for each completed stage.
     prints_stages: bool,
+    is_quiet: bool,
 }
 
 impl ProgressDisplay {
     pub(crate) fn new(quiet: bool) -> Self {
         let is_terminal = io::stderr().is_terminal();
         let bar = if quiet || !is_terminal { ProgressBar::hidden() } else { ProgressBar::no_length() };
-        ProgressDisplay { bar, prints_stages: !quiet && !is_terminal }
+        ProgressDisplay { bar, prints_stages: !quiet && !is_terminal, is_quiet: quiet }
     }
 
     /// Shows progress. `input_len_bytes` is the total length of the inputs, if known.
     pub(crate) fn show(&self, progress: Progress, input_len_bytes: Option<u64>) {
+        let rows_read = if let Progress::Read { rows, .. } = progress { Some(rows) } else { None };
         let (stage, template, position, len) = match progress {
             Progress::Read { input_bytes, .. } => match input_len_bytes {
                 Some(len_bytes) => (Stage::Read, READ, input_bytes, len_bytes),
@@ -41,10 +46,11 @@ impl ProgressDisplay {
             Progress::Compare { rows, rows_total } => (Stage::Verify, ROWS, rows, rows_total),
             Progress::Settle => (Stage::Settle, "{spinner} waiting for the disk", 0, 0),
             Progress::Ended(facts) => return self.print_stage(&facts),
+            Progress::Inferred { types } => return self.print_types(&types),
             _ => return,
         };
         self.stage(stage, template, len);
-        if let Progress::Read { rows, .. } = progress {
+        if let Some(rows) = rows_read {
             self.bar.set_message(format!("{} rows", HumanCount(rows)));
         }
         self.bar.set_position(position);
@@ -76,6 +82,20 @@ impl ProgressDisplay {
         if self.prints_stages {
             // The bake continues even if standard error is closed.
             let _ = writeln!(io::stderr(), "{}", stage_line(facts));
+        }
+    }
+
+    /// Prints inferred types as an option for later bakes.
+    fn print_types(&self, types: &str) {
+        if !self.is_quiet {
+            let option = if types.contains(char::is_whitespace) || types.contains(SHELL_CHARS) {
+                format!("'{}'", types.replace('\'', "'\\''"))
+            } else {
+                types.to_owned()
+            };
+            self.bar.suspend(|| {
+                let _ = writeln!(io::stderr(), "types: --types {option}");
+            });
         }
     }
 

@@ -130,7 +130,7 @@ fn a_range_beyond_the_end_is_damaged() {
     }
 }
 
-/// A file with blocks in each section: 3 of records, 1 of fences, 1 of the fence tree, 1 of pilots, and 2 of places.
+/// A file with blocks in each section: 3 of records, 1 of fences, 1 of the fence tree, 1 of pilots, 2 of places, and an empty schema.
 struct Indexed {
     sections: [Vec<u8>; 6],
     sums: Vec<U64>,
@@ -140,7 +140,7 @@ struct Indexed {
 
 impl Indexed {
     fn new() -> Indexed {
-        let lens = [3 * BLOCK_LEN_BYTES - 7, 96, 128, BLOCK_LEN_BYTES, BLOCK_LEN_BYTES + 4];
+        let lens = [3 * BLOCK_LEN_BYTES - 7, 96, 128, BLOCK_LEN_BYTES, BLOCK_LEN_BYTES + 4, 0];
         let sections = lens.map(|len| (0..len).map(|at| ((at * 31 + len) >> 3) as u8).collect::<Vec<u8>>());
         let sums: Vec<U64> =
             sections.iter().flat_map(|section| section.chunks(BLOCK_LEN_BYTES).map(block_sum)).collect();

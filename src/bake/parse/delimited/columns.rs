@@ -10,7 +10,7 @@ use crate::bake::row_fault::RowFault;
 
 /// Returns the positions of the chosen columns. `first` is the input's header, or its first row if there is no header.
 pub(super) fn find(options: &Options, input: &str, first: &Record<'_>) -> Result<Fields, BakeError> {
-    let finder = Finder { fields: first.fields().collect(), has_header: options.header };
+    let finder = Finder::new(options, first);
     let count = finder.fields.len();
     let position = |role, column: &Column| finder.position(role, column).map_err(|fault| fault.in_input(input));
     let delete = options.delete_column.as_ref().map(|column| position(ColumnRole::Delete, column)).transpose()?;
@@ -59,14 +59,24 @@ pub(super) fn find(options: &Options, input: &str, first: &Record<'_>) -> Result
     Ok(Fields { key, value, delete, count, columns_chosen })
 }
 
-struct Finder<'f> {
+/// Finds columns in the header or the first row of an input.
+pub(super) struct Finder<'f> {
     /// The fields of the header, or of the first row if there is no header.
-    fields: Vec<&'f [u8]>,
+    pub(super) fields: Vec<&'f [u8]>,
     has_header: bool,
 }
 
-impl Finder<'_> {
-    fn position(&self, role: ColumnRole, column: &Column) -> Result<usize, ColumnsFault> {
+impl<'f> Finder<'f> {
+    pub(super) fn new(options: &Options, first: &Record<'f>) -> Finder<'f> {
+        Finder { fields: first.fields().collect(), has_header: options.header }
+    }
+
+    /// Returns a finder for columns whose names are known.
+    pub(super) fn of_names(names: &'f [String]) -> Finder<'f> {
+        Finder { fields: names.iter().map(String::as_bytes).collect(), has_header: true }
+    }
+
+    pub(super) fn position(&self, role: ColumnRole, column: &Column) -> Result<usize, ColumnsFault> {
         let count = self.fields.len();
         match column {
             Column::Number(number) => number.checked_sub(1).filter(|position| *position < count).ok_or_else(|| {

@@ -3,6 +3,7 @@
 //! In a piece without quotes, fields are the bytes between delimiters. Pieces with quotes are parsed by `quoting`.
 
 mod columns;
+mod typed;
 
 use std::ops::{ControlFlow, Range};
 
@@ -12,13 +13,17 @@ use super::quoting::{QuotedRecords, Record};
 use super::text::{TextFormat, TextParser};
 use crate::bake::error::BakeError;
 use crate::bake::options::Options;
-use crate::bake::row::{InputRow, RowSink};
+use crate::bake::row::{InputRow, RowSink, is_removed};
 use crate::bake::row_fault::RowFault;
+use crate::bake::typed::TypedPlan;
+use crate::bake::typed::infer::INFERENCE_LEN_BYTES;
+use typed::UntypedColumns;
 
 /// The format of delimited text, with a delimiter and the options of the bake.
 pub(super) struct DelimitedFormat<'o> {
     pub(super) delimiter: u8,
     pub(super) options: &'o Options,
+    pub(super) typed: Option<&'o TypedPlan>,
 }
 
 impl TextFormat for DelimitedFormat<'_> {
@@ -32,12 +37,16 @@ impl TextFormat for DelimitedFormat<'_> {
         !self.options.header
     }
 
+    fn first_piece_len_min_bytes(&self) -> usize {
+        if self.typed.is_some() { INFERENCE_LEN_BYTES } else { 0 }
+    }
+
     fn parser(&self, input: &str, first: &mut TextPiece) -> Result<Option<DelimitedParser>, BakeError> {
         let mut found = None;
         Records::new(self.delimiter).each(first, |mut record| {
             found = Some(match record.fault.take() {
                 Some(fault) => Err(BakeError::Row { input: input.to_owned(), line: record.line, fault }),
-                None => columns::find(self.options, input, &record).map(|fields| (fields, record.end)),
+                None => self.fields(input, &record).map(|fields| (fields, record.end)),
             });
             Ok(ControlFlow::Break(()))
         })?;
@@ -46,7 +55,28 @@ impl TextFormat for DelimitedFormat<'_> {
             first.first_line += memchr::memchr_iter(b'\n', &first.bytes[..end]).count() as u64;
             first.bytes.drain(..end);
         }
+        let fields = match fields {
+            Found::Fields(fields) => fields,
+            Found::Untyped(columns) => columns.infer(input, self.delimiter, first)?,
+        };
         Ok(Some(DelimitedParser::new(self.delimiter, fields)))
+    }
+}
+
+/// The chosen columns of an input.
+enum Found<'o> {
+    Fields(Fields),
+    /// Columns whose types must be inferred from the first rows.
+    Untyped(UntypedColumns<'o>),
+}
+
+impl<'o> DelimitedFormat<'o> {
+    /// Finds the chosen columns in the header or the first row of an input.
+    fn fields(&self, input: &str, first: &Record<'_>) -> Result<Found<'o>, BakeError> {
+        match self.typed {
+            None => columns::find(self.options, input, first).map(Found::Fields),
+            Some(plan) => typed::find(self.options, plan, input, first),
+        }
     }
 }
 
@@ -97,13 +127,15 @@ impl Fields {
         if found != expected {
             return Err(RowFault::FieldCount { expected, found, columns_chosen });
         }
+        let delete = self.delete.map(|column| record.field(column));
         let value = match &mut self.value {
+            ValueColumns::Typed(..) if is_removed(delete) => b"",
+            ValueColumns::Typed(fields, rows) => rows.texts(fields.iter().map(|field| record.field(*field)))?,
             ValueColumns::One(value) => record.field(*value),
             ValueColumns::Packed(fields, packer) => {
                 packer.pack(fields.iter().map(|field| Cell::Text(record.field(*field))))?
             }
         };
-        let delete = self.delete.map(|column| record.field(column));
         Ok(InputRow { line: record.line, key: record.field(self.key), value, delete, text: record.text })
     }
 }

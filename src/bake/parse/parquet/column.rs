@@ -26,6 +26,9 @@ use chrono::{DateTime, NaiveTime, SecondsFormat, Utc};
 use crate::bake::columns::{ColumnRole, ColumnsFault};
 use crate::bake::parse::pack::Cell;
 use crate::bake::row_fault::RowFault;
+use crate::typed;
+
+use super::typed::own_type;
 
 const DECIMAL_DIGITS_MAX: i32 = 38;
 const SECONDS_PER_DAY: i64 = 24 * 60 * 60;
@@ -36,14 +39,19 @@ const JULIAN_DAY_1970: i64 = 2_440_588;
 #[derive(Clone)]
 pub(super) struct ColumnType {
     leaf: usize,
-    name: String,
-    value_type: ValueType,
+    pub(super) name: String,
+    pub(super) value_type: ValueType,
     /// The Parquet definition level of values that are not null. Lower definition levels mean null.
-    max_def_level: i16,
+    pub(super) max_def_level: i16,
+    /// In a column of lists, the definition level of the elements. The level below means an empty list, and lower levels
+    /// mean null.
+    pub(super) element_level: Option<i16>,
+    /// The type of a typed table's column that has these values. `None` if no type has them.
+    pub(super) own_type: Option<typed::ColumnType>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum ValueType {
+pub(super) enum ValueType {
     Bool,
     Int,
     Uint,
@@ -59,13 +67,15 @@ enum ValueType {
 
 /// The non-null values of one column in a piece, and which rows are null.
 pub(super) struct Cells {
-    values: Values,
+    pub(super) values: Values,
     /// For each row, the Parquet definition level, which tells whether the row's value is null. `None` if no value can
-    /// be null.
-    def_levels: Option<Vec<i16>>,
+    /// be null. In a column of lists, there is one level per element, and one level per list without elements.
+    pub(super) def_levels: Option<Vec<i16>>,
+    /// In a column of lists, the Parquet repetition level of each element: 0 for the first of each row.
+    pub(super) rep_levels: Option<Vec<i16>>,
 }
 
-enum Values {
+pub(super) enum Values {
     Bool(Vec<bool>),
     Int32(Vec<i32>),
     Int64(Vec<i64>),
@@ -93,7 +103,14 @@ impl ColumnType {
             );
             ColumnsFault::of_column(role, format_args!("{name:?}"), problem)
         })?;
-        Ok(ColumnType { leaf, name, value_type, max_def_level: description.max_def_level() })
+        let own_type = own_type(description, value_type);
+        let max_def_level = description.max_def_level();
+        Ok(ColumnType { leaf, name, value_type, max_def_level, element_level: None, own_type })
+    }
+
+    /// Returns whether a row may have no value in this column.
+    pub(super) fn is_nullable(&self) -> bool {
+        self.element_level.map_or(self.max_def_level > 0, |level| level > 1)
     }
 
     /// Returns the column's position among the leaf columns of the file.
@@ -142,19 +159,29 @@ impl ColumnType {
     ) -> Result<Cells, ParquetError> {
         let mut values = Vec::with_capacity(rows);
         let mut def_levels = (self.max_def_level > 0).then(|| Vec::with_capacity(rows));
-        let (found_rows, _, _) = reader.read_records(rows, def_levels.as_mut(), None, &mut values)?;
+        let mut rep_levels = self.element_level.map(|_| Vec::with_capacity(rows));
+        let (found_rows, _, _) = reader.read_records(rows, def_levels.as_mut(), rep_levels.as_mut(), &mut values)?;
         let present = match &def_levels {
             Some(levels) => levels.iter().filter(|level| **level == self.max_def_level).count(),
             None => rows,
         };
+        let row_levels = match &rep_levels {
+            Some(levels) if levels.first().is_none_or(|level| *level == 0) => {
+                levels.iter().filter(|level| **level == 0).count()
+            }
+            Some(_) => 0,
+            None => def_levels.as_ref().map_or(rows, Vec::len),
+        };
+        let lens = rep_levels.as_ref().map(Vec::len).zip(def_levels.as_ref().map(Vec::len));
         if found_rows != rows
-            || def_levels.as_ref().is_some_and(|levels| levels.len() != rows)
+            || row_levels != rows
+            || lens.is_some_and(|(rep, def)| rep != def)
             || values.len() != present
         {
             let name = &self.name;
             return Err(ParquetError::General(format!("column {name:?} ends before its row group does")));
         }
-        Ok(Cells { values: wrap(values), def_levels })
+        Ok(Cells { values: wrap(values), def_levels, rep_levels })
     }
 }
 
@@ -230,7 +257,7 @@ impl ValueType {
             .then_some(ValueType::Decimal { scale })
     }
 
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             ValueType::Bool => "booleans",
             ValueType::Int | ValueType::Uint => "integers",
@@ -259,14 +286,14 @@ fn split(unit: TimeUnit, units: i64) -> (i64, u32) {
 
 /// Reads the values of a column in a piece, one row after another.
 pub(super) struct Cursor<'p> {
-    column: &'p ColumnType,
-    cells: &'p Cells,
-    next_row: usize,
-    next_value: usize,
+    pub(super) column: &'p ColumnType,
+    pub(super) cells: &'p Cells,
+    pub(super) next_row: usize,
+    pub(super) next_value: usize,
     /// The position of the current row's value in `cells`, or `None` if the value is null.
-    value: Option<usize>,
+    pub(super) value: Option<usize>,
     /// The current row's value as text, if values of this type are converted to text.
-    text: String,
+    pub(super) text: String,
 }
 
 impl<'p> Cursor<'p> {
@@ -280,12 +307,24 @@ impl<'p> Cursor<'p> {
 
     /// Moves to the next row.
     pub(super) fn advance(&mut self) -> Result<(), RowFault> {
+        self.step();
+        match self.value {
+            Some(value) => self.convert(value),
+            None => Ok(()),
+        }
+    }
+
+    /// Moves to the next row, and converts nothing.
+    pub(super) fn step(&mut self) {
         let levels = self.cells.def_levels.as_ref();
         let is_null = levels.is_some_and(|levels| levels[self.next_row] < self.column.max_def_level);
         self.next_row += 1;
         self.value = (!is_null).then_some(self.next_value);
         self.next_value += usize::from(!is_null);
-        let Some(value) = self.value else { return Ok(()) };
+    }
+
+    /// Converts a value to text, if its type requires a conversion.
+    pub(super) fn convert(&mut self, value: usize) -> Result<(), RowFault> {
         if !self.write_text(value) {
             let found = match self.column.value_type {
                 ValueType::Decimal { .. } => "a decimal with too many digits",
@@ -377,7 +416,7 @@ impl<'p> Cursor<'p> {
 }
 
 impl Values {
-    fn integer(&self, value: usize) -> Option<i64> {
+    pub(super) fn integer(&self, value: usize) -> Option<i64> {
         match self {
             Values::Int32(values) => Some(values[value].into()),
             Values::Int64(values) => Some(values[value]),
@@ -385,7 +424,7 @@ impl Values {
         }
     }
 
-    fn bytes(&self, value: usize) -> Option<&[u8]> {
+    pub(super) fn bytes(&self, value: usize) -> Option<&[u8]> {
         match self {
             Values::Bytes(values) => Some(values[value].data()),
             Values::FixedBytes(values) => Some(values[value].data()),
@@ -421,7 +460,7 @@ fn write_uuid(text: &mut String, bytes: &[u8]) -> bool {
 }
 
 /// Converts a 96-bit timestamp (the nanoseconds since midnight, and the day) to seconds and nanoseconds since 1970.
-fn split_96(timestamp: &Int96) -> (i64, u32) {
+pub(super) fn split_96(timestamp: &Int96) -> (i64, u32) {
     let [low, high, day] = *timestamp.data() else { return (i64::MAX, 0) };
     let nanos = u64::from(high) << 32 | u64::from(low);
     let seconds = (i64::from(day) - JULIAN_DAY_1970) * SECONDS_PER_DAY + (nanos / 1_000_000_000) as i64;

@@ -1,7 +1,7 @@
 //! Apache Parquet.
 //!
 //! Only the chosen columns are read. A column is chosen by its number, counted from 1, or by its name. A column in a
-//! group is chosen by its path, `group.name`. Lists and maps are rejected.
+//! group is chosen by its path, `group.name`. Maps are rejected, and lists are rejected unless the table is typed.
 //!
 //! [`column`] lists the types and their conversions. Dates and times always become text. In keys, and in values that
 //! are not packed, integers become decimal text. Keys must be integers, text, or binary.
@@ -9,12 +9,12 @@
 mod column;
 #[cfg(test)]
 mod tests;
+mod typed;
 
 use std::fmt::Display;
 use std::fs::File;
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
-use std::path::Path;
 
 use ::parquet::basic::Compression;
 use ::parquet::column::reader::ColumnReader;
@@ -26,6 +26,7 @@ use ::parquet::schema::types::{ColumnDescPtr, SchemaDescriptor};
 use super::pack::{Packer, ValueColumns};
 use super::piece::{ParsePiece, Piece, PieceReader};
 use crate::bake::columns::{Column, ColumnRole, ColumnsFault, ValueSpec};
+use crate::bake::context::Context;
 use crate::bake::error::BakeError;
 use crate::bake::fill::Filler;
 use crate::bake::input::{InputFacts, OpenInput};
@@ -34,6 +35,7 @@ use crate::bake::origins::RowUnit;
 use crate::bake::remedy::Remedy;
 use crate::bake::row::{InputRow, RowSink, value_unless_removed};
 use crate::bake::row_fault::RowFault;
+use crate::bake::typed::TypedPlan;
 use column::{Cells, ColumnType, Cursor};
 
 /// The target size of a piece in memory. The size of a piece is estimated from the file's metadata.
@@ -47,9 +49,9 @@ pub(super) struct ParquetReader<'i> {
 }
 
 impl<'i> ParquetReader<'i> {
-    pub(super) fn open(mut opened: OpenInput<'i>, options: &Options, temp_dir: &Path) -> Result<Self, BakeError> {
-        let file = opened.seekable(temp_dir)?;
-        let decoder = Decoder::open(file, options, opened.name())?;
+    pub(super) fn open(mut opened: OpenInput<'i>, context: &Context<'_>) -> Result<Self, BakeError> {
+        let file = opened.seekable(&context.budget.temp_dir)?;
+        let decoder = Decoder::open(file, context.options, context.typed.as_ref(), opened.name())?;
         Ok(ParquetReader { opened, decoder })
     }
 }
@@ -117,10 +119,13 @@ struct DecodedRows {
 }
 
 impl Decoder {
-    fn open(file: File, options: &Options, name: &str) -> Result<Self, BakeError> {
+    fn open(file: File, options: &Options, plan: Option<&TypedPlan>, name: &str) -> Result<Self, BakeError> {
         let file = catch_panic(|| SerializedFileReader::new(file)).map_err(|error| unreadable(name, &error))?;
-        let columns = Columns::find(file.metadata().file_metadata().schema_descr(), options)
-            .map_err(|fault| fault.in_input(name))?;
+        let schema = file.metadata().file_metadata().schema_descr();
+        let columns = match plan {
+            None => Columns::find(schema, options).map_err(|fault| fault.in_input(name))?,
+            Some(plan) => Columns::find_typed(schema, options, plan, name)?,
+        };
         Ok(Decoder { name: name.to_owned(), file, columns, next_group: 0, group: None, rows: 0 })
     }
 
@@ -195,6 +200,9 @@ impl ParsePiece for ParquetPiece {
 
 impl ParquetPiece {
     fn parse_into(&mut self, sink: &mut impl RowSink) -> Result<(), BakeError> {
+        if matches!(self.columns.value, ValueColumns::Typed(..)) {
+            return self.parse_typed_into(sink);
+        }
         let (columns, mut texts) = (self.columns.columns.clone(), Texts::default());
         let mut cursors: Vec<_> =
             columns.iter().zip(&self.decoded.columns).map(|(column, cells)| Cursor::new(column, cells)).collect();
@@ -234,6 +242,7 @@ impl Columns {
             ValueColumns::Packed(columns, packer) => {
                 packer.pack(columns.iter().map(|column| cursors[*column].cell()))?
             }
+            ValueColumns::Typed(..) => unreachable!("typed rows have their own parser"),
             ValueColumns::One(column) => {
                 let value = cursors[*column].cell().content(&mut texts.value);
                 value_unless_removed(value, delete, || null(&cursors[*column]))?

@@ -66,7 +66,7 @@ fn open(bytes: &[u8], options: &Options) -> Result<Decoder, BakeError> {
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(bytes).unwrap();
     file.rewind().unwrap();
-    Decoder::open(file, options, "t.parquet")
+    Decoder::open(file, options, None, "t.parquet")
 }
 
 fn rows(bytes: &[u8], options: &Options) -> Result<Vec<String>, BakeError> {

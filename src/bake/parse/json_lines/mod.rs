@@ -4,6 +4,8 @@
 //! must be a string or a number. Fields that are not chosen must be valid JSON and are skipped. Blank lines are skipped
 //! too.
 
+mod typed;
+
 use std::fmt;
 
 use memchr::memchr;
@@ -17,12 +19,15 @@ use crate::bake::columns::{Column, ColumnsFault, ValueSpec};
 use crate::bake::error::BakeError;
 use crate::bake::options::Options;
 use crate::bake::remedy::Remedy;
-use crate::bake::row::{InputRow, RowSink, value_unless_removed};
+use crate::bake::row::{InputRow, RowSink, is_removed, value_unless_removed};
 use crate::bake::row_fault::RowFault;
+use crate::bake::typed::TypedPlan;
+use crate::bake::typed::infer::INFERENCE_LEN_BYTES;
 
 /// The JSON Lines format.
 pub(super) struct JsonLinesFormat<'o> {
     pub(super) options: &'o Options,
+    pub(super) typed: Option<&'o TypedPlan>,
 }
 
 impl TextFormat for JsonLinesFormat<'_> {
@@ -36,8 +41,15 @@ impl TextFormat for JsonLinesFormat<'_> {
         false
     }
 
-    fn parser(&self, input: &str, _: &mut TextPiece) -> Result<Option<JsonLinesParser>, BakeError> {
-        JsonLinesParser::new(self.options).map(Some).map_err(|fault| fault.in_input(input))
+    fn first_piece_len_min_bytes(&self) -> usize {
+        if self.typed.is_some() { INFERENCE_LEN_BYTES } else { 0 }
+    }
+
+    fn parser(&self, input: &str, first: &mut TextPiece) -> Result<Option<JsonLinesParser>, BakeError> {
+        match self.typed {
+            None => JsonLinesParser::new(self.options).map(Some).map_err(|fault| fault.in_input(input)),
+            Some(plan) => JsonLinesParser::typed(self.options, plan, input, first),
+        }
     }
 }
 
@@ -66,12 +78,7 @@ impl JsonLinesParser {
     /// value field, the fields are `key` and `value`.
     pub(super) fn new(options: &Options) -> Result<Self, ColumnsFault> {
         let mut fields = Vec::new();
-        let mut position = |name: String| {
-            fields.iter().position(|field| *field == name).unwrap_or_else(|| {
-                fields.push(name);
-                fields.len() - 1
-            })
-        };
+        let mut position = |name: String| position(&mut fields, name);
         let (key, value) = match (&options.key, &options.value) {
             (None, ValueSpec::Unnamed) => (position("key".to_owned()), ValueColumns::One(position("value".to_owned()))),
             (Some(_), ValueSpec::Unnamed) => {
@@ -94,6 +101,14 @@ impl JsonLinesParser {
         let delete = options.delete_column.as_ref().map(|column| position(field_name(column)));
         Ok(JsonLinesParser { fields, key, value, delete, texts: Texts::default() })
     }
+}
+
+/// Returns the position of a field among the chosen fields, and chooses it if it was not chosen before.
+fn position(fields: &mut Vec<String>, name: String) -> usize {
+    fields.iter().position(|field| *field == name).unwrap_or_else(|| {
+        fields.push(name);
+        fields.len() - 1
+    })
 }
 
 impl TextParser for JsonLinesParser {
@@ -148,6 +163,8 @@ impl JsonLinesParser {
             None => None,
         };
         let value = match &mut self.value {
+            ValueColumns::Typed(..) if is_removed(delete) => b"",
+            ValueColumns::Typed(fields, rows) => rows.json(text, fields.iter().map(|field| found[*field]))?,
             ValueColumns::Packed(fields, packer) => packer.pack(fields.iter().map(|field| match found[*field] {
                 Some(raw) => Cell::Json(raw.get()),
                 None => Cell::Null,

@@ -1,0 +1,253 @@
+//! Typed tables in a bake: the declared columns, the schema that follows from them and from the first input, and the
+//! values of rows.
+//!
+//! In: the columns that the options declare, the names of an input's columns, and cells. Out: the schema, and the
+//! encoded rows. Parsers find the cells; this module knows no format of inputs, except the JSON values of fields.
+
+pub(super) mod infer;
+pub(super) mod rebase;
+pub(super) mod row_builder;
+mod types_text;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+pub use types_text::{parse_types, write_types};
+
+use super::columns::{Column, ColumnsFault};
+use super::error::BakeError;
+use super::keys::Keys;
+use super::options::Options;
+use super::remedy::Remedy;
+use crate::typed::{self, ColumnType, Schema};
+
+/// The columns of a typed table.
+///
+/// The schema of the table has the columns of the first input, except the key column and the delete column. Other
+/// inputs must have columns with the same names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TypedColumns {
+    /// The columns of the table with their types, in the order of the table. The key column may be among them: its type
+    /// selects the kind of the keys, and must be `u64`, `text`, or `bytes`. [`parse_types`] parses this list.
+    ///
+    /// If the list is empty, the first input determines the types. Parquet files have types. In text formats, the types
+    /// are inferred from the rows in the first mebibyte of the first input, and columns that the base has keep the
+    /// base's types. Rows in memory require declared types.
+    pub types: Vec<typed::Column>,
+    /// The columns to store, in the order of the table. The default is all columns of `types`, or all columns of the
+    /// first input if `types` is empty.
+    pub columns: Vec<Column>,
+    /// Whether the values of the base's columns are converted if their types have changed. A value that does not fit
+    /// the new type exactly is a bad row.
+    pub cast: bool,
+}
+
+/// The columns that the options choose for an input.
+pub(super) enum Selected {
+    /// Columns whose types are known.
+    Typed(Vec<typed::Column>),
+    /// The names of columns whose types follow from the input.
+    Named(Vec<String>),
+    /// All columns of the input, except the key column and the delete column.
+    All,
+}
+
+/// The typed columns of a bake, and the schema as soon as it is known.
+pub(super) struct TypedPlan {
+    columns: TypedColumns,
+    keys: Keys,
+    base: Option<Base>,
+    schema: OnceLock<Arc<Schema>>,
+    /// Whether the schema was inferred, and the inference has not been reported yet.
+    is_news: AtomicBool,
+}
+
+/// The name and the schema of the base.
+pub(super) struct Base {
+    pub(super) path: std::path::PathBuf,
+    pub(super) schema: Arc<Schema>,
+}
+
+impl TypedPlan {
+    /// Returns the plan of a bake with these options, in which the kind of the keys is final.
+    pub(super) fn new(options: &Options, base: Option<Base>) -> Option<TypedPlan> {
+        let columns = options.typed.clone()?;
+        Some(TypedPlan { columns, keys: options.keys, base, schema: OnceLock::new(), is_news: AtomicBool::new(false) })
+    }
+
+    pub(super) fn schema(&self) -> Option<&Arc<Schema>> {
+        self.schema.get()
+    }
+
+    /// Returns the schema for rows in memory, or for inputs without rows: the declared columns, or the base's columns.
+    pub(super) fn declared_schema(&self, key: Option<&Column>) -> Result<Option<Arc<Schema>>, BakeError> {
+        if let Some(schema) = self.schema() {
+            return Ok(Some(schema.clone()));
+        }
+        let key = key.and_then(Column::name).unwrap_or_default();
+        let unnamed = |column: &Column| {
+            let message = format!("column {column} is a number, and nothing numbers the columns: give a name");
+            ColumnsFault::new(message, &[Remedy::ChooseColumns])
+        };
+        let name_of = |column: &Column| column.name().map(str::to_owned).ok_or_else(|| unnamed(column));
+        match self.selected(key, name_of).map_err(|fault| fault.in_input("typed columns"))? {
+            Selected::Typed(columns) => Ok(Some(self.set(key, columns, "typed columns")?.clone())),
+            Selected::Named(_) | Selected::All => Ok(self.base.as_ref().map(|base| base.schema.clone())),
+        }
+    }
+
+    /// Returns the columns to read from an input. `key` is the name of its key column, and `name_of` returns the name of
+    /// a chosen column.
+    pub(super) fn selected(
+        &self,
+        key: &str,
+        mut name_of: impl FnMut(&Column) -> Result<String, ColumnsFault>,
+    ) -> Result<Selected, ColumnsFault> {
+        if let Some(schema) = self.schema() {
+            return Ok(Selected::Typed(schema.columns().to_vec()));
+        }
+        let TypedColumns { types, columns, .. } = &self.columns;
+        let names = columns.iter().map(|column| {
+            let name = name_of(column)?;
+            match name == key {
+                true => Err(ColumnsFault::new(
+                    format!("the column {name:?} is the key, which is stored beside the columns: leave it out"),
+                    &[Remedy::ChooseColumns],
+                )),
+                false => Ok(name),
+            }
+        });
+        let names = names.collect::<Result<Vec<_>, _>>()?;
+        if types.is_empty() {
+            return Ok(if names.is_empty() { Selected::All } else { Selected::Named(names) });
+        }
+        if let Some(declared) = types.iter().find(|column| column.name == key) {
+            self.check_key_type(declared)?;
+        }
+        if names.is_empty() {
+            return Ok(Selected::Typed(types.iter().filter(|column| column.name != key).cloned().collect()));
+        }
+        let typed = names.iter().map(|name| {
+            types.iter().find(|column| column.name == *name).cloned().ok_or_else(|| {
+                let message = format!("the column {name:?} has no type: declare its type as well");
+                ColumnsFault::new(message, &[Remedy::DeclareTypes])
+            })
+        });
+        Ok(Selected::Typed(typed.collect::<Result<_, _>>()?))
+    }
+
+    /// Checks the declared type of the key column against the kind of the keys, which was chosen before the name of the
+    /// key column was known.
+    fn check_key_type(&self, declared: &typed::Column) -> Result<(), ColumnsFault> {
+        let keys = keys_of_type(declared)?;
+        if self.keys == Keys::Auto || self.keys == keys {
+            return Ok(());
+        }
+        let (name, kind) = (&declared.name, self.keys.kind());
+        Err(ColumnsFault::new(
+            format!("the key column {name:?} is {}, and keys are {kind}: choose one of them", declared.column_type),
+            &[Remedy::DeclareTypes, Remedy::ChooseKeyKind],
+        ))
+    }
+
+    /// Returns the type and nullability of a column whose type was inferred. Columns of the base keep their types, and
+    /// columns that are added to a base can be null, because the base's rows have no values for them.
+    fn with_base(&self, column: typed::Column) -> typed::Column {
+        let Some(base) = &self.base else { return column };
+        match base.schema.position(&column.name).map(|position| &base.schema.columns()[position]) {
+            Some(old) => typed::Column { is_nullable: old.is_nullable || column.is_nullable, ..old.clone() },
+            None => typed::Column { is_nullable: true, ..column },
+        }
+    }
+
+    /// Sets the schema, unless an earlier input has set it, to columns whose types were inferred from an input.
+    pub(super) fn set_inferred(
+        &self,
+        key: &str,
+        columns: Vec<typed::Column>,
+        input: &str,
+    ) -> Result<&Arc<Schema>, BakeError> {
+        let columns = columns.into_iter().map(|column| self.with_base(column)).collect();
+        let schema = self.set(key, columns, input)?;
+        self.is_news.store(true, Ordering::Relaxed);
+        Ok(schema)
+    }
+
+    /// Sets the schema, unless an earlier input has set it, and returns it. Checks the schema against the base's schema.
+    pub(super) fn set(&self, key: &str, columns: Vec<typed::Column>, input: &str) -> Result<&Arc<Schema>, BakeError> {
+        if let Some(schema) = self.schema() {
+            return Ok(schema);
+        }
+        let schema = Schema::new(key, columns).map_err(|error| {
+            ColumnsFault::new(error.to_string(), &[Remedy::DeclareTypes, Remedy::ChooseColumns]).in_input(input)
+        })?;
+        if let Some(base) = &self.base {
+            rebase::check_columns(base, &schema, self.columns.cast)?;
+        }
+        Ok(self.schema.get_or_init(|| Arc::new(schema)))
+    }
+
+    /// Returns the list of the inferred types, in the form that [`parse_types`] parses. Returns `None` if no types were
+    /// inferred, or if this function has already returned them.
+    pub(super) fn take_inferred(&self) -> Option<String> {
+        let is_news = self.is_news.swap(false, Ordering::Relaxed);
+        let schema = self.schema().filter(|_| is_news)?;
+        let key_type = match self.keys {
+            Keys::U64 => Some(ColumnType::U64),
+            Keys::Bytes => Some(ColumnType::Bytes),
+            Keys::Auto => None,
+        };
+        let key = schema.key_name().zip(key_type).map(|(name, column_type)| typed::Column {
+            name: name.to_owned(),
+            column_type,
+            is_nullable: false,
+        });
+        Some(write_types(key.iter().chain(schema.columns())))
+    }
+}
+
+/// Returns the schema of the new table, after all inputs have been read.
+pub(super) fn final_schema(options: &Options, plan: Option<&TypedPlan>) -> Result<Option<Arc<Schema>>, BakeError> {
+    let Some(plan) = plan else { return Ok(None) };
+    plan.declared_schema(options.key.as_ref())?.ok_or(BakeError::NoTypes).map(Some)
+}
+
+/// Checks that no option contradicts typed columns. Returns the kind of the keys: the one that the declared type of the key
+/// column selects, or the one that the options select.
+pub(super) fn check_options(options: &Options) -> Result<Keys, BakeError> {
+    let Some(typed) = &options.typed else { return Ok(options.keys) };
+    if options.value != super::ValueSpec::Unnamed {
+        return Err(BakeError::TypedOptions { other: "a value column or packed columns" });
+    }
+    if options.delete_marker.is_some() {
+        return Err(BakeError::TypedOptions { other: "a value that marks deletions" });
+    }
+    let name = options.key.as_ref().and_then(Column::name);
+    match typed.types.iter().find(|column| Some(column.name.as_str()) == name) {
+        Some(declared) => keys_of_type(declared).map_err(|fault| fault.in_input("typed columns")),
+        None => Ok(options.keys),
+    }
+}
+
+/// Returns the kind of keys that the declared type of the key column selects.
+fn keys_of_type(declared: &typed::Column) -> Result<Keys, ColumnsFault> {
+    match declared.column_type {
+        _ if declared.is_nullable => {}
+        ColumnType::U64 => return Ok(Keys::U64),
+        ColumnType::Text | ColumnType::Bytes => return Ok(Keys::Bytes),
+        _ => {}
+    }
+    let message = format!("the key column is {declared}, where u64, text, or bytes was expected: declare one of them");
+    Err(ColumnsFault::new(message, &[Remedy::DeclareTypes]))
+}
+
+/// Checks that a typed bake has a typed base, and that a bake of untyped values has an untyped base.
+pub(super) fn check_base(options: &Options, base: &super::OldTable) -> Result<(), BakeError> {
+    let path = base.facts.path.clone();
+    match (&options.typed, &base.schema) {
+        (Some(_), None) => Err(BakeError::UntypedBase { base: path }),
+        (None, Some(_)) => Err(BakeError::TypedBase { base: path }),
+        _ => Ok(()),
+    }
+}
