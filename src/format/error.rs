@@ -191,10 +191,12 @@ pub enum FormatError {
         what: &'static str,
     },
     /// The value of a row of a typed table is not a row of the table's schema.
-    #[error("row {row}: the value is not a row of the schema ({what}): forged, or a bug of the baker")]
+    #[error("row {row} (key {key}): the value is not a row of the schema ({what}): forged, or a bug of the baker")]
     Cells {
         /// The number of the row, counted from 0 in key order.
         row: u64,
+        /// The key of the row. Byte keys are quoted and escaped, and truncated if they are long.
+        key: String,
         /// A description of the fault.
         what: &'static str,
     },

@@ -334,7 +334,7 @@ fn rows_in_range<'s, K: LookupKey>(
             break;
         }
         if let Some(schema) = &store.schema {
-            check_cells(schema, row, record.value())?;
+            check_cells(schema, row, &record)?;
         }
         fence.push(record.key().head(store.common.len()), (offset_bytes >> align_bits) as u32);
         if (plan.lookup_rows == 1 || row.is_multiple_of(plan.lookup_rows))
@@ -400,12 +400,22 @@ fn check_row<'s>(
     Ok(record)
 }
 
-/// Checks that a value is a row of the schema.
-fn check_cells(schema: &Schema, row: usize, value: &[u8]) -> Result<(), FormatError> {
-    TypedRow::new(schema, value).and_then(|row| row.check()).map_err(|error| {
+/// Checks that the value of a record is a row of the schema.
+fn check_cells(schema: &Schema, row: usize, record: &Record<'_>) -> Result<(), FormatError> {
+    TypedRow::new(schema, record.value()).and_then(|row| row.check()).map_err(|error| {
         let what = if let ColumnError::Malformed { what } = error { what } else { "it is not a row of the schema" };
-        FormatError::Cells { row: row as u64, what }
+        FormatError::Cells { row: row as u64, key: shown_key(record.key()), what }
     })
+}
+
+/// Returns a key as text for messages. Byte keys are quoted and escaped, and truncated after 64 bytes.
+fn shown_key(key: Key<'_>) -> String {
+    const SHOWN_MAX_BYTES: usize = 64;
+    match key {
+        Key::U64(key) => key.to_string(),
+        Key::Bytes(key) if key.len() > SHOWN_MAX_BYTES => format!("\"{}...\"", key[..SHOWN_MAX_BYTES].escape_ascii()),
+        Key::Bytes(key) => format!("\"{}\"", key.escape_ascii()),
+    }
 }
 
 /// The rows of a fence that were read so far.
