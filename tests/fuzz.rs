@@ -24,4 +24,5 @@ pub mod fuzz {
     mod source;
     pub mod structure;
     mod tamper;
+    pub mod typed;
 }

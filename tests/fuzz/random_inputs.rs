@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::{
-    answers, canaries, compressed, csv, descriptors, merge, native, open, parquet_file, resp, session, structure,
+    answers, canaries, compressed, csv, descriptors, merge, native, open, parquet_file, resp, session, structure, typed,
 };
 use crate::helpers::random::Random;
 
@@ -119,6 +119,13 @@ fn forged_fields_lead_to_an_error_or_to_records() {
     let folder = tempfile::tempdir().unwrap();
     let (path, originals) = (folder.path().join("storage.db"), structure::Originals::encode());
     try_random(1500, 16, &[], |data| structure::check(&path, &originals.forgery(data)));
+}
+
+#[test]
+fn a_forged_schema_or_row_is_rejected_or_all_lookups_agree_on_its_cells() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("storage.db");
+    try_random(4000, 120, &[], |data| typed::check(&path, &typed::file(data)));
 }
 
 #[test]

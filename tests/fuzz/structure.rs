@@ -25,9 +25,6 @@ const ROW_COUNTS: [u64; 5] = [0, 1, 2, 17, 33];
 const HEADER_FIELDS: [(usize, usize); 8] = [(0, 8), (8, 4), (12, 4), (16, 8), (24, 8), (32, 8), (40, 4), (44, 4)];
 /// Fields of a section's entry in the header: kind, reserved, offset, and length.
 const ENTRY_FIELDS: [(usize, usize); 4] = [(0, 4), (4, 4), (8, 8), (16, 8)];
-/// Entries in the header.
-const ENTRY_COUNT: usize = 6;
-
 /// The maximum number of elements at each end of a section that are forged.
 const ENDS_MAX: usize = 8;
 
@@ -115,7 +112,7 @@ impl Parts {
             fields.extend((0..self.sections[RECORDS].len().min(8 * ENDS_MAX)).step_by(8).map(Field::KeyLen));
         }
         fields.extend(HEADER_FIELDS.map(|(at, width)| Field::Header(at, width)));
-        for entry in 0..ENTRY_COUNT {
+        for entry in SECTIONS {
             fields.extend(ENTRY_FIELDS.map(|(at, width)| Field::Header(64 + entry * 32 + at, width)));
         }
         fields
