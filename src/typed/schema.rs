@@ -193,6 +193,12 @@ impl Schema {
         self.id
     }
 
+    /// Returns the length of the part that every row has, including the null bits and the Booleans: the columns of fixed
+    /// length, and the 4-byte ends of the others.
+    pub fn fixed_len_bytes(&self) -> usize {
+        self.layout.fixed_len_bytes
+    }
+
     /// Returns the positions of the cells in a row.
     pub(crate) fn layout(&self) -> &RowLayout {
         &self.layout

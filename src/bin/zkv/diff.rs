@@ -13,6 +13,7 @@ use zero_kv::{Key, MappedStore};
 
 use crate::args::{DiffArgs, DiffFormat};
 use crate::output::{JsonKey, buffered, ignore_closed_pipe, json_value, stdout_error, write_json_line};
+use crate::typed_diff::{ChangedCell, JsonCells, TypedDiff, names, write_cells_text};
 
 const NOT_TEXT: &str = "use --format text";
 
@@ -23,12 +24,45 @@ struct Change<'a> {
     b: Option<&'a [u8]>,
 }
 
+impl Change<'_> {
+    fn name(&self) -> &'static str {
+        match (self.a, self.b) {
+            (_, None) => "only_in_a",
+            (None, _) => "only_in_b",
+            _ => "changed",
+        }
+    }
+}
+
 #[derive(Default, Serialize)]
 struct Counts {
     only_in_a: u64,
     only_in_b: u64,
     changed: u64,
     same: u64,
+}
+
+/// The counts, and the number of rows in which each column of typed tables differs.
+#[derive(Serialize)]
+struct JsonCounts<'a, C: Serialize> {
+    #[serde(flatten)]
+    counts: &'a Counts,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    columns: Option<C>,
+}
+
+/// A row that differs in typed tables.
+#[derive(Serialize)]
+struct JsonTypedChange<'a> {
+    change: &'static str,
+    key: JsonKey<'a>,
+    /// The names of the columns that differ, if both tables have the row.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    columns: Option<Vec<&'a str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    a: Option<JsonCells<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    b: Option<JsonCells<'a>>,
 }
 
 #[derive(Serialize)]
@@ -53,29 +87,80 @@ pub(crate) fn diff(args: &DiffArgs) -> anyhow::Result<bool> {
         );
     }
     let mut output = buffered(io::stdout().lock());
-    let mut counts = Counts::default();
+    let (mut counts, mut typed) = (Counts::default(), None);
     let written = if a.layout().digest() == b.layout().digest() {
         counts.same = a.layout().dimensions.row_count;
         Ok(())
     } else {
         let (a, b) = (a.check()?, b.check()?);
-        compare(&a, &b, &mut counts, |change| match (args.summary, args.format) {
-            (true, _) => Ok(()),
-            (false, DiffFormat::Text) => Ok(write_text(&mut output, &change, args.values)?),
-            (false, DiffFormat::Jsonl) => write_json(&mut output, &change, args.values),
-        })
+        typed = typed_diff(args, &a, &b)?;
+        write_differences(&mut output, args, [&a, &b], typed.as_mut(), &mut counts)
     };
-    let written = written.and_then(|()| Ok(write_counts(&mut output, args, &counts)?));
+    let written = written.and_then(|()| Ok(write_counts(&mut output, args, &counts, typed.as_ref())?));
     ignore_closed_pipe(written, (), stdout_error)?;
-    Ok(counts.are_all_equal())
+    Ok(counts.are_all_equal() && typed.is_none_or(|typed| typed.are_schemas_equal()))
 }
 
-/// Compares the rows of both tables and counts the results. Calls `visit` with each row that differs.
+/// Returns the comparison of the columns if both tables are typed.
+fn typed_diff(args: &DiffArgs, a: &MappedStore, b: &MappedStore) -> anyhow::Result<Option<TypedDiff>> {
+    let (typed, untyped) = match (a.schema(), b.schema()) {
+        (None, None) => return Ok(None),
+        (Some(a), Some(b)) => return TypedDiff::new(a, b),
+        (Some(_), None) => (&args.a, &args.b),
+        (None, Some(_)) => (&args.b, &args.a),
+    };
+    bail!("{} is typed, and {} is not: pass two typed tables or none", typed.display(), untyped.display())
+}
+
+/// Writes the differences of the schemas and of the rows.
+fn write_differences(
+    output: &mut impl Write,
+    args: &DiffArgs,
+    [a, b]: [&MappedStore; 2],
+    typed: Option<&mut TypedDiff>,
+    counts: &mut Counts,
+) -> anyhow::Result<()> {
+    let Some(typed) = typed else {
+        return compare(a, b, counts, |change| {
+            if change.a == change.b {
+                return Ok(false);
+            }
+            match (args.summary, args.format) {
+                (true, _) => {}
+                (false, DiffFormat::Text) => write_text(output, &change, args.values)?,
+                (false, DiffFormat::Jsonl) => write_json(output, &change, args.values)?,
+            }
+            Ok(true)
+        });
+    };
+    match args.format {
+        DiffFormat::Text => typed.write_schema_text(output)?,
+        DiffFormat::Jsonl => typed.write_schema_json(output)?,
+    }
+    compare(a, b, counts, |change| {
+        let cells = typed.compare(change.a, change.b)?;
+        if change.a.is_some() && change.b.is_some() && cells.is_empty() {
+            return Ok(false);
+        }
+        match (args.summary, args.format) {
+            (true, _) => {}
+            (false, DiffFormat::Text) => {
+                write_key(output, &change)?;
+                write_cells_text(output, &cells, args.values)?;
+                output.write_all(b"\n")?;
+            }
+            (false, DiffFormat::Jsonl) => write_typed_json(output, &change, &cells, args.values)?,
+        }
+        Ok(true)
+    })
+}
+
+/// Compares the rows of both tables and counts the results. `visit` returns whether a row differs.
 fn compare(
     a: &MappedStore,
     b: &MappedStore,
     counts: &mut Counts,
-    mut visit: impl FnMut(Change<'_>) -> anyhow::Result<()>,
+    mut visit: impl FnMut(Change<'_>) -> anyhow::Result<bool>,
 ) -> anyhow::Result<()> {
     let (mut rows_a, mut rows_b) = (a.iter(), b.iter());
     let (mut row_a, mut row_b) = (rows_a.next().transpose()?, rows_b.next().transpose()?);
@@ -84,10 +169,8 @@ fn compare(
         let value_a = take_value(key.as_key(), &mut row_a, &mut rows_a)?;
         let value_b = take_value(key.as_key(), &mut row_b, &mut rows_b)?;
         let change = Change { key: key.as_key(), a: value_a.as_deref(), b: value_b.as_deref() };
-        *counts.counter(&change) += 1;
-        if change.a != change.b {
-            visit(change)?;
-        }
+        let is_in = (value_a.is_some(), value_b.is_some());
+        *counts.counter(is_in, visit(change)?) += 1;
     }
     Ok(())
 }
@@ -100,11 +183,12 @@ fn take_value(key: Key<'_>, row: &mut Option<Row>, rows: &mut MappedRows<'_>) ->
 }
 
 impl Counts {
-    fn counter(&mut self, change: &Change<'_>) -> &mut u64 {
-        match (change.a, change.b) {
-            (Some(a), Some(b)) if a == b => &mut self.same,
-            (Some(_), None) => &mut self.only_in_a,
-            (None, Some(_)) => &mut self.only_in_b,
+    /// Returns the counter of a row that is in table A, B, or both, and that differs or not.
+    fn counter(&mut self, is_in: (bool, bool), differs: bool) -> &mut u64 {
+        match is_in {
+            (true, true) if !differs => &mut self.same,
+            (true, false) => &mut self.only_in_a,
+            (false, true) => &mut self.only_in_b,
             _ => &mut self.changed,
         }
     }
@@ -114,16 +198,21 @@ impl Counts {
     }
 }
 
-fn write_text(output: &mut impl Write, change: &Change<'_>, values: bool) -> io::Result<()> {
+/// Writes the sign of a difference, and the key.
+fn write_key(output: &mut impl Write, change: &Change<'_>) -> io::Result<()> {
     let sign = match (change.a, change.b) {
         (_, None) => '-',
         (None, _) => '+',
         _ => '~',
     };
     match change.key {
-        Key::U64(key) => write!(output, "{sign} {key}")?,
-        Key::Bytes(key) => write!(output, "{sign} \"{}\"", key.escape_ascii())?,
+        Key::U64(key) => write!(output, "{sign} {key}"),
+        Key::Bytes(key) => write!(output, "{sign} \"{}\"", key.escape_ascii()),
     }
+}
+
+fn write_text(output: &mut impl Write, change: &Change<'_>, values: bool) -> io::Result<()> {
+    write_key(output, change)?;
     if values {
         for value in [change.a, change.b].into_iter().flatten() {
             write!(output, " \"{}\"", value.escape_ascii())?;
@@ -138,11 +227,7 @@ fn write_json(output: &mut impl Write, change: &Change<'_>, values: bool) -> any
         _ => Ok(None),
     };
     let line = JsonChange {
-        change: match (change.a, change.b) {
-            (_, None) => "only_in_a",
-            (None, _) => "only_in_b",
-            _ => "changed",
-        },
+        change: change.name(),
         key: JsonKey::new(change.key, NOT_TEXT)?,
         a: value(change.a)?,
         b: value(change.b)?,
@@ -150,13 +235,38 @@ fn write_json(output: &mut impl Write, change: &Change<'_>, values: bool) -> any
     Ok(write_json_line(output, &line)?)
 }
 
-fn write_counts(output: &mut impl Write, args: &DiffArgs, counts: &Counts) -> io::Result<()> {
+/// Writes a row that differs in a typed table.
+fn write_typed_json(
+    output: &mut impl Write,
+    change: &Change<'_>,
+    cells: &[ChangedCell<'_>],
+    values: bool,
+) -> anyhow::Result<()> {
+    let is_changed = change.a.is_some() && change.b.is_some();
+    let side = |row: Option<&[u8]>, is_a| row.filter(|_| values).map(|_| JsonCells { cells, is_a });
+    let line = JsonTypedChange {
+        change: change.name(),
+        key: JsonKey::new(change.key, NOT_TEXT)?,
+        columns: is_changed.then(|| names(cells)),
+        a: side(change.a, true),
+        b: side(change.b, false),
+    };
+    Ok(write_json_line(output, &line)?)
+}
+
+fn write_counts(
+    output: &mut impl Write,
+    args: &DiffArgs,
+    counts: &Counts,
+    typed: Option<&TypedDiff>,
+) -> io::Result<()> {
     match args.format {
         DiffFormat::Text => {
+            typed.map_or(Ok(()), |typed| typed.write_counts_text(output))?;
             let Counts { only_in_a, only_in_b, changed, same } = counts;
             writeln!(output, "{only_in_a} only in A, {only_in_b} only in B, {changed} changed, {same} equal")?;
         }
-        DiffFormat::Jsonl => write_json_line(output, counts)?,
+        DiffFormat::Jsonl => write_json_line(output, &JsonCounts { counts, columns: typed.map(TypedDiff::counts) })?,
     }
     output.flush()
 }

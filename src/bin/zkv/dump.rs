@@ -1,7 +1,7 @@
-//! `zkv dump`: writes a file's rows as text that bakes to the same file.
+//! `zkv dump`: writes a file's rows as text or Parquet that bakes to the same file.
 //!
-//! In: a baked file, and a range. Out: text, on standard output or in a file that gets its name when it is complete.
-//! The text is never in memory as a whole.
+//! In: a baked file, and a range. Out: rows, on standard output or in a file that gets its name when it is complete.
+//! The output is never in memory as a whole.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -11,14 +11,16 @@ use std::path::Path;
 
 use anyhow::{anyhow, bail};
 use serde::Serialize;
-use zero_kv::LookupError;
 use zero_kv::cli::whole_file::WholeFile;
 use zero_kv::special_file::open_special;
 use zero_kv::store::{MappedRows, WatchedFile};
+use zero_kv::{KeyKind, LookupError};
 
 use crate::args::{DumpArgs, DumpFormat};
+use crate::columns::Columns;
 use crate::output::{JsonKey, buffered, csv_writer, ignore_closed_pipe, json_value, write_json_line, write_record};
 use crate::table::open_whole;
+use crate::typed_dump;
 
 const NOT_TEXT: &str = "dump the table as CSV (--format csv)";
 
@@ -31,11 +33,9 @@ struct JsonRow<'a> {
 pub(crate) fn dump(args: &DumpArgs) -> anyhow::Result<bool> {
     let output = Output::open(&args.output, &args.file)?;
     let store = open_whole(&args.file)?;
-    let written = args.range.rows(&store).and_then(|rows| match args.format {
-        DumpFormat::Csv => write_delimited(output.file(), b',', rows),
-        DumpFormat::Tsv => write_delimited(output.file(), b'\t', rows),
-        DumpFormat::Jsonl => write_json_lines(output.file(), rows),
-    });
+    let columns = Columns::new(store.schema().cloned(), &args.columns)?;
+    let rows = args.range.rows(&store);
+    let written = rows.and_then(|rows| write(output.file(), args.format, rows, store.key_kind(), columns.as_ref()));
     // If a system call cannot examine the file, a lookup reports that the file was changed. The system call's error,
     // which names the cause, then replaces the lookup's error.
     let written = written.map_err(|error| match store.watched_file().and_then(WatchedFile::system_error) {
@@ -45,6 +45,35 @@ pub(crate) fn dump(args: &DumpArgs) -> anyhow::Result<bool> {
     ignore_closed_pipe(written, (), |error| output.write_error(error))?;
     output.finish()?;
     Ok(true)
+}
+
+fn write(
+    output: &File,
+    format: DumpFormat,
+    rows: MappedRows<'_>,
+    key_kind: KeyKind,
+    columns: Option<&Columns>,
+) -> anyhow::Result<()> {
+    match (format, columns) {
+        (DumpFormat::Csv, None) => write_delimited(output, b',', rows),
+        (DumpFormat::Csv, Some(columns)) => typed_dump::write_delimited(output, b',', rows, columns),
+        (DumpFormat::Tsv, None) => write_delimited(output, b'\t', rows),
+        (DumpFormat::Tsv, Some(columns)) => typed_dump::write_delimited(output, b'\t', rows, columns),
+        (DumpFormat::Jsonl, None) => write_json_lines(output, rows),
+        (DumpFormat::Jsonl, Some(columns)) => typed_dump::write_json_lines(output, rows, columns),
+        (DumpFormat::Parquet, columns) => write_parquet(output, rows, key_kind, columns),
+    }
+}
+
+#[cfg(feature = "parquet")]
+use crate::parquet_dump::write_parquet;
+
+#[cfg(not(feature = "parquet"))]
+fn write_parquet(_: &File, _: MappedRows<'_>, _: KeyKind, _: Option<&Columns>) -> anyhow::Result<()> {
+    bail!(
+        "this program was built without the feature parquet: build it with the feature parquet or full, or dump the table \
+         as CSV (--format csv)"
+    )
 }
 
 fn write_delimited(output: &File, delimiter: u8, rows: MappedRows<'_>) -> anyhow::Result<()> {

@@ -14,6 +14,7 @@ use zero_kv::format::record::VALUE_LEN_MAX_BYTES;
 use zero_kv::store::Unchecked;
 use zero_kv::{KeyKind, MappedStore};
 
+use crate::inspect_schema::SchemaReport;
 use crate::output::{DisplayKey, print_report, report_damage};
 
 /// Significant decimal digits of percentiles.
@@ -31,7 +32,10 @@ pub(crate) fn inspect(path: &Path, json: bool) -> anyhow::Result<bool> {
     let checked = file.check();
     let mut report = Report::new(path, &layout, &damaged);
     match &checked {
-        Ok(store) => report.table = Some(RowStatistics::new(store)?),
+        Ok(store) => {
+            report.schema = store.schema().map(|schema| SchemaReport::new(schema));
+            report.table = Some(RowStatistics::new(store)?);
+        }
         Err(error) => report.damage = Some(error.to_string()),
     }
     print_report(&report, json)?;
@@ -54,6 +58,8 @@ struct Report {
     slots_per_part: u64,
     header_len_bytes: usize,
     sections: Vec<Section>,
+    /// The schema. `None` for a table without a schema, and for a damaged file.
+    schema: Option<SchemaReport>,
     /// Statistics of the rows. `None` for a damaged file.
     table: Option<RowStatistics>,
     damage: Option<String>,
@@ -97,6 +103,7 @@ impl Report {
             slots_per_part: parts.slots,
             header_len_bytes: HEADER_LEN_BYTES,
             sections: sections.collect(),
+            schema: None,
             table: None,
             damage: None,
         }
@@ -125,6 +132,7 @@ impl fmt::Display for Report {
             let share = share(*len_bytes);
             writeln!(f, "{name:<12} {offset_bytes:>16} {len_bytes:>16} {share:>5.1} %  {checksum}{damaged}")?;
         }
+        self.schema.as_ref().map_or(Ok(()), |schema| schema.fmt(f))?;
         self.table.as_ref().map_or(Ok(()), |table| table.fmt(f))
     }
 }

@@ -9,6 +9,7 @@ use zero_kv::Key;
 
 use crate::args::{KeysArgs, Lookup, OutputArgs, Presence, RangeArgs};
 use crate::batches::{KeySyntax, are_from_stdin, for_each_batch};
+use crate::columns::Columns;
 use crate::output::print;
 use crate::rows::{RowFormat, RowWriter};
 use crate::table::{Neighbor, Scan, Table};
@@ -42,13 +43,14 @@ fn is_single(keys: &KeysArgs) -> bool {
 fn look_up_all(
     table: &mut dyn Table,
     keys: &KeysArgs,
-    null: bool,
+    output: &OutputArgs,
     writer: &mut RowWriter,
     mut look_up_batch: impl FnMut(&mut dyn Table, &[Key<'_>], &mut RowWriter) -> anyhow::Result<bool>,
 ) -> anyhow::Result<bool> {
-    let syntax = KeySyntax { escapes: keys.escapes, null };
+    let syntax = KeySyntax { escapes: keys.escapes, null: output.null };
     let mut are_found = true;
     for_each_batch(&keys.keys, syntax, table.key_kind()?, |keys| {
+        writer.set_columns(Columns::new(table.schema()?, &output.columns)?);
         are_found &= look_up_batch(table, keys, writer)?;
         Ok(writer.flush()?)
     })?;
@@ -57,7 +59,7 @@ fn look_up_all(
 
 fn get(table: &mut dyn Table, keys: &KeysArgs, output: &OutputArgs) -> anyhow::Result<bool> {
     let format = if is_single(keys) { RowFormat::for_value(output) } else { RowFormat::for_rows(output) };
-    look_up_all(table, keys, output.null, &mut RowWriter::new(format), |table, keys, writer| {
+    look_up_all(table, keys, output, &mut RowWriter::new(format), |table, keys, writer| {
         let (mut are_found, mut written) = (true, Ok(()));
         table.get(keys, &mut |at, value| match value {
             Some(value) if written.is_ok() => written = writer.write(None, keys[at], value),
@@ -70,7 +72,8 @@ fn get(table: &mut dyn Table, keys: &KeysArgs, output: &OutputArgs) -> anyhow::R
 }
 
 fn exists(table: &mut dyn Table, keys: &KeysArgs, print: Option<Presence>, null: bool) -> anyhow::Result<bool> {
-    look_up_all(table, keys, null, &mut RowWriter::new(RowFormat::for_keys(null)), |table, keys, writer| {
+    let output = OutputArgs::for_keys(null);
+    look_up_all(table, keys, &output, &mut RowWriter::new(RowFormat::for_rows(&output)), |table, keys, writer| {
         let (mut are_found, mut written) = (true, Ok(()));
         table.exists(keys, &mut |at, is_found| {
             are_found &= is_found;
@@ -87,7 +90,7 @@ fn exists(table: &mut dyn Table, keys: &KeysArgs, print: Option<Presence>, null:
 fn neighbors(table: &mut dyn Table, neighbor: Neighbor, keys: &KeysArgs, output: &OutputArgs) -> anyhow::Result<bool> {
     let prints_requested_key = !is_single(keys);
     let mut writer = RowWriter::new(RowFormat::for_rows(output));
-    look_up_all(table, keys, output.null, &mut writer, |table, keys, writer| {
+    look_up_all(table, keys, output, &mut writer, |table, keys, writer| {
         let (mut are_found, mut written) = (true, Ok(()));
         table.neighbors(neighbor, keys, &mut |at, row| match row {
             Some((key, value)) if written.is_ok() => {
@@ -107,7 +110,8 @@ fn first_or_last(table: &mut dyn Table, reverse: bool, output: &OutputArgs) -> a
 
 fn scan(table: &mut dyn Table, scan: &Scan<'_>, output: &OutputArgs) -> anyhow::Result<bool> {
     let mut writer = RowWriter::new(RowFormat::for_rows(output));
-    table.scan(scan, &mut |(key, value)| Ok(writer.write(None, key, value)?))?;
+    writer.set_columns(Columns::new(table.schema()?, &output.columns)?);
+    table.scan(scan, &mut |(key, value)| writer.write(None, key, value))?;
     writer.finish()
 }
 

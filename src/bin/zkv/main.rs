@@ -4,20 +4,26 @@ mod args;
 mod batches;
 mod bench;
 mod canary;
+mod columns;
 mod deadline;
 mod diff;
 mod dump;
 mod health;
 mod info;
 mod inspect;
+mod inspect_schema;
 mod keys;
 mod lookup;
 mod output;
+#[cfg(feature = "parquet")]
+mod parquet_dump;
 mod ping;
 mod reload;
 mod rows;
 mod table;
 mod top;
+mod typed_diff;
+mod typed_dump;
 mod verify;
 
 use std::path::PathBuf;
@@ -32,7 +38,7 @@ use zero_kv::cli::server_args::{ServerArgs, name_client_options};
 
 use args::{Args, Command, FileCommand, Lookup, ServerCommand};
 use output::{ignore_closed_pipe, stdout_error};
-use table::Table;
+use table::{DirectTable, Table};
 
 /// Exit status for a positive result: the key or row exists, the file is intact, or the server is healthy.
 const EXIT_YES: u8 = 0;
@@ -64,14 +70,16 @@ fn run(args: &Args) -> anyhow::Result<bool> {
     check_address_options(args);
     match (&args.command, &args.db) {
         (Command::Lookup(lookup), Some(file)) => look_up(&mut &MappedStore::open(file)?, lookup),
-        (Command::Lookup(lookup), None) if args.direct => look_up(&mut args.connect_direct()?, lookup),
+        (Command::Lookup(lookup), None) if args.direct => {
+            look_up(&mut DirectTable::new(args.connect_direct()?), lookup)
+        }
         (Command::Lookup(lookup), None) => look_up(&mut args.connect()?, lookup),
         (Command::Bench(bench), Some(file)) => {
             let store = MappedStore::open(file)?;
             bench::bench(bench, || Ok(Box::new(&store)))
         }
         (Command::Bench(bench), None) if args.direct => {
-            let direct = args.connect_direct()?;
+            let direct = DirectTable::new(args.connect_direct()?);
             bench::bench(bench, || Ok(Box::new(direct.clone())))
         }
         (Command::Bench(bench), None) => bench::bench(bench, || Ok(Box::new(args.connect()?))),

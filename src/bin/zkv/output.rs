@@ -2,7 +2,7 @@
 //!
 //! In: rows, keys, or errors. Out: text. This module does not depend on the source of the rows.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::io::{self, Write};
 
 use anyhow::anyhow;
@@ -29,6 +29,13 @@ pub(crate) fn write_record<W: Write>(output: &mut csv::Writer<W>, key: Key<'_>, 
         Key::Bytes(key) => key,
     };
     output.write_record([key, value]).map_err(csv_error)
+}
+
+/// Returns the hexadecimal digits of bytes.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    let mut digits = String::with_capacity(2 * bytes.len());
+    bytes.iter().for_each(|byte| write!(digits, "{byte:02x}").expect("a String takes any text"));
+    digits
 }
 
 /// Adds a buffer to a writer. The buffer is as long as the buffer of a [`csv_writer`].

@@ -3,7 +3,6 @@
 //! In: rows, each optionally preceded by the requested key. Out: text. This module does not depend on the source of the
 //! rows.
 
-use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::os::fd::AsFd;
@@ -11,9 +10,11 @@ use std::os::fd::AsFd;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use zero_kv::Key;
 use zero_kv::csv_text::csv_error;
+use zero_kv::typed::Value;
 
 use crate::args::{Format, OutputArgs, Part};
-use crate::output::{buffered, csv_writer, write_json_line};
+use crate::columns::{Columns, escape_controls, line_text, text};
+use crate::output::{buffered, csv_writer, hex, write_json_line};
 
 /// The format of rows, and whether keys, values, or both are written.
 #[derive(Clone, Copy)]
@@ -21,23 +22,19 @@ pub(crate) struct RowFormat {
     format: Format,
     only: Option<Part>,
     terminator: &'static [u8],
+    /// Whether a row of a typed table is written as one line `name: value` per column.
+    names_columns: bool,
 }
 
 impl RowFormat {
-    /// Returns the format that writes only keys, unchanged.
-    pub(crate) fn for_keys(null: bool) -> RowFormat {
-        let output = OutputArgs { format: Some(Format::Raw), only: Some(Part::Keys), null };
-        RowFormat::for_rows(&output)
-    }
-
     /// Returns the requested format of rows. The default is CSV.
     pub(crate) fn for_rows(args: &OutputArgs) -> RowFormat {
         let terminator = if args.null { &b"\0"[..] } else { b"\n" };
-        RowFormat { format: args.format.unwrap_or(Format::Csv), only: args.only, terminator }
+        RowFormat { format: args.format.unwrap_or(Format::Csv), only: args.only, terminator, names_columns: false }
     }
 
     /// Returns the requested format for the lookup of a single key. The default is the unchanged value without a line
-    /// end. Unless an option selects keys or values, CSV and JSON write the whole row, and other formats write only the
+    /// end, or in a typed table, the names and values of the columns. Unless an option selects keys or values, CSV and JSON write the whole row, and other formats write only the
     /// value.
     pub(crate) fn for_value(args: &OutputArgs) -> RowFormat {
         let format = args.format.unwrap_or(Format::Raw);
@@ -45,7 +42,7 @@ impl RowFormat {
         match format {
             Format::Csv | Format::Json => rows,
             Format::Raw if !args.null && args.only.is_none() => {
-                RowFormat { only: Some(Part::Values), terminator: b"", ..rows }
+                RowFormat { only: Some(Part::Values), terminator: b"", names_columns: args.format.is_none(), ..rows }
             }
             _ => RowFormat { only: args.only.or(Some(Part::Values)), ..rows },
         }
@@ -57,6 +54,14 @@ pub(crate) struct RowWriter {
     /// Standard output. It is opened when the first row is written, because the first key determines whether CSV fields
     /// must be quoted.
     stdout: Option<StdoutWriter>,
+    /// The columns to write. `None` for a table without a schema.
+    columns: Option<Columns>,
+}
+
+/// The value of a row that is written.
+enum RowValue<'a> {
+    Bytes(&'a [u8]),
+    Cells(&'a Columns, Vec<Value<'a>>),
 }
 
 enum StdoutWriter {
@@ -66,45 +71,38 @@ enum StdoutWriter {
 
 impl RowWriter {
     pub(crate) fn new(format: RowFormat) -> RowWriter {
-        RowWriter { format, stdout: None }
+        RowWriter { format, stdout: None, columns: None }
+    }
+
+    /// Sets the columns of the rows that follow.
+    pub(crate) fn set_columns(&mut self, columns: Option<Columns>) {
+        self.columns = columns;
     }
 
     /// Writes a row, preceded by the requested key if there is one.
-    pub(crate) fn write(&mut self, requested: Option<Key<'_>>, key: Key<'_>, value: &[u8]) -> io::Result<()> {
-        let RowFormat { format, only, terminator } = self.format;
+    pub(crate) fn write(&mut self, requested: Option<Key<'_>>, key: Key<'_>, value: &[u8]) -> anyhow::Result<()> {
+        let RowFormat { format, only, names_columns, .. } = self.format;
+        let value = match &self.columns {
+            _ if only == Some(Part::Keys) => None,
+            Some(columns) => Some(RowValue::Cells(columns, columns.cells(value)?)),
+            None => Some(RowValue::Bytes(value)),
+        };
         let stdout = match &mut self.stdout {
             Some(stdout) => stdout,
             none => none.insert(open_stdout(format, only, requested.unwrap_or(key))?),
         };
-        let (key, value) = ((only != Some(Part::Values)).then_some(key), (only != Some(Part::Keys)).then_some(value));
-        match stdout {
-            StdoutWriter::Csv(csv) => {
-                for key in [requested, key].into_iter().flatten() {
-                    with_text(key, |text| csv.write_field(text)).map_err(csv_error)?;
-                }
-                value.map_or(Ok(()), |value| csv.write_field(value)).map_err(csv_error)?;
-                csv.write_record(None::<&[u8]>).map_err(csv_error)
-            }
+        let key = (only != Some(Part::Values)).then_some(key);
+        let written = match stdout {
+            StdoutWriter::Csv(csv) => write_csv(csv, [requested, key], value.as_ref()),
             StdoutWriter::Text(output) if format == Format::Json => {
-                write_json_line(output, &JsonRow { requested, key, value })
+                write_json_line(output, &JsonRow { requested, key, value: value.as_ref() })
             }
-            StdoutWriter::Text(output) => {
-                let mut separator = &b""[..];
-                for key in [requested, key].into_iter().flatten() {
-                    output.write_all(separator)?;
-                    match key {
-                        Key::U64(_) => with_text(key, |digits| output.write_all(digits))?,
-                        Key::Bytes(key) => write_bytes(output, format, key)?,
-                    }
-                    separator = b"\t";
-                }
-                if let Some(value) = value {
-                    output.write_all(separator)?;
-                    write_bytes(output, format, value)?;
-                }
-                output.write_all(terminator)
-            }
-        }
+            StdoutWriter::Text(output) => match &value {
+                Some(RowValue::Cells(columns, cells)) if names_columns => write_named(output, columns, cells),
+                value => write_fields(output, self.format, [requested, key], value.as_ref()),
+            },
+        };
+        Ok(written?)
     }
 
     pub(crate) fn flush(&mut self) -> io::Result<()> {
@@ -141,6 +139,55 @@ fn with_text<T>(key: Key<'_>, use_text: impl FnOnce(&[u8]) -> T) -> T {
     }
 }
 
+/// Writes a record with the keys, and the value or the text of each cell.
+fn write_csv(csv: &mut csv::Writer<File>, keys: [Option<Key<'_>>; 2], value: Option<&RowValue<'_>>) -> io::Result<()> {
+    let mut write = |field: &[u8]| csv.write_field(field).map_err(csv_error);
+    keys.into_iter().flatten().try_for_each(|key| with_text(key, &mut write))?;
+    match value {
+        None => {}
+        Some(RowValue::Bytes(value)) => write(value)?,
+        Some(RowValue::Cells(_, cells)) => cells.iter().try_for_each(|cell| write(&text(cell)))?,
+    }
+    csv.write_record(None::<&[u8]>).map_err(csv_error)
+}
+
+/// Writes the keys, and the value or the text of each cell, with tabs between them.
+fn write_fields(
+    output: &mut impl Write,
+    RowFormat { format, terminator, .. }: RowFormat,
+    keys: [Option<Key<'_>>; 2],
+    value: Option<&RowValue<'_>>,
+) -> io::Result<()> {
+    let mut separator = &b""[..];
+    for key in keys.into_iter().flatten() {
+        output.write_all(separator)?;
+        match key {
+            Key::U64(_) => with_text(key, |digits| output.write_all(digits))?,
+            Key::Bytes(key) => write_bytes(output, format, key)?,
+        }
+        separator = b"\t";
+    }
+    let mut write = |value: &[u8]| {
+        output.write_all(separator)?;
+        separator = b"\t";
+        write_bytes(output, format, value)
+    };
+    match value {
+        None => {}
+        Some(RowValue::Bytes(value)) => write(value)?,
+        Some(RowValue::Cells(_, cells)) => cells.iter().try_for_each(|cell| write(&text(cell)))?,
+    }
+    output.write_all(terminator)
+}
+
+/// Writes one line `name: value` per column.
+fn write_named(output: &mut impl Write, columns: &Columns, cells: &[Value<'_>]) -> io::Result<()> {
+    columns
+        .names()
+        .zip(cells)
+        .try_for_each(|(name, cell)| writeln!(output, "{}: {}", escape_controls(name), line_text(cell)))
+}
+
 fn write_bytes(output: &mut impl Write, format: Format, bytes: &[u8]) -> io::Result<()> {
     match format {
         Format::Escaped => write!(output, "{}", bytes.escape_ascii()),
@@ -149,35 +196,41 @@ fn write_bytes(output: &mut impl Write, format: Format, bytes: &[u8]) -> io::Res
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
-    let mut digits = String::with_capacity(2 * bytes.len());
-    bytes.iter().for_each(|byte| write!(digits, "{byte:02x}").expect("a String takes any text"));
-    digits
-}
-
-/// A JSON object with a field for each key or value that is written. If a key or value is not UTF-8, its field contains
-/// hexadecimal digits, and the name of the field ends in `_hex`.
+/// A JSON object with a field for each key, value, or cell that is written. If a key or value is not UTF-8, its field
+/// contains hexadecimal digits, and the name of the field ends in `_hex`.
 struct JsonRow<'a> {
     requested: Option<Key<'a>>,
     key: Option<Key<'a>>,
-    value: Option<&'a [u8]>,
+    value: Option<&'a RowValue<'a>>,
 }
 
 impl Serialize for JsonRow<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        let names = [("asked", "asked_hex", self.requested), ("key", "key_hex", self.key)];
-        let keys = names.into_iter().filter_map(|(name, hex_name, key)| Some((name, hex_name, key?)));
-        let parts = keys.chain(self.value.map(|value| ("value", "value_hex", Key::Bytes(value))));
-        for (name, hex_name, part) in parts {
-            match part {
-                Key::U64(number) => map.serialize_entry(name, &number)?,
-                Key::Bytes(bytes) => match str::from_utf8(bytes) {
-                    Ok(text) => map.serialize_entry(name, text)?,
-                    Err(_) => map.serialize_entry(hex_name, &hex(bytes))?,
-                },
+        let key_name = match self.value {
+            Some(RowValue::Cells(columns, _)) => columns.key_name(),
+            _ => "key",
+        };
+        for (name, key) in [("asked", self.requested), (key_name, self.key)] {
+            match key {
+                None => {}
+                Some(Key::U64(number)) => map.serialize_entry(name, &number)?,
+                Some(Key::Bytes(bytes)) => serialize_bytes(&mut map, name, bytes)?,
             }
         }
+        match self.value {
+            None => {}
+            Some(RowValue::Bytes(value)) => serialize_bytes(&mut map, "value", value)?,
+            Some(RowValue::Cells(columns, cells)) => columns.serialize_cells(&mut map, cells)?,
+        }
         map.end()
+    }
+}
+
+/// Writes a field with text, or with hexadecimal digits if the bytes are not UTF-8.
+fn serialize_bytes<M: SerializeMap>(map: &mut M, name: &str, bytes: &[u8]) -> Result<(), M::Error> {
+    match str::from_utf8(bytes) {
+        Ok(text) => map.serialize_entry(name, text),
+        Err(_) => map.serialize_entry(&format!("{name}_hex"), &hex(bytes)),
     }
 }

@@ -5,9 +5,11 @@
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 
-use zero_kv::client::{Client, Direct, Row as OwnedRow};
+use zero_kv::client::{Client, Direct, DirectSnapshot, Row as OwnedRow};
 use zero_kv::store::{OpenOptions, Verify};
+use zero_kv::typed::Schema;
 use zero_kv::{Key, KeyKind, MappedStore, StoreError};
 
 use crate::args::RangeArgs;
@@ -38,6 +40,9 @@ type Row<'r> = (Key<'r>, &'r [u8]);
 /// result for this key.
 pub(crate) trait Table {
     fn key_kind(&mut self) -> anyhow::Result<KeyKind>;
+
+    /// Returns the schema of the rows that lookups return until the next call, or `None` if rows have no columns.
+    fn schema(&mut self) -> anyhow::Result<Option<Arc<Schema>>>;
 
     fn get(&mut self, keys: &[Key<'_>], visit: &mut dyn FnMut(usize, Option<&[u8]>)) -> anyhow::Result<()>;
 
@@ -73,6 +78,11 @@ fn visit_rows<E: Into<anyhow::Error>>(
 impl Table for Client {
     fn key_kind(&mut self) -> anyhow::Result<KeyKind> {
         Ok(Client::key_kind(self)?)
+    }
+
+    /// A server sends the values of rows as bytes.
+    fn schema(&mut self) -> anyhow::Result<Option<Arc<Schema>>> {
+        Ok(None)
     }
 
     fn get(&mut self, keys: &[Key<'_>], visit: &mut dyn FnMut(usize, Option<&[u8]>)) -> anyhow::Result<()> {
@@ -131,6 +141,10 @@ impl Table for &MappedStore {
         Ok(MappedStore::key_kind(self))
     }
 
+    fn schema(&mut self) -> anyhow::Result<Option<Arc<Schema>>> {
+        Ok(MappedStore::schema(self).cloned())
+    }
+
     fn get(&mut self, keys: &[Key<'_>], visit: &mut dyn FnMut(usize, Option<&[u8]>)) -> anyhow::Result<()> {
         Ok(self.get_many_with(keys, visit)?)
     }
@@ -161,18 +175,40 @@ impl Table for &MappedStore {
     }
 }
 
-/// Lookups in a server's file, in direct mode. All lookups of one call read the same generation.
-impl Table for Direct {
+/// A server's table in direct mode. All lookups of one call read the same generation. After [`Table::schema`], all
+/// lookups until its next call read the generation with this schema.
+#[derive(Clone)]
+pub(crate) struct DirectTable {
+    direct: Direct,
+    pinned: Option<DirectSnapshot>,
+}
+
+impl DirectTable {
+    pub(crate) fn new(direct: Direct) -> DirectTable {
+        DirectTable { direct, pinned: None }
+    }
+
+    fn snapshot(&self) -> DirectSnapshot {
+        self.pinned.clone().unwrap_or_else(|| self.direct.snapshot())
+    }
+}
+
+impl Table for DirectTable {
     fn key_kind(&mut self) -> anyhow::Result<KeyKind> {
         Table::key_kind(&mut &*self.snapshot())
     }
 
+    fn schema(&mut self) -> anyhow::Result<Option<Arc<Schema>>> {
+        let snapshot = self.pinned.insert(self.direct.snapshot());
+        Table::schema(&mut &**snapshot)
+    }
+
     fn get(&mut self, keys: &[Key<'_>], visit: &mut dyn FnMut(usize, Option<&[u8]>)) -> anyhow::Result<()> {
-        Ok(self.get_many_with(keys, visit)?)
+        Table::get(&mut &*self.snapshot(), keys, visit)
     }
 
     fn exists(&mut self, keys: &[Key<'_>], visit: &mut dyn FnMut(usize, bool)) -> anyhow::Result<()> {
-        Ok(self.get_many_with(keys, |at, value| visit(at, value.is_some()))?)
+        Table::exists(&mut &*self.snapshot(), keys, visit)
     }
 
     fn neighbors(

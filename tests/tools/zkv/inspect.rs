@@ -127,7 +127,9 @@ fn the_report_of_an_empty_table_has_a_header_and_sections() {
 fn the_report_of_a_damaged_file_has_the_header_and_the_damaged_sections() {
     let (_folder, db) = baked();
     let whole = fs::read(&db).unwrap();
-    for (kind, section) in Layout::decode(&whole).unwrap().sections() {
+    // The schema of a table that is not typed is an empty section, which no byte can damage.
+    let sections = Layout::decode(&whole).unwrap().sections().into_iter().filter(|(_, section)| section.len_bytes > 0);
+    for (kind, section) in sections {
         let mut bytes = whole.clone();
         bytes[section.offset_bytes as usize] ^= 1;
         fs::write(&db, bytes).unwrap();

@@ -16,6 +16,7 @@ mod reload;
 mod server;
 mod terminal;
 mod top;
+mod typed;
 mod usage;
 mod verify;
 

@@ -32,7 +32,7 @@ pub(crate) enum FileCommand {
         /// Verify this baked file
         file: PathBuf,
     },
-    /// Write the rows of a file as text that bakes to the same file
+    /// Write the rows of a file as text or Parquet that bakes to the same file
     ///
     /// Exit status: 0 after success, 2 after an error. If the reader of the output closes the pipe early,
     /// the exit status is 0.
@@ -44,7 +44,10 @@ pub(crate) enum FileCommand {
     /// headers of both files have the same digest, the command reports all rows as equal without reading
     /// them. A digest can be forged: if you do not trust the files, use cmp to compare them.
     ///
-    /// Exit status: 0 if all rows are equal, 1 if some differ, 2 after an error.
+    /// In typed tables, the first lines are the columns that differ, and each line `~` names the columns whose values
+    /// differ. Rows are compared by the columns that both tables have.
+    ///
+    /// Exit status: 0 if all rows and columns are equal, 1 if some differ, 2 after an error.
     Diff(DiffArgs),
     /// Write canaries: `key,digest` lines that `kv_store --canary` checks in a new file before serving it
     ///
@@ -65,18 +68,24 @@ pub(crate) struct DumpArgs {
     /// Write to this file, which gets its name only when it is complete; `-` is standard output
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     pub(crate) output: PathBuf,
+    /// Write only these columns of a typed table, in this order
+    #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
+    pub(crate) columns: Vec<String>,
     #[command(flatten)]
     pub(crate) range: RangeArgs,
 }
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 pub(crate) enum DumpFormat {
-    /// Lines `key,value`, quoted where necessary
+    /// Lines `key,value`, quoted where necessary; for a typed table, a row of column names and one field per column
     Csv,
     /// Like csv, with tabs instead of commas, for `baker --format tsv`
     Tsv,
-    /// Lines `{"key":…,"value":"…"}`; only for tables whose keys and values are UTF-8
+    /// Lines `{"key":…,"value":"…"}`, or for a typed table, with one field per column; only for tables whose keys and
+    /// values are UTF-8
     Jsonl,
+    /// Apache Parquet, with the types of a typed table's columns; requires the feature `parquet`
+    Parquet,
 }
 
 #[derive(clap::Args)]

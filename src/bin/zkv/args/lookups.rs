@@ -8,6 +8,8 @@ use clap::{Subcommand, ValueEnum};
 pub(crate) enum Lookup {
     /// Write the value of a key to standard output, unchanged and without a line end
     ///
+    /// In a typed table, write one line `name: value` per column instead.
+    ///
     /// For several keys, or keys from standard input, write the rows of the keys that are in the table,
     /// in the order in which the keys are given. If the first argument is a baked file, keys are looked
     /// up in this file: `zkv get FILE KEY…`
@@ -113,15 +115,25 @@ pub(crate) struct OutputArgs {
     /// Write only keys, or only values
     #[arg(long, value_name = "PART")]
     pub(crate) only: Option<Part>,
+    /// Write only these columns of a typed table, in this order
+    #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
+    pub(crate) columns: Vec<String>,
     /// Terminate keys and rows with NUL instead of line ends, in standard input and in all formats except csv
     /// and json
     #[arg(short = 'z', long)]
     pub(crate) null: bool,
 }
 
+impl OutputArgs {
+    /// Returns the options that write only keys, unchanged.
+    pub(crate) fn for_keys(null: bool) -> OutputArgs {
+        OutputArgs { format: Some(Format::Raw), only: Some(Part::Keys), columns: Vec::new(), null }
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 pub(crate) enum Format {
-    /// Lines `key,value`, quoted where necessary
+    /// Lines `key,value`, or in a typed table, with one field per column; quoted where necessary
     Csv,
     /// Unchanged bytes, with a tab between key and value
     Raw,
@@ -129,7 +141,8 @@ pub(crate) enum Format {
     Escaped,
     /// Like raw, with bytes as hexadecimal digits; keys that are numbers stay decimal
     Hex,
-    /// Lines `{"key":…,"value":"…"}`; bytes that are not UTF-8 are written as `key_hex` or `value_hex`
+    /// Lines `{"key":…,"value":"…"}`, or in a typed table, with one field per column; bytes that are not UTF-8 are
+    /// written as `key_hex` or `value_hex`
     Json,
 }
 

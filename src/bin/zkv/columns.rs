@@ -1,0 +1,151 @@
+//! The columns of a typed table that a command writes, and their cells as text and JSON.
+//!
+//! In: a schema, the names of the chosen columns, and the values of rows. Out: cells. This module does not depend on
+//! the source of the rows.
+
+use std::sync::Arc;
+
+use anyhow::anyhow;
+use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
+use zero_kv::typed::{ColumnError, Projection, Schema, TypedRow, Value, write_text};
+
+use crate::output::hex;
+
+/// The name of the key's field if the schema has no name for the key.
+const KEY_NAME: &str = "key";
+
+/// The columns of a typed table that are written, in order.
+pub(crate) struct Columns {
+    schema: Arc<Schema>,
+    positions: Vec<usize>,
+    key_name: String,
+}
+
+impl Columns {
+    /// Returns the columns with these names, or all columns if `chosen` is empty. Returns `None` for a table without a
+    /// schema.
+    ///
+    /// # Errors
+    /// An error if a chosen column does not exist or is chosen twice, or if the table has no schema.
+    pub(crate) fn new(schema: Option<Arc<Schema>>, chosen: &[String]) -> anyhow::Result<Option<Columns>> {
+        let Some(schema) = schema else {
+            return match chosen {
+                [] => Ok(None),
+                _ => Err(anyhow!("--columns: the table has no columns, because it is not typed: omit --columns")),
+            };
+        };
+        let positions = match chosen {
+            [] => (0..schema.columns().len()).collect(),
+            _ => Projection::new(&schema, chosen)?.positions().to_vec(),
+        };
+        let mut key_name = schema.key_name().unwrap_or(KEY_NAME).to_owned();
+        while schema.position(&key_name).is_some() {
+            key_name.insert(0, '_');
+        }
+        Ok(Some(Columns { schema, positions, key_name }))
+    }
+
+    /// Returns the name of the key's field: the name in the schema, or `key`. If a column has this name, underscores
+    /// precede it.
+    pub(crate) fn key_name(&self) -> &str {
+        &self.key_name
+    }
+
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.declared().map(|column| column.name.as_str())
+    }
+
+    /// Returns the declarations of the columns.
+    pub(crate) fn declared(&self) -> impl Iterator<Item = &zero_kv::typed::Column> {
+        self.positions.iter().map(|position| &self.schema.columns()[*position])
+    }
+
+    /// Returns the cells of a row.
+    pub(crate) fn cells<'a>(&'a self, row: &'a [u8]) -> Result<Vec<Value<'a>>, ColumnError> {
+        let row = TypedRow::new(&self.schema, row)?;
+        self.positions.iter().map(|position| row.value(*position)).collect()
+    }
+
+    /// Returns the cell of a row in the chosen column at this position.
+    #[cfg(feature = "parquet")]
+    pub(crate) fn cell<'a>(&'a self, row: &'a [u8], at: usize) -> Result<Value<'a>, ColumnError> {
+        TypedRow::new(&self.schema, row)?.value(self.positions[at])
+    }
+
+    pub(crate) fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    /// Writes each cell as a field of a JSON object: see [`serialize_cell`].
+    pub(crate) fn serialize_cells<M: SerializeMap>(&self, map: &mut M, cells: &[Value<'_>]) -> Result<(), M::Error> {
+        self.names().zip(cells).try_for_each(|(name, cell)| serialize_cell(map, name, cell))
+    }
+}
+
+/// Writes a cell as a field of a JSON object: see [`JsonCell`]. If bytes are not UTF-8, the field contains hexadecimal
+/// digits, and the name of the field ends in `_hex`.
+pub(crate) fn serialize_cell<M: SerializeMap>(map: &mut M, name: &str, cell: &Value<'_>) -> Result<(), M::Error> {
+    match cell {
+        Value::Bytes(bytes) if str::from_utf8(bytes).is_err() => {
+            map.serialize_entry(&format!("{name}_hex"), &hex(bytes))
+        }
+        cell => map.serialize_entry(name, &JsonCell(*cell)),
+    }
+}
+
+/// Returns the text of a cell. The text of null is empty.
+pub(crate) fn text(cell: &Value<'_>) -> Vec<u8> {
+    let mut text = Vec::new();
+    write_text(cell, &mut text);
+    text
+}
+
+/// Returns the text of a cell on one line, for people. Null is `null`. Backslashes and control characters are escaped,
+/// and in bytes that are not UTF-8, everything except printable ASCII.
+pub(crate) fn line_text(cell: &Value<'_>) -> String {
+    if *cell == Value::Null {
+        return "null".to_owned();
+    }
+    let text = text(cell);
+    match str::from_utf8(&text) {
+        Ok(text) => escape_controls(text),
+        Err(_) => text.escape_ascii().to_string(),
+    }
+}
+
+/// Escapes backslashes and control characters.
+pub(crate) fn escape_controls(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for char in text.chars() {
+        if char.is_control() || char == '\\' {
+            escaped.extend(char.escape_debug());
+        } else {
+            escaped.push(char);
+        }
+    }
+    escaped
+}
+
+/// A cell in JSON: a number, a Boolean, null, a string, or an array. Decimals, dates, and timestamps are strings,
+/// because a JSON number would lose digits of a decimal in most readers. `NaN`, `inf`, and `-inf` are strings, too.
+/// Bytes must be UTF-8.
+pub(crate) struct JsonCell<'a>(pub(crate) Value<'a>);
+
+impl Serialize for JsonCell<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::Null => serializer.serialize_unit(),
+            Value::Bool(value) => serializer.serialize_bool(value),
+            Value::Int(value) => serializer.serialize_i64(value),
+            Value::Uint(value) => serializer.serialize_u64(value),
+            Value::F32(value) if value.is_finite() => serializer.serialize_f32(value),
+            Value::F64(value) if value.is_finite() => serializer.serialize_f64(value),
+            Value::List(list) => {
+                let mut elements = serializer.serialize_seq(Some(list.len()))?;
+                list.iter().try_for_each(|element| elements.serialize_element(&JsonCell(element)))?;
+                elements.end()
+            }
+            cell => serializer.serialize_str(&String::from_utf8_lossy(&text(&cell))),
+        }
+    }
+}
