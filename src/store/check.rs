@@ -1,5 +1,6 @@
 //! Verifies the bytes of a file against their checksums, and the index of the file against the records.
 
+mod cells;
 mod parallel;
 
 use std::ops::{ControlFlow, Range};
@@ -9,6 +10,7 @@ use std::thread;
 
 use zerocopy::little_endian::{U32, U64};
 
+use self::cells::check_cells;
 use self::parallel::{on_threads, ranges};
 use super::fences::Fences;
 use super::search::Found;
@@ -19,7 +21,7 @@ use crate::format::fence::{FENCE_ROWS, Fence, NODE_HEADS, Node, fence_count};
 use crate::format::header::{Section, SectionKind};
 use crate::format::key::{Key, KeyKind, LookupKey};
 use crate::format::record::{Record, record_len_min_bytes};
-use crate::typed::{ColumnError, Schema, SchemaError, TypedRow};
+use crate::typed::{Schema, SchemaError};
 
 /// The length of a window, a multiple of the block length. Sections are checked window by window. Before each window,
 /// the check can be canceled, and the pages of earlier windows are released.
@@ -398,24 +400,6 @@ fn check_row<'s>(
         return Err(fault("the padding is missing or not zero"));
     }
     Ok(record)
-}
-
-/// Checks that the value of a record is a row of the schema.
-fn check_cells(schema: &Schema, row: usize, record: &Record<'_>) -> Result<(), FormatError> {
-    TypedRow::new(schema, record.value()).and_then(|row| row.check()).map_err(|error| {
-        let what = if let ColumnError::Malformed { what } = error { what } else { "it is not a row of the schema" };
-        FormatError::Cells { row: row as u64, key: shown_key(record.key()), what }
-    })
-}
-
-/// Returns a key as text for messages. Byte keys are quoted and escaped, and truncated after 64 bytes.
-fn shown_key(key: Key<'_>) -> String {
-    const SHOWN_MAX_BYTES: usize = 64;
-    match key {
-        Key::U64(key) => key.to_string(),
-        Key::Bytes(key) if key.len() > SHOWN_MAX_BYTES => format!("\"{}...\"", key[..SHOWN_MAX_BYTES].escape_ascii()),
-        Key::Bytes(key) => format!("\"{}\"", key.escape_ascii()),
-    }
 }
 
 /// The rows of a fence that were read so far.
