@@ -12,6 +12,7 @@ mod redis {
     pub(crate) mod differential;
     pub(crate) mod document;
     pub(crate) mod errors;
+    pub(crate) mod hashes;
     pub(crate) mod more_reads;
     pub(crate) mod programs;
     pub(crate) mod protocols;
@@ -28,8 +29,8 @@ use libtest_mimic::{Arguments, run};
 
 use helpers::trials::trials;
 use redis::{
-    administration, benchmark, benchmarker, cli, clients, descriptions, differential, document, errors, more_reads,
-    protocols, python, tls, tools, users,
+    administration, benchmark, benchmarker, cli, clients, descriptions, differential, document, errors, hashes,
+    more_reads, protocols, python, tls, tools, users,
 };
 
 fn main() -> ExitCode {
@@ -91,6 +92,18 @@ fn main() -> ExitCode {
         errors::an_announced_length_allocates_nothing,
         errors::malformed_bytes_are_answered_as_by_redis,
         errors::leading_zeros_of_a_key_are_ignored,
+        hashes::replies_about_hashes_are_equal,
+        hashes::hashes_with_long_values_have_the_same_fields,
+        hashes::scans_of_wide_hashes_return_all_fields_once,
+        hashes::replies_to_long_pipelines_of_hash_commands_are_equal,
+        hashes::inline_hash_commands_get_the_replies_of_pipelined_ones,
+        hashes::random_fields_are_fields_of_the_row,
+        hashes::scan_finds_rows_by_the_type_hash,
+        hashes::a_row_of_nulls_is_a_hash_without_fields,
+        hashes::a_malformed_row_gets_an_error,
+        hashes::hashes_with_byte_keys_have_equal_replies,
+        hashes::users_need_the_permission_for_the_command_and_the_key,
+        hashes::redis_py_reads_hashes,
         more_reads::replies_to_commands_for_other_types_are_equal,
         more_reads::errors_for_numbers_of_keys_have_equal_text,
         more_reads::replies_about_roles_and_clusters_are_equal,

@@ -10,7 +10,7 @@
 //! 1. `limits`, `log_limit`, `panics`, `peer`, `spin`, `stream`, `pass`, `steps`, `turn`: basics of all other modules
 //! 2. `counters`, `statistics`: counters of each worker, and of the whole server
 //! 3. `service`, `liveness`, `leases`: the service manager, the health of threads, the leases of files
-//! 4. `generations`: opens and checks files, and replaces the served generation
+//! 4. `fields`, `generations`: the columns of a typed table as fields of Redis hashes; opens and checks files, and replaces the served generation
 //! 5. `users`: names, passwords, and permissions
 //! 6. `activity`, `timeouts`, `registry`, `client_memory`: the state of connections, and the rules that disconnect them
 //! 7. `residency`, `cold_reads`, `settings`, `state`, `worker_state`: the state that threads share
@@ -30,6 +30,7 @@ mod connection;
 mod counters;
 mod error;
 mod facts;
+mod fields;
 mod generations;
 #[cfg(feature = "tls")]
 mod handshakes;

@@ -38,6 +38,8 @@ pub struct Responses {
     passes_descriptors: bool,
     steps: Steps,
     cold: ColdLookups,
+    /// A buffer for the text of one cell. It keeps its memory between replies.
+    text: Vec<u8>,
 }
 
 /// The ranges that are sent directly from the file.
@@ -67,6 +69,7 @@ impl Responses {
             passes_descriptors: false,
             steps: Steps::begin(),
             cold: ColdLookups::default(),
+            text: Vec::new(),
         }
     }
 
@@ -254,6 +257,16 @@ impl Responses {
         }
         self.is_staged = self.unsent().fill_stage(store).is_ok();
         self.is_staged
+    }
+
+    /// Appends what `write` writes with the responses and an empty buffer for texts. The buffer keeps its memory.
+    #[inline]
+    pub(super) fn with_text<T>(&mut self, write: impl FnOnce(&mut Responses, &mut Vec<u8>) -> T) -> T {
+        let mut text = std::mem::take(&mut self.text);
+        text.clear();
+        let done = write(self, &mut text);
+        self.text = text;
+        done
     }
 
     /// Returns the buffer for bytes that are copied just before they are sent.

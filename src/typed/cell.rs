@@ -91,6 +91,16 @@ impl<'a> List<'a> {
         self.bytes.is_empty()
     }
 
+    /// Returns the list of the elements in a range of positions.
+    ///
+    /// # Panics
+    /// If the list does not have all these elements.
+    #[cfg(any(feature = "bake", feature = "server"))]
+    pub(super) fn part(&self, range: std::ops::Range<usize>) -> List<'a> {
+        let len_bytes = self.element.len_bytes();
+        List { element: self.element, bytes: &self.bytes[range.start * len_bytes..range.end * len_bytes] }
+    }
+
     /// Returns an iterator over the elements.
     pub fn iter(&self) -> impl Iterator<Item = Value<'a>> + use<'a> {
         let element = self.element.column_type();

@@ -41,6 +41,8 @@ pub use matrix::{MatrixNumber, MatrixPlan, MatrixTypeError};
 pub use projection::{Projection, ProjectionError};
 pub use row::{ColumnError, FromCell, TypedRow};
 pub use schema::{COLUMN_COUNT_MAX, Column, FIXED_LEN_MAX_BYTES, NAME_LEN_MAX_BYTES, Schema, SchemaError};
+#[cfg(feature = "server")]
+pub(crate) use text::write_elements;
 #[cfg(any(feature = "bake", feature = "server"))]
 pub use text::{TextFault, TextParser, write_text};
 pub use types::{ColumnType, DECIMAL_PRECISION_MAX, DECIMAL64_PRECISION_MAX, ElementType, TimeUnit, TypeNameError};

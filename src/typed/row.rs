@@ -134,6 +134,21 @@ impl<'a> TypedRow<'a> {
     /// # Panics
     /// If the schema has no column at this position.
     pub fn value(&self, column: usize) -> Result<Value<'a>, ColumnError> {
+        match (self.value_without_utf8_check(column)?, self.schema.columns()[column].column_type) {
+            (Value::Bytes(text), ColumnType::Text) => Ok(Value::Text(std::str::from_utf8(text).map_err(|_| NOT_UTF8)?)),
+            (value, _) => Ok(value),
+        }
+    }
+
+    /// Returns the value of the column at a position. Returns text as bytes, which may not be UTF-8.
+    ///
+    /// # Errors
+    /// The errors of [`TypedRow::value`], except that text is not UTF-8.
+    ///
+    /// # Panics
+    /// If the schema has no column at this position.
+    #[inline]
+    pub(crate) fn value_without_utf8_check(&self, column: usize) -> Result<Value<'a>, ColumnError> {
         let cell = self.schema.layout().cell(column);
         if self.is_null(cell) {
             return Ok(Value::Null);
@@ -144,14 +159,21 @@ impl<'a> TypedRow<'a> {
             (Place::Fixed { offset_bytes, len_bytes }, _) => {
                 scalar(column_type, &self.bytes[offset_bytes..offset_bytes + len_bytes])
             }
-            (place @ Place::Variable { .. }, ColumnType::Text) => {
-                Value::Text(std::str::from_utf8(self.data(place)?).map_err(|_| NOT_UTF8)?)
-            }
             (place, ColumnType::List { element, .. }) => {
                 Value::List(List::new(element, self.data(place)?).ok_or(PARTIAL_ELEMENT)?)
             }
             (place, _) => Value::Bytes(self.data(place)?),
         })
+    }
+
+    /// Returns whether the column at a position has a value in this row.
+    ///
+    /// # Panics
+    /// If the schema has no column at this position.
+    #[cfg(feature = "server")]
+    #[inline]
+    pub(crate) fn has_value(&self, column: usize) -> bool {
+        !self.is_null(self.schema.layout().cell(column))
     }
 
     /// Returns an iterator over all cells, in the order of the columns.

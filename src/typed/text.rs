@@ -14,9 +14,10 @@
 //! The text of null is empty.
 
 use std::io::Write;
+use std::ops::Range;
 
 use super::calendar::Date;
-use super::cell::{Value, fits};
+use super::cell::{List, Value, fits};
 use super::types::{ColumnType, ElementType, TimeUnit};
 
 const SECONDS_PER_DAY: i64 = 24 * 60 * 60;
@@ -30,8 +31,8 @@ pub fn write_text(value: &Value<'_>, to: &mut Vec<u8>) {
     let written = match value {
         Value::Null => Ok(()),
         Value::Bool(value) => write!(to, "{value}"),
-        Value::Int(value) => write!(to, "{value}"),
-        Value::Uint(value) => write!(to, "{value}"),
+        Value::Int(value) => to.write_all(itoa::Buffer::new().format(*value).as_bytes()),
+        Value::Uint(value) => to.write_all(itoa::Buffer::new().format(*value).as_bytes()),
         Value::F32(value) if has_exponent(f64::from(*value)) => write!(to, "{value:e}"),
         Value::F32(value) => write!(to, "{value}"),
         Value::F64(value) if has_exponent(*value) => write!(to, "{value:e}"),
@@ -42,20 +43,29 @@ pub fn write_text(value: &Value<'_>, to: &mut Vec<u8>) {
         Value::Timestamp(units, unit) => write_timestamp(*units, *unit, to),
         Value::Decimal { unscaled, scale } => write_decimal(*unscaled, (*scale).into(), to),
         Value::List(list) => {
-            let is_quoted = matches!(list.element(), ElementType::Date | ElementType::Timestamp(_));
-            let quote: &[u8] = if is_quoted { b"\"" } else { b"" };
             to.push(b'[');
-            for (i, element) in list.iter().enumerate() {
-                to.extend_from_slice(if i == 0 { b"" } else { b"," });
-                to.extend_from_slice(quote);
-                write_text(&element, to);
-                to.extend_from_slice(quote);
-            }
+            write_elements(list, 0..list.len(), to);
             to.push(b']');
             Ok(())
         }
     };
     written.expect("writes to a vector do not fail");
+}
+
+/// Appends a part of the text of a list: the elements in a range of positions, each except the first of the list after a
+/// comma. The text of the list is these elements in brackets.
+///
+/// # Panics
+/// If the list does not have all these elements.
+pub(crate) fn write_elements(list: &List<'_>, range: Range<usize>, to: &mut Vec<u8>) {
+    let is_quoted = matches!(list.element(), ElementType::Date | ElementType::Timestamp(_));
+    let quote: &[u8] = if is_quoted { b"\"" } else { b"" };
+    for (i, element) in range.clone().zip(list.part(range).iter()) {
+        to.extend_from_slice(if i == 0 { b"" } else { b"," });
+        to.extend_from_slice(quote);
+        write_text(&element, to);
+        to.extend_from_slice(quote);
+    }
 }
 
 fn has_exponent(value: f64) -> bool {
@@ -112,7 +122,7 @@ impl TextParser {
             ColumnType::List { element, len } => {
                 self.elements.clear();
                 list(element, text, &mut self.elements)?;
-                let list = super::List::new(element, &self.elements).map(Value::List);
+                let list = List::new(element, &self.elements).map(Value::List);
                 let list = list.filter(|list| fits(list, ColumnType::List { element, len }));
                 list.ok_or(TextFault("a list of the column's length"))
             }
@@ -274,7 +284,6 @@ fn list(element: ElementType, text: &[u8], elements: &mut Vec<u8>) -> Result<(),
 
 #[cfg(test)]
 mod tests {
-    use super::super::cell::List;
     use super::super::encode::tests::{lists, value_of};
     use super::super::types::tests::all_types;
     use super::*;

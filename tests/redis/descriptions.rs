@@ -16,7 +16,7 @@ const DIFFERENT_ARGUMENTS: &[&str] = &[
     "acl|log", "bitcount", "bitpos", "client|caching", "client|kill", "client|list", "client|no-evict", "client|tracking",
     "cluster|failover", "cluster|keyslot", "cluster|setslot",
     "command|getkeys", "command|list", "config|get", "geodist", "georadius_ro", "georadiusbymember_ro", "geosearch",
-    "getex", "hello", "hrandfield", "sort_ro", "xinfo|stream", "xpending", "xrange", "xrevrange", "zcount", "zinter",
+    "getex", "hello", "hrandfield", "hscan", "sort_ro", "xinfo|stream", "xpending", "xrange", "xrevrange", "zcount", "zinter",
     "zrandmember", "zrange", "zrangebyscore", "zrevrangebyscore", "zunion",
 ];
 

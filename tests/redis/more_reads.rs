@@ -25,7 +25,7 @@ fn replies(socket: &Path, version: &str, commands: &[u8]) -> Vec<u8> {
 
 /// Compares the replies to commands in both versions, inside and outside a transaction.
 #[track_caller]
-fn assert_equal_everywhere(redis: &Path, ours: &Path, commands: &[u8]) {
+pub(crate) fn assert_equal_everywhere(redis: &Path, ours: &Path, commands: &[u8]) {
     let transaction = [line("MULTI"), commands.to_vec(), line("EXEC")].concat();
     for version in ["2", "3"] {
         for commands in [commands, &transaction] {

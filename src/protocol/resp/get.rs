@@ -23,7 +23,7 @@ pub fn get(input: &[u8]) -> Option<(&[u8], usize)> {
     if (u64::from_le_bytes(*start) ^ START) | ((u64::from_le_bytes(*name) & NAME_MASK) ^ NAME) != 0 {
         return None;
     }
-    last_argument(input, LEN_AT)
+    argument(input, LEN_AT)
 }
 
 const FLOOR: &[u8] = b"*2\r\n$9\r\nZKV.FLOOR\r\n$";
@@ -39,7 +39,7 @@ pub fn floor_or_ceiling(input: &[u8]) -> Option<(bool, &[u8], usize)> {
         () if begins_with(CEILING) => (false, CEILING.len()),
         () => return None,
     };
-    let (key, len_bytes) = last_argument(input, len_at)?;
+    let (key, len_bytes) = argument(input, len_at)?;
     Some((is_floor, key, len_bytes))
 }
 
@@ -58,10 +58,10 @@ pub fn range_or_count(input: &[u8]) -> Option<bool> {
     }
 }
 
-/// Returns the last argument of a command, whose length begins at `len_at`, and the length of the command. Returns
-/// `None` if the command is incomplete, or if the argument does not have 1 to 99,999 bytes.
+/// Returns the argument of a command whose length begins at `len_at`, and the offset of its end. Returns `None` if the
+/// argument is incomplete, or if it does not have 1 to 99,999 bytes.
 #[inline(always)]
-fn last_argument(input: &[u8], len_at: usize) -> Option<(&[u8], usize)> {
+pub(super) fn argument(input: &[u8], len_at: usize) -> Option<(&[u8], usize)> {
     let first_digit = input.get(len_at)?.wrapping_sub(b'1');
     if first_digit > 8 {
         return None;

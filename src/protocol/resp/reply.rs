@@ -34,6 +34,9 @@ pub struct Reply<'a, S = Vec<u8>> {
 }
 
 impl<'a, S: Sink> Reply<'a, S> {
+    /// The maximum length of the header of an array or a map.
+    pub const HEADER_LEN_MAX_BYTES: usize = "*18446744073709551615\r\n".len();
+
     /// Creates an encoder that appends replies to `out`, in the given protocol version.
     #[inline]
     pub fn new(out: &'a mut S, version: Version) -> Self {

@@ -27,6 +27,7 @@ pub(super) use source::Source;
 pub(super) use supervisor::{Supervised, Supervisor};
 pub(super) use watch::{FileVersion, FolderWatch};
 
+use super::fields::Fields;
 use crate::store::{Store, Writers};
 use watch::Identity;
 
@@ -36,6 +37,8 @@ pub(super) struct Generation {
     /// under a new number.
     pub(super) number: u64,
     pub(super) store: Store,
+    /// The fields of the rows as Redis hashes, if the table is typed.
+    pub(super) fields: Option<Fields>,
     /// The file that direct clients map. `None` if direct clients cannot map the table.
     pub(super) shared: Option<File>,
     /// The table's file. It stays open for a rollback, even if the table was copied into memory.

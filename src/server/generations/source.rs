@@ -10,6 +10,7 @@ use tracing::{info, warn};
 
 use super::candidate::{Candidate, Plan, Replaces};
 use super::{Generation, OpenError};
+use crate::server::fields::Fields;
 use crate::server::liveness::Thread;
 use crate::setting::Setting;
 use crate::store::Pace;
@@ -90,6 +91,7 @@ impl Source {
             warn!("direct clients cannot map generation {number}: {error}: they send requests to the server");
             None
         });
-        Generation { number, store, shared, file, identity, writers }
+        let fields = store.schema().map(|schema| Fields::new(Arc::clone(schema)));
+        Generation { number, store, fields, shared, file, identity, writers }
     }
 }

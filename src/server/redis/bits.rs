@@ -36,7 +36,7 @@ pub(super) fn get_bit(
     out: &mut Out<'_>,
 ) -> Result<(), String> {
     let (text, at) = (next(&mut args), offset(next(&mut args), None)?);
-    let (value, _) = lookup.find_counted(text, counted)?.unwrap_or_default();
+    let (value, _) = lookup.find_string(text, counted)?.unwrap_or_default();
     out.integer(bit(value, at) as i64);
     Ok(())
 }
@@ -97,7 +97,7 @@ pub(super) fn bit_field(
     if writes {
         return Err("ERR BITFIELD_RO only supports the GET subcommand".to_owned());
     }
-    let (value, _) = lookup.find_counted(text, counted)?.unwrap_or_default();
+    let (value, _) = lookup.find_string(text, counted)?.unwrap_or_default();
     out.sink().steps().add(2 * fields.len());
     out.array(fields.len());
     fields.iter().for_each(|field| out.integer(field.read(value)));

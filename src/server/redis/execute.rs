@@ -6,7 +6,7 @@ use super::lookup::Lookup;
 use super::order::RangeCommand;
 use super::work::{KeysOf, Outcome, Step, Work};
 use super::{
-    COMMAND_STEPS, Counted, Out, Session, acl, bits, clients, commands, handshake, info, keyspace, kill, order,
+    COMMAND_STEPS, Counted, Out, Session, acl, bits, clients, commands, handshake, hashes, info, keyspace, kill, order,
     other_types, strings, subsequence, tools, topology, transaction, whole_values,
 };
 use crate::protocol::resp::commands::{
@@ -110,6 +110,12 @@ impl Session {
         let (store, counted) = (&generation.store, &mut self.counted);
         let lookup = Lookup { store, foreign_keys: server.settings.foreign_keys };
         let args = args_of(spec, command);
+        if let Some(fields) = &generation.fields
+            && hashes::is_hash_command(spec.id)
+        {
+            let random = self.random();
+            return hashes::execute(lookup, fields, spec, command, random, &mut self.counted, out);
+        }
         match spec.id {
             Id::Get => strings::get(lookup, args, counted, out)?,
             Id::MGet => return Ok(strings::check_keys(args, KeysOf::MGet)),
@@ -118,7 +124,7 @@ impl Session {
             Id::GetRange => strings::get_range(lookup, args, counted, out)?,
             Id::Type => strings::type_of(lookup, args, out)?,
             Id::Ttl | Id::PTtl => strings::time_to_live(lookup, args, out)?,
-            Id::ObjectEncoding => strings::encoding(lookup, args, out)?,
+            Id::ObjectEncoding => strings::encoding(lookup, generation.fields.as_ref(), args, out)?,
             string_reads!() | other_types!() => return read(lookup, spec, command, counted, out),
             Id::MemoryUsage => strings::memory_usage(lookup, args, out)?,
             Id::DbSize => out.integer(store.len() as i64),
@@ -283,6 +289,7 @@ impl Session {
             }
             Work::MGet { next_arg } => Ok(strings::more_of_mget(lookup, command, next_arg, counted, out)),
             Work::Exists { next_arg, count } => strings::more_of_exists(lookup, command, next_arg, count, counted, out),
+            Work::Hash(reply) => Ok(hashes::more(reply, lookup, generation.fields.as_ref(), command, out)),
             Work::WholeValue(value) => value.more(lookup, command, out),
             Work::Keys(keys) => Ok(keys.more(store, command, out)),
             Work::Commands(described) => Ok(described.more(command, out)),

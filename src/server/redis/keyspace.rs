@@ -110,7 +110,7 @@ struct Scan {
     row: usize,
     count: usize,
     pattern: Pattern,
-    /// Whether the client requested keys of a type other than string. No key has such a type, so the reply has no keys.
+    /// Whether the client requested keys of a type that no key has, so that the reply has no keys.
     none: bool,
 }
 
@@ -126,29 +126,39 @@ impl Scan {
             } else if option.eq_ignore_ascii_case(b"MATCH") {
                 pattern = Some(value);
             } else if option.eq_ignore_ascii_case(b"TYPE") {
-                none = !value.eq_ignore_ascii_case(b"string");
+                none = !value.eq_ignore_ascii_case(type_name(store).as_bytes());
             } else {
                 return Err("ERR syntax error".to_owned());
             }
         }
         let pattern = Pattern::new(pattern, steps)?;
-        Ok(Scan { row: row_of_cursor(store, cursor)?, count, pattern, none })
+        Ok(Scan { row: position_of_cursor(store, cursor, store.len())?, count, pattern, none })
     }
+}
+
+/// Returns the Redis type of all values of a table.
+pub(super) fn type_name(store: &Store) -> &'static str {
+    if store.schema().is_some() { "hash" } else { "string" }
 }
 
 fn cursor_tag(store: &Store) -> u64 {
     store.digest() as u64 & ((1 << CURSOR_TAG_BITS) - 1)
 }
 
-fn cursor_of_row(store: &Store, row: usize) -> u64 {
-    cursor_tag(store) << CURSOR_ROW_BITS | row as u64
+/// Returns the cursor that continues a scan at a position: the number of a row, or of a column.
+pub(super) fn cursor_of_position(store: &Store, position: usize) -> u64 {
+    cursor_tag(store) << CURSOR_ROW_BITS | position as u64
 }
 
-fn row_of_cursor(store: &Store, cursor: u64) -> Result<usize, String> {
-    let row = (cursor & ((1 << CURSOR_ROW_BITS) - 1)) as usize;
+/// Returns the position at which a scan continues. The position is less than `end`.
+///
+/// # Errors
+/// The text of the error reply, if the cursor belongs to another table.
+pub(super) fn position_of_cursor(store: &Store, cursor: u64, end: usize) -> Result<usize, String> {
+    let position = (cursor & ((1 << CURSOR_ROW_BITS) - 1)) as usize;
     match cursor {
         0 => Ok(0),
-        _ if cursor >> CURSOR_ROW_BITS == cursor_tag(store) && row < store.len() => Ok(row),
+        _ if cursor >> CURSOR_ROW_BITS == cursor_tag(store) && position < end => Ok(position),
         _ => Err(format!("ERR cursor {cursor} belongs to another generation of the table: begin again with 0")),
     }
 }
@@ -175,7 +185,7 @@ pub(super) fn scan(store: &Store, args: Args<'_>, out: &mut Out<'_>) -> Result<(
         }
     }
     let next_row = rows.ends().0.row;
-    let cursor = if next_row >= end_row { 0 } else { cursor_of_row(store, next_row) };
+    let cursor = if next_row >= end_row { 0 } else { cursor_of_position(store, next_row) };
     out.array(2);
     out.bulk(itoa::Buffer::new().format(cursor).as_bytes());
     out.array(key_count);
@@ -278,12 +288,12 @@ mod tests {
         let (_folder, one) = table("1,a\n2,b\n3,c\n");
         let (_folder, other) = table("1,a\n2,b\n3,d\n");
         for row in 1..3 {
-            let cursor = cursor_of_row(&one, row);
+            let cursor = cursor_of_position(&one, row);
             assert!(cursor < 1 << 63);
-            assert_eq!(row_of_cursor(&one, cursor), Ok(row));
-            assert!(row_of_cursor(&other, cursor).unwrap_err().contains("begin again with 0"));
+            assert_eq!(position_of_cursor(&one, cursor, 3), Ok(row));
+            assert!(position_of_cursor(&other, cursor, 3).unwrap_err().contains("begin again with 0"));
         }
-        assert!(row_of_cursor(&one, cursor_of_row(&one, 3)).is_err());
-        assert_eq!(row_of_cursor(&one, 0), Ok(0));
+        assert!(position_of_cursor(&one, cursor_of_position(&one, 3), 3).is_err());
+        assert_eq!(position_of_cursor(&one, 0, 3), Ok(0));
     }
 }

@@ -14,6 +14,9 @@ use crate::store::{Found, Store};
 /// The cost, in steps, of looking up a key individually, not in a run of keys.
 pub(super) const LONE_LOOKUP_STEPS: usize = 4;
 
+/// The error for a key whose value has another type than the one that the command reads.
+pub(super) const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
+
 /// A value and its offset in the records section.
 pub(super) type Stored<'s> = (&'s [u8], u64);
 
@@ -59,6 +62,15 @@ impl<'s> Lookup<'s> {
             Ok(Found::Missing) => Ok(None),
             Ok(Found::Damaged) | Err(_) => Err(damaged()),
         }
+    }
+
+    /// Returns the string at a key, and counts a hit or a miss.
+    ///
+    /// # Errors
+    /// The errors of [`Lookup::find`], and the error of Redis for a hash if the table is typed.
+    pub(super) fn find_string(&self, text: &[u8], counted: &mut Counted) -> Result<Option<Stored<'s>>, String> {
+        let found = self.find_counted(text, counted)?;
+        if found.is_some() && self.store.schema().is_some() { Err(WRONG_TYPE.to_owned()) } else { Ok(found) }
     }
 
     /// Returns the value of a key, and counts a hit or a miss.

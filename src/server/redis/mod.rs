@@ -1,7 +1,8 @@
 //! The Redis protocol.
 //!
-//! In: bytes that a client sent. Out: replies. Runs of GET are looked up together (`gets`), and so are runs of ZKV.FLOOR
-//! and ZKV.CEILING (`neighbors`), and runs of ZKV.RANGE and ZKV.COUNT (`ranges`). All other commands are parsed by
+//! In: bytes that a client sent. Out: replies. Runs of GET are looked up together (`gets`), and so are runs of HGET,
+//! HMGET, and HGETALL (`hashes`), runs of ZKV.FLOOR and ZKV.CEILING (`neighbors`), and runs of ZKV.RANGE and ZKV.COUNT
+//! (`ranges`). All other commands are parsed by
 //! [`crate::protocol::resp`] and executed one at a time. A command with a long reply takes several passes,
 //! and the connection executes no other command before this reply is complete. A reply of unbounded length is sent
 //! piece by piece while it is computed. The exception is the reply to CLIENT LIST, which is first held in memory as a
@@ -15,6 +16,7 @@ mod commands;
 mod execute;
 mod gets;
 mod handshake;
+mod hashes;
 mod info;
 mod keyspace;
 mod kill;
@@ -316,7 +318,15 @@ impl Session {
         if responses.steps().is_pass_over() {
             return Err(Then::Yield);
         }
-        if !self.state.transaction.is_queueing()
+        if let Some(fields) = &generation.fields {
+            if !self.state.transaction.is_queueing()
+                && self.access.is_unrestricted(&self.worker.server.users)
+                && !self.is_monitored
+                && let Some(run) = hashes::answer(fields, &generation.store, rest, self.state.version, responses)
+            {
+                return self.count_hash_reads(&run, responses);
+            }
+        } else if !self.state.transaction.is_queueing()
             && self.access.reads_any_key()
             && !self.is_monitored
             && let Some(run) = gets::answer(&generation.store, rest, self.state.version, responses)

@@ -1,14 +1,13 @@
-//! Redis commands for types other than string.
+//! Redis commands for types that no value of the table has.
 //!
 //! In: keys. Out: the reply that Redis gives for missing keys, or, if a key exists, the error that it has the wrong
-//! type, because all values are strings. Arguments that affect neither the keys nor the kind of reply are not checked.
+//! type, because all values are strings, or hashes if the table is typed. Arguments that affect neither the keys nor the kind of reply are not checked.
 
-use super::lookup::{LONE_LOOKUP_STEPS, Lookup};
+use super::lookup::{LONE_LOOKUP_STEPS, Lookup, WRONG_TYPE};
 use super::{Counted, Out};
 use crate::protocol::resp::Command;
 use crate::protocol::resp::commands::{Missing, Spec};
 
-const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 /// The error for a string that is not a HyperLogLog. A table could contain HyperLogLogs, but the server does not read
 /// them.
 const NOT_AN_ESTIMATE: &str = "WRONGTYPE Key is not a valid HyperLogLog string value.";
@@ -32,11 +31,18 @@ pub(super) fn execute(
     for text in command.args().skip(first).take(positions.len()) {
         out.sink().steps().add(LONE_LOOKUP_STEPS);
         if lookup.find_counted(text, counted)?.is_some() {
-            let is_estimate = spec.missing == Some(Missing::Estimate);
+            let is_estimate = spec.missing == Some(Missing::Estimate) && lookup.store.schema().is_none();
             return Err(if is_estimate { NOT_AN_ESTIMATE } else { WRONG_TYPE }.to_owned());
         }
     }
     push_missing(spec.missing.unwrap_or(Missing::Null), command, first, arg_count.saturating_sub(end), out)
+}
+
+/// Replies that the key of a command with one key does not exist.
+pub(super) fn push_missing_key(spec: &Spec, command: &Command<'_>, out: &mut Out<'_>) -> Result<(), String> {
+    let positions = spec.key_positions(command.args(), command.arg_count())?;
+    let more = command.arg_count().saturating_sub(positions.end);
+    push_missing(spec.missing.unwrap_or(Missing::Null), command, positions.start, more, out)
 }
 
 /// Replies that a command's keys do not exist. `first_key` is the position of the first key, and `more` is the number

@@ -46,6 +46,23 @@ pub(super) fn push_answer(responses: &mut Responses, answer: &[u8], offset_bytes
     push_value(&mut Reply::new(responses, Version::default()), value, value_offset_bytes);
 }
 
+/// Replies with a value, which is copied. There must be room for it.
+#[inline(always)]
+pub(super) fn push_short_bulk(responses: &mut Responses, value: &[u8]) {
+    if let Some(head) = HEADS.get(value.len())
+        && let Some(to) = responses.room().first_chunk_mut::<SHORT_ROOM_BYTES>()
+    {
+        let head_len_bytes = if value.len() < 10 { b"$1\r\n".len() } else { b"$10\r\n".len() };
+        to[..WORD_BYTES].copy_from_slice(head);
+        let end = head_len_bytes + value.len();
+        to[head_len_bytes..end].copy_from_slice(value);
+        to[end..end + 2].copy_from_slice(b"\r\n");
+        responses.advance(end + 2);
+        return;
+    }
+    Reply::new(responses, Version::default()).bulk(value);
+}
+
 /// Replies with a value that is stored at an offset of the records section.
 #[cold]
 pub(super) fn push_value(out: &mut Out<'_>, value: &[u8], offset_bytes: u64) {

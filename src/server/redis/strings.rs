@@ -1,15 +1,17 @@
 //! Commands that read the values of given keys.
 
 use super::cold::must_wait_for_key;
+use super::keyspace::type_name;
 use super::lookup::{LONE_LOOKUP_STEPS, Lookup};
 use super::stored::{push_null, push_value};
 use super::text::{key, number};
 use super::work::{KeysOf, Outcome, Step, Work};
-use super::{Counted, LOOKUP_STEPS, Out, gets};
+use super::{Counted, LOOKUP_STEPS, Out, gets, hashes};
 use crate::format::key::KeyKind;
 use crate::format::record::record_len_bytes;
 use crate::protocol::resp::commands::Id;
 use crate::protocol::resp::{Args, Command, integer};
+use crate::server::fields::Fields;
 
 /// The length at which a group of MGET arguments that are looked up together ends. The argument that reaches this
 /// length still belongs to the group.
@@ -33,7 +35,7 @@ pub(super) fn get(
     counted: &mut Counted,
     out: &mut Out<'_>,
 ) -> Result<(), String> {
-    match lookup.find_counted(next(&mut args), counted)? {
+    match lookup.find_string(next(&mut args), counted)? {
         Some((value, offset_bytes)) => push_value(out, value, offset_bytes),
         None => out.null(),
     }
@@ -90,6 +92,7 @@ pub(super) fn more_of_mget(
     out: &mut Out<'_>,
 ) -> Step {
     let (version, responses) = (out.version(), out.sink());
+    let is_typed = lookup.store.schema().is_some();
     loop {
         let mut args = command.args_from(*next_arg);
         if args.clone().next().is_none() {
@@ -103,13 +106,16 @@ pub(super) fn more_of_mget(
         }
         let run_start_bytes = *next_arg;
         if let Some(text) = args.clone().next()
-            && lookup.is_foreign(text)
+            && (is_typed || lookup.is_foreign(text))
         {
             args.next();
             *next_arg = args.offset_bytes();
-            push_null(responses, version);
-            counted.lookup(false);
-            responses.steps().add(1);
+            // As in Redis, the reply has null for a hash.
+            match lookup.find_counted(text, counted) {
+                Ok(_) => push_null(responses, version),
+                Err(problem) => Out::new(responses, version).error(problem),
+            }
+            responses.steps().add(LONE_LOOKUP_STEPS);
             responses.steps().add_bytes(text.len());
             if responses.steps().is_pass_over() {
                 return Step::Yield;
@@ -177,7 +183,7 @@ pub(super) fn strlen(
     counted: &mut Counted,
     out: &mut Out<'_>,
 ) -> Result<(), String> {
-    let found = lookup.find_counted(next(&mut args), counted)?;
+    let found = lookup.find_string(next(&mut args), counted)?;
     out.integer(found.map_or(0, |(value, _)| value.len()) as i64);
     Ok(())
 }
@@ -190,7 +196,7 @@ pub(super) fn get_range(
 ) -> Result<(), String> {
     let (text, start, end) = (next(&mut args), integer(next(&mut args)), integer(next(&mut args)));
     let (Some(start), Some(end)) = (start, end) else { return Err(NOT_AN_INTEGER.to_owned()) };
-    let (value, offset_bytes) = lookup.find_counted(text, counted)?.unwrap_or_default();
+    let (value, offset_bytes) = lookup.find_string(text, counted)?.unwrap_or_default();
     let (from, to) = part(value.len(), start, end);
     push_value(out, &value[from..to], offset_bytes + from as u64);
     Ok(())
@@ -210,7 +216,7 @@ fn part(len_bytes: usize, start: i64, end: i64) -> (usize, usize) {
 
 pub(super) fn type_of(lookup: Lookup<'_>, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
     let there = lookup.find(next(&mut args))?.is_some();
-    out.simple(if there { "string" } else { "none" });
+    out.simple(if there { type_name(lookup.store) } else { "none" });
     Ok(())
 }
 
@@ -222,12 +228,18 @@ pub(super) fn time_to_live(lookup: Lookup<'_>, mut args: Args<'_>, out: &mut Out
 }
 
 /// Replies to OBJECT ENCODING with the encoding that Redis would choose for the value.
-pub(super) fn encoding(lookup: Lookup<'_>, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
-    match lookup.find(next(&mut args))? {
-        Some((value, _)) if integer(value).is_some() => out.bulk(b"int"),
-        Some((value, _)) if value.len() <= EMBSTR_MAX_BYTES => out.bulk(b"embstr"),
-        Some(_) => out.bulk(b"raw"),
-        None => out.null(),
+pub(super) fn encoding(
+    lookup: Lookup<'_>,
+    fields: Option<&Fields>,
+    mut args: Args<'_>,
+    out: &mut Out<'_>,
+) -> Result<(), String> {
+    match (lookup.find(next(&mut args))?, fields) {
+        (Some((value, _)), Some(fields)) => hashes::encoding(fields, value, out)?,
+        (Some((value, _)), None) if integer(value).is_some() => out.bulk(b"int"),
+        (Some((value, _)), None) if value.len() <= EMBSTR_MAX_BYTES => out.bulk(b"embstr"),
+        (Some(_), None) => out.bulk(b"raw"),
+        (None, _) => out.null(),
     }
     Ok(())
 }

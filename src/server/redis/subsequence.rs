@@ -103,8 +103,12 @@ pub(super) fn lcs(
     counted: &mut Counted,
     out: &mut Out<'_>,
 ) -> Result<(), String> {
-    let (a, _) = lookup.find_counted(next(&mut args), counted)?.unwrap_or_default();
-    let (b, _) = lookup.find_counted(next(&mut args), counted)?.unwrap_or_default();
+    let a = lookup.find_counted(next(&mut args), counted)?;
+    let b = lookup.find_counted(next(&mut args), counted)?;
+    if lookup.store.schema().is_some() && (a.is_some() || b.is_some()) {
+        return Err("ERR The specified keys must contain string values".to_owned());
+    }
+    let ((a, _), (b, _)) = (a.unwrap_or_default(), b.unwrap_or_default());
     let options = Options::parse(args)?;
     let lengths = Lengths::compute(a, b).ok_or(TOO_LONG)?;
     out.sink().steps().add(lengths.cells.len() / STEP_CELLS);

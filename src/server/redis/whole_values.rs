@@ -56,7 +56,7 @@ pub(super) fn bit_count(
     counted: &mut Counted,
     out: &mut Out<'_>,
 ) -> Result<Outcome, String> {
-    let Some((value, _)) = lookup.find_counted(next(&mut args), counted)? else {
+    let Some((value, _)) = lookup.find_string(next(&mut args), counted)? else {
         out.integer(0);
         return Ok(Outcome::Done);
     };
@@ -74,7 +74,7 @@ pub(super) fn bit_position(
     if !matches!(wanted, 0 | 1) {
         return Err("ERR The bit argument must be 1 or 0.".to_owned());
     }
-    let Some((value, _)) = lookup.find_counted(text, counted)? else {
+    let Some((value, _)) = lookup.find_string(text, counted)? else {
         // A missing value counts as an infinite number of zeros.
         out.integer(-wanted);
         return Ok(Outcome::Done);
@@ -93,7 +93,7 @@ pub(super) fn dump(
     counted: &mut Counted,
     out: &mut Out<'_>,
 ) -> Result<Outcome, String> {
-    let Some((value, _)) = lookup.find_counted(next(&mut args), counted)? else {
+    let Some((value, _)) = lookup.find_string(next(&mut args), counted)? else {
         out.null();
         return Ok(Outcome::Done);
     };

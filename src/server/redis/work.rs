@@ -1,11 +1,12 @@
 //! The work that is left after a pass has executed a part of a command. The work is continued by the module that began
-//! it: `acl`, `clients`, `commands`, `keyspace`, `kill`, `permission`, `strings`, or `whole_values`.
+//! it: `acl`, `clients`, `commands`, `hashes`, `keyspace`, `kill`, `permission`, `strings`, or `whole_values`.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use super::hashes::HashReply;
 use crate::server::users::User;
 
 /// The result of executing a command.
@@ -28,6 +29,7 @@ pub(super) enum Work {
     MGet { next_arg: usize },
     Exists { next_arg: usize, count: i64 },
     WholeValue(WholeValue),
+    Hash(HashReply),
     Keys(Keys),
     Commands(Described),
     GetKeys(GetKeys),
@@ -41,6 +43,7 @@ impl Work {
     pub(super) fn held_bytes(&self) -> usize {
         match self {
             Work::List(list) => list.len_bytes(),
+            Work::Hash(reply) => reply.held_bytes(),
             Work::CheckAccess { .. }
             | Work::CheckKeys { .. }
             | Work::MGet { .. }

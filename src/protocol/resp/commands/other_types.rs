@@ -126,7 +126,7 @@ pub(super) const OTHER_TYPES: &[Spec] = &[
             "Get one or multiple random fields from a hash").missing(Missing::NullOrArray)
         .tips(&["nondeterministic_output"]),
     spec(Id::HScan, "hscan", -3, ONE_KEY, READ, SLOW_HASH).documented("hash", "2.8.0", "O(1) for every call. O(N) for a complete iteration, including enough command calls for the cursor to return back to 0. N is the number of elements inside the collection..")
-        .described("key cursor [MATCH pattern] [COUNT count]",
+        .described("key cursor [MATCH pattern] [COUNT count] [NOVALUES]",
             "Incrementally iterate hash fields and associated values").missing(Missing::Scan)
         .tips(&["nondeterministic_output"]),
     spec(Id::HStrLen, "hstrlen", 3, ONE_KEY, FAST_READ, HASH).documented("hash", "3.2.0", "O(1)")

@@ -1,0 +1,304 @@
+//! The commands that read hashes, on a typed table: each row is a hash whose fields are the columns. A null cell is an
+//! absent field.
+//!
+//! In: commands. Out: replies. Pipelined HGET, HMGET, and HGETALL commands are looked up together (`run`). A reply that
+//! can be long is sent over several passes (`reply`).
+
+mod reply;
+mod run;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use super::keyspace::{self, PATTERN_LEN_MAX_BYTES};
+use super::lookup::{LONE_LOOKUP_STEPS, Lookup};
+use super::other_types;
+use super::strings::{NOT_AN_INTEGER, SYNTAX, next};
+use super::text::number;
+use super::work::{Outcome, Step, Work};
+use super::{Counted, LOOKUP_STEPS, Out, Session};
+use crate::protocol::resp::commands::{Id, Spec};
+use crate::protocol::resp::{Args, Command, Version, integer};
+use crate::server::fields::Fields;
+use crate::server::pass::Then;
+use crate::server::responses::Responses;
+use crate::store::Store;
+use crate::typed::TypedRow;
+pub(super) use reply::HashReply;
+use reply::{Items, Parts, mix};
+pub(super) use run::answer;
+
+/// The number of fields that HSCAN visits by default.
+const SCAN_COUNT_DEFAULT: usize = 10;
+/// The number of columns whose cells are located in one step.
+const STEP_COLUMNS: usize = 8;
+
+impl Session {
+    /// Counts a run of HGET, HMGET, and HGETALL commands. Returns their length.
+    ///
+    /// # Errors
+    /// [`Then::Answer`] if there was no room for the first reply.
+    pub(super) fn count_hash_reads(&mut self, run: &run::Run, responses: &mut Responses) -> Result<usize, Then> {
+        let Some(last) = run.last else { return if run.is_full { Err(Then::Answer) } else { Ok(0) } };
+        self.state.progress = Default::default();
+        self.client.set_last_command(last);
+        self.counted.commands += run.count as u64;
+        self.counted.errors += run.damaged as u64;
+        self.counted.misses += run.misses as u64;
+        self.counted.hits += (run.count - run.misses - run.damaged) as u64;
+        responses.steps().add(LOOKUP_STEPS * run.count + run.cell_steps);
+        responses.steps().add_bytes(run.end_bytes);
+        Ok(run.end_bytes)
+    }
+}
+
+/// Returns whether [`execute`] executes this command on a typed table.
+pub(super) fn is_hash_command(id: Id) -> bool {
+    matches!(
+        id,
+        Id::HExists
+            | Id::HGet
+            | Id::HGetAll
+            | Id::HKeys
+            | Id::HLen
+            | Id::HMGet
+            | Id::HRandField
+            | Id::HScan
+            | Id::HStrLen
+            | Id::HVals
+    )
+}
+
+/// Executes a command that reads a hash.
+///
+/// # Errors
+/// The text of the error reply.
+pub(super) fn execute(
+    lookup: Lookup<'_>,
+    fields: &Fields,
+    spec: &Spec,
+    command: &Command<'_>,
+    random: u64,
+    counted: &mut Counted,
+    out: &mut Out<'_>,
+) -> Result<Outcome, String> {
+    let mut args = command.args();
+    args.next();
+    let text = next(&mut args);
+    // Redis checks these arguments before it looks the key up.
+    let cursor = if spec.id == Id::HScan { number(next(&mut args)).ok_or("ERR invalid cursor")? } else { 0 };
+    let wanted = if spec.id == Id::HRandField { Wanted::parse(args.clone())? } else { None };
+    let Some((value, _)) = lookup.find_counted(text, counted)? else {
+        return other_types::push_missing_key(spec, command, out).map(|()| Outcome::Done);
+    };
+    let row = checked_row(fields, value, out)?;
+    match spec.id {
+        Id::HLen => out.integer(fields.count_values(&row) as i64),
+        Id::HExists => {
+            let column = fields.position(next(&mut args));
+            out.integer(column.is_some_and(|column| row.has_value(column)).into());
+        }
+        Id::HGet => match fields.position(next(&mut args)) {
+            Some(column) => return Ok(columns(vec![column as u16], Parts::Values)),
+            None => out.null(),
+        },
+        Id::HStrLen => match fields.position(next(&mut args)) {
+            Some(column) => return Ok(columns(vec![column as u16], Parts::Lengths)),
+            None => out.integer(0),
+        },
+        Id::HMGet => {
+            out.array(command.arg_count() - 2);
+            return Ok(begin(Items::Args { next_arg: args.offset_bytes() }, Parts::Values));
+        }
+        Id::HScan => return scan(lookup.store, fields, &row, cursor, args, out),
+        Id::HRandField => return Ok(random_fields(all_columns(fields, &row), wanted, random, out)),
+        _ => {
+            let listed = all_columns(fields, &row);
+            let (count, parts) = (listed.len(), parts_of(spec.id));
+            if parts == Parts::Both {
+                out.map(count)
+            } else {
+                out.array(count)
+            }
+            return Ok(columns(listed, parts));
+        }
+    }
+    Ok(Outcome::Done)
+}
+
+/// Returns what HGETALL, HKEYS, or HVALS replies for each field.
+fn parts_of(id: Id) -> Parts {
+    match id {
+        Id::HKeys => Parts::Names,
+        Id::HVals => Parts::Values,
+        _ => Parts::Both,
+    }
+}
+
+fn all_columns(fields: &Fields, row: &TypedRow<'_>) -> Vec<u16> {
+    fields.columns_with_value(row).map(|column| column as u16).collect()
+}
+
+fn columns(columns: Vec<u16>, parts: Parts) -> Outcome {
+    begin(Items::Columns { columns: columns.into(), next: 0 }, parts)
+}
+
+fn begin(items: Items, parts: Parts) -> Outcome {
+    Outcome::Work(Work::Hash(HashReply::new(items, parts)))
+}
+
+/// Returns a row, all of whose cells can be read.
+///
+/// # Errors
+/// The text of the error reply, if the value is not a row of the schema.
+fn checked_row<'r>(fields: &'r Fields, value: &'r [u8], out: &mut Out<'_>) -> Result<TypedRow<'r>, String> {
+    out.sink().steps().add(fields.len() / STEP_COLUMNS);
+    let malformed = |error| format!("ERR {error}");
+    let row = TypedRow::new(fields.schema(), value).map_err(malformed)?;
+    (0..fields.len()).try_for_each(|column| row.value_without_utf8_check(column).map(drop)).map_err(malformed)?;
+    Ok(row)
+}
+
+/// Replies to OBJECT ENCODING with the encoding that Redis would choose for a row.
+pub(super) fn encoding(fields: &Fields, value: &[u8], out: &mut Out<'_>) -> Result<(), String> {
+    let row = checked_row(fields, value, out)?;
+    out.sink().steps().add(fields.len());
+    out.bulk(if fields.is_listpack(&row) { b"listpack" } else { b"hashtable" });
+    Ok(())
+}
+
+/// Continues a command that replies with fields of a row.
+pub(super) fn more(
+    reply: &mut HashReply,
+    lookup: Lookup<'_>,
+    fields: Option<&Fields>,
+    command: &Command<'_>,
+    out: &mut Out<'_>,
+) -> Step {
+    out.sink().steps().add(LONE_LOOKUP_STEPS);
+    let text = command.args().nth(1).unwrap_or_default();
+    let (Some(fields), Ok(Some((value, offset_bytes)))) = (fields, lookup.find(text)) else { return Step::Close };
+    let Ok(row) = TypedRow::new(fields.schema(), value) else { return Step::Close };
+    reply.more(fields, &row, offset_bytes, command, out)
+}
+
+/// Replies with a part of a row's fields. As in Redis, all fields of a row that Redis would store as a listpack are in
+/// one reply. The cursor of any other row consists of the position of the next column, and of a tag that identifies the
+/// table.
+fn scan(
+    store: &Store,
+    fields: &Fields,
+    row: &TypedRow<'_>,
+    cursor: u64,
+    mut args: Args<'_>,
+    out: &mut Out<'_>,
+) -> Result<Outcome, String> {
+    let (mut count, mut pattern, mut parts) = (SCAN_COUNT_DEFAULT, None, Parts::Both);
+    while let Some(option) = args.next() {
+        if option.eq_ignore_ascii_case(b"NOVALUES") {
+            parts = Parts::Names;
+            continue;
+        }
+        let value = args.next().ok_or(SYNTAX)?;
+        if option.eq_ignore_ascii_case(b"COUNT") {
+            let number = integer(value).ok_or(NOT_AN_INTEGER)?;
+            count = usize::try_from(number).ok().filter(|count| *count > 0).ok_or(SYNTAX)?;
+        } else if option.eq_ignore_ascii_case(b"MATCH") {
+            pattern = Some(value);
+        } else {
+            return Err(SYNTAX.to_owned());
+        }
+    }
+    if pattern.is_some_and(|pattern| pattern.len() > PATTERN_LEN_MAX_BYTES) {
+        return Err(format!("ERR the pattern is too long, the limit is {PATTERN_LEN_MAX_BYTES} bytes"));
+    }
+    let steps = out.sink().steps();
+    let glob = pattern.map(|pattern| keyspace::compile(pattern, steps));
+    steps.add(fields.len());
+    let is_listpack = fields.is_listpack(row);
+    let start = match keyspace::position_of_cursor(store, cursor, fields.len()) {
+        Ok(start) => start,
+        // Redis ignores the cursor of a listpack.
+        Err(_) if is_listpack => 0,
+        Err(problem) => return Err(problem),
+    };
+    let (mut visited, mut found, mut end) = (0, Vec::new(), start);
+    while end < fields.len() && (is_listpack || visited < count) && !steps.is_pass_over() {
+        if row.has_value(end) {
+            visited += 1;
+            let name = fields.schema().columns()[end].name.as_bytes();
+            if glob.as_ref().is_none_or(|glob| keyspace::matches(glob, name, steps)) {
+                found.push(end as u16);
+            }
+        }
+        end += 1;
+    }
+    let next = (end..fields.len()).find(|column| row.has_value(*column));
+    let cursor = next.map_or(0, |column| keyspace::cursor_of_position(store, column));
+    out.array(2);
+    out.bulk(itoa::Buffer::new().format(cursor).as_bytes());
+    out.array(if parts == Parts::Both { 2 * found.len() } else { found.len() });
+    Ok(columns(found, parts))
+}
+
+/// The number of random fields that an HRANDFIELD requests.
+#[derive(Clone, Copy)]
+struct Wanted {
+    /// If negative, the fields may repeat.
+    count: i64,
+    with_values: bool,
+}
+
+impl Wanted {
+    /// Parses the arguments after the key. Returns `None` if there are none.
+    fn parse(mut args: Args<'_>) -> Result<Option<Wanted>, String> {
+        let Some(count) = args.next() else { return Ok(None) };
+        let count = integer(count).ok_or(NOT_AN_INTEGER)?;
+        if count == i64::MIN {
+            return Err(format!("ERR value is out of range, value must between {} and {}", -i64::MAX, i64::MAX));
+        }
+        let with_values = match (args.next(), args.next()) {
+            (None, _) => false,
+            (Some(option), None) if option.eq_ignore_ascii_case(b"WITHVALUES") => true,
+            _ => return Err(SYNTAX.to_owned()),
+        };
+        if with_values && !(-i64::MAX / 2..=i64::MAX / 2).contains(&count) {
+            return Err("ERR value is out of range".to_owned());
+        }
+        Ok(Some(Wanted { count, with_values }))
+    }
+}
+
+/// Replies with random columns among `listed`.
+fn random_fields(listed: Vec<u16>, wanted: Option<Wanted>, random: u64, out: &mut Out<'_>) -> Outcome {
+    let Some(Wanted { count, with_values }) = wanted else {
+        if listed.is_empty() {
+            out.null();
+            return Outcome::Done;
+        }
+        return begin(Items::Random { columns: listed.into(), left: 1, random }, Parts::Names);
+    };
+    let left = match count {
+        _ if listed.is_empty() => 0,
+        0.. => (listed.len() as u64).min(count as u64),
+        _ => count.unsigned_abs(),
+    };
+    let are_flat = with_values && out.version() == Version::Resp2;
+    out.array(if are_flat { 2 * left as usize } else { left as usize });
+    let parts = if with_values { Parts::Pairs } else { Parts::Names };
+    if count < 0 {
+        return begin(Items::Random { columns: Arc::from(listed), left, random }, parts);
+    }
+    // Selects `left` columns with equal probability: Knuth's algorithm S.
+    let (mut missing, mut remaining) = (left, listed.len() as u64);
+    let is_selected = |position: usize| {
+        let selected = mix(random.wrapping_add(position as u64)) % remaining < missing;
+        (missing, remaining) = (missing - u64::from(selected), remaining - 1);
+        selected
+    };
+    let mut positions = (0..listed.len()).map(is_selected).collect::<Vec<bool>>().into_iter();
+    let selected = listed.into_iter().filter(|_| positions.next().unwrap_or_default()).collect();
+    columns(selected, parts)
+}
