@@ -24,6 +24,7 @@ use helpers::trials::trials;
 fn main() -> ExitCode {
     let trials = trials![
         native::a_warmed_up_connection_allocates_nothing,
+        redis::hash_reads_allocate_nothing_after_warm_up,
         redis::gets_of_the_redis_protocol_allocate_nothing_after_warm_up,
     ];
     run(&Arguments { test_threads: Some(1), ..Arguments::from_args() }, trials).exit_code()

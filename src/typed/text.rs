@@ -94,10 +94,12 @@ fn write_timestamp(units: i64, unit: TimeUnit, to: &mut Vec<u8>) -> std::io::Res
 
 fn write_decimal(unscaled: i128, scale: usize, to: &mut Vec<u8>) -> std::io::Result<()> {
     let sign = if unscaled < 0 { "-" } else { "" };
-    let digits = format!("{:0width$}", unscaled.unsigned_abs(), width = scale + 1);
-    let (whole, fraction) = digits.split_at(digits.len() - scale);
-    let point = if scale > 0 { "." } else { "" };
-    write!(to, "{sign}{whole}{point}{fraction}")
+    let per_whole = 10_u128.pow(scale as u32);
+    let (whole, fraction) = (unscaled.unsigned_abs() / per_whole, unscaled.unsigned_abs() % per_whole);
+    match scale {
+        0 => write!(to, "{sign}{whole}"),
+        _ => write!(to, "{sign}{whole}.{fraction:0scale$}"),
+    }
 }
 
 /// Parses the texts of cells, one after another. Keeps the buffer for the elements of lists.

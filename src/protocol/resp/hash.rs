@@ -164,7 +164,7 @@ mod tests {
                     let Some(found) = hash_read(&other) else { continue };
                     let parsed = parse(&other, &mut Progress::default());
                     let Ok(Parsed::Command { len_bytes, .. }) = parsed else { panic!("{byte} at {at}") };
-                    let args: Vec<&[u8]> = Command::new(&other).args().collect();
+                    let args: Vec<&[u8]> = Command::new(&other[..len_bytes]).args().collect();
                     let args_found: Vec<&[u8]> = [found.key].into_iter().chain(found.fields).collect();
                     assert_eq!((found.len_bytes, &args_found[..]), (len_bytes, &args[1..]), "{byte} at {at}");
                     assert_eq!(

@@ -118,9 +118,9 @@ pub(super) fn execute(
             let listed = all_columns(fields, &row);
             let (count, parts) = (listed.len(), parts_of(spec.id));
             if parts == Parts::Both {
-                out.map(count)
+                out.map(count);
             } else {
-                out.array(count)
+                out.array(count);
             }
             return Ok(columns(listed, parts));
         }
