@@ -124,7 +124,10 @@ impl Session {
             Id::GetRange => strings::get_range(lookup, args, counted, out)?,
             Id::Type => strings::type_of(lookup, args, out)?,
             Id::Ttl | Id::PTtl => strings::time_to_live(lookup, args, out)?,
-            Id::ObjectEncoding => strings::encoding(lookup, generation.fields.as_ref(), args, out)?,
+            Id::ObjectEncoding => match &generation.fields {
+                Some(fields) => hashes::encoding(lookup, fields, args, out)?,
+                None => strings::encoding(lookup, args, out)?,
+            },
             string_reads!() | other_types!() => return read(lookup, spec, command, counted, out),
             Id::MemoryUsage => strings::memory_usage(lookup, args, out)?,
             Id::DbSize => out.integer(store.len() as i64),

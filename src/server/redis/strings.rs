@@ -6,12 +6,11 @@ use super::lookup::{LONE_LOOKUP_STEPS, Lookup};
 use super::stored::{push_null, push_value};
 use super::text::{key, number};
 use super::work::{KeysOf, Outcome, Step, Work};
-use super::{Counted, LOOKUP_STEPS, Out, gets, hashes};
+use super::{Counted, LOOKUP_STEPS, Out, gets};
 use crate::format::key::KeyKind;
 use crate::format::record::record_len_bytes;
 use crate::protocol::resp::commands::Id;
 use crate::protocol::resp::{Args, Command, integer};
-use crate::server::fields::Fields;
 
 /// The length at which a group of MGET arguments that are looked up together ends. The argument that reaches this
 /// length still belongs to the group.
@@ -228,18 +227,12 @@ pub(super) fn time_to_live(lookup: Lookup<'_>, mut args: Args<'_>, out: &mut Out
 }
 
 /// Replies to OBJECT ENCODING with the encoding that Redis would choose for the value.
-pub(super) fn encoding(
-    lookup: Lookup<'_>,
-    fields: Option<&Fields>,
-    mut args: Args<'_>,
-    out: &mut Out<'_>,
-) -> Result<(), String> {
-    match (lookup.find(next(&mut args))?, fields) {
-        (Some((value, _)), Some(fields)) => hashes::encoding(fields, value, out)?,
-        (Some((value, _)), None) if integer(value).is_some() => out.bulk(b"int"),
-        (Some((value, _)), None) if value.len() <= EMBSTR_MAX_BYTES => out.bulk(b"embstr"),
-        (Some(_), None) => out.bulk(b"raw"),
-        (None, _) => out.null(),
+pub(super) fn encoding(lookup: Lookup<'_>, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
+    match lookup.find(next(&mut args))? {
+        Some((value, _)) if integer(value).is_some() => out.bulk(b"int"),
+        Some((value, _)) if value.len() <= EMBSTR_MAX_BYTES => out.bulk(b"embstr"),
+        Some(_) => out.bulk(b"raw"),
+        None => out.null(),
     }
     Ok(())
 }

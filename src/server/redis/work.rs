@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use super::hashes::HashReply;
 use crate::server::users::User;
 
 /// The result of executing a command.
@@ -43,8 +42,11 @@ impl Work {
     pub(super) fn held_bytes(&self) -> usize {
         match self {
             Work::List(list) => list.len_bytes(),
-            Work::Hash(reply) => reply.held_bytes(),
-            Work::CheckAccess { .. }
+            Work::Hash(HashReply { items: Items::Columns { columns, .. } | Items::Random { columns, .. }, .. }) => {
+                size_of_val(&**columns)
+            }
+            Work::Hash(_)
+            | Work::CheckAccess { .. }
             | Work::CheckKeys { .. }
             | Work::MGet { .. }
             | Work::Exists { .. }
@@ -87,6 +89,54 @@ pub(super) struct WholeValue {
     /// The number of bytes of the value that have been read so far.
     pub(super) read_bytes: usize,
     pub(super) task: ValueTask,
+}
+
+/// A command in progress that replies with fields of a row.
+#[derive(Clone)]
+pub(super) struct HashReply {
+    pub(super) items: Items,
+    pub(super) parts: Parts,
+    pub(super) progress: CellProgress,
+}
+
+/// The fields that remain to be sent.
+#[derive(Clone)]
+pub(super) enum Items {
+    /// These columns, from the position `next` on.
+    Columns { columns: Arc<[u16]>, next: usize },
+    /// The fields that the arguments from `next_arg` on name.
+    Args { next_arg: usize },
+    /// `left` random columns among these, with repetitions.
+    Random { columns: Arc<[u16]>, left: u64, random: u64 },
+}
+
+/// What the reply has for each field.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Parts {
+    Names,
+    Values,
+    Both,
+    /// An array with the name and the value in RESP3, and the two without an array in RESP2.
+    Pairs,
+    /// The length of the value.
+    Lengths,
+}
+
+/// The progress within one field.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum CellProgress {
+    Start,
+    /// The name is sent.
+    Named,
+    /// The first `element` elements of a list have been formatted. Their text has `len_bytes` bytes.
+    Measuring {
+        element: usize,
+        len_bytes: usize,
+    },
+    /// The length of a list's text and the first `element` elements are sent.
+    Sending {
+        element: usize,
+    },
 }
 
 /// What a command does with the bytes of a value.

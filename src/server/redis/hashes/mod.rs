@@ -17,7 +17,7 @@ use super::lookup::{LONE_LOOKUP_STEPS, Lookup};
 use super::other_types;
 use super::strings::{NOT_AN_INTEGER, SYNTAX, next};
 use super::text::number;
-use super::work::{Outcome, Step, Work};
+use super::work::{HashReply, Items, Outcome, Parts, Step, Work};
 use super::{Counted, LOOKUP_STEPS, Out, Session};
 use crate::protocol::resp::commands::{Id, Spec};
 use crate::protocol::resp::{Args, Command, Version, integer};
@@ -26,8 +26,7 @@ use crate::server::pass::Then;
 use crate::server::responses::Responses;
 use crate::store::Store;
 use crate::typed::TypedRow;
-pub(super) use reply::HashReply;
-use reply::{Items, Parts, mix};
+use reply::mix;
 pub(super) use run::answer;
 
 /// The number of fields that HSCAN visits by default.
@@ -162,7 +161,16 @@ fn checked_row<'r>(fields: &'r Fields, value: &'r [u8], out: &mut Out<'_>) -> Re
 }
 
 /// Replies to OBJECT ENCODING with the encoding that Redis would choose for a row.
-pub(super) fn encoding(fields: &Fields, value: &[u8], out: &mut Out<'_>) -> Result<(), String> {
+pub(super) fn encoding(
+    lookup: Lookup<'_>,
+    fields: &Fields,
+    mut args: Args<'_>,
+    out: &mut Out<'_>,
+) -> Result<(), String> {
+    let Some((value, _)) = lookup.find(next(&mut args))? else {
+        out.null();
+        return Ok(());
+    };
     let row = checked_row(fields, value, out)?;
     out.sink().steps().add(fields.len());
     out.bulk(if fields.is_listpack(&row) { b"listpack" } else { b"hashtable" });

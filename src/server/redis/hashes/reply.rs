@@ -4,12 +4,10 @@
 //! which the caller has written. Long texts are borrowed from the file. The text of a long list is formatted twice: first
 //! to compute its length, which precedes it in the reply, and then to send it.
 
-use std::sync::Arc;
-
 use crate::protocol::resp::{Command, Sink, Version};
 use crate::server::fields::Fields;
 use crate::server::redis::Out;
-use crate::server::redis::work::Step;
+use crate::server::redis::work::{CellProgress, HashReply, Items, Parts, Step};
 use crate::typed::{List, TypedRow, Value, write_elements, write_text};
 
 /// The number of elements of a list that are formatted between two checks of the pass's steps.
@@ -17,65 +15,9 @@ const LIST_PIECE_LEN: usize = 128;
 /// The cost, in steps, of formatting the elements of a piece of a list.
 const LIST_PIECE_STEPS: usize = LIST_PIECE_LEN;
 
-/// A command in progress that replies with fields of a row.
-#[derive(Clone)]
-pub(in crate::server::redis) struct HashReply {
-    pub(super) items: Items,
-    pub(super) parts: Parts,
-    progress: CellProgress,
-}
-
-/// The fields that remain to be sent.
-#[derive(Clone)]
-pub(super) enum Items {
-    /// These columns, from the position `next` on.
-    Columns { columns: Arc<[u16]>, next: usize },
-    /// The fields that the arguments from `next_arg` on name.
-    Args { next_arg: usize },
-    /// `left` random columns among these, with repetitions.
-    Random { columns: Arc<[u16]>, left: u64, random: u64 },
-}
-
-/// What the reply has for each field.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Parts {
-    Names,
-    Values,
-    Both,
-    /// An array with the name and the value in RESP3, and the two without an array in RESP2.
-    Pairs,
-    /// The length of the value.
-    Lengths,
-}
-
-/// The progress within one field.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum CellProgress {
-    Start,
-    /// The name is sent.
-    Named,
-    /// The first `element` elements of a list have been formatted. Their text has `len_bytes` bytes.
-    Measuring {
-        element: usize,
-        len_bytes: usize,
-    },
-    /// The length of a list's text and the first `element` elements are sent.
-    Sending {
-        element: usize,
-    },
-}
-
 impl HashReply {
     pub(super) fn new(items: Items, parts: Parts) -> HashReply {
         HashReply { items, parts, progress: CellProgress::Start }
-    }
-
-    /// Returns the number of bytes that the command holds.
-    pub(in crate::server::redis) fn held_bytes(&self) -> usize {
-        match &self.items {
-            Items::Columns { columns, .. } | Items::Random { columns, .. } => size_of_val(&**columns),
-            Items::Args { .. } => 0,
-        }
     }
 
     /// Continues the reply as long as there is room for it. `offset_bytes` is the offset of the row's value in the

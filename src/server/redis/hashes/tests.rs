@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::reply::{HashReply, Items, Parts};
 use super::*;
 use crate::protocol::resp::Reply;
 use crate::server::steps::PASS_STEPS_MAX;
