@@ -16,6 +16,7 @@ const LIBRARY: &[&str] = &[
     "protocol",
     "format",
     "replace",
+    "typed",
     "store",
     "direct",
     "bake",

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::async_connection::AsyncConnection;
 use super::async_stream::AsyncStream;
+use super::columns::ColumnsCache;
 use super::error::ClientError;
 use super::login::Login;
 use super::options::Options;
@@ -40,6 +41,8 @@ pub struct AsyncClient {
     pub(super) target: Arc<Target>,
     /// The login of the last successful call of `authenticate`. It replaces the login of the target.
     pub(super) login: Option<Login>,
+    /// The schema of the table, and the columns that were requested last.
+    pub(super) columns: ColumnsCache,
     /// The open connection, if any. Each call takes the connection out and puts it back only after success.
     pub(super) connection: Option<AsyncConnection>,
 }

@@ -53,13 +53,33 @@ where
     K: Into<Key<'k>> + Copy,
     R: KeyRequest<'k>,
 {
-    for key in keys {
-        check_len((*key).into(), 1)?;
-    }
+    check_keys(keys)?;
     let request = |position: usize| R::from_checked(keys[position].into());
     let encode = move |position, requests: &mut Vec<u8>| request(position).encode(requests);
     let visit = move |position, response: Response<'_>| visit(position, request(position), response);
     Ok(Batch::new(R::OP, keys.len(), encode, visit))
+}
+
+/// Creates a batch with a request for each of the keys at some positions. The lengths of all keys must be valid. The
+/// visitor gets the position of the key in `keys`.
+pub(super) fn for_positions<'k, K, R>(
+    keys: &[K],
+    positions: &[usize],
+    mut visit: impl FnMut(usize, R, Response<'_>) -> Result<(), RequestError>,
+) -> Batch<impl EncodeRequest, impl VisitResponse>
+where
+    K: Into<Key<'k>> + Copy,
+    R: KeyRequest<'k>,
+{
+    let request = |at: usize| R::from_checked(keys[positions[at]].into());
+    let encode = move |at, requests: &mut Vec<u8>| request(at).encode(requests);
+    let visit = move |at, response: Response<'_>| visit(positions[at], request(at), response);
+    Batch::new(R::OP, positions.len(), encode, visit)
+}
+
+/// Checks the lengths of all keys.
+pub(super) fn check_keys<'k>(keys: &[impl Into<Key<'k>> + Copy]) -> Result<(), ClientError> {
+    keys.iter().try_for_each(|key| check_len((*key).into(), 1))
 }
 
 impl<E: EncodeRequest, V: VisitResponse> Batch<E, V> {

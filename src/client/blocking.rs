@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::blocking_connection::BlockingConnection;
+use super::columns::ColumnsCache;
 use super::login::Login;
 use super::target::Target;
 
@@ -76,6 +77,8 @@ pub struct Client {
     pub(super) target: Arc<Target>,
     /// The login of the last successful call of `authenticate`. It replaces the login of the target.
     pub(super) login: Option<Login>,
+    /// The schema of the table, and the columns that were requested last.
+    pub(super) columns: ColumnsCache,
     /// The open connection, if any. Each call takes the connection out and puts it back only after success.
     pub(super) connection: Option<BlockingConnection>,
 }

@@ -10,12 +10,13 @@ use super::address::{Address, AddressError};
 use crate::format::key::{KEY_LEN_MAX_BYTES, KeyKind};
 use crate::protocol::reader::ResponsePart;
 use crate::protocol::response::Violation;
+use crate::typed::ProjectionError;
 
 /// An error of a client's call.
 ///
 /// After [`ClientError::Server`], [`ClientError::AuthenticationRequired`], [`ClientError::NotPermitted`],
-/// [`ClientError::KeyLen`], and [`ClientError::MixedKeys`], the connection remains open. The connection also remains
-/// open if a call of `authenticate` fails because the server rejects the login ([`ClientError::LoginFailed`]). After
+/// [`ClientError::KeyLen`], [`ClientError::MixedKeys`], [`ClientError::NoSchema`], [`ClientError::Columns`], and
+/// [`ClientError::SchemaUnstable`], the connection remains open. The connection also remains open if a call of `authenticate` fails because the server rejects the login ([`ClientError::LoginFailed`]). After
 /// any other error of a request, the connection is closed, and the next call reconnects.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -109,6 +110,28 @@ pub enum ClientError {
         request: String,
         /// The likely cause, and what to do.
         hint: &'static str,
+    },
+    /// The table has no columns.
+    #[error("{server}: the table has no schema: bake it with --typed, or request whole values")]
+    NoSchema {
+        /// The address of the server.
+        server: Address,
+    },
+    /// The columns cannot be looked up, for example because the table does not have one of them.
+    #[error("{server}: {error}")]
+    Columns {
+        /// The address of the server.
+        server: Address,
+        /// The reason, with the name of the column.
+        error: ProjectionError,
+    },
+    /// The server kept replacing its table by tables with other schemas.
+    #[error("{server}: the table's schema changed {changes} times during the call: try again later")]
+    SchemaUnstable {
+        /// The address of the server.
+        server: Address,
+        /// The number of changes.
+        changes: u32,
     },
     /// The connection must log in before it can send the request.
     #[error(

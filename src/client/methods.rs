@@ -12,6 +12,7 @@ use super::address::Address;
 use super::async_connection::AsyncConnection;
 use super::batch::{self, Batch, EncodeRequest, VisitResponse};
 use super::blocking_connection::BlockingConnection;
+use super::columns::ColumnsCache;
 use super::error::ClientError;
 use super::info::Info;
 use super::key::{Bounds, KeyRange};
@@ -409,7 +410,7 @@ macro_rules! impl_client {
 
             /// Connects. Also logs in if the address or the options name a user, or if a call of `authenticate` has
             /// succeeded before.
-            $($async)? fn open_connection(&self, deadline: Deadline) -> Result<$Connection, ClientError> {
+            pub(super) $($async)? fn open_connection(&self, deadline: Deadline) -> Result<$Connection, ClientError> {
                 let authenticate = self.target.authenticate(self.login.as_ref())?;
                 let mut connection = $Connection::connect(&self.target, deadline)$($await)*?;
                 if let Some(request) = &authenticate {
@@ -426,9 +427,18 @@ macro_rules! impl_client {
             /// only requests without a response.
             $($async)? fn exchange<E: EncodeRequest, V: VisitResponse>(
                 &mut self,
-                mut batch: Batch<E, V>,
+                batch: Batch<E, V>,
             ) -> Result<(), ClientError> {
                 let deadline = Deadline::after(self.target.options.call_timeout);
+                self.exchange_until(batch, deadline)$($await)*
+            }
+
+            /// Does what [`Self::exchange`] does, until a deadline.
+            pub(super) $($async)? fn exchange_until<E: EncodeRequest, V: VisitResponse>(
+                &mut self,
+                mut batch: Batch<E, V>,
+                deadline: Deadline,
+            ) -> Result<(), ClientError> {
                 let mut retry = Retry::new(&self.target.options, batch.is_idempotent());
                 while let Err(error) = self.exchange_once(&mut batch, deadline)$($await)* {
                     match retry.pause_after(&error, deadline) {
@@ -457,7 +467,7 @@ macro_rules! impl_client {
             }
 
             /// Sends the requests of a batch over a connection, until all responses have arrived.
-            $($async)? fn transfer<E: EncodeRequest, V: VisitResponse>(
+            pub(super) $($async)? fn transfer<E: EncodeRequest, V: VisitResponse>(
                 &self,
                 connection: &mut $Connection,
                 batch: &mut Batch<E, V>,
@@ -478,7 +488,7 @@ macro_rules! impl_client {
 
         impl PoolMember for $Client {
             fn unconnected(target: &Arc<Target>) -> Self {
-                $Client { target: Arc::clone(target), login: None, connection: None }
+                $Client { target: Arc::clone(target), login: None, columns: ColumnsCache::default(), connection: None }
             }
 
             fn target(&self) -> &Arc<Target> {

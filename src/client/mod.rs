@@ -6,7 +6,8 @@
 //! [`Client`] has the methods of a [`Store`](crate::Store) and waits for each response; `AsyncClient` has the same
 //! methods for tasks. Threads share connections in a [`Pool`]; tasks share connections in an `AsyncPool`. The modules:
 //!
-//! - `methods` implements both clients. `blocking` and `asynchronous` define the two types; `blocking_connection` and
+//! - `methods` implements both clients, and `column_methods` their lookups of columns. `columns` defines the rows that
+//!   these lookups return. `blocking` and `asynchronous` define the two types; `blocking_connection` and
 //!   `async_connection` define their connections. `async_stream` is a connection as a stream of bytes.
 //! - `request` encodes each request and decodes its response. `row_page` checks a page of rows. `range_cursor` keeps
 //!   the position of an iteration that requests rows page by page. `rows` defines the iterators.
@@ -29,6 +30,8 @@ mod asynchronous;
 mod batch;
 mod blocking;
 mod blocking_connection;
+mod column_methods;
+mod columns;
 mod direct;
 mod environment;
 mod error;
@@ -58,6 +61,7 @@ pub use async_stream::AsyncStream;
 #[cfg(feature = "tokio")]
 pub use asynchronous::AsyncClient;
 pub use blocking::Client;
+pub use columns::{ProjectedRows, ReceivedRow};
 pub use direct::{Direct, DirectOptions, DirectSnapshot};
 pub use error::{ClientError, Phase, Refusal};
 pub use info::Info;

@@ -1,9 +1,11 @@
 //! The state of a connection without its socket: unsent requests and received bytes.
 
 use std::io::{self, ErrorKind::BrokenPipe, ErrorKind::ConnectionReset};
+use std::sync::Arc;
 
 use super::address::Address;
 use super::batch::{Batch, EncodeRequest, VisitResponse};
+use super::columns::SelectedColumns;
 use super::error::{ClientError, Phase, Refusal};
 use super::options::Options;
 use super::retry::Deadline;
@@ -17,12 +19,14 @@ pub(super) struct Pipeline {
     sent_bytes: usize,
     reader: ResponseReader,
     has_received: bool,
+    /// The columns that were selected on the connection.
+    pub(super) selected: Option<Arc<SelectedColumns>>,
 }
 
 impl Pipeline {
     pub(super) fn new(options: &Options) -> Self {
         let reader = ResponseReader::new(options.value_len_max_bytes);
-        Pipeline { requests: Vec::new(), sent_bytes: 0, reader, has_received: false }
+        Pipeline { requests: Vec::new(), sent_bytes: 0, reader, has_received: false, selected: None }
     }
 
     /// Visits the responses that have arrived, and encodes more requests once the earlier ones are sent. Returns

@@ -1,7 +1,7 @@
 //! Requests and response headers of the native protocol. All numbers are big-endian.
 //!
-//! A short request takes 16 bytes, and has a numeric key or no key. A long request has a byte key, a range, or a login,
-//! and contains its own length. The types have the layout of the encoded bytes: a buffer is read as a slice of requests
+//! A short request takes 16 bytes, and has a numeric key or no key. A long request has a byte key, a range, a login,
+//! or a selection of columns, and contains its own length. The types have the layout of the encoded bytes: a buffer is read as a slice of requests
 //! without a copy, and a header is sent as it is in memory.
 
 use zerocopy::big_endian::{U16, U32, U64};
@@ -44,6 +44,8 @@ pub enum OpKind {
     Server,
     /// Logs in. The request is always long.
     Login,
+    /// Selects columns for later requests of the connection. The request is always long.
+    Select,
 }
 
 /// The kind of value that a response with the status [`Status::Ok`] contains.
@@ -61,6 +63,8 @@ pub enum ValueKind {
     Text,
     /// An [`OpenHeader`], which comes with two descriptors: see [`Op::Open`].
     Table,
+    /// The bytes of a table's schema section.
+    Schema,
 }
 
 /// Defines all ops. Each line defines an op with its code, its name, its kind, and the kind of value in its responses.
@@ -137,6 +141,13 @@ ops! {
     Ping = 10, "ping", Server, Empty;
     /// Logs the connection in as a user. The body of the request is the user's name, a zero byte, and the password.
     Auth = 11, "auth", Login, Empty;
+    /// Returns the schema of a typed table: the bytes of the file's schema section.
+    Schema = 12, "schema", Server, Schema;
+    /// Selects the columns that the responses to later GetColumns requests of the connection have. The body of the
+    /// request is a [`SelectHeader`], and the position of each column.
+    Select = 13, "select", Select, Empty;
+    /// Returns the selected columns of the key's row.
+    GetColumns = 14, "get_columns", Point, Value;
 }
 
 /// Flag that is set in the op code of every known long request.
@@ -147,7 +158,7 @@ impl Op {
     #[inline]
     pub const fn from_code(code: u32) -> Option<Op> {
         match Op::from_number(code) {
-            Some(op) if !matches!(op.kind(), OpKind::Range | OpKind::Login) => Some(op),
+            Some(op) if !matches!(op.kind(), OpKind::Range | OpKind::Login | OpKind::Select) => Some(op),
             _ => None,
         }
     }
@@ -165,6 +176,16 @@ impl Op {
     #[inline]
     pub const fn has_effects(self) -> bool {
         matches!(self, Op::Reload | Op::Rollback)
+    }
+
+    /// Returns whether a response to this op can have the status [`Status::NotFound`].
+    pub const fn can_be_not_found(self) -> bool {
+        matches!(self.kind(), OpKind::Point | OpKind::Neighbor) || matches!(self, Op::Schema)
+    }
+
+    /// Returns whether a response to this op can have the status [`Status::SchemaChanged`].
+    pub const fn can_be_schema_changed(self) -> bool {
+        matches!(self, Op::Select | Op::GetColumns)
     }
 
     /// Returns the op's code in a long request.
@@ -186,7 +207,7 @@ impl Op {
 pub enum Status {
     /// The request succeeded; for a lookup, the table has the row.
     Ok = 0,
-    /// The table does not have the row.
+    /// The table does not have the row, or has no schema.
     NotFound = 1,
     /// The request failed, for example because the op is unknown, the table's keys are of the other kind, or the value
     /// is damaged.
@@ -195,6 +216,8 @@ pub enum Status {
     Unauthenticated = 3,
     /// The connection's user may not send the request, or may not use the requested keys.
     NotPermitted = 4,
+    /// The table's schema is not the schema for which the connection has selected, or wants to select, columns.
+    SchemaChanged = 5,
 }
 
 impl Status {
@@ -206,6 +229,7 @@ impl Status {
             2 => Some(Status::Error),
             3 => Some(Status::Unauthenticated),
             4 => Some(Status::NotPermitted),
+            5 => Some(Status::SchemaChanged),
             _ => None,
         }
     }
@@ -334,6 +358,16 @@ pub struct OpenHeader {
     pub reserved: [u8; 4],
 }
 
+/// Start of the body of a Select request. The position of each selected column follows as a big-endian 16-bit number.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct SelectHeader {
+    /// The ID of the schema that has the columns.
+    pub schema_id: U64,
+}
+
+/// Maximum length of the value of a response to Schema.
+pub const SCHEMA_LEN_MAX_BYTES: usize = 8 + 255 + 4096 * (16 + 255);
 /// Length of the value of a response to Open.
 pub const OPEN_LEN_BYTES: usize = size_of::<OpenHeader>();
 /// Maximum length of the text in a response to Info.
@@ -406,14 +440,16 @@ mod tests {
             assert!(Op::from_code(code).is_none_or(|op| op as u32 == code));
             assert!(Status::from_code(code).is_none_or(|status| status as u32 == code));
         }
-        assert_eq!((Op::from_code(4), Op::from_code(LONG), Status::from_code(5)), (None, None, None));
+        assert_eq!((Op::from_code(4), Op::from_code(LONG), Status::from_code(6)), (None, None, None));
         assert_eq!([6, 7, 8].map(Op::from_code), [Some(Op::Info), Some(Op::Reload), Some(Op::Rollback)]);
         assert_eq!([9, 10, 11].map(Op::from_code), [Some(Op::Open), Some(Op::Ping), None]);
-        for op in [Op::Get, Op::Exists, Op::Floor, Op::Ceiling, Op::Range, Op::Count, Op::Auth] {
+        assert_eq!([12, 13, 14].map(Op::from_code), [Some(Op::Schema), None, Some(Op::GetColumns)]);
+        let long = [Op::Get, Op::Exists, Op::Floor, Op::Ceiling, Op::Range, Op::Count, Op::Auth];
+        for op in long.into_iter().chain([Op::Select, Op::GetColumns]) {
             assert_eq!(Op::from_long_code(op.long_code()), Some(op));
             assert!(Op::is_long(op.long_code()) && !Op::is_long(op as u32));
         }
-        assert_eq!([LONG | 6, LONG | 9, LONG | 10, 0].map(Op::from_long_code), [None; 4]);
+        assert_eq!([LONG | 6, LONG | 9, LONG | 10, LONG | 12, 0].map(Op::from_long_code), [None; 5]);
         assert_eq!([LONG - 1, LONG, (1 << 24) - 1, 1 << 24].map(Op::is_long), [false, true, true, false]);
     }
 }

@@ -21,7 +21,7 @@ const PAGE_OVERHEAD_BYTES: usize = PAGE_MAX_BYTES - VALUE_LEN_MAX_BYTES;
 pub enum Response<'a> {
     /// The request succeeded with this value. [`Op::value_kind`] returns the kind of the value for each op.
     Found(&'a [u8]),
-    /// The table does not have the row.
+    /// The table does not have the row, or has no schema.
     NotFound,
     /// The server could not process the request.
     Error,
@@ -29,6 +29,8 @@ pub enum Response<'a> {
     Unauthenticated,
     /// The connection's user may not send the request, or may not use the requested keys.
     NotPermitted,
+    /// The table's schema is not the schema of the selected columns.
+    SchemaChanged,
 }
 
 /// The progress of a response that has not arrived completely.
@@ -151,6 +153,7 @@ impl ResponseReader {
             CheckedHeader::Error => Response::Error,
             CheckedHeader::Unauthenticated => Response::Unauthenticated,
             CheckedHeader::NotPermitted => Response::NotPermitted,
+            CheckedHeader::SchemaChanged => Response::SchemaChanged,
             CheckedHeader::Found { value_len_bytes } => {
                 self.check_len(op, value_len_bytes)?;
                 let Some(value) = rest.get(..value_len_bytes) else {
@@ -205,7 +208,7 @@ impl ResponseReader {
     #[inline]
     fn check_len(&self, op: Op, len_bytes: usize) -> Result<(), Violation> {
         let max_bytes = match op {
-            Op::Get => self.value_len_max_bytes,
+            Op::Get | Op::GetColumns => self.value_len_max_bytes,
             _ => self.value_len_max_bytes + PAGE_OVERHEAD_BYTES,
         };
         match len_bytes <= max_bytes {

@@ -6,8 +6,8 @@
 use thiserror::Error;
 
 use super::native::{
-    INFO_LEN_MAX_BYTES, OPEN_LEN_BYTES, Op, OpKind, PAGE_HEADER_LEN_BYTES, PAGE_LEN_MAX_BYTES, PAGE_MAX_BYTES,
-    ResponseHeader, Status, VALUE_LEN_MAX_BYTES, ValueKind,
+    INFO_LEN_MAX_BYTES, OPEN_LEN_BYTES, Op, PAGE_HEADER_LEN_BYTES, PAGE_LEN_MAX_BYTES, PAGE_MAX_BYTES, ResponseHeader,
+    SCHEMA_LEN_MAX_BYTES, Status, VALUE_LEN_MAX_BYTES, ValueKind,
 };
 
 /// Length of the number in a response to [`Op::Count`], [`Op::Reload`], or [`Op::Rollback`].
@@ -21,7 +21,7 @@ pub enum CheckedHeader {
         /// Length of the value.
         value_len_bytes: usize,
     },
-    /// The table does not have the row. No value follows.
+    /// The table does not have the row, or has no schema. No value follows.
     NotFound,
     /// The server could not process the request. No value follows.
     Error,
@@ -29,6 +29,8 @@ pub enum CheckedHeader {
     Unauthenticated,
     /// The connection's user may not send the request, or may not use the requested keys. No value follows.
     NotPermitted,
+    /// The table's schema is not the schema of the selected columns. No value follows.
+    SchemaChanged,
 }
 
 /// A violation of the native protocol by a peer.
@@ -37,7 +39,8 @@ pub enum CheckedHeader {
 pub enum Violation {
     /// The status code is unknown.
     #[error(
-        "status code {code}, where 0 (ok), 1 (not found), 2 (error), 3 (unauthenticated) or 4 (not permitted) was expected"
+        "status code {code}, where 0 (ok), 1 (not found), 2 (error), 3 (unauthenticated), 4 (not permitted) or \
+         5 (schema changed) was expected"
     )]
     Status {
         /// The code.
@@ -97,6 +100,18 @@ pub enum Violation {
     /// The value is not a valid page for the request.
     #[error("an invalid page of rows: {0}")]
     Page(PageError),
+    /// The value is not a valid schema.
+    #[error("an invalid schema of {len_bytes} bytes")]
+    Schema {
+        /// The length of the value.
+        len_bytes: usize,
+    },
+    /// The value is not a row of the selected columns.
+    #[error("a row of {len_bytes} bytes, which is not a row of the selected columns")]
+    Row {
+        /// The length of the value.
+        len_bytes: usize,
+    },
 }
 
 /// The reason why a value is not a valid page for the request. Rows are counted from 0.
@@ -189,15 +204,15 @@ impl CheckedHeader {
             (Status::Ok, ValueKind::Number) => bounded(NUMBER_LEN_BYTES, NUMBER_LEN_BYTES),
             (Status::Ok, ValueKind::Text) => bounded(0, INFO_LEN_MAX_BYTES),
             (Status::Ok, ValueKind::Table) => bounded(OPEN_LEN_BYTES, OPEN_LEN_BYTES),
+            (Status::Ok, ValueKind::Schema) => bounded(1, SCHEMA_LEN_MAX_BYTES),
             _ if len_bytes > 0 => Err(Violation::UnexpectedValue { op, status, len_bytes }),
             (Status::Ok, ValueKind::Empty) => Ok(CheckedHeader::Found { value_len_bytes: 0 }),
             (Status::Error, _) => Ok(CheckedHeader::Error),
             (Status::Unauthenticated, _) => Ok(CheckedHeader::Unauthenticated),
             (Status::NotPermitted, _) => Ok(CheckedHeader::NotPermitted),
-            (Status::NotFound, _) => match op.kind() {
-                OpKind::Point | OpKind::Neighbor => Ok(CheckedHeader::NotFound),
-                OpKind::Range | OpKind::Server | OpKind::Login => Err(Violation::UnexpectedStatus { op, status }),
-            },
+            (Status::NotFound, _) if op.can_be_not_found() => Ok(CheckedHeader::NotFound),
+            (Status::SchemaChanged, _) if op.can_be_schema_changed() => Ok(CheckedHeader::SchemaChanged),
+            (Status::NotFound | Status::SchemaChanged, _) => Err(Violation::UnexpectedStatus { op, status }),
         }
     }
 }
@@ -266,11 +281,28 @@ mod tests {
             assert_eq!(check(op, 3, 0), Ok(CheckedHeader::Unauthenticated));
             assert_eq!(check(op, 4, 0), Ok(CheckedHeader::NotPermitted));
         }
-        for op in [Op::Range, Op::Count, Op::Info, Op::Reload, Op::Rollback, Op::Open, Op::Ping, Op::Auth] {
+        for op in [Op::Range, Op::Count, Op::Info, Op::Reload, Op::Rollback, Op::Open, Op::Ping, Op::Auth, Op::Select] {
             let status = Status::NotFound;
             assert_eq!(check(op, 1, 0), Err(Violation::UnexpectedStatus { op, status }));
             assert_eq!(check(op, 2, 0), Ok(CheckedHeader::Error));
         }
+    }
+
+    #[test]
+    fn only_requests_about_columns_can_find_another_schema() {
+        for op in Op::ALL {
+            let status = Status::SchemaChanged;
+            let expected = match op {
+                Op::Select | Op::GetColumns => Ok(CheckedHeader::SchemaChanged),
+                _ => Err(Violation::UnexpectedStatus { op, status }),
+            };
+            assert_eq!(check(op, 5, 0), expected);
+            assert_eq!(check(op, 5, 1), Err(Violation::UnexpectedValue { op, status, len_bytes: 1 }));
+        }
+        let max = SCHEMA_LEN_MAX_BYTES as u32;
+        assert_eq!(check(Op::Schema, 0, max), Ok(CheckedHeader::Found { value_len_bytes: max as usize }));
+        assert_eq!(check(Op::Schema, 1, 0), Ok(CheckedHeader::NotFound));
+        assert!(check(Op::Schema, 0, max + 1).is_err() && check(Op::Schema, 0, 0).is_err());
     }
 
     #[test]
@@ -294,7 +326,7 @@ mod tests {
                 assert_eq!(check(op, status as u32, len_bytes), Err(unexpected));
             }
         }
-        for code in [5, 256, u32::MAX] {
+        for code in [6, 256, u32::MAX] {
             assert_eq!(check(Op::Get, code, 0), Err(Violation::Status { code }));
         }
     }

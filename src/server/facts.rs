@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use super::counters::{Distribution, REQUESTS_NAMES, STATUS_NAMES, UNKNOWN_OP};
 use super::snapshot::{Snapshot, VERSION, digest_text};
 use super::statistics::CUTS_PREFIX;
-use crate::protocol::native::{Op, OpKind, Status};
+use crate::protocol::native::{Op, Status};
 use crate::sync::unpoisoned;
 
 /// The upper bounds of the buckets for batch sizes, as exponents of two: from 2^0 (1 request) to 2^11 (2,048 requests).
@@ -368,8 +368,8 @@ fn requests_by_op_and_status(snapshot: &Snapshot) -> Vec<Series> {
 /// and `status` is a status code.
 fn can_have_status(kind: usize, status: usize) -> bool {
     const NOT_FOUND: usize = Status::NotFound as usize;
-    match (Op::ALL.get(kind).map(|op| op.kind()), status) {
-        (Some(OpKind::Point | OpKind::Neighbor), _) => true,
+    match (Op::ALL.get(kind), status) {
+        (Some(op), _) if op.can_be_not_found() => true,
         (_, NOT_FOUND) => false,
         (_, status) => kind != UNKNOWN_OP || status == Status::Error as usize,
     }

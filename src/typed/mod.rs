@@ -9,6 +9,7 @@
 //! | [`Schema`], [`Column`], [`ColumnType`] | describe the columns of a table |
 //! | [`RowEncoder`] | encodes the cells of a row |
 //! | [`TypedRow`] | reads the cells of a row |
+//! | [`RowReader`], [`FromRow`] | read rows as structs |
 //! | [`Projection`] | selects columns, and copies them into a shorter row |
 //! | [`MatrixPlan`] | copies columns of one type into a matrix |
 //! | [`ColumnBuffers`] | copies columns of any types into one buffer per column |
@@ -23,6 +24,7 @@ mod calendar;
 mod cast;
 mod cell;
 mod encode;
+mod from_row;
 mod layout;
 mod matrix;
 mod projection;
@@ -37,6 +39,7 @@ pub use buffers::{ColumnBuffer, ColumnBuffers, ColumnValues};
 pub use cast::Caster;
 pub use cell::{List, Value};
 pub use encode::{EncodeError, RowEncoder};
+pub use from_row::{FromRow, RowReader, position_of_field};
 pub use matrix::{MatrixNumber, MatrixPlan, MatrixTypeError};
 pub use projection::{Projection, ProjectionError};
 pub use row::{ColumnError, FromCell, TypedRow};

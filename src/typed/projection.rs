@@ -3,8 +3,10 @@
 //! A projection is a schema with some columns of another schema, in any order. A projected row has the layout of the
 //! projection's schema, so a client reads it like any other row.
 
+use std::ops::Range;
+
 use super::layout::{END_LEN_BYTES, Place};
-use super::row::{ColumnError, TypedRow, unknown_column};
+use super::row::{ColumnError, OUTSIDE, TypedRow, unknown_column};
 use super::schema::{Schema, SchemaError};
 
 /// Copies some columns of the rows of a schema.
@@ -141,29 +143,68 @@ impl Projection {
     /// Appends the projected row to `to`.
     ///
     /// # Errors
-    /// [`ColumnError::Malformed`] if a value of variable width is not inside the row. `to` is then unchanged.
+    /// [`ColumnError::Malformed`] if a value of variable width is not inside the row, or if values overlap. `to` is then
+    /// unchanged.
     ///
     /// # Panics
     /// If the row is not a row of the source's schema.
     pub fn project(&self, row: &TypedRow<'_>, to: &mut Vec<u8>) -> Result<(), ColumnError> {
-        assert_eq!(row.schema().id(), self.source_id, "the row is a row of the projection's source");
-        let (layout, start) = (self.schema.layout(), to.len());
-        to.resize(start + layout.data_offset_bytes, 0);
-        let fixed = &mut to[start..];
-        for CopyRange { from_bytes, to_bytes, len_bytes } in &self.ranges {
-            fixed[*to_bytes..to_bytes + len_bytes]
-                .copy_from_slice(&row.as_bytes()[*from_bytes..from_bytes + len_bytes]);
-        }
-        for &(from, bit) in &self.bits {
-            fixed[layout.bits_offset_bytes + bit / 8] |= u8::from(row.bit(from)) << (bit % 8);
-        }
-        for &VariableColumn { from, end_at } in &self.variable {
-            let data = row.data(from).inspect_err(|_| to.truncate(start))?;
-            to.extend_from_slice(data);
-            let end = ((to.len() - start) as u32).to_le_bytes();
-            to[start + end_at..start + end_at + END_LEN_BYTES].copy_from_slice(&end);
-        }
+        let start = to.len();
+        to.resize(start + self.head_len_bytes(), 0);
+        let mut data = Vec::with_capacity(self.variable.len());
+        self.project_parts(row, &mut to[start..], &mut data).inspect_err(|_| to.truncate(start))?;
+        data.into_iter().for_each(|range| to.extend_from_slice(&row.as_bytes()[range]));
         Ok(())
+    }
+
+    /// Returns the length of the part of a projected row that precedes the values of variable width.
+    pub(crate) fn head_len_bytes(&self) -> usize {
+        self.schema.layout().data_offset_bytes
+    }
+
+    /// Returns the number of copies that projecting a row takes.
+    pub(crate) fn copy_count(&self) -> usize {
+        self.ranges.len() + self.bits.len() + self.variable.len()
+    }
+
+    /// Projects a row without copying the values of variable width. Writes the part of the projected row that precedes
+    /// these values to `fixed`, which must have [`Projection::head_len_bytes`]. Replaces the contents of `data` by the
+    /// ranges of the row that follow this part. Returns the length of the projected row.
+    ///
+    /// # Errors
+    /// [`ColumnError::Malformed`] if a value of variable width is not inside the row, or if values overlap.
+    ///
+    /// # Panics
+    /// If the row is not a row of the source's schema.
+    pub(crate) fn project_parts(
+        &self,
+        row: &TypedRow<'_>,
+        fixed: &mut [u8],
+        data: &mut Vec<Range<usize>>,
+    ) -> Result<usize, ColumnError> {
+        assert_eq!(row.schema().id(), self.source_id, "the row is a row of the projection's source");
+        let (layout, from) = (self.schema.layout(), row.as_bytes());
+        for CopyRange { from_bytes, to_bytes, len_bytes } in &self.ranges {
+            fixed[*to_bytes..to_bytes + len_bytes].copy_from_slice(&from[*from_bytes..from_bytes + len_bytes]);
+        }
+        let bits = &mut fixed[layout.bits_offset_bytes..];
+        bits.fill(0);
+        for &(from, bit) in &self.bits {
+            bits[bit / 8] |= u8::from(row.bit(from)) << (bit % 8);
+        }
+        data.clear();
+        let mut end_bytes = layout.data_offset_bytes;
+        for &VariableColumn { from: place, end_at } in &self.variable {
+            let range = row.data_range(place)?;
+            end_bytes += range.len();
+            // In a forged row, values may overlap. Copies of them could be many times as long as the row.
+            if end_bytes > layout.data_offset_bytes + from.len() {
+                return Err(OUTSIDE);
+            }
+            fixed[end_at..end_at + END_LEN_BYTES].copy_from_slice(&(end_bytes as u32).to_le_bytes());
+            data.push(range);
+        }
+        Ok(end_bytes)
     }
 }
 
@@ -227,6 +268,26 @@ mod tests {
         assert!(matches!(project("b", &mut projected), Err(ColumnError::Malformed { .. })));
         assert_eq!(projected, b"before");
         assert_eq!(project("a", &mut projected), Ok(()));
+    }
+
+    #[test]
+    fn overlapping_values_are_not_projected() {
+        let schema = schema("a:bytes b:bytes c:bytes d:bytes e:bytes");
+        // Each of the columns a, c, and e has all data, which is possible only if the ends go back.
+        let ends = [30_u32, 20, 30, 20, 30];
+        let bytes = [&ends.map(u32::to_le_bytes).concat()[..], b"0123456789"].concat();
+        let row = TypedRow::new(&schema, &bytes).unwrap();
+        let mut projected = Vec::new();
+        let mut project = |names: &[&str]| Projection::new(&schema, names).unwrap().project(&row, &mut projected);
+        assert!(matches!(project(&["b"]), Err(ColumnError::Malformed { .. })));
+        assert_eq!(project(&["a", "c", "e"]), Ok(()));
+        let ends: Vec<u32> = (0..64).map(|column| 256 + 30 * ((column + 1) % 2)).collect();
+        let bytes = [&ends.iter().flat_map(|end| end.to_le_bytes()).collect::<Vec<_>>()[..], &[0; 30]].concat();
+        let columns: Vec<String> = (0..64).map(|column| format!("c{column}:bytes")).collect();
+        let schema = self::schema(&columns.join(" "));
+        let row = TypedRow::new(&schema, &bytes).unwrap();
+        let projection = Projection::of_positions(&schema, (0..64).step_by(2).collect()).unwrap();
+        assert!(matches!(projection.project(&row, &mut projected), Err(ColumnError::Malformed { .. })));
     }
 
     #[test]

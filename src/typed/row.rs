@@ -3,6 +3,8 @@
 //! In: a schema, and the value of a row in a typed table. Out: the values of cells. The bytes may come from a damaged or
 //! forged file: every offset is checked before it is used.
 
+use std::ops::Range;
+
 use thiserror::Error;
 
 use super::cell::{List, Value, scalar};
@@ -61,6 +63,14 @@ pub enum ColumnError {
         /// The name of the requested type.
         requested: &'static str,
     },
+    /// The column can be null, but the requested type cannot.
+    #[error("column {column:?} can be null, where {requested} was requested: request Option<{requested}>")]
+    Nullable {
+        /// The name of the column.
+        column: String,
+        /// The name of the requested type.
+        requested: &'static str,
+    },
     /// The row is not a row of the schema.
     #[error("the row is not a row of the schema ({what}): the file is damaged or forged; bake it again")]
     Malformed {
@@ -72,7 +82,7 @@ pub enum ColumnError {
 /// A row that is shorter than the fixed part of its schema.
 const TOO_SHORT: ColumnError = ColumnError::Malformed { what: "it is too short" };
 /// A value of variable width that is not inside its row.
-const OUTSIDE: ColumnError = ColumnError::Malformed { what: "a value is not inside the row" };
+pub(super) const OUTSIDE: ColumnError = ColumnError::Malformed { what: "a value is not inside the row" };
 /// Text that is not UTF-8.
 const NOT_UTF8: ColumnError = ColumnError::Malformed { what: "text is not UTF-8" };
 /// The length of a list that is not a multiple of the length of an element.
@@ -237,16 +247,21 @@ impl<'a> TypedRow<'a> {
     /// Returns the data of a variable-width column.
     #[inline]
     pub(super) fn data(&self, place: Place) -> Result<&'a [u8], ColumnError> {
+        self.data_range(place).map(|range| &self.bytes[range])
+    }
+
+    /// Returns the range of the row's value that has the data of a variable-width column. The range is inside the value.
+    #[inline]
+    pub(super) fn data_range(&self, place: Place) -> Result<Range<usize>, ColumnError> {
         let Place::Variable { start, end_at } = place else { return Err(OUTSIDE) };
         let start = match start {
             DataStart::First => self.schema.layout().data_offset_bytes,
             DataStart::EndAt(at) => self.end(at),
         };
         // Data before the fixed part's end would overlap other cells, and is rejected, too.
-        self.bytes
-            .get(start..self.end(end_at))
-            .filter(|_| start >= self.schema.layout().data_offset_bytes)
-            .ok_or(OUTSIDE)
+        let range = start..self.end(end_at);
+        let is_inside = start >= self.schema.layout().data_offset_bytes && self.bytes.get(range.clone()).is_some();
+        if is_inside { Ok(range) } else { Err(OUTSIDE) }
     }
 
     /// Returns the offset that is stored at `at`, inside the fixed part.
@@ -270,6 +285,8 @@ pub(crate) fn unknown_column(schema: &Schema, name: &str) -> ColumnError {
 pub trait FromCell<'a>: Sized {
     /// The name of the type in error messages.
     const NAME: &'static str;
+    /// Whether the type can be read from null.
+    const ACCEPTS_NULL: bool = false;
 
     /// Returns whether cells of a column of this type can be read as `Self`.
     fn accepts(column_type: ColumnType) -> bool;
@@ -319,6 +336,7 @@ from_cell! {
 /// Any cell, including null.
 impl<'a> FromCell<'a> for Value<'a> {
     const NAME: &'static str = "Value";
+    const ACCEPTS_NULL: bool = true;
 
     fn accepts(_: ColumnType) -> bool {
         true
@@ -348,6 +366,7 @@ impl<'a> FromCell<'a> for &'a [u8] {
 
 impl<'a, T: FromCell<'a>> FromCell<'a> for Option<T> {
     const NAME: &'static str = T::NAME;
+    const ACCEPTS_NULL: bool = true;
 
     fn accepts(column_type: ColumnType) -> bool {
         T::accepts(column_type)

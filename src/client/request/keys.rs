@@ -29,6 +29,21 @@ pub struct Floor<'k>(Key<'k>);
 #[derive(Clone, Copy, Debug)]
 pub struct Ceiling<'k>(Key<'k>);
 
+/// Requests the columns of a key's row that the connection has selected with [`Select`](super::Select).
+#[derive(Clone, Copy, Debug)]
+pub struct GetColumns<'k>(Key<'k>);
+
+/// The response to a [`GetColumns`] request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SelectedRow<B> {
+    /// The selected columns of the row, as a row of the schema of these columns.
+    Found(B),
+    /// The table does not have the key.
+    Missing,
+    /// The table's schema is not the schema for which the connection has selected columns.
+    SchemaChanged,
+}
+
 /// A request for one key. A batch has one request for each of its keys.
 pub(in crate::client) trait KeyRequest<'k>: TypedRequest {
     const OP: Op;
@@ -83,6 +98,13 @@ macro_rules! impl_key_request {
 
 impl_key_request!(Get, Option<Vec<u8>>, |key, response| Ok(found_at(key, response)?.map(<[u8]>::to_vec)));
 impl_key_request!(Exists, bool, |key, response| Ok(found_at(key, response)?.is_some()));
+impl_key_request!(GetColumns, SelectedRow<Vec<u8>>, |key, response| {
+    Ok(match selected_at(key, response)? {
+        SelectedRow::Found(row) => SelectedRow::Found(row.to_vec()),
+        SelectedRow::Missing => SelectedRow::Missing,
+        SelectedRow::SchemaChanged => SelectedRow::SchemaChanged,
+    })
+});
 impl_key_request!(Floor, Option<Row>, |key, response| {
     decode_row(key, Bounds { start: Bound::Unbounded, end: Bound::Included(key) }, response)
 });
@@ -98,6 +120,25 @@ impl Get<'_> {
     #[inline]
     pub fn decode_borrowed<'a>(&self, response: Response<'a>) -> Result<Option<&'a [u8]>, RequestError> {
         found_at(self.0, response)
+    }
+}
+
+impl GetColumns<'_> {
+    /// Decodes the response like [`TypedRequest::decode`], but borrows the row instead of copying it.
+    ///
+    /// # Errors
+    /// [`RequestError`].
+    #[inline]
+    pub fn decode_borrowed<'a>(&self, response: Response<'a>) -> Result<SelectedRow<&'a [u8]>, RequestError> {
+        selected_at(self.0, response)
+    }
+}
+
+#[inline]
+fn selected_at<'a>(key: Key<'_>, response: Response<'a>) -> Result<SelectedRow<&'a [u8]>, RequestError> {
+    match response {
+        Response::SchemaChanged => Ok(SelectedRow::SchemaChanged),
+        response => Ok(found_at(key, response)?.map_or(SelectedRow::Missing, SelectedRow::Found)),
     }
 }
 

@@ -4,6 +4,7 @@
 //! numbers. The clients of this crate are built on these types. These types do no I/O, so a client for another event
 //! loop can use them together with a [`ResponseReader`](crate::protocol::reader::ResponseReader).
 
+mod columns;
 mod keys;
 mod ranges;
 mod server;
@@ -19,8 +20,9 @@ use crate::protocol::response::{PageError, Violation};
 
 pub use super::row_page::GetPage;
 pub use crate::format::Row;
+pub use columns::{GetSchema, Select};
 pub(super) use keys::KeyRequest;
-pub use keys::{Ceiling, Exists, Floor, Get};
+pub use keys::{Ceiling, Exists, Floor, Get, GetColumns, SelectedRow};
 pub use ranges::{Count, FirstRow, LastRow, prefix_range};
 pub use server::{Authenticate, GetInfo, Ping, Reload, Rollback};
 
@@ -80,7 +82,9 @@ impl RequestError {
         match response {
             Response::Unauthenticated => RequestError::Unauthenticated { request },
             Response::NotPermitted => RequestError::NotPermitted { request },
-            Response::Found(_) | Response::NotFound | Response::Error => RequestError::Rejected { request, hint },
+            Response::Found(_) | Response::NotFound | Response::Error | Response::SchemaChanged => {
+                RequestError::Rejected { request, hint }
+            }
         }
     }
 

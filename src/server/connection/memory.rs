@@ -22,12 +22,13 @@ impl<S: ClientStream> Connection<S> {
     }
 
     /// Returns the number of bytes that the connection has allocated for unanswered requests, pending responses, and
-    /// the sessions of the Redis protocol and of TLS.
+    /// the sessions of both protocols and of TLS.
     fn held_bytes(&self) -> u64 {
         let pending_bytes = self.pending.as_ref().map_or(0, |pending| pending.capacity_bytes());
         let session_bytes = match &self.protocol {
             Protocol::Redis(session) => session.held_bytes(),
-            Protocol::Native(_) | Protocol::Unknown => 0,
+            Protocol::Native(session) => session.held_bytes(),
+            Protocol::Unknown => 0,
         };
         (self.stream.held_bytes() + self.unanswered.capacity_bytes() + pending_bytes + session_bytes) as u64
     }

@@ -1,4 +1,4 @@
-//! Requests about the server: Info, Reload, Rollback, Open, and Ping.
+//! Requests about the server and its table: Info, Reload, Rollback, Open, Ping, and Schema.
 //!
 //! An Info request takes as long as hundreds of lookups, so a pass answers only a few requests about the server before
 //! other connections get their turn.
@@ -22,6 +22,9 @@ const PASS_MAX: usize = 10;
 
 /// The cost, in steps, of each request about the server except Info, which costs more.
 const OTHER_STEPS: usize = 10;
+
+/// The cost of a Schema: the number of copies of the schema's bytes that take as long.
+const SCHEMA_COPIES: usize = 4;
 
 /// Answers the requests about the server at the start of `requests`, as long as there is room for responses. Returns
 /// the length of the answered requests in bytes, and why the function stopped.
@@ -77,6 +80,15 @@ fn answer_one(context: &ConnectionContext, generation: &Generation, op: Op, resp
             status
         }
         Op::Ping => push_bare(Status::Ok, responses),
+        Op::Schema => match generation.store.schema() {
+            Some(schema) => {
+                let bytes = schema.encode();
+                let status = push(&bytes);
+                responses.steps().add_bytes(SCHEMA_COPIES * bytes.len());
+                status
+            }
+            None => push_bare(Status::NotFound, responses),
+        },
         _ => push_bare(Status::Error, responses),
     }
 }
@@ -105,6 +117,7 @@ fn open_header(generation: &Generation) -> OpenHeader {
 
 #[cfg(all(test, feature = "bake"))]
 mod tests {
+    use super::super::columns::Selection;
     use super::*;
     use crate::bake::{Options, bake_csv};
     use crate::server::pass::{Pass, Then};
@@ -129,6 +142,7 @@ mod tests {
                 let pass: Pass = native::answer(
                     &context,
                     &generation,
+                    &mut Selection::default(),
                     &requests[taken_bytes..],
                     &mut responses,
                     &mut Tally::default(),

@@ -1,13 +1,14 @@
-//! Long requests, which have a byte key or a range.
+//! Long requests, which have a byte key, a range, or a selection of columns.
 
 use std::ops::{ControlFlow, Range};
 
 use super::ORDERED_STEPS;
+use super::columns::{Selection, push_columns, select};
 use super::ordered::{RangeRequest, push_error, push_neighbor, side};
 use super::points::push_found;
 use super::run::{RunEnd, whole_requests};
 use crate::format::key::{Key, KeyKind};
-use crate::protocol::native::{LONG_BODY_MAX_BYTES, LONG_HEADER_LEN_BYTES, Op, OpKind, long_len_bytes};
+use crate::protocol::native::{LONG_BODY_MAX_BYTES, LONG_HEADER_LEN_BYTES, Op, OpKind, Status, long_len_bytes};
 use crate::server::counters::Tally;
 use crate::server::responses::Responses;
 use crate::store::{ColdLookup, Found, LookupError, RangeLookup, Side, Store};
@@ -32,14 +33,20 @@ enum Way {
     Neighbors,
     /// Range and Count requests.
     Ranges,
+    /// GetColumns requests.
+    Columns,
+    /// Select requests.
+    Selects,
     Others,
 }
 
 impl Long<'_> {
     fn way(&self, store: &Store) -> Way {
-        match Op::from_long_code(self.op_code).map(Op::kind) {
-            Some(OpKind::Neighbor) if store.key_kind() == KeyKind::Bytes => Way::Neighbors,
-            Some(OpKind::Range) => Way::Ranges,
+        match Op::from_long_code(self.op_code).map(|op| (op, op.kind())) {
+            Some((_, OpKind::Neighbor)) if store.key_kind() == KeyKind::Bytes => Way::Neighbors,
+            Some((_, OpKind::Range)) => Way::Ranges,
+            Some((Op::GetColumns, _)) => Way::Columns,
+            Some((_, OpKind::Select)) => Way::Selects,
             _ => Way::Others,
         }
     }
@@ -53,6 +60,7 @@ impl Long<'_> {
 /// their run ended.
 pub(super) fn answer_long(
     store: &Store,
+    selection: &mut Selection,
     input: &[u8],
     responses: &mut Responses,
     tally: &mut Tally,
@@ -77,7 +85,7 @@ pub(super) fn answer_long(
         found_count += 1;
     }
     let requests = &requests[..found_count];
-    let count = push_all(store, requests, responses, tally);
+    let count = push_all(store, selection, requests, responses, tally);
     let (run_bytes, end) = match count.checked_sub(1) {
         _ if count == found_count => (at_bytes, end),
         Some(last) => (ends_bytes[last], RunEnd::Full),
@@ -89,12 +97,20 @@ pub(super) fn answer_long(
 }
 
 /// Answers long requests until all are answered or the pass must end. Returns the number of answered requests.
-fn push_all(store: &Store, requests: &[Long<'_>], responses: &mut Responses, tally: &mut Tally) -> usize {
+fn push_all(
+    store: &Store,
+    selection: &mut Selection,
+    requests: &[Long<'_>],
+    responses: &mut Responses,
+    tally: &mut Tally,
+) -> usize {
     let mut count = 0;
     for run in requests.chunk_by(|a, b| a.way(store) == b.way(store)) {
         let answered_count = match run[0].way(store) {
             Way::Neighbors => push_neighbors(store, run, responses, tally),
             Way::Ranges => push_ranges(store, run, responses, tally),
+            Way::Columns => push_columns(store, selection, run.len(), |i| run[i].body, responses, tally),
+            Way::Selects => push_select(store, selection, &run[0], responses, tally),
             Way::Others => push_others(store, run, responses, tally),
         };
         count += answered_count;
@@ -160,6 +176,25 @@ fn push_ranges(store: &Store, requests: &[Long<'_>], responses: &mut Responses, 
         }
     }
     count
+}
+
+/// Answers a Select request, unless it is not the first request of the pass. Returns the number of answered requests.
+///
+/// A pass that reads a file is repeated if the file has changed meanwhile. A Select that is the first request of its
+/// pass affects only later requests, so it may be repeated.
+fn push_select(
+    store: &Store,
+    selection: &mut Selection,
+    request: &Long<'_>,
+    responses: &mut Responses,
+    tally: &mut Tally,
+) -> usize {
+    if responses.total_len_bytes() > 0 {
+        return 0;
+    }
+    let status = select(store, selection, request.body, responses);
+    tally.count(Some(Op::Select), if status == Status::Ok { status } else { Status::Error });
+    1
 }
 
 /// Answers other requests. Returns the number of answered requests.

@@ -1,10 +1,11 @@
 //! The native protocol.
 //!
 //! In: bytes that a client sent. Out: responses, and a tally of them. Consecutive 16-byte Get and Exists requests are
-//! looked up together, and so are consecutive Floor and Ceiling requests, consecutive Range and Count requests, and other
-//! consecutive long requests.
+//! looked up together, and so are consecutive Floor and Ceiling requests, consecutive GetColumns requests, consecutive
+//! Range and Count requests, and other consecutive long requests.
 
 mod about;
+mod columns;
 mod long;
 mod ordered;
 mod points;
@@ -17,6 +18,7 @@ use crate::server::generations::Generation;
 use crate::server::pass::{Pass, Then};
 use crate::server::responses::Responses;
 use crate::server::worker_state::ConnectionContext;
+use columns::{Selection, answer_columns};
 use long::answer_long;
 use ordered::push_bare;
 pub use points::answer_requests;
@@ -33,6 +35,7 @@ const ORDERED_STEPS: usize = 8;
 fn answer(
     context: &ConnectionContext,
     generation: &Generation,
+    selection: &mut Selection,
     input: &[u8],
     responses: &mut Responses,
     tally: &mut Tally,
@@ -46,7 +49,10 @@ fn answer(
         let (run_bytes, end) = match Run::from_code(first.op_code()) {
             Run::Points => run_of(requests, Run::Points, answer_points(store, requests, responses, tally)),
             Run::Neighbors => run_of(requests, Run::Neighbors, answer_neighbors(store, requests, responses, tally)),
-            Run::Long => answer_long(store, rest, responses, tally),
+            Run::Columns => {
+                run_of(requests, Run::Columns, answer_columns(store, selection, requests, responses, tally))
+            }
+            Run::Long => answer_long(store, selection, rest, responses, tally),
             Run::Server => about::answer(context, generation, requests, responses, tally),
         };
         taken_bytes += run_bytes;

@@ -12,7 +12,9 @@ pub(super) enum Run {
     Points,
     /// 16-byte Floor and Ceiling requests.
     Neighbors,
-    /// Long requests, which have a byte key or a range.
+    /// 16-byte GetColumns requests.
+    Columns,
+    /// Long requests, which have a byte key, a range, or a selection of columns.
     Long,
     /// Requests about the server.
     Server,
@@ -22,6 +24,7 @@ impl Run {
     #[inline(always)]
     pub(super) fn from_code(op_code: u32) -> Run {
         match Op::from_code(op_code).map(Op::kind) {
+            _ if op_code == Op::GetColumns as u32 => Run::Columns,
             Some(OpKind::Neighbor) => Run::Neighbors,
             Some(OpKind::Server) => Run::Server,
             _ if Op::is_long(op_code) => Run::Long,

@@ -7,6 +7,7 @@
 use std::sync::atomic::Ordering;
 
 use super::answer;
+use super::columns::Selection;
 use super::ordered::push_bare;
 use super::run::whole_requests;
 use crate::format::key::KeyKind;
@@ -34,6 +35,7 @@ const LOGIN_CODE: [u8; 4] = Op::Auth.long_code().to_be_bytes();
 pub(in crate::server) struct Session {
     access: Access,
     attempts: Attempts,
+    selection: Selection,
 }
 
 /// What the input begins with.
@@ -63,7 +65,12 @@ impl Session {
 
     pub(in crate::server) fn new(context: &ConnectionContext) -> Session {
         let access = Access::new(&context.worker.server.users, context.peer.is_unix());
-        Session { access, attempts: Attempts::default() }
+        Session { access, attempts: Attempts::default(), selection: Selection::default() }
+    }
+
+    /// Returns the approximate number of bytes that the session has allocated.
+    pub(in crate::server) fn held_bytes(&self) -> usize {
+        self.selection.held_bytes()
     }
 
     pub(in crate::server) fn access(&self) -> &Access {
@@ -84,7 +91,7 @@ impl Session {
             return self.log_in(context, input, responses, tally);
         }
         if self.access.is_unrestricted(&context.worker.server.users) {
-            return answer(context, generation, input, responses, tally);
+            return answer(context, generation, &mut self.selection, input, responses, tally);
         }
         self.answer_permitted(context, generation, input, responses, tally)
     }
@@ -105,13 +112,14 @@ impl Session {
             return Pass { taken_bytes: input.len(), then: Then::Close };
         }
         if self.access.is_unrestricted(&server.users) {
-            return answer(context, generation, input, responses, tally);
+            return answer(context, generation, &mut self.selection, input, responses, tally);
         }
         let mut taken_bytes = 0;
         loop {
             let rest = &input[taken_bytes..];
             let permitted_bytes = self.permitted_bytes(rest, responses);
-            let pass = answer(context, generation, &rest[..permitted_bytes], responses, tally);
+            let permitted = &rest[..permitted_bytes];
+            let pass = answer(context, generation, &mut self.selection, permitted, responses, tally);
             taken_bytes += pass.taken_bytes;
             if pass.then != Then::Read || pass.taken_bytes < permitted_bytes || taken_bytes == input.len() {
                 return Pass { taken_bytes, then: pass.then };
@@ -165,6 +173,8 @@ impl Session {
         let spec = command_of(op).and_then(|name| find(name.as_bytes())).ok_or(Denied::Command)?;
         self.access.check_command(spec)?;
         let is_permitted = match keys_needed(spec) {
+            // These requests have no key. Their responses describe columns, which every permitted Get returns.
+            _ if matches!(op, Op::Schema | Op::Select) => true,
             // The response to Info describes the table.
             KeysNeeded::None => op != Op::Info || self.access.permits_all_keys(),
             KeysNeeded::All | KeysNeeded::Range | KeysNeeded::Counted => self.access.permits_all_keys(),
@@ -238,7 +248,7 @@ fn next(input: &[u8]) -> Next<'_> {
 /// Returns the Redis command whose permission an op needs, or `None` if the op needs all permissions.
 fn command_of(op: Op) -> Option<&'static str> {
     match op {
-        Op::Get => Some("get"),
+        Op::Get | Op::Schema | Op::Select | Op::GetColumns => Some("get"),
         Op::Exists => Some("exists"),
         Op::Floor => Some("zkv.floor"),
         Op::Ceiling => Some("zkv.ceiling"),

@@ -1,0 +1,341 @@
+//! Columns of typed tables: the selected columns of a client, and the rows that it has received.
+//!
+//! In: the table's schema, names of columns, and the responses to requests. Out: rows of the selected columns. This
+//! module does no I/O.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::request::RequestError;
+use crate::protocol::response::Violation;
+use crate::typed::{
+    ColumnBuffers, ColumnError, FromCell, MatrixNumber, MatrixPlan, MatrixTypeError, Projection, ProjectionError,
+    Schema, TypedRow,
+};
+
+/// How often a call requests the schema again because the table was replaced by a table with another schema.
+const SCHEMA_CHANGES_MAX: u32 = 10;
+
+/// The columns that a call requests.
+pub(super) enum Wanted<'a> {
+    /// All columns of the table.
+    All,
+    /// The columns with these names.
+    Names(Vec<&'a str>),
+}
+
+/// The columns that requests select: a projection of the table's schema.
+pub(super) struct SelectedColumns {
+    /// The names of the columns. `None` if all columns were requested.
+    names: Option<Box<[String]>>,
+    pub(super) projection: Projection,
+    /// The projection of all selected columns, whose source is the schema of received rows.
+    received: Projection,
+}
+
+/// What a client knows about the table's columns. The table may have been replaced since.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ColumnsCache {
+    schema: Option<Arc<Schema>>,
+    selected: Option<Arc<SelectedColumns>>,
+}
+
+/// The row of a key in a typed table, received from a server.
+///
+/// # Example
+/// ```no_run
+/// # let mut client = zero_kv::client::Client::connect("/tmp/zero-kv.sock")?;
+/// if let Some(row) = client.get_row(7)? {
+///     println!("{} {:?}", row.get::<f32>("price")?, row.get::<Option<&str>>("name")?);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct ReceivedRow {
+    selected: Arc<SelectedColumns>,
+    bytes: Vec<u8>,
+}
+
+/// Some columns of the rows of many keys, received from a server.
+///
+/// # Example
+/// ```no_run
+/// # let mut client = zero_kv::client::Client::connect("/tmp/zero-kv.sock")?;
+/// let rows = client.get_columns(&[7, 8, 9], &["price", "stock"])?;
+/// for row in rows.iter().flatten() {
+///     println!("{} {}", row.get::<f32>("price")?, row.get::<u16>("stock")?);
+/// }
+/// // The same cells, column by column:
+/// let buffers = rows.into_buffers()?;
+///
+/// // Columns of one type as a matrix with a row for each key:
+/// let rows = client.get_columns(&[7, 8, 9], &["price", "weight"])?;
+/// let mut matrix = [0.0_f32; 3 * 2];
+/// let found_count = rows.matrix(f32::NAN, &mut matrix)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct ProjectedRows {
+    selected: Arc<SelectedColumns>,
+    /// All rows, without separators.
+    bytes: Vec<u8>,
+    places: Vec<Place>,
+}
+
+/// The row of a key.
+#[derive(Clone)]
+enum Place {
+    /// The response has not arrived.
+    Pending,
+    Missing,
+    /// The row's bytes in [`ProjectedRows::bytes`].
+    At(Range<usize>),
+}
+
+/// The rows that one call has received so far.
+pub(super) struct ColumnLookup {
+    rows: Option<ProjectedRows>,
+    key_count: usize,
+    /// The positions of the keys without a row, in ascending order.
+    pending: Vec<usize>,
+    changes: u32,
+}
+
+impl Wanted<'_> {
+    /// Returns the columns of a table with this schema.
+    pub(super) fn select(&self, schema: &Schema) -> Result<SelectedColumns, ProjectionError> {
+        let projection = match self {
+            Wanted::All => Projection::of_all(schema),
+            Wanted::Names(names) => Projection::new(schema, names)?,
+        };
+        let names = match self {
+            Wanted::All => None,
+            Wanted::Names(names) => Some(names.iter().map(|name| (*name).to_owned()).collect()),
+        };
+        let received = Projection::of_all(projection.schema());
+        Ok(SelectedColumns { names, projection, received })
+    }
+
+    fn is_of(&self, selected: &SelectedColumns) -> bool {
+        match (self, &selected.names) {
+            (Wanted::All, None) => true,
+            (Wanted::Names(wanted), Some(names)) => wanted.iter().eq(names.iter()),
+            _ => false,
+        }
+    }
+}
+
+impl SelectedColumns {
+    /// Returns the schema of received rows.
+    fn schema(&self) -> &Schema {
+        self.projection.schema()
+    }
+}
+
+impl ColumnsCache {
+    /// Returns the columns, if they are the columns that were selected last.
+    pub(super) fn selected(&self, wanted: &Wanted<'_>) -> Option<Arc<SelectedColumns>> {
+        self.selected.as_ref().filter(|selected| wanted.is_of(selected)).cloned()
+    }
+
+    /// Returns the schema that the table had at the time of the last request for it.
+    pub(super) fn schema(&self) -> Option<Arc<Schema>> {
+        self.schema.clone()
+    }
+
+    /// Stores columns that were selected from the stored schema.
+    pub(super) fn select(&mut self, selected: SelectedColumns) -> Arc<SelectedColumns> {
+        Arc::clone(self.selected.insert(Arc::new(selected)))
+    }
+
+    /// Stores the table's schema, and returns it.
+    pub(super) fn set_schema(&mut self, schema: Option<Schema>) -> Option<Arc<Schema>> {
+        let is_known = self.schema.as_ref().map(|known| known.id()) == schema.as_ref().map(Schema::id);
+        if !is_known {
+            *self = ColumnsCache { schema: schema.map(Arc::new), selected: None };
+        }
+        self.schema()
+    }
+
+    /// Forgets the schema and the columns, because the table has another schema.
+    pub(super) fn forget(&mut self) {
+        *self = ColumnsCache::default();
+    }
+}
+
+impl ColumnLookup {
+    /// Creates the lookup of this many keys.
+    pub(super) fn new(key_count: usize) -> ColumnLookup {
+        ColumnLookup { rows: None, key_count, pending: (0..key_count).collect(), changes: 0 }
+    }
+
+    /// Counts a change of the table's schema. Returns the number of changes if there were too many.
+    pub(super) fn count_change(&mut self) -> Result<(), u32> {
+        self.changes += 1;
+        if self.changes > SCHEMA_CHANGES_MAX { Err(self.changes) } else { Ok(()) }
+    }
+
+    /// Begins an attempt to request these columns. Returns the positions of the keys to request, and the rows. Rows that
+    /// were received with other columns are requested again.
+    pub(super) fn begin(&mut self, selected: &Arc<SelectedColumns>) -> (&[usize], &mut ProjectedRows) {
+        let is_same = |rows: &ProjectedRows| rows.schema().id() == selected.schema().id();
+        self.rows = self.rows.take().filter(is_same);
+        let rows = self.rows.get_or_insert_with(|| ProjectedRows::new(Arc::clone(selected), self.key_count));
+        self.pending.clear();
+        self.pending.extend((0..self.key_count).filter(|at| matches!(rows.places[*at], Place::Pending)));
+        (&self.pending, rows)
+    }
+
+    /// Returns the rows if all have arrived.
+    pub(super) fn take_complete(&mut self) -> Option<ProjectedRows> {
+        self.rows.take_if(|rows| !rows.places.iter().any(|place| matches!(place, Place::Pending)))
+    }
+}
+
+impl ProjectedRows {
+    fn new(selected: Arc<SelectedColumns>, key_count: usize) -> ProjectedRows {
+        ProjectedRows { selected, bytes: Vec::new(), places: vec![Place::Pending; key_count] }
+    }
+
+    /// Stores the row of the key at a position, or `None` if the table does not have the key.
+    pub(super) fn set(&mut self, position: usize, row: Option<&[u8]>) -> Result<(), RequestError> {
+        let Some(row) = row else {
+            self.places[position] = Place::Missing;
+            return Ok(());
+        };
+        if TypedRow::new(self.selected.schema(), row).is_err() {
+            return Err(RequestError::Violation(Violation::Row { len_bytes: row.len() }));
+        }
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(row);
+        self.places[position] = Place::At(start..self.bytes.len());
+        Ok(())
+    }
+
+    /// Returns the schema of the rows: the requested columns, in the requested order.
+    pub fn schema(&self) -> &Schema {
+        self.selected.schema()
+    }
+
+    /// Returns the number of keys.
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Returns whether no keys were requested.
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// Returns the row of the key at a position, or `None` if the table does not have the key.
+    ///
+    /// # Panics
+    /// If fewer keys were requested.
+    pub fn row(&self, position: usize) -> Option<TypedRow<'_>> {
+        let Place::At(range) = &self.places[position] else { return None };
+        let row = TypedRow::new(self.schema(), &self.bytes[range.clone()]);
+        Some(row.expect("the length was checked when the row was received"))
+    }
+
+    /// Returns an iterator over the rows of all keys, in the order of the keys.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Option<TypedRow<'_>>> {
+        (0..self.len()).map(|position| self.row(position))
+    }
+
+    /// Copies the cells into one buffer for each column. A missing key has no value in any column.
+    ///
+    /// # Errors
+    /// [`ColumnError::Malformed`] if a row is not a row of the schema.
+    pub fn into_buffers(self) -> Result<ColumnBuffers, ColumnError> {
+        let mut buffers = ColumnBuffers::new(self.schema(), &self.selected.received);
+        for row in self.iter() {
+            match row {
+                Some(row) => buffers.push(&row)?,
+                None => buffers.push_missing(),
+            }
+        }
+        Ok(buffers)
+    }
+
+    /// Returns the number of columns of [`ProjectedRows::matrix`].
+    ///
+    /// # Errors
+    /// [`MatrixTypeError`] if a column is neither of the type `T` nor a list of fixed length of this type.
+    pub fn matrix_width<T: MatrixNumber + Default>(&self) -> Result<usize, MatrixTypeError> {
+        Ok(self.matrix_plan(T::default())?.width())
+    }
+
+    /// Copies the cells into a matrix with a row for each key: `to` has the rows one after another. `fill` takes the
+    /// place of null cells and of the cells of missing keys. Returns the number of keys that the table has.
+    ///
+    /// # Errors
+    /// [`MatrixTypeError`] if a column is neither of the type `T` nor a list of fixed length of this type.
+    ///
+    /// # Panics
+    /// If the length of `to` is not the number of keys multiplied by [`ProjectedRows::matrix_width`].
+    pub fn matrix<T: MatrixNumber>(&self, fill: T, to: &mut [T]) -> Result<usize, MatrixTypeError> {
+        let plan = self.matrix_plan(fill)?;
+        assert_eq!(to.len(), self.len() * plan.width(), "the number of cells of the matrix");
+        let mut found_count = 0;
+        for (row, to) in self.iter().zip(to.chunks_exact_mut(plan.width())) {
+            match row {
+                Some(row) => plan.copy(&row, to),
+                None => to.fill(fill),
+            }
+            found_count += usize::from(row.is_some());
+        }
+        Ok(found_count)
+    }
+
+    fn matrix_plan<T: MatrixNumber>(&self, fill: T) -> Result<MatrixPlan<T>, MatrixTypeError> {
+        MatrixPlan::new(self.schema(), &self.selected.received, fill)
+    }
+
+    /// Returns the row of the only key.
+    pub(super) fn into_only_row(self) -> Option<ReceivedRow> {
+        match self.places[..] {
+            [Place::At(_)] => Some(ReceivedRow { selected: self.selected, bytes: self.bytes }),
+            _ => None,
+        }
+    }
+}
+
+impl ReceivedRow {
+    /// Returns the table's schema.
+    pub fn schema(&self) -> &Schema {
+        self.selected.schema()
+    }
+
+    /// Returns the row.
+    pub fn as_row(&self) -> TypedRow<'_> {
+        TypedRow::new(self.schema(), &self.bytes).expect("the length was checked when the row was received")
+    }
+
+    /// Returns the value of a column: see [`TypedRow::get`].
+    ///
+    /// # Errors
+    /// The errors of [`TypedRow::get`].
+    pub fn get<'a, T: FromCell<'a>>(&'a self, name: &str) -> Result<T, ColumnError> {
+        self.as_row().get(name)
+    }
+}
+
+impl fmt::Debug for SelectedColumns {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SelectedColumns({})", self.schema())
+    }
+}
+
+impl fmt::Debug for ReceivedRow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.as_row().values()).finish()
+    }
+}
+
+impl fmt::Debug for ProjectedRows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (schema, len) = (self.schema(), self.len());
+        f.debug_struct("ProjectedRows").field("schema", schema).field("len", &len).finish_non_exhaustive()
+    }
+}
