@@ -28,7 +28,7 @@ impl<'py> LookUpTarget<'py> {
         keys: &KeyBatch<'py>,
         make: impl FnOnce(Vec<Option<&[u8]>>) -> T + Send,
     ) -> PyResult<T> {
-        let make = |values: &Values<'_>| Ok(detached(py, keys.len(), || make(values.slices())));
+        let make = |values: &Values<'_>, _: Option<&_>| Ok(detached(py, keys.len(), || make(values.slices())));
         match self {
             LookUpTarget::Table(table) => table.get().look_up_many(py, keys, make),
             LookUpTarget::Client(client) => client.get().look_up_many(py, keys, make),

@@ -13,10 +13,11 @@ use std::time::{Duration, Instant};
 use pyo3::exceptions::{PyTypeError, PyUnicodeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyIterator, PyList, PyMemoryView, PyTuple};
-use zero_kv::bake::{self, Cancel, Duplicates, Input, Keys, Options, Progress, RowPiece};
+use zero_kv::bake::{self, Cancel, Column, Duplicates, Input, Keys, Options, Progress, RowPiece, TypedColumns};
 use zero_kv::{Key, KeyKind};
 
 use crate::arguments::unknown_value;
+use crate::cells::{CellRows, columns_from};
 use crate::convert::{bytes_from, key_from, kind_name, type_name};
 use crate::errors::{self, bake_exception};
 
@@ -24,6 +25,10 @@ use crate::errors::{self, bake_exception};
 const PIECE_ROWS: usize = 4096;
 /// The interval between two checks of signals while no rows are read.
 const SIGNALS_EVERY: Duration = Duration::from_millis(50);
+
+/// The columns of a typed table with their types, the name of the key's column, and whether values of the base are
+/// converted.
+type DeclaredColumns = (Vec<(String, String)>, Option<String>, bool);
 
 /// Result of a bake.
 #[pyclass(frozen, get_all, module = "zero_kv")]
@@ -56,7 +61,7 @@ impl Report {
 
 /// Bakes the rows of an iterator. Each row is a pair of a key and a value.
 #[pyfunction]
-#[pyo3(signature = (rows, path, keys, duplicates, base, memory_bytes, threads, replace))]
+#[pyo3(signature = (rows, path, keys, duplicates, base, memory_bytes, threads, replace, typed))]
 #[expect(clippy::too_many_arguments, reason = "one for each option; lib/zero_kv/_bake.py has keyword arguments")]
 pub(crate) fn bake_rows(
     py: Python<'_>,
@@ -68,6 +73,7 @@ pub(crate) fn bake_rows(
     memory_bytes: Option<u64>,
     threads: Option<NonZero<usize>>,
     replace: (u64, Option<u8>, bool, bool),
+    typed: Option<DeclaredColumns>,
 ) -> PyResult<Report> {
     let first = rows.clone().next().transpose()?;
     let keys = match (keys, &first) {
@@ -93,10 +99,27 @@ pub(crate) fn bake_rows(
     let rules = &mut options.replace;
     (rules.rows_min, rules.shrink_max_percent, rules.allow_empty, rules.allow_key_kind_change) = replace;
     options.cancel = raised.cancel.clone();
+    let cells = match typed {
+        None => None,
+        Some((types, key_name, cast)) => {
+            let mut columns = TypedColumns::default();
+            (columns.types, columns.cast) = (columns_from(types)?, cast);
+            let cells = CellRows::new(&columns.types)?;
+            (options.typed, options.key) = (Some(columns), key_name.map(Column::Name));
+            Some(cells)
+        }
+    };
 
-    let mut rows_left =
-        PythonRows { rows: rows.clone().unbind(), first: first.map(Bound::unbind), keys, taken: 0, ended: false };
+    let mut rows_left = PythonRows {
+        rows: rows.clone().unbind(),
+        first: first.map(Bound::unbind),
+        keys,
+        cells,
+        taken: 0,
+        ended: false,
+    };
     let began = Instant::now();
+    #[expect(clippy::result_large_err, reason = "an error ends the bake")]
     let baked = py.detach(|| {
         let fill = |piece: &mut RowPiece| raised.guard(|py| rows_left.fill(py, piece));
         let mut looked = Instant::now();
@@ -162,6 +185,8 @@ struct PythonRows {
     rows: Py<PyIterator>,
     first: Option<Py<PyAny>>,
     keys: Expected,
+    /// The encoder of the rows of a typed table.
+    cells: Option<CellRows>,
     /// The number of rows that have been read.
     taken: u64,
     ended: bool,
@@ -187,24 +212,27 @@ impl PythonRows {
     fn push(&mut self, row: &Bound<'_, PyAny>, piece: &mut RowPiece) -> PyResult<()> {
         self.taken += 1;
         let (key, value) = pair(row, self.taken)?;
-        let at_row = |error| at_row(row.py(), self.taken, error);
-        let key = key_from(&key).and_then(|key| self.check(key)).map_err(at_row)?;
-        if let Some(bytes) = bytes_from(&value).map_err(at_row)? {
+        let taken = self.taken;
+        let at_row = |error| at_row(row.py(), taken, error);
+        let key = key_from(&key).and_then(|key| check(self.keys, key)).map_err(at_row)?;
+        if let Some(cells) = &mut self.cells {
+            piece.push(key, cells.encode(&value).map_err(at_row)?);
+        } else if let Some(bytes) = bytes_from(&value).map_err(at_row)? {
             piece.push(key, bytes);
         } else {
             piece.push(key, buffer_of(&value).map_err(at_row)?.as_bytes());
         }
         Ok(())
     }
+}
 
-    fn check<'k>(&self, key: Key<'k>) -> PyResult<Key<'k>> {
-        match self.keys {
-            Expected::Only(kind) if kind != key.kind() => {
-                let found = key.kind();
-                Err(errors::KeyKind::new_err(format!("the key is of kind {found}, where {kind} were expected")))
-            }
-            _ => Ok(key),
+fn check(expected: Expected, key: Key<'_>) -> PyResult<Key<'_>> {
+    match expected {
+        Expected::Only(kind) if kind != key.kind() => {
+            let found = key.kind();
+            Err(errors::KeyKind::new_err(format!("the key is of kind {found}, where {kind} were expected")))
         }
+        _ => Ok(key),
     }
 }
 

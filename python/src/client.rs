@@ -6,11 +6,12 @@
 
 use std::path::PathBuf;
 use std::process;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 use zero_kv::client::{self, ClientError, KeyRange, Options, OwnedKey};
+use zero_kv::typed::Schema;
 use zero_kv::{Key, KeyKind};
 
 use crate::arguments::{UserName, duration};
@@ -127,7 +128,7 @@ impl LookUpMany for Client {
         &self,
         py: Python<'_>,
         keys: &KeyBatch<'_>,
-        use_values: impl FnOnce(&Values<'_>) -> PyResult<T>,
+        use_values: impl FnOnce(&Values<'_>, Option<&Arc<Schema>>) -> PyResult<T>,
     ) -> PyResult<T> {
         let mut values = CopiedValues::with_capacity(keys.len());
         let numbers = if let KeyBatch::Numbers(numbers) = keys { Some(&numbers[..]) } else { None };
@@ -139,7 +140,7 @@ impl LookUpMany for Client {
                 None => client.get_many_with(&slices, visit),
             }
         })?;
-        use_values(&Values::Copied(values))
+        use_values(&Values::Copied(values), None)
     }
 }
 
@@ -233,7 +234,7 @@ impl Client {
     /// Return the row with the largest key less than or equal to `key`.
     fn floor<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         let (py, key) = (key.py(), key_from(key)?);
-        optional_row(py, self.call(py, |client| client.floor(key))?)
+        optional_row(py, None, self.call(py, |client| client.floor(key))?)
     }
 
     /// Return the result of `floor` for many keys, in the order of the keys, with pipelined requests: see
@@ -252,7 +253,7 @@ impl Client {
     /// Return the row with the smallest key greater than or equal to `key`.
     fn ceiling<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         let (py, key) = (key.py(), key_from(key)?);
-        optional_row(py, self.call(py, |client| client.ceiling(key))?)
+        optional_row(py, None, self.call(py, |client| client.ceiling(key))?)
     }
 
     /// Return the result of `ceiling` for many keys, in the order of the keys: see `floor_many`.
@@ -267,12 +268,12 @@ impl Client {
 
     /// Return the row with the smallest key.
     fn first<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        optional_row(py, self.call(py, client::Client::first)?)
+        optional_row(py, None, self.call(py, client::Client::first)?)
     }
 
     /// Return the row with the largest key.
     fn last<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        optional_row(py, self.call(py, client::Client::last)?)
+        optional_row(py, None, self.call(py, client::Client::last)?)
     }
 
     /// Return the rows with keys from `start` up to, but not including, `end`.
@@ -405,6 +406,6 @@ impl ClientRowIterator {
             }
             self.rest = page.rest().cloned();
         }
-        self.page.pop().map(|(key, value)| row_tuple(py, key.as_key(), &value)).transpose()
+        self.page.pop().map(|(key, value)| row_tuple(py, None, key.as_key(), &value)).transpose()
     }
 }

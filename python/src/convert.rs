@@ -1,15 +1,18 @@
 //! Converts between Python objects and the library's keys, ranges, rows, and facts about a server.
 
 use std::ops::Bound as End;
+use std::sync::Arc;
 
 use pyo3::exceptions::{PyException, PyKeyError, PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyInt, PyString, PyTuple};
 use zero_kv::client::request::prefix_range;
 use zero_kv::client::{Info, KeyRange, OwnedKey, Row};
+use zero_kv::typed::Schema;
 use zero_kv::{Key, KeyKind};
 
 use crate::errors::client_exception;
+use crate::typed_row::value_object;
 
 /// Converts an `int`, `bytes`, or `str` object to a key. A `str` is encoded as UTF-8.
 pub(crate) fn key_from<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<Key<'a>> {
@@ -83,14 +86,23 @@ pub(crate) fn key_object<'py>(py: Python<'py>, key: Key<'_>) -> Bound<'py, PyAny
     }
 }
 
-/// Returns a key and its value as a tuple.
-pub(crate) fn row_tuple<'py>(py: Python<'py>, key: Key<'_>, value: &[u8]) -> PyResult<Bound<'py, PyTuple>> {
-    (key_object(py, key), PyBytes::new(py, value)).into_pyobject(py)
+/// Returns a key and its value as a tuple. `schema` is the schema of a typed table.
+pub(crate) fn row_tuple<'py>(
+    py: Python<'py>,
+    schema: Option<&Arc<Schema>>,
+    key: Key<'_>,
+    value: &[u8],
+) -> PyResult<Bound<'py, PyTuple>> {
+    (key_object(py, key), value_object(py, schema, value)?).into_pyobject(py)
 }
 
 /// Converts a row to a tuple. Returns `None` if there is no row.
-pub(crate) fn optional_row<'py>(py: Python<'py>, row: Option<Row>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-    row.map(|(key, value)| row_tuple(py, key.as_key(), &value)).transpose()
+pub(crate) fn optional_row<'py>(
+    py: Python<'py>,
+    schema: Option<&Arc<Schema>>,
+    row: Option<Row>,
+) -> PyResult<Option<Bound<'py, PyTuple>>> {
+    row.map(|(key, value)| row_tuple(py, schema, key.as_key(), &value)).transpose()
 }
 
 /// Returns facts about a server as a dict of names and values.

@@ -6,6 +6,8 @@ use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::{PyErr, import_exception};
 use zero_kv::bake::{BakeError, Remedy};
 use zero_kv::client::ClientError;
+use zero_kv::store::TypedLookupError;
+use zero_kv::typed::ColumnError;
 use zero_kv::{LookupError, Setting, StoreError};
 
 import_exception!(zero_kv.errors, BakeFailed);
@@ -16,6 +18,7 @@ import_exception!(zero_kv.errors, KeyKind);
 import_exception!(zero_kv.errors, LoginFailed);
 import_exception!(zero_kv.errors, NotPermitted);
 import_exception!(zero_kv.errors, NotRunning);
+import_exception!(zero_kv.errors, NotTyped);
 import_exception!(zero_kv.errors, ProtocolError);
 import_exception!(zero_kv.errors, Refused);
 import_exception!(zero_kv.errors, ServerError);
@@ -27,6 +30,22 @@ pub(crate) fn lookup_exception(error: LookupError) -> PyErr {
     match error {
         LookupError::KeyKind { .. } => KeyKind::new_err(error.to_string()),
         _ => Damaged::new_err(error.to_string()),
+    }
+}
+
+/// Returns the exception for a lookup of columns.
+pub(crate) fn typed_exception(error: &TypedLookupError) -> PyErr {
+    match error {
+        TypedLookupError::Lookup(error) => lookup_exception(*error),
+        TypedLookupError::Column(error) => column_exception(error),
+        _ => NotTyped::new_err(error.to_string()),
+    }
+}
+
+pub(crate) fn column_exception(error: &ColumnError) -> PyErr {
+    match error {
+        ColumnError::Malformed { .. } => Damaged::new_err(error.to_string()),
+        _ => PyValueError::new_err(error.to_string()),
     }
 }
 
@@ -81,6 +100,8 @@ fn keyword(remedy: Remedy) -> Option<&'static str> {
     match remedy {
         Remedy::TakeKeysAsBytes => Some("keys=\"bytes\""),
         Remedy::ChooseKeyKind => Some("keys"),
+        Remedy::DeclareTypes | Remedy::MakeNullable => Some("types"),
+        Remedy::CastBase => Some("cast=True"),
         Remedy::KeepOneDuplicate => Some("duplicates=\"first\" or \"last\""),
         Remedy::AllowMoreMemory => Some("memory_bytes"),
         Remedy::UseFewerThreads => Some("threads"),

@@ -8,13 +8,19 @@
 //!   that a server transferred (`served`).
 //! - `client` sends requests to a server and waits. `request` encodes requests for the asyncio client, which has its
 //!   own socket.
+//! - `schema`, `typed_row`, and `cell` represent the schemas, rows, and cells of typed tables. `cells` encodes rows. `columns` looks up columns
+//!   of many rows, and `column_parts` lends the memory of columns.
 //! - `many` looks up many keys, and `arrays` makes arrays from the values. `view` implements the buffer protocol.
 //! - `bake` makes files.
 
 mod arguments;
 mod arrays;
 mod bake;
+mod cell;
+mod cells;
 mod client;
+mod column_parts;
+mod columns;
 mod connection;
 mod convert;
 mod direct;
@@ -24,9 +30,11 @@ mod many;
 mod neighbors;
 mod request;
 mod rows;
+mod schema;
 mod served;
 mod table;
 mod table_version;
+mod typed_row;
 mod view;
 
 /// The compiled module. `lib/zero_kv/_native.pyi` documents its contents.
@@ -50,9 +58,13 @@ mod _native {
     #[pymodule_export]
     use super::rows::{RowIterator, Rows};
     #[pymodule_export]
+    use super::schema::{Schema, decode_schema};
+    #[pymodule_export]
     use super::served::forked;
     #[pymodule_export]
     use super::table::{Table, open};
+    #[pymodule_export]
+    use super::typed_row::{TypedRow, decode_row};
     #[pymodule_export]
     use super::view::Memory;
 

@@ -3,24 +3,29 @@
 //! In: keys, and a table or a client to look them up with. Out: a list of values, or the values from which `arrays`
 //! makes arrays.
 
+use std::sync::Arc;
+
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList};
+use pyo3::types::PyList;
+use zero_kv::typed::Schema;
 use zero_kv::{Key, LookupError, MappedStore};
 
 use crate::errors::lookup_exception;
 use crate::key_batch::KeyBatch;
+use crate::typed_row::value_object;
 
 /// The smallest number of keys for which other Python threads run during a lookup.
 const DETACH_KEYS_MIN: usize = 64;
 
 /// An object that looks up many keys: a table, or the client of a server.
 pub(crate) trait LookUpMany {
-    /// Looks up all keys, and passes their values to `use_values`. Other Python threads may run during the lookup.
+    /// Looks up all keys, and passes their values and the schema of a typed table to `use_values`. Other Python threads
+    /// may run during the lookup.
     fn look_up_many<T>(
         &self,
         py: Python<'_>,
         keys: &KeyBatch<'_>,
-        use_values: impl FnOnce(&Values<'_>) -> PyResult<T>,
+        use_values: impl FnOnce(&Values<'_>, Option<&Arc<Schema>>) -> PyResult<T>,
     ) -> PyResult<T>;
 }
 
@@ -108,9 +113,10 @@ pub(crate) fn get_many<'py>(
     if dtype.is_some() || is_arrow_array(keys)? {
         return py.import("zero_kv._arrays")?.getattr("get_many")?.call1((object, keys, dtype));
     }
-    target.look_up_many(py, &KeyBatch::from_object(keys)?, |values| {
-        let values = values.slices().into_iter().map(|value| value.map(|value| PyBytes::new(py, value)));
-        Ok(PyList::new(py, values.collect::<Vec<_>>())?.into_any())
+    target.look_up_many(py, &KeyBatch::from_object(keys)?, |values, schema| {
+        let object = |value: Option<&[u8]>| value.map(|value| value_object(py, schema, value)).transpose();
+        let values = values.slices().into_iter().map(object).collect::<PyResult<Vec<_>>>()?;
+        Ok(PyList::new(py, values)?.into_any())
     })
 }
 

@@ -3,8 +3,11 @@
 //! In: keys, and a table or a client. Out: for each key, the row with the largest key at or below it (`floor`) or the row with the
 //! smallest key at or above it (`ceiling`), in buffers from which `arrays` makes arrays, or as a list.
 
+use std::sync::Arc;
+
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
+use zero_kv::typed::Schema;
 use zero_kv::{Key, KeyKind, LookupError, MappedStore};
 
 use crate::convert::row_tuple;
@@ -37,6 +40,8 @@ pub(crate) trait FindNeighbors {
 pub(crate) struct NearestRows {
     pub(crate) keys: RowKeys,
     pub(crate) values: CopiedValues,
+    /// The schema of a typed table.
+    schema: Option<Arc<Schema>>,
 }
 
 pub(crate) enum RowKeys {
@@ -68,7 +73,7 @@ impl NearestRows {
             KeyKind::U64 => RowKeys::Numbers(Vec::with_capacity(count)),
             KeyKind::Bytes => RowKeys::Bytes(CopiedValues::with_capacity(count)),
         };
-        NearestRows { keys, values: CopiedValues::with_capacity(count) }
+        NearestRows { keys, values: CopiedValues::with_capacity(count), schema: None }
     }
 
     pub(crate) fn push(&mut self, row: Option<(Key<'_>, &[u8])>) {
@@ -87,7 +92,7 @@ impl NearestRows {
             RowKeys::Bytes(keys) => keys.slices().into_iter().map(|key| key.map(Key::Bytes)).collect(),
         };
         let row = |(key, value): (Option<Key<'_>>, Option<&[u8]>)| {
-            key.zip(value).map(|(key, value)| row_tuple(py, key, value)).transpose()
+            key.zip(value).map(|(key, value)| row_tuple(py, self.schema.as_ref(), key, value)).transpose()
         };
         PyList::new(py, keys.into_iter().zip(values).map(row).collect::<PyResult<Vec<Option<Bound<'_, PyTuple>>>>>()?)
     }
@@ -98,6 +103,7 @@ where
     K: Into<Key<'k>> + Copy,
 {
     let mut rows = NearestRows::with_capacity(table.key_kind(), keys.len());
+    rows.schema = table.schema().cloned();
     match neighbor {
         // Without keys there is no key kind to check.
         _ if keys.is_empty() => {}

@@ -92,7 +92,8 @@ impl RequestItem {
             RequestItem::Page(range) => {
                 let page = GetPage::first(range.bounds(), 0).expect(CHECKED).decode(response)?;
                 let rest = page.rest().map(|rest| Request::single(RequestItem::Page(rest.clone())));
-                let rows = page.iter().map(|(key, value)| row_tuple(py, key, value)).collect::<PyResult<Vec<_>>>();
+                let rows =
+                    page.iter().map(|(key, value)| row_tuple(py, None, key, value)).collect::<PyResult<Vec<_>>>();
                 rows.and_then(|rows| (rows, rest).into_pyobject(py)).map(|page| page.into_any().unbind())
             }
             RequestItem::Count(range) => {
@@ -107,7 +108,7 @@ impl RequestItem {
 }
 
 fn row_object(py: Python<'_>, row: Option<Row>) -> PyResult<Py<PyAny>> {
-    Ok(optional_row(py, row)?.into_pyobject(py)?.into_any().unbind())
+    Ok(optional_row(py, None, row)?.into_pyobject(py)?.into_any().unbind())
 }
 
 impl Request {

@@ -5,12 +5,12 @@
 use std::ops::Bound as End;
 
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
 use zero_kv::{Key, LookupError};
 
 use crate::convert::{key_from, key_object, row_tuple};
 use crate::errors::lookup_exception;
 use crate::table_version::TableVersion;
+use crate::typed_row::value_object;
 
 /// The maximum number of rows that are converted to Python objects at once.
 const CHUNK_ROWS_MAX: usize = 256;
@@ -131,8 +131,8 @@ impl RowIterator {
             let key = key.as_key();
             let object = match self.part {
                 RowPart::Keys => key_object(py, key),
-                RowPart::Values => PyBytes::new(py, &value).into_any(),
-                RowPart::Both => row_tuple(py, key, &value)?.into_any(),
+                RowPart::Values => value_object(py, self.table.schema(), &value)?,
+                RowPart::Both => row_tuple(py, self.table.schema(), key, &value)?.into_any(),
             };
             chunk.push(object.unbind());
         }

@@ -8,20 +8,24 @@ use std::sync::Arc;
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyMemoryView, PyTuple};
+use pyo3::types::{PyMemoryView, PyTuple};
 use zero_kv::client::Row;
 use zero_kv::store::{self, OpenOptions, Verify};
+use zero_kv::typed::Schema;
 use zero_kv::{LookupError, MappedStore, Store, StoreError};
 
 use crate::arguments::{table_memory, unknown_value};
+use crate::columns::{self, ColumnUse, LookUpColumns, Wanted, look_up_in_table};
 use crate::convert::{key_from, kind_name, missing_key, optional_row, prefix_from};
 use crate::errors::{lookup_exception, store_exception};
 use crate::key_batch::KeyBatch;
 use crate::many::{self, LookUpMany, Values};
 use crate::neighbors::{FindNeighbors, NearestRows, Neighbor, neighbor_many};
 use crate::rows::{RowIterator, RowPart, Rows, Selection};
+use crate::schema;
 use crate::served::ServedTable;
 use crate::table_version::TableVersion;
+use crate::typed_row::value_object;
 use crate::view::Memory;
 
 /// The source of a table's rows.
@@ -39,7 +43,8 @@ pub(crate) struct OpenArguments {
     memory: String,
 }
 
-/// A table as a mapping: keys are `int`, or `bytes` and `str` (as UTF-8); values are `bytes`.
+/// A table as a mapping: keys are `int`, or `bytes` and `str` (as UTF-8). Values are `bytes`, or, in a typed table,
+/// `TypedRow`. Methods that return buffers and arrays of values return the bytes of rows.
 ///
 /// Threads can share a table. A key of the wrong kind raises `KeyKind`, which is a `TypeError`.
 ///
@@ -91,13 +96,17 @@ impl Table {
 
     /// Returns the value of a key.
     #[inline]
-    fn value<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyBytes>>> {
+    fn value<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let (py, lookup_key) = (key.py(), key_from(key)?);
-        let bytes = |value: Option<&[u8]>| value.map(|value| PyBytes::new(py, value));
-        match &self.0 {
-            Origin::Fixed { table, .. } => table.get_with(lookup_key, bytes).map_err(lookup_exception),
-            Origin::Server(served) => served.direct(py)?.get_with(lookup_key, bytes).map_err(lookup_exception),
-        }
+        let look_up = |table: &MappedStore| {
+            let object = |value: &[u8]| value_object(py, table.schema(), value);
+            table.get_with(lookup_key, |value| value.map(object))
+        };
+        let found = match &self.0 {
+            Origin::Fixed { table, .. } => look_up(table),
+            Origin::Server(served) => served.direct(py)?.with_table(look_up),
+        };
+        found.map_err(lookup_exception)?.transpose()
     }
 
     fn rows(&self, py: Python<'_>, selection: Selection<'_>, part: RowPart) -> PyResult<Rows> {
@@ -110,10 +119,10 @@ impl LookUpMany for Table {
         &self,
         py: Python<'_>,
         keys: &KeyBatch<'_>,
-        use_values: impl FnOnce(&Values<'_>) -> PyResult<T>,
+        use_values: impl FnOnce(&Values<'_>, Option<&Arc<Schema>>) -> PyResult<T>,
     ) -> PyResult<T> {
         let version = self.version(py)?;
-        use_values(&Values::from_table(py, &version, keys)?)
+        use_values(&Values::from_table(py, &version, keys)?, version.schema())
     }
 }
 
@@ -123,10 +132,22 @@ impl FindNeighbors for Table {
     }
 }
 
+impl LookUpColumns for Table {
+    fn look_up_columns(
+        &self,
+        py: Python<'_>,
+        keys: &KeyBatch<'_>,
+        names: Option<&[&str]>,
+        use_rows: impl ColumnUse,
+    ) -> PyResult<Py<PyAny>> {
+        look_up_in_table(py, self.version(py)?, keys, names, use_rows)
+    }
+}
+
 #[pymethods]
 impl Table {
     /// Return the value of a key, or raise `KeyError` if the table does not have the key.
-    fn __getitem__<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+    fn __getitem__<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         self.value(key)?.ok_or_else(|| missing_key(key))
     }
 
@@ -137,7 +158,7 @@ impl Table {
         key: &Bound<'py, PyAny>,
         default: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        Ok(self.value(key)?.map(Bound::into_any).or(default))
+        Ok(self.value(key)?.or(default))
     }
 
     /// Return the value of a key as a read-only `memoryview`, or raise `KeyError` if the table does not have the key.
@@ -204,13 +225,15 @@ impl Table {
     /// Return the row with the largest key less than or equal to `key`.
     fn floor<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         let (py, lookup_key) = (key.py(), key_from(key)?);
-        row(py, self.version(py)?.floor(lookup_key))
+        let table = self.version(py)?;
+        row(py, &table, table.floor(lookup_key))
     }
 
     /// Return the row with the smallest key greater than or equal to `key`.
     fn ceiling<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         let (py, lookup_key) = (key.py(), key_from(key)?);
-        row(py, self.version(py)?.ceiling(lookup_key))
+        let table = self.version(py)?;
+        row(py, &table, table.ceiling(lookup_key))
     }
 
     /// Return the result of `floor` for many keys, in the order of the keys. All rows come from one table.
@@ -246,12 +269,14 @@ impl Table {
 
     /// Return the row with the smallest key.
     fn first<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        row(py, self.version(py)?.first())
+        let table = self.version(py)?;
+        row(py, &table, table.first())
     }
 
     /// Return the row with the largest key.
     fn last<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        row(py, self.version(py)?.last())
+        let table = self.version(py)?;
+        row(py, &table, table.last())
     }
 
     /// Return the values of many keys, in the order of the keys. All values come from one table.
@@ -273,6 +298,46 @@ impl Table {
         dtype: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         many::get_many(slf.as_any(), slf.get(), keys, dtype.as_ref())
+    }
+
+    /// Return some columns of the rows of many keys in a typed table, in the order of the keys. All rows come from one
+    /// table. `columns` are the names of the columns; `None` means all columns. With 64 keys or more, other threads run
+    /// during the call.
+    ///
+    /// With `format="numpy"`, and if all columns have one numeric type, the result is a matrix with a row for each key: a
+    /// two-dimensional array in C order. A list of fixed length takes as many columns of the matrix as it has elements.
+    /// The matrix is `out` if `out` is given: a writable array in C order with the result's shape and dtype. Otherwise,
+    /// the result is a dict with an array for each column: numbers and Booleans as usual, dates as `datetime64[D]`,
+    /// timestamps as `datetime64` of their unit, lists of fixed length as two-dimensional arrays, and other types as
+    /// objects of the types of `TypedRow`.
+    ///
+    /// `fill` takes the place of null and of the values of missing keys. For a dict of arrays, `fill` applies to numbers
+    /// and Booleans, or is a dict with a value for each column. Without `fill`, the value is `NaN` for floats, `NaT` for
+    /// dates and timestamps, and `None` for objects. Integers and Booleans require `fill` if a column can be null or a key
+    /// is missing.
+    ///
+    /// With `format="arrow"`, the result is a `pyarrow.RecordBatch`, with null for missing values. `"pandas"` and
+    /// `"polars"` return DataFrames with the memory of the RecordBatch; the columns of the pandas DataFrame are of
+    /// `pandas.ArrowDtype`.
+    ///
+    /// Raises `NotTyped` if the table has no schema, and `ValueError` if it does not have one of the columns.
+    #[pyo3(signature = (keys, columns = None, *, fill = None, out = None, format = "numpy"))]
+    fn columns<'py>(
+        slf: &Bound<'py, Self>,
+        keys: &Bound<'py, PyAny>,
+        columns: Option<Bound<'py, PyAny>>,
+        fill: Option<Bound<'py, PyAny>>,
+        out: Option<Bound<'py, PyAny>>,
+        format: &str,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let wanted = Wanted { fill: fill.as_ref(), out: out.as_ref(), format };
+        columns::columns(slf.as_any(), slf.get(), keys, columns.as_ref(), &wanted)
+    }
+
+    /// The columns of a typed table, or `None` if the table's values are bytes.
+    #[getter]
+    fn schema(&self, py: Python<'_>) -> PyResult<Option<schema::Schema>> {
+        Ok(self.version(py)?.schema().cloned().map(schema::Schema))
     }
 
     /// The kind of the keys.
@@ -318,6 +383,10 @@ impl Table {
 }
 
 /// Converts the row that a lookup found to a tuple. Returns `None` if the lookup found no row.
-fn row(py: Python<'_>, found: Result<Option<Row>, LookupError>) -> PyResult<Option<Bound<'_, PyTuple>>> {
-    optional_row(py, found.map_err(lookup_exception)?)
+fn row<'py>(
+    py: Python<'py>,
+    table: &MappedStore,
+    found: Result<Option<Row>, LookupError>,
+) -> PyResult<Option<Bound<'py, PyTuple>>> {
+    optional_row(py, table.schema(), found.map_err(lookup_exception)?)
 }

@@ -5,6 +5,7 @@
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
+use pyo3::buffer::{Element, PyBuffer};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyMemoryView;
@@ -67,6 +68,26 @@ impl Drop for Memory {
             Owner::Memory { .. } => drop(unsafe { Box::from_raw(self.bytes) }),
         }
     }
+}
+
+/// Passes the elements of a writable buffer in C order to `write`. Returns `None` if the buffer is read-only or not in C
+/// order.
+///
+/// While `write` runs, no other code may access the buffer. Python code is responsible for that, as for every object with
+/// a buffer that a C function fills without Python's global lock.
+pub(crate) fn with_elements<T: Element, R>(buffer: &PyBuffer<T>, write: impl FnOnce(&mut [T]) -> R) -> Option<R> {
+    if buffer.readonly() || !buffer.is_c_contiguous() {
+        return None;
+    }
+    if buffer.item_count() == 0 {
+        return Some(write(&mut []));
+    }
+    let elements = ptr::slice_from_raw_parts_mut(buffer.buf_ptr().cast::<T>(), buffer.item_count());
+    // SAFETY: `PyBuffer::get` has checked that the items are aligned values of type `T`, every bit pattern of which is
+    // valid. The buffer has `item_count` of them, one after another, because it is contiguous. The exporter keeps them in
+    // place while `buffer` exists. The buffer is writable, and the documentation of this function excludes other
+    // accesses.
+    Some(write(unsafe { &mut *elements }))
 }
 
 #[pymethods]

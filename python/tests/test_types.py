@@ -38,6 +38,10 @@ def use(path: str) -> None:
     same: list[bytes | None] = table.get_many(numpy.arange(3))
     values, mask = table.get_many([1, 2], dtype=numpy.float32)
     mask.any()
+    price: float = table[1]["price"]
+    kind: str = table.schema["price"] if table.schema else "f32"
+    matrix = table.columns([1, 2], ["price"], fill=0.0)
+    zero_kv.bake({1: {"price": price}}, path, types={"price": kind}, base=path)
     direct: zero_kv.Table = zero_kv.Direct(timeout=None)
     with zero_kv.Client(path, retries=2) as client:
         client.ping()
@@ -53,7 +57,7 @@ MISUSE = """
 import zero_kv
 zero_kv.open("a", verify="never")
 zero_kv.open("a")[1.5]
-value: str = zero_kv.open("a")[1]
+zero_kv.open("a").columns([1], format="torch")
 zero_kv.Client(port=6379)
 """
 

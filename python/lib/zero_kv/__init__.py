@@ -12,7 +12,7 @@ from typing import Literal as _Literal
 
 from zero_kv._aio import AsyncClient
 from zero_kv._bake import bake
-from zero_kv._native import Client, ClientRows, Direct, Report, Rows, Table, open
+from zero_kv._native import Client, ClientRows, Direct, Report, Rows, Schema, Table, TypedRow, open
 from zero_kv._native import forked as _forked
 from zero_kv.errors import (
     BakeFailed,
@@ -24,6 +24,7 @@ from zero_kv.errors import (
     LoginFailed,
     NotPermitted,
     NotRunning,
+    NotTyped,
     ProtocolError,
     Refused,
     ServerError,
@@ -46,14 +47,17 @@ __all__ = [
     "LoginFailed",
     "NotPermitted",
     "NotRunning",
+    "NotTyped",
     "ProtocolError",
     "Refused",
     "Report",
     "Rows",
+    "Schema",
     "ServerError",
     "Table",
     "TimedOut",
     "TlsFailed",
+    "TypedRow",
     "UntrustedServer",
     "bake",
     "open",
@@ -61,6 +65,8 @@ __all__ = [
 
 
 _Mapping.register(Table)
+_Mapping.register(Schema)
+_Mapping.register(TypedRow)
 _os.register_at_fork(after_in_child=_forked)
 
 

@@ -1,12 +1,13 @@
-"""Converts rows of many types to pairs of key and value."""
+"""Converts rows of many types to pairs of key and value, or of key and columns."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from zero_kv._native import Report, bake_rows
+from zero_kv._native import Report, bake_rows, open
+from zero_kv._typed_rows import typed_rows
 
 _BATCH_ROWS = 8192
 
@@ -17,6 +18,9 @@ def bake(
     *,
     key: str | None = None,
     value: str | None = None,
+    typed: bool = False,
+    types: Mapping[str, str] | None = None,
+    cast: bool = False,
     keys: str = "auto",
     duplicates: str = "error",
     base: str | os.PathLike[str] | None = None,
@@ -36,9 +40,20 @@ def bake(
     Keys are all `int` (0 to 2**64 - 1), or all `bytes` or `str`; `keys="u64"` also accepts text with decimal numbers.
     Values are `bytes`, `str` (encoded as UTF-8), or objects with the buffer protocol, such as a row of a NumPy array.
 
+    With `typed` or `types`, the table is typed: its rows have columns with names and types. `types` maps names of columns
+    to types, such as `{"price": "f32", "name": "text?"}`; a type that ends with `?` allows null. The columns of DataFrames
+    and pyarrow objects become the columns of the table, with the types that they have in Arrow; `types` overrides the
+    types of some of them. `key` names the column with the keys, by default the first. In other rows, each value is a
+    mapping from names to cells, or a tuple in the order of `types`, and `types` has all columns; by default, they are the
+    columns of `base`. Cells are objects of the types of `TypedRow`. A float is rounded to the width of its column. An
+    `int` can be the days of a date, or the units of a timestamp, since 1970-01-01, and `str` can be the text of a date, a
+    timestamp, or a decimal.
+
     Rows may be in any order. `duplicates` is the policy for rows with equal keys: `"error"`, `"first"`, or `"last"`.
-    `base` is an older table, which may be `path`. A row of `base` is added if no new row has its key. Rows that do not
-    fit in `memory_bytes`, by default half of the machine's memory, are sorted on disk in the directory of `path`.
+    `base` is an older table, which may be `path`. A row of `base` is added if no new row has its key. In a typed table,
+    the columns of `base` are matched by name: added columns are null in the old rows, which are converted to changed
+    types only with `cast`. Rows that do not fit in `memory_bytes`, by default half of the machine's memory, are sorted on
+    disk in the directory of `path`.
 
     A table without rows does not replace a table with rows unless `allow_empty` is set. A table with the other kind of
     keys does not replace the old table unless `allow_key_kind_change` is set. A table that has lost more than
@@ -54,7 +69,17 @@ def bake(
     >>> bake({128512: "GRINNING FACE"}, "names.db").rows  # doctest: +SKIP
     1
     """
-    pairs = _pairs(rows, key, value)
+    if not typed and types is None:
+        if cast:
+            raise ValueError("cast is given, which converts the columns of a typed table: pass typed=True or types")
+        pairs, declared = _pairs(rows, key, value), None
+    else:
+        if value is not None:
+            raise ValueError(f"value is {value!r}, where a typed table has several columns: pass key and types")
+        if types is None and base is not None and not _has_columns(rows):
+            types = dict(open(base, verify="touch").schema or {})
+        pairs, columns, key_name = typed_rows(rows, key, types)
+        declared = (columns, key_name, cast)
     return bake_rows(
         pairs,
         os.fspath(path),
@@ -64,7 +89,12 @@ def bake(
         memory_bytes,
         threads,
         (min_rows, max_shrink_percent, allow_empty, allow_key_kind_change),
+        declared,
     )
+
+
+def _has_columns(rows: Any) -> bool:
+    return _column_names(rows, type(rows).__module__.partition(".")[0]) is not None
 
 
 def _pairs(rows: Any, key: str | None, value: str | None) -> Iterator[Any]:

@@ -1,6 +1,6 @@
 import os
 from asyncio import Future
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Generic, Literal, Protocol, Self, TypeAlias, TypeVar, final, overload
 
@@ -14,6 +14,7 @@ Key: TypeAlias = int | bytes | str
 
 _Keys: TypeAlias = Iterable[int] | Iterable[bytes | str]
 _Row: TypeAlias = tuple[Any, bytes]
+_TableRow: TypeAlias = tuple[Any, Any]
 _ArrowParts: TypeAlias = tuple[Memory, Memory, Memory, int, bool]
 
 class _ArrowArray(Protocol):
@@ -44,8 +45,39 @@ class ClientRows:
     def __iter__(self) -> Iterator[_Row]: ...
     def __reversed__(self) -> Iterator[_Row]: ...
 
+@final
+class Schema(Mapping[str, str]):
+    """The columns of a typed table, as a mapping from names to types, in the order of the table.
+
+    A type is a text such as `"f32"`, `"text"`, `"timestamp(us)"`, `"decimal(10,2)"`, or `"list(f32,128)"`. The types of
+    columns that can be null end with `?`. The key is not a column.
+    """
+
+    def __getitem__(self, name: str, /) -> str: ...
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[str]: ...
+    @property
+    def key_name(self) -> str | None:
+        """The name that the key had in the rows from which the table was baked, or `None`."""
+
+@final
+class TypedRow(Mapping[str, Any]):
+    """A row of a typed table, as a read-only mapping from the names of columns to values.
+
+    Values are `bool`, `int`, `float`, `str`, `bytes`, `datetime.date`, `datetime.datetime` in UTC, `decimal.Decimal`, or
+    lists, and `None` for null. A `datetime` has microseconds, so the nanoseconds of a `timestamp(ns)` are dropped.
+    """
+
+    def __getitem__(self, name: str, /) -> Any: ...
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[str]: ...
+    @property
+    def schema(self) -> Schema:
+        """The columns of the row."""
+
 class Table:
-    """A table as a mapping: keys are `int`, or `bytes` and `str` (as UTF-8); values are `bytes`.
+    """A table as a mapping: keys are `int`, or `bytes` and `str` (as UTF-8). Values are `bytes`, or, in a typed table,
+    `TypedRow`. Methods that return buffers and arrays of values return the bytes of rows.
 
     Threads can share a table. A key of the wrong kind raises `KeyKind`, which is a `TypeError`.
 
@@ -55,13 +87,10 @@ class Table:
     table's, or, on tmpfs, through any mapping. Nobody can change a table with `memory="copy"`.
     """
 
-    def __getitem__(self, key: Key, /) -> bytes:
+    def __getitem__(self, key: Key, /) -> Any:
         """Return the value of a key, or raise `KeyError` if the table does not have the key."""
 
-    @overload
-    def get(self, key: Key, /) -> bytes | None: ...
-    @overload
-    def get(self, key: Key, default: _T, /) -> bytes | _T:
+    def get(self, key: Key, default: Any = None, /) -> Any:
         """Return the value of a key, or `default` if the table does not have the key."""
 
     def view(self, key: Key) -> memoryview:
@@ -75,7 +104,7 @@ class Table:
     @overload
     def get_many(
         self, keys: _Keys | numpy.typing.NDArray[numpy.integer[Any]], *, dtype: None = None
-    ) -> list[bytes | None]: ...
+    ) -> list[Any]: ...
     @overload
     def get_many(self, keys: _ArrowArray | _ArrowStream, *, dtype: None = None) -> Any: ...
     @overload
@@ -96,16 +125,16 @@ class Table:
         each value is a row of 64 floats.
         """
 
-    def floor(self, key: Key) -> _Row | None:
+    def floor(self, key: Key) -> _TableRow | None:
         """Return the row with the largest key less than or equal to `key`."""
 
-    def ceiling(self, key: Key) -> _Row | None:
+    def ceiling(self, key: Key) -> _TableRow | None:
         """Return the row with the smallest key greater than or equal to `key`."""
 
     @overload
     def floor_many(
         self, keys: _Keys | numpy.typing.NDArray[numpy.integer[Any]], *, dtype: None = None
-    ) -> list[_Row | None]: ...
+    ) -> list[_TableRow | None]: ...
     @overload
     def floor_many(self, keys: _ArrowArray | _ArrowStream, *, dtype: None = None) -> tuple[Any, Any]: ...
     @overload
@@ -129,7 +158,7 @@ class Table:
     @overload
     def ceiling_many(
         self, keys: _Keys | numpy.typing.NDArray[numpy.integer[Any]], *, dtype: None = None
-    ) -> list[_Row | None]: ...
+    ) -> list[_TableRow | None]: ...
     @overload
     def ceiling_many(self, keys: _ArrowArray | _ArrowStream, *, dtype: None = None) -> tuple[Any, Any]: ...
     @overload
@@ -138,29 +167,65 @@ class Table:
     ) -> tuple[numpy.typing.NDArray[numpy.uint64], numpy.typing.NDArray[Any], numpy.typing.NDArray[numpy.bool_]]:
         """Return the result of `ceiling` for many keys, in the order of the keys: see `floor_many`."""
 
-    def first(self) -> _Row | None:
+    def first(self) -> _TableRow | None:
         """Return the row with the smallest key."""
 
-    def last(self) -> _Row | None:
+    def last(self) -> _TableRow | None:
         """Return the row with the largest key."""
 
-    def range(self, start: Key | None = None, end: Key | None = None) -> Rows[_Row]:
+    def range(self, start: Key | None = None, end: Key | None = None) -> Rows[_TableRow]:
         """Return the rows with keys from `start` up to, but not including, `end`.
 
         `len` of the result reads no rows.
         """
 
-    def prefix(self, prefix: bytes | str) -> Rows[_Row]:
+    def prefix(self, prefix: bytes | str) -> Rows[_TableRow]:
         """Return the rows whose keys start with `prefix`."""
 
     def keys(self) -> Rows[Any]:
         """Return all keys in ascending order."""
 
-    def values(self) -> Rows[bytes]:
+    def values(self) -> Rows[Any]:
         """Return all values, in the order of their keys."""
 
-    def items(self) -> Rows[_Row]:
+    def items(self) -> Rows[_TableRow]:
         """Return all rows, in the order of their keys."""
+
+    def columns(
+        self,
+        keys: Any,
+        columns: Iterable[str] | None = None,
+        *,
+        fill: Any = None,
+        out: numpy.typing.NDArray[Any] | None = None,
+        format: Literal["numpy", "arrow", "pandas", "polars"] = "numpy",
+    ) -> Any:
+        """Return some columns of the rows of many keys in a typed table, in the order of the keys. All rows come from one
+        table. `columns` are the names of the columns; `None` means all columns. With 64 keys or more, other threads run
+        during the call.
+
+        With `format="numpy"`, and if all columns have one numeric type, the result is a matrix with a row for each key: a
+        two-dimensional array in C order. A list of fixed length takes as many columns of the matrix as it has elements.
+        The matrix is `out` if `out` is given: a writable array in C order with the result's shape and dtype. Otherwise,
+        the result is a dict with an array for each column: numbers and Booleans as usual, dates as `datetime64[D]`,
+        timestamps as `datetime64` of their unit, lists of fixed length as two-dimensional arrays, and other types as
+        objects of the types of `TypedRow`.
+
+        `fill` takes the place of null and of the values of missing keys. For a dict of arrays, `fill` applies to numbers
+        and Booleans, or is a dict with a value for each column. Without `fill`, the value is `NaN` for floats, `NaT` for
+        dates and timestamps, and `None` for objects. Integers and Booleans require `fill` if a column can be null or a key
+        is missing.
+
+        With `format="arrow"`, the result is a `pyarrow.RecordBatch`, with null for missing values. `"pandas"` and
+        `"polars"` return DataFrames with the memory of the RecordBatch; the columns of the pandas DataFrame are of
+        `pandas.ArrowDtype`.
+
+        Raises `NotTyped` if the table has no schema, and `ValueError` if it does not have one of the columns.
+        """
+
+    @property
+    def schema(self) -> Schema | None:
+        """The columns of a typed table, or `None` if the table's values are bytes."""
 
     def __contains__(self, key: Key, /) -> bool: ...
     def __len__(self) -> int: ...
@@ -440,6 +505,7 @@ def bake_rows(
     memory_bytes: int | None,
     threads: int | None,
     replace: tuple[int, int | None, bool, bool],
+    typed: tuple[list[tuple[str, str]], str | None, bool] | None,
 ) -> Report: ...
 def fill_fixed(target: Table | Client, keys: Any, len_bytes: int) -> tuple[Memory, Memory]: ...
 def fill_neighbors_fixed(

@@ -9,6 +9,10 @@ class KeyKind(Error, TypeError):
     """A key is a number and the table's keys are bytes, or the key is bytes and the table's keys are numbers."""
 
 
+class NotTyped(Error, TypeError):
+    """The table has values without columns, where a typed table was expected."""
+
+
 class Damaged(Error):
     """The file is not a valid table, or the part that a lookup reads is damaged or was changed in place."""
 

@@ -151,8 +151,13 @@ impl Direct {
         self.with_table(read)
     }
 
+    /// Passes the current generation's table to a function. Use this method for several lookups in one generation, if
+    /// the function does not keep the table, and otherwise [`Direct::snapshot`].
+    ///
+    /// # Errors
+    /// The errors of `read`.
     #[inline]
-    fn with_table<T, E>(&self, read: impl FnOnce(&MappedStore) -> Result<T, E>) -> Result<T, E>
+    pub fn with_table<T, E>(&self, read: impl FnOnce(&MappedStore) -> Result<T, E>) -> Result<T, E>
     where
         E: From<LookupError> + PartialEq,
     {
