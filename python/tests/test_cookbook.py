@@ -19,6 +19,8 @@ KV_STORE = BINARIES / "kv_store"
 def test_the_programs_of_a_page_run(page, tmp_path, monkeypatch):
     if "import numpy" in "".join(PROGRAMS[page]):
         pytest.importorskip("numpy")
+    if "import pyarrow" in "".join(PROGRAMS[page]):
+        pytest.importorskip("pyarrow")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "datasets").symlink_to(REPOSITORY / "datasets")
     server = None

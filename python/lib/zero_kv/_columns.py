@@ -99,7 +99,7 @@ def from_arrow_parts(parts: list[dict[str, Any]], count: int, format: str) -> An
 
 def _converted(batch: Any, format: str) -> Any:
     if format == "pandas":
-        import pandas
+        import pandas  # type: ignore[import-untyped, unused-ignore]
 
         return batch.to_pandas(types_mapper=pandas.ArrowDtype)
     if format == "polars":
