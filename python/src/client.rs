@@ -15,12 +15,16 @@ use zero_kv::typed::Schema;
 use zero_kv::{Key, KeyKind};
 
 use crate::arguments::{UserName, duration};
+use crate::columns::{self, ColumnUse, LookUpColumns, Wanted};
 use crate::connection::Security;
 use crate::convert::{info_dict, key_from, optional_row, prefix_from, range_between, range_with_prefix, row_tuple};
 use crate::errors::{Closed, client_exception};
 use crate::key_batch::KeyBatch;
 use crate::many::{self, CopiedValues, LookUpMany, Values};
 use crate::neighbors::{FindNeighbors, NearestRows, Neighbor, neighbor_many};
+use crate::received::row_objects;
+use crate::schema;
+use crate::typed_row::TypedRow;
 
 /// The maximum number of idle connections that are kept for later calls.
 const IDLE_MAX: usize = 64;
@@ -144,6 +148,47 @@ impl LookUpMany for Client {
     }
 }
 
+impl Client {
+    /// Requests the columns with these names, or all columns.
+    fn request_columns(
+        &self,
+        py: Python<'_>,
+        keys: &KeyBatch<'_>,
+        names: Option<&[&str]>,
+    ) -> PyResult<client::ProjectedRows> {
+        let numbers = if let KeyBatch::Numbers(numbers) = keys { Some(&numbers[..]) } else { None };
+        let slices = keys.slices()?;
+        self.call(py, |client| {
+            let all: Vec<String>;
+            let names: Vec<&str> = match names {
+                Some(names) => names.to_vec(),
+                None => {
+                    let server = client.address().clone();
+                    let schema = client.schema()?.ok_or(ClientError::NoSchema { server })?;
+                    all = schema.columns().iter().map(|column| column.name.clone()).collect();
+                    all.iter().map(String::as_str).collect()
+                }
+            };
+            match numbers {
+                Some(numbers) => client.get_columns(numbers, &names),
+                None => client.get_columns(&slices, &names),
+            }
+        })
+    }
+}
+
+impl LookUpColumns for Client {
+    fn look_up_columns(
+        &self,
+        py: Python<'_>,
+        keys: &KeyBatch<'_>,
+        names: Option<&[&str]>,
+        use_rows: impl ColumnUse,
+    ) -> PyResult<Py<PyAny>> {
+        use_rows.call(py, &self.request_columns(py, keys, names)?)
+    }
+}
+
 impl FindNeighbors for Client {
     fn find_neighbors(&self, py: Python<'_>, keys: &KeyBatch<'_>, neighbor: Neighbor) -> PyResult<NearestRows> {
         let numbers = if let KeyBatch::Numbers(numbers) = keys { Some(&numbers[..]) } else { None };
@@ -218,6 +263,52 @@ impl Client {
         dtype: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         many::get_many(slf.as_any(), slf.get(), keys, dtype.as_ref())
+    }
+
+    /// Return the columns of the server's table, or `None` if its values are bytes.
+    fn schema(&self, py: Python<'_>) -> PyResult<Option<schema::Schema>> {
+        Ok(self.call(py, client::Client::schema)?.map(schema::Schema))
+    }
+
+    /// Return the row of a key in a typed table, or `default` if the table does not have the key.
+    #[pyo3(signature = (key, default = None, /))]
+    fn get_row<'py>(
+        &self,
+        key: &Bound<'py, PyAny>,
+        default: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let (py, key) = (key.py(), key_from(key)?);
+        match self.call(py, |client| client.get_row(key))? {
+            None => Ok(default),
+            Some(row) => {
+                let row = TypedRow::new(&Arc::new(row.schema().clone()), row.as_row().as_bytes())?;
+                Ok(Some(Bound::new(py, row)?.into_any()))
+            }
+        }
+    }
+
+    /// Return the rows of many keys in a typed table, in the order of the keys, with pipelined requests. The result has
+    /// `None` for keys that the table does not have.
+    fn get_rows(&self, keys: &Bound<'_, PyAny>) -> PyResult<Vec<Option<TypedRow>>> {
+        row_objects(&self.request_columns(keys.py(), &KeyBatch::from_object(keys)?, None)?)
+    }
+
+    /// Return some columns of the rows of many keys in a typed table, in the order of the keys, with pipelined requests:
+    /// see `Table.columns`. The server sends only these columns.
+    ///
+    /// If the server replaces its table during the call, the rows may come from both the old and the new table. If the new
+    /// table has other columns, the client requests its schema, and all rows come from tables with one schema.
+    #[pyo3(signature = (keys, columns = None, *, fill = None, out = None, format = "numpy"))]
+    fn columns<'py>(
+        slf: &Bound<'py, Self>,
+        keys: &Bound<'py, PyAny>,
+        columns: Option<Bound<'py, PyAny>>,
+        fill: Option<Bound<'py, PyAny>>,
+        out: Option<Bound<'py, PyAny>>,
+        format: &str,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let wanted = Wanted { fill: fill.as_ref(), out: out.as_ref(), format };
+        columns::columns(slf.as_any(), slf.get(), keys, columns.as_ref(), &wanted)
     }
 
     /// Return whether the table has a key.

@@ -88,6 +88,8 @@ pub(crate) fn client_exception(error: &ClientError) -> PyErr {
         ClientError::Closed { .. } => Closed::new_err(message),
         ClientError::Protocol { .. } => ProtocolError::new_err(message),
         ClientError::Direct { .. } => DirectRefused::new_err(message),
+        ClientError::NoSchema { .. } => NotTyped::new_err(message),
+        ClientError::Columns { .. } => PyValueError::new_err(message),
         ClientError::KeyLen { .. } => PyValueError::new_err(message),
         ClientError::MixedKeys { .. } => KeyKind::new_err(message),
         ClientError::Io { error, .. } => os_exception(error, message),

@@ -9,7 +9,8 @@
 //! - `client` sends requests to a server and waits. `request` encodes requests for the asyncio client, which has its
 //!   own socket.
 //! - `schema`, `typed_row`, and `cell` represent the schemas, rows, and cells of typed tables. `cells` encodes rows. `columns` looks up columns
-//!   of many rows, and `column_parts` lends the memory of columns.
+//!   of many rows, and `column_parts` lends the memory of columns. `received` has
+//!   the rows that a server sent.
 //! - `many` looks up many keys, and `arrays` makes arrays from the values. `view` implements the buffer protocol.
 //! - `bake` makes files.
 
@@ -28,6 +29,7 @@ mod errors;
 mod key_batch;
 mod many;
 mod neighbors;
+mod received;
 mod request;
 mod rows;
 mod schema;
@@ -53,6 +55,8 @@ mod _native {
     use super::connection::endpoint;
     #[pymodule_export]
     use super::direct::Direct;
+    #[pymodule_export]
+    use super::received::ReceivedRows;
     #[pymodule_export]
     use super::request::{Pipeline, Request};
     #[pymodule_export]

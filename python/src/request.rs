@@ -6,28 +6,43 @@
 use std::collections::VecDeque;
 use std::mem;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyList};
 use zero_kv::client::request::{
-    Authenticate, Ceiling, Count, Exists, FirstRow, Floor, Get, GetInfo, GetPage, LastRow, Ping, RequestError,
-    TypedRequest,
+    Authenticate, Ceiling, Count, Exists, FirstRow, Floor, Get, GetColumns, GetInfo, GetPage, GetSchema, LastRow, Ping,
+    RequestError, Select, SelectedRow, TypedRequest,
 };
 use zero_kv::client::{Address, ClientError, KeyRange, Login, OwnedKey, Refusal, Row};
 use zero_kv::protocol::native::{Op, VALUE_LEN_MAX_BYTES};
 use zero_kv::protocol::reader::{PartialResponse, Response, ResponseReader};
+use zero_kv::typed::Projection;
 
+use crate::columns::column_names;
 use crate::convert::{info_dict, key_from, optional_row, range_between, range_with_prefix, row_tuple};
 use crate::errors::client_exception;
 use crate::key_batch::KeyBatch;
+use crate::received::ReceivedRows;
+use crate::schema;
 
 /// One or many requests with one result.
 #[pyclass(frozen, module = "zero_kv._native")]
 pub(crate) struct Request {
     items: Vec<RequestItem>,
-    /// Whether the result is a list of the items' results.
-    is_many: bool,
+    result: ResultKind,
+}
+
+/// The result of a request.
+enum ResultKind {
+    /// The result of the only item.
+    Item,
+    /// A list of the items' results.
+    List,
+    /// The rows of the items after the first, which selects the columns of this projection. `None` if the table has
+    /// another schema.
+    Rows(Arc<Projection>),
 }
 
 /// A request that owns its keys.
@@ -43,6 +58,9 @@ enum RequestItem {
     Info,
     Ping,
     Authenticate(Authenticate),
+    Schema,
+    Select(Arc<Projection>),
+    Columns(OwnedKey),
 }
 
 /// Converts `$item` to a typed request, names it `$request`, and evaluates `$value`.
@@ -60,6 +78,9 @@ macro_rules! with_typed_request {
             RequestItem::Info => Ok(GetInfo).map(|$request| $value),
             RequestItem::Ping => Ok(Ping).map(|$request| $value),
             RequestItem::Authenticate(request) => Ok(request).map(|$request| $value),
+            RequestItem::Schema => Ok(GetSchema).map(|$request| $value),
+            RequestItem::Select(projection) => Ok(Select::new(projection)).map(|$request| $value),
+            RequestItem::Columns(key) => GetColumns::new(key.as_key()).map(|$request| $value),
         }
     };
 }
@@ -103,6 +124,21 @@ impl RequestItem {
             RequestItem::Info => info_dict(py, &GetInfo.decode(response)?).map(|info| info.into_any().unbind()),
             RequestItem::Ping => Ping.decode(response).map(|()| Ok(py.None()))?,
             RequestItem::Authenticate(request) => request.decode(response).map(|()| Ok(py.None()))?,
+            RequestItem::Schema => {
+                let schema = GetSchema.decode(response)?.map(|schema| schema::Schema(Arc::new(schema)));
+                schema.into_pyobject(py).map(|schema| schema.into_any().unbind())
+            }
+            RequestItem::Select(projection) => {
+                let is_accepted = Select::new(projection).decode(response)?;
+                Ok(if is_accepted { py.None() } else { py.Ellipsis() })
+            }
+            RequestItem::Columns(key) => {
+                Ok(match GetColumns::new(key.as_key()).expect(CHECKED).decode_borrowed(response)? {
+                    SelectedRow::Found(row) => PyBytes::new(py, row).into_any().unbind(),
+                    SelectedRow::Missing => py.None(),
+                    SelectedRow::SchemaChanged => py.Ellipsis(),
+                })
+            }
         })
     }
 }
@@ -113,7 +149,7 @@ fn row_object(py: Python<'_>, row: Option<Row>) -> PyResult<Py<PyAny>> {
 
 impl Request {
     fn single(item: RequestItem) -> Request {
-        Request { items: vec![item], is_many: false }
+        Request { items: vec![item], result: ResultKind::Item }
     }
 
     /// Returns the request that logs in. Reads the password.
@@ -136,7 +172,7 @@ impl Request {
 
     fn for_keys(item: fn(OwnedKey) -> RequestItem, keys: &Bound<'_, PyAny>) -> PyResult<Request> {
         let keys = KeyBatch::from_object(keys)?.owned()?;
-        Request { items: keys.into_iter().map(item).collect(), is_many: true }.checked()
+        Request { items: keys.into_iter().map(item).collect(), result: ResultKind::List }.checked()
     }
 
     fn for_range(item: fn(KeyRange) -> RequestItem, range: KeyRange) -> PyResult<Request> {
@@ -219,6 +255,35 @@ impl Request {
     }
 
     #[staticmethod]
+    fn schema() -> Request {
+        Request::single(RequestItem::Schema)
+    }
+
+    /// Requests columns of a table with this schema. The result is `ReceivedRows`, or `None` if the table has another
+    /// schema.
+    #[staticmethod]
+    #[pyo3(signature = (schema, names, keys))]
+    fn columns(
+        schema: &Bound<'_, schema::Schema>,
+        names: Option<&Bound<'_, PyAny>>,
+        keys: &Bound<'_, PyAny>,
+    ) -> PyResult<Request> {
+        let schema = &schema.get().0;
+        let projection = match names {
+            None => Projection::of_all(schema),
+            Some(names) => {
+                let names = column_names(names)?;
+                let names = names.iter().map(|name| name.to_str()).collect::<PyResult<Vec<_>>>()?;
+                Projection::new(schema, &names).map_err(|error| PyValueError::new_err(error.to_string()))?
+            }
+        };
+        let projection = Arc::new(projection);
+        let mut items = vec![RequestItem::Select(Arc::clone(&projection))];
+        items.extend(KeyBatch::from_object(keys)?.owned()?.into_iter().map(RequestItem::Columns));
+        Request { items, result: ResultKind::Rows(projection) }.checked()
+    }
+
+    #[staticmethod]
     fn info() -> Request {
         Request::single(RequestItem::Info)
     }
@@ -237,8 +302,12 @@ struct PendingRequest {
     results: Vec<Py<PyAny>>,
     /// The first error that has been found in the responses.
     error: Option<PyErr>,
-    /// The number of items whose response has been received.
+    /// The number of items whose response has been received, or that were not sent.
     received: usize,
+    /// Whether the request uses the columns that an earlier request selects.
+    is_selected_before: bool,
+    /// Whether the table has another schema than the selected columns.
+    is_outdated: bool,
 }
 
 /// The state of a connection without its socket: unsent requests, pending requests, and received bytes.
@@ -249,6 +318,8 @@ pub(crate) struct Pipeline {
     pending: VecDeque<PendingRequest>,
     reader: ResponseReader,
     has_received: bool,
+    /// The columns that the last sent request for columns has selected.
+    selected: Option<Arc<Projection>>,
 }
 
 #[pymethods]
@@ -257,7 +328,8 @@ impl Pipeline {
     fn new(address: PathBuf) -> PyResult<Pipeline> {
         let server = Address::parse(&address).map_err(|error| PyValueError::new_err(error.to_string()))?;
         let reader = ResponseReader::new(VALUE_LEN_MAX_BYTES);
-        Ok(Pipeline { server, unsent: Vec::new(), pending: VecDeque::new(), reader, has_received: false })
+        let (unsent, pending) = (Vec::new(), VecDeque::new());
+        Ok(Pipeline { server, unsent, pending, reader, has_received: false, selected: None })
     }
 
     /// Adds a request. `future` receives the request's result.
@@ -268,13 +340,36 @@ impl Pipeline {
             return Ok(());
         }
         let start = self.unsent.len();
-        if let Some(error) = items.iter().find_map(|item| item.encode(&mut self.unsent).err()) {
+        let is_selected_before = match (&request.get().result, &self.selected) {
+            (ResultKind::Rows(wanted), Some(selected)) => {
+                wanted.source_id() == selected.source_id() && wanted.positions() == selected.positions()
+            }
+            _ => false,
+        };
+        let unsent_count = usize::from(is_selected_before);
+        if let Some(error) = items[unsent_count..].iter().find_map(|item| item.encode(&mut self.unsent).err()) {
             self.unsent.truncate(start);
             return Err(client_exception(&error));
         }
-        let pending =
-            PendingRequest { request, future: future.unbind(), results: Vec::new(), error: None, received: 0 };
-        self.pending.push_back(pending);
+        if let ResultKind::Rows(projection) = &request.get().result {
+            self.selected = Some(Arc::clone(projection));
+        }
+        let mut pending = PendingRequest {
+            request,
+            future: future.unbind(),
+            results: Vec::new(),
+            error: None,
+            received: unsent_count,
+            is_selected_before,
+            is_outdated: false,
+        };
+        if is_selected_before {
+            pending.results.push(py.None());
+        }
+        match pending.received == pending.request.get().items.len() {
+            true => pending.complete(py)?,
+            false => self.pending.push_back(pending),
+        }
         Ok(())
     }
 
@@ -329,8 +424,14 @@ impl Pipeline {
             let violation = |error| client_exception(&ClientError::Protocol { server: self.server.clone(), error });
             let op = item.op().map_err(|error| client_exception(&error))?;
             let Some(response) = self.reader.next(op).map_err(violation)? else { return Ok(()) };
+            let mut refused = false;
             match item.decode(py, response) {
-                Ok(result) => pending.results.push(result?),
+                Ok(result) => {
+                    let result = result?;
+                    let is_refused = matches!(item, RequestItem::Select(_)) && result.is(py.Ellipsis());
+                    pending.results.push(result);
+                    refused |= is_refused;
+                }
                 Err(RequestError::Violation(error)) => return Err(violation(error)),
                 Err(error) => {
                     let error = ClientError::request(&self.server, error);
@@ -338,23 +439,16 @@ impl Pipeline {
                 }
             }
             pending.received += 1;
-            if pending.received < items.len() {
+            let is_complete = pending.received == items.len();
+            if refused {
+                mark_outdated(&mut self.pending);
+                self.selected = None;
+            }
+            if !is_complete {
                 continue;
             }
             let Some(mut complete) = self.pending.pop_front() else { return Ok(()) };
-            match (complete.error.take(), request.get().is_many) {
-                (Some(error), _) => {
-                    complete.finish(py, "set_exception", error.into_value(py).into_bound(py).into_any())?;
-                }
-                (None, true) => {
-                    let results = PyList::new(py, mem::take(&mut complete.results))?;
-                    complete.finish(py, "set_result", results.into_any())?;
-                }
-                (None, false) => {
-                    let result = complete.results.pop().unwrap_or_else(|| py.None());
-                    complete.finish(py, "set_result", result.into_bound(py))?;
-                }
-            }
+            complete.complete(py)?;
         }
         self.reader
             .finish()
@@ -362,7 +456,46 @@ impl Pipeline {
     }
 }
 
+/// Marks the first pending request, whose columns the server did not select, and the requests that use the same
+/// selection. After a refused selection, a connection has no selected columns.
+fn mark_outdated(pending: &mut VecDeque<PendingRequest>) {
+    let mut is_first = true;
+    for request in pending.iter_mut() {
+        match &request.request.get().result {
+            ResultKind::Rows(_) if is_first || request.is_selected_before => request.is_outdated = true,
+            ResultKind::Rows(_) => return,
+            _ => {}
+        }
+        is_first = false;
+    }
+}
+
 impl PendingRequest {
+    /// Sets the result of the future after all responses have been received.
+    fn complete(&mut self, py: Python<'_>) -> PyResult<()> {
+        let results = mem::take(&mut self.results);
+        let request = self.request.clone_ref(py);
+        let is_outdated = self.is_outdated || results.iter().any(|result| result.is(py.Ellipsis()));
+        match (&request.get().result, self.error.take()) {
+            // The server responds with an error to requests for columns without selected columns.
+            (ResultKind::Rows(_), _) if is_outdated => self.finish(py, "set_result", py.None().into_bound(py)),
+            (_, Some(error)) => self.finish(py, "set_exception", error.into_value(py).into_bound(py).into_any()),
+            (ResultKind::Rows(projection), None) => {
+                let row = |row: &Py<PyAny>| row.extract::<Option<Vec<u8>>>(py);
+                let rows = results[1..].iter().map(row).collect::<PyResult<Vec<_>>>()?;
+                match ReceivedRows::new(Arc::new(projection.schema().clone()), rows) {
+                    Ok(rows) => self.finish(py, "set_result", Bound::new(py, rows)?.into_any()),
+                    Err(error) => self.finish(py, "set_exception", error.into_value(py).into_bound(py).into_any()),
+                }
+            }
+            (ResultKind::List, None) => self.finish(py, "set_result", PyList::new(py, results)?.into_any()),
+            (ResultKind::Item, None) => {
+                let result = results.into_iter().next_back().unwrap_or_else(|| py.None());
+                self.finish(py, "set_result", result.into_bound(py))
+            }
+        }
+    }
+
     /// Sets the future's result or exception, unless the future was canceled.
     fn finish(&self, py: Python<'_>, method: &str, argument: Bound<'_, PyAny>) -> PyResult<()> {
         let future = self.future.bind(py);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import pathlib
@@ -11,6 +12,9 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
+
+import zero_kv
 
 HERE = pathlib.Path(__file__).resolve().parent
 PROGRAMS = pathlib.Path(os.environ.get("ZERO_KV_BIN", HERE.parents[1] / "target" / "debug"))
@@ -111,3 +115,20 @@ def number_rows(rng: random.Random, count: int) -> dict[int, bytes]:
 def text_rows(rng: random.Random, count: int) -> dict[bytes, bytes]:
     keys = {rng.randbytes(rng.randrange(1, 12)) for _ in range(count)} | {b"\x00", b"\xff", b"\xff\xff"}
     return {key: rng.randbytes(rng.randrange(41)) for key in keys}
+
+
+class BlockingCalls:
+    """The methods of an asyncio client, as methods that block."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __getattr__(self, name: str) -> Any:
+        def method(*arguments: Any, **options: Any) -> Any:
+            async def call() -> Any:
+                async with zero_kv.AsyncClient(self._path) as client:
+                    return await getattr(client, name)(*arguments, **options)
+
+            return asyncio.run(call())
+
+        return method

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import array
-import asyncio
 import contextlib
 import pathlib
 import random
@@ -18,26 +17,9 @@ import numpy
 import pytest
 
 import zero_kv
-from support import number_rows, seeded, serving, text_rows
+from support import BlockingCalls, number_rows, seeded, serving, text_rows
 
 pyarrow = pytest.importorskip("pyarrow")
-
-
-class BlockingCalls:
-    """The methods of an asyncio client, as methods that block."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def __getattr__(self, name: str) -> Any:
-        def method(*arguments: Any, **options: Any) -> Any:
-            async def call() -> Any:
-                async with zero_kv.AsyncClient(self._path) as client:
-                    return await getattr(client, name)(*arguments, **options)
-
-            return asyncio.run(call())
-
-        return method
 
 
 @pytest.fixture(params=["open", "client", "asyncio"])

@@ -15,15 +15,18 @@ import ssl
 import struct
 from collections.abc import AsyncIterator, Callable, Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
-from zero_kv._arrays import Requested
+from zero_kv._arrays import Requested, is_arrow, whole_array
+from zero_kv._columns import dense_keys, with_nulls
 from zero_kv._native import Pipeline, Request, check_server_user, endpoint
-from zero_kv.errors import Closed, NotRunning, Refused, TimedOut, TlsFailed
+from zero_kv.errors import Closed, NotRunning, NotTyped, Refused, ServerError, TimedOut, TlsFailed
 
 if TYPE_CHECKING:
-    from zero_kv._native import _ArrowArray, _ArrowStream
+    from zero_kv._native import ReceivedRows, Schema, TypedRow, _ArrowArray, _ArrowStream
 
+# How often a call requests the schema again because the table was replaced by a table with another schema.
+_SCHEMA_CHANGES_MAX = 10
 _PAUSE_MIN_S = 0.001
 _PAUSE_MAX_S = 0.1
 # The fields of SO_PEERCRED: process, user, and group.
@@ -135,6 +138,7 @@ class AsyncClient:
         self._connection: _Connection | None = None
         self._connecting: asyncio.Task[_Connection] | None = None
         self._is_closed = False
+        self._schema: Schema | None = None
 
     async def get(self, key: int | bytes | str, default: Any = None, /) -> Any:
         """Return the value of a key, or `default` if the table does not have the key."""
@@ -151,6 +155,66 @@ class AsyncClient:
         """Return the values of many keys, in the order of the keys, with pipelined requests: see `Table.get_many`."""
         requested = Requested(keys, dtype)
         return requested.values(await self._call(Request.get_many(requested.keys)))
+
+    async def schema(self) -> Schema | None:
+        """Return the columns of the server's table, or `None` if its values are bytes."""
+        self._schema = await self._call(Request.schema())
+        return self._schema
+
+    async def get_row(self, key: int | bytes | str, default: Any = None, /) -> Any:
+        """Return the row of a key in a typed table, or `default` if the table does not have the key."""
+        row = (await self._rows_of([key], None)).rows()[0]
+        return default if row is None else row
+
+    async def get_rows(self, keys: Iterable[int] | Iterable[bytes | str]) -> list[TypedRow | None]:
+        """Return the rows of many keys in a typed table, in the order of the keys, with pipelined requests. The result
+        has `None` for keys that the table does not have.
+        """
+        return (await self._rows_of(keys, None)).rows()
+
+    async def columns(
+        self,
+        keys: Any,
+        columns: Iterable[str] | None = None,
+        *,
+        fill: Any = None,
+        out: Any = None,
+        format: Literal["numpy", "arrow", "pandas", "polars"] = "numpy",
+    ) -> Any:
+        """Return some columns of the rows of many keys in a typed table, in the order of the keys, with pipelined
+        requests: see `Table.columns` and `Client.columns`.
+        """
+        if columns is not None and not isinstance(columns, str):
+            columns = list(columns)
+        if not is_arrow(keys):
+            return (await self._rows_of(keys, columns)).columns(fill, out, format)
+        keys = whole_array(keys)
+        rows = await self._rows_of(dense_keys(keys.drop_null()), columns)
+        if not keys.null_count:
+            return rows.columns(fill, out, format)
+        return with_nulls(keys, lambda given, kind: rows.columns(given, None, kind), fill, out, format)
+
+    async def _rows_of(self, keys: Any, columns: Iterable[str] | None) -> ReceivedRows:
+        """Request columns. If the table has another schema than before, request its schema, and the columns again."""
+        for _ in range(_SCHEMA_CHANGES_MAX + 1):
+            is_known = self._schema is not None
+            schema = self._schema if is_known else await self.schema()
+            if schema is None:
+                raise NotTyped(f"{self._address}: the table has no schema: bake it with types, or request whole values")
+            try:
+                request = Request.columns(schema, columns, keys)
+            except ValueError:
+                if not is_known:
+                    raise
+                # The table may have been replaced by a table that has the columns.
+                self._schema = None
+                continue
+            rows: ReceivedRows | None = await self._call(request)
+            if rows is not None:
+                return rows
+            self._schema = None
+        changes = _SCHEMA_CHANGES_MAX + 1
+        raise ServerError(f"{self._address}: the table's schema changed {changes} times during the call: try again later")
 
     async def exists(self, key: int | bytes | str) -> bool:
         """Return whether the table has a key."""

@@ -190,6 +190,11 @@ def _whole(keys: Any) -> Any:
     return _decoded(keys.combine_chunks() if isinstance(keys, pyarrow.ChunkedArray) else keys)
 
 
+def is_arrow(keys: Any) -> bool:
+    """Return whether keys are an array of pyarrow or Polars."""
+    return _is_arrow(keys) or type(keys).__module__.partition(".")[0] == "polars"
+
+
 def whole_array(keys: Any) -> Any:
     """Return the keys of a pyarrow array, a chunked array, or a Polars Series as one pyarrow array."""
     return _whole(_from_polars(keys))

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from zero_kv._arrays import whole_array
-from zero_kv._native import Direct
 
 _NUMPY_TYPES = {
     "bool": "bool",
@@ -148,15 +147,15 @@ def with_arrow_keys(table: Any, keys: Any, columns: Any, fill: Any, out: Any, fo
     keys = whole_array(keys)
     if not keys.null_count:
         return table.columns(dense_keys(keys), columns, fill=fill, out=out, format=format)
-    # The snapshot makes both lookups use one version of the table.
-    table = table.snapshot() if isinstance(table, Direct) else table
     present = dense_keys(keys.drop_null())
+    return with_nulls(keys, lambda given, kind: table.columns(present, columns, fill=given, format=kind), fill, out, format)
+
+
+def with_nulls(keys: Any, look_up: Callable[[Any, str], Any], fill: Any, out: Any, format: str) -> Any:
+    """Return columns with missing values at the positions of null keys. `look_up` returns the columns of the other keys."""
     if format != "numpy":
-        batch = table.columns(present, columns, format="arrow")
-        return _converted(batch.take(positions_of(keys)), format)
-    found = table.columns(present, columns, fill=fill)
-    # Lookups of no keys return arrays without rows, which have the types of the result.
-    return numpy_with_nulls(keys, found, fill, out)
+        return _converted(look_up(None, "arrow").take(positions_of(keys)), format)
+    return numpy_with_nulls(keys, look_up(fill, format), fill, out)
 
 
 def dense_keys(keys: Any) -> Any:

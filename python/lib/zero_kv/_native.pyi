@@ -356,6 +356,33 @@ class Client:
         If the server replaces its table during the call, the values may come from both the old and the new table.
         """
 
+    def schema(self) -> Schema | None:
+        """Return the columns of the server's table, or `None` if its values are bytes."""
+
+    def get_row(self, key: Key, default: Any = None, /) -> Any:
+        """Return the row of a key in a typed table, or `default` if the table does not have the key."""
+
+    def get_rows(self, keys: _Keys) -> list[TypedRow | None]:
+        """Return the rows of many keys in a typed table, in the order of the keys, with pipelined requests. The result has
+        `None` for keys that the table does not have.
+        """
+
+    def columns(
+        self,
+        keys: Any,
+        columns: Iterable[str] | None = None,
+        *,
+        fill: Any = None,
+        out: numpy.typing.NDArray[Any] | None = None,
+        format: Literal["numpy", "arrow", "pandas", "polars"] = "numpy",
+    ) -> Any:
+        """Return some columns of the rows of many keys in a typed table, in the order of the keys, with pipelined requests:
+        see `Table.columns`. The server sends only these columns.
+
+        If the server replaces its table during the call, the rows may come from both the old and the new table. If the new
+        table has other columns, the client requests its schema, and all rows come from tables with one schema.
+        """
+
     def exists(self, key: Key) -> bool:
         """Return whether the table has a key."""
 
@@ -453,6 +480,11 @@ class Memory:
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
 @final
+class ReceivedRows:
+    def columns(self, fill: Any, out: Any, format: str) -> Any: ...
+    def rows(self) -> list[TypedRow | None]: ...
+
+@final
 class Request:
     @staticmethod
     def get(key: Key) -> Request: ...
@@ -482,6 +514,10 @@ class Request:
     def count(start: Key | None, end: Key | None) -> Request: ...
     @staticmethod
     def count_prefix(prefix: bytes | str) -> Request: ...
+    @staticmethod
+    def schema() -> Request: ...
+    @staticmethod
+    def columns(schema: Schema, names: Iterable[str] | None, keys: Any) -> Request: ...
     @staticmethod
     def info() -> Request: ...
     @staticmethod
