@@ -119,7 +119,6 @@ pub(crate) fn bake_rows(
         ended: false,
     };
     let began = Instant::now();
-    #[expect(clippy::result_large_err, reason = "an error ends the bake")]
     let baked = py.detach(|| {
         let fill = |piece: &mut RowPiece| raised.guard(|py| rows_left.fill(py, piece));
         let mut looked = Instant::now();

@@ -129,8 +129,9 @@ def test_a_changed_feature_view_keeps_its_rows(tmp_path: pathlib.Path) -> None:
     assert not (tmp_path / "data" / "online" / "rides_stats.db").exists()
 
 
-def test_features_are_read_in_the_table_of_a_server(tmp_path: pathlib.Path) -> None:
-    store = repository(tmp_path, read="direct", socket=f'"{tmp_path}/data/online/{{table}}.sock"')
+@pytest.mark.parametrize("read", ["direct", "client"])
+def test_features_are_read_from_a_server(tmp_path: pathlib.Path, read: str) -> None:
+    store = repository(tmp_path, read=read, socket=f'"{tmp_path}/data/online/{{table}}.sock"')
     pandas.DataFrame(rows([1], 0)).to_parquet(tmp_path / "stats.parquet")
     store.apply(list(view(tmp_path)))
     with serving(tmp_path / "data" / "online" / "rides_stats.db"):

@@ -43,7 +43,7 @@ from feast.repo_config import FeastConfigBaseModel  # type: ignore[import-untype
 from feast.types import Array, PrimitiveFeastType  # type: ignore[import-untyped, import-not-found, unused-ignore]
 
 from zero_kv._bake import bake
-from zero_kv._native import Direct, Table, open
+from zero_kv._native import Client, Direct, Table, open
 
 # The columns beside the features. Feast reserves names that begin with two underscores.
 _EVENT_TIMESTAMP = "__event_timestamp"
@@ -72,10 +72,10 @@ class ZeroKvOnlineStoreConfig(FeastConfigBaseModel):  # type: ignore[misc, unuse
     type: Literal["zero_kv.feast.ZeroKvOnlineStore"] = "zero_kv.feast.ZeroKvOnlineStore"
     path: str = "data/online"
     """The folder of the tables, relative to the feature repository."""
-    read: Literal["file", "direct"] = "file"
-    """How features are read: from the files, or in the table that a server serves."""
+    read: Literal["file", "direct", "client"] = "file"
+    """How features are read: from the files, in the table that a server serves, or with requests to a server."""
     socket: str = "/run/zero-kv/{table}.sock"
-    """The socket of the server of a table, for `read: direct`."""
+    """The socket of the server of a table, for `read: direct`. For `read: client`, its socket or its URL."""
 
 
 class _Column:
@@ -133,7 +133,7 @@ class ZeroKvOnlineStore(OnlineStore):  # type: ignore[misc, unused-ignore]
         self._lock = threading.Lock()
         # For each file, its identity when it was opened, and its table.
         self._opened: dict[pathlib.Path, tuple[tuple[int, int, int], Table]] = {}
-        self._served: dict[str, Direct] = {}
+        self._served: dict[str, Direct | Client] = {}
 
     def online_write_batch(
         self, config: Any, table: Any, data: _Rows, progress: Callable[[int], Any] | None
@@ -163,7 +163,8 @@ class ZeroKvOnlineStore(OnlineStore):  # type: ignore[misc, unused-ignore]
         requested = None if requested_features is None else set(requested_features)
         columns = [column for column in _columns(table) if requested is None or column.name in requested]
         result: list[tuple[datetime.datetime | None, dict[str, Any] | None]] = []
-        for row in opened.get_many([_key(config, entity_key) for entity_key in entity_keys]):
+        keys = [_key(config, entity_key) for entity_key in entity_keys]
+        for row in opened.get_rows(keys) if isinstance(opened, Client) else opened.get_many(keys):
             if row is None:
                 result.append((None, None))
             else:
@@ -203,14 +204,15 @@ class ZeroKvOnlineStore(OnlineStore):  # type: ignore[misc, unused-ignore]
         with _writing(path):
             path.unlink(missing_ok=True)
 
-    def _table(self, config: Any, view: Any) -> Table | None:
+    def _table(self, config: Any, view: Any) -> Table | Client | None:
         """Return the current table of a feature view, or `None` if it has none."""
-        if config.online_store.read == "direct":
+        if config.online_store.read != "file":
             socket = config.online_store.socket.format(table=_name(config, view))
             with self._lock:
                 if socket not in self._served:
-                    self._served[socket] = Direct(socket)
-                return self._served[socket].snapshot()
+                    self._served[socket] = (Direct if config.online_store.read == "direct" else Client)(socket)
+                served = self._served[socket]
+            return served.snapshot() if isinstance(served, Direct) else served
         path = _path(config, view)
         with self._lock:
             try:
