@@ -149,7 +149,7 @@ pub enum BakeError {
     },
     /// A column has another type than in the base, and [`TypedColumns::cast`](super::TypedColumns::cast) is false.
     #[error(
-        "{old} is a column of the base {}, where {new} was expected: declare the type of the base, or convert the values of          the base",
+        "{old} is a column of the base {}, where {new} was expected: declare the type of the base, or convert the values of the base",
         base.display()
     )]
     ChangedColumn {

@@ -159,7 +159,8 @@ mod tests {
     fn damage_is_found_with_any_number_of_threads() {
         let (file, layout) = baked(100_000);
         for threads in [1, 2, 3] {
-            for (_, section) in layout.sections() {
+            // The schema is empty.
+            for (_, section) in layout.sections().into_iter().filter(|(_, section)| section.len_bytes > 0) {
                 for at in [section.offset_bytes, section.offset_bytes + section.len_bytes - 1] {
                     let mut byte = [0];
                     file.read_exact_at(&mut byte, at).unwrap();

@@ -72,7 +72,7 @@ fn a_field_of_json_lines_that_does_not_fit_is_named() {
         );
     }
     folder.bake_text("{\"k\":1,\"a\":\"\\ud800\"}", &["--format", "jsonl", "--key", "k", "--types", "a:text"]).fails(
-        "standard input:1: invalid JSON at byte 18: unexpected end of hex escape: one object was expected on each line",
+        "standard input:1: invalid JSON at byte 19: unexpected end of hex escape: one object was expected on each line",
     );
 }
 
@@ -118,7 +118,7 @@ fn columns_and_types_that_do_not_fit_the_input_are_named() {
         ),
         (
             &["--header", "--key", "1", "--types", "id:text,a:u8"],
-            "the key column \"id\" is text, and keys are u64: choose one of them (--types, --keys u64 or --keys bytes)",
+            "the key column \"id\" is text, and keys are unsigned 64-bit numbers: choose one of them (--types, --keys u64 or --keys bytes)",
         ),
         (
             &["--header", "--key", "id", "--types", "a:u8,a:u8"],

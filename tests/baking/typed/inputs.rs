@@ -38,7 +38,9 @@ fn types_are_inferred_and_printed() {
     assert!(std::fs::read(folder.path("storage.db")).unwrap() == inferred);
     // Text keys.
     let text = "id,day,at\na,2026-11-21,2026-11-21T19:09:38.5Z\n";
-    folder.bake_text(text, &[&args[..], &["--keys", "bytes"]].concat()).infers("'id:bytes,day:date,at:timestamp(us)'");
+    folder
+        .bake_text(text, &[&args[..], &["--keys", "bytes", "--allow-key-kind-change"]].concat())
+        .infers("'id:bytes,day:date,at:timestamp(us)'");
     assert_eq!(folder.typed_rows(), ["a day=2026-11-21 at=2026-11-21T19:09:38.500000Z"]);
 }
 
@@ -60,7 +62,8 @@ fn fields_of_json_lines_are_cells() {
     let text =
         "{\"k\":\"a\",\"v\":\"-1.50\",\"f\":\"NaN\",\"n\":\"18446744073709551615\",\"t\":\"2026-11-21T00:00:00Z\"}\n";
     let types = "k:text,v:decimal(4,2),f:f32,n:u64,t:timestamp(ms)";
-    folder.bake_text(text, &["--format", "jsonl", "--key", "k", "--types", types]).succeeds();
+    let args = ["--format", "jsonl", "--key", "k", "--types", types, "--allow-key-kind-change"];
+    folder.bake_text(text, &args).succeeds();
     assert_eq!(folder.typed_rows(), ["a v=-1.50 f=NaN n=18446744073709551615 t=2026-11-21T00:00:00.000Z"]);
 }
 
