@@ -112,7 +112,9 @@ pub enum ClientError {
         hint: &'static str,
     },
     /// The table has no columns.
-    #[error("{server}: the table has no schema: bake it with --typed, or request whole values")]
+    #[error(
+        "{server}: the table has no schema, so it has no columns: bake it as a typed table, or request whole values"
+    )]
     NoSchema {
         /// The address of the server.
         server: Address,

@@ -378,8 +378,10 @@ mod tests {
     fn each_op_code_is_the_index_of_the_counter_named_after_the_op() {
         for (code, op) in Op::ALL.into_iter().enumerate() {
             assert_eq!(op as usize, code);
-            let name = REQUESTS_NAMES[code].strip_prefix("requests_").expect("the prefix of counters of requests");
-            assert_eq!(name.replace('_', ""), format!("{op:?}").to_lowercase());
+            // `GetColumns` becomes `_get_columns`.
+            let separated = |letter: char| [letter.is_uppercase().then_some('_'), Some(letter.to_ascii_lowercase())];
+            let name: String = format!("{op:?}").chars().flat_map(separated).flatten().collect();
+            assert_eq!(REQUESTS_NAMES[code], format!("requests{name}"));
         }
         assert_eq!(REQUESTS_NAMES[Op::ALL.len()..], ["requests_redis", "requests_other"]);
     }

@@ -41,3 +41,5 @@ pub(crate) mod tables;
 pub(crate) mod tls;
 #[cfg(feature = "cli")]
 pub(crate) mod trials;
+#[cfg(feature = "cli")]
+pub(crate) mod typed_tables;

@@ -90,7 +90,7 @@ impl Server {
                     return Some(line.to_owned());
                 }
             }
-            assert!(is_alive, "the server ended before {text:?} was logged");
+            assert!(is_alive, "the server ended before {text:?} was logged: {log}");
             std::thread::sleep(Duration::from_millis(1));
             None
         })

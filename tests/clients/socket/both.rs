@@ -1,9 +1,11 @@
 //! One interface to the blocking client and the client on tokio, so that tests run with both.
 
 use std::ffi::OsStr;
+use std::sync::Arc;
 
 use tokio::runtime::{Builder, Runtime};
-use zero_kv::client::{AsyncClient, Client, ClientError, Options, Row};
+use zero_kv::client::{AsyncClient, Client, ClientError, Options, ProjectedRows, ReceivedRow, Row};
+use zero_kv::typed::Schema;
 
 pub(crate) type CallResult<T> = Result<T, ClientError>;
 
@@ -36,6 +38,9 @@ same_methods! {
     fn floor(key: u64) -> Option<Row>;
     fn floor_many(keys: &[u64]) -> Vec<Option<Row>>;
     fn ceiling_many(keys: &[u64]) -> Vec<Option<Row>>;
+    fn schema() -> Option<Arc<Schema>>;
+    fn get_row(key: u64) -> Option<ReceivedRow>;
+    fn get_columns(keys: &[u64], columns: &[&str]) -> ProjectedRows;
     fn ping() -> ();
     fn reload() -> u64;
 }

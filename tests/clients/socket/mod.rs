@@ -2,6 +2,7 @@
 
 mod both;
 mod cancel;
+mod columns;
 mod logins;
 mod pages;
 mod pools;

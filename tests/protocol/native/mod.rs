@@ -1,6 +1,7 @@
 //! The native protocol: compares the bytes that `kv_store` sends with those of a reference server.
 
 mod changed;
+mod columns;
 mod document;
 mod long;
 mod mutations;

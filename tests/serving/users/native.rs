@@ -8,6 +8,7 @@ use super::*;
 use crate::helpers::frames::{answer, expect, expect_end, gets, request};
 use crate::helpers::reference_server::{EXISTS, GET, INFO, LONG, OPEN, PING, RANGE, range_body};
 use crate::helpers::tables::answer_to_get;
+use crate::helpers::typed_tables::{GET_COLUMNS, SCHEMA, SELECT, TypedTable, selection};
 use crate::helpers::waiting::eventually;
 
 #[test]
@@ -104,4 +105,32 @@ fn a_restricted_client_of_the_unix_socket_cannot_use_direct_mode() {
         unix.read_exact(&mut header).unwrap();
         assert_eq!(header[..4], status.to_be_bytes(), "{user}");
     }
+}
+
+#[test]
+fn columns_need_the_permission_for_get() {
+    let typed = TypedTable::new("a:u32 b:text", [1_u64, 2], 3);
+    let table = Table::of_rows(1);
+    typed.write(&table.db());
+    let scene = Scene::of(
+        table,
+        "user default off\nuser keys on nopass ~1* +@read\nuser ping on nopass ~* +ping +info +exists",
+    );
+    let requests = [
+        request(SCHEMA, 0).to_vec(),
+        long(SELECT, &selection(typed.schema.id(), &[1])),
+        request(GET_COLUMNS, 1).to_vec(),
+        request(GET_COLUMNS, 2).to_vec(),
+    ]
+    .concat();
+    let bare = |status: u32| answer(status, b"");
+    let mut stream = scene.tcp();
+    stream.write_all(&requests).unwrap();
+    expect(&mut stream, &bare(UNAUTHENTICATED).repeat(4));
+    stream.write_all(&[auth("ping", "x"), requests.clone()].concat()).unwrap();
+    expect(&mut stream, &[bare(0), bare(NOT_PERMITTED).repeat(4)].concat());
+    stream.write_all(&[auth("keys", "x"), requests].concat()).unwrap();
+    let schema = answer(0, &typed.schema.encode());
+    let row = typed.answer(&1, &[1]);
+    expect(&mut stream, &[bare(0), schema, bare(0), row, bare(NOT_PERMITTED)].concat());
 }

@@ -1,0 +1,267 @@
+//! Columns of typed tables: projected rows, tables with other schemas, reconnects, and responses that are wrong.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use zero_kv::client::{AsyncPool, Client, ClientError, Options, Pool, PoolOptions, ProjectedRows};
+use zero_kv::protocol::native::Op;
+use zero_kv::protocol::response::Violation;
+use zero_kv::typed::{ColumnBuffers, MatrixTypeError, Projection, TypedRow};
+
+use super::both::{AnyClient, with_both};
+use super::violation;
+use crate::helpers::random::Random;
+use crate::helpers::scripted_server::{ERROR, EXISTS, NOT_FOUND, Script, ScriptedServer, found};
+use crate::helpers::tables::Table;
+use crate::helpers::typed_tables::{MIXED, TypedTable, row_of, schema, some_columns};
+
+with_both!(
+    projected_rows_are_those_of_the_table,
+    a_call_continues_in_a_table_with_another_schema,
+    a_missing_column_and_an_untyped_table_are_named,
+    columns_are_selected_again_after_a_restart,
+    calls_return_rows_of_one_schema_while_tables_are_replaced,
+);
+
+/// The response to a request that finds another schema.
+const SCHEMA_CHANGED: &[u8] = &[0, 0, 0, 5, 0, 0, 0, 0];
+
+fn options() -> Options {
+    Options::default()
+}
+
+fn names<'t>(table: &'t TypedTable<u64>, columns: &[usize]) -> Vec<&'t str> {
+    columns.iter().map(|column| table.schema.columns()[*column].name.as_str()).collect()
+}
+
+/// Returns the bytes of the rows.
+fn bytes(rows: &ProjectedRows) -> Vec<Option<Vec<u8>>> {
+    rows.iter().map(|row| row.map(|row| row.as_bytes().to_vec())).collect()
+}
+
+fn projected_rows_are_those_of_the_table<C: AnyClient>() {
+    let seed = 0x9e7;
+    println!("seed {seed}");
+    let mut random = Random(seed);
+    let table = TypedTable::new(MIXED, (0..500_u64).map(|key| key * 2), 1);
+    let server = table.serve();
+    let mut client = C::connect(table.socket(), &options()).unwrap();
+    assert_eq!(*client.schema().unwrap().unwrap(), table.schema);
+    for count in [0, 1, 2, 700, 3000] {
+        let columns = some_columns(&table.schema, &mut random);
+        let keys: Vec<u64> = (0..count).map(|_| random.next() % 1100).collect();
+        for _ in 0..2 {
+            let rows = client.get_columns(&keys, &names(&table, &columns)).unwrap();
+            assert!(bytes(&rows).into_iter().eq(keys.iter().map(|key| table.projected(key, &columns))));
+            assert_eq!((rows.len(), rows.is_empty()), (count, count == 0));
+        }
+    }
+    // The client has selected columns once for both calls with the same columns.
+    assert_eq!(server.number("requests_select"), 5);
+    for key in 0..20_u64 {
+        let row = client.get_row(key).unwrap();
+        let found = row.as_ref().map(|row| row.as_row().as_bytes());
+        assert_eq!(found, table.rows.get(&key).map(Vec::as_slice));
+        if let Some(row) = row {
+            let expected = TypedRow::new(&table.schema, &table.rows[&key]).unwrap();
+            assert_eq!(row.get::<i64>("b"), expected.get("b"));
+        }
+    }
+    assert_eq!(server.number("requests_select"), 6);
+}
+
+#[test]
+fn projected_rows_become_buffers_and_matrices() {
+    let table = TypedTable::new(MIXED, 0..40_u64, 3);
+    let _server = table.serve();
+    let mut client = Client::connect(table.socket()).unwrap();
+    let keys: Vec<u64> = (0..60).rev().collect();
+    let columns = ["name", "a", "tags", "on"];
+    let rows = client.get_columns(&keys, &columns).unwrap();
+    let mut expected = ColumnBuffers::new(&table.schema, &Projection::new(&table.schema, &columns).unwrap());
+    for key in &keys {
+        match table.rows.get(key) {
+            Some(row) => expected.push(&TypedRow::new(&table.schema, row).unwrap()).unwrap(),
+            None => expected.push_missing(),
+        }
+    }
+    assert_eq!(rows.clone().into_buffers().unwrap().into_columns(), expected.into_columns());
+    assert_eq!(rows.matrix_width::<f32>().unwrap_err().column, "name");
+
+    let rows = client.get_columns(&keys, &["vector", "a"]).unwrap();
+    assert_eq!(rows.matrix_width::<f32>(), Ok(4));
+    let mut matrix = vec![0.0_f32; 4 * keys.len()];
+    assert_eq!(rows.matrix(-1.0, &mut matrix), Ok(40));
+    for (key, cells) in keys.iter().zip(matrix.chunks_exact(4)) {
+        let row = table.rows.get(key).map(|row| TypedRow::new(&table.schema, row).unwrap());
+        let a = row.and_then(|row| row.get::<Option<f32>>("a").unwrap()).unwrap_or(-1.0);
+        assert_eq!(cells[3], a, "key {key}");
+        assert!(row.is_some() || *cells == [-1.0; 4], "key {key}");
+    }
+    assert!(matches!(rows.matrix(0_u8, &mut []), Err(MatrixTypeError { .. })));
+}
+
+fn a_call_continues_in_a_table_with_another_schema<C: AnyClient>() {
+    let table = TypedTable::new("a:f32 b:text", 0..50_u64, 1);
+    let other = TypedTable::new("c:u8 b:text a:f64 d:u8", 0..90_u64, 2);
+    let server = table.serve();
+    let mut client = C::connect(table.socket(), &options()).unwrap();
+    let keys: Vec<u64> = (0..100).collect();
+    let rows = client.get_columns(&keys, &["b", "a"]).unwrap();
+    assert!(bytes(&rows).into_iter().eq(keys.iter().map(|key| table.projected(key, &[1, 0]))));
+    other.replace(&table);
+    server.wait_for("generation", 2);
+    let rows = client.get_columns(&keys, &["b", "a"]).unwrap();
+    assert_eq!(rows.schema().to_string(), "b:text,a:f64");
+    assert!(bytes(&rows).into_iter().eq(keys.iter().map(|key| other.projected(key, &[1, 2]))));
+    assert_eq!(client.get_row(60).unwrap().unwrap().schema(), &other.schema);
+    // A column that the known schema does not have may be new.
+    table.replace(&table);
+    server.wait_for("generation", 3);
+    let newer = TypedTable::new("a:f32 b:text e:u8", 0..50_u64, 3);
+    newer.replace(&table);
+    server.wait_for("generation", 4);
+    let rows = client.get_columns(&keys, &["e"]).unwrap();
+    assert!(bytes(&rows).into_iter().eq(keys.iter().map(|key| newer.projected(key, &[2]))));
+}
+
+fn a_missing_column_and_an_untyped_table_are_named<C: AnyClient>() {
+    let table = TypedTable::new("a:f32 b:text", 0..50_u64, 1);
+    let server = table.serve();
+    let mut client = C::connect(table.socket(), &options()).unwrap();
+    let error = |client: &mut C, columns: &[&str]| client.get_columns(&[1, 2], columns).unwrap_err();
+    for (columns, expected) in [
+        (&["a", "c"][..], "the table has no column \"c\": its columns are a, b"),
+        (&["a", "a"], "two columns have the name \"a\": rename one"),
+        (&[], "0 columns, where 1 to 4096 are allowed: choose the columns to store"),
+    ] {
+        let error = error(&mut client, columns);
+        assert!(matches!(error, ClientError::Columns { .. }));
+        assert!(error.to_string().ends_with(expected), "{error}");
+    }
+    assert!(client.get_columns(&[1], &["b"]).unwrap().row(0).is_some());
+    TypedTable::new("a:f32", 0..50_u64, 2).replace(&table);
+    server.wait_for("generation", 2);
+    let disappeared = error(&mut client, &["b"]).to_string();
+    assert!(disappeared.ends_with("the table has no column \"b\": its columns are a"), "{disappeared}");
+    assert!(client.get_columns(&[1], &["a"]).unwrap().row(0).is_some());
+    std::fs::rename(Table::of_rows(3).db(), table.db()).unwrap();
+    server.wait_for("generation", 3);
+    let untyped = error(&mut client, &["a"]);
+    assert!(matches!(untyped, ClientError::NoSchema { .. }), "{untyped}");
+    assert!(matches!(client.get_row(1), Err(ClientError::NoSchema { .. })));
+    assert!(client.schema().unwrap().is_none());
+    assert_eq!(client.get_number(1).unwrap(), Some(b"value_content_at_key_1".to_vec()));
+}
+
+fn columns_are_selected_again_after_a_restart<C: AnyClient>() {
+    let table = TypedTable::new("a:f32 b:text", 0..50_u64, 1);
+    let other = TypedTable::new("b:text a:f32", 0..50_u64, 2);
+    let keys: Vec<u64> = (0..60).collect();
+    let mut server = table.serve();
+    let mut client = C::connect(table.socket(), &options()).unwrap();
+    for (served, columns) in [(&table, [0]), (&table, [0]), (&other, [1])] {
+        served.write(&table.db());
+        server.kill();
+        server = table.serve();
+        let rows = client.get_columns(&keys, &["a"]).unwrap();
+        assert!(bytes(&rows).into_iter().eq(keys.iter().map(|key| served.projected(key, &columns))));
+    }
+}
+
+fn calls_return_rows_of_one_schema_while_tables_are_replaced<C: AnyClient>() {
+    let tables = [("a:u32 b:text c:u8", 1), ("b:text c:u32 a:u32", 2)]
+        .map(|(columns, version)| TypedTable::new(columns, 0..400_u64, version));
+    let server = tables[0].serve();
+    let (calls, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let clients: Vec<_> = (0..2)
+            .map(|seed| {
+                let (tables, calls, is_over) = (&tables, &calls, &is_over);
+                scope.spawn(move || {
+                    let mut random = Random(seed);
+                    let mut client = C::connect(tables[0].socket(), &options()).unwrap();
+                    while !is_over.load(Ordering::Relaxed) {
+                        let keys: Vec<u64> = (0..2500).map(|_| random.next() % 450).collect();
+                        let names = [&["c", "b"][..], &["a"], &["b", "a", "c"]][random.below(3)];
+                        let rows = client.get_columns(&keys, names).unwrap();
+                        // The type of `c` differs, and without it, both tables have rows of one schema.
+                        let rows_in = |table: &TypedTable<u64>, key| {
+                            let columns: Vec<usize> =
+                                names.iter().map(|name| table.schema.position(name).unwrap()).collect();
+                            table.projected(key, &columns)
+                        };
+                        let is_second = rows
+                            .schema()
+                            .position("c")
+                            .is_some_and(|c| rows.schema().columns()[c] == tables[1].schema.columns()[1]);
+                        for (key, row) in keys.iter().zip(bytes(&rows)) {
+                            let either = tables.each_ref().map(|table| rows_in(table, key));
+                            match names.contains(&"c") {
+                                true => assert_eq!(row, either[usize::from(is_second)], "key {key}"),
+                                false => assert!(either.contains(&row), "key {key}"),
+                            }
+                        }
+                        calls.fetch_add(1, Ordering::Relaxed);
+                    }
+                })
+            })
+            .collect();
+        for version in 1..=20 {
+            tables[version % 2].replace(&tables[0]);
+            server.wait_for("generation", version as u64 + 1);
+        }
+        is_over.store(true, Ordering::Relaxed);
+        clients.into_iter().for_each(|client| client.join().unwrap());
+    });
+    assert!(calls.into_inner() > 0);
+}
+
+#[test]
+fn pooled_clients_look_columns_up() {
+    let table = TypedTable::new("a:f32 b:text", 0..50_u64, 1);
+    let _server = table.serve();
+    let pool = Pool::connect_with(table.socket(), &PoolOptions::default()).unwrap();
+    assert_eq!(pool.get().unwrap().get_columns(&[7], &["a"]).unwrap().len(), 1);
+    assert_eq!(pool.get().unwrap().get_row(7).unwrap().unwrap().schema(), &table.schema);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let pool = AsyncPool::connect(table.socket()).await.unwrap();
+        let rows = pool.get().await.unwrap().get_columns(&[7, 99], &["b"]).await.unwrap();
+        assert!(rows.row(0).is_some() && rows.row(1).is_none());
+    });
+}
+
+#[test]
+fn a_table_whose_schema_always_changes_ends_the_call() {
+    let schema = schema("a:u8");
+    let answers: Vec<Vec<u8>> =
+        (0..40).map(|at| if at % 2 == 0 { found(&schema.encode()) } else { SCHEMA_CHANGED.to_vec() }).collect();
+    let peer = ScriptedServer::answering(&answers.iter().map(Vec::as_slice).collect::<Vec<_>>());
+    let mut client = Client::connect(peer.socket()).unwrap();
+    let error = client.get_columns(&[1], &["a"]).unwrap_err();
+    assert!(matches!(error, ClientError::SchemaUnstable { changes: 11, .. }), "{error}");
+}
+
+#[test]
+fn invalid_schemas_and_rows_are_violations() {
+    let schema = schema("a:u32 b:text");
+    let row = row_of(&schema, 3);
+    let get = |answers: &[&[u8]]| {
+        let peer = ScriptedServer::with_scripts(vec![Script::answering(answers)]);
+        Client::connect(peer.socket()).unwrap().get_columns(&[1, 2], &["a", "b"]).map(|rows| bytes(&rows))
+    };
+    let (schema_found, row_found) = (found(&schema.encode()), found(&row));
+    let rows = get(&[&schema_found, EXISTS, &row_found, NOT_FOUND]).unwrap();
+    assert_eq!(rows, [Some(row), None]);
+    let unread = |result| matches!(violation(result), Violation::Schema { len_bytes: 3 });
+    assert!(unread(get(&[&found(b"abc")])));
+    assert_eq!(
+        violation(get(&[&schema_found, EXISTS, &found(b"1234567"), NOT_FOUND])),
+        Violation::Row { len_bytes: 7 }
+    );
+    let with_value = violation(get(&[&schema_found, &found(b"x")]));
+    assert!(matches!(with_value, Violation::UnexpectedValue { op: Op::Select, .. }), "{with_value:?}");
+    let rejected = get(&[&schema_found, EXISTS, &row_found, ERROR]).unwrap_err();
+    assert!(matches!(&rejected, ClientError::Server { request, .. } if request == "key 2"), "{rejected}");
+}
