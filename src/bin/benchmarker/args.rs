@@ -68,9 +68,13 @@ pub(crate) struct Args {
     /// Use absent keys in this share of the requests; 0 is none, 1 is all
     #[arg(long, value_name = "RATIO", default_value = "0", value_parser = parse_ratio)]
     pub(crate) miss_ratio: f64,
-    /// Choose the ops: `get`, `exists`, both with their shares, such as `get:0.9,exists:0.1`, or `floor`
+    /// Choose the ops: `get`, `exists`, both with their shares, such as `get:0.9,exists:0.1`, or `floor`; for a typed
+    /// table also `get_columns`, or, with --protocol resp, `hgetall` or `hmget`
     #[arg(long, value_name = "OPS", default_value = "get")]
     pub(crate) op: OpMix,
+    /// Request these columns of each row with `--op get_columns` or `--op hmget`
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub(crate) columns: Vec<String>,
     /// Compare each value with the file's value for the key, and the key and value of each floor with the file's floor
     #[arg(long)]
     pub(crate) verify: bool,
@@ -129,6 +133,7 @@ impl Args {
                 "the argument '--verify' cannot be used with '--miss-ratio 1': there are no values to compare",
             );
         }
+        self.check_columns()?;
         if self.ceiling && self.protocol == Protocol::Resp {
             return conflict(
                 "the argument '--ceiling' cannot be used with '--protocol resp': its server supports only native requests",
@@ -145,6 +150,37 @@ impl Args {
             return Err((ErrorKind::ValueValidation, message));
         }
         Ok(())
+    }
+
+    /// Checks the options for columns.
+    fn check_columns(&self) -> Result<(), (ErrorKind, String)> {
+        let conflict = |message: &str| Err((ErrorKind::ArgumentConflict, message.to_owned()));
+        let op = self.op.single();
+        let needs_columns = matches!(op, Some(Op::GetColumns | Op::Hmget));
+        if needs_columns && self.columns.is_empty() {
+            let message = format!("the argument '--op {}' needs '--columns <NAMES>'", self.op);
+            return Err((ErrorKind::MissingRequiredArgument, message));
+        }
+        if !needs_columns && !self.columns.is_empty() {
+            return conflict("the argument '--columns <NAMES>' needs '--op get_columns' or '--op hmget'");
+        }
+        match (op, self.protocol) {
+            (Some(Op::GetColumns), Protocol::Resp) => {
+                conflict("the argument '--op get_columns' cannot be used with '--protocol resp': pass '--op hmget'")
+            }
+            (Some(Op::Hgetall | Op::Hmget), Protocol::Native) => {
+                let message = format!("the argument '--op {}' needs '--protocol resp'", self.op);
+                Err((ErrorKind::ArgumentConflict, message))
+            }
+            (Some(Op::Hmget), _) if self.miss_ratio > 0.0 => conflict(
+                "the argument '--op hmget' cannot be used with '--miss-ratio': the reply for an absent key looks like a \
+                 row of nulls",
+            ),
+            (Some(Op::GetColumns), _) if self.ceiling => conflict(
+                "the argument '--ceiling' cannot be used with '--op get_columns': its server does not select columns",
+            ),
+            _ => Ok(()),
+        }
     }
 
     pub(crate) fn zipf_exponent(&self) -> f64 {

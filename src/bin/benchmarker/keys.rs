@@ -22,6 +22,7 @@ use zero_kv::protocol::native::{KEY_LEN_MAX_BYTES, ResponseHeader, Status};
 use zero_kv::{Key, KeyKind, LookupError, MappedStore};
 
 use crate::canned::Canned;
+use crate::columns::ColumnEncoding;
 use crate::floor_encoding::FloorEncoding;
 use crate::mix::{Op, OpMix};
 use crate::random::client_rng;
@@ -54,11 +55,50 @@ enum RowChoice {
     Sequential,
 }
 
+/// The encoding of a row in the responses to the requests that a table encodes.
+pub(crate) enum Encoding {
+    /// The value of the key, for `get` requests.
+    Value,
+    /// The key and the value of the floor, for `floor` requests.
+    Floor(FloorEncoding),
+    /// Columns of the row, for requests for columns.
+    Columns(ColumnEncoding),
+}
+
+impl Encoding {
+    /// Returns the op of the requests.
+    fn op(&self) -> Op {
+        match self {
+            Encoding::Value => Op::Get,
+            Encoding::Floor(_) => Op::Floor,
+            Encoding::Columns(encoding) => encoding.op,
+        }
+    }
+
+    /// Returns the header of the response with a row.
+    fn response_header(&self, key: Key<'_>, value: &[u8]) -> anyhow::Result<ResponseHeader> {
+        Ok(match self {
+            Encoding::Value => ResponseHeader::of_value(value.len()).expect("a file has no value that is too long"),
+            Encoding::Floor(encoding) => encoding.response_header(key, value.len()),
+            Encoding::Columns(encoding) => encoding.response_header(value)?,
+        })
+    }
+
+    fn push_request(&self, key: Key<'_>, requests: &mut Requests) {
+        match self {
+            Encoding::Columns(encoding) if encoding.op == Op::Hmget => {
+                requests.push_with(|request| encoding.write_hmget(key, request));
+            }
+            encoding => requests.push(encoding.op(), key),
+        }
+    }
+}
+
 /// The baked file, and a request and the expected response for each row.
 pub(crate) struct Table {
     pub(crate) store: MappedStore,
-    /// The encoding of the responses if the encoded requests are `floor` requests. `None` if they are `get` requests.
-    floor_encoding: Option<FloorEncoding>,
+    /// The encoding of the responses, which depends on the op of the encoded requests.
+    encoding: Encoding,
     /// An encoded request for each row.
     requests: Requests,
     /// The expected response header of each request.
@@ -69,11 +109,11 @@ pub(crate) struct Table {
 
 impl Table {
     /// Encodes a request for each row, and chooses the order of the rows. The seed determines this order, and therefore
-    /// also the most frequently requested keys. `zipf_exponent` applies to [`Distribution::Zipf`]. The requests are `get`
-    /// requests, or `floor` requests if `floor_encoding` is given.
+    /// also the most frequently requested keys. `zipf_exponent` applies to [`Distribution::Zipf`]. The encoding
+    /// determines the op of the requests.
     ///
     /// # Errors
-    /// Fails if a row is damaged, or if the distribution is [`Distribution::Zipf`] and does not support this many rows.
+    /// Fails if a row is damaged or malformed, or if the distribution is [`Distribution::Zipf`] and does not support this many rows.
     pub(crate) fn new(
         store: MappedStore,
         protocol: Protocol,
@@ -81,23 +121,19 @@ impl Table {
         zipf_exponent: f64,
         miss_ratio: f64,
         seed: u64,
-        floor_encoding: Option<FloorEncoding>,
+        encoding: Encoding,
     ) -> anyhow::Result<Self> {
         let mut rows: Vec<(OwnedKey, ResponseHeader)> = Vec::with_capacity(store.len());
         for row in store.iter() {
             let (key, value) = row?;
-            let response = match floor_encoding {
-                Some(encoding) => encoding.response_header(key.as_key(), value.len()),
-                None => ResponseHeader::of_value(value.len()).expect("an opened file has no value that is too long"),
-            };
+            let response = encoding.response_header(key.as_key(), &value)?;
             rows.push((key, response));
         }
         if distribution != Distribution::Sequential {
             rows.shuffle(&mut SmallRng::seed_from_u64(seed));
         }
-        let op = encoded_op(floor_encoding);
         let mut requests = protocol.empty_requests(store.key_kind());
-        rows.iter().for_each(|(key, _)| requests.push(op, key.as_key()));
+        rows.iter().for_each(|(key, _)| encoding.push_request(key.as_key(), &mut requests));
         let responses: Vec<ResponseHeader> = rows.into_iter().map(|(_, response)| response).collect();
         let row_choice = match distribution {
             Distribution::Zipf if !responses.is_empty() => {
@@ -109,7 +145,7 @@ impl Table {
             Distribution::Uniform | Distribution::Zipf => RowChoice::Uniform,
             Distribution::Sequential => RowChoice::Sequential,
         };
-        Ok(Table { store, floor_encoding, requests, responses, row_choice, miss_ratio })
+        Ok(Table { store, encoding, requests, responses, row_choice, miss_ratio })
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -122,30 +158,39 @@ impl Table {
 
     /// Returns the expected header of the response to a request for an absent key. An absent key can have a floor.
     fn absent_response(&self, key: Key<'_>) -> Result<ResponseHeader, LookupError> {
-        let row = match self.floor_encoding {
-            Some(encoding) => {
+        let row = match &self.encoding {
+            Encoding::Floor(encoding) => {
                 self.store.floor(key)?.map(|(key, value)| encoding.response_header(key.as_key(), value.len()))
             }
-            None => None,
+            Encoding::Value | Encoding::Columns(_) => None,
         };
         Ok(row.unwrap_or(ResponseHeader::bare(Status::NotFound)))
     }
 
     /// Writes the bytes that must follow the header of a response to `value`, which must be empty. For a `get` request,
-    /// these bytes are the value of the key; for a `floor` request, the encoded floor of the key. Returns false if
-    /// the file has no such row.
+    /// these bytes are the value of the key; for a `floor` request, the encoded floor of the key; for a request for
+    /// columns, the encoded columns. Returns false if the file has no such row.
     pub(crate) fn look_up_expected(&self, key: Key<'_>, value: &mut Vec<u8>) -> Result<bool, LookupError> {
-        let Some(encoding) = self.floor_encoding else {
-            return self.store.get_with(key, |found| found.map(|found| value.extend_from_slice(found)).is_some());
+        let encoding = match &self.encoding {
+            Encoding::Floor(encoding) => encoding,
+            Encoding::Value => {
+                return self.store.get_with(key, |found| found.map(|found| value.extend_from_slice(found)).is_some());
+            }
+            Encoding::Columns(encoding) => {
+                return self.store.get_with(key, |found| found.is_some_and(|row| encoding.write(row, value).is_ok()));
+            }
         };
         let floor = self.store.floor(key)?;
         Ok(floor.map(|(key, found)| encoding.write(key.as_key(), &found, value)).is_some())
     }
-}
 
-/// Returns the op of the requests that a table encodes.
-fn encoded_op(floor_encoding: Option<FloorEncoding>) -> Op {
-    if floor_encoding.is_some() { Op::Floor } else { Op::Get }
+    /// Returns the request that each connection sends first, if the op needs one.
+    pub(crate) fn first_request(&self) -> Option<Vec<u8>> {
+        match &self.encoding {
+            Encoding::Columns(encoding) => encoding.first_request(),
+            Encoding::Value | Encoding::Floor(_) => None,
+        }
+    }
 }
 
 /// The state for drawing the requests of one client.
@@ -253,7 +298,7 @@ impl Pipeline {
         self.requests.clear();
         self.expected.clear();
         draw.begin(table);
-        let requests_only_rows = table.miss_ratio == 0.0 && mix.single() == Some(encoded_op(table.floor_encoding));
+        let requests_only_rows = table.miss_ratio == 0.0 && mix.single() == Some(table.encoding.op());
         if requests_only_rows && !matches!(table.row_choice, RowChoice::Zipf(_)) {
             while self.expected.len() < requests {
                 let rows = draw.next_rows(table, requests - self.expected.len());
@@ -285,8 +330,8 @@ impl Pipeline {
         let row = draw.next_row(table);
         self.requests.push_like(op, &table.requests, row);
         self.expected.push(match op {
-            Op::Get | Op::Floor => table.responses[row],
             Op::Exists => ResponseHeader::bare(Status::Ok),
+            _ => table.responses[row],
         });
         Ok(())
     }
@@ -307,7 +352,7 @@ mod tests {
         options.keys = Keys::Bytes;
         bake::bake_csv(keys.map(|key| format!("{key},\n")).concat().as_bytes(), &path, &options, &mut |_| ()).unwrap();
         let store = MappedStore::open(&path).unwrap();
-        let table = Table::new(store, Protocol::Native, Distribution::Uniform, 0.0, 1.0, 1, None).unwrap();
+        let table = Table::new(store, Protocol::Native, Distribution::Uniform, 0.0, 1.0, 1, Encoding::Value).unwrap();
         let mut draw = KeyDraw::for_client(&table, 1, 0, 1);
         let (mut longer, mut changed) = (0, 0);
         for _ in 0..1_000 {

@@ -1,10 +1,14 @@
 //! Runs all clients, and adds up their results.
 
+use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinSet;
 use zero_kv::client::AsyncStream;
+use zero_kv::protocol::native::{RESPONSE_HEADER_LEN_BYTES, ResponseHeader, Status};
+use zerocopy::IntoBytes;
 
 use crate::client::{Client, lock};
 use crate::keys::Table;
@@ -173,9 +177,12 @@ async fn connect(plan: &Plan, table: &Table) -> anyhow::Result<Connected> {
     let (mut clients, mut faults) = (Vec::new(), Vec::new());
     for number in 0..plan.clients {
         match AsyncStream::connect_with(&plan.socket, &plan.options).await {
-            Ok(stream) => match Client::new(stream, plan, table, number) {
-                Ok(client) => clients.push((number, client)),
-                Err(error) => faults.push((number, format!("cannot create a timer: {error}"))),
+            Ok(mut stream) => match send_first(&mut stream, table).await {
+                Ok(()) => match Client::new(stream, plan, table, number) {
+                    Ok(client) => clients.push((number, client)),
+                    Err(error) => faults.push((number, format!("cannot create a timer: {error}"))),
+                },
+                Err(error) => faults.push((number, format!("cannot select columns: {error}"))),
             },
             Err(error) if clients.is_empty() => return Err(error.into()),
             // The server's limit of connections or this process's limit of open files may have been reached.
@@ -183,4 +190,16 @@ async fn connect(plan: &Plan, table: &Table) -> anyhow::Result<Connected> {
         }
     }
     Ok((clients, faults))
+}
+
+/// Sends the request that a connection sends first, if any, and waits for its response.
+async fn send_first(stream: &mut AsyncStream, table: &Table) -> io::Result<()> {
+    let Some(request) = table.first_request() else { return Ok(()) };
+    stream.write_all(&request).await?;
+    let mut response = [0; RESPONSE_HEADER_LEN_BYTES];
+    stream.read_exact(&mut response).await?;
+    match response == *ResponseHeader::bare(Status::Ok).as_bytes() {
+        true => Ok(()),
+        false => Err(io::Error::other("the server serves another table than --db, or is of an older version")),
+    }
 }

@@ -2,6 +2,7 @@
 //!
 //! This file contains the main sequence and the exit status. [`args`] parses the command line into a [`plan`]. [`keys`]
 //! draws keys, [`wire`] encodes requests in a protocol, [`load`] runs the clients, and [`client`] is one client.
+//! [`columns`] encodes requests for columns.
 //! [`responses`] checks the responses, [`tally`] counts them, and [`report`] formats the results.
 
 mod args;
@@ -10,6 +11,7 @@ mod canned;
 mod canned_server;
 mod ceiling;
 mod client;
+mod columns;
 mod floor_encoding;
 mod frames;
 mod hdr_log;
@@ -42,8 +44,9 @@ use zero_kv::cli::{generate, whole_file};
 use zero_kv::{KeyKind, MappedStore, Store, StoreError};
 
 use args::Args;
+use columns::ColumnEncoding;
 use floor_encoding::FloorEncoding;
-use keys::Table;
+use keys::{Encoding, Table};
 use load::Outcome;
 use memory::ServerProcess;
 use mix::Op;
@@ -74,11 +77,12 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> anyhow::Result<()> {
     let Args { protocol, distribution, miss_ratio, seed, .. } = *args;
     let store = open(args)?;
-    let floor_encoding = match args.op.contains(Op::Floor) {
-        true => Some(FloorEncoding::new(protocol, &args.db)?),
-        false => None,
+    let encoding = match args.op.single() {
+        Some(Op::Floor) => Encoding::Floor(FloorEncoding::new(protocol, &args.db)?),
+        Some(op) if op.is_of_columns() => Encoding::Columns(ColumnEncoding::new(op, &store, &args.columns)?),
+        _ => Encoding::Value,
     };
-    let table = Table::new(store, protocol, distribution, args.zipf_exponent(), miss_ratio, seed, floor_encoding)?;
+    let table = Table::new(store, protocol, distribution, args.zipf_exponent(), miss_ratio, seed, encoding)?;
     if table.is_empty() && args.miss_ratio < 1.0 {
         bail!("{}: the table is empty, so there is no key to request: pass --miss-ratio 1", args.db.display());
     }

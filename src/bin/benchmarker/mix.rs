@@ -12,6 +12,12 @@ pub(crate) enum Op {
     Get,
     Exists,
     Floor,
+    /// The columns that `--columns` names.
+    GetColumns,
+    /// All columns, as a Redis hash.
+    Hgetall,
+    /// The columns that `--columns` names, as fields of a Redis hash.
+    Hmget,
 }
 
 impl Op {
@@ -21,22 +27,38 @@ impl Op {
             Op::Get => native::Op::Get,
             Op::Exists => native::Op::Exists,
             Op::Floor => native::Op::Floor,
+            Op::GetColumns => native::Op::GetColumns,
+            Op::Hgetall | Op::Hmget => unreachable!("Args::check allows these ops only in the Redis protocol"),
         }
     }
 
-    /// Converts the native op of an encoded request. The benchmarker encodes only `get`, `exists`, and `floor` requests.
+    /// Returns whether a request with this op is for the columns of a typed table.
+    pub(crate) fn is_of_columns(self) -> bool {
+        matches!(self, Op::GetColumns | Op::Hgetall | Op::Hmget)
+    }
+
+    /// Converts the native op of an encoded request. The benchmarker encodes only `get`, `exists`, `floor`, and
+    /// `get_columns` requests.
     #[inline]
     pub(crate) fn from_native(op: Option<native::Op>) -> Op {
         match op {
             Some(native::Op::Get) => Op::Get,
             Some(native::Op::Floor) => Op::Floor,
+            Some(native::Op::GetColumns) => Op::GetColumns,
             _ => Op::Exists,
         }
     }
 }
 
 /// The ops, with their names on the command line.
-const OPS: &[(&str, Op)] = &[("get", Op::Get), ("exists", Op::Exists), ("floor", Op::Floor)];
+const OPS: &[(&str, Op)] = &[
+    ("get", Op::Get),
+    ("exists", Op::Exists),
+    ("floor", Op::Floor),
+    ("get_columns", Op::GetColumns),
+    ("hgetall", Op::Hgetall),
+    ("hmget", Op::Hmget),
+];
 /// Maximum difference between the sum of the shares and 1. The sum may be inexact, because decimals such as 0.1 have no
 /// exact binary representation.
 const SUM_TOLERANCE: f64 = 1e-6;
@@ -86,7 +108,8 @@ impl FromStr for OpMix {
             };
             let share: f64 = share.ok_or("expected a share after each op, as in `get:0.9,exists:0.1`")?;
             let Some(&(_, op)) = OPS.iter().find(|(each, _)| *each == name) else {
-                return Err(format!("unknown op `{name}`: expected `get`, `exists`, or `floor`"));
+                let names = OPS.iter().map(|(name, _)| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+                return Err(format!("unknown op `{name}`: expected one of {names}"));
             };
             if mix.iter().any(|&(each, _)| each == op) {
                 return Err(format!("`{name}` is given twice: name each op once"));
@@ -98,8 +121,11 @@ impl FromStr for OpMix {
             return Err(format!("the shares add up to {sum}, expected 1"));
         }
         mix.retain(|&(_, share)| share > 0.0);
-        if mix.len() > 1 && mix.iter().any(|&(op, _)| op == Op::Floor) {
-            return Err("`floor` cannot be mixed with other ops".to_owned());
+        if mix.len() > 1
+            && let Some((op, _)) = mix.iter().find(|(op, _)| !matches!(op, Op::Get | Op::Exists))
+        {
+            let (name, _) = OPS.iter().find(|(_, each)| each == op).expect("every op has a name");
+            return Err(format!("`{name}` cannot be mixed with other ops"));
         }
         Ok(OpMix(mix))
     }
@@ -124,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_parsed_mix_is_displayed_as_the_same_text() {
-        for text in ["get", "exists", "floor", "get:0.9,exists:0.1"] {
+        for text in ["get", "exists", "floor", "get_columns", "hgetall", "hmget", "get:0.9,exists:0.1"] {
             assert_eq!(text.parse::<OpMix>().unwrap().to_string(), text);
         }
         assert_eq!("get:1,exists:0".parse(), "get".parse::<OpMix>());
@@ -137,6 +163,7 @@ mod tests {
             "put",
             "get,exists",
             "floor:0.5,get:0.5",
+            "hgetall:0.5,get:0.5",
             "get:0.5",
             "get:0.5,get:0.5",
             "get:2,exists:-1",

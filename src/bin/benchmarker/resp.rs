@@ -14,6 +14,13 @@ use crate::wire::ResponseHead;
 const GET: &[u8] = b"*2\r\n$3\r\nGET\r\n";
 const EXISTS: &[u8] = b"*2\r\n$6\r\nEXISTS\r\n";
 const FLOOR: &[u8] = b"*2\r\n$9\r\nZKV.FLOOR\r\n";
+const HGETALL: &[u8] = b"*2\r\n$7\r\nHGETALL\r\n";
+/// The end of the bytes before the key of a HMGET.
+const HMGET_END: &[u8] = b"HMGET\r\n";
+/// The first byte of a reply with a hash. The value is the rest of the reply, without the last line end.
+const HASH_START: &[u8] = b"*";
+/// The reply to an `HGETALL` of an absent key.
+const NO_FIELDS_LINE: &[u8] = b"*0\r\n";
 /// The first line of the reply to a `ZKV.FLOOR` that finds a row.
 const ROW_LINE: &[u8] = b"*2\r\n";
 /// The reply to a `ZKV.FLOOR` that finds no row.
@@ -26,6 +33,8 @@ fn command(op: Op) -> &'static [u8] {
         Op::Get => GET,
         Op::Exists => EXISTS,
         Op::Floor => FLOOR,
+        Op::Hgetall => HGETALL,
+        Op::GetColumns | Op::Hmget => unreachable!("these requests are not written from a command and a key"),
     }
 }
 
@@ -63,9 +72,14 @@ fn digits(number: usize) -> usize {
     number.checked_ilog10().unwrap_or(0) as usize + 1
 }
 
-/// Appends a request with this op. Its key is copied from `other`, another encoded request.
+/// Appends a request with this op. Its key is copied from `other`, another encoded request, which must be a `HMGET` if
+/// the op is `HMGET`.
 #[inline]
 pub(crate) fn write_like(op: Op, other: &[u8], bytes: &mut Vec<u8>) {
+    if op == Op::Hmget {
+        bytes.extend_from_slice(other);
+        return;
+    }
     bytes.extend_from_slice(command(op));
     bytes.extend_from_slice(&other[command(self::op(other)).len()..]);
 }
@@ -76,15 +90,24 @@ pub(crate) fn op(request: &[u8]) -> Op {
     match request {
         _ if request.starts_with(GET) => Op::Get,
         _ if request.starts_with(FLOOR) => Op::Floor,
-        _ => Op::Exists,
+        _ if request.starts_with(HGETALL) => Op::Hgetall,
+        _ if request.starts_with(EXISTS) => Op::Exists,
+        _ => Op::Hmget,
     }
 }
 
 /// Returns the key of a request that [`write_request`] wrote, for a table with this kind of keys.
 pub(crate) fn key(keys: KeyKind, request: &[u8]) -> Key<'_> {
-    let argument = &request[command(op(request)).len()..request.len() - LINE_END.len()];
+    let argument = match op(request) {
+        Op::Hmget => {
+            let at = request.windows(HMGET_END.len()).position(|bytes| bytes == HMGET_END);
+            &request[at.expect("the command of a HMGET") + HMGET_END.len()..]
+        }
+        op => &request[command(op).len()..],
+    };
     let line_len_bytes = line_len_bytes(argument).expect("the key's length is a line");
-    let key = &argument[line_len_bytes..];
+    let (line, key) = argument.split_at(line_len_bytes);
+    let key = &key[..bulk_line(line).expect("the key is a bulk string")];
     match keys {
         KeyKind::U64 => Key::U64(key.iter().fold(0, |key, digit| key * 10 + u64::from(digit - b'0'))),
         KeyKind::Bytes => Key::Bytes(key),
@@ -116,6 +139,9 @@ impl ReplyPrefix {
             (Op::Exists, false) => text(b":0\r\n"),
             (Op::Floor, true) => text(ROW_LINE),
             (Op::Floor, false) => text(NO_ROW_LINE),
+            (Op::Hgetall, false) => text(NO_FIELDS_LINE),
+            (Op::Hgetall | Op::Hmget, _) => text(HASH_START),
+            (Op::GetColumns, _) => None,
         }
     }
 
@@ -156,9 +182,9 @@ pub(crate) fn line_len_bytes(bytes: &[u8]) -> Option<usize> {
 /// Returns the length of the head of a reply, or `None` if the head is incomplete: the first line, or, in the reply to a
 /// `ZKV.FLOOR`, all bytes before the value. If the head is invalid, returns a length with which [`read_head`] rejects it.
 #[inline]
-pub(crate) fn head_len_bytes(bytes: &[u8]) -> Option<usize> {
+pub(crate) fn head_len_bytes(op: Op, bytes: &[u8]) -> Option<usize> {
     let first_len_bytes = line_len_bytes(bytes)?;
-    if &bytes[..first_len_bytes] != ROW_LINE {
+    if op != Op::Floor || &bytes[..first_len_bytes] != ROW_LINE {
         return Some(first_len_bytes);
     }
     let key = &bytes[first_len_bytes..];
@@ -188,11 +214,29 @@ fn read_row_head(head: &[u8]) -> Option<ResponseHead> {
     Some(ResponseHead { header, value_start: value_start.to_vec(), tail_len_bytes: LINE_END.len(), unexpected: None })
 }
 
+/// Parses the first line of a reply with a hash. The length of such a reply is not in this line, so the reply is read
+/// with the expected length.
+fn read_hash_head(expected: ResponseHeader, line: &[u8]) -> Option<ResponseHead> {
+    let value_start = line.strip_prefix(HASH_START).filter(|_| line != NO_FIELDS_LINE)?;
+    let is_long_enough = expected.value_len_bytes() >= value_start.len();
+    let head = ResponseHead {
+        header: expected,
+        value_start: value_start.to_vec(),
+        tail_len_bytes: LINE_END.len(),
+        unexpected: None,
+    };
+    is_long_enough.then_some(head)
+}
+
 /// Parses the head of the reply to `op`.
 ///
 /// # Errors
 /// Fails if the head cannot begin a reply to a command with one key.
-pub(crate) fn read_head(op: Op, line: &[u8]) -> Result<ResponseHead, String> {
+pub(crate) fn read_head(op: Op, expected: ResponseHeader, line: &[u8]) -> Result<ResponseHead, String> {
+    let is_hash = matches!(op, Op::Hgetall | Op::Hmget);
+    if is_hash && let Some(head) = read_hash_head(expected, line) {
+        return Ok(head);
+    }
     if op == Op::Floor
         && let Some(head) = read_row_head(line)
     {
@@ -208,6 +252,7 @@ pub(crate) fn read_head(op: Op, line: &[u8]) -> Result<ResponseHead, String> {
     let mut head = match (kind, number) {
         (b'$', Some(-1)) => bare(Status::NotFound),
         (b'*', Some(-1)) if op == Op::Floor => bare(Status::NotFound),
+        (b'*', Some(0)) if is_hash => bare(Status::NotFound),
         (b'$', Some(len_bytes)) => {
             let len_bytes = usize::try_from(len_bytes).map_err(|_| invalid())?;
             let header = ResponseHeader::of_value(len_bytes).ok_or_else(|| {
@@ -223,7 +268,7 @@ pub(crate) fn read_head(op: Op, line: &[u8]) -> Result<ResponseHead, String> {
     let expected_kind = match op {
         Op::Get => b'$',
         Op::Exists => b':',
-        Op::Floor => b'*',
+        Op::Floor | Op::GetColumns | Op::Hgetall | Op::Hmget => b'*',
     };
     if *kind != expected_kind || head.header.status_code() == Status::Error as u32 {
         head.unexpected = Some(line[..line.len() - LINE_END.len()].escape_ascii().to_string());
@@ -244,6 +289,7 @@ mod tests {
             (Key::Bytes(b"k\r\n"), Op::Get, "*2\r\n$3\r\nGET\r\n$3\r\nk\r\n\r\n"),
             (Key::Bytes(b"10"), Op::Exists, "*2\r\n$6\r\nEXISTS\r\n$2\r\n10\r\n"),
             (Key::U64(10), Op::Floor, "*2\r\n$9\r\nZKV.FLOOR\r\n$2\r\n10\r\n"),
+            (Key::U64(10), Op::Hgetall, "*2\r\n$7\r\nHGETALL\r\n$2\r\n10\r\n"),
         ] {
             let (mut get, mut request, mut like) = (Vec::new(), Vec::new(), Vec::new());
             write_request(Op::Get, key, &mut get);
@@ -278,7 +324,7 @@ mod tests {
                 changed[at] ^= 1;
                 assert_eq!(prefix.matches(&changed), at >= line.len(), "{line:?}, byte {at}");
             }
-            let head = read_head(op, line.as_bytes()).unwrap();
+            let head = read_head(op, header, line.as_bytes()).unwrap();
             assert!(head.header == header && head.unexpected.is_none(), "{line:?}");
         }
         assert!(ReplyPrefix::expected(Op::Get, found(100_000)).is_none());
@@ -289,27 +335,45 @@ mod tests {
         let head = b"*2\r\n$4\r\nk\r\ny\r\n$3\r\n";
         let bytes = [head, &b"one\r\n*2\r\n"[..]].concat();
         for end in 0..head.len() {
-            assert_eq!(head_len_bytes(&bytes[..end]), None, "{end}");
+            assert_eq!(head_len_bytes(Op::Floor, &bytes[..end]), None, "{end}");
         }
-        assert_eq!(head_len_bytes(&bytes), Some(head.len()));
-        let found = read_head(Op::Floor, head).unwrap();
+        assert_eq!(head_len_bytes(Op::Floor, &bytes), Some(head.len()));
+        let expected = ResponseHeader::bare(Status::NotFound);
+        let found = read_head(Op::Floor, expected, head).unwrap();
         assert_eq!(found.value_start, &head[ROW_LINE.len()..]);
         assert_eq!(found.header.value_len_bytes(), found.value_start.len() + 3);
         assert!(ReplyPrefix::expected(Op::Floor, found.header).unwrap().matches(&bytes));
         for invalid in [&b"*2\r\n:1\r\n"[..], b"*2\r\n$70000\r\n", b"*3\r\n$1\r\nk\r\n", b"*2\r\n$1\r\nkey\r\n$1\r\n"] {
-            let head = &invalid[..head_len_bytes(invalid).unwrap()];
-            assert!(read_head(Op::Floor, head).is_err(), "{}", invalid.escape_ascii());
+            let head = &invalid[..head_len_bytes(Op::Floor, invalid).unwrap()];
+            assert!(read_head(Op::Floor, expected, head).is_err(), "{}", invalid.escape_ascii());
         }
     }
 
     #[test]
+    fn a_reply_with_a_hash_is_read_with_the_expected_length() {
+        let expected = ResponseHeader::of_value(30).unwrap();
+        let head = read_head(Op::Hgetall, expected, b"*2\r\n").unwrap();
+        assert!(head.header == expected && head.value_start == b"2\r\n" && head.unexpected.is_none());
+        assert!(ReplyPrefix::expected(Op::Hmget, expected).unwrap().matches(b"*12\r\n$1\r\n"));
+        let not_found = ResponseHeader::bare(Status::NotFound);
+        assert!(read_head(Op::Hgetall, expected, b"*0\r\n").unwrap().header == not_found);
+        assert!(ReplyPrefix::expected(Op::Hgetall, not_found).unwrap().matches(b"*0\r\n*2\r\n"));
+        assert!(read_head(Op::Hgetall, not_found, b"*2\r\n").is_err());
+        let refused = read_head(Op::Hgetall, expected, b"-WRONGTYPE no hash\r\n").unwrap();
+        assert_eq!(refused.unexpected.unwrap(), "-WRONGTYPE no hash");
+        let request = b"*4\r\n$5\r\nHMGET\r\n$2\r\n10\r\n$1\r\na\r\n$1\r\nb\r\n";
+        assert!(op(request) == Op::Hmget && key(KeyKind::U64, request) == Key::U64(10));
+    }
+
+    #[test]
     fn unexpected_replies_are_returned_and_invalid_replies_rejected() {
+        let expected = ResponseHeader::bare(Status::NotFound);
         for line in ["-ERR no\r\n", "+OK\r\n", ":7\r\n", ":1\r\n"] {
-            assert_eq!(read_head(Op::Get, line.as_bytes()).unwrap().unexpected.unwrap(), line.trim_end());
+            assert_eq!(read_head(Op::Get, expected, line.as_bytes()).unwrap().unexpected.unwrap(), line.trim_end());
         }
-        assert_eq!(read_head(Op::Exists, b"$3\r\n").unwrap().unexpected.unwrap(), "$3");
+        assert_eq!(read_head(Op::Exists, expected, b"$3\r\n").unwrap().unexpected.unwrap(), "$3");
         for line in ["\r\n", "$\r\n", "$-2\r\n", "$1\n", "$4294967296\r\n", "*1\r\n", "_\r\n", "\0\0\0\n"] {
-            assert!(read_head(Op::Get, line.as_bytes()).is_err(), "{line:?}");
+            assert!(read_head(Op::Get, expected, line.as_bytes()).is_err(), "{line:?}");
         }
         assert_eq!(line_len_bytes(&[b'x'; 10_000]), Some(LINE_LEN_MAX_BYTES));
         assert_eq!((line_len_bytes(b"$1\r"), line_len_bytes(b"$1\r\nv")), (None, Some(4)));

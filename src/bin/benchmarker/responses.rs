@@ -150,18 +150,19 @@ impl ResponseReader {
     #[inline]
     fn take_head(&mut self, bytes: &mut &[u8], pipeline: &Pipeline) -> Result<Option<ResponseHead>, String> {
         let op = pipeline.requests.op(self.counts.responses);
+        let expected = pipeline.expected[self.counts.responses];
         if self.head.is_empty()
-            && let Some(len_bytes) = self.protocol.head_len_bytes(bytes)
+            && let Some(len_bytes) = self.protocol.head_len_bytes(op, bytes)
         {
             let (head, rest) = bytes.split_at(len_bytes);
             *bytes = rest;
-            return self.protocol.read_head(op, head).map(Some);
+            return self.protocol.read_head(op, expected, head).map(Some);
         }
         while let Some((byte, rest)) = bytes.split_first() {
             self.head.push(*byte);
             *bytes = rest;
-            if self.protocol.head_len_bytes(&self.head).is_some() {
-                let head = self.protocol.read_head(op, &self.head);
+            if self.protocol.head_len_bytes(op, &self.head).is_some() {
+                let head = self.protocol.read_head(op, expected, &self.head);
                 self.head.clear();
                 return head.map(Some);
             }
@@ -271,7 +272,7 @@ fn status_name(code: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keys::Distribution;
+    use crate::keys::{Distribution, Encoding};
     use zero_kv::bake::{self, Keys, Options};
     use zero_kv::protocol::native::ResponseHeader;
     use zero_kv::{Key, KeyKind, MappedStore};
@@ -299,9 +300,16 @@ mod tests {
                 KeyKind::Bytes => Keys::Bytes,
             };
             bake::bake_csv("1,one\n2,second\n3,\n".as_bytes(), &path, &options, &mut |_| ()).unwrap();
-            let table =
-                Table::new(MappedStore::open(&path).unwrap(), protocol, Distribution::Uniform, 0.0, 0.0, 1, None)
-                    .unwrap();
+            let table = Table::new(
+                MappedStore::open(&path).unwrap(),
+                protocol,
+                Distribution::Uniform,
+                0.0,
+                0.0,
+                1,
+                Encoding::Value,
+            )
+            .unwrap();
             let mut pipeline = Pipeline::new(protocol, keys);
             let found = |len_bytes| ResponseHeader::of_value(len_bytes).unwrap();
             let not_found = ResponseHeader::bare(Status::NotFound);

@@ -41,27 +41,27 @@ impl Protocol {
         }
     }
 
-    /// Returns the length of the response head at the beginning of `bytes`, or `None` if the head is incomplete.
+    /// Returns the length of the head of a response to `op` at the beginning of `bytes`, or `None` if the head is incomplete.
     #[inline]
-    pub(crate) fn head_len_bytes(self, bytes: &[u8]) -> Option<usize> {
+    pub(crate) fn head_len_bytes(self, op: Op, bytes: &[u8]) -> Option<usize> {
         match self {
             Protocol::Native => (bytes.len() >= RESPONSE_HEADER_LEN_BYTES).then_some(RESPONSE_HEADER_LEN_BYTES),
-            Protocol::Resp => resp::head_len_bytes(bytes),
+            Protocol::Resp => resp::head_len_bytes(op, bytes),
         }
     }
 
-    /// Parses the complete head of a response to `op`.
+    /// Parses the complete head of a response to `op`. Only the reply with a hash depends on the expected header.
     ///
     /// # Errors
     /// Fails if the end of the response cannot be determined.
     #[inline]
-    pub(crate) fn read_head(self, op: Op, head: &[u8]) -> Result<ResponseHead, String> {
+    pub(crate) fn read_head(self, op: Op, expected: ResponseHeader, head: &[u8]) -> Result<ResponseHead, String> {
         match self {
             Protocol::Native => {
                 let header = ResponseHeader::read_from_bytes(head).expect("a native head is a header");
                 Ok(ResponseHead { header, value_start: Vec::new(), tail_len_bytes: 0, unexpected: None })
             }
-            Protocol::Resp => resp::read_head(op, head),
+            Protocol::Resp => resp::read_head(op, expected, head),
         }
     }
 }
@@ -70,8 +70,8 @@ impl Protocol {
 pub(crate) struct ResponseHead {
     /// The status and the length of the value, as a native header.
     pub(crate) header: ResponseHeader,
-    /// The bytes of the head that count as the start of the value. Only Redis's replies to floors have such bytes: the
-    /// length of the value follows the key.
+    /// The bytes of the head that count as the start of the value. Only Redis's replies to floors and with hashes have
+    /// such bytes.
     pub(crate) value_start: Vec<u8>,
     /// Length of the terminator after the value. The native protocol has no terminator.
     pub(crate) tail_len_bytes: usize,
@@ -116,6 +116,14 @@ impl Requests {
                 requests.push(Request::new(op.native(), key.as_u64().expect("a table has keys of one kind")));
             }
             Requests::Framed(framing, frames) => frames.push_with(|bytes| framing.write(op, key, bytes)),
+        }
+    }
+
+    /// Adds a request that `write` appends. The requests must be of different lengths.
+    pub(crate) fn push_with(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        match self {
+            Requests::Native(_) => unreachable!("requests of equal length are not written as bytes"),
+            Requests::Framed(_, frames) => frames.push_with(write),
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod bytes;
 mod ceiling;
+mod columns;
 mod floors;
 mod outputs;
 mod requests;
