@@ -163,6 +163,7 @@ impl Projection {
     }
 
     /// Returns the number of copies that projecting a row takes.
+    #[cfg(feature = "server")]
     pub(crate) fn copy_count(&self) -> usize {
         self.ranges.len() + self.bits.len() + self.variable.len()
     }

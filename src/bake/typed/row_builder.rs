@@ -101,6 +101,7 @@ impl RowBuilder {
         })
     }
 
+    #[cfg(feature = "parquet")]
     pub(in crate::bake) fn schema(&self) -> &Schema {
         &self.schema
     }
