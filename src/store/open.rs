@@ -16,7 +16,7 @@ impl Store {
     /// Opens a baked file in memory that nobody can change. Each block is verified when a lookup first reads it: a
     /// lookup never returns a wrong value, and returns [`LookupError::Damaged`](super::LookupError::Damaged) if it needs
     /// a damaged block. To verify the whole file now, use [`Store::open_with`] and
-    /// [`Verify::Full`](super::Verify::Full).
+    /// [`Verify::Full`].
     ///
     /// The memory is a copy of the file, unless the file is a sealed memory file. A sealed memory file cannot change,
     /// so it is mapped. To use a large table without a copy, see [`MappedStore`](super::MappedStore).
