@@ -33,6 +33,7 @@ mod origins;
 mod parse;
 mod place;
 mod progress;
+mod rebase;
 mod remedy;
 mod report;
 mod row;
@@ -45,6 +46,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod typed;
+mod typed_columns;
 mod value_lens;
 mod verify;
 
@@ -67,7 +69,8 @@ pub use remedy::Remedy;
 pub use report::Report;
 pub use row_fault::RowFault;
 pub use shard::{Shard, ShardFault};
-pub use typed::{TypedColumns, parse_types, write_types};
+pub use typed::{parse_types, write_types};
+pub use typed_columns::TypedColumns;
 pub use value_lens::ValueLens;
 
 use budget::Budget;
@@ -79,7 +82,7 @@ use origins::{Origins, RowUnit};
 use place::NewFile;
 use progress::StageClock;
 use stream::SortedStream;
-use typed::{Base, TypedPlan, check_base, check_options, final_schema, rebase};
+use typed::{Base, TypedPlan, check_base, check_options, final_schema};
 
 use crate::format::key::Key;
 

@@ -9,7 +9,7 @@ use super::columns::{Column, ValueSpec};
 use super::input_format::Format;
 use super::keys::Keys;
 use super::shard::Shard;
-use super::typed::TypedColumns;
+use super::typed_columns::TypedColumns;
 use crate::replace::ReplaceRules;
 
 /// The policy for rows that have the same key.

@@ -20,7 +20,7 @@ pub enum TypedLookupError {
     #[error(transparent)]
     Column(#[from] ColumnError),
     /// The table has no schema.
-    #[error("the table has values without columns, where a typed table was expected: bake it with `baker --typed`")]
+    #[error("the table has values without columns, where a typed table was expected: bake its rows as a typed table")]
     NotTyped,
     /// The columns were selected for another schema, for example that of an earlier table.
     #[error(

@@ -5,7 +5,6 @@
 //! encoded rows. Parsers find the cells; this module knows no format of inputs, except the JSON values of fields.
 
 pub(super) mod infer;
-pub(super) mod rebase;
 pub(super) mod row_builder;
 mod types_text;
 
@@ -19,29 +18,8 @@ use super::error::BakeError;
 use super::keys::Keys;
 use super::options::Options;
 use super::remedy::Remedy;
+use super::typed_columns::TypedColumns;
 use crate::typed::{self, ColumnType, Schema};
-
-/// The columns of a typed table.
-///
-/// The schema of the table has the columns of the first input, except the key column and the delete column. Other
-/// inputs must have columns with the same names.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct TypedColumns {
-    /// The columns of the table with their types, in the order of the table. The key column may be among them: its type
-    /// selects the kind of the keys, and must be `u64`, `text`, or `bytes`. [`parse_types`] parses this list.
-    ///
-    /// If the list is empty, the first input determines the types. Parquet files have types. In text formats, the types
-    /// are inferred from the rows in the first mebibyte of the first input, and columns that the base has keep the
-    /// base's types. Rows in memory require declared types.
-    pub types: Vec<typed::Column>,
-    /// The columns to store, in the order of the table. The default is all columns of `types`, or all columns of the
-    /// first input if `types` is empty.
-    pub columns: Vec<Column>,
-    /// Whether the values of the base's columns are converted if their types have changed. A value that does not fit
-    /// the new type exactly is a bad row.
-    pub cast: bool,
-}
 
 /// The columns that the options choose for an input.
 pub(super) enum Selected {
@@ -67,6 +45,25 @@ pub(super) struct TypedPlan {
 pub(super) struct Base {
     pub(super) path: std::path::PathBuf,
     pub(super) schema: Arc<Schema>,
+}
+
+/// Checks whether the rows of the base can become rows of the new schema.
+fn check_columns(base: &Base, schema: &Schema, cast: bool) -> Result<(), BakeError> {
+    for new in schema.columns() {
+        let Some(position) = base.schema.position(&new.name) else {
+            match new.is_nullable {
+                true => continue,
+                false => return Err(BakeError::AddedColumn { base: base.path.clone(), column: Box::new(new.clone()) }),
+            }
+        };
+        let old = &base.schema.columns()[position];
+        let is_same = old.column_type == new.column_type && old.is_nullable <= new.is_nullable;
+        if !is_same && !cast {
+            let (base, old, new) = (base.path.clone(), Box::new(old.clone()), Box::new(new.clone()));
+            return Err(BakeError::ChangedColumn { base, old, new });
+        }
+    }
+    Ok(())
 }
 
 impl TypedPlan {
@@ -183,7 +180,7 @@ impl TypedPlan {
             ColumnsFault::new(error.to_string(), &[Remedy::DeclareTypes, Remedy::ChooseColumns]).in_input(input)
         })?;
         if let Some(base) = &self.base {
-            rebase::check_columns(base, &schema, self.columns.cast)?;
+            check_columns(base, &schema, self.columns.cast)?;
         }
         Ok(self.schema.get_or_init(|| Arc::new(schema)))
     }

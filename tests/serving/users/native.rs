@@ -114,7 +114,7 @@ fn columns_need_the_permission_for_get() {
     typed.write(&table.db());
     let scene = Scene::of(
         table,
-        "user default off\nuser keys on nopass ~1* +@read\nuser ping on nopass ~* +ping +info +exists",
+        "user default off\nuser all on nopass ~* +@read\nuser keys on nopass ~1* +@read\nuser ping on nopass ~* +ping +info +exists",
     );
     let requests = [
         request(SCHEMA, 0).to_vec(),
@@ -129,8 +129,11 @@ fn columns_need_the_permission_for_get() {
     expect(&mut stream, &bare(UNAUTHENTICATED).repeat(4));
     stream.write_all(&[auth("ping", "x"), requests.clone()].concat()).unwrap();
     expect(&mut stream, &[bare(0), bare(NOT_PERMITTED).repeat(4)].concat());
-    stream.write_all(&[auth("keys", "x"), requests].concat()).unwrap();
+    // The schema describes the whole table, and no columns are selected without it.
+    stream.write_all(&[auth("keys", "x"), requests.clone()].concat()).unwrap();
+    expect(&mut stream, &[bare(0), bare(NOT_PERMITTED).repeat(2), bare(2), bare(NOT_PERMITTED)].concat());
+    stream.write_all(&[auth("all", "x"), requests].concat()).unwrap();
     let schema = answer(0, &typed.schema.encode());
-    let row = typed.answer(&1, &[1]);
-    expect(&mut stream, &[bare(0), schema, bare(0), row, bare(NOT_PERMITTED)].concat());
+    let rows = [typed.answer(&1, &[1]), typed.answer(&2, &[1])].concat();
+    expect(&mut stream, &[bare(0), schema, bare(0), rows].concat());
 }

@@ -7,6 +7,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::bake::BadRows;
 use crate::bake::bad_row::BadRow;
 use crate::bake::bad_rows::BadRowsFile;
 use crate::bake::context::Context;
@@ -17,7 +18,6 @@ use crate::bake::sort::extent_owner::ExtentOwner;
 use crate::bake::sort::sorted_rows::{BASE_RANK, RowOrigins, SortedRows, TableRecords};
 use crate::bake::table::RecordsWriter;
 use crate::bake::typed::row_builder::RowBuilder;
-use crate::bake::{BadRows, typed::Base};
 use crate::format::key::Key;
 use crate::format::record::{RECORD_ALIGN_MAX_BYTES, record_align_bytes};
 use crate::typed::{Column, Schema, TypedRow, Value};
@@ -28,25 +28,6 @@ const BUFFER_LEN_BYTES: usize = 1 << 20;
 const CELL_LEN_BYTES: usize = 40;
 /// The number of rows between two checks whether the bake was canceled.
 const CANCEL_ROWS: u64 = 1 << 16;
-
-/// Checks whether the rows of the base can become rows of the new schema.
-pub(super) fn check_columns(base: &Base, schema: &Schema, cast: bool) -> Result<(), BakeError> {
-    for new in schema.columns() {
-        let Some(position) = base.schema.position(&new.name) else {
-            match new.is_nullable {
-                true => continue,
-                false => return Err(BakeError::AddedColumn { base: base.path.clone(), column: Box::new(new.clone()) }),
-            }
-        };
-        let old = &base.schema.columns()[position];
-        let is_same = old.column_type == new.column_type && old.is_nullable <= new.is_nullable;
-        if !is_same && !cast {
-            let (base, old, new) = (base.path.clone(), Box::new(old.clone()), Box::new(new.clone()));
-            return Err(BakeError::ChangedColumn { base, old, new });
-        }
-    }
-    Ok(())
-}
 
 /// Converts the rows of the base, unless the base has the columns of the new schema. Bad rows are skipped if the options
 /// allow it.
