@@ -28,8 +28,6 @@ use crate::bake::parse::pack::Cell;
 use crate::bake::row_fault::RowFault;
 use crate::typed;
 
-use super::typed::own_type;
-
 const DECIMAL_DIGITS_MAX: i32 = 38;
 const SECONDS_PER_DAY: i64 = 24 * 60 * 60;
 /// The Julian day number of 1970-01-01. A 96-bit timestamp contains the Julian day number of its day.
@@ -270,6 +268,59 @@ impl ValueType {
             ValueType::Time(_) => "times",
             ValueType::Timestamp { .. } => "timestamps",
         }
+    }
+}
+
+/// Returns the type of the typed table's column that has the values of a Parquet column, or of the elements of a list.
+fn own_type(column: &ColumnDescriptor, value_type: ValueType) -> Option<typed::ColumnType> {
+    use typed::ColumnType as T;
+    Some(match value_type {
+        ValueType::Bool => T::Bool,
+        ValueType::Int | ValueType::Uint => integer_type(column, value_type == ValueType::Int),
+        ValueType::Float if column.physical_type() == Type::FLOAT => T::F32,
+        ValueType::Float => T::F64,
+        ValueType::Text | ValueType::Uuid | ValueType::Time(_) => T::Text,
+        ValueType::Binary => T::Bytes,
+        ValueType::Decimal { scale } => {
+            let precision = match column.logical_type_ref() {
+                Some(LogicalType::Decimal(decimal)) => decimal.precision,
+                _ => column.type_precision(),
+            };
+            let (precision, scale) = (u8::try_from(precision).ok()?, u8::try_from(scale).ok()?);
+            let is_valid = (1..=typed::DECIMAL_PRECISION_MAX).contains(&precision) && scale <= precision;
+            return is_valid.then_some(T::Decimal { precision, scale });
+        }
+        ValueType::Date => T::Date,
+        ValueType::Timestamp { unit, .. } => T::Timestamp(time_unit(unit)),
+    })
+}
+
+fn integer_type(column: &ColumnDescriptor, is_signed: bool) -> typed::ColumnType {
+    use typed::ColumnType as T;
+    let bits = match (column.logical_type_ref(), column.converted_type()) {
+        (Some(LogicalType::Integer(integer)), _) => integer.bit_width.into(),
+        (_, ConvertedType::INT_8 | ConvertedType::UINT_8) => 8,
+        (_, ConvertedType::INT_16 | ConvertedType::UINT_16) => 16,
+        _ if column.physical_type() == Type::INT32 => 32,
+        _ => 64,
+    };
+    match (bits, is_signed) {
+        (8, true) => T::I8,
+        (16, true) => T::I16,
+        (32, true) => T::I32,
+        (_, true) => T::I64,
+        (8, false) => T::U8,
+        (16, false) => T::U16,
+        (32, false) => T::U32,
+        (_, false) => T::U64,
+    }
+}
+
+pub(super) fn time_unit(unit: TimeUnit) -> typed::TimeUnit {
+    match unit {
+        TimeUnit::MILLIS => typed::TimeUnit::Millis,
+        TimeUnit::MICROS => typed::TimeUnit::Micros,
+        TimeUnit::NANOS => typed::TimeUnit::Nanos,
     }
 }
 

@@ -15,10 +15,10 @@
 //! If another type is declared, values are converted, and values that do not fit are rejected. A double in a column of
 //! type `f32` is rounded. Other types are rejected.
 
-use ::parquet::basic::{ConvertedType, LogicalType, Repetition, TimeUnit, Type};
-use ::parquet::schema::types::{ColumnDescriptor, SchemaDescriptor};
+use ::parquet::basic::Repetition;
+use ::parquet::schema::types::SchemaDescriptor;
 
-use super::column::{ColumnType, Cursor, ValueType, Values, from_be_bytes, split_96};
+use super::column::{ColumnType, Cursor, ValueType, Values, from_be_bytes, split_96, time_unit};
 use super::{Columns, ParquetPiece, Texts, leaf_of};
 use crate::bake::columns::{Column, ColumnRole, ColumnsFault};
 use crate::bake::error::BakeError;
@@ -30,59 +30,6 @@ use crate::bake::row_fault::RowFault;
 use crate::bake::typed::row_builder::RowBuilder;
 use crate::bake::typed::{Selected, TypedPlan};
 use crate::typed::{self, ElementType, List, Value};
-
-/// Returns the type of the typed table's column that has the values of a Parquet column, or of the elements of a list.
-pub(super) fn own_type(column: &ColumnDescriptor, value_type: ValueType) -> Option<typed::ColumnType> {
-    use typed::ColumnType as T;
-    Some(match value_type {
-        ValueType::Bool => T::Bool,
-        ValueType::Int | ValueType::Uint => integer_type(column, value_type == ValueType::Int),
-        ValueType::Float if column.physical_type() == Type::FLOAT => T::F32,
-        ValueType::Float => T::F64,
-        ValueType::Text | ValueType::Uuid | ValueType::Time(_) => T::Text,
-        ValueType::Binary => T::Bytes,
-        ValueType::Decimal { scale } => {
-            let precision = match column.logical_type_ref() {
-                Some(LogicalType::Decimal(decimal)) => decimal.precision,
-                _ => column.type_precision(),
-            };
-            let (precision, scale) = (u8::try_from(precision).ok()?, u8::try_from(scale).ok()?);
-            let is_valid = (1..=typed::DECIMAL_PRECISION_MAX).contains(&precision) && scale <= precision;
-            return is_valid.then_some(T::Decimal { precision, scale });
-        }
-        ValueType::Date => T::Date,
-        ValueType::Timestamp { unit, .. } => T::Timestamp(time_unit(unit)),
-    })
-}
-
-fn integer_type(column: &ColumnDescriptor, is_signed: bool) -> typed::ColumnType {
-    use typed::ColumnType as T;
-    let bits = match (column.logical_type_ref(), column.converted_type()) {
-        (Some(LogicalType::Integer(integer)), _) => integer.bit_width.into(),
-        (_, ConvertedType::INT_8 | ConvertedType::UINT_8) => 8,
-        (_, ConvertedType::INT_16 | ConvertedType::UINT_16) => 16,
-        _ if column.physical_type() == Type::INT32 => 32,
-        _ => 64,
-    };
-    match (bits, is_signed) {
-        (8, true) => T::I8,
-        (16, true) => T::I16,
-        (32, true) => T::I32,
-        (_, true) => T::I64,
-        (8, false) => T::U8,
-        (16, false) => T::U16,
-        (32, false) => T::U32,
-        (_, false) => T::U64,
-    }
-}
-
-fn time_unit(unit: TimeUnit) -> typed::TimeUnit {
-    match unit {
-        TimeUnit::MILLIS => typed::TimeUnit::Millis,
-        TimeUnit::MICROS => typed::TimeUnit::Micros,
-        TimeUnit::NANOS => typed::TimeUnit::Nanos,
-    }
-}
 
 impl ColumnType {
     /// Returns the column of a typed table that a leaf column of the file becomes.
