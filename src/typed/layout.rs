@@ -3,7 +3,10 @@
 //! A row's value begins with a fixed part, in which every column of a schema has the same place in all rows. Values of
 //! different lengths follow the fixed part. `docs/FORMAT.md` describes the layout.
 
-use super::schema::{Column, FIXED_LEN_MAX_BYTES};
+use super::column::Column;
+
+/// The maximum length of the fixed part of a row, including its bits.
+pub const FIXED_LEN_MAX_BYTES: usize = 64 << 10;
 
 /// The length of the end of a variable-width column: an offset from the start of the row's value.
 pub(super) const END_LEN_BYTES: usize = size_of::<u32>();

@@ -23,6 +23,7 @@ mod calendar;
 #[cfg(feature = "bake")]
 mod cast;
 mod cell;
+mod column;
 mod encode;
 mod from_row;
 mod layout;
@@ -38,12 +39,14 @@ pub use buffers::{ColumnBuffer, ColumnBuffers, ColumnValues};
 #[cfg(feature = "bake")]
 pub use cast::Caster;
 pub use cell::{List, Value};
+pub use column::Column;
 pub use encode::{EncodeError, RowEncoder};
 pub use from_row::{FromRow, RowReader, position_of_field};
+pub use layout::FIXED_LEN_MAX_BYTES;
 pub use matrix::{MatrixNumber, MatrixPlan, MatrixTypeError};
 pub use projection::{Projection, ProjectionError};
 pub use row::{ColumnError, FromCell, TypedRow};
-pub use schema::{COLUMN_COUNT_MAX, Column, FIXED_LEN_MAX_BYTES, NAME_LEN_MAX_BYTES, Schema, SchemaError};
+pub use schema::{COLUMN_COUNT_MAX, NAME_LEN_MAX_BYTES, Schema, SchemaError};
 #[cfg(feature = "server")]
 pub(crate) use text::write_elements;
 #[cfg(any(feature = "bake", feature = "server"))]

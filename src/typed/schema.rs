@@ -12,15 +12,14 @@ use twox_hash::XxHash3_64;
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::layout::RowLayout;
+use super::column::Column;
+use super::layout::{FIXED_LEN_MAX_BYTES, RowLayout};
 use super::types::{ColumnType, TypeCode, TypeNameError};
 
 /// The maximum number of columns of a schema.
 pub const COLUMN_COUNT_MAX: usize = 4096;
 /// The maximum length of a column's name, in bytes.
 pub const NAME_LEN_MAX_BYTES: usize = 255;
-/// The maximum length of the fixed part of a row, including its bits.
-pub const FIXED_LEN_MAX_BYTES: usize = 64 << 10;
 
 /// The flag of a column that can be null.
 const NULLABLE: u8 = 1;
@@ -50,20 +49,6 @@ struct ColumnEntry {
 }
 
 const _: () = assert!(size_of::<SchemaHeader>() == 8 && size_of::<ColumnEntry>() == 16);
-
-/// A column of a typed table.
-///
-/// The [`Display`](fmt::Display) form and the [`FromStr`] form are `name:type`, followed by `?` if the column can be
-/// null: `price:f32?`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Column {
-    /// The name, 1 to 255 bytes.
-    pub name: String,
-    /// The type.
-    pub column_type: ColumnType,
-    /// Whether a row may have no value in this column.
-    pub is_nullable: bool,
-}
 
 /// The columns of a typed table. They have different names. The table's key is not one of them.
 #[derive(Clone, PartialEq, Eq)]
@@ -307,13 +292,6 @@ impl fmt::Display for Schema {
             write!(f, "{separator}{column}")?;
         }
         Ok(())
-    }
-}
-
-impl fmt::Display for Column {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let nullable = if self.is_nullable { "?" } else { "" };
-        write!(f, "{}:{}{nullable}", self.name, self.column_type)
     }
 }
 
