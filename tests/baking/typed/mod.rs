@@ -3,6 +3,7 @@
 mod bases;
 mod faults;
 mod inputs;
+mod model;
 
 use zero_kv::typed::{Value, write_text};
 
