@@ -25,4 +25,5 @@ pub mod fuzz {
     pub mod structure;
     mod tamper;
     pub mod typed;
+    pub mod typed_text;
 }

@@ -124,20 +124,20 @@ fn texts(source: &mut Source<'_>) -> Vec<Vec<u8>> {
 }
 
 /// The options that do not change the file.
-struct ResourceOptions {
+pub(super) struct ResourceOptions {
     threads: usize,
     memory_bytes: u64,
     read_len_max_bytes: usize,
 }
 
 impl ResourceOptions {
-    fn draw(source: &mut Source<'_>) -> ResourceOptions {
+    pub(super) fn draw(source: &mut Source<'_>) -> ResourceOptions {
         let threads = 1 + source.below(3);
         let memory_bytes = MEMORY_MIN_BYTES << (4 * source.below(2));
         ResourceOptions { threads, memory_bytes, read_len_max_bytes: [1 << 20, 1 << 10, 7][source.below(3)] }
     }
 
-    fn bake(&self, texts: &[Vec<u8>], output: &Path, options: &Options) -> Result<Report, BakeError> {
+    pub(super) fn bake(&self, texts: &[Vec<u8>], output: &Path, options: &Options) -> Result<Report, BakeError> {
         let mut options = options.clone();
         options.threads = NonZero::new(self.threads);
         options.memory_bytes = Some(self.memory_bytes);
@@ -193,10 +193,10 @@ enum Value {
     Any,
 }
 
-struct Record {
+pub(super) struct Record {
     line: u64,
-    fields: Vec<Vec<u8>>,
-    is_bad: bool,
+    pub(super) fields: Vec<Vec<u8>>,
+    pub(super) is_bad: bool,
     len_bytes: usize,
 }
 
@@ -412,13 +412,13 @@ fn of_kind(keys: Keys, key: &[u8]) -> Key<'_> {
     }
 }
 
-fn number(key: &[u8]) -> Option<u64> {
+pub(super) fn number(key: &[u8]) -> Option<u64> {
     let text = str::from_utf8(key).ok()?;
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
 /// Parses RFC 4180 byte by byte. Returns all records, and the line of a last record whose quote is not closed.
-fn records(text: &[u8], delimiter: u8) -> (Vec<Record>, Option<u64>) {
+pub(super) fn records(text: &[u8], delimiter: u8) -> (Vec<Record>, Option<u64>) {
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     let line_end = |at: usize| match &text[at..] {
         [b'\n', ..] => Some(1),

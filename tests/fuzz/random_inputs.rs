@@ -3,7 +3,8 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::{
-    answers, canaries, compressed, csv, descriptors, merge, native, open, parquet_file, resp, session, structure, typed,
+    answers, canaries, compressed, csv, descriptors, merge, native, open, parquet_file, resp, session, structure,
+    typed, typed_text,
 };
 use crate::helpers::random::Random;
 
@@ -14,6 +15,16 @@ const ROWS: &[&[u8]] = &[
     b",", b"\"", b"\"\"", b"a\"b", b"\r", b"\r\n", b"-", b"7", b"18446744073709551615", b"18446744073709551616", b"\xef\xbb\xbf",
     b"\xff", b"x", b"5,\"c\"d\n", b"{\"key\":1,\"value\":\"x\"}\n", b"{\"key\":\"a\",\"value\":[1]}\n", b"\t", b"6\tsix\n", b"yes",
     b"8,\xc3\xa9,1\n",
+];
+
+/// Pieces whose sequences are valid or almost valid rows of typed tables.
+#[rustfmt::skip]
+const TYPED_ROWS: &[&[u8]] = &[
+    b"1,1,x,2.5\n", b"2,,,\n", b"3,200,1.50,\r\n", b"4,true,2026-11-21T19:09:38.5Z,\"[1,2]\"\n",
+    b"5,2026-11-21,x,\"[0.5,1e3]\"\n", b"{\"id\":1,\"a\":2,\"b\":\"x\",\"c\":1.5}\n",
+    b"{\"id\":2,\"a\":null,\"b\":\"\\u0061\",\"c\":[1,2]}\n", b"{\"id\":3,\"c\":[null],\"d\":{\"x\":1},\"a\":true}\n", b"\n", b"6,",
+    b",", b"-", b"1", b"9", b".", b"e", b"NaN", b"-inf", b"\"", b"\"\"", b"[", b"]", b"true", b"2026-11-21", b"\xc3\xa4", b"\xff",
+    b"18446744073709551615", b"9007199254740993", b"{", b"}", b":", b"null", b"\"id\":7", b"\r",
 ];
 
 /// Pieces whose sequences are valid or almost valid commands.
@@ -86,6 +97,12 @@ fn try_random(cases: usize, choices_len_bytes: usize, pieces: &[&[u8]], check: i
 fn any_text_is_baked_as_its_rows_or_rejected() {
     let folder = tempfile::tempdir().unwrap();
     try_random(600, 22, ROWS, |data| csv::check(folder.path(), data));
+}
+
+#[test]
+fn any_text_is_baked_as_its_typed_rows_or_rejected() {
+    let folder = tempfile::tempdir().unwrap();
+    try_random(600, 10, TYPED_ROWS, |data| typed_text::check(folder.path(), data));
 }
 
 #[test]
