@@ -33,6 +33,7 @@
 //! | [`protocol`] | bytes that a peer sent | requests and responses, as bytes | sockets, files |
 //! | [`server`] | a file and a socket's path | responses, until the server is stopped | the layout of a file |
 //! | [`client`] | keys | values that a server sent | files |
+//! | [`publish`] | baked files | the same files on other machines | sockets, the layout of a file |
 //!
 //! # Features
 //!
@@ -47,6 +48,7 @@
 //! | `server` | the module [`server`] |
 //! | `tls` | TLS in the clients, and with `server` also on a TCP port of the server |
 //! | `metrics` | `server`, and the server's metrics over HTTP |
+//! | `object-store` | the module [`publish`] |
 //! | `tokio` | `client::AsyncClient`, `client::AsyncPool`, and `client::AsyncStream`, for tasks on tokio |
 //! | `cli` | `bake`, `metrics`, and `tokio`, and the dependencies of the four binaries |
 //! | `full` | all features above, the screen of `zkv top`, and the generators of man pages and shell completions |
@@ -75,6 +77,8 @@ mod direct;
 pub mod format;
 mod machine_memory;
 pub mod protocol;
+#[cfg(feature = "object-store")]
+pub mod publish;
 #[cfg(any(feature = "bake", feature = "server"))]
 pub mod replace;
 #[cfg(feature = "server")]

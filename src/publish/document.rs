@@ -1,0 +1,194 @@
+//! Documents: the small JSON objects of a published table.
+//!
+//! In: a value. Out: JSON with a checksum, and back. The documents of a series are numbered from 1 without gaps, and
+//! each is created only once, so a reader finds the newest one without listing the store, and a publisher that creates
+//! a number has won it.
+
+use object_store::{ObjectStoreExt, PutMode, PutOptions};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use twox_hash::XxHash3_128;
+
+use super::error::PublishError;
+use super::location::Location;
+
+/// The maximum length of a document. A longer one is not read.
+const LEN_MAX_BYTES: u64 = 64 << 20;
+
+/// A sequence of numbered documents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Series {
+    /// Manifests: the files of each generation.
+    Manifests,
+    /// Pins: which generation nodes serve.
+    Pins,
+    /// Decisions about the generation with the same number. This series has gaps.
+    Rollouts,
+}
+
+impl Series {
+    /// Returns the name of a document, relative to the table's URL.
+    pub(super) fn object(self, number: u64) -> String {
+        let folder = match self {
+            Series::Manifests => "manifests",
+            Series::Pins => "pins",
+            Series::Rollouts => "rollouts",
+        };
+        format!("{folder}/{number:020}.json")
+    }
+}
+
+/// The JSON of a document, with the checksum of its body's text.
+#[derive(Serialize, Deserialize)]
+struct Sealed<'a> {
+    #[serde(borrow)]
+    body: &'a RawValue,
+    xxh3_128: String,
+}
+
+/// Encodes a document.
+pub(super) fn encode(body: &impl Serialize) -> Vec<u8> {
+    let body = serde_json::value::to_raw_value(body).expect("documents have only keys that are strings");
+    let xxh3_128 = checksum(&body);
+    let mut json = serde_json::to_vec(&Sealed { body: &body, xxh3_128 }).expect("a raw value is valid JSON");
+    json.push(b'\n');
+    json
+}
+
+/// Decodes a document. Returns what is wrong with it as the error.
+pub(super) fn decode<T: DeserializeOwned>(json: &[u8]) -> Result<T, String> {
+    let sealed: Sealed = serde_json::from_slice(json).map_err(|error| format!("is not a document: {error}"))?;
+    let expected = checksum(sealed.body);
+    if sealed.xxh3_128 != expected {
+        return Err(format!(
+            "is damaged: its checksum is {:?}, expected {expected:?}: publish the table again",
+            sealed.xxh3_128
+        ));
+    }
+    serde_json::from_str(sealed.body.get()).map_err(|error| format!("is malformed: {error}"))
+}
+
+fn checksum(body: &RawValue) -> String {
+    format!("{:032x}", XxHash3_128::oneshot(body.get().as_bytes()))
+}
+
+impl Location {
+    /// Reads a document. Returns `None` if there is none.
+    pub(super) async fn read<T: DeserializeOwned>(&self, object: &str) -> Result<Option<T>, PublishError> {
+        let Some(json) = self.read_bytes(object).await? else { return Ok(None) };
+        let document = |problem| PublishError::Document { object: self.object_url(object), problem };
+        decode(&json).map(Some).map_err(document)
+    }
+
+    /// Reads a small object. Returns `None` if there is none.
+    pub(super) async fn read_bytes(&self, object: &str) -> Result<Option<Vec<u8>>, PublishError> {
+        let fault = self.fault(object);
+        let result = match self.store.get_opts(&self.path(object), Default::default()).await {
+            Err(object_store::Error::NotFound { .. }) => return Ok(None),
+            result => result.map_err(&fault)?,
+        };
+        if result.meta.size > LEN_MAX_BYTES {
+            let problem = format!("has {} bytes, expected at most {LEN_MAX_BYTES}", result.meta.size);
+            return Err(PublishError::Document { object: self.object_url(object), problem });
+        }
+        Ok(Some(result.bytes().await.map_err(fault)?.to_vec()))
+    }
+
+    /// Creates an object. Returns false if it exists already with other bytes.
+    pub(super) async fn create_bytes(&self, object: &str, bytes: &[u8]) -> Result<bool, PublishError> {
+        let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
+        match self.store.put_opts(&self.path(object), bytes.to_vec().into(), options).await {
+            Ok(_) => Ok(true),
+            // A request that was retried finds the object that it created itself.
+            Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => {
+                Ok(self.read_bytes(object).await?.as_deref() == Some(bytes))
+            }
+            Err(error) => Err(self.fault(object)(error)),
+        }
+    }
+
+    /// Overwrites an object.
+    pub(super) async fn overwrite_bytes(&self, object: &str, bytes: Vec<u8>) -> Result<(), PublishError> {
+        let put = self.store.put_opts(&self.path(object), bytes.into(), PutOptions::default()).await;
+        put.map(drop).map_err(self.fault(object))
+    }
+
+    /// Returns the length of an object in bytes, or `None` if there is none.
+    pub(super) async fn len_bytes(&self, object: &str) -> Result<Option<u64>, PublishError> {
+        match self.store.head(&self.path(object)).await {
+            Ok(meta) => Ok(Some(meta.size)),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(self.fault(object)(error)),
+        }
+    }
+
+    async fn exists(&self, object: &str) -> Result<bool, PublishError> {
+        Ok(self.len_bytes(object).await?.is_some())
+    }
+
+    /// Returns the number of the newest document of a series, or 0 if there is none. `known` is a number that exists,
+    /// or 0. Lists nothing: it doubles the distance from `known` until a number is missing, and then bisects.
+    pub(super) async fn newest(&self, series: Series, known: u64) -> Result<u64, PublishError> {
+        let (mut present, mut step) = (known, 1);
+        let mut missing = loop {
+            let number = present + step;
+            if !self.exists(&series.object(number)).await? {
+                break number;
+            }
+            (present, step) = (number, step * 2);
+        };
+        while missing - present > 1 {
+            let middle = present + (missing - present) / 2;
+            match self.exists(&series.object(middle)).await? {
+                true => present = middle,
+                false => missing = middle,
+            }
+        }
+        Ok(present)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Body {
+        text: String,
+        number: u64,
+    }
+
+    #[test]
+    fn a_document_with_any_changed_byte_is_rejected_or_equal() {
+        let body = Body { text: "a \"quoted\" note".to_owned(), number: u64::MAX };
+        let json = encode(&body);
+        assert_eq!(decode::<Body>(&json).unwrap(), body);
+        for at in 0..json.len() {
+            for changed in [json[at] ^ 1, json[at] ^ 0x80, b' '] {
+                let mut damaged = json.clone();
+                damaged[at] = changed;
+                if let Ok(decoded) = decode::<Body>(&damaged) {
+                    assert_eq!(decoded, body, "byte {at}");
+                }
+            }
+            assert!(at >= json.len() - 1 || decode::<Body>(&json[..at]).is_err(), "{at} bytes");
+        }
+    }
+
+    #[test]
+    fn the_newest_number_is_found_from_any_known_number() {
+        let folder = tempfile::tempdir().unwrap();
+        let location = Location::parse(&format!("file://{}", folder.path().display())).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        for newest in 1..=40 {
+            assert!(runtime.block_on(location.create_bytes(&Series::Pins.object(newest), b"1")).unwrap());
+            for known in 0..=newest {
+                assert_eq!(runtime.block_on(location.newest(Series::Pins, known)).unwrap(), newest);
+            }
+        }
+        assert_eq!(runtime.block_on(location.newest(Series::Manifests, 0)).unwrap(), 0);
+        assert!(!runtime.block_on(location.create_bytes(&Series::Pins.object(1), b"2")).unwrap());
+        assert!(runtime.block_on(location.create_bytes(&Series::Pins.object(1), b"1")).unwrap());
+    }
+}

@@ -1,0 +1,250 @@
+//! The reasons why publishing, fetching, or following a table fails.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+use super::slots::SlotRange;
+use crate::store::StoreError;
+
+/// The reason why an operation on a published table fails.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum PublishError {
+    /// The URL of a table is malformed, or its scheme is not supported.
+    #[error("{url}: {problem}")]
+    Url {
+        /// The URL.
+        url: String,
+        /// The cause and the remedy.
+        problem: String,
+    },
+    /// A request to the object store failed, after retries.
+    #[error("{object}: {cause}{}", cause.remedy())]
+    Store {
+        /// The URL of the object.
+        object: String,
+        /// The cause.
+        cause: StoreFault,
+    },
+    /// A document of the table is malformed, damaged, or of a newer format.
+    #[error("{object}: {problem}")]
+    Document {
+        /// The URL of the document.
+        object: String,
+        /// The cause and the remedy.
+        problem: String,
+    },
+    /// The table has no generation, or not the requested one.
+    #[error("{url}: {problem}")]
+    NoGeneration {
+        /// The URL of the table.
+        url: String,
+        /// The cause and the remedy.
+        problem: String,
+    },
+    /// Another publisher created a generation first.
+    #[error(
+        "{url}: generation {newest} is the newest one, expected {parent}: another publisher was first: check its rows \
+         and publish again with the new parent"
+    )]
+    Parent {
+        /// The URL of the table.
+        url: String,
+        /// The parent that the publisher expected.
+        parent: u64,
+        /// The number of the newest generation.
+        newest: u64,
+    },
+    /// The files of a generation do not cover every slot exactly once.
+    #[error("the files do not cover every slot exactly once: {problem}")]
+    Coverage {
+        /// The first gap or overlap.
+        problem: String,
+    },
+    /// A file has a key outside its slots.
+    #[error("{}: row {row} has slot {slot}, expected a slot of {slots}: select the rows of these slots when baking", path.display())]
+    Slot {
+        /// The file.
+        path: PathBuf,
+        /// The number of the first such row, counted from 0.
+        row: usize,
+        /// The slot of its key.
+        slot: u16,
+        /// The slots of the file.
+        slots: SlotRange,
+    },
+    /// The stored bytes of an object, or a downloaded file, are not the published ones.
+    #[error("{object}: {problem}")]
+    Corrupt {
+        /// The URL of the object.
+        object: String,
+        /// The value found and the value expected.
+        problem: String,
+    },
+    /// A baked file cannot be opened or is damaged.
+    #[error("{0}")]
+    File(#[from] StoreError),
+    /// A local file or folder cannot be read or written.
+    #[error("{}: {error}", path.display())]
+    Io {
+        /// The path.
+        path: PathBuf,
+        /// The system's error.
+        error: io::Error,
+    },
+    /// A disk has too little free space.
+    #[error(
+        "{}: the disk has {available_bytes} free bytes, and the download needs {needed_bytes}: free space, or keep \
+         fewer generations",
+        path.display()
+    )]
+    DiskFull {
+        /// The folder.
+        path: PathBuf,
+        /// The free space, in bytes.
+        available_bytes: u64,
+        /// The space that the download needs, in bytes.
+        needed_bytes: u64,
+    },
+    /// A server rejected a generation.
+    #[error("generation {generation} is rejected: {problem}")]
+    Rejected {
+        /// The number of the generation.
+        generation: u64,
+        /// The server's reason.
+        problem: String,
+    },
+    /// The operation was canceled.
+    #[error("canceled")]
+    Canceled,
+}
+
+impl PublishError {
+    /// Returns a function that converts a system error into a [`PublishError::Io`] for the file or folder at `path`.
+    pub(super) fn io(path: &Path) -> impl Fn(io::Error) -> PublishError {
+        move |error| PublishError::Io { path: path.to_path_buf(), error }
+    }
+
+    /// Returns the kind of the failure, as metrics and statuses name it.
+    pub fn kind(&self) -> FailureKind {
+        match self {
+            PublishError::Store { cause, .. } => match cause {
+                StoreFault::Credentials(_) => FailureKind::Credentials,
+                StoreFault::NotFound => FailureKind::Missing,
+                StoreFault::Other(_) => FailureKind::Store,
+            },
+            PublishError::NoGeneration { .. } => FailureKind::Missing,
+            PublishError::Document { .. }
+            | PublishError::Corrupt { .. }
+            | PublishError::Coverage { .. }
+            | PublishError::File(_) => FailureKind::Corrupt,
+            PublishError::DiskFull { .. } | PublishError::Io { .. } => FailureKind::Disk,
+            PublishError::Rejected { .. } => FailureKind::Rejected,
+            _ => FailureKind::Other,
+        }
+    }
+}
+
+/// The kind of a failure, as metrics and statuses count it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum FailureKind {
+    /// The store cannot be reached, or returns errors.
+    Store,
+    /// The store rejects the credentials.
+    Credentials,
+    /// An object is missing.
+    Missing,
+    /// A document or a file is damaged, or of a format that this version cannot read.
+    Corrupt,
+    /// The disk is full, or cannot be read or written.
+    Disk,
+    /// The server rejected the file, for example because of a canary.
+    Rejected,
+    /// Any other failure.
+    Other,
+}
+
+impl FailureKind {
+    /// All kinds.
+    pub const ALL: [FailureKind; 7] = [
+        FailureKind::Store,
+        FailureKind::Credentials,
+        FailureKind::Missing,
+        FailureKind::Corrupt,
+        FailureKind::Disk,
+        FailureKind::Rejected,
+        FailureKind::Other,
+    ];
+
+    /// Returns the name of the kind in metrics and statuses.
+    pub fn name(self) -> &'static str {
+        match self {
+            FailureKind::Store => "store",
+            FailureKind::Credentials => "credentials",
+            FailureKind::Missing => "missing",
+            FailureKind::Corrupt => "corrupt",
+            FailureKind::Disk => "disk",
+            FailureKind::Rejected => "rejected",
+            FailureKind::Other => "other",
+        }
+    }
+}
+
+/// The cause of a failed request to an object store.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum StoreFault {
+    /// The object does not exist.
+    #[error("not found")]
+    NotFound,
+    /// The store rejected the credentials, or they lack a permission.
+    #[error("{0}")]
+    Credentials(String),
+    /// The store cannot be reached, or returned an error.
+    #[error("{0}")]
+    Other(String),
+}
+
+impl StoreFault {
+    pub(super) fn new(error: &object_store::Error) -> StoreFault {
+        let text = chain_text(error);
+        match error {
+            object_store::Error::NotFound { .. } => StoreFault::NotFound,
+            object_store::Error::PermissionDenied { .. } | object_store::Error::Unauthenticated { .. } => {
+                StoreFault::Credentials(text)
+            }
+            // The crate reports failures to obtain credentials as generic errors.
+            _ if text.contains("credential") => StoreFault::Credentials(text),
+            _ => StoreFault::Other(text),
+        }
+    }
+
+    fn remedy(&self) -> &'static str {
+        match self {
+            StoreFault::NotFound => ": check the URL, and that the bucket exists",
+            StoreFault::Credentials(_) => {
+                ": check the credentials (for S3, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY) and their permissions: \
+                 without the permission to list, S3 reports missing objects as forbidden"
+            }
+            StoreFault::Other(_) => ": check the URL, the endpoint, and the network",
+        }
+    }
+}
+
+/// Returns the messages of an error and its causes, on one line. Leaves out a cause whose text the preceding message
+/// already has.
+fn chain_text(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let message = error.to_string();
+        if !text.contains(&message) {
+            text = format!("{text}: {message}");
+        }
+        cause = error.source();
+    }
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,448 @@
+//! A node: follows a published table, and has new generations served.
+//!
+//! In: the documents of a table, and requests to look for new ones. Out: verified files in a folder, calls of a
+//! function that serves them, and the node's status. Each poll reads only the next manifest and the next pin, so it
+//! costs two requests and lists nothing. Failures are reported, and the generation that is served stays.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::bandwidth::Bandwidth;
+use super::cache::{Cache, Serving};
+use super::document::Series;
+use super::error::{FailureKind, PublishError};
+use super::location::Location;
+use super::manifest::Manifest;
+use super::pin::{Decision, Pin};
+use super::status::NodeStatus;
+use super::transfer::random_below;
+use crate::bake::Cancel;
+use crate::sync::unpoisoned;
+
+/// The maximum time between two attempts to serve a generation that failed.
+const RETRY_MAX: Duration = Duration::from_secs(300);
+/// The time after which a status is written again although it did not change.
+const STATUS_EVERY: Duration = Duration::from_secs(60);
+
+/// How a node follows a table.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct FollowOptions {
+    /// The folder that keeps generations.
+    pub cache: PathBuf,
+    /// The name of the node, which is unique among the nodes of the table.
+    pub node: String,
+    /// The mean time between two polls. Each wait is random, between half and one and a half of this time.
+    pub poll: Duration,
+    /// The maximum rate of downloads, in bytes per second. `None` for no limit.
+    pub bandwidth_bytes_per_s: Option<u64>,
+    /// The number of generations that the folder keeps, at least 1.
+    pub keep: usize,
+}
+
+impl FollowOptions {
+    /// Returns the default options for a folder and a node's name: a poll every 5 seconds, no limit on the rate, and 3
+    /// generations.
+    pub fn new(cache: impl Into<PathBuf>, node: impl Into<String>) -> FollowOptions {
+        FollowOptions {
+            cache: cache.into(),
+            node: node.into(),
+            poll: Duration::from_secs(5),
+            bandwidth_bytes_per_s: None,
+            keep: 3,
+        }
+    }
+}
+
+/// Serves the file at a path, which has the rows of a generation. Returns why the file is not served as the error.
+pub type Serve = Box<dyn FnMut(&Path, &Manifest) -> Result<(), String> + Send>;
+
+/// The numbers that a node reports, which other threads read.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct FollowFacts {
+    /// The status that the node reports to the store.
+    pub status: NodeStatus,
+    /// The number of polls.
+    pub polls: u64,
+    /// The number of bytes that were downloaded.
+    pub fetched_bytes: u64,
+    /// The number of failures of each kind, in the order of [`FailureKind::ALL`].
+    pub failures: [u64; FailureKind::ALL.len()],
+    /// The download in progress: the bytes that are complete, and the length of the file. `None` if there is none.
+    pub fetching: Option<(u64, u64)>,
+    /// Whether the table was served from the folder before the store was read.
+    pub started_from_cache: bool,
+}
+
+/// A handle to a running [`Follower`].
+#[derive(Clone, Default)]
+pub struct FollowControl {
+    facts: Arc<Mutex<FollowFacts>>,
+    wake: Arc<Notify>,
+    cancel: Cancel,
+}
+
+impl FollowControl {
+    /// Makes the follower poll now, and try a generation again that failed.
+    pub fn poll(&self) {
+        self.wake.notify_one();
+    }
+
+    /// Makes the follower end soon.
+    pub fn stop(&self) {
+        self.cancel.set();
+        self.wake.notify_one();
+    }
+
+    /// Returns the numbers that the node reports.
+    pub fn facts(&self) -> FollowFacts {
+        unpoisoned(&self.facts).clone()
+    }
+}
+
+/// A node's copy of a published table.
+pub struct Follower {
+    location: Location,
+    cache: Cache,
+    options: FollowOptions,
+    bandwidth: Bandwidth,
+    control: FollowControl,
+    serving: Serving,
+    /// The newest manifest.
+    newest: Option<Manifest>,
+    pin: Option<Pin>,
+    failure: Option<Failure>,
+    /// When the status was written last, and the status without its time.
+    status_written: Option<(Instant, NodeStatus)>,
+    is_status_failing: bool,
+}
+
+/// A generation that the node cannot serve.
+struct Failure {
+    generation: u64,
+    attempts: u32,
+    retry_at: Instant,
+}
+
+/// What a poll changed.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Polled {
+    /// The node serves the generation that it should.
+    Current,
+    /// The node has begun to serve a generation.
+    Served(u64),
+    /// The node has prepared a generation, and waits for the decision of a rollout.
+    Holding(u64),
+    /// The table has no generation.
+    Empty,
+}
+
+impl Follower {
+    /// Opens the folder of a node. Sends no request to the store.
+    ///
+    /// # Errors
+    /// [`PublishError::Url`], [`PublishError::Io`].
+    pub fn open(url: &str, options: FollowOptions) -> Result<Follower, PublishError> {
+        if let Some(problem) = super::status::node_name_problem(&options.node) {
+            let problem = format!("the name of the node is {:?}, {problem}", options.node);
+            return Err(PublishError::Url { url: url.to_owned(), problem });
+        }
+        let location = Location::parse(url)?;
+        let cache = Cache::open(&options.cache)?;
+        let bandwidth = Bandwidth::new(options.bandwidth_bytes_per_s);
+        let follower = Follower {
+            location,
+            cache,
+            bandwidth,
+            control: FollowControl::default(),
+            serving: Serving::default(),
+            newest: None,
+            pin: None,
+            failure: None,
+            status_written: None,
+            is_status_failing: false,
+            options,
+        };
+        follower.change(|facts| facts.status.node = follower.options.node.clone());
+        Ok(follower)
+    }
+
+    /// Returns a handle to the follower.
+    pub fn control(&self) -> FollowControl {
+        self.control.clone()
+    }
+
+    /// Returns the path of the file that is served.
+    pub fn serving_path(&self) -> PathBuf {
+        self.cache.serving_path()
+    }
+
+    /// Serves the generation that the node served last, or otherwise the newest one that is complete in the folder.
+    /// Returns its manifest, or `None` if no generation is complete or can be served. Sends no request to the store.
+    pub fn serve_from_cache(&mut self, serve: &mut Serve) -> Option<Manifest> {
+        let (last, mut complete) = (self.cache.serving(), self.cache.complete());
+        // The generation that was served last is tried first, because a pin may have selected it.
+        complete.sort_by_key(|manifest| (manifest.number == last.generation, manifest.number));
+        for manifest in complete.into_iter().rev() {
+            let served = self.cache.place(&manifest).map_err(|error| error.to_string());
+            match served.and_then(|()| serve(&self.cache.serving_path(), &manifest)) {
+                Ok(()) => {
+                    self.serving = Serving { generation: manifest.number, pin: last.pin };
+                    self.report_serving(&manifest);
+                    self.change(|facts| facts.started_from_cache = true);
+                    return Some(manifest);
+                }
+                Err(problem) => {
+                    self.change(|facts| {
+                        facts.status.error = format!("generation {} in the cache: {problem}", manifest.number);
+                        facts.status.failed = manifest.number;
+                        facts.failures[FailureKind::Rejected as usize] += 1;
+                    });
+                    // A damaged file in the folder would be tried again and again.
+                    let _ = self.cache.discard(&manifest);
+                }
+            }
+        }
+        None
+    }
+
+    /// Polls until the follower is stopped. `polled` observes the result of each poll.
+    pub async fn run(&mut self, serve: &mut Serve, mut polled: impl FnMut(Result<Polled, PublishError>)) {
+        while !self.control.cancel.is_set() {
+            let result = self.poll(serve).await;
+            let is_canceled = matches!(result, Err(PublishError::Canceled));
+            polled(result);
+            self.write_status().await;
+            if is_canceled {
+                return;
+            }
+            let poll_ms = self.options.poll.as_millis() as u64;
+            let wait = Duration::from_millis(poll_ms / 2 + random_below(poll_ms + 1));
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = self.control.wake.notified() => {
+                    self.failure = None;
+                }
+            }
+        }
+    }
+
+    /// Reads the next manifest and the next pin, and serves another generation if the node should.
+    ///
+    /// # Errors
+    /// [`PublishError`], after which the node continues to serve what it serves.
+    pub async fn poll(&mut self, serve: &mut Serve) -> Result<Polled, PublishError> {
+        self.change(|facts| facts.polls += 1);
+        let result = self.poll_once(serve).await;
+        if let Err(error) = &result {
+            let (text, kind) = (error.to_string(), error.kind());
+            self.change(|facts| {
+                facts.fetching = None;
+                facts.status.error = text;
+                facts.failures[kind as usize] += 1;
+            });
+        }
+        result
+    }
+
+    async fn poll_once(&mut self, serve: &mut Serve) -> Result<Polled, PublishError> {
+        self.read_manifests().await?;
+        self.read_pins().await?;
+        let (newest, pin) = (self.newest.as_ref().map_or(0, |newest| newest.number), self.serving.pin);
+        self.change(|facts| (facts.status.newest, facts.status.pin) = (newest, pin));
+        let Some((target, hold)) = self.target().await? else { return Ok(Polled::Empty) };
+        if target.number == self.serving.generation {
+            self.failure = None;
+            self.change(|facts| (facts.status.error, facts.status.failed, facts.status.lag_s) = (String::new(), 0, 0));
+            return Ok(Polled::Current);
+        }
+        let lag_s = age_s(&target.created);
+        self.change(|facts| facts.status.lag_s = lag_s);
+        let is_waiting = |failure: &Failure| failure.generation == target.number && Instant::now() < failure.retry_at;
+        if self.failure.as_ref().is_some_and(is_waiting) {
+            return Ok(Polled::Current);
+        }
+        let prepared = self.prepare(&target).await;
+        if let Err(error) = prepared {
+            self.fail(target.number);
+            return Err(error);
+        }
+        self.change(|facts| facts.status.prepared = target.number);
+        if hold {
+            self.write_status().await;
+            return Ok(Polled::Holding(target.number));
+        }
+        self.serve(&target, serve)
+    }
+
+    /// Reads the manifests that follow the newest known one.
+    async fn read_manifests(&mut self) -> Result<(), PublishError> {
+        let known = self.newest.as_ref().map(|newest| newest.number);
+        // A node that starts does not know how many generations there are, so it searches for the newest one.
+        let mut next = match known {
+            Some(known) => known + 1,
+            None => self.location.newest(Series::Manifests, 0).await?.max(1),
+        };
+        while let Some(manifest) = Manifest::read(&self.location, next).await? {
+            self.newest = Some(manifest);
+            next += 1;
+        }
+        Ok(())
+    }
+
+    /// Reads the pins that follow the newest known one.
+    async fn read_pins(&mut self) -> Result<(), PublishError> {
+        let mut next = match &self.pin {
+            Some(_) => self.serving.pin + 1,
+            None => self.location.newest(Series::Pins, 0).await?.max(1),
+        };
+        while let Some(pin) = Pin::read(&self.location, next).await? {
+            (self.pin, self.serving.pin) = (Some(pin), next);
+            next += 1;
+        }
+        Ok(())
+    }
+
+    /// Returns the manifest of the generation that the node should prepare, and whether it waits for the decision of a
+    /// rollout before it serves the generation. Returns `None` if the table has no generation.
+    async fn target(&mut self) -> Result<Option<(Manifest, bool)>, PublishError> {
+        let pin = self.pin.clone().filter(|pin| pin.applies_to(&self.options.node));
+        let Some(Pin { generation: Some(number), hold, .. }) = pin else {
+            // A store that returns an older state does not make the node go back.
+            let newest =
+                self.newest.clone().filter(|newest| newest.number >= self.serving.generation || self.pin.is_some());
+            return Ok(newest.map(|newest| (newest, false)));
+        };
+        let mut hold = hold && number != self.serving.generation;
+        if hold {
+            match Decision::read(&self.location, number).await? {
+                Some(Decision::Activate) => hold = false,
+                Some(Decision::Abort) => return self.current().await,
+                None => {}
+            }
+        }
+        Ok(Some((self.manifest(number).await?, hold)))
+    }
+
+    /// Returns the manifest of the generation that is served.
+    async fn current(&mut self) -> Result<Option<(Manifest, bool)>, PublishError> {
+        match self.serving.generation {
+            0 => Ok(None),
+            number => Ok(Some((self.manifest(number).await?, false))),
+        }
+    }
+
+    /// Returns the manifest of a generation, from the folder if possible.
+    async fn manifest(&self, number: u64) -> Result<Manifest, PublishError> {
+        if let Some(newest) = self.newest.as_ref().filter(|newest| newest.number == number) {
+            return Ok(newest.clone());
+        }
+        if let Some(manifest) = self.cache.complete().into_iter().find(|manifest| manifest.number == number) {
+            return Ok(manifest);
+        }
+        let missing = || PublishError::NoGeneration {
+            url: self.location.url().to_owned(),
+            problem: format!("the pin names generation {number}, which does not exist: pin an existing generation"),
+        };
+        Manifest::read(&self.location, number).await?.ok_or_else(missing)
+    }
+
+    /// Fetches and verifies a generation, unless the folder has it.
+    async fn prepare(&mut self, manifest: &Manifest) -> Result<(), PublishError> {
+        if self.cache.has(manifest) {
+            return Ok(());
+        }
+        self.cache.trim(self.options.keep, &[self.serving.generation], manifest)?;
+        let facts = Arc::clone(&self.control.facts);
+        let mut last_bytes = None;
+        let mut progress = move |progress: super::Progress| {
+            let mut facts = unpoisoned(&facts);
+            let more = last_bytes.map_or(0, |last| progress.done_bytes.saturating_sub(last));
+            last_bytes = Some(progress.done_bytes);
+            facts.fetched_bytes += more;
+            facts.fetching = Some((progress.done_bytes, progress.total_bytes));
+        };
+        let fetched =
+            self.cache.fetch(&self.location, manifest, &self.bandwidth, &self.control.cancel, &mut progress).await;
+        self.change(|facts| facts.fetching = None);
+        fetched
+    }
+
+    /// Serves a prepared generation.
+    fn serve(&mut self, manifest: &Manifest, serve: &mut Serve) -> Result<Polled, PublishError> {
+        let before = self.serving.generation;
+        self.cache.place(manifest)?;
+        if let Err(problem) = serve(&self.cache.serving_path(), manifest) {
+            self.fail(manifest.number);
+            if let Some(before) = self.cache.complete().iter().find(|manifest| manifest.number == before) {
+                self.cache.place(before)?;
+            }
+            return Err(PublishError::Rejected { generation: manifest.number, problem });
+        }
+        self.serving.generation = manifest.number;
+        self.failure = None;
+        self.cache.record(self.serving)?;
+        self.report_serving(manifest);
+        self.cache.trim(self.options.keep, &[manifest.number, before], manifest)?;
+        Ok(Polled::Served(manifest.number))
+    }
+
+    /// Records that a generation cannot be served now, so that the next attempt waits.
+    fn fail(&mut self, generation: u64) {
+        let attempts = self.failure.as_ref().filter(|failure| failure.generation == generation);
+        let attempts = attempts.map_or(0, |failure| failure.attempts) + 1;
+        let wait = self.options.poll.saturating_mul(1 << attempts.min(10)).min(RETRY_MAX);
+        self.failure = Some(Failure { generation, attempts, retry_at: Instant::now() + wait });
+        self.change(|facts| facts.status.failed = generation);
+    }
+
+    fn report_serving(&self, manifest: &Manifest) {
+        self.change(|facts| {
+            let status = &mut facts.status;
+            (status.serving, status.digest) = (manifest.number, manifest.digest());
+            (status.prepared, status.failed, status.lag_s) = (0, 0, 0);
+            status.error.clear();
+        });
+    }
+
+    fn change(&self, change: impl FnOnce(&mut FollowFacts)) {
+        change(&mut unpoisoned(&self.control.facts));
+    }
+
+    /// Writes the status to the store, if it has changed or the last one is old. A failure is counted, but does not
+    /// affect serving.
+    async fn write_status(&mut self) {
+        if !self.location.is_writable {
+            return;
+        }
+        let status = self.control.facts().status;
+        let compared = NodeStatus { lag_s: 0, ..status.clone() };
+        let is_same = |(at, last): &(Instant, NodeStatus)| *last == compared && at.elapsed() < STATUS_EVERY;
+        if self.status_written.as_ref().is_some_and(is_same) {
+            return;
+        }
+        match status.write(&self.location).await {
+            Ok(()) => {
+                self.status_written = Some((Instant::now(), compared));
+                self.is_status_failing = false;
+            }
+            Err(error) if !self.is_status_failing => {
+                self.is_status_failing = true;
+                let kind = error.kind();
+                self.change(|facts| facts.failures[kind as usize] += 1);
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+/// Returns the number of seconds since a time in RFC 3339 text, or 0 if the time is in the future or malformed.
+fn age_s(created: &str) -> u64 {
+    let created = humantime::parse_rfc3339(created).ok();
+    created.and_then(|created| SystemTime::now().duration_since(created).ok()).map_or(0, |age| age.as_secs())
+}

@@ -1,0 +1,102 @@
+//! Deletes the files of old generations.
+//!
+//! In: how many generations to retain, and how old an object must be. Out: the objects that no retained or pinned
+//! generation references. Manifests and pins are never deleted, so their numbers have no gaps.
+
+use std::collections::HashSet;
+use std::time::{Duration, SystemTime};
+
+use futures_util::StreamExt;
+use object_store::ObjectStoreExt;
+use serde::Serialize;
+
+use super::document::Series;
+use super::error::PublishError;
+use super::location::Location;
+use super::manifest::Manifest;
+use super::pin::Pin;
+use super::status::NodeStatus;
+
+/// What [`collect_garbage`](super::Publication::collect_garbage) deletes.
+#[derive(Clone, Copy, Debug)]
+pub struct GarbageRules {
+    /// The number of newest generations whose files are retained, at least 1.
+    pub keep: u64,
+    /// The minimum age of a deleted object. Younger objects may belong to a generation that is being published.
+    pub age_min: Duration,
+    /// Whether to delete objects. Otherwise, they are only reported.
+    pub delete: bool,
+}
+
+/// The objects that were deleted, or would be deleted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Garbage {
+    /// The names of the objects, relative to the table's URL.
+    pub objects: Vec<String>,
+    /// The length of these objects, in bytes.
+    pub bytes: u64,
+    /// The number of objects that are not referenced but younger than the minimum age.
+    pub young: u64,
+}
+
+pub(super) async fn collect(location: &Location, rules: &GarbageRules) -> Result<Garbage, PublishError> {
+    location.check_writable()?;
+    // The objects are listed first: an object that is uploaded and referenced afterwards is not in the list.
+    let mut listed = Vec::new();
+    let folder = location.path("data");
+    let mut objects = location.store.list(Some(&folder));
+    while let Some(object) = objects.next().await {
+        listed.push(object.map_err(location.fault("data"))?);
+    }
+    drop(objects);
+    let referenced = referenced(location, rules.keep.max(1)).await?;
+    let mut garbage = Garbage::default();
+    let now = SystemTime::now();
+    for meta in listed {
+        let parts: Vec<String> = meta.location.parts().map(|part| part.as_ref().to_owned()).collect();
+        // The path of an object ends with `data/JOB/NAME`.
+        let object = parts[parts.len().saturating_sub(3)..].join("/");
+        if referenced.contains(&object) {
+            continue;
+        }
+        // The clock of this machine may be ahead of the store's clock, so an object from the future counts as young.
+        let age = now.duration_since(SystemTime::from(meta.last_modified)).unwrap_or_default();
+        if age < rules.age_min {
+            garbage.young += 1;
+            continue;
+        }
+        if rules.delete {
+            match location.store.delete(&meta.location).await {
+                Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
+                Err(error) => return Err(location.fault(&object)(error)),
+            }
+        }
+        garbage.bytes += meta.size;
+        garbage.objects.push(object);
+    }
+    Ok(garbage)
+}
+
+/// Returns the objects of the newest generations, and of those that are pinned or that nodes serve.
+async fn referenced(location: &Location, keep: u64) -> Result<HashSet<String>, PublishError> {
+    let newest = location.newest(Series::Manifests, 0).await?;
+    let mut numbers: HashSet<u64> = (newest.saturating_sub(keep - 1).max(1)..=newest).collect();
+    // A pin of some nodes applies to them until the next pin, so the newest pin is enough.
+    let pin = location.newest(Series::Pins, 0).await?;
+    numbers.extend(Pin::read(location, pin).await?.and_then(|pin| pin.generation));
+    for status in NodeStatus::read_all(location).await? {
+        numbers.extend([status.serving, status.prepared]);
+    }
+    let mut objects = HashSet::new();
+    for number in numbers.into_iter().filter(|number| (1..=newest).contains(number)) {
+        // A manifest that cannot be read might reference any object, so nothing is deleted.
+        let missing = || PublishError::Document {
+            object: location.object_url(&Series::Manifests.object(number)),
+            problem: "is missing: nothing is deleted".to_owned(),
+        };
+        let manifest = Manifest::read(location, number).await?.ok_or_else(missing)?;
+        objects.extend(manifest.entries.into_iter().map(|entry| entry.object));
+    }
+    Ok(objects)
+}

@@ -1,0 +1,202 @@
+//! The URL of a published table, and the object store that it names.
+//!
+//! In: a URL, and the store's standard environment variables. Out: an object store, and the paths of a table's objects.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use object_store::aws::AmazonS3Builder;
+use object_store::azure::MicrosoftAzureBuilder;
+use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::http::HttpBuilder;
+use object_store::local::LocalFileSystem;
+use object_store::multipart::MultipartStore;
+use object_store::path::Path;
+use object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
+
+use super::error::{PublishError, StoreFault};
+
+/// The maximum time that a connection to a store takes.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+/// The maximum time between two reads of a response. A store that stalls for longer fails the request.
+const READ_MAX: Duration = Duration::from_secs(15);
+/// The maximum time of one request. A request transfers at most one part of an object.
+const REQUEST_MAX: Duration = Duration::from_secs(120);
+/// The maximum number of retries of a request that the crate `object_store` makes, and their maximum time. Callers
+/// retry later.
+const RETRIES_MAX: usize = 4;
+const RETRY_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// A table's place in an object store.
+#[derive(Clone)]
+pub(super) struct Location {
+    /// The URL without a trailing slash and without credentials.
+    url: String,
+    prefix: Path,
+    pub(super) store: Arc<dyn ObjectStore>,
+    /// The store as one whose uploads can be resumed. `None` if it is a local folder or a plain HTTP server.
+    pub(super) multipart: Option<Arc<dyn MultipartStore>>,
+    /// Whether the store can be written and listed. Plain HTTP servers can only be read.
+    pub(super) is_writable: bool,
+}
+
+impl Location {
+    /// Parses a URL, and creates its folder if it names a local folder that does not exist.
+    pub(super) fn create(text: &str) -> Result<Location, PublishError> {
+        if let Some(folder) = text.strip_prefix("file://") {
+            fs::create_dir_all(folder).map_err(PublishError::io(folder.as_ref()))?;
+        }
+        Location::parse(text)
+    }
+
+    /// Parses a URL. Sends no request to the store.
+    pub(super) fn parse(text: &str) -> Result<Location, PublishError> {
+        let refused = |problem: String| PublishError::Url { url: text.to_owned(), problem };
+        let (scheme, rest) = text.split_once("://").ok_or_else(|| {
+            refused(
+                "expected s3://BUCKET/PATH, gs://BUCKET/PATH, az://CONTAINER/PATH, file:///PATH, or https://HOST/PATH"
+                    .into(),
+            )
+        })?;
+        let rest = rest.trim_end_matches('/');
+        if rest.contains(['?', '#', '@']) {
+            return Err(refused(
+                "has `?`, `#`, or `@`: remove it, and pass credentials in environment variables".to_owned(),
+            ));
+        }
+        let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+        if host.is_empty() != (scheme == "file") || (scheme != "http" && scheme != "https" && path.is_empty()) {
+            return Err(refused("names no table: append the path of the table, such as /users".to_owned()));
+        }
+        install_crypto_provider();
+        let invalid = |error: object_store::Error| refused(StoreFault::new(&error).to_string());
+        let parse_path = |path: &str| Path::parse(path).map_err(|error| refused(error.to_string()));
+        let url = format!("{scheme}://{rest}");
+        let (client, retry) = (client_options(), retry_config());
+        let new = |store: Arc<dyn ObjectStore>, multipart, prefix, is_writable| Location {
+            url: url.clone(),
+            prefix,
+            store,
+            multipart,
+            is_writable,
+        };
+        match scheme {
+            "s3" => {
+                let builder = AmazonS3Builder::from_env().with_bucket_name(host);
+                let store = Arc::new(builder.with_client_options(client).with_retry(retry).build().map_err(invalid)?);
+                Ok(new(Arc::clone(&store) as _, Some(store), parse_path(path)?, true))
+            }
+            "gs" => {
+                let builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(host);
+                let store = Arc::new(builder.with_client_options(client).with_retry(retry).build().map_err(invalid)?);
+                Ok(new(Arc::clone(&store) as _, Some(store), parse_path(path)?, true))
+            }
+            "az" => {
+                let builder = MicrosoftAzureBuilder::from_env().with_container_name(host);
+                let store = Arc::new(builder.with_client_options(client).with_retry(retry).build().map_err(invalid)?);
+                Ok(new(Arc::clone(&store) as _, Some(store), parse_path(path)?, true))
+            }
+            "file" => {
+                // The folder is the root of the store, so that nothing outside it can be read or written.
+                let folder = PathBuf::from(format!("/{path}"));
+                fs::metadata(&folder).map_err(PublishError::io(&folder))?;
+                let store = LocalFileSystem::new_with_prefix(&folder).map_err(invalid)?.with_fsync(true);
+                Ok(new(Arc::new(store), None, Path::default(), true))
+            }
+            "http" | "https" => {
+                let builder = HttpBuilder::new().with_url(format!("{scheme}://{host}")).with_client_options(client);
+                let store = builder.with_retry(retry).build().map_err(invalid)?;
+                Ok(new(Arc::new(store), None, parse_path(path)?, false))
+            }
+            _ => Err(refused(format!("the scheme is {scheme:?}, expected s3, gs, az, file, http, or https"))),
+        }
+    }
+
+    /// Returns the table's URL.
+    pub(super) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Returns the last component of the URL, which is the table's name.
+    pub(super) fn table(&self) -> &str {
+        self.url.rsplit('/').next().unwrap_or_default()
+    }
+
+    /// Returns the path of an object of the table in the store.
+    pub(super) fn path(&self, object: &str) -> Path {
+        object.split('/').fold(self.prefix.clone(), |path, part| path.join(part))
+    }
+
+    /// Returns the URL of an object of the table.
+    pub(super) fn object_url(&self, object: &str) -> String {
+        format!("{}/{object}", self.url)
+    }
+
+    /// Returns a function that converts an error of the store into a [`PublishError::Store`] for an object.
+    pub(super) fn fault(&self, object: &str) -> impl Fn(object_store::Error) -> PublishError {
+        let object = self.object_url(object);
+        move |error| PublishError::Store { object: object.clone(), cause: StoreFault::new(&error) }
+    }
+
+    /// Rejects a table in a store that can only be read.
+    pub(super) fn check_writable(&self) -> Result<(), PublishError> {
+        if self.is_writable {
+            return Ok(());
+        }
+        let problem =
+            "http and https URLs can only be read: name the store itself, such as s3://BUCKET/PATH".to_owned();
+        Err(PublishError::Url { url: self.url.clone(), problem })
+    }
+}
+
+/// Selects the provider of cryptography for TLS connections of this process, unless the program has selected one.
+fn install_crypto_provider() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}
+
+fn client_options() -> ClientOptions {
+    // An endpoint with TLS is the default. The user may name one without TLS, for example a server on this machine.
+    ClientOptions::new()
+        .with_allow_http(true)
+        .with_connect_timeout(CONNECT_MAX)
+        .with_read_timeout(READ_MAX)
+        .with_timeout(REQUEST_MAX)
+}
+
+fn retry_config() -> RetryConfig {
+    let backoff =
+        BackoffConfig { init_backoff: Duration::from_millis(100), max_backoff: Duration::from_secs(5), base: 2.0 };
+    RetryConfig { backoff, max_retries: RETRIES_MAX, retry_timeout: RETRY_TIME_MAX }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_malformed_url_is_rejected_with_the_expected_form() {
+        for (url, expected) in [
+            ("users", "s3://BUCKET/PATH"),
+            ("ftp://host/users", "expected s3, gs, az, file, http, or https"),
+            ("s3://bucket", "append the path of the table"),
+            ("s3:///users", "append the path of the table"),
+            ("file://host/users", "append the path of the table"),
+            ("s3://key:secret@bucket/users", "environment variables"),
+            ("http://host/a?b", "remove it"),
+        ] {
+            let error = Location::parse(url).map(|_| ()).unwrap_err().to_string();
+            assert!(error.starts_with(url) && error.contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn paths_of_objects_are_below_the_url() {
+        let location = Location::parse("http://host/a/users/").unwrap();
+        assert_eq!(location.path("pins/1.json").as_ref(), "a/users/pins/1.json");
+        assert_eq!(location.object_url("pins/1.json"), "http://host/a/users/pins/1.json");
+        assert_eq!(location.table(), "users");
+        assert!(location.check_writable().is_err());
+    }
+}

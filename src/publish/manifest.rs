@@ -1,0 +1,245 @@
+//! Manifests: which files form a generation.
+//!
+//! In: entries of uploaded files. Out: a document that a reader accepts only if it is complete: see
+//! [`Manifest::check`].
+
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+
+use super::document::Series;
+use super::error::PublishError;
+use super::location::Location;
+use super::slots::{SLOT_COUNT, SLOT_FUNCTION, SlotRange};
+use crate::format::key::KeyKind;
+use crate::typed::Schema;
+
+/// The format of the manifests that this version writes, and the newest that it reads.
+pub const MANIFEST_FORMAT: u32 = 1;
+
+/// A generation of a published table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Manifest {
+    /// The format of the manifest: [`MANIFEST_FORMAT`].
+    pub format: u32,
+    /// The name of the table: the last component of its URL.
+    pub table: String,
+    /// The number of the generation. The first generation has number 1.
+    pub number: u64,
+    /// The number of the generation that was the newest one before this one, or 0.
+    pub parent: u64,
+    /// When the manifest was created, as RFC 3339 text.
+    pub created: String,
+    /// A name of the publishing job, unique among the jobs of the table.
+    pub job: String,
+    /// The program that created the manifest, with its version.
+    pub tool: String,
+    /// The kind of the keys: `u64` or `bytes`.
+    pub key_kind: String,
+    /// The columns of a typed table, as `name:type` text. Empty for other tables.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub schema: Vec<String>,
+    /// The function that maps keys to slots.
+    pub slot_function: String,
+    /// The files, in the order of their slots.
+    pub entries: Vec<Entry>,
+    /// Keys with the digests of their values. A server looks them up before it serves the generation.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub canaries: Vec<Canary>,
+    /// A text for people.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub note: String,
+}
+
+/// A file of a generation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Entry {
+    /// The slots of the file's keys.
+    #[serde(flatten)]
+    pub slots: SlotRange,
+    /// The name of the object, relative to the table's URL.
+    pub object: String,
+    /// The length of the file, in bytes.
+    pub bytes: u64,
+    /// The number of rows.
+    pub rows: u64,
+    /// The digest in the file's header, as 32 hexadecimal digits.
+    pub digest: String,
+    /// The kind of the keys: `u64` or `bytes`.
+    pub key_kind: String,
+    /// The columns of a typed table, as `name:type` text. Empty for other tables.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub schema: Vec<String>,
+}
+
+/// A key with the digest of its expected value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Canary {
+    /// The key, as text.
+    pub key: String,
+    /// The XXH3-128 of the value, as 32 hexadecimal digits, or `absent` if the table must not have the key.
+    pub digest: String,
+}
+
+/// What is read first, because a newer format may have other fields.
+#[derive(Deserialize)]
+struct FormatOnly {
+    format: u32,
+}
+
+impl Manifest {
+    /// Creates the manifest of a new generation. Its number is set when it is committed.
+    pub(super) fn new(location: &Location, job: &str, mut entries: Vec<Entry>) -> Manifest {
+        entries.sort_by_key(|entry| entry.slots);
+        let (key_kind, schema) =
+            entries.first().map(|entry| (entry.key_kind.clone(), entry.schema.clone())).unwrap_or_default();
+        Manifest {
+            format: MANIFEST_FORMAT,
+            table: location.table().to_owned(),
+            number: 0,
+            parent: 0,
+            created: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
+            job: job.to_owned(),
+            tool: concat!("zero-kv ", env!("CARGO_PKG_VERSION")).to_owned(),
+            key_kind,
+            schema,
+            slot_function: SLOT_FUNCTION.to_owned(),
+            entries,
+            canaries: Vec::new(),
+            note: String::new(),
+        }
+    }
+
+    /// Reads the manifest of a generation. Returns `None` if there is none.
+    ///
+    /// # Errors
+    /// [`PublishError::Document`] if the manifest is damaged, of a newer format, or incomplete.
+    pub(super) async fn read(location: &Location, number: u64) -> Result<Option<Manifest>, PublishError> {
+        let object = Series::Manifests.object(number);
+        let Some(json) = location.read_bytes(&object).await? else { return Ok(None) };
+        Manifest::decode(&json, number)
+            .map(Some)
+            .map_err(|problem| PublishError::Document { object: location.object_url(&object), problem })
+    }
+
+    /// Decodes a manifest that has a given number. Returns what is wrong with it as the error.
+    pub(super) fn decode(json: &[u8], number: u64) -> Result<Manifest, String> {
+        let FormatOnly { format } = super::document::decode(json)?;
+        if format > MANIFEST_FORMAT {
+            return Err(format!(
+                "has format {format}, and this version reads up to {MANIFEST_FORMAT}: install a newer version"
+            ));
+        }
+        let manifest: Manifest = super::document::decode(json)?;
+        if manifest.number != number {
+            return Err(format!("is the manifest of generation {}, expected {number}", manifest.number));
+        }
+        manifest.check().map(|()| manifest)
+    }
+
+    /// Checks that the files cover every slot exactly once and agree with each other. Returns what is wrong as the
+    /// error.
+    pub(super) fn check(&self) -> Result<(), String> {
+        if self.slot_function != SLOT_FUNCTION {
+            return Err(format!("the slot function is {:?}, expected {SLOT_FUNCTION:?}", self.slot_function));
+        }
+        check_coverage(self.entries.iter().map(|entry| entry.slots))?;
+        for entry in &self.entries {
+            if entry.key_kind != self.key_kind || entry.schema != self.schema {
+                return Err(format!("the file {} has other key kinds or columns than the first file", entry.object));
+            }
+            let is_digest = entry.digest.len() == 32 && entry.digest.bytes().all(|digit| digit.is_ascii_hexdigit());
+            let parts: Vec<&str> = entry.object.split('/').collect();
+            let is_inside = parts.len() == 3 && parts[0] == "data" && !parts.iter().any(|part| part.starts_with('.'));
+            if !is_digest || !is_inside || parts.iter().any(|part| part.is_empty()) {
+                return Err(format!("an entry is malformed: object {:?}, digest {:?}", entry.object, entry.digest));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the number of rows of all files.
+    pub fn rows(&self) -> u64 {
+        self.entries.iter().map(|entry| entry.rows).sum()
+    }
+
+    /// Returns the length of all files, in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.entries.iter().map(|entry| entry.bytes).sum()
+    }
+
+    /// Returns the digest of the only file, or the XXH3-128 of the digests of several files, as 32 hexadecimal digits.
+    pub fn digest(&self) -> String {
+        match &self.entries[..] {
+            [entry] => entry.digest.clone(),
+            entries => {
+                let digests: String = entries.iter().map(|entry| entry.digest.as_str()).collect();
+                format!("{:032x}", twox_hash::XxHash3_128::oneshot(digests.as_bytes()))
+            }
+        }
+    }
+}
+
+/// Checks that ranges cover every slot exactly once. Returns the first gap or overlap as the error.
+pub(super) fn check_coverage(ranges: impl Iterator<Item = SlotRange>) -> Result<(), String> {
+    let mut ranges: Vec<SlotRange> = ranges.collect();
+    ranges.sort();
+    let mut next_slot = 0;
+    for range in ranges {
+        if !range.is_valid() {
+            return Err(format!("found the slots {range}, expected slots from 0 to {}", SLOT_COUNT - 1));
+        }
+        if range.first_slot != next_slot {
+            let problem = if range.first_slot > next_slot { "no file has" } else { "several files have" };
+            let slot = next_slot.min(range.first_slot);
+            return Err(format!("{problem} slot {slot}"));
+        }
+        next_slot = range.last_slot + 1;
+    }
+    match next_slot {
+        SLOT_COUNT => Ok(()),
+        slot => Err(format!("no file has slot {slot}")),
+    }
+}
+
+/// Returns the name of a key kind in manifests.
+pub(super) fn key_kind_name(kind: KeyKind) -> &'static str {
+    match kind {
+        KeyKind::U64 => "u64",
+        KeyKind::Bytes => "bytes",
+    }
+}
+
+/// Returns the columns of a schema as a manifest lists them.
+pub(super) fn schema_names(schema: Option<&Schema>) -> Vec<String> {
+    let columns = schema.map(Schema::columns).unwrap_or_default();
+    columns.iter().map(ToString::to_string).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ranges(text: &str) -> Result<(), String> {
+        check_coverage(text.split_whitespace().map(|range| range.parse().unwrap()))
+    }
+
+    #[test]
+    fn ranges_must_cover_every_slot_exactly_once() {
+        for complete in ["0-16383", "8192-16383 0-8191", "0-0 1-1 2-16383"] {
+            assert_eq!(ranges(complete), Ok(()));
+        }
+        for (incomplete, problem) in [
+            ("", "no file has slot 0"),
+            ("1-16383", "no file has slot 0"),
+            ("0-16382", "no file has slot 16383"),
+            ("0-10 12-16383", "no file has slot 11"),
+            ("0-10 10-16383", "several files have slot 10"),
+            ("0-16383 5-6", "several files have slot 5"),
+        ] {
+            assert_eq!(ranges(incomplete), Err(problem.to_owned()), "{incomplete}");
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Publishes tables to an object store, and keeps nodes up to date.
+//!
+//! In: baked files. Out: the same files on other machines, verified. A table has a URL in an object store. A publisher
+//! uploads the files of a generation, and then creates the next manifest, which lists them: this is the commit. Nodes
+//! read the next manifest, fetch its files, verify them, and serve them. The store needs one property: an object can be
+//! created only once. There is no coordination between nodes, and no other service.
+//!
+//! ```text
+//! data/JOB/SLOTS-DIGEST.zkv     files, never overwritten
+//! manifests/NUMBER.json         created once, numbered without gaps; the highest number is the newest generation
+//! pins/NUMBER.json              created once, numbered without gaps; the highest number applies
+//! rollouts/NUMBER.json          created once: whether nodes that hold a generation serve it
+//! status/NODE.json              overwritten by each node
+//! ```
+//!
+//! `location` parses URLs, and `document` reads and writes the small objects. `manifest`, `pin`, and `status` define
+//! them. `upload` and `download` transfer files. [`Publication`] has the operations of publishers and operators, and
+//! [`Follower`] is a node, which keeps its files in a `cache`.
+
+mod bandwidth;
+mod cache;
+mod document;
+mod download;
+mod error;
+mod follow;
+mod garbage;
+mod location;
+mod manifest;
+mod pin;
+mod probe;
+mod publication;
+mod slots;
+mod status;
+mod transfer;
+mod upload;
+
+pub use error::{FailureKind, PublishError, StoreFault};
+pub use follow::{FollowControl, FollowFacts, FollowOptions, Follower, Polled, Serve};
+pub use garbage::{Garbage, GarbageRules};
+pub use manifest::{Canary, Entry, MANIFEST_FORMAT, Manifest};
+pub use pin::{Decision, Pin};
+pub use probe::StoreProbe;
+pub use publication::{CommitOptions, Generation, Publication};
+pub use slots::{SLOT_COUNT, SlotRange, slot_of};
+pub use status::NodeStatus;
+pub use transfer::{OnProgress, Progress, Stage};
+pub use upload::ShardFile;

@@ -1,0 +1,85 @@
+//! Pins: which generation nodes serve.
+//!
+//! In: requests of an operator. Out: a series of documents. The newest document applies. Without one, nodes serve the
+//! newest generation.
+
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+
+use super::document::{Series, encode};
+use super::error::PublishError;
+use super::location::Location;
+
+/// A pin: an instruction of an operator to nodes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Pin {
+    /// The generation to serve. `None` for the newest one.
+    pub generation: Option<u64>,
+    /// The nodes that the pin applies to. Empty for all nodes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<String>,
+    /// Whether nodes prepare the generation, but wait for the decision of a rollout before they serve it.
+    #[serde(default)]
+    pub hold: bool,
+    /// When the pin was created, as RFC 3339 text.
+    pub created: String,
+}
+
+impl Pin {
+    /// Creates a pin of all nodes to a generation, or to the newest one.
+    pub fn new(generation: Option<u64>) -> Pin {
+        let created = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+        Pin { generation, nodes: Vec::new(), hold: false, created }
+    }
+
+    /// Returns whether the pin applies to a node.
+    pub fn applies_to(&self, node: &str) -> bool {
+        self.nodes.is_empty() || self.nodes.iter().any(|name| name == node)
+    }
+
+    /// Reads the pin with a number. Returns `None` if there is none.
+    pub(super) async fn read(location: &Location, number: u64) -> Result<Option<Pin>, PublishError> {
+        location.read(&Series::Pins.object(number)).await
+    }
+
+    /// Creates a pin with the next number. Returns the number.
+    pub(super) async fn create(&self, location: &Location) -> Result<u64, PublishError> {
+        let json = encode(self);
+        let mut newest = 0;
+        loop {
+            newest = location.newest(Series::Pins, newest).await?;
+            if location.create_bytes(&Series::Pins.object(newest + 1), &json).await? {
+                return Ok(newest + 1);
+            }
+        }
+    }
+}
+
+/// The decision of a rollout: whether the nodes that hold a generation serve it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Decision {
+    /// Nodes serve the generation.
+    Activate,
+    /// Nodes continue to serve the preceding generation.
+    Abort,
+}
+
+impl Decision {
+    /// Reads the decision about a generation. Returns `None` if there is none.
+    pub(super) async fn read(location: &Location, generation: u64) -> Result<Option<Decision>, PublishError> {
+        location.read(&Series::Rollouts.object(generation)).await
+    }
+
+    /// Creates the decision about a generation. The first decision is final: returns it, even if it is another one.
+    pub(super) async fn create(self, location: &Location, generation: u64) -> Result<Decision, PublishError> {
+        location.create_bytes(&Series::Rollouts.object(generation), &encode(&self)).await?;
+        let missing = || PublishError::NoGeneration {
+            url: location.url().to_owned(),
+            problem: format!("the decision about generation {generation} was deleted"),
+        };
+        Decision::read(location, generation).await?.ok_or_else(missing)
+    }
+}

@@ -1,0 +1,279 @@
+//! The operations on a published table, for threads.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::runtime::{Builder, Runtime};
+
+use super::bandwidth::Bandwidth;
+use super::cache::fetch_merged;
+use super::document::{Series, encode};
+use super::download::with_suffix;
+use super::error::PublishError;
+use super::garbage::{self, Garbage, GarbageRules};
+use super::location::Location;
+use super::manifest::{Canary, Entry, Manifest, check_coverage};
+use super::pin::{Decision, Pin};
+use super::probe::{self, StoreProbe};
+use super::status::NodeStatus;
+use super::transfer::{OnProgress, random_bytes};
+use super::upload::{ShardFile, upload};
+use crate::bake::Cancel;
+
+/// How often a commit without an expected parent is repeated when another publisher was first.
+const COMMITS_MAX: u32 = 100;
+
+/// A published table: its place in an object store.
+///
+/// # Example
+/// ```
+/// use zero_kv::bake::{self, Options};
+/// use zero_kv::publish::{CommitOptions, Publication, ShardFile};
+///
+/// let folder = tempfile::tempdir()?;
+/// let (db, copy) = (folder.path().join("users.db"), folder.path().join("copy.db"));
+/// bake::bake_csv("7,seven\n".as_bytes(), &db, &Options::default(), &mut |_| ())?;
+///
+/// let publication = Publication::create(&format!("file://{}/published/users", folder.path().display()))?;
+/// let entry = publication.upload(&ShardFile::whole(&db), &Default::default(), &mut |_| ())?;
+/// let manifest = publication.commit(vec![entry], &CommitOptions::default())?;
+/// assert_eq!((manifest.number, manifest.rows()), (1, 1));
+///
+/// publication.pull(&manifest, &copy, None, &Default::default(), &mut |_| ())?;
+/// assert_eq!(std::fs::read(db)?, std::fs::read(copy)?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Publication {
+    location: Location,
+    runtime: Runtime,
+    /// A name that no other job of the table has.
+    job: String,
+}
+
+/// What a new generation contains besides its files.
+#[derive(Clone, Debug, Default)]
+pub struct CommitOptions {
+    /// The number of the generation that must be the newest one before the commit. `None` for any generation.
+    pub parent: Option<u64>,
+    /// Keys with the digests of their values, which servers look up before they serve the generation.
+    pub canaries: Vec<Canary>,
+    /// A text for people.
+    pub note: String,
+}
+
+/// A generation in a listing.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Generation {
+    /// The manifest.
+    pub manifest: Manifest,
+    /// Whether the newest pin names the generation.
+    pub pinned: bool,
+    /// The nodes that serve the generation.
+    pub nodes: Vec<String>,
+}
+
+impl Publication {
+    /// Opens a table. Sends no request to the store.
+    ///
+    /// # Errors
+    /// [`PublishError::Url`], [`PublishError::Io`].
+    pub fn open(url: &str) -> Result<Publication, PublishError> {
+        Publication::new(Location::parse(url)?)
+    }
+
+    /// Opens a table for publishing. If the URL names a folder of this machine, creates the folder.
+    ///
+    /// # Errors
+    /// [`PublishError::Url`], [`PublishError::Io`].
+    pub fn create(url: &str) -> Result<Publication, PublishError> {
+        let location = Location::create(url)?;
+        location.check_writable()?;
+        Publication::new(location)
+    }
+
+    fn new(location: Location) -> Result<Publication, PublishError> {
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(PublishError::io("the runtime of the transfer".as_ref()))?;
+        Ok(Publication { location, runtime, job: format!("{:032x}", u128::from_le_bytes(random_bytes())) })
+    }
+
+    /// Returns the table's URL.
+    pub fn url(&self) -> &str {
+        self.location.url()
+    }
+
+    /// Verifies a baked file, uploads it, and compares the stored bytes with the file. Readers do not see the file until
+    /// a manifest references it. An upload that was interrupted continues if the same file is uploaded again.
+    ///
+    /// # Errors
+    /// [`PublishError`].
+    pub fn upload(&self, shard: &ShardFile, cancel: &Cancel, progress: OnProgress<'_>) -> Result<Entry, PublishError> {
+        self.runtime.block_on(upload(&self.location, &self.job, shard, cancel, progress))
+    }
+
+    /// Creates the next generation from uploaded files. The slots of the files must cover every slot exactly once.
+    ///
+    /// # Errors
+    /// [`PublishError::Coverage`]; [`PublishError::Parent`] if another generation than the expected one is the newest;
+    /// [`PublishError::Store`].
+    pub fn commit(&self, entries: Vec<Entry>, options: &CommitOptions) -> Result<Manifest, PublishError> {
+        check_coverage(entries.iter().map(|entry| entry.slots))
+            .map_err(|problem| PublishError::Coverage { problem })?;
+        let mut manifest = Manifest::new(&self.location, &self.job, entries);
+        manifest.canaries = options.canaries.clone();
+        manifest.note = options.note.clone();
+        manifest.check().map_err(|problem| PublishError::Coverage { problem })?;
+        self.runtime.block_on(commit(&self.location, manifest, options.parent))
+    }
+
+    /// Returns the newest manifest, or the manifest of a generation.
+    ///
+    /// # Errors
+    /// [`PublishError::NoGeneration`], [`PublishError::Document`], [`PublishError::Store`].
+    pub fn manifest(&self, number: Option<u64>) -> Result<Manifest, PublishError> {
+        self.runtime.block_on(async {
+            let newest = match number {
+                Some(number) => number,
+                None => self.location.newest(Series::Manifests, 0).await?,
+            };
+            let missing = || PublishError::NoGeneration {
+                url: self.location.url().to_owned(),
+                problem: match number {
+                    Some(number) => format!("has no generation {number}: list the generations"),
+                    None => "has no generation: check the URL, or publish a file".to_owned(),
+                },
+            };
+            Manifest::read(&self.location, newest).await?.ok_or_else(missing)
+        })
+    }
+
+    /// Returns the newest generations, at most `count` of them, in ascending order.
+    ///
+    /// # Errors
+    /// [`PublishError`].
+    pub fn generations(&self, count: u64) -> Result<Vec<Generation>, PublishError> {
+        self.runtime.block_on(async {
+            let newest = self.location.newest(Series::Manifests, 0).await?;
+            let pin = self.pin_async().await?.and_then(|(_, pin)| pin.generation);
+            let statuses = self.statuses_async().await?;
+            let mut generations = Vec::new();
+            for number in newest.saturating_sub(count.saturating_sub(1)).max(1)..=newest {
+                let Some(manifest) = Manifest::read(&self.location, number).await? else { continue };
+                let serving = statuses.iter().filter(|status| status.serving == number);
+                let nodes = serving.map(|status| status.node.clone()).collect();
+                generations.push(Generation { manifest, pinned: pin == Some(number), nodes });
+            }
+            Ok(generations)
+        })
+    }
+
+    /// Returns the newest pin and its number, or `None` if there is none.
+    ///
+    /// # Errors
+    /// [`PublishError`].
+    pub fn pin(&self) -> Result<Option<(u64, Pin)>, PublishError> {
+        self.runtime.block_on(self.pin_async())
+    }
+
+    async fn pin_async(&self) -> Result<Option<(u64, Pin)>, PublishError> {
+        let number = self.location.newest(Series::Pins, 0).await?;
+        Ok(Pin::read(&self.location, number).await?.map(|pin| (number, pin)))
+    }
+
+    /// Creates a pin. Returns its number. The pin's generation must exist.
+    ///
+    /// # Errors
+    /// [`PublishError`].
+    pub fn create_pin(&self, pin: &Pin) -> Result<u64, PublishError> {
+        self.location.check_writable()?;
+        if let Some(number) = pin.generation {
+            self.manifest(Some(number))?;
+        }
+        self.runtime.block_on(pin.create(&self.location))
+    }
+
+    /// Decides whether the nodes that hold a generation serve it. The first decision is final: returns it, even if it
+    /// is another one.
+    ///
+    /// # Errors
+    /// [`PublishError`].
+    pub fn decide(&self, generation: u64, decision: Decision) -> Result<Decision, PublishError> {
+        self.location.check_writable()?;
+        self.runtime.block_on(decision.create(&self.location, generation))
+    }
+
+    /// Returns the statuses of all nodes, in the order of their names. Returns none if the store can only be read.
+    ///
+    /// # Errors
+    /// [`PublishError`].
+    pub fn statuses(&self) -> Result<Vec<NodeStatus>, PublishError> {
+        self.runtime.block_on(self.statuses_async())
+    }
+
+    async fn statuses_async(&self) -> Result<Vec<NodeStatus>, PublishError> {
+        if !self.location.is_writable {
+            return Ok(Vec::new());
+        }
+        NodeStatus::read_all(&self.location).await
+    }
+
+    /// Downloads a generation into one file, and verifies it. The file replaces the file at `path` when it is complete.
+    /// A download that was interrupted continues if it is repeated.
+    ///
+    /// # Errors
+    /// [`PublishError`].
+    pub fn pull(
+        &self,
+        manifest: &Manifest,
+        path: &Path,
+        bandwidth_bytes_per_s: Option<u64>,
+        cancel: &Cancel,
+        progress: OnProgress<'_>,
+    ) -> Result<(), PublishError> {
+        let bandwidth = Bandwidth::new(bandwidth_bytes_per_s);
+        // The name has the digest, because the download of another generation must not be continued.
+        let new = with_suffix(path, &format!(".{}", manifest.digest()));
+        self.runtime.block_on(fetch_merged(&self.location, manifest, &new, &bandwidth, cancel, progress))?;
+        std::fs::rename(&new, path).map_err(PublishError::io(path))?;
+        super::download::sync_folder_of(path)
+    }
+
+    /// Deletes, or only reports, the files that no retained, pinned, or served generation references.
+    ///
+    /// # Errors
+    /// [`PublishError`]. If a manifest that matters cannot be read, nothing is deleted.
+    pub fn collect_garbage(&self, rules: &GarbageRules) -> Result<Garbage, PublishError> {
+        self.runtime.block_on(garbage::collect(&self.location, rules))
+    }
+
+    /// Checks that the store creates each object only once, and measures the rates of transfers with 64 MiB. Writes
+    /// objects below `probe/`, and deletes them.
+    ///
+    /// # Errors
+    /// [`PublishError`].
+    pub fn probe(&self) -> Result<StoreProbe, PublishError> {
+        self.runtime.block_on(probe::probe(&self.location))
+    }
+}
+
+/// Gives a manifest the next number, and creates it.
+async fn commit(location: &Location, mut manifest: Manifest, parent: Option<u64>) -> Result<Manifest, PublishError> {
+    location.check_writable()?;
+    let mut newest = 0;
+    for _ in 0..COMMITS_MAX {
+        newest = location.newest(Series::Manifests, newest).await?;
+        if let Some(parent) = parent.filter(|parent| *parent != newest) {
+            return Err(PublishError::Parent { url: location.url().to_owned(), parent, newest });
+        }
+        (manifest.number, manifest.parent) = (newest + 1, newest);
+        if location.create_bytes(&Series::Manifests.object(manifest.number), &encode(&manifest)).await? {
+            return Ok(manifest);
+        }
+        // Another publisher was first.
+        tokio::time::sleep(Duration::from_millis(super::transfer::random_below(50))).await;
+    }
+    let problem = format!("{COMMITS_MAX} other publishers were first: publish again");
+    Err(PublishError::NoGeneration { url: location.url().to_owned(), problem })
+}

@@ -1,0 +1,139 @@
+//! Slots: the partition function of Redis Cluster.
+//!
+//! In: the bytes of a key. Out: its slot. A generation of several files divides the slots among its files.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::format::key::Key;
+
+/// The number of slots.
+pub const SLOT_COUNT: u16 = 16384;
+
+/// The name of the slot function in manifests: CRC-16/XMODEM, modulo [`SLOT_COUNT`].
+pub(super) const SLOT_FUNCTION: &str = "crc16-xmodem";
+
+/// A contiguous range of slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct SlotRange {
+    /// The first slot of the range.
+    pub first_slot: u16,
+    /// The last slot of the range, which is at least the first slot and less than [`SLOT_COUNT`].
+    pub last_slot: u16,
+}
+
+impl SlotRange {
+    /// All slots.
+    pub const ALL: SlotRange = SlotRange { first_slot: 0, last_slot: SLOT_COUNT - 1 };
+
+    /// Returns whether the range has a slot.
+    pub fn has(self, slot: u16) -> bool {
+        (self.first_slot..=self.last_slot).contains(&slot)
+    }
+
+    /// Returns whether the bounds are in order and name existing slots.
+    pub(super) fn is_valid(self) -> bool {
+        self.first_slot <= self.last_slot && self.last_slot < SLOT_COUNT
+    }
+}
+
+impl fmt::Display for SlotRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.first_slot, self.last_slot)
+    }
+}
+
+impl FromStr for SlotRange {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<SlotRange, String> {
+        let parsed = text.split_once('-').and_then(|(first, last)| Some((first.parse().ok()?, last.parse().ok()?)));
+        parsed
+            .map(|(first_slot, last_slot)| SlotRange { first_slot, last_slot })
+            .filter(|range| range.is_valid())
+            .ok_or_else(|| format!("found {text:?}, expected two slots from 0 to 16383, such as 0-8191"))
+    }
+}
+
+/// Returns the slot of a key: CRC-16/XMODEM of the key, modulo 16384. If the key contains `{` and a later `}` with
+/// bytes between them, only the bytes between the first `{` and the next `}` are hashed. A number is hashed as decimal
+/// text.
+///
+/// # Example
+/// ```
+/// use zero_kv::publish::slot_of;
+///
+/// // The example of Redis's cluster specification.
+/// assert_eq!(slot_of("123456789".into()), 0x31c3);
+/// assert_eq!(slot_of(123456789.into()), 0x31c3);
+/// assert_eq!(slot_of("{user1000}.following".into()), slot_of("user1000".into()));
+/// ```
+pub fn slot_of(key: Key<'_>) -> u16 {
+    let crc = match key {
+        Key::U64(number) => crc16(itoa::Buffer::new().format(number).as_bytes()),
+        Key::Bytes(bytes) => crc16(hash_tag(bytes)),
+    };
+    crc % SLOT_COUNT
+}
+
+/// Returns the bytes of a key that are hashed.
+fn hash_tag(key: &[u8]) -> &[u8] {
+    let tag = || {
+        let start = key.iter().position(|byte| *byte == b'{')? + 1;
+        let len = key[start..].iter().position(|byte| *byte == b'}')?;
+        (len > 0).then(|| &key[start..start + len])
+    };
+    tag().unwrap_or(key)
+}
+
+/// The CRC of each byte value.
+const CRC_TABLE: [u16; 256] = {
+    const POLYNOMIAL: u16 = 0x1021;
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let mut crc = (byte as u16) << 8;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = if crc & 0x8000 != 0 { (crc << 1) ^ POLYNOMIAL } else { crc << 1 };
+            bit += 1;
+        }
+        table[byte] = crc;
+        byte += 1;
+    }
+    table
+};
+
+fn crc16(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |crc, byte| (crc << 8) ^ CRC_TABLE[usize::from((crc >> 8) as u8 ^ byte)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_first_non_empty_hash_tag_is_hashed() {
+        let slot = |key: &str| slot_of(key.into());
+        assert_eq!(slot("foo{}{bar}"), crc16(b"foo{}{bar}") % SLOT_COUNT);
+        assert_eq!(slot("foo{{bar}}zap"), slot("{bar"));
+        assert_eq!(slot("foo{bar}{zap}"), slot("bar"));
+        assert_eq!(slot("}{bar"), crc16(b"}{bar") % SLOT_COUNT);
+        // The replies of CLUSTER KEYSLOT in redis-server 7.0.15.
+        assert_eq!(
+            [slot("foo"), slot("somekey"), slot("foo{hash_tag}"), slot("bar{hash_tag}")],
+            [12182, 11058, 2515, 2515]
+        );
+    }
+
+    #[test]
+    fn ranges_are_parsed_only_if_they_name_existing_slots() {
+        assert_eq!("0-16383".parse(), Ok(SlotRange::ALL));
+        assert_eq!("5-5".parse::<SlotRange>().unwrap().to_string(), "5-5");
+        for text in ["", "5", "-", "6-5", "0-16384", "a-b", "0-1-2"] {
+            assert!(text.parse::<SlotRange>().is_err(), "{text}");
+        }
+    }
+}

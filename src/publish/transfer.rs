@@ -1,0 +1,110 @@
+//! What uploads and downloads share: progress, cancellation, and the division of objects into parts.
+
+use std::time::Duration;
+
+use super::error::PublishError;
+use crate::bake::Cancel;
+
+/// The number of requests of a transfer that are in flight.
+pub(super) const REQUESTS_MAX: usize = 8;
+/// The length of a part, unless an object would have too many parts.
+pub(super) const PART_LEN_BYTES: u64 = 8 << 20;
+/// The maximum number of parts of an upload. S3 allows 10,000.
+const PARTS_MAX: u64 = 9000;
+/// How often a failed transfer of a part is repeated, besides the retries of each request.
+pub(super) const ATTEMPTS_MAX: u32 = 4;
+
+/// Fails if a transfer was canceled.
+pub(super) fn check(cancel: &Cancel) -> Result<(), PublishError> {
+    if cancel.is_set() { Err(PublishError::Canceled) } else { Ok(()) }
+}
+
+/// What a transfer does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Stage {
+    /// Verifies a file on this machine.
+    Verify,
+    /// Uploads a file.
+    Upload,
+    /// Reads the uploaded bytes back, and compares them.
+    ReadBack,
+    /// Downloads a file.
+    Download,
+}
+
+impl Stage {
+    /// Returns the name of the stage as a verb.
+    pub fn name(self) -> &'static str {
+        match self {
+            Stage::Verify => "verify",
+            Stage::Upload => "upload",
+            Stage::ReadBack => "read back",
+            Stage::Download => "download",
+        }
+    }
+}
+
+/// The progress of a transfer of one file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Progress {
+    /// What the transfer does.
+    pub stage: Stage,
+    /// The number of bytes that are complete.
+    pub done_bytes: u64,
+    /// The length of the file, in bytes.
+    pub total_bytes: u64,
+}
+
+/// A function that observes the progress of a transfer.
+pub type OnProgress<'a> = &'a mut (dyn FnMut(Progress) + Send);
+
+/// Returns the length of the parts of an object.
+pub(super) fn part_len_bytes(object_len_bytes: u64) -> u64 {
+    const MIB: u64 = 1 << 20;
+    PART_LEN_BYTES.max(object_len_bytes.div_ceil(PARTS_MAX).next_multiple_of(MIB))
+}
+
+/// Returns the ranges of the parts of an object.
+pub(super) fn parts(object_len_bytes: u64, part_len_bytes: u64) -> Vec<std::ops::Range<u64>> {
+    let starts = (0..object_len_bytes.div_ceil(part_len_bytes)).map(|part| part * part_len_bytes);
+    starts.map(|start| start..object_len_bytes.min(start + part_len_bytes)).collect()
+}
+
+/// Waits before an attempt is repeated: at most 200 ms before the second attempt, and twice as long before each
+/// further one. Half of the time is random, so that nodes do not repeat their attempts together.
+pub(super) async fn back_off(attempt: u32) {
+    let max_ms = 200_u64 << attempt.min(6);
+    tokio::time::sleep(Duration::from_millis(max_ms / 2 + random_below(max_ms / 2 + 1))).await;
+}
+
+/// Returns a random number below `end`.
+pub(super) fn random_below(end: u64) -> u64 {
+    u64::from_le_bytes(random_bytes()) % end.max(1)
+}
+
+/// Returns random bytes.
+pub(super) fn random_bytes<const LEN: usize>() -> [u8; LEN] {
+    let mut bytes = [0; LEN];
+    // The system call returns up to 256 bytes at once, and fails only if it is not supported.
+    let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+    debug_assert_eq!(filled, Ok(LEN));
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_cover_an_object_and_are_few_enough_for_every_store() {
+        assert_eq!(parts(0, 8), []);
+        assert_eq!(parts(17, 8), [0..8, 8..16, 16..17]);
+        for len in [1, PART_LEN_BYTES, 100 << 30, 5 << 40] {
+            let parts = parts(len, part_len_bytes(len));
+            assert!(parts.len() as u64 <= PARTS_MAX);
+            assert_eq!(parts.last().unwrap().end, len);
+        }
+    }
+}

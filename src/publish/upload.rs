@@ -1,0 +1,324 @@
+//! Uploads of baked files.
+//!
+//! In: a baked file and its slots. Out: an object with the same bytes, and the entry that a manifest lists. The file is
+//! verified before the upload, and the object is read back after it. An upload that was interrupted continues with the
+//! parts that are missing: see [`UploadState`].
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use futures_util::stream::{self, StreamExt};
+use object_store::PutPayload;
+use object_store::multipart::{MultipartStore, PartId};
+use serde::{Deserialize, Serialize};
+use twox_hash::XxHash3_128;
+
+use super::download::{open_verified, read_range};
+use super::error::PublishError;
+use super::location::Location;
+use super::manifest::{Entry, key_kind_name, schema_names};
+use super::slots::{SlotRange, slot_of};
+use super::transfer::{
+    ATTEMPTS_MAX, OnProgress, Progress, REQUESTS_MAX, Stage, back_off, check, part_len_bytes, parts,
+};
+use crate::bake::Cancel;
+use crate::store::MappedStore;
+
+/// A file of a generation, and its slots.
+#[derive(Clone, Debug)]
+pub struct ShardFile {
+    /// The path of the baked file.
+    pub path: PathBuf,
+    /// The slots that the file has. All its keys must belong to these slots.
+    pub slots: SlotRange,
+}
+
+impl ShardFile {
+    /// Returns a file that has all slots.
+    pub fn whole(path: impl Into<PathBuf>) -> ShardFile {
+        ShardFile { path: path.into(), slots: SlotRange::ALL }
+    }
+}
+
+/// The parts that an upload has completed. The state is stored beside the uploaded file until the upload is complete.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct UploadState {
+    /// The URL of the object.
+    object_url: String,
+    /// The name of the object, relative to the table's URL.
+    object: String,
+    digest: String,
+    bytes: u64,
+    part_len_bytes: u64,
+    /// The store's name of the upload.
+    upload_id: String,
+    /// The store's name of each complete part, by the part's number.
+    parts: BTreeMap<usize, String>,
+}
+
+/// A verified file that is ready for its upload.
+struct Verified {
+    file: Arc<File>,
+    store: MappedStore,
+    digest: String,
+    bytes: u64,
+}
+
+/// Uploads a file, and reads it back.
+pub(super) async fn upload(
+    location: &Location,
+    job: &str,
+    shard: &ShardFile,
+    cancel: &Cancel,
+    progress: OnProgress<'_>,
+) -> Result<Entry, PublishError> {
+    location.check_writable()?;
+    let verified = verify(shard, cancel, progress)?;
+    let object = match &location.multipart {
+        Some(multipart) => upload_resumable(location, multipart, job, shard, &verified, cancel, progress).await?,
+        None => upload_at_once(location, job, shard, &verified, cancel, progress).await?,
+    };
+    read_back(location, &object, &verified, cancel, progress).await?;
+    if !verified.store.is_trusted() {
+        let problem = "was changed during its upload: publish it again, and replace files only by rename".to_owned();
+        return Err(PublishError::Corrupt { object: shard.path.display().to_string(), problem });
+    }
+    Ok(Entry {
+        slots: shard.slots,
+        object,
+        bytes: verified.bytes,
+        rows: verified.store.len() as u64,
+        digest: verified.digest,
+        key_kind: key_kind_name(verified.store.key_kind()).to_owned(),
+        schema: schema_names(verified.store.schema().map(Arc::as_ref)),
+    })
+}
+
+/// Verifies all blocks of a file, and that its keys belong to its slots.
+fn verify(shard: &ShardFile, cancel: &Cancel, progress: OnProgress<'_>) -> Result<Verified, PublishError> {
+    let path = &shard.path;
+    let file = crate::store::open_regular(path).map_err(PublishError::io(path))?;
+    let store = open_verified(&file, path, cancel)?;
+    if shard.slots != SlotRange::ALL {
+        check_slots(&store, shard, cancel)?;
+    }
+    let bytes = store.file_len_bytes();
+    progress(Progress { stage: Stage::Verify, done_bytes: bytes, total_bytes: bytes });
+    Ok(Verified { file: Arc::new(file), digest: format!("{:032x}", store.digest()), bytes, store })
+}
+
+fn check_slots(store: &MappedStore, shard: &ShardFile, cancel: &Cancel) -> Result<(), PublishError> {
+    let damaged = |error: crate::store::LookupError| PublishError::Corrupt {
+        object: shard.path.display().to_string(),
+        problem: error.to_string(),
+    };
+    for (number, row) in store.iter().enumerate() {
+        let (key, _) = row.map_err(damaged)?;
+        let slot = slot_of(key.as_key());
+        if !shard.slots.has(slot) {
+            return Err(PublishError::Slot { path: shard.path.clone(), row: number, slot, slots: shard.slots });
+        }
+        if number % 4096 == 0 {
+            check(cancel)?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns a name for the object of a file that no other job uses.
+fn object_name(job: &str, shard: &ShardFile, digest: &str) -> String {
+    format!("data/{job}/{}-{digest}.zkv", shard.slots)
+}
+
+/// Uploads a file to a store that cannot resume uploads.
+async fn upload_at_once(
+    location: &Location,
+    job: &str,
+    shard: &ShardFile,
+    verified: &Verified,
+    cancel: &Cancel,
+    progress: OnProgress<'_>,
+) -> Result<String, PublishError> {
+    let object = object_name(job, shard, &verified.digest);
+    let fault = location.fault(&object);
+    let mut upload =
+        location.store.put_multipart_opts(&location.path(&object), Default::default()).await.map_err(&fault)?;
+    for range in parts(verified.bytes, part_len_bytes(verified.bytes)) {
+        let sent = match check(cancel).and_then(|()| read_part(&verified.file, &shard.path, &range)) {
+            Ok(bytes) => upload.put_part(bytes.into()).await.map_err(&fault),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = sent {
+            // The store removes unfinished uploads itself, so a failure changes nothing.
+            let _ = upload.abort().await;
+            return Err(error);
+        }
+        progress(Progress { stage: Stage::Upload, done_bytes: range.end, total_bytes: verified.bytes });
+    }
+    upload.complete().await.map_err(fault)?;
+    Ok(object)
+}
+
+/// Uploads a file in parallel parts, and continues an earlier upload of the same file if there is one.
+async fn upload_resumable(
+    location: &Location,
+    multipart: &Arc<dyn MultipartStore>,
+    job: &str,
+    shard: &ShardFile,
+    verified: &Verified,
+    cancel: &Cancel,
+    progress: OnProgress<'_>,
+) -> Result<String, PublishError> {
+    let state_path = state_path(&shard.path);
+    let resumed = UploadState::read(&state_path, location, verified);
+    let is_resumed = resumed.is_some();
+    let mut state = match resumed {
+        Some(state) => state,
+        None => UploadState::start(location, multipart, object_name(job, shard, &verified.digest), verified).await?,
+    };
+    match send_parts(location, multipart, shard, verified, &mut state, cancel, progress).await {
+        Ok(()) => {}
+        // The store may have removed the earlier upload. The upload then starts again.
+        Err(PublishError::Store { .. }) if is_resumed && !cancel.is_set() => {
+            state =
+                UploadState::start(location, multipart, object_name(job, shard, &verified.digest), verified).await?;
+            send_parts(location, multipart, shard, verified, &mut state, cancel, progress).await?;
+        }
+        Err(error) => return Err(error),
+    }
+    let _ = std::fs::remove_file(&state_path);
+    Ok(state.object)
+}
+
+/// Uploads the parts that `state` lacks, and completes the upload.
+async fn send_parts(
+    location: &Location,
+    multipart: &Arc<dyn MultipartStore>,
+    shard: &ShardFile,
+    verified: &Verified,
+    state: &mut UploadState,
+    cancel: &Cancel,
+    progress: OnProgress<'_>,
+) -> Result<(), PublishError> {
+    let (path, id) = (location.path(&state.object), state.upload_id.clone());
+    let fault = location.fault(&state.object);
+    let ranges = parts(verified.bytes, state.part_len_bytes);
+    let missing: Vec<usize> = (0..ranges.len()).filter(|part| !state.parts.contains_key(part)).collect();
+    let mut done_bytes: u64 = state.parts.keys().map(|part| ranges[*part].end - ranges[*part].start).sum();
+    let send = |part: usize| {
+        let (path, id, range, fault) = (path.clone(), id.clone(), ranges[part].clone(), &fault);
+        async move {
+            let mut attempt = 0;
+            loop {
+                check(cancel)?;
+                let bytes = read_part(&verified.file, &shard.path, &range)?;
+                match multipart.put_part(&path, &id, part, PutPayload::from(bytes)).await {
+                    Ok(sent) => return Ok((part, sent.content_id)),
+                    Err(error) if attempt + 1 >= ATTEMPTS_MAX => return Err(fault(error)),
+                    Err(_) => {}
+                }
+                back_off(attempt).await;
+                attempt += 1;
+            }
+        }
+    };
+    let mut sent = stream::iter(missing.into_iter().map(send)).buffer_unordered(REQUESTS_MAX);
+    while let Some(part) = sent.next().await {
+        let (part, content_id) = part?;
+        done_bytes += ranges[part].end - ranges[part].start;
+        state.parts.insert(part, content_id);
+        state.write(&state_path(&shard.path));
+        progress(Progress { stage: Stage::Upload, done_bytes, total_bytes: verified.bytes });
+    }
+    drop(sent);
+    let parts = state.parts.values().map(|content_id| PartId { content_id: content_id.clone() }).collect();
+    multipart.complete_multipart(&path, &id, parts).await.map(drop).map_err(fault)
+}
+
+/// Reads an uploaded object back, and compares it with its file.
+async fn read_back(
+    location: &Location,
+    object: &str,
+    verified: &Verified,
+    cancel: &Cancel,
+    progress: OnProgress<'_>,
+) -> Result<(), PublishError> {
+    let corrupt = |problem: String| PublishError::Corrupt { object: location.object_url(object), problem };
+    let found_bytes = location.len_bytes(object).await?.unwrap_or_default();
+    if found_bytes != verified.bytes {
+        return Err(corrupt(format!("the store has {found_bytes} bytes, expected {}: publish again", verified.bytes)));
+    }
+    let compare = |range: Range<u64>| async move {
+        check(cancel)?;
+        let stored = read_range(location, object, range.clone(), cancel).await?;
+        let expected = read_part(&verified.file, object.as_ref(), &range)?;
+        if XxHash3_128::oneshot(&stored) != XxHash3_128::oneshot(&expected) {
+            return Err(corrupt(format!(
+                "the stored bytes {}-{} are not those of the file: publish again",
+                range.start, range.end
+            )));
+        }
+        Ok(range.end - range.start)
+    };
+    let ranges = parts(verified.bytes, part_len_bytes(verified.bytes));
+    let mut compared = stream::iter(ranges.into_iter().map(compare)).buffer_unordered(REQUESTS_MAX);
+    let mut done_bytes = 0;
+    while let Some(len_bytes) = compared.next().await {
+        done_bytes += len_bytes?;
+        progress(Progress { stage: Stage::ReadBack, done_bytes, total_bytes: verified.bytes });
+    }
+    Ok(())
+}
+
+fn read_part(file: &File, path: &Path, range: &Range<u64>) -> Result<Vec<u8>, PublishError> {
+    let mut bytes = vec![0; (range.end - range.start) as usize];
+    file.read_exact_at(&mut bytes, range.start).map_err(PublishError::io(path))?;
+    Ok(bytes)
+}
+
+/// Returns the path of the state of an upload.
+fn state_path(file: &Path) -> PathBuf {
+    let mut path = file.as_os_str().to_owned();
+    path.push(".upload.json");
+    path.into()
+}
+
+impl UploadState {
+    async fn start(
+        location: &Location,
+        multipart: &Arc<dyn MultipartStore>,
+        object: String,
+        verified: &Verified,
+    ) -> Result<UploadState, PublishError> {
+        let upload_id = multipart.create_multipart(&location.path(&object)).await.map_err(location.fault(&object))?;
+        Ok(UploadState {
+            object_url: location.object_url(&object),
+            object,
+            digest: verified.digest.clone(),
+            bytes: verified.bytes,
+            part_len_bytes: part_len_bytes(verified.bytes),
+            upload_id,
+            parts: BTreeMap::new(),
+        })
+    }
+
+    /// Reads the state of an earlier upload of the same file to the same table. Returns `None` if there is none.
+    fn read(path: &Path, location: &Location, verified: &Verified) -> Option<UploadState> {
+        let state: UploadState = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
+        let is_same = state.object_url == location.object_url(&state.object)
+            && state.digest == verified.digest
+            && state.bytes == verified.bytes
+            && state.part_len_bytes == part_len_bytes(verified.bytes)
+            && state.parts.keys().all(|part| (*part as u64) < verified.bytes.div_ceil(state.part_len_bytes));
+        is_same.then_some(state)
+    }
+
+    /// Writes the state. A failure only means that an interrupted upload starts again.
+    fn write(&self, path: &Path) {
+        let _ = serde_json::to_vec(self).map(|json| std::fs::write(path, json));
+    }
+}
