@@ -20,6 +20,7 @@ const LIBRARY: &[&str] = &[
     "store",
     "direct",
     "bake",
+    "publish",
     "client",
     "server",
     "cli",

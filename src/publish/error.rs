@@ -208,6 +208,11 @@ pub enum StoreFault {
     Other(String),
 }
 
+/// Texts in errors about credentials: the word itself, and the paths of the services that provide credentials on virtual
+/// machines of AWS, Google Cloud, and Azure.
+const CREDENTIAL_WORDS: [&str; 4] =
+    ["credential", "/latest/api/token", "/computeMetadata/", "/metadata/identity/oauth2/token"];
+
 impl StoreFault {
     pub(super) fn new(error: &object_store::Error) -> StoreFault {
         let text = chain_text(error);
@@ -216,8 +221,9 @@ impl StoreFault {
             object_store::Error::PermissionDenied { .. } | object_store::Error::Unauthenticated { .. } => {
                 StoreFault::Credentials(text)
             }
-            // The crate reports failures to obtain credentials as generic errors.
-            _ if text.contains("credential") => StoreFault::Credentials(text),
+            // The crate reports failures to obtain credentials as generic errors. Without credentials in the environment,
+            // it requests some from a service of the machine.
+            _ if CREDENTIAL_WORDS.iter().any(|word| text.contains(word)) => StoreFault::Credentials(text),
             _ => StoreFault::Other(text),
         }
     }

@@ -82,9 +82,10 @@ pub(super) async fn collect(location: &Location, rules: &GarbageRules) -> Result
 async fn referenced(location: &Location, keep: u64) -> Result<HashSet<String>, PublishError> {
     let newest = location.newest(Series::Manifests, 0).await?;
     let mut numbers: HashSet<u64> = (newest.saturating_sub(keep - 1).max(1)..=newest).collect();
-    // A pin of some nodes applies to them until the next pin, so the newest pin is enough.
+    // The newest pin also names the generation of the nodes that it does not apply to, so it is enough.
     let pin = location.newest(Series::Pins, 0).await?;
-    numbers.extend(Pin::read(location, pin).await?.and_then(|pin| pin.generation));
+    let pin = Pin::read(location, pin).await?;
+    numbers.extend(pin.into_iter().flat_map(|pin| [pin.generation, pin.others]).flatten());
     for status in NodeStatus::read_all(location).await? {
         numbers.extend([status.serving, status.prepared]);
     }

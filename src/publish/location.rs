@@ -45,7 +45,8 @@ pub(super) struct Location {
 impl Location {
     /// Parses a URL, and creates its folder if it names a local folder that does not exist.
     pub(super) fn create(text: &str) -> Result<Location, PublishError> {
-        if let Some(folder) = text.strip_prefix("file://") {
+        // Any other text is rejected below.
+        if let Some(folder) = text.strip_prefix("file://").filter(|folder| folder.starts_with('/')) {
             fs::create_dir_all(folder).map_err(PublishError::io(folder.as_ref()))?;
         }
         Location::parse(text)
@@ -189,6 +190,16 @@ mod tests {
             let error = Location::parse(url).map(|_| ()).unwrap_err().to_string();
             assert!(error.starts_with(url) && error.contains(expected), "{error}");
         }
+    }
+
+    #[test]
+    fn a_malformed_url_creates_no_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let relative = folder.path().strip_prefix("/").unwrap().join("users");
+        assert!(Location::create(&format!("file://{}", relative.display())).is_err());
+        assert!(!relative.exists(), "{}", relative.display());
+        Location::create(&format!("file:///{}", relative.display())).unwrap();
+        assert!(folder.path().join("users").is_dir());
     }
 
     #[test]

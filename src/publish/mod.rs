@@ -19,6 +19,7 @@
 
 mod bandwidth;
 mod cache;
+mod canary;
 mod document;
 mod download;
 mod error;

@@ -20,6 +20,9 @@ pub struct Pin {
     /// The nodes that the pin applies to. Empty for all nodes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<String>,
+    /// The generation that the other nodes serve, if `nodes` names some. `None` for the newest one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub others: Option<u64>,
     /// Whether nodes prepare the generation, but wait for the decision of a rollout before they serve it.
     #[serde(default)]
     pub hold: bool,
@@ -31,12 +34,22 @@ impl Pin {
     /// Creates a pin of all nodes to a generation, or to the newest one.
     pub fn new(generation: Option<u64>) -> Pin {
         let created = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
-        Pin { generation, nodes: Vec::new(), hold: false, created }
+        Pin { generation, nodes: Vec::new(), others: None, hold: false, created }
     }
 
     /// Returns whether the pin applies to a node.
     pub fn applies_to(&self, node: &str) -> bool {
         self.nodes.is_empty() || self.nodes.iter().any(|name| name == node)
+    }
+
+    /// Returns the generation that a node serves. `None` for the newest one. Without a node, returns the generation of
+    /// the nodes that the pin does not name.
+    pub fn generation_for(&self, node: Option<&str>) -> Option<u64> {
+        let is_named = match node {
+            Some(node) => self.applies_to(node),
+            None => self.nodes.is_empty(),
+        };
+        if is_named { self.generation } else { self.others }
     }
 
     /// Reads the pin with a number. Returns `None` if there is none.

@@ -17,7 +17,7 @@ use super::manifest::{Canary, Entry, Manifest, check_coverage};
 use super::pin::{Decision, Pin};
 use super::probe::{self, StoreProbe};
 use super::status::NodeStatus;
-use super::transfer::{OnProgress, random_bytes};
+use super::transfer::{OnProgress, random_bytes, until_canceled};
 use super::upload::{ShardFile, upload};
 use crate::bake::Cancel;
 
@@ -104,13 +104,20 @@ impl Publication {
         self.location.url()
     }
 
+    /// Returns whether an upload that was interrupted continues if the same file is uploaded again.
+    pub fn resumes_uploads(&self) -> bool {
+        self.location.multipart.is_some()
+    }
+
     /// Verifies a baked file, uploads it, and compares the stored bytes with the file. Readers do not see the file until
-    /// a manifest references it. An upload that was interrupted continues if the same file is uploaded again.
+    /// a manifest references it. An upload that was interrupted continues if the same file is uploaded again, except in
+    /// a folder: see [`Publication::resumes_uploads`].
     ///
     /// # Errors
     /// [`PublishError`].
     pub fn upload(&self, shard: &ShardFile, cancel: &Cancel, progress: OnProgress<'_>) -> Result<Entry, PublishError> {
-        self.runtime.block_on(upload(&self.location, &self.job, shard, cancel, progress))
+        let upload = upload(&self.location, &self.job, shard, cancel, progress);
+        self.runtime.block_on(until_canceled(cancel, upload))
     }
 
     /// Creates the next generation from uploaded files. The slots of the files must cover every slot exactly once.
@@ -126,6 +133,14 @@ impl Publication {
         manifest.note = options.note.clone();
         manifest.check().map_err(|problem| PublishError::Coverage { problem })?;
         self.runtime.block_on(commit(&self.location, manifest, options.parent))
+    }
+
+    /// Returns the number of the newest generation, or 0 if there is none.
+    ///
+    /// # Errors
+    /// [`PublishError::Store`].
+    pub fn newest(&self) -> Result<u64, PublishError> {
+        self.runtime.block_on(self.location.newest(Series::Manifests, 0))
     }
 
     /// Returns the newest manifest, or the manifest of a generation.
@@ -182,13 +197,21 @@ impl Publication {
         Ok(Pin::read(&self.location, number).await?.map(|pin| (number, pin)))
     }
 
-    /// Creates a pin. Returns its number. The pin's generation must exist.
+    /// Returns the pin with a number, or `None` if there is none.
+    ///
+    /// # Errors
+    /// [`PublishError`].
+    pub fn pin_with_number(&self, number: u64) -> Result<Option<Pin>, PublishError> {
+        self.runtime.block_on(Pin::read(&self.location, number))
+    }
+
+    /// Creates a pin. Returns its number. The pin's generations must exist.
     ///
     /// # Errors
     /// [`PublishError`].
     pub fn create_pin(&self, pin: &Pin) -> Result<u64, PublishError> {
         self.location.check_writable()?;
-        if let Some(number) = pin.generation {
+        for number in [pin.generation, pin.others].into_iter().flatten() {
             self.manifest(Some(number))?;
         }
         self.runtime.block_on(pin.create(&self.location))
@@ -202,6 +225,14 @@ impl Publication {
     pub fn decide(&self, generation: u64, decision: Decision) -> Result<Decision, PublishError> {
         self.location.check_writable()?;
         self.runtime.block_on(decision.create(&self.location, generation))
+    }
+
+    /// Returns the decision about a generation, or `None` if there is none.
+    ///
+    /// # Errors
+    /// [`PublishError`].
+    pub fn decision(&self, generation: u64) -> Result<Option<Decision>, PublishError> {
+        self.runtime.block_on(Decision::read(&self.location, generation))
     }
 
     /// Returns the statuses of all nodes, in the order of their names. Returns none if the store can only be read.
@@ -235,7 +266,8 @@ impl Publication {
         let bandwidth = Bandwidth::new(bandwidth_bytes_per_s);
         // The name has the digest, because the download of another generation must not be continued.
         let new = with_suffix(path, &format!(".{}", manifest.digest()));
-        self.runtime.block_on(fetch_merged(&self.location, manifest, &new, &bandwidth, cancel, progress))?;
+        let fetch = fetch_merged(&self.location, manifest, &new, &bandwidth, cancel, progress);
+        self.runtime.block_on(until_canceled(cancel, fetch))?;
         std::fs::rename(&new, path).map_err(PublishError::io(path))?;
         super::download::sync_folder_of(path)
     }

@@ -38,6 +38,10 @@ pub struct NodeStatus {
     pub updated: String,
     /// The program of the node, with its version.
     pub tool: String,
+    /// The number of seconds since the store received the status, by the clock of the store and that of the reader. It
+    /// is not part of the status. A node writes its status at least once per minute.
+    #[serde(skip)]
+    pub age_s: u64,
 }
 
 impl NodeStatus {
@@ -55,10 +59,11 @@ impl NodeStatus {
         let mut objects = location.store.list(Some(&folder));
         let mut statuses = Vec::new();
         while let Some(object) = objects.next().await {
-            let name = object.map_err(location.fault("status"))?.location;
-            let Some(name) = name.filename() else { continue };
+            let object = object.map_err(location.fault("status"))?;
+            let Some(name) = object.location.filename() else { continue };
             let Some(json) = location.read_bytes(&format!("status/{name}")).await? else { continue };
-            statuses.extend(decode::<NodeStatus>(&json).ok());
+            let age = SystemTime::now().duration_since(object.last_modified.into()).unwrap_or_default();
+            statuses.extend(decode(&json).map(|status| NodeStatus { age_s: age.as_secs(), ..status }).ok());
         }
         statuses.sort_by(|left, right| left.node.cmp(&right.node));
         Ok(statuses)

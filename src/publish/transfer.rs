@@ -19,6 +19,24 @@ pub(super) fn check(cancel: &Cancel) -> Result<(), PublishError> {
     if cancel.is_set() { Err(PublishError::Canceled) } else { Ok(()) }
 }
 
+/// Runs a transfer until it ends or is canceled, even while it waits for the store.
+pub(super) async fn until_canceled<T>(
+    cancel: &Cancel,
+    transfer: impl Future<Output = Result<T, PublishError>>,
+) -> Result<T, PublishError> {
+    const CHECK_EVERY: Duration = Duration::from_millis(50);
+    let canceled = async {
+        while !cancel.is_set() {
+            tokio::time::sleep(CHECK_EVERY).await;
+        }
+    };
+    tokio::select! {
+        biased;
+        result = transfer => result,
+        () = canceled => Err(PublishError::Canceled),
+    }
+}
+
 /// What a transfer does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

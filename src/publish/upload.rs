@@ -20,7 +20,7 @@ use twox_hash::XxHash3_128;
 use super::download::{open_verified, read_range};
 use super::error::PublishError;
 use super::location::Location;
-use super::manifest::{Entry, key_kind_name, schema_names};
+use super::manifest::{Entry, check_coverage, key_kind_name, schema_names};
 use super::slots::{SlotRange, slot_of};
 use super::transfer::{
     ATTEMPTS_MAX, OnProgress, Progress, REQUESTS_MAX, Stage, back_off, check, part_len_bytes, parts,
@@ -41,6 +41,14 @@ impl ShardFile {
     /// Returns a file that has all slots.
     pub fn whole(path: impl Into<PathBuf>) -> ShardFile {
         ShardFile { path: path.into(), slots: SlotRange::ALL }
+    }
+
+    /// Checks that the slots of files cover every slot exactly once.
+    ///
+    /// # Errors
+    /// [`PublishError::Coverage`].
+    pub fn check_coverage(shards: &[ShardFile]) -> Result<(), PublishError> {
+        check_coverage(shards.iter().map(|shard| shard.slots)).map_err(|problem| PublishError::Coverage { problem })
     }
 }
 
@@ -102,6 +110,8 @@ pub(super) async fn upload(
 fn verify(shard: &ShardFile, cancel: &Cancel, progress: OnProgress<'_>) -> Result<Verified, PublishError> {
     let path = &shard.path;
     let file = crate::store::open_regular(path).map_err(PublishError::io(path))?;
+    let total_bytes = file.metadata().map_err(PublishError::io(path))?.len();
+    progress(Progress { stage: Stage::Verify, done_bytes: 0, total_bytes });
     let store = open_verified(&file, path, cancel)?;
     if shard.slots != SlotRange::ALL {
         check_slots(&store, shard, cancel)?;
@@ -147,6 +157,7 @@ async fn upload_at_once(
     let fault = location.fault(&object);
     let mut upload =
         location.store.put_multipart_opts(&location.path(&object), Default::default()).await.map_err(&fault)?;
+    progress(Progress { stage: Stage::Upload, done_bytes: 0, total_bytes: verified.bytes });
     for range in parts(verified.bytes, part_len_bytes(verified.bytes)) {
         let sent = match check(cancel).and_then(|()| read_part(&verified.file, &shard.path, &range)) {
             Ok(bytes) => upload.put_part(bytes.into()).await.map_err(&fault),
@@ -209,6 +220,7 @@ async fn send_parts(
     let ranges = parts(verified.bytes, state.part_len_bytes);
     let missing: Vec<usize> = (0..ranges.len()).filter(|part| !state.parts.contains_key(part)).collect();
     let mut done_bytes: u64 = state.parts.keys().map(|part| ranges[*part].end - ranges[*part].start).sum();
+    progress(Progress { stage: Stage::Upload, done_bytes, total_bytes: verified.bytes });
     let send = |part: usize| {
         let (path, id, range, fault) = (path.clone(), id.clone(), ranges[part].clone(), &fault);
         async move {
@@ -267,6 +279,7 @@ async fn read_back(
     let ranges = parts(verified.bytes, part_len_bytes(verified.bytes));
     let mut compared = stream::iter(ranges.into_iter().map(compare)).buffer_unordered(REQUESTS_MAX);
     let mut done_bytes = 0;
+    progress(Progress { stage: Stage::ReadBack, done_bytes, total_bytes: verified.bytes });
     while let Some(len_bytes) = compared.next().await {
         done_bytes += len_bytes?;
         progress(Progress { stage: Stage::ReadBack, done_bytes, total_bytes: verified.bytes });
