@@ -3,7 +3,13 @@
 pub mod generate;
 #[cfg(feature = "full")]
 mod generated_files;
+pub mod generation_args;
+#[cfg(feature = "object-store")]
+pub mod publishing;
 pub mod replace_args;
 pub mod server_args;
 pub mod size;
+pub mod stop_signals;
+#[cfg(feature = "object-store")]
+pub mod transfer_display;
 pub mod whole_file;

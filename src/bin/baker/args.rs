@@ -12,6 +12,7 @@ use zero_kv::bake::{
     BadRows, Cancel, Column, Duplicates, Format, Keys, Options, Pack, Shard, TypedColumns, ValueSpec, Verify,
     parse_types,
 };
+use zero_kv::cli::generation_args::{GenerationArgs, parse_url};
 use zero_kv::cli::replace_args::ReplaceArgs;
 use zero_kv::cli::size::parse_size;
 use zero_kv::store::Unchecked;
@@ -60,6 +61,8 @@ pub(crate) struct MergeArgs {
     #[command(flatten)]
     pub(crate) output: OutputArgs,
     #[command(flatten)]
+    publish: PublishArgs,
+    #[command(flatten)]
     resources: ResourceArgs,
 }
 
@@ -73,6 +76,8 @@ pub(crate) struct BakeArgs {
     shard: ShardArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+    #[command(flatten)]
+    publish: PublishArgs,
     #[command(flatten)]
     resources: ResourceArgs,
 }
@@ -181,6 +186,19 @@ pub(crate) struct OutputArgs {
     pub(crate) quiet: bool,
 }
 
+/// The published table that the file becomes a generation of.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Publishing")]
+#[cfg_attr(not(feature = "object-store"), allow(dead_code, reason = "only the feature object-store reads them"))]
+pub(crate) struct PublishArgs {
+    /// Publish the file to the table at this URL: s3://BUCKET/PATH, gs://BUCKET/PATH, az://CONTAINER/PATH, or
+    /// file:///PATH
+    #[arg(long, value_name = "URL", value_parser = parse_url)]
+    pub(crate) to: Option<String>,
+    #[command(flatten)]
+    pub(crate) generation: GenerationArgs,
+}
+
 #[derive(clap::Args)]
 #[command(next_help_heading = "Resources")]
 struct ResourceArgs {
@@ -270,6 +288,16 @@ impl Args {
         match &self.command {
             None => &self.rows.output,
             Some(Command::Merge(merge)) => &merge.output,
+        }
+    }
+}
+
+#[cfg(feature = "object-store")]
+impl Args {
+    pub(crate) fn publish(&self) -> &PublishArgs {
+        match &self.command {
+            None => &self.rows.publish,
+            Some(Command::Merge(merge)) => &merge.publish,
         }
     }
 }

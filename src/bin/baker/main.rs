@@ -3,6 +3,7 @@
 mod args;
 mod files;
 mod progress;
+mod publishing;
 mod remedies;
 mod report;
 mod signals;
@@ -21,6 +22,7 @@ use zero_kv::cli::{generate, whole_file};
 use args::{Args, BakeArgs, Command, MergeArgs, OutputArgs};
 use files::{NamedFile, Role};
 use progress::ProgressDisplay;
+use publishing::Publisher;
 use remedies::explain;
 use signals::Signals;
 
@@ -47,6 +49,7 @@ fn run(args: &Args, options: &Options, cancel: &Cancel) -> anyhow::Result<ExitCo
     let began = Instant::now();
     let output = args.output();
     let live = ProgressDisplay::new(output.quiet);
+    let publisher = Publisher::prepare(args)?;
     let signals = Signals::watch(cancel, &live).context("signals cannot be handled")?;
     let baked = match &args.command {
         None => bake_rows(&args.rows, options, &live),
@@ -55,7 +58,8 @@ fn run(args: &Args, options: &Options, cancel: &Cancel) -> anyhow::Result<ExitCo
     let arrived = signals.bake_ended();
     live.clear();
     let printed = baked.and_then(|report| print_report(output, &report, began.elapsed()));
-    let code = printed.map_or_else(|error| fail(&error), |()| ExitCode::SUCCESS);
+    let published = printed.and_then(|()| publisher.publish(output, cancel));
+    let code = published.map_or_else(|error| fail(&error), |()| ExitCode::SUCCESS);
     arrived.die();
     Ok(code)
 }

@@ -1,4 +1,4 @@
-//! `zkv`: looks up keys and ranges on a server or in a baked file, and inspects files and servers.
+//! `zkv`: looks up keys and ranges on a server or in a baked file, inspects files and servers, and publishes files.
 
 mod args;
 mod batches;
@@ -18,6 +18,7 @@ mod output;
 #[cfg(feature = "parquet")]
 mod parquet_dump;
 mod ping;
+mod publishing;
 mod reload;
 mod rows;
 mod table;
@@ -36,7 +37,7 @@ use zero_kv::MappedStore;
 use zero_kv::cli::generate;
 use zero_kv::cli::server_args::{ServerArgs, name_client_options};
 
-use args::{Args, Command, FileCommand, Lookup, ServerCommand};
+use args::{Args, Command, FileCommand, Lookup, PublishingCommand, ServerCommand};
 use output::{ignore_closed_pipe, stdout_error};
 use table::{DirectTable, Table};
 
@@ -97,6 +98,7 @@ fn run(args: &Args) -> anyhow::Result<bool> {
             FileCommand::Diff(args) => diff::diff(args),
             FileCommand::Canary(args) => canary::canary(args),
         },
+        (Command::Publishing(command), _) => publishing::run(command),
     }
 }
 
@@ -115,6 +117,12 @@ fn check_address_options(args: &Args) {
         Command::Lookup(_) | Command::Bench(_) => return,
         Command::File(_) => {
             let reason = "cannot be used with a command for files: name files as arguments";
+            (of_server.chain([db]).collect(), reason)
+        }
+        Command::Publishing(ref command) => {
+            let has_timeout = matches!(command, PublishingCommand::Rollout(_));
+            let of_server = of_server.filter(|option| *option != timeout || !has_timeout);
+            let reason = "cannot be used with a command for published tables: name a table by its URL";
             (of_server.chain([db]).collect(), reason)
         }
         Command::Server(ServerCommand::Top(_)) => {
@@ -141,10 +149,17 @@ fn command() -> clap::Command {
     let hidden = |name: &'static str| Arg::new(name).long(name).value_parser(value_parser!(PathBuf)).hide(true);
     let direct = || Arg::new("direct").long("direct").action(ArgAction::SetTrue).hide(true);
     let timeout = || Arg::new("timeout").long("timeout").value_parser(args::parse_seconds).hide(true);
+    let hide_all = |command: clap::Command| {
+        command.args(["socket", "db"].map(hidden)).args([direct(), timeout()]).args(ServerArgs::hidden())
+    };
+    // A rollout has its own time-out.
+    let hide_all_but_timeout =
+        |command: clap::Command| command.args(["socket", "db"].map(hidden)).arg(direct()).args(ServerArgs::hidden());
     Args::command().mut_subcommands(|command| match command.get_name() {
-        name if FileCommand::has_subcommand(name) => {
-            command.args(["socket", "db"].map(hidden)).args([direct(), timeout()]).args(ServerArgs::hidden())
-        }
+        name if FileCommand::has_subcommand(name) => hide_all(command),
+        "store" => hide_all(command).mut_subcommands(hide_all),
+        "rollout" => hide_all_but_timeout(command),
+        name if PublishingCommand::has_subcommand(name) => hide_all(command),
         "top" => command.arg(hidden("db")).args([direct(), timeout()]),
         name if ServerCommand::has_subcommand(name) => command.arg(hidden("db")).arg(direct()),
         _ => command,

@@ -2,6 +2,7 @@
 
 mod files;
 mod lookups;
+mod publishing;
 mod servers;
 
 use std::env;
@@ -19,6 +20,11 @@ use zero_kv::format::header::MAGIC;
 
 pub(crate) use files::{CanaryArgs, DiffArgs, DiffFormat, DumpArgs, DumpFormat, FileCommand};
 pub(crate) use lookups::{Format, KeysArgs, Lookup, OutputArgs, Part, Presence, RangeArgs};
+pub(crate) use publishing::PublishingCommand;
+#[cfg(feature = "object-store")]
+pub(crate) use publishing::{
+    GcArgs, GenerationsArgs, PinArgs, PublishArgs, PullArgs, RolloutArgs, StoreCommand, TableArgs, UnpinArgs,
+};
 pub(crate) use servers::{HealthArgs, ReloadArgs, ServerCommand, TopArgs};
 
 /// The environment variable that names the socket if `--socket` does not. This program reads the variable itself,
@@ -150,6 +156,8 @@ pub(crate) enum Command {
     File(FileCommand),
     #[command(flatten)]
     Server(ServerCommand),
+    #[command(flatten)]
+    Publishing(PublishingCommand),
 }
 
 #[derive(clap::Args)]

@@ -1,0 +1,75 @@
+//! Publishes the baked file, if `--to` names a table.
+
+use zero_kv::bake::Cancel;
+
+use crate::args::{Args, OutputArgs};
+
+#[cfg(feature = "object-store")]
+pub(crate) use with_store::Publisher;
+
+#[cfg(feature = "object-store")]
+mod with_store {
+    use std::io::{self, Write};
+    use std::path::Path;
+    use std::time::Instant;
+
+    use anyhow::{Context, anyhow};
+    use zero_kv::cli::publishing::NewGeneration;
+    use zero_kv::cli::transfer_display::TransferDisplay;
+    use zero_kv::publish::{PublishError, ShardFile};
+
+    use super::{Args, Cancel, OutputArgs};
+    use crate::STDOUT;
+
+    /// The table that the file is published to.
+    pub(crate) struct Publisher(Option<NewGeneration>);
+
+    impl Publisher {
+        /// Checks the table and the canaries, so that mistakes are reported before the bake.
+        pub(crate) fn prepare(args: &Args) -> anyhow::Result<Publisher> {
+            let args = args.publish();
+            let prepare = |url: &String| NewGeneration::prepare(url, &args.generation);
+            Ok(Publisher(args.to.as_ref().map(prepare).transpose()?))
+        }
+
+        /// Publishes the baked file.
+        pub(crate) fn publish(&self, output: &OutputArgs, cancel: &Cancel) -> anyhow::Result<()> {
+            let Some(generation) = &self.0 else { return Ok(()) };
+            let (started, display) = (Instant::now(), TransferDisplay::new(output.quiet));
+            let published = generation.publish(&[ShardFile::whole(&output.output)], cancel, &display);
+            display.clear();
+            let published = published.map_err(|error| match error {
+                PublishError::Canceled => {
+                    anyhow!("canceled: readers see nothing of it: publish the file with zkv publish")
+                }
+                error => error.into(),
+            });
+            let manifest =
+                published.with_context(|| format!("{} is in place, but not published", output.output.display()))?;
+            if !output.quiet {
+                let line = generation.summary(&manifest, started.elapsed());
+                // With `--report -`, only the report goes to standard output.
+                let _ = match output.report.as_deref() == Some(Path::new(STDOUT)) {
+                    true => writeln!(io::stderr(), "{line}"),
+                    false => writeln!(io::stdout(), "{line}"),
+                };
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Publishes nothing. Without the feature `object-store`, every URL is rejected as an argument.
+#[cfg(not(feature = "object-store"))]
+pub(crate) struct Publisher;
+
+#[cfg(not(feature = "object-store"))]
+impl Publisher {
+    pub(crate) fn prepare(_: &Args) -> anyhow::Result<Publisher> {
+        Ok(Publisher)
+    }
+
+    pub(crate) fn publish(&self, _: &OutputArgs, _: &Cancel) -> anyhow::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,228 @@
+//! The command-line options of the commands for published tables.
+
+#![cfg_attr(not(feature = "object-store"), allow(dead_code, reason = "only the feature object-store reads them"))]
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::Subcommand;
+use zero_kv::cli::generation_args::{GenerationArgs, parse_url};
+use zero_kv::cli::size::parse_size;
+
+use super::parse_seconds;
+
+#[derive(Subcommand)]
+pub(crate) enum PublishingCommand {
+    /// Upload baked files to an object store, and make them the newest generation of a table
+    ///
+    /// The files are verified before the upload, and the stored bytes are compared with them after it. Nodes
+    /// see the generation only when it is complete. Ctrl-C cancels the command; if it is repeated, it
+    /// continues the upload where it was interrupted, except on file:// URLs.
+    ///
+    /// Exit status: 0 after success, 2 after an error.
+    Publish(PublishArgs),
+    /// List the newest generations of a published table, and the nodes that serve them
+    ///
+    /// Exit status: 0 if the table has a generation, 1 if it has none, 2 after an error.
+    Generations(GenerationsArgs),
+    /// Make nodes serve a certain generation of a published table until another pin is created
+    ///
+    /// Nodes that the pin does not name serve the generation that the preceding pin selected for them.
+    ///
+    /// Exit status: 0 after success, 2 after an error.
+    Pin(PinArgs),
+    /// Make nodes serve the newest generation of a published table
+    ///
+    /// Exit status: 0 after success, 2 after an error.
+    Unpin(UnpinArgs),
+    /// Download a generation of a published table into one file, and verify it
+    ///
+    /// A generation of several files is merged. Ctrl-C cancels the command; if it is repeated, it continues the
+    /// download where it was interrupted.
+    ///
+    /// Exit status: 0 after success, 1 if the table does not have the generation, 2 after an error.
+    Pull(PullArgs),
+    /// Delete files of a published table that no retained, pinned, or served generation needs
+    ///
+    /// Without --delete, the command only lists the files.
+    ///
+    /// Exit status: 0 after success, 2 after an error.
+    Gc(GcArgs),
+    /// Check an object store
+    Store {
+        #[command(subcommand)]
+        command: StoreCommand,
+    },
+    /// Make all nodes serve a generation of a published table, step by step
+    ///
+    /// By default, each node serves the generation as soon as it has verified it. With --canary-nodes, the first
+    /// nodes must serve it before the others begin. With --barrier, all nodes verify the generation, wait, and
+    /// serve it within one poll of each other. Nodes that have not reported for 3 minutes are not waited for.
+    ///
+    /// To keep nodes from serving a new generation before its rollout, pin the current one before you publish.
+    ///
+    /// Exit status: 0 if the nodes serve the generation, or after --abort; 1 if nodes failed or the time is
+    /// over, with the reasons; 2 after an error.
+    Rollout(RolloutArgs),
+}
+
+#[derive(Subcommand)]
+pub(crate) enum StoreCommand {
+    /// Check that a store creates each object only once, as publishing requires, and measure the rates of transfers
+    ///
+    /// The command writes 64 MiB below probe/ of the table's URL, reads them back, and deletes them.
+    ///
+    /// Exit status: 0 if the store can be used, 1 if it cannot, 2 after an error.
+    Check {
+        #[command(flatten)]
+        table: TableArgs,
+    },
+}
+
+/// The table, and the form of the output.
+#[derive(clap::Args)]
+pub(crate) struct TableArgs {
+    /// Use the table at this URL: s3://BUCKET/PATH, gs://BUCKET/PATH, az://CONTAINER/PATH, or file:///PATH; to
+    /// read, also https://HOST/PATH
+    #[arg(value_parser = parse_url)]
+    pub(crate) url: String,
+    /// Write one JSON object on one line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct PublishArgs {
+    /// Publish these baked files; a file with a part of the slots is FILE:FIRST-LAST, such as users-1.db:0-8191
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// Publish to the table at this URL: s3://BUCKET/PATH, gs://BUCKET/PATH, az://CONTAINER/PATH, or file:///PATH
+    #[arg(long, value_name = "URL", value_parser = parse_url)]
+    pub(crate) to: String,
+    #[command(flatten)]
+    pub(crate) generation: GenerationArgs,
+    /// Write the manifest of the new generation as one line of JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct GenerationsArgs {
+    #[command(flatten)]
+    pub(crate) table: TableArgs,
+    /// List at most this many generations
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) count: u64,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct PinArgs {
+    #[command(flatten)]
+    pub(crate) table: TableArgs,
+    /// Serve this generation
+    #[arg(value_name = "N")]
+    pub(crate) generation: u64,
+    /// Pin only these nodes
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    pub(crate) node: Vec<String>,
+    /// Make nodes fetch and verify the generation, but not serve it before the decision of a rollout
+    #[arg(long)]
+    pub(crate) hold: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct UnpinArgs {
+    #[command(flatten)]
+    pub(crate) table: TableArgs,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct PullArgs {
+    #[command(flatten)]
+    pub(crate) table: TableArgs,
+    /// Download this generation [default: the generation that the pin selects, otherwise the newest one]
+    #[arg(value_name = "N")]
+    pub(crate) generation: Option<u64>,
+    /// Write the table to this file, which gets its name only when it is complete
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: PathBuf,
+    /// Download at most this much per second, such as 50MB
+    #[arg(long, value_name = "RATE", value_parser = parse_size)]
+    pub(crate) bandwidth: Option<u64>,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct GcArgs {
+    #[command(flatten)]
+    pub(crate) table: TableArgs,
+    /// Retain the files of this many newest generations
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) keep: u64,
+    /// Retain files that are younger than this, such as 12h or 1d, because they may belong to a generation that is
+    /// being published
+    #[arg(long, value_name = "AGE", default_value = "1d", value_parser = humantime::parse_duration)]
+    pub(crate) older_than: Duration,
+    /// Delete the files
+    #[arg(long)]
+    pub(crate) delete: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct RolloutArgs {
+    #[command(flatten)]
+    pub(crate) table: TableArgs,
+    /// Roll this generation out
+    #[arg(value_name = "N")]
+    pub(crate) generation: u64,
+    /// Pin this many nodes first, in the order of their names, and pin all nodes when these nodes serve the generation
+    #[arg(long, value_name = "K", conflicts_with = "barrier", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) canary_nodes: Option<u64>,
+    /// Wait until all nodes serve the generation
+    #[arg(long)]
+    pub(crate) wait: bool,
+    /// Let all nodes prepare the generation, and let them serve it when enough nodes are ready
+    #[arg(long)]
+    pub(crate) barrier: bool,
+    /// With --barrier, wait for this number or percentage of nodes before they serve the generation
+    #[arg(long, value_name = "M|PERCENT", default_value = "100%", requires = "barrier")]
+    pub(crate) ready: Ready,
+    /// Cancel a rollout with --barrier: nodes continue to serve what they serve
+    #[arg(long, conflicts_with_all = ["canary_nodes", "wait", "barrier"])]
+    pub(crate) abort: bool,
+    /// Wait at most this long for nodes
+    #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = parse_seconds)]
+    pub(crate) timeout: Duration,
+    /// Read the nodes' reports at this interval
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_seconds)]
+    pub(crate) interval: Duration,
+}
+
+/// How many nodes must be ready.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Ready {
+    Nodes(usize),
+    Percent(usize),
+}
+
+impl FromStr for Ready {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Ready, &'static str> {
+        let ready = match text.strip_suffix('%') {
+            Some(percent) => percent.parse().ok().filter(|percent| (1..=100).contains(percent)).map(Ready::Percent),
+            None => text.parse().ok().filter(|nodes| *nodes >= 1).map(Ready::Nodes),
+        };
+        ready.ok_or("expected a number of nodes, such as 3, or a percentage from 1% to 100%")
+    }
+}
+
+impl Ready {
+    /// Returns the number of nodes out of `nodes` that must be ready.
+    pub(crate) fn of(self, nodes: usize) -> usize {
+        match self {
+            Ready::Nodes(ready) => ready.min(nodes),
+            Ready::Percent(percent) => (nodes * percent).div_ceil(100),
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! `zkv gc`: deletes files of a published table that are no longer needed.
+
+use std::io::Write;
+
+use serde::Serialize;
+use zero_kv::publish::{Garbage, GarbageRules, Publication};
+
+use crate::args::GcArgs;
+use crate::output::{print, write_json_line};
+
+#[derive(Serialize)]
+struct Report<'a> {
+    deleted: bool,
+    #[serde(flatten)]
+    garbage: &'a Garbage,
+}
+
+pub(super) fn gc(args: &GcArgs) -> anyhow::Result<bool> {
+    let publication = Publication::open(&args.table.url)?;
+    let rules = GarbageRules { keep: args.keep, age_min: args.older_than, delete: args.delete };
+    let garbage = publication.collect_garbage(&rules)?;
+    print(|stdout| {
+        if args.table.json {
+            return write_json_line(stdout, &Report { deleted: args.delete, garbage: &garbage });
+        }
+        garbage.objects.iter().try_for_each(|object| writeln!(stdout, "{object}"))?;
+        let (objects, bytes) = (garbage.objects.len(), garbage.bytes);
+        let remedy = if args.delete || objects == 0 { "" } else { ": pass --delete to delete them" };
+        let verb = if args.delete { "deleted" } else { "not needed" };
+        writeln!(stdout, "{verb}: {objects} files, {bytes} bytes{remedy}")?;
+        let age = humantime::format_duration(args.older_than);
+        match garbage.young {
+            0 => Ok(()),
+            young => writeln!(stdout, "retained: {young} files that are not needed but younger than {age}"),
+        }
+    })?;
+    Ok(true)
+}

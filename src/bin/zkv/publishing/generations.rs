@@ -1,0 +1,99 @@
+//! `zkv generations`: lists generations of a published table.
+
+use std::io::Write;
+
+use serde::Serialize;
+use zero_kv::publish::{Generation, Pin, Publication};
+
+use super::columns::{Align, lines};
+use super::pins::{PinReport, describe};
+use crate::args::GenerationsArgs;
+use crate::output::{print, print_error, write_json_line};
+
+/// The generations as JSON.
+#[derive(Serialize)]
+struct Listing<'a> {
+    url: &'a str,
+    /// The newest pin.
+    pin: Option<PinReport>,
+    generations: Vec<Listed<'a>>,
+}
+
+#[derive(Serialize)]
+struct Listed<'a> {
+    number: u64,
+    created: &'a str,
+    rows: u64,
+    bytes: u64,
+    digest: String,
+    note: &'a str,
+    pinned: bool,
+    /// The nodes that serve the generation.
+    nodes: &'a [String],
+    parent: u64,
+    job: &'a str,
+    files: usize,
+}
+
+pub(super) fn generations(args: &GenerationsArgs) -> anyhow::Result<bool> {
+    let publication = Publication::open(&args.table.url)?;
+    let generations = publication.generations(args.count)?;
+    let pin = publication.pin()?;
+    if args.table.json {
+        let generations: Vec<_> = generations.iter().map(Listed::new).collect();
+        let has_any = !generations.is_empty();
+        let pin = pin.map(|(number, pin)| PinReport { number, pin });
+        print(|stdout| write_json_line(stdout, &Listing { url: publication.url(), pin, generations }))?;
+        return Ok(has_any);
+    }
+    if generations.is_empty() {
+        print_error(&format_args!("{}: has no generation: check the URL, or publish a file", publication.url()));
+        return Ok(false);
+    }
+    print(|stdout| write!(stdout, "{}", table(&generations, pin.as_ref())))?;
+    Ok(true)
+}
+
+fn table(generations: &[Generation], pin: Option<&(u64, Pin)>) -> String {
+    let names = ["generation", "published", "rows", "bytes", "digest", "pinned", "nodes", "note"];
+    let mut rows = vec![names.map(str::to_owned)];
+    for generation in generations {
+        let listed = Listed::new(generation);
+        rows.push([
+            listed.number.to_string(),
+            listed.created.to_owned(),
+            listed.rows.to_string(),
+            listed.bytes.to_string(),
+            listed.digest,
+            if listed.pinned { "yes" } else { "" }.to_owned(),
+            listed.nodes.join(","),
+            // A line end in a note would look like another generation.
+            listed.note.escape_debug().to_string(),
+        ]);
+    }
+    let mut aligns = [Align::Left; 8];
+    for right in [0, 2, 3] {
+        aligns[right] = Align::Right;
+    }
+    let pin = pin.map(|(number, pin)| format!("{}\n", describe(*number, pin))).unwrap_or_default();
+    lines(aligns, &rows) + &pin
+}
+
+impl<'a> Listed<'a> {
+    fn new(generation: &'a Generation) -> Listed<'a> {
+        let manifest = &generation.manifest;
+        Listed {
+            number: manifest.number,
+            created: &manifest.created,
+            rows: manifest.rows(),
+            bytes: manifest.bytes(),
+            digest: manifest.digest(),
+            note: &manifest.note,
+            pinned: generation.pinned,
+            nodes: &generation.nodes,
+            parent: manifest.parent,
+            job: &manifest.job,
+            files: manifest.entries.len(),
+        }
+    }
+}

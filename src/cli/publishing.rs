@@ -1,0 +1,81 @@
+//! Publishes a new generation, for `baker` and `zkv publish`.
+
+use std::time::Duration;
+
+use super::generation_args::GenerationArgs;
+use super::transfer_display::TransferDisplay;
+use crate::bake::Cancel;
+use crate::publish::{Canary, CommitOptions, Manifest, Publication, PublishError, ShardFile};
+
+/// A generation that can be published as soon as its files exist.
+pub struct NewGeneration {
+    publication: Publication,
+    options: CommitOptions,
+}
+
+impl NewGeneration {
+    /// Opens the table at a URL, reads the canaries, and checks that the expected parent is the newest generation.
+    ///
+    /// # Errors
+    /// [`PublishError`].
+    pub fn prepare(url: &str, args: &GenerationArgs) -> Result<NewGeneration, PublishError> {
+        let canaries = args.canary.as_deref().map(Canary::read_file).transpose()?.unwrap_or_default();
+        let note = args.note.clone().unwrap_or_default();
+        let publication = Publication::create(url)?;
+        if let Some(parent) = args.parent {
+            let newest = publication.newest()?;
+            if newest != parent {
+                return Err(PublishError::Parent { url: publication.url().to_owned(), parent, newest });
+            }
+        }
+        Ok(NewGeneration { publication, options: CommitOptions { parent: args.parent, canaries, note } })
+    }
+
+    /// Returns what a canceled publication has left, and how to continue.
+    pub fn canceled(&self) -> &'static str {
+        match self.publication.resumes_uploads() {
+            true => "canceled: readers see nothing of it: repeat the command to continue the upload",
+            false => "canceled: readers see nothing of it: repeat the command to start again",
+        }
+    }
+
+    /// Uploads files, and creates the generation that consists of them.
+    ///
+    /// # Errors
+    /// [`PublishError`]. After an error, readers see no new generation.
+    pub fn publish(
+        &self,
+        shards: &[ShardFile],
+        cancel: &Cancel,
+        display: &TransferDisplay,
+    ) -> Result<Manifest, PublishError> {
+        ShardFile::check_coverage(shards)?;
+        Canary::check_all(&self.options.canaries, shards)?;
+        let mut entries = Vec::new();
+        for shard in shards {
+            display.begin_file(&shard.path);
+            entries.push(self.publication.upload(shard, cancel, &mut |progress| display.show(progress))?);
+        }
+        if cancel.is_set() {
+            return Err(PublishError::Canceled);
+        }
+        self.publication.commit(entries, &self.options)
+    }
+
+    /// Describes a generation that was published.
+    pub fn summary(&self, manifest: &Manifest, took: Duration) -> String {
+        let files = match manifest.entries.len() {
+            1 => String::new(),
+            files => format!("{files} files, "),
+        };
+        format!(
+            "{}: generation {}: {files}{} rows, {} bytes in {:.2} s, digest {}",
+            self.publication.url(),
+            manifest.number,
+            manifest.rows(),
+            manifest.bytes(),
+            took.as_secs_f64(),
+            manifest.digest(),
+        )
+    }
+}

@@ -1,0 +1,95 @@
+//! Progress of transfers on standard error: one live line on a terminal, otherwise one line per completed stage.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::publish::{Progress, Stage};
+
+const TEMPLATE: &str = "{prefix:<9} {wide_bar} {bytes}/{total_bytes} ({bytes_per_sec}), {eta} left";
+const MIB: f64 = (1 << 20) as f64;
+
+/// Displays the progress of the transfers of a program.
+pub struct TransferDisplay {
+    bar: ProgressBar,
+    /// Whether a line is printed for each completed stage.
+    prints_stages: bool,
+    running: Mutex<Running>,
+}
+
+/// The stage that is shown.
+struct Running {
+    file: String,
+    stage: Option<Stage>,
+    since: Instant,
+    /// The bytes that were complete when the stage began: an earlier transfer may have been interrupted.
+    first_bytes: u64,
+    done_bytes: u64,
+    is_complete: bool,
+}
+
+impl TransferDisplay {
+    pub fn new(quiet: bool) -> TransferDisplay {
+        let is_terminal = io::stderr().is_terminal();
+        let bar = if quiet || !is_terminal { ProgressBar::hidden() } else { ProgressBar::no_length() };
+        bar.set_style(ProgressStyle::with_template(TEMPLATE).expect("a valid template"));
+        let running = Running {
+            file: String::new(),
+            stage: None,
+            since: Instant::now(),
+            first_bytes: 0,
+            done_bytes: 0,
+            is_complete: false,
+        };
+        TransferDisplay { bar, prints_stages: !quiet && !is_terminal, running: Mutex::new(running) }
+    }
+
+    /// Names the file that the next stages transfer.
+    pub fn begin_file(&self, path: &Path) {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let file = path.display().to_string();
+        *running =
+            Running { file, stage: None, since: Instant::now(), first_bytes: 0, done_bytes: 0, is_complete: false };
+    }
+
+    pub fn show(&self, progress: Progress) {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        if running.stage != Some(progress.stage) || progress.done_bytes < running.done_bytes {
+            // The first report of a stage counts the parts that were complete before.
+            running.first_bytes = progress.done_bytes;
+            (running.stage, running.is_complete) = (Some(progress.stage), false);
+            self.bar.set_prefix(progress.stage.name());
+            self.bar.set_length(progress.total_bytes);
+            self.bar.set_position(progress.done_bytes);
+            self.bar.reset_eta();
+        }
+        running.done_bytes = progress.done_bytes;
+        self.bar.set_position(progress.done_bytes);
+        self.bar.tick();
+        if progress.done_bytes == progress.total_bytes && !running.is_complete {
+            running.is_complete = true;
+            if self.prints_stages {
+                // The transfer continues even if standard error is closed.
+                let _ = writeln!(io::stderr(), "{}", running.line(progress));
+            }
+            running.since = Instant::now();
+        }
+    }
+
+    pub fn clear(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+impl Running {
+    /// Formats the completed stage in columns: name, MiB, seconds, MiB/s, and file.
+    fn line(&self, progress: Progress) -> String {
+        let seconds = self.since.elapsed().as_secs_f64();
+        let mib = (progress.total_bytes - self.first_bytes) as f64 / MIB;
+        let rate = if seconds >= 0.01 { format!("{:>7.0} MiB/s", mib / seconds) } else { " ".repeat(13) };
+        format!("{:<9}{mib:>11.1} MiB{seconds:>8.2} s{rate}  {}", progress.stage.name(), self.file)
+    }
+}

@@ -1,0 +1,98 @@
+//! Published tables: publishers and operators use the real programs on folders, on S3, and on plain HTTP servers.
+
+mod helpers;
+
+mod publishing {
+    pub(crate) mod baking;
+    pub(crate) mod collection;
+    pub(crate) mod damage;
+    pub(crate) mod http_server;
+    pub(crate) mod interrupts;
+    pub(crate) mod life_cycle;
+    pub(crate) mod nodes;
+    pub(crate) mod plain_http;
+    pub(crate) mod proxy;
+    pub(crate) mod rejected;
+    pub(crate) mod rollouts;
+    pub(crate) mod shards;
+    pub(crate) mod stores;
+}
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Trial, run};
+
+use helpers::trials::{trial, trials};
+use publishing::stores::{Store, stop_servers};
+use publishing::{baking, collection, damage, interrupts, life_cycle, plain_http, rejected, rollouts, shards};
+
+/// Lists test functions of a store, each as one test with a folder and one test with S3.
+macro_rules! on_every_store {
+    ($($module:ident::$test:ident),* $(,)?) => {
+        [$(on_stores(concat!(stringify!($module), "::", stringify!($test)), $module::$test)),*].concat_trials()
+    };
+}
+
+/// Joins lists of tests.
+trait ConcatTrials {
+    fn concat_trials(self) -> Vec<Trial>;
+}
+
+impl<const N: usize> ConcatTrials for [Vec<Trial>; N] {
+    fn concat_trials(self) -> Vec<Trial> {
+        self.into_iter().flatten().collect()
+    }
+}
+
+fn on_stores(name: &str, test: fn(&Store)) -> Vec<Trial> {
+    vec![
+        trial(format!("{name}::folder"), move || test(&Store::folder())),
+        trial(format!("{name}::s3"), move || Store::s3().map(|store| test(&store))),
+    ]
+}
+
+fn main() -> ExitCode {
+    let mut trials = on_every_store![
+        baking::a_bake_is_published_by_the_same_command,
+        baking::a_merge_is_published_by_the_same_command,
+        collection::files_are_deleted_only_if_nothing_needs_them_and_they_are_old,
+        collection::nothing_is_deleted_if_a_manifest_is_damaged,
+        damage::a_changed_object_is_rejected,
+        damage::a_damaged_manifest_is_rejected,
+        damage::a_manifest_of_a_newer_format_is_rejected,
+        damage::a_missing_object_is_rejected,
+        damage::a_truncated_object_is_rejected,
+        interrupts::an_interrupted_download_leaves_the_old_file_and_continues,
+        interrupts::an_interrupted_publication_is_complete_or_invisible,
+        life_cycle::a_published_file_is_pulled_byte_by_byte,
+        life_cycle::a_table_without_generations_is_reported,
+        life_cycle::json_has_the_facts_of_the_text,
+        life_cycle::pins_select_what_is_pulled,
+        life_cycle::racing_publishers_lose_no_generation,
+        life_cycle::the_store_is_checked,
+        rejected::a_canary_that_the_file_fails_is_rejected,
+        rejected::a_damaged_file_is_not_published,
+        rejected::a_pin_to_a_missing_generation_is_rejected,
+        rejected::another_parent_is_rejected,
+        shards::a_generation_of_several_files_is_pulled_as_one,
+        shards::keys_outside_their_slots_are_rejected,
+        shards::slots_that_do_not_cover_everything_are_rejected,
+    ];
+    trials.extend(trials![
+        interrupts::a_second_signal_ends_a_publication_at_once,
+        interrupts::an_interrupted_upload_continues,
+        plain_http::a_download_over_http_continues,
+        plain_http::a_published_folder_is_read_over_http,
+        rejected::malformed_command_lines_are_rejected,
+        rejected::wrong_credentials_are_reported,
+        rollouts::a_barrier_makes_all_nodes_serve_after_the_decision,
+        rollouts::a_failed_canary_node_stops_the_rollout,
+        rollouts::a_rollout_without_nodes_is_rejected,
+        rollouts::an_aborted_rollout_goes_back_to_the_generation_before,
+        rollouts::canary_nodes_serve_first,
+        rollouts::too_few_ready_nodes_are_reported_after_the_time,
+    ]);
+    let conclusion = run(&Arguments::from_args(), trials);
+    stop_servers();
+    conclusion.exit_code()
+}

@@ -1,0 +1,43 @@
+//! `baker --to`.
+
+use std::fs;
+
+use super::stores::{Ran, Store};
+
+fn baker(store: &Store, args: &[&str]) -> Ran {
+    let args = args.iter().map(|arg| if *arg == "URL" { store.url() } else { arg });
+    Ran::new(store.command(env!("CARGO_BIN_EXE_baker")).args(args).output().unwrap())
+}
+
+pub(crate) fn a_bake_is_published_by_the_same_command(store: &Store) {
+    fs::write(store.path("rows.csv"), "1,one\n7,seven\n").unwrap();
+    let args = ["rows.csv", "-o", "table.db", "--to", "URL", "--note", "nightly", "--parent", "0"];
+    let out = baker(store, &args).succeeds();
+    assert!(out.starts_with("table.db: 2 rows, "), "{out}");
+    assert!(out.contains(&format!("\n{}: generation 1: 2 rows, ", store.url())), "{out}");
+    let manifest = store.zkv(&["pull", "URL", "-o", "copy.db", "--json"]).json();
+    assert_eq!(manifest["note"], "nightly");
+    assert!(fs::read(store.path("table.db")).unwrap() == fs::read(store.path("copy.db")).unwrap());
+    // The bake does not begin if it cannot be published.
+    fs::remove_file(store.path("table.db")).unwrap();
+    let ran = baker(store, &args);
+    ran.fails(1, &["baker: ", "generation 1 is the newest one, expected 0"]);
+    assert!(!store.path("table.db").exists());
+    // The options need a table.
+    baker(store, &["rows.csv", "--note", "nightly"]).fails(2, &["--to"]);
+    // The file is in place if a canary rejects it.
+    fs::write(store.path("canaries"), "8,00000000000000000000000000000000\n").unwrap();
+    let ran = baker(store, &["rows.csv", "-o", "table.db", "--to", "URL", "--canary", "canaries"]);
+    assert_eq!(ran.output.status.code(), Some(1), "{ran:?}");
+    assert!(ran.err.contains("baker: table.db is in place, but not published: canary 8: found absent"), "{ran:?}");
+    assert!(store.path("table.db").exists());
+    assert_eq!(store.objects("manifests").len(), 1);
+}
+
+pub(crate) fn a_merge_is_published_by_the_same_command(store: &Store) {
+    store.bake("a.db", "1,one\n");
+    store.bake("b.db", "7,seven\n");
+    baker(store, &["merge", "a.db", "b.db", "-o", "table.db", "--quiet", "--to", "URL"]).succeeds();
+    let pulled = store.zkv(&["pull", "URL", "-o", "copy.db"]).succeeds();
+    assert!(pulled.contains("generation 1 (the newest one), 2 rows, "), "{pulled}");
+}
