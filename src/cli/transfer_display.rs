@@ -61,6 +61,7 @@ impl TransferDisplay {
             // The first report of a stage counts the parts that were complete before.
             running.first_bytes = progress.done_bytes;
             (running.stage, running.is_complete) = (Some(progress.stage), false);
+            self.bar.set_position(0);
             self.bar.set_prefix(progress.stage.name());
             self.bar.set_length(progress.total_bytes);
             self.bar.set_position(progress.done_bytes);
