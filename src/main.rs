@@ -4,6 +4,7 @@ mod kv_store;
 
 use std::ffi::c_int;
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,11 +18,13 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{info, warn};
 use zero_kv::cli::generate;
 use zero_kv::name_settings;
-use zero_kv::server::{Control, Inherited, Opened, ServerError};
+use zero_kv::server::{Config, Control, Inherited, Opened, ServerError};
 use zero_kv::store::Pace;
 
 use kv_store::allocator::return_large_allocations;
 use kv_store::args::{Args, name_of};
+#[cfg(feature = "object-store")]
+use kv_store::published::Following;
 use kv_store::resource_limits::raise_limit;
 use kv_store::{inherited, log};
 
@@ -49,6 +52,8 @@ fn run(args: Args, inherited: Inherited) -> anyhow::Result<()> {
     let db = args.file.db.clone();
     let (metrics, metrics_exposed) = (args.logging.metrics.clone(), args.logging.metrics_exposed);
     let (tls, tcp_exposed) = (args.tls.clone(), args.listen.tcp_exposed);
+    #[cfg(feature = "object-store")]
+    let published = args.published.from.is_some().then(|| args.published.clone());
     let mut config = args.config(inherited);
     if config.open.lock {
         raise_limit(Resource::Memlock, "bytes of locked memory");
@@ -60,23 +65,41 @@ fn run(args: Args, inherited: Inherited) -> anyhow::Result<()> {
             "--allow-uid and --allow-gid do not restrict TCP: the server serves every client that reaches its address"
         );
     }
-    let signals = Signals::new().map_err(|error| anyhow!("signals cannot be handled: {error}"))?;
+    let mut signals = Signals::new().map_err(|error| anyhow!("signals cannot be handled: {error}"))?;
     let is_stopping = Arc::clone(&signals.is_stopping);
     config.open.pace = Pace::new(move || !is_stopping.load(Ordering::Relaxed));
-    let opened = match Opened::new(&db, &config) {
-        Err(ServerError::Open(error)) if error.is_canceled() => {
-            info!("{error}: stopped before the file was served");
-            return Ok(());
-        }
-        opened => opened?,
+    #[cfg(feature = "object-store")]
+    let mut following = published.map(|published| Following::start(published, &mut config)).transpose()?;
+    #[cfg(feature = "object-store")]
+    let opened = match &mut following {
+        Some(following) => signals.block_on(following.opened())?.transpose()?,
+        None => open(&db, &config)?,
     };
+    #[cfg(not(feature = "object-store"))]
+    let opened = open(&db, &config)?;
+    let Some(opened) = opened else { return Ok(()) };
     let mut server = opened.bind(&config)?;
+    #[cfg(feature = "object-store")]
+    if let Some(following) = following {
+        following.connect(&mut server);
+    }
     tls.serve(&mut server, tcp_exposed)?;
     if let Some(address) = &metrics {
         server.serve_metrics(address, metrics_exposed)?;
     }
     let control = server.control();
     Ok(server.run(signals.until_stop(control))?)
+}
+
+/// Opens and checks the file. Returns `None` if a signal stops the program first.
+fn open(db: &Path, config: &Config) -> anyhow::Result<Option<Opened>> {
+    match Opened::new(db, config) {
+        Err(ServerError::Open(error)) if error.is_canceled() => {
+            info!("{error}: stopped before the file was served");
+            Ok(None)
+        }
+        opened => Ok(Some(opened?)),
+    }
 }
 
 /// Handlers of the signals that stop or reload the server. The handlers are installed before the file is opened:
@@ -110,6 +133,19 @@ impl Signals {
         // inside a context.
         drop(context);
         Ok(Signals { is_stopping, hang_up, interrupt, terminate })
+    }
+
+    /// Runs a future. Returns `None` if SIGINT or SIGTERM arrives first.
+    #[cfg(feature = "object-store")]
+    fn block_on<T>(&mut self, future: impl Future<Output = T>) -> io::Result<Option<T>> {
+        let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+        Ok(runtime.block_on(async {
+            tokio::select! {
+                result = future => Some(result),
+                _ = self.interrupt.recv() => None,
+                _ = self.terminate.recv() => None,
+            }
+        }))
     }
 
     /// Reloads the file on each SIGHUP, and returns on SIGINT or SIGTERM.

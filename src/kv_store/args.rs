@@ -13,6 +13,7 @@ use zero_kv::{DEFAULT_FILE, DEFAULT_SOCKET, Setting};
 
 use super::access::AccessArgs;
 use super::client_limits::ClientLimitArgs;
+use super::published::PublishedArgs;
 use super::tls::TlsArgs;
 
 /// Serves a baked file to all processes of this machine.
@@ -26,6 +27,8 @@ use super::tls::TlsArgs;
 pub(crate) struct Args {
     #[command(flatten, next_help_heading = "File")]
     pub(crate) file: FileArgs,
+    #[command(flatten, next_help_heading = "Published table")]
+    pub(crate) published: PublishedArgs,
     #[command(flatten, next_help_heading = "Table replacement")]
     replace: ReplaceArgs,
     #[command(flatten, next_help_heading = "Listening")]

@@ -14,8 +14,11 @@ use tracing_subscriber::util::SubscriberInitExt;
 use super::args::LogFormat;
 
 /// The names of the library's crate and of this program's crate. The target of every log event begins with one of these
-/// names.
+/// names, except [`QUIET_TARGET`].
 const TARGETS: [&str; 2] = ["zero_kv", "kv_store"];
+
+/// The crate that logs each retry of a request to an object store. `kv_store` logs the failure of the last retry.
+const QUIET_TARGET: &str = "object_store";
 
 /// Starts the log, and logs a warning for each invalid entry of `RUST_LOG`.
 pub(crate) fn start(format: LogFormat) {
@@ -40,14 +43,19 @@ pub(crate) fn start(format: LogFormat) {
 }
 
 /// Parses a comma-separated list of log levels and `TARGET=LEVEL` entries. Returns the filter and the invalid entries.
-/// Without valid entries, the filter has the level info.
+/// Without valid entries, the filter has the level info. Only a filter with the level debug or trace lets the events of
+/// [`QUIET_TARGET`] through.
 fn filter(text: &str) -> (Targets, Vec<&str>) {
     let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
     let (valid, invalid): (Vec<_>, Vec<_>) = parts.partition(|part| is_valid(part));
     let filter = valid.join(",").parse();
-    match filter {
-        Ok(filter) if !valid.is_empty() => (filter, invalid),
-        _ => (Targets::new().with_default(LevelFilter::INFO), invalid),
+    let filter = match filter {
+        Ok(filter) if !valid.is_empty() => filter,
+        _ => Targets::new().with_default(LevelFilter::INFO),
+    };
+    match filter.default_level() {
+        Some(LevelFilter::DEBUG | LevelFilter::TRACE) => (filter, invalid),
+        _ => (filter.with_target(QUIET_TARGET, LevelFilter::OFF), invalid),
     }
 }
 
@@ -82,5 +90,12 @@ mod tests {
         let (filter, invalid) = filter("warn,zero_kv::server=debug");
         assert!(invalid.is_empty() && filter.would_enable("zero_kv::server::worker", &Level::DEBUG));
         assert!(!filter.would_enable("zero_kv::store", &Level::INFO));
+        for (text, is_enabled) in [("", false), ("info", false), ("debug", true)] {
+            assert_eq!(
+                super::filter(text).0.would_enable("object_store::client", &Level::INFO),
+                is_enabled,
+                "{text:?}"
+            );
+        }
     }
 }

@@ -7,5 +7,6 @@ pub(crate) mod args;
 mod client_limits;
 pub(crate) mod inherited;
 pub(crate) mod log;
+pub(crate) mod published;
 pub(crate) mod resource_limits;
 mod tls;

@@ -215,16 +215,18 @@ const CREDENTIAL_WORDS: [&str; 4] =
 
 impl StoreFault {
     pub(super) fn new(error: &object_store::Error) -> StoreFault {
-        let text = chain_text(error);
+        let (chain, cause) = messages(error);
         match error {
             object_store::Error::NotFound { .. } => StoreFault::NotFound,
             object_store::Error::PermissionDenied { .. } | object_store::Error::Unauthenticated { .. } => {
-                StoreFault::Credentials(text)
+                StoreFault::Credentials(cause)
             }
             // The crate reports failures to obtain credentials as generic errors. Without credentials in the environment,
             // it requests some from a service of the machine.
-            _ if CREDENTIAL_WORDS.iter().any(|word| text.contains(word)) => StoreFault::Credentials(text),
-            _ => StoreFault::Other(text),
+            _ if CREDENTIAL_WORDS.iter().any(|word| chain.contains(word)) => {
+                StoreFault::Credentials(format!("credentials cannot be obtained: {cause}"))
+            }
+            _ => StoreFault::Other(cause),
         }
     }
 
@@ -240,17 +242,14 @@ impl StoreFault {
     }
 }
 
-/// Returns the messages of an error and its causes, on one line. Leaves out a cause whose text the preceding message
-/// already has.
-fn chain_text(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let message = error.to_string();
-        if !text.contains(&message) {
-            text = format!("{text}: {message}");
-        }
-        cause = error.source();
+/// Returns the messages of an error and of all its causes, and the message of the last cause, each on one line. The
+/// other messages have the times and the retries of a request.
+fn messages(error: &dyn std::error::Error) -> (String, String) {
+    let (mut chain, mut last) = (error.to_string(), error);
+    while let Some(cause) = last.source() {
+        chain = format!("{chain}: {cause}");
+        last = cause;
     }
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    let on_one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    (on_one_line(&chain), on_one_line(&last.to_string()))
 }

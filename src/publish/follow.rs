@@ -99,6 +99,11 @@ impl FollowControl {
         self.wake.notify_one();
     }
 
+    /// Returns whether the follower was stopped.
+    pub fn is_stopped(&self) -> bool {
+        self.cancel.is_set()
+    }
+
     /// Returns the numbers that the node reports.
     pub fn facts(&self) -> FollowFacts {
         unpoisoned(&self.facts).clone()
@@ -115,7 +120,10 @@ pub struct Follower {
     serving: Serving,
     /// The newest manifest.
     newest: Option<Manifest>,
+    /// The newest pin. Its number is in `serving`.
     pin: Option<Pin>,
+    /// Whether the newest pin was read since the follower was opened.
+    are_pins_known: bool,
     failure: Option<Failure>,
     /// When the status was written last, and the status without its time.
     status_written: Option<(Instant, NodeStatus)>,
@@ -132,12 +140,14 @@ struct Failure {
 /// What a poll changed.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Polled {
-    /// The node serves the generation that it should.
-    Current,
+    /// The node serves the generation that it should, which has this number.
+    Current(u64),
     /// The node has begun to serve a generation.
     Served(u64),
     /// The node has prepared a generation, and waits for the decision of a rollout.
     Holding(u64),
+    /// The generation with this number failed, and is tried again later.
+    Waiting(u64),
     /// The table has no generation.
     Empty,
 }
@@ -163,6 +173,7 @@ impl Follower {
             serving: Serving::default(),
             newest: None,
             pin: None,
+            are_pins_known: false,
             failure: None,
             status_written: None,
             is_status_failing: false,
@@ -212,15 +223,10 @@ impl Follower {
     }
 
     /// Polls until the follower is stopped. `polled` observes the result of each poll.
-    pub async fn run(&mut self, serve: &mut Serve, mut polled: impl FnMut(Result<Polled, PublishError>)) {
-        while !self.control.cancel.is_set() {
-            let result = self.poll(serve).await;
-            let is_canceled = matches!(result, Err(PublishError::Canceled));
-            polled(result);
+    pub async fn run(&mut self, serve: &mut Serve, mut polled: impl FnMut(&Result<Polled, PublishError>)) {
+        while !self.control.is_stopped() {
+            polled(&self.poll(serve).await);
             self.write_status().await;
-            if is_canceled {
-                return;
-            }
             let poll_ms = self.options.poll.as_millis() as u64;
             let wait = Duration::from_millis(poll_ms / 2 + random_below(poll_ms + 1));
             tokio::select! {
@@ -259,13 +265,13 @@ impl Follower {
         if target.number == self.serving.generation {
             self.failure = None;
             self.change(|facts| (facts.status.error, facts.status.failed, facts.status.lag_s) = (String::new(), 0, 0));
-            return Ok(Polled::Current);
+            return Ok(Polled::Current(target.number));
         }
         let lag_s = age_s(&target.created);
         self.change(|facts| facts.status.lag_s = lag_s);
         let is_waiting = |failure: &Failure| failure.generation == target.number && Instant::now() < failure.retry_at;
         if self.failure.as_ref().is_some_and(is_waiting) {
-            return Ok(Polled::Current);
+            return Ok(Polled::Waiting(target.number));
         }
         let prepared = self.prepare(&target).await;
         if let Err(error) = prepared {
@@ -297,14 +303,15 @@ impl Follower {
 
     /// Reads the pins that follow the newest known one.
     async fn read_pins(&mut self) -> Result<(), PublishError> {
-        let mut next = match &self.pin {
-            Some(_) => self.serving.pin + 1,
-            None => self.location.newest(Series::Pins, 0).await?.max(1),
+        let mut next = match self.are_pins_known {
+            true => self.serving.pin + 1,
+            false => self.location.newest(Series::Pins, 0).await?.max(1),
         };
         while let Some(pin) = Pin::read(&self.location, next).await? {
             (self.pin, self.serving.pin) = (Some(pin), next);
             next += 1;
         }
+        self.are_pins_known = true;
         Ok(())
     }
 
@@ -313,10 +320,7 @@ impl Follower {
     async fn target(&mut self) -> Result<Option<(Manifest, bool)>, PublishError> {
         let pin = self.pin.clone().filter(|pin| pin.applies_to(&self.options.node));
         let Some(Pin { generation: Some(number), hold, .. }) = pin else {
-            // A store that returns an older state does not make the node go back.
-            let newest =
-                self.newest.clone().filter(|newest| newest.number >= self.serving.generation || self.pin.is_some());
-            return Ok(newest.map(|newest| (newest, false)));
+            return self.newest_target();
         };
         let mut hold = hold && number != self.serving.generation;
         if hold {
@@ -327,6 +331,19 @@ impl Follower {
             }
         }
         Ok(Some((self.manifest(number).await?, hold)))
+    }
+
+    /// Returns the newest manifest, unless it is older than the one that is served: only a pin makes a node go back.
+    fn newest_target(&self) -> Result<Option<(Manifest, bool)>, PublishError> {
+        let (newest, serving) = (self.newest.as_ref().map_or(0, |newest| newest.number), self.serving.generation);
+        if newest < serving {
+            let problem = format!(
+                "the newest generation is {newest}, but this node serves generation {serving}: the store returned an \
+                 older state, or the table was created again: to serve that table, empty the cache and start again"
+            );
+            return Err(PublishError::NoGeneration { url: self.location.url().to_owned(), problem });
+        }
+        Ok(self.newest.clone().map(|newest| (newest, false)))
     }
 
     /// Returns the manifest of the generation that is served.

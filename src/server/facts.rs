@@ -7,6 +7,7 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering;
 
 use super::counters::{Distribution, REQUESTS_NAMES, STATUS_NAMES, UNKNOWN_OP};
+use super::published::PublishedFacts;
 use super::snapshot::{Snapshot, VERSION, digest_text};
 use super::statistics::CUTS_PREFIX;
 use crate::protocol::native::{Op, Status};
@@ -40,6 +41,8 @@ enum Text {
     Number(&'static str, fn(&Snapshot) -> u64),
     /// The function that returns several names, each with its numeric value.
     Numbers(fn(&Snapshot) -> Vec<(&'static str, u64)>),
+    /// The function that returns several names, each with its text.
+    Texts(fn(&Snapshot) -> Vec<(&'static str, String)>),
 }
 
 /// A metric for Prometheus. `docs/OPERATIONS.md` lists all metrics in the order of [`FACTS`].
@@ -226,6 +229,32 @@ pub(super) const FACTS: &[Fact] = &[
         "Threads that have ended, make no progress, or panic repeatedly.",
         Gauge(|s| s.thread_problems.len() as u64),
     ),
+    texts_of(published_texts).metric(
+        "zero_kv_published_generation",
+        "Generations of the published table: the served one, the prepared one, and the newest one.",
+        Gauges(published_generations),
+    ),
+    metric(
+        "zero_kv_published_lag_generations",
+        "Generations between the served one and the newest one.",
+        Gauges(|s| published_series(s, |published| published.newest.saturating_sub(published.serving))),
+    ),
+    metric(
+        "zero_kv_published_lag_seconds",
+        "Age of the generation that should be served but is not.",
+        Gauges(|s| published_series(s, |published| published.lag_s)),
+    ),
+    metric(
+        "zero_kv_published_fetched_bytes_total",
+        "Bytes fetched from the store.",
+        Counters(|s| published_series(s, |published| published.fetched_bytes)),
+    ),
+    metric(
+        "zero_kv_published_polls_total",
+        "Times that the store was read.",
+        Counters(|s| published_series(s, |published| published.polls)),
+    ),
+    metric("zero_kv_published_failures_total", "Failures, by kind.", Counters(published_failures)),
 ];
 
 /// Returns a fact that Info reports as a text, and that the metrics do not report.
@@ -241,6 +270,11 @@ const fn number(name: &'static str, number: fn(&Snapshot) -> u64) -> Fact {
 /// Returns a fact that Info reports as several numbers, and that the metrics do not report.
 const fn numbers(numbers: fn(&Snapshot) -> Vec<(&'static str, u64)>) -> Fact {
     Fact { text: Text::Numbers(numbers), redis: "", metric: None }
+}
+
+/// Returns a fact that Info reports as several texts.
+const fn texts_of(texts: fn(&Snapshot) -> Vec<(&'static str, String)>) -> Fact {
+    Fact { text: Text::Texts(texts), redis: "", metric: None }
 }
 
 /// Returns a fact that only the metrics report.
@@ -278,6 +312,7 @@ impl Fact {
             Text::Numbers(numbers) => {
                 texts.extend(numbers(snapshot).into_iter().map(|(name, number)| (name, number.to_string())));
             }
+            Text::Texts(of) => texts.extend(of(snapshot)),
         }
     }
 }
@@ -296,7 +331,7 @@ pub(super) fn redis_texts(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     let redis_name = |name| {
         let renamed = FACTS.iter().find(|fact| match fact.text {
             Text::One(of, _) | Text::Number(of, _) => of == name && !fact.redis.is_empty(),
-            Text::None | Text::Numbers(_) => false,
+            Text::None | Text::Numbers(_) | Text::Texts(_) => false,
         });
         renamed.map_or(name, |fact| fact.redis)
     };
@@ -344,6 +379,45 @@ fn cuts_by_reason(snapshot: &Snapshot) -> Vec<Series> {
 fn panics_by_thread(snapshot: &Snapshot) -> Vec<Series> {
     let threads = snapshot.server.liveness.threads();
     threads.map(|thread| (vec![("thread", thread.name().to_owned())], thread.panics())).collect()
+}
+
+/// Returns what Info reports about the published table. Empty if the server follows none.
+fn published_texts(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
+    let Some(published) = &snapshot.published else { return Vec::new() };
+    let (fetching, fetching_total) = published.fetching_bytes;
+    vec![
+        ("published_url", published.url.clone()),
+        ("published_node", published.node.clone()),
+        ("published_generation", published.serving.to_string()),
+        ("published_prepared", published.prepared.to_string()),
+        ("published_newest", published.newest.to_string()),
+        ("published_pin", published.pin.to_string()),
+        ("published_lag_s", published.lag_s.to_string()),
+        ("published_polls", published.polls.to_string()),
+        ("published_fetched_bytes", published.fetched_bytes.to_string()),
+        ("published_fetching_bytes", fetching.to_string()),
+        ("published_fetching_total_bytes", fetching_total.to_string()),
+        ("published_failures", published.failures.iter().map(|(_, count)| count).sum::<u64>().to_string()),
+        ("published_error", published.error.clone()),
+    ]
+}
+
+fn published_generations(snapshot: &Snapshot) -> Vec<Series> {
+    let series = |published: &PublishedFacts| {
+        let states = [("serving", published.serving), ("prepared", published.prepared), ("newest", published.newest)];
+        states.map(|(state, number)| (vec![("state", state.to_owned())], number)).to_vec()
+    };
+    snapshot.published.as_ref().map(series).unwrap_or_default()
+}
+
+/// Returns one series without labels, or none if the server follows no published table.
+fn published_series(snapshot: &Snapshot, value: impl Fn(&PublishedFacts) -> u64) -> Vec<Series> {
+    snapshot.published.iter().map(|published| (Vec::new(), value(published))).collect()
+}
+
+fn published_failures(snapshot: &Snapshot) -> Vec<Series> {
+    let failures = snapshot.published.iter().flat_map(|published| &published.failures);
+    failures.map(|(kind, count)| (vec![("kind", (*kind).to_owned())], *count)).collect()
 }
 
 fn requests_by_op(snapshot: &Snapshot) -> Vec<(&'static str, u64)> {

@@ -46,6 +46,7 @@ mod panics;
 mod pass;
 mod peer;
 mod pending;
+mod published;
 mod redis;
 mod registry;
 mod residency;
@@ -93,6 +94,7 @@ use listener::{Listener, PeerFilter};
 #[cfg(feature = "metrics")]
 pub use metrics::MetricsAddress;
 pub use native::answer_requests;
+pub use published::{PublishedFacts, PublishedTable};
 pub use responses::Responses;
 use service::Notifier;
 pub use settings::ForeignKeys;
@@ -219,6 +221,12 @@ impl Server {
     /// Returns a handle that requests reloads and rollbacks from the running server.
     pub fn control(&self) -> Control {
         self.control.control.clone()
+    }
+
+    /// Follows a published table: requested reloads look for new generations of the table, and the server reports about
+    /// the table in Info and the metrics. Only the first call has an effect.
+    pub fn follow(&mut self, table: Arc<dyn PublishedTable>) {
+        self.control.control.follow(table);
     }
 
     /// Listens on an address, on which the running server serves `/metrics` for Prometheus, `/healthz`, and `/readyz`

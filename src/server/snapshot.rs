@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::counters::Sums;
 use super::generations::Generation;
+use super::published::PublishedFacts;
 use super::state::ServerState;
 use super::statistics::TotalCounts;
 use super::steps::STEP_LEN_BYTES;
@@ -39,6 +40,8 @@ pub(super) struct Snapshot<'s> {
     pub(super) totals: TotalCounts,
     /// Why the file at the path is not served. Empty if the file is served, or if there is no file.
     pub(super) file_refused: String,
+    /// The published table that the server follows, if there is one.
+    pub(super) published: Option<PublishedFacts>,
     /// The problems of the server's threads, for example that a thread makes no progress. Each problem is one sentence.
     pub(super) thread_problems: Vec<String>,
 }
@@ -54,6 +57,7 @@ impl Snapshot<'_> {
             sums: statistics.sums(),
             totals: statistics.totals.counts(),
             file_refused: unpoisoned(&statistics.outcomes.file_refused).clone(),
+            published: server.control.published_facts(),
             thread_problems: server.liveness.problems(),
             server,
             generation,

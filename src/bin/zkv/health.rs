@@ -83,5 +83,11 @@ fn notes(info: &Info) -> Vec<String> {
     let expires_s = info.number::<u64>("tls_certificate_expires_s").filter(|expires_s| *expires_s > 0);
     let expired = expires_s.and_then(|expires_s| now_s.checked_sub(expires_s));
     let expired = expired.map(|age_s| format!("the TLS certificate expired {} h ago: replace it", age_s / 3600));
-    refused.into_iter().chain(unknown).chain(tls).chain(expired).collect()
+    let published = info.get("published_error").filter(|error| !error.is_empty());
+    let published = published.map(|error| {
+        let (serving, newest) = (info.get("published_generation"), info.get("published_newest"));
+        let (serving, newest) = (serving.unwrap_or("?"), newest.unwrap_or("?"));
+        format!("serves generation {serving} of the published table, whose newest one is {newest}: {error}")
+    });
+    refused.into_iter().chain(unknown).chain(tls).chain(expired).chain(published).collect()
 }

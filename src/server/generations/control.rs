@@ -3,12 +3,13 @@
 //! In: requests for reloads and rollbacks, and reports from workers that the served file was changed. Out: messages to
 //! the supervisor's thread.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, OnceLock};
 
 use tokio::sync::watch;
 
+use crate::server::published::{PublishedFacts, PublishedTable};
 use crate::server::statistics::Statistics;
 
 /// A message to the supervisor.
@@ -21,6 +22,17 @@ pub(super) enum Message {
     Reload(u64),
     /// Serve the previous generation. Contains the number of the attempt.
     Rollback(u64),
+    /// Serve the file at the path, and send the outcome. If `is_rollback` is true, the rules for replacing a table do
+    /// not apply.
+    Serve {
+        is_rollback: bool,
+        outcome: Sender<Result<String, String>>,
+    },
+    /// Publish the outcome of an attempt that was made elsewhere.
+    Attempted {
+        number: u64,
+        outcome: Result<String, String>,
+    },
     Stop,
 }
 
@@ -31,15 +43,40 @@ pub struct Control {
     statistics: Arc<Statistics>,
     /// Announces each requested reload to the parts of the server that read other files, for example the users file.
     reloads: watch::Sender<()>,
+    /// The published table that the server follows, if there is one.
+    published: Arc<OnceLock<Arc<dyn PublishedTable>>>,
 }
 
 impl Control {
     /// Requests a reload: the server opens, checks, and serves the file at its path, and reads the users file again.
     /// Returns the number of this attempt without waiting for its end. The response to an Info request reports the
-    /// outcome.
+    /// outcome. If the server follows a published table, looks for a new generation of the table instead.
     pub fn reload(&self) -> u64 {
         self.reloads.send_replace(());
-        self.request(Message::Reload)
+        match self.published.get() {
+            Some(published) => {
+                let number = self.next_attempt();
+                published.request(number);
+                number
+            }
+            None => self.request(Message::Reload),
+        }
+    }
+
+    /// Serves the file at the server's path, and waits until it is served or rejected. Returns a description of the
+    /// outcome. If `is_rollback` is true, the file may have fewer rows than the rules for replacing a table allow.
+    ///
+    /// # Errors
+    /// The reason why the file is not served.
+    pub fn serve_file(&self, is_rollback: bool) -> Result<String, String> {
+        let (outcome, received) = channel();
+        let _ = self.sender.send(Message::Serve { is_rollback, outcome });
+        received.recv().unwrap_or_else(|_| Err("the server stops".to_owned()))
+    }
+
+    /// Ends a reload that was passed to a [`PublishedTable`], and publishes its outcome.
+    pub fn end_reload(&self, attempt: u64, outcome: Result<String, String>) {
+        let _ = self.sender.send(Message::Attempted { number: attempt, outcome });
     }
 
     /// Requests a rollback: the server checks and serves the previous generation again. Returns the number of this
@@ -48,11 +85,26 @@ impl Control {
         self.request(Message::Rollback)
     }
 
+    fn next_attempt(&self) -> u64 {
+        1 + self.statistics.totals.reload_requested.fetch_add(1, Ordering::AcqRel)
+    }
+
     fn request(&self, message: impl FnOnce(u64) -> Message) -> u64 {
-        let number = 1 + self.statistics.totals.reload_requested.fetch_add(1, Ordering::AcqRel);
+        let number = self.next_attempt();
         // Fails only if the server has ended.
         let _ = self.sender.send(message(number));
         number
+    }
+
+    /// Makes requested reloads look for new generations of a published table.
+    pub(in crate::server) fn follow(&self, table: Arc<dyn PublishedTable>) {
+        // Only the first table can be followed.
+        let _ = self.published.set(table);
+    }
+
+    /// Returns what the server reports about the published table that it follows, or `None` if it follows none.
+    pub(in crate::server) fn published_facts(&self) -> Option<PublishedFacts> {
+        self.published.get().map(|published| published.facts())
     }
 
     /// Returns a receiver that is notified of each requested reload.
@@ -77,6 +129,9 @@ impl ControlChannel {
     /// Opens a channel. `statistics` counts the requested reloads and rollbacks.
     pub(in crate::server) fn new(statistics: Arc<Statistics>) -> ControlChannel {
         let (sender, receiver) = channel();
-        ControlChannel { control: Control { sender, statistics, reloads: watch::Sender::new(()) }, receiver }
+        ControlChannel {
+            control: Control { sender, statistics, reloads: watch::Sender::new(()), published: Arc::default() },
+            receiver,
+        }
     }
 }

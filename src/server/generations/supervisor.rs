@@ -161,8 +161,13 @@ impl Supervision {
             self.server.liveness.second_passed_for_main();
         }
         match message {
-            Some(Message::Reload(number)) => self.attempt(number, Supervision::reload),
+            Some(Message::Reload(number)) => self.attempt(number, |state| state.reload(false)),
             Some(Message::Rollback(number)) => self.attempt(number, Supervision::rollback),
+            Some(Message::Serve { is_rollback, outcome }) => {
+                // Fails only if nobody waits for the outcome.
+                let _ = outcome.send(self.reload(is_rollback));
+            }
+            Some(Message::Attempted { number, outcome }) => self.attempt(number, |_| outcome),
             Some(Message::CheckPath | Message::Changed) => self.check_path(),
             Some(Message::Stop) => {}
             None if self.path_checked.elapsed() >= self.check_after() => self.check_path(),
@@ -238,7 +243,7 @@ impl Supervision {
         }
         if (self.source.watch || !is_trusted) && self.has_new_file() {
             let retried = self.retries;
-            let outcome = self.reload();
+            let outcome = self.reload(false);
             // If a file is rejected repeatedly for temporary reasons, only the first rejection is reported.
             if !(retried && self.retries) {
                 let text = self.log_outcome(outcome);
@@ -305,7 +310,7 @@ impl Supervision {
             Ok(()) | Err(Mistrust::Changing) => self.unsettled = Some(SETTLE),
             Err(Mistrust::Canceled) => {}
             Err(_) if self.may_reopen_current() => {
-                let outcome = self.reload();
+                let outcome = self.reload(false);
                 let text = self.log_outcome(outcome);
                 self.server.notifier.status(&text);
             }
@@ -356,11 +361,12 @@ impl Supervision {
         *unpoisoned(&self.server.statistics.outcomes.file_refused) = reason;
     }
 
-    /// Serves the file at the path. Returns a description of the outcome.
+    /// Serves the file at the path. Returns a description of the outcome. If `is_rollback` is true, the rules for
+    /// replacing a table do not apply.
     ///
     /// # Errors
     /// The reason why the file was rejected.
-    fn reload(&mut self) -> Result<String, String> {
+    fn reload(&mut self, is_rollback: bool) -> Result<String, String> {
         let path = self.source.path.clone();
         let started = Instant::now();
         let found = Identity::at(&path).ok();
@@ -370,7 +376,8 @@ impl Supervision {
         // The field is set before the check: if the check panics, the file is not retried without a request.
         let tried = FileVersion::at(&path).ok();
         self.refused = tried;
-        match self.source.plan.open(&path, Replaces::Table(summary(&self.current().store))) {
+        let replaces = if is_rollback { Replaces::Rollback } else { Replaces::Table(summary(&self.current().store)) };
+        match self.source.plan.open(&path, replaces) {
             Ok(candidate) => {
                 (self.refused, self.left_by_rollback, self.retries) = (None, None, false);
                 Ok(self.swap(candidate, started))

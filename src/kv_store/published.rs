@@ -1,0 +1,316 @@
+//! Serves a published table: options, and the thread that follows the table.
+//!
+//! In: the URL of a table, and a folder. Out: the file that the server opens, and calls that make it serve new
+//! generations.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use zero_kv::cli::size::parse_size;
+
+#[derive(Clone, Debug, clap::Args)]
+#[cfg_attr(not(feature = "object-store"), allow(dead_code, reason = "only a build with object stores reads them"))]
+pub(crate) struct PublishedArgs {
+    /// Serve the newest generation of the table that was published at this URL (`zkv publish`), such as
+    /// s3://bucket/users or file:///srv/users, instead of --db. Credentials are read from the environment variables of
+    /// the store, such as AWS_ACCESS_KEY_ID
+    #[arg(long, value_name = "URL", requires = "cache", conflicts_with = "db", value_parser = parse_url)]
+    pub(crate) from: Option<String>,
+    /// Keep fetched generations in this folder. A server that starts again serves from it without waiting for the store
+    #[arg(long, value_name = "FOLDER", requires = "from")]
+    cache: Option<PathBuf>,
+    /// Look for a new generation this often. Each wait is random, from half of this time to one and a half of it
+    #[arg(long, value_name = "TIME", requires = "from", default_value = "5s", value_parser = parse_poll)]
+    poll: Duration,
+    /// Fetch at most this many bytes per second, such as 50MB [default: no limit]
+    #[arg(long, value_name = "RATE", requires = "from", value_parser = parse_size)]
+    fetch_bandwidth: Option<u64>,
+    /// Keep this many generations in the folder, so that a rollback needs no download
+    #[arg(long, value_name = "N", requires = "from", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
+    keep: u16,
+    /// Report the state of this server to the store under this name [default: the name of the machine]
+    #[arg(long, value_name = "NAME", requires = "from")]
+    node: Option<String>,
+}
+
+#[cfg(feature = "object-store")]
+fn parse_url(text: &str) -> Result<String, &'static str> {
+    Ok(text.to_owned())
+}
+
+#[cfg(not(feature = "object-store"))]
+fn parse_url(_: &str) -> Result<String, &'static str> {
+    Err("this program was built without the feature object-store: build it with the feature object-store or full")
+}
+
+fn parse_poll(text: &str) -> Result<Duration, String> {
+    const SHORTEST: Duration = Duration::from_millis(10);
+    let parsed = humantime::parse_duration(text).ok().filter(|poll| *poll >= SHORTEST);
+    parsed.ok_or_else(|| "expected a time of at least 10ms with its unit, such as 5s or 2min".to_owned())
+}
+
+#[cfg(feature = "object-store")]
+pub(crate) use following::Following;
+
+#[cfg(feature = "object-store")]
+mod following {
+    use std::fs;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::path::{Path, PathBuf};
+    use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+    use std::thread;
+    use std::time::Duration;
+
+    use anyhow::{Context, anyhow};
+    use tokio::sync::oneshot;
+    use tracing::{error, info, warn};
+    use zero_kv::publish::{
+        FailureKind, FollowControl, FollowOptions, Follower, Manifest, Polled, PublishError, Serve,
+    };
+    use zero_kv::server::{Config, Control, Opened, PublishedFacts, PublishedTable, Server, ServerError};
+
+    use super::PublishedArgs;
+
+    /// How long the thread waits after a panic.
+    const PANIC_WAIT: Duration = Duration::from_secs(10);
+
+    /// A thread that follows a published table.
+    pub(crate) struct Following {
+        url: String,
+        node: String,
+        follower: FollowControl,
+        attempts: Arc<Mutex<Vec<u64>>>,
+        /// Passes the handle of the running server to the thread.
+        server: Sender<Control>,
+        opened: oneshot::Receiver<Result<Opened, ServerError>>,
+    }
+
+    impl Following {
+        /// Starts the thread, which opens the first generation that it has or fetches. Changes `config`, so that the
+        /// server serves only files that the thread has verified.
+        pub(crate) fn start(args: PublishedArgs, config: &mut Config) -> anyhow::Result<Following> {
+            let (url, cache) = args.from.zip(args.cache).ok_or_else(|| anyhow!("--from needs --cache"))?;
+            let node = args.node.unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned());
+            let mut options = FollowOptions::new(&cache, &node);
+            options.poll = args.poll;
+            options.bandwidth_bytes_per_s = args.fetch_bandwidth;
+            options.keep = args.keep.into();
+            let follower = Follower::open(&url, options)?;
+            let canaries = Canaries { own: config.canaries.take(), path: cache.join("canaries") };
+            config.canaries = Some(canaries.path.clone());
+            config.watch = false;
+
+            let (server, control) = channel();
+            let (send_opened, opened) = oneshot::channel();
+            let attempts = Arc::default();
+            let following =
+                Following { url, node, follower: follower.control(), attempts: Arc::clone(&attempts), server, opened };
+            let serving = Serving {
+                canaries,
+                config: config.clone(),
+                opened: Some(send_opened),
+                receiver: control,
+                control: None,
+                serving: 0,
+                attempts,
+            };
+            let name = "published".to_owned();
+            thread::Builder::new()
+                .name(name)
+                .spawn(move || run(follower, serving))
+                .context("a thread cannot be started")?;
+            Ok(following)
+        }
+
+        /// Waits for the first generation.
+        pub(crate) async fn opened(&mut self) -> anyhow::Result<Opened> {
+            let ended = |_| anyhow!("{}: the thread that follows the table has ended", self.url);
+            Ok((&mut self.opened).await.map_err(ended)??)
+        }
+
+        /// Connects the thread and a server.
+        pub(crate) fn connect(self, server: &mut Server) {
+            // Fails only if the thread has ended.
+            let _ = self.server.send(server.control());
+            server.follow(Arc::new(self));
+        }
+    }
+
+    impl Drop for Following {
+        fn drop(&mut self) {
+            self.follower.stop();
+        }
+    }
+
+    impl PublishedTable for Following {
+        fn request(&self, attempt: u64) {
+            unpoisoned(&self.attempts).push(attempt);
+            self.follower.poll();
+        }
+
+        fn facts(&self) -> PublishedFacts {
+            let facts = self.follower.facts();
+            PublishedFacts {
+                url: self.url.clone(),
+                node: self.node.clone(),
+                serving: facts.status.serving,
+                prepared: facts.status.prepared,
+                newest: facts.status.newest,
+                pin: facts.status.pin,
+                lag_s: facts.status.lag_s,
+                polls: facts.polls,
+                fetched_bytes: facts.fetched_bytes,
+                fetching_bytes: facts.fetching.unwrap_or_default(),
+                failures: FailureKind::ALL.map(FailureKind::name).into_iter().zip(facts.failures).collect(),
+                error: facts.status.error,
+            }
+        }
+    }
+
+    /// The canaries of a generation, and those that the server's own option names.
+    struct Canaries {
+        own: Option<PathBuf>,
+        /// The file that the server reads.
+        path: PathBuf,
+    }
+
+    impl Canaries {
+        fn write(&self, manifest: &Manifest) -> Result<(), String> {
+            let mut text: String =
+                manifest.canaries.iter().map(|canary| format!("{},{}\n", canary.key, canary.digest)).collect();
+            if let Some(own) = &self.own {
+                let own_text = fs::read_to_string(own);
+                text += &own_text.map_err(|error| format!("canaries in {}: {error}", own.display()))?;
+            }
+            fs::write(&self.path, text).map_err(|error| format!("{}: {error}", self.path.display()))
+        }
+    }
+
+    /// Serves the generations that the follower has verified.
+    struct Serving {
+        canaries: Canaries,
+        config: Config,
+        /// Receives the first generation, which the main thread serves.
+        opened: Option<oneshot::Sender<Result<Opened, ServerError>>>,
+        receiver: Receiver<Control>,
+        control: Option<Control>,
+        /// The number of the served generation.
+        serving: u64,
+        /// The numbers of the reloads that were requested and have not ended.
+        attempts: Arc<Mutex<Vec<u64>>>,
+    }
+
+    impl Serving {
+        /// Serves the file at a path. Returns why it is not served as the error.
+        fn serve(&mut self, path: &Path, manifest: &Manifest) -> Result<(), String> {
+            self.canaries.write(manifest)?;
+            let outcome = match self.opened.take() {
+                Some(sender) => match Opened::new(path, &self.config) {
+                    Ok(opened) => sender.send(Ok(opened)).map_err(|_| "the server stops".to_owned()),
+                    Err(error) => {
+                        self.opened = Some(sender);
+                        Err(error.to_string())
+                    }
+                },
+                None => {
+                    let is_rollback = manifest.number < self.serving;
+                    self.control()?.serve_file(is_rollback).map(drop)
+                }
+            };
+            outcome.inspect(|()| self.serving = manifest.number)
+        }
+
+        /// Returns the handle of the server, which is available soon after the first generation was opened.
+        fn control(&mut self) -> Result<&Control, String> {
+            if self.control.is_none() {
+                self.control = Some(self.receiver.recv().map_err(|_| "the server stops".to_owned())?);
+            }
+            self.control.as_ref().ok_or_else(|| "the server stops".to_owned())
+        }
+
+        /// Ends the reloads that were requested before the poll that has this outcome.
+        fn end_reloads(&mut self, outcome: &Result<String, String>) {
+            let attempts = std::mem::take(&mut *unpoisoned(&self.attempts));
+            if let (false, Ok(control)) = (attempts.is_empty(), self.control()) {
+                attempts.into_iter().for_each(|attempt| control.end_reload(attempt, outcome.clone()));
+            }
+        }
+    }
+
+    fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+        mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Follows the table until the follower is stopped.
+    fn run(mut follower: Follower, serving: Serving) {
+        let control = follower.control();
+        let serving = Arc::new(Mutex::new(serving));
+        let served = Arc::clone(&serving);
+        let mut serve: Serve = Box::new(move |path, manifest| unpoisoned(&served).serve(path, manifest));
+        let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+            Ok(runtime) => runtime,
+            Err(error) => return error!("the published table cannot be followed: {error}"),
+        };
+        if let Some(manifest) = follower.serve_from_cache(&mut serve) {
+            info!(
+                published = manifest.number,
+                "serving generation {} from the cache, without the store", manifest.number
+            );
+        } else {
+            info!("the cache has no complete generation: waiting for the store");
+        }
+        let mut log = PollLog::default();
+        while !control.is_stopped() {
+            let polled = |result: &Result<Polled, PublishError>| {
+                let outcome = log.log(result);
+                unpoisoned(&serving).end_reloads(&outcome);
+            };
+            let run = AssertUnwindSafe(|| runtime.block_on(follower.run(&mut serve, polled)));
+            if catch_unwind(run).is_err() {
+                error!(
+                    "the thread that follows the published table panicked: it continues in {} s",
+                    PANIC_WAIT.as_secs()
+                );
+                thread::sleep(PANIC_WAIT);
+            }
+        }
+    }
+
+    /// Logs the results of polls, but a repeated failure only once.
+    #[derive(Default)]
+    struct PollLog {
+        last_failure: String,
+    }
+
+    impl PollLog {
+        /// Logs a result. Returns the outcome for requested reloads.
+        fn log(&mut self, result: &Result<Polled, PublishError>) -> Result<String, String> {
+            let text = match result {
+                Ok(Polled::Served(number)) => {
+                    info!(published = number, "serving generation {number} of the published table");
+                    format!("published generation {number} is served")
+                }
+                Ok(Polled::Current(number)) => format!("published generation {number} is already served"),
+                Ok(Polled::Holding(number)) => {
+                    format!("published generation {number} is prepared, and waits for the rollout")
+                }
+                Ok(Polled::Waiting(number)) => {
+                    return Err(format!("published generation {number} failed, and is tried again later"));
+                }
+                Ok(Polled::Empty) => "the published table has no generation".to_owned(),
+                Err(PublishError::Canceled) => return Err("the server stops".to_owned()),
+                Err(error) => {
+                    let text = error.to_string();
+                    if text != self.last_failure {
+                        warn!("{text}: the served generation stays");
+                    }
+                    self.last_failure.clone_from(&text);
+                    return Err(text);
+                }
+            };
+            self.last_failure.clear();
+            Ok(text)
+        }
+    }
+}
