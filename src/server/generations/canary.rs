@@ -20,6 +20,8 @@ pub(super) const SAMPLE_ROWS: usize = 1000;
 /// The maximum number of sampled rows of a server's first file, which clients wait for. Each sampled row can cost
 /// several reads from the disk, and the verification of several blocks.
 pub(super) const FIRST_SAMPLE_ROWS: usize = 16;
+/// The number of sampled rows that are looked up between two pauses of the check.
+const ROWS_PER_STEP: usize = 16;
 const ABSENT: &str = "absent";
 
 /// The reason why a table failed its canaries.
@@ -119,8 +121,8 @@ impl Canaries {
         Ok(Canaries { lines })
     }
 
-    /// Looks up the canaries, and a sample of at most `sample_rows` of the table's rows. Stops early, without an error, if `pace` cancels the
-    /// work.
+    /// Looks up the canaries, and a sample of at most `sample_rows` of the table's rows. Stops early, without an error,
+    /// if `pace` cancels the work.
     ///
     /// # Errors
     /// [`CanaryError`] for the first mismatch.
@@ -143,11 +145,10 @@ impl Canaries {
         let step = store.len().div_ceil(sample_rows).max(1);
         let rows: Vec<usize> = (0..store.len()).step_by(step).chain(store.len().checked_sub(1)).collect();
         store.begin_reads_of_rows(&rows);
-        let keys = rows.iter().take_while(|_| pace.goes_on()).map(|row| store.row(*row));
+        let steps = || rows.chunks(ROWS_PER_STEP).take_while(|_| pace.goes_on()).flatten().copied();
+        let keys = steps().map(|row| store.row(row));
         store.begin_index_reads(keys.filter_map(|row| row.ok().flatten()).map(|(key, _)| key));
-        rows.into_iter()
-            .take_while(|_| pace.goes_on())
-            .try_for_each(|row| find_row(store, row).map_err(|problem| CanaryError::Row { row, problem }))
+        steps().try_for_each(|row| find_row(store, row).map_err(|problem| CanaryError::Row { row, problem }))
     }
 }
 
