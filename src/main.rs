@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::anyhow;
-use clap::{CommandFactory, Parser};
+use clap::CommandFactory;
 use nix::sys::signal::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ, SigSet};
 use rustix::process::Resource;
 use signal_hook::flag;
@@ -26,14 +26,17 @@ use kv_store::args::{Args, name_of};
 #[cfg(feature = "object-store")]
 use kv_store::published::Following;
 use kv_store::resource_limits::raise_limit;
-use kv_store::{inherited, log};
+use kv_store::{inherited, log, settings_sources};
 
 fn main() -> ExitCode {
     if let Some(code) = generate::run_if_requested(Args::command) {
         return code;
     }
     name_settings(name_of);
-    let args = Args::parse();
+    let args = match settings_sources::parse() {
+        Ok(args) => args,
+        Err(code) => return code,
+    };
     return_large_allocations();
     log::start(args.logging.log_format);
     match inherited::take().and_then(|inherited| run(args, inherited)) {

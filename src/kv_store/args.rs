@@ -25,6 +25,13 @@ use super::tls::TlsArgs;
 #[derive(Parser)]
 #[command(name = "kv_store", version, max_term_width = 100)]
 pub(crate) struct Args {
+    /// Read options from this TOML file, such as `workers = 2`. An option on the command line precedes the environment
+    /// variable of the option, such as KV_STORE_WORKERS, and the variable precedes the file
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Print the options in effect, as a file for --config, and where each comes from; then exit
+    #[arg(long)]
+    pub(crate) print_config: bool,
     #[command(flatten, next_help_heading = "File")]
     pub(crate) file: FileArgs,
     #[command(flatten, next_help_heading = "Published table")]

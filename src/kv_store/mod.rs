@@ -9,4 +9,5 @@ pub(crate) mod inherited;
 pub(crate) mod log;
 pub(crate) mod published;
 pub(crate) mod resource_limits;
+pub(crate) mod settings_sources;
 mod tls;

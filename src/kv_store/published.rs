@@ -80,7 +80,7 @@ mod following {
         url: String,
         node: String,
         follower: FollowControl,
-        attempts: Arc<Mutex<Vec<u64>>>,
+        attempts: Arc<Mutex<Vec<Attempt>>>,
         /// Passes the handle of the running server to the thread.
         server: Sender<Control>,
         opened: oneshot::Receiver<Result<Opened, ServerError>>,
@@ -145,7 +145,8 @@ mod following {
 
     impl PublishedTable for Following {
         fn request(&self, attempt: u64) {
-            unpoisoned(&self.attempts).push(attempt);
+            let polls_before = self.follower.facts().polls;
+            unpoisoned(&self.attempts).push(Attempt { number: attempt, polls_before });
             self.follower.poll();
         }
 
@@ -197,8 +198,15 @@ mod following {
         control: Option<Control>,
         /// The number of the served generation.
         serving: u64,
-        /// The numbers of the reloads that were requested and have not ended.
-        attempts: Arc<Mutex<Vec<u64>>>,
+        /// The reloads that were requested and have not ended.
+        attempts: Arc<Mutex<Vec<Attempt>>>,
+    }
+
+    /// A requested reload.
+    struct Attempt {
+        number: u64,
+        /// The number of polls that had begun when the reload was requested. They may have read the store too early.
+        polls_before: u64,
     }
 
     impl Serving {
@@ -229,11 +237,14 @@ mod following {
             self.control.as_ref().ok_or_else(|| "the server stops".to_owned())
         }
 
-        /// Ends the reloads that were requested before the poll that has this outcome.
-        fn end_reloads(&mut self, outcome: &Result<String, String>) {
-            let attempts = std::mem::take(&mut *unpoisoned(&self.attempts));
-            if let (false, Ok(control)) = (attempts.is_empty(), self.control()) {
-                attempts.into_iter().for_each(|attempt| control.end_reload(attempt, outcome.clone()));
+        /// Ends the reloads that were requested before the poll with this number and outcome.
+        fn end_reloads(&mut self, poll: u64, outcome: &Result<String, String>) {
+            let ended: Vec<Attempt> =
+                unpoisoned(&self.attempts).extract_if(.., |attempt| attempt.polls_before < poll).collect();
+            for attempt in ended {
+                // Only a running server passes reloads to this thread, so its handle is available.
+                let Ok(control) = self.control() else { return };
+                control.end_reload(attempt.number, outcome.clone());
             }
         }
     }
@@ -264,7 +275,7 @@ mod following {
         while !control.is_stopped() {
             let polled = |result: &Result<Polled, PublishError>| {
                 let outcome = log.log(result);
-                unpoisoned(&serving).end_reloads(&outcome);
+                unpoisoned(&serving).end_reloads(control.facts().polls, &outcome);
             };
             let run = AssertUnwindSafe(|| runtime.block_on(follower.run(&mut serve, polled)));
             if catch_unwind(run).is_err() {

@@ -36,6 +36,8 @@ pub(crate) mod scripted_server;
 #[cfg(feature = "cli")]
 pub(crate) mod servers;
 #[cfg(feature = "cli")]
+pub(crate) mod store_server;
+#[cfg(feature = "cli")]
 pub(crate) mod tables;
 #[cfg(feature = "tls")]
 pub(crate) mod tls;

@@ -1,0 +1,11 @@
+//! Tests of `kv_store --from`: servers that follow a published table.
+
+mod helpers;
+
+mod following {
+    mod cache;
+    mod faults;
+    mod nodes;
+    mod pins;
+    mod rollouts;
+}

@@ -1,0 +1,258 @@
+//! The folder of a node: starts without the store, resumed downloads, and the space that generations take.
+
+use std::fs;
+use std::process::Command;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use zero_kv::publish::{Canary, CommitOptions, GarbageRules};
+
+use super::nodes::{Published, SHAPE, health, names, wait_for_error, wait_until_served};
+use crate::helpers::generations::named;
+use crate::helpers::mixed_load::MixedLoad;
+use crate::helpers::pipelined_gets::{Answer, PipelinedConnection, Protocol};
+use crate::helpers::servers::{Server, failure_message};
+use crate::helpers::store_server::{Fault, StoreServer};
+use crate::helpers::waiting::eventually;
+
+#[test]
+fn a_node_starts_from_its_cache_without_the_store() {
+    let published = Published::new();
+    published.publish(1);
+    let store = StoreServer::start(&published.store());
+    drop(published.node_of("a", &store.url("users")));
+    published.publish(2);
+    store.fail("/", Fault::Dead);
+    let node = published.node_of("a", &store.url("users"));
+    assert_eq!(node.logged("serving generation 1 from the cache, without the store"), 1, "{}", node.log());
+    wait_until_served(&node, 1);
+    store.recover();
+    wait_until_served(&node, 2);
+}
+
+#[test]
+fn a_node_with_an_empty_cache_is_ready_when_it_serves() {
+    let published = Published::new();
+    let mut node = Server::spawn(published.node_command("a", published.publication.url()), &published.socket("a"));
+    node.wait_for_log("the cache has no complete generation: waiting for the store");
+    assert!(!published.socket("a").exists());
+    published.publish(1);
+    node.wait_for_log("ready on ");
+    wait_until_served(&node, 1);
+}
+
+#[test]
+fn a_node_that_waits_for_the_store_stops_on_a_signal() {
+    for signal in [Signal::TERM, Signal::INT] {
+        let published = Published::new();
+        let mut node = Server::spawn(published.node_command("a", published.publication.url()), &published.socket("a"));
+        node.wait_for_log("waiting for the store");
+        node.signal(signal);
+        assert!(node.wait().success());
+    }
+}
+
+#[test]
+fn a_node_that_is_killed_during_a_download_continues_it() {
+    let published = Published::new();
+    published.publish(1);
+    let store = StoreServer::start(&published.store());
+    let command = |rate: &str| {
+        let mut command = published.node_command("a", &store.url("users"));
+        command.args(["--fetch-bandwidth", rate]);
+        command
+    };
+    // The file has more than one range of 64 KiB.
+    let mut node = Server::spawn(command("100KB"), &published.socket("a"));
+    let data = published.cache("a").join("data");
+    eventually("a range is complete", || {
+        data.exists() && names(&data).iter().any(|name| name.ends_with(".partial.json"))
+    });
+    node.kill();
+    let state = names(&data).into_iter().find(|name| name.ends_with(".partial.json")).unwrap();
+    assert!(fs::read_to_string(data.join(state)).unwrap().contains("\"parts\":["));
+    let before = store.request_count();
+    let node = Server::of(command("100KB"), &published.socket("a"));
+    wait_until_served(&node, 1);
+    let ranges = published.data_file(1).metadata().unwrap().len().div_ceil(64 << 10);
+    let requests_without_ranges = 8;
+    assert!(ranges > 3 && store.request_count() - before < ranges + requests_without_ranges, "{ranges} ranges");
+}
+
+#[test]
+fn a_damaged_partial_download_is_fetched_again() {
+    let published = Published::new();
+    published.publish(1);
+    let manifest = published.publication.manifest(None).unwrap();
+    let data = published.cache("a").join("data");
+    fs::create_dir_all(&data).unwrap();
+    let len = manifest.bytes();
+    fs::write(data.join(format!("{}.zkv.partial", manifest.digest())), vec![0; len as usize]).unwrap();
+    let object_url = format!("{}/{}", published.publication.url(), manifest.entries[0].object);
+    let state = format!(r#"{{"object_url":"{object_url}","part_len_bytes":8388608,"parts":[0]}}"#);
+    fs::write(data.join(format!("{}.zkv.partial.json", manifest.digest())), state).unwrap();
+    wait_until_served(&published.node("a"), 1);
+}
+
+#[test]
+fn a_damaged_file_in_the_cache_is_fetched_again() {
+    let published = Published::new();
+    published.publish(1);
+    drop(published.node("a"));
+    let data = published.cache("a").join("data");
+    let file = data.join(names(&data).remove(0));
+    let mut bytes = fs::read(&file).unwrap();
+    bytes[0] ^= 1;
+    // A new file, because the one that was served has another name, too.
+    fs::remove_file(&file).unwrap();
+    fs::write(&file, bytes).unwrap();
+    wait_until_served(&published.node("a"), 1);
+}
+
+#[test]
+fn nodes_that_are_killed_at_any_time_converge() {
+    let published = Published::new();
+    published.publish(1);
+    let mut generation = 1;
+    for round in 0..6 {
+        let mut node = published.node("a");
+        generation += 1;
+        published.publish(generation);
+        let polls = node.number("published_polls");
+        eventually("the next poll has begun", || node.number("published_polls") > polls + round % 3);
+        node.kill();
+    }
+    wait_until_served(&published.node("a"), generation);
+}
+
+#[test]
+fn a_cache_keeps_the_chosen_number_of_generations() {
+    let published = Published::new();
+    published.publish(1);
+    let mut command = published.node_command("a", published.publication.url());
+    command.args(["--keep", "2"]);
+    let node = Server::of(command, &published.socket("a"));
+    for number in 2..=5 {
+        published.publish(number);
+        wait_until_served(&node, number);
+    }
+    let kept = || names(&published.cache("a").join("manifests"));
+    eventually("two generations are left", || kept().len() == 2);
+    assert_eq!(kept(), ["00000000000000000004.json", "00000000000000000005.json"]);
+    eventually("two files are left", || names(&published.cache("a").join("data")).len() == 2);
+}
+
+#[test]
+fn a_generation_that_fails_its_canaries_is_rejected_and_the_next_one_is_served() {
+    let published = Published::new();
+    published.publish(1);
+    let node = published.node("a");
+    let load = MixedLoad::start(&node, SHAPE, 1);
+    let db = published.folder.path().join("wrong.db");
+    SHAPE.bake(2, &db);
+    let canary = Canary { key: "1".to_owned(), digest: "absent".to_owned() };
+    let options = CommitOptions { canaries: vec![canary], ..CommitOptions::default() };
+    assert_eq!(published.publish_file(&db, &options), 2);
+    wait_for_error(&node, "canary 1: found");
+    let (status, lines) = health(&node);
+    assert!(status == Some(0) && lines.contains("canary 1: found"), "{lines}");
+    load.wait_for_right(1000);
+    load.allow(3);
+    published.publish(3);
+    wait_until_served(&node, 3);
+    assert_eq!(load.finish(), 0);
+}
+
+#[test]
+fn a_rejected_generation_is_not_served_after_a_restart_either() {
+    let published = Published::new();
+    published.publish(1);
+    let node = published.node("a");
+    let db = published.folder.path().join("wrong.db");
+    SHAPE.bake(2, &db);
+    let canary = Canary { key: "1".to_owned(), digest: "absent".to_owned() };
+    published.publish_file(&db, &CommitOptions { canaries: vec![canary], ..CommitOptions::default() });
+    wait_for_error(&node, "canary 1: found");
+    drop(node);
+    let node = published.node("a");
+    wait_until_served(&node, 1);
+    wait_for_error(&node, "canary 1: found");
+}
+
+#[test]
+fn garbage_that_is_collected_during_a_download_does_not_stop_a_node() {
+    let published = Published::new();
+    published.publish(1);
+    let mut command = published.node_command("a", published.publication.url());
+    command.args(["--fetch-bandwidth", "1MB"]);
+    let node = Server::of(command, &published.socket("a"));
+    let load = MixedLoad::start(&node, SHAPE, 1);
+    load.allow(8);
+    let rules = GarbageRules { keep: 1, age_min: Duration::ZERO, delete: true };
+    for number in 2..=8 {
+        published.publish(number);
+        published.publication.collect_garbage(&rules).unwrap();
+    }
+    wait_until_served(&node, 8);
+    assert_eq!(load.finish(), 0);
+    // Nothing but the newest generation, and the generations that the node's last status named, is left.
+    published.publication.collect_garbage(&rules).unwrap();
+    assert!(names(&published.table().join("data")).len() <= 8 && published.data_file(8).exists());
+}
+
+#[test]
+fn a_hundred_connections_see_no_gap_while_generations_change() {
+    let published = Published::new();
+    published.publish(1);
+    let node = published.node("a");
+    let mut connections: Vec<_> =
+        (0..100).map(|_| PipelinedConnection::new(Protocol::Native, node.connect())).collect();
+    let mut newest_of = vec![1; connections.len()];
+    let keys: Vec<u64> = (1..=16).collect();
+    for number in 2..=6 {
+        published.publish(number);
+        while newest_of.iter().any(|newest| *newest < number) {
+            connections.iter_mut().for_each(|connection| connection.ask(&keys));
+            for (connection, newest) in connections.iter_mut().zip(&mut newest_of) {
+                for (key, answer) in keys.iter().zip(connection.answers(keys.len()).unwrap()) {
+                    let Answer::Value(value) = answer else { panic!("key {key}: {answer:?}") };
+                    let generation = named(&value).unwrap();
+                    assert_eq!(Some(value), SHAPE.value(generation, *key));
+                    assert!((*newest..=number).contains(&generation), "{generation} after {newest}");
+                    *newest = generation;
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_cache_belongs_to_one_process() {
+    let published = Published::new();
+    published.publish(1);
+    let _node = published.node("a");
+    let message = failure_message(published.node_command("a", published.publication.url()), 1);
+    assert!(message.contains("another process uses this folder"), "{message}");
+}
+
+#[test]
+fn options_of_a_published_table_are_checked() {
+    let published = Published::new();
+    let failing = |args: &[&str], status| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kv_store"));
+        command.args(args).arg("--cache").arg(published.cache("a"));
+        failure_message(command, status)
+    };
+    let url = published.publication.url();
+    for (args, status, expected) in [
+        (&["--from", "ftp://host/users"][..], 1, "expected s3, gs, az, file, http, or https"),
+        (&["--from", url, "--db", "a.db"], 2, "cannot be used with"),
+        (&["--from", url, "--poll", "0s"], 2, "such as 5s or 2min"),
+        (&["--from", url, "--keep", "0"], 2, "0 is not in 1..=65535"),
+        (&["--from", url, "--node", "a/b"], 1, "letters, digits"),
+        (&["--from", "file:///no/such/folder"], 1, "/no/such/folder: No such file or directory"),
+    ] {
+        let message = failing(args, status);
+        assert!(message.contains(expected), "{args:?}: {message}");
+    }
+}

@@ -1,0 +1,122 @@
+//! A published table and the servers that follow it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+use zero_kv::publish::{CommitOptions, Pin, Publication, ShardFile};
+
+use crate::helpers::generations::Shape;
+use crate::helpers::servers::Server;
+use crate::helpers::waiting::eventually;
+
+pub(crate) const SHAPE: Shape = Shape { rows: 2000, len_max_bytes: 300 };
+
+/// A table that is published to a folder.
+pub(crate) struct Published {
+    pub(crate) folder: TempDir,
+    pub(crate) publication: Publication,
+}
+
+impl Published {
+    /// Creates a table without generations.
+    pub(crate) fn new() -> Published {
+        let folder = tempfile::tempdir().unwrap();
+        let publication = Publication::create(&format!("file://{}/store/users", folder.path().display())).unwrap();
+        Published { folder, publication }
+    }
+
+    /// Returns the folder of the store.
+    pub(crate) fn store(&self) -> PathBuf {
+        self.folder.path().join("store")
+    }
+
+    /// Returns the folder of the table in the store.
+    pub(crate) fn table(&self) -> PathBuf {
+        self.store().join("users")
+    }
+
+    /// Publishes a generation whose rows name it.
+    pub(crate) fn publish(&self, number: u64) {
+        let db = self.folder.path().join("next.db");
+        SHAPE.bake(number, &db);
+        assert_eq!(self.publish_file(&db, &CommitOptions::default()), number);
+    }
+
+    /// Publishes a file. Returns the number of the generation.
+    pub(crate) fn publish_file(&self, db: &Path, options: &CommitOptions) -> u64 {
+        let entry = self.publication.upload(&ShardFile::whole(db), &Default::default(), &mut |_| ()).unwrap();
+        self.publication.commit(vec![entry], options).unwrap().number
+    }
+
+    pub(crate) fn pin(&self, generation: Option<u64>) -> u64 {
+        self.publication.create_pin(&Pin::new(generation)).unwrap()
+    }
+
+    /// Returns the command that starts a node, which reads the store at a URL.
+    pub(crate) fn node_command(&self, name: &str, url: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kv_store"));
+        command.args(["--from", url, "--node", name, "--cache"]).arg(self.cache(name));
+        command.arg("--socket").arg(self.socket(name)).env("RUST_LOG", "info").env("KV_STORE_POLL", "50ms");
+        command
+    }
+
+    pub(crate) fn cache(&self, name: &str) -> PathBuf {
+        self.folder.path().join(format!("cache-{name}"))
+    }
+
+    pub(crate) fn socket(&self, name: &str) -> PathBuf {
+        self.folder.path().join(format!("{name}.sock"))
+    }
+
+    /// Starts a node that reads the store at a URL, and waits until it is ready.
+    pub(crate) fn node_of(&self, name: &str, url: &str) -> Server {
+        Server::of(self.node_command(name, url), &self.socket(name))
+    }
+
+    /// Starts a node that reads the folder of the store, and waits until it is ready.
+    pub(crate) fn node(&self, name: &str) -> Server {
+        self.node_of(name, self.publication.url())
+    }
+
+    /// Returns the generation that a node serves, as its status in the store states.
+    pub(crate) fn status_serving(&self, name: &str) -> Option<u64> {
+        let statuses = self.publication.statuses().unwrap();
+        statuses.into_iter().find(|status| status.node == name).map(|status| status.serving)
+    }
+
+    /// Returns the file of a generation in the store.
+    pub(crate) fn data_file(&self, number: u64) -> PathBuf {
+        let manifest = self.publication.manifest(Some(number)).unwrap();
+        self.table().join(&manifest.entries[0].object)
+    }
+}
+
+/// Waits until a node serves a generation.
+pub(crate) fn wait_until_served(node: &Server, generation: u64) {
+    eventually(&format!("generation {generation} is served"), || node.number("published_generation") == generation);
+    assert!(node.client().get(1).unwrap().unwrap().starts_with(format!("{generation}:1:").as_bytes()));
+}
+
+/// Waits until a node reports an error with a text.
+pub(crate) fn wait_for_error(node: &Server, text: &str) {
+    eventually(&format!("the error contains {text:?}"), || {
+        node.info().get("published_error").unwrap_or_default().contains(text)
+    });
+}
+
+/// Runs `zkv health`, and returns its exit status and its lines.
+pub(crate) fn health(node: &Server) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_zkv"));
+    let output = command.arg("health").arg("--socket").arg(node.socket()).output().unwrap();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+/// Returns the names of the files in a folder, in order.
+pub(crate) fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}

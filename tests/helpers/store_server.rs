@@ -1,0 +1,173 @@
+//! An HTTP server that serves a folder, as a store that can only be read, and fails in the ways that a test chooses.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use rustix::net::sockopt::set_socket_linger;
+
+/// How the server responds to requests for some objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// Closes connections without a response.
+    Dead,
+    /// Sends no response until the fault ends.
+    Stalled,
+    /// Responds with this status.
+    Status(u16),
+    /// Resets the connection in the middle of the body.
+    Reset,
+    /// Responds as if the object ended in the middle.
+    Truncated,
+    /// Changes one bit in the middle of the body.
+    Flipped,
+}
+
+#[derive(Default)]
+struct State {
+    /// A part of the paths of the objects that the fault is about, and the fault.
+    fault: Option<(String, Fault)>,
+    /// The number of requests that the fault was applied to.
+    fault_count: u64,
+    request_count: u64,
+}
+
+/// A server with its thread, which runs until the process ends.
+pub(crate) struct StoreServer {
+    address: String,
+    state: Arc<Mutex<State>>,
+}
+
+impl StoreServer {
+    /// Serves the files of a folder.
+    pub(crate) fn start(folder: &Path) -> StoreServer {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = StoreServer { address: listener.local_addr().unwrap().to_string(), state: Arc::default() };
+        let (state, folder) = (Arc::clone(&server.state), folder.to_path_buf());
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (state, folder) = (Arc::clone(&state), folder.clone());
+                thread::spawn(move || respond(stream, &folder, &state));
+            }
+        });
+        server
+    }
+
+    /// Returns the URL of a table in the folder.
+    pub(crate) fn url(&self, table: &str) -> String {
+        format!("http://{}/{table}", self.address)
+    }
+
+    /// Makes requests fail whose path contains a text. The fault replaces the preceding one.
+    pub(crate) fn fail(&self, path_part: &str, fault: Fault) {
+        self.state.lock().unwrap().fault = Some((path_part.to_owned(), fault));
+    }
+
+    /// Ends the fault.
+    pub(crate) fn recover(&self) {
+        self.state.lock().unwrap().fault = None;
+    }
+
+    /// Returns the number of requests that failed because of a fault.
+    pub(crate) fn fault_count(&self) -> u64 {
+        self.state.lock().unwrap().fault_count
+    }
+
+    /// Returns the number of requests.
+    pub(crate) fn request_count(&self) -> u64 {
+        self.state.lock().unwrap().request_count
+    }
+}
+
+/// Serves the one request of a connection.
+fn respond(stream: TcpStream, folder: &Path, state: &Mutex<State>) {
+    let Some(request) = Request::read(&stream, folder) else { return };
+    let fault = {
+        let mut state = state.lock().unwrap();
+        state.request_count += 1;
+        let path = request.path.to_str().unwrap();
+        let fault = state.fault.clone().filter(|(part, _)| path.contains(part.as_str())).map(|(_, fault)| fault);
+        state.fault_count += u64::from(fault.is_some());
+        fault
+    };
+    match fault {
+        Some(Fault::Dead) => return,
+        Some(Fault::Stalled) => {
+            while state.lock().unwrap().fault.as_ref().is_some_and(|(_, fault)| *fault == Fault::Stalled) {
+                thread::yield_now();
+            }
+            return;
+        }
+        _ => {}
+    }
+    // A client may have ended.
+    let _ = request.answer(stream, fault);
+}
+
+struct Request {
+    is_head: bool,
+    path: PathBuf,
+    /// The first byte and the last byte that are requested.
+    range: Option<(u64, u64)>,
+}
+
+impl Request {
+    fn read(stream: &TcpStream, folder: &Path) -> Option<Request> {
+        let mut lines = BufReader::new(stream).lines();
+        let first = lines.next()?.ok()?;
+        let mut words = first.split(' ');
+        let (method, path) = (words.next()?, words.next()?);
+        assert!(!path.contains(".."), "{path}");
+        let mut request =
+            Request { is_head: method == "HEAD", path: folder.join(path.trim_start_matches('/')), range: None };
+        for line in lines {
+            let line = line.ok()?.to_ascii_lowercase();
+            if line.is_empty() {
+                return Some(request);
+            }
+            if let Some(range) = line.strip_prefix("range: bytes=") {
+                let (first, last) = range.split_once('-')?;
+                request.range = Some((first.parse().ok()?, last.parse().ok()?));
+            }
+        }
+        None
+    }
+
+    fn answer(&self, mut stream: TcpStream, fault: Option<Fault>) -> std::io::Result<()> {
+        if let Some(Fault::Status(status)) = fault {
+            return write!(stream, "HTTP/1.1 {status} Fault\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+        }
+        let Ok(file) = File::open(&self.path) else {
+            return write!(stream, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+        };
+        let mut len_bytes = file.metadata()?.len();
+        if fault == Some(Fault::Truncated) {
+            len_bytes /= 2;
+        }
+        let (first, last) = self.range.unwrap_or((0, len_bytes.max(1) - 1));
+        let end = len_bytes.min(last + 1).max(first);
+        let mut body = vec![0; (end - first) as usize];
+        file.read_exact_at(&mut body, first)?;
+        if let (Some(Fault::Flipped), Some(byte)) = (fault, body.len().checked_sub(1).map(|last| last / 2)) {
+            body[byte] ^= 0x10;
+        }
+        let status = if self.range.is_some() { "206 Partial Content" } else { "200 OK" };
+        write!(stream, "HTTP/1.1 {status}\r\nContent-Length: {}\r\n", body.len())?;
+        if self.range.is_some() {
+            write!(stream, "Content-Range: bytes {first}-{}/{len_bytes}\r\n", end.max(1) - 1)?;
+        }
+        write!(stream, "Last-Modified: Thu, 01 Jan 2026 00:00:00 GMT\r\nConnection: close\r\n\r\n")?;
+        match fault {
+            _ if self.is_head => Ok(()),
+            Some(Fault::Reset) => {
+                stream.write_all(&body[..body.len() / 2])?;
+                Ok(set_socket_linger(&stream, Some(std::time::Duration::ZERO))?)
+            }
+            _ => stream.write_all(&body),
+        }
+    }
+}
