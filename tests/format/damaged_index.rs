@@ -10,7 +10,7 @@ use zero_kv::format::header::SectionKind;
 use zero_kv::{Key, LookupError, MappedStore, Store};
 
 use crate::helpers::encoder::{self, BLOCK_SUMS, FENCE, FENCE_ROWS, FENCE_TREE, FENCES, PILOTS, PLACES};
-use crate::helpers::rows::{Rows, Scratch};
+use crate::helpers::rows::{Rows, Scratch, write_new};
 
 const BLOCK: usize = 4096;
 /// The number of rows. With so many, every section of the index has several blocks.
@@ -55,7 +55,7 @@ fn a_damaged_block_of_pilots_or_places_fails_exactly_the_lookups_that_read_it() 
         let count = encoder::section(&whole, section).1.div_ceil(BLOCK);
         assert!(count > 1, "{count} blocks of {kind}");
         for block in [0, count - 1] {
-            fs::write(scratch.path(), &whole).unwrap();
+            write_new(&scratch.path(), &whole);
             let damaged = block_of(&whole, section, block);
             damage(&scratch, &damaged);
             for by_batch in [false, true] {
@@ -182,7 +182,7 @@ fn lookups_of_byte_keys_by_order_return_the_right_rows_or_errors_whatever_block_
         (0..9000).step_by(37).flat_map(|row| [key(row), [&key(row)[..], b"+"].concat()]).collect();
     for section in [FENCES, FENCE_TREE] {
         for block in 0..encoder::section(&whole, section).1.div_ceil(BLOCK) {
-            fs::write(scratch.path(), &whole).unwrap();
+            write_new(&scratch.path(), &whole);
             damage(&scratch, &block_of(&whole, section, block));
             // The first and the last fence are needed to open the file.
             let Ok(table) = MappedStore::open(scratch.path()) else { continue };

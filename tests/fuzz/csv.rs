@@ -16,6 +16,7 @@ use zero_kv::bake::{
 use zero_kv::{Key, KeyKind, Store};
 
 use super::source::Source;
+use crate::helpers::rows::write_new;
 
 /// Bakes what the bytes describe, in its own folder.
 pub fn check(folder: &Path, data: &[u8]) {
@@ -45,7 +46,7 @@ pub fn check(folder: &Path, data: &[u8]) {
     for (machine, baked) in machines.iter().zip(&baked) {
         match baked {
             Ok((report, file)) => {
-                fs::write(&output, file).unwrap();
+                write_new(&output, file);
                 check_file(&output, report);
             }
             Err(error) => assert!(!error.to_string().is_empty()),

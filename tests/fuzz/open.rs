@@ -13,6 +13,7 @@ use super::rows::{Numbers, Rows};
 use super::source::Source;
 use crate::helpers::encoder::{self, DIGEST, HEADER, SECTIONS, number, put, seal, seal_header};
 use crate::helpers::records::assert_lookups_match_its_records;
+use crate::helpers::rows::write_new;
 
 /// Baked files, and the rows of each.
 pub struct Files {
@@ -57,7 +58,7 @@ pub fn check(files: &Files, data: &[u8]) {
             _ => seal(&mut file),
         }
     }
-    fs::write(&files.path, &file).unwrap();
+    write_new(&files.path, &file);
     let options = OpenOptions { verify, ..OpenOptions::default() };
     let Ok(store) = Store::open_with(&files.path, &options, &mut |_| ()) else { return };
     if verify == Verify::Touch {

@@ -5,7 +5,6 @@
 //! derived from the sections, so forged sections reach the code after those checks.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 
 use zero_kv::store::{OpenOptions, Unchecked, Verify};
@@ -17,6 +16,7 @@ use crate::helpers::encoder::{
     SECTIONS, number, put, put_u32, seal, tree_len,
 };
 use crate::helpers::records::{RecordKey, assert_lookups_match_its_records};
+use crate::helpers::rows::write_new;
 
 /// Row counts around the limits of one fence (18 rows).
 const ROW_COUNTS: [u64; 5] = [0, 1, 2, 17, 33];
@@ -229,7 +229,7 @@ impl Originals {
 /// Opens a file in every mode and makes every kind of lookup. The file is rejected, or every answer is one of its
 /// records.
 pub fn check(path: &Path, file: &[u8]) {
-    fs::write(path, file).expect("room for a small file");
+    write_new(path, file);
     let is_whole = Unchecked::open(path).is_ok_and(|unchecked| {
         let damaged = unchecked.damaged_sections();
         let row_count = unchecked.layout().dimensions.row_count;

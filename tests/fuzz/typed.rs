@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::fs;
 use std::path::Path;
 
 use zero_kv::Store;
@@ -15,6 +14,7 @@ use zero_kv::typed::{
 
 use super::source::Source;
 use crate::helpers::encoder::{self, SCHEMA};
+use crate::helpers::rows::write_new;
 
 /// The columns of tables to forge from.
 const SCHEMAS: [&[&str]; 4] = [
@@ -106,7 +106,7 @@ fn change(source: &mut Source<'_>, bytes: &mut Vec<u8>) {
 
 /// Opens a file in every mode, and reads all cells in each way.
 pub fn check(path: &Path, file: &[u8]) {
-    fs::write(path, file).expect("room for a small file");
+    write_new(path, file);
     for verify in [Verify::Full, Verify::Touch] {
         let options = OpenOptions { verify, ..OpenOptions::default() };
         let Ok(store) = Store::open_with(path, &options, &mut |_| ()) else { continue };

@@ -17,6 +17,7 @@ use zero_kv::typed::{RowEncoder, TextParser, TypedRow, Value, write_text};
 
 use super::csv::{ResourceOptions, number, records};
 use super::source::Source;
+use crate::helpers::rows::write_new;
 
 /// The types of the columns that [`HEADER`] names.
 const TYPES: [&str; 4] = [
@@ -45,7 +46,7 @@ pub fn check(folder: &Path, data: &[u8]) {
         [Ok(one), Ok(other)] => {
             assert_eq!(one.0, other.0, "other resources give other types");
             assert!(one.1 == other.1, "other resources give a different file");
-            fs::write(&output, &one.1).unwrap();
+            write_new(&output, &one.1);
             check_table(&output);
             if let Some(types) = declared.filter(|_| is_delimited) {
                 assert_eq!(table(&output), expected(&text, types), "{types}");

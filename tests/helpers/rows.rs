@@ -88,6 +88,14 @@ pub(crate) fn bake_text(path: &Path, keys: Keys, text: impl AsRef<[u8]>) -> Repo
     bake::bake_csv(text.as_ref(), path, &options, &mut |_| ()).expect("valid rows")
 }
 
+/// Writes a new file, which replaces the file at the path. If an existing file were truncated instead, some file systems
+/// would write the new bytes to the disk before the file is closed, which takes milliseconds.
+pub(crate) fn write_new(path: &Path, bytes: &[u8]) {
+    // The path may have no file.
+    let _ = std::fs::remove_file(path);
+    std::fs::write(path, bytes).expect("room for a small file");
+}
+
 /// A temporary folder with one file, whose content each method sets.
 pub(crate) struct Scratch {
     folder: TempDir,
@@ -110,7 +118,7 @@ impl Scratch {
 
     /// Opens a file with these bytes, and verifies all of it.
     pub(crate) fn open(&self, bytes: &[u8]) -> Result<Store, zero_kv::StoreError> {
-        std::fs::write(self.path(), bytes).expect("room for a small file");
+        write_new(&self.path(), bytes);
         let options = OpenOptions { verify: Verify::Full, ..OpenOptions::default() };
         Store::open_with(self.path(), &options, &mut |_| ())
     }

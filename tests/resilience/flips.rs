@@ -12,7 +12,7 @@ use zero_kv::store::{OpenOptions, Verify};
 use zero_kv::{Key, LookupError, Store};
 
 use crate::helpers::random::random;
-use crate::helpers::rows::{bake_text, csv_row};
+use crate::helpers::rows::{bake_text, csv_row, write_new};
 use crate::helpers::scenes::Scene;
 use crate::helpers::waiting::{configured_duration, eventually};
 use crate::{report, run_concurrently};
@@ -205,7 +205,7 @@ fn each_of_2000_bit_flips_is_rejected_or_every_result_is_right_or_an_error() {
             let bit = random() as usize % (whole.len() * 8);
             let mut flipped = whole.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
-            fs::write(scene.db(), &flipped).unwrap();
+            write_new(&scene.db(), &flipped);
             let options = OpenOptions { verify: Verify::Touch, ..OpenOptions::default() };
             let Ok(store) = Store::open_with(scene.db(), &options, &mut |_| ()) else {
                 refused += 1;

@@ -12,7 +12,7 @@ use rustix::fs::{Advice, fadvise};
 #[cfg(feature = "server")]
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
-use super::{Map, PAGE_LEN_BYTES, PART_LEN_BYTES};
+use super::{HUGE_PAGE_LEN_BYTES, Map, PAGE_LEN_BYTES, PART_LEN_BYTES};
 use crate::store::pace::Pace;
 use crate::store::parts::for_each_part;
 use crate::store::stamp::WatchedFile;
@@ -147,6 +147,10 @@ impl Map {
     /// Returns how many bytes of the memory are in huge pages, according to the system, or 0 if the system does not
     /// report this number.
     pub(in crate::store) fn huge_len_bytes(&self) -> u64 {
+        // Reading the file takes longer than opening a short table, because it describes all mappings of the process.
+        if self.memory().len() < HUGE_PAGE_LEN_BYTES {
+            return 0;
+        }
         let smaps = fs::read_to_string("/proc/self/smaps").unwrap_or_default();
         huge_len_bytes(&smaps, self.memory().as_ptr() as u64)
     }
