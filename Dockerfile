@@ -3,18 +3,22 @@
 #   docker build -t zero-kv .
 #   docker run --read-only --network none -v "$PWD/tables:/data:ro" -v zero-kv:/run/zero-kv zero-kv
 #
+# A server that follows a published table needs a network and the folder /cache: see packaging/compose/compose.yaml and
+# packaging/kubernetes/daemonset.yaml.
+#
 # The socket is in the volume zero-kv. Other containers mount this volume and run as user or
 # group 65532: see "As a service" in docs/OPERATIONS.md.
 FROM rust:1-bookworm AS build
 WORKDIR /zero-kv
 COPY . .
-RUN cargo build --release --locked --features full && mkdir -p /root-of-image/run/zero-kv /root-of-image/data \
+RUN cargo build --release --locked --features full && mkdir -p /root-of-image/run/zero-kv /root-of-image/data /root-of-image/cache \
     && install -D -s -t /root-of-image/usr/bin target/release/kv_store target/release/baker target/release/zkv
 
 FROM gcr.io/distroless/cc-debian12:nonroot
 COPY --from=build /root-of-image/usr/bin /usr/bin
 COPY --from=build /root-of-image/data /data
 COPY --from=build --chown=65532:65532 /root-of-image/run/zero-kv /run/zero-kv
+COPY --from=build --chown=65532:65532 /root-of-image/cache /cache
 USER 65532:65532
 VOLUME /run/zero-kv
 HEALTHCHECK CMD ["/usr/bin/zkv", "health", "--socket", "/run/zero-kv/zero-kv.sock"]

@@ -37,6 +37,43 @@ pub(crate) fn systemd_finds_nothing_wrong_with_the_units() -> Result<(), Missing
     Ok(())
 }
 
+/// Copies the template unit with a drop-in, if one is named. Returns the folder and the name of an instance.
+fn instance(drop_in: Option<&str>) -> Result<(TempDir, &'static str), Missing> {
+    require("systemd-analyze", "--version")?;
+    let folder = tempfile::tempdir().unwrap();
+    let packaged = |name: &str| {
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/systemd").join(name)).unwrap()
+    };
+    let unit = packaged("kv_store@.service").replace("/usr/bin/kv_store", env!("CARGO_BIN_EXE_kv_store"));
+    fs::write(folder.path().join("kv_store@.service"), &unit).unwrap();
+    fs::write(folder.path().join("kv_store@users.service"), unit).unwrap();
+    if let Some(name) = drop_in {
+        let drop_ins = folder.path().join("kv_store@users.service.d");
+        fs::create_dir(&drop_ins).unwrap();
+        fs::write(drop_ins.join(name), packaged(name)).unwrap();
+    }
+    Ok((folder, "./kv_store@users.service"))
+}
+
+pub(crate) fn systemd_finds_nothing_wrong_with_the_template_and_its_drop_ins() -> Result<(), Missing> {
+    for drop_in in [None, Some("from.conf"), Some("tls.conf")] {
+        let (folder, unit) = instance(drop_in)?;
+        let output = analyze(&folder, &["verify", "--man=no", unit]);
+        let complaints = String::from_utf8(output.stderr).unwrap();
+        let of_ours = |line: &&str| line.contains("kv_store@") && !line.ends_with("ignoring: notify-reload");
+        assert_eq!(complaints.lines().find(of_ours), None);
+        assert!(output.status.success(), "{complaints}");
+    }
+    Ok(())
+}
+
+pub(crate) fn the_template_is_sandboxed() -> Result<(), Missing> {
+    let (folder, unit) = instance(None)?;
+    let output = analyze(&folder, &["security", "--offline=yes", "--threshold=15", unit]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    Ok(())
+}
+
 pub(crate) fn the_service_is_sandboxed() -> Result<(), Missing> {
     let folder = units()?;
     // The threshold is in tenths of the exposure score.
