@@ -19,7 +19,7 @@ use super::location::Location;
 use super::manifest::Manifest;
 use super::pin::{Decision, Pin};
 use super::status::NodeStatus;
-use super::transfer::random_below;
+use super::transfer::{random_below, until_canceled};
 use crate::bake::Cancel;
 use crate::sync::unpoisoned;
 
@@ -225,7 +225,8 @@ impl Follower {
     /// Polls until the follower is stopped. `polled` observes the result of each poll.
     pub async fn run(&mut self, serve: &mut Serve, mut polled: impl FnMut(&Result<Polled, PublishError>)) {
         while !self.control.is_stopped() {
-            polled(&self.poll(serve).await);
+            let (cancel, poll) = (self.control.cancel.clone(), self.poll(serve));
+            polled(&until_canceled(&cancel, poll).await);
             self.write_status().await;
             let poll_ms = self.options.poll.as_millis() as u64;
             let wait = Duration::from_millis(poll_ms / 2 + random_below(poll_ms + 1));
@@ -318,10 +319,9 @@ impl Follower {
     /// Returns the manifest of the generation that the node should prepare, and whether it waits for the decision of a
     /// rollout before it serves the generation. Returns `None` if the table has no generation.
     async fn target(&mut self) -> Result<Option<(Manifest, bool)>, PublishError> {
-        let pin = self.pin.clone().filter(|pin| pin.applies_to(&self.options.node));
-        let Some(Pin { generation: Some(number), hold, .. }) = pin else {
-            return self.newest_target();
-        };
+        let node = self.options.node.as_str();
+        let pin = self.pin.as_ref().map(|pin| (pin.generation_for(Some(node)), pin.hold && pin.applies_to(node)));
+        let Some((Some(number), hold)) = pin else { return self.newest_target() };
         let mut hold = hold && number != self.serving.generation;
         if hold {
             match Decision::read(&self.location, number).await? {

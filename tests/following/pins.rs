@@ -63,6 +63,11 @@ fn a_pin_of_one_node_does_not_move_another() {
     eventually("the statuses name both generations", || {
         (published.status_serving("a"), published.status_serving("b")) == (Some(1), Some(2))
     });
+    // A pin can also name the generation of the other nodes.
+    (pin.generation, pin.others) = (Some(2), Some(1));
+    published.publication.create_pin(&pin).unwrap();
+    wait_until_served(&a, 2);
+    wait_until_served(&b, 1);
 }
 
 #[test]
