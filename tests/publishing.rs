@@ -6,7 +6,6 @@ mod publishing {
     pub(crate) mod baking;
     pub(crate) mod collection;
     pub(crate) mod damage;
-    pub(crate) mod http_server;
     pub(crate) mod interrupts;
     pub(crate) mod life_cycle;
     pub(crate) mod nodes;

@@ -34,6 +34,8 @@ struct State {
     /// The number of requests that the fault was applied to.
     fault_count: u64,
     request_count: u64,
+    /// The number of bytes of bodies that were sent.
+    sent_bytes: u64,
 }
 
 /// A server with its thread, which runs until the process ends.
@@ -77,6 +79,11 @@ impl StoreServer {
         self.state.lock().unwrap().fault_count
     }
 
+    /// Returns the number of bytes of bodies that were sent.
+    pub(crate) fn sent_bytes(&self) -> u64 {
+        self.state.lock().unwrap().sent_bytes
+    }
+
     /// Returns the number of requests.
     pub(crate) fn request_count(&self) -> u64 {
         self.state.lock().unwrap().request_count
@@ -105,7 +112,8 @@ fn respond(stream: TcpStream, folder: &Path, state: &Mutex<State>) {
         _ => {}
     }
     // A client may have ended.
-    let _ = request.answer(stream, fault);
+    let sent_bytes = request.answer(stream, fault).unwrap_or_default();
+    state.lock().unwrap().sent_bytes += sent_bytes;
 }
 
 struct Request {
@@ -137,13 +145,18 @@ impl Request {
         None
     }
 
-    fn answer(&self, mut stream: TcpStream, fault: Option<Fault>) -> std::io::Result<()> {
-        if let Some(Fault::Status(status)) = fault {
-            return write!(stream, "HTTP/1.1 {status} Fault\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
-        }
-        let Ok(file) = File::open(&self.path) else {
-            return write!(stream, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    /// Sends the response. Returns the number of bytes of the body that were sent.
+    fn answer(&self, mut stream: TcpStream, fault: Option<Fault>) -> std::io::Result<u64> {
+        let file = File::open(&self.path);
+        let status = match fault {
+            Some(Fault::Status(status)) => Some(status),
+            _ => file.is_err().then_some(404),
         };
+        if let Some(status) = status {
+            write!(stream, "HTTP/1.1 {status} Fault\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")?;
+            return Ok(0);
+        }
+        let file = file?;
         let mut len_bytes = file.metadata()?.len();
         if fault == Some(Fault::Truncated) {
             len_bytes /= 2;
@@ -162,12 +175,14 @@ impl Request {
         }
         write!(stream, "Last-Modified: Thu, 01 Jan 2026 00:00:00 GMT\r\nConnection: close\r\n\r\n")?;
         match fault {
-            _ if self.is_head => Ok(()),
+            _ if self.is_head => return Ok(0),
             Some(Fault::Reset) => {
-                stream.write_all(&body[..body.len() / 2])?;
-                Ok(set_socket_linger(&stream, Some(std::time::Duration::ZERO))?)
+                body.truncate(body.len() / 2);
+                stream.write_all(&body)?;
+                set_socket_linger(&stream, Some(std::time::Duration::ZERO))?;
             }
-            _ => stream.write_all(&body),
+            _ => stream.write_all(&body)?,
         }
+        Ok(body.len() as u64)
     }
 }

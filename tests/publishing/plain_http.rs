@@ -4,9 +4,9 @@ use std::fs;
 
 use rustix::process::Signal;
 
-use super::http_server::HttpServer;
 use super::interrupts::{bake_large, interrupt_when};
 use super::stores::Store;
+use crate::helpers::store_server::StoreServer;
 
 pub(crate) fn a_published_folder_is_read_over_http() {
     let store = Store::folder();
@@ -14,8 +14,8 @@ pub(crate) fn a_published_folder_is_read_over_http() {
         store.publish(generation);
     }
     store.zkv(&["pin", "URL", "2"]).succeeds();
-    let server = HttpServer::start(store.files.path().to_path_buf());
-    let url = format!("http://{}/published/users", server.address);
+    let server = StoreServer::start(store.files.path());
+    let url = server.url("published/users");
     let pulled = store.zkv(&["pull", &url, "-o", "copy.db"]).succeeds();
     assert!(pulled.starts_with("copy.db: generation 2 (pinned), "), "{pulled}");
     store.zkv(&["pull", &url, "3", "-o", "copy.db"]).succeeds();
@@ -30,8 +30,8 @@ pub(crate) fn a_download_over_http_continues() {
     let store = Store::folder();
     let len_bytes = bake_large(&store);
     store.zkv(&["publish", "large.db", "--to", "URL"]).succeeds();
-    let server = HttpServer::start(store.files.path().to_path_buf());
-    let url = format!("http://{}/published/users", server.address);
+    let server = StoreServer::start(store.files.path());
+    let url = server.url("published/users");
     let pull = ["pull", &url, "-o", "copy.db", "--bandwidth", "20MiB"];
     let quarter = || server.sent_bytes() > len_bytes / 4;
     interrupt_when(store.zkv_command(&pull), Signal::INT, quarter);
