@@ -208,6 +208,13 @@ impl ColdReads {
         unpoisoned(&self.shared.slow_disk)
     }
 
+    /// Returns whether lookups wait for the threads, or threads read.
+    #[cfg(all(test, feature = "bake"))]
+    pub(super) fn is_reading(&self) -> bool {
+        let queue = unpoisoned(&self.shared.queue);
+        !queue.batches.is_empty() || queue.idle_threads < unpoisoned(&self.threads).len()
+    }
+
     /// Returns the number of threads that run.
     #[cfg(all(test, feature = "bake"))]
     pub(super) fn thread_count(&self) -> usize {

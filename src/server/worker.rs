@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rustix::net::sockopt;
 use tokio::net::{TcpStream, UnixStream};
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tracing::{debug, warn};
 
@@ -31,6 +31,23 @@ const DRAIN: Duration = Duration::from_millis(500);
 const KEEP_ALIVE: Duration = Duration::from_secs(120);
 const KEEP_ALIVE_PROBES: u32 = 3;
 const KEEP_ALIVE_PAUSE: Duration = Duration::from_secs(20);
+
+/// The maximum number of turns between two checks for new requests if the table does not fit into memory. When the disk
+/// has answered, many connections are ready at the same time, and each looks up to 64 keys up in memory that no processor
+/// has in its cache.
+pub(super) const COLD_TURNS_MAX: u32 = 4;
+
+/// Creates the runtime of a worker. `is_cold` states whether lookups may have to wait for the disk.
+///
+/// # Errors
+/// If the system cannot create the runtime's descriptors.
+pub(super) fn runtime(is_cold: bool) -> io::Result<Runtime> {
+    let mut builder = Builder::new_current_thread();
+    if is_cold {
+        builder.event_interval(COLD_TURNS_MAX);
+    }
+    builder.enable_all().build()
+}
 
 /// An accepted connection that is not registered with a worker's runtime yet.
 pub(super) struct Accepted {
@@ -83,7 +100,7 @@ impl Worker {
     ) -> io::Result<Worker> {
         let state = Arc::new(WorkerState::new(Arc::clone(server), number, spin));
         let (streams, receiver) = unbounded_channel();
-        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let runtime = runtime(state.pin().store.may_be_cold())?;
         let connections = Connections { worker: Arc::clone(&state), redis_clients: Arc::clone(redis_clients) };
         let beat_every = server.liveness.beat_every();
         let thread = Arc::clone(server.liveness.worker(number));

@@ -17,6 +17,7 @@ use super::*;
 use crate::bake::{Keys, Options, bake_csv};
 use crate::protocol::native::{Op, RangeHeader, Request, ResponseHeader, Status, push_long, range_flags};
 use crate::server::Config;
+use crate::server::worker;
 use crate::server::worker_state::tests::worker_over;
 use crate::store::OpenOptions;
 
@@ -163,6 +164,11 @@ fn cold_commands_of_redis_return_the_rows() {
     expected.extend(bulk(4));
     runtime().block_on(assert_exchanged_on(&connections, requests, expected));
     connections.worker.server.cold_reads.stop();
+}
+
+fn get_command(key: u64) -> Vec<u8> {
+    let text = key.to_string();
+    format!("*2\r\n$3\r\nGET\r\n${}\r\n{text}\r\n", text.len()).into_bytes()
 }
 
 /// A pipeline that a client sends.
@@ -322,6 +328,44 @@ fn clients_with_4096_lookups_that_wait_for_a_slow_disk_delay_no_other_client() {
             assert!(cold.read(&mut received).await.unwrap() > 0, "{}", load.name);
         }
     });
+    cold_reads.stop();
+}
+
+/// When the disk has answered, the lookups of all connections are ready at the same time. Another client must not wait
+/// until all of them are answered.
+#[test]
+#[expect(clippy::await_holding_lock, reason = "only the threads that read wait for this lock")]
+fn clients_whose_lookups_become_ready_together_delay_another_client_by_a_few_turns() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = folder.path().join("storage.db");
+    bake(&db, Keys::U64, (0..ROWS).map(|key| (key.to_string(), vec![b'v'; 26])));
+    let connections = cold_connections(&db);
+    let cold_reads = &connections.worker.server.cold_reads;
+    let lookups = || (0..256).map(|i| i * 7919 % ROWS);
+    let gets: Vec<u8> = lookups().flat_map(|key| get_command(key)).collect();
+    let requests = lookups().flat_map(|key| Request::new(Op::Get, key).as_bytes().to_vec()).collect::<Vec<u8>>();
+    for requests in [gets, requests] {
+        worker::runtime(true).unwrap().block_on(async {
+            let slow = cold_reads.delay();
+            let mut cold: Vec<UnixStream> = (0..40).map(|_| connect(&connections)).collect();
+            let mut other = connect(&connections);
+            for client in &mut cold {
+                client.write_all(&requests).await.unwrap();
+            }
+            other.write_all(Request::new(Op::Ping, 0).as_bytes()).await.unwrap();
+            other.read_exact(&mut [0; 8]).await.unwrap();
+            // All connections wait for the disk. The worker runs none of them until all reads are done.
+            drop(slow);
+            while cold_reads.is_reading() {
+                std::thread::yield_now();
+            }
+            other.try_write(Request::new(Op::Ping, 0).as_bytes()).unwrap();
+            other.read_exact(&mut [0; 8]).await.unwrap();
+            let is_answered = |client: &&UnixStream| rustix::io::ioctl_fionread(client).unwrap() > 0;
+            let answered = cold.iter().filter(is_answered).count();
+            assert!(answered <= 3 * worker::COLD_TURNS_MAX as usize, "{answered} of 40 clients were answered first");
+        });
+    }
     cold_reads.stop();
 }
 
