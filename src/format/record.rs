@@ -16,6 +16,8 @@ pub const RECORD_ALIGN_MAX_BYTES: usize = 4096;
 pub const RECORDS_LEN_MAX_BYTES: u64 = records_len_max_bytes(RECORD_ALIGN_MAX_BYTES, PLACE_BITS);
 /// The number of bits of a place. A place is a record's position in the records section, divided by the alignment.
 pub(crate) const PLACE_BITS: u32 = u32::BITS;
+/// The maximum length of a short response. Lookups in batches have a faster path for short responses.
+pub(crate) const SHORT_MAX_BYTES: usize = 64;
 /// The maximum total length of a record's encoded key and response header.
 #[cfg(feature = "bake")]
 pub(crate) const HEAD_LEN_MAX_BYTES: usize = value_offset_bytes(Key::Bytes(&[0; KEY_LEN_MAX_BYTES]));

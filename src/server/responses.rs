@@ -9,7 +9,8 @@ use super::cold_lookups::ColdLookups;
 use super::sending::{BORROWED_MAX, Piece, Unsent};
 use super::steps::Steps;
 use crate::format::key::Key;
-use crate::store::{ColdLookup, Store};
+use crate::format::record::SHORT_MAX_BYTES;
+use crate::store::{ColdLookup, ShortAnswer, Store};
 
 /// The maximum length of a stored byte string that is copied. Longer byte strings are borrowed from the file's mapping.
 const COPY_MAX_BYTES: usize = 4096;
@@ -18,8 +19,6 @@ const FRAME_LEN_MAX_BYTES: usize = 32;
 /// The maximum length of the copied bytes of one pass. Only the last copied response may take the total past this
 /// length.
 const COPIED_MAX_BYTES: usize = 64 << 10;
-/// The maximum length of stored bytes that are copied as two halves, which may overlap.
-const SHORT_MAX_BYTES: usize = 64;
 
 /// The responses of one pass, in the form in which they are sent.
 ///
@@ -198,9 +197,11 @@ impl Responses {
     #[inline(always)]
     pub(super) fn append<T>(&mut self, run: impl FnOnce(&mut Appender<'_>, &Steps) -> T) -> T {
         let Responses { buffer, copied_len_bytes, borrowed, steps, .. } = self;
-        let mut appender = Appender { buffer, end_bytes: *copied_len_bytes, borrowed };
+        let buffer_len_bytes = buffer.len();
+        let mut appender =
+            Appender { room: buffer.get_mut(*copied_len_bytes..).unwrap_or_default(), buffer_len_bytes, borrowed };
         let done = run(&mut appender, steps);
-        *copied_len_bytes = appender.end_bytes;
+        *copied_len_bytes = appender.end_bytes();
         done
     }
 
@@ -294,10 +295,11 @@ impl Borrowed {
     }
 }
 
-/// Appends responses in the loop that [`Responses::append`] runs. Keeps the length of the copied bytes in a register.
+/// Appends responses in the loop that [`Responses::append`] runs.
 pub(super) struct Appender<'a> {
-    buffer: &'a mut [u8],
-    end_bytes: usize,
+    /// The free room at the end of the buffer.
+    room: &'a mut [u8],
+    buffer_len_bytes: usize,
     borrowed: &'a mut Borrowed,
 }
 
@@ -307,37 +309,60 @@ impl Appender<'_> {
     #[inline(always)]
     pub(super) fn push_stored(&mut self, bytes: &[u8], offset_bytes: u64) -> Option<()> {
         if bytes.len() <= COPY_MAX_BYTES {
-            copy(bytes, self.buffer.get_mut(self.end_bytes..)?)?;
-            self.end_bytes += bytes.len();
+            copy(bytes, self.room)?;
+            self.advance(bytes.len());
             return Some(());
         }
-        self.borrowed.push(bytes.len(), offset_bytes, self.end_bytes)
+        self.borrowed.push(bytes.len(), offset_bytes, self.end_bytes())
+    }
+
+    /// Appends a short response. Returns `None` if there is no room for [`SHORT_MAX_BYTES`].
+    #[inline(always)]
+    pub(super) fn push_short(&mut self, answer: ShortAnswer<'_>) -> Option<()> {
+        let from = answer.window.get(..answer.len_bytes)?;
+        if !copy_short(from, self.room.first_chunk_mut()?) {
+            return None;
+        }
+        self.advance(from.len());
+        Some(())
     }
 
     /// Returns the free room of the buffer. The caller writes into it, and then calls [`Appender::advance`].
     #[inline(always)]
-    pub(super) fn room(&mut self) -> Option<&mut [u8]> {
-        self.buffer.get_mut(self.end_bytes..)
+    pub(super) fn room(&mut self) -> &mut [u8] {
+        self.room
     }
 
     /// Appends the first `len_bytes` bytes that the caller has written into [`Appender::room`].
     #[inline(always)]
     pub(super) fn advance(&mut self, len_bytes: usize) {
-        self.end_bytes += len_bytes;
+        self.room = &mut std::mem::take(&mut self.room)[len_bytes..];
+    }
+
+    /// Returns the length of the copied bytes.
+    #[inline(always)]
+    fn end_bytes(&self) -> usize {
+        self.buffer_len_bytes - self.room.len()
     }
 }
 
 /// Copies bytes to the beginning of a buffer. Returns `None` if there is no room.
 #[inline(always)]
 fn copy(bytes: &[u8], to: &mut [u8]) -> Option<()> {
-    if let Some(to) = to.first_chunk_mut::<SHORT_MAX_BYTES>()
-        // Every response has at least the 8 bytes of a header, so halves shorter than 8 bytes are not needed.
-        && (copy_halves::<32>(bytes, to) || copy_halves::<16>(bytes, to) || copy_halves::<8>(bytes, to))
+    if let Some(to) = to.first_chunk_mut()
+        && copy_short(bytes, to)
     {
         return Some(());
     }
     to.get_mut(..bytes.len())?.copy_from_slice(bytes);
     Some(())
+}
+
+/// Copies 8 to [`SHORT_MAX_BYTES`] bytes to the beginning of `to` and returns true. Returns false if `from` has another
+/// length. Every response has at least the 8 bytes of a header.
+#[inline(always)]
+fn copy_short(from: &[u8], to: &mut [u8; SHORT_MAX_BYTES]) -> bool {
+    copy_halves::<32>(from, to) || copy_halves::<16>(from, to) || copy_halves::<8>(from, to)
 }
 
 /// If `from` has `N` to `2 * N` bytes, copies it to the beginning of `to` and returns true. Otherwise, returns false.

@@ -100,7 +100,7 @@ pub(super) struct BlockNumbers {
     pub(super) sums: Range<usize>,
 }
 
-/// Counts how many blocks of a part of the index are verified in the current epoch, so that one read shows whether the
+/// Counts how many blocks of a part of the file are verified in the current epoch, so that one read shows whether the
 /// whole part is verified.
 #[derive(Debug)]
 struct Coverage {
@@ -147,6 +147,8 @@ pub(super) struct Blocks {
     epoch: AtomicU8,
     damaged: Mutex<Damaged>,
     numbers: BlockNumbers,
+    /// The records.
+    records: Coverage,
     /// The pilots and places, which lookups of keys read.
     slots: Coverage,
     /// The fences and the tree above them, which ordered lookups read.
@@ -169,15 +171,23 @@ impl Blocks {
     pub(super) fn new(numbers: BlockNumbers) -> io::Result<Blocks> {
         let count = numbers.sums.end;
         let (tags, group_tags) = (unverified_tags(count)?, unverified_tags(count / GROUP_BLOCKS)?);
+        let epoch = AtomicU8::new(FIRST);
+        let records = Coverage::new(0..numbers.fences.start);
         let slots = Coverage::new(numbers.pilots.start..numbers.places.end);
         let fences = Coverage::new(numbers.fences.clone());
-        Ok(Blocks { tags, group_tags, epoch: AtomicU8::new(FIRST), damaged: Mutex::default(), numbers, slots, fences })
+        Ok(Blocks { tags, group_tags, epoch, damaged: Mutex::default(), numbers, records, slots, fences })
     }
 
     /// Returns the numbers of the blocks of each section of the index.
     #[inline]
     pub(super) fn numbers(&self) -> &BlockNumbers {
         &self.numbers
+    }
+
+    /// Returns whether all records are verified in an epoch.
+    #[inline(always)]
+    pub(super) fn are_records_verified(&self, epoch: Epoch) -> bool {
+        self.records.is_complete(epoch)
     }
 
     /// Returns whether all pilots and places are verified in an epoch.
@@ -310,6 +320,7 @@ impl Blocks {
         let Some(tag) = self.tags.get(block) else { return };
         // A tag never returns to an earlier epoch, so each block is counted at most once per epoch.
         if tag.fetch_max(epoch.0, Ordering::Relaxed) < epoch.0 {
+            self.records.add(epoch, block);
             self.slots.add(epoch, block);
             self.fences.add(epoch, block);
         }

@@ -458,14 +458,16 @@ impl<'s, K: LookupKey> Lookups<'s, K> {
     /// `missing` already has a row.
     fn find(&mut self, missing: &mut Option<u64>) {
         if missing.is_none() {
+            let mut expected = self.rows.iter().zip(&self.answers_at_bytes);
             self.store.find_each(
-                self.keys.len(),
-                |i| self.keys[i],
-                |i, found| {
-                    if matches!(found, Found::Answer(_, at_bytes) if at_bytes == self.answers_at_bytes[i]) {
+                &self.keys,
+                |key| *key,
+                |_: &K, found: Found<'_>| {
+                    let Some((row, at_bytes)) = expected.next() else { return ControlFlow::Break(()) };
+                    if matches!(found, Found::Answer(_, found_bytes) if found_bytes == *at_bytes) {
                         return ControlFlow::Continue(());
                     }
-                    *missing = Some(self.rows[i] as u64);
+                    *missing = Some(*row as u64);
                     ControlFlow::Break(())
                 },
             );

@@ -12,7 +12,7 @@ use std::ops::{ControlFlow, Range};
 use super::map::touch;
 #[cfg(feature = "server")]
 use super::recent_pages::RecentPages;
-use super::{LookupError, Store};
+use super::{LookupError, Store, bytes_of, number_of};
 #[cfg(feature = "server")]
 use crate::format::checksum::BLOCK_LEN_BYTES;
 #[cfg(feature = "server")]
@@ -105,10 +105,10 @@ impl Store {
         self.begin_read(start..offset(fence + 1).clamp(start, start + READ_MAX_BYTES));
     }
 
-    /// Returns the offsets of the records that lookups of `count` keys will read. The keys must be of the table's kind.
-    /// Reads the index, but no record.
-    pub(crate) fn records_of<K: LookupKey>(&self, count: usize, key_at: impl Fn(usize) -> K) -> Vec<RecordOffset> {
-        self.index().offsets_bytes(count, key_at)
+    /// Returns the offsets of the records that lookups of the items' keys will read. The keys must be of the table's
+    /// kind. Reads the index, but no record.
+    pub(crate) fn records_of<T, K: LookupKey>(&self, items: &[T], key_of: impl Fn(&T) -> K) -> Vec<RecordOffset> {
+        self.index().offsets_bytes(items, key_of)
     }
 
     /// Does what [`Store::get_while`] does, and begins to read the records of [`BATCH_KEYS`] keys before it looks them
@@ -122,11 +122,9 @@ impl Store {
         K: Into<Key<'k>> + Copy,
     {
         for (number, batch) in keys.chunks(BATCH_KEYS).enumerate() {
-            let key = |i: usize| -> Key<'k> { batch[i].into() };
-            // `unwrap_or_default` never returns a default here, because all keys are of the table's kind.
             let records = match self.key_kind() {
-                KeyKind::U64 => self.records_of(batch.len(), |i| key(i).as_u64().unwrap_or_default()),
-                KeyKind::Bytes => self.records_of(batch.len(), |i| key(i).as_bytes().unwrap_or_default()),
+                KeyKind::U64 => self.records_of(batch, number_of),
+                KeyKind::Bytes => self.records_of(batch, bytes_of),
             };
             self.begin_reads(&records);
             let mut is_over = false;
@@ -286,7 +284,8 @@ mod tests {
         bake(&db, 2000);
         let store = open(&db, false);
         let table = store.unverified();
-        let records = table.records_of(2000, |key| key as u64);
+        let keys: Vec<u64> = (0..2000).collect();
+        let records = table.records_of(&keys, |key| *key);
         evict(&store, &db);
         for (key, record) in records.iter().enumerate().step_by(37) {
             table.read_record(*record);

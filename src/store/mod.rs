@@ -59,7 +59,7 @@ pub(crate) use machine::prefetch;
 use map::Map;
 #[cfg(feature = "server")]
 use recent_pages::RecentPages;
-use search::Index;
+use search::{Index, RecordWindows};
 
 pub use blocks::Epoch;
 #[cfg(feature = "server")]
@@ -90,7 +90,7 @@ pub use rows::Rows;
 pub(crate) use sealed::is_sealed;
 #[cfg(feature = "server")]
 pub(crate) use sealed::reopened;
-pub(crate) use search::Found;
+pub(crate) use search::{Found, ShortAnswer, Visitor};
 #[cfg(feature = "server")]
 pub(crate) use settling::{SETTLE, unsettled_for};
 pub use stamp::WatchedFile;
@@ -290,20 +290,19 @@ impl Store {
     where
         K: Into<Key<'k>> + Copy,
     {
-        let key = |i: usize| -> Key<'k> { keys[i].into() };
         let mut outcome = Ok(());
-        let found = |i, found| match value(found) {
-            Ok(value) => visit(i, value),
+        let mut positions = 0..;
+        let found = |_: &K, found| match value(found) {
+            Ok(value) => visit(positions.next().unwrap_or_default(), value),
             Err(error) => {
                 outcome = Err(error);
                 ControlFlow::Break(())
             }
         };
-        // `unwrap_or_default` never returns a default here, because all keys are of the table's kind.
         match self.key_kind() {
-            KeyKind::U64 => self.find_each(keys.len(), |i| key(i).as_u64().unwrap_or_default(), found),
-            KeyKind::Bytes => self.find_each(keys.len(), |i| key(i).as_bytes().unwrap_or_default(), found),
-        }
+            KeyKind::U64 => self.find_each(keys, number_of, found),
+            KeyKind::Bytes => self.find_each(keys, bytes_of, found),
+        };
         outcome
     }
 
@@ -372,17 +371,17 @@ impl Store {
         Rows::all(self)
     }
 
-    /// Looks up `count` keys, which must be of the table's kind. Calls `found` with each key's position and result, in
-    /// order, until `found` returns `Break`.
+    /// Looks up the key of each item, and passes the items and results to `visitor`, in order. The keys must be of the
+    /// table's kind. Returns the number of items before the first `Break`.
     #[inline(always)]
-    pub(crate) fn find_each<'s, K: LookupKey>(
+    pub(crate) fn find_each<'s, T, K: LookupKey>(
         &'s self,
-        count: usize,
-        key_at: impl Fn(usize) -> K,
-        found: impl FnMut(usize, Found<'s>) -> ControlFlow<()>,
-    ) {
+        items: &[T],
+        key_of: impl Fn(&T) -> K,
+        visitor: impl Visitor<'s, T>,
+    ) -> usize {
         debug_assert_eq!(K::KIND, self.key_kind());
-        self.index().find_each(count, key_at, found);
+        self.index().find_each(items, key_of, visitor)
     }
 
     #[inline(always)]
@@ -429,11 +428,13 @@ impl Store {
             pilots: self.section(&self.layout.pilots),
             places: typed(self.section(&self.layout.places)),
             records: self.records(),
+            record_windows: RecordWindows::new(self.records()),
             record_align_bits: dimensions.record_align_bytes.trailing_zeros(),
             typical_len_bytes: self.typical_len_bytes,
             store: self,
             epoch,
-            is_verified: self.blocks.are_slots_verified(epoch),
+            are_slots_verified: self.blocks.are_slots_verified(epoch),
+            are_records_verified: self.blocks.are_records_verified(epoch),
         }
     }
 
@@ -474,6 +475,18 @@ fn value(found: Found<'_>) -> Result<Option<&[u8]>, LookupError> {
         Found::Missing => Ok(None),
         Found::Damaged => Err(LookupError::Damaged),
     }
+}
+
+/// Returns a key that must be a number.
+#[inline(always)]
+fn number_of<'k, K: Into<Key<'k>> + Copy>(key: &K) -> u64 {
+    (*key).into().as_u64().unwrap_or_default()
+}
+
+/// Returns a key that must be bytes.
+#[inline(always)]
+fn bytes_of<'k, K: Into<Key<'k>> + Copy>(key: &K) -> &'k [u8] {
+    (*key).into().as_bytes().unwrap_or_default()
 }
 
 impl<'s> IntoIterator for &'s Store {

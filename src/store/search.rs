@@ -5,16 +5,17 @@
 //! a key is found only if a record has that key.
 
 use std::ops::ControlFlow;
+use std::slice::Chunks;
 
 use zerocopy::little_endian::U32;
 
 use super::Store;
 use super::blocks::Epoch;
-use super::machine::prefetch;
+use super::machine::{Task, Windows, item_at_fraction, prefetch, run_with_new_instructions};
 use crate::format::checksum::BLOCK_LEN_BYTES;
 use crate::format::index::{Hash, Parts};
-use crate::format::key::LookupKey;
-use crate::format::record;
+use crate::format::key::{KeyKind, LookupKey};
+use crate::format::record::{self, SHORT_MAX_BYTES};
 
 /// The number of keys that each stage of a lookup processes together: about the number of cache misses that a core can
 /// have in flight.
@@ -25,6 +26,69 @@ const WINDOW_GROUPS: usize = 4;
 
 const LINE_LEN_BYTES: usize = 64;
 
+/// The maximum length of the record of a number that has a short response.
+const SHORT_RECORD_MAX_BYTES: usize = size_of::<u64>() + SHORT_MAX_BYTES;
+
+/// The positions at which the record of a number with a short response can be.
+pub(super) type RecordWindows<'a> = Windows<'a, SHORT_RECORD_MAX_BYTES>;
+
+/// The lookups of a batch. Those of [`WINDOW_GROUPS`] groups are in flight.
+///
+/// Each group of items goes through four stages: prefetch pilots, prefetch places, prefetch records, and use the
+/// records. In each step, consecutive groups are in consecutive stages, so the data of later groups is fetched from
+/// memory while the caller uses the records of a group.
+struct Window<'i, T> {
+    /// The groups whose lookups have not begun.
+    new_groups: Chunks<'i, T>,
+    /// The groups in flight.
+    groups: [&'i [T]; WINDOW_GROUPS],
+    /// An entry for each item in flight: see [`Index::advance`].
+    entries: [[u64; GROUP_KEYS]; WINDOW_GROUPS],
+    step: usize,
+    step_count: usize,
+}
+
+impl<'i, T> Window<'i, T> {
+    #[inline(always)]
+    fn new(items: &'i [T]) -> Window<'i, T> {
+        Window {
+            new_groups: items.chunks(GROUP_KEYS),
+            groups: [&[]; WINDOW_GROUPS],
+            entries: [[NO_RECORD; GROUP_KEYS]; WINDOW_GROUPS],
+            step: 0,
+            step_count: items.len().div_ceil(GROUP_KEYS) + WINDOW_GROUPS - 1,
+        }
+    }
+
+    /// Returns the next group of items and, for each item, the offset of the only record that can have the item's key.
+    #[inline(always)]
+    fn next_group<K: LookupKey>(
+        &mut self,
+        index: &Index<'_>,
+        key_of: &impl Fn(&T) -> K,
+    ) -> Option<(&'i [T], &mut [u64])> {
+        while self.step < self.step_count {
+            let step = self.step;
+            self.step += 1;
+            self.groups[step % WINDOW_GROUPS] = self.new_groups.next().unwrap_or_default();
+            index.advance(step, key_of, self);
+            if step >= WINDOW_GROUPS - 1 {
+                return Some(self.stage(step, WINDOW_GROUPS - 1));
+            }
+        }
+        None
+    }
+
+    /// Returns the group that is in a stage, and its entries. The stages are counted from 0. In each step, every group
+    /// moves to the next stage.
+    #[inline(always)]
+    fn stage(&mut self, step: usize, stage: usize) -> (&'i [T], &mut [u64]) {
+        let at = step.wrapping_sub(stage) % WINDOW_GROUPS;
+        let group = self.groups[at];
+        (group, &mut self.entries[at][..group.len()])
+    }
+}
+
 /// The result of a lookup.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Found<'a> {
@@ -34,6 +98,66 @@ pub(crate) enum Found<'a> {
     Missing,
     /// The bytes that the result depends on are damaged.
     Damaged,
+}
+
+/// A short stored response: a header and a value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ShortAnswer<'a> {
+    /// The response and the bytes after it, so that the response can be copied without checks of bounds.
+    pub(crate) window: &'a [u8; SHORT_MAX_BYTES],
+    /// The length of the response, at most [`SHORT_MAX_BYTES`].
+    pub(crate) len_bytes: usize,
+    /// The response's offset in the records section.
+    pub(crate) offset_bytes: u64,
+}
+
+impl<'a> ShortAnswer<'a> {
+    /// Returns the response.
+    #[inline(always)]
+    pub(crate) fn response(&self) -> &'a [u8] {
+        &self.window[..self.len_bytes.min(SHORT_MAX_BYTES)]
+    }
+}
+
+/// The result of [`Index::quick_record`].
+enum Quick<'a> {
+    /// The key's stored response, which is short.
+    Short(ShortAnswer<'a>),
+    /// No record has this key.
+    Missing,
+    /// The caller must call [`Index::record`].
+    Undecided,
+}
+
+/// Receives the results of lookups. A closure that takes an item and its [`Found`] is a `Visitor`.
+pub(crate) trait Visitor<'a, T> {
+    /// Receives the result for an item. Returns `Break` if no more results are wanted.
+    fn found(&mut self, item: &T, found: Found<'a>) -> ControlFlow<()>;
+
+    /// Receives a short response for an item. Lookups call only one of the functions for an item.
+    #[inline(always)]
+    fn found_short(&mut self, item: &T, answer: ShortAnswer<'a>) -> ControlFlow<()> {
+        self.found(item, Found::Answer(answer.response(), answer.offset_bytes))
+    }
+
+    /// Receives the result [`Found::Missing`] for an item. Lookups may also pass this result to [`Visitor::found`].
+    #[inline(always)]
+    fn found_missing(&mut self, item: &T) -> ControlFlow<()> {
+        self.found(item, Found::Missing)
+    }
+
+    /// Is called after each group of [`GROUP_KEYS`] items. Returns `Break` if no more results are wanted.
+    #[inline(always)]
+    fn group_ended(&mut self) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+}
+
+impl<'a, T, F: FnMut(&T, Found<'a>) -> ControlFlow<()>> Visitor<'a, T> for F {
+    #[inline(always)]
+    fn found(&mut self, item: &T, found: Found<'a>) -> ControlFlow<()> {
+        self(item, found)
+    }
 }
 
 /// The offset that is used if the block of the key's pilot or place is damaged. No record has this offset.
@@ -51,6 +175,7 @@ pub(super) struct Index<'a> {
     pub(super) pilots: &'a [u8],
     pub(super) places: &'a [U32],
     pub(super) records: &'a [u8],
+    pub(super) record_windows: RecordWindows<'a>,
     pub(super) record_align_bits: u32,
     /// The number of bytes of each record that are prefetched: the mean record length, up to a maximum.
     pub(super) typical_len_bytes: usize,
@@ -59,7 +184,9 @@ pub(super) struct Index<'a> {
     pub(super) epoch: Epoch,
     /// Whether all pilots and places were verified in this epoch. Otherwise, each lookup verifies the blocks of its
     /// pilot and its place.
-    pub(super) is_verified: bool,
+    pub(super) are_slots_verified: bool,
+    /// Whether all records were verified in this epoch. Otherwise, each lookup verifies the blocks of its record.
+    pub(super) are_records_verified: bool,
 }
 
 impl<'a> Index<'a> {
@@ -67,23 +194,15 @@ impl<'a> Index<'a> {
     #[inline]
     pub(super) fn find<K: LookupKey>(&self, key: K) -> Found<'a> {
         let hash = key.hash(self.hash_seed);
-        let offset_bytes = match self.is_verified {
+        let offset_bytes = match self.are_slots_verified {
             true => self.offset_bytes(self.slot(hash)),
             false => self.verified_offset_bytes(self.verified_slot(hash)),
         };
-        self.record(key, offset_bytes)
-    }
-
-    /// Looks up `count` keys. Calls `found` with each key's position and result, in order, until `found` returns
-    /// `Break`.
-    #[inline(always)]
-    pub(super) fn find_each<K: LookupKey>(
-        &self,
-        count: usize,
-        key_at: impl Fn(usize) -> K,
-        mut found: impl FnMut(usize, Found<'a>) -> ControlFlow<()>,
-    ) {
-        self.offsets_each(count, &key_at, |i, offset_bytes| found(i, self.record(key_at(i), offset_bytes)));
+        match self.quick_record(key, offset_bytes) {
+            Quick::Short(answer) => Found::Answer(answer.response(), answer.offset_bytes),
+            Quick::Missing => Found::Missing,
+            Quick::Undecided => self.record(key, offset_bytes),
+        }
     }
 
     /// Returns the offset of the only record that can have a key. Returns `None` if the block of the key's pilot or place
@@ -117,106 +236,118 @@ impl<'a> Index<'a> {
         hashes().map(|hash| self.slot(hash)).filter(|slot| *slot != NO_SLOT).for_each(&mut begin_slot);
     }
 
-    /// Returns the offsets of the only records that can have the keys. An offset may be outside the records section.
-    pub(super) fn offsets_bytes<K: LookupKey>(&self, count: usize, key_at: impl Fn(usize) -> K) -> Vec<u64> {
-        let mut offsets_bytes = Vec::with_capacity(count);
-        self.offsets_each(count, &key_at, |_, offset_bytes| {
-            offsets_bytes.push(offset_bytes);
-            ControlFlow::Continue(())
-        });
-        offsets_bytes
-    }
-
-    /// Calls `visit` with the position of each of `count` keys and the offset of the only record that can have the key,
-    /// in order, until `visit` returns `Break`.
-    ///
-    /// Each group of keys goes through four stages: prefetch pilots, prefetch places, prefetch records, and call
-    /// `visit`. In each iteration of the loop, consecutive groups are in consecutive stages, so the data of later
-    /// groups is fetched from memory while `visit` runs.
+    /// Looks up the key of each item, and passes the items and results to `visitor`, in order. Returns the number of
+    /// items before the first `Break`.
     #[inline(always)]
-    fn offsets_each<K: LookupKey>(
+    pub(super) fn find_each<T, K: LookupKey>(
         &self,
-        count: usize,
-        key_at: &impl Fn(usize) -> K,
-        mut visit: impl FnMut(usize, u64) -> ControlFlow<()>,
-    ) {
-        let mut window = [[NO_RECORD; GROUP_KEYS]; WINDOW_GROUPS];
-        for step in 0..count.div_ceil(GROUP_KEYS) + WINDOW_GROUPS - 1 {
-            self.advance(step, count, key_at, &mut window);
-            let Some(number) = step.checked_sub(WINDOW_GROUPS - 1) else { continue };
-            for (i, offset_bytes) in (number * GROUP_KEYS..count).zip(&window[number % WINDOW_GROUPS]) {
-                if visit(i, *offset_bytes).is_break() {
-                    return;
-                }
+        items: &[T],
+        key_of: impl Fn(&T) -> K,
+        visitor: impl Visitor<'a, T>,
+    ) -> usize {
+        struct FindEach<'i, 'a, T, F, V>(&'i Index<'a>, &'i [T], F, V);
+        impl<'a, T, K: LookupKey, F: Fn(&T) -> K, V: Visitor<'a, T>> Task for FindEach<'_, 'a, T, F, V> {
+            type Output = usize;
+
+            #[inline(always)]
+            fn run(self) -> usize {
+                self.0.visit_each(self.1, self.2, self.3)
             }
         }
+        run_with_new_instructions(FindEach(self, items, key_of, visitor))
     }
 
-    /// Runs the first three stages, each for one group. In `window`, the first stage stores the hash of each key, the
-    /// second stage replaces the hash with the slot, and the third stage replaces the slot with the record's offset.
-    ///
-    /// Not inlined, so that the loop over the results can use all registers.
-    #[inline(never)]
-    fn advance<K: LookupKey>(
+    /// Implements [`Index::find_each`].
+    #[inline(always)]
+    fn visit_each<T, K: LookupKey>(
         &self,
-        step: usize,
-        count: usize,
-        key_at: &impl Fn(usize) -> K,
-        window: &mut [[u64; GROUP_KEYS]; WINDOW_GROUPS],
-    ) {
-        match self.is_verified {
-            true => self.run_stages::<K, true>(step, count, key_at, window),
-            false => self.advance_and_verify(step, count, key_at, window),
+        items: &[T],
+        key_of: impl Fn(&T) -> K,
+        mut visitor: impl Visitor<'a, T>,
+    ) -> usize {
+        let mut count = 0;
+        let mut window = Window::new(items);
+        while let Some((group, offsets_bytes)) = window.next_group(self, &key_of) {
+            for i in 0..group.len() {
+                let (item, offset_bytes) = (&group[i], offsets_bytes[i]);
+                let key = key_of(item);
+                let visited = match self.quick_record(key, offset_bytes) {
+                    Quick::Short(answer) => visitor.found_short(item, answer),
+                    Quick::Missing => visitor.found_missing(item),
+                    Quick::Undecided => visitor.found(item, self.record(key, offset_bytes)),
+                };
+                if visited.is_break() {
+                    return count + i;
+                }
+            }
+            count += group.len();
+            if visitor.group_ended().is_break() {
+                break;
+            }
+        }
+        count
+    }
+
+    /// Returns, for the key of each item, the offset of the only record that can have the key. An offset may be outside
+    /// the records section.
+    pub(super) fn offsets_bytes<T, K: LookupKey>(&self, items: &[T], key_of: impl Fn(&T) -> K) -> Vec<u64> {
+        let mut all_bytes = Vec::with_capacity(items.len());
+        let mut window = Window::new(items);
+        while let Some((_, offsets_bytes)) = window.next_group(self, &key_of) {
+            all_bytes.extend_from_slice(offsets_bytes);
+        }
+        all_bytes
+    }
+
+    /// Runs the first three stages, each for one group. The first stage stores the hash of each key in its entry, the
+    /// second stage replaces the hash with the slot, and the third stage replaces the slot with the record's offset.
+    #[inline(always)]
+    fn advance<T, K: LookupKey>(&self, step: usize, key_of: &impl Fn(&T) -> K, window: &mut Window<'_, T>) {
+        match self.are_slots_verified {
+            true => self.run_stages::<T, K, true>(step, key_of, window),
+            false => self.advance_and_verify(step, key_of, window),
         }
     }
 
     /// Does what [`Index::advance`] does, and verifies the blocks of each pilot and each place.
     #[inline(never)]
-    fn advance_and_verify<K: LookupKey>(
-        &self,
-        step: usize,
-        count: usize,
-        key_at: &impl Fn(usize) -> K,
-        window: &mut [[u64; GROUP_KEYS]; WINDOW_GROUPS],
-    ) {
-        self.run_stages::<K, false>(step, count, key_at, window);
+    fn advance_and_verify<T, K: LookupKey>(&self, step: usize, key_of: &impl Fn(&T) -> K, window: &mut Window<'_, T>) {
+        self.run_stages::<T, K, false>(step, key_of, window);
     }
 
-    /// Implements [`Index::advance`]. `VERIFIED` must be `is_verified`.
+    /// Implements [`Index::advance`]. `VERIFIED` must be `are_slots_verified`.
     #[inline(always)]
-    fn run_stages<K: LookupKey, const VERIFIED: bool>(
+    fn run_stages<T, K: LookupKey, const VERIFIED: bool>(
         &self,
         step: usize,
-        count: usize,
-        key_at: &impl Fn(usize) -> K,
-        window: &mut [[u64; GROUP_KEYS]; WINDOW_GROUPS],
+        key_of: &impl Fn(&T) -> K,
+        window: &mut Window<'_, T>,
     ) {
-        for (i, entry) in (step * GROUP_KEYS..count).zip(&mut window[step % WINDOW_GROUPS]) {
-            let hash = key_at(i).hash(self.hash_seed);
+        let (group, entries) = window.stage(step, 0);
+        unrolled(group, entries, |item, entry| {
+            let hash = key_of(item).hash(self.hash_seed);
             *entry = hash.number();
             prefetch(self.pilots, hash.pilot(&self.parts));
-        }
-        if let Some(number) = step.checked_sub(1) {
-            for (_, entry) in (number * GROUP_KEYS..count).zip(&mut window[number % WINDOW_GROUPS]) {
-                let hash = Hash::from_number(*entry);
-                let slot = if VERIFIED { self.slot(hash) } else { self.verified_slot(hash) };
-                *entry = slot as u64;
-                prefetch(self.places, slot);
-            }
-        }
-        if let Some(number) = step.checked_sub(2) {
-            for (_, entry) in (number * GROUP_KEYS..count).zip(&mut window[number % WINDOW_GROUPS]) {
-                let slot = *entry as usize;
-                *entry = if VERIFIED { self.offset_bytes(slot) } else { self.verified_offset_bytes(slot) };
-                self.prefetch_record(*entry);
-            }
-        }
+        });
+        let (group, entries) = window.stage(step, 1);
+        unrolled(group, entries, |_, entry| {
+            let hash = Hash::from_number(*entry);
+            let slot = if VERIFIED { self.slot(hash) } else { self.verified_slot(hash) };
+            *entry = slot as u64;
+            prefetch(self.places, slot);
+        });
+        let (group, entries) = window.stage(step, 2);
+        unrolled(group, entries, |_, entry| {
+            let slot = *entry as usize;
+            *entry = if VERIFIED { self.offset_bytes(slot) } else { self.verified_offset_bytes(slot) };
+            self.prefetch_record(*entry);
+        });
     }
 
     /// Returns the slot of a hash, or [`NO_SLOT`] if the index has no pilot for the hash.
     #[inline(always)]
     fn slot(&self, hash: Hash) -> usize {
-        self.pilots.get(hash.pilot(&self.parts)).map_or(NO_SLOT, |pilot| hash.slot(*pilot, &self.parts))
+        item_at_fraction(self.pilots, hash.number()).map_or(NO_SLOT, |pilot| hash.slot(*pilot, &self.parts))
     }
 
     /// Returns the offset of the only record whose key can have this slot, or [`NO_RECORD`] if the index does not have
@@ -246,8 +377,41 @@ impl<'a> Index<'a> {
         }
     }
 
-    /// Compares the record at an offset with a key. Reads the record first, then verifies the blocks that were read.
+    /// Does what [`Index::record`] does, if the response is short or missing. May return [`Quick::Undecided`] for any
+    /// record, for example if its block is not verified yet.
     #[inline(always)]
+    fn quick_record<K: LookupKey>(&self, key: K, offset_bytes: u64) -> Quick<'a> {
+        let start = offset_bytes as usize;
+        let record = match K::KIND {
+            KeyKind::U64 => self.record_windows.at(start).map(|record| &record[..]),
+            KeyKind::Bytes => self.records.get(start..),
+        };
+        let Some(record) = record else { return Quick::Undecided };
+        let Some(answer_at_bytes) = key.answer_at(record) else {
+            let is_verified = self.is_verified(start, start + key.compared_len_bytes());
+            return if is_verified { Quick::Missing } else { Quick::Undecided };
+        };
+        if let Some(window) = record.get(answer_at_bytes..).and_then(<[u8]>::first_chunk)
+            && let Some(response) = record::answer(window)
+            && self.is_verified(start, start + answer_at_bytes + response.len())
+        {
+            let offset_bytes = offset_bytes + answer_at_bytes as u64;
+            return Quick::Short(ShortAnswer { window, len_bytes: response.len(), offset_bytes });
+        }
+        Quick::Undecided
+    }
+
+    /// Returns whether a range of the records section is verified in this epoch. May return `false` for a range in
+    /// several blocks.
+    #[inline(always)]
+    fn is_verified(&self, start: usize, end: usize) -> bool {
+        self.are_records_verified || self.store.blocks.is_in_verified_block(self.epoch, start, end)
+    }
+
+    /// Compares the record at an offset with a key. Reads the record first, then verifies the blocks that were read.
+    ///
+    /// Not inlined, so that the loop over short responses can use all registers.
+    #[inline(never)]
     fn record<K: LookupKey>(&self, key: K, offset_bytes: u64) -> Found<'a> {
         let start = offset_bytes as usize;
         let Some(rest) = self.records.get(start..) else { return self.outside_records() };
@@ -255,8 +419,8 @@ impl<'a> Index<'a> {
             return if self.verify(start, start + key.compared_len_bytes()) { Found::Missing } else { Found::Damaged };
         };
         match rest.get(answer_at_bytes..).and_then(record::answer) {
-            Some(answer) if self.verify(start, start + answer_at_bytes + answer.len()) => {
-                Found::Answer(answer, offset_bytes + answer_at_bytes as u64)
+            Some(response) if self.verify(start, start + answer_at_bytes + response.len()) => {
+                Found::Answer(response, offset_bytes + answer_at_bytes as u64)
             }
             _ => Found::Damaged,
         }
@@ -270,15 +434,8 @@ impl<'a> Index<'a> {
     }
 
     /// Verifies the part of a range that is inside the records section. Returns whether this part is intact.
-    #[inline(always)]
+    #[inline]
     fn verify(&self, start: usize, end: usize) -> bool {
-        self.store.blocks.is_in_verified_block(self.epoch, start, end) || self.verify_blocks(start, end)
-    }
-
-    /// Does what [`Index::verify`] does, for a range in any number of blocks. Not inlined, so that the loop over the
-    /// results can use all registers.
-    #[inline(never)]
-    fn verify_blocks(&self, start: usize, end: usize) -> bool {
         let (blocks, end_in_section) = (&self.store.blocks, end.min(self.records.len()));
         blocks.are_verified(self.epoch, start, end)
             || blocks.verify_range(self.epoch, &self.store.block_data(), start, end_in_section)
@@ -289,7 +446,9 @@ impl<'a> Index<'a> {
     #[inline(always)]
     fn prefetch_record(&self, offset_bytes: u64) {
         let offset_bytes = offset_bytes as usize;
-        prefetch(self.store.blocks.tags(), offset_bytes / BLOCK_LEN_BYTES);
+        if !self.are_records_verified {
+            prefetch(self.store.blocks.tags(), offset_bytes / BLOCK_LEN_BYTES);
+        }
         prefetch(self.records, offset_bytes);
         let mut at = LINE_LEN_BYTES;
         while at < self.typical_len_bytes {
@@ -297,5 +456,21 @@ impl<'a> Index<'a> {
             at += LINE_LEN_BYTES;
         }
         prefetch(self.records, offset_bytes.wrapping_add(self.typical_len_bytes.wrapping_sub(1)));
+    }
+}
+
+/// Calls `run` for each item and its entry, in order. The compiler unrolls the loop, which takes fewer instructions.
+#[inline(always)]
+fn unrolled<T>(items: &[T], entries: &mut [u64], mut run: impl FnMut(&T, &mut u64)) {
+    const UNROLLED: usize = 4;
+    let (item_chunks, items) = items.as_chunks::<UNROLLED>();
+    let (entry_chunks, entries) = entries.as_chunks_mut::<UNROLLED>();
+    for (items, entries) in item_chunks.iter().zip(entry_chunks) {
+        for i in 0..UNROLLED {
+            run(&items[i], &mut entries[i]);
+        }
+    }
+    for (item, entry) in items.iter().zip(entries) {
+        run(item, entry);
     }
 }

@@ -342,7 +342,7 @@ fn clients_whose_lookups_become_ready_together_delay_another_client_by_a_few_tur
     let connections = cold_connections(&db);
     let cold_reads = &connections.worker.server.cold_reads;
     let lookups = || (0..256).map(|i| i * 7919 % ROWS);
-    let gets: Vec<u8> = lookups().flat_map(|key| get_command(key)).collect();
+    let gets: Vec<u8> = lookups().flat_map(get_command).collect();
     let requests = lookups().flat_map(|key| Request::new(Op::Get, key).as_bytes().to_vec()).collect::<Vec<u8>>();
     for requests in [gets, requests] {
         worker::runtime(true).unwrap().block_on(async {

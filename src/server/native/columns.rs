@@ -99,26 +99,26 @@ pub(super) fn answer_columns(
 ) -> usize {
     let is_columns = |request: &&Request| request.op_code() == Op::GetColumns as u32;
     let count = requests.iter().take(RUN_REQUESTS_MAX).take_while(is_columns).count();
-    push_columns(store, selection, count, |i| requests[i].key(), responses, tally)
+    push_columns(store, selection, &requests[..count], Request::key, responses, tally)
 }
 
-/// Appends the responses to `count` GetColumns requests. Returns the number of answered requests.
-pub(super) fn push_columns<'k, K: LookupKey + Into<Key<'k>>>(
+/// Appends the responses to GetColumns requests. Returns the number of answered requests.
+pub(super) fn push_columns<'k, T, K: LookupKey + Into<Key<'k>>>(
     store: &Store,
     selection: &Selection,
-    count: usize,
-    key_at: impl Fn(usize) -> K,
+    requests: &[T],
+    key_of: impl Fn(&T) -> K,
     responses: &mut Responses,
     tally: &mut Tally,
 ) -> usize {
     let (schema, projection) = match selection.projection(store) {
-        Ok(_) if store.key_kind() != K::KIND => return push_refusals(Status::Error, count, responses, tally),
+        Ok(_) if store.key_kind() != K::KIND => return push_refusals(Status::Error, requests.len(), responses, tally),
         Ok(found) => found,
-        Err(status) => return push_refusals(status, count, responses, tally),
+        Err(status) => return push_refusals(status, requests.len(), responses, tally),
     };
-    let ready_count = responses.ready_count(store, count, |i| store.point_lookup(key_at(i)));
+    let ready_count = responses.ready_count(store, requests.len(), |i| store.point_lookup(key_of(&requests[i])));
     let (mut answered_count, mut data) = (0, Vec::new());
-    store.find_each(ready_count, key_at, |_, found| {
+    store.find_each(&requests[..ready_count], key_of, |_: &T, found| {
         if responses.is_full() {
             return ControlFlow::Break(());
         }

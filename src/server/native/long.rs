@@ -109,7 +109,7 @@ fn push_all(
         let answered_count = match run[0].way(store) {
             Way::Neighbors => push_neighbors(store, run, responses, tally),
             Way::Ranges => push_ranges(store, run, responses, tally),
-            Way::Columns => push_columns(store, selection, run.len(), |i| run[i].body, responses, tally),
+            Way::Columns => push_columns(store, selection, run, |request| request.body, responses, tally),
             Way::Selects => push_select(store, selection, &run[0], responses, tally),
             Way::Others => push_others(store, run, responses, tally),
         };
@@ -207,7 +207,7 @@ fn push_others(store: &Store, requests: &[Long<'_>], responses: &mut Responses, 
     };
     let counted_before = tally.total();
     let mut count = 0;
-    let mut answer = |i: usize, found: Found<'_>| match push_one(store, &requests[i], found, responses, tally) {
+    let mut answer = |request: &Long<'_>, found: Found<'_>| match push_one(store, request, found, responses, tally) {
         Some(()) => {
             count += 1;
             responses.steps().continue_after(count)
@@ -215,10 +215,12 @@ fn push_others(store: &Store, requests: &[Long<'_>], responses: &mut Responses, 
         None => ControlFlow::Break(()),
     };
     match store.key_kind() {
-        KeyKind::Bytes => store.find_each(requests.len(), |i| requests[i].body, answer),
+        KeyKind::Bytes => {
+            store.find_each(requests, |request| request.body, answer);
+        }
         // A table whose keys are numbers has no byte keys to look up.
         KeyKind::U64 => {
-            let _ = (0..requests.len()).try_for_each(|i| answer(i, Found::Missing));
+            let _ = requests.iter().try_for_each(|request| answer(request, Found::Missing));
         }
     }
     tally.count_values(counted_before + count - tally.total());

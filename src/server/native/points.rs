@@ -10,7 +10,8 @@ use crate::protocol::native::{Op, RESPONSE_HEADER_LEN_BYTES, Request, ResponseHe
 use crate::server::counters::Tally;
 use crate::server::pass::RUN_REQUESTS_MAX;
 use crate::server::responses::{Appender, Responses};
-use crate::store::{ColdLookup, Found, Store, is_verification_interrupted};
+use crate::server::steps::Steps;
+use crate::store::{ColdLookup, Found, ShortAnswer, Store, Visitor, is_verification_interrupted};
 
 /// Appends the responses to 16-byte Get and Exists requests, and an Error for each 16-byte request with an unknown op.
 /// Stops at the first other request, when there is no room for a response, or when a limit of one pass is reached.
@@ -32,23 +33,56 @@ pub(super) fn answer_points(
     };
     let requests = &requests[..responses.ready_count(store, requests.len(), |i| store.point_lookup(requests[i].key()))];
     let counted_before = tally.total();
-    let mut count = 0;
-    responses.append(|appender, steps| {
-        store.find_each(
-            requests.len(),
-            |i| requests[i].key(),
-            |i, found| match push_found(requests[i].op_code(), found, appender, tally) {
-                Some(()) => {
-                    count += 1;
-                    steps.continue_after(count)
-                }
-                None => ControlFlow::Break(()),
-            },
-        );
-    });
+    let count =
+        responses.append(|appender, steps| store.find_each(requests, Request::key, Points { appender, steps, tally }));
     responses.steps().add(count);
     tally.count_values(counted_before + count - tally.total());
     count
+}
+
+/// Appends the responses to Get and Exists requests.
+struct Points<'p, 'b> {
+    appender: &'p mut Appender<'b>,
+    steps: &'p Steps,
+    tally: &'p mut Tally,
+}
+
+impl<'a> Visitor<'a, Request> for Points<'_, '_> {
+    /// Not inlined, so that the loop over short responses can use all registers.
+    #[inline(never)]
+    fn found(&mut self, request: &Request, found: Found<'a>) -> ControlFlow<()> {
+        match push_found(request.op_code(), found, self.appender, self.tally) {
+            Some(()) => ControlFlow::Continue(()),
+            None => ControlFlow::Break(()),
+        }
+    }
+
+    #[inline(always)]
+    fn found_short(&mut self, request: &Request, answer: ShortAnswer<'a>) -> ControlFlow<()> {
+        if request.op_code() == Op::Get as u32 && self.appender.push_short(answer).is_some() {
+            return ControlFlow::Continue(());
+        }
+        self.found(request, Found::Answer(answer.response(), answer.offset_bytes))
+    }
+
+    #[inline(always)]
+    fn found_missing(&mut self, request: &Request) -> ControlFlow<()> {
+        if request.op_code() == Op::Get as u32
+            && let Some(room) = self.appender.room().first_chunk_mut::<RESPONSE_HEADER_LEN_BYTES>()
+        {
+            let header = ResponseHeader::bare(Status::NotFound);
+            *room = zerocopy::transmute!(header);
+            self.appender.advance(RESPONSE_HEADER_LEN_BYTES);
+            self.tally.count(Some(Op::Get), Status::NotFound);
+            return ControlFlow::Continue(());
+        }
+        self.found(request, Found::Missing)
+    }
+
+    #[inline(always)]
+    fn group_ended(&mut self) -> ControlFlow<()> {
+        if self.steps.is_pass_over() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
 }
 
 /// Appends the responses to 16-byte Floor and Ceiling requests. Stops at the first request with another op, or when
@@ -127,7 +161,7 @@ pub(super) fn push_found(op_code: u32, found: Found<'_>, appender: &mut Appender
         Found::Missing => Some(false),
         Found::Damaged => None,
     };
-    let len_bytes = write_without_value(op_code, is_present, appender.room()?, tally)?;
+    let len_bytes = write_without_value(op_code, is_present, appender.room(), tally)?;
     appender.advance(len_bytes);
     Some(())
 }
@@ -149,4 +183,56 @@ fn write_without_value(op_code: u32, is_present: Option<bool>, room: &mut [u8], 
     *room.first_chunk_mut::<RESPONSE_HEADER_LEN_BYTES>()? = zerocopy::transmute!(header);
     tally.count(op, status);
     Some(RESPONSE_HEADER_LEN_BYTES)
+}
+
+#[cfg(all(test, feature = "bake"))]
+mod tests {
+    use zerocopy::IntoBytes;
+
+    use super::*;
+    use crate::bake::{Options, bake_csv};
+
+    fn value(key: u64) -> Vec<u8> {
+        vec![b'a' + (key % 26) as u8; (key % 97) as usize]
+    }
+
+    /// Returns the response to a request, according to the rows of the test table.
+    fn expected(op: Op, key: u64) -> Vec<u8> {
+        let header =
+            |status: Status, len_bytes: usize| [(status as u32).to_be_bytes(), (len_bytes as u32).to_be_bytes()];
+        match (op, key < 3000) {
+            (_, false) => header(Status::NotFound, 0).concat(),
+            (Op::Get, true) => [&header(Status::Ok, value(key).len()).concat()[..], &value(key)].concat(),
+            (_, true) => header(Status::Ok, 0).concat(),
+        }
+    }
+
+    #[test]
+    fn values_of_every_length_are_answered_before_and_after_their_blocks_are_verified() {
+        let folder = tempfile::tempdir().unwrap();
+        let db = folder.path().join("storage.db");
+        let rows = (0..3000).map(|key| format!("{key},{}\n", String::from_utf8(value(key)).unwrap()));
+        bake_csv(rows.collect::<String>().as_bytes(), &db, &Options::default(), &mut |_| ()).unwrap();
+        let store = crate::MappedStore::open(&db).unwrap();
+        let requests: Vec<(Op, u64)> = (0..6100_u64)
+            .map(|i| (if i % 7 == 0 { Op::Exists } else { Op::Get }, i * 7919 % 3050))
+            .chain([(Op::Get, 2999), (Op::Get, u64::MAX), (Op::Exists, 2998)])
+            .collect();
+        // In the first round, lookups verify the blocks. The last row ends at the end of the records.
+        for round in 0..2 {
+            for run_requests in [1, 5, 16, 17, 300] {
+                for run in requests.chunks(run_requests) {
+                    let bytes: Vec<u8> = run
+                        .iter()
+                        .flat_map(|(op, key)| [&(*op as u32).to_be_bytes()[..], &[0; 4], &key.to_be_bytes()].concat())
+                        .collect();
+                    let mut responses = Responses::new();
+                    let parsed = super::super::run::whole_requests(bytes.as_bytes());
+                    assert_eq!(answer_requests(store.unverified(), parsed, &mut responses), run.len());
+                    let expected: Vec<u8> = run.iter().flat_map(|(op, key)| expected(*op, *key)).collect();
+                    assert!(responses.copied() == expected, "round {round}, runs of {run_requests} from {:?}", run[0]);
+                }
+            }
+        }
+    }
 }

@@ -72,12 +72,13 @@ pub(super) fn run<'k, K: LookupKey + Into<Key<'k>>>(
         (keys[key_count], ends_bytes[key_count]) = (key, end_bytes);
         key_count += 1;
     }
-    let key_count = responses.ready_count(store, key_count, |i| store.point_lookup(keys[i]));
+    let ready_count = responses.ready_count(store, key_count, |i| store.point_lookup(keys[i]));
+    let keys = &keys[..ready_count];
     let (mut count, mut misses, mut damaged) = (0, 0, 0);
     store.find_each(
-        key_count,
-        |i| keys[i],
-        |_, found| {
+        keys,
+        |key| *key,
+        |_: &K, found| {
             if responses.is_full() {
                 return ControlFlow::Break(());
             }

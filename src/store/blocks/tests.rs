@@ -155,24 +155,26 @@ impl Indexed {
         self.blocks.verify_block(self.blocks.epoch(), &data, block)
     }
 
-    fn are_parts_verified(&self) -> (bool, bool) {
-        let epoch = self.blocks.epoch();
-        (self.blocks.are_slots_verified(epoch), self.blocks.are_fences_verified(epoch))
+    /// Returns whether the records, the pilots and places, and the fences are verified.
+    fn are_parts_verified(&self) -> (bool, bool, bool) {
+        let (blocks, epoch) = (&self.blocks, self.blocks.epoch());
+        (blocks.are_records_verified(epoch), blocks.are_slots_verified(epoch), blocks.are_fences_verified(epoch))
     }
 }
 
 #[test]
-fn a_part_of_the_index_counts_as_verified_when_all_its_blocks_are_verified_in_one_epoch() {
+fn a_part_of_the_file_counts_as_verified_when_all_its_blocks_are_verified_in_one_epoch() {
     let file = Indexed::new();
     for _ in 0..2 {
-        for block in [0, 4, 5, 5, 7] {
+        for block in [0, 4, 5, 5, 7, 1, 1] {
             assert!(file.verify(block));
-            assert_eq!(file.are_parts_verified(), (false, false), "block {block}");
+            assert_eq!(file.are_parts_verified(), (false, false, false), "block {block}");
         }
-        assert!(file.verify(6) && file.are_parts_verified() == (true, false));
-        assert!(file.verify(3) && file.are_parts_verified() == (true, true));
+        assert!(file.verify(6) && file.are_parts_verified() == (false, true, false));
+        assert!(file.verify(3) && file.are_parts_verified() == (false, true, true));
+        assert!(file.verify(2) && file.are_parts_verified() == (true, true, true));
         assert!(file.blocks.distrust(file.blocks.epoch()));
-        assert_eq!(file.are_parts_verified(), (false, false));
+        assert_eq!(file.are_parts_verified(), (false, false, false));
         assert!(!file.verify(6) && file.blocks.trust_again());
     }
     assert!(file.blocks.take_damaged().is_empty());
@@ -186,7 +188,7 @@ fn a_damaged_block_of_any_section_is_noted_and_other_blocks_are_verified() {
         let intact: Vec<usize> = (0..10).filter(|block| file.verify(*block)).collect();
         assert_eq!(intact, (0..9).filter(|other| *other != block).collect::<Vec<_>>());
         assert_eq!(file.blocks.take_damaged(), [block]);
-        assert_eq!(file.are_parts_verified(), (block < 5, !(3..5).contains(&block)));
+        assert_eq!(file.are_parts_verified(), (block >= 3, block < 5, !(3..5).contains(&block)));
     }
     // Without intact checksums, no block can be verified.
     let mut file = Indexed::new();

@@ -92,10 +92,10 @@ fn run<'i, K: LookupKey + Into<Key<'i>>>(
     let (mut run, mut is_long) = (Run::default(), false);
     responses.with_text(|responses, text| {
         store.find_each(
-            key_count,
-            |i| keys[i],
-            |i, found| {
-                let (id, names, _) = commands[i];
+            &keys[..key_count],
+            |key| *key,
+            |_: &K, found| {
+                let (id, names, _) = commands[run.count];
                 if responses.is_full() {
                     return ControlFlow::Break(());
                 }
