@@ -17,6 +17,8 @@ use tempfile::TempDir;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) const NOT_FOUND: &[u8] = &[0, 0, 0, 1, 0, 0, 0, 0];
+/// A response to Schema, from a server whose table is not typed.
+pub(crate) const NO_SCHEMA: &[u8] = NOT_FOUND;
 pub(crate) const ERROR: &[u8] = &[0, 0, 0, 2, 0, 0, 0, 0];
 pub(crate) const EXISTS: &[u8] = &[0, 0, 0, 0, 0, 0, 0, 0];
 /// A response to Count, with the count 7. A client sends Count to learn the kind of the table's keys.

@@ -12,7 +12,12 @@ use crate::batches::{KeySyntax, are_from_stdin, for_each_batch};
 use crate::columns::Columns;
 use crate::output::print;
 use crate::rows::{RowFormat, RowWriter};
-use crate::table::{Neighbor, Scan, Table};
+use crate::table::{Neighbor, Scan, Table, TableReplaced};
+
+/// Maximum number of keys in one lookup, whose rows may be in memory at the same time.
+const BATCH_KEYS_MAX: usize = 4096;
+/// Maximum number of attempts to read rows of one schema from a server that keeps replacing its table.
+const ATTEMPTS_MAX: u32 = 10;
 
 pub(crate) fn look_up(table: &mut dyn Table, lookup: &Lookup) -> anyhow::Result<bool> {
     match lookup {
@@ -38,8 +43,9 @@ fn is_single(keys: &KeysArgs) -> bool {
     keys.keys.len() == 1 && !are_from_stdin(&keys.keys)
 }
 
-/// Looks up all keys, and returns whether all were found. `look_up_batch` looks up one batch. The output of a batch is
-/// flushed before the next batch is read, because a program may write a key and wait for its row.
+/// Looks up all keys, and returns whether all were found. `look_up_batch` looks up one batch, and writes nothing if the
+/// table was replaced. The output of a batch is flushed before the next batch is read, because a program may write a key
+/// and wait for its row.
 fn look_up_all(
     table: &mut dyn Table,
     keys: &KeysArgs,
@@ -50,11 +56,34 @@ fn look_up_all(
     let syntax = KeySyntax { escapes: keys.escapes, null: output.null };
     let mut are_found = true;
     for_each_batch(&keys.keys, syntax, table.key_kind()?, |keys| {
-        writer.set_columns(Columns::new(table.schema()?, &output.columns)?);
-        are_found &= look_up_batch(table, keys, writer)?;
+        for keys in keys.chunks(BATCH_KEYS_MAX) {
+            are_found &= with_columns(table, output, writer, |table, writer| look_up_batch(table, keys, writer))?;
+        }
         Ok(writer.flush()?)
     })?;
     Ok(are_found)
+}
+
+/// Sets the columns of the rows that `look_up` writes. Repeats the lookup if the server replaces its table before any
+/// row is written, because the new table may have other columns.
+fn with_columns<T>(
+    table: &mut dyn Table,
+    output: &OutputArgs,
+    writer: &mut RowWriter,
+    mut look_up: impl FnMut(&mut dyn Table, &mut RowWriter) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let rows_before = writer.row_count();
+    for attempt in 1.. {
+        if writer.writes_values() || !output.columns.is_empty() {
+            writer.set_columns(Columns::new(table.schema()?, &output.columns)?);
+        }
+        match look_up(table, writer) {
+            Err(error)
+                if error.is::<TableReplaced>() && writer.row_count() == rows_before && attempt < ATTEMPTS_MAX => {}
+            result => return result,
+        }
+    }
+    unreachable!("the last attempt returns its result")
 }
 
 fn get(table: &mut dyn Table, keys: &KeysArgs, output: &OutputArgs) -> anyhow::Result<bool> {
@@ -110,8 +139,9 @@ fn first_or_last(table: &mut dyn Table, reverse: bool, output: &OutputArgs) -> a
 
 fn scan(table: &mut dyn Table, scan: &Scan<'_>, output: &OutputArgs) -> anyhow::Result<bool> {
     let mut writer = RowWriter::new(RowFormat::for_rows(output));
-    writer.set_columns(Columns::new(table.schema()?, &output.columns)?);
-    table.scan(scan, &mut |(key, value)| writer.write(None, key, value))?;
+    with_columns(table, output, &mut writer, |table, writer| {
+        table.scan(scan, &mut |(key, value)| writer.write(None, key, value))
+    })?;
     writer.finish()
 }
 

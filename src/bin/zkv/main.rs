@@ -21,6 +21,7 @@ mod ping;
 mod publishing;
 mod reload;
 mod rows;
+mod served_table;
 mod table;
 mod top;
 mod typed_diff;
@@ -39,6 +40,7 @@ use zero_kv::cli::server_args::{ServerArgs, name_client_options};
 
 use args::{Args, Command, FileCommand, Lookup, PublishingCommand, ServerCommand};
 use output::{ignore_closed_pipe, stdout_error};
+use served_table::ServedTable;
 use table::{DirectTable, Table};
 
 /// Exit status for a positive result: the key or row exists, the file is intact, or the server is healthy.
@@ -74,7 +76,7 @@ fn run(args: &Args) -> anyhow::Result<bool> {
         (Command::Lookup(lookup), None) if args.direct => {
             look_up(&mut DirectTable::new(args.connect_direct()?), lookup)
         }
-        (Command::Lookup(lookup), None) => look_up(&mut args.connect()?, lookup),
+        (Command::Lookup(lookup), None) => look_up(&mut ServedTable::new(args.connect()?), lookup),
         (Command::Bench(bench), Some(file)) => {
             let store = MappedStore::open(file)?;
             bench::bench(bench, || Ok(Box::new(&store)))
@@ -83,7 +85,7 @@ fn run(args: &Args) -> anyhow::Result<bool> {
             let direct = DirectTable::new(args.connect_direct()?);
             bench::bench(bench, || Ok(Box::new(direct.clone())))
         }
-        (Command::Bench(bench), None) => bench::bench(bench, || Ok(Box::new(args.connect()?))),
+        (Command::Bench(bench), None) => bench::bench(bench, || Ok(Box::new(ServedTable::new(args.connect()?)))),
         (Command::Server(command), _) => match command {
             ServerCommand::Info { json } => info::info(&mut args.connect()?, *json),
             ServerCommand::Ping => ping::ping(&mut args.connect()?),

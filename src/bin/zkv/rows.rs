@@ -56,6 +56,7 @@ pub(crate) struct RowWriter {
     stdout: Option<StdoutWriter>,
     /// The columns to write. `None` for a table without a schema.
     columns: Option<Columns>,
+    row_count: u64,
 }
 
 /// The value of a row that is written.
@@ -71,7 +72,7 @@ enum StdoutWriter {
 
 impl RowWriter {
     pub(crate) fn new(format: RowFormat) -> RowWriter {
-        RowWriter { format, stdout: None, columns: None }
+        RowWriter { format, stdout: None, columns: None, row_count: 0 }
     }
 
     /// Sets the columns of the rows that follow.
@@ -79,9 +80,20 @@ impl RowWriter {
         self.columns = columns;
     }
 
+    /// Returns whether values or columns of rows are written.
+    pub(crate) fn writes_values(&self) -> bool {
+        self.format.only != Some(Part::Keys)
+    }
+
+    /// Returns the number of rows that were passed to [`RowWriter::write`].
+    pub(crate) fn row_count(&self) -> u64 {
+        self.row_count
+    }
+
     /// Writes a row, preceded by the requested key if there is one.
     pub(crate) fn write(&mut self, requested: Option<Key<'_>>, key: Key<'_>, value: &[u8]) -> anyhow::Result<()> {
         let RowFormat { format, only, names_columns, .. } = self.format;
+        self.row_count += 1;
         let value = match &self.columns {
             _ if only == Some(Part::Keys) => None,
             Some(columns) => Some(RowValue::Cells(columns, columns.cells(value)?)),

@@ -3,11 +3,11 @@
 //! In: batches of keys, and ranges. Out: results in order, which a visitor receives as borrowed slices. This module
 //! does not depend on output formats.
 
-use std::os::unix::ffi::OsStrExt;
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use zero_kv::client::{Client, Direct, DirectSnapshot, Row as OwnedRow};
+use zero_kv::client::{Direct, DirectSnapshot, Row as OwnedRow};
 use zero_kv::store::{OpenOptions, Verify};
 use zero_kv::typed::Schema;
 use zero_kv::{Key, KeyKind, MappedStore, StoreError};
@@ -34,10 +34,22 @@ pub(crate) fn open_whole(path: &Path) -> Result<MappedStore, StoreError> {
     MappedStore::open_with(path, &options, &mut |_| ())
 }
 
-type Row<'r> = (Key<'r>, &'r [u8]);
+pub(crate) type Row<'r> = (Key<'r>, &'r [u8]);
+
+/// The server replaced its table between [`Table::schema`] and a lookup.
+#[derive(Debug)]
+pub(crate) struct TableReplaced;
+
+impl fmt::Display for TableReplaced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the server replaced its table by a table with other rows or columns during the lookup: run the command again")
+    }
+}
+
+impl std::error::Error for TableReplaced {}
 
 /// A table on a server or in a file. A lookup of keys calls `visit` with the index of each key in `keys`, and the
-/// result for this key.
+/// result for this key. A lookup of keys that fails with [`TableReplaced`] has not called `visit`.
 pub(crate) trait Table {
     fn key_kind(&mut self) -> anyhow::Result<KeyKind>;
 
@@ -62,7 +74,7 @@ pub(crate) trait Table {
 }
 
 /// Calls `visit` with each of these rows in the direction of the scan, until the limit of the scan is reached.
-fn visit_rows<E: Into<anyhow::Error>>(
+pub(crate) fn visit_rows<E: Into<anyhow::Error>>(
     scan: &Scan<'_>,
     mut rows: impl DoubleEndedIterator<Item = Result<OwnedRow, E>>,
     visit: &mut dyn FnMut(Row<'_>) -> anyhow::Result<()>,
@@ -73,66 +85,6 @@ fn visit_rows<E: Into<anyhow::Error>>(
         visit((key.as_key(), &value))?;
     }
     Ok(())
-}
-
-impl Table for Client {
-    fn key_kind(&mut self) -> anyhow::Result<KeyKind> {
-        Ok(Client::key_kind(self)?)
-    }
-
-    /// A server sends the values of rows as bytes.
-    fn schema(&mut self) -> anyhow::Result<Option<Arc<Schema>>> {
-        Ok(None)
-    }
-
-    fn get(&mut self, keys: &[Key<'_>], visit: &mut dyn FnMut(usize, Option<&[u8]>)) -> anyhow::Result<()> {
-        Ok(self.get_many_with(keys, visit)?)
-    }
-
-    fn exists(&mut self, keys: &[Key<'_>], visit: &mut dyn FnMut(usize, bool)) -> anyhow::Result<()> {
-        self.exists_many(keys)?.into_iter().enumerate().for_each(|(at, is_found)| visit(at, is_found));
-        Ok(())
-    }
-
-    fn neighbors(
-        &mut self,
-        neighbor: Neighbor,
-        keys: &[Key<'_>],
-        visit: &mut dyn FnMut(usize, Option<Row<'_>>),
-    ) -> anyhow::Result<()> {
-        let rows = match neighbor {
-            Neighbor::Floor => self.floor_many(keys)?,
-            Neighbor::Ceiling => self.ceiling_many(keys)?,
-        };
-        for (at, row) in rows.iter().enumerate() {
-            visit(at, row.as_ref().map(|(key, value)| (key.as_key(), &value[..])));
-        }
-        Ok(())
-    }
-
-    fn scan(&mut self, scan: &Scan<'_>, visit: &mut dyn FnMut(Row<'_>) -> anyhow::Result<()>) -> anyhow::Result<()> {
-        let rows = match &scan.range.prefix {
-            Some(prefix) => self.prefix(prefix.as_bytes())?,
-            None if scan.range.is_all() => self.rows(),
-            None => {
-                let kind = Client::key_kind(self)?;
-                self.range(scan.range.bounds(kind)?)?
-            }
-        };
-        let limit = scan.limit.map_or(u32::MAX, |limit| u32::try_from(limit).unwrap_or(u32::MAX));
-        visit_rows(scan, rows.page_rows(limit), visit)
-    }
-
-    fn count(&mut self, range: &RangeArgs) -> anyhow::Result<u64> {
-        Ok(match &range.prefix {
-            Some(prefix) => self.count_prefix(prefix.as_bytes())?,
-            None if range.is_all() => Client::count(self, ..)?,
-            None => {
-                let kind = Client::key_kind(self)?;
-                Client::count(self, range.bounds(kind)?)?
-            }
-        })
-    }
 }
 
 /// Lookups in a file. Values are copied and verified, as described at [`MappedStore`].

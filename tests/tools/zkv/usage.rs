@@ -5,7 +5,7 @@ use std::io::Read;
 use std::process::Stdio;
 
 use super::*;
-use crate::helpers::scripted_server::{COUNT_7, NOT_FOUND};
+use crate::helpers::scripted_server::{COUNT_7, NO_SCHEMA, NOT_FOUND};
 use crate::helpers::tables::Table;
 
 #[test]
@@ -15,7 +15,7 @@ fn options_come_before_or_after_the_subcommand() {
     assert_answer(&before, 0, b"seven");
     let between = zkv().arg("get").arg("--db").arg(&db).arg("7").output().unwrap();
     assert_answer(&between, 0, b"seven");
-    let peer = ScriptedServer::answering(&[COUNT_7, NOT_FOUND]);
+    let peer = ScriptedServer::answering(&[COUNT_7, NO_SCHEMA, NOT_FOUND]);
     let before = zkv().arg("--socket").arg(peer.socket()).args(["get", "7"]).output().unwrap();
     assert_answer(&before, 1, b"");
 }
@@ -29,9 +29,9 @@ fn the_environment_variable_names_the_socket_if_no_option_does() {
         command.env("ZERO_KV_SOCKET", socket);
         command
     };
-    let peer = ScriptedServer::answering(&[COUNT_7, NOT_FOUND]);
+    let peer = ScriptedServer::answering(&[COUNT_7, NO_SCHEMA, NOT_FOUND]);
     assert_answer(&zkv_in(&peer.socket()).args(["get", "7"]).output().unwrap(), 1, b"");
-    let peer = ScriptedServer::answering(&[COUNT_7, NOT_FOUND]);
+    let peer = ScriptedServer::answering(&[COUNT_7, NO_SCHEMA, NOT_FOUND]);
     let output = zkv_in(&none).args(["get", "7", "--socket"]).arg(peer.socket()).output().unwrap();
     assert_answer(&output, 1, b"");
     assert_error(&zkv_in(&none).args(["get", "7"]).output().unwrap(), &["none.sock: cannot connect"]);

@@ -4,6 +4,7 @@ mod diff;
 mod dump;
 mod lookups;
 mod reports;
+mod served;
 
 use std::collections::BTreeMap;
 
