@@ -1,9 +1,10 @@
 //! The load of a feature store: HGETALL of rows with 51 fields, sent to kv_store and to Redis.
 //!
 //! Canonical load: 200 connections, keys with a Zipf distribution (exponent 0.99), and 1 or 16 commands in flight per
-//! connection. A row has an identifier, 20 `f32`, 20 `i32`, and 10 short texts. One thread sends the commands: it waits
-//! with poll(2), checks that every reply is complete and begins like a row, and measures the latency of every command
-//! from its sending. `benches/features.sh` runs this program: it starts the servers, and compares memory, too.
+//! connection. Reads stand in for the 5 % of writes that such loads have, because kv_store has no writes. A row has an
+//! identifier, 20 `f32`, 20 `i32`, and 10 short texts. One thread sends the commands: it waits with poll(2), checks
+//! that every reply is complete and begins like a row, and measures the latency of every command from its sending.
+//! `benches/features.sh` runs this program: it starts the servers, and compares memory, too.
 //!
 //! | arguments | effect |
 //! |---|---|
