@@ -173,8 +173,8 @@ impl Session {
         let spec = command_of(op).and_then(|name| find(name.as_bytes())).ok_or(Denied::Command)?;
         self.access.check_command(spec)?;
         let is_permitted = match keys_needed(spec) {
-            // The responses to these requests describe the columns of the table.
-            _ if matches!(op, Op::Schema | Op::Select) => self.access.permits_all_keys(),
+            // A user who may read some rows needs the names and types of their columns. GetColumns checks each key.
+            _ if matches!(op, Op::Schema | Op::Select) => self.access.permits_some_key(),
             // The response to Info describes the table.
             KeysNeeded::None => op != Op::Info || self.access.permits_all_keys(),
             KeysNeeded::All | KeysNeeded::Range | KeysNeeded::Counted => self.access.permits_all_keys(),

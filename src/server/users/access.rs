@@ -132,6 +132,11 @@ impl Access {
         self.is_authenticated && self.user.as_ref().is_none_or(|user| user.keys.is_all())
     }
 
+    /// Returns whether the connection may use at least one key, which the table may lack.
+    pub(in crate::server) fn permits_some_key(&self) -> bool {
+        self.is_authenticated && self.user.as_ref().is_none_or(|user| user.keys.is_some())
+    }
+
     /// Returns whether the client has logged in as a user.
     pub(in crate::server) fn is_named_user(&self) -> bool {
         self.login == Login::User

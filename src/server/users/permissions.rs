@@ -177,6 +177,14 @@ impl KeyAccess {
         matches!(self, KeyAccess::All)
     }
 
+    /// Returns whether any key is permitted.
+    pub(super) fn is_some(&self) -> bool {
+        match self {
+            KeyAccess::All => true,
+            KeyAccess::Prefixes(prefixes) => !prefixes.is_empty(),
+        }
+    }
+
     /// Returns whether every key that begins with `start` is permitted.
     pub(super) fn permits_prefix(&self, start: &[u8]) -> bool {
         match self {

@@ -114,7 +114,8 @@ fn columns_need_the_permission_for_get() {
     typed.write(&table.db());
     let scene = Scene::of(
         table,
-        "user default off\nuser all on nopass ~* +@read\nuser keys on nopass ~1* +@read\nuser ping on nopass ~* +ping +info +exists",
+        "user default off\nuser all on nopass ~* +@read\nuser keys on nopass ~1* +@read\nuser none on nopass +@read\n\
+         user ping on nopass ~* +ping +info +exists",
     );
     let requests = [
         request(SCHEMA, 0).to_vec(),
@@ -129,11 +130,14 @@ fn columns_need_the_permission_for_get() {
     expect(&mut stream, &bare(UNAUTHENTICATED).repeat(4));
     stream.write_all(&[auth("ping", "x"), requests.clone()].concat()).unwrap();
     expect(&mut stream, &[bare(0), bare(NOT_PERMITTED).repeat(4)].concat());
-    // The schema describes the whole table, and no columns are selected without it.
-    stream.write_all(&[auth("keys", "x"), requests.clone()].concat()).unwrap();
-    expect(&mut stream, &[bare(0), bare(NOT_PERMITTED).repeat(2), bare(2), bare(NOT_PERMITTED)].concat());
-    stream.write_all(&[auth("all", "x"), requests].concat()).unwrap();
+    // No key is permitted.
+    stream.write_all(&[auth("none", "x"), requests.clone()].concat()).unwrap();
+    expect(&mut stream, &[bare(0), bare(NOT_PERMITTED).repeat(4)].concat());
+    // A user of some keys learns the columns, and reads only the rows of these keys.
     let schema = answer(0, &typed.schema.encode());
-    let rows = [typed.answer(&1, &[1]), typed.answer(&2, &[1])].concat();
-    expect(&mut stream, &[bare(0), schema, bare(0), rows].concat());
+    let rows = [1, 2].map(|key| typed.answer(&key, &[1]));
+    stream.write_all(&[auth("keys", "x"), requests.clone()].concat()).unwrap();
+    expect(&mut stream, &[bare(0), schema.clone(), bare(0), rows[0].clone(), bare(NOT_PERMITTED)].concat());
+    stream.write_all(&[auth("all", "x"), requests].concat()).unwrap();
+    expect(&mut stream, &[bare(0), schema, bare(0), rows.concat()].concat());
 }
