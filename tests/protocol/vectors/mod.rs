@@ -8,6 +8,7 @@ use serde_json::Value;
 
 const NUMBERS: &str = include_str!("../../vectors/numbers.json");
 const BYTES: &str = include_str!("../../vectors/bytes.json");
+const TYPED: &str = include_str!("../../vectors/typed.json");
 const REFUSED: &str = include_str!("../../vectors/refused.json");
 
 /// Parses a file of vectors. Returns the whole file and its vectors.
@@ -33,7 +34,7 @@ fn hex(bytes: &[u8]) -> String {
 
 #[test]
 fn vectors_have_unique_names_and_descriptions() {
-    for file in [NUMBERS, BYTES, REFUSED] {
+    for file in [NUMBERS, BYTES, TYPED, REFUSED] {
         let (_, vectors) = read(file);
         let mut names: Vec<&str> = vectors.iter().map(|vector| text(vector, "name")).collect();
         names.sort_unstable();

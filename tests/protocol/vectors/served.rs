@@ -3,13 +3,15 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::path::Path;
+use std::process::Command;
 
 use serde_json::Value;
 use zero_kv::bake::Keys;
 
-use super::{BYTES, NUMBERS, bytes, hex, read, text};
+use super::{BYTES, NUMBERS, TYPED, bytes, hex, read, text};
 use crate::helpers::frames::read_until_closed;
 use crate::helpers::scenes::Scene;
+use crate::helpers::servers::Server;
 use crate::helpers::waiting::PATIENCE;
 
 #[test]
@@ -20,6 +22,25 @@ fn a_server_of_numbers_responds_as_the_vectors_specify() {
 #[test]
 fn a_server_of_byte_keys_responds_as_the_vectors_specify() {
     compare(BYTES, Keys::Bytes);
+}
+
+#[test]
+fn a_server_of_a_typed_table_responds_as_the_vectors_specify() {
+    let (file, vectors) = read(TYPED);
+    let folder = tempfile::tempdir().unwrap();
+    let db = folder.path().join("storage.db");
+    let csv = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors").join(text(&file, "table"));
+    let baked = Command::new(env!("CARGO_BIN_EXE_baker"))
+        .args(["--header", "--key", "id", "--types", text(&file, "types"), "-o"])
+        .args([&db, &csv])
+        .output()
+        .unwrap();
+    assert!(baked.status.success(), "{}", String::from_utf8_lossy(&baked.stderr));
+    let server = Server::start(&db, &folder.path().join("s.sock"));
+    for vector in &vectors {
+        let stream = server.connect();
+        assert_answered(vector, &stream, &stream, |how| stream.shutdown(how));
+    }
 }
 
 fn compare(file: &str, keys: Keys) {
