@@ -4,7 +4,7 @@
 //! number in flight. This module does no I/O.
 
 use super::error::ClientError;
-use super::request::{KeyRequest, RequestError, TypedRequest, check_len};
+use super::request::{GetSchema, KeyRequest, RequestError, TypedRequest, check_len};
 use crate::format::key::Key;
 use crate::protocol::native::Op;
 use crate::protocol::reader::{Response, ResponseReader};
@@ -18,6 +18,8 @@ const UNSENT_MAX_BYTES: usize = 256 << 10;
 /// Requests of one operation, with counts of encoded requests and received responses.
 pub(super) struct Batch<E, V> {
     op: Op,
+    /// The operation of the first and the last request, if it is not `op`.
+    guard_op: Option<Op>,
     len: usize,
     encode: E,
     visit: V,
@@ -77,6 +79,29 @@ where
     Batch::new(R::OP, positions.len(), encode, visit)
 }
 
+/// Creates a batch with a request for each key, between two requests for the table's schema. `visit_guard` gets the
+/// responses to the two requests. The lengths of all keys must be valid.
+pub(super) fn for_guarded_keys<'k, K, R>(
+    keys: &[K],
+    mut visit: impl FnMut(usize, R, Response<'_>) -> Result<(), RequestError>,
+    mut visit_guard: impl FnMut(Response<'_>) -> Result<(), RequestError>,
+) -> Batch<impl EncodeRequest, impl VisitResponse>
+where
+    K: Into<Key<'k>> + Copy,
+    R: KeyRequest<'k>,
+{
+    let request = |at: usize| at.checked_sub(1).and_then(|at| keys.get(at)).map(|key| R::from_checked((*key).into()));
+    let encode = move |at, requests: &mut Vec<u8>| match request(at) {
+        Some(request) => request.encode(requests),
+        None => GetSchema.encode(requests),
+    };
+    let visit = move |at, response: Response<'_>| match request(at) {
+        Some(request) => visit(at - 1, request, response),
+        None => visit_guard(response),
+    };
+    Batch { guard_op: Some(GetSchema.op()), ..Batch::new(R::OP, keys.len() + 2, encode, visit) }
+}
+
 /// Checks the lengths of all keys.
 pub(super) fn check_keys<'k>(keys: &[impl Into<Key<'k>> + Copy]) -> Result<(), ClientError> {
     keys.iter().try_for_each(|key| check_len((*key).into(), 1))
@@ -84,12 +109,17 @@ pub(super) fn check_keys<'k>(keys: &[impl Into<Key<'k>> + Copy]) -> Result<(), C
 
 impl<E: EncodeRequest, V: VisitResponse> Batch<E, V> {
     fn new(op: Op, len: usize, encode: E, visit: V) -> Self {
-        Batch { op, len, encode, visit, sent: 0, received: 0, error: None }
+        Batch { op, guard_op: None, len, encode, visit, sent: 0, received: 0, error: None }
+    }
+
+    /// Returns the operation of the request at a position.
+    fn op_at(&self, position: usize) -> Op {
+        self.guard_op.filter(|_| position == 0 || position + 1 == self.len).unwrap_or(self.op)
     }
 
     /// Returns whether the requests have no side effects and can be repeated.
     pub(super) fn is_idempotent(&self) -> bool {
-        !self.op.has_effects()
+        !self.op.has_effects() && self.guard_op.is_none_or(|op| !op.has_effects())
     }
 
     /// Marks all requests without a response as unsent, so that they are sent again on a new connection.
@@ -121,7 +151,7 @@ impl<E: EncodeRequest, V: VisitResponse> Batch<E, V> {
     /// Passes each complete response in the reader to the visitor.
     pub(super) fn visit_responses(&mut self, reader: &mut ResponseReader) -> Result<(), Violation> {
         while self.received < self.sent {
-            let Some(response) = reader.next(self.op)? else { break };
+            let Some(response) = reader.next(self.op_at(self.received))? else { break };
             if self.error.is_none() {
                 match (self.visit)(self.received, response) {
                     Ok(()) => {}

@@ -11,9 +11,11 @@ use std::sync::Arc;
 use super::AsyncClient;
 use super::Client;
 use super::batch;
-use super::columns::{ColumnLookup, ProjectedRows, ReceivedRow, SelectedColumns, Wanted};
+use super::columns::{
+    ColumnLookup, ProjectedRows, ReceivedRow, ReceivedValues, RowsOrValues, SCHEMA_CHANGES_MAX, SelectedColumns, Wanted,
+};
 use super::error::ClientError;
-use super::request::{GetColumns, GetSchema, Select, SelectedRow, TypedRequest};
+use super::request::{Get, GetColumns, GetSchema, Select, SelectedRow, TypedRequest};
 use super::retry::{Deadline, Retry};
 use crate::format::key::Key;
 use crate::typed::Schema;
@@ -42,6 +44,60 @@ macro_rules! impl_column_methods {
             ) -> Result<Option<ReceivedRow>, ClientError> {
                 let rows = self.look_columns_up(&[key.into()], &Wanted::All)$($await)*?;
                 Ok(rows.into_only_row())
+            }
+
+            /// Returns the rows of many keys in a typed table, in the order of the keys. Requests are pipelined as in
+            /// [`Self::get_many`], and all rows have the same schema as in [`Self::get_columns`].
+            ///
+            /// # Errors
+            /// [`ClientError::NoSchema`] if the table has no schema, and the errors of [`Self::get_many`].
+            pub $($async)? fn get_rows<'k, K: Into<Key<'k>> + Copy>(
+                &mut self,
+                keys: &[K],
+            ) -> Result<ProjectedRows, ClientError> {
+                self.look_columns_up(keys, &Wanted::All)$($await)*
+            }
+
+            /// Returns the rows of many keys if the table has a schema, and their values otherwise. Unlike a call of
+            /// [`Self::schema`] before a call of [`Self::get_many`], this call does not return rows of a typed table as
+            /// values if the server replaces its table in between.
+            ///
+            /// The call takes one round trip, except if the table has become typed, or has lost its schema, since the
+            /// last call.
+            ///
+            /// # Errors
+            /// [`ClientError::SchemaUnstable`], and the errors of [`Self::get_many`].
+            pub $($async)? fn get_rows_or_values<'k, K: Into<Key<'k>> + Copy>(
+                &mut self,
+                keys: &[K],
+            ) -> Result<RowsOrValues, ClientError> {
+                batch::check_keys(keys)?;
+                for _ in 0..=SCHEMA_CHANGES_MAX {
+                    if self.columns.schema().is_some() {
+                        match self.get_rows(keys)$($await)* {
+                            Err(ClientError::NoSchema { .. }) => {}
+                            rows => return Ok(RowsOrValues::Rows(rows?)),
+                        }
+                    }
+                    let (mut values, mut schema) = (ReceivedValues::default(), None);
+                    let batch = batch::for_guarded_keys(
+                        keys,
+                        |_, get: Get<'k>, response| {
+                            values.push(get.decode_borrowed(response)?);
+                            Ok(())
+                        },
+                        |response| {
+                            schema = schema.take().or(GetSchema.decode(response)?);
+                            Ok(())
+                        },
+                    );
+                    self.exchange(batch)$($await)*?;
+                    if schema.is_none() {
+                        return Ok(RowsOrValues::Values(values));
+                    }
+                    self.columns.set_schema(schema);
+                }
+                Err(ClientError::SchemaUnstable { server: self.address().clone(), changes: SCHEMA_CHANGES_MAX + 1 })
             }
 
             /// Returns some columns of the rows of many keys, in the order of the keys. The server sends only these

@@ -15,7 +15,7 @@ use crate::typed::{
 };
 
 /// How often a call requests the schema again because the table was replaced by a table with another schema.
-const SCHEMA_CHANGES_MAX: u32 = 10;
+pub(super) const SCHEMA_CHANGES_MAX: u32 = 10;
 
 /// The columns that a call requests.
 pub(super) enum Wanted<'a> {
@@ -81,6 +81,38 @@ pub struct ProjectedRows {
     /// All rows, without separators.
     bytes: Vec<u8>,
     places: Vec<Place>,
+}
+
+/// What the keys of a table have: rows of columns, or values.
+#[derive(Clone, Debug)]
+pub enum RowsOrValues {
+    /// The rows of a typed table.
+    Rows(ProjectedRows),
+    /// The values of a table without a schema.
+    Values(ReceivedValues),
+}
+
+/// The values of many keys, received from a server.
+#[derive(Clone, Debug, Default)]
+pub struct ReceivedValues {
+    /// All values, without separators.
+    bytes: Vec<u8>,
+    /// For each key, the range of its value in `bytes`, or `None` if the table does not have the key.
+    ranges: Vec<Option<Range<usize>>>,
+}
+
+impl ReceivedValues {
+    pub(super) fn push(&mut self, value: Option<&[u8]>) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(value.unwrap_or_default());
+        self.ranges.push(value.map(|_| start..self.bytes.len()));
+    }
+
+    /// Returns an iterator over the values of all keys, in the order of the keys, with `None` for keys that the table
+    /// does not have.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Option<&[u8]>> {
+        self.ranges.iter().map(|range| range.clone().map(|range| &self.bytes[range]))
+    }
 }
 
 /// The row of a key.

@@ -6,8 +6,8 @@
 //! [`Client`] has the methods of a [`Store`](crate::Store) and waits for each response; `AsyncClient` has the same
 //! methods for tasks. Threads share connections in a [`Pool`]; tasks share connections in an `AsyncPool`. The modules:
 //!
-//! - `methods` implements both clients, and `column_methods` their lookups of columns. `columns` defines the rows that
-//!   these lookups return. `blocking` and `asynchronous` define the two types; `blocking_connection` and
+//! - `methods` implements both clients, `column_methods` their lookups of columns, and `server_methods` their requests
+//!   about the server. `columns` defines the rows that lookups of columns return. `blocking` and `asynchronous` define the two types; `blocking_connection` and
 //!   `async_connection` define their connections. `async_stream` is a connection as a stream of bytes.
 //! - `request` encodes each request and decodes its response. `row_page` checks a page of rows. `range_cursor` keeps
 //!   the position of an iteration that requests rows page by page. `rows` defines the iterators.
@@ -48,6 +48,7 @@ pub mod request;
 mod retry;
 mod row_page;
 mod rows;
+mod server_methods;
 mod server_user;
 mod socket;
 mod target;
@@ -61,7 +62,7 @@ pub use async_stream::AsyncStream;
 #[cfg(feature = "tokio")]
 pub use asynchronous::AsyncClient;
 pub use blocking::Client;
-pub use columns::{ProjectedRows, ReceivedRow};
+pub use columns::{ProjectedRows, ReceivedRow, ReceivedValues, RowsOrValues};
 pub use direct::{Direct, DirectOptions, DirectSnapshot};
 pub use error::{ClientError, Phase, Refusal};
 pub use info::Info;

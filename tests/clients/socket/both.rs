@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::sync::Arc;
 
 use tokio::runtime::{Builder, Runtime};
-use zero_kv::client::{AsyncClient, Client, ClientError, Options, ProjectedRows, ReceivedRow, Row};
+use zero_kv::client::{AsyncClient, Client, ClientError, Options, ProjectedRows, ReceivedRow, Row, RowsOrValues};
 use zero_kv::typed::Schema;
 
 pub(crate) type CallResult<T> = Result<T, ClientError>;
@@ -41,6 +41,8 @@ same_methods! {
     fn schema() -> Option<Arc<Schema>>;
     fn get_row(key: u64) -> Option<ReceivedRow>;
     fn get_columns(keys: &[u64], columns: &[&str]) -> ProjectedRows;
+    fn get_rows(keys: &[u64]) -> ProjectedRows;
+    fn get_rows_or_values(keys: &[u64]) -> RowsOrValues;
     fn ping() -> ();
     fn reload() -> u64;
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use zero_kv::client::{AsyncPool, Client, ClientError, Options, Pool, PoolOptions, ProjectedRows};
+use zero_kv::client::{AsyncPool, Client, ClientError, Options, Pool, PoolOptions, ProjectedRows, RowsOrValues};
 use zero_kv::protocol::native::Op;
 use zero_kv::protocol::response::Violation;
 use zero_kv::typed::{ColumnBuffers, MatrixTypeError, Projection, TypedRow};
@@ -20,6 +20,7 @@ with_both!(
     a_call_continues_in_a_table_with_another_schema,
     a_missing_column_and_an_untyped_table_are_named,
     columns_are_selected_again_after_a_restart,
+    rows_or_values_follow_the_table,
     calls_return_rows_of_one_schema_while_tables_are_replaced,
 );
 
@@ -152,6 +153,40 @@ fn a_missing_column_and_an_untyped_table_are_named<C: AnyClient>() {
     assert!(matches!(client.get_row(1), Err(ClientError::NoSchema { .. })));
     assert!(client.schema().unwrap().is_none());
     assert_eq!(client.get_number(1).unwrap(), Some(b"value_content_at_key_1".to_vec()));
+}
+
+fn rows_or_values_follow_the_table<C: AnyClient>() {
+    let (typed, other) =
+        (TypedTable::new(MIXED, 0..900_u64, 1), TypedTable::new("b:text a:f32", (0..900_u64).map(|key| key * 2), 2));
+    let untyped = Table::of_rows(700);
+    let server = typed.serve();
+    let mut client = C::connect(typed.socket(), &options()).unwrap();
+    // More keys than requests in flight, some of which no table has.
+    let keys: Vec<u64> = (0..3000).map(|i| i * 7919 % 1000).collect();
+    let mut assert_rows = |table: &TypedTable<u64>, keys: &[u64]| {
+        let RowsOrValues::Rows(rows) = client.get_rows_or_values(keys).unwrap() else { panic!("the table is typed") };
+        assert_eq!(rows.schema().columns(), table.schema.columns());
+        assert!(bytes(&rows).into_iter().eq(keys.iter().map(|key| table.rows.get(key).cloned())));
+        assert_eq!(bytes(&client.get_rows(keys).unwrap()), bytes(&rows));
+    };
+    assert_rows(&typed, &keys);
+    assert_rows(&typed, &[]);
+    other.replace(&typed);
+    server.wait_for("generation", 2);
+    assert_rows(&other, &keys);
+    std::fs::copy(untyped.db(), typed.db().with_extension("new")).unwrap();
+    std::fs::rename(typed.db().with_extension("new"), typed.db()).unwrap();
+    server.wait_for("generation", 3);
+    for keys in [&keys[..], &keys[..1], &[]] {
+        let found = client.get_rows_or_values(keys).unwrap();
+        let RowsOrValues::Values(values) = found else { panic!("the table is not typed") };
+        assert!(values.iter().eq(keys.iter().map(|key| untyped.model.get(key).map(Vec::as_slice))));
+    }
+    // The client knows that the table was not typed.
+    typed.replace(&typed);
+    server.wait_for("generation", 4);
+    let found = client.get_rows_or_values(&keys).unwrap();
+    assert!(matches!(found, RowsOrValues::Rows(rows) if rows.schema().columns() == typed.schema.columns()));
 }
 
 fn columns_are_selected_again_after_a_restart<C: AnyClient>() {
