@@ -95,8 +95,8 @@ pub(crate) use search::{Found, ShortAnswer, Visitor};
 pub(crate) use settling::{SETTLE, unsettled_for};
 pub use stamp::WatchedFile;
 pub use trust::Mistrust;
-pub use typed::TypedLookupError;
 pub(crate) use typed::impl_typed_lookups;
+pub use typed::{StructRows, TypedLookupError};
 pub use unchecked::Unchecked;
 #[cfg(feature = "server")]
 pub(crate) use verification::{VerificationLimit, is_verification_interrupted, verification_work_on_thread};

@@ -3,11 +3,13 @@
 //! In: keys, and the columns to read. Out: rows, column buffers, or matrices. The keys of a batch go through the stages of
 //! [`Store::get_many`]; then the requested cells of each row are copied.
 
+use std::fmt;
+
 use thiserror::Error;
 
 use super::{LookupError, Store};
 use crate::format::key::Key;
-use crate::typed::{ColumnBuffers, ColumnError, MatrixNumber, MatrixPlan, TypedRow};
+use crate::typed::{ColumnBuffers, ColumnError, FromRow, MatrixNumber, MatrixPlan, RowReader, TypedRow};
 
 /// The reason why a lookup in a typed table fails.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -44,6 +46,57 @@ impl Store {
     pub fn typed_row<'k>(&self, key: impl Into<Key<'k>>) -> Result<Option<TypedRow<'_>>, TypedLookupError> {
         let schema = self.schema().ok_or(TypedLookupError::NotTyped)?;
         self.get(key)?.map(|value| TypedRow::new(schema, value)).transpose().map_err(TypedLookupError::from)
+    }
+
+    /// Returns lookups of rows as structs. Compares the fields of the struct with the table's schema once, before any row
+    /// is read.
+    ///
+    /// # Errors
+    /// [`TypedLookupError::NotTyped`], and [`ColumnError`] if a column does not exist, is of another type, or can be null
+    /// where the field cannot.
+    ///
+    /// # Example
+    /// ```no_run
+    /// zero_kv::row_struct! {
+    ///     struct Product<'a> {
+    ///         name: &'a str,
+    ///         price: Option<f32>,
+    ///     }
+    /// }
+    ///
+    /// let table = zero_kv::Store::open("products.db")?;
+    /// let products = table.rows_as::<Product>()?;
+    /// if let Some(product) = products.get(7)? {
+    ///     println!("{} {:?}", product.name, product.price);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn rows_as<T: FromRow>(&self) -> Result<StructRows<'_, T>, TypedLookupError> {
+        let schema = self.schema().ok_or(TypedLookupError::NotTyped)?;
+        Ok(StructRows { store: self, reader: RowReader::new(schema)? })
+    }
+}
+
+/// The rows of a typed table as structs: see [`Store::rows_as`].
+pub struct StructRows<'s, T> {
+    store: &'s Store,
+    reader: RowReader<T>,
+}
+
+impl<'s, T: FromRow> StructRows<'s, T> {
+    /// Returns the row of a key, or `None` if the table does not have the key.
+    ///
+    /// # Errors
+    /// The errors of [`Store::typed_row`].
+    pub fn get<'k>(&self, key: impl Into<Key<'k>>) -> Result<Option<T::Of<'s>>, TypedLookupError> {
+        let row = self.store.typed_row(key)?;
+        Ok(row.map(|row| self.reader.read(&row)).transpose()?)
+    }
+}
+
+impl<T> fmt::Debug for StructRows<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StructRows").field("schema", &self.store.schema()).finish_non_exhaustive()
     }
 }
 

@@ -3,6 +3,7 @@
 //! In: rows. Out: one buffer per column, with the values of all rows and with the rows that have none.
 
 use super::cell::Value;
+use super::column::Column;
 use super::projection::Projection;
 use super::row::{ColumnError, TypedRow};
 use super::schema::Schema;
@@ -34,7 +35,7 @@ pub struct ColumnBuffers {
 /// The cells of one column.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ColumnBuffer {
-    column_type: ColumnType,
+    pub(super) column: Column,
     /// The values. A row without a value has zero, `false`, or no data.
     pub values: ColumnValues,
     /// Whether each row has a value: the row exists, and its cell is not null.
@@ -94,7 +95,7 @@ impl ColumnBuffers {
     pub fn new(source: &Schema, projection: &Projection) -> ColumnBuffers {
         assert_eq!(source.id(), projection.source_id(), "the source of the projection");
         let columns = projection.schema().columns().iter().map(|column| ColumnBuffer {
-            column_type: column.column_type,
+            column: column.clone(),
             values: ColumnValues::of_type(column.column_type),
             is_valid: Vec::new(),
         });
@@ -161,15 +162,20 @@ impl ColumnBuffers {
 }
 
 impl ColumnBuffer {
+    /// Returns the name and the type of the column.
+    pub fn column(&self) -> &Column {
+        &self.column
+    }
+
     /// Returns the type of the column.
     pub fn column_type(&self) -> ColumnType {
-        self.column_type
+        self.column.column_type
     }
 
     /// Appends a value of the column's type, or null.
     fn push(&mut self, value: Value<'_>) {
         self.is_valid.push(value != Value::Null);
-        let len = match self.column_type {
+        let len = match self.column.column_type {
             ColumnType::List { len: Some(len), .. } => len as usize,
             _ => 0,
         };

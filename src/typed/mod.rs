@@ -15,8 +15,10 @@
 //! | [`ColumnBuffers`] | copies columns of any types into one buffer per column |
 //!
 //! With the feature `bake` or `server`, `write_text` writes the text of a cell, and `TextParser` parses it. With the feature
-//! `bake`, `Caster` converts values to other types.
+//! `bake`, `Caster` converts values to other types. With the feature `arrow`, column buffers become an Arrow RecordBatch.
 
+#[cfg(feature = "arrow")]
+mod arrow;
 mod buffers;
 #[cfg(any(feature = "bake", feature = "server"))]
 mod calendar;

@@ -48,6 +48,33 @@ fn write(scratch: &Scratch, bytes: &[u8]) -> PathBuf {
     scratch.path()
 }
 
+zero_kv::row_struct! {
+    struct Stock {
+        stock: Option<u16>,
+    }
+}
+
+zero_kv::row_struct! {
+    struct WrongStock {
+        stock: Option<u32>,
+    }
+}
+
+#[test]
+fn rows_are_read_as_structs() {
+    let scratch = Scratch::new();
+    let store = Store::open(write(&scratch, &typed_file(100))).unwrap();
+    let rows = store.rows_as::<Stock>().unwrap();
+    for key in 0..300_u64 {
+        let row = store.typed_row(key).unwrap();
+        let expected = row.map(|row| row.get::<Option<u16>>("stock").unwrap());
+        assert_eq!(rows.get(key).unwrap().map(|row| row.stock), expected);
+    }
+    let error = store.rows_as::<WrongStock>().unwrap_err();
+    assert!(error.to_string().contains("column \"stock\" is u16, where u32 was requested"), "{error}");
+    assert!(rows.get("7").is_err(), "the keys are numbers");
+}
+
 #[test]
 fn rows_columns_and_matrices_have_the_cells_of_their_keys() {
     let scratch = Scratch::new();
