@@ -103,6 +103,7 @@ fn main() -> ExitCode {
         hashes::a_malformed_row_gets_an_error,
         hashes::hashes_with_byte_keys_have_equal_replies,
         hashes::users_need_the_permission_for_the_command_and_the_key,
+        hashes::monitors_and_counters_of_hash_commands_are_equal,
         hashes::redis_py_reads_hashes,
         more_reads::replies_to_commands_for_other_types_are_equal,
         more_reads::errors_for_numbers_of_keys_have_equal_text,

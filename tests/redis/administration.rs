@@ -107,7 +107,7 @@ pub(crate) fn only_administrators_can_kill_and_monitor() {
 }
 
 /// Returns the lines that a monitor gets while another client sends `bytes`, without times and addresses.
-fn monitored(socket: &Path, bytes: &[u8]) -> Vec<String> {
+pub(crate) fn monitored(socket: &Path, bytes: &[u8]) -> Vec<String> {
     let mut monitor = connect(socket);
     assert_eq!(exchange(&mut monitor, "MONITOR"), "+OK");
     converse(connect(socket), &[bytes, &line("ECHO end"), &line("QUIT")].concat());

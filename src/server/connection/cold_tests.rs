@@ -44,11 +44,11 @@ fn numbers() -> impl Iterator<Item = (String, Vec<u8>)> {
     (0..ROWS).map(|key| ((2 * key).to_string(), value(2 * key)))
 }
 
-fn runtime() -> Runtime {
+pub(super) fn runtime() -> Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-fn cold_connections(db: &Path) -> Connections {
+pub(super) fn cold_connections(db: &Path) -> Connections {
     let open = OpenOptions { assume_cold: true, ..OpenOptions::default() };
     let worker = worker_over(db, &Config { open, ..Config::default() });
     assert!(worker.pin().store.may_be_cold());
@@ -56,7 +56,7 @@ fn cold_connections(db: &Path) -> Connections {
 }
 
 /// Must be called inside the runtime.
-fn connect(connections: &Connections) -> UnixStream {
+pub(super) fn connect(connections: &Connections) -> UnixStream {
     let (client, server) = StdUnixStream::pair().unwrap();
     [&client, &server].into_iter().for_each(|stream| stream.set_nonblocking(true).unwrap());
     connections.worker.counters().connection_opened();
@@ -231,7 +231,7 @@ fn loads(count: u64) -> Vec<Load> {
 }
 
 /// Sends requests, and returns all responses.
-async fn responses_to(client: UnixStream, requests: Vec<u8>) -> Vec<u8> {
+pub(super) async fn responses_to(client: UnixStream, requests: Vec<u8>) -> Vec<u8> {
     let (mut reader, mut writer) = client.into_split();
     let sent = tokio::spawn(async move {
         writer.write_all(&requests).await.unwrap();

@@ -25,6 +25,8 @@ mod tests;
 #[cfg(all(test, feature = "bake"))]
 mod turn_tests;
 #[cfg(all(test, feature = "bake"))]
+mod typed_tests;
+#[cfg(all(test, feature = "bake"))]
 mod worst_commands;
 
 use std::cell::RefCell;

@@ -18,7 +18,7 @@ use crate::server::steps::USED_ON_THREAD;
 
 /// The maximum number of steps of a turn. A turn can exceed `TURN_STEPS_MAX`, because a pass ends only after the
 /// command that exceeds `PASS_STEPS_MAX`, and one command with the longest arguments takes many thousands of steps.
-const STEPS_MAX: usize = 100_000;
+pub(super) const STEPS_MAX: usize = 100_000;
 /// The maximum number of turns of the busy connection between two responses to another connection.
 pub(super) const TURNS_BETWEEN_MAX: usize = 8;
 /// The length of the pipelines in which short commands are sent. Each pipeline takes several turns.
