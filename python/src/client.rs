@@ -9,19 +9,19 @@ use std::process;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyTuple};
-use zero_kv::client::{self, ClientError, KeyRange, Options, OwnedKey};
-use zero_kv::typed::Schema;
-use zero_kv::{Key, KeyKind};
+use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
+use zero_kv::Key;
+use zero_kv::client::{self, ClientError, Options, OwnedKey};
 
 use crate::arguments::{UserName, duration};
-use crate::columns::{self, ColumnUse, LookUpColumns, Wanted};
+use crate::client_rows::ClientRows;
+use crate::columns::{self, Wanted};
 use crate::connection::Security;
-use crate::convert::{info_dict, key_from, optional_row, prefix_from, range_between, range_with_prefix, row_tuple};
+use crate::convert::{info_dict, key_from, missing_key, optional_row, prefix_from, range_between, range_with_prefix};
 use crate::errors::{Closed, client_exception};
 use crate::key_batch::KeyBatch;
-use crate::many::{self, CopiedValues, LookUpMany, Values};
-use crate::neighbors::{FindNeighbors, NearestRows, Neighbor, neighbor_many};
+use crate::many;
+use crate::neighbors::{Neighbor, neighbor_many};
 use crate::received::row_objects;
 use crate::schema;
 use crate::typed_row::TypedRow;
@@ -127,87 +127,6 @@ impl Client {
     }
 }
 
-impl LookUpMany for Client {
-    fn look_up_many<T>(
-        &self,
-        py: Python<'_>,
-        keys: &KeyBatch<'_>,
-        use_values: impl FnOnce(&Values<'_>, Option<&Arc<Schema>>) -> PyResult<T>,
-    ) -> PyResult<T> {
-        let mut values = CopiedValues::with_capacity(keys.len());
-        let numbers = if let KeyBatch::Numbers(numbers) = keys { Some(&numbers[..]) } else { None };
-        let slices = keys.slices()?;
-        self.call(py, |client| {
-            let visit = |_, value: Option<&[u8]>| values.push(value);
-            match numbers {
-                Some(numbers) => client.get_many_with(numbers, visit),
-                None => client.get_many_with(&slices, visit),
-            }
-        })?;
-        use_values(&Values::Copied(values), None)
-    }
-}
-
-impl Client {
-    /// Requests the columns with these names, or all columns.
-    fn request_columns(
-        &self,
-        py: Python<'_>,
-        keys: &KeyBatch<'_>,
-        names: Option<&[&str]>,
-    ) -> PyResult<client::ProjectedRows> {
-        let numbers = if let KeyBatch::Numbers(numbers) = keys { Some(&numbers[..]) } else { None };
-        let slices = keys.slices()?;
-        self.call(py, |client| {
-            let all: Vec<String>;
-            let names: Vec<&str> = match names {
-                Some(names) => names.to_vec(),
-                None => {
-                    let server = client.address().clone();
-                    let schema = client.schema()?.ok_or(ClientError::NoSchema { server })?;
-                    all = schema.columns().iter().map(|column| column.name.clone()).collect();
-                    all.iter().map(String::as_str).collect()
-                }
-            };
-            match numbers {
-                Some(numbers) => client.get_columns(numbers, &names),
-                None => client.get_columns(&slices, &names),
-            }
-        })
-    }
-}
-
-impl LookUpColumns for Client {
-    fn look_up_columns(
-        &self,
-        py: Python<'_>,
-        keys: &KeyBatch<'_>,
-        names: Option<&[&str]>,
-        use_rows: impl ColumnUse,
-    ) -> PyResult<Py<PyAny>> {
-        use_rows.call(py, &self.request_columns(py, keys, names)?)
-    }
-}
-
-impl FindNeighbors for Client {
-    fn find_neighbors(&self, py: Python<'_>, keys: &KeyBatch<'_>, neighbor: Neighbor) -> PyResult<NearestRows> {
-        let numbers = if let KeyBatch::Numbers(numbers) = keys { Some(&numbers[..]) } else { None };
-        let slices = keys.slices()?;
-        self.call(py, |client| {
-            let found = match (numbers, neighbor) {
-                (Some(numbers), Neighbor::Floor) => client.floor_many(numbers),
-                (Some(numbers), Neighbor::Ceiling) => client.ceiling_many(numbers),
-                (None, Neighbor::Floor) => client.floor_many(&slices),
-                (None, Neighbor::Ceiling) => client.ceiling_many(&slices),
-            }?;
-            let kind = if numbers.is_some() { KeyKind::U64 } else { KeyKind::Bytes };
-            let mut rows = NearestRows::with_capacity(kind, found.len());
-            found.iter().for_each(|row| rows.push(row.as_ref().map(|(key, value)| (key.as_key(), &value[..]))));
-            Ok(rows)
-        })
-    }
-}
-
 #[pymethods]
 impl Client {
     #[new]
@@ -241,9 +160,25 @@ impl Client {
         Ok(client)
     }
 
-    /// Return the value of a key, or `default` if the table does not have the key.
+    /// Return the value of a key, or `default` if the table does not have the key. The value is `bytes`, or, in a typed
+    /// table, a `TypedRow`.
     #[pyo3(signature = (key, default = None, /))]
     fn get<'py>(
+        &self,
+        key: &Bound<'py, PyAny>,
+        default: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        Ok(self.value(key)?.or(default))
+    }
+
+    /// Return the value of a key, or raise `KeyError` if the table does not have the key.
+    fn __getitem__<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        self.value(key)?.ok_or_else(|| missing_key(key))
+    }
+
+    /// Return the bytes of a value or row, or `default` if the table does not have the key.
+    #[pyo3(signature = (key, default = None, /))]
+    fn get_bytes<'py>(
         &self,
         key: &Bound<'py, PyAny>,
         default: Option<Bound<'py, PyAny>>,
@@ -251,6 +186,12 @@ impl Client {
         let (py, key) = (key.py(), key_from(key)?);
         let value = self.call(py, |client| client.get(key))?;
         Ok(value.map(|value| PyBytes::new(py, &value).into_any()).or(default))
+    }
+
+    /// Return the bytes of the values or rows of many keys, in the order of the keys, with pipelined requests. The result
+    /// has `None` for keys that the table does not have.
+    fn get_bytes_many<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+        many::get_bytes_many(self, keys)
     }
 
     /// Return the values of many keys, in the order of the keys, with pipelined requests: see `Table.get_many`.
@@ -432,71 +373,5 @@ impl Client {
         options.set_item("server_user", self.options.server_user.as_deref())?;
         self.security.add_to_keywords(&options)?;
         (reconnect, (self.address.as_os_str(), options)).into_pyobject(py)
-    }
-}
-
-/// The rows of a range in key order, requested page by page during each iteration.
-///
-/// If the server replaces its table during an iteration, the rows come from both the old and the new table.
-#[pyclass(frozen, module = "zero_kv")]
-pub(crate) struct ClientRows {
-    client: Py<Client>,
-    range: KeyRange,
-}
-
-impl ClientRows {
-    fn iterate(&self, py: Python<'_>, backward: bool) -> ClientRowIterator {
-        ClientRowIterator {
-            client: self.client.clone_ref(py),
-            rest: Some(self.range.clone()),
-            backward,
-            page: Vec::new(),
-        }
-    }
-}
-
-#[pymethods]
-impl ClientRows {
-    fn __iter__(&self, py: Python<'_>) -> ClientRowIterator {
-        self.iterate(py, false)
-    }
-
-    fn __reversed__(&self, py: Python<'_>) -> ClientRowIterator {
-        self.iterate(py, true)
-    }
-}
-
-#[pyclass(module = "zero_kv")]
-pub(crate) struct ClientRowIterator {
-    client: Py<Client>,
-    /// The part of the range that has not been requested yet. `None` if the whole range was requested.
-    rest: Option<KeyRange>,
-    backward: bool,
-    /// Rows that have been received, but not returned yet, in reverse order.
-    page: Vec<(OwnedKey, Vec<u8>)>,
-}
-
-#[pymethods]
-impl ClientRowIterator {
-    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
-        slf
-    }
-
-    fn __next__<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        if self.page.is_empty()
-            && let Some(range) = self.rest.take()
-        {
-            let backward = self.backward;
-            let page = self.client.get().call(py, |client| match backward {
-                false => client.first_page(range.bounds(), 0),
-                true => client.last_page(range.bounds(), 0),
-            })?;
-            self.page = page.iter().map(|(key, value)| (OwnedKey::from(key), value.to_vec())).collect();
-            if !backward {
-                self.page.reverse();
-            }
-            self.rest = page.rest().cloned();
-        }
-        self.page.pop().map(|(key, value)| row_tuple(py, None, key.as_key(), &value)).transpose()
     }
 }

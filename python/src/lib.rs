@@ -6,8 +6,9 @@
 //! - `convert`, `arguments`, `connection`, `key_batch`, and `errors` convert objects, arguments, keys, and errors.
 //! - `table`, `rows`, and `direct` look keys up in this process. A `table_version` is the table of a file, or a table
 //!   that a server transferred (`served`).
-//! - `client` sends requests to a server and waits. `request` encodes requests for the asyncio client, which has its
-//!   own socket.
+//! - `client` sends requests to a server and waits. `client_lookups` looks up many keys with it, and `client_rows` iterates
+//!   over rows. `request` encodes requests for the asyncio client, which has its own socket, and `pipeline` is the state of
+//!   its connection.
 //! - `schema`, `typed_row`, and `cell` represent the schemas, rows, and cells of typed tables. `cells` encodes rows. `columns` looks up columns
 //!   of many rows, and `column_parts` lends the memory of columns. `received` has
 //!   the rows that a server sent.
@@ -20,6 +21,8 @@ mod bake;
 mod cell;
 mod cells;
 mod client;
+mod client_lookups;
+mod client_rows;
 mod column_parts;
 mod columns;
 mod connection;
@@ -29,6 +32,7 @@ mod errors;
 mod key_batch;
 mod many;
 mod neighbors;
+mod pipeline;
 mod received;
 mod request;
 mod rows;
@@ -50,15 +54,19 @@ mod _native {
     #[pymodule_export]
     use super::bake::{Report, bake_rows};
     #[pymodule_export]
-    use super::client::{Client, ClientRowIterator, ClientRows, check_server_user};
+    use super::client::{Client, check_server_user};
+    #[pymodule_export]
+    use super::client_rows::{ClientRowIterator, ClientRows};
     #[pymodule_export]
     use super::connection::endpoint;
     #[pymodule_export]
     use super::direct::Direct;
     #[pymodule_export]
+    use super::pipeline::Pipeline;
+    #[pymodule_export]
     use super::received::ReceivedRows;
     #[pymodule_export]
-    use super::request::{Pipeline, Request};
+    use super::request::Request;
     #[pymodule_export]
     use super::rows::{RowIterator, Rows};
     #[pymodule_export]

@@ -6,7 +6,8 @@
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{PyBytes, PyList};
+use zero_kv::client::{ProjectedRows, ReceivedValues};
 use zero_kv::typed::Schema;
 use zero_kv::{Key, LookupError, MappedStore};
 
@@ -27,6 +28,17 @@ pub(crate) trait LookUpMany {
         keys: &KeyBatch<'_>,
         use_values: impl FnOnce(&Values<'_>, Option<&Arc<Schema>>) -> PyResult<T>,
     ) -> PyResult<T>;
+
+    /// Looks up all keys like [`LookUpMany::look_up_many`], but always passes the schema of a typed table. A client has
+    /// to request the schema.
+    fn look_up_rows<T>(
+        &self,
+        py: Python<'_>,
+        keys: &KeyBatch<'_>,
+        use_values: impl FnOnce(&Values<'_>, Option<&Arc<Schema>>) -> PyResult<T>,
+    ) -> PyResult<T> {
+        self.look_up_many(py, keys, use_values)
+    }
 }
 
 /// The values of some keys.
@@ -34,6 +46,10 @@ pub(crate) enum Values<'t> {
     /// Borrowed from a table that nobody can change.
     Borrowed(Vec<Option<&'t [u8]>>),
     Copied(CopiedValues),
+    /// Values that a server sent.
+    Received(ReceivedValues),
+    /// Rows of a typed table that a server sent.
+    Rows(ProjectedRows),
 }
 
 impl<'t> Values<'t> {
@@ -55,6 +71,8 @@ impl<'t> Values<'t> {
         match self {
             Values::Borrowed(values) => values.clone(),
             Values::Copied(values) => values.slices(),
+            Values::Received(values) => values.iter().collect(),
+            Values::Rows(rows) => rows.iter().map(|row| row.map(|row| row.as_bytes())).collect(),
         }
     }
 }
@@ -113,10 +131,18 @@ pub(crate) fn get_many<'py>(
     if dtype.is_some() || is_arrow_array(keys)? {
         return py.import("zero_kv._arrays")?.getattr("get_many")?.call1((object, keys, dtype));
     }
-    target.look_up_many(py, &KeyBatch::from_object(keys)?, |values, schema| {
+    target.look_up_rows(py, &KeyBatch::from_object(keys)?, |values, schema| {
         let object = |value: Option<&[u8]>| value.map(|value| value_object(py, schema, value)).transpose();
         let values = values.slices().into_iter().map(object).collect::<PyResult<Vec<_>>>()?;
         Ok(PyList::new(py, values)?.into_any())
+    })
+}
+
+/// Implements the method `get_bytes_many` of a class.
+pub(crate) fn get_bytes_many<'py>(target: &impl LookUpMany, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+    let py = keys.py();
+    target.look_up_many(py, &KeyBatch::from_object(keys)?, |values, _| {
+        PyList::new(py, values.slices().into_iter().map(|value| value.map(|value| PyBytes::new(py, value))))
     })
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyMemoryView, PyTuple};
+use pyo3::types::{PyBytes, PyList, PyMemoryView, PyTuple};
 use zero_kv::client::Row;
 use zero_kv::store::{self, OpenOptions, Verify};
 use zero_kv::typed::Schema;
@@ -159,6 +159,25 @@ impl Table {
         default: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         Ok(self.value(key)?.or(default))
+    }
+
+    /// Return the bytes of a value or row, or `default` if the table does not have the key.
+    #[pyo3(signature = (key, default = None, /))]
+    fn get_bytes<'py>(
+        &self,
+        key: &Bound<'py, PyAny>,
+        default: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let (py, lookup_key) = (key.py(), key_from(key)?);
+        let found =
+            self.version(py)?.get_with(lookup_key, |value| value.map(|value| PyBytes::new(py, value).into_any()));
+        Ok(found.map_err(lookup_exception)?.or(default))
+    }
+
+    /// Return the bytes of the values or rows of many keys, in the order of the keys. The result has `None` for keys that
+    /// the table does not have.
+    fn get_bytes_many<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+        many::get_bytes_many(self, keys)
     }
 
     /// Return the value of a key as a read-only `memoryview`, or raise `KeyError` if the table does not have the key.

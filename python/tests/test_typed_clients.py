@@ -81,6 +81,69 @@ def test_clients_return_what_a_table_returns(client: Any, server: Server) -> Non
         client.columns([2], "price")
 
 
+def test_get_and_get_many_return_what_a_table_returns(client: Any, server: Server) -> None:
+    compare_gets(client, zero_kv.Direct(server.path))
+
+
+def compare_gets(client: Any, table: Any) -> None:
+    keys = seeded("gets").choices(range(1100), k=400)
+    assert client.get_many(keys) == [table.get(key) for key in keys] == table.get_many(keys)
+    assert client.get_many(iter(keys)) == table.get_many(keys) and client.get_many([]) == []
+    assert client.get_many(numpy.array(keys, numpy.uint64)) == table.get_many(keys)
+    assert client.get(2) == table.get(2) and type(client.get(2)) is type(table.get(2))
+    assert client.get(3) is None and client.get(3, "none") == "none"
+    assert client.get_bytes_many(keys) == table.get_bytes_many(keys) == [table.get_bytes(key) for key in keys]
+    assert client.get_bytes(2) == table.get_bytes(2) == bytes(table.view(2)) and client.get_bytes(3, "none") == "none"
+    arrow = pyarrow.array(keys, pyarrow.uint64())
+    assert client.get_many(arrow) == table.get_many(arrow)
+
+
+def test_items_of_clients_are_those_of_a_table(server: Server) -> None:
+    table = zero_kv.Direct(server.path)
+
+    async def ask() -> None:
+        async with zero_kv.AsyncClient(server.path) as client:
+            assert await client[2] == table[2]
+            with pytest.raises(KeyError):
+                await client[3]
+
+    with zero_kv.Client(server.path) as client:
+        assert client[2] == table[2] == client.get_row(2)
+        with pytest.raises(KeyError):
+            client[3]
+    asyncio.run(ask())
+
+
+def test_gets_follow_tables_with_and_without_columns(server: Server) -> None:
+    async def ask() -> None:
+        async with zero_kv.AsyncClient(server.path) as client:
+            for columns in (None, ["a"], ["b", "a"], None):
+                if columns is None:
+                    digest = zero_kv.bake({2: b"value"}, server.file).digest
+                    expected: Any = b"value"
+                else:
+                    digest = zero_kv.bake({2: [1.5] * len(columns)}, server.file, types=dict.fromkeys(columns, "f32")).digest
+                    expected = dict.fromkeys(columns, 1.5)
+                while digest not in blocking.info().values():
+                    pass
+                # Idle connections know the columns of the table before.
+                assert blocking.get(2) == blocking[2] == await client.get(2) == await client[2] == expected
+                assert blocking.get_many([2, 3]) == await client.get_many([2, 3]) == [expected, None]
+                assert await asyncio.gather(*(client.get(2) for _ in range(20))) == [expected] * 20
+                assert isinstance(blocking.get_bytes(2), bytes) and blocking.get_bytes(2) == await client.get_bytes(2)
+
+    with zero_kv.Client(server.path) as blocking:
+        assert blocking.get(2)["price"] == 0.5
+        asyncio.run(ask())
+
+
+def test_gets_of_tables_without_columns_are_bytes(tmp_path: pathlib.Path) -> None:
+    zero_kv.bake({key: b"v%d" % key for key in range(0, 2000, 2)}, tmp_path / "table.db")
+    with serving(tmp_path / "table.db") as server, zero_kv.Client(server.path) as blocking:
+        for client in (blocking, BlockingCalls(server.path)):
+            compare_gets(client, zero_kv.Direct(server.path))
+
+
 def test_a_table_without_columns_is_reported(tmp_path: pathlib.Path) -> None:
     zero_kv.bake({1: "one"}, tmp_path / "table.db")
     with serving(tmp_path / "table.db") as server, zero_kv.Client(server.path) as blocking:

@@ -13,7 +13,7 @@ import os
 import socket
 import ssl
 import struct
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
@@ -141,12 +141,33 @@ class AsyncClient:
         self._schema: Schema | None = None
 
     async def get(self, key: int | bytes | str, default: Any = None, /) -> Any:
-        """Return the value of a key, or `default` if the table does not have the key."""
+        """Return the value of a key, or `default` if the table does not have the key. The value is `bytes`, or, in a typed
+        table, a `TypedRow`.
+        """
+        value = (await self._rows_or_values([key]))[0]
+        return default if value is None else value
+
+    async def __getitem__(self, key: int | bytes | str, /) -> Any:
+        """Return the value of a key, or raise `KeyError` if the table does not have the key: `await client[key]`."""
+        value = await self.get(key)
+        if value is None:
+            raise KeyError(key)
+        return value
+
+    async def get_bytes(self, key: int | bytes | str, default: Any = None, /) -> Any:
+        """Return the bytes of a value or row, or `default` if the table does not have the key."""
         value = await self._call(Request.get(key))
         return default if value is None else value
 
+    async def get_bytes_many(self, keys: Iterable[int] | Iterable[bytes | str]) -> list[bytes | None]:
+        """Return the bytes of the values or rows of many keys, in the order of the keys, with pipelined requests. The
+        result has `None` for keys that the table does not have.
+        """
+        values: list[bytes | None] = await self._call(Request.get_many(keys))
+        return values
+
     @overload
-    async def get_many(self, keys: Iterable[int] | Iterable[bytes | str], *, dtype: None = None) -> list[bytes | None]: ...
+    async def get_many(self, keys: Iterable[int] | Iterable[bytes | str], *, dtype: None = None) -> list[Any]: ...
     @overload
     async def get_many(self, keys: _ArrowArray | _ArrowStream, *, dtype: None = None) -> Any: ...
     @overload
@@ -154,6 +175,8 @@ class AsyncClient:
     async def get_many(self, keys: Any, *, dtype: Any = None) -> Any:
         """Return the values of many keys, in the order of the keys, with pipelined requests: see `Table.get_many`."""
         requested = Requested(keys, dtype)
+        if requested.is_list:
+            return await self._rows_or_values(requested.keys)
         return requested.values(await self._call(Request.get_many(requested.keys)))
 
     async def schema(self) -> Schema | None:
@@ -194,6 +217,28 @@ class AsyncClient:
             return rows.columns(fill, out, format)
         return with_nulls(keys, lambda given, kind: rows.columns(given, None, kind), fill, out, format)
 
+    async def _rows_or_values(self, keys: Any) -> list[Any]:
+        """Request rows if the table is typed, and values otherwise."""
+        if isinstance(keys, Iterator):
+            keys = list(keys)
+        for _ in range(_SCHEMA_CHANGES_MAX + 1):
+            if self._schema is not None:
+                try:
+                    return (await self._rows_of(keys, None)).rows()
+                except NotTyped:
+                    pass
+            values: list[Any] | Schema = await self._call(Request.get_untyped(keys))
+            if isinstance(values, list):
+                return values
+            self._schema = values
+        raise self._unstable()
+
+    def _unstable(self) -> ServerError:
+        changes = _SCHEMA_CHANGES_MAX + 1
+        return ServerError(
+            f"{self._address}: the table's schema changed {changes} times during the call: try again later"
+        )
+
     async def _rows_of(self, keys: Any, columns: Iterable[str] | None) -> ReceivedRows:
         """Request columns. If the table has another schema than before, request its schema, and the columns again."""
         for _ in range(_SCHEMA_CHANGES_MAX + 1):
@@ -213,8 +258,7 @@ class AsyncClient:
             if rows is not None:
                 return rows
             self._schema = None
-        changes = _SCHEMA_CHANGES_MAX + 1
-        raise ServerError(f"{self._address}: the table's schema changed {changes} times during the call: try again later")
+        raise self._unstable()
 
     async def exists(self, key: int | bytes | str) -> bool:
         """Return whether the table has a key."""

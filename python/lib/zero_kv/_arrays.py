@@ -51,10 +51,15 @@ class Requested:
         if dtype is not None:
             self.keys = _numpy_keys(keys)
 
+    @property
+    def is_list(self) -> bool:
+        """Whether the result is a list of values."""
+        return self._arrow is None and self._dtype is None
+
     def values(self, values: list[bytes | None]) -> Any:
         """Return the result of `get_many`."""
         if self._arrow is None:
-            return values if self._dtype is None else self._fixed(values)
+            return self._fixed(values)
         found = self._binary(values)
         if self._chunk_lens is None:
             return found

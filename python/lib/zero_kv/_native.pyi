@@ -93,6 +93,17 @@ class Table:
     def get(self, key: Key, default: Any = None, /) -> Any:
         """Return the value of a key, or `default` if the table does not have the key."""
 
+    @overload
+    def get_bytes(self, key: Key, /) -> bytes | None: ...
+    @overload
+    def get_bytes(self, key: Key, default: _T, /) -> bytes | _T:
+        """Return the bytes of a value or row, or `default` if the table does not have the key."""
+
+    def get_bytes_many(self, keys: _Keys | numpy.typing.NDArray[numpy.integer[Any]]) -> list[bytes | None]:
+        """Return the bytes of the values or rows of many keys, in the order of the keys. The result
+        has `None` for keys that the table does not have.
+        """
+
     def view(self, key: Key) -> memoryview:
         """Return the value of a key as a read-only `memoryview`, or raise `KeyError` if the table does not have the key.
 
@@ -335,16 +346,29 @@ class Client:
         key_file: _Path | None = None,
         server_name: str | None = None,
     ) -> Self: ...
+    def get(self, key: Key, default: Any = None, /) -> Any:
+        """Return the value of a key, or `default` if the table does not have the key. The value is `bytes`, or, in a typed
+        table, a `TypedRow`.
+        """
+
+    def __getitem__(self, key: Key, /) -> Any:
+        """Return the value of a key, or raise `KeyError` if the table does not have the key."""
+
     @overload
-    def get(self, key: Key, /) -> bytes | None: ...
+    def get_bytes(self, key: Key, /) -> bytes | None: ...
     @overload
-    def get(self, key: Key, default: _T, /) -> bytes | _T:
-        """Return the value of a key, or `default` if the table does not have the key."""
+    def get_bytes(self, key: Key, default: _T, /) -> bytes | _T:
+        """Return the bytes of a value or row, or `default` if the table does not have the key."""
+
+    def get_bytes_many(self, keys: _Keys | numpy.typing.NDArray[numpy.integer[Any]]) -> list[bytes | None]:
+        """Return the bytes of the values or rows of many keys, in the order of the keys, with pipelined requests. The result
+        has `None` for keys that the table does not have.
+        """
 
     @overload
     def get_many(
         self, keys: _Keys | numpy.typing.NDArray[numpy.integer[Any]], *, dtype: None = None
-    ) -> list[bytes | None]: ...
+    ) -> list[Any]: ...
     @overload
     def get_many(self, keys: _ArrowArray | _ArrowStream, *, dtype: None = None) -> Any: ...
     @overload
@@ -490,6 +514,8 @@ class Request:
     def get(key: Key) -> Request: ...
     @staticmethod
     def get_many(keys: _Keys) -> Request: ...
+    @staticmethod
+    def get_untyped(keys: _Keys) -> Request: ...
     @staticmethod
     def exists(key: Key) -> Request: ...
     @staticmethod

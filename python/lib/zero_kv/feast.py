@@ -164,7 +164,7 @@ class ZeroKvOnlineStore(OnlineStore):  # type: ignore[misc, unused-ignore]
         columns = [column for column in _columns(table) if requested is None or column.name in requested]
         result: list[tuple[datetime.datetime | None, dict[str, Any] | None]] = []
         keys = [_key(config, entity_key) for entity_key in entity_keys]
-        for row in opened.get_rows(keys) if isinstance(opened, Client) else opened.get_many(keys):
+        for row in opened.get_many(keys):
             if row is None:
                 result.append((None, None))
             else:
