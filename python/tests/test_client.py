@@ -217,11 +217,11 @@ while True:
 def test_a_server_of_another_user_in_a_shared_directory_must_be_named() -> None:
     async def ask(path: str, user: str | int | None) -> object:
         async with zero_kv.AsyncClient(path, server_user=user) as client:
-            return await client.get(7)
+            return await client.get_bytes(7)
 
     def ask_waiting(path: str, user: str | int | None) -> object:
         with zero_kv.Client(path, server_user=user) as client:
-            return client.get(7)
+            return client.get_bytes(7)
 
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o1777)
@@ -244,5 +244,5 @@ def test_a_server_of_another_user_in_a_shared_directory_must_be_named() -> None:
                 with zero_kv.Client(path, server_user=named) as client:
                     pickled = pickle.dumps(client)
                 assert server.stdout.readline() == "0\n", "this client sent no request"
-                assert pickle.loads(pickled).get(7) is None and server.stdout.readline() == "16\n"
+                assert pickle.loads(pickled).get_bytes(7) is None and server.stdout.readline() == "16\n"
             server.kill()
