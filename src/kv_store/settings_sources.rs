@@ -181,13 +181,14 @@ fn print(matches: &ArgMatches, given: &[Given]) -> String {
             [value] => value.clone(),
             values => format!("[{}]", values.join(", ")),
         };
-        let origin = match origin {
-            Origin::CommandLine => "command line".to_owned(),
-            Origin::Variable(name) => name,
-            Origin::File(path) => path,
-            Origin::Default => "default".to_owned(),
+        // A default is a comment, because --from and the default of --db cannot be used together.
+        let (start, origin) = match origin {
+            Origin::CommandLine => ("", "command line".to_owned()),
+            Origin::Variable(name) => ("", name),
+            Origin::File(path) => ("", path),
+            Origin::Default => ("# ", "default".to_owned()),
         };
-        let _ = writeln!(text, "{name} = {value}  # {origin}");
+        let _ = writeln!(text, "{start}{name} = {value}  # {origin}");
     }
     text
 }
