@@ -9,7 +9,8 @@
 //!
 //! 1. `limits`, `log_limit`, `panics`, `peer`, `spin`, `stream`, `pass`, `steps`, `turn`: basics of all other modules
 //! 2. `counters`, `statistics`: counters of each worker, and of the whole server
-//! 3. `service`, `liveness`, `leases`: the service manager, the health of threads, the leases of files
+//! 3. `service`, `liveness`, `leases`, `published`: the service manager, the health of threads, the leases of files, the
+//!    interface to a published table
 //! 4. `fields`, `generations`: the columns of a typed table as fields of Redis hashes; opens and checks files, and replaces the served generation
 //! 5. `users`: names, passwords, and permissions
 //! 6. `activity`, `timeouts`, `registry`, `client_memory`: the state of connections, and the rules that disconnect them
