@@ -68,6 +68,7 @@ fn run(args: Args, inherited: Inherited) -> anyhow::Result<()> {
             "--allow-uid and --allow-gid do not restrict TCP: the server serves every client that reaches its address"
         );
     }
+    #[cfg_attr(not(feature = "object-store"), allow(unused_mut, reason = "only a wait for a store changes it"))]
     let mut signals = Signals::new().map_err(|error| anyhow!("signals cannot be handled: {error}"))?;
     let is_stopping = Arc::clone(&signals.is_stopping);
     config.open.pace = Pace::new(move || !is_stopping.load(Ordering::Relaxed));

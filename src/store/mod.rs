@@ -90,7 +90,9 @@ pub use rows::Rows;
 pub(crate) use sealed::is_sealed;
 #[cfg(feature = "server")]
 pub(crate) use sealed::reopened;
-pub(crate) use search::{Found, ShortAnswer, Visitor};
+#[cfg(feature = "server")]
+pub(crate) use search::ShortAnswer;
+pub(crate) use search::{Found, Visitor};
 #[cfg(feature = "server")]
 pub(crate) use settling::{SETTLE, unsettled_for};
 pub use stamp::WatchedFile;
