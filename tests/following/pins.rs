@@ -14,11 +14,11 @@ fn a_pin_rolls_back_under_load_without_a_download() {
     published.publish(1);
     let store = StoreServer::start(&published.store());
     let node = published.node_of("a", &store.url("users"));
+    let load = MixedLoad::start(&node, SHAPE, 1);
+    load.allow(2);
     published.publish(2);
     wait_until_served(&node, 2);
     let fetched = node.number("published_fetched_bytes");
-    let load = MixedLoad::start(&node, SHAPE, 1);
-    load.allow(2);
     for _ in 0..5 {
         published.pin(Some(1));
         wait_until_served(&node, 1);
