@@ -33,6 +33,7 @@
 //! | [`protocol`] | bytes that a peer sent | requests and responses, as bytes | sockets, files |
 //! | [`server`] | a file and a socket's path | responses, until the server is stopped | the layout of a file |
 //! | [`client`] | keys | values that a server sent | files |
+//! | [`slots`] | a key | its slot, which decides its shard | everything |
 //! | [`publish`] | baked files | the same files on other machines | sockets, the layout of a file |
 //!
 //! # Features
@@ -84,6 +85,8 @@ pub mod replace;
 #[cfg(feature = "server")]
 pub mod server;
 mod setting;
+#[cfg(any(feature = "bake", feature = "server"))]
+pub mod slots;
 #[cfg(feature = "bake")]
 #[doc(hidden)]
 pub mod special_file;

@@ -11,6 +11,7 @@ mod baking {
     mod replace;
     mod report;
     mod rows;
+    mod shards;
     mod signals;
     mod tables;
     mod typed;

@@ -54,6 +54,7 @@ fn main() -> ExitCode {
     let mut trials = on_every_store![
         baking::a_bake_is_published_by_the_same_command,
         baking::a_merge_is_published_by_the_same_command,
+        baking::shards_are_published_by_the_same_command,
         collection::files_are_deleted_only_if_nothing_needs_them_and_they_are_old,
         collection::nothing_is_deleted_if_a_manifest_is_damaged,
         damage::a_changed_object_is_rejected,

@@ -10,6 +10,7 @@ use super::error::BakeError;
 use super::limits::{MEMORY_MIN_BYTES, MEMORY_SHARE};
 use super::options::Options;
 use super::place::folder_of;
+use super::section::WRITE_LEN_BYTES;
 use crate::format::record::VALUE_LEN_MAX_BYTES;
 use crate::machine_memory;
 
@@ -95,6 +96,11 @@ impl Budget {
     /// of each run.
     pub(super) fn merge_rows_len_bytes(&self) -> u64 {
         self.memory_bytes / 2
+    }
+
+    /// Returns the maximum number of files that a merge writes at once. Each has one write buffer.
+    pub(super) fn files_at_once(&self) -> usize {
+        (self.memory_bytes / 4 / WRITE_LEN_BYTES as u64).clamp(1, 256) as usize
     }
 
     /// Returns the length of each source's read buffer in a merge of `sources` sources.

@@ -1,4 +1,4 @@
-//! Merges all sorted rows into the records of one file.
+//! Merges all sorted rows into the records of one or more files.
 
 use std::path::Path;
 
@@ -19,6 +19,7 @@ use super::sort::tally::{Duplicate, Tally};
 use super::table::{RecordsWriter, WrittenRecords, is_too_long};
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::{PLACE_BITS, RECORD_ALIGN_MAX_BYTES, record_align_bytes};
+use crate::slots::{SLOT_COUNT, SlotRange, slot_of};
 
 /// The number of rows between two calls of the progress function.
 const PROGRESS_ROWS: u64 = 1 << 16;
@@ -164,62 +165,146 @@ pub(super) fn reduce(
     Ok(passes)
 }
 
-/// The result of [`combine`]: the written records, and the number of deletions.
+/// A new file, and the rows that it gets.
+pub(super) struct Target<'t> {
+    pub(super) file: &'t NewFile,
+    /// The file's final path.
+    pub(super) path: &'t Path,
+    /// The slots of the rows. `None` if the file gets all rows.
+    pub(super) slots: Option<SlotRange>,
+}
+
+/// The result of [`combine`].
 pub(super) struct Combined {
-    pub(super) records: WrittenRecords,
+    /// The written records of each target.
+    pub(super) records: Vec<WrittenRecords>,
     /// The number of deletions that remain after duplicates are dropped. A deletion counts even if its key is not in
     /// the base.
     pub(super) removals: u64,
 }
 
-/// Merges all tables and runs, and writes their rows as records into a new file. `place_bits` is the number of bits in
-/// a place: [`PLACE_BITS`] in a bake, and fewer in tests.
+/// Merges all tables and runs, and writes their rows as records into new files. A merge writes as many files as the
+/// memory allows, so there can be several merges. `place_bits` is the number of bits in a place: [`PLACE_BITS`] in a
+/// bake, and fewer in tests.
 pub(super) fn combine(
     place_bits: u32,
     parts: &SortedParts,
-    file: &NewFile,
-    output: &Path,
+    targets: &[Target<'_>],
     context: &Context<'_>,
     tally: &mut Tally,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Combined, BakeError> {
-    let failed_output = |error| BakeError::output(output, error);
     // The first alignment is an estimate, because the exact length of the records is known only after the merge.
-    let estimate = record_align_bytes(|_| parts.len_bytes() << (PLACE_BITS - place_bits));
-    let mut align_bytes = estimate.unwrap_or(RECORD_ALIGN_MAX_BYTES);
+    let share_len_bytes = parts.len_bytes() / targets.len() as u64;
+    let estimate = record_align_bytes(|_| share_len_bytes << (PLACE_BITS - place_bits));
+    let mut aligns = vec![estimate.unwrap_or(RECORD_ALIGN_MAX_BYTES); targets.len()];
+    let mut written: Vec<Option<WrittenRecords>> = vec![None; targets.len()];
+    let mut counts = (Tally::default(), 0);
     loop {
-        let mut tallied = Tally::default();
-        let mut removals = 0;
-        let writer = RecordsWriter::new(file.file(), parts.kind, align_bytes, context.budget.threads);
-        let mut writer = writer.map_err(failed_output)?.with_place_bits(place_bits);
-        let rows_total = parts.row_count_max();
-        let merged = each_row(parts, context, &mut tallied, |row, _| {
-            if writer.row_count().is_multiple_of(PROGRESS_ROWS) {
-                context.check_canceled()?;
-                progress(Progress::Write { rows: writer.row_count(), rows_total });
-            }
-            if row.deleted {
-                removals += 1;
-                return Ok(());
-            }
-            writer.push(row.key, row.value).map_err(failed_output)
-        });
-        let too_long = |error: &BakeError| matches!(error, BakeError::Output { error, .. } if is_too_long(error));
-        match merged {
-            Err(error) if too_long(&error) && align_bytes < RECORD_ALIGN_MAX_BYTES => {
-                align_bytes *= 2;
-                continue;
-            }
-            merged => merged?,
+        let is_left = |target: &usize| written[*target].is_none();
+        let group: Vec<usize> = (0..targets.len()).filter(is_left).take(context.budget.files_at_once()).collect();
+        if group.is_empty() {
+            tally.add(counts.0);
+            return Ok(Combined { records: written.into_iter().flatten().collect(), removals: counts.1 });
         }
-        let records = writer.finish().map_err(failed_output)?;
-        if records.wanted_align_bytes != align_bytes {
-            align_bytes = records.wanted_align_bytes;
-            continue;
+        // If several files are written at once, there is no writing thread for each of them.
+        let threads = if group.len() == 1 { context.budget.threads } else { 1 };
+        let writing =
+            |target: &usize| Writing::new(&targets[*target], parts.kind, aligns[*target], threads, place_bits);
+        let mut files = group.iter().map(writing).collect::<Result<Vec<_>, _>>()?;
+        // Every merge counts the same rows.
+        counts = write_rows(parts, &mut files, context, progress)?;
+        for (target, file) in group.into_iter().zip(files) {
+            match file.finish()? {
+                Ok(records) => written[target] = Some(records),
+                Err(wanted_align_bytes) => aligns[target] = wanted_align_bytes,
+            }
         }
-        tally.add(tallied);
-        return Ok(Combined { records, removals });
     }
+}
+
+/// A file whose records are being written.
+struct Writing<'t> {
+    target: &'t Target<'t>,
+    writer: RecordsWriter,
+    align_bytes: usize,
+    /// Whether the records do not fit at this alignment. The rest of them is not written.
+    is_full: bool,
+}
+
+impl<'t> Writing<'t> {
+    fn new(
+        target: &'t Target<'t>,
+        kind: KeyKind,
+        align_bytes: usize,
+        threads: usize,
+        place_bits: u32,
+    ) -> Result<Self, BakeError> {
+        let writer = RecordsWriter::new(target.file.file(), kind, align_bytes, threads);
+        let writer = writer.map_err(|error| BakeError::output(target.path, error))?.with_place_bits(place_bits);
+        Ok(Writing { target, writer, align_bytes, is_full: false })
+    }
+
+    #[inline]
+    fn push(&mut self, row: &HeldRow<'_>) -> Result<(), BakeError> {
+        if self.is_full {
+            return Ok(());
+        }
+        match self.writer.push(row.key, row.value) {
+            Err(error) if is_too_long(&error) && self.align_bytes < RECORD_ALIGN_MAX_BYTES => {
+                self.is_full = true;
+                Ok(())
+            }
+            pushed => pushed.map_err(|error| BakeError::output(self.target.path, error)),
+        }
+    }
+
+    /// Returns the written records, or the alignment with which they must be written again.
+    fn finish(self) -> Result<Result<WrittenRecords, usize>, BakeError> {
+        if self.is_full {
+            return Ok(Err(self.align_bytes * 2));
+        }
+        let records = self.writer.finish().map_err(|error| BakeError::output(self.target.path, error))?;
+        let wanted_align_bytes = records.wanted_align_bytes;
+        Ok(if wanted_align_bytes == self.align_bytes { Ok(records) } else { Err(wanted_align_bytes) })
+    }
+}
+
+/// Writes each row to the file that has its slot, if there is one. Returns the counts of dropped rows, and the number of
+/// deletions.
+fn write_rows(
+    parts: &SortedParts,
+    files: &mut [Writing<'_>],
+    context: &Context<'_>,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(Tally, u64), BakeError> {
+    let (rows_total, file_of_slot) = (parts.row_count_max(), files_by_slot(files));
+    let (mut tally, mut rows, mut removals) = (Tally::default(), 0_u64, 0);
+    each_row(parts, context, &mut tally, |row, _| {
+        if rows.is_multiple_of(PROGRESS_ROWS) {
+            context.check_canceled()?;
+            progress(Progress::Write { rows, rows_total });
+        }
+        if row.deleted {
+            removals += 1;
+            return Ok(());
+        }
+        rows += 1;
+        let file = file_of_slot.as_ref().map_or(0, |files| usize::from(files[usize::from(slot_of(row.key))]));
+        files.get_mut(file).map_or(Ok(()), |file| file.push(row))
+    })?;
+    Ok((tally, removals))
+}
+
+/// Returns the index of each slot's file, or `u16::MAX` for a slot without a file. Returns `None` if the first file gets
+/// all rows.
+fn files_by_slot(files: &[Writing<'_>]) -> Option<Vec<u16>> {
+    files[0].target.slots?;
+    let mut file_of_slot = vec![u16::MAX; usize::from(SLOT_COUNT)];
+    for (file, slots) in (0..).zip(files.iter().filter_map(|file| file.target.slots)) {
+        file_of_slot[usize::from(slots.first_slot)..=usize::from(slots.last_slot)].fill(file);
+    }
+    Some(file_of_slot)
 }
 
 /// Passes all rows to `take` in key order and without duplicates. Rows that remove their key are included.

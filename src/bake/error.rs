@@ -1,5 +1,6 @@
 //! The reasons why a bake fails.
 
+use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -11,6 +12,7 @@ use super::row_fault::RowFault;
 use crate::format::FormatError;
 use crate::format::key::KeyKind;
 use crate::replace::ReplaceError;
+use crate::slots::SlotRange;
 use crate::store::StoreError;
 use crate::typed::Column;
 
@@ -178,17 +180,61 @@ pub enum BakeError {
         /// The chosen delimiter.
         delimiter: u8,
     },
-    /// A shard is selected, but the kind of the keys is unknown until the last row is read.
-    #[error("the shard of a row depends on whether keys are numbers or bytes: choose one of them")]
-    ShardKeysUnknown,
-    /// The keys of the table and the bounds of its shards are of different kinds.
-    #[error("the bounds of the shards are {bounds}, and the keys are {keys}: give bounds of the same kind")]
-    ShardBounds {
-        /// The kind of the bounds.
-        bounds: KeyKind,
-        /// The kind of the keys.
-        keys: KeyKind,
+    /// The slots are not a range of slots.
+    #[error("the slots are {slots}, where a first and a last slot from 0 to 16383 were expected: choose other slots")]
+    Slots {
+        /// The slots.
+        slots: SlotRange,
     },
+    /// The number of shards is 0 or greater than the limit.
+    #[error("{shards} shards, where 1 to {shards_max} were expected: choose another number")]
+    ShardCount {
+        /// The number of shards.
+        shards: u16,
+        /// The maximum number of shards.
+        shards_max: u16,
+    },
+    /// The maximum length of a shard is too short for any rows, or too long.
+    #[error("shards of at most {len_bytes} bytes, where 32 KiB to 32 GiB were expected: choose another length")]
+    ShardLen {
+        /// The maximum length of a shard.
+        len_bytes: u64,
+    },
+    /// The rows of one slot do not fit into a shard.
+    #[error(
+        "the rows of slot {slot} alone take up to {len_bytes} bytes, but a shard may have only {len_max_bytes}: allow longer shards"
+    )]
+    ShardSlot {
+        /// The slot.
+        slot: u16,
+        /// An upper bound on the length of a file with the slot's rows.
+        len_bytes: u64,
+        /// The maximum length of a shard.
+        len_max_bytes: u64,
+    },
+    /// The table would have too many shards.
+    #[error(
+        "{shards} shards of at most {len_max_bytes} bytes would be needed, but only 256 are allowed: allow longer shards"
+    )]
+    ShardsTooMany {
+        /// The number of shards.
+        shards: usize,
+        /// The maximum length of a shard.
+        len_max_bytes: u64,
+    },
+    /// The folder for the shards has files, which could be mistaken for shards of the new table.
+    #[error("{}: has files, such as {name:?}, where a new or empty folder was expected: name another folder", folder.display())]
+    ShardFolder {
+        /// The folder.
+        folder: PathBuf,
+        /// The name of one of its files.
+        name: OsString,
+    },
+    /// Slots are selected, but the kind of the keys depends on the rows.
+    #[error(
+        "the rows of these slots do not decide whether the keys of the whole table are numbers or bytes: choose one of them"
+    )]
+    SlotsKeysUnknown,
     /// A merge was called without tables.
     #[error("no table to merge: name one or more")]
     NoTables,
@@ -306,7 +352,9 @@ impl BakeError {
             BakeError::ChangedColumn { .. } => &[Remedy::DeclareTypes, Remedy::CastBase],
             BakeError::BaseKeys { .. } => &[Remedy::TakeKeysAsBase],
             BakeError::Delimiter { .. } => &[Remedy::SetDelimiter],
-            BakeError::ShardKeysUnknown => &[Remedy::ChooseKeyKind],
+            BakeError::SlotsKeysUnknown => &[Remedy::ChooseKeyKind],
+            BakeError::ShardCount { .. } | BakeError::ShardLen { .. } => &[Remedy::ChooseShards],
+            BakeError::ShardSlot { .. } | BakeError::ShardsTooMany { .. } => &[Remedy::ChooseShards],
             BakeError::TooManyTables { .. } | BakeError::Memory { .. } => &[Remedy::AllowMoreMemory],
             BakeError::Threads { .. } => &[Remedy::UseFewerThreads],
             BakeError::BadRows { .. } => &[Remedy::AllowMoreBadRows],

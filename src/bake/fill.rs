@@ -42,8 +42,8 @@ impl RowSink for Filler<'_> {
         let pushed = self.is_deleted(row).and_then(|deleted| {
             let key = keys::parse(self.kind, row.key, may_be_header)?;
             let value = if deleted { &[] } else { row.value };
-            match &self.options.shard {
-                Some(shard) if !shard.has(&key) => Ok(()),
+            match self.options.slots {
+                Some(slots) if !slots.has_key(key) => Ok(()),
                 _ => self.piece.push(key, value, row.line, deleted),
             }
         });

@@ -1,15 +1,17 @@
-//! Turns sorted rows into a complete file at the output's path.
+//! Turns sorted rows into complete files at their final paths.
 //!
-//! In: the sorted rows of the inputs, and old tables. Out: a file at the output's path, and the report. This module
-//! calls the last stages of a bake in order: `combine`, `index`, `verify`, and `place`.
+//! In: the sorted rows of the inputs, and old tables. Out: a file at the output's path, or several files in the output's
+//! folder, and a report of each file. This module calls the last stages of a bake in order: `combine`, `index`,
+//! `verify`, and `place`.
 
+use std::fs;
 use std::panic;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 
 use super::budget::spawn;
-use super::combine::{Combined, SortedParts, combine, each_row, reduce, reject_duplicate};
+use super::combine::{SortedParts, Target, combine, each_row, reduce, reject_duplicate};
 use super::context::Context;
 use super::error::BakeError;
 use super::gather::Gathered;
@@ -21,10 +23,13 @@ use super::origins::Origins;
 use super::place::{NewFile, PlaceError};
 use super::progress::{Progress, Stage, StageClock};
 use super::report::Report;
+use super::shards::{ShardReport, Shards, path_of};
+use super::table::WrittenRecords;
 use super::{index, verify};
 use crate::format::header::Layout;
 use crate::format::record::PLACE_BITS;
 use crate::replace::TableSummary;
+use crate::slots::SlotRange;
 use crate::store::StoreError;
 use crate::typed::Schema;
 
@@ -36,66 +41,104 @@ pub(super) struct OldTables {
     pub(super) tables: Vec<OldTable>,
 }
 
-/// Runs the last stages of a bake, from the merge of all sorted rows to the rename of the new file.
+/// Where a bake writes its rows.
+#[derive(Clone, Copy)]
+pub(super) enum Output<'o> {
+    /// One file.
+    File(&'o Path),
+    /// One file per shard, in a folder.
+    Folder(&'o Path, Shards),
+}
+
+impl Output<'_> {
+    /// Returns the path of the first file.
+    pub(super) fn first_path(&self) -> PathBuf {
+        match self {
+            Output::File(path) => path.to_path_buf(),
+            Output::Folder(folder, _) => path_of(folder, SlotRange::ALL),
+        }
+    }
+}
+
+/// A new file, whose records are written.
+struct NewTable {
+    path: PathBuf,
+    /// The slots of the file's keys. `None` if the file has all rows.
+    slots: Option<SlotRange>,
+    file: NewFile,
+    records: WrittenRecords,
+}
+
+/// A new file, which is complete and verified.
+struct Finished {
+    table: NewTable,
+    layout: Layout,
+    keys_looked_up: u64,
+}
+
+/// The new files of a bake.
+struct Written {
+    tables: Vec<NewTable>,
+    /// The number of deletions: see [`Combined`](super::combine::Combined).
+    removals: u64,
+    parts: SortedParts,
+}
+
+/// Runs the last stages of a bake, from the merge of all sorted rows to the rename of the new files.
 pub(super) struct Finish<'c, 'p> {
     pub(super) context: &'c Context<'c>,
     pub(super) origins: &'c Origins,
     /// The columns of a typed table.
     pub(super) schema: Option<Arc<Schema>>,
-    pub(super) output: &'c Path,
+    pub(super) output: Output<'c>,
     pub(super) progress: &'p mut dyn FnMut(Progress),
     pub(super) clock: StageClock,
 }
 
 impl Finish<'_, '_> {
-    pub(super) fn run(mut self, mut gathered: Gathered<'_>, old: OldTables) -> Result<Report, BakeError> {
+    /// Returns one report per file.
+    pub(super) fn run(mut self, mut gathered: Gathered<'_>, old: OldTables) -> Result<Vec<ShardReport>, BakeError> {
         let bad_rows = std::mem::take(&mut gathered.bad_rows).finish()?;
-        let (file, combined, parts) = self.records(&mut gathered, &old)?;
-        self.check_replacement(&combined)?;
+        let Written { tables, removals, parts } = self.records(&mut gathered, &old)?;
+        self.check_replacement(&tables)?;
         // Releases the memory of the sorted rows before the index is built, unless a full verification needs them.
         let parts = (self.context.options.verify == Verify::Full).then_some(parts);
         self.context.check_canceled()?;
-        let layout = self.index(&file, &combined)?;
+        let indexed = self.index(tables)?;
         self.context.check_canceled()?;
-        let keys_looked_up = self.verify(&file, &combined, &layout, parts)?;
-        self.place(file, &layout)?;
-        Ok(self.report(gathered, bad_rows, &old, &combined, &layout, keys_looked_up))
+        let finished = self.verify(indexed, parts)?;
+        let facts = self.place(finished)?;
+        Ok(self.reports(gathered, bad_rows, &old, removals, facts))
     }
 
-    fn check_replacement(&self, combined: &Combined) -> Result<(), BakeError> {
-        let new = TableSummary { rows: combined.records.row_count, key_kind: combined.records.key_kind };
-        let replaced = old_table::summary(self.output)?;
+    /// Returns the path that messages about the output name.
+    fn output_path(&self) -> &Path {
+        match self.output {
+            Output::File(path) | Output::Folder(path, _) => path,
+        }
+    }
+
+    fn check_replacement(&self, tables: &[NewTable]) -> Result<(), BakeError> {
+        let path = self.output_path();
+        let rows = tables.iter().map(|table| table.records.row_count).sum();
+        let new = TableSummary { rows, key_kind: tables[0].records.key_kind };
+        // The folder of a sharded table is empty.
+        let replaced = match self.output {
+            Output::File(path) => old_table::summary(path)?,
+            Output::Folder(..) => None,
+        };
         let checked = self.context.options.replace.check(new, replaced);
-        checked.map_err(|error| BakeError::Replace { path: self.output.to_path_buf(), error })
+        checked.map_err(|error| BakeError::Replace { path: path.to_path_buf(), error })
     }
 
     fn end(&mut self, stage: Stage, rows: Option<u64>, len_bytes: Option<u64>) {
         self.clock.end(stage, rows, len_bytes, self.progress);
     }
 
-    fn output_failed(&self, error: std::io::Error) -> BakeError {
-        BakeError::output(self.output, error)
-    }
-
-    fn index_failed(&self, error: FinishError) -> BakeError {
-        match error {
-            FinishError::Format(error) => error.into(),
-            FinishError::ReadBack(error) => {
-                BakeError::Verify(StoreError::Format { path: self.output.to_path_buf(), error })
-            }
-            FinishError::Io(error) => self.output_failed(error),
-            FinishError::Temp { folder, error } => BakeError::temporary(&folder, error),
-        }
-    }
-
-    /// Merges all sorted rows, and writes them as records into a new file. If the rows arrived sorted, and a
+    /// Merges all sorted rows, and writes them as records into new files. If the rows arrived sorted, and a
     /// [`SortedStream`](super::stream::SortedStream) has already written all of them as records, returns the stream's
     /// file instead.
-    fn records(
-        &mut self,
-        gathered: &mut Gathered<'_>,
-        old: &OldTables,
-    ) -> Result<(NewFile, Combined, SortedParts), BakeError> {
+    fn records(&mut self, gathered: &mut Gathered<'_>, old: &OldTables) -> Result<Written, BakeError> {
         let context = self.context;
         let mut parts = SortedParts {
             kind: gathered.kind,
@@ -105,15 +148,16 @@ impl Finish<'_, '_> {
             last: gathered.last.take(),
         };
         if let Some(stream) = gathered.stream.take().filter(|stream| !stream.is_empty()) {
-            let streamed = stream.finish()?;
+            let (path, streamed) = (self.output_path().to_path_buf(), stream.finish()?);
             gathered.rows_streamed = streamed.records.row_count;
             if parts.spilled.is_empty() && parts.last.is_none() {
                 reject_duplicate(context, &gathered.tally, self.origins)?;
                 // The rows were written while they were read, so this stage has processed no rows.
                 self.end(Stage::Write, None, None);
-                return Ok((streamed.file, Combined { records: streamed.records, removals: 0 }, parts));
+                let table = NewTable { path, slots: None, file: streamed.file, records: streamed.records };
+                return Ok(Written { tables: vec![table], removals: 0, parts });
             }
-            parts.tables.push(streamed.into_table().map_err(|error| self.output_failed(error))?);
+            parts.tables.push(streamed.into_table().map_err(|error| BakeError::output(&path, error))?);
         }
         let runs = parts.spilled.len();
         gathered.merge_passes = reduce(&mut parts, context, &mut gathered.tally, self.progress)?;
@@ -128,111 +172,190 @@ impl Finish<'_, '_> {
             each_row(&parts, context, &mut gathered.tally, |_, _| context.check_canceled())?;
             reject_duplicate(context, &gathered.tally, self.origins)?;
         }
-        let file = NewFile::beside(self.output, &context.options.cancel).map_err(|error| self.output_failed(error))?;
-        let combined = combine(PLACE_BITS, &parts, &file, self.output, context, &mut gathered.tally, self.progress)?;
+        let (tables, removals) = self.combine(&parts, gathered)?;
         reject_duplicate(context, &gathered.tally, self.origins)?;
-        let records = &combined.records;
-        self.end(Stage::Write, Some(records.row_count), Some(records.records_len_bytes));
-        Ok((file, combined, parts))
+        let counts = tables.iter().map(|table| (table.records.row_count, table.records.records_len_bytes));
+        let (rows, len_bytes) = counts.fold((0, 0), |all, table| (all.0 + table.0, all.1 + table.1));
+        self.end(Stage::Write, Some(rows), Some(len_bytes));
+        Ok(Written { tables, removals, parts })
     }
 
-    fn index(&mut self, file: &NewFile, combined: &Combined) -> Result<Layout, BakeError> {
-        let (context, progress) = (self.context, &mut *self.progress);
+    /// Writes all rows into new files. Returns the files, and the number of deletions.
+    fn combine(&mut self, parts: &SortedParts, gathered: &mut Gathered<'_>) -> Result<(Vec<NewTable>, u64), BakeError> {
+        let context = self.context;
+        let files: Vec<(PathBuf, Option<SlotRange>)> = match self.output {
+            Output::File(path) => vec![(path.to_path_buf(), None)],
+            Output::Folder(folder, shards) => {
+                let slots = context.options.slots.unwrap_or(SlotRange::ALL);
+                let ranges = shards.ranges(slots, parts, context)?.into_iter();
+                ranges.map(|slots| (path_of(folder, slots), Some(slots))).collect()
+            }
+        };
+        let create = |(path, _): &(PathBuf, _)| {
+            NewFile::beside(path, &context.options.cancel).map_err(|error| BakeError::output(path, error))
+        };
+        let created = files.iter().map(create).collect::<Result<Vec<_>, _>>()?;
+        let targets = files.iter().zip(&created).map(|((path, slots), file)| Target { file, path, slots: *slots });
+        let targets: Vec<_> = targets.collect();
+        let combined = combine(PLACE_BITS, parts, &targets, context, &mut gathered.tally, self.progress)?;
+        let tables = files.into_iter().zip(created).zip(combined.records);
+        let tables = tables.map(|(((path, slots), file), records)| NewTable { path, slots, file, records });
+        Ok((tables.collect(), combined.removals))
+    }
+
+    fn index(&mut self, tables: Vec<NewTable>) -> Result<Vec<(NewTable, Layout)>, BakeError> {
         let schema = self.schema.as_deref().map(Schema::encode).unwrap_or_default();
+        let rows_total: u64 = tables.iter().map(|table| table.records.row_count).sum();
+        let (mut rows, mut len_bytes, mut indexed) = (0, 0, Vec::new());
+        for table in tables {
+            let layout = self.index_table(&table, &schema, 2 * rows, 2 * rows_total)?;
+            rows += table.records.row_count;
+            len_bytes += layout.file_len_bytes() - table.records.records_len_bytes;
+            indexed.push((table, layout));
+        }
+        self.end(Stage::Index, Some(rows), Some(len_bytes));
+        Ok(indexed)
+    }
+
+    /// Builds the index of a file. The files before it have `done_before` of the `total` units of work.
+    fn index_table(
+        &mut self,
+        table: &NewTable,
+        schema: &[u8],
+        done_before: u64,
+        total: u64,
+    ) -> Result<Layout, BakeError> {
+        let (context, progress) = (self.context, &mut *self.progress);
         // The records are synced to disk while the index is built.
         let (layout, synced) = thread::scope(|scope| {
-            let sync = spawn(scope, || file.file().sync_data())?;
-            let layout = index::build(file.file(), &combined.records, &schema, context.budget, &mut |done, total| {
-                progress(Progress::Index { done, total });
+            let sync = spawn(scope, || table.file.file().sync_data())?;
+            let layout = index::build(table.file.file(), &table.records, schema, context.budget, &mut |done, _| {
+                progress(Progress::Index { done: done_before + done, total });
             });
             Ok::<_, BakeError>((layout, sync.join().unwrap_or_else(|panic| panic::resume_unwind(panic))))
         })?;
-        let layout = layout.map_err(|error| self.index_failed(error))?;
+        let layout = layout.map_err(|error| index_failed(&table.path, error))?;
         // A write error is reported here, because the next sync would not report it again.
-        synced.map_err(|error| self.output_failed(error))?;
-        let index_len_bytes = layout.file_len_bytes() - combined.records.records_len_bytes;
-        self.end(Stage::Index, Some(combined.records.row_count), Some(index_len_bytes));
+        synced.map_err(|error| BakeError::output(&table.path, error))?;
         Ok(layout)
     }
 
-    /// Reads the file back, and looks up its keys or a sample of them. If `parts` is not `None`, also compares the
-    /// file's rows with the rows of `parts`. Returns the number of keys looked up.
+    /// Reads the files back, and looks up their keys or samples of them. If `parts` is not `None`, also compares the
+    /// files' rows with the rows of `parts`.
     fn verify(
         &mut self,
-        file: &NewFile,
-        combined: &Combined,
-        layout: &Layout,
+        tables: Vec<(NewTable, Layout)>,
         parts: Option<SortedParts>,
-    ) -> Result<u64, BakeError> {
+    ) -> Result<Vec<Finished>, BakeError> {
         let (context, progress) = (self.context, &mut *self.progress);
-        let (rows_total, bytes_total) = (layout.dimensions.row_count, layout.file_len_bytes());
-        let keys_looked_up = verify::read_back(
-            file.file(),
-            self.output,
-            layout,
-            context.budget,
-            &context.options.cancel,
-            &mut |rows| {
-                let bytes = (u128::from(bytes_total) * u128::from(rows) / u128::from(rows_total.max(1))) as u64;
-                progress(Progress::Verify { bytes, bytes_total });
-            },
-        )?;
-        if let Some(parts) = parts {
-            verify::compare(file.file(), self.output, &combined.records, &parts, context, progress)?;
+        let bytes_total: u64 = tables.iter().map(|(_, layout)| layout.file_len_bytes()).sum();
+        let (mut bytes_before, mut rows_total, mut finished) = (0, 0, Vec::new());
+        for (table, layout) in tables {
+            let (len_bytes, row_count) = (layout.file_len_bytes(), layout.dimensions.row_count);
+            let (file, cancel) = (table.file.file(), &context.options.cancel);
+            let keys_looked_up = verify::read_back(file, &table.path, &layout, context.budget, cancel, &mut |rows| {
+                let bytes = (u128::from(len_bytes) * u128::from(rows) / u128::from(row_count.max(1))) as u64;
+                progress(Progress::Verify { bytes: bytes_before + bytes, bytes_total });
+            })?;
+            if let Some(parts) = &parts {
+                let target = Target { file: &table.file, path: &table.path, slots: table.slots };
+                verify::compare(&target, &table.records, parts, context, progress)?;
+            }
+            (bytes_before, rows_total) = (bytes_before + len_bytes, rows_total + row_count);
+            finished.push(Finished { table, layout, keys_looked_up });
         }
         self.end(Stage::Verify, Some(rows_total), Some(bytes_total));
-        Ok(keys_looked_up)
+        Ok(finished)
     }
 
-    fn place(&mut self, file: NewFile, layout: &Layout) -> Result<(), BakeError> {
+    /// Renames the files to their final paths. If a shard cannot be renamed, removes the shards before it. Returns what
+    /// the reports need.
+    fn place(&mut self, finished: Vec<Finished>) -> Result<Vec<PlacedFacts>, BakeError> {
         (self.progress)(Progress::Settle);
-        file.put_in_place().map_err(|error| match error {
-            PlaceError::Unplaced(_) if self.context.options.cancel.is_set() => BakeError::Canceled,
-            PlaceError::Unplaced(error) => self.output_failed(error),
-            PlaceError::FolderSync(error) => BakeError::FolderSync { path: self.output.to_path_buf(), error },
-        })?;
-        self.end(Stage::Settle, None, Some(layout.file_len_bytes()));
-        Ok(())
+        let len_bytes = finished.iter().map(|file| file.layout.file_len_bytes()).sum();
+        let mut placed: Vec<PlacedFacts> = Vec::new();
+        for Finished { table, layout, keys_looked_up } in finished {
+            let NewTable { path, slots, file, records } = table;
+            if let Err(error) = file.put_in_place() {
+                // The file whose folder cannot be synced has its final path already.
+                let shards = placed.iter().map(|shard| &shard.path).chain(slots.map(|_| &path));
+                for shard in shards {
+                    // The error of the bake is reported, not an error of this attempt to clean up.
+                    let _ = fs::remove_file(shard);
+                }
+                return Err(match error {
+                    PlaceError::Unplaced(_) if self.context.options.cancel.is_set() => BakeError::Canceled,
+                    PlaceError::Unplaced(error) => BakeError::output(&path, error),
+                    PlaceError::FolderSync(error) => BakeError::FolderSync { path, error },
+                });
+            }
+            placed.push(PlacedFacts { path, slots, records, layout, keys_looked_up });
+        }
+        self.end(Stage::Settle, None, Some(len_bytes));
+        Ok(placed)
     }
 
-    fn report(
+    fn reports(
         self,
         gathered: Gathered<'_>,
         bad_rows: u64,
         old: &OldTables,
-        combined: &Combined,
-        layout: &Layout,
-        keys_looked_up: u64,
-    ) -> Report {
+        removals: u64,
+        files: Vec<PlacedFacts>,
+    ) -> Vec<ShardReport> {
         let (context, tally) = (self.context, &gathered.tally);
         let first_text_origin = gathered.first_text_origin.filter(|_| context.options.keys == Keys::Auto);
         let first_text_key = first_text_origin.map(|origin| self.origins.locate(origin));
-        Report {
-            inputs: gathered.inputs,
-            base: old.base.as_ref().map(|base| base.facts.clone()),
-            tables: old.tables.iter().map(|old| old.facts.clone()).collect(),
-            rows_read: gathered.rows_read,
-            rows_streamed: gathered.rows_streamed,
-            bad_rows,
-            duplicates_dropped: tally.duplicates_dropped,
-            base_replaced: tally.base_replaced,
-            base_removed: tally.base_removed,
-            absent_removed: combined.removals - tally.base_removed,
-            runs: gathered.runs,
-            merge_passes: gathered.merge_passes,
-            rows: combined.records.row_count,
-            key_kind: combined.records.key_kind,
-            schema: self.schema,
-            first_text_key: first_text_key.map(|(input, _, line)| (input.to_owned(), line)),
-            file_len_bytes: layout.file_len_bytes(),
-            sections: layout.sections().map(|(kind, section)| (kind, section.len_bytes)).to_vec(),
-            values_len_bytes: combined.records.values_len_bytes,
-            value_lens: combined.records.value_lens,
-            digest: layout.digest(),
-            stages: self.clock.stages(),
-            keys_looked_up,
-            memory_limit_bytes: context.budget.memory_bytes,
-            threads: context.budget.threads,
-        }
+        let stages = self.clock.stages();
+        let report = |file: PlacedFacts| ShardReport {
+            path: file.path,
+            slots: file.slots.unwrap_or(SlotRange::ALL),
+            report: Report {
+                inputs: gathered.inputs.clone(),
+                base: old.base.as_ref().map(|base| base.facts.clone()),
+                tables: old.tables.iter().map(|old| old.facts.clone()).collect(),
+                rows_read: gathered.rows_read,
+                rows_streamed: gathered.rows_streamed,
+                bad_rows,
+                duplicates_dropped: tally.duplicates_dropped,
+                base_replaced: tally.base_replaced,
+                base_removed: tally.base_removed,
+                absent_removed: removals - tally.base_removed,
+                runs: gathered.runs,
+                merge_passes: gathered.merge_passes,
+                rows: file.records.row_count,
+                key_kind: file.records.key_kind,
+                schema: self.schema.clone(),
+                first_text_key: first_text_key.map(|(input, _, line)| (input.to_owned(), line)),
+                file_len_bytes: file.layout.file_len_bytes(),
+                sections: file.layout.sections().map(|(kind, section)| (kind, section.len_bytes)).to_vec(),
+                values_len_bytes: file.records.values_len_bytes,
+                value_lens: file.records.value_lens,
+                digest: file.layout.digest(),
+                stages: stages.clone(),
+                keys_looked_up: file.keys_looked_up,
+                memory_limit_bytes: context.budget.memory_bytes,
+                threads: context.budget.threads,
+            },
+        };
+        files.into_iter().map(report).collect()
+    }
+}
+
+/// The facts about a file that has its final path.
+struct PlacedFacts {
+    path: PathBuf,
+    slots: Option<SlotRange>,
+    records: WrittenRecords,
+    layout: Layout,
+    keys_looked_up: u64,
+}
+
+fn index_failed(path: &Path, error: FinishError) -> BakeError {
+    match error {
+        FinishError::Format(error) => error.into(),
+        FinishError::ReadBack(error) => BakeError::Verify(StoreError::Format { path: path.to_path_buf(), error }),
+        FinishError::Io(error) => BakeError::output(path, error),
+        FinishError::Temp { folder, error } => BakeError::temporary(&folder, error),
     }
 }

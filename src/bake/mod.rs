@@ -39,7 +39,7 @@ mod report;
 mod row;
 mod row_fault;
 mod section;
-mod shard;
+mod shards;
 mod sort;
 mod stream;
 mod table;
@@ -68,23 +68,25 @@ pub use progress::{Progress, Stage, StageFacts};
 pub use remedy::Remedy;
 pub use report::Report;
 pub use row_fault::RowFault;
-pub use shard::{Shard, ShardFault};
+pub use shards::{SHARD_LEN_MAX_BYTES, SHARDS_MAX, ShardReport, Shards};
 pub use typed::{parse_types, write_types};
 pub use typed_columns::TypedColumns;
 pub use value_lens::ValueLens;
 
 use budget::Budget;
 use context::Context;
-use finish::{Finish, OldTables};
+use finish::{Finish, OldTables, Output};
 use gather::{Gathered, gather};
 use old_table::OldTable;
 use origins::{Origins, RowUnit};
 use place::NewFile;
 use progress::StageClock;
+use shards::in_empty_folder;
 use stream::SortedStream;
 use typed::{Base, TypedPlan, check_base, check_options, final_schema};
 
 use crate::format::key::Key;
+use crate::slots::SlotRange;
 
 /// Bakes delimited text (RFC 4180) from one reader into a table at `output`: see [`bake`].
 ///
@@ -182,6 +184,51 @@ fn bake_within(
     options: &Options,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Report, BakeError> {
+    bake_to(budget, inputs, Output::File(output), options, progress).map(report_of_one_file)
+}
+
+/// Bakes the rows of all inputs into several tables, the shards of one table, in one pass over the inputs: see [`bake`].
+///
+/// `folder` must not exist, or be empty. Each shard gets the file `FIRST-LAST.db` there, where FIRST and LAST are its
+/// first and last slot. [`Options::slots`] selects the slots that are divided into shards. The rules of
+/// [`Options::replace`] apply to the rows of all shards together. The shards are renamed to their paths one after
+/// another, after all of them are complete. Unless the process is killed at that moment, the folder has all shards or
+/// none.
+///
+/// # Errors
+/// [`BakeError`].
+///
+/// # Example
+/// ```
+/// use zero_kv::Store;
+/// use zero_kv::bake::{self, Input, Options, Shards};
+///
+/// let (parent, options) = (tempfile::tempdir()?, Options::default());
+/// let rows = Input::reader("rows.csv", "7,seven\n42,forty-two\n".as_bytes());
+/// let shards = bake::bake_shards(vec![rows], &parent.path().join("shards"), Shards::Count(2), &options, &mut |_| ())?;
+/// assert!(shards[0].path.ends_with("shards/0-8191.db"));
+/// // The slot of 42 is 8000.
+/// assert_eq!(Store::open(&shards[0].path)?.get(42)?, Some(&b"forty-two"[..]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn bake_shards(
+    inputs: Vec<Input<'_>>,
+    folder: &Path,
+    shards: Shards,
+    options: &Options,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Vec<ShardReport>, BakeError> {
+    let budget = Budget::new(options, &folder.join("shard"))?;
+    in_empty_folder(folder, || bake_to(budget, inputs, Output::Folder(folder, shards), options, progress))
+}
+
+fn bake_to(
+    budget: Budget,
+    inputs: Vec<Input<'_>>,
+    output: Output<'_>,
+    options: &Options,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Vec<ShardReport>, BakeError> {
     let mut clock = StageClock::start();
     let base = open_base(options)?;
     if let Some(base) = &base {
@@ -190,20 +237,24 @@ fn bake_within(
     let keys = keys_with_base(check_options(options)?, base.as_ref())?;
     let options = &Options { keys, ..options.clone() };
     check_delimiter(options)?;
-    check_shard(options)?;
+    check_slots(options, output)?;
     let pool = budget.thread_pool()?;
     let of_base = |base: &OldTable| Some(Base { path: base.facts.path.clone(), schema: base.schema.clone()? });
     let typed = TypedPlan::new(options, base.as_ref().and_then(of_base));
     let context = Context { options, typed, budget: &budget, pool: &pool };
     let mut origins = Origins::default();
 
-    // Creates the new file now, so that a failure is reported before the first row is read.
-    let file = NewFile::beside(output, &options.cancel).map_err(|error| BakeError::output(output, error))?;
+    // Creates a new file now, so that a failure is reported before the first row is read.
+    let file = NewFile::beside(&output.first_path(), &options.cancel);
+    let file = file.map_err(|error| BakeError::output(&output.first_path(), error))?;
     // A stream writes rows before all rows have been read, so three options rule it out. With `Auto`, the kind and
     // order of keys are unknown until the last row. A full verification needs the sorted rows again. With a base, the
-    // rows of the base must be merged with the rows of the inputs.
+    // rows of the base must be merged with the rows of the inputs. A stream also writes only one file.
     let can_stream = options.keys != Keys::Auto && options.verify != Verify::Full && base.is_none();
-    let stream = can_stream.then(|| SortedStream::new(output, file, &context)).transpose()?;
+    let stream = match output {
+        Output::File(path) if can_stream => Some(SortedStream::new(path, file, &context)?),
+        _ => None,
+    };
     let mut gathered = gather(inputs, &context, &mut origins, stream, progress)?;
     let schema = final_schema(options, context.typed.as_ref())?;
     let base = match (base, &schema) {
@@ -221,7 +272,7 @@ fn bake_within(
 /// All tables must have keys of the same kind. Either no table is typed, or all tables have the same columns, in any
 /// order: the new table then has the columns of the first table. If several tables have a row with the same key, [`Duplicates::First`]
 /// keeps the row of the table that comes first in `tables`, [`Duplicates::Last`] keeps the row of the table that comes
-/// last, and [`Duplicates::Error`] rejects the merge. With [`Options::shard`], only the rows of this shard are merged,
+/// last, and [`Duplicates::Error`] rejects the merge. With [`Options::slots`], only the rows of these slots are merged,
 /// so a merge of one table extracts a shard. Options for text formats have no effect. As in [`bake`], the same rows
 /// give the same file.
 ///
@@ -264,6 +315,32 @@ fn merge_within(
     options: &Options,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Report, BakeError> {
+    merge_to(budget, tables, Output::File(output), options, progress).map(report_of_one_file)
+}
+
+/// Merges tables into several tables, the shards of one table: see [`merge`] and [`bake_shards`]. A merge of one table
+/// divides it.
+///
+/// # Errors
+/// [`BakeError`].
+pub fn merge_shards(
+    tables: &[PathBuf],
+    folder: &Path,
+    shards: Shards,
+    options: &Options,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Vec<ShardReport>, BakeError> {
+    let budget = Budget::new(options, &folder.join("shard"))?;
+    in_empty_folder(folder, || merge_to(budget, tables, Output::Folder(folder, shards), options, progress))
+}
+
+fn merge_to(
+    budget: Budget,
+    tables: &[PathBuf],
+    output: Output<'_>,
+    options: &Options,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Vec<ShardReport>, BakeError> {
     let clock = StageClock::start();
     if tables.len() > budget.fan_in() {
         return Err(BakeError::TooManyTables { tables: tables.len(), tables_max: budget.fan_in() });
@@ -273,7 +350,7 @@ fn merge_within(
     for path in tables {
         let rows_before = opened.last().map_or(0, |before: &OldTable| before.facts.rows);
         let origin = origins.begin(&path.display().to_string(), RowUnit::TableRow, rows_before);
-        opened.push(OldTable::open(path, origin, options.shard.as_ref(), &options.cancel)?);
+        opened.push(OldTable::open(path, origin, options.slots, &options.cancel)?);
     }
     let mut all = base.iter().chain(&opened);
     let first = all.next().ok_or(BakeError::NoTables)?;
@@ -287,7 +364,7 @@ fn merge_within(
     }
     let kind = first.table.kind;
     let options = &Options { keys: kind.into(), ..options.clone() };
-    check_shard(options)?;
+    check_slots(options, output)?;
     let pool = budget.thread_pool()?;
     let context = Context { options, typed: None, budget: &budget, pool: &pool };
     rebase::align_tables(&mut base, &mut opened, &context)?;
@@ -298,7 +375,7 @@ fn merge_within(
 
 /// Opens the base, if the options choose one. Rows of the base need no unique origins, because no message names them.
 fn open_base(options: &Options) -> Result<Option<OldTable>, BakeError> {
-    let open = |path| OldTable::open(path, 0, options.shard.as_ref(), &options.cancel);
+    let open = |path| OldTable::open(path, 0, options.slots, &options.cancel);
     options.base.as_deref().map(open).transpose()
 }
 
@@ -321,16 +398,20 @@ fn check_delimiter(options: &Options) -> Result<(), BakeError> {
     }
 }
 
-/// Checks the selected shard, if there is one: the kind of the keys must be known, and the shard's bounds must be of
-/// this kind.
-fn check_shard(options: &Options) -> Result<(), BakeError> {
-    let Some(shard) = &options.shard else { return Ok(()) };
-    let keys = match options.keys {
-        Keys::Auto => return Err(BakeError::ShardKeysUnknown),
-        keys => keys.kind(),
-    };
-    match shard.bounds_kind() {
-        Some(bounds) if bounds != keys => Err(BakeError::ShardBounds { bounds, keys }),
-        _ => Ok(()),
+/// Checks the slots and the shards. Rejects a bake of some slots if the kind of the keys depends on the rows: the shards
+/// of one table could then have keys of different kinds.
+fn check_slots(options: &Options, output: Output<'_>) -> Result<(), BakeError> {
+    match options.slots {
+        Some(_) if options.keys == Keys::Auto => return Err(BakeError::SlotsKeysUnknown),
+        Some(slots) if !slots.is_valid() => return Err(BakeError::Slots { slots }),
+        _ => {}
     }
+    match output {
+        Output::File(_) => Ok(()),
+        Output::Folder(_, shards) => shards.check(options.slots.unwrap_or(SlotRange::ALL)),
+    }
+}
+
+fn report_of_one_file(mut reports: Vec<ShardReport>) -> Report {
+    reports.pop().expect("a bake into a file has one report").report
 }

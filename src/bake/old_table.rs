@@ -15,7 +15,6 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use super::cancel::Cancel;
 use super::error::BakeError;
-use super::shard::Shard;
 use super::sort::block_sums::{BlockSums, TableSums};
 use super::sort::blocks::Extent;
 use super::sort::extent_owner::ExtentOwner;
@@ -26,6 +25,7 @@ use crate::format::fence::{FENCE_ROWS, Fence, fence_count};
 use crate::format::header::{HEADER_LEN_BYTES, Layout, RECORDS_OFFSET_BYTES, Section, SectionKind, check_padding};
 use crate::format::key::{Key, KeyKind};
 use crate::replace::TableSummary;
+use crate::slots::SlotRange;
 use crate::store::{StoreError, open_regular};
 use crate::typed::{Schema, SchemaError};
 
@@ -55,12 +55,12 @@ pub(super) struct OldTable {
 }
 
 impl OldTable {
-    /// Opens a table to read the rows of `shard`, or all rows if `shard` is `None`. Row number `n` gets the origin
+    /// Opens a table to read the rows of `slots`, or all rows if `slots` is `None`. Row number `n` gets the origin
     /// `first_origin + n`, which identifies the row in messages.
     pub(super) fn open(
         path: &Path,
         first_origin: u64,
-        shard: Option<&Shard>,
+        slots: Option<SlotRange>,
         cancel: &Cancel,
     ) -> Result<OldTable, BakeError> {
         let reader = Reader::open(path)?;
@@ -82,7 +82,7 @@ impl OldTable {
             origins: RowOrigins::Counted(first_origin),
             first_key: Vec::new(),
             common_len_bytes: 0,
-            shard: None,
+            slots: None,
         };
         if table.kind == KeyKind::Bytes && table.row_count > 0 {
             let first = first_key(&table)?;
@@ -90,7 +90,7 @@ impl OldTable {
             table.common_len_bytes = Key::Bytes(&first).common_len_bytes(&Key::Bytes(&last));
             table.first_key = first;
         }
-        table.shard = shard.cloned();
+        table.slots = slots;
         let facts = TableFacts {
             path: path.to_path_buf(),
             len_bytes: layout.file_len_bytes(),

@@ -8,9 +8,9 @@ use super::cancel::Cancel;
 use super::columns::{Column, ValueSpec};
 use super::input_format::Format;
 use super::keys::Keys;
-use super::shard::Shard;
 use super::typed_columns::TypedColumns;
 use crate::replace::ReplaceRules;
+use crate::slots::SlotRange;
 
 /// The policy for rows that have the same key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,9 +72,9 @@ pub struct Options {
     /// removes the base's row with the same key. All other rows of the base are kept. The base may be the table at the
     /// output's path.
     pub base: Option<PathBuf>,
-    /// The shard to bake. Rows of the inputs and of the base that belong to other shards are left out. By default, all
-    /// rows are baked. A shard requires [`Keys::U64`], [`Keys::Bytes`], or a base.
-    pub shard: Option<Shard>,
+    /// The slots to bake: the table is a shard. Rows of the inputs and of the base whose keys have other slots are left
+    /// out. By default, all rows are baked. Slots require [`Keys::U64`], [`Keys::Bytes`], or a base.
+    pub slots: Option<SlotRange>,
     /// The memory that the bake may use, at least [`MEMORY_MIN_BYTES`](super::MEMORY_MIN_BYTES). The default is the
     /// memory of the machine or control group, divided by [`MEMORY_SHARE`](super::MEMORY_SHARE).
     pub memory_bytes: Option<u64>,

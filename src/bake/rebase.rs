@@ -47,7 +47,7 @@ pub(in crate::bake) fn convert_base(
         }
     };
     let table = converted(&base.table, &old, schema, context, bad)?;
-    Ok(OldTable { table: TableRecords { shard: None, ..table }, schema: Some(schema.clone()), facts: base.facts })
+    Ok(OldTable { table: TableRecords { slots: None, ..table }, schema: Some(schema.clone()), facts: base.facts })
 }
 
 /// Makes the tables of a merge have the columns of the first table, in the same order.
@@ -67,10 +67,10 @@ pub(in crate::bake) fn align_tables(
         };
         let path = other.facts.path.clone();
         let bad = |row, fault| Err(BakeError::TableRow { path: path.clone(), row, fault });
-        // All shards are converted, because the converted rows are numbered for messages.
-        let all_shards = TableRecords { shard: None, ..other.table.clone() };
-        let table = converted(&all_shards, &old, &schema, context, bad)?;
-        other.table = TableRecords { shard: other.table.shard.take(), ..table };
+        // The rows of all slots are converted, because the converted rows are numbered for messages.
+        let all_slots = TableRecords { slots: None, ..other.table.clone() };
+        let table = converted(&all_slots, &old, &schema, context, bad)?;
+        other.table = TableRecords { slots: other.table.slots, ..table };
         other.schema = Some(schema);
     }
     Ok(())

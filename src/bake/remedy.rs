@@ -45,8 +45,10 @@ pub enum Remedy {
     AllowMoreBadRows,
     /// Use the input, which is a baked table, as the base ([`Options::base`](super::Options::base)).
     UseAsBase,
-    /// Bake one shard of the rows at a time ([`Options::shard`](super::Options::shard)).
+    /// Divide the table into shards ([`bake_shards`](super::bake_shards)).
     BakeShards,
+    /// Divide the table into another number of shards, or into shards of another length ([`Shards`](super::Shards)).
+    ChooseShards,
     /// Allow more memory ([`Options::memory_bytes`](super::Options::memory_bytes)).
     AllowMoreMemory,
     /// Use fewer threads ([`Options::threads`](super::Options::threads)).

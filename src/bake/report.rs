@@ -20,7 +20,7 @@ pub struct Report {
     pub base: Option<TableFacts>,
     /// The merged tables, in the order given.
     pub tables: Vec<TableFacts>,
-    /// The number of rows in the inputs, not counting bad rows and rows of other shards.
+    /// The number of rows in the inputs, not counting bad rows and rows of other slots.
     pub rows_read: u64,
     /// The number of rows that were written to the new file immediately after they were parsed, because they arrived
     /// sorted.

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use super::budget::Budget;
 use super::cancel::Cancel;
-use super::combine::{SortedParts, each_row};
+use super::combine::{SortedParts, Target, each_row};
 use super::context::Context;
 use super::error::BakeError;
 use super::progress::Progress;
@@ -60,21 +60,20 @@ pub(super) fn read_back(
 
 /// Compares the records in a file with the sorted rows that they were written from.
 pub(super) fn compare(
-    file: &File,
-    path: &Path,
+    target: &Target<'_>,
     records: &WrittenRecords,
     parts: &SortedParts,
     context: &Context<'_>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(), BakeError> {
-    let table =
-        TableRecords::written(file, records, RowOrigins::Counted(0), Vec::new(), ExtentOwner::Output(path.into()));
-    let table = table.map_err(|error| BakeError::output(path, error))?;
+    let (file, owner) = (target.file.file(), ExtentOwner::Output(target.path.into()));
+    let table = TableRecords::written(file, records, RowOrigins::Counted(0), Vec::new(), owner);
+    let table = table.map_err(|error| BakeError::output(target.path, error))?;
     let mut written = SortedRows::table(&table, 0, 0, BUFFER_LEN_BYTES)?;
     let mut found = written.begin(0)?;
     let mut row_number = 0;
     each_row(parts, context, &mut Tally::default(), |row, _| {
-        if row.deleted {
+        if row.deleted || target.slots.is_some_and(|slots| !slots.has_key(row.key)) {
             return Ok(());
         }
         if row_number % PROGRESS_ROWS == 0 {

@@ -9,9 +9,9 @@ use twox_hash::XxHash3_128;
 
 use super::error::PublishError;
 use super::manifest::Canary;
-use super::slots::slot_of;
 use super::upload::ShardFile;
 use crate::format::key::{Key, KeyKind};
+use crate::slots::slot_of;
 use crate::store::{LookupError, MappedStore, open_regular};
 
 /// The text instead of a digest if the table must not have the key.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use super::slots::SlotRange;
+use crate::slots::SlotRange;
 use crate::store::StoreError;
 
 /// The reason why an operation on a published table fails.

@@ -10,12 +10,15 @@ use serde::{Deserialize, Serialize};
 use super::document::Series;
 use super::error::PublishError;
 use super::location::Location;
-use super::slots::{SLOT_COUNT, SLOT_FUNCTION, SlotRange};
 use crate::format::key::KeyKind;
+use crate::slots::{SLOT_COUNT, SlotRange};
 use crate::typed::Schema;
 
 /// The format of the manifests that this version writes, and the newest that it reads.
 pub const MANIFEST_FORMAT: u32 = 1;
+
+/// The name of the slot function in manifests: CRC-16/XMODEM, modulo [`SLOT_COUNT`].
+const SLOT_FUNCTION: &str = "crc16-xmodem";
 
 /// A generation of a published table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -21,11 +21,11 @@ use super::download::{open_verified, read_range};
 use super::error::PublishError;
 use super::location::Location;
 use super::manifest::{Entry, check_coverage, key_kind_name, schema_names};
-use super::slots::{SlotRange, slot_of};
 use super::transfer::{
     ATTEMPTS_MAX, OnProgress, Progress, REQUESTS_MAX, Stage, back_off, check, part_len_bytes, parts,
 };
 use crate::bake::Cancel;
+use crate::slots::{SlotRange, slot_of};
 use crate::store::MappedStore;
 
 /// A file of a generation, and its slots.

@@ -1,5 +1,7 @@
 //! The options for rows and inputs.
 
+use zero_kv::slots::SlotRange;
+
 use crate::helpers::baker_runs::{Folder, rows};
 
 #[test]
@@ -106,25 +108,20 @@ fn bad_rows_are_skipped_with_line_and_reason_up_to_a_limit() {
 }
 
 #[test]
-fn every_row_belongs_to_one_shard() {
+fn every_row_belongs_to_one_range_of_slots() {
     let folder = Folder::new();
     let text: String = (0..1000).map(|key| format!("{key},v{key}\n")).collect();
     folder.bake_text(&text, &[]).succeeds();
     let all = folder.rows();
-    let by_hash = (1..=3).map(|i| vec![format!("--shard={i}/3")]);
-    let by_range = (1..=3).map(|i| vec![format!("--shard={i}/3"), "--shard-bounds=10,500".to_owned()]);
-    for (shards, lens) in [(by_hash.collect::<Vec<_>>(), None), (by_range.collect(), Some([10, 490, 500]))] {
-        let mut found = Vec::new();
-        for (index, shard) in shards.iter().enumerate() {
-            let args: Vec<&str> = shard.iter().map(String::as_str).collect();
-            folder.bake_text(&text, &args).succeeds();
-            let rows = folder.rows();
-            assert!(lens.map_or((200..500).contains(&rows.len()), |lens| lens[index] == rows.len()), "{}", rows.len());
-            found.extend(rows);
-        }
-        found.sort();
-        assert_eq!(found, all);
+    let mut found = Vec::new();
+    for slots in ["0-5000", "5001-5020", "5021-16383"] {
+        folder.bake_text(&text, &["--slots", slots]).succeeds();
+        let (rows, range) = (folder.rows(), slots.parse::<SlotRange>().unwrap());
+        assert!(rows.iter().all(|(key, _)| range.has_key((*key).into())), "{slots}");
+        found.extend(rows);
     }
+    found.sort();
+    assert_eq!(found, all);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use zero_kv::bake::{
     self, BadRows, BakeError, Column, Duplicates, Format, Input, Keys, MEMORY_MIN_BYTES, Options, Report, RowFault,
-    Shard, ValueSpec, Verify,
+    ValueSpec, Verify,
 };
 use zero_kv::{Key, KeyKind, Store};
 
@@ -91,9 +91,7 @@ fn options(source: &mut Source<'_>) -> Options {
         5 => ValueSpec::Packed(vec![column(source), column(source)], bake::Pack::Json),
         _ => ValueSpec::Unnamed,
     };
-    if source.one_in(4) {
-        options.shard = Shard::by_hash(1 + source.below(2) as u32, 2).ok();
-    }
+    options.slots = source.one_in(4).then(|| source.slots());
     options.verify = [Verify::Sample, Verify::Full][source.below(2)];
     options
 }
@@ -258,7 +256,7 @@ impl Model {
             }
             match row(options, fields, &record) {
                 Some((key, value)) => {
-                    if options.shard.as_ref().is_none_or(|shard| shard.has(&of_kind(options.keys, &key))) {
+                    if options.slots.is_none_or(|slots| slots.has_key(of_kind(options.keys, &key))) {
                         self.rows.push(Row { place: (name.to_owned(), record.line), key, value });
                     }
                 }
@@ -326,7 +324,7 @@ impl Model {
                 same(input, line) || same(input, &0)
             }
             BakeError::Columns { input, .. } => same(input, &0),
-            BakeError::ShardKeysUnknown => options.keys == Keys::Auto && options.shard.is_some(),
+            BakeError::SlotsKeysUnknown => options.keys == Keys::Auto && options.slots.is_some(),
             _ => false,
         };
         assert!(is_expected, "{error}: {:?} should have been rejected", self.refused);

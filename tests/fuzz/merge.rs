@@ -5,7 +5,8 @@ use std::fs;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
-use zero_kv::bake::{self, BakeError, Duplicates, Input, MEMORY_MIN_BYTES, Options, Report, RowFault, Shard, Verify};
+use zero_kv::bake::{self, BakeError, Duplicates, Input, MEMORY_MIN_BYTES, Options, Report, RowFault, Verify};
+use zero_kv::slots::SlotRange;
 use zero_kv::{Key, Store};
 
 use super::rows::{Numbers, Rows};
@@ -21,7 +22,7 @@ struct Case {
     tables: Vec<Rows>,
     is_text: bool,
     duplicates: Duplicates,
-    shard: Option<Shard>,
+    slots: Option<SlotRange>,
 }
 
 /// The expected result.
@@ -44,7 +45,7 @@ pub fn check(folder: &Path, data: &[u8]) {
     (options.threads, options.memory_bytes) = (NonZero::new(threads), Some(memory_bytes));
     options.verify = [Verify::Sample, Verify::Full][source.below(2)];
     let case = Case::draw(&mut source);
-    (options.keys, options.duplicates, options.shard) = (case.numbers.keys(), case.duplicates, case.shard.clone());
+    (options.keys, options.duplicates, options.slots) = (case.numbers.keys(), case.duplicates, case.slots);
 
     fs::read_dir(folder).unwrap().for_each(|entry| fs::remove_file(entry.unwrap().path()).unwrap());
     let named = |i: usize| folder.join(format!("{i}.db"));
@@ -87,15 +88,7 @@ impl Case {
     fn draw(source: &mut Source<'_>) -> Case {
         let numbers = Numbers(source.one_in(2));
         let duplicates = [Duplicates::Last, Duplicates::First, Duplicates::Error][source.below(3)];
-        let shard = match source.below(4) {
-            0 => Shard::by_hash(1 + source.below(3) as u32, 3).ok(),
-            1 => {
-                let bounds = [(); 2].map(|()| numbers.draw_key(source));
-                let bounds = bounds.each_ref().map(|bound| numbers.key(bound));
-                Shard::by_range(1 + source.below(3) as u32, 3, &bounds).ok()
-            }
-            _ => None,
-        };
+        let slots = source.one_in(2).then(|| source.slots());
         let is_text = source.one_in(2);
         let count = 1 + source.below(if is_text { 40 } else { 4 });
         let rows = |source: &mut Source<'_>| {
@@ -104,7 +97,7 @@ impl Case {
         };
         let base = source.one_in(2).then(|| rows(source));
         let tables = (0..count).map(|_| if is_text { numbers.draw_rows(source, 1) } else { rows(source) }).collect();
-        let mut case = Case { numbers, base, tables, is_text, duplicates, shard };
+        let mut case = Case { numbers, base, tables, is_text, duplicates, slots };
         if is_text {
             case.tables.iter_mut().flat_map(Rows::values_mut).for_each(|value| match value[..] {
                 [] if source.one_in(2) => *value = MARKER.to_vec(),
@@ -121,7 +114,7 @@ impl Case {
     }
 
     fn is_wanted(&self, key: &[u8]) -> bool {
-        self.shard.as_ref().is_none_or(|shard| shard.has(&self.numbers.key(key)))
+        self.slots.is_none_or(|slots| slots.has_key(self.numbers.key(key)))
     }
 
     /// Returns `None` if there is a duplicate that is an error.

@@ -1,5 +1,7 @@
 //! Derives choices from bytes. Zeros follow the last byte, so any input is a complete case.
 
+use zero_kv::slots::{SLOT_COUNT, SlotRange};
+
 /// The bytes that were not yet used.
 pub(crate) struct Source<'a>(&'a [u8]);
 
@@ -12,6 +14,13 @@ impl<'a> Source<'a> {
         let Some((first, rest)) = self.0.split_first() else { return 0 };
         self.0 = rest;
         *first
+    }
+
+    /// Draws a range of slots.
+    pub(crate) fn slots(&mut self) -> SlotRange {
+        let first = self.below(usize::from(SLOT_COUNT));
+        let last = first + self.below(usize::from(SLOT_COUNT) - first);
+        SlotRange { first_slot: first as u16, last_slot: last as u16 }
     }
 
     /// Returns a number below a limit, which is at most 65,536.

@@ -34,6 +34,17 @@ pub(crate) fn a_bake_is_published_by_the_same_command(store: &Store) {
     assert_eq!(store.objects("manifests").len(), 1);
 }
 
+pub(crate) fn shards_are_published_by_the_same_command(store: &Store) {
+    let text: String = (0..1000).map(|key| format!("{key},value of {key}\n")).collect();
+    fs::write(store.path("rows.csv"), &text).unwrap();
+    store.bake("whole.db", &text);
+    let out = baker(store, &["rows.csv", "--shards", "2", "-o", "shards", "--to", "URL"]).succeeds();
+    assert!(out.starts_with("shards: 2 shards, 1000 rows, "), "{out}");
+    assert!(out.contains(": generation 1: 2 files, 1000 rows, "), "{out}");
+    store.zkv(&["pull", "URL", "-o", "copy.db"]).succeeds();
+    assert!(fs::read(store.path("whole.db")).unwrap() == fs::read(store.path("copy.db")).unwrap());
+}
+
 pub(crate) fn a_merge_is_published_by_the_same_command(store: &Store) {
     store.bake("a.db", "1,one\n");
     store.bake("b.db", "7,seven\n");

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use zero_kv::publish::slot_of;
+use zero_kv::slots::slot_of;
 
 use super::stores::Store;
 

@@ -13,13 +13,13 @@ use super::origin_jumps::OriginJumps;
 use super::run::Run;
 use super::spill::SpilledRun;
 use crate::bake::error::BakeError;
-use crate::bake::shard::Shard;
 use crate::bake::table::WrittenRecords;
 use crate::format::FormatError;
 use crate::format::checksum::BLOCK_LEN_BYTES;
 use crate::format::header::RECORDS_OFFSET_BYTES;
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::ALIGN_BYTES;
+use crate::slots::SlotRange;
 
 /// A cursor over sorted rows in memory or on disk.
 pub(in crate::bake) struct SortedRows<'r> {
@@ -65,8 +65,8 @@ struct TableChecks {
     /// The prefix that all keys share.
     common: Vec<u8>,
     last_head: Option<u64>,
-    /// The shard whose rows are returned. If `None`, all rows are returned.
-    shard: Option<Shard>,
+    /// The slots whose rows are returned. If `None`, all rows are returned.
+    slots: Option<SlotRange>,
 }
 
 /// How the origin of each row is found. An origin identifies a row's input and line.
@@ -92,8 +92,8 @@ pub(in crate::bake) struct TableRecords {
     /// The first key. Its first `common_len_bytes` bytes are the prefix that all keys share.
     pub(in crate::bake) first_key: Vec<u8>,
     pub(in crate::bake) common_len_bytes: usize,
-    /// The shard to read. If `None`, all rows are read.
-    pub(in crate::bake) shard: Option<Shard>,
+    /// The slots to read. If `None`, all rows are read.
+    pub(in crate::bake) slots: Option<SlotRange>,
 }
 
 impl TableRecords {
@@ -121,7 +121,7 @@ impl TableRecords {
             origins,
             first_key,
             common_len_bytes: records.common_len_bytes,
-            shard: None,
+            slots: None,
         })
     }
 }
@@ -162,7 +162,7 @@ impl<'r> SortedRows<'r> {
             row_count: (from_bytes == 0).then_some(table.row_count),
             common: table.first_key.get(..table.common_len_bytes).unwrap_or_default().to_vec(),
             last_head: None,
-            shard: table.shard.clone(),
+            slots: table.slots,
         });
         let TableRecords { extent, kind, align_bytes, origins, .. } = table;
         let range = from_bytes..extent.len_bytes;
@@ -238,7 +238,7 @@ impl BlockRows {
         self.left_bytes -= len_bytes as u64;
     }
 
-    /// Moves to the next row of the shard, and returns the head of its key: see [`Key::head`].
+    /// Moves to the next row of the slots, and returns the head of its key: see [`Key::head`].
     #[inline]
     fn read_next(&mut self, common_len_bytes: usize) -> Result<Option<u64>, BakeError> {
         let read_len_bytes = std::mem::take(&mut self.next_len_bytes);
@@ -331,6 +331,6 @@ impl TableChecks {
 
     #[inline]
     fn skips(&self, key: &Key<'_>) -> bool {
-        self.shard.as_ref().is_some_and(|shard| !shard.has(key))
+        self.slots.is_some_and(|slots| !slots.has_key(*key))
     }
 }

@@ -3,6 +3,7 @@
 
 mod memory;
 mod model;
+mod shards;
 mod tables;
 
 use std::collections::BTreeMap;

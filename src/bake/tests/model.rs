@@ -8,9 +8,10 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 
 use super::{Bench, DELETED, Rows, csv, key, options};
-use crate::bake::{BakeError, Duplicates, Keys, Options, RowFault, Shard, Verify};
+use crate::bake::{BakeError, Duplicates, Keys, Options, RowFault, Verify};
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::ALIGN_BYTES;
+use crate::slots::{SLOT_COUNT, SlotRange};
 
 #[derive(Clone, Debug)]
 struct Case {
@@ -24,7 +25,7 @@ struct Case {
     base: Option<Rows>,
     base_align_bytes: usize,
     duplicates: Duplicates,
-    shard: Option<(u32, u32)>,
+    slots: Option<SlotRange>,
     threads: usize,
     memory_bytes: u64,
 }
@@ -58,28 +59,30 @@ fn case() -> impl Strategy<Value = Case> {
     (keys, few_or_many, has_deleted).prop_flat_map(|(keys, count, has_deleted)| {
         let base_key = if keys == Keys::Bytes { text().boxed() } else { number().boxed() };
         let base = btree_map(base_key, "[a-z]{0,40}".prop_map(String::into_bytes), 0..400);
-        let shard = prop::option::of((1..4_u32).prop_flat_map(|count| (1..=count, Just(count))));
+        let slots = (0..8192_u16, 8192..SLOT_COUNT);
+        let slots = slots.prop_map(|(first_slot, last_slot)| SlotRange { first_slot, last_slot });
+        let slots = prop::option::weighted(0.25, slots);
         let rows = (vec((key_text(keys), value(has_deleted)), count..=count), prop::bool::ANY);
         let how = (prop_oneof![2 => Just(0.0), 3 => Just(1.0), 3 => 0.3..0.9], vec(0.0..1.0, 0..3));
         let policy = prop_oneof![Just(Duplicates::Error), Just(Duplicates::First), Just(Duplicates::Last)];
         let machine = (1..5_usize, prop_oneof![Just(32_u64 << 10), Just(1 << 30)]);
         let align = prop_oneof![Just(ALIGN_BYTES), Just(64)];
-        (rows, how, prop::option::weighted(0.35, base), align, policy, shard, machine).prop_map(
+        (rows, how, prop::option::weighted(0.35, base), align, policy, slots, machine).prop_map(
             move |(
                 (mut rows, is_unique),
                 (sorted_share, cuts),
                 base,
                 base_align_bytes,
                 duplicates,
-                shard,
+                slots,
                 (threads, memory_bytes),
             )| {
                 if is_unique {
                     let mut seen = BTreeSet::new();
                     rows.retain(|(key, _)| seen.insert(key.clone()));
                 }
-                // With `Auto`, the kind of the keys is unknown, so the shard of each key is unknown too.
-                let shard = shard.filter(|_| keys != Keys::Auto);
+                // Slots require keys of a known kind.
+                let slots = slots.filter(|_| keys != Keys::Auto);
                 let base = base.filter(|_| keys != Keys::Auto);
                 Case {
                     keys,
@@ -89,7 +92,7 @@ fn case() -> impl Strategy<Value = Case> {
                     base,
                     base_align_bytes,
                     duplicates,
-                    shard,
+                    slots,
                     threads,
                     memory_bytes,
                 }
@@ -131,15 +134,11 @@ impl Case {
         ends.into_iter().map(|end| rows[std::mem::replace(&mut from, end)..end].to_vec()).collect()
     }
 
-    fn shard(&self) -> Option<Shard> {
-        self.shard.map(|(number, count)| Shard::by_hash(number, count).unwrap())
-    }
-
     /// Returns the expected result. If the bake must fail, returns the input and the line of the first row whose key is
     /// a duplicate.
     fn outcome(&self) -> Result<Outcome, (usize, u64)> {
-        let (kind, shard) = (self.kind(), self.shard());
-        let is_wanted = |text: &str| shard.as_ref().is_none_or(|shard| shard.has(&key(kind, text)));
+        let kind = self.kind();
+        let is_wanted = |text: &str| self.slots.is_none_or(|slots| slots.has_key(key(kind, text)));
         let mut outcome = Outcome::default();
         let mut kept = BTreeMap::new();
         for (input, rows) in self.inputs().iter().enumerate() {
@@ -198,7 +197,7 @@ fn check(case: &Case, coverage: &Coverage) {
     let inputs = case.inputs();
     let csv_of = |rows: &Vec<(String, String)>| csv(rows.iter().map(|(key, value)| (&key[..], &value[..])));
     let texts: Vec<String> = inputs.iter().map(csv_of).collect();
-    let mut options = Options { duplicates: case.duplicates, shard: case.shard(), ..options(case.keys) };
+    let mut options = Options { duplicates: case.duplicates, slots: case.slots, ..options(case.keys) };
     // `Full` compares every row, and therefore keeps the sorted rows until the end.
     options.verify = if case.threads == 4 { Verify::Full } else { Verify::Sample };
     if let Some(base) = &case.base {

@@ -1,4 +1,4 @@
-//! Tests of bases, merged tables, and shards.
+//! Tests of bases, merged tables, and slots.
 
 use std::fs;
 use std::mem::offset_of;
@@ -13,7 +13,7 @@ use crate::bake::sort::extent_owner::ExtentOwner;
 use crate::bake::sort::sorted_rows::{RowOrigins, TableRecords};
 use crate::bake::sort::tally::Tally;
 use crate::bake::table::RecordsWriter;
-use crate::bake::{BakeError, Duplicates, Keys, Options, Shard, index};
+use crate::bake::{BakeError, Duplicates, Keys, Options, index};
 use crate::format::FormatError;
 use crate::format::checksum::BLOCK_LEN_BYTES;
 use crate::format::fence::Fence;
@@ -21,6 +21,7 @@ use crate::format::header::Layout;
 use crate::format::header::SectionKind;
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::ALIGN_BYTES;
+use crate::slots::SlotRange;
 use crate::store::StoreError;
 
 #[test]
@@ -191,50 +192,38 @@ fn a_merge_copies_one_table_and_rejects_zero_or_too_many_tables() {
 fn all_shards_together_have_all_rows() {
     let bench = Bench::new(16 << 20, 2);
     let rows: Rows = numbers((0..4000).map(|key| key * 7), "value");
-    for (keys, bounds) in
-        [(Keys::U64, [Key::U64(700), Key::U64(9000)]), (Keys::Bytes, [Key::from("2"), Key::from("2100")])]
-    {
+    let shards = [("1.db", 0, 4000), ("2.db", 4001, 9999), ("3.db", 10000, 16383)];
+    for keys in [Keys::U64, Keys::Bytes] {
         let text: String =
             rows.iter().map(|(key, value)| format!("{key},{}\n", String::from_utf8_lossy(value))).collect();
         bench.write_table("whole.db", keys.kind(), &rows, ALIGN_BYTES);
-        for by_range in [false, true] {
-            let mut rows_of_shards = 0;
-            for number in 1..=3 {
-                let shard = match by_range {
-                    true => Shard::by_range(number, 3, &bounds),
-                    false => Shard::by_hash(number, 3),
-                };
-                let options = Options { shard: Some(shard.unwrap()), ..options(keys) };
-                let report = bench.bake(std::slice::from_ref(&text), &format!("{number}.db"), &options).unwrap();
-                rows_of_shards += report.rows;
-                assert!(report.rows > 0 && report.rows < 4000, "shard {number} has {} rows", report.rows);
-                // A shard can be extracted from the whole table by a merge, or by a bake with the whole table as the
-                // base. The extracted shard must equal the shard that was baked from text.
-                bench.merge(&["whole.db"], "split.db", &options).unwrap();
-                assert!(bench.bytes("split.db") == bench.bytes(&format!("{number}.db")), "shard {number}");
-                let options = Options { base: Some(bench.path("whole.db")), ..options };
-                bench.bake(&[String::new()], "split.db", &options).unwrap();
-                assert!(bench.bytes("split.db") == bench.bytes(&format!("{number}.db")), "shard {number}");
-            }
-            assert_eq!(rows_of_shards, 4000);
-            bench.merge(&["3.db", "1.db", "2.db"], "all.db", &any_replacement()).unwrap();
-            assert!(bench.bytes("all.db") == bench.bytes("whole.db"), "{keys:?}, by range: {by_range}");
+        let mut rows_of_shards = 0;
+        for (file, first_slot, last_slot) in shards {
+            let slots = SlotRange { first_slot, last_slot };
+            let options = Options { slots: Some(slots), ..options(keys) };
+            let report = bench.bake(std::slice::from_ref(&text), file, &options).unwrap();
+            rows_of_shards += report.rows;
+            let has = |key: &String| slots.has_key(Key::Bytes(key.as_bytes()));
+            assert_eq!(report.rows, rows.keys().filter(|key| has(key)).count() as u64, "slots {slots}");
+            // A shard can be extracted from the whole table by a merge, or by a bake with the whole table as the base.
+            // The extracted shard must equal the shard that was baked from text.
+            bench.merge(&["whole.db"], "split.db", &options).unwrap();
+            assert!(bench.bytes("split.db") == bench.bytes(file), "slots {slots}");
+            let options = Options { base: Some(bench.path("whole.db")), ..options };
+            bench.bake(&[String::new()], "split.db", &options).unwrap();
+            assert!(bench.bytes("split.db") == bench.bytes(file), "slots {slots}");
         }
+        assert_eq!(rows_of_shards, 4000);
+        bench.merge(&["3.db", "1.db", "2.db"], "all.db", &any_replacement()).unwrap();
+        assert!(bench.bytes("all.db") == bench.bytes("whole.db"), "{keys:?}");
     }
 }
 
 #[test]
-fn a_shard_without_a_known_kind_of_keys_is_rejected() {
+fn slots_without_a_known_kind_of_keys_are_rejected() {
     let bench = Bench::tight(1);
-    let by_hash = Options { shard: Some(Shard::by_hash(1, 2).unwrap()), ..options(Keys::Auto) };
-    assert!(matches!(bench.bake(&[], "new.db", &by_hash), Err(BakeError::ShardKeysUnknown)));
-    let by_text = Shard::by_range(1, 2, &[Key::from("m")]).unwrap();
-    let by_text = Options { shard: Some(by_text), ..options(Keys::U64) };
-    let error = bench.bake(&[], "new.db", &by_text).unwrap_err().to_string();
-    assert_eq!(
-        error,
-        "the bounds of the shards are bytes, and the keys are unsigned 64-bit numbers: give bounds of the same kind"
-    );
+    let options = Options { slots: Some(SlotRange::ALL), ..options(Keys::Auto) };
+    assert!(matches!(bench.bake(&[], "new.db", &options), Err(BakeError::SlotsKeysUnknown)));
 }
 
 /// With fewer and fewer bits for places, the records first fit, then fit only at a greater alignment, and finally do
@@ -253,10 +242,12 @@ fn records_beyond_the_range_of_places_get_a_greater_alignment() {
     let combine = |place_bits| {
         let file = NewFile::beside(&output, &options.cancel).unwrap();
         let (mut tally, progress) = (Tally::default(), &mut |_| ());
-        let combined = combine::combine(place_bits, &parts, &file, &output, &context, &mut tally, progress)?;
-        index::build(file.file(), &combined.records, &[], &bench.budget, &mut |_, _| ()).unwrap();
+        let target = combine::Target { file: &file, path: &output, slots: None };
+        let combined = combine::combine(place_bits, &parts, &[target], &context, &mut tally, progress)?;
+        let records = &combined.records[0];
+        index::build(file.file(), records, &[], &bench.budget, &mut |_, _| ()).unwrap();
         file.put_in_place().unwrap();
-        Ok::<_, BakeError>(combined.records.record_align_bytes)
+        Ok::<_, BakeError>(records.record_align_bytes)
     };
     // A row takes 64 bytes, but 128 bytes in the base. With 13 bits, the first estimate of the alignment is therefore
     // 16, although an alignment of 8 is enough.

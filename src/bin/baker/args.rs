@@ -1,23 +1,23 @@
 //! The command-line options of `baker`.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::num::NonZero;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser, ValueParser};
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
+use zero_kv::DEFAULT_FILE;
 use zero_kv::bake::{
-    BadRows, Cancel, Column, Duplicates, Format, Keys, Options, Pack, Shard, TypedColumns, ValueSpec, Verify,
+    BadRows, Cancel, Column, Duplicates, Format, Keys, Options, Pack, Shards, TypedColumns, ValueSpec, Verify,
     parse_types,
 };
 use zero_kv::cli::generation_args::{GenerationArgs, parse_url};
 use zero_kv::cli::replace_args::ReplaceArgs;
 use zero_kv::cli::size::parse_size;
-use zero_kv::store::Unchecked;
+use zero_kv::slots::SlotRange;
 use zero_kv::typed::{ColumnType, SchemaError};
-use zero_kv::{DEFAULT_FILE, Key, KeyKind};
 
 /// The default of `--max-bad-rows`.
 const BAD_ROWS_MAX: u64 = 1000;
@@ -57,7 +57,7 @@ pub(crate) struct MergeArgs {
     #[arg(long, value_name = "POLICY", default_value = "error", value_parser = one_of(DUPLICATES), help_heading = "Rows")]
     duplicates: Duplicates,
     #[command(flatten)]
-    shard: ShardArgs,
+    slots: SlotArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
     #[command(flatten)]
@@ -73,7 +73,7 @@ pub(crate) struct BakeArgs {
     #[command(flatten)]
     rows: RowArgs,
     #[command(flatten)]
-    shard: ShardArgs,
+    slots: SlotArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
     #[command(flatten)]
@@ -158,19 +158,28 @@ struct RowArgs {
 
 #[derive(clap::Args)]
 #[command(next_help_heading = "Rows")]
-struct ShardArgs {
-    /// Divide the rows into N shards, and bake only shard I (1 to N); the hash of a row's key decides the row's shard
-    #[arg(long, value_name = "I/N", value_parser = shard)]
-    shard: Option<(u32, u32)>,
-    /// Divide the rows by key range instead of by hash; list the first keys of shards 2 to N
-    #[arg(long, value_name = "KEY,…", value_delimiter = ',', requires = "shard")]
-    shard_bounds: Vec<OsString>,
+struct SlotArgs {
+    /// Bake only the rows whose keys have these slots of Redis Cluster (0 to 16383): one shard of a larger table
+    #[arg(long, value_name = "FIRST-LAST")]
+    slots: Option<SlotRange>,
+    /// Write this many tables, each with an equal share of the slots, into the folder that --output names
+    #[arg(long, value_name = "COUNT", conflicts_with = "shard_size", requires = "output")]
+    shards: Option<u16>,
+    /// Write as few tables as possible, each of at most this size, into the folder that --output names
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "output")]
+    shard_size: Option<u64>,
+}
+
+impl SlotArgs {
+    fn shards(&self) -> Option<Shards> {
+        self.shards.map(Shards::Count).or(self.shard_size.map(Shards::MaxLenBytes))
+    }
 }
 
 #[derive(clap::Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct OutputArgs {
-    /// Write the table to this file
+    /// Write the table to this file, or the shards to this new or empty folder
     #[arg(short, long, value_name = "FILE", default_value = DEFAULT_FILE)]
     pub(crate) output: PathBuf,
     /// Choose how the file is checked before it is put in place
@@ -276,12 +285,26 @@ impl Args {
             Some(Command::Merge(merge)) => {
                 options.duplicates = merge.duplicates;
                 options.keys = Keys::Auto;
-                merge.shard.fill(&mut options, merge.tables.first().map(PathBuf::as_path))?;
+                options.slots = merge.slots.slots;
                 merge.output.fill(&mut options);
                 merge.resources.fill(&mut options);
             }
         }
+        if options.slots.is_some_and(|slots| slots != SlotRange::ALL) && self.publishes() {
+            return Err(usage_error(
+                "--to cannot be used with --slots, because a published table has all slots: divide the table with --shards, \
+                 or publish all shards together with zkv publish",
+            ));
+        }
         Ok(options)
+    }
+
+    /// Returns how to divide the table into shards, if the options ask for this.
+    pub(crate) fn shards(&self) -> Option<Shards> {
+        match &self.command {
+            None => self.rows.slots.shards(),
+            Some(Command::Merge(merge)) => merge.slots.shards(),
+        }
     }
 
     pub(crate) fn output(&self) -> &OutputArgs {
@@ -294,11 +317,22 @@ impl Args {
 
 #[cfg(feature = "object-store")]
 impl Args {
+    fn publishes(&self) -> bool {
+        self.publish().to.is_some()
+    }
+
     pub(crate) fn publish(&self) -> &PublishArgs {
         match &self.command {
             None => &self.rows.publish,
             Some(Command::Merge(merge)) => &merge.publish,
         }
+    }
+}
+
+#[cfg(not(feature = "object-store"))]
+impl Args {
+    fn publishes(&self) -> bool {
+        false
     }
 }
 
@@ -342,7 +376,13 @@ impl BakeArgs {
         options.delete_marker = rows.delete_marker.clone().map(OsString::into_vec);
         options.delete_column = rows.delete_column.clone();
         options.bad_rows = rows.bad_rows()?;
-        self.shard.fill(options, input.base.as_deref())?;
+        options.slots = self.slots.slots;
+        if options.slots.is_some() && rows.keys == Some(Keys::Auto) && input.base.is_none() {
+            return Err(usage_error(
+                "with --slots, give --keys u64 or --keys bytes: the rows of these slots do not decide which keys the whole \
+                 table has",
+            ));
+        }
         self.output.fill(options);
         self.resources.fill(options);
         Ok(())
@@ -392,45 +432,6 @@ impl RowArgs {
     }
 }
 
-impl ShardArgs {
-    /// Sets `options.shard`. The bounds are parsed as keys of the kind that `options.keys` selects, or of the kind of
-    /// the keys in `table` if `options.keys` is `Auto`.
-    fn fill(&self, options: &mut Options, table: Option<&Path>) -> Result<(), clap::Error> {
-        let Some((number, count)) = self.shard else { return Ok(()) };
-        let kind = match (options.keys, table) {
-            (Keys::U64, _) => KeyKind::U64,
-            (Keys::Bytes, _) => KeyKind::Bytes,
-            // If the table cannot be opened, the bake reports the error.
-            (Keys::Auto, Some(table)) => {
-                Unchecked::open(table).map_or(KeyKind::U64, |table| table.layout().dimensions.key_kind)
-            }
-            (Keys::Auto, None) => {
-                return Err(usage_error(
-                    "with --shard, give --keys u64 or --keys bytes: the shard of a row depends on the kind of its key",
-                ));
-            }
-        };
-        let bounds = self.shard_bounds.iter().map(|bound| bound_key(kind, bound)).collect::<Result<Vec<_>, _>>()?;
-        let shard = match bounds.is_empty() {
-            true => Shard::by_hash(number, count),
-            false => Shard::by_range(number, count, &bounds),
-        };
-        options.shard = Some(shard.map_err(|fault| usage_error(&format!("--shard: {fault}")))?);
-        Ok(())
-    }
-}
-
-fn bound_key(kind: KeyKind, bound: &OsStr) -> Result<Key<'_>, clap::Error> {
-    let number = || bound.to_str()?.parse().ok();
-    match kind {
-        KeyKind::Bytes => Ok(Key::Bytes(bound.as_bytes())),
-        KeyKind::U64 => number().map(Key::U64).ok_or_else(|| {
-            let wanted = "where an unsigned 64-bit decimal was expected: correct it, or give --keys bytes";
-            usage_error(&format!("--shard-bounds has {:?}, {wanted}", bound.to_string_lossy()))
-        }),
-    }
-}
-
 impl OutputArgs {
     fn fill(&self, options: &mut Options) {
         options.verify = self.verify;
@@ -467,9 +468,4 @@ struct Types(Vec<zero_kv::typed::Column>);
 
 fn types(text: &str) -> Result<Types, SchemaError> {
     parse_types(text).map(Types)
-}
-
-fn shard(text: &str) -> Result<(u32, u32), String> {
-    let numbers = text.split_once('/').and_then(|(number, count)| Some((number.parse().ok()?, count.parse().ok()?)));
-    numbers.ok_or_else(|| "a shard was expected, such as 1/4".to_owned())
 }

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::{CommandFactory, Parser};
-use zero_kv::bake::{self, Cancel, Input, Options, Report};
+use zero_kv::bake::{self, Cancel, Input, Options, Shards};
 use zero_kv::cli::{generate, whole_file};
 
 use args::{Args, BakeArgs, Command, MergeArgs, OutputArgs};
@@ -24,6 +24,7 @@ use files::{NamedFile, Role};
 use progress::ProgressDisplay;
 use publishing::Publisher;
 use remedies::explain;
+use report::Baked;
 use signals::Signals;
 
 /// The file name on the command line that stands for standard output.
@@ -52,19 +53,26 @@ fn run(args: &Args, options: &Options, cancel: &Cancel) -> anyhow::Result<ExitCo
     let publisher = Publisher::prepare(args)?;
     let signals = Signals::watch(cancel, &live).context("signals cannot be handled")?;
     let baked = match &args.command {
-        None => bake_rows(&args.rows, options, &live),
-        Some(Command::Merge(merge)) => merge_tables(merge, options, &live),
+        None => bake_rows(&args.rows, options, args.shards(), &live),
+        Some(Command::Merge(merge)) => merge_tables(merge, options, args.shards(), &live),
     };
     let arrived = signals.bake_ended();
     live.clear();
-    let printed = baked.and_then(|report| print_report(output, &report, began.elapsed()));
-    let published = printed.and_then(|()| publisher.publish(output, cancel));
+    let published = baked.and_then(|baked| {
+        print_report(output, &baked, began.elapsed())?;
+        publisher.publish(output, &baked, cancel)
+    });
     let code = published.map_or_else(|error| fail(&error), |()| ExitCode::SUCCESS);
     arrived.die();
     Ok(code)
 }
 
-fn bake_rows(args: &BakeArgs, options: &Options, live: &ProgressDisplay) -> anyhow::Result<Report> {
+fn bake_rows(
+    args: &BakeArgs,
+    options: &Options,
+    shards: Option<Shards>,
+    live: &ProgressDisplay,
+) -> anyhow::Result<Baked> {
     let inputs = Input::expand(&args.input.inputs).map_err(|error| explain(&error))?;
     let named =
         |input: &Input<'_>| input.path().map_or_else(NamedFile::stdin, |path| NamedFile::new(Role::Input, path));
@@ -74,14 +82,29 @@ fn bake_rows(args: &BakeArgs, options: &Options, live: &ProgressDisplay) -> anyh
     check(files, &args.output)?;
     let input_len_bytes = len_bytes(&inputs);
     let progress = &mut |progress| live.show(progress, input_len_bytes);
-    bake::bake(inputs, &args.output.output, options, progress).map_err(|error| explain(&error))
+    let output = &args.output.output;
+    let baked = match shards {
+        None => bake::bake(inputs, output, options, progress).map(Baked::Table),
+        Some(shards) => bake::bake_shards(inputs, output, shards, options, progress).map(Baked::Shards),
+    };
+    baked.map_err(|error| explain(&error))
 }
 
-fn merge_tables(args: &MergeArgs, options: &Options, live: &ProgressDisplay) -> anyhow::Result<Report> {
+fn merge_tables(
+    args: &MergeArgs,
+    options: &Options,
+    shards: Option<Shards>,
+    live: &ProgressDisplay,
+) -> anyhow::Result<Baked> {
     let files = args.tables.iter().map(|path| NamedFile::new(Role::Table, path));
     check(files.collect(), &args.output)?;
     let progress = &mut |progress| live.show(progress, None);
-    bake::merge(&args.tables, &args.output.output, options, progress).map_err(|error| explain(&error))
+    let (tables, output) = (&args.tables, &args.output.output);
+    let baked = match shards {
+        None => bake::merge(tables, output, options, progress).map(Baked::Table),
+        Some(shards) => bake::merge_shards(tables, output, shards, options, progress).map(Baked::Shards),
+    };
+    baked.map_err(|error| explain(&error))
 }
 
 /// Checks that the roles of these files, of the output, and of the report do not conflict, and that the report can be
@@ -105,15 +128,15 @@ fn len_bytes(inputs: &[Input<'_>]) -> Option<u64> {
 
 /// Prints the summary and writes the report. A summary that cannot be printed is not an error, because the table is
 /// already in place.
-fn print_report(args: &OutputArgs, report: &Report, took: Duration) -> anyhow::Result<()> {
+fn print_report(args: &OutputArgs, baked: &Baked, took: Duration) -> anyhow::Result<()> {
     let wants_stdout = args.report.as_deref() == Some(Path::new(STDOUT));
     if !args.quiet {
-        let line = report::summary(&args.output, report, took);
+        let line = report::summary(&args.output, baked, took);
         // With `--report -`, only the report goes to standard output.
         let _ = if wants_stdout { writeln!(io::stderr(), "{line}") } else { writeln!(io::stdout(), "{line}") };
     }
     let Some(path) = &args.report else { return Ok(()) };
-    let text = format!("{:#}\n", report::json(&args.output, report, took));
+    let text = format!("{:#}\n", report::json(&args.output, baked, took));
     let written = match wants_stdout {
         true => io::stdout().write_all(text.as_bytes()).context("standard output"),
         false => whole_file::write_whole(path, text.as_bytes()),

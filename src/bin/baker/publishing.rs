@@ -1,8 +1,9 @@
-//! Publishes the baked file, if `--to` names a table.
+//! Publishes the baked files, if `--to` names a table.
 
 use zero_kv::bake::Cancel;
 
 use crate::args::{Args, OutputArgs};
+use crate::report::Baked;
 
 #[cfg(feature = "object-store")]
 pub(crate) use with_store::Publisher;
@@ -18,7 +19,7 @@ mod with_store {
     use zero_kv::cli::transfer_display::TransferDisplay;
     use zero_kv::publish::{PublishError, ShardFile};
 
-    use super::{Args, Cancel, OutputArgs};
+    use super::{Args, Baked, Cancel, OutputArgs};
     use crate::STDOUT;
 
     /// The table that the file is published to.
@@ -32,11 +33,17 @@ mod with_store {
             Ok(Publisher(args.to.as_ref().map(prepare).transpose()?))
         }
 
-        /// Publishes the baked file.
-        pub(crate) fn publish(&self, output: &OutputArgs, cancel: &Cancel) -> anyhow::Result<()> {
+        /// Publishes the baked files.
+        pub(crate) fn publish(&self, output: &OutputArgs, baked: &Baked, cancel: &Cancel) -> anyhow::Result<()> {
             let Some(generation) = &self.0 else { return Ok(()) };
             let (started, display) = (Instant::now(), TransferDisplay::new(output.quiet));
-            let published = generation.publish(&[ShardFile::whole(&output.output)], cancel, &display);
+            let files = match baked {
+                Baked::Table(_) => vec![ShardFile::whole(&output.output)],
+                Baked::Shards(shards) => {
+                    shards.iter().map(|shard| ShardFile { path: shard.path.clone(), slots: shard.slots }).collect()
+                }
+            };
+            let published = generation.publish(&files, cancel, &display);
             display.clear();
             let published = published.map_err(|error| match error {
                 PublishError::Canceled => {
@@ -69,7 +76,7 @@ impl Publisher {
         Ok(Publisher)
     }
 
-    pub(crate) fn publish(&self, _: &OutputArgs, _: &Cancel) -> anyhow::Result<()> {
+    pub(crate) fn publish(&self, _: &OutputArgs, _: &Baked, _: &Cancel) -> anyhow::Result<()> {
         Ok(())
     }
 }

@@ -6,10 +6,47 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use zero_kv::KeyKind;
-use zero_kv::bake::{Report, TableFacts};
+use zero_kv::bake::{Report, ShardReport, TableFacts};
 
-pub(crate) fn summary(output: &Path, report: &Report, took: Duration) -> String {
-    let seconds = took.as_secs_f64();
+/// What was baked.
+pub(crate) enum Baked {
+    Table(Report),
+    /// The shards of a table, at least one.
+    Shards(Vec<ShardReport>),
+}
+
+impl Baked {
+    /// Returns the facts about the whole bake, with those of the first file.
+    fn first(&self) -> &Report {
+        match self {
+            Baked::Table(report) => report,
+            Baked::Shards(shards) => &shards[0].report,
+        }
+    }
+
+    /// Returns the sum of a fact over all files.
+    fn sum(&self, fact: impl Fn(&Report) -> u64) -> u64 {
+        match self {
+            Baked::Table(report) => fact(report),
+            Baked::Shards(shards) => shards.iter().map(|shard| fact(&shard.report)).sum(),
+        }
+    }
+
+    /// Returns the length of the files without keys and values, per row.
+    fn overhead_bytes_per_row(&self) -> f64 {
+        let rows = self.sum(|report| report.rows);
+        let overhead = |report: &Report| report.overhead_bytes_per_row() * report.rows as f64;
+        match self {
+            Baked::Table(report) => report.overhead_bytes_per_row(),
+            Baked::Shards(shards) => {
+                shards.iter().map(|shard| overhead(&shard.report)).sum::<f64>() / rows.max(1) as f64
+            }
+        }
+    }
+}
+
+pub(crate) fn summary(output: &Path, baked: &Baked, took: Duration) -> String {
+    let (report, seconds) = (baked.first(), took.as_secs_f64());
     let counts = [
         (report.duplicates_dropped, "duplicates dropped"),
         (report.bad_rows, "bad rows skipped"),
@@ -24,19 +61,25 @@ pub(crate) fn summary(output: &Path, report: &Report, took: Duration) -> String 
         Some((input, line)) => format!(", because the key on {input}:{line} is not a number"),
         None => String::new(),
     };
+    let files = match baked {
+        Baked::Table(_) => String::new(),
+        Baked::Shards(shards) => format!("{} shards, ", shards.len()),
+    };
+    let rows = baked.sum(|report| report.rows);
     format!(
-        "{}: {} rows{counts}, {} bytes in {seconds:.2} s, {:.0} rows/s, {:.1} bytes of overhead per row; keys are {}{why}",
+        "{}: {files}{rows} rows{counts}, {} bytes in {seconds:.2} s, {:.0} rows/s, {:.1} bytes of overhead per row; keys are \
+         {}{why}",
         output.display(),
-        report.rows,
-        report.file_len_bytes,
-        report.rows as f64 / seconds,
-        report.overhead_bytes_per_row(),
+        baked.sum(|report| report.file_len_bytes),
+        rows as f64 / seconds,
+        baked.overhead_bytes_per_row(),
         report.key_kind,
     )
 }
 
 /// Returns the report as JSON, with the fields that docs/OPERATIONS.md describes.
-pub(crate) fn json(output: &Path, report: &Report, took: Duration) -> Value {
+pub(crate) fn json(output: &Path, baked: &Baked, took: Duration) -> Value {
+    let report = baked.first();
     let inputs = report.inputs.iter().map(|input| {
         json!({
             "name": input.name,
@@ -53,9 +96,6 @@ pub(crate) fn json(output: &Path, report: &Report, took: Duration) -> Value {
             "digest": hex(table.digest),
         })
     };
-    let sections = report.sections.iter();
-    let sections: Map<_, _> =
-        sections.map(|(kind, len_bytes)| (kind.to_string().replace(' ', "_"), json!(len_bytes))).collect();
     let stages = report.stages.iter().map(|facts| {
         json!({
             "stage": facts.stage.name(),
@@ -69,21 +109,13 @@ pub(crate) fn json(output: &Path, report: &Report, took: Duration) -> Value {
         "inputs": inputs.collect::<Vec<_>>(),
         "base": report.base.as_ref().map(table),
         "tables": report.tables.iter().map(table).collect::<Vec<_>>(),
-        "output": {
-            "name": output.to_string_lossy(),
-            "len_bytes": report.file_len_bytes,
-            "digest": hex(report.digest),
-            "keys": match report.key_kind {
-                KeyKind::U64 => "u64",
-                KeyKind::Bytes => "bytes",
-            },
-            "sections_len_bytes": sections,
-            "value_len_bytes": value_len_bytes(report),
-            "overhead_bytes_per_row": report.overhead_bytes_per_row(),
+        "output": match baked {
+            Baked::Table(report) => json_of_file(output, report),
+            Baked::Shards(shards) => json_of_shards(output, shards, baked),
         },
         "rows": {
             "read": report.rows_read,
-            "baked": report.rows,
+            "baked": baked.sum(|report| report.rows),
             "bad": report.bad_rows,
             "duplicates_dropped": report.duplicates_dropped,
             "base_replaced": report.base_replaced,
@@ -93,11 +125,50 @@ pub(crate) fn json(output: &Path, report: &Report, took: Duration) -> Value {
         "stages": stages.collect::<Vec<_>>(),
         "seconds": took.as_secs_f64(),
         "runs_spilled": report.runs,
-        "keys_looked_up": report.keys_looked_up,
+        "keys_looked_up": baked.sum(|report| report.keys_looked_up),
         "memory_limit_bytes": report.memory_limit_bytes,
         "memory_peak_bytes": peak_bytes(),
         "threads": report.threads,
     })
+}
+
+fn json_of_file(path: &Path, report: &Report) -> Value {
+    let sections = report.sections.iter();
+    let sections: Map<_, _> =
+        sections.map(|(kind, len_bytes)| (kind.to_string().replace(' ', "_"), json!(len_bytes))).collect();
+    json!({
+        "name": path.to_string_lossy(),
+        "len_bytes": report.file_len_bytes,
+        "digest": hex(report.digest),
+        "keys": key_kind(report),
+        "sections_len_bytes": sections,
+        "value_len_bytes": value_len_bytes(report),
+        "overhead_bytes_per_row": report.overhead_bytes_per_row(),
+    })
+}
+
+fn json_of_shards(folder: &Path, shards: &[ShardReport], baked: &Baked) -> Value {
+    let of_shard = |shard: &ShardReport| {
+        let mut json = json_of_file(&shard.path, &shard.report);
+        json["first_slot"] = shard.slots.first_slot.into();
+        json["last_slot"] = shard.slots.last_slot.into();
+        json["rows"] = shard.report.rows.into();
+        json
+    };
+    json!({
+        "name": folder.to_string_lossy(),
+        "len_bytes": baked.sum(|report| report.file_len_bytes),
+        "keys": key_kind(baked.first()),
+        "overhead_bytes_per_row": baked.overhead_bytes_per_row(),
+        "shards": shards.iter().map(of_shard).collect::<Vec<_>>(),
+    })
+}
+
+fn key_kind(report: &Report) -> &'static str {
+    match report.key_kind {
+        KeyKind::U64 => "u64",
+        KeyKind::Bytes => "bytes",
+    }
 }
 
 fn value_len_bytes(report: &Report) -> Value {

@@ -22,6 +22,7 @@ mod publishing;
 mod reload;
 mod rows;
 mod served_table;
+mod slot;
 mod table;
 mod top;
 mod typed_diff;
@@ -100,6 +101,7 @@ fn run(args: &Args) -> anyhow::Result<bool> {
             FileCommand::Diff(args) => diff::diff(args),
             FileCommand::Canary(args) => canary::canary(args),
         },
+        (Command::Slot(keys), _) => slot::slot(keys),
         (Command::Publishing(command), _) => publishing::run(command),
     }
 }
@@ -121,6 +123,7 @@ fn check_address_options(args: &Args) {
             let reason = "cannot be used with a command for files: name files as arguments";
             (of_server.chain([db]).collect(), reason)
         }
+        Command::Slot(_) => (of_server.chain([db]).collect(), "cannot be used with this command, which reads no table"),
         Command::Publishing(ref command) => {
             let has_timeout = matches!(command, PublishingCommand::Rollout(_));
             let of_server = of_server.filter(|option| *option != timeout || !has_timeout);
@@ -159,6 +162,7 @@ fn command() -> clap::Command {
         |command: clap::Command| command.args(["socket", "db"].map(hidden)).arg(direct()).args(ServerArgs::hidden());
     Args::command().mut_subcommands(|command| match command.get_name() {
         name if FileCommand::has_subcommand(name) => hide_all(command),
+        "slot" => hide_all(command),
         "store" => hide_all(command).mut_subcommands(hide_all),
         "rollout" => hide_all_but_timeout(command),
         name if PublishingCommand::has_subcommand(name) => hide_all(command),

@@ -33,10 +33,10 @@ fn a_converted_base_gives_the_file_of_a_bake_of_all_rows() {
     let row = |i: u32| format!("{i},{},{}\n", i % 200, "x".repeat(i as usize % 20));
     let rows: String = (0..30_000).map(row).collect();
     let folder = with_base("a:u8,b:text", &format!("id,a,b\n{rows}"));
-    bake(&folder, "id,b,n,a\n", &["--types", "b:text,n:u8?,a:i32", "--cast", "--shard", "1/2"]).succeeds();
+    bake(&folder, "id,b,n,a\n", &["--types", "b:text,n:u8?,a:i32", "--cast", "--slots", "0-8191"]).succeeds();
     let converted = std::fs::read(folder.path("storage.db")).unwrap();
     let rows: String = (0..30_000).map(|i| format!("{i},{},,{}\n", "x".repeat(i as usize % 20), i % 200)).collect();
-    let args = ["--types", "b:text,n:u8?,a:i32", "--shard", "1/2"];
+    let args = ["--types", "b:text,n:u8?,a:i32", "--slots", "0-8191"];
     folder.bake_text(format!("id,b,n,a\n{rows}"), &[&KEY[..], &args].concat()).succeeds();
     assert!(std::fs::read(folder.path("storage.db")).unwrap() == converted);
 }

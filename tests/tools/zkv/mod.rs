@@ -14,6 +14,7 @@ mod keys;
 mod logins;
 mod reload;
 mod server;
+mod slot;
 mod terminal;
 mod top;
 mod typed;

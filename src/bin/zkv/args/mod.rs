@@ -154,6 +154,12 @@ pub(crate) enum Command {
     Bench(BenchArgs),
     #[command(flatten)]
     File(FileCommand),
+    /// Print the slot of each key, which decides the shard that has the key
+    ///
+    /// Each line of the output is a number from 0 to 16383: the slot of Redis Cluster, as CLUSTER KEYSLOT prints it.
+    ///
+    /// Exit status: 0 after success, 2 after an error.
+    Slot(SlotArgs),
     #[command(flatten)]
     Server(ServerCommand),
     #[command(flatten)]
@@ -174,6 +180,14 @@ pub(crate) struct BenchArgs {
     /// Write one JSON object on one line
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct SlotArgs {
+    /// Print the slots of these keys. Write a number without leading zeros. Pass `--` before the keys if one begins
+    /// with `-`. A single `-` reads keys from standard input, one per line
+    #[arg(required = true, value_name = "KEY", allow_negative_numbers = true)]
+    pub(crate) keys: Vec<std::ffi::OsString>,
 }
 
 /// Parses a time-out or an interval in seconds. There is an upper limit, because adding a longer time to the clock

@@ -1,22 +1,18 @@
 //! Slots: the partition function of Redis Cluster.
 //!
-//! In: the bytes of a key. Out: its slot. A generation of several files divides the slots among its files.
+//! In: a key. Out: its slot. A table of several files divides the slots among its files, which are its shards.
 
 use std::fmt;
 use std::str::FromStr;
-
-use serde::{Deserialize, Serialize};
 
 use crate::format::key::Key;
 
 /// The number of slots.
 pub const SLOT_COUNT: u16 = 16384;
 
-/// The name of the slot function in manifests: CRC-16/XMODEM, modulo [`SLOT_COUNT`].
-pub(super) const SLOT_FUNCTION: &str = "crc16-xmodem";
-
 /// A contiguous range of slots.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "object-store", derive(serde::Serialize, serde::Deserialize))]
 pub struct SlotRange {
     /// The first slot of the range.
     pub first_slot: u16,
@@ -33,8 +29,13 @@ impl SlotRange {
         (self.first_slot..=self.last_slot).contains(&slot)
     }
 
+    /// Returns whether the range has the slot of a key.
+    pub fn has_key(self, key: Key<'_>) -> bool {
+        self.has(slot_of(key))
+    }
+
     /// Returns whether the bounds are in order and name existing slots.
-    pub(super) fn is_valid(self) -> bool {
+    pub fn is_valid(self) -> bool {
         self.first_slot <= self.last_slot && self.last_slot < SLOT_COUNT
     }
 }
@@ -63,7 +64,7 @@ impl FromStr for SlotRange {
 ///
 /// # Example
 /// ```
-/// use zero_kv::publish::slot_of;
+/// use zero_kv::slots::slot_of;
 ///
 /// // The example of Redis's cluster specification.
 /// assert_eq!(slot_of("123456789".into()), 0x31c3);
@@ -126,6 +127,19 @@ mod tests {
             [slot("foo"), slot("somekey"), slot("foo{hash_tag}"), slot("bar{hash_tag}")],
             [12182, 11058, 2515, 2515]
         );
+    }
+
+    #[test]
+    fn keys_have_the_slots_that_the_document_lists() {
+        let document = include_str!("../docs/OPERATIONS.md");
+        let mut rows = 0;
+        for key in ["42", "128512", "user:42", "{user1000}.following", "user1000"] {
+            let row = format!("| `{key}` | {} |", slot_of(key.into()));
+            rows += document.lines().filter(|line| *line == row).count();
+            let number = key.parse::<u64>();
+            assert!(number.is_err() || number.map(|number| slot_of(number.into())) == Ok(slot_of(key.into())), "{key}");
+        }
+        assert_eq!(rows, 5);
     }
 
     #[test]

@@ -1,0 +1,200 @@
+//! Divides a table into shards.
+//!
+//! In: the slots of a table, and the number of shards or the maximum length of each. Out: a contiguous range of slots
+//! for each shard.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::combine::{SortedParts, each_row};
+use super::context::Context;
+use super::error::BakeError;
+use super::place::folder_of;
+use super::report::Report;
+use super::sort::tally::Tally;
+use crate::format::header::RECORDS_OFFSET_BYTES;
+use crate::format::record::{ALIGN_BYTES, PLACE_BITS, record_len_bytes, records_len_max_bytes};
+use crate::slots::{SLOT_COUNT, SlotRange, slot_of};
+
+/// The maximum number of shards of one bake.
+pub const SHARDS_MAX: u16 = 256;
+/// The maximum length of a shard, 32 GiB: longer records would need a greater alignment, which makes each of them longer.
+pub const SHARD_LEN_MAX_BYTES: u64 = records_len_max_bytes(ALIGN_BYTES, PLACE_BITS);
+
+/// An upper bound on the length of a row's share of the index and of the checksums.
+const INDEX_BYTES_PER_ROW: u64 = 13;
+/// An upper bound on the length of a file without its records and its rows' shares of the index.
+const FIXED_LEN_BYTES: u64 = 32 << 10;
+
+/// How to divide a table into shards. Each shard gets a contiguous range of slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shards {
+    /// This number of shards, at most [`SHARDS_MAX`], with equal numbers of slots if the number of slots is divisible.
+    Count(u16),
+    /// As few shards as possible whose files have at most this length, at most [`SHARD_LEN_MAX_BYTES`].
+    MaxLenBytes(u64),
+}
+
+/// A file of a sharded bake.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ShardReport {
+    /// The path of the file.
+    pub path: PathBuf,
+    /// The slots of the file's keys.
+    pub slots: SlotRange,
+    /// The facts about the file. Facts about inputs, old tables, and stages are those of the whole bake.
+    pub report: Report,
+}
+
+impl Shards {
+    /// Rejects numbers and lengths beyond the limits.
+    pub(super) fn check(self, slots: SlotRange) -> Result<(), BakeError> {
+        let slot_count = slots.last_slot - slots.first_slot + 1;
+        match self {
+            Shards::Count(shards) if !(1..=SHARDS_MAX.min(slot_count)).contains(&shards) => {
+                Err(BakeError::ShardCount { shards, shards_max: SHARDS_MAX.min(slot_count) })
+            }
+            Shards::MaxLenBytes(len_bytes) if !(FIXED_LEN_BYTES..=SHARD_LEN_MAX_BYTES).contains(&len_bytes) => {
+                Err(BakeError::ShardLen { len_bytes })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the ranges of slots into which these slots are divided. Counts the rows of each slot if the division
+    /// depends on them.
+    pub(super) fn ranges(
+        self,
+        slots: SlotRange,
+        parts: &SortedParts,
+        context: &Context<'_>,
+    ) -> Result<Vec<SlotRange>, BakeError> {
+        match self {
+            Shards::Count(shards) => Ok(equal_ranges(slots, shards)),
+            Shards::MaxLenBytes(len_max_bytes) => ranges_within(slots, len_max_bytes, &slot_lens(parts, context)?),
+        }
+    }
+}
+
+/// Returns the path of the file with these slots.
+pub(super) fn path_of(folder: &Path, slots: SlotRange) -> PathBuf {
+    folder.join(format!("{slots}.db"))
+}
+
+/// Creates the folder unless it exists, and runs a bake into it. If the bake fails, removes the folder again.
+///
+/// # Errors
+/// The folder has files, or cannot be created. The error of the bake.
+pub(super) fn in_empty_folder<T>(folder: &Path, bake: impl FnOnce() -> Result<T, BakeError>) -> Result<T, BakeError> {
+    let failed = |error| BakeError::output(folder, error);
+    let is_new = match fs::create_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
+        created => created.map(|()| true).map_err(failed)?,
+    };
+    // The next bake removes the hidden files of killed bakes.
+    let is_visible = |name: &OsString| !name.as_encoded_bytes().starts_with(b".");
+    let names = fs::read_dir(folder).map_err(failed)?.map(|entry| Ok(entry?.file_name()));
+    let names = names.collect::<Result<Vec<_>, _>>().map_err(failed)?;
+    if let Some(name) = names.into_iter().find(is_visible) {
+        return Err(BakeError::ShardFolder { folder: folder.to_path_buf(), name });
+    }
+    let baked = bake();
+    match &baked {
+        // The name of a new folder must survive a power loss, too.
+        Ok(_) if is_new => {
+            File::open(folder_of(folder)).and_then(|parent| parent.sync_all()).map_err(failed)?;
+        }
+        // The bake has failed already, so an error here changes nothing.
+        Err(_) if is_new => drop(fs::remove_dir(folder)),
+        _ => {}
+    }
+    baked
+}
+
+fn equal_ranges(slots: SlotRange, shards: u16) -> Vec<SlotRange> {
+    let slot_count = u32::from(slots.last_slot - slots.first_slot) + 1;
+    let bound = |shard: u16| slots.first_slot + (slot_count * u32::from(shard) / u32::from(shards)) as u16;
+    (0..shards).map(|shard| SlotRange { first_slot: bound(shard), last_slot: bound(shard + 1) - 1 }).collect()
+}
+
+/// Returns upper bounds on the lengths that the rows of each slot add to a file.
+fn slot_lens(parts: &SortedParts, context: &Context<'_>) -> Result<Vec<u64>, BakeError> {
+    let mut lens = vec![0; usize::from(SLOT_COUNT)];
+    let mut rows = 0_u64;
+    each_row(parts, context, &mut Tally::default(), |row, _| {
+        rows += 1;
+        if rows.is_multiple_of(1 << 16) {
+            context.check_canceled()?;
+        }
+        if !row.deleted {
+            let record_len_bytes = record_len_bytes(row.key, row.value.len(), ALIGN_BYTES) as u64;
+            lens[usize::from(slot_of(row.key))] += record_len_bytes + INDEX_BYTES_PER_ROW;
+        }
+        Ok(())
+    })?;
+    Ok(lens)
+}
+
+fn ranges_within(slots: SlotRange, len_max_bytes: u64, lens: &[u64]) -> Result<Vec<SlotRange>, BakeError> {
+    // The checksums of blocks take one byte of 512, which `FIXED_LEN_BYTES` does not cover in long files.
+    let len_of = |len_bytes: u64| RECORDS_OFFSET_BYTES + FIXED_LEN_BYTES + len_bytes + len_bytes / 256;
+    let mut ranges = Vec::new();
+    let (mut first_slot, mut len_bytes) = (slots.first_slot, 0);
+    for slot in slots.first_slot..=slots.last_slot {
+        let slot_len_bytes = lens[usize::from(slot)];
+        if len_of(slot_len_bytes) > len_max_bytes {
+            return Err(BakeError::ShardSlot { slot, len_bytes: len_of(slot_len_bytes), len_max_bytes });
+        }
+        if len_of(len_bytes + slot_len_bytes) > len_max_bytes {
+            ranges.push(SlotRange { first_slot, last_slot: slot - 1 });
+            (first_slot, len_bytes) = (slot, 0);
+        }
+        len_bytes += slot_len_bytes;
+    }
+    ranges.push(SlotRange { first_slot, last_slot: slots.last_slot });
+    match ranges.len() {
+        shards if shards > usize::from(SHARDS_MAX) => Err(BakeError::ShardsTooMany { shards, len_max_bytes }),
+        _ => Ok(ranges),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check_cover(ranges: &[SlotRange], slots: SlotRange) {
+        assert_eq!(ranges[0].first_slot, slots.first_slot);
+        assert_eq!(ranges[ranges.len() - 1].last_slot, slots.last_slot);
+        assert!(ranges.windows(2).all(|pair| pair[0].last_slot + 1 == pair[1].first_slot), "{ranges:?}");
+        assert!(ranges.iter().all(|range| range.is_valid()), "{ranges:?}");
+    }
+
+    #[test]
+    fn equal_ranges_cover_all_slots_once() {
+        for slots in [SlotRange::ALL, SlotRange { first_slot: 16000, last_slot: 16383 }] {
+            for shards in 1..=SHARDS_MAX {
+                let ranges = equal_ranges(slots, shards);
+                check_cover(&ranges, slots);
+                let counts = ranges.iter().map(|range| range.last_slot - range.first_slot);
+                assert!(ranges.len() == usize::from(shards) && counts.clone().max() <= counts.min().map(|min| min + 1));
+            }
+        }
+        assert_eq!(equal_ranges(SlotRange::ALL, 4)[1].to_string(), "4096-8191");
+    }
+
+    #[test]
+    fn ranges_within_a_length_are_as_few_as_possible() {
+        let mut lens = vec![10_000; usize::from(SLOT_COUNT)];
+        let ranges = ranges_within(SlotRange::ALL, 10 << 20, &lens).unwrap();
+        check_cover(&ranges, SlotRange::ALL);
+        assert_eq!(ranges.len(), 16);
+        lens[5] = 20 << 20;
+        let slot = ranges_within(SlotRange::ALL, 10 << 20, &lens);
+        assert!(matches!(slot, Err(BakeError::ShardSlot { slot: 5, .. })), "{slot:?}");
+        let many = ranges_within(SlotRange { first_slot: 6, last_slot: 16383 }, 100_000, &lens);
+        assert!(matches!(many, Err(BakeError::ShardsTooMany { .. })), "{many:?}");
+    }
+}
