@@ -1,12 +1,9 @@
 //! The class `Client`: blocking requests to a server.
 //!
-//! In: keys. Out: the results that the server sent. Threads can share a client: each call takes an idle connection or
-//! opens a new connection, and other Python threads run until the response has arrived. After a fork, the child process
-//! opens its own connections.
+//! In: keys. Out: the results that the server sent. Threads can share a client: each call uses one of its connections.
 
 use std::path::PathBuf;
-use std::process;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
@@ -17,17 +14,15 @@ use crate::arguments::{UserName, duration};
 use crate::client_rows::ClientRows;
 use crate::columns::{self, Wanted};
 use crate::connection::Security;
+use crate::connection_pool::ConnectionPool;
 use crate::convert::{info_dict, key_from, missing_key, optional_row, prefix_from, range_between, range_with_prefix};
-use crate::errors::{Closed, client_exception};
+use crate::errors::client_exception;
 use crate::key_batch::KeyBatch;
 use crate::many;
 use crate::neighbors::{Neighbor, neighbor_many};
 use crate::received::row_objects;
 use crate::schema;
 use crate::typed_row::TypedRow;
-
-/// The maximum number of idle connections that are kept for later calls.
-const IDLE_MAX: usize = 64;
 
 /// A blocking client of a server. The address is the path of a Unix socket (a path that starts with `@` names an
 /// abstract socket), `zkv://host:port` for TCP, or `zkv+tls://host:port` for TCP with TLS.
@@ -52,19 +47,8 @@ const IDLE_MAX: usize = 64;
 /// `ProtocolError`, or `ServerError`, which are all subclasses of `Error`.
 #[pyclass(frozen, module = "zero_kv")]
 pub(crate) struct Client {
-    address: PathBuf,
-    options: Options,
+    pool: Arc<ConnectionPool>,
     security: Security,
-    /// A thread locks this mutex only while it holds Python's global lock. A thread that forks holds Python's global
-    /// lock, too, so no child process inherits a locked mutex.
-    connections: Mutex<IdleConnections>,
-}
-
-struct IdleConnections {
-    /// The process that opened the connections.
-    process_id: u32,
-    /// `None` after the client was closed.
-    clients: Option<Vec<client::Client>>,
 }
 
 /// Checks whether a client may trust a server at `path` that runs as the user `uid`. The asyncio client calls this
@@ -76,44 +60,13 @@ pub(crate) fn check_server_user(path: PathBuf, uid: u32, server_user: Option<Use
 }
 
 impl Client {
-    fn connections(&self) -> MutexGuard<'_, IdleConnections> {
-        let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
-        let process_id = process::id();
-        if connections.process_id != process_id {
-            connections.process_id = process_id;
-            // Closing this process's copies of the descriptors does not affect the parent process, which keeps using
-            // its connections.
-            if let Some(clients) = &mut connections.clients {
-                clients.clear();
-            }
-        }
-        connections
-    }
-
     /// Makes a call while other Python threads run.
     pub(crate) fn call<T: Send>(
         &self,
         py: Python<'_>,
         call: impl FnOnce(&mut client::Client) -> Result<T, ClientError> + Send,
     ) -> PyResult<T> {
-        let idle = match &mut self.connections().clients {
-            Some(clients) => clients.pop(),
-            None => return Err(Closed::new_err(format!("{}: the client is closed", self.address.display()))),
-        };
-        let called = py.detach(|| {
-            let mut client = match idle {
-                Some(client) => client,
-                None => client::Client::connect_with(&self.address, &self.options)?,
-            };
-            Ok((call(&mut client), client))
-        });
-        let (result, client) = called.map_err(|error| client_exception(&error))?;
-        if let Some(clients) = &mut self.connections().clients
-            && clients.len() < IDLE_MAX
-        {
-            clients.push(client);
-        }
-        result.map_err(|error| client_exception(&error))
+        self.pool.call(py, call)
     }
 
     /// Makes a call with many keys while other Python threads run.
@@ -151,10 +104,9 @@ impl Client {
             server_user: server_user.map(String::from),
             ..Options::default()
         };
-        let connections = Mutex::new(IdleConnections { process_id: process::id(), clients: Some(Vec::new()) });
         let security = Security::from_keywords(security)?;
         security.add_to(&address, &mut options)?;
-        let client = Client { address, options, security, connections };
+        let client = Client { pool: Arc::new(ConnectionPool::new(address, options)), security };
         // This call connects, so the constructor raises an exception if no server runs.
         client.call(py, |_| Ok(()))?;
         Ok(client)
@@ -310,13 +262,13 @@ impl Client {
 
     /// Return the rows with keys from `start` up to, but not including, `end`.
     #[pyo3(signature = (start = None, end = None))]
-    fn range(slf: Py<Self>, start: Option<&Bound<'_, PyAny>>, end: Option<&Bound<'_, PyAny>>) -> PyResult<ClientRows> {
-        Ok(ClientRows { client: slf, range: range_between(start, end)? })
+    fn range(&self, start: Option<&Bound<'_, PyAny>>, end: Option<&Bound<'_, PyAny>>) -> PyResult<ClientRows> {
+        Ok(ClientRows { pool: Arc::clone(&self.pool), range: range_between(start, end)? })
     }
 
     /// Return the rows whose keys start with `prefix`.
-    fn prefix(slf: Py<Self>, prefix: &Bound<'_, PyAny>) -> PyResult<ClientRows> {
-        Ok(ClientRows { client: slf, range: range_with_prefix(prefix)? })
+    fn prefix(&self, prefix: &Bound<'_, PyAny>) -> PyResult<ClientRows> {
+        Ok(ClientRows { pool: Arc::clone(&self.pool), range: range_with_prefix(prefix)? })
     }
 
     /// Return the number of keys from `start` up to, but not including, `end`.
@@ -344,7 +296,7 @@ impl Client {
 
     /// Disconnect from the server. Later calls raise `Closed`.
     fn close(&self) {
-        self.connections().clients = None;
+        self.pool.close();
     }
 
     fn __enter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
@@ -357,7 +309,7 @@ impl Client {
     }
 
     fn __repr__(&self) -> String {
-        format!("<zero_kv.Client {:?}>", self.address)
+        format!("<zero_kv.Client {:?}>", self.pool.address)
     }
 
     /// Pickles the address and the options, including a password. The address is pickled as text, because a path object
@@ -365,13 +317,14 @@ impl Client {
     /// connections.
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let reconnect = py.import("zero_kv")?.getattr("_reconnect")?;
-        let options = PyDict::new(py);
-        options.set_item("connect_timeout", self.options.connect_timeout.as_secs_f64())?;
-        options.set_item("timeout", self.options.call_timeout.map(|timeout| timeout.as_secs_f64()))?;
-        options.set_item("retries", self.options.retries)?;
-        options.set_item("reconnect_timeout", self.options.reconnect_timeout.as_secs_f64())?;
-        options.set_item("server_user", self.options.server_user.as_deref())?;
-        self.security.add_to_keywords(&options)?;
-        (reconnect, (self.address.as_os_str(), options)).into_pyobject(py)
+        let options = &self.pool.options;
+        let keywords = PyDict::new(py);
+        keywords.set_item("connect_timeout", options.connect_timeout.as_secs_f64())?;
+        keywords.set_item("timeout", options.call_timeout.map(|timeout| timeout.as_secs_f64()))?;
+        keywords.set_item("retries", options.retries)?;
+        keywords.set_item("reconnect_timeout", options.reconnect_timeout.as_secs_f64())?;
+        keywords.set_item("server_user", options.server_user.as_deref())?;
+        self.security.add_to_keywords(&keywords)?;
+        (reconnect, (self.pool.address.as_os_str(), keywords)).into_pyobject(py)
     }
 }

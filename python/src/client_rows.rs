@@ -2,11 +2,13 @@
 //!
 //! In: a client, and a range. Out: rows, requested page by page.
 
+use std::sync::Arc;
+
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use zero_kv::client::{KeyRange, OwnedKey};
 
-use crate::client::Client;
+use crate::connection_pool::ConnectionPool;
 use crate::convert::row_tuple;
 
 /// The rows of a range in key order, requested page by page during each iteration.
@@ -14,35 +16,30 @@ use crate::convert::row_tuple;
 /// If the server replaces its table during an iteration, the rows come from both the old and the new table.
 #[pyclass(frozen, module = "zero_kv")]
 pub(crate) struct ClientRows {
-    pub(crate) client: Py<Client>,
+    pub(crate) pool: Arc<ConnectionPool>,
     pub(crate) range: KeyRange,
 }
 
 impl ClientRows {
-    fn iterate(&self, py: Python<'_>, backward: bool) -> ClientRowIterator {
-        ClientRowIterator {
-            client: self.client.clone_ref(py),
-            rest: Some(self.range.clone()),
-            backward,
-            page: Vec::new(),
-        }
+    fn iterate(&self, backward: bool) -> ClientRowIterator {
+        ClientRowIterator { pool: Arc::clone(&self.pool), rest: Some(self.range.clone()), backward, page: Vec::new() }
     }
 }
 
 #[pymethods]
 impl ClientRows {
-    fn __iter__(&self, py: Python<'_>) -> ClientRowIterator {
-        self.iterate(py, false)
+    fn __iter__(&self) -> ClientRowIterator {
+        self.iterate(false)
     }
 
-    fn __reversed__(&self, py: Python<'_>) -> ClientRowIterator {
-        self.iterate(py, true)
+    fn __reversed__(&self) -> ClientRowIterator {
+        self.iterate(true)
     }
 }
 
 #[pyclass(module = "zero_kv")]
 pub(crate) struct ClientRowIterator {
-    client: Py<Client>,
+    pool: Arc<ConnectionPool>,
     /// The part of the range that has not been requested yet. `None` if the whole range was requested.
     rest: Option<KeyRange>,
     backward: bool,
@@ -61,7 +58,7 @@ impl ClientRowIterator {
             && let Some(range) = self.rest.take()
         {
             let backward = self.backward;
-            let page = self.client.get().call(py, |client| match backward {
+            let page = self.pool.call(py, |client| match backward {
                 false => client.first_page(range.bounds(), 0),
                 true => client.last_page(range.bounds(), 0),
             })?;

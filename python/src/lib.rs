@@ -26,6 +26,7 @@ mod client_rows;
 mod column_parts;
 mod columns;
 mod connection;
+mod connection_pool;
 mod convert;
 mod direct;
 mod errors;

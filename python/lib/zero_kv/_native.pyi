@@ -100,8 +100,8 @@ class Table:
         """Return the bytes of a value or row, or `default` if the table does not have the key."""
 
     def get_bytes_many(self, keys: _Keys | numpy.typing.NDArray[numpy.integer[Any]]) -> list[bytes | None]:
-        """Return the bytes of the values or rows of many keys, in the order of the keys. The result
-        has `None` for keys that the table does not have.
+        """Return the bytes of the values or rows of many keys, in the order of the keys. The result has `None` for keys that
+        the table does not have.
         """
 
     def view(self, key: Key) -> memoryview:
