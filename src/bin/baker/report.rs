@@ -10,7 +10,7 @@ use zero_kv::bake::{Report, ShardReport, TableFacts};
 
 /// What was baked.
 pub(crate) enum Baked {
-    Table(Report),
+    Table(Box<Report>),
     /// The shards of a table, at least one.
     Shards(Vec<ShardReport>),
 }
