@@ -17,6 +17,9 @@ use crate::format::key::{Key, KeyKind, LookupKey};
 use crate::format::record::{Record, record_len_min_bytes};
 
 const PAGE_LEN_BYTES: usize = 4096;
+/// The maximum number of rows, and the maximum total length of rows of typical length, that a lookup by numbers reads.
+const ROWS_MAX: usize = 1024;
+const ROWS_LEN_MAX_BYTES: usize = 256 << 10;
 
 /// A lookup, as it was requested, or the record to which the index led it.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +30,11 @@ pub(crate) enum ColdLookup<K> {
     /// A range of keys. If it prefetches a row, the lookup also reads a page of rows within these limits, beginning with
     /// this row.
     Range(RangeLookup<K>, PageLimits),
+    /// Rows by their numbers.
+    Rows {
+        first: usize,
+        count: usize,
+    },
 }
 
 /// The limits of a page of rows.
@@ -43,6 +51,7 @@ impl ColdLookup<Key<'_>> {
             ColdLookup::Point(key) => ColdLookup::Point(key.into()),
             ColdLookup::Neighbor(key, side) => ColdLookup::Neighbor(key.into(), side),
             ColdLookup::Range(lookup, limits) => ColdLookup::Range(lookup.map(OwnedKey::from), limits),
+            ColdLookup::Rows { first, count } => ColdLookup::Rows { first, count },
         }
     }
 }
@@ -63,7 +72,7 @@ impl ColdLookup<OwnedKey> {
         let of_key = |key: &OwnedKey| key.as_key().as_bytes().map_or(0, <[u8]>::len);
         let of_end = |end: &RangeEnd<OwnedKey>| if let RangeEnd::Beside(key, _) = end { of_key(key) } else { 0 };
         match self {
-            ColdLookup::Record(_) => 0,
+            ColdLookup::Record(_) | ColdLookup::Rows { .. } => 0,
             ColdLookup::Point(key) | ColdLookup::Neighbor(key, _) => of_key(key),
             ColdLookup::Range(lookup, _) => of_end(&lookup.start) + of_end(&lookup.end),
         }
@@ -132,6 +141,11 @@ impl Store {
             ColdLookup::Point(_) => false,
             ColdLookup::Neighbor(key, side) => self.is_neighbor_ready(key, side),
             ColdLookup::Range(lookup, limits) => self.is_range_ready(&lookup, limits),
+            ColdLookup::Rows { first, count } => {
+                let gate = InMemory { store: self, epoch: self.epoch(), reads: false };
+                let records = self.records_of_rows(first, count, gate);
+                records.is_some_and(|records| self.are_records_ready(records))
+            }
         }
     }
 
@@ -283,7 +297,7 @@ impl Store {
                 Key::U64(key) => self.record_of(key, true),
                 Key::Bytes(key) => self.record_of(key, true),
             },
-            ColdLookup::Neighbor(..) | ColdLookup::Range(..) => None,
+            ColdLookup::Neighbor(..) | ColdLookup::Range(..) | ColdLookup::Rows { .. } => None,
         };
         if lookups.len() > 1 {
             let points =
@@ -300,8 +314,28 @@ impl Store {
                 ColdLookup::Record(_) | ColdLookup::Point(_) => {}
                 ColdLookup::Neighbor(key, side) => self.read_neighbor(key.as_key(), *side),
                 ColdLookup::Range(lookup, limits) => self.read_range(lookup, *limits),
+                ColdLookup::Rows { first, count } => {
+                    let gate = InMemory { store: self, epoch: self.epoch(), reads: true };
+                    if let Some(records) = self.records_of_rows(*first, *count, gate) {
+                        self.read_records(records);
+                    }
+                }
             }
         }
+    }
+
+    /// Returns the bytes of the records section that rows with these numbers take. Numbers beyond the last row are left
+    /// out. Returns `None` if `gate` does not admit a fence of the rows.
+    fn records_of_rows(&self, first: usize, count: usize, gate: InMemory<'_>) -> Option<Range<usize>> {
+        let rows = first.min(self.len())..first.saturating_add(count).min(self.len());
+        let limits = PageLimits { rows_max: count, len_max_bytes: ROWS_LEN_MAX_BYTES };
+        self.records_of_page(rows, false, limits, gate)
+    }
+
+    /// Returns the number of rows from `first` on, at most `count`, whose records are read together.
+    pub(crate) fn rows_at_once(&self, first: usize, count: usize) -> usize {
+        let rows_max = ROWS_LEN_MAX_BYTES / self.typical_len_bytes.max(1);
+        count.min(rows_max.clamp(1, ROWS_MAX)).min(self.len().saturating_sub(first))
     }
 
     fn read_neighbor(&self, key: Key<'_>, side: Side) {

@@ -223,6 +223,9 @@ fn loads(count: u64) -> Vec<Load> {
         load("ZKV.CEILING, inline", commands(&|key| format!("ZKV.CEILING {key}\r\n"))),
         load("ZKV.RANGE", commands(&|key| array(&["ZKV.RANGE", &key.to_string(), "+", "LIMIT", "5"]))),
         load("ZKV.COUNT, inline", commands(&|key| format!("ZKV.COUNT {key} +\r\n"))),
+        // The end of a pass ends a SCAN early, so only the first one returns the same rows in every pass.
+        load("SCAN", b"SCAN 0 COUNT 20\r\n".to_vec()),
+        load("KEYS", b"KEYS *7*\r\n".to_vec()),
         load(
             "MULTI",
             commands(&|key| format!("MULTI\r\nGET {key}\r\nZKV.FLOOR {key}\r\nZKV.RANGE {key} + LIMIT 5\r\nEXEC\r\n")),

@@ -3,6 +3,7 @@
 //! In: a command, or one of its keys. Out: whether the command must wait until the pages that it reads are in memory.
 //! Only tables that do not fit into memory need this.
 
+use super::keyspace;
 use super::order::RangeCommand;
 use super::text::key;
 use crate::format::key::{Key, KeyKind};
@@ -14,9 +15,10 @@ use crate::store::{ColdLookup, Side, Store};
 /// The maximum number of keys of a command that are looked up before the command is executed.
 const KEYS_MAX: usize = 64;
 
-/// Returns whether a command must wait. If so, the pages that it reads are read before the next pass.
+/// Returns whether a command must wait. If so, the pages that it reads are read before the next pass. `next_random` is the
+/// random number that the command would use.
 #[cold]
-pub(super) fn must_wait(store: &Store, command: &Command<'_>, responses: &mut Responses) -> bool {
+pub(super) fn must_wait(store: &Store, command: &Command<'_>, next_random: u64, responses: &mut Responses) -> bool {
     let Ok(spec) = resolve(command) else { return false };
     let kind = store.key_kind();
     let mut args = command.args();
@@ -24,6 +26,8 @@ pub(super) fn must_wait(store: &Store, command: &Command<'_>, responses: &mut Re
     let range = match spec.id {
         // These commands look their keys up in several steps, each of which waits.
         Id::MGet | Id::Exists | Id::Touch => return false,
+        Id::RandomKey => return keyspace::random_key_must_wait(store, next_random, responses),
+        Id::Scan | Id::Keys => return keyspace::must_wait(store, spec.id, args, responses),
         Id::ZkvRange => RangeCommand::range(args.clone()).ok(),
         Id::ZkvCount => RangeCommand::count(args.clone()).ok(),
         _ => None,
@@ -55,7 +59,7 @@ pub(super) fn must_wait_for_key(store: &Store, text: &[u8], responses: &mut Resp
         && key(store.key_kind(), text).is_ok_and(|key| must_wait_for(store, &[point_lookup(store, key)], responses))
 }
 
-fn must_wait_for(store: &Store, lookups: &[ColdLookup<Key<'_>>], responses: &mut Responses) -> bool {
+pub(super) fn must_wait_for(store: &Store, lookups: &[ColdLookup<Key<'_>>], responses: &mut Responses) -> bool {
     if !lookups.is_empty() {
         responses.ready_count(store, lookups.len(), |i| lookups[i]);
     }

@@ -113,7 +113,7 @@ impl Session {
         if let Some(fields) = &generation.fields
             && hashes::is_hash_command(spec.id)
         {
-            let random = self.random();
+            let random = self.random.next();
             return hashes::execute(lookup, fields, spec, command, random, &mut self.counted, out);
         }
         match spec.id {
@@ -132,7 +132,7 @@ impl Session {
             Id::MemoryUsage => strings::memory_usage(lookup, args, out)?,
             Id::DbSize => out.integer(store.len() as i64),
             Id::RandomKey => {
-                let random = self.random();
+                let random = self.random.next();
                 keyspace::random_key(store, random, out)?;
             }
             Id::Scan => keyspace::scan(store, args, out)?,

@@ -4,12 +4,15 @@
 //! keys begin with the literal prefix of the pattern are visited.
 
 use super::Out;
+use super::cold::must_wait_for;
 use super::text::{damaged, key_text, number};
 use super::work::{Keys, Outcome, Step, Work};
 use crate::format::key::{Key, KeyKind};
+use crate::protocol::resp::commands::Id;
 use crate::protocol::resp::{Args, Command, Glob, Reply, Sink, integer};
+use crate::server::responses::Responses;
 use crate::server::steps::Steps;
-use crate::store::{Rows, Store};
+use crate::store::{ColdLookup, PageLimits, Prefetched, RangeEnd, RangeLookup, Rows, Side, Store, prefix_end};
 
 /// The maximum total length of the keys in a reply to SCAN, not counting the last key.
 const SCAN_LEN_MAX_BYTES: usize = 64 << 10;
@@ -40,6 +43,19 @@ impl Pattern {
             return Err(format!("ERR the pattern is too long, the limit is {PATTERN_LEN_MAX_BYTES} bytes"));
         }
         Ok(Pattern { glob: glob.map(|glob| compile(glob, steps)) })
+    }
+
+    /// Returns the lookup of [`Pattern::rows`], with `end` as the buffer for the end of its range. Returns `None` if it
+    /// looks nothing up.
+    fn lookup<'k>(&'k self, store: &Store, end: &'k mut Option<Vec<u8>>) -> Option<RangeLookup<Key<'k>>> {
+        let prefix = Some(self.prefix()).filter(|prefix| store.key_kind() == KeyKind::Bytes && !prefix.is_empty())?;
+        *end = prefix_end(prefix);
+        let end = end.as_deref().map(|end| RangeEnd::Beside(Key::Bytes(end), Side::Before));
+        Some(RangeLookup {
+            start: RangeEnd::Beside(Key::Bytes(prefix), Side::Before),
+            end: end.unwrap_or(RangeEnd::AfterAll),
+            prefetched: Prefetched::Nothing,
+        })
     }
 
     /// Returns a range of rows that contains all rows whose keys match.
@@ -93,13 +109,51 @@ fn count_visited(key: Key<'_>, steps: &mut Steps) -> bool {
     steps.is_pass_over()
 }
 
+/// Returns the number of a random row of a table with rows.
+fn random_row(store: &Store, random: u64) -> usize {
+    (random % store.len().max(1) as u64) as usize
+}
+
+/// Returns whether a RANDOMKEY must wait until the row that it will choose is read from the disk.
+pub(super) fn random_key_must_wait(store: &Store, random: u64, responses: &mut Responses) -> bool {
+    must_wait_for(store, &[ColdLookup::Rows { first: random_row(store, random), count: 1 }], responses)
+}
+
+/// Returns whether a SCAN or KEYS must wait until the first rows that it visits are read from the disk.
+pub(super) fn must_wait(store: &Store, id: Id, mut args: Args<'_>, responses: &mut Responses) -> bool {
+    let (pattern, rows) = match id {
+        Id::Scan => match Scan::parse(store, args, responses.steps()) {
+            Ok(Scan { row, count, pattern, .. }) => (Ok(pattern), Some((row, store.rows_at_once(row, count)))),
+            Err(problem) => (Err(problem), None),
+        },
+        _ => (Pattern::new(args.next(), responses.steps()), None),
+    };
+    // The command replies with an error.
+    let Ok(pattern) = pattern else { return false };
+    let mut end = None;
+    let prefix = pattern.lookup(store, &mut end);
+    let lookups = match (prefix, rows) {
+        // The first row of the range is not known yet.
+        (Some(prefix), Some((0, count))) => {
+            let limits = PageLimits { rows_max: count, len_max_bytes: SCAN_LEN_MAX_BYTES };
+            vec![ColdLookup::Range(RangeLookup { prefetched: Prefetched::First, ..prefix }, limits)]
+        }
+        (prefix, rows) => {
+            let none = PageLimits { rows_max: 0, len_max_bytes: 0 };
+            let prefix = prefix.map(|prefix| ColdLookup::Range(prefix, none));
+            prefix.into_iter().chain(rows.map(|(first, count)| ColdLookup::Rows { first, count })).collect()
+        }
+    };
+    must_wait_for(store, &lookups, responses)
+}
+
 pub(super) fn random_key(store: &Store, random: u64, out: &mut Out<'_>) -> Result<(), String> {
     if store.is_empty() {
         out.null();
         return Ok(());
     }
     out.sink().steps().add(LONE_ROW_STEPS);
-    let row = store.row((random % store.len() as u64) as usize);
+    let row = store.row(random_row(store, random));
     let (key, _) = row.ok().flatten().ok_or_else(damaged)?;
     push_key(out, key);
     Ok(())
@@ -171,7 +225,10 @@ pub(super) fn scan(store: &Store, args: Args<'_>, out: &mut Out<'_>) -> Result<(
     let (mut keys, mut key_count) = (Vec::new(), 0);
     let mut found = Reply::new(&mut keys, out.version());
     let end_row = if scan.none { rows.ends().0.row } else { rows.ends().1.row };
-    for _ in 0..scan.count {
+    // The rows of a cold table are read from the disk before the command begins, at most this many.
+    let is_cold = store.may_be_cold();
+    let count = if is_cold { store.rows_at_once(rows.ends().0.row, scan.count).max(1) } else { scan.count };
+    for _ in 0..count {
         if rows.ends().0.row >= end_row || found.sink().len() > SCAN_LEN_MAX_BYTES {
             break;
         }
@@ -196,7 +253,7 @@ pub(super) fn scan(store: &Store, args: Args<'_>, out: &mut Out<'_>) -> Result<(
 pub(super) fn keys(store: &Store, mut args: Args<'_>, out: &mut Out<'_>) -> Result<Outcome, String> {
     let pattern = Pattern::new(args.next(), out.sink().steps())?;
     let row = pattern.rows(store).ends().0.row;
-    Ok(Outcome::Work(Work::Keys(Keys { row, matches: 0, counting: true })))
+    Ok(Outcome::Work(Work::Keys(Keys { row, loaded_row: row, matches: 0, counting: true })))
 }
 
 impl Keys {
@@ -209,9 +266,9 @@ impl Keys {
             }
         };
         if self.counting {
-            match self.count(store, &pattern, out.sink().steps()) {
-                Ok(true) => out.array(self.matches),
-                Ok(false) => return Step::Yield,
+            match self.count(store, &pattern, out.sink()) {
+                Ok(None) => out.array(self.matches),
+                Ok(Some(step)) => return step,
                 Err(problem) => {
                     out.error(problem);
                     return Step::Done;
@@ -221,8 +278,21 @@ impl Keys {
         self.send(store, &pattern, out)
     }
 
-    /// Continues to count the matching keys. Returns whether all of them are counted.
-    fn count(&mut self, store: &Store, pattern: &Pattern, steps: &mut Steps) -> Result<bool, String> {
+    /// Returns whether the command must wait until the next rows are read from the disk.
+    fn must_wait(&mut self, store: &Store, end_row: usize, responses: &mut Responses) -> bool {
+        if !store.may_be_cold() || self.row < self.loaded_row {
+            return false;
+        }
+        let count = store.rows_at_once(self.row, end_row.saturating_sub(self.row));
+        if must_wait_for(store, &[ColdLookup::Rows { first: self.row, count }], responses) {
+            return true;
+        }
+        self.loaded_row = self.row + count;
+        false
+    }
+
+    /// Continues to count the matching keys. Returns `None` if all of them are counted.
+    fn count(&mut self, store: &Store, pattern: &Pattern, responses: &mut Responses) -> Result<Option<Step>, String> {
         let mut rows = pattern.rows(store);
         let first_row = rows.ends().0.row;
         if pattern.glob.is_none() {
@@ -230,16 +300,20 @@ impl Keys {
         } else {
             skip_to(&mut rows, self.row);
             while rows.len() > 0 {
+                self.row = rows.ends().0.row;
+                if self.must_wait(store, rows.ends().1.row, responses) {
+                    return Ok(Some(Step::Load));
+                }
                 let (key, _) = rows.next().ok_or_else(damaged)?;
-                self.matches += usize::from(pattern.matches(key, steps));
-                if count_visited(key, steps) {
+                self.matches += usize::from(pattern.matches(key, responses.steps()));
+                if count_visited(key, responses.steps()) {
                     self.row = rows.ends().0.row;
-                    return Ok(false);
+                    return Ok(Some(Step::Yield));
                 }
             }
         }
-        (self.row, self.counting) = (first_row, false);
-        Ok(true)
+        (self.row, self.loaded_row, self.counting) = (first_row, first_row, false);
+        Ok(None)
     }
 
     fn send(&mut self, store: &Store, pattern: &Pattern, out: &mut Out<'_>) -> Step {
@@ -249,6 +323,9 @@ impl Keys {
             self.row = rows.ends().0.row;
             if out.sink().is_full() {
                 return Step::Full;
+            }
+            if self.must_wait(store, rows.ends().1.row, out.sink()) {
+                return Step::Load;
             }
             let Some((key, _)) = rows.next() else {
                 // The file was changed since the keys were counted. An error replaces each missing key, because the

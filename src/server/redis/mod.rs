@@ -27,6 +27,7 @@ mod neighbors;
 mod order;
 mod other_types;
 mod permission;
+mod random;
 mod ranges;
 mod serialized;
 mod stored;
@@ -42,8 +43,6 @@ mod work;
 #[cfg(all(test, feature = "bake"))]
 mod tests;
 
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -64,6 +63,7 @@ pub(super) use clients::Clients;
 use clients::RedisClient;
 pub(super) use monitor::Monitor;
 use order::SEARCH_STEPS;
+use random::Random;
 use transaction::Transaction;
 use work::{Outcome, Step, Work};
 
@@ -98,7 +98,7 @@ pub(super) struct Session {
     queued_commands: Arc<Vec<u8>>,
     /// The value of `queued_commands` after the last committed pass, if a transaction has begun since then.
     kept_commands: Option<Arc<Vec<u8>>>,
-    random: u64,
+    random: Random,
     counted: Counted,
     /// Whether there were monitors when the pass began, or the pass executed MONITOR.
     is_monitored: bool,
@@ -178,7 +178,7 @@ impl Session {
             kept: SessionState::default(),
             queued_commands: Arc::default(),
             kept_commands: None,
-            random: RandomState::new().build_hasher().finish(),
+            random: Random::new(),
             counted: Counted::default(),
             is_monitored: false,
             shown: Vec::new(),
@@ -382,7 +382,7 @@ impl Session {
         };
         let command = Command::new(line.as_deref().unwrap_or(&rest[..len_bytes]));
         let may_wait = generation.store.may_be_cold() && !self.state.transaction.is_queueing();
-        if may_wait && cold::must_wait(&generation.store, &command, responses) {
+        if may_wait && cold::must_wait(&generation.store, &command, self.random.clone().next(), responses) {
             return Err(Then::Load);
         }
         let execute = |session: &mut Self, responses: &mut Responses| session.execute(generation, &command, responses);
@@ -477,14 +477,6 @@ impl Session {
                  trying to have a browser send commands (cross-protocol scripting)"
             );
         }
-    }
-
-    /// Returns the next number of a pseudorandom sequence (SplitMix64).
-    fn random(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.random ^ (self.random >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
     }
 }
 

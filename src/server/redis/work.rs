@@ -156,6 +156,8 @@ pub(super) enum ValueTask {
 pub(super) struct Keys {
     /// The next row to visit.
     pub(super) row: usize,
+    /// The end of the rows that were read from the disk, if the table is cold.
+    pub(super) loaded_row: usize,
     /// The number of matches that have been counted so far. After counting, the number of matches that remain to be
     /// sent.
     pub(super) matches: usize,
