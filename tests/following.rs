@@ -5,7 +5,6 @@ mod helpers;
 mod following {
     mod cache;
     mod faults;
-    mod nodes;
     mod pins;
     mod rollouts;
 }

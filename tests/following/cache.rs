@@ -7,10 +7,10 @@ use std::time::Duration;
 use rustix::process::Signal;
 use zero_kv::publish::{Canary, CommitOptions, GarbageRules};
 
-use super::nodes::{Published, SHAPE, health, names, wait_for_error, wait_until_served};
 use crate::helpers::generations::named;
 use crate::helpers::mixed_load::MixedLoad;
 use crate::helpers::pipelined_gets::{Answer, PipelinedConnection, Protocol};
+use crate::helpers::published::{Published, SHAPE, health, names, wait_for_error, wait_until_served};
 use crate::helpers::servers::{Server, failure_message};
 use crate::helpers::store_server::{Fault, StoreServer};
 use crate::helpers::waiting::eventually;

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use super::nodes::{Published, SHAPE, health, wait_for_error, wait_until_served};
 use crate::helpers::mixed_load::MixedLoad;
+use crate::helpers::published::{Published, SHAPE, health, wait_for_error, wait_until_served};
 use crate::helpers::servers::Server;
 use crate::helpers::store_server::{Fault, StoreServer};
 use crate::helpers::waiting::eventually;

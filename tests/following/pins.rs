@@ -2,8 +2,8 @@
 
 use zero_kv::publish::Pin;
 
-use super::nodes::{Published, SHAPE, wait_for_error, wait_until_served};
 use crate::helpers::mixed_load::MixedLoad;
+use crate::helpers::published::{Published, SHAPE, wait_for_error, wait_until_served};
 use crate::helpers::servers::Server;
 use crate::helpers::store_server::StoreServer;
 use crate::helpers::waiting::eventually;

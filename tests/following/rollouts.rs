@@ -2,8 +2,8 @@
 
 use zero_kv::publish::{Decision, Pin};
 
-use super::nodes::{Published, SHAPE, wait_until_served};
 use crate::helpers::mixed_load::MixedLoad;
+use crate::helpers::published::{Published, SHAPE, wait_until_served};
 use crate::helpers::servers::Server;
 use crate::helpers::waiting::eventually;
 

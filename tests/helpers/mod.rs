@@ -25,6 +25,8 @@ pub(crate) mod intercepted_calls;
 pub(crate) mod mixed_load;
 #[cfg(feature = "cli")]
 pub(crate) mod pipelined_gets;
+#[cfg(all(feature = "cli", feature = "object-store"))]
+pub(crate) mod published;
 #[cfg(feature = "cli")]
 pub(crate) mod redis_replies;
 #[cfg(feature = "cli")]

@@ -7,9 +7,9 @@ use std::process::Command;
 use tempfile::TempDir;
 use zero_kv::publish::{CommitOptions, Pin, Publication, ShardFile};
 
-use crate::helpers::generations::Shape;
-use crate::helpers::servers::Server;
-use crate::helpers::waiting::eventually;
+use super::generations::Shape;
+use super::servers::Server;
+use super::waiting::eventually;
 
 pub(crate) const SHAPE: Shape = Shape { rows: 2000, len_max_bytes: 300 };
 
@@ -84,6 +84,29 @@ impl Published {
     pub(crate) fn status_serving(&self, name: &str) -> Option<u64> {
         let statuses = self.publication.statuses().unwrap();
         statuses.into_iter().find(|status| status.node == name).map(|status| status.serving)
+    }
+
+    /// Returns the names of the generations that the folder of a node keeps, and the names of files that should not be
+    /// there or that are missing.
+    pub(crate) fn kept_and_garbage(&self, node: &str) -> (Vec<String>, Vec<String>) {
+        let cache = self.cache(node);
+        let mut found = names(&cache);
+        found.extend(names(&cache.join("data")));
+        let mut expected =
+            ["canaries", "data", "lock", "manifests", "serving.db", "serving.json"].map(str::to_owned).to_vec();
+        let kept = names(&cache.join("manifests"));
+        for name in &kept {
+            match name.strip_suffix(".json").and_then(|number| number.parse().ok()) {
+                Some(number) => {
+                    let digest = self.publication.manifest(Some(number)).unwrap().digest();
+                    expected.push(format!("{digest}.zkv"));
+                }
+                None => found.push(name.clone()),
+            }
+        }
+        let is_wrong = |name: &String| found.contains(name) != expected.contains(name);
+        let garbage = found.iter().chain(&expected).filter(|name| is_wrong(name)).cloned().collect();
+        (kept, garbage)
     }
 
     /// Returns the file of a generation in the store.
