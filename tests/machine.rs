@@ -16,6 +16,7 @@ mod machine {
     pub(crate) mod paused;
     pub(crate) mod processes;
     pub(crate) mod promtool;
+    pub(crate) mod published_disks;
     pub(crate) mod remote;
     pub(crate) mod requirements;
     pub(crate) mod served_disks;
@@ -35,7 +36,7 @@ use libtest_mimic::{Arguments, run};
 use helpers::trials::trials;
 use machine::{
     baker_disks, coarse_times, inherited_sockets, ip_ranges, leases, outputs, overlay, paused, processes, promtool,
-    remote, served_disks, server_user, service_manager, stopping, tmpfs, unit_files, users, writers,
+    published_disks, remote, served_disks, server_user, service_manager, stopping, tmpfs, unit_files, users, writers,
 };
 
 fn main() -> ExitCode {
@@ -64,6 +65,8 @@ fn main() -> ExitCode {
         processes::a_bake_without_enough_threads_is_an_error,
         processes::signals_that_the_parent_has_blocked_stop_a_server,
         promtool::promtool_accepts_the_metrics,
+        published_disks::a_disk_that_fills_during_a_fetch_keeps_the_served_generation,
+        published_disks::a_fetch_does_not_start_on_a_full_disk,
         remote::a_file_that_another_machine_changes_gives_errors_although_its_attributes_are_cached,
         served_disks::a_server_survives_a_failing_disk_and_recovers_with_a_good_file,
         server_user::a_direct_client_checks_the_user_of_its_own_connection,

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -97,13 +97,14 @@ async fn fetch_parts(
     file.set_len(entry.bytes).map_err(&io)?;
     progress(Progress { stage: Stage::Download, done_bytes, total_bytes: entry.bytes });
     let missing: Vec<usize> = (0..ranges.len()).filter(|part| !state.parts.contains(part)).collect();
+    let write_error = |error| write_error(partial, &file, entry.bytes, error);
     let fetch = |part: usize| {
-        let (range, file, io) = (ranges[part].clone(), Arc::clone(&file), &io);
+        let (range, file, write_error) = (ranges[part].clone(), Arc::clone(&file), &write_error);
         async move {
             bandwidth.reserve(range.end - range.start).await;
             let bytes = read_range(location, &entry.object, range.clone(), cancel).await?;
             let written = tokio::task::spawn_blocking(move || file.write_all_at(&bytes, range.start)).await;
-            written.unwrap_or_else(|error| Err(std::io::Error::other(error))).map_err(io)?;
+            written.unwrap_or_else(|error| Err(std::io::Error::other(error))).map_err(write_error)?;
             Ok::<usize, PublishError>(part)
         }
     };
@@ -199,13 +200,29 @@ pub(super) fn open_verified(file: &File, path: &Path, cancel: &Cancel) -> Result
 
 /// Checks that the disk of a file has space for more bytes.
 fn check_space(path: &Path, needed_bytes: u64) -> Result<(), PublishError> {
-    let folder = folder_of(path);
-    let disk = rustix::fs::statvfs(folder).map_err(|error| PublishError::io(folder)(error.into()))?;
-    let available_bytes = disk.f_bavail.saturating_mul(disk.f_frsize);
+    let available_bytes = available_bytes(path)?;
     if available_bytes < needed_bytes.saturating_add(FREE_MIN_BYTES) {
-        return Err(PublishError::DiskFull { path: folder.to_path_buf(), available_bytes, needed_bytes });
+        return Err(PublishError::DiskFull { path: folder_of(path).to_path_buf(), available_bytes, needed_bytes });
     }
     Ok(())
+}
+
+fn available_bytes(path: &Path) -> Result<u64, PublishError> {
+    let folder = folder_of(path);
+    let disk = rustix::fs::statvfs(folder).map_err(|error| PublishError::io(folder)(error.into()))?;
+    Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
+}
+
+/// Converts an error of a write to a partial file. A disk can become full after [`check_space`].
+fn write_error(partial: &Path, file: &File, len_bytes: u64, error: std::io::Error) -> PublishError {
+    const BLOCK_BYTES: u64 = 512;
+    if error.kind() != std::io::ErrorKind::StorageFull {
+        return PublishError::io(partial)(error);
+    }
+    let Ok(available_bytes) = available_bytes(partial) else { return PublishError::io(partial)(error) };
+    let written_bytes = file.metadata().map_or(0, |metadata| metadata.blocks() * BLOCK_BYTES);
+    let needed_bytes = len_bytes.saturating_sub(written_bytes);
+    PublishError::DiskFull { path: folder_of(partial).to_path_buf(), available_bytes, needed_bytes }
 }
 
 /// Returns a path with a suffix.

@@ -95,7 +95,7 @@ pub(crate) fn a_server_survives_a_failing_disk_and_recovers_with_a_good_file() -
 }
 
 /// Writes until the disk is full.
-fn fill(file: &File) {
+pub(crate) fn fill(file: &File) {
     let mut file = file;
     for len_bytes in [1 << 20, 4096, 1] {
         while file.write(&vec![1; len_bytes]).is_ok() {}

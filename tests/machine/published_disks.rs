@@ -1,0 +1,91 @@
+//! The disk of a cache is full while a server follows a published table.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::requirements::{Mounter, mounts};
+use super::served_disks::fill;
+use crate::helpers::mixed_load::MixedLoad;
+use crate::helpers::published::{Published, SHAPE, health, names, wait_for_error, wait_until_served};
+use crate::helpers::servers::Server;
+use crate::helpers::trials::Missing;
+use crate::helpers::waiting::eventually;
+
+/// Returns a command that runs a node whose cache is on a disk of 32 MiB.
+fn on_small_disk(mounter: Mounter, command: &Command, cache: &Path) -> Command {
+    let script = "mount -t tmpfs -o size=32m none \"$CACHE\" && exec \"$0\" \"$@\"";
+    let mut mounting = Command::new(mounter[0]);
+    mounting.args([mounter[1], "sh", "-c", script]).arg(command.get_program()).args(command.get_args());
+    mounting.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?)))).env("CACHE", cache);
+    mounting
+}
+
+/// Publishes generation 1, and starts a node whose cache is on a small disk and which fetches slowly. Returns the path
+/// of the disk in the node's mount namespace, too.
+fn scene(mounter: Mounter) -> (Published, Server, PathBuf) {
+    let published = Published::new();
+    published.publish(1);
+    let cache = published.cache("a");
+    fs::create_dir(&cache).unwrap();
+    let mut command = published.node_command("a", published.publication.url());
+    command.args(["--fetch-bandwidth", "200KB"]);
+    let node = Server::of(on_small_disk(mounter, &command, &cache), &published.socket("a"));
+    let disk = PathBuf::from(format!("/proc/{}/root{}", node.id(), cache.display()));
+    (published, node, disk)
+}
+
+/// Checks that a full disk is reported everywhere, while generation 1 is served.
+fn expect_full_disk(published: &Published, node: &Server, load: &MixedLoad) {
+    let reason = "free bytes, and the download needs";
+    wait_for_error(node, reason);
+    assert_eq!(node.number("published_generation"), 1);
+    let (status, lines) = health(node);
+    assert!(status == Some(0) && lines.contains(reason), "{status:?}: {lines}");
+    eventually("the status in the store has the reason", || {
+        let statuses = published.publication.statuses().unwrap();
+        statuses.iter().any(|status| (status.serving, status.failed) == (1, 2) && status.error.contains(reason))
+    });
+    assert!(node.logged(reason) > 0, "{}", node.log());
+    load.wait_for_right(1000);
+}
+
+/// Checks that the node serves generation 2 without a request, and that the failed attempts left no files.
+fn expect_convergence(node: &Server, load: MixedLoad, disk: &Path) {
+    wait_until_served(node, 2);
+    load.expect_at_least(2);
+    load.wait_for_right(1000);
+    assert_eq!(load.finish(), 0);
+    assert_eq!(node.info().get("published_error"), Some(""));
+    assert_eq!(names(&disk.join("data")).len(), 2);
+    assert_eq!(names(&disk.join("manifests")).len(), 2);
+}
+
+pub(crate) fn a_disk_that_fills_during_a_fetch_keeps_the_served_generation() -> Result<(), Missing> {
+    let (published, node, disk) = scene(mounts()?);
+    let load = MixedLoad::start(&node, SHAPE, 1);
+    let fetched = node.number("published_fetched_bytes");
+    published.publish(2);
+    node.wait_for("published_fetched_bytes", fetched + 1);
+    fill(&File::create_new(disk.join("filler")).unwrap());
+    expect_full_disk(&published, &node, &load);
+    assert_eq!(node.logged("No space left on device"), 0, "{}", node.log());
+    load.allow(2);
+    fs::remove_file(disk.join("filler")).unwrap();
+    expect_convergence(&node, load, &disk);
+    Ok(())
+}
+
+pub(crate) fn a_fetch_does_not_start_on_a_full_disk() -> Result<(), Missing> {
+    let (published, node, disk) = scene(mounts()?);
+    let load = MixedLoad::start(&node, SHAPE, 1);
+    let fetched = node.number("published_fetched_bytes");
+    fill(&File::create_new(disk.join("filler")).unwrap());
+    published.publish(2);
+    expect_full_disk(&published, &node, &load);
+    assert_eq!(node.number("published_fetched_bytes"), fetched);
+    load.allow(2);
+    fs::remove_file(disk.join("filler")).unwrap();
+    expect_convergence(&node, load, &disk);
+    Ok(())
+}
