@@ -11,6 +11,7 @@ mod durability {
     pub(crate) mod errors;
     pub(crate) mod faults;
     pub(crate) mod power_loss;
+    pub(crate) mod published;
     pub(crate) mod record;
     pub(crate) mod swaps;
 }
@@ -21,7 +22,7 @@ use std::time::SystemTime;
 
 use libtest_mimic::{Arguments, run};
 
-use durability::{errors, power_loss, swaps};
+use durability::{errors, power_loss, published, swaps};
 use helpers::random::Random;
 use helpers::trials::trials;
 
@@ -32,6 +33,9 @@ fn main() -> ExitCode {
         power_loss::a_missing_or_late_sync_is_detected,
         power_loss::an_operation_that_the_recorder_does_not_know_is_an_error,
         power_loss::after_a_power_loss_at_any_moment_the_old_or_the_new_file_is_complete,
+        published::a_node_in_which_a_system_call_fails_keeps_a_complete_generation_and_converges,
+        published::a_node_killed_at_any_call_of_a_swap_serves_the_old_or_the_new_generation_and_converges,
+        published::a_node_that_cannot_serve_a_cached_generation_when_it_starts_keeps_the_file,
         swaps::a_swap_in_which_a_system_call_fails_keeps_the_old_file_and_the_next_one_is_served,
     ];
     run(&Arguments::from_args(), trials).exit_code()

@@ -11,6 +11,7 @@
 //! serving.json               the number of the generation that is served, and the pin that applied
 //! ```
 
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
@@ -19,13 +20,13 @@ use serde::{Deserialize, Serialize};
 
 use super::bandwidth::Bandwidth;
 use super::document::{decode, encode};
-use super::download::{download, remove, sync_folder_of, with_suffix};
+use super::download::{download, open_verified, remove, sync_folder_of, with_suffix};
 use super::error::PublishError;
 use super::location::Location;
 use super::manifest::{Entry, Manifest};
 use super::transfer::OnProgress;
 use crate::bake::{self, BakeError, Cancel, Options};
-use crate::store::MappedStore;
+use crate::store::{MappedStore, StoreError};
 
 /// The name of the file that is served, in the folder.
 pub(super) const SERVING: &str = "serving.db";
@@ -75,19 +76,38 @@ impl Cache {
         self.folder.join("manifests").join(format!("{number:020}.json"))
     }
 
-    /// Returns the manifests of the complete generations, in ascending order. Skips manifests that are damaged.
+    /// Returns the manifests of the complete generations, in ascending order. Skips manifests that are damaged. Returns
+    /// none if the folder cannot be read.
     pub(super) fn complete(&self) -> Vec<Manifest> {
-        let names = fs::read_dir(self.folder.join("manifests")).into_iter().flatten().flatten();
-        let numbers = names.filter_map(|name| name.file_name().to_str()?.strip_suffix(".json")?.parse().ok());
-        let read = |number| Manifest::decode(&fs::read(self.manifest_path(number)).ok()?, number).ok();
-        let mut manifests: Vec<Manifest> = numbers.filter_map(read).filter(|manifest| self.has(manifest)).collect();
-        manifests.sort_by_key(|manifest| manifest.number);
-        manifests
+        self.read_complete().unwrap_or_default()
     }
 
-    /// Returns whether the file of a generation is complete.
+    /// Returns the manifests of the complete generations, in ascending order. Skips manifests that are damaged.
+    fn read_complete(&self) -> Result<Vec<Manifest>, PublishError> {
+        let folder = self.folder.join("manifests");
+        let mut manifests = Vec::new();
+        for file in fs::read_dir(&folder).map_err(PublishError::io(&folder))? {
+            let name = file.map_err(PublishError::io(&folder))?.file_name();
+            let number = name.to_str().and_then(|name| name.strip_suffix(".json")?.parse().ok());
+            let Some(number) = number else { continue };
+            let path = self.manifest_path(number);
+            let json = fs::read(&path).map_err(PublishError::io(&path))?;
+            let Ok(manifest) = Manifest::decode(&json, number) else { continue };
+            if self.is_complete(&manifest).map_err(PublishError::io(&path))? {
+                manifests.push(manifest);
+            }
+        }
+        manifests.sort_by_key(|manifest| manifest.number);
+        Ok(manifests)
+    }
+
+    /// Returns whether the file of a generation is known to be complete.
     pub(super) fn has(&self, manifest: &Manifest) -> bool {
-        self.manifest_path(manifest.number).exists() && self.data_path(&manifest.digest()).exists()
+        self.is_complete(manifest).unwrap_or(false)
+    }
+
+    fn is_complete(&self, manifest: &Manifest) -> std::io::Result<bool> {
+        Ok(self.manifest_path(manifest.number).try_exists()? && self.data_path(&manifest.digest()).try_exists()?)
     }
 
     /// Returns what the node served last. Returns zeros if it is unknown.
@@ -128,16 +148,25 @@ impl Cache {
         write_durably(&self.folder.join("serving.json"), &encode(&serving))
     }
 
-    /// Deletes the file of a generation that turned out to be damaged.
-    pub(super) fn discard(&self, manifest: &Manifest) -> Result<(), PublishError> {
-        remove(&self.manifest_path(manifest.number))?;
-        remove(&self.data_path(&manifest.digest()))
+    /// Verifies the file of a generation that could not be served, and deletes it if it is damaged, so that it is fetched
+    /// again. Other failures, such as a full disk, do not make the file useless.
+    pub(super) fn discard_if_damaged(&self, manifest: &Manifest, cancel: &Cancel) -> Result<(), PublishError> {
+        let path = self.data_path(&manifest.digest());
+        let Ok(file) = File::open(&path) else { return Ok(()) };
+        match open_verified(&file, &path, cancel) {
+            Err(PublishError::File(StoreError::Format { .. })) => {
+                remove(&self.manifest_path(manifest.number))?;
+                remove(&path)
+            }
+            _ => Ok(()),
+        }
     }
 
-    /// Deletes complete generations until `keep` are left, and downloads that were given up. Deletes the oldest
-    /// generations first, but none of `needed`, and no download of the generation `fetched`.
+    /// Deletes complete generations until `keep` are left, downloads that were given up, and files that a killed process
+    /// left. Deletes the oldest generations first, but none of `needed`, and no download of the generation `fetched`.
     pub(super) fn trim(&self, keep: usize, needed: &[u64], fetched: &Manifest) -> Result<(), PublishError> {
-        let complete = self.complete();
+        // If the folder cannot be read, nothing is deleted.
+        let complete = self.read_complete()?;
         let surplus = complete.len().saturating_sub(keep.max(1));
         let (deleted, kept): (Vec<&Manifest>, Vec<&Manifest>) = {
             let mut left = surplus;
@@ -150,12 +179,17 @@ impl Cache {
         for manifest in deleted {
             remove(&self.manifest_path(manifest.number))?;
         }
-        let kept: Vec<String> = kept.into_iter().chain([fetched]).map(Manifest::digest).collect();
-        for file in fs::read_dir(self.folder.join("data")).map_err(PublishError::io(&self.folder))?.flatten() {
-            let name = file.file_name();
-            let digest = name.to_str().and_then(|name| name.split('.').next()).unwrap_or_default();
-            if !kept.iter().any(|kept| kept == digest) {
-                remove(&file.path())?;
+        let kept_paths = kept.iter().flat_map(|kept| [self.manifest_path(kept.number), self.data_path(&kept.digest())]);
+        let kept_paths: HashSet<PathBuf> = kept_paths.collect();
+        // The names of the parts of a download begin with the digest.
+        let fetched_digest = (!self.has(fetched)).then(|| fetched.digest());
+        let is_download = |name: &str| fetched_digest.as_ref().is_some_and(|digest| name.starts_with(digest.as_str()));
+        for folder in ["manifests", "data"].map(|name| self.folder.join(name)) {
+            for file in fs::read_dir(&folder).map_err(PublishError::io(&folder))? {
+                let file = file.map_err(PublishError::io(&folder))?;
+                if !kept_paths.contains(&file.path()) && !file.file_name().to_str().is_some_and(is_download) {
+                    remove(&file.path())?;
+                }
             }
         }
         Ok(())

@@ -125,6 +125,8 @@ pub struct Follower {
     /// Whether the newest pin was read since the follower was opened.
     are_pins_known: bool,
     failure: Option<Failure>,
+    /// Whether the folder has the record of the served generation, and nothing that is not needed.
+    is_settled: bool,
     /// When the status was written last, and the status without its time.
     status_written: Option<(Instant, NodeStatus)>,
     is_status_failing: bool,
@@ -175,6 +177,7 @@ impl Follower {
             pin: None,
             are_pins_known: false,
             failure: None,
+            is_settled: false,
             status_written: None,
             is_status_failing: false,
             options,
@@ -214,8 +217,8 @@ impl Follower {
                         facts.status.failed = manifest.number;
                         facts.failures[FailureKind::Rejected as usize] += 1;
                     });
-                    // A damaged file in the folder would be tried again and again.
-                    let _ = self.cache.discard(&manifest);
+                    // The store may be unreachable, so a file that is not damaged stays.
+                    let _ = self.cache.discard_if_damaged(&manifest, &self.control.cancel);
                 }
             }
         }
@@ -265,6 +268,9 @@ impl Follower {
         let Some((target, hold)) = self.target().await? else { return Ok(Polled::Empty) };
         if target.number == self.serving.generation {
             self.failure = None;
+            if !self.is_settled {
+                self.settle(&target, &[target.number])?;
+            }
             self.change(|facts| (facts.status.error, facts.status.failed, facts.status.lag_s) = (String::new(), 0, 0));
             return Ok(Polled::Current(target.number));
         }
@@ -402,11 +408,20 @@ impl Follower {
             return Err(PublishError::Rejected { generation: manifest.number, problem });
         }
         self.serving.generation = manifest.number;
-        self.failure = None;
-        self.cache.record(self.serving)?;
-        self.report_serving(manifest);
-        self.cache.trim(self.options.keep, &[manifest.number, before], manifest)?;
+        (self.failure, self.is_settled) = (None, false);
+        self.settle(manifest, &[manifest.number, before])?;
         Ok(Polled::Served(manifest.number))
+    }
+
+    /// Records what the node serves, and deletes what the folder need not keep. An attempt that failed is repeated at the
+    /// next poll.
+    fn settle(&mut self, served: &Manifest, needed: &[u64]) -> Result<(), PublishError> {
+        let recorded = self.cache.record(self.serving);
+        self.report_serving(served);
+        recorded?;
+        self.cache.trim(self.options.keep, needed, served)?;
+        self.is_settled = true;
+        Ok(())
     }
 
     /// Records that a generation cannot be served now, so that the next attempt waits.

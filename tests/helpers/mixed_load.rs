@@ -1,6 +1,7 @@
 //! Clients that send every kind of request in both protocols. They accept errors, but no wrong value.
 
 use std::io::{BufReader, Read, Write};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
@@ -32,10 +33,15 @@ pub(crate) struct MixedLoad {
 
 impl MixedLoad {
     pub(crate) fn start(served: &Server, shape: Shape, generation: u64) -> MixedLoad {
+        MixedLoad::start_between(served, shape, generation..=generation)
+    }
+
+    /// Starts clients that accept responses from several generations.
+    pub(crate) fn start_between(served: &Server, shape: Shape, generations: RangeInclusive<u64>) -> MixedLoad {
         let shared = Arc::new(Shared {
             shape,
-            least: AtomicU64::new(generation),
-            greatest: AtomicU64::new(generation),
+            least: AtomicU64::new(*generations.start()),
+            greatest: AtomicU64::new(*generations.end()),
             stopping: AtomicBool::new(false),
             right: AtomicU64::new(0),
             errors: AtomicU64::new(0),

@@ -32,11 +32,21 @@ impl PipelinedConnection {
 
     /// Sends a Get for each key in one write.
     pub(crate) fn ask(&mut self, keys: &[u64]) {
+        self.send(keys).unwrap();
+    }
+
+    /// Sends a Get for each key and reads the responses. Fails if the connection has ended.
+    pub(crate) fn get_all(&mut self, keys: &[u64]) -> io::Result<Vec<Answer>> {
+        self.send(keys)?;
+        self.answers(keys.len())
+    }
+
+    fn send(&mut self, keys: &[u64]) -> io::Result<()> {
         let requests = match self.protocol {
             Protocol::Native => frames::gets(keys.iter().copied()),
             Protocol::Redis => keys.iter().flat_map(|key| redis_get(*key)).collect(),
         };
-        self.stream.get_mut().write_all(&requests).unwrap();
+        self.stream.get_mut().write_all(&requests)
     }
 
     /// Reads `count` responses.
