@@ -4,6 +4,7 @@ mod helpers;
 
 mod following {
     mod cache;
+    mod clocks;
     mod faults;
     mod pins;
     mod rollouts;

@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::SystemTime;
 
 use rustix::net::sockopt::set_socket_linger;
 
@@ -36,6 +37,8 @@ struct State {
     request_count: u64,
     /// The number of bytes of bodies that were sent.
     sent_bytes: u64,
+    /// The time by which the server's clock is ahead of this machine's clock, in seconds.
+    clock_offset_s: i64,
 }
 
 /// A server with its thread, which runs until the process ends.
@@ -74,6 +77,11 @@ impl StoreServer {
         self.state.lock().unwrap().fault = None;
     }
 
+    /// Sets the time by which the server's clock is ahead of this machine's clock.
+    pub(crate) fn set_clock_offset_s(&self, offset_s: i64) {
+        self.state.lock().unwrap().clock_offset_s = offset_s;
+    }
+
     /// Returns the number of requests that failed because of a fault.
     pub(crate) fn fault_count(&self) -> u64 {
         self.state.lock().unwrap().fault_count
@@ -93,13 +101,13 @@ impl StoreServer {
 /// Serves the one request of a connection.
 fn respond(stream: TcpStream, folder: &Path, state: &Mutex<State>) {
     let Some(request) = Request::read(&stream, folder) else { return };
-    let fault = {
+    let (fault, clock_offset_s) = {
         let mut state = state.lock().unwrap();
         state.request_count += 1;
         let path = request.path.to_str().unwrap();
         let fault = state.fault.clone().filter(|(part, _)| path.contains(part.as_str())).map(|(_, fault)| fault);
         state.fault_count += u64::from(fault.is_some());
-        fault
+        (fault, state.clock_offset_s)
     };
     match fault {
         Some(Fault::Dead) => return,
@@ -112,7 +120,7 @@ fn respond(stream: TcpStream, folder: &Path, state: &Mutex<State>) {
         _ => {}
     }
     // A client may have ended.
-    let sent_bytes = request.answer(stream, fault).unwrap_or_default();
+    let sent_bytes = request.answer(stream, fault, clock_offset_s).unwrap_or_default();
     state.lock().unwrap().sent_bytes += sent_bytes;
 }
 
@@ -146,7 +154,7 @@ impl Request {
     }
 
     /// Sends the response. Returns the number of bytes of the body that were sent.
-    fn answer(&self, mut stream: TcpStream, fault: Option<Fault>) -> std::io::Result<u64> {
+    fn answer(&self, mut stream: TcpStream, fault: Option<Fault>, clock_offset_s: i64) -> std::io::Result<u64> {
         let file = File::open(&self.path);
         let status = match fault {
             Some(Fault::Status(status)) => Some(status),
@@ -157,7 +165,8 @@ impl Request {
             return Ok(0);
         }
         let file = file?;
-        let mut len_bytes = file.metadata()?.len();
+        let metadata = file.metadata()?;
+        let mut len_bytes = metadata.len();
         if fault == Some(Fault::Truncated) {
             len_bytes /= 2;
         }
@@ -173,7 +182,9 @@ impl Request {
         if self.range.is_some() {
             write!(stream, "Content-Range: bytes {first}-{}/{len_bytes}\r\n", end.max(1) - 1)?;
         }
-        write!(stream, "Last-Modified: Thu, 01 Jan 2026 00:00:00 GMT\r\nConnection: close\r\n\r\n")?;
+        let date = |time| http_date(time, clock_offset_s);
+        write!(stream, "Date: {}\r\nLast-Modified: {}\r\n", date(SystemTime::now()), date(metadata.modified()?))?;
+        write!(stream, "Connection: close\r\n\r\n")?;
         match fault {
             _ if self.is_head => return Ok(0),
             Some(Fault::Reset) => {
@@ -185,4 +196,11 @@ impl Request {
         }
         Ok(body.len() as u64)
     }
+}
+
+/// Returns a time by another clock in the format of HTTP headers.
+fn http_date(time: SystemTime, clock_offset_s: i64) -> String {
+    let seconds = time.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() as i64;
+    let time = chrono::DateTime::from_timestamp(seconds + clock_offset_s, 0).unwrap();
+    time.format("%a, %d %b %Y %H:%M:%S GMT").to_string()
 }
