@@ -1,0 +1,34 @@
+//! Tables of figures.
+
+/// The figures of all rounds, by name.
+#[derive(Default)]
+pub(crate) struct Figures {
+    /// The name, the unit, and the figure of each round.
+    rows: Vec<(&'static str, &'static str, Vec<f64>)>,
+}
+
+impl Figures {
+    /// Adds the figure of a round.
+    pub(crate) fn add(&mut self, name: &'static str, unit: &'static str, figure: f64) {
+        match self.rows.iter_mut().find(|row| row.0 == name) {
+            Some(row) => row.2.push(figure),
+            None => self.rows.push((name, unit, vec![figure])),
+        }
+    }
+
+    /// Prints a Markdown table with the median, the smallest, and the greatest figure of all rounds.
+    pub(crate) fn print(mut self) {
+        println!("| measured | unit | median | smallest | greatest |\n|---|---|---:|---:|---:|");
+        for (name, unit, figures) in &mut self.rows {
+            figures.sort_by(f64::total_cmp);
+            let (median, last) = (figures[figures.len() / 2], figures[figures.len() - 1]);
+            println!("| {name} | {unit} | {median:.2} | {:.2} | {last:.2} |", figures[0]);
+        }
+    }
+}
+
+/// Returns a quantile of figures.
+pub(crate) fn quantile(figures: &mut [f64], share: f64) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[((figures.len() - 1) as f64 * share) as usize]
+}
