@@ -5,10 +5,10 @@
 //! rounds has these parts:
 //!
 //! 1. A plain GET of the table in another process, to a file that is synced.
-//! 2. A new generation, which the node fetches, verifies, and serves. Requests for Info every 5 ms show the stages and
-//!    the memory of the node.
+//! 2. A new generation, which the node fetches, verifies, and serves on request. Requests for Info every 5 ms show the
+//!    stages and the memory of the node.
 //! 3. A client that sends 16 Gets for random keys and waits for the responses, first alone, and then while the node
-//!    fetches and serves the next generation. Every value is checked.
+//!    fetches and serves the next generation after its next poll. Every value is checked.
 //!
 //! All processes share the processors, and the kernel caches all files. `cargo bench --bench publish -- --rows N` changes
 //! the table; `--rounds`, `--poll`, `--seconds` (of the client without a fetch), and `--server` (another binary of
@@ -23,7 +23,8 @@ mod support;
 mod table;
 
 use std::error::Error;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -158,11 +159,13 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn fetch_alone(table: &mut Table, node: &Node, figures: &mut Figures) -> Result<(), Box<dyn Error>> {
     let entry = table.upload()?;
     let (object, output, len_bytes) = (format!("users/{}", entry.object), table.path("plain"), entry.bytes);
+    recycle_pages(table, len_bytes)?;
     let plain = plain_get::measure(&table.address, &object, &output)?;
+    recycle_pages(table, len_bytes)?;
+    let swap = node.observe(len_bytes, true, || table.commit(entry))?;
+    table.check(node)?;
     assert!(same_bytes(&output, &table.path("store").join(&object))?, "the plain GET returned other bytes");
     fs::remove_file(&output)?;
-    let swap = node.observe(len_bytes, || table.commit(entry))?;
-    table.check(node)?;
     let (mib, gb) = (len_bytes as f64 / MIB, len_bytes as f64 / 1e9);
     let synced_seconds = swap.fetch_seconds + swap.verify_seconds;
     figures.add("plain GET to a synced file", "MiB/s", mib / plain.seconds);
@@ -177,21 +180,36 @@ fn fetch_alone(table: &mut Table, node: &Node, figures: &mut Figures) -> Result<
     figures.add("processor time of the plain GET", "s/GB", plain.cpu_seconds / gb);
     figures.add("processor time of the fetch", "s/GB", swap.fetch_cpu_seconds / gb);
     figures.add("processor time of fetch, sync, and verification", "s/GB", swap.verify_cpu_seconds / gb);
-    add_stages(&swap, figures);
-    Ok(())
-}
-
-fn add_stages(swap: &Swap, figures: &mut Figures) {
-    figures.add("commit to served", "s", swap.total_seconds());
-    figures.add("... wait for the poll", "s", swap.poll_seconds);
-    figures.add("... fetch", "s", swap.fetch_seconds);
-    figures.add("... sync and verification", "s", swap.verify_seconds);
-    figures.add("... opening, reading into memory, and swap", "s", swap.swap_seconds);
+    add_stages("after a requested reload", &swap, figures);
     let mib = |bytes: u64| bytes as f64 / MIB;
     figures.add("anonymous memory before the commit", "MiB", mib(swap.before.anonymous_bytes));
     figures.add("greatest anonymous memory", "MiB", mib(swap.peak.anonymous_bytes));
     figures.add("resident memory before the commit, with mapped files", "MiB", mib(swap.before.resident_bytes));
     figures.add("greatest resident memory, with mapped files", "MiB", mib(swap.peak.resident_bytes));
+    Ok(())
+}
+
+fn add_stages(load: &str, swap: &Swap, figures: &mut Figures) {
+    for (stage, seconds) in [
+        ("from the commit until the generation is served", swap.total_seconds()),
+        ("wait for the poll", swap.poll_seconds),
+        ("fetch", swap.fetch_seconds),
+        ("sync and verification", swap.verify_seconds),
+        ("opening, reading into memory, and swap", swap.swap_seconds),
+    ] {
+        figures.add(&format!("{load}: {stage}"), "s", seconds);
+    }
+}
+
+/// Writes a file and deletes it, so that the next file gets pages that were written to a moment ago. On a virtual
+/// machine, the first write to a page takes much longer, because the host must allocate the page.
+fn recycle_pages(table: &Table, len_bytes: u64) -> Result<(), Box<dyn Error>> {
+    let path = table.path("recycled");
+    let (mut file, block) = (File::create(&path)?, vec![1; 1 << 20]);
+    for _ in 0..3 * len_bytes / block.len() as u64 {
+        file.write_all(&block)?;
+    }
+    Ok(fs::remove_file(path)?)
 }
 
 /// Measures the latency of a client, alone and while the node fetches and serves a generation.
@@ -205,10 +223,11 @@ fn fetch_beside_client(
     let len_bytes = entry.bytes;
     let (rows, socket) = (table.rows, node.socket.as_path());
     let mut alone_us = latencies_us(socket, rows, Some(args.measured), &AtomicBool::new(false))?;
+    recycle_pages(table, len_bytes)?;
     let is_over = AtomicBool::new(false);
     let (swap, beside_us) = thread::scope(|scope| {
         let client = scope.spawn(|| latencies_us(socket, rows, None, &is_over).map_err(|error| error.to_string()));
-        let swap = node.observe(len_bytes, || table.commit(entry));
+        let swap = node.observe(len_bytes, false, || table.commit(entry));
         is_over.store(true, Ordering::Relaxed);
         (swap, client.join().expect("a client that does not panic"))
     });
@@ -220,7 +239,7 @@ fn fetch_beside_client(
     figures.add("p99 with / without a fetch", "ratio", p99_beside_us / p99_alone_us);
     figures.add("16 Gets of a client, greatest, without a fetch", "us", quantile(&mut alone_us, 1.0));
     figures.add("16 Gets of a client, greatest, with a fetch", "us", quantile(&mut beside_us, 1.0));
-    figures.add("commit to served, beside the client", "s", swap.total_seconds());
+    add_stages("beside the client", &swap, figures);
     Ok(())
 }
 

@@ -91,10 +91,12 @@ impl Node {
         ticks / sysconf(SysconfVar::CLK_TCK).ok().flatten().unwrap_or(100) as f64
     }
 
-    /// Commits a generation, and observes the node until it serves the generation.
+    /// Commits a generation, and observes the node until it serves the generation. If `requests_reload`, the node looks
+    /// for the generation at once.
     pub(crate) fn observe(
         &self,
         object_len_bytes: u64,
+        requests_reload: bool,
         commit: impl FnOnce() -> Result<u64, Box<dyn Error>>,
     ) -> Result<Swap, Box<dyn Error>> {
         let mut client = Client::connect(&self.socket)?;
@@ -102,6 +104,9 @@ impl Node {
         let (before, mut peak) = (self.memory(), self.memory());
         let number = commit()?;
         let committed = Instant::now();
+        if requests_reload {
+            client.reload()?;
+        }
         let (mut ends, mut cpu) = (Vec::<f64>::new(), Vec::new());
         while ends.len() < STAGES {
             let ended = ended_stages(&client.info()?, number, fetched_before_bytes, object_len_bytes);

@@ -4,15 +4,15 @@
 #[derive(Default)]
 pub(crate) struct Figures {
     /// The name, the unit, and the figure of each round.
-    rows: Vec<(&'static str, &'static str, Vec<f64>)>,
+    rows: Vec<(String, &'static str, Vec<f64>)>,
 }
 
 impl Figures {
     /// Adds the figure of a round.
-    pub(crate) fn add(&mut self, name: &'static str, unit: &'static str, figure: f64) {
+    pub(crate) fn add(&mut self, name: &str, unit: &'static str, figure: f64) {
         match self.rows.iter_mut().find(|row| row.0 == name) {
             Some(row) => row.2.push(figure),
-            None => self.rows.push((name, unit, vec![figure])),
+            None => self.rows.push((name.to_owned(), unit, vec![figure])),
         }
     }
 
