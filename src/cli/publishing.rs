@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::generation_args::GenerationArgs;
 use super::transfer_display::TransferDisplay;
 use crate::bake::Cancel;
-use crate::publish::{Canary, CommitOptions, Manifest, Publication, PublishError, ShardFile};
+use crate::publish::{Canary, CommitOptions, Manifest, Publication, PublishError, ShardFile, Stage};
 
 /// A generation that can be published as soon as its files exist.
 pub struct NewGeneration {
@@ -22,12 +22,7 @@ impl NewGeneration {
         let canaries = args.canary.as_deref().map(Canary::read_file).transpose()?.unwrap_or_default();
         let note = args.note.clone().unwrap_or_default();
         let publication = Publication::create(url)?;
-        if let Some(parent) = args.parent {
-            let newest = publication.newest()?;
-            if newest != parent {
-                return Err(PublishError::Parent { url: publication.url().to_owned(), parent, newest });
-            }
-        }
+        publication.check_parent(args.parent)?;
         Ok(NewGeneration { publication, options: CommitOptions { parent: args.parent, canaries, note } })
     }
 
@@ -49,17 +44,12 @@ impl NewGeneration {
         cancel: &Cancel,
         display: &TransferDisplay,
     ) -> Result<Manifest, PublishError> {
-        ShardFile::check_coverage(shards)?;
-        Canary::check_all(&self.options.canaries, shards)?;
-        let mut entries = Vec::new();
-        for shard in shards {
-            display.begin_file(&shard.path);
-            entries.push(self.publication.upload(shard, cancel, &mut |progress| display.show(progress))?);
-        }
-        if cancel.is_set() {
-            return Err(PublishError::Canceled);
-        }
-        self.publication.commit(entries, &self.options)
+        self.publication.publish(shards, &self.options, cancel, &mut |shard, progress| {
+            if progress.stage == Stage::Verify && progress.done_bytes == 0 {
+                display.begin_file(&shard.path);
+            }
+            display.show(progress);
+        })
     }
 
     /// Describes a generation that was published.

@@ -34,8 +34,14 @@ pub(super) const SERVING: &str = "serving.db";
 /// A node's folder of generations.
 pub(super) struct Cache {
     folder: PathBuf,
-    /// Keeps the lock.
-    _lock: File,
+    lock: File,
+}
+
+impl Drop for Cache {
+    fn drop(&mut self) {
+        // A child process that this process forked may have the descriptor, too, and would keep the lock.
+        let _ = flock(&self.lock, FlockOperation::Unlock);
+    }
 }
 
 /// What the node serves.
@@ -59,7 +65,7 @@ impl Cache {
             let error = std::io::Error::other("another process uses this folder: stop it, or choose another folder");
             PublishError::Io { path, error }
         })?;
-        Ok(Cache { folder: folder.to_path_buf(), _lock: lock })
+        Ok(Cache { folder: folder.to_path_buf(), lock })
     }
 
     /// Returns the path of the file that is served.

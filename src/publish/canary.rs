@@ -8,7 +8,7 @@ use std::path::Path;
 use twox_hash::XxHash3_128;
 
 use super::error::PublishError;
-use super::manifest::Canary;
+use super::manifest::{Canary, Manifest};
 use super::upload::ShardFile;
 use crate::format::key::{Key, KeyKind};
 use crate::slots::slot_of;
@@ -60,22 +60,45 @@ impl Canary {
                 problem: format!("{problem}: correct the canary, or bake other rows"),
             };
             let Some((_, first)) = stores.first() else { continue };
-            let key = match first.key_kind() {
-                KeyKind::Bytes => Some(Key::from(canary.key.as_str())),
-                KeyKind::U64 => canary.key.parse().ok().map(Key::U64),
-            };
-            let key =
-                key.ok_or_else(|| wrong(format!("not a key of this table, whose keys are {}", first.key_kind())))?;
+            let key = canary.key_in(first).map_err(wrong)?;
             let Some((_, store)) = stores.iter().find(|(slots, _)| slots.has(slot_of(key))) else { continue };
-            let digest = |value: Option<Vec<u8>>| match value {
-                Some(value) => format!("{:032x}", XxHash3_128::oneshot(&value)),
-                None => ABSENT.to_owned(),
-            };
-            let found = store.get(key).map(digest).map_err(|error: LookupError| wrong(error.to_string()))?;
-            if found != canary.digest {
-                return Err(wrong(format!("found {found}, expected {}", canary.digest)));
-            }
+            canary.check(store).map_err(wrong)?;
         }
         Ok(())
+    }
+
+    /// Looks the canary up in the table that should satisfy it. Returns what is wrong as the error.
+    fn check(&self, store: &MappedStore) -> Result<(), String> {
+        let digest = |value: Option<Vec<u8>>| match value {
+            Some(value) => format!("{:032x}", XxHash3_128::oneshot(&value)),
+            None => ABSENT.to_owned(),
+        };
+        let found = store.get(self.key_in(store)?).map(digest).map_err(|error: LookupError| error.to_string())?;
+        match found == self.digest {
+            true => Ok(()),
+            false => Err(format!("found {found}, expected {}", self.digest)),
+        }
+    }
+
+    /// Returns the key, which has the kind of the table's keys. Returns what is wrong as the error.
+    fn key_in(&self, store: &MappedStore) -> Result<Key<'_>, String> {
+        let key = match store.key_kind() {
+            KeyKind::Bytes => Some(Key::from(self.key.as_str())),
+            KeyKind::U64 => self.key.parse().ok().map(Key::U64),
+        };
+        key.ok_or_else(|| format!("not a key of this table, whose keys are {}", store.key_kind()))
+    }
+}
+
+impl Manifest {
+    /// Looks the canaries of the generation up in its table, which has the rows of all its files. Returns the first
+    /// canary that the table does not satisfy as the error, in the form of [`Serve`](super::Serve).
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn check_canaries(&self, store: &MappedStore) -> Result<(), String> {
+        let check =
+            |canary: &Canary| canary.check(store).map_err(|problem| format!("canary {}: {problem}", canary.key));
+        self.canaries.iter().try_for_each(check)
     }
 }

@@ -19,7 +19,7 @@ use super::location::Location;
 use super::manifest::Manifest;
 use super::pin::{Decision, Pin};
 use super::status::NodeStatus;
-use super::transfer::{random_below, until_canceled};
+use super::transfer::{Progress, random_below, until_canceled};
 use crate::bake::Cancel;
 use crate::sync::unpoisoned;
 
@@ -130,7 +130,11 @@ pub struct Follower {
     /// When the status was written last, and the status without its time.
     status_written: Option<(Instant, NodeStatus)>,
     is_status_failing: bool,
+    observe: Option<Observe>,
 }
+
+/// Observes the downloads of a follower.
+type Observe = Box<dyn FnMut(Progress) + Send>;
 
 /// A generation that the node cannot serve.
 struct Failure {
@@ -180,6 +184,7 @@ impl Follower {
             is_settled: false,
             status_written: None,
             is_status_failing: false,
+            observe: None,
             options,
         };
         follower.change(|facts| facts.status.node = follower.options.node.clone());
@@ -189,6 +194,12 @@ impl Follower {
     /// Returns a handle to the follower.
     pub fn control(&self) -> FollowControl {
         self.control.clone()
+    }
+
+    /// Sets a function that observes the progress of downloads. It runs between the requests of a download, so it must
+    /// return soon.
+    pub fn observe(&mut self, progress: impl FnMut(Progress) + Send + 'static) {
+        self.observe = Some(Box::new(progress));
     }
 
     /// Returns the path of the file that is served.
@@ -230,7 +241,12 @@ impl Follower {
         while !self.control.is_stopped() {
             let (cancel, poll) = (self.control.cancel.clone(), self.poll(serve));
             polled(&until_canceled(&cancel, poll).await);
-            self.write_status().await;
+            // A follower that is stopped does not wait for a store that cannot be reached.
+            let write = async {
+                self.write_status().await;
+                Ok(())
+            };
+            let _ = until_canceled(&cancel, write).await;
             let poll_ms = self.options.poll.as_millis() as u64;
             let wait = Duration::from_millis(poll_ms / 2 + random_below(poll_ms + 1));
             tokio::select! {
@@ -383,7 +399,11 @@ impl Follower {
         self.cache.trim(self.options.keep, &[self.serving.generation], manifest)?;
         let facts = Arc::clone(&self.control.facts);
         let mut last_bytes = None;
-        let mut progress = move |progress: super::Progress| {
+        let observe = &mut self.observe;
+        let mut progress = move |progress: Progress| {
+            if let Some(observe) = observe {
+                observe(progress);
+            }
             let mut facts = unpoisoned(&facts);
             let more = last_bytes.map_or(0, |last| progress.done_bytes.saturating_sub(last));
             last_bytes = Some(progress.done_bytes);

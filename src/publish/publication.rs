@@ -17,7 +17,7 @@ use super::manifest::{Canary, Entry, Manifest, check_coverage};
 use super::pin::{Decision, Pin};
 use super::probe::{self, StoreProbe};
 use super::status::NodeStatus;
-use super::transfer::{OnProgress, random_bytes, until_canceled};
+use super::transfer::{OnProgress, Progress, random_bytes, until_canceled};
 use super::upload::{ShardFile, upload};
 use crate::bake::Cancel;
 
@@ -118,6 +118,40 @@ impl Publication {
     pub fn upload(&self, shard: &ShardFile, cancel: &Cancel, progress: OnProgress<'_>) -> Result<Entry, PublishError> {
         let upload = upload(&self.location, &self.job, shard, cancel, progress);
         self.runtime.block_on(until_canceled(cancel, upload))
+    }
+
+    /// Checks that the expected generation is the newest one. Without an expected generation, checks nothing.
+    ///
+    /// # Errors
+    /// [`PublishError::Parent`], [`PublishError::Store`].
+    pub fn check_parent(&self, parent: Option<u64>) -> Result<(), PublishError> {
+        let Some(parent) = parent else { return Ok(()) };
+        match self.newest()? {
+            newest if newest == parent => Ok(()),
+            newest => Err(PublishError::Parent { url: self.url().to_owned(), parent, newest }),
+        }
+    }
+
+    /// Checks the slots and the canaries of files, uploads the files, and creates the generation that consists of them.
+    /// `progress` observes each transfer with its file.
+    ///
+    /// # Errors
+    /// [`PublishError`]. After an error, readers see no new generation.
+    pub fn publish(
+        &self,
+        shards: &[ShardFile],
+        options: &CommitOptions,
+        cancel: &Cancel,
+        progress: &mut (dyn FnMut(&ShardFile, Progress) + Send),
+    ) -> Result<Manifest, PublishError> {
+        ShardFile::check_coverage(shards)?;
+        Canary::check_all(&options.canaries, shards)?;
+        let mut entries = Vec::new();
+        for shard in shards {
+            entries.push(self.upload(shard, cancel, &mut |state| progress(shard, state))?);
+        }
+        super::transfer::check(cancel)?;
+        self.commit(entries, options)
     }
 
     /// Creates the next generation from uploaded files. The slots of the files must cover every slot exactly once.
