@@ -4,27 +4,24 @@
 //! complete. Other Python threads run while rows are sorted and written. Signals are checked regularly, so Ctrl-C stops
 //! a bake.
 
-use std::io;
 use std::num::NonZero;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use pyo3::exceptions::{PyTypeError, PyUnicodeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyIterator, PyList, PyMemoryView, PyTuple};
-use zero_kv::bake::{self, Cancel, Column, Duplicates, Input, Keys, Options, Progress, RowPiece, TypedColumns};
+use zero_kv::bake::{self, Column, Duplicates, Input, Keys, Options, Progress, RowPiece, TypedColumns};
 use zero_kv::{Key, KeyKind};
 
 use crate::arguments::unknown_value;
 use crate::cells::{CellRows, columns_from};
 use crate::convert::{bytes_from, key_from, kind_name, type_name};
 use crate::errors::{self, bake_exception};
+use crate::raised::{Raised, SIGNALS_EVERY};
 
 /// The maximum number of rows that are read before signals are checked and other Python threads run.
 const PIECE_ROWS: usize = 4096;
-/// The interval between two checks of signals while no rows are read.
-const SIGNALS_EVERY: Duration = Duration::from_millis(50);
 
 /// The columns of a typed table with their types, the name of the key's column, and whether values of the base are
 /// converted.
@@ -145,30 +142,6 @@ pub(crate) fn bake_rows(
         digest: format!("{:032x}", report.digest),
         elapsed_s: began.elapsed().as_secs_f64(),
     })
-}
-
-/// The exception that stopped a bake.
-#[derive(Default)]
-struct Raised {
-    error: Arc<Mutex<Option<PyErr>>>,
-    cancel: Cancel,
-}
-
-impl Raised {
-    /// Runs `work` while this thread holds Python's global lock. An exception cancels the bake and is stored.
-    fn guard(&self, work: impl FnOnce(Python<'_>) -> PyResult<()>) -> io::Result<()> {
-        Python::attach(|py| {
-            work(py).map_err(|error| {
-                self.cancel.set();
-                *self.error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-                io::Error::other("an exception was raised")
-            })
-        })
-    }
-
-    fn take(&self) -> Option<PyErr> {
-        self.error.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
 }
 
 /// The kind of keys that rows may have.

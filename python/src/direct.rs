@@ -27,7 +27,7 @@ impl Direct {
     fn served<'a>(slf: &'a Bound<'_, Self>) -> &'a ServedTable {
         match &slf.as_super().get().0 {
             Origin::Server(served) => served,
-            Origin::Fixed { .. } => unreachable!("the constructor sets Origin::Server"),
+            _ => unreachable!("the constructor sets Origin::Server"),
         }
     }
 }

@@ -6,6 +6,8 @@ use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::{PyErr, import_exception};
 use zero_kv::bake::{BakeError, Remedy};
 use zero_kv::client::ClientError;
+#[cfg(feature = "object-store")]
+use zero_kv::publish::{FailureKind, PublishError};
 use zero_kv::store::TypedLookupError;
 use zero_kv::typed::ColumnError;
 use zero_kv::{LookupError, Setting, StoreError};
@@ -19,9 +21,15 @@ import_exception!(zero_kv.errors, LoginFailed);
 import_exception!(zero_kv.errors, NotPermitted);
 import_exception!(zero_kv.errors, NotRunning);
 import_exception!(zero_kv.errors, NotTyped);
+#[cfg(feature = "object-store")]
+import_exception!(zero_kv.errors, ParentConflict);
 import_exception!(zero_kv.errors, ProtocolError);
+#[cfg(feature = "object-store")]
+import_exception!(zero_kv.errors, PublishFailed);
 import_exception!(zero_kv.errors, Refused);
 import_exception!(zero_kv.errors, ServerError);
+#[cfg(feature = "object-store")]
+import_exception!(zero_kv.errors, StoreFailed);
 import_exception!(zero_kv.errors, TimedOut);
 import_exception!(zero_kv.errors, TlsFailed);
 import_exception!(zero_kv.errors, UntrustedServer);
@@ -94,6 +102,28 @@ pub(crate) fn client_exception(error: &ClientError) -> PyErr {
         ClientError::MixedKeys { .. } => KeyKind::new_err(message),
         ClientError::Io { error, .. } => os_exception(error, message),
         _ => ServerError::new_err(message),
+    }
+}
+
+#[cfg(feature = "object-store")]
+pub(crate) fn publish_exception(error: &PublishError) -> PyErr {
+    let message = error.to_string();
+    match error {
+        PublishError::Url { .. } => PyValueError::new_err(message),
+        PublishError::Io { error, .. } => os_exception(error, message),
+        PublishError::File(error) => store_exception(error),
+        PublishError::Parent { .. } => ParentConflict::new_err(message),
+        error => follow_exception(error.kind(), message),
+    }
+}
+
+/// Returns the exception for a published table that cannot be followed.
+#[cfg(feature = "object-store")]
+pub(crate) fn follow_exception(kind: FailureKind, message: String) -> PyErr {
+    match kind {
+        FailureKind::Store | FailureKind::Credentials => StoreFailed::new_err(message),
+        FailureKind::Disk => PyOSError::new_err(message),
+        _ => PublishFailed::new_err(message),
     }
 }
 

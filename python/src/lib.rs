@@ -13,7 +13,10 @@
 //!   of many rows, and `column_parts` lends the memory of columns. `received` has
 //!   the rows that a server sent.
 //! - `many` looks up many keys, and `arrays` makes arrays from the values. `view` implements the buffer protocol.
-//! - `bake` makes files.
+//! - `bake` makes files, and `publishing` publishes them. `published` looks keys up in a published table: `following` is the
+//!   thread that fetches generations, and `current_table` has the current one. `no_object_store` replaces these modules in
+//!   a build without the feature `object-store`.
+//! - `raised` stops long operations after an exception, and `progress` reports how far they are.
 
 mod arguments;
 mod arrays;
@@ -28,12 +31,24 @@ mod columns;
 mod connection;
 mod connection_pool;
 mod convert;
+mod current_table;
 mod direct;
 mod errors;
+#[cfg(feature = "object-store")]
+mod following;
 mod key_batch;
 mod many;
 mod neighbors;
+#[cfg(not(feature = "object-store"))]
+mod no_object_store;
 mod pipeline;
+#[cfg(feature = "object-store")]
+mod progress;
+#[cfg(feature = "object-store")]
+mod published;
+#[cfg(feature = "object-store")]
+mod publishing;
+mod raised;
 mod received;
 mod request;
 mod rows;
@@ -62,8 +77,20 @@ mod _native {
     use super::connection::endpoint;
     #[pymodule_export]
     use super::direct::Direct;
+    #[cfg(not(feature = "object-store"))]
+    #[pymodule_export]
+    use super::no_object_store::{Generation, Progress, Published, publish_files, stop_following};
     #[pymodule_export]
     use super::pipeline::Pipeline;
+    #[cfg(feature = "object-store")]
+    #[pymodule_export]
+    use super::progress::Progress;
+    #[cfg(feature = "object-store")]
+    #[pymodule_export]
+    use super::published::{Published, stop_following};
+    #[cfg(feature = "object-store")]
+    #[pymodule_export]
+    use super::publishing::{Generation, publish_files};
     #[pymodule_export]
     use super::received::ReceivedRows;
     #[pymodule_export]

@@ -22,6 +22,12 @@ pub(crate) fn forked() {
     FORKS.fetch_add(1, Ordering::Relaxed);
 }
 
+/// Returns the number of forks before this process.
+#[cfg(feature = "object-store")]
+pub(crate) fn fork_count() -> u64 {
+    FORKS.load(Ordering::Relaxed)
+}
+
 /// A table that a server transfers.
 pub(crate) struct ServedTable {
     path: PathBuf,

@@ -17,6 +17,7 @@ use zero_kv::{LookupError, MappedStore, Store, StoreError};
 use crate::arguments::{table_memory, unknown_value};
 use crate::columns::{self, ColumnUse, LookUpColumns, Wanted, look_up_in_table};
 use crate::convert::{key_from, kind_name, missing_key, optional_row, prefix_from};
+use crate::current_table::CurrentTable;
 use crate::errors::{lookup_exception, store_exception};
 use crate::key_batch::KeyBatch;
 use crate::many::{self, LookUpMany, Values};
@@ -34,6 +35,9 @@ pub(crate) enum Origin {
     Fixed { table: TableVersion, path: PathBuf, opened: Option<OpenArguments> },
     /// The newest table of a server.
     Server(Box<ServedTable>),
+    /// The current generation of a published table.
+    #[cfg_attr(not(feature = "object-store"), expect(dead_code, reason = "only the class Published makes it"))]
+    Published(Arc<CurrentTable>),
 }
 
 /// The arguments with which another process opens the same file.
@@ -91,6 +95,7 @@ impl Table {
         match &self.0 {
             Origin::Fixed { table, .. } => Ok(table.clone()),
             Origin::Server(served) => Ok(TableVersion::Served(served.direct(py)?.snapshot())),
+            Origin::Published(current) => Ok(TableVersion::File(current.table())),
         }
     }
 
@@ -105,6 +110,7 @@ impl Table {
         let found = match &self.0 {
             Origin::Fixed { table, .. } => look_up(table),
             Origin::Server(served) => served.direct(py)?.with_table(look_up),
+            Origin::Published(current) => current.with_table(look_up),
         };
         found.map_err(lookup_exception)?.transpose()
     }
@@ -196,6 +202,7 @@ impl Table {
         match &self.0 {
             Origin::Fixed { table, .. } => table.contains(lookup_key).map_err(lookup_exception),
             Origin::Server(served) => served.direct(key.py())?.exists(lookup_key).map_err(lookup_exception),
+            Origin::Published(current) => current.table().contains(lookup_key).map_err(lookup_exception),
         }
     }
 
@@ -382,6 +389,7 @@ impl Table {
         let (name, path) = match &self.0 {
             Origin::Fixed { path, .. } => ("Table", path.as_path()),
             Origin::Server(served) => ("Direct", served.path()),
+            Origin::Published(current) => ("Published", current.url.as_ref()),
         };
         Ok(format!("<zero_kv.{name} {path:?}, {} rows, keys {}>", table.len(), kind_name(table.key_kind())))
     }
@@ -394,8 +402,11 @@ impl Table {
                 (function("_reopen")?, (path, verify, memory)).into_pyobject(py)
             }
             Origin::Fixed { .. } => {
-                Err(PyTypeError::new_err("a snapshot of a Direct cannot be pickled: pickle the Direct"))
+                Err(PyTypeError::new_err("a snapshot cannot be pickled: pickle a Direct, or open the table's file"))
             }
+            Origin::Published(_) => Err(PyTypeError::new_err(
+                "a Published cannot be pickled: create one in each process, with its own cache",
+            )),
             Origin::Server(served) => (function("_redirect")?, served.arguments()).into_pyobject(py),
         }
     }

@@ -2,9 +2,11 @@
 
 `bake` compiles rows into a file, and `open` opens the file for lookups. If a server serves the file, `Client` and
 `AsyncClient` send requests to the server, and `Direct` looks keys up in the server's table, in this process. When the
-server replaces its table, all three use the new table.
+server replaces its table, all three use the new table. `publish` uploads a file to an object store, and `Published`
+follows such a table without a server.
 """
 
+import atexit as _atexit
 import os as _os
 from collections.abc import Mapping as _Mapping
 from typing import Any as _Any
@@ -12,8 +14,23 @@ from typing import Literal as _Literal
 
 from zero_kv._aio import AsyncClient
 from zero_kv._bake import bake
-from zero_kv._native import Client, ClientRows, Direct, Report, Rows, Schema, Table, TypedRow, open
+from zero_kv._native import (
+    Client,
+    ClientRows,
+    Direct,
+    Generation,
+    Progress,
+    Published,
+    Report,
+    Rows,
+    Schema,
+    Table,
+    TypedRow,
+    open,
+)
 from zero_kv._native import forked as _forked
+from zero_kv._native import stop_following as _stop_following
+from zero_kv._publish import publish
 from zero_kv.errors import (
     BakeFailed,
     Closed,
@@ -25,9 +42,12 @@ from zero_kv.errors import (
     NotPermitted,
     NotRunning,
     NotTyped,
+    ParentConflict,
     ProtocolError,
+    PublishFailed,
     Refused,
     ServerError,
+    StoreFailed,
     TimedOut,
     TlsFailed,
     UntrustedServer,
@@ -43,17 +63,23 @@ __all__ = [
     "Direct",
     "DirectRefused",
     "Error",
+    "Generation",
     "KeyKind",
     "LoginFailed",
     "NotPermitted",
     "NotRunning",
     "NotTyped",
+    "ParentConflict",
+    "Progress",
     "ProtocolError",
+    "PublishFailed",
+    "Published",
     "Refused",
     "Report",
     "Rows",
     "Schema",
     "ServerError",
+    "StoreFailed",
     "Table",
     "TimedOut",
     "TlsFailed",
@@ -61,6 +87,7 @@ __all__ = [
     "UntrustedServer",
     "bake",
     "open",
+    "publish",
 ]
 
 
@@ -68,6 +95,7 @@ _Mapping.register(Table)
 _Mapping.register(Schema)
 _Mapping.register(TypedRow)
 _os.register_at_fork(after_in_child=_forked)
+_atexit.register(_stop_following)
 
 
 def _reopen(path: str, verify: _Literal["full", "touch"], memory: _Literal["map", "copy"]) -> Table:

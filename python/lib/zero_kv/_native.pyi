@@ -1,6 +1,7 @@
 import os
+import pathlib
 from asyncio import Future
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Generic, Literal, Protocol, Self, TypeAlias, TypeVar, final, overload
 
@@ -293,6 +294,99 @@ class Direct(Table):
         The returned table does not change when the server serves a new table.
         """
 
+@final
+class Published(Table):
+    """A published table, which this process follows without a server.
+
+    The newest generation, or the one that the newest pin selects, is fetched into the folder `cache`, verified, and
+    mapped. A thread then polls the store every `poll_seconds` on average, and lookups use a new generation as soon as
+    it is fetched and verified, and has passed its canaries. If the folder has a complete generation, the constructor does
+    not wait for the store. If the store cannot be read, or a generation is damaged, lookups continue in the current
+    generation, and `last_error` has the reason.
+
+    One process at a time can use a folder, which keeps `keep` generations. The process reports its state to the store
+    under the name `node`, by default the machine's name. `bandwidth_bytes_per_second` limits downloads.
+
+    `progress` is called with a `Progress` during downloads, from the thread, at most ten times per second. Its exceptions
+    end the constructor. After that, they are passed to `sys.unraisablehook`.
+
+    After a fork, the child process continues to use the generation that was current, and does not follow the table.
+
+    Raises `StoreFailed` if the folder has no complete generation and the store cannot be read, `PublishFailed` if the
+    table has no usable generation, `OSError` if the folder cannot be used, and `ValueError` for a malformed URL.
+    """
+
+    def __new__(
+        cls,
+        url: str,
+        *,
+        cache: _Path,
+        poll_seconds: float = 5.0,
+        progress: Callable[[Progress], object] | None = None,
+        node: str | None = None,
+        keep: int = 3,
+        bandwidth_bytes_per_second: int | None = None,
+    ) -> Self: ...
+    @property
+    def url(self) -> str:
+        """The table's URL."""
+
+    @property
+    def generation(self) -> int:
+        """The number of the generation that lookups use, as its publisher assigned it."""
+
+    @property
+    def last_error(self) -> str | None:
+        """Why lookups do not use the generation that they should use, or `None`."""
+
+    def refresh(self) -> bool:
+        """Poll the store now, and fetch a new generation if there is one. Return whether lookups use another generation
+        than before.
+
+        Raises `StoreFailed` or `PublishFailed` if lookups do not use the generation that they should use. They continue in
+        the current generation.
+        """
+
+    def snapshot(self) -> Table:
+        """Return the current table, for several lookups in one version.
+
+        The returned table does not change when lookups use a new generation.
+        """
+
+    def close(self) -> None:
+        """Stop following the table, and unlock the folder. Lookups continue in the current generation."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+@final
+class Generation:
+    """A generation of a published table."""
+
+    number: int
+    """The number of the generation, counted from 1."""
+    parent: int
+    """The number of the generation that was the newest one before, or 0."""
+    rows: int
+    len_bytes: int
+    """The length of all files in bytes."""
+    digest: str
+    """The digest of the file: see `Table.digest`. For several files, it is the digest of their digests."""
+
+@final
+class Progress:
+    """The progress of the transfer of one file."""
+
+    phase: Literal["verify", "upload", "read back", "download"]
+    done_bytes: int
+    """The number of bytes that are complete."""
+    total_bytes: int
+    """The length of the file in bytes."""
+    path: pathlib.Path | None
+    """The path of the file that is published, or `None` for a download."""
+
 def open(path: _Path, *, verify: Literal["full", "touch"] = "full", memory: Literal["map", "copy"] = "map") -> Table:
     """Open a baked file, without a server.
 
@@ -580,6 +674,15 @@ def fill_arrow(
     target: Table | Client, numbers: Any, offsets: Any, data: Any, valid: Any
 ) -> _ArrowParts: ...
 def forked() -> None: ...
+def stop_following() -> None: ...
+def publish_files(
+    files: list[tuple[str, int, int]],
+    to: str,
+    canary: _Path | None,
+    note: str,
+    parent: int | None,
+    progress: Callable[[Progress], object] | None,
+) -> Generation: ...
 def endpoint(
     address: str, server_user: str | int | None, **security: Any
 ) -> tuple[str | None, int, bool, Request | None]: ...

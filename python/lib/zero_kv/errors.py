@@ -21,6 +21,18 @@ class BakeFailed(Error, ValueError):
     """The rows cannot be baked. For a bad row, the message has the number of the row, counted from 1."""
 
 
+class PublishFailed(Error):
+    """A generation cannot be published, or a published table has no usable generation."""
+
+
+class StoreFailed(PublishFailed, ConnectionError):
+    """The object store cannot be reached, returned an error, or rejected the credentials."""
+
+
+class ParentConflict(PublishFailed):
+    """Another generation than the expected one is the newest: another publisher was first."""
+
+
 class NotRunning(Error, ConnectionError):
     """The socket does not exist, or no process listens on it."""
 
