@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pathlib
 import pickle
-import shutil
 import subprocess
 import sys
 import threading
@@ -234,10 +233,9 @@ def test_a_process_can_exit_while_it_follows_a_table(publisher: Publisher, cache
     assert (ran.returncode, ran.stdout.splitlines()[-1], ran.stderr) == (0, "value of 2", "")
 
 
-def test_a_folder_that_disappears_is_an_error_of_the_store(publisher: Publisher, cache: pathlib.Path) -> None:
+def test_a_damaged_manifest_is_reported_and_changes_nothing(publisher: Publisher, cache: pathlib.Path) -> None:
     with zero_kv.Published(publisher.url, cache=cache, poll_seconds=0.02) as table:
-        shutil.rmtree(publisher.folder)
-        (publisher.folder.parent / "published").write_text("no folder")
+        (publisher.folder / "manifests" / f"{2:020}.json").write_text("damaged")
         while table.last_error is None:
             pass
-        assert table[2] == ROWS[2]
+        assert "manifests" in table.last_error and (table.generation, table[2]) == (1, ROWS[2])
