@@ -10,7 +10,8 @@ use std::thread;
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use zero_kv::publish::{Canary, CommitOptions, Manifest, Publication, PublishError, ShardFile, SlotRange};
+use zero_kv::publish::{Canary, CommitOptions, Manifest, Publication, PublishError, ShardFile};
+use zero_kv::slots::SlotRange;
 
 use crate::errors::publish_exception;
 use crate::progress::{Progress, ReportRate};
