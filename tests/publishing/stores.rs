@@ -1,73 +1,19 @@
 //! Tables in object stores, and access to their objects.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
 
-use object_store::aws::AmazonS3Builder;
 use object_store::local::LocalFileSystem;
 use object_store::{ObjectStore, ObjectStoreExt};
 use serde_json::Value;
 use tempfile::TempDir;
 use zero_kv::bake::Keys;
 
+use super::store_servers::{Bucket, StoreKind};
 use crate::helpers::rows::bake_text;
-use crate::helpers::trials::{Missing, missing};
-
-/// The servers that tests share.
-static MOTO: Mutex<Option<Moto>> = Mutex::new(None);
-
-/// Starts moto's S3 server on a free port. It ends when its standard input ends, so it cannot outlive the tests.
-const MOTO_PROGRAM: &str = "
-import sys
-from moto.server import ThreadedMotoServer
-server = ThreadedMotoServer(ip_address='127.0.0.1', port=0, verbose=False)
-server.start()
-print(*server.get_host_and_port(), flush=True)
-sys.stdin.read()
-server.stop()
-";
-
-struct Moto {
-    child: Child,
-    address: SocketAddr,
-}
-
-impl Moto {
-    fn start() -> Result<Moto, Missing> {
-        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
-        let python = target.join("moto/bin/python");
-        if !python.exists() {
-            return Err(missing("moto", "moto is not installed (.ci/run does it)"));
-        }
-        let mut command = Command::new(python);
-        command.args(["-B", "-c", MOTO_PROGRAM]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        let address = line.trim().replace(' ', ":").parse().unwrap_or_else(|_| panic!("moto printed {line:?}"));
-        Ok(Moto { child, address })
-    }
-}
-
-/// Returns the address of moto, which is started if it is not running.
-fn moto() -> Result<SocketAddr, Missing> {
-    let mut moto = MOTO.lock().unwrap_or_else(PoisonError::into_inner);
-    if moto.is_none() {
-        *moto = Some(Moto::start()?);
-    }
-    Ok(moto.as_ref().unwrap().address)
-}
-
-pub(crate) fn stop_servers() {
-    if let Some(mut moto) = MOTO.lock().unwrap_or_else(PoisonError::into_inner).take() {
-        drop(moto.child.stdin.take());
-        let _ = moto.child.wait();
-    }
-}
+use crate::helpers::trials::Missing;
 
 /// An empty table in a store, and a folder for files.
 pub(crate) struct Store {
@@ -76,8 +22,7 @@ pub(crate) struct Store {
     objects: Arc<dyn ObjectStore>,
     /// The path of the table in the store.
     prefix: &'static str,
-    /// The address of the S3 server, and a bucket.
-    s3: Option<(SocketAddr, String)>,
+    bucket: Option<Bucket>,
 }
 
 impl Store {
@@ -86,31 +31,19 @@ impl Store {
         let folder = files.path().join("published/users");
         std::fs::create_dir_all(&folder).unwrap();
         let objects = Arc::new(LocalFileSystem::new_with_prefix(&folder).unwrap());
-        Store { url: format!("file://{}", folder.display()), files, objects, prefix: "", s3: None }
+        Store { url: format!("file://{}", folder.display()), files, objects, prefix: "", bucket: None }
     }
 
+    /// Returns a table on a server of this kind.
+    pub(crate) fn on(kind: StoreKind) -> Result<Store, Missing> {
+        let (bucket, prefix) = (Bucket::create(kind)?, "published/users");
+        let (files, url, objects) = (tempfile::tempdir().unwrap(), bucket.url(prefix), bucket.objects());
+        Ok(Store { files, url, objects, prefix, bucket: Some(bucket) })
+    }
+
+    /// Returns a table on the S3 server that the gate installs.
     pub(crate) fn s3() -> Result<Store, Missing> {
-        static BUCKETS: AtomicU32 = AtomicU32::new(0);
-        let address = moto()?;
-        let bucket = format!("bucket-{}", BUCKETS.fetch_add(1, Ordering::Relaxed));
-        let mut stream = TcpStream::connect(address).unwrap();
-        let head =
-            format!("PUT /{bucket} HTTP/1.1\r\nHost: {address}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
-        stream.write_all(head.as_bytes()).unwrap();
-        let mut response = String::new();
-        stream.read_to_string(&mut response).unwrap();
-        assert!(response.starts_with("HTTP/1.1 200"), "{response}");
-        // The crate selects no provider of cryptography.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let builder = AmazonS3Builder::new().with_endpoint(format!("http://{address}")).with_allow_http(true);
-        let builder = builder.with_region("us-east-1").with_access_key_id("key").with_secret_access_key("secret");
-        Ok(Store {
-            files: tempfile::tempdir().unwrap(),
-            url: format!("s3://{bucket}/published/users"),
-            objects: Arc::new(builder.with_bucket_name(&bucket).build().unwrap()),
-            prefix: "published/users",
-            s3: Some((address, bucket)),
-        })
+        Store::on(StoreKind::Moto)
     }
 
     /// Returns the table's URL.
@@ -119,7 +52,7 @@ impl Store {
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
-        self.s3.as_ref().expect("S3").0
+        self.bucket.as_ref().expect("a server").address
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -132,11 +65,7 @@ impl Store {
         let mut command = Command::new("env");
         command.args(["--default-signal=INT,TERM,HUP", program]).current_dir(self.files.path());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        if let Some((address, _)) = &self.s3 {
-            command.env("AWS_ENDPOINT_URL", format!("http://{address}")).env("AWS_ALLOW_HTTP", "true");
-            command.env("AWS_ACCESS_KEY_ID", "key").env("AWS_SECRET_ACCESS_KEY", "secret");
-            command.env("AWS_REGION", "us-east-1");
-        }
+        command.envs(self.bucket.iter().flat_map(Bucket::variables));
         command
     }
 
