@@ -41,6 +41,8 @@ pub(crate) mod servers;
 pub(crate) mod store_server;
 #[cfg(feature = "cli")]
 pub(crate) mod tables;
+#[cfg(feature = "cli")]
+pub(crate) mod terminal;
 #[cfg(feature = "tls")]
 pub(crate) mod tls;
 #[cfg(feature = "cli")]

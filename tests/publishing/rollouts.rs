@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::nodes::start;
 use super::stores::{Ran, Store};
+use crate::helpers::terminal::Terminal;
 use crate::helpers::waiting::eventually;
 
 /// Returns a table with generations 1 and 2, whose nodes are pinned to generation 1.
@@ -48,6 +49,21 @@ pub(crate) fn canary_nodes_serve_first() {
     let report = rollout(&store, &["--wait", "--json"]).json();
     assert_eq!(report["result"], "done");
     assert_eq!(states(&report), [("a", "serving"), ("b", "serving"), ("c", "serving")]);
+}
+
+pub(crate) fn a_terminal_shows_a_live_table_of_nodes() {
+    let store = pinned_table();
+    let _nodes = start(&store, ["a", "b"], 1);
+    let mut terminal = Terminal::new();
+    let args = ["rollout", "URL", "2", "--interval", "0.02", "--canary-nodes", "1", "--wait"];
+    let mut child = terminal.start(&store.zkv_command(&args));
+    terminal.wait_for("waiting");
+    terminal.wait_for("pin 2: nodes a serve generation 2");
+    terminal.wait_for("serving");
+    terminal.wait_for("pin 3: all nodes serve generation 2");
+    // The table of the result.
+    terminal.wait_for("b     serving       2");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
 pub(crate) fn a_failed_canary_node_stops_the_rollout() {
