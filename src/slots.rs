@@ -29,6 +29,16 @@ impl SlotRange {
         (self.first_slot..=self.last_slot).contains(&slot)
     }
 
+    /// Returns whether the range has all slots of another range.
+    pub fn contains(self, other: SlotRange) -> bool {
+        self.first_slot <= other.first_slot && other.last_slot <= self.last_slot
+    }
+
+    /// Returns whether both ranges have a slot in common.
+    pub fn overlaps(self, other: SlotRange) -> bool {
+        self.first_slot <= other.last_slot && other.first_slot <= self.last_slot
+    }
+
     /// Returns whether the range has the slot of a key.
     pub fn has_key(self, key: Key<'_>) -> bool {
         self.has(slot_of(key))
@@ -146,6 +156,9 @@ mod tests {
     fn ranges_are_parsed_only_if_they_name_existing_slots() {
         assert_eq!("0-16383".parse(), Ok(SlotRange::ALL));
         assert_eq!("5-5".parse::<SlotRange>().unwrap().to_string(), "5-5");
+        let range = |text: &str| text.parse::<SlotRange>().unwrap();
+        assert!(range("5-9").contains(range("5-9")) && !range("5-9").contains(range("4-9")));
+        assert!(range("5-9").overlaps(range("9-12")) && !range("5-9").overlaps(range("10-12")));
         for text in ["", "5", "-", "6-5", "0-16384", "a-b", "0-1-2"] {
             assert!(text.parse::<SlotRange>().is_err(), "{text}");
         }

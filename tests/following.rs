@@ -8,4 +8,5 @@ mod following {
     mod faults;
     mod pins;
     mod rollouts;
+    mod slots;
 }

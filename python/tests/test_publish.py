@@ -130,11 +130,16 @@ def test_a_signal_cancels_while_the_store_does_not_respond(
     monkeypatch.setenv("AWS_REGION", "us-east-1")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "id")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "key")
-    with serving_folder(tmp_path, interrupt) as address:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", address)
-        with pytest.raises(KeyboardInterrupt):
-            zero_kv.publish(numbers, "s3://tables/users")
-        end.set()
+    # Tests that run in the background of a script inherit an ignored SIGINT.
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with serving_folder(tmp_path, interrupt) as address:
+            monkeypatch.setenv("AWS_ENDPOINT_URL", address)
+            with pytest.raises(KeyboardInterrupt):
+                zero_kv.publish(numbers, "s3://tables/users")
+            end.set()
+    finally:
+        signal.signal(signal.SIGINT, handler)
 
 
 def test_other_threads_run_during_a_publication(tmp_path: pathlib.Path, url: str) -> None:

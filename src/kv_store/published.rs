@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use zero_kv::cli::size::parse_size;
+use zero_kv::slots::SlotRange;
 
 #[derive(Clone, Debug, clap::Args)]
 #[cfg_attr(not(feature = "object-store"), allow(dead_code, reason = "only a build with object stores reads them"))]
@@ -19,6 +20,9 @@ pub(crate) struct PublishedArgs {
     /// Keep fetched generations in this folder. A server that starts again serves from it without waiting for the store
     #[arg(long, value_name = "FOLDER", requires = "from")]
     cache: Option<PathBuf>,
+    /// Fetch and serve only the rows whose keys have these slots of Redis Cluster (0 to 16383) [default: all slots]
+    #[arg(long, value_name = "FIRST-LAST", requires = "from")]
+    slots: Option<SlotRange>,
     /// Look for a new generation this often. Each wait is random, from half of this time to one and a half of it
     #[arg(long, value_name = "TIME", requires = "from", default_value = "5s", value_parser = parse_poll)]
     poll: Duration,
@@ -69,6 +73,7 @@ mod following {
         FailureKind, FollowControl, FollowOptions, Follower, Manifest, Polled, PublishError, Serve,
     };
     use zero_kv::server::{Config, Control, Opened, PublishedFacts, PublishedTable, Server, ServerError};
+    use zero_kv::slots::SlotRange;
 
     use super::PublishedArgs;
 
@@ -94,10 +99,12 @@ mod following {
             let node = args.node.unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned());
             let mut options = FollowOptions::new(&cache, &node);
             options.poll = args.poll;
+            options.slots = args.slots.unwrap_or(options.slots);
+            let slots = options.slots;
             options.bandwidth_bytes_per_s = args.fetch_bandwidth;
             options.keep = args.keep.into();
             let follower = Follower::open(&url, options)?;
-            let canaries = Canaries { own: config.canaries.take(), path: cache.join("canaries") };
+            let canaries = Canaries { own: config.canaries.take(), slots, path: cache.join("canaries") };
             config.canaries = Some(canaries.path.clone());
             config.watch = false;
 
@@ -172,14 +179,16 @@ mod following {
     /// The canaries of a generation, and those that the server's own option names.
     struct Canaries {
         own: Option<PathBuf>,
+        /// The slots of the canaries of a generation.
+        slots: SlotRange,
         /// The file that the server reads.
         path: PathBuf,
     }
 
     impl Canaries {
         fn write(&self, manifest: &Manifest) -> Result<(), String> {
-            let mut text: String =
-                manifest.canaries.iter().map(|canary| format!("{},{}\n", canary.key, canary.digest)).collect();
+            let canaries = manifest.canaries_of(self.slots);
+            let mut text: String = canaries.map(|canary| format!("{},{}\n", canary.key, canary.digest)).collect();
             if let Some(own) = &self.own {
                 let own_text = fs::read_to_string(own);
                 text += &own_text.map_err(|error| format!("canaries in {}: {error}", own.display()))?;

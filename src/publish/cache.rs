@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! lock                       locked by the process that uses the folder
-//! data/DIGEST.zkv            verified files
+//! data/DIGEST.zkv            verified files; data/DIGEST-SLOTS.zkv if the node has only some slots
 //! data/DIGEST.zkv.partial    a download in progress
 //! manifests/NUMBER.json      the manifests of the complete generations
 //! serving.db                 a hard link to the file that is served
@@ -26,6 +26,7 @@ use super::location::Location;
 use super::manifest::{Entry, Manifest};
 use super::transfer::OnProgress;
 use crate::bake::{self, BakeError, Cancel, Options};
+use crate::slots::SlotRange;
 use crate::store::{MappedStore, StoreError};
 
 /// The name of the file that is served, in the folder.
@@ -34,6 +35,8 @@ pub(super) const SERVING: &str = "serving.db";
 /// A node's folder of generations.
 pub(super) struct Cache {
     folder: PathBuf,
+    /// The slots of the node.
+    slots: SlotRange,
     lock: File,
 }
 
@@ -54,7 +57,7 @@ pub(super) struct Serving {
 
 impl Cache {
     /// Creates the folder if it does not exist, and locks it.
-    pub(super) fn open(folder: &Path) -> Result<Cache, PublishError> {
+    pub(super) fn open(folder: &Path, slots: SlotRange) -> Result<Cache, PublishError> {
         for folder in [folder, &folder.join("data"), &folder.join("manifests")] {
             fs::create_dir_all(folder).map_err(PublishError::io(folder))?;
         }
@@ -65,7 +68,7 @@ impl Cache {
             let error = std::io::Error::other("another process uses this folder: stop it, or choose another folder");
             PublishError::Io { path, error }
         })?;
-        Ok(Cache { folder: folder.to_path_buf(), lock })
+        Ok(Cache { folder: folder.to_path_buf(), slots, lock })
     }
 
     /// Returns the path of the file that is served.
@@ -73,9 +76,10 @@ impl Cache {
         self.folder.join(SERVING)
     }
 
-    /// Returns the path of the verified file with a digest.
-    fn data_path(&self, digest: &str) -> PathBuf {
-        self.folder.join("data").join(format!("{digest}.zkv"))
+    /// Returns the path of the verified file that has the node's slots of a generation.
+    fn data_path(&self, manifest: &Manifest) -> PathBuf {
+        let slots = if self.slots == SlotRange::ALL { String::new() } else { format!("-{}", self.slots) };
+        self.folder.join("data").join(format!("{}{slots}.zkv", manifest.digest()))
     }
 
     fn manifest_path(&self, number: u64) -> PathBuf {
@@ -113,7 +117,7 @@ impl Cache {
     }
 
     fn is_complete(&self, manifest: &Manifest) -> std::io::Result<bool> {
-        Ok(self.manifest_path(manifest.number).try_exists()? && self.data_path(&manifest.digest()).try_exists()?)
+        Ok(self.manifest_path(manifest.number).try_exists()? && self.data_path(manifest).try_exists()?)
     }
 
     /// Returns what the node served last. Returns zeros if it is unknown.
@@ -131,9 +135,9 @@ impl Cache {
         cancel: &Cancel,
         progress: OnProgress<'_>,
     ) -> Result<(), PublishError> {
-        let path = self.data_path(&manifest.digest());
+        let path = self.data_path(manifest);
         if !path.exists() {
-            fetch_merged(location, manifest, &path, bandwidth, cancel, progress).await?;
+            fetch_merged(location, manifest, self.slots, &path, bandwidth, cancel, progress).await?;
         }
         write_durably(&self.manifest_path(manifest.number), &encode(manifest))
     }
@@ -142,7 +146,7 @@ impl Cache {
     pub(super) fn place(&self, manifest: &Manifest) -> Result<(), PublishError> {
         let (path, new) = (self.serving_path(), self.folder.join("serving.db.new"));
         remove(&new)?;
-        fs::hard_link(self.data_path(&manifest.digest()), &new).map_err(PublishError::io(&new))?;
+        fs::hard_link(self.data_path(manifest), &new).map_err(PublishError::io(&new))?;
         fs::rename(&new, &path).map_err(PublishError::io(&path))?;
         // A rename does nothing if both names are links to the same file.
         remove(&new)?;
@@ -157,7 +161,7 @@ impl Cache {
     /// Verifies the file of a generation that could not be served, and deletes it if it is damaged, so that it is fetched
     /// again. Other failures, such as a full disk, do not make the file useless.
     pub(super) fn discard_if_damaged(&self, manifest: &Manifest, cancel: &Cancel) -> Result<(), PublishError> {
-        let path = self.data_path(&manifest.digest());
+        let path = self.data_path(manifest);
         let Ok(file) = File::open(&path) else { return Ok(()) };
         match open_verified(&file, &path, cancel) {
             Err(PublishError::File(StoreError::Format { .. })) => {
@@ -185,7 +189,7 @@ impl Cache {
         for manifest in deleted {
             remove(&self.manifest_path(manifest.number))?;
         }
-        let kept_paths = kept.iter().flat_map(|kept| [self.manifest_path(kept.number), self.data_path(&kept.digest())]);
+        let kept_paths = kept.iter().flat_map(|kept| [self.manifest_path(kept.number), self.data_path(kept)]);
         let kept_paths: HashSet<PathBuf> = kept_paths.collect();
         // The names of the parts of a download begin with the digest.
         let fetched_digest = (!self.has(fetched)).then(|| fetched.digest());
@@ -202,32 +206,38 @@ impl Cache {
     }
 }
 
-/// Downloads the files of a generation, and merges several files into one at `path`.
+/// Downloads the files of a generation that have some of these slots, and merges their rows into one file at `path`. A
+/// single file that has no other slots is not changed.
 pub(super) async fn fetch_merged(
     location: &Location,
     manifest: &Manifest,
+    slots: SlotRange,
     path: &Path,
     bandwidth: &Bandwidth,
     cancel: &Cancel,
     progress: OnProgress<'_>,
 ) -> Result<(), PublishError> {
-    if let [entry] = &manifest.entries[..] {
+    let entries: Vec<&Entry> = manifest.entries.iter().filter(|entry| entry.slots.overlaps(slots)).collect();
+    if let [entry] = entries[..]
+        && slots.contains(entry.slots)
+    {
         return download(location, entry, path, bandwidth, cancel, progress).await;
     }
     let shard_path = |entry: &Entry| with_suffix(path, &format!(".{}.shard", entry.slots));
-    for entry in &manifest.entries {
+    for entry in &entries {
         let path = shard_path(entry);
         if !path.exists() || super::download::verify(location, entry, &path, cancel).is_err() {
             download(location, entry, &path, bandwidth, cancel, progress).await?;
         }
     }
-    let shards: Vec<PathBuf> = manifest.entries.iter().map(shard_path).collect();
+    let shards: Vec<PathBuf> = entries.iter().map(|entry| shard_path(entry)).collect();
     let merged = with_suffix(path, ".merged");
-    merge(&shards, &merged, cancel)?;
-    let rows = MappedStore::open(&merged)?.len() as u64;
-    if rows != manifest.rows() {
+    merge(&shards, slots, &merged, cancel)?;
+    let (rows, rows_max) = (MappedStore::open(&merged)?.len() as u64, entries.iter().map(|entry| entry.rows).sum());
+    let has_all = entries.iter().all(|entry| slots.contains(entry.slots));
+    if rows > rows_max || has_all && rows < rows_max {
         remove(&merged)?;
-        let problem = format!("the merged files have {rows} rows, expected {}: publish again", manifest.rows());
+        let problem = format!("the merged files have {rows} rows, expected {rows_max}: publish again");
         return Err(PublishError::Corrupt { object: location.url().to_owned(), problem });
     }
     fs::rename(&merged, path).map_err(PublishError::io(path))?;
@@ -235,9 +245,10 @@ pub(super) async fn fetch_merged(
     sync_folder_of(path)
 }
 
-/// Merges the files of a generation. Keys of several files are an error, because slots are disjoint.
-fn merge(shards: &[PathBuf], merged: &Path, cancel: &Cancel) -> Result<(), PublishError> {
+/// Merges the rows of these slots. Keys of several files are an error, because the slots of files are disjoint.
+fn merge(shards: &[PathBuf], slots: SlotRange, merged: &Path, cancel: &Cancel) -> Result<(), PublishError> {
     let mut options = Options { cancel: cancel.clone(), ..Options::default() };
+    options.slots = (slots != SlotRange::ALL).then_some(slots);
     options.replace.allow_empty = true;
     bake::merge(shards, merged, &options, &mut |_| ()).map(drop).map_err(|error| match error {
         BakeError::Canceled => PublishError::Canceled,

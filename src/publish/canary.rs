@@ -8,10 +8,10 @@ use std::path::Path;
 use twox_hash::XxHash3_128;
 
 use super::error::PublishError;
-use super::manifest::{Canary, Manifest};
+use super::manifest::{Canary, Manifest, key_kind_name};
 use super::upload::ShardFile;
 use crate::format::key::{Key, KeyKind};
-use crate::slots::slot_of;
+use crate::slots::{SlotRange, slot_of};
 use crate::store::{LookupError, MappedStore, open_regular};
 
 /// The text instead of a digest if the table must not have the key.
@@ -82,15 +82,26 @@ impl Canary {
 
     /// Returns the key, which has the kind of the table's keys. Returns what is wrong as the error.
     fn key_in(&self, store: &MappedStore) -> Result<Key<'_>, String> {
-        let key = match store.key_kind() {
+        let key = self.key_of(store.key_kind());
+        key.ok_or_else(|| format!("not a key of this table, whose keys are {}", store.key_kind()))
+    }
+
+    fn key_of(&self, kind: KeyKind) -> Option<Key<'_>> {
+        match kind {
             KeyKind::Bytes => Some(Key::from(self.key.as_str())),
             KeyKind::U64 => self.key.parse().ok().map(Key::U64),
-        };
-        key.ok_or_else(|| format!("not a key of this table, whose keys are {}", store.key_kind()))
+        }
     }
 }
 
 impl Manifest {
+    /// Returns the canaries of a node that has these slots.
+    pub fn canaries_of(&self, slots: SlotRange) -> impl Iterator<Item = &Canary> {
+        let kind = if self.key_kind == key_kind_name(KeyKind::U64) { KeyKind::U64 } else { KeyKind::Bytes };
+        // A malformed key is not left out, so that the generation is rejected.
+        self.canaries.iter().filter(move |canary| canary.key_of(kind).is_none_or(|key| slots.has_key(key)))
+    }
+
     /// Looks the canaries of the generation up in its table, which has the rows of all its files. Returns the first
     /// canary that the table does not satisfy as the error, in the form of [`Serve`](super::Serve).
     ///

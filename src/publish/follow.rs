@@ -21,6 +21,7 @@ use super::pin::{Decision, Pin};
 use super::status::NodeStatus;
 use super::transfer::{Progress, random_below, until_canceled};
 use crate::bake::Cancel;
+use crate::slots::SlotRange;
 use crate::sync::unpoisoned;
 
 /// The maximum time between two attempts to serve a generation that failed.
@@ -34,6 +35,9 @@ const STATUS_EVERY: Duration = Duration::from_secs(60);
 pub struct FollowOptions {
     /// The folder that keeps generations.
     pub cache: PathBuf,
+    /// The slots that the node has. It fetches only files with some of these slots, and serves only their rows. Canaries
+    /// of other slots are not looked up.
+    pub slots: SlotRange,
     /// The name of the node, which is unique among the nodes of the table.
     pub node: String,
     /// The mean time between two polls. Each wait is random, between half and one and a half of this time.
@@ -45,11 +49,12 @@ pub struct FollowOptions {
 }
 
 impl FollowOptions {
-    /// Returns the default options for a folder and a node's name: a poll every 5 seconds, no limit on the rate, and 3
-    /// generations.
+    /// Returns the default options for a folder and a node's name: all slots, a poll every 5 seconds, no limit on the
+    /// rate, and 3 generations.
     pub fn new(cache: impl Into<PathBuf>, node: impl Into<String>) -> FollowOptions {
         FollowOptions {
             cache: cache.into(),
+            slots: SlotRange::ALL,
             node: node.into(),
             poll: Duration::from_secs(5),
             bandwidth_bytes_per_s: None,
@@ -169,7 +174,7 @@ impl Follower {
             return Err(PublishError::Url { url: url.to_owned(), problem });
         }
         let location = Location::parse(url)?;
-        let cache = Cache::open(&options.cache)?;
+        let cache = Cache::open(&options.cache, options.slots)?;
         let bandwidth = Bandwidth::new(options.bandwidth_bytes_per_s);
         let follower = Follower {
             location,

@@ -20,6 +20,7 @@ use super::status::NodeStatus;
 use super::transfer::{OnProgress, Progress, random_bytes, until_canceled};
 use super::upload::{ShardFile, upload};
 use crate::bake::Cancel;
+use crate::slots::SlotRange;
 
 /// How often a commit without an expected parent is repeated when another publisher was first.
 const COMMITS_MAX: u32 = 100;
@@ -300,7 +301,7 @@ impl Publication {
         let bandwidth = Bandwidth::new(bandwidth_bytes_per_s);
         // The name has the digest, because the download of another generation must not be continued.
         let new = with_suffix(path, &format!(".{}", manifest.digest()));
-        let fetch = fetch_merged(&self.location, manifest, &new, &bandwidth, cancel, progress);
+        let fetch = fetch_merged(&self.location, manifest, SlotRange::ALL, &new, &bandwidth, cancel, progress);
         self.runtime.block_on(until_canceled(cancel, fetch))?;
         std::fs::rename(&new, path).map_err(PublishError::io(path))?;
         super::download::sync_folder_of(path)
