@@ -94,7 +94,8 @@ pub(crate) struct TableArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct PublishArgs {
-    /// Publish these baked files; a file with a part of the slots is FILE:FIRST-LAST, such as users-1.db:0-8191
+    /// Publish these baked files; a file with a part of the slots is FILE:FIRST-LAST, such as users-1.db:0-8191, or has the
+    /// name that `baker --shards` gave it, such as 0-8191.db
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
     /// Publish to the table at this URL: s3://BUCKET/PATH, gs://BUCKET/PATH, az://CONTAINER/PATH, or file:///PATH

@@ -13,6 +13,7 @@ use zero_kv::cli::publishing::NewGeneration;
 use zero_kv::cli::stop_signals::ArrivedSignal;
 use zero_kv::cli::transfer_display::TransferDisplay;
 use zero_kv::publish::{PublishError, ShardFile};
+use zero_kv::slots::SlotRange;
 
 use crate::args::PublishArgs;
 use crate::output::{print, print_error, write_json_line};
@@ -42,10 +43,14 @@ pub(super) fn publish(args: &PublishArgs) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-/// Parses the files on the command line. A single file without slots has all slots.
+/// Parses the files on the command line. A file that is named after its slots, as `baker --shards` does, has these slots.
+/// Any other single file without slots has all slots.
 fn shards(files: &[PathBuf]) -> anyhow::Result<Vec<ShardFile>> {
     let parse = |file: &PathBuf| {
         let Some((path, slots)) = split_slots(file) else {
+            if let Some(slots) = slots_in_name(file) {
+                return Ok(ShardFile { path: file.clone(), slots });
+            }
             if files.len() > 1 {
                 bail!(
                     "{}: of several files, each has a part of the slots: name the slots, such as users-1.db:0-8191 \
@@ -68,9 +73,22 @@ fn split_slots(file: &Path) -> Option<(&str, &str)> {
     is_slots.then_some((path, slots))
 }
 
+/// Returns the slots of a file that `baker --shards` has named.
+fn slots_in_name(file: &Path) -> Option<SlotRange> {
+    file.file_name()?.to_str()?.strip_suffix(".db")?.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_names_of_shards_are_slots() {
+        assert_eq!(slots_in_name("shards/0-8191.db".as_ref()).unwrap().to_string(), "0-8191");
+        for name in ["storage.db", "0-8191", "0-99999.db", "users-1.db"] {
+            assert_eq!(slots_in_name(name.as_ref()), None, "{name}");
+        }
+    }
 
     #[test]
     fn only_digits_and_a_dash_after_the_last_colon_are_slots() {
