@@ -72,7 +72,9 @@ mod following {
     use zero_kv::publish::{
         FailureKind, FollowControl, FollowOptions, Follower, Manifest, Polled, PublishError, Serve,
     };
-    use zero_kv::server::{Config, Control, Opened, PublishedFacts, PublishedTable, Server, ServerError};
+    use zero_kv::server::{
+        Config, Control, Opened, PublishedFacts, PublishedTable, Server, ServerError, lower_priority,
+    };
     use zero_kv::slots::SlotRange;
 
     use super::PublishedArgs;
@@ -264,6 +266,8 @@ mod following {
 
     /// Follows the table until the follower is stopped.
     fn run(mut follower: Follower, serving: Serving) {
+        // Otherwise, lookups would wait while a generation is written and verified.
+        lower_priority();
         let control = follower.control();
         let serving = Arc::new(Mutex::new(serving));
         let served = Arc::clone(&serving);

@@ -7,7 +7,7 @@
 //!
 //! Each module imports only modules that precede it in this list (`tests/structure.rs` checks this):
 //!
-//! 1. `limits`, `log_limit`, `panics`, `peer`, `spin`, `stream`, `pass`, `steps`, `turn`: basics of all other modules
+//! 1. `limits`, `log_limit`, `panics`, `peer`, `priority`, `spin`, `stream`, `pass`, `steps`, `turn`: basics of all other modules
 //! 2. `counters`, `statistics`: counters of each worker, and of the whole server
 //! 3. `service`, `liveness`, `leases`, `published`: the service manager, the health of threads, the leases of files, the
 //!    interface to a published table
@@ -47,6 +47,7 @@ mod panics;
 mod pass;
 mod peer;
 mod pending;
+mod priority;
 mod published;
 mod redis;
 mod registry;
@@ -95,6 +96,8 @@ use listener::{Listener, PeerFilter};
 #[cfg(feature = "metrics")]
 pub use metrics::MetricsAddress;
 pub use native::answer_requests;
+#[doc(hidden)]
+pub use priority::lower_priority;
 pub use published::{PublishedFacts, PublishedTable};
 pub use responses::Responses;
 use service::Notifier;

@@ -22,6 +22,7 @@ use super::watch::{FileVersion, FolderWatch, Identity};
 use super::{Generation, OpenError, Source};
 use crate::format::checksum::BLOCK_LEN_BYTES;
 use crate::server::liveness::{Liveness, Thread};
+use crate::server::priority::lower_priority;
 use crate::server::service::Notifier;
 use crate::server::statistics::Statistics;
 use crate::store::{Mistrust, SETTLE, Writers, reopened};
@@ -496,11 +497,4 @@ impl Supervision {
         }
         self.check_path();
     }
-}
-
-/// Lowers the priority of this thread below the workers'.
-fn lower_priority() {
-    const NICE: i32 = 10;
-    // On Linux, this call sets the priority of one thread. If it fails, the priority stays the same.
-    let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE);
 }
