@@ -3,7 +3,6 @@
 //! In: a command, or one of its keys. Out: whether the command must wait until the pages that it reads are in memory.
 //! Only tables that do not fit into memory need this.
 
-use super::keyspace;
 use super::order::RangeCommand;
 use super::text::key;
 use crate::format::key::{Key, KeyKind};
@@ -15,10 +14,9 @@ use crate::store::{ColdLookup, Side, Store};
 /// The maximum number of keys of a command that are looked up before the command is executed.
 const KEYS_MAX: usize = 64;
 
-/// Returns whether a command must wait. If so, the pages that it reads are read before the next pass. `next_random` is the
-/// random number that the command would use.
+/// Returns whether a command must wait. If so, the pages that it reads are read before the next pass.
 #[cold]
-pub(super) fn must_wait(store: &Store, command: &Command<'_>, next_random: u64, responses: &mut Responses) -> bool {
+pub(super) fn must_wait(store: &Store, command: &Command<'_>, responses: &mut Responses) -> bool {
     let Ok(spec) = resolve(command) else { return false };
     let kind = store.key_kind();
     let mut args = command.args();
@@ -26,8 +24,6 @@ pub(super) fn must_wait(store: &Store, command: &Command<'_>, next_random: u64, 
     let range = match spec.id {
         // These commands look their keys up in several steps, each of which waits.
         Id::MGet | Id::Exists | Id::Touch => return false,
-        Id::RandomKey => return keyspace::random_key_must_wait(store, next_random, responses),
-        Id::Scan | Id::Keys => return keyspace::must_wait(store, spec.id, args, responses),
         Id::ZkvRange => RangeCommand::range(args.clone()).ok(),
         Id::ZkvCount => RangeCommand::count(args.clone()).ok(),
         _ => None,

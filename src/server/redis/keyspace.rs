@@ -8,7 +8,7 @@ use super::cold::must_wait_for;
 use super::text::{damaged, key_text, number};
 use super::work::{Keys, Outcome, Step, Work};
 use crate::format::key::{Key, KeyKind};
-use crate::protocol::resp::commands::Id;
+use crate::protocol::resp::commands::{Id, resolve};
 use crate::protocol::resp::{Args, Command, Glob, Reply, Sink, integer};
 use crate::server::responses::Responses;
 use crate::server::steps::Steps;
@@ -114,13 +114,24 @@ fn random_row(store: &Store, random: u64) -> usize {
     (random % store.len().max(1) as u64) as usize
 }
 
-/// Returns whether a RANDOMKEY must wait until the row that it will choose is read from the disk.
-pub(super) fn random_key_must_wait(store: &Store, random: u64, responses: &mut Responses) -> bool {
-    must_wait_for(store, &[ColdLookup::Rows { first: random_row(store, random), count: 1 }], responses)
+/// Returns whether a command of this module must wait until the first rows that it visits are read from the disk.
+/// `next_random` is the random number that a RANDOMKEY will use.
+#[cold]
+pub(super) fn must_wait(store: &Store, command: &Command<'_>, next_random: u64, responses: &mut Responses) -> bool {
+    let mut args = command.args();
+    args.next();
+    match resolve(command).map(|spec| spec.id) {
+        Ok(Id::RandomKey) => {
+            let row = ColdLookup::Rows { first: random_row(store, next_random), count: 1 };
+            must_wait_for(store, &[row], responses)
+        }
+        Ok(id @ (Id::Scan | Id::Keys)) => must_wait_for_keys(store, id, args, responses),
+        _ => false,
+    }
 }
 
 /// Returns whether a SCAN or KEYS must wait until the first rows that it visits are read from the disk.
-pub(super) fn must_wait(store: &Store, id: Id, mut args: Args<'_>, responses: &mut Responses) -> bool {
+fn must_wait_for_keys(store: &Store, id: Id, mut args: Args<'_>, responses: &mut Responses) -> bool {
     let (pattern, rows) = match id {
         Id::Scan => match Scan::parse(store, args, responses.steps()) {
             Ok(Scan { row, count, pattern, .. }) => (Ok(pattern), Some((row, store.rows_at_once(row, count)))),

@@ -382,7 +382,10 @@ impl Session {
         };
         let command = Command::new(line.as_deref().unwrap_or(&rest[..len_bytes]));
         let may_wait = generation.store.may_be_cold() && !self.state.transaction.is_queueing();
-        if may_wait && cold::must_wait(&generation.store, &command, self.random.clone().next(), responses) {
+        if may_wait
+            && (cold::must_wait(&generation.store, &command, responses)
+                || keyspace::must_wait(&generation.store, &command, self.random.clone().next(), responses))
+        {
             return Err(Then::Load);
         }
         let execute = |session: &mut Self, responses: &mut Responses| session.execute(generation, &command, responses);
