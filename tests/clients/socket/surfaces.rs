@@ -1,7 +1,7 @@
 //! The clients in Rust and Python have the same methods.
 //!
-//! Both Rust clients get their methods from the macros in `methods.rs` and `column_methods.rs`. The tests read the
-//! sources, because Rust cannot list the methods of a type.
+//! Both Rust clients get their methods from the macros in `methods.rs`, `server_methods.rs`, and `column_methods.rs`. The
+//! tests read the sources, because Rust cannot list the methods of a type.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -54,12 +54,14 @@ const METHODS: &[Method] = &[
     only_in_rust("call", "Python has no types for requests"),
     in_all_clients("schema"),
     in_all_clients("get_row"),
+    in_all_clients("get_rows"),
+    only_in_rust("get_rows_or_values", "get_many() returns rows or values"),
     only_in_rust("get_columns", "columns() returns arrays"),
 ];
 
-/// Methods that only the clients in Python have: in Rust, dropping a client closes its connection, and `get_columns`
-/// returns rows or buffers.
-const ONLY_IN_PYTHON: &[&str] = &["close", "columns", "get_rows"];
+/// Methods that only the clients in Python have: in Rust, dropping a client closes its connection, `get_columns` returns
+/// rows or buffers, and `get` and `get_many` return bytes.
+const ONLY_IN_PYTHON: &[&str] = &["close", "columns", "get_bytes", "get_bytes_many"];
 
 /// Methods that only the blocking client in Rust has: direct mode needs no client while it looks keys up.
 const ONLY_BLOCKING: &[&str] = &["direct", "direct_with"];
@@ -83,9 +85,11 @@ fn expected_names(is_expected: impl Fn(&Method) -> bool) -> BTreeSet<String> {
 #[test]
 fn the_rust_clients_have_the_listed_methods_from_the_same_macros() {
     let mut found = BTreeSet::new();
-    for (path, name) in
-        [("src/client/methods.rs", "impl_client"), ("src/client/column_methods.rs", "impl_column_methods")]
-    {
+    for (path, name) in [
+        ("src/client/methods.rs", "impl_client"),
+        ("src/client/server_methods.rs", "impl_server_methods"),
+        ("src/client/column_methods.rs", "impl_column_methods"),
+    ] {
         let macro_source = source(path);
         found.extend(method_names(&macro_source, &["            pub fn ", "            pub $($async)? fn "]));
         for client in ["Client", "AsyncClient"] {
