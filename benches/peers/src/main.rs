@@ -6,6 +6,7 @@
 
 mod chart;
 mod cleanup;
+mod cold;
 mod engine;
 mod machine;
 mod measure;
@@ -20,6 +21,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Parser;
@@ -28,6 +30,9 @@ use crate::measure::Table;
 use crate::plan::Plans;
 use crate::report::Report;
 use crate::rows::Rows;
+
+/// The duration of each load of `--cold`.
+const COLD_MEASURED: Duration = Duration::from_secs(4);
 
 /// Compares Zero-KV with LMDB, RocksDB, redb, cdb, HashMap, Redis, and memcached.
 ///
@@ -62,6 +67,13 @@ struct Args {
         default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/release/kv_store")
     )]
     kv_store: PathBuf,
+    /// Measure gets in a table that is larger than the memory, instead of everything else: Zero-KV, LMDB, and the device.
+    /// Needs root, for a control group [default of --table: 20000000x100]
+    #[arg(long, conflicts_with_all = ["quick", "only", "mixed_rows", "svg"])]
+    cold: bool,
+    /// With --cold, limit the memory of the processes of an engine to this
+    #[arg(long, value_name = "MIB", default_value_t = 640, requires = "cold")]
+    memory_mib: u64,
     /// Write the chart to this file [default: peers.svg beside run.sh, unless an option makes the run smaller]
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
@@ -79,7 +91,8 @@ impl Args {
 }
 
 fn main() -> ExitCode {
-    match run(&Args::parse()) {
+    let ended = cold::run_child().and_then(|is_child| if is_child { Ok(()) } else { run(&Args::parse()) });
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let _ = writeln!(io::stderr(), "peers: {error:#}");
@@ -90,6 +103,11 @@ fn main() -> ExitCode {
 
 fn run(args: &Args) -> Result<()> {
     let folder = cleanup::run_folder(&args.dir)?;
+    if args.cold {
+        let rows = args.tables.first().copied().unwrap_or(Rows { count: 20_000_000, value_len_bytes: 100 });
+        cold::measure(rows, args.memory_mib << 20, COLD_MEASURED, folder.path())?;
+        return folder.close().with_context(|| format!("{}: cannot remove the run's folder", args.dir.display()));
+    }
     let free_bytes = page_cache::free_disk_bytes(folder.path())?;
     let plans = Plans::new(args, free_bytes)?;
     let report = measure_all(args, &plans, folder.path());

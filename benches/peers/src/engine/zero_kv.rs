@@ -1,5 +1,5 @@
-//! Zero-KV. The file is baked from CSV text, which is formatted during the bake. Opening the file verifies it
-//! completely.
+//! Zero-KV. The file is baked from CSV text, which is formatted during the bake. Lookups verify each block when they first
+//! read it.
 
 use std::io::{self, Read};
 use std::path::Path;
