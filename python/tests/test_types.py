@@ -43,6 +43,9 @@ def use(path: str) -> None:
     matrix = table.columns([1, 2], ["price"], fill=0.0)
     zero_kv.bake({1: {"price": price}}, path, types={"price": kind}, base=path)
     direct: zero_kv.Table = zero_kv.Direct(timeout=None)
+    generation: int = zero_kv.publish([(path, range(16384))], "file:///srv/users", progress=print).number
+    with zero_kv.Published("file:///srv/users", cache=path, poll_seconds=1) as published:
+        changed: bool = published.refresh() and published.generation > generation
     with zero_kv.Client(path, retries=2) as client:
         client.ping()
 

@@ -113,3 +113,32 @@ impl Manifest {
         self.canaries.iter().try_for_each(check)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bake::{Options, bake_csv};
+    use crate::publish::location::Location;
+
+    #[test]
+    fn a_table_must_satisfy_the_canaries_of_its_generation() {
+        let folder = tempfile::tempdir().unwrap();
+        let db = folder.path().join("users.db");
+        bake_csv("7,seven\n".as_bytes(), &db, &Options::default(), &mut |_| ()).unwrap();
+        let store = MappedStore::open(&db).unwrap();
+        let mut manifest = Manifest::new(&Location::parse("http://host/users").unwrap(), "job", Vec::new());
+        let seven = format!("{:032x}", XxHash3_128::oneshot(b"seven"));
+        let canary = |key: &str, digest: &str| Canary { key: key.to_owned(), digest: digest.to_owned() };
+        manifest.canaries = vec![canary("7", &seven), canary("8", ABSENT)];
+        manifest.check_canaries(&store).unwrap();
+
+        for (key, digest, expected) in [
+            ("7", ABSENT, format!("canary 7: found {seven}, expected absent")),
+            ("8", &seven, format!("canary 8: found absent, expected {seven}")),
+            ("x", ABSENT, "canary x: not a key of this table, whose keys are unsigned 64-bit numbers".to_owned()),
+        ] {
+            manifest.canaries = vec![canary(key, digest)];
+            assert_eq!(manifest.check_canaries(&store).unwrap_err(), expected);
+        }
+    }
+}
