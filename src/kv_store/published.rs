@@ -86,6 +86,7 @@ mod following {
     pub(crate) struct Following {
         url: String,
         node: String,
+        slots: SlotRange,
         follower: FollowControl,
         attempts: Arc<Mutex<Vec<Attempt>>>,
         /// Passes the handle of the running server to the thread.
@@ -113,8 +114,15 @@ mod following {
             let (server, control) = channel();
             let (send_opened, opened) = oneshot::channel();
             let attempts = Arc::default();
-            let following =
-                Following { url, node, follower: follower.control(), attempts: Arc::clone(&attempts), server, opened };
+            let following = Following {
+                url,
+                node,
+                slots,
+                follower: follower.control(),
+                attempts: Arc::clone(&attempts),
+                server,
+                opened,
+            };
             let serving = Serving {
                 canaries,
                 config: config.clone(),
@@ -164,6 +172,7 @@ mod following {
             PublishedFacts {
                 url: self.url.clone(),
                 node: self.node.clone(),
+                slots: self.slots.to_string(),
                 serving: facts.status.serving,
                 prepared: facts.status.prepared,
                 newest: facts.status.newest,

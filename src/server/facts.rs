@@ -388,6 +388,7 @@ fn published_texts(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     vec![
         ("published_url", published.url.clone()),
         ("published_node", published.node.clone()),
+        ("published_slots", published.slots.clone()),
         ("published_generation", published.serving.to_string()),
         ("published_prepared", published.prepared.to_string()),
         ("published_newest", published.newest.to_string()),

@@ -21,6 +21,8 @@ pub struct PublishedFacts {
     pub url: String,
     /// The name of this node.
     pub node: String,
+    /// The slots that this node serves, such as `0-16383`.
+    pub slots: String,
     /// The number of the served generation, as its manifest states it.
     pub serving: u64,
     /// The number of the generation that is fetched and verified but not served, or 0.

@@ -64,6 +64,7 @@ fn nodes_fetch_and_serve_only_the_rows_of_their_slots() {
     let published = Published::new();
     publish(&published, 1, 3, &CommitOptions::default());
     let (low, high) = (node(&published, "low", LOW), node(&published, "high", HIGH));
+    assert_eq!(low.info().get("published_slots"), Some("0-6000"));
     assert_serves(&published, "low", &low, LOW, 1);
     assert_serves(&published, "high", &high, HIGH, 1);
     // The number of shards may change: shards of one node, a shard of both nodes, and one file for all.
