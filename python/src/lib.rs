@@ -31,6 +31,7 @@ mod columns;
 mod connection;
 mod connection_pool;
 mod convert;
+#[cfg_attr(not(feature = "object-store"), expect(dead_code, reason = "only the class Published makes generations"))]
 mod current_table;
 mod direct;
 mod errors;
