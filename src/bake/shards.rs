@@ -52,7 +52,7 @@ pub struct ShardReport {
 impl Shards {
     /// Rejects numbers and lengths beyond the limits.
     pub(super) fn check(self, slots: SlotRange) -> Result<(), BakeError> {
-        let slot_count = slots.last_slot - slots.first_slot + 1;
+        let slot_count = slots.slot_count();
         match self {
             Shards::Count(shards) if !(1..=SHARDS_MAX.min(slot_count)).contains(&shards) => {
                 Err(BakeError::ShardCount { shards, shards_max: SHARDS_MAX.min(slot_count) })
@@ -73,7 +73,7 @@ impl Shards {
         context: &Context<'_>,
     ) -> Result<Vec<SlotRange>, BakeError> {
         match self {
-            Shards::Count(shards) => Ok(equal_ranges(slots, shards)),
+            Shards::Count(shards) => Ok(slots.divide(shards)),
             Shards::MaxLenBytes(len_max_bytes) => ranges_within(slots, len_max_bytes, &slot_lens(parts, context)?),
         }
     }
@@ -112,12 +112,6 @@ pub(super) fn in_empty_folder<T>(folder: &Path, bake: impl FnOnce() -> Result<T,
         _ => {}
     }
     baked
-}
-
-fn equal_ranges(slots: SlotRange, shards: u16) -> Vec<SlotRange> {
-    let slot_count = u32::from(slots.last_slot - slots.first_slot) + 1;
-    let bound = |shard: u16| slots.first_slot + (slot_count * u32::from(shard) / u32::from(shards)) as u16;
-    (0..shards).map(|shard| SlotRange { first_slot: bound(shard), last_slot: bound(shard + 1) - 1 }).collect()
 }
 
 /// Returns upper bounds on the lengths that the rows of each slot add to a file.
@@ -176,13 +170,13 @@ mod tests {
     fn equal_ranges_cover_all_slots_once() {
         for slots in [SlotRange::ALL, SlotRange { first_slot: 16000, last_slot: 16383 }] {
             for shards in 1..=SHARDS_MAX {
-                let ranges = equal_ranges(slots, shards);
+                let ranges = slots.divide(shards);
                 check_cover(&ranges, slots);
                 let counts = ranges.iter().map(|range| range.last_slot - range.first_slot);
                 assert!(ranges.len() == usize::from(shards) && counts.clone().max() <= counts.min().map(|min| min + 1));
             }
         }
-        assert_eq!(equal_ranges(SlotRange::ALL, 4)[1].to_string(), "4096-8191");
+        assert_eq!(SlotRange::ALL.divide(4)[1].to_string(), "4096-8191");
     }
 
     #[test]

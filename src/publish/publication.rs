@@ -46,8 +46,8 @@ const COMMITS_MAX: u32 = 100;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Publication {
-    location: Location,
-    runtime: Runtime,
+    pub(super) location: Location,
+    pub(super) runtime: Runtime,
     /// A name that no other job of the table has.
     job: String,
 }
@@ -97,7 +97,7 @@ impl Publication {
     fn new(location: Location) -> Result<Publication, PublishError> {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(PublishError::io("the runtime of the transfer".as_ref()))?;
-        Ok(Publication { location, runtime, job: format!("{:032x}", u128::from_le_bytes(random_bytes())) })
+        Ok(Publication { location, runtime, job: new_job() })
     }
 
     /// Returns the table's URL.
@@ -323,6 +323,11 @@ impl Publication {
     pub fn probe(&self) -> Result<StoreProbe, PublishError> {
         self.runtime.block_on(probe::probe(&self.location))
     }
+}
+
+/// Returns a name that no other job of a table has.
+pub(super) fn new_job() -> String {
+    format!("{:032x}", u128::from_le_bytes(random_bytes()))
 }
 
 /// Gives a manifest the next number, and creates it.
