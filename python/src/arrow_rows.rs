@@ -11,7 +11,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyIterator;
 use zero_kv::Key;
-use zero_kv::bake::RowPiece;
+use zero_kv::bake::{RowPiece, SlotLens};
 use zero_kv::typed::{Column, ColumnType, List, RowEncoder, Schema, Value};
 
 use crate::errors::BakeFailed;
@@ -70,7 +70,26 @@ impl ArrowRows {
             if self.batch.next == self.batch.len && !self.next_batch(py)? {
                 break;
             }
-            py.detach(|| self.push_rows(piece))?;
+            py.detach(|| {
+                self.take_rows(|key, value| {
+                    piece.push(key, value);
+                    !piece.is_full()
+                })
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Adds the lengths of all rows.
+    pub(crate) fn measure(&mut self, py: Python<'_>, lens: &mut SlotLens) -> PyResult<()> {
+        while self.next_batch(py)? {
+            py.check_signals()?;
+            py.detach(|| {
+                self.take_rows(|key, value| {
+                    lens.add(key, value.len());
+                    true
+                })
+            })?;
         }
         Ok(())
     }
@@ -90,10 +109,12 @@ impl ArrowRows {
         Ok(true)
     }
 
-    fn push_rows(&mut self, piece: &mut RowPiece) -> PyResult<()> {
+    /// Passes rows of the current batch to `take`, until it returns false.
+    fn take_rows(&mut self, mut take: impl FnMut(Key<'_>, &[u8]) -> bool) -> PyResult<()> {
         let ArrowRows { batch, encoder, has_numbers, rows_before, .. } = self;
         let mut values = Vec::with_capacity(batch.cells.len());
-        while batch.next < batch.len && !piece.is_full() {
+        let mut wants_more = true;
+        while batch.next < batch.len && wants_more {
             let (row, number) = (batch.next, *rows_before + batch.next as u64 + 1);
             let failed = |problem: String| BakeFailed::new_err(format!("rows:{number}: {problem}"));
             let key = batch.keys.key(row, *has_numbers).map_err(failed)?;
@@ -104,10 +125,10 @@ impl ArrowRows {
                         let value = array.value(row, column.column_type);
                         values.push(value.ok_or_else(|| failed(short(&column.name)))?);
                     }
-                    piece.push(key, encoder.encode(&values).map_err(|error| failed(error.to_string()))?);
+                    wants_more = take(key, encoder.encode(&values).map_err(|error| failed(error.to_string()))?);
                 }
                 None => match batch.cells[0].value(row, ColumnType::Bytes) {
-                    Some(Value::Bytes(value)) => piece.push(key, value),
+                    Some(Value::Bytes(value)) => wants_more = take(key, value),
                     Some(_) => return Err(failed("the value is null, where bytes or text was expected".to_owned())),
                     None => return Err(failed(short("value"))),
                 },

@@ -22,7 +22,6 @@
 
 mod arguments;
 mod arrays;
-#[cfg(feature = "object-store")]
 mod arrow_rows;
 mod bake;
 mod cell;
@@ -90,7 +89,8 @@ mod _native {
     #[cfg(not(feature = "object-store"))]
     #[pymodule_export]
     use super::no_object_store::{
-        Entry, Generation, Progress, Published, commit_entries, publish_files, stop_following, upload_shard,
+        Entry, Generation, Progress, Published, commit_entries, newest_generation, publish_files, pull_shard,
+        read_generation, stop_following, upload_shard,
     };
     #[pymodule_export]
     use super::pipeline::Pipeline;
@@ -115,9 +115,9 @@ mod _native {
     use super::served::forked;
     #[cfg(feature = "object-store")]
     #[pymodule_export]
-    use super::shards::{Entry, commit_entries, upload_shard};
+    use super::shards::{Entry, commit_entries, newest_generation, pull_shard, read_generation, upload_shard};
     #[pymodule_export]
-    use super::slots::{divide_slots, fill_slots};
+    use super::slots::{divide_slots, divide_slots_by_length, fill_slots, measure_slots, parse_columns};
     #[pymodule_export]
     use super::table::{Table, open};
     #[pymodule_export]

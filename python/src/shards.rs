@@ -68,6 +68,18 @@ impl Entry {
         &self.0.key_kind
     }
 
+    /// The columns of a typed table, as `name:type` text.
+    #[getter]
+    fn schema(&self) -> Vec<String> {
+        self.0.schema.clone()
+    }
+
+    /// The name of the key's column in a typed table, or an empty text.
+    #[getter]
+    fn key_name(&self) -> &str {
+        &self.0.key_name
+    }
+
     /// Return the entry as JSON text.
     fn to_json(&self) -> String {
         self.0.to_json()
@@ -153,10 +165,7 @@ pub(crate) fn upload_shard(
     let uploaded = run_watched(py, &raised, progress.as_ref(), |reporter| {
         baked.upload(&publication, &raised.cancel, &mut |progress| reporter.report(progress, None))
     })?;
-    match raised.take() {
-        Some(raised) => Err(raised),
-        None => Ok(Entry(uploaded.map_err(|error| publish_exception(&error))?)),
-    }
+    finished(&raised, uploaded).map(Entry)
 }
 
 fn bake_shard(
@@ -197,4 +206,39 @@ pub(crate) fn commit_entries(
         Publication::create(to)?.commit_shards(entries, &empty, &options, &raised.cancel)
     });
     committed(py, &raised, manifest?)
+}
+
+/// Returns the number of the newest generation, or 0 if there is none.
+#[pyfunction]
+pub(crate) fn newest_generation(py: Python<'_>, url: &str) -> PyResult<u64> {
+    let raised = Raised::default();
+    let newest = run_watched(py, &raised, None, |_| Publication::create(url)?.newest())?;
+    finished(&raised, newest)
+}
+
+/// Returns the number of a generation, by default of the newest one, and the entries of its shards.
+#[pyfunction]
+pub(crate) fn read_generation(py: Python<'_>, url: &str, number: Option<u64>) -> PyResult<(u64, Vec<Entry>)> {
+    let raised = Raised::default();
+    let manifest = run_watched(py, &raised, None, |_| Publication::open(url)?.manifest(number))?;
+    let manifest = finished(&raised, manifest)?;
+    Ok((manifest.number, manifest.entries.into_iter().map(Entry).collect()))
+}
+
+/// Downloads the file of a shard to `path`.
+#[pyfunction]
+pub(crate) fn pull_shard(py: Python<'_>, url: &str, entry: &Entry, path: PathBuf) -> PyResult<()> {
+    let raised = Raised::default();
+    let pulled = run_watched(py, &raised, None, |_| {
+        Publication::open(url)?.pull_shard(&entry.0, &path, &raised.cancel, &mut |_| ())
+    })?;
+    finished(&raised, pulled)
+}
+
+/// Returns the result of an operation, or the exception that canceled it.
+fn finished<T>(raised: &Raised, result: Result<T, PublishError>) -> PyResult<T> {
+    match raised.take() {
+        Some(raised) => Err(raised),
+        None => result.map_err(|error| publish_exception(&error)),
+    }
 }

@@ -9,7 +9,7 @@ use tokio::runtime::{Builder, Runtime};
 use super::bandwidth::Bandwidth;
 use super::cache::fetch_merged;
 use super::document::{Series, encode};
-use super::download::with_suffix;
+use super::download::{download, with_suffix};
 use super::error::PublishError;
 use super::garbage::{self, Garbage, GarbageRules};
 use super::location::Location;
@@ -305,6 +305,23 @@ impl Publication {
         self.runtime.block_on(until_canceled(cancel, fetch))?;
         std::fs::rename(&new, path).map_err(PublishError::io(path))?;
         super::download::sync_folder_of(path)
+    }
+
+    /// Downloads a shard of a generation, and verifies it. The file at `path` exists when it is complete. A download
+    /// that was interrupted continues if it is repeated.
+    ///
+    /// # Errors
+    /// [`PublishError`].
+    pub fn pull_shard(
+        &self,
+        entry: &Entry,
+        path: &Path,
+        cancel: &Cancel,
+        progress: OnProgress<'_>,
+    ) -> Result<(), PublishError> {
+        let bandwidth = Bandwidth::new(None);
+        let fetch = download(&self.location, entry, path, &bandwidth, cancel, progress);
+        self.runtime.block_on(until_canceled(cancel, fetch))
     }
 
     /// Deletes, or only reports, the files that no retained, pinned, or served generation references.

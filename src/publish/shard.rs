@@ -47,6 +47,8 @@ impl BakedShard {
             return Err(BakeError::SlotsKeysUnknown.into());
         }
         let parent = options.temp_dir.clone().unwrap_or_else(std::env::temp_dir);
+        // The error of the crate tempfile does not have the system's error code.
+        std::fs::metadata(&parent).map_err(PublishError::io(&parent))?;
         let folder = tempfile::Builder::new().prefix("zero-kv-shard-").tempdir_in(&parent);
         let folder = folder.map_err(PublishError::io(&parent))?;
         let path = folder.path().join(format!("{slots}.db"));
