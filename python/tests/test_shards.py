@@ -176,12 +176,12 @@ def test_typed_shards_have_the_bytes_of_a_bake(tmp_path: pathlib.Path, url: str)
     table = pyarrow.table(columns)
     for part in (table, table.slice(1), table.slice(2, 1), table.slice(4)):
         entry = zero_kv.write_shard(part, ALL, url)
-        zero_kv.bake(part, tmp_path / "direct.db", typed=True, allow_empty=True)
+        zero_kv.bake(part, tmp_path / "direct.db", typed=True, keys="bytes", allow_empty=True)
         direct = zero_kv.open(tmp_path / "direct.db")
         assert (entry.digest, entry.rows, entry.key_name) == (direct.digest, part.num_rows, "id")
     entry = zero_kv.write_shard(table, ALL, url, columns=["f64", "text"], types={"f64": "f32?"})
     assert entry.schema == ["f64:f32?", "text:text?"]
-    narrow = table.filter(table["list"].is_valid()).select(["id", "list"]).slice(0, 1)
+    narrow = table.select(["id", "list"]).slice(0, 1)
     assert zero_kv.write_shard(narrow, ALL, url, types={"list": "list(f32,2)"}).schema == ["list:list(f32,2)"]
 
 

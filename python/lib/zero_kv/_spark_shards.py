@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from zero_kv._native import Entry, divide_slots, divide_slots_by_length, measure_slots
 from zero_kv._shards import arrow_slots, buffers_of, check_kind, field_of, kind_of_keys, typed_columns, write_shard
@@ -31,8 +31,9 @@ class ShardBake:
     """The columns of a typed table."""
     options: dict[str, Any]
 
-    @staticmethod
+    @classmethod
     def of_schema(
+        cls,
         schema: Any,
         url: str,
         key: str,
@@ -41,7 +42,7 @@ class ShardBake:
         types: Mapping[str, str] | None,
         keys: str,
         options: dict[str, Any],
-    ) -> ShardBake:
+    ) -> Self:
         """Return the bake of a DataFrame with this schema."""
         arrow = arrow_schema(schema)
         kind = _kind(arrow, key, keys)
@@ -49,13 +50,13 @@ class ShardBake:
             if columns is not None or types is not None:
                 raise ValueError(f"value is {value!r}, where columns or types are given, too: pass one or the other")
             field_of(arrow, value, "value")
-            return ShardBake(url, key, kind, value, None, options)
+            return cls(url, key, kind, value, None, options)
         if columns is None:
             columns = [name for name in arrow.names if name not in (key, SLOTS_COLUMN)]
         unknown = [name for name in types or () if name not in columns]
         if unknown:
             raise ValueError(f"types has {unknown[0]!r}, where one of the columns was expected: {list(columns)}")
-        return ShardBake(url, key, kind, None, dict(typed_columns(arrow, key, columns, types)), options)
+        return cls(url, key, kind, None, dict(typed_columns(arrow, key, columns, types)), options)
 
     @property
     def columns(self) -> list[str]:
@@ -100,7 +101,7 @@ def arrow_schema(schema: Any) -> Any:
     """Return the Arrow schema of a DataFrame's schema."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    return to_arrow_schema(schema)
+    return to_arrow_schema(schema, timezone="UTC")
 
 
 def _kind(arrow: Any, key: str, keys: str) -> str:
@@ -180,6 +181,7 @@ def _decode(number: int) -> range:
 
 def _shard_function(key: str, kind: str, shards: list[range]) -> Callable[[Column], Column]:
     """Return a function of Spark from keys to the numbers of their shards."""
+    import pyarrow  # type: ignore[import-untyped, unused-ignore]
     from pyspark.sql import functions
 
     firsts, numbers = [shard.start for shard in shards], [_encode(shard) for shard in shards]
@@ -198,20 +200,22 @@ def _shard_function(key: str, kind: str, shards: list[range]) -> Callable[[Colum
         return numpy.asarray(numbers, dtype=numpy.int32)[at]
 
     def of_arrow(keys: Any) -> Any:
-        import pyarrow
-
         return pyarrow.array(numbers_of(keys))
 
     def of_pandas(keys: Any) -> Any:
         import pandas
-        import pyarrow
 
         if keys.isna().any():
             raise ValueError(f"the column {key!r} is null in some rows, where each row needs a key: filter these rows")
         return pandas.Series(numbers_of(pyarrow.Array.from_pandas(keys)))
 
+    # Spark reads the kind of a function from its types, which must not be text.
     if hasattr(functions, "arrow_udf"):
-        made: Callable[[Column], Column] = functions.arrow_udf(of_arrow, "int", functions.ArrowUDFType.SCALAR)
+        of_arrow.__annotations__ = {"keys": pyarrow.Array, "return": pyarrow.Array}
+        made: Callable[[Column], Column] = functions.arrow_udf(of_arrow, "int")
     else:
-        made = functions.pandas_udf(of_pandas, "int", functions.PandasUDFType.SCALAR)  # type: ignore[call-overload]
+        import pandas
+
+        of_pandas.__annotations__ = {"keys": pandas.Series, "return": pandas.Series}
+        made = functions.pandas_udf(of_pandas, "int")  # type: ignore[call-overload]
     return made

@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 
 from zero_kv._native import Entry, newest_generation, open, parse_columns, pull_shard, read_generation
 from zero_kv._shards import commit
-from zero_kv._spark_shards import SLOT_COUNT, SLOTS_COLUMN, ShardBake, arrow_schema
+from zero_kv._spark_shards import SLOT_COUNT, SLOTS_COLUMN, ShardBake, arrow_schema, quoted
 from zero_kv.errors import PublishFailed
 
 _BATCH_ROWS = 8192
@@ -54,24 +54,22 @@ class ZeroKvDataSource(DataSource):
     def name(cls) -> str:
         return "zero_kv"
 
-    def schema(self) -> StructType:
+    def schema(self) -> str:
         url = self._url(_READER_OPTIONS)
-        number = self.options.get("generation")
-        _, entries = read_generation(url, None if number is None else int(number))
-        first, schema = entries[0], StructType()
-        key_type = "bigint" if first.key_kind == "u64" else "binary"
-        schema.add(self.options.get("key", first.key_name or "key"), self.options.get("key_type", key_type), False)
+        _, entries = read_generation(url, _number(self.options, "generation", None))
+        first = entries[0]
+        key_type = self.options.get("key_type", "bigint" if first.key_kind == "u64" else "binary")
+        columns = [(self.options.get("key", first.key_name or "key"), key_type, False)]
         for column in first.schema:
             name, _, kind = column.rpartition(":")
-            schema.add(name, _spark_type(kind.removesuffix("?")), kind.endswith("?"))
+            columns.append((name, _spark_type(kind.removesuffix("?")), kind.endswith("?")))
         if not first.schema:
-            schema.add(self.options.get("value", "value"), "binary", False)
-        return schema
+            columns.append((self.options.get("value", "value"), "binary", False))
+        return ", ".join(f"{quoted(name)} {kind}{'' if nullable else ' NOT NULL'}" for name, kind, nullable in columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        number = self.options.get("generation")
         url = self._url(_READER_OPTIONS)
-        _, entries = read_generation(url, None if number is None else int(number))
+        _, entries = read_generation(url, _number(self.options, "generation", None))
         return _Reader(url, entries, schema, self.options.get("temp_dir"))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
