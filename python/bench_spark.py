@@ -65,7 +65,7 @@ def newest_digest(listed: bytes) -> str:
     return " ".join(entry["digest"] for entry in entries)
 
 
-def run_spark(bake: ShardBake, partitioned: Any, programs: pathlib.Path) -> tuple[float, str]:
+def run_spark(bake: ShardBake, partitioned: Any) -> tuple[float, str]:
     def bake_partition(batches: Iterator[Any]) -> Iterator[Any]:
         entry = bake.write_partition(batches)
         assert entry is not None
@@ -98,7 +98,7 @@ def main() -> None:
     df = spark.read.parquet(str(folder / "rows.parquet"))
     options = {"memory_bytes": MEMORY_BYTES, "threads": 1}
     bake = ShardBake.of_schema(df.schema, f"file://{folder}/spark", "id", "v", None, None, "auto", options)
-    partitioned = partition_by_shard(df, "id", "auto", equal_shards(CORES)).cache()
+    partitioned = partition_by_shard(df, "id", "id", "auto", equal_shards(CORES)).cache()
     assert partitioned.count() == arguments.rows
 
     seconds: dict[str, list[float]] = {"baker, Parquet": [], "baker, CSV": [], "Spark": []}
@@ -106,7 +106,7 @@ def main() -> None:
         results = {
             "baker, Parquet": run_baker(folder, arguments.programs, "rows.parquet"),
             "baker, CSV": run_baker(folder, arguments.programs, "rows.csv"),
-            "Spark": run_spark(bake, partitioned, arguments.programs),
+            "Spark": run_spark(bake, partitioned),
         }
         assert len({digest for _, digest in results.values()}) == 1, results
         # The first round starts processes and fills caches.

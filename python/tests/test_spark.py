@@ -76,8 +76,8 @@ def test_a_published_table_has_the_rows_of_the_dataframe(
 def test_typed_columns_are_published_and_read_back(spark: SparkSession, tmp_path: pathlib.Path, url: str) -> None:
     noon, day = datetime.datetime(2020, 1, 2, 12), datetime.date(2020, 1, 2)
     columns = "user string, flag boolean, n int, big bigint, price decimal(10,2), x double, y float, day date, "
-    columns += "at timestamp, name string, raw binary, vector array<float>, `odd``name, x` tinyint"
-    cells = [True, 1, 2**40, decimal.Decimal("1.25"), 0.5, 0.25, day, noon, "ä", bytearray(b"\xff"), [1.0, 2.0], 7]
+    columns += "at timestamp, name string, raw binary, vector array<float>, `odd``name, x` tinyint, `a.b` int"
+    cells = [True, 1, 2**40, decimal.Decimal("1.25"), 0.5, 0.25, day, noon, "ä", bytearray(b"\xff"), [1.0, 2.0], 7, 8]
     rows = [("a", *cells), ("b", *[None] * len(cells)), ("{a}c", *cells)]
     df = spark.createDataFrame(rows, columns)
     zero_kv.spark.write(df, url, "user", types={"n": "i64?"}, shards=2)
@@ -86,7 +86,7 @@ def test_typed_columns_are_published_and_read_back(spark: SparkSession, tmp_path
     assert found[b"a"]["n"] == 1 and found[b"a"]["vector"] == [1.0, 2.0] and found[b"a"]["odd`name, x"] == 7
     read = zero_kv.spark.read(spark, url, key_type="string")
     assert read.columns == df.columns and dict(read.dtypes)["n"] == "bigint"
-    assert sorted(read.collect()) == sorted(df.withColumn("n", F.col("n").cast("bigint")).collect())
+    assert sorted(map(tuple, read.collect())) == sorted(rows)
 
 
 def test_a_dataframe_without_rows_is_a_table(spark: SparkSession, tmp_path: pathlib.Path, url: str) -> None:

@@ -114,30 +114,40 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def numbered(df: DataFrame, columns: list[str]) -> DataFrame:
+    """Return some columns, in this order, named by their positions: `mapInArrow` fails if a name has a dot or a backtick."""
+    from pyspark.sql import functions
+
+    return df.select(*[functions.col(quoted(name)).alias(str(position)) for position, name in enumerate(columns)])
+
+
 def equal_shards(count: int) -> list[range]:
     """Return the slots of shards with equal numbers of slots."""
     return [range(first, last + 1) for first, last in divide_slots(count)]
 
 
 def shards_of_length(df: DataFrame, bake: ShardBake, len_max_bytes: int) -> list[range]:
-    """Return the slots of as few shards as possible whose files have at most this length."""
+    """Return the slots of as few shards as possible whose files have at most this length. The columns of `df` are those of
+    `numbered`."""
 
     def measure(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow  # type: ignore[import-untyped, unused-ignore]
 
-        yield pyarrow.RecordBatch.from_pydict({"lens": [bake.measure(batches)]})
+        lens = bake.measure(batch.rename_columns(bake.columns) for batch in batches)
+        yield pyarrow.RecordBatch.from_pydict({"lens": [lens]})
 
-    measured = df.select(*map(quoted, bake.columns)).mapInArrow(measure, "lens binary").collect()
+    measured = df.mapInArrow(measure, "lens binary").collect()
     lens = [bytes(row.lens) for row in measured]
     return [range(first, last + 1) for first, last in divide_slots_by_length(lens, len_max_bytes)]
 
 
-def partition_by_shard(df: DataFrame, key: str, keys: str, shards: list[range]) -> DataFrame:
-    """Add the column with the slots of shards, and make each partition one shard."""
+def partition_by_shard(df: DataFrame, column: str, key: str, keys: str, shards: list[range]) -> DataFrame:
+    """Add the column with the slots of shards, and make each partition one shard. `column` has the keys, and messages call
+    it `key`."""
     from pyspark.sql import functions
 
-    kind = _kind(arrow_schema(df.schema), key, keys)
-    df = df.withColumn(SLOTS_COLUMN, _shard_function(key, kind, shards)(functions.col(quoted(key))))
+    kind = _kind(arrow_schema(df.schema), column, keys)
+    df = df.withColumn(SLOTS_COLUMN, _shard_function(key, kind, shards)(functions.col(quoted(column))))
     numbers = functions.array(*[functions.lit(_encode(shard)) for shard in shards])
     # Positions count from 1.
     position = functions.array_position(numbers, functions.col(SLOTS_COLUMN)).cast("int")

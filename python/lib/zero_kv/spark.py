@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 from zero_kv._native import Entry, Generation, newest_generation
 from zero_kv._shards import commit
-from zero_kv._spark_shards import SLOT_COUNT, ShardBake, equal_shards, partition_by_shard, quoted, shards_of_length
+from zero_kv._spark_shards import (
+    SLOT_COUNT,
+    SLOTS_COLUMN,
+    ShardBake,
+    equal_shards,
+    numbered,
+    partition_by_shard,
+    shards_of_length,
+)
 from zero_kv.errors import ParentConflict
 
 if TYPE_CHECKING:
@@ -74,7 +82,7 @@ def write(
     newest = newest_generation(url)
     if parent is not None and parent != newest:
         raise ParentConflict(f"{url}: generation {newest} is the newest one, expected {parent}: check its rows first")
-    df = df.select(*map(quoted, bake.columns))
+    df = numbered(df, bake.columns)
     if shard_size is None:
         ranges = equal_shards(_shard_count(df.sparkSession, shards))
     else:
@@ -83,11 +91,12 @@ def write(
     def bake_partition(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow  # type: ignore[import-untyped, unused-ignore]
 
-        entry = bake.write_partition(batches)
+        entry = bake.write_partition(batch.rename_columns([*bake.columns, SLOTS_COLUMN]) for batch in batches)
         if entry is not None:
             yield pyarrow.RecordBatch.from_pydict({"entry": [entry.to_json()]})
 
-    written = partition_by_shard(df, key, keys, ranges).mapInArrow(bake_partition, "entry string").collect()
+    partitioned = partition_by_shard(df, df.columns[0], key, keys, ranges)
+    written = partitioned.mapInArrow(bake_partition, "entry string").collect()
     entries = [Entry.from_json(row.entry) for row in written]
     # All tasks have succeeded, so that the other shards have no rows.
     found = {entry.slots for entry in entries}
@@ -102,7 +111,7 @@ def partition(df: DataFrame, key: str, *, shards: int | None = None, keys: str =
 
     The column `_zero_kv_slots` is added. The arguments are those of `write`.
     """
-    return partition_by_shard(df, key, keys, equal_shards(_shard_count(df.sparkSession, shards)))
+    return partition_by_shard(df, key, key, keys, equal_shards(_shard_count(df.sparkSession, shards)))
 
 
 def register(spark: SparkSession) -> None:
