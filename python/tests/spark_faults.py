@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from spark_support import KillsExecutor, StallsFirst, session  # isort: skip
+from spark_support import KillsExecutor, StallsFirst, cluster, session  # isort: skip
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -27,19 +27,23 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    # Two executors with one core each.
-    spark = session(
-        "local-cluster[2,1,1024]",
-        speculation="true",
-        speculation_interval="100ms",
-        speculation_minTaskRuntime="500ms",
-        speculation_quantile="0.5",
-        # A copy of a task starts on another executor.
-        speculation_multiplier="1.5",
-    )
-    yield spark
-    spark.stop()
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    with cluster(tmp_path_factory.mktemp("cluster")) as master:
+        spark = session(
+            master,
+            executor_memory="1g",
+            cores_max="2",
+            # Jobs wait for both executors.
+            scheduler_minRegisteredResourcesRatio="1.0",
+            scheduler_maxRegisteredResourcesWaitingTime="60s",
+            speculation="true",
+            speculation_interval="100ms",
+            speculation_minTaskRuntime="500ms",
+            speculation_quantile="0.5",
+            speculation_multiplier="1.5",
+        )
+        yield spark
+        spark.stop()
 
 
 @pytest.fixture
