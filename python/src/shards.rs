@@ -25,7 +25,7 @@ use crate::publishing::{Generation, committed};
 use crate::raised::{Raised, SIGNALS_EVERY};
 use crate::watched::run_watched;
 
-/// An uploaded shard, which a generation can consist of.
+/// An uploaded shard, which `write_shard` returns and `commit` publishes. Entries can be pickled and compared.
 #[pyclass(frozen, eq, module = "zero_kv")]
 #[derive(Clone, PartialEq)]
 pub(crate) struct Entry(publish::Entry);
@@ -85,7 +85,7 @@ impl Entry {
         self.0.to_json()
     }
 
-    /// Return the entry that `to_json` wrote.
+    /// Return the entry that `to_json` wrote. Raises `ValueError` for other text.
     #[classmethod]
     fn from_json(_class: &Bound<'_, PyType>, text: &str) -> PyResult<Entry> {
         publish::Entry::from_json(text).map(Entry).map_err(|error| PyValueError::new_err(error.to_string()))
@@ -96,7 +96,7 @@ impl Entry {
         Ok(py.import("json")?.call_method1("loads", (self.to_json(),))?.cast_into()?)
     }
 
-    /// Return the entry that `to_dict` made.
+    /// Return the entry that `to_dict` made. Raises `ValueError` for another dict.
     #[classmethod]
     fn from_dict(class: &Bound<'_, PyType>, fields: &Bound<'_, PyAny>) -> PyResult<Entry> {
         let text: String = class.py().import("json")?.call_method1("dumps", (fields,))?.extract()?;

@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime
 import decimal
 import pathlib
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,7 +20,7 @@ from pyspark.sql import functions as F
 
 import zero_kv
 import zero_kv.spark
-from support import seeded
+from support import PROGRAMS, seeded
 from test_shards import objects
 from zero_kv import _spark_shards
 
@@ -217,3 +219,11 @@ def test_spark_without_partitions_by_number_gets_one_shard_per_partition(
     nulls = spark.createDataFrame([(1, "a"), (None, "b")], "id bigint, v string")
     with pytest.raises(Exception, match="the column 'id' is null in some rows"):
         zero_kv.spark.write(nulls, url, "id", value="v")
+
+
+def test_the_cookbook_shows_what_its_program_prints(tmp_path: pathlib.Path) -> None:
+    repository = pathlib.Path(__file__).parents[2]
+    program, page = repository / "examples" / "spark" / "serve_parquet.py", repository / "docs" / "cookbook" / "spark.md"
+    command = [sys.executable, program, tmp_path / "users", "--programs", PROGRAMS]
+    printed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    assert f"serve_parquet.py /tmp/users\n{printed}```" in page.read_text(), printed

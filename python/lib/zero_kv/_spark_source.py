@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql.datasource import (
+from pyspark.sql.datasource import (  # type: ignore[import-not-found, unused-ignore]
     DataSource,
     DataSourceArrowWriter,
     DataSourceReader,
     InputPartition,
     WriterCommitMessage,
 )
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructType  # type: ignore[import-not-found, unused-ignore]
 
 from zero_kv._native import Entry, newest_generation, open, parse_columns, pull_shard, read_generation
 from zero_kv._shards import commit
@@ -47,7 +47,7 @@ _SPARK_TYPES = {
 }
 
 
-class ZeroKvDataSource(DataSource):
+class ZeroKvDataSource(DataSource):  # type: ignore[misc, unused-ignore]
     """Published tables: see `zero_kv.spark.register`."""
 
     @classmethod
@@ -126,11 +126,11 @@ def _spark_type(kind: str) -> str:
 
 
 @dataclass
-class _Written(WriterCommitMessage):
+class _Written(WriterCommitMessage):  # type: ignore[misc, unused-ignore]
     entry: str | None
 
 
-class _Writer(DataSourceArrowWriter):
+class _Writer(DataSourceArrowWriter):  # type: ignore[misc, unused-ignore]
     """Bakes the partitions of a DataFrame, and commits them."""
 
     def __init__(self, bake: ShardBake, generation: dict[str, Any]) -> None:
@@ -163,12 +163,12 @@ def _gaps(entries: list[Entry]) -> list[range]:
     return [*gaps, range(end, SLOT_COUNT)] if end < SLOT_COUNT else gaps
 
 
-class _Shard(InputPartition):
+class _Shard(InputPartition):  # type: ignore[misc, unused-ignore]
     def __init__(self, entry: str) -> None:
         super().__init__(entry)
 
 
-class _Reader(DataSourceReader):
+class _Reader(DataSourceReader):  # type: ignore[misc, unused-ignore]
     """Reads the shards of a generation."""
 
     def __init__(self, url: str, entries: list[Entry], schema: StructType, temp_dir: str | None) -> None:

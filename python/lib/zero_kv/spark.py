@@ -28,7 +28,7 @@ from zero_kv._spark_shards import (
 from zero_kv.errors import ParentConflict
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession  # type: ignore[import-not-found, unused-ignore]
 
 __all__ = ["MEMORY_BYTES", "partition", "read", "register", "write"]
 
