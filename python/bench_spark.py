@@ -26,7 +26,8 @@ from pyspark.sql import SparkSession
 
 import zero_kv
 import zero_kv.spark
-from zero_kv._spark_shards import ShardBake, equal_shards, partition_by_shard
+from zero_kv._engine import ShardBake, equal_shards
+from zero_kv._spark_shards import arrow_schema, partition_by_shard
 
 CORES = 2
 MEMORY_BYTES = 512 << 20
@@ -97,7 +98,7 @@ def main() -> None:
     spark.sparkContext.setLogLevel("ERROR")
     df = spark.read.parquet(str(folder / "rows.parquet"))
     options = {"memory_bytes": MEMORY_BYTES, "threads": 1}
-    bake = ShardBake.of_schema(df.schema, f"file://{folder}/spark", "id", "v", None, None, "auto", options)
+    bake = ShardBake.of_schema(arrow_schema(df.schema), f"file://{folder}/spark", "id", "v", None, None, "auto", options)
     partitioned = partition_by_shard(df, "id", "id", "auto", equal_shards(CORES)).cache()
     assert partitioned.count() == arguments.rows
 

@@ -28,7 +28,7 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 import zero_kv
-from zero_kv._spark_shards import ShardBake
+from zero_kv._engine import ShardBake
 
 
 def session(master: str, **options: str) -> SparkSession:

@@ -1,7 +1,7 @@
 //! Shards that the tasks of an engine bake with the library, and that its driver commits.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::{fs, slice};
 
 use tempfile::TempDir;
 use zero_kv::Store;
@@ -95,7 +95,9 @@ pub(crate) fn each_attempt_of_a_task_has_its_own_file() {
     let attempts = [0, 1].map(|_| table.write(&keys_of("0-8191"), "0-8191").unwrap());
     let high = table.write(&keys_of("8192-16383"), "8192-16383").unwrap();
     assert!(attempts[0].digest == attempts[1].digest && attempts[0].object != attempts[1].object);
-    let error = table.commit(&[&attempts[..], &[high.clone()]].concat(), &[], &CommitOptions::default()).unwrap_err();
+    let error = table
+        .commit(&[attempts[0].clone(), attempts[1].clone(), high.clone()], &[], &CommitOptions::default())
+        .unwrap_err();
     assert!(error.to_string().ends_with("several files have the slots 0-8191"), "{error}");
     let manifest = table.commit(&[attempts[1].clone(), high], &[], &CommitOptions::default()).unwrap();
     assert_eq!(table.pull(&manifest).len(), 4000);
@@ -108,9 +110,9 @@ pub(crate) fn incomplete_entries_are_rejected() {
     for (entries, empty, problem) in [
         (&[][..], &[][..], "no file has the slots 0-16383"),
         (&[], &["0-16383"], "no shard was written, so that the kind of keys is unknown"),
-        (&[low.clone()], &[], "no file has the slots 8192-16383"),
+        (slice::from_ref(&low), &[], "no file has the slots 8192-16383"),
         (
-            &[low.clone()],
+            slice::from_ref(&low),
             &["8000-16383"],
             "several files have the slots 8000-8191: those with the slots 0-8191 and 8000-16383",
         ),

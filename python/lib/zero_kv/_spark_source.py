@@ -18,9 +18,10 @@ from pyspark.sql.datasource import (  # type: ignore[import-not-found, unused-ig
 )
 from pyspark.sql.types import StructType  # type: ignore[import-not-found, unused-ignore]
 
+from zero_kv._engine import SLOT_COUNT, SLOTS_COLUMN, ShardBake, missing_shards
 from zero_kv._native import Entry, newest_generation, open, parse_columns, pull_shard, read_generation
 from zero_kv._shards import commit
-from zero_kv._spark_shards import SLOT_COUNT, SLOTS_COLUMN, ShardBake, arrow_schema, quoted
+from zero_kv._spark_shards import arrow_schema, quoted
 from zero_kv.errors import PublishFailed
 
 _BATCH_ROWS = 8192
@@ -89,7 +90,7 @@ class ZeroKvDataSource(DataSource):  # type: ignore[misc, unused-ignore]
             "temp_dir": options.get("temp_dir"),
         }
         bake = ShardBake.of_schema(
-            schema,
+            arrow_schema(schema),
             url,
             options["key"],
             options.get("value"),
@@ -147,20 +148,10 @@ class _Writer(DataSourceArrowWriter):  # type: ignore[misc, unused-ignore]
         if not entries:
             entries = [self._bake.write([], range(SLOT_COUNT))]
         # All tasks have succeeded, so that the other slots have no rows.
-        commit(entries, self._bake.url, empty=_gaps(entries), **self._generation)
+        commit(entries, self._bake.url, empty=missing_shards(entries), **self._generation)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Do nothing: no reader sees the files, and `zkv gc` deletes them."""
-
-
-def _gaps(entries: list[Entry]) -> list[range]:
-    """Return the slots that no entry has."""
-    end, gaps = 0, []
-    for entry in sorted(entries, key=lambda entry: entry.slots.start):
-        if entry.slots.start > end:
-            gaps.append(range(end, entry.slots.start))
-        end = max(end, entry.slots.stop)
-    return [*gaps, range(end, SLOT_COUNT)] if end < SLOT_COUNT else gaps
 
 
 class _Shard(InputPartition):  # type: ignore[misc, unused-ignore]

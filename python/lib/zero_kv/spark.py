@@ -14,17 +14,10 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from zero_kv._engine import SLOT_COUNT, SLOTS_COLUMN, ShardBake, equal_shards
 from zero_kv._native import Entry, Generation, newest_generation
 from zero_kv._shards import commit
-from zero_kv._spark_shards import (
-    SLOT_COUNT,
-    SLOTS_COLUMN,
-    ShardBake,
-    equal_shards,
-    numbered,
-    partition_by_shard,
-    shards_of_length,
-)
+from zero_kv._spark_shards import arrow_schema, numbered, partition_by_shard, shards_of_length
 from zero_kv.errors import ParentConflict
 
 if TYPE_CHECKING:
@@ -77,7 +70,7 @@ def write(
     if shards is not None and shard_size is not None:
         raise ValueError(f"shards is {shards} and shard_size is {shard_size}, where only one of them was expected")
     options = {"duplicates": duplicates, "memory_bytes": memory_bytes, "threads": threads, "temp_dir": temp_dir}
-    bake = ShardBake.of_schema(df.schema, url, key, value, columns, types, keys, options)
+    bake = ShardBake.of_schema(arrow_schema(df.schema), url, key, value, columns, types, keys, options)
     # A mistake in the URL, the credentials, and the parent is reported before Spark reads the rows.
     newest = newest_generation(url)
     if parent is not None and parent != newest:
