@@ -11,7 +11,9 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyIterator;
 use zero_kv::Key;
-use zero_kv::bake::{RowPiece, SlotLens};
+#[cfg(feature = "object-store")]
+use zero_kv::bake::RowPiece;
+use zero_kv::bake::SlotLens;
 use zero_kv::typed::{Column, ColumnType, List, RowEncoder, Schema, Value};
 
 use crate::errors::BakeFailed;
@@ -64,6 +66,7 @@ impl ArrowRows {
     }
 
     /// Adds rows to a piece until it is full, or until no rows are left.
+    #[cfg(feature = "object-store")]
     pub(crate) fn fill(&mut self, py: Python<'_>, piece: &mut RowPiece) -> PyResult<()> {
         py.check_signals()?;
         while !piece.is_full() {

@@ -79,7 +79,7 @@ class Requested:
             import pyarrow  # type: ignore[import-untyped, unused-ignore]
 
             kind = pyarrow.uint64() if pyarrow.types.is_integer(self._arrow.type) else pyarrow.binary()
-            return _with_nulls(self._arrow, pyarrow.array(keys, type=kind)), self._binary(values)
+            return with_nulls(self._arrow, pyarrow.array(keys, type=kind)), self._binary(values)
         if isinstance(next(iter(self.keys), None), (bytes, str)):
             raise KeyKind("the table's keys are bytes, where a dtype requires numbers: pass a pyarrow array of keys")
         import numpy
@@ -89,7 +89,7 @@ class Requested:
     def _binary(self, values: list[bytes | None]) -> Any:
         import pyarrow
 
-        return _with_nulls(self._arrow, pyarrow.array(values, type=pyarrow.binary()))
+        return with_nulls(self._arrow, pyarrow.array(values, type=pyarrow.binary()))
 
     def _fixed(self, values: list[bytes | None]) -> Any:
         import numpy
@@ -173,10 +173,10 @@ def _neighbors_arrow(table: Table | Client, keys: Any, is_floor: bool) -> Any:
     else:
         buffers = [pyarrow.py_buffer(value_parts[0]), pyarrow.py_buffer(numbers)]
         found = pyarrow.Array.from_buffers(pyarrow.uint64(), len(present), buffers, values.null_count)
-    return _with_nulls(keys, found), _with_nulls(keys, values)
+    return with_nulls(keys, found), with_nulls(keys, values)
 
 
-def _with_nulls(keys: Any, found: Any) -> Any:
+def with_nulls(keys: Any, found: Any) -> Any:
     """Return an Arrow array that is null where the keys are null, and has the elements of `found` elsewhere."""
     if not keys.null_count:
         return found

@@ -49,9 +49,6 @@ class ShardBake:
             return cls(url, key, kind, value, None, options)
         if columns is None:
             columns = [name for name in schema.names if name not in (key, SLOTS_COLUMN)]
-        unknown = [name for name in types or () if name not in columns]
-        if unknown:
-            raise ValueError(f"types has {unknown[0]!r}, where one of the columns was expected: {list(columns)}")
         return cls(url, key, kind, None, dict(typed_columns(schema, key, columns, types)), options)
 
     @property

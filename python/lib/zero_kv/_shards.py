@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from zero_kv._arrays import key_buffers, whole_array
+from zero_kv._arrays import key_buffers, whole_array, with_nulls
 from zero_kv._arrow_parts import ArrayParts, array_parts
 from zero_kv._native import Entry, Generation, Progress, commit_entries, fill_slots, upload_shard
 from zero_kv._publish import slot_bounds
@@ -51,18 +51,11 @@ def slots(keys: Any, *, kind: str = "auto") -> Any:
 def arrow_slots(keys: Any, kind: str) -> Any:
     """Return the slots of a pyarrow array of keys."""
     import pyarrow
-    import pyarrow.compute  # type: ignore[import-untyped, unused-ignore]
 
     keys = _keys_of_kind(keys, kind_of_keys(keys.type, kind))
-    found = memoryview(fill_slots(None, *key_buffers(keys.drop_null())))
-    count = len(keys) - keys.null_count
-    array = pyarrow.Array.from_buffers(pyarrow.uint16(), count, [None, pyarrow.py_buffer(found)])
-    if not keys.null_count:
-        return array
-    # The array has no slots of null keys: a key has as many of them before it as it has keys before it that are not null.
-    valid = keys.is_valid()
-    at = pyarrow.compute.subtract(pyarrow.compute.cumulative_sum(valid.cast(pyarrow.int64())), 1)
-    return array.take(pyarrow.compute.if_else(valid, at, None))
+    present = keys.drop_null()
+    found = pyarrow.py_buffer(memoryview(fill_slots(None, *key_buffers(present))))
+    return with_nulls(keys, pyarrow.Array.from_buffers(pyarrow.uint16(), len(present), [None, found]))
 
 
 def write_shard(
@@ -92,8 +85,7 @@ def write_shard(
     `PublishFailed`. `key` names the column with the keys, by default the first.
 
     With `value`, the values are the bytes or the text of this column. Otherwise the table is typed: it has the columns
-    `columns`, or those of `types`, or all of them, with the types that they have in Arrow, unless `types` has others: see
-    `bake`.
+    `columns`, by default all of them, with the types that they have in Arrow, unless `types` has others: see `bake`.
 
     `keys` is `"u64"` or `"bytes"`, or `"auto"`, which is `"u64"` for a column of integers, and `"bytes"` for text and
     bytes. All shards of a table need the same kind and the same columns. If an iterable has no batches, which have these
@@ -219,8 +211,10 @@ def typed_columns(
     """Return the names and types of the columns of a typed table."""
     types = types or {}
     if columns is None:
-        columns = list(types) if types or schema is None else schema.names
-        columns = [name for name in columns if name != key]
+        columns = [name for name in (types if schema is None else schema.names) if name != key]
+    unknown = [name for name in types if name not in columns]
+    if unknown:
+        raise ValueError(f"types has {unknown[0]!r}, where one of the columns was expected: {list(columns)}")
     if schema is None:
         missing = [name for name in columns if name not in types]
         if missing:
