@@ -93,7 +93,7 @@ def test_typed_columns_are_published_and_read_back(spark: SparkSession, tmp_path
 
 def test_a_dataframe_without_rows_is_a_table(spark: SparkSession, tmp_path: pathlib.Path, url: str) -> None:
     empty = spark.createDataFrame([], "id bigint, price float, name string")
-    assert zero_kv.spark.write(empty, url, "id").rows == 0
+    assert zero_kv.spark.write(empty, url, "id", shards=4).rows == 0
     with zero_kv.Published(url, cache=tmp_path / "cache") as table:
         assert (len(table), table.key_kind, dict(table.schema or {})) == (0, "u64", {"price": "f32?", "name": "text?"})
     assert zero_kv.spark.read(spark, url).collect() == []
@@ -165,24 +165,25 @@ def test_mistakes_are_reported(spark: SparkSession, url: str) -> None:
         ({"key": "id", "value": "v", "columns": ["v"]}, "where columns or types are given, too"),
         ({"key": "id", "types": {"zz": "u8"}}, "types has 'zz', where one of the columns was expected"),
         ({"key": "id", "value": "v", "shards": 0}, "the number of shards is 0, where 1 to 256 was expected"),
-        ({"key": "id", "value": "v", "shards": 2, "shard_size": 2}, "where only one of them was expected"),
+        ({"key": "id", "value": "v", "shards": 2, "shard_size": 2}, "where exactly one of them was expected"),
+        ({"key": "id", "value": "v", "shards": None}, "shards is None and shard_size is None"),
         ({"key": "id", "value": "v", "keys": "zz"}, "the kind of keys is 'zz'"),
     ]:
         with pytest.raises(ValueError, match=message):
-            write(df, url, **options)  # type: ignore[arg-type]
+            write(df, url, **{"shards": 2, **options})  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="expected s3, gs, az, file"):
-        write(df, "ftp://host/users", "id", value="v")
+        write(df, "ftp://host/users", "id", value="v", shards=2)
     with pytest.raises(zero_kv.ParentConflict, match="generation 0 is the newest one, expected 7"):
-        write(df, url, "id", value="v", parent=7)
+        write(df, url, "id", value="v", shards=2, parent=7)
     with pytest.raises(Exception, match="the column 'id' is null in 1 rows"):
-        write(df, url, "id", value="v")
+        write(df, url, "id", value="v", shards=2)
     twice = spark.createDataFrame([(1, "a"), (1, "b")], "id bigint, v string")
     with pytest.raises(Exception, match="key 1 is already on row 1"):
-        write(twice, url, "id", value="v")
+        write(twice, url, "id", value="v", shards=2)
     negative = spark.createDataFrame([(-1, "a")], "id bigint, v string")
     with pytest.raises(Exception, match="Integer value -1"):
-        write(negative, url, "id", value="v")
-    assert write(twice, url, "id", value="v", duplicates="first").rows == 1
+        write(negative, url, "id", value="v", shards=2)
+    assert write(twice, url, "id", value="v", shards=2, duplicates="first").rows == 1
     with pytest.raises(Exception, match="has no generation 7"):
         zero_kv.spark.read(spark, url, generation=7).collect()
 
@@ -218,7 +219,7 @@ def test_spark_without_partitions_by_number_gets_one_shard_per_partition(
     assert published(url, tmp_path) == rows
     nulls = spark.createDataFrame([(1, "a"), (None, "b")], "id bigint, v string")
     with pytest.raises(Exception, match="the column 'id' is null in some rows"):
-        zero_kv.spark.write(nulls, url, "id", value="v")
+        zero_kv.spark.write(nulls, url, "id", value="v", shards=2)
 
 
 def test_the_cookbook_shows_what_its_program_prints(tmp_path: pathlib.Path) -> None:

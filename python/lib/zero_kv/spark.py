@@ -55,8 +55,8 @@ def write(
     the types that they have in Spark, unless `types` has others, such as `{"price": "f32"}`.
 
     The table has `shards` shards with equal numbers of slots, 1 to 256, or with `shard_size` as few shards as possible
-    whose files have at most this number of bytes. By default, it has as many shards as a shuffle of this session has
-    partitions. `shard_size` reads the DataFrame twice, so cache a DataFrame that is expensive or not deterministic.
+    whose files have at most this number of bytes. One of them is required. `shard_size` reads the DataFrame twice, so
+    cache a DataFrame that is expensive or not deterministic.
 
     One task bakes each shard, with `threads` threads. `memory_bytes` is the memory of one task, and an executor runs
     several tasks at the same time. Rows that do not fit are sorted in `temp_dir` of the executor.
@@ -67,8 +67,8 @@ def write(
     Raises `ValueError` for bad arguments, Spark's exceptions if a task fails repeatedly, with the message of the task,
     and the exceptions of `zero_kv.commit`.
     """
-    if shards is not None and shard_size is not None:
-        raise ValueError(f"shards is {shards} and shard_size is {shard_size}, where only one of them was expected")
+    if (shards is None) == (shard_size is None):
+        raise ValueError(f"shards is {shards} and shard_size is {shard_size}, where exactly one of them was expected")
     options = {"duplicates": duplicates, "memory_bytes": memory_bytes, "threads": threads, "temp_dir": temp_dir}
     bake = ShardBake.of_schema(arrow_schema(df.schema), url, key, value, columns, types, keys, options)
     # A mistake in the URL, the credentials, and the parent is reported before Spark reads the rows.
@@ -76,10 +76,7 @@ def write(
     if parent is not None and parent != newest:
         raise ParentConflict(f"{url}: generation {newest} is the newest one, expected {parent}: check its rows first")
     df = numbered(df, bake.columns)
-    if shard_size is None:
-        ranges = equal_shards(_shard_count(df.sparkSession, shards))
-    else:
-        ranges = shards_of_length(df, bake, shard_size)
+    ranges = equal_shards(shards) if shards is not None else shards_of_length(df, bake, shard_size or 0)
 
     def bake_partition(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow  # type: ignore[import-untyped, unused-ignore]
@@ -99,12 +96,12 @@ def write(
     return commit(entries, url, empty=empty, note=note, parent=parent, canary=canary)
 
 
-def partition(df: DataFrame, key: str, *, shards: int | None = None, keys: str = "auto") -> DataFrame:
+def partition(df: DataFrame, key: str, *, shards: int, keys: str = "auto") -> DataFrame:
     """Return a DataFrame with the same rows and one partition for each shard, for `df.write.format("zero_kv")`.
 
     The column `_zero_kv_slots` is added. The arguments are those of `write`.
     """
-    return partition_by_shard(df, key, key, keys, equal_shards(_shard_count(df.sparkSession, shards)))
+    return partition_by_shard(df, key, key, keys, equal_shards(shards))
 
 
 def register(spark: SparkSession) -> None:
@@ -151,10 +148,3 @@ def read(
         if option is not None:
             reader = reader.option(name, str(option))
     return reader.load(url)
-
-
-def _shard_count(spark: SparkSession, shards: int | None) -> int:
-    if shards is not None:
-        return shards
-    partitions = spark.conf.get("spark.sql.shuffle.partitions") or "1"
-    return max(1, min(256, int(partitions)))
