@@ -30,9 +30,9 @@ const CHILD: &str = "ZERO_KV_PEERS_COLD_CHILD";
 /// The numbers of processes, and the keys of a call.
 const LOADS: [(usize, usize); 3] = [(16, 1), (64, 1), (16, 256)];
 
-/// The engines whose processes share the page cache. The others have caches in each process, whose lengths depend on the
-/// memory of the machine.
-const ENGINES: [&str; 2] = ["Zero-KV", "LMDB"];
+/// The engines whose processes share the page cache. RocksDB reads uncompressed blocks from the mapping, and does not copy
+/// them into its block cache. The other engines have caches in each process.
+const ENGINES: [&str; 3] = ["Zero-KV", "LMDB", "RocksDB"];
 
 /// Measures engines, and prints a line for each load.
 pub(crate) fn measure(rows: Rows, memory_bytes: u64, measured: Duration, folder: &Path) -> Result<()> {
