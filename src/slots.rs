@@ -44,6 +44,26 @@ impl SlotRange {
         self.has(slot_of(key))
     }
 
+    /// Returns the number of slots.
+    pub fn slot_count(self) -> u16 {
+        self.last_slot - self.first_slot + 1
+    }
+
+    /// Divides a valid range into `count` ranges, at most as many as it has slots. Their numbers of slots differ by at
+    /// most one.
+    ///
+    /// # Example
+    /// ```
+    /// use zero_kv::slots::SlotRange;
+    ///
+    /// assert_eq!(SlotRange::ALL.divide(4)[1].to_string(), "4096-8191");
+    /// ```
+    pub fn divide(self, count: u16) -> Vec<SlotRange> {
+        let (slot_count, count) = (u32::from(self.slot_count()), u32::from(count));
+        let bound = |range: u32| self.first_slot + (slot_count * range / count) as u16;
+        (0..count).map(|range| SlotRange { first_slot: bound(range), last_slot: bound(range + 1) - 1 }).collect()
+    }
+
     /// Returns whether the bounds are in order and name existing slots.
     pub fn is_valid(self) -> bool {
         self.first_slot <= self.last_slot && self.last_slot < SLOT_COUNT

@@ -6,6 +6,7 @@ mod publishing {
     pub(crate) mod baking;
     pub(crate) mod collection;
     pub(crate) mod damage;
+    pub(crate) mod engine;
     pub(crate) mod interrupts;
     pub(crate) mod life_cycle;
     pub(crate) mod nodes;
@@ -25,7 +26,7 @@ use libtest_mimic::{Arguments, Trial, run};
 use helpers::trials::{trial, trials};
 use publishing::store_servers::{StoreKind, stop_servers};
 use publishing::stores::Store;
-use publishing::{baking, collection, damage, interrupts, life_cycle, plain_http, rejected, rollouts, shards};
+use publishing::{baking, collection, damage, engine, interrupts, life_cycle, plain_http, rejected, rollouts, shards};
 
 /// Lists test functions of a store, each as one test with a folder, one test with S3, and one test with each other store
 /// that is installed.
@@ -102,6 +103,11 @@ fn main() -> ExitCode {
         shards::slots_that_do_not_cover_everything_are_rejected,
     ];
     trials.extend(trials![
+        engine::an_empty_shard_has_the_columns_of_the_others,
+        engine::each_attempt_of_a_task_has_its_own_file,
+        engine::entries_of_tasks_are_one_generation,
+        engine::incomplete_entries_are_rejected,
+        engine::rows_of_other_slots_are_rejected,
         interrupts::a_second_signal_ends_a_publication_at_once,
         interrupts::an_interrupted_upload_continues,
         plain_http::a_download_over_http_continues,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use zero_kv::bake::Duplicates;
 use zero_kv::store::Memory;
 
 /// A user's name or number.
@@ -40,4 +41,14 @@ pub(crate) fn table_memory(memory: &str) -> PyResult<Memory> {
 /// Returns the exception for an argument whose value is none of the expected values.
 pub(crate) fn unknown_value(argument: &str, found: &str, expected: &str) -> PyErr {
     PyValueError::new_err(format!("{argument} is {found:?}, where {expected} was expected"))
+}
+
+/// Parses the argument `duplicates`.
+pub(crate) fn duplicates(duplicates: &str) -> PyResult<Duplicates> {
+    match duplicates {
+        "error" => Ok(Duplicates::Error),
+        "first" => Ok(Duplicates::First),
+        "last" => Ok(Duplicates::Last),
+        _ => Err(unknown_value("duplicates", duplicates, "\"error\", \"first\" or \"last\"")),
+    }
 }

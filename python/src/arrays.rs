@@ -117,7 +117,7 @@ pub(crate) fn fill_arrow<'py>(
 }
 
 /// Copies the keys of an Arrow array: either `numbers`, or `offsets` and `data`.
-fn arrow_keys<'py>(
+pub(crate) fn arrow_keys<'py>(
     py: Python<'py>,
     numbers: Option<Bound<'py, PyAny>>,
     offsets: Option<Bound<'py, PyAny>>,

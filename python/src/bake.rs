@@ -11,10 +11,10 @@ use std::time::Instant;
 use pyo3::exceptions::{PyTypeError, PyUnicodeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyIterator, PyList, PyMemoryView, PyTuple};
-use zero_kv::bake::{self, Column, Duplicates, Input, Keys, Options, Progress, RowPiece, TypedColumns};
+use zero_kv::bake::{self, Column, Input, Keys, Options, Progress, RowPiece, TypedColumns};
 use zero_kv::{Key, KeyKind};
 
-use crate::arguments::unknown_value;
+use crate::arguments::{self, unknown_value};
 use crate::cells::{CellRows, columns_from};
 use crate::convert::{bytes_from, key_from, kind_name, type_name};
 use crate::errors::{self, bake_exception};
@@ -25,7 +25,7 @@ const PIECE_ROWS: usize = 4096;
 
 /// The columns of a typed table with their types, the name of the key's column, and whether values of the base are
 /// converted.
-type DeclaredColumns = (Vec<(String, String)>, Option<String>, bool);
+pub(crate) type DeclaredColumns = (Vec<(String, String)>, Option<String>, bool);
 
 /// Result of a bake.
 #[pyclass(frozen, get_all, module = "zero_kv")]
@@ -86,12 +86,7 @@ pub(crate) fn bake_rows(
         Expected::Decimal | Expected::Only(KeyKind::U64) => Keys::U64,
         Expected::Only(KeyKind::Bytes) => Keys::Bytes,
     };
-    options.duplicates = match duplicates {
-        "error" => Duplicates::Error,
-        "first" => Duplicates::First,
-        "last" => Duplicates::Last,
-        _ => return Err(unknown_value("duplicates", duplicates, "\"error\", \"first\" or \"last\"")),
-    };
+    options.duplicates = arguments::duplicates(duplicates)?;
     (options.base, options.memory_bytes, options.threads) = (base, memory_bytes, threads);
     let rules = &mut options.replace;
     (rules.rows_min, rules.shrink_max_percent, rules.allow_empty, rules.allow_key_kind_change) = replace;

@@ -111,6 +111,7 @@ pub(crate) fn publish_exception(error: &PublishError) -> PyErr {
     match error {
         PublishError::Url { .. } => PyValueError::new_err(message),
         PublishError::Io { error, .. } => os_exception(error, message),
+        PublishError::Bake(error) => bake_exception(error),
         PublishError::File(error) => store_exception(error),
         PublishError::Parent { .. } => ParentConflict::new_err(message),
         error => follow_exception(error.kind(), message),

@@ -13,13 +13,16 @@
 //!   of many rows, and `column_parts` lends the memory of columns. `received` has
 //!   the rows that a server sent.
 //! - `many` looks up many keys, and `arrays` makes arrays from the values. `view` implements the buffer protocol.
-//! - `bake` makes files, and `publishing` publishes them. `published` looks keys up in a published table: `following` is the
+//! - `bake` makes files, and `publishing` publishes them. `shards` bakes and publishes the shards of a table in several
+//!   processes: `arrow_rows` reads their rows, and `slots` computes the slots of keys. `published` looks keys up in a published table: `following` is the
 //!   thread that fetches generations, and `current_table` has the current one. `no_object_store` replaces these modules in
 //!   a build without the feature `object-store`.
-//! - `raised` stops long operations after an exception, and `progress` reports how far they are.
+//! - `raised` stops long operations after an exception, `progress` reports how far they are, and `watched` runs them in
+//!   another thread.
 
 mod arguments;
 mod arrays;
+mod arrow_rows;
 mod bake;
 mod cell;
 mod cells;
@@ -55,10 +58,15 @@ mod request;
 mod rows;
 mod schema;
 mod served;
+#[cfg(feature = "object-store")]
+mod shards;
+mod slots;
 mod table;
 mod table_version;
 mod typed_row;
 mod view;
+#[cfg(feature = "object-store")]
+mod watched;
 
 /// The compiled module. `lib/zero_kv/_native.pyi` documents its contents.
 #[pyo3::pymodule(gil_used = true)]
@@ -80,7 +88,10 @@ mod _native {
     use super::direct::Direct;
     #[cfg(not(feature = "object-store"))]
     #[pymodule_export]
-    use super::no_object_store::{Generation, Progress, Published, publish_files, stop_following};
+    use super::no_object_store::{
+        Entry, Generation, Progress, Published, commit_entries, newest_generation, publish_files, pull_shard,
+        read_generation, stop_following, upload_shard,
+    };
     #[pymodule_export]
     use super::pipeline::Pipeline;
     #[cfg(feature = "object-store")]
@@ -102,6 +113,11 @@ mod _native {
     use super::schema::{Schema, decode_schema};
     #[pymodule_export]
     use super::served::forked;
+    #[cfg(feature = "object-store")]
+    #[pymodule_export]
+    use super::shards::{Entry, commit_entries, newest_generation, pull_shard, read_generation, upload_shard};
+    #[pymodule_export]
+    use super::slots::{divide_slots, divide_slots_by_length, fill_slots, measure_slots, parse_columns};
     #[pymodule_export]
     use super::table::{Table, open};
     #[pymodule_export]

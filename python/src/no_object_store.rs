@@ -18,9 +18,48 @@ pub(crate) fn publish_files(_arguments: &Bound<'_, PyTuple>) -> PyResult<()> {
     Err(missing())
 }
 
+/// Raises an error.
+#[pyfunction]
+#[pyo3(signature = (*_arguments))]
+pub(crate) fn upload_shard(_arguments: &Bound<'_, PyTuple>) -> PyResult<()> {
+    Err(missing())
+}
+
+/// Raises an error.
+#[pyfunction]
+#[pyo3(signature = (*_arguments))]
+pub(crate) fn commit_entries(_arguments: &Bound<'_, PyTuple>) -> PyResult<()> {
+    Err(missing())
+}
+
+/// Raises an error.
+#[pyfunction]
+#[pyo3(signature = (*_arguments))]
+pub(crate) fn newest_generation(_arguments: &Bound<'_, PyTuple>) -> PyResult<()> {
+    Err(missing())
+}
+
+/// Raises an error.
+#[pyfunction]
+#[pyo3(signature = (*_arguments))]
+pub(crate) fn pull_shard(_arguments: &Bound<'_, PyTuple>) -> PyResult<()> {
+    Err(missing())
+}
+
+/// Raises an error.
+#[pyfunction]
+#[pyo3(signature = (*_arguments))]
+pub(crate) fn read_generation(_arguments: &Bound<'_, PyTuple>) -> PyResult<()> {
+    Err(missing())
+}
+
 /// Does nothing, because no thread follows a table.
 #[pyfunction]
 pub(crate) fn stop_following() {}
+
+/// A class without instances.
+#[pyclass(frozen, module = "zero_kv")]
+pub(crate) struct Entry;
 
 /// A class without instances.
 #[pyclass(frozen, module = "zero_kv")]

@@ -10,6 +10,7 @@ use std::time::Duration;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use zero_kv::publish::{FollowOptions, Follower};
+use zero_kv::slots::SlotRange;
 
 use crate::arguments::duration;
 use crate::current_table::CurrentTable;
@@ -35,7 +36,8 @@ static FOLLOWED: Mutex<Vec<Weak<FollowedTable>>> = Mutex::new(Vec::new());
 /// generation, and `last_error` has the reason.
 ///
 /// One process at a time can use a folder, which keeps `keep` generations. The process reports its state to the store
-/// under the name `node`, by default the machine's name. `bandwidth_bytes_per_second` limits downloads.
+/// under the name `node`, by default the machine's name. `bandwidth_bytes_per_second` limits downloads. With `slots`, such
+/// as `range(0, 8192)`, only the files that have some of these slots are fetched, and the table has only their rows.
 ///
 /// `progress` is called with a `Progress` during downloads, from the thread, at most ten times per second. Its exceptions
 /// end the constructor. After that, they are passed to `sys.unraisablehook`.
@@ -101,7 +103,7 @@ pub(crate) fn stop_following(py: Python<'_>) {
 impl Published {
     #[new]
     #[pyo3(signature = (url, *, cache, poll_seconds = 5.0, progress = None, node = None, keep = 3,
-                        bandwidth_bytes_per_second = None))]
+                        bandwidth_bytes_per_second = None, slots = None))]
     #[expect(clippy::too_many_arguments, reason = "one for each keyword argument")]
     fn new(
         py: Python<'_>,
@@ -112,6 +114,7 @@ impl Published {
         node: Option<String>,
         keep: u16,
         bandwidth_bytes_per_second: Option<u64>,
+        slots: Option<Bound<'_, PyAny>>,
     ) -> PyResult<PyClassInitializer<Published>> {
         let node = node.unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned());
         let mut options = FollowOptions::new(cache, node);
@@ -124,6 +127,11 @@ impl Published {
             return Err(PyValueError::new_err(message));
         }
         (options.keep, options.bandwidth_bytes_per_s) = (keep.into(), bandwidth_bytes_per_second);
+        if let Some(slots) = slots {
+            let bounds = py.import("zero_kv._publish")?.call_method1("slot_bounds", (slots,))?;
+            let (first_slot, last_slot) = bounds.extract()?;
+            options.slots = SlotRange { first_slot, last_slot };
+        }
         let follower = py.detach(|| Follower::open(&url, options)).map_err(|error| publish_exception(&error))?;
         let (following, table) = Following::start(py, url, follower, progress)?;
         let followed =

@@ -68,7 +68,7 @@ pub use progress::{Progress, Stage, StageFacts};
 pub use remedy::Remedy;
 pub use report::Report;
 pub use row_fault::RowFault;
-pub use shards::{SHARD_LEN_MAX_BYTES, SHARDS_MAX, ShardReport, Shards};
+pub use shards::{SHARD_LEN_MAX_BYTES, SHARDS_MAX, ShardReport, Shards, SlotLens};
 pub use typed::{parse_types, write_types};
 pub use typed_columns::TypedColumns;
 pub use value_lens::ValueLens;

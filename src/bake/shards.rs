@@ -15,6 +15,7 @@ use super::place::folder_of;
 use super::report::Report;
 use super::sort::tally::Tally;
 use crate::format::header::RECORDS_OFFSET_BYTES;
+use crate::format::key::Key;
 use crate::format::record::{ALIGN_BYTES, PLACE_BITS, record_len_bytes, records_len_max_bytes};
 use crate::slots::{SLOT_COUNT, SlotRange, slot_of};
 
@@ -52,7 +53,7 @@ pub struct ShardReport {
 impl Shards {
     /// Rejects numbers and lengths beyond the limits.
     pub(super) fn check(self, slots: SlotRange) -> Result<(), BakeError> {
-        let slot_count = slots.last_slot - slots.first_slot + 1;
+        let slot_count = slots.slot_count();
         match self {
             Shards::Count(shards) if !(1..=SHARDS_MAX.min(slot_count)).contains(&shards) => {
                 Err(BakeError::ShardCount { shards, shards_max: SHARDS_MAX.min(slot_count) })
@@ -73,8 +74,8 @@ impl Shards {
         context: &Context<'_>,
     ) -> Result<Vec<SlotRange>, BakeError> {
         match self {
-            Shards::Count(shards) => Ok(equal_ranges(slots, shards)),
-            Shards::MaxLenBytes(len_max_bytes) => ranges_within(slots, len_max_bytes, &slot_lens(parts, context)?),
+            Shards::Count(shards) => Ok(slots.divide(shards)),
+            Shards::MaxLenBytes(len_max_bytes) => ranges_within(slots, len_max_bytes, &slot_lens(parts, context)?.0),
         }
     }
 }
@@ -114,15 +115,52 @@ pub(super) fn in_empty_folder<T>(folder: &Path, bake: impl FnOnce() -> Result<T,
     baked
 }
 
-fn equal_ranges(slots: SlotRange, shards: u16) -> Vec<SlotRange> {
-    let slot_count = u32::from(slots.last_slot - slots.first_slot) + 1;
-    let bound = |shard: u16| slots.first_slot + (slot_count * u32::from(shard) / u32::from(shards)) as u16;
-    (0..shards).map(|shard| SlotRange { first_slot: bound(shard), last_slot: bound(shard + 1) - 1 }).collect()
+/// Upper bounds on the lengths that the rows of each slot add to a file. An engine that bakes shards in many processes
+/// adds the rows that each process has, and divides the slots by the sums.
+#[derive(Clone, Debug)]
+pub struct SlotLens(Vec<u64>);
+
+impl SlotLens {
+    /// Adds a row with a value of `value_len_bytes` bytes.
+    pub fn add(&mut self, key: Key<'_>, value_len_bytes: usize) {
+        let record_len_bytes = record_len_bytes(key, value_len_bytes, ALIGN_BYTES) as u64;
+        self.0[usize::from(slot_of(key))] += record_len_bytes + INDEX_BYTES_PER_ROW;
+    }
+
+    /// Adds the rows of another process.
+    pub fn add_all(&mut self, other: &SlotLens) {
+        self.0.iter_mut().zip(&other.0).for_each(|(sum, len_bytes)| *sum = sum.saturating_add(*len_bytes));
+    }
+
+    /// Returns the length of the rows of each slot.
+    pub fn as_slice(&self) -> &[u64] {
+        &self.0
+    }
+
+    /// Returns the lengths that [`SlotLens::as_slice`] returned, or `None` if there is not one for each slot.
+    pub fn from_slice(lens: &[u64]) -> Option<SlotLens> {
+        (lens.len() == usize::from(SLOT_COUNT)).then(|| SlotLens(lens.to_vec()))
+    }
+
+    /// Divides all slots into as few shards as possible whose files have at most `len_max_bytes`.
+    ///
+    /// # Errors
+    /// [`BakeError::ShardLen`], [`BakeError::ShardSlot`], [`BakeError::ShardsTooMany`].
+    pub fn ranges(&self, len_max_bytes: u64) -> Result<Vec<SlotRange>, BakeError> {
+        Shards::MaxLenBytes(len_max_bytes).check(SlotRange::ALL)?;
+        ranges_within(SlotRange::ALL, len_max_bytes, &self.0)
+    }
+}
+
+impl Default for SlotLens {
+    fn default() -> SlotLens {
+        SlotLens(vec![0; usize::from(SLOT_COUNT)])
+    }
 }
 
 /// Returns upper bounds on the lengths that the rows of each slot add to a file.
-fn slot_lens(parts: &SortedParts, context: &Context<'_>) -> Result<Vec<u64>, BakeError> {
-    let mut lens = vec![0; usize::from(SLOT_COUNT)];
+fn slot_lens(parts: &SortedParts, context: &Context<'_>) -> Result<SlotLens, BakeError> {
+    let mut lens = SlotLens::default();
     let mut rows = 0_u64;
     each_row(parts, context, &mut Tally::default(), |row, _| {
         rows += 1;
@@ -130,8 +168,7 @@ fn slot_lens(parts: &SortedParts, context: &Context<'_>) -> Result<Vec<u64>, Bak
             context.check_canceled()?;
         }
         if !row.deleted {
-            let record_len_bytes = record_len_bytes(row.key, row.value.len(), ALIGN_BYTES) as u64;
-            lens[usize::from(slot_of(row.key))] += record_len_bytes + INDEX_BYTES_PER_ROW;
+            lens.add(row.key, row.value.len());
         }
         Ok(())
     })?;
@@ -176,13 +213,13 @@ mod tests {
     fn equal_ranges_cover_all_slots_once() {
         for slots in [SlotRange::ALL, SlotRange { first_slot: 16000, last_slot: 16383 }] {
             for shards in 1..=SHARDS_MAX {
-                let ranges = equal_ranges(slots, shards);
+                let ranges = slots.divide(shards);
                 check_cover(&ranges, slots);
                 let counts = ranges.iter().map(|range| range.last_slot - range.first_slot);
                 assert!(ranges.len() == usize::from(shards) && counts.clone().max() <= counts.min().map(|min| min + 1));
             }
         }
-        assert_eq!(equal_ranges(SlotRange::ALL, 4)[1].to_string(), "4096-8191");
+        assert_eq!(SlotRange::ALL.divide(4)[1].to_string(), "4096-8191");
     }
 
     #[test]

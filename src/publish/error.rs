@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
+use crate::bake::BakeError;
 use crate::slots::SlotRange;
 use crate::store::StoreError;
 
@@ -83,6 +84,9 @@ pub enum PublishError {
         /// The value found and the value expected.
         problem: String,
     },
+    /// The rows of a shard cannot be baked.
+    #[error("{0}")]
+    Bake(#[from] BakeError),
     /// A baked file cannot be opened or is damaged.
     #[error("{0}")]
     File(#[from] StoreError),

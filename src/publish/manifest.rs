@@ -75,6 +75,31 @@ pub struct Entry {
     /// The columns of a typed table, as `name:type` text. Empty for other tables.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub schema: Vec<String>,
+    /// The name of the key's column in a typed table. Empty if the column has no name.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub key_name: String,
+}
+
+impl Entry {
+    /// Returns the entry as JSON text, which another process can read with [`Entry::from_json`].
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("the fields of an entry are numbers and text")
+    }
+
+    /// Reads an entry from the JSON text of [`Entry::to_json`].
+    ///
+    /// # Errors
+    /// [`PublishError::Document`] if the text is not an entry.
+    pub fn from_json(text: &str) -> Result<Entry, PublishError> {
+        let malformed = |error: serde_json::Error| PublishError::Document {
+            object: "entry".to_owned(),
+            problem: format!(
+                "found {:?}, expected the JSON of an entry: {error}",
+                text.chars().take(100).collect::<String>()
+            ),
+        };
+        serde_json::from_str(text).map_err(malformed)
+    }
 }
 
 /// A key with the digest of its expected value.
@@ -185,25 +210,50 @@ impl Manifest {
     }
 }
 
-/// Checks that ranges cover every slot exactly once. Returns the first gap or overlap as the error.
+/// The maximum number of gaps and overlaps that an error names.
+const PROBLEMS_MAX: usize = 4;
+
+/// Checks that ranges cover every slot exactly once. Returns the first gaps and overlaps as the error.
 pub(super) fn check_coverage(ranges: impl Iterator<Item = SlotRange>) -> Result<(), String> {
     let mut ranges: Vec<SlotRange> = ranges.collect();
-    ranges.sort();
-    let mut next_slot = 0;
-    for range in ranges {
-        if !range.is_valid() {
-            return Err(format!("found the slots {range}, expected slots from 0 to {}", SLOT_COUNT - 1));
-        }
-        if range.first_slot != next_slot {
-            let problem = if range.first_slot > next_slot { "no file has" } else { "several files have" };
-            let slot = next_slot.min(range.first_slot);
-            return Err(format!("{problem} slot {slot}"));
-        }
-        next_slot = range.last_slot + 1;
+    if let Some(range) = ranges.iter().find(|range| !range.is_valid()) {
+        return Err(format!("found the slots {range}, expected slots from 0 to {}", SLOT_COUNT - 1));
     }
-    match next_slot {
-        SLOT_COUNT => Ok(()),
-        slot => Err(format!("no file has slot {slot}")),
+    ranges.sort();
+    let (mut problems, mut next_slot, mut before) = (Vec::new(), 0, None::<SlotRange>);
+    for range in ranges {
+        if range.first_slot > next_slot {
+            problems.push(format!("no file has {}", name_of(next_slot, range.first_slot - 1)));
+        }
+        match before {
+            Some(before) if before == range => problems.push(format!("several files have the slots {range}")),
+            Some(before) if before.overlaps(range) => {
+                let common = name_of(range.first_slot, range.last_slot.min(before.last_slot));
+                problems.push(format!("several files have {common}: those with the slots {before} and {range}"));
+            }
+            _ => {}
+        }
+        before = [before, Some(range)].into_iter().flatten().max_by_key(|range| range.last_slot);
+        next_slot = next_slot.max(range.last_slot + 1);
+    }
+    if next_slot < SLOT_COUNT {
+        problems.push(format!("no file has {}", name_of(next_slot, SLOT_COUNT - 1)));
+    }
+    match problems.len() {
+        0 => Ok(()),
+        count => {
+            problems.truncate(PROBLEMS_MAX);
+            let more = count - problems.len();
+            Err(problems.join("; ") + &if more > 0 { format!("; and {more} more") } else { String::new() })
+        }
+    }
+}
+
+/// Returns a name for one slot or several slots.
+fn name_of(first_slot: u16, last_slot: u16) -> String {
+    match first_slot == last_slot {
+        true => format!("slot {first_slot}"),
+        false => format!("the slots {first_slot}-{last_slot}"),
     }
 }
 
@@ -229,18 +279,29 @@ mod tests {
         check_coverage(text.split_whitespace().map(|range| range.parse().unwrap()))
     }
 
+    const MANY_OVERLAPS: &str = "several files have slot 1: those with the slots 0-16383 and 1-1; several files have slot \
+                                 2: those with the slots 0-16383 and 2-2; several files have slot 3: those with the \
+                                 slots 0-16383 and 3-3; several files have slot 4: those with the slots 0-16383 and \
+                                 4-4; and 1 more";
+
     #[test]
     fn ranges_must_cover_every_slot_exactly_once() {
         for complete in ["0-16383", "8192-16383 0-8191", "0-0 1-1 2-16383"] {
             assert_eq!(ranges(complete), Ok(()));
         }
         for (incomplete, problem) in [
-            ("", "no file has slot 0"),
+            ("", "no file has the slots 0-16383"),
             ("1-16383", "no file has slot 0"),
             ("0-16382", "no file has slot 16383"),
             ("0-10 12-16383", "no file has slot 11"),
-            ("0-10 10-16383", "several files have slot 10"),
-            ("0-16383 5-6", "several files have slot 5"),
+            (
+                "0-10 12-99 200-16000",
+                "no file has slot 11; no file has the slots 100-199; no file has the slots 16001-16383",
+            ),
+            ("0-10 10-16383", "several files have slot 10: those with the slots 0-10 and 10-16383"),
+            ("0-16383 5-6", "several files have the slots 5-6: those with the slots 0-16383 and 5-6"),
+            ("0-16383 0-16383", "several files have the slots 0-16383"),
+            ("0-16383 1-1 2-2 3-3 4-4 5-5", MANY_OVERLAPS),
         ] {
             assert_eq!(ranges(incomplete), Err(problem.to_owned()), "{incomplete}");
         }

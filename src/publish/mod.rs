@@ -14,8 +14,9 @@
 //! ```
 //!
 //! `location` parses URLs, and `document` reads and writes the small objects. `manifest`, `pin`, and `status` define
-//! them. `upload` and `download` transfer files. [`Publication`] has the operations of publishers and operators, and
-//! [`Follower`] is a node, which keeps its files in a `cache`.
+//! them. `upload` and `download` transfer files. [`Publication`] has the operations of publishers and operators.
+//! `shard` has the operations of engines that bake a table in many processes. [`Follower`] is a node, which keeps its
+//! files in a `cache`.
 
 mod bandwidth;
 mod cache;
@@ -32,6 +33,7 @@ mod manifest;
 mod pin;
 mod probe;
 mod publication;
+mod shard;
 mod status;
 mod transfer;
 mod upload;
@@ -45,6 +47,7 @@ pub use manifest::{Canary, Entry, MANIFEST_FORMAT, Manifest};
 pub use pin::{Decision, Pin};
 pub use probe::StoreProbe;
 pub use publication::{CommitOptions, Generation, Publication};
+pub use shard::BakedShard;
 pub use status::NodeStatus;
 pub use transfer::{OnProgress, Progress, Stage};
 pub use upload::ShardFile;

@@ -9,7 +9,7 @@ use tokio::runtime::{Builder, Runtime};
 use super::bandwidth::Bandwidth;
 use super::cache::fetch_merged;
 use super::document::{Series, encode};
-use super::download::with_suffix;
+use super::download::{download, with_suffix};
 use super::error::PublishError;
 use super::garbage::{self, Garbage, GarbageRules};
 use super::location::Location;
@@ -46,8 +46,8 @@ const COMMITS_MAX: u32 = 100;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Publication {
-    location: Location,
-    runtime: Runtime,
+    pub(super) location: Location,
+    pub(super) runtime: Runtime,
     /// A name that no other job of the table has.
     job: String,
 }
@@ -97,7 +97,7 @@ impl Publication {
     fn new(location: Location) -> Result<Publication, PublishError> {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(PublishError::io("the runtime of the transfer".as_ref()))?;
-        Ok(Publication { location, runtime, job: format!("{:032x}", u128::from_le_bytes(random_bytes())) })
+        Ok(Publication { location, runtime, job: new_job() })
     }
 
     /// Returns the table's URL.
@@ -307,6 +307,23 @@ impl Publication {
         super::download::sync_folder_of(path)
     }
 
+    /// Downloads a shard of a generation, and verifies it. The file at `path` exists when it is complete. A download
+    /// that was interrupted continues if it is repeated.
+    ///
+    /// # Errors
+    /// [`PublishError`].
+    pub fn pull_shard(
+        &self,
+        entry: &Entry,
+        path: &Path,
+        cancel: &Cancel,
+        progress: OnProgress<'_>,
+    ) -> Result<(), PublishError> {
+        let bandwidth = Bandwidth::new(None);
+        let fetch = download(&self.location, entry, path, &bandwidth, cancel, progress);
+        self.runtime.block_on(until_canceled(cancel, fetch))
+    }
+
     /// Deletes, or only reports, the files that no retained, pinned, or served generation references.
     ///
     /// # Errors
@@ -323,6 +340,11 @@ impl Publication {
     pub fn probe(&self) -> Result<StoreProbe, PublishError> {
         self.runtime.block_on(probe::probe(&self.location))
     }
+}
+
+/// Returns a name that no other job of a table has.
+pub(super) fn new_job() -> String {
+    format!("{:032x}", u128::from_le_bytes(random_bytes()))
 }
 
 /// Gives a manifest the next number, and creates it.

@@ -103,6 +103,7 @@ pub(super) async fn upload(
         digest: verified.digest,
         key_kind: key_kind_name(verified.store.key_kind()).to_owned(),
         schema: schema_names(verified.store.schema().map(Arc::as_ref)),
+        key_name: verified.store.schema().and_then(|schema| schema.key_name()).unwrap_or_default().to_owned(),
     })
 }
 

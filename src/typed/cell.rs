@@ -38,6 +38,23 @@ pub enum Value<'a> {
     List(List<'a>),
 }
 
+impl<'a> Value<'a> {
+    /// Returns the value of a type of fixed length in its little-endian encoding: a number, a date, a timestamp, a
+    /// decimal, or a list of a fixed length. Returns `None` if the type has no fixed length, or if `bytes` has another
+    /// length.
+    ///
+    /// # Example
+    /// ```
+    /// use zero_kv::typed::{ColumnType, Value};
+    ///
+    /// assert_eq!(Value::from_fixed_bytes(ColumnType::I16, &[1, 2]), Some(Value::Int(513)));
+    /// assert_eq!(Value::from_fixed_bytes(ColumnType::I16, &[1]), None);
+    /// ```
+    pub fn from_fixed_bytes(column_type: ColumnType, bytes: &'a [u8]) -> Option<Value<'a>> {
+        (column_type.fixed_len_bytes() == Some(bytes.len())).then(|| scalar(column_type, bytes))
+    }
+}
+
 impl Value<'_> {
     /// Returns the encoding of a number, a date, a timestamp, or a decimal. A column has the first bytes of it, as many as
     /// its width: if the value fits the column's type, the other bytes only extend the sign.

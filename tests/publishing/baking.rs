@@ -47,7 +47,7 @@ pub(crate) fn shards_are_published_by_the_same_command(store: &Store) {
     let low = "shards/0-8191.db";
     let out = store.zkv(&["publish", low, "shards/8192-16383.db", "--to", "URL"]).succeeds();
     assert!(out.contains(": generation 2: 2 files, 1000 rows, "), "{out}");
-    store.zkv(&["publish", low, "--to", "URL"]).fails(2, &["no file has slot 8192"]);
+    store.zkv(&["publish", low, "--to", "URL"]).fails(2, &["no file has the slots 8192-16383"]);
 }
 
 pub(crate) fn a_merge_is_published_by_the_same_command(store: &Store) {

@@ -30,9 +30,9 @@ pub(crate) fn a_generation_of_several_files_is_pulled_as_one(store: &Store) {
 pub(crate) fn slots_that_do_not_cover_everything_are_rejected(store: &Store) {
     let [low, high] = bake_shards(store);
     for (files, problem) in [
-        (&[low][..], "no file has slot 8192"),
-        (&[low, low], "several files have slot 0"),
-        (&[low, high, high], "several files have slot 8192"),
+        (&[low][..], "no file has the slots 8192-16383"),
+        (&[low, low], "several files have the slots 0-8191; no file has the slots 8192-16383"),
+        (&[low, high, high], "several files have the slots 8192-16383"),
         (&["low.db:0-8190", high], "no file has slot 8191"),
         (&["low.db", "high.db"], "name the slots, such as users-1.db:0-8191"),
         (&["low.db:0-20000"], "found \"0-20000\", expected two slots from 0 to 16383"),

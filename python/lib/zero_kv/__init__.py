@@ -3,7 +3,8 @@
 `bake` compiles rows into a file, and `open` opens the file for lookups. If a server serves the file, `Client` and
 `AsyncClient` send requests to the server, and `Direct` looks keys up in the server's table, in this process. When the
 server replaces its table, all three use the new table. `publish` uploads a file to an object store, and `Published`
-follows such a table without a server.
+follows such a table without a server. Engines that bake a table in many processes call `slots`, `write_shard`, and
+`commit`; `zero_kv.spark` does so in Spark.
 """
 
 import atexit as _atexit
@@ -18,6 +19,7 @@ from zero_kv._native import (
     Client,
     ClientRows,
     Direct,
+    Entry,
     Generation,
     Progress,
     Published,
@@ -31,6 +33,7 @@ from zero_kv._native import (
 from zero_kv._native import forked as _forked
 from zero_kv._native import stop_following as _stop_following
 from zero_kv._publish import publish
+from zero_kv._shards import commit, slots, write_shard
 from zero_kv.errors import (
     BakeFailed,
     Closed,
@@ -62,6 +65,7 @@ __all__ = [
     "Damaged",
     "Direct",
     "DirectRefused",
+    "Entry",
     "Error",
     "Generation",
     "KeyKind",
@@ -86,8 +90,11 @@ __all__ = [
     "TypedRow",
     "UntrustedServer",
     "bake",
+    "commit",
     "open",
     "publish",
+    "slots",
+    "write_shard",
 ]
 
 

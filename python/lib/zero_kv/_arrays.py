@@ -157,7 +157,7 @@ def _arrow(table: Table | Client, keys: Any) -> Any:
     keys, valid = _decoded(keys), None
     if keys.null_count:
         valid = _bytes(keys.is_valid().cast(pyarrow.uint8()), 1, 1, "B")
-    return _binary(len(keys), fill_arrow(table, *_key_buffers(keys.drop_null()), valid))
+    return _binary(len(keys), fill_arrow(table, *key_buffers(keys.drop_null()), valid))
 
 
 def _neighbors_arrow(table: Table | Client, keys: Any, is_floor: bool) -> Any:
@@ -166,7 +166,7 @@ def _neighbors_arrow(table: Table | Client, keys: Any, is_floor: bool) -> Any:
 
     keys = _whole(keys)
     present = keys.drop_null()
-    numbers, bytes_parts, value_parts = fill_neighbors_arrow(table, *_key_buffers(present), is_floor)
+    numbers, bytes_parts, value_parts = fill_neighbors_arrow(table, *key_buffers(present), is_floor)
     values = _binary(len(present), value_parts)
     if numbers is None:
         found = _binary(len(present), bytes_parts)
@@ -211,7 +211,7 @@ def _decoded(keys: Any) -> Any:
     return keys.dictionary_decode() if pyarrow.types.is_dictionary(keys.type) else keys
 
 
-def _key_buffers(keys: Any) -> tuple[Any, Any, Any]:
+def key_buffers(keys: Any) -> tuple[Any, Any, Any]:
     """Return the numbers of an Arrow array without nulls, or the offsets and bytes of its keys."""
     import pyarrow
 

@@ -305,7 +305,8 @@ class Published(Table):
     generation, and `last_error` has the reason.
 
     One process at a time can use a folder, which keeps `keep` generations. The process reports its state to the store
-    under the name `node`, by default the machine's name. `bandwidth_bytes_per_second` limits downloads.
+    under the name `node`, by default the machine's name. `bandwidth_bytes_per_second` limits downloads. With `slots`, such
+    as `range(0, 8192)`, only the files that have some of these slots are fetched, and the table has only their rows.
 
     `progress` is called with a `Progress` during downloads, from the thread, at most ten times per second. Its exceptions
     end the constructor. After that, they are passed to `sys.unraisablehook`.
@@ -326,6 +327,7 @@ class Published(Table):
         node: str | None = None,
         keep: int = 3,
         bandwidth_bytes_per_second: int | None = None,
+        slots: range = ...,
     ) -> Self: ...
     @property
     def url(self) -> str:
@@ -360,6 +362,41 @@ class Published(Table):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
+
+@final
+class Entry:
+    """An uploaded shard, which `write_shard` returns and `commit` publishes. Entries can be pickled and compared."""
+
+    slots: range
+    object: str
+    """The name of the object, relative to the table's URL."""
+    rows: int
+    len_bytes: int
+    """The length of the file in bytes."""
+    digest: str
+    """The digest of the file: see `Table.digest`."""
+    key_kind: Literal["u64", "bytes"]
+    schema: list[str]
+    """The columns of a typed table, as `name:type` text. Empty for other tables."""
+    key_name: str
+    """The name of the key's column in a typed table, or an empty text."""
+
+    def to_json(self) -> str:
+        """Return the entry as JSON text."""
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Return the entry that `to_json` wrote. Raises `ValueError` for other text."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the entry as a dict of numbers and text."""
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> Self:
+        """Return the entry that `to_dict` made. Raises `ValueError` for another dict."""
+
+    def __hash__(self) -> int: ...
+    def __eq__(self, other: Any, /) -> bool: ...
 
 @final
 class Generation:
@@ -687,3 +724,32 @@ def endpoint(
     address: str, server_user: str | int | None, **security: Any
 ) -> tuple[str | None, int, bool, Request | None]: ...
 def check_server_user(path: str, uid: int, server_user: str | int | None) -> None: ...
+def upload_shard(
+    batches: Iterator[Any],
+    slots: tuple[int, int],
+    to: str,
+    keys: str,
+    has_numbers: bool,
+    typed: tuple[list[tuple[str, str]], str | None, bool] | None,
+    options: tuple[str, int | None, int | None],
+    temp_dir: _Path | None,
+    progress: Callable[[Progress], object] | None,
+) -> Entry: ...
+def commit_entries(
+    entries: list[Entry],
+    empty: list[tuple[int, int]],
+    to: str,
+    canary: _Path | None,
+    note: str,
+    parent: int | None,
+) -> Generation: ...
+def fill_slots(objects: Any, numbers: Any, offsets: Any, data: Any) -> Memory: ...
+def divide_slots(count: int) -> list[tuple[int, int]]: ...
+def divide_slots_by_length(lens: list[bytes], len_max_bytes: int) -> list[tuple[int, int]]: ...
+def measure_slots(
+    batches: Iterator[Any], has_numbers: bool, columns: list[tuple[str, str]] | None
+) -> Memory: ...
+def newest_generation(url: str) -> int: ...
+def read_generation(url: str, number: int | None) -> tuple[int, list[Entry]]: ...
+def pull_shard(url: str, entry: Entry, path: _Path) -> None: ...
+def parse_columns(text: str) -> list[tuple[str, str]]: ...

@@ -38,11 +38,11 @@ def publish(
     `PublishFailed`.
     """
     pairs = [(files, range(_SLOT_COUNT))] if isinstance(files, (str, os.PathLike)) else files
-    named = [(os.fspath(path), *_bounds(slots)) for path, slots in pairs]
+    named = [(os.fspath(path), *slot_bounds(slots)) for path, slots in pairs]
     return publish_files(named, to, canary, note or "", parent, progress)
 
 
-def _bounds(slots: range) -> tuple[int, int]:
+def slot_bounds(slots: range) -> tuple[int, int]:
     """Return the first and the last slot."""
     if not slots or slots.step != 1 or slots.start < 0 or slots.stop > _SLOT_COUNT:
         raise ValueError(f"slots is {slots}, where a range of slots from 0 to 16383 was expected, such as range(0, 8192)")

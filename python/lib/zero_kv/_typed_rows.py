@@ -14,7 +14,7 @@ def typed_rows(rows: Any, key: str | None, types: Mapping[str, str] | None) -> _
     """Return an iterator over pairs of key and columns, the columns' names and types, and the name of the key."""
     if isinstance(rows, (str, bytes, os.PathLike)):
         raise TypeError("rows are a path, where rows were expected: bake text files with the command baker")
-    arrow = _arrow(rows)
+    arrow = arrow_of(rows)
     if arrow is None:
         if not types:
             raise ValueError("types are missing, where rows without Arrow types need a type for each column: pass types")
@@ -28,11 +28,11 @@ def typed_rows(rows: Any, key: str | None, types: Mapping[str, str] | None) -> _
         if names.count(name) != 1:
             raise ValueError(f"the column {name!r} was requested, where the columns are {names}")
     fields = [field for field in schema if field.name != key]
-    columns = [(field.name, types.get(field.name) or _type_of(field)) for field in fields]
+    columns = [(field.name, types.get(field.name) or type_of(field)) for field in fields]
     return _pairs(batches, key, columns), columns, key
 
 
-def _arrow(rows: Any) -> tuple[Any, Iterable[Any]] | None:
+def arrow_of(rows: Any) -> tuple[Any, Iterable[Any]] | None:
     """Return the schema and the record batches of an object with Arrow columns."""
     package = type(rows).__module__.partition(".")[0]
     if package == "pandas" and hasattr(rows, "columns"):
@@ -48,7 +48,7 @@ def _arrow(rows: Any) -> tuple[Any, Iterable[Any]] | None:
     return rows.schema, rows if hasattr(rows, "read_next_batch") else [rows]
 
 
-def _type_of(field: Any) -> str:
+def type_of(field: Any) -> str:
     """Return the type of a column for an Arrow field."""
     return _kind(field.name, field.type) + ("?" if field.nullable else "")
 

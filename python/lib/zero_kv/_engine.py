@@ -1,0 +1,147 @@
+"""What each task of an engine needs to bake its shard, and the shards of keys. It does not know the engine."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from zero_kv._native import Entry, divide_slots, measure_slots
+from zero_kv._shards import arrow_slots, buffers_of, check_kind, field_of, kind_of_keys, typed_columns, write_shard
+
+SLOT_COUNT = 16384
+SLOTS_COLUMN = "_zero_kv_slots"
+"""The column with the slots of the shard of a row."""
+
+
+@dataclass(frozen=True)
+class ShardBake:
+    """What each task needs to bake its rows."""
+
+    url: str
+    key: str
+    kind: str
+    """The kind of the keys: "u64" or "bytes"."""
+    value: str | None
+    types: dict[str, str] | None
+    """The columns of a typed table."""
+    options: dict[str, Any]
+
+    @classmethod
+    def of_schema(
+        cls,
+        schema: Any,
+        url: str,
+        key: str,
+        value: str | None,
+        columns: Sequence[str] | None,
+        types: Mapping[str, str] | None,
+        keys: str,
+        options: dict[str, Any],
+    ) -> Self:
+        """Return the bake of rows with this Arrow schema."""
+        kind = kind_of_column(schema, key, keys)
+        if value is not None:
+            if columns is not None or types is not None:
+                raise ValueError(f"value is {value!r}, where columns or types are given, too: pass one or the other")
+            field_of(schema, value, "value")
+            return cls(url, key, kind, value, None, options)
+        if columns is None:
+            columns = [name for name in schema.names if name not in (key, SLOTS_COLUMN)]
+        unknown = [name for name in types or () if name not in columns]
+        if unknown:
+            raise ValueError(f"types has {unknown[0]!r}, where one of the columns was expected: {list(columns)}")
+        return cls(url, key, kind, None, dict(typed_columns(schema, key, columns, types)), options)
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that the bake reads."""
+        return [self.key, *([self.value] if self.value is not None else self.types or [])]
+
+    def write(self, batches: Iterable[Any], shard: range) -> Entry:
+        """Bake the rows of a shard, and upload the file."""
+        columns = None if self.types is None else list(self.types)
+        return write_shard(
+            batches,
+            shard,
+            self.url,
+            key=self.key,
+            value=self.value,
+            columns=columns,
+            types=self.types,
+            keys=self.kind,
+            **self.options,
+        )
+
+    def write_partition(self, batches: Iterator[Any]) -> Entry | None:
+        """Bake the rows of a task, which belong to one shard. Return `None` if there are none."""
+        rows = (batch for batch in batches if batch.num_rows)
+        first = next(rows, None)
+        if first is None:
+            return None
+        number = first.column(first.schema.names.index(SLOTS_COLUMN))[0].as_py()
+        return self.write(itertools.chain([first], rows), decode(number))
+
+    def measure(self, batches: Iterator[Any]) -> bytes:
+        """Return the lengths of the rows of each slot, which `divide_slots_by_length` reads."""
+        rows = (batch for batch in batches if batch.num_rows)
+        first = next(rows, None)
+        if first is None:
+            return bytes(8 * SLOT_COUNT)
+        batches = itertools.chain([first], rows)
+        parts, has_numbers, columns = buffers_of(batches, first.schema, self.key, self.kind, self.value, self.types)
+        return bytes(memoryview(measure_slots(parts, has_numbers, columns)))
+
+
+def kind_of_column(schema: Any, key: str, keys: str) -> str:
+    """Return the kind of the keys in a column of an Arrow schema."""
+    check_kind(keys, ("auto", "u64", "bytes"))
+    return kind_of_keys(field_of(schema, key, "key").type, keys)
+
+
+def equal_shards(count: int) -> list[range]:
+    """Return the slots of shards with equal numbers of slots."""
+    return [range(first, last + 1) for first, last in divide_slots(count)]
+
+
+def encode(shard: range) -> int:
+    """Return the slots of a shard as one number, which the rows of the shard have."""
+    return shard.start * SLOT_COUNT + shard.stop - 1
+
+
+def decode(number: int) -> range:
+    """Return the slots of a shard that `encode` wrote."""
+    first, last = divmod(number, SLOT_COUNT)
+    return range(first, last + 1)
+
+
+def shard_numbers(key: str, kind: str, shards: list[range]) -> Callable[[Any], Any]:
+    """Return a function from an Arrow array of keys to a NumPy array of the numbers of their shards. Messages call the
+    column `key`."""
+    firsts, numbers = [shard.start for shard in shards], [encode(shard) for shard in shards]
+
+    def numbers_of(keys: Any) -> Any:
+        import numpy
+
+        if keys.null_count:
+            where = f"the column {key!r} is null in {keys.null_count} rows of a batch"
+            raise ValueError(f"{where}, where each row needs a key: filter these rows")
+        try:
+            found = arrow_slots(keys, kind)
+        except ValueError as error:
+            raise ValueError(f"the column {key!r} has a key that is not of kind {kind}: {error}") from error
+        at = numpy.searchsorted(firsts, found.to_numpy(), side="right") - 1
+        return numpy.asarray(numbers, dtype=numpy.int32)[at]
+
+    return numbers_of
+
+
+def missing_shards(entries: Iterable[Entry]) -> list[range]:
+    """Return the slots that no entry has. If all tasks have succeeded, they have no rows."""
+    end, gaps = 0, []
+    for entry in sorted(entries, key=lambda entry: entry.slots.start):
+        if entry.slots.start > end:
+            gaps.append(range(end, entry.slots.start))
+        end = max(end, entry.slots.stop)
+    return [*gaps, range(end, SLOT_COUNT)] if end < SLOT_COUNT else gaps
