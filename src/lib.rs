@@ -34,6 +34,7 @@
 //! | [`server`] | a file and a socket's path | responses, until the server is stopped | the layout of a file |
 //! | [`client`] | keys | values that a server sent | files |
 //! | [`slots`] | a key | its slot, which decides its shard | everything |
+//! | [`cluster`] | a topology document | which node serves which slots | sockets, files |
 //! | [`publish`] | baked files | the same files on other machines | sockets, the layout of a file |
 //!
 //! # Features
@@ -71,6 +72,8 @@ pub mod bake;
 #[doc(hidden)]
 pub mod cli;
 pub mod client;
+#[cfg(any(feature = "object-store", feature = "server"))]
+pub mod cluster;
 #[cfg(feature = "bake")]
 #[doc(hidden)]
 pub mod csv_text;

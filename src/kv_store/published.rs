@@ -20,9 +20,10 @@ pub(crate) struct PublishedArgs {
     /// Keep fetched generations in this folder. A server that starts again serves from it without waiting for the store
     #[arg(long, value_name = "FOLDER", requires = "from")]
     cache: Option<PathBuf>,
-    /// Fetch and serve only the rows whose keys have these slots of Redis Cluster (0 to 16383) [default: all slots]
-    #[arg(long, value_name = "FIRST-LAST", requires = "from")]
-    slots: Option<SlotRange>,
+    /// Fetch and serve only the rows whose keys have these slots of Redis Cluster (0 to 16383). With --db, the file has
+    /// only rows of these slots [default: all slots]
+    #[arg(long, value_name = "FIRST-LAST", requires = "node-of")]
+    pub(crate) slots: Option<SlotRange>,
     /// Look for a new generation this often. Each wait is random, from half of this time to one and a half of it
     #[arg(long, value_name = "TIME", requires = "from", default_value = "5s", value_parser = parse_poll)]
     poll: Duration,
@@ -32,9 +33,10 @@ pub(crate) struct PublishedArgs {
     /// Keep this many generations in the folder, so that a rollback needs no download
     #[arg(long, value_name = "N", requires = "from", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
     keep: u16,
-    /// Report the state of this server to the store under this name [default: the name of the machine]
-    #[arg(long, value_name = "NAME", requires = "from")]
-    node: Option<String>,
+    /// Use this name for the server in reports to the store and in the topology of a cluster [default: the name of the
+    /// machine]
+    #[arg(long, value_name = "NAME", requires = "node-of")]
+    pub(crate) node: Option<String>,
 }
 
 #[cfg(feature = "object-store")]

@@ -17,7 +17,7 @@ use std::process::Command;
 use zero_kv::typed::{RowEncoder, Schema, TextParser, Value};
 
 use super::more_reads::assert_equal_everywhere;
-use super::python::any_python;
+use crate::helpers::redis_py::any_python;
 use super::served::{ask, converse, line};
 use super::tools::ask_in_version_3;
 use crate::helpers::encoder;

@@ -11,6 +11,7 @@
 mod acl;
 mod bits;
 mod clients;
+mod cluster;
 mod cold;
 mod commands;
 mod execute;
@@ -29,7 +30,9 @@ mod other_types;
 mod permission;
 mod random;
 mod ranges;
+mod routing;
 mod serialized;
+mod slots;
 mod stored;
 mod strings;
 mod subsequence;
@@ -64,6 +67,7 @@ use clients::RedisClient;
 pub(super) use monitor::Monitor;
 use order::SEARCH_STEPS;
 use random::Random;
+use routing::ClusterSession;
 use transaction::Transaction;
 use work::{Outcome, Step, Work};
 
@@ -109,6 +113,8 @@ pub(super) struct Session {
     access: Access,
     /// The value of `access` after the last committed pass, if it has changed since then.
     kept_access: Option<Access>,
+    /// The cluster, if the server is a node of one.
+    cluster: Option<ClusterSession>,
 }
 
 /// Session state that a pass changes. The state is restored if the pass is repeated.
@@ -121,6 +127,8 @@ struct SessionState {
     transaction: Transaction,
     /// Whether the client is in MONITOR mode.
     is_monitor: bool,
+    /// Whether the client reads rows of replicas (READONLY).
+    reads_replicas: bool,
     attempts: Attempts,
 }
 
@@ -185,6 +193,7 @@ impl Session {
             monitor: None,
             access,
             kept_access: None,
+            cluster: context.worker.server.settings.source.cluster.as_ref().map(ClusterSession::new),
         }
     }
 
@@ -195,6 +204,9 @@ impl Session {
             return Pass { taken_bytes: input.len(), then: Then::Close };
         }
         self.is_monitored = self.clients.monitors.are_active();
+        if let Some(cluster) = &mut self.cluster {
+            cluster.refresh();
+        }
         let pass = self.pass(generation, input, responses);
         self.client.record_activity();
         pass
@@ -322,19 +334,19 @@ impl Session {
             if !self.state.transaction.is_queueing()
                 && self.access.is_unrestricted(&self.worker.server.users)
                 && !self.is_monitored
-                && let Some(run) = hashes::answer(fields, &generation.store, rest, self.state.version, responses)
+                && let Some(run) = self.answer_hash_reads(fields, generation, rest, responses)
             {
                 return self.count_hash_reads(&run, responses);
             }
         } else if !self.state.transaction.is_queueing()
             && self.access.reads_any_key()
             && !self.is_monitored
-            && let Some(run) = gets::answer(&generation.store, rest, self.state.version, responses)
+            && let Some(run) = self.answer_gets(generation, rest, responses)
         {
             self.state.progress = Progress::default();
             self.client.set_last_command(Id::Get);
             self.counted.commands += run.count as u64;
-            self.counted.errors += run.damaged as u64;
+            self.counted.errors += run.errors as u64;
             self.counted.hits += run.hits() as u64;
             self.counted.misses += run.misses as u64;
             responses.steps().add(LOOKUP_STEPS * run.count);

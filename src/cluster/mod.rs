@@ -1,0 +1,12 @@
+//! The topology of a cluster: which node serves which slots.
+//!
+//! In: the JSON of a topology document. Out: the checked document, or what is wrong with it. Operators write documents,
+//! nodes follow them, and clients of the cluster learn from the nodes where to send requests. This module does no I/O.
+
+mod document;
+mod slot_set;
+
+pub use document::{Health, Role, TOPOLOGY_FORMAT, Topology, TopologyError, TopologyNode};
+#[cfg(feature = "server")]
+pub(crate) use document::{host_problem, node_id_problem};
+pub use slot_set::SlotSet;

@@ -1,0 +1,40 @@
+//! `kv_store` as a node of a cluster: compared with a real Redis cluster, driven by third-party clients, and while nodes
+//! and topologies change.
+
+mod helpers;
+
+mod cluster {
+    pub(crate) mod clients;
+    pub(crate) mod differential;
+    pub(crate) mod moves;
+    pub(crate) mod nodes;
+    pub(crate) mod redis_cluster;
+    pub(crate) mod topologies;
+}
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, run};
+
+use cluster::{clients, differential, moves, topologies};
+use helpers::trials::trials;
+
+fn main() -> ExitCode {
+    let trials = trials![
+        clients::redis_cli_follows_redirections,
+        clients::redis_py_routes_and_reads_from_replicas,
+        differential::replies_about_the_cluster_are_equal,
+        differential::replies_of_a_primary_are_equal,
+        differential::replies_of_a_replica_are_equal,
+        differential::a_node_without_a_topology_replies_as_a_new_node_of_redis,
+        moves::a_primary_and_a_replica_are_killed_and_restarted_under_load,
+        moves::no_reply_is_wrong_while_topologies_change_under_load,
+        topologies::a_topology_is_replaced_only_by_a_valid_one_with_a_higher_number,
+        topologies::a_server_without_a_valid_topology_does_not_start,
+        topologies::keys_of_slots_that_the_file_lacks_are_loading,
+        topologies::numbers_with_leading_zeros_are_rejected,
+        topologies::pipelines_redirect_only_the_keys_of_other_nodes,
+        topologies::typed_tables_redirect_pipelined_hash_commands,
+    ];
+    run(&Arguments::from_args(), trials).exit_code()
+}
