@@ -4,9 +4,12 @@
 //! nodes follow them, and clients of the cluster learn from the nodes where to send requests. This module does no I/O.
 
 mod document;
+mod plan;
 mod slot_set;
 
-pub use document::{Health, Role, TOPOLOGY_FORMAT, Topology, TopologyError, TopologyNode};
 #[cfg(feature = "server")]
-pub(crate) use document::{host_problem, node_id_problem};
+pub(crate) use document::host_problem;
+pub(crate) use document::node_id_problem;
+pub use document::{Health, Role, TOPOLOGY_FORMAT, Topology, TopologyError, TopologyNode};
+pub use plan::{PlanError, moved_slots, plan, without_failed};
 pub use slot_set::SlotSet;

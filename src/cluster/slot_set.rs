@@ -50,6 +50,11 @@ impl SlotSet {
         self.words.iter_mut().zip(&other.words).for_each(|(word, other)| *word |= other);
     }
 
+    /// Removes the slots of another set.
+    pub fn remove_all(&mut self, other: &SlotSet) {
+        self.words.iter_mut().zip(&other.words).for_each(|(word, other)| *word &= !other);
+    }
+
     /// Returns whether another set has all slots of this set.
     pub fn is_subset(&self, other: &SlotSet) -> bool {
         self.words.iter().zip(&other.words).all(|(word, other)| word & !other == 0)
@@ -146,5 +151,7 @@ mod tests {
         assert_eq!(both, set("0-200"));
         both.remove(100);
         assert_eq!(both, set("0-99,101-200"));
+        both.remove_all(&high);
+        assert_eq!(both, set("0-89"));
     }
 }

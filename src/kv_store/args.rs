@@ -26,6 +26,7 @@ use super::tls::TlsArgs;
 #[derive(Parser)]
 #[command(name = "kv_store", version, max_term_width = 100)]
 #[command(group = ArgGroup::new("node-of").args(["from", "cluster"]).multiple(true))]
+#[command(group = ArgGroup::new("topology-of").args(["from", "topology"]).multiple(true))]
 pub(crate) struct Args {
     /// Read options from this TOML file, such as `workers = 2`. An option on the command line precedes the environment
     /// variable of the option, such as KV_STORE_WORKERS, and the variable precedes the file
@@ -63,7 +64,7 @@ impl Args {
     /// If the server cannot be a node of its cluster, for example because the topology is not valid.
     pub(crate) fn config(self, inherited: Inherited) -> anyhow::Result<Config> {
         Ok(Config {
-            cluster: self.cluster.node(self.published.node.as_deref(), self.published.slots)?,
+            cluster: self.cluster.node(&self.published)?,
             memory: self.file.memory.into(),
             open: OpenOptions { warm: self.file.warm, lock: self.file.lock, ..OpenOptions::default() },
             check: self.file.verify.into(),

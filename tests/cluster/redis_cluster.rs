@@ -11,10 +11,8 @@ use crate::helpers::waiting::found_eventually;
 use zero_kv::slots::{SlotRange, slot_of};
 
 /// The slots of the primaries.
-pub(crate) const SLOTS: [&[SlotRange]; 2] = [
-    &[range(0, 5000), range(5002, 8191), range(16383, 16383)],
-    &[range(5001, 5001), range(8192, 16382)],
-];
+pub(crate) const SLOTS: [&[SlotRange]; 2] =
+    [&[range(0, 5000), range(5002, 8191), range(16383, 16383)], &[range(5001, 5001), range(8192, 16382)]];
 
 const fn range(first_slot: u16, last_slot: u16) -> SlotRange {
     SlotRange { first_slot, last_slot }
@@ -33,7 +31,13 @@ impl RedisNode {
         let (port, bus_port) = (free_port(), free_port());
         let (port_text, bus_text) = (port.to_string(), bus_port.to_string());
         let redis = Redis::start_with(&[
-            "--port", &port_text, "--cluster-enabled", "yes", "--cluster-port", &bus_text, "--cluster-announce-ip",
+            "--port",
+            &port_text,
+            "--cluster-enabled",
+            "yes",
+            "--cluster-port",
+            &bus_text,
+            "--cluster-announce-ip",
             "127.0.0.1",
         ])?;
         let id = ask(redis.connect(), "CLUSTER MYID").text();

@@ -68,7 +68,9 @@ fn errors_state_the_value_found_and_the_value_expected() {
         let error = error_with(from, to);
         assert!(error.contains(expected), "{to}: {error}");
     }
-    assert!(Topology::parse(br#"{"format": 1, "number": 1, "nodes": []}"#).unwrap_err().to_string().contains("0 nodes"));
+    assert!(
+        Topology::parse(br#"{"format": 1, "number": 1, "nodes": []}"#).unwrap_err().to_string().contains("0 nodes")
+    );
     assert!(matches!(Topology::parse(&vec![b' '; LEN_MAX_BYTES + 1]), Err(TopologyError::Long { .. })));
 }
 

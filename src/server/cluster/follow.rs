@@ -1,4 +1,4 @@
-//! Reads the topology file again when it changes, and on request.
+//! Reads the topology file again when it changes, and on request, and releases the slots of other nodes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,12 +11,9 @@ use super::ClusterNode;
 /// The time between two checks of the file.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 
-/// Follows the topology file of a node until the runtime ends. Reads the file when `reloads` announces a request, and
-/// once per second. A topology that is rejected is logged once, and the one in effect stays.
+/// Follows the topology file of a node, if it has one, until the runtime ends. Reads the file when `reloads` announces a
+/// request, and once per second. A topology that is rejected is logged once, and the one in effect stays.
 pub(in crate::server) async fn follow(node: Arc<ClusterNode>, mut reloads: watch::Receiver<()>) {
-    if node.path().is_none() {
-        return;
-    }
     let mut last_problem = String::new();
     loop {
         tokio::select! {
@@ -26,6 +23,7 @@ pub(in crate::server) async fn follow(node: Arc<ClusterNode>, mut reloads: watch
             },
             () = tokio::time::sleep(CHECK_EVERY) => {}
         }
+        node.release_retained();
         let reading = Arc::clone(&node);
         // A slow file system must not delay new connections.
         match tokio::task::spawn_blocking(move || reading.read_file()).await {

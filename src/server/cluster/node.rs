@@ -6,14 +6,20 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use thiserror::Error;
 use tracing::{info, warn};
 
-use super::view::View;
+use super::view::{ServedSlots, View};
 use crate::cluster::{SlotSet, Topology, TopologyError, host_problem, node_id_problem};
 use crate::sync::unpoisoned;
+
+/// How long a node still serves the slots that a new topology assigns to other nodes, by default. In this time, the other
+/// nodes read the new topology. Otherwise, two nodes that follow different topologies could redirect a client to each
+/// other.
+const RETAINED_FOR: Duration = Duration::from_secs(5);
 
 /// The address of a node that clients connect to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -104,12 +110,13 @@ pub struct ClusterNode {
     /// The topology file. `None` if another part of the program applies topologies.
     path: Option<PathBuf>,
     /// The slots whose rows the served file has.
-    file_slots: Arc<SlotSet>,
+    file_slots: Mutex<Arc<SlotSet>>,
+    retained_for: Duration,
     view: ArcSwap<View>,
     /// The version of `view`, so that a connection notices a new view with one load.
     version: AtomicU64,
-    /// Serializes changes of the view.
-    change: Mutex<()>,
+    /// When the topology was replaced. Holding the lock serializes changes of the view.
+    changed: Mutex<Option<Instant>>,
 }
 
 impl ClusterNode {
@@ -127,10 +134,11 @@ impl ClusterNode {
             id: id.to_owned(),
             announced,
             path: None,
-            file_slots: Arc::new(SlotSet::ALL),
+            file_slots: Mutex::new(Arc::new(SlotSet::ALL)),
+            retained_for: RETAINED_FOR,
             view: ArcSwap::from_pointee(view),
             version,
-            change: Mutex::default(),
+            changed: Mutex::default(),
         })
     }
 
@@ -145,13 +153,20 @@ impl ClusterNode {
 
     /// Sets the slots whose rows the served file has. The default is all slots. For a slot that the topology assigns to
     /// this node but that the file lacks, clients get an error instead of a missing row.
-    pub fn set_file_slots(&mut self, slots: SlotSet) {
-        self.file_slots = Arc::new(slots);
+    /// If the file is replaced, the call applies to the file that is served next.
+    pub fn set_file_slots(&self, slots: SlotSet) {
+        *unpoisoned(&self.file_slots) = Arc::new(slots);
     }
 
-    /// Returns the slots whose rows the served file has.
-    pub(in crate::server) fn file_slots(&self) -> Arc<SlotSet> {
-        Arc::clone(&self.file_slots)
+    /// Sets how long the node still serves the slots that a new topology assigns to other nodes: at least the time that
+    /// all nodes need to read the new topology. The default is 5 seconds.
+    pub fn set_retained_for(&mut self, retained_for: Duration) {
+        self.retained_for = retained_for;
+    }
+
+    /// Returns the slots whose rows the file has that is served next.
+    pub fn file_slots(&self) -> Arc<SlotSet> {
+        Arc::clone(&unpoisoned(&self.file_slots))
     }
 
     /// Returns the id of this node.
@@ -167,10 +182,6 @@ impl ClusterNode {
     /// Returns the number of the topology in effect, or 0 if there is none.
     pub fn topology_number(&self) -> u64 {
         self.view().number()
-    }
-
-    pub(super) fn path(&self) -> Option<&Path> {
-        self.path.as_deref()
     }
 
     /// Returns the current view.
@@ -201,7 +212,7 @@ impl ClusterNode {
     /// [`ClusterError::Document`], [`ClusterError::Older`], [`ClusterError::Changed`]. The topology in effect then
     /// stays.
     pub fn apply(&self, topology: Topology) -> Result<bool, ClusterError> {
-        let _changing = unpoisoned(&self.change);
+        let mut changed = unpoisoned(&self.changed);
         let current = self.view();
         let number = topology.number;
         if number < current.number() {
@@ -217,12 +228,31 @@ impl ClusterNode {
         let document = || format!("topology {number}");
         topology.check().map_err(|error| ClusterError::Document { document: document(), error })?;
         self.report(&topology);
-        let view = View::new(topology, &self.id, current.version + 1)
+        let view = View::new(topology, &self.id, current.version + 1, current.served().clone())
             .map_err(|error| ClusterError::Document { document: document(), error })?;
+        *changed = Some(Instant::now());
+        self.replace(view);
+        Ok(true)
+    }
+
+    /// Stops serving the slots that the topology assigns to other nodes, if the topology has been in effect long enough.
+    pub(super) fn release_retained(&self) {
+        let changed = unpoisoned(&self.changed);
+        let current = self.view();
+        let Some(topology) = current.topology().filter(|_| !current.retained().is_empty()) else { return };
+        if changed.is_none_or(|changed| changed.elapsed() < self.retained_for) {
+            return;
+        }
+        // The topology was valid before.
+        if let Ok(view) = View::new(topology.clone(), &self.id, current.version + 1, ServedSlots::NONE) {
+            self.replace(view);
+        }
+    }
+
+    fn replace(&self, view: View) {
         let version = view.version;
         self.view.store(Arc::new(view));
         self.version.store(version, Ordering::Release);
-        Ok(true)
     }
 
     fn report(&self, topology: &Topology) {
@@ -283,9 +313,12 @@ mod tests {
 
     #[test]
     fn addresses_are_parsed_with_and_without_brackets() {
-        for (text, host, port) in
-            [("10.0.0.1:6380", "10.0.0.1", 6380), ("[::1]:1", "::1", 1), ("::1:65535", "::1", 65535), ("h.x:5", "h.x", 5)]
-        {
+        for (text, host, port) in [
+            ("10.0.0.1:6380", "10.0.0.1", 6380),
+            ("[::1]:1", "::1", 1),
+            ("::1:65535", "::1", 65535),
+            ("h.x:5", "h.x", 5),
+        ] {
             assert_eq!(text.parse(), Ok(NodeAddress { host: host.to_owned(), port }), "{text}");
         }
         for text in ["", "h", "h:", "h:0", "h:65536", ":5", "a b:5", "h:-1", "[]:5"] {

@@ -9,6 +9,41 @@ use crate::cluster::{Health, Role, SlotSet, Topology, TopologyError, TopologyNod
 use crate::protocol::resp::Version;
 use crate::slots::SLOT_COUNT;
 
+/// The slots that a node serves.
+#[derive(Clone)]
+pub(super) struct ServedSlots {
+    /// The slots that it serves to all clients, because it is their primary.
+    primary: SlotSet,
+    /// The slots that it serves after READONLY: those of its primary if it is a replica, otherwise its own.
+    readonly: SlotSet,
+}
+
+impl ServedSlots {
+    pub(super) const NONE: ServedSlots = ServedSlots { primary: SlotSet::NONE, readonly: SlotSet::NONE };
+
+    /// Returns the slots that the topology assigns to a node.
+    fn assigned(topology: &Topology, this: Option<usize>) -> ServedSlots {
+        let Some(node) = this.map(|this| &topology.nodes[this]) else { return ServedSlots::NONE };
+        let readonly = topology.slots_of(&node.id);
+        let primary = if node.role == Role::Primary { readonly.clone() } else { SlotSet::NONE };
+        ServedSlots { primary, readonly }
+    }
+
+    fn remove_all(&mut self, other: &ServedSlots) {
+        self.primary.remove_all(&other.primary);
+        self.readonly.remove_all(&other.readonly);
+    }
+
+    fn insert_all(&mut self, other: &ServedSlots) {
+        self.primary.insert_all(&other.primary);
+        self.readonly.insert_all(&other.readonly);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.primary.is_empty() && self.readonly.is_empty()
+    }
+}
+
 /// What a node knows about the cluster.
 pub(in crate::server) struct View {
     /// A number that differs between the views of a node.
@@ -19,10 +54,9 @@ pub(in crate::server) struct View {
     this: Option<usize>,
     /// The position of the primary of each slot. Empty before the node has a topology.
     owners: Box<[u16]>,
-    /// The slots that this node serves as a primary.
-    primary_slots: SlotSet,
-    /// The slots that this node serves after READONLY: those of its primary if it is a replica, otherwise its own.
-    replica_slots: SlotSet,
+    served: ServedSlots,
+    /// The slots among `served` that the topology does not assign to this node.
+    retained: ServedSlots,
     /// The replies to CLUSTER SLOTS and CLUSTER SHARDS in both versions of the protocol.
     slots: [Vec<u8>; 2],
     shards: [Vec<u8>; 2],
@@ -55,19 +89,25 @@ impl View {
             topology: None,
             this: None,
             owners: Box::default(),
-            primary_slots: SlotSet::NONE,
-            replica_slots: SlotSet::NONE,
+            served: ServedSlots::NONE,
+            retained: ServedSlots::NONE,
         }
     }
 
-    /// Returns the view of the node `id`.
+    /// Returns the view of the node `id`, which also serves the slots `retained` if it still has their rows.
     ///
     /// # Errors
     /// [`TopologyError`], if a slot does not have exactly one primary.
-    pub(super) fn new(topology: Topology, id: &str, version: u64) -> Result<View, TopologyError> {
+    pub(super) fn new(
+        topology: Topology,
+        id: &str,
+        version: u64,
+        mut retained: ServedSlots,
+    ) -> Result<View, TopologyError> {
         let (this, owners) = (topology.position(id), topology.owners()?);
-        let replica_slots = topology.slots_of(id);
-        let is_primary = this.is_some_and(|this| topology.nodes[this].role == Role::Primary);
+        let mut served = ServedSlots::assigned(&topology, this);
+        retained.remove_all(&served);
+        served.insert_all(&retained);
         let rendered = |render: fn(&Topology, Option<usize>, Version) -> Vec<u8>| {
             [Version::Resp2, Version::Resp3].map(|version| render(&topology, this, version))
         };
@@ -78,8 +118,8 @@ impl View {
             nodes: render::nodes(&topology, this),
             this,
             owners,
-            primary_slots: if is_primary { replica_slots.clone() } else { SlotSet::NONE },
-            replica_slots,
+            served,
+            retained,
             topology: Some(topology),
         })
     }
@@ -103,13 +143,23 @@ impl View {
     /// from replicas.
     #[inline]
     pub(in crate::server) fn served_slots(&self, reads_replicas: bool) -> &SlotSet {
-        if reads_replicas { &self.replica_slots } else { &self.primary_slots }
+        if reads_replicas { &self.served.readonly } else { &self.served.primary }
+    }
+
+    /// Returns all slots that this node serves.
+    pub(super) fn served(&self) -> &ServedSlots {
+        &self.served
+    }
+
+    /// Returns the slots that this node still serves although the topology does not assign them to it.
+    pub(super) fn retained(&self) -> &ServedSlots {
+        &self.retained
     }
 
     /// Returns whether this node is the primary of a slot.
     #[cfg(test)]
     pub(super) fn is_primary_of(&self, slot: u16) -> bool {
-        self.primary_slots.has(slot)
+        self.served.primary.has(slot)
     }
 
     /// Returns the node that clients should send requests for a slot to, or `None` before the node has a topology.
@@ -164,7 +214,9 @@ impl View {
     /// The text of Redis's error, if there is no such node.
     pub(in crate::server) fn require_node(&self, id: &[u8]) -> Result<&TopologyNode, String> {
         let mut nodes = self.topology.iter().flat_map(|topology| &topology.nodes);
-        nodes.find(|node| node.id.as_bytes() == id).ok_or_else(|| format!("ERR Unknown node {}", String::from_utf8_lossy(id)))
+        nodes
+            .find(|node| node.id.as_bytes() == id)
+            .ok_or_else(|| format!("ERR Unknown node {}", String::from_utf8_lossy(id)))
     }
 
     /// Returns the lines of CLUSTER REPLICAS.

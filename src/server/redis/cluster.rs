@@ -61,9 +61,8 @@ impl Session {
             Id::ClusterGetKeysInSlot => {
                 let slot = integer(next(&mut args)).ok_or(NOT_AN_INTEGER)?;
                 let count = integer(next(&mut args)).ok_or(NOT_AN_INTEGER)?;
-                let (slot, count) = valid_slot(slot)
-                    .zip(usize::try_from(count).ok())
-                    .ok_or("ERR Invalid slot or number of keys")?;
+                let (slot, count) =
+                    valid_slot(slot).zip(usize::try_from(count).ok()).ok_or("ERR Invalid slot or number of keys")?;
                 return Ok(begin_slot(SlotTask { slot, keys_max: Some(count) }));
             }
             _ => return Err(TOPOLOGY_FIXED.to_owned()),

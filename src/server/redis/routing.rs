@@ -172,7 +172,10 @@ impl Session {
         if command.arg_count() > ARGS_MAX_AT_ONCE {
             let mut args = command.args();
             args.next();
-            return Some(Outcome::Work(Work::CheckSlots { next_arg: args.offset_bytes(), slot: SlotOfKeys::default() }));
+            return Some(Outcome::Work(Work::CheckSlots {
+                next_arg: args.offset_bytes(),
+                slot: SlotOfKeys::default(),
+            }));
         }
         let mut slot = SlotOfKeys::default();
         let checked = match spec.id {
