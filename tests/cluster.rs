@@ -9,6 +9,7 @@ mod cluster {
     pub(crate) mod moves;
     pub(crate) mod nodes;
     pub(crate) mod redis_cluster;
+    pub(crate) mod stores;
     pub(crate) mod topologies;
 }
 
@@ -16,7 +17,7 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, run};
 
-use cluster::{clients, differential, moves, topologies};
+use cluster::{clients, differential, moves, stores, topologies};
 use helpers::trials::trials;
 
 fn main() -> ExitCode {
@@ -29,6 +30,9 @@ fn main() -> ExitCode {
         differential::a_node_without_a_topology_replies_as_a_new_node_of_redis,
         moves::a_primary_and_a_replica_are_killed_and_restarted_under_load,
         moves::no_reply_is_wrong_while_topologies_change_under_load,
+        stores::a_failed_primary_is_replaced_by_its_replica,
+        stores::a_node_with_several_ranges_has_their_rows,
+        stores::nodes_fetch_the_slots_that_the_topology_assigns_to_them,
         topologies::a_topology_is_replaced_only_by_a_valid_one_with_a_higher_number,
         topologies::a_server_without_a_valid_topology_does_not_start,
         topologies::keys_of_slots_that_the_file_lacks_are_loading,

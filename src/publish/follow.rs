@@ -28,8 +28,10 @@ use crate::sync::unpoisoned;
 
 /// The maximum time between two attempts to serve a generation that failed.
 const RETRY_MAX: Duration = Duration::from_secs(300);
-/// The time after which a status is written again although it did not change.
+/// The maximum time after which a status is written again although it did not change.
 const STATUS_EVERY: Duration = Duration::from_secs(60);
+/// The number of polls after which a node of a cluster writes its status again, so that its failure is noticed soon.
+const STATUS_POLLS: u32 = 3;
 
 /// How a node follows a table.
 #[derive(Clone, Debug)]
@@ -541,8 +543,12 @@ impl Follower {
             return;
         }
         let status = self.control.facts().status;
+        let every = match &self.membership {
+            Some(_) => STATUS_EVERY.min(STATUS_POLLS * self.options.poll),
+            None => STATUS_EVERY,
+        };
         let compared = NodeStatus { lag_s: 0, ..status.clone() };
-        let is_same = |(at, last): &(Instant, NodeStatus)| *last == compared && at.elapsed() < STATUS_EVERY;
+        let is_same = |(at, last): &(Instant, NodeStatus)| *last == compared && at.elapsed() < every;
         if self.status_written.as_ref().is_some_and(is_same) {
             return;
         }

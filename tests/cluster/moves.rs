@@ -153,7 +153,7 @@ fn load(seed: u64, seeds: &[u16], stop: &AtomicBool, observed: &Observed) {
 
 /// Runs `changes` while clients read, and checks their replies. The argument of `changes` waits until the clients have
 /// got some more replies.
-fn under_load(seeds: &[u16], changes: impl FnOnce(&dyn Fn())) {
+pub(crate) fn under_load(seeds: &[u16], changes: impl FnOnce(&dyn Fn())) {
     let (stop, observed) = (AtomicBool::new(false), Observed::default());
     std::thread::scope(|scope| {
         for client in 0..4 {
