@@ -378,7 +378,7 @@ pub(crate) fn node_id_problem(id: &str) -> Option<&'static str> {
 }
 
 /// Returns what is expected of a host, if the text cannot be one.
-pub(crate) fn host_problem(host: &str) -> Option<&'static str> {
+pub(super) fn host_problem(host: &str) -> Option<&'static str> {
     let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b':' | b'%');
     let is_invalid = host.is_empty() || host.len() > HOST_LEN_MAX_BYTES || !host.bytes().all(is_valid);
     is_invalid.then_some("expected a host name or an IP address, without brackets and port")

@@ -3,12 +3,12 @@
 //! In: the JSON of a topology document. Out: the checked document, or what is wrong with it. Operators write documents,
 //! nodes follow them, and clients of the cluster learn from the nodes where to send requests. This module does no I/O.
 
+mod address;
 mod document;
 mod plan;
 mod slot_set;
 
-#[cfg(feature = "server")]
-pub(crate) use document::host_problem;
+pub use address::NodeAddress;
 pub(crate) use document::node_id_problem;
 pub use document::{Health, Role, TOPOLOGY_FORMAT, Topology, TopologyError, TopologyNode};
 pub use plan::{PlanError, moved_slots, plan, without_failed};

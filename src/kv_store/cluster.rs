@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::anyhow;
-use zero_kv::server::{ClusterNode, NodeAddress};
+use zero_kv::cluster::NodeAddress;
+use zero_kv::server::ClusterNode;
 
 use super::published::PublishedArgs;
 

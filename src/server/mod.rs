@@ -87,7 +87,7 @@ use tracing::{info, warn};
 use crate::direct::{BEAT_EVERY, Board};
 use crate::store::survive_bus_errors;
 use accept::Acceptor;
-pub use cluster::{ClusterError, ClusterNode, NodeAddress};
+pub use cluster::{ClusterError, ClusterNode};
 pub use config::{Check, Config, SPIN};
 pub use error::ServerError;
 pub use generations::{CanaryError, Control, OpenError, value_digest};

@@ -2,9 +2,13 @@
 
 use std::io::{Read, Write};
 
+use zero_kv::bake::Keys;
+use zero_kv::client::ClientError;
+use zero_kv::cluster::Topology;
 use zero_kv::slots::{SlotRange, slot_of};
 
 use super::nodes::{Cluster, ROWS, key_in, members, moved, reply, topology, topology_number};
+use crate::helpers::frames::{EXISTS, GET, answer, request};
 use crate::helpers::redis_replies::Reply;
 use crate::helpers::redis_server::command;
 use crate::helpers::servers::{Server, failure_message};
@@ -148,6 +152,73 @@ pub(crate) fn pipelines_redirect_only_the_keys_of_other_nodes() {
                 (true, false) => Reply::Null,
             };
             assert_eq!(found, expected, "key {key}");
+        }
+    }
+}
+
+/// Returns the responses to short requests of the native protocol.
+fn native(server: &Server, requests: impl IntoIterator<Item = (u32, u64)>, len_bytes: usize) -> Vec<u8> {
+    let mut stream = server.connect();
+    let bytes: Vec<u8> = requests.into_iter().flat_map(|(op, key)| request(op, key)).collect();
+    stream.write_all(&bytes).unwrap();
+    let mut responses = vec![0; len_bytes];
+    stream.read_exact(&mut responses).unwrap();
+    responses
+}
+
+pub(crate) fn native_clients_are_told_which_keys_other_nodes_have() {
+    const MOVED: u32 = 6;
+    let (cluster, members) = (Cluster::of_numbers(), members(2, 1));
+    cluster.write_topology(&topology(3, &members));
+    let (slots, db) = (LOW.to_string(), cluster.shard(LOW));
+    for id in ["p0", "r0-0"] {
+        let server = cluster.local(id, &db, &["--slots", &slots]);
+        let keys = || (0..2 * ROWS).map(|key| key * 7919 % (2 * ROWS));
+        let expected = |op: u32, key: u64| match (LOW.has_key(key.into()), key < ROWS) {
+            (false, _) => answer(MOVED, b""),
+            (true, true) if op == GET => answer(0, format!("value {key}").as_bytes()),
+            (true, true) => answer(0, b""),
+            (true, false) => answer(1, b""),
+        };
+        for op in [GET, EXISTS] {
+            let expected: Vec<u8> = keys().flat_map(|key| expected(op, key)).collect();
+            assert!(native(&server, keys().map(|key| (op, key)), expected.len()) == expected, "{id} {op}");
+        }
+        let mut client = server.client();
+        let key = key_in(HIGH);
+        let error = client.get(key).unwrap_err();
+        assert!(matches!(error, ClientError::Moved { .. }), "{error}");
+        assert!(error.to_string().contains("another node of the cluster serves the slot of key"), "{error}");
+        // The connection is still usable.
+        assert_eq!(client.get(key_in(LOW)).unwrap(), Some(format!("value {}", key_in(LOW)).into_bytes()));
+        let json = client.topology().unwrap().unwrap();
+        let parsed = Topology::parse(json.as_bytes()).unwrap();
+        assert_eq!((parsed.number, parsed.slots_of("r0-0").to_string()), (3, slots.clone()));
+        assert!(server.client().direct().is_err(), "a mapped file does not show which keys other nodes have");
+    }
+    let alone = crate::helpers::servers::Server::start(&db, &cluster.path("alone.sock"));
+    assert_eq!(alone.client().topology().unwrap(), None);
+    assert_eq!(alone.client().get(key_in(HIGH)).unwrap(), None);
+}
+
+pub(crate) fn byte_keys_of_other_nodes_are_moved() {
+    let rows: String = (0..ROWS).map(|key| format!("user:{key},value {key}\n")).collect();
+    let (cluster, members) = (Cluster::new(Keys::Bytes, rows), members(2, 0));
+    cluster.write_topology(&topology(1, &members));
+    let slots = LOW.to_string();
+    let server = cluster.local("p0", &cluster.shard(LOW), &["--slots", &slots]);
+    let mut client = server.client();
+    for key in 0..ROWS + 20 {
+        let (text, slot) = (format!("user:{key}"), slot_of(format!("user:{key}").as_str().into()));
+        let (found, redis) = (client.get(text.as_str()), reply(&server, &format!("GET {text}")));
+        let value = format!("value {key}").into_bytes();
+        match (LOW.has(slot), key < ROWS) {
+            (false, _) => {
+                assert!(matches!(found, Err(ClientError::Moved { .. })), "{text}");
+                assert_eq!(redis, Reply::Error(format!("MOVED {slot} 127.0.0.1:{}", members[1].port)));
+            }
+            (true, true) => assert_eq!((found.unwrap(), redis), (Some(value.clone()), Reply::Bytes(value))),
+            (true, false) => assert_eq!((found.unwrap(), redis), (None, Reply::Null)),
         }
     }
 }

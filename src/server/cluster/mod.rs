@@ -10,5 +10,5 @@ mod render;
 mod view;
 
 pub(super) use follow::follow;
-pub use node::{ClusterError, ClusterNode, NodeAddress};
+pub use node::{ClusterError, ClusterNode};
 pub(super) use view::View;

@@ -3,9 +3,8 @@
 //! In: a topology, and the id of this node. Out: the node that serves each slot, and the replies of the CLUSTER command.
 //! The replies are rendered once, because many clients ask for them at the same time when they reconnect.
 
-use super::node::NodeAddress;
 use super::render;
-use crate::cluster::{Health, Role, SlotSet, Topology, TopologyError, TopologyNode};
+use crate::cluster::{Health, NodeAddress, Role, SlotSet, Topology, TopologyError, TopologyNode};
 use crate::protocol::resp::Version;
 use crate::slots::SLOT_COUNT;
 
@@ -62,6 +61,8 @@ pub(in crate::server) struct View {
     shards: [Vec<u8>; 2],
     /// The lines of CLUSTER NODES.
     nodes: String,
+    /// The topology document.
+    json: String,
 }
 
 impl View {
@@ -86,6 +87,7 @@ impl View {
             slots: rendered(render::slots),
             shards: rendered(render::shards),
             nodes: render::nodes(&alone, Some(0)),
+            json: String::new(),
             topology: None,
             this: None,
             owners: Box::default(),
@@ -116,6 +118,7 @@ impl View {
             slots: rendered(render::slots),
             shards: rendered(render::shards),
             nodes: render::nodes(&topology, this),
+            json: topology.to_json(),
             this,
             owners,
             served,
@@ -201,6 +204,11 @@ impl View {
     /// Returns the reply to CLUSTER SHARDS.
     pub(in crate::server) fn shards_reply(&self, version: Version) -> &[u8] {
         &self.shards[usize::from(version == Version::Resp3)]
+    }
+
+    /// Returns the topology document, or an empty text if there is none.
+    pub(in crate::server) fn topology_json(&self) -> &str {
+        &self.json
     }
 
     /// Returns the text of CLUSTER NODES.

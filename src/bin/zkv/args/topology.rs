@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use clap::Subcommand;
 use zero_kv::cli::generation_args::parse_url;
-use zero_kv::cluster::{Health, Role, TopologyNode};
-use zero_kv::server::NodeAddress;
+use zero_kv::cluster::{Health, NodeAddress, Role, TopologyNode};
 
 use super::parse_seconds;
 
