@@ -47,7 +47,8 @@
 //! | `bake` | the module [`bake`] |
 //! | `parquet` | `bake`, and Parquet inputs |
 //! | `zstd` | `bake`, and inputs compressed with Zstandard |
-//! | `server` | the module [`server`] |
+//! | `cluster` | the module [`cluster`], and `client::ClusterClient` |
+//! | `server` | the module [`server`], and `cluster` |
 //! | `tls` | TLS in the clients, and with `server` also on a TCP port of the server |
 //! | `metrics` | `server`, and the server's metrics over HTTP |
 //! | `object-store` | the module [`publish`] |
@@ -72,7 +73,7 @@ pub mod bake;
 #[doc(hidden)]
 pub mod cli;
 pub mod client;
-#[cfg(any(feature = "object-store", feature = "server"))]
+#[cfg(feature = "cluster")]
 pub mod cluster;
 #[cfg(feature = "bake")]
 #[doc(hidden)]
@@ -88,7 +89,7 @@ pub mod replace;
 #[cfg(feature = "server")]
 pub mod server;
 mod setting;
-#[cfg(any(feature = "bake", feature = "server"))]
+#[cfg(any(feature = "bake", feature = "cluster"))]
 pub mod slots;
 #[cfg(feature = "bake")]
 #[doc(hidden)]

@@ -7,6 +7,7 @@ mod cluster {
     pub(crate) mod clients;
     pub(crate) mod differential;
     pub(crate) mod moves;
+    pub(crate) mod native_clients;
     pub(crate) mod nodes;
     pub(crate) mod redis_cluster;
     pub(crate) mod stores;
@@ -17,7 +18,7 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, run};
 
-use cluster::{clients, differential, moves, stores, topologies};
+use cluster::{clients, differential, moves, native_clients, stores, topologies};
 use helpers::trials::trials;
 
 fn main() -> ExitCode {
@@ -30,6 +31,8 @@ fn main() -> ExitCode {
         differential::a_node_without_a_topology_replies_as_a_new_node_of_redis,
         moves::a_primary_and_a_replica_are_killed_and_restarted_under_load,
         moves::no_reply_is_wrong_while_topologies_change_under_load,
+        native_clients::errors_name_the_reason,
+        native_clients::the_client_routes_by_the_topology_and_follows_it,
         stores::a_failed_primary_is_replaced_by_its_replica,
         stores::a_node_with_several_ranges_has_their_rows,
         stores::nodes_fetch_the_slots_that_the_topology_assigns_to_them,

@@ -454,16 +454,17 @@ mod tests {
             assert!(Op::from_code(code).is_none_or(|op| op as u32 == code));
             assert!(Status::from_code(code).is_none_or(|status| status as u32 == code));
         }
-        assert_eq!((Op::from_code(4), Op::from_code(LONG), Status::from_code(6)), (None, None, None));
+        assert_eq!((Op::from_code(4), Op::from_code(LONG), Status::from_code(7)), (None, None, None));
         assert_eq!([6, 7, 8].map(Op::from_code), [Some(Op::Info), Some(Op::Reload), Some(Op::Rollback)]);
         assert_eq!([9, 10, 11].map(Op::from_code), [Some(Op::Open), Some(Op::Ping), None]);
         assert_eq!([12, 13, 14].map(Op::from_code), [Some(Op::Schema), None, Some(Op::GetColumns)]);
+        assert_eq!([15, 16].map(Op::from_code), [Some(Op::Topology), None]);
         let long = [Op::Get, Op::Exists, Op::Floor, Op::Ceiling, Op::Range, Op::Count, Op::Auth];
         for op in long.into_iter().chain([Op::Select, Op::GetColumns]) {
             assert_eq!(Op::from_long_code(op.long_code()), Some(op));
             assert!(Op::is_long(op.long_code()) && !Op::is_long(op as u32));
         }
-        assert_eq!([LONG | 6, LONG | 9, LONG | 10, LONG | 12, 0].map(Op::from_long_code), [None; 5]);
+        assert_eq!([LONG | 6, LONG | 9, LONG | 10, LONG | 12, LONG | 15, 0].map(Op::from_long_code), [None; 6]);
         assert_eq!([LONG - 1, LONG, (1 << 24) - 1, 1 << 24].map(Op::is_long), [false, true, true, false]);
     }
 }

@@ -5,25 +5,23 @@
 //! costs two requests and lists nothing. Failures are reported, and the generation that is served stays.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::bandwidth::Bandwidth;
 use super::cache::{Cache, Serving};
 use super::document::Series;
 use super::error::{FailureKind, PublishError};
+use super::follow_control::{FollowControl, FollowFacts, FollowOptions};
 use super::location::Location;
 use super::manifest::Manifest;
 use super::membership::{ClusterMember, Membership};
 use super::pin::{Decision, Pin};
 use super::status::NodeStatus;
 use super::transfer::{Progress, random_below, until_canceled};
-use crate::bake::Cancel;
 use crate::cluster::{SlotSet, node_id_problem};
-use crate::slots::SlotRange;
 use crate::sync::unpoisoned;
 
 /// The maximum time between two attempts to serve a generation that failed.
@@ -33,93 +31,8 @@ const STATUS_EVERY: Duration = Duration::from_secs(60);
 /// The number of polls after which a node of a cluster writes its status again, so that its failure is noticed soon.
 const STATUS_POLLS: u32 = 3;
 
-/// How a node follows a table.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct FollowOptions {
-    /// The folder that keeps generations.
-    pub cache: PathBuf,
-    /// The slots that the node has. It fetches only files with some of these slots, and serves only their rows. Canaries
-    /// of other slots are not looked up. A node of a cluster has the slots that its topology assigns to it instead.
-    pub slots: SlotRange,
-    /// The name of the node, which is unique among the nodes of the table.
-    pub node: String,
-    /// The mean time between two polls. Each wait is random, between half and one and a half of this time.
-    pub poll: Duration,
-    /// The maximum rate of downloads, in bytes per second. `None` for no limit.
-    pub bandwidth_bytes_per_s: Option<u64>,
-    /// The number of generations that the folder keeps, at least 1.
-    pub keep: usize,
-}
-
-impl FollowOptions {
-    /// Returns the default options for a folder and a node's name: all slots, a poll every 5 seconds, no limit on the
-    /// rate, and 3 generations.
-    pub fn new(cache: impl Into<PathBuf>, node: impl Into<String>) -> FollowOptions {
-        FollowOptions {
-            cache: cache.into(),
-            slots: SlotRange::ALL,
-            node: node.into(),
-            poll: Duration::from_secs(5),
-            bandwidth_bytes_per_s: None,
-            keep: 3,
-        }
-    }
-}
-
 /// Serves the file at a path, which has the rows of a generation. Returns why the file is not served as the error.
 pub type Serve = Box<dyn FnMut(&Path, &Manifest) -> Result<(), String> + Send>;
-
-/// The numbers that a node reports, which other threads read.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct FollowFacts {
-    /// The status that the node reports to the store.
-    pub status: NodeStatus,
-    /// The number of polls.
-    pub polls: u64,
-    /// The number of bytes that were downloaded.
-    pub fetched_bytes: u64,
-    /// The number of failures of each kind, in the order of [`FailureKind::ALL`].
-    pub failures: [u64; FailureKind::ALL.len()],
-    /// The download in progress: the bytes that are complete, and the length of the file. `None` if there is none.
-    pub fetching: Option<(u64, u64)>,
-    /// Whether the table was served from the folder before the store was read.
-    pub started_from_cache: bool,
-    /// The slots whose rows are served, such as `0-16383`.
-    pub slots: String,
-}
-
-/// A handle to a running [`Follower`].
-#[derive(Clone, Default)]
-pub struct FollowControl {
-    facts: Arc<Mutex<FollowFacts>>,
-    wake: Arc<Notify>,
-    cancel: Cancel,
-}
-
-impl FollowControl {
-    /// Makes the follower poll now, and try a generation again that failed.
-    pub fn poll(&self) {
-        self.wake.notify_one();
-    }
-
-    /// Makes the follower end soon.
-    pub fn stop(&self) {
-        self.cancel.set();
-        self.wake.notify_one();
-    }
-
-    /// Returns whether the follower was stopped.
-    pub fn is_stopped(&self) -> bool {
-        self.cancel.is_set()
-    }
-
-    /// Returns the numbers that the node reports.
-    pub fn facts(&self) -> FollowFacts {
-        unpoisoned(&self.facts).clone()
-    }
-}
 
 /// A node's copy of a published table.
 pub struct Follower {

@@ -25,6 +25,7 @@ mod document;
 mod download;
 mod error;
 mod follow;
+mod follow_control;
 mod garbage;
 mod herd;
 mod location;
@@ -39,7 +40,8 @@ mod transfer;
 mod upload;
 
 pub use error::{FailureKind, PublishError, StoreFault};
-pub use follow::{FollowControl, FollowFacts, FollowOptions, Follower, Polled, Serve};
+pub use follow::{Follower, Polled, Serve};
+pub use follow_control::{FollowControl, FollowFacts, FollowOptions};
 pub use garbage::{Garbage, GarbageRules};
 pub use herd::{HerdOptions, HerdReport, simulate_herd};
 pub use manifest::{Canary, Entry, MANIFEST_FORMAT, Manifest};

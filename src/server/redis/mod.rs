@@ -2,11 +2,9 @@
 //!
 //! In: bytes that a client sent. Out: replies. Runs of GET are looked up together (`gets`), and so are runs of HGET,
 //! HMGET, and HGETALL (`hashes`), runs of ZKV.FLOOR and ZKV.CEILING (`neighbors`), and runs of ZKV.RANGE and ZKV.COUNT
-//! (`ranges`). All other commands are parsed by
-//! [`crate::protocol::resp`] and executed one at a time. A command with a long reply takes several passes,
-//! and the connection executes no other command before this reply is complete. A reply of unbounded length is sent
-//! piece by piece while it is computed. The exception is the reply to CLIENT LIST, which is first held in memory as a
-//! whole.
+//! (`ranges`). All other commands are parsed by [`crate::protocol::resp`] and executed one at a time. A command with a
+//! long reply takes several passes, and the connection executes no other command before this reply is complete. A reply
+//! of unbounded length is sent piece by piece while it is computed, except CLIENT LIST, which is first held in memory.
 
 mod acl;
 mod bits;
@@ -204,9 +202,7 @@ impl Session {
             return Pass { taken_bytes: input.len(), then: Then::Close };
         }
         self.is_monitored = self.clients.monitors.are_active();
-        if let Some(cluster) = &mut self.cluster {
-            cluster.refresh();
-        }
+        self.refresh_cluster();
         let pass = self.pass(generation, input, responses);
         self.client.record_activity();
         pass

@@ -95,7 +95,7 @@ impl ClusterSession {
 
     /// Reads the node's view again if it has changed.
     #[inline]
-    pub(super) fn refresh(&mut self) {
+    fn refresh(&mut self) {
         if self.view.version() != self.node.version() {
             self.view = self.node.view();
         }
@@ -114,6 +114,14 @@ impl ClusterSession {
 }
 
 impl Session {
+    /// Reads the view of the cluster again if it has changed.
+    #[inline]
+    pub(super) fn refresh_cluster(&mut self) {
+        if let Some(cluster) = &mut self.cluster {
+            cluster.refresh();
+        }
+    }
+
     /// Answers the GET commands at the start of `rest`.
     #[inline]
     pub(super) fn answer_gets(
