@@ -21,7 +21,7 @@ use twox_hash::XxHash3_64;
 
 use super::bandwidth::Bandwidth;
 use super::document::{decode, encode};
-use super::download::{download, open_verified, remove, sync_folder_of, with_suffix};
+use super::download::{check_space, download, open_verified, remove, sync_folder_of, with_suffix};
 use super::error::PublishError;
 use super::location::Location;
 use super::manifest::{Entry, Manifest};
@@ -254,6 +254,7 @@ pub(super) async fn fetch_merged(
     }
     let shards: Vec<PathBuf> = entries.iter().map(|entry| shard_path(entry)).collect();
     let merged = with_suffix(path, ".merged");
+    check_space(&merged, entries.iter().map(|entry| entry.bytes).sum())?;
     merge_ranges(&shards, &ranges, &merged, cancel)?;
     let (rows, rows_max) = (MappedStore::open(&merged)?.len() as u64, entries.iter().map(|entry| entry.rows).sum());
     let has_all = entries.iter().all(|entry| contains(entry));
@@ -286,6 +287,8 @@ fn merge(shards: &[PathBuf], slots: SlotRange, merged: &Path, cancel: &Cancel) -
     options.replace.allow_empty = true;
     bake::merge(shards, merged, &options, &mut |_| ()).map(drop).map_err(|error| match error {
         BakeError::Canceled => PublishError::Canceled,
+        BakeError::Output { path, error } => PublishError::Io { path, error },
+        BakeError::Temporary { folder, error } => PublishError::Io { path: folder, error },
         error => PublishError::Corrupt { object: merged.display().to_string(), problem: error.to_string() },
     })
 }

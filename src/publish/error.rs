@@ -104,7 +104,7 @@ pub enum PublishError {
     },
     /// A disk has too little free space.
     #[error(
-        "{}: the disk has {available_bytes} free bytes, and the download needs {needed_bytes}: free space, or keep \
+        "{}: the disk has {available_bytes} free bytes, and the file needs {needed_bytes}: free space, or keep \
          fewer generations",
         path.display()
     )]
@@ -113,7 +113,7 @@ pub enum PublishError {
         path: PathBuf,
         /// The free space, in bytes.
         available_bytes: u64,
-        /// The space that the download needs, in bytes.
+        /// The space that the file needs, in bytes.
         needed_bytes: u64,
     },
     /// A server rejected a generation.

@@ -1,4 +1,6 @@
-//! The options of a node, the numbers that it reports, and the handle with which other threads control it.
+//! What a program sets and reads while a node follows a table.
+//!
+//! In: the options of a node, and requests of other threads. Out: the numbers that the node reports.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -66,7 +68,7 @@ pub struct FollowFacts {
     pub slots: String,
 }
 
-/// A handle to a running [`Follower`].
+/// A handle to a running [`Follower`](super::Follower).
 #[derive(Clone, Default)]
 pub struct FollowControl {
     pub(super) facts: Arc<Mutex<FollowFacts>>,
