@@ -76,6 +76,10 @@ pub(crate) fn a_topology_is_replaced_only_by_a_valid_one_with_a_higher_number() 
         assert!(node.wait_for_log(logged).contains("topology 5 stays in effect"));
         assert_eq!((topology_number(&node), reply(&node, &format!("GET {low}"))), (5, value(low)));
     }
+    let info = node.info();
+    let fields = ["cluster_node", "cluster_topology", "cluster_role", "cluster_slots", "cluster_file_slots"];
+    let values = fields.map(|name| info.get(name).unwrap_or_default().to_owned());
+    assert_eq!(values, ["p0", "5", "primary", "0-8191", "0-16383"]);
     // The roles of the nodes change.
     let mut swapped = members.clone();
     (swapped[0].slots, swapped[1].slots) = (HIGH, LOW);
