@@ -23,6 +23,7 @@ use helpers::trials::trials;
 
 fn main() -> ExitCode {
     let trials = trials![
+        clients::redis_benchmark_finds_all_nodes,
         clients::redis_cli_follows_redirections,
         clients::redis_py_routes_and_reads_from_replicas,
         differential::replies_about_the_cluster_are_equal,

@@ -37,8 +37,10 @@ pub(super) const SERVING: &str = "serving.db";
 /// A node's folder of generations.
 pub(super) struct Cache {
     folder: PathBuf,
-    /// The slots of the node.
+    /// The slots of the files that are fetched.
     slots: SlotSet,
+    /// The slots of the file that is served, which differ from `slots` while other slots are fetched.
+    served_slots: SlotSet,
     lock: File,
 }
 
@@ -73,7 +75,7 @@ impl Cache {
             let error = std::io::Error::other("another process uses this folder: stop it, or choose another folder");
             PublishError::Io { path, error }
         })?;
-        Ok(Cache { folder: folder.to_path_buf(), slots, lock })
+        Ok(Cache { folder: folder.to_path_buf(), served_slots: slots.clone(), slots, lock })
     }
 
     /// Returns the slots of the files that are fetched.
@@ -81,9 +83,15 @@ impl Cache {
         &self.slots
     }
 
-    /// Sets the slots of the files that are fetched. Generations whose files have other slots are not complete.
+    /// Sets the slots of the files that are fetched. Generations whose files have other slots are not complete, except
+    /// the one that is served.
     pub(super) fn set_slots(&mut self, slots: SlotSet) {
         self.slots = slots;
+    }
+
+    /// Records that the file that is served has the slots of the files that are fetched.
+    pub(super) fn serves_slots(&mut self) {
+        self.served_slots = self.slots.clone();
     }
 
     /// Returns the path of the file that is served.
@@ -93,11 +101,15 @@ impl Cache {
 
     /// Returns the path of the verified file that has the node's slots of a generation.
     fn data_path(&self, manifest: &Manifest) -> PathBuf {
-        let slots = match &self.slots.ranges()[..] {
-            _ if self.slots == SlotSet::ALL => String::new(),
+        self.data_path_of(manifest, &self.slots)
+    }
+
+    fn data_path_of(&self, manifest: &Manifest, slots: &SlotSet) -> PathBuf {
+        let slots = match &slots.ranges()[..] {
+            _ if *slots == SlotSet::ALL => String::new(),
             [range] => format!("-{range}"),
             // A text with many ranges would be too long for the name of a file.
-            _ => format!("-{:016x}", XxHash3_64::oneshot(self.slots.to_string().as_bytes())),
+            _ => format!("-{:016x}", XxHash3_64::oneshot(slots.to_string().as_bytes())),
         };
         self.folder.join("data").join(format!("{}{slots}.zkv", manifest.digest()))
     }
@@ -123,7 +135,8 @@ impl Cache {
             let path = self.manifest_path(number);
             let json = fs::read(&path).map_err(PublishError::io(&path))?;
             let Ok(manifest) = Manifest::decode(&json, number) else { continue };
-            if self.is_complete(&manifest).map_err(PublishError::io(&path))? {
+            let is_complete = |slots| self.is_complete(&manifest, slots).map_err(PublishError::io(&path));
+            if is_complete(&self.slots)? || is_complete(&self.served_slots)? {
                 manifests.push(manifest);
             }
         }
@@ -133,11 +146,11 @@ impl Cache {
 
     /// Returns whether the file of a generation is known to be complete.
     pub(super) fn has(&self, manifest: &Manifest) -> bool {
-        self.is_complete(manifest).unwrap_or(false)
+        self.is_complete(manifest, &self.slots).unwrap_or(false)
     }
 
-    fn is_complete(&self, manifest: &Manifest) -> std::io::Result<bool> {
-        Ok(self.manifest_path(manifest.number).try_exists()? && self.data_path(manifest).try_exists()?)
+    fn is_complete(&self, manifest: &Manifest, slots: &SlotSet) -> std::io::Result<bool> {
+        Ok(self.manifest_path(manifest.number).try_exists()? && self.data_path_of(manifest, slots).try_exists()?)
     }
 
     /// Returns what the node served last. Returns zeros if it is unknown.
@@ -209,7 +222,10 @@ impl Cache {
         for manifest in deleted {
             remove(&self.manifest_path(manifest.number))?;
         }
-        let kept_paths = kept.iter().flat_map(|kept| [self.manifest_path(kept.number), self.data_path(kept)]);
+        let kept_paths = kept.iter().flat_map(|kept| {
+            let served = self.data_path_of(kept, &self.served_slots);
+            [self.manifest_path(kept.number), self.data_path(kept), served]
+        });
         let kept_paths: HashSet<PathBuf> = kept_paths.collect();
         // The names of the parts of a download begin with the digest.
         let fetched_digest = (!self.has(fetched)).then(|| fetched.digest());

@@ -142,6 +142,7 @@ impl Follower {
         // The file that was served last may have more slots than the node needs.
         let needed = membership.slots_needed();
         self.cache.set_slots(if needed.is_subset(&recorded) { recorded } else { needed });
+        self.cache.serves_slots();
         self.membership = Some(membership);
     }
 
@@ -405,6 +406,7 @@ impl Follower {
             }
             return Err(PublishError::Rejected { generation: manifest.number, problem });
         }
+        self.cache.serves_slots();
         self.held = self.cache.slots().clone();
         (self.serving.generation, self.serving.slots) = (manifest.number, self.held.ranges());
         (self.failure, self.is_settled) = (None, false);

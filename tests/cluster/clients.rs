@@ -2,6 +2,8 @@
 
 use std::process::Command;
 
+use zero_kv::bake::Keys;
+
 use super::nodes::{Cluster, Member, ROWS, members, topology};
 use crate::helpers::redis_py::any_python;
 use crate::helpers::servers::Server;
@@ -39,6 +41,24 @@ pub(crate) fn redis_cli_follows_redirections() -> Result<(), Missing> {
     let checked = run(&["--cluster", "check", &format!("127.0.0.1:{port}")]);
     assert!(checked.contains("[OK] All 16384 slots covered."), "{checked}");
     assert!(checked.contains(&format!("[OK] {ROWS} keys in 3 masters.")), "{checked}");
+    Ok(())
+}
+
+pub(crate) fn redis_benchmark_finds_all_nodes() -> Result<(), Missing> {
+    require("redis-benchmark", "--version")?;
+    let rows: String = (0..ROWS).map(|key| format!("user:{key},value {key}\n")).collect();
+    let (cluster, members) = (Cluster::new(Keys::Bytes, rows), members(3, 1));
+    let servers = start(&cluster, &members);
+    let port = members[2].port.to_string();
+    let mut command = Command::new("redis-benchmark");
+    command.args(["--cluster", "-h", "127.0.0.1", "-p", &port, "-t", "get", "-n", "6000", "-P", "16", "-q"]);
+    let output = command.output().unwrap();
+    let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    assert!(output.status.success() && text.contains("Cluster has 3 master nodes"), "{text}");
+    assert!(text.contains("requests per second") && !text.contains("rror"), "{text}");
+    for (member, server) in members.iter().zip(&servers).filter(|(member, _)| member.primary.is_none()) {
+        assert!(server.number("misses") > 1000, "{} got no requests: {text}", member.id);
+    }
     Ok(())
 }
 
