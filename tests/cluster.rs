@@ -5,6 +5,7 @@ mod helpers;
 
 mod cluster {
     pub(crate) mod clients;
+    pub(crate) mod commands;
     pub(crate) mod differential;
     pub(crate) mod moves;
     pub(crate) mod native_clients;
@@ -18,7 +19,7 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, run};
 
-use cluster::{clients, differential, moves, native_clients, stores, topologies};
+use cluster::{clients, commands, differential, moves, native_clients, stores, topologies};
 use helpers::trials::trials;
 
 fn main() -> ExitCode {
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
         clients::redis_benchmark_finds_all_nodes,
         clients::redis_cli_follows_redirections,
         clients::redis_py_routes_and_reads_from_replicas,
+        commands::topologies_are_planned_checked_applied_and_shown,
         differential::replies_about_the_cluster_are_equal,
         differential::replies_of_a_primary_are_equal,
         differential::replies_of_a_replica_are_equal,

@@ -166,7 +166,7 @@ pub enum TopologyError {
     #[error("slots {slots} have no primary, expected exactly one for each slot: assign them to a primary")]
     Uncovered {
         /// The slots.
-        slots: SlotSet,
+        slots: Box<SlotSet>,
     },
     /// A slot has two primaries.
     #[error("slot {slot} has the primaries {first:?} and {second:?}, expected exactly one: remove it from one of them")]
@@ -279,7 +279,7 @@ impl Topology {
         }
         let mut uncovered = SlotSet::NONE;
         (0..SLOT_COUNT).filter(|slot| owners[usize::from(*slot)] == NO_NODE).for_each(|slot| uncovered.insert(slot));
-        if uncovered.is_empty() { Ok(owners) } else { Err(TopologyError::Uncovered { slots: uncovered }) }
+        if uncovered.is_empty() { Ok(owners) } else { Err(TopologyError::Uncovered { slots: Box::new(uncovered) }) }
     }
 
     /// Returns the position of the node with this id.

@@ -82,11 +82,12 @@ impl Membership {
             false => location.newest(Series::Topologies, 0).await?.max(known + 1),
         };
         // A node that starts serves the preceding topology until the primaries of the newest one have their rows.
-        if self.current.is_none() && !self.is_newest_known && number > 1 {
-            match topology::read(location, number - 1).await? {
-                Some(before) => self.activate(before)?,
-                None => {}
-            }
+        if self.current.is_none()
+            && !self.is_newest_known
+            && number > 1
+            && let Some(before) = topology::read(location, number - 1).await?
+        {
+            self.activate(before)?;
         }
         while let Some(topology) = topology::read(location, number).await? {
             self.next = Some(topology);
