@@ -57,7 +57,7 @@ fn run(args: Args, inherited: Inherited) -> anyhow::Result<()> {
     let (tls, tcp_exposed) = (args.tls.clone(), args.listen.tcp_exposed);
     #[cfg(feature = "object-store")]
     let published = args.published.from.is_some().then(|| args.published.clone());
-    let mut config = args.config(inherited);
+    let mut config = args.config(inherited)?;
     if config.open.lock {
         raise_limit(Resource::Memlock, "bytes of locked memory");
     }

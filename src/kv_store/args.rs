@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Parser, ValueEnum};
+use clap::{ArgGroup, Parser, ValueEnum};
 use zero_kv::cli::replace_args::{self, ReplaceArgs};
 use zero_kv::server::{Check, Config, ForeignKeys, Inherited, MetricsAddress};
 use zero_kv::store::{Memory, OpenOptions};
@@ -13,6 +13,7 @@ use zero_kv::{DEFAULT_FILE, DEFAULT_SOCKET, Setting};
 
 use super::access::AccessArgs;
 use super::client_limits::ClientLimitArgs;
+use super::cluster::ClusterArgs;
 use super::published::PublishedArgs;
 use super::tls::TlsArgs;
 
@@ -24,6 +25,8 @@ use super::tls::TlsArgs;
 /// (LISTEN_FDS) replace --socket and --tcp.
 #[derive(Parser)]
 #[command(name = "kv_store", version, max_term_width = 100)]
+#[command(group = ArgGroup::new("node-of").args(["from", "cluster"]).multiple(true))]
+#[command(group = ArgGroup::new("topology-of").args(["from", "topology"]).multiple(true))]
 pub(crate) struct Args {
     /// Read options from this TOML file, such as `workers = 2`. An option on the command line precedes the environment
     /// variable of the option, such as KV_STORE_WORKERS, and the variable precedes the file
@@ -36,6 +39,8 @@ pub(crate) struct Args {
     pub(crate) file: FileArgs,
     #[command(flatten, next_help_heading = "Published table")]
     pub(crate) published: PublishedArgs,
+    #[command(flatten, next_help_heading = "Cluster")]
+    cluster: ClusterArgs,
     #[command(flatten, next_help_heading = "Table replacement")]
     replace: ReplaceArgs,
     #[command(flatten, next_help_heading = "Listening")]
@@ -54,8 +59,12 @@ pub(crate) struct Args {
 
 impl Args {
     /// Returns the server's configuration.
-    pub(crate) fn config(self, inherited: Inherited) -> Config {
-        Config {
+    ///
+    /// # Errors
+    /// If the server cannot be a node of its cluster, for example because the topology is not valid.
+    pub(crate) fn config(self, inherited: Inherited) -> anyhow::Result<Config> {
+        Ok(Config {
+            cluster: self.cluster.node(&self.published)?,
             memory: self.file.memory.into(),
             open: OpenOptions { warm: self.file.warm, lock: self.file.lock, ..OpenOptions::default() },
             check: self.file.verify.into(),
@@ -76,7 +85,7 @@ impl Args {
             spin: self.threads.spin.map(|us| Duration::from_micros(us.into())),
             limits: self.limits.into(),
             notify: true,
-        }
+        })
     }
 }
 

@@ -58,6 +58,14 @@ pub enum PublishError {
         /// The number of the newest generation.
         newest: u64,
     },
+    /// A topology is not valid, or another one has its number.
+    #[error("{url}: {problem}")]
+    Topology {
+        /// The URL of the table, or the topology.
+        url: String,
+        /// The cause and the remedy.
+        problem: String,
+    },
     /// The files of a generation do not cover every slot exactly once.
     #[error("the files do not cover every slot exactly once: {problem}")]
     Coverage {

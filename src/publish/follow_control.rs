@@ -21,7 +21,7 @@ pub struct FollowOptions {
     /// The folder that keeps generations.
     pub cache: PathBuf,
     /// The slots that the node has. It fetches only files with some of these slots, and serves only their rows. Canaries
-    /// of other slots are not looked up.
+    /// of other slots are not looked up. A node of a cluster has the slots that its topology assigns to it instead.
     pub slots: SlotRange,
     /// The name of the node, which is unique among the nodes of the table.
     pub node: String,
@@ -64,6 +64,8 @@ pub struct FollowFacts {
     pub fetching: Option<(u64, u64)>,
     /// Whether the table was served from the folder before the store was read.
     pub started_from_cache: bool,
+    /// The slots whose rows are served, such as `0-16383`.
+    pub slots: String,
 }
 
 /// A handle to a running [`Follower`](super::Follower).

@@ -10,6 +10,7 @@
 //! manifests/NUMBER.json         created once, numbered without gaps; the highest number is the newest generation
 //! pins/NUMBER.json              created once, numbered without gaps; the highest number applies
 //! rollouts/NUMBER.json          created once: whether nodes that hold a generation serve it
+//! topology/NUMBER.json          created once, numbered without gaps: the nodes of a cluster and their slots
 //! status/NODE.json              overwritten by each node
 //! ```
 //!
@@ -30,11 +31,13 @@ mod garbage;
 mod herd;
 mod location;
 mod manifest;
+mod membership;
 mod pin;
 mod probe;
 mod publication;
 mod shard;
 mod status;
+mod topology;
 mod transfer;
 mod upload;
 
@@ -44,6 +47,7 @@ pub use follow_control::{FollowControl, FollowFacts, FollowOptions};
 pub use garbage::{Garbage, GarbageRules};
 pub use herd::{HerdOptions, HerdReport, simulate_herd};
 pub use manifest::{Canary, Entry, MANIFEST_FORMAT, Manifest};
+pub use membership::ClusterMember;
 pub use pin::{Decision, Pin};
 pub use probe::StoreProbe;
 pub use publication::{CommitOptions, Generation, Publication};

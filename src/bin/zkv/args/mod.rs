@@ -4,6 +4,7 @@ mod files;
 mod lookups;
 mod publishing;
 mod servers;
+mod topology;
 
 use std::env;
 use std::fs::{self, File};
@@ -26,6 +27,9 @@ pub(crate) use publishing::{
     GcArgs, GenerationsArgs, PinArgs, PublishArgs, PullArgs, RolloutArgs, StoreCommand, TableArgs, UnpinArgs,
 };
 pub(crate) use servers::{HealthArgs, ReloadArgs, ServerCommand, TopArgs};
+#[cfg(feature = "object-store")]
+pub(crate) use topology::WatchArgs;
+pub(crate) use topology::{PlanArgs, Source, TopologyCommand};
 
 /// The environment variable that names the socket if `--socket` does not. This program reads the variable itself,
 /// because clap would report a conflict between the variable and `--db`.
@@ -162,6 +166,11 @@ pub(crate) enum Command {
     Slot(SlotArgs),
     #[command(flatten)]
     Server(ServerCommand),
+    /// Show, check, plan, and change the topology of a cluster: which nodes serve which slots
+    Topology {
+        #[command(subcommand)]
+        command: TopologyCommand,
+    },
     #[command(flatten)]
     Publishing(PublishingCommand),
 }
