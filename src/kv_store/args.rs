@@ -2,11 +2,13 @@
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{ArgGroup, Parser, ValueEnum};
+use zero_kv::cli::number::{parse_count, parse_u32};
 use zero_kv::cli::replace_args::{self, ReplaceArgs};
+use zero_kv::cli::server_args::SOCKET_VARIABLE;
 use zero_kv::server::{Check, Config, ForeignKeys, Inherited, MetricsAddress};
 use zero_kv::store::{Memory, OpenOptions};
 use zero_kv::{DEFAULT_FILE, DEFAULT_SOCKET, Setting};
@@ -89,6 +91,13 @@ impl Args {
     }
 }
 
+impl FileArgs {
+    /// Returns the path of the file to serve.
+    pub(crate) fn path(&self) -> &Path {
+        self.positional.as_ref().unwrap_or(&self.db)
+    }
+}
+
 /// Returns the name of the option for a setting of the server, or `None` if the setting has no option.
 pub(crate) fn name_of(setting: Setting) -> Option<&'static str> {
     Some(match setting {
@@ -119,9 +128,12 @@ pub(crate) fn name_of(setting: Setting) -> Option<&'static str> {
 
 #[derive(clap::Args)]
 pub(crate) struct FileArgs {
+    /// Serve this baked file, like --db
+    #[arg(value_name = "FILE", conflicts_with = "db")]
+    positional: Option<PathBuf>,
     /// Serve this baked file
     #[arg(long, value_name = "FILE", default_value = DEFAULT_FILE)]
-    pub(crate) db: PathBuf,
+    db: PathBuf,
     /// Choose the memory that responses are read from
     #[arg(long, value_name = "MEMORY", default_value = "map")]
     memory: MemoryArg,
@@ -188,7 +200,9 @@ impl From<MemoryArg> for Memory {
 
 #[derive(clap::Args)]
 pub(crate) struct ListenArgs {
-    #[arg(long, value_name = "PATH", help = format!("Listen on this Unix socket [default: {DEFAULT_SOCKET}]"))]
+    #[arg(long, value_name = "PATH", help = format!(
+        "Listen on this Unix socket [env: {SOCKET_VARIABLE}, which clients read, too] [default: {DEFAULT_SOCKET}]"
+    ))]
     pub(crate) socket: Option<PathBuf>,
     /// Treat --socket as an abstract name, such as @zero-kv. An abstract socket has no owner and no mode: EVERY PROCESS
     /// of the server's network namespace (usually, of the whole machine) may connect, unless --allow-uid or --allow-gid
@@ -254,9 +268,9 @@ pub(crate) enum LogFormat {
 #[derive(clap::Args)]
 struct ThreadArgs {
     /// Run this many worker threads [default: one for every two processors]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse_count)]
     workers: Option<NonZeroUsize>,
     /// Let a worker poll this long after a response before it sleeps [default: 50, or 0 on one processor]
-    #[arg(long, value_name = "MICROSECONDS")]
+    #[arg(long, value_name = "MICROSECONDS", value_parser = parse_u32)]
     spin: Option<u32>,
 }

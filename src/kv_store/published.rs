@@ -15,7 +15,7 @@ pub(crate) struct PublishedArgs {
     /// Serve the newest generation of the table that was published at this URL (`zkv publish`), such as
     /// s3://bucket/users or file:///srv/users, instead of --db. Credentials are read from the environment variables of
     /// the store, such as AWS_ACCESS_KEY_ID
-    #[arg(long, value_name = "URL", requires = "cache", conflicts_with = "db", value_parser = parse_url)]
+    #[arg(long, value_name = "URL", requires = "cache", conflicts_with_all = ["db", "positional"], value_parser = parse_url)]
     pub(crate) from: Option<String>,
     /// Keep fetched generations in this folder. A server that starts again serves from it without waiting for the store
     #[arg(long, value_name = "FOLDER", requires = "from")]
