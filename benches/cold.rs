@@ -29,8 +29,8 @@ use cold_loads::library::{self, Mode};
 use cold_loads::pipeline::{Lookup, Pipeline};
 use cold_loads::server::Server;
 use cold_loads::table::CsvRows;
-use rand::SeedableRng;
 use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
 use support::{is_test, warn_if_slow};
 use zero_kv::bake::{Options, bake_csv};
 
@@ -107,6 +107,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     hot_clients(&args, &db, folder.path())
 }
 
+/// Returns the random numbers of a thread that reads blocks.
+fn random_blocks(seed: u64) -> impl FnMut(u64) -> u64 {
+    let mut random = SmallRng::seed_from_u64(seed);
+    move |end| random.random_range(0..end)
+}
+
 /// Measures the rate of lookups of cold clients of a server, beside the rate of the device.
 fn rate_of_server(
     args: &Args,
@@ -120,7 +126,7 @@ fn rate_of_server(
     if !args.runs(&name) {
         return Ok(());
     }
-    let device = device_rate(db, clients, args.measured)?;
+    let device = device_rate(db, clients, args.measured, random_blocks)?;
     evict(db)?;
     let server = Server::start(args, db, folder)?;
     let before = server.read_bytes();
@@ -148,7 +154,7 @@ fn rate_of_process(
     if !args.runs(&name) {
         return Ok(());
     }
-    let device = device_rate(db, 64, args.measured)?;
+    let device = device_rate(db, 64, args.measured, random_blocks)?;
     evict(db)?;
     let rate = library::rate(args, db, folder, mode, operation, threads)?;
     println!("{name}: {:.0} lookups/s; device {device:.0} reads/s; ratio {:.2}", rate, rate / device);

@@ -34,6 +34,7 @@
 //! | [`server`] | a file and a socket's path | responses, until the server is stopped | the layout of a file |
 //! | [`client`] | keys | values that a server sent | files |
 //! | [`slots`] | a key | its slot, which decides its shard | everything |
+//! | [`cluster`] | a topology document | which node serves which slots | sockets, files |
 //! | [`publish`] | baked files | the same files on other machines | sockets, the layout of a file |
 //!
 //! # Features
@@ -46,7 +47,8 @@
 //! | `bake` | the module [`bake`] |
 //! | `parquet` | `bake`, and Parquet inputs |
 //! | `zstd` | `bake`, and inputs compressed with Zstandard |
-//! | `server` | the module [`server`] |
+//! | `cluster` | the module [`cluster`], and `client::ClusterClient` |
+//! | `server` | the module [`server`], and `cluster` |
 //! | `tls` | TLS in the clients, and with `server` also on a TCP port of the server |
 //! | `metrics` | `server`, and the server's metrics over HTTP |
 //! | `object-store` | the module [`publish`] |
@@ -71,6 +73,8 @@ pub mod bake;
 #[doc(hidden)]
 pub mod cli;
 pub mod client;
+#[cfg(feature = "cluster")]
+pub mod cluster;
 #[cfg(feature = "bake")]
 #[doc(hidden)]
 pub mod csv_text;
@@ -85,7 +89,7 @@ pub mod replace;
 #[cfg(feature = "server")]
 pub mod server;
 mod setting;
-#[cfg(any(feature = "bake", feature = "server"))]
+#[cfg(any(feature = "bake", feature = "cluster"))]
 pub mod slots;
 #[cfg(feature = "bake")]
 #[doc(hidden)]

@@ -52,12 +52,12 @@ fn run(args: Args, inherited: Inherited) -> anyhow::Result<()> {
     inherited::check(&inherited, &args.listen, args.tls.tls.is_some())?;
     // Each connection needs a file descriptor.
     raise_limit(Resource::Nofile, "descriptors");
-    let db = args.file.db.clone();
+    let db = args.file.path().to_owned();
     let (metrics, metrics_exposed) = (args.logging.metrics.clone(), args.logging.metrics_exposed);
     let (tls, tcp_exposed) = (args.tls.clone(), args.listen.tcp_exposed);
     #[cfg(feature = "object-store")]
     let published = args.published.from.is_some().then(|| args.published.clone());
-    let mut config = args.config(inherited);
+    let mut config = args.config(inherited)?;
     if config.open.lock {
         raise_limit(Resource::Memlock, "bytes of locked memory");
     }

@@ -119,31 +119,56 @@ fn hash_tag(key: &[u8]) -> &[u8] {
     tag().unwrap_or(key)
 }
 
-/// The CRC of each byte value.
-const CRC_TABLE: [u16; 256] = {
+/// The number of bytes that are hashed in one step. The lookups of a step do not depend on each other.
+const STEP_LEN_BYTES: usize = 8;
+
+/// For each distance, the CRC of each byte value that is followed by so many zero bytes.
+static CRC_TABLES: [[u16; 256]; STEP_LEN_BYTES] = {
     const POLYNOMIAL: u16 = 0x1021;
-    let mut table = [0; 256];
+    let mut tables = [[0; 256]; STEP_LEN_BYTES];
     let mut byte = 0;
     while byte < 256 {
         let mut crc = (byte as u16) << 8;
-        let mut bit = 0;
-        while bit < 8 {
-            crc = if crc & 0x8000 != 0 { (crc << 1) ^ POLYNOMIAL } else { crc << 1 };
-            bit += 1;
+        let mut distance = 0;
+        while distance < STEP_LEN_BYTES {
+            let mut bit = 0;
+            while bit < 8 {
+                crc = if crc & 0x8000 != 0 { (crc << 1) ^ POLYNOMIAL } else { crc << 1 };
+                bit += 1;
+            }
+            tables[distance][byte] = crc;
+            distance += 1;
         }
-        table[byte] = crc;
         byte += 1;
     }
-    table
+    tables
 };
 
 fn crc16(bytes: &[u8]) -> u16 {
-    bytes.iter().fold(0, |crc, byte| (crc << 8) ^ CRC_TABLE[usize::from((crc >> 8) as u8 ^ byte)])
+    let (steps, rest) = bytes.as_chunks::<STEP_LEN_BYTES>();
+    let crc = steps.iter().fold(0_u16, |crc, step| {
+        let [high, low] = crc.to_be_bytes();
+        let mut step = *step;
+        (step[0], step[1]) = (step[0] ^ high, step[1] ^ low);
+        step.iter().zip(CRC_TABLES.iter().rev()).fold(0, |crc, (byte, table)| crc ^ table[usize::from(*byte)])
+    });
+    rest.iter().fold(crc, |crc, byte| (crc << 8) ^ CRC_TABLES[0][usize::from((crc >> 8) as u8 ^ byte)])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_hash_is_that_of_hashing_bit_by_bit() {
+        let bytes: Vec<u8> = (0..300_u32).map(|at| (at * 193 >> 3) as u8).collect();
+        for len in 0..bytes.len() {
+            let bits = bytes[..len].iter().flat_map(|byte| (0..8).rev().map(move |bit| u16::from(byte >> bit & 1)));
+            let shift = |crc: u16, bit: u16| (crc << 1) ^ (0x1021 * (crc >> 15 ^ bit));
+            assert_eq!(crc16(&bytes[..len]), bits.fold(0, shift), "{len} bytes");
+        }
+        assert_eq!(crc16(b"123456789"), 0x31c3);
+    }
 
     #[test]
     fn only_the_first_non_empty_hash_tag_is_hashed() {

@@ -67,6 +67,7 @@ fn main() -> ExitCode {
         promtool::promtool_accepts_the_metrics,
         published_disks::a_disk_that_fills_during_a_fetch_keeps_the_served_generation,
         published_disks::a_fetch_does_not_start_on_a_full_disk,
+        published_disks::a_disk_without_room_for_merged_rows_keeps_the_served_generation,
         remote::a_file_that_another_machine_changes_gives_errors_although_its_attributes_are_cached,
         served_disks::a_server_survives_a_failing_disk_and_recovers_with_a_good_file,
         server_user::a_direct_client_checks_the_user_of_its_own_connection,

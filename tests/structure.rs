@@ -14,6 +14,7 @@ const LIBRARY: &[&str] = &[
     "user_namespace",
     "machine_memory",
     "protocol",
+    "cluster",
     "format",
     "replace",
     "typed",

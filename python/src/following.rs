@@ -227,7 +227,8 @@ fn failure(result: &Result<Polled, PublishError>) -> Option<(FailureKind, String
         Ok(Polled::Waiting(number)) => {
             (FailureKind::Other, format!("generation {number} failed, and is tried again later"))
         }
-        Ok(Polled::Empty) => {
+        // A table that Python follows is not part of a cluster, so it has all slots.
+        Ok(Polled::Empty | Polled::Unassigned) => {
             (FailureKind::Missing, "the table has no generation: check the URL, or publish a file".to_owned())
         }
         Err(error) => (error.kind(), error.to_string()),

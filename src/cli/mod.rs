@@ -4,6 +4,7 @@ pub mod generate;
 #[cfg(feature = "full")]
 mod generated_files;
 pub mod generation_args;
+pub mod number;
 #[cfg(feature = "object-store")]
 pub mod publishing;
 pub mod replace_args;

@@ -168,6 +168,17 @@ pub enum ClientError {
         /// The text that names the request in the error message: the request's key, range, or name.
         request: String,
     },
+    /// Another node of the cluster has the row of a key.
+    #[error(
+        "{server}: another node of the cluster serves the slot of {request}: read the topology (Client::topology), and send \
+         the request to the primary of the slot"
+    )]
+    Moved {
+        /// The address of the server.
+        server: Address,
+        /// The text that names the request in the error message: the request's key.
+        request: String,
+    },
     /// Direct mode is not possible.
     #[error("{server}: no direct mode: {problem}")]
     Direct {
@@ -306,6 +317,7 @@ impl ClientError {
             }
             RequestError::LoginFailed { user } => ClientError::LoginFailed { server: to_server(), user },
             RequestError::NotPermitted { request } => ClientError::NotPermitted { server: to_server(), request },
+            RequestError::Moved { request } => ClientError::Moved { server: to_server(), request },
             RequestError::Violation(violation) => ClientError::violation(server, violation),
         }
     }
@@ -341,6 +353,11 @@ pub enum RequestError {
     /// The user of the connection may not send the request, or may not use the requested keys.
     NotPermitted {
         /// The text that names the request in the error message: the request's key, range, or name.
+        request: String,
+    },
+    /// The table does not have the row, and another node of the cluster serves its slot.
+    Moved {
+        /// The text that names the request in the error message: the request's key.
         request: String,
     },
     /// The response violates the protocol. The connection is unusable, because further bytes from this peer cannot be

@@ -9,6 +9,7 @@
 //! - `methods` implements both clients, `column_methods` their lookups of columns, and `server_methods` their requests
 //!   about the server. `columns` defines the rows that lookups of columns return. `blocking` and `asynchronous` define the two types; `blocking_connection` and
 //!   `async_connection` define their connections. `async_stream` is a connection as a stream of bytes.
+//! - `cluster` is the client of a cluster, which has a connection to each node.
 //! - `request` encodes each request and decodes its response. `row_page` checks a page of rows. `range_cursor` keeps
 //!   the position of an iteration that requests rows page by page. `rows` defines the iterators.
 //! - `batch` keeps many requests in flight. `pipeline` holds a connection's unsent requests and received bytes. `retry`
@@ -30,6 +31,8 @@ mod asynchronous;
 mod batch;
 mod blocking;
 mod blocking_connection;
+#[cfg(feature = "cluster")]
+mod cluster;
 mod column_methods;
 mod columns;
 mod direct;
@@ -62,6 +65,8 @@ pub use async_stream::AsyncStream;
 #[cfg(feature = "tokio")]
 pub use asynchronous::AsyncClient;
 pub use blocking::Client;
+#[cfg(feature = "cluster")]
+pub use cluster::{ClusterClient, ClusterOptions};
 pub use columns::{ProjectedRows, ReceivedRow, ReceivedValues, RowsOrValues};
 pub use direct::{Direct, DirectOptions, DirectSnapshot};
 pub use error::{ClientError, Phase, Refusal};

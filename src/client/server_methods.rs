@@ -9,7 +9,7 @@ use super::Client;
 use super::error::ClientError;
 use super::info::Info;
 use super::login::Login;
-use super::request::{Authenticate, GetInfo, Ping, Reload, Rollback};
+use super::request::{Authenticate, GetInfo, GetTopology, Ping, Reload, Rollback};
 
 macro_rules! impl_server_methods {
     ($Client:ident, [$($async:tt)?], [$($await:tt)*]) => {
@@ -32,6 +32,16 @@ macro_rules! impl_server_methods {
             /// [`Self::get`].
             pub $($async)? fn info(&mut self) -> Result<Info, ClientError> {
                 self.call(GetInfo)$($await)*
+            }
+
+            /// Returns the topology of the cluster that the server is a node of, as JSON: see docs/CLUSTER.md. Returns
+            /// `None` if the server is not a node of a cluster, or has no topology yet.
+            ///
+            /// # Errors
+            /// [`ClientError::Server`] from a server that does not support the request, and the errors of
+            /// [`Self::get`].
+            pub $($async)? fn topology(&mut self) -> Result<Option<String>, ClientError> {
+                self.call(GetTopology)$($await)*
             }
 
             /// Logs in as a user of the server. From then on, the client has the permissions of this user, even after

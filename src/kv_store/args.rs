@@ -2,17 +2,20 @@
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::{Parser, ValueEnum};
+use clap::{ArgGroup, Parser, ValueEnum};
+use zero_kv::cli::number::{parse_count, parse_u32};
 use zero_kv::cli::replace_args::{self, ReplaceArgs};
+use zero_kv::cli::server_args::SOCKET_VARIABLE;
 use zero_kv::server::{Check, Config, ForeignKeys, Inherited, MetricsAddress};
 use zero_kv::store::{Memory, OpenOptions};
 use zero_kv::{DEFAULT_FILE, DEFAULT_SOCKET, Setting};
 
 use super::access::AccessArgs;
 use super::client_limits::ClientLimitArgs;
+use super::cluster::ClusterArgs;
 use super::published::PublishedArgs;
 use super::tls::TlsArgs;
 
@@ -24,6 +27,8 @@ use super::tls::TlsArgs;
 /// (LISTEN_FDS) replace --socket and --tcp.
 #[derive(Parser)]
 #[command(name = "kv_store", version, max_term_width = 100)]
+#[command(group = ArgGroup::new("node-of").args(["from", "cluster"]).multiple(true))]
+#[command(group = ArgGroup::new("topology-of").args(["from", "topology"]).multiple(true))]
 pub(crate) struct Args {
     /// Read options from this TOML file, such as `workers = 2`. An option on the command line precedes the environment
     /// variable of the option, such as KV_STORE_WORKERS, and the variable precedes the file
@@ -36,6 +41,8 @@ pub(crate) struct Args {
     pub(crate) file: FileArgs,
     #[command(flatten, next_help_heading = "Published table")]
     pub(crate) published: PublishedArgs,
+    #[command(flatten, next_help_heading = "Cluster")]
+    cluster: ClusterArgs,
     #[command(flatten, next_help_heading = "Table replacement")]
     replace: ReplaceArgs,
     #[command(flatten, next_help_heading = "Listening")]
@@ -54,8 +61,12 @@ pub(crate) struct Args {
 
 impl Args {
     /// Returns the server's configuration.
-    pub(crate) fn config(self, inherited: Inherited) -> Config {
-        Config {
+    ///
+    /// # Errors
+    /// If the server cannot be a node of its cluster, for example because the topology is not valid.
+    pub(crate) fn config(self, inherited: Inherited) -> anyhow::Result<Config> {
+        Ok(Config {
+            cluster: self.cluster.node(&self.published)?,
             memory: self.file.memory.into(),
             open: OpenOptions { warm: self.file.warm, lock: self.file.lock, ..OpenOptions::default() },
             check: self.file.verify.into(),
@@ -76,7 +87,14 @@ impl Args {
             spin: self.threads.spin.map(|us| Duration::from_micros(us.into())),
             limits: self.limits.into(),
             notify: true,
-        }
+        })
+    }
+}
+
+impl FileArgs {
+    /// Returns the path of the file to serve.
+    pub(crate) fn path(&self) -> &Path {
+        self.positional.as_ref().unwrap_or(&self.db)
     }
 }
 
@@ -110,9 +128,12 @@ pub(crate) fn name_of(setting: Setting) -> Option<&'static str> {
 
 #[derive(clap::Args)]
 pub(crate) struct FileArgs {
+    /// Serve this baked file, like --db
+    #[arg(value_name = "FILE", conflicts_with = "db")]
+    positional: Option<PathBuf>,
     /// Serve this baked file
     #[arg(long, value_name = "FILE", default_value = DEFAULT_FILE)]
-    pub(crate) db: PathBuf,
+    db: PathBuf,
     /// Choose the memory that responses are read from
     #[arg(long, value_name = "MEMORY", default_value = "map")]
     memory: MemoryArg,
@@ -179,7 +200,9 @@ impl From<MemoryArg> for Memory {
 
 #[derive(clap::Args)]
 pub(crate) struct ListenArgs {
-    #[arg(long, value_name = "PATH", help = format!("Listen on this Unix socket [default: {DEFAULT_SOCKET}]"))]
+    #[arg(long, value_name = "PATH", help = format!(
+        "Listen on this Unix socket [env: {SOCKET_VARIABLE}, which clients read, too] [default: {DEFAULT_SOCKET}]"
+    ))]
     pub(crate) socket: Option<PathBuf>,
     /// Treat --socket as an abstract name, such as @zero-kv. An abstract socket has no owner and no mode: EVERY PROCESS
     /// of the server's network namespace (usually, of the whole machine) may connect, unless --allow-uid or --allow-gid
@@ -245,9 +268,9 @@ pub(crate) enum LogFormat {
 #[derive(clap::Args)]
 struct ThreadArgs {
     /// Run this many worker threads [default: one for every two processors]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse_count)]
     workers: Option<NonZeroUsize>,
     /// Let a worker poll this long after a response before it sleeps [default: 50, or 0 on one processor]
-    #[arg(long, value_name = "MICROSECONDS")]
+    #[arg(long, value_name = "MICROSECONDS", value_parser = parse_u32)]
     spin: Option<u32>,
 }

@@ -3,6 +3,7 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
+use zero_kv::cli::number::{parse_count, parse_u32};
 use zero_kv::cli::size::parse_size;
 use zero_kv::server::Limits;
 
@@ -10,7 +11,7 @@ use zero_kv::server::Limits;
 pub(crate) struct ClientLimitArgs {
     /// Allow at most this many connections, and close each further connection immediately [default: as many as the
     /// limit of file descriptors allows, at most 16384]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse_count)]
     max_connections: Option<NonZeroUsize>,
     /// Keep at most this many bytes of unanswered requests per connection: an incomplete request, and requests that the
     /// client sends before it reads the responses to earlier requests. A client that sends more gets an error and is
@@ -18,11 +19,11 @@ pub(crate) struct ClientLimitArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "256MiB")]
     buffer: u64,
     /// Disconnect a client that sends no request for this long; 0: never
-    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = parse_u32)]
     idle_timeout: u32,
     /// Disconnect a client that reads no byte of its pending responses, or sends no byte of an
     /// incomplete request, for this long; 0: never
-    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = parse_u32)]
     stall_timeout: u32,
     /// Disconnect a client that reads its pending responses slower than this many bytes per second, averaged
     /// over two stall time-outs (60 s by default); 0: never

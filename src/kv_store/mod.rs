@@ -5,6 +5,7 @@ pub(crate) mod access;
 pub(crate) mod allocator;
 pub(crate) mod args;
 mod client_limits;
+pub(crate) mod cluster;
 pub(crate) mod inherited;
 pub(crate) mod log;
 pub(crate) mod published;

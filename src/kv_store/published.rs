@@ -15,26 +15,28 @@ pub(crate) struct PublishedArgs {
     /// Serve the newest generation of the table that was published at this URL (`zkv publish`), such as
     /// s3://bucket/users or file:///srv/users, instead of --db. Credentials are read from the environment variables of
     /// the store, such as AWS_ACCESS_KEY_ID
-    #[arg(long, value_name = "URL", requires = "cache", conflicts_with = "db", value_parser = parse_url)]
+    #[arg(long, value_name = "URL", requires = "cache", conflicts_with_all = ["db", "positional"], value_parser = parse_url)]
     pub(crate) from: Option<String>,
     /// Keep fetched generations in this folder. A server that starts again serves from it without waiting for the store
     #[arg(long, value_name = "FOLDER", requires = "from")]
     cache: Option<PathBuf>,
-    /// Fetch and serve only the rows whose keys have these slots of Redis Cluster (0 to 16383) [default: all slots]
-    #[arg(long, value_name = "FIRST-LAST", requires = "from")]
-    slots: Option<SlotRange>,
+    /// Fetch and serve only the rows whose keys have these slots of Redis Cluster (0 to 16383). With --db, the file has
+    /// only rows of these slots [default: all slots]
+    #[arg(long, value_name = "FIRST-LAST", requires = "node-of")]
+    pub(crate) slots: Option<SlotRange>,
     /// Look for a new generation this often. Each wait is random, from half of this time to one and a half of it
     #[arg(long, value_name = "TIME", requires = "from", default_value = "5s", value_parser = parse_poll)]
-    poll: Duration,
+    pub(crate) poll: Duration,
     /// Fetch at most this many bytes per second, such as 50MB [default: no limit]
     #[arg(long, value_name = "RATE", requires = "from", value_parser = parse_size)]
     fetch_bandwidth: Option<u64>,
     /// Keep this many generations in the folder, so that a rollback needs no download
     #[arg(long, value_name = "N", requires = "from", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
     keep: u16,
-    /// Report the state of this server to the store under this name [default: the name of the machine]
-    #[arg(long, value_name = "NAME", requires = "from")]
-    node: Option<String>,
+    /// Use this name for the server in reports to the store and in the topology of a cluster [default: the name of the
+    /// machine]
+    #[arg(long, value_name = "NAME", requires = "node-of")]
+    pub(crate) node: Option<String>,
 }
 
 #[cfg(feature = "object-store")]
@@ -69,13 +71,13 @@ mod following {
     use anyhow::{Context, anyhow};
     use tokio::sync::oneshot;
     use tracing::{error, info, warn};
+    use zero_kv::cluster::{SlotSet, Topology};
     use zero_kv::publish::{
-        FailureKind, FollowControl, FollowOptions, Follower, Manifest, Polled, PublishError, Serve,
+        ClusterMember, FailureKind, FollowControl, FollowOptions, Follower, Manifest, Polled, PublishError, Serve,
     };
     use zero_kv::server::{
-        Config, Control, Opened, PublishedFacts, PublishedTable, Server, ServerError, lower_priority,
+        ClusterNode, Config, Control, Opened, PublishedFacts, PublishedTable, Server, ServerError, lower_priority,
     };
-    use zero_kv::slots::SlotRange;
 
     use super::PublishedArgs;
 
@@ -86,7 +88,6 @@ mod following {
     pub(crate) struct Following {
         url: String,
         node: String,
-        slots: SlotRange,
         follower: FollowControl,
         attempts: Arc<Mutex<Vec<Attempt>>>,
         /// Passes the handle of the running server to the thread.
@@ -103,26 +104,23 @@ mod following {
             let mut options = FollowOptions::new(&cache, &node);
             options.poll = args.poll;
             options.slots = args.slots.unwrap_or(options.slots);
-            let slots = options.slots;
+            let slots = SlotSet::from_iter([options.slots]);
             options.bandwidth_bytes_per_s = args.fetch_bandwidth;
             options.keep = args.keep.into();
-            let follower = Follower::open(&url, options)?;
-            let canaries = Canaries { own: config.canaries.take(), slots, path: cache.join("canaries") };
+            let mut follower = Follower::open(&url, options)?;
+            let cluster = config.cluster.clone();
+            if let Some(node) = &cluster {
+                follower.join(Box::new(Member(Arc::clone(node))));
+            }
+            let canaries = Canaries { own: config.canaries.take(), slots, cluster, path: cache.join("canaries") };
             config.canaries = Some(canaries.path.clone());
             config.watch = false;
 
             let (server, control) = channel();
             let (send_opened, opened) = oneshot::channel();
             let attempts = Arc::default();
-            let following = Following {
-                url,
-                node,
-                slots,
-                follower: follower.control(),
-                attempts: Arc::clone(&attempts),
-                server,
-                opened,
-            };
+            let following =
+                Following { url, node, follower: follower.control(), attempts: Arc::clone(&attempts), server, opened };
             let serving = Serving {
                 canaries,
                 config: config.clone(),
@@ -130,6 +128,7 @@ mod following {
                 receiver: control,
                 control: None,
                 serving: 0,
+                serving_slots: SlotSet::NONE,
                 attempts,
             };
             let name = "published".to_owned();
@@ -172,7 +171,7 @@ mod following {
             PublishedFacts {
                 url: self.url.clone(),
                 node: self.node.clone(),
-                slots: self.slots.to_string(),
+                slots: facts.slots,
                 serving: facts.status.serving,
                 prepared: facts.status.prepared,
                 newest: facts.status.newest,
@@ -190,21 +189,41 @@ mod following {
     /// The canaries of a generation, and those that the server's own option names.
     struct Canaries {
         own: Option<PathBuf>,
-        /// The slots of the canaries of a generation.
-        slots: SlotRange,
+        /// The slots of the node, if it is not part of a cluster.
+        slots: SlotSet,
+        cluster: Option<Arc<ClusterNode>>,
         /// The file that the server reads.
         path: PathBuf,
     }
 
     impl Canaries {
+        /// Returns the slots of the file that is served next.
+        fn slots(&self) -> SlotSet {
+            self.cluster.as_ref().map_or_else(|| self.slots.clone(), |node| (*node.file_slots()).clone())
+        }
+
         fn write(&self, manifest: &Manifest) -> Result<(), String> {
-            let canaries = manifest.canaries_of(self.slots);
+            let slots = self.slots();
+            let canaries = manifest.canaries_of(&slots);
             let mut text: String = canaries.map(|canary| format!("{},{}\n", canary.key, canary.digest)).collect();
             if let Some(own) = &self.own {
                 let own_text = fs::read_to_string(own);
                 text += &own_text.map_err(|error| format!("canaries in {}: {error}", own.display()))?;
             }
             fs::write(&self.path, text).map_err(|error| format!("{}: {error}", self.path.display()))
+        }
+    }
+
+    /// The server as a node of a cluster.
+    struct Member(Arc<ClusterNode>);
+
+    impl ClusterMember for Member {
+        fn apply(&mut self, topology: &Topology) -> Result<(), String> {
+            self.0.apply(topology.clone()).map(drop).map_err(|error| error.to_string())
+        }
+
+        fn set_file_slots(&mut self, slots: &SlotSet) {
+            self.0.set_file_slots(slots.clone());
         }
     }
 
@@ -216,8 +235,9 @@ mod following {
         opened: Option<oneshot::Sender<Result<Opened, ServerError>>>,
         receiver: Receiver<Control>,
         control: Option<Control>,
-        /// The number of the served generation.
+        /// The number of the served generation, and the slots of its file.
         serving: u64,
+        serving_slots: SlotSet,
         /// The reloads that were requested and have not ended.
         attempts: Arc<Mutex<Vec<Attempt>>>,
     }
@@ -242,11 +262,14 @@ mod following {
                     }
                 },
                 None => {
-                    let is_rollback = manifest.number < self.serving;
+                    // The number of rows of other slots is no reason to reject them.
+                    let is_rollback = manifest.number < self.serving || self.canaries.slots() != self.serving_slots;
                     self.control()?.serve_file(is_rollback).map(drop)
                 }
             };
-            outcome.inspect(|()| self.serving = manifest.number)
+            outcome.inspect(|()| {
+                (self.serving, self.serving_slots) = (manifest.number, self.canaries.slots());
+            })
         }
 
         /// Returns the handle of the server, which is available soon after the first generation was opened.
@@ -331,6 +354,7 @@ mod following {
                 Ok(Polled::Waiting(number)) => {
                     return Err(format!("published generation {number} failed, and is tried again later"));
                 }
+                Ok(Polled::Unassigned) => "the topology assigns no slots to this node".to_owned(),
                 Ok(Polled::Empty) => "the published table has no generation".to_owned(),
                 Err(PublishError::Canceled) => return Err("the server stops".to_owned()),
                 Err(error) => {

@@ -2,7 +2,7 @@
 //!
 //! In: the command line, environment variables, and a TOML file. Out: the options, each from the first of these sources
 //! that has it. An option `--max-connections` is the variable `KV_STORE_MAX_CONNECTIONS`, and the key `max-connections`
-//! of the file.
+//! of the file. `--socket` has a second variable, which clients read, too.
 
 use std::env;
 use std::ffi::OsString;
@@ -15,6 +15,8 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command, CommandFactory, FromArgMatches};
+
+use zero_kv::cli::server_args::SOCKET_VARIABLE;
 
 use super::args::Args;
 
@@ -31,6 +33,9 @@ enum Origin {
     File(String),
     Default,
 }
+
+/// The options that conflict with the positional argument FILE.
+const FILE_OPTIONS: [&str; 2] = ["db", "from"];
 
 /// An option that a source other than the command line sets.
 struct Given {
@@ -89,11 +94,16 @@ fn collect(command_line: &[OsString], variable: &dyn Fn(&str) -> Option<OsString
     let mut given = Vec::new();
     for arg in options(&command) {
         let Some(name) = arg.get_long() else { continue };
-        if matches.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine) {
+        if is_on_command_line(&matches, arg) {
             continue;
         }
-        let variable_name = variable_name(name);
-        let (args, origin) = match (variable(&variable_name), file.get(name)) {
+        let mut variable_name = variable_name(name);
+        let mut value = variable(&variable_name);
+        if name == "socket" && value.is_none() {
+            variable_name = SOCKET_VARIABLE.to_owned();
+            value = client_socket(variable(SOCKET_VARIABLE))?;
+        }
+        let (args, origin) = match (value, file.get(name)) {
             (Some(value), _) => {
                 let problem = || format!("{variable_name}: found {value:?}, expected true or false");
                 let args = match value.to_str() {
@@ -113,6 +123,24 @@ fn collect(command_line: &[OsString], variable: &dyn Fn(&str) -> Option<OsString
         given.push(Given { name: name.to_owned(), args, origin });
     }
     Ok(given)
+}
+
+/// Returns whether the command line has an option, or the positional argument in its place.
+fn is_on_command_line(matches: &ArgMatches, arg: &Arg) -> bool {
+    let is_given = |id| matches.value_source(id) == Some(ValueSource::CommandLine);
+    is_given(arg.get_id().as_str()) || FILE_OPTIONS.contains(&arg.get_id().as_str()) && is_given("positional")
+}
+
+/// Checks the address that clients read from the environment. The server listens on it if it is the path of a socket.
+fn client_socket(found: Option<OsString>) -> Result<Option<OsString>, String> {
+    let found = found.filter(|address| !address.is_empty());
+    match found.as_ref().map(|address| address.to_string_lossy()) {
+        Some(address) if address.contains("://") => Err(format!(
+            "{SOCKET_VARIABLE}: found {address:?}, expected the path of a Unix socket: pass --socket, or unset the \
+             variable"
+        )),
+        _ => Ok(found),
+    }
 }
 
 /// Returns the options that the environment and the file can set.
@@ -161,7 +189,10 @@ fn print(matches: &ArgMatches, given: &[Given]) -> String {
     let command = Args::command();
     let mut text = String::new();
     for arg in options(&command) {
-        let (id, name) = (arg.get_id().as_str(), arg.get_long().unwrap_or_default());
+        let (mut id, name) = (arg.get_id().as_str(), arg.get_long().unwrap_or_default());
+        if name == "db" && matches.contains_id("positional") {
+            id = "positional";
+        }
         let origin = match given.iter().find(|given| given.name == name) {
             Some(given) => given.origin.clone(),
             None if matches.value_source(id) == Some(ValueSource::CommandLine) => Origin::CommandLine,
@@ -221,6 +252,23 @@ mod tests {
         );
         let all_on_command_line = "kv_store --workers 3 --warm --allow-uid 4";
         assert!(added(all_on_command_line, &[("KV_STORE_WORKERS", "2")], file).unwrap().is_empty());
+        let db = [("KV_STORE_DB", "b.db")];
+        assert_eq!(added("kv_store", &db, "db = \"c.db\"").unwrap(), ["--db=b.db"]);
+        assert!(added("kv_store a.db", &db, "db = \"c.db\"").unwrap().is_empty());
+    }
+
+    #[test]
+    fn the_socket_of_clients_follows_that_of_the_server_and_precedes_the_file() {
+        let added = |variables: &[_]| added("kv_store", variables, "socket = \"/c.sock\"");
+        assert_eq!(added(&[]).unwrap(), ["--socket=/c.sock"]);
+        assert_eq!(added(&[(SOCKET_VARIABLE, "/b.sock")]).unwrap(), ["--socket=/b.sock"]);
+        assert_eq!(added(&[(SOCKET_VARIABLE, "")]).unwrap(), ["--socket=/c.sock"]);
+        assert_eq!(
+            added(&[("KV_STORE_SOCKET", "/a.sock"), (SOCKET_VARIABLE, "/b.sock")]).unwrap(),
+            ["--socket=/a.sock"]
+        );
+        let error = added(&[(SOCKET_VARIABLE, "zkv+tls://host:1")]).unwrap_err();
+        assert!(error.starts_with("ZERO_KV_SOCKET: found \"zkv+tls://host:1\", expected the path"), "{error}");
     }
 
     #[test]

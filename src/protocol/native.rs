@@ -65,6 +65,8 @@ pub enum ValueKind {
     Table,
     /// The bytes of a table's schema section.
     Schema,
+    /// A topology document.
+    Topology,
 }
 
 /// Defines all ops. Each line defines an op with its code, its name, its kind, and the kind of value in its responses.
@@ -148,6 +150,8 @@ ops! {
     Select = 13, "select", Select, Empty;
     /// Returns the selected columns of the key's row.
     GetColumns = 14, "get_columns", Point, Value;
+    /// Returns the topology of the cluster that the server is a node of, as JSON.
+    Topology = 15, "topology", Server, Topology;
 }
 
 /// Flag that is set in the op code of every known long request.
@@ -180,7 +184,12 @@ impl Op {
 
     /// Returns whether a response to this op can have the status [`Status::NotFound`].
     pub const fn can_be_not_found(self) -> bool {
-        matches!(self.kind(), OpKind::Point | OpKind::Neighbor) || matches!(self, Op::Schema)
+        matches!(self.kind(), OpKind::Point | OpKind::Neighbor) || matches!(self, Op::Schema | Op::Topology)
+    }
+
+    /// Returns whether a response to this op can have the status [`Status::Moved`].
+    pub const fn can_be_moved(self) -> bool {
+        matches!(self.kind(), OpKind::Point)
     }
 
     /// Returns whether a response to this op can have the status [`Status::SchemaChanged`].
@@ -207,7 +216,7 @@ impl Op {
 pub enum Status {
     /// The request succeeded; for a lookup, the table has the row.
     Ok = 0,
-    /// The table does not have the row, or has no schema.
+    /// The table does not have the row, or has no schema; or the server is not a node of a cluster.
     NotFound = 1,
     /// The request failed, for example because the op is unknown, the table's keys are of the other kind, or the value
     /// is damaged.
@@ -218,6 +227,8 @@ pub enum Status {
     NotPermitted = 4,
     /// The table's schema is not the schema for which the connection has selected, or wants to select, columns.
     SchemaChanged = 5,
+    /// The table does not have the row, and another node of the cluster serves its slot.
+    Moved = 6,
 }
 
 impl Status {
@@ -230,6 +241,7 @@ impl Status {
             3 => Some(Status::Unauthenticated),
             4 => Some(Status::NotPermitted),
             5 => Some(Status::SchemaChanged),
+            6 => Some(Status::Moved),
             _ => None,
         }
     }
@@ -370,6 +382,8 @@ pub struct SelectHeader {
 pub const SCHEMA_LEN_MAX_BYTES: usize = 8 + 255 + 4096 * (16 + 255);
 /// Length of the value of a response to Open.
 pub const OPEN_LEN_BYTES: usize = size_of::<OpenHeader>();
+/// Maximum length of the value of a response to Topology.
+pub const TOPOLOGY_LEN_MAX_BYTES: usize = 16 << 20;
 /// Maximum length of the text in a response to Info.
 pub const INFO_LEN_MAX_BYTES: usize = 64 << 10;
 /// Maximum length of a page: a page header, and one record of maximum length.
@@ -440,16 +454,17 @@ mod tests {
             assert!(Op::from_code(code).is_none_or(|op| op as u32 == code));
             assert!(Status::from_code(code).is_none_or(|status| status as u32 == code));
         }
-        assert_eq!((Op::from_code(4), Op::from_code(LONG), Status::from_code(6)), (None, None, None));
+        assert_eq!((Op::from_code(4), Op::from_code(LONG), Status::from_code(7)), (None, None, None));
         assert_eq!([6, 7, 8].map(Op::from_code), [Some(Op::Info), Some(Op::Reload), Some(Op::Rollback)]);
         assert_eq!([9, 10, 11].map(Op::from_code), [Some(Op::Open), Some(Op::Ping), None]);
         assert_eq!([12, 13, 14].map(Op::from_code), [Some(Op::Schema), None, Some(Op::GetColumns)]);
+        assert_eq!([15, 16].map(Op::from_code), [Some(Op::Topology), None]);
         let long = [Op::Get, Op::Exists, Op::Floor, Op::Ceiling, Op::Range, Op::Count, Op::Auth];
         for op in long.into_iter().chain([Op::Select, Op::GetColumns]) {
             assert_eq!(Op::from_long_code(op.long_code()), Some(op));
             assert!(Op::is_long(op.long_code()) && !Op::is_long(op as u32));
         }
-        assert_eq!([LONG | 6, LONG | 9, LONG | 10, LONG | 12, 0].map(Op::from_long_code), [None; 5]);
+        assert_eq!([LONG | 6, LONG | 9, LONG | 10, LONG | 12, LONG | 15, 0].map(Op::from_long_code), [None; 6]);
         assert_eq!([LONG - 1, LONG, (1 << 24) - 1, 1 << 24].map(Op::is_long), [false, true, true, false]);
     }
 }

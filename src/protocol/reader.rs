@@ -21,7 +21,7 @@ const PAGE_OVERHEAD_BYTES: usize = PAGE_MAX_BYTES - VALUE_LEN_MAX_BYTES;
 pub enum Response<'a> {
     /// The request succeeded with this value. [`Op::value_kind`] returns the kind of the value for each op.
     Found(&'a [u8]),
-    /// The table does not have the row, or has no schema.
+    /// The table does not have the row, or has no schema; or the server is not a node of a cluster.
     NotFound,
     /// The server could not process the request.
     Error,
@@ -31,6 +31,8 @@ pub enum Response<'a> {
     NotPermitted,
     /// The table's schema is not the schema of the selected columns.
     SchemaChanged,
+    /// The table does not have the row, and another node of the cluster serves its slot.
+    Moved,
 }
 
 /// The progress of a response that has not arrived completely.
@@ -154,6 +156,7 @@ impl ResponseReader {
             CheckedHeader::Unauthenticated => Response::Unauthenticated,
             CheckedHeader::NotPermitted => Response::NotPermitted,
             CheckedHeader::SchemaChanged => Response::SchemaChanged,
+            CheckedHeader::Moved => Response::Moved,
             CheckedHeader::Found { value_len_bytes } => {
                 self.check_len(op, value_len_bytes)?;
                 let Some(value) = rest.get(..value_len_bytes) else {

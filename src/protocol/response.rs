@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use super::native::{
     INFO_LEN_MAX_BYTES, OPEN_LEN_BYTES, Op, PAGE_HEADER_LEN_BYTES, PAGE_LEN_MAX_BYTES, PAGE_MAX_BYTES, ResponseHeader,
-    SCHEMA_LEN_MAX_BYTES, Status, VALUE_LEN_MAX_BYTES, ValueKind,
+    SCHEMA_LEN_MAX_BYTES, Status, TOPOLOGY_LEN_MAX_BYTES, VALUE_LEN_MAX_BYTES, ValueKind,
 };
 
 /// Length of the number in a response to [`Op::Count`], [`Op::Reload`], or [`Op::Rollback`].
@@ -21,7 +21,7 @@ pub enum CheckedHeader {
         /// Length of the value.
         value_len_bytes: usize,
     },
-    /// The table does not have the row, or has no schema. No value follows.
+    /// The table does not have the row, or has no schema; or the server is not a node of a cluster. No value follows.
     NotFound,
     /// The server could not process the request. No value follows.
     Error,
@@ -31,6 +31,8 @@ pub enum CheckedHeader {
     NotPermitted,
     /// The table's schema is not the schema of the selected columns. No value follows.
     SchemaChanged,
+    /// The table does not have the row, and another node of the cluster serves its slot. No value follows.
+    Moved,
 }
 
 /// A violation of the native protocol by a peer.
@@ -39,8 +41,8 @@ pub enum CheckedHeader {
 pub enum Violation {
     /// The status code is unknown.
     #[error(
-        "status code {code}, where 0 (ok), 1 (not found), 2 (error), 3 (unauthenticated), 4 (not permitted) or \
-         5 (schema changed) was expected"
+        "status code {code}, where 0 (ok), 1 (not found), 2 (error), 3 (unauthenticated), 4 (not permitted), \
+         5 (schema changed), or 6 (moved) was expected"
     )]
     Status {
         /// The code.
@@ -205,6 +207,7 @@ impl CheckedHeader {
             (Status::Ok, ValueKind::Text) => bounded(0, INFO_LEN_MAX_BYTES),
             (Status::Ok, ValueKind::Table) => bounded(OPEN_LEN_BYTES, OPEN_LEN_BYTES),
             (Status::Ok, ValueKind::Schema) => bounded(1, SCHEMA_LEN_MAX_BYTES),
+            (Status::Ok, ValueKind::Topology) => bounded(1, TOPOLOGY_LEN_MAX_BYTES),
             _ if len_bytes > 0 => Err(Violation::UnexpectedValue { op, status, len_bytes }),
             (Status::Ok, ValueKind::Empty) => Ok(CheckedHeader::Found { value_len_bytes: 0 }),
             (Status::Error, _) => Ok(CheckedHeader::Error),
@@ -212,7 +215,10 @@ impl CheckedHeader {
             (Status::NotPermitted, _) => Ok(CheckedHeader::NotPermitted),
             (Status::NotFound, _) if op.can_be_not_found() => Ok(CheckedHeader::NotFound),
             (Status::SchemaChanged, _) if op.can_be_schema_changed() => Ok(CheckedHeader::SchemaChanged),
-            (Status::NotFound | Status::SchemaChanged, _) => Err(Violation::UnexpectedStatus { op, status }),
+            (Status::Moved, _) if op.can_be_moved() => Ok(CheckedHeader::Moved),
+            (Status::NotFound | Status::SchemaChanged | Status::Moved, _) => {
+                Err(Violation::UnexpectedStatus { op, status })
+            }
         }
     }
 }
@@ -306,6 +312,23 @@ mod tests {
     }
 
     #[test]
+    fn only_requests_for_one_key_can_be_moved() {
+        for op in Op::ALL {
+            let status = Status::Moved;
+            let expected = match op {
+                Op::Get | Op::Exists | Op::GetColumns => Ok(CheckedHeader::Moved),
+                _ => Err(Violation::UnexpectedStatus { op, status }),
+            };
+            assert_eq!(check(op, 6, 0), expected);
+            assert_eq!(check(op, 6, 1), Err(Violation::UnexpectedValue { op, status, len_bytes: 1 }));
+        }
+        let max = TOPOLOGY_LEN_MAX_BYTES as u32;
+        assert_eq!(check(Op::Topology, 0, max), Ok(CheckedHeader::Found { value_len_bytes: max as usize }));
+        assert_eq!(check(Op::Topology, 1, 0), Ok(CheckedHeader::NotFound));
+        assert!(check(Op::Topology, 0, max + 1).is_err() && check(Op::Topology, 0, 0).is_err());
+    }
+
+    #[test]
     fn invalid_statuses_and_lengths_are_violations() {
         let max = VALUE_LEN_MAX_BYTES as u32;
         let too_long =
@@ -326,7 +349,7 @@ mod tests {
                 assert_eq!(check(op, status as u32, len_bytes), Err(unexpected));
             }
         }
-        for code in [6, 256, u32::MAX] {
+        for code in [7, 256, u32::MAX] {
             assert_eq!(check(Op::Get, code, 0), Err(Violation::Status { code }));
         }
     }

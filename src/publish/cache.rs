@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! lock                       locked by the process that uses the folder
-//! data/DIGEST.zkv            verified files; data/DIGEST-SLOTS.zkv if the node has only some slots
+//! data/DIGEST.zkv            verified files; data/DIGEST-SLOTS.zkv if the node has only some slots, or a hash of them
 //! data/DIGEST.zkv.partial    a download in progress
 //! manifests/NUMBER.json      the manifests of the complete generations
 //! serving.db                 a hard link to the file that is served
@@ -17,15 +17,17 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
+use twox_hash::XxHash3_64;
 
 use super::bandwidth::Bandwidth;
 use super::document::{decode, encode};
-use super::download::{download, open_verified, remove, sync_folder_of, with_suffix};
+use super::download::{check_space, download, open_verified, remove, sync_folder_of, with_suffix};
 use super::error::PublishError;
 use super::location::Location;
 use super::manifest::{Entry, Manifest};
 use super::transfer::OnProgress;
 use crate::bake::{self, BakeError, Cancel, Options};
+use crate::cluster::SlotSet;
 use crate::slots::SlotRange;
 use crate::store::{MappedStore, StoreError};
 
@@ -35,8 +37,10 @@ pub(super) const SERVING: &str = "serving.db";
 /// A node's folder of generations.
 pub(super) struct Cache {
     folder: PathBuf,
-    /// The slots of the node.
-    slots: SlotRange,
+    /// The slots of the files that are fetched.
+    slots: SlotSet,
+    /// The slots of the file that is served, which differ from `slots` while other slots are fetched.
+    served_slots: SlotSet,
     lock: File,
 }
 
@@ -48,16 +52,19 @@ impl Drop for Cache {
 }
 
 /// What the node serves.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Serving {
     pub(super) generation: u64,
     /// The number of the newest pin that the node has read, or 0.
     pub(super) pin: u64,
+    /// The slots of the file. Empty if an earlier version recorded them.
+    #[serde(default)]
+    pub(super) slots: Vec<SlotRange>,
 }
 
 impl Cache {
     /// Creates the folder if it does not exist, and locks it.
-    pub(super) fn open(folder: &Path, slots: SlotRange) -> Result<Cache, PublishError> {
+    pub(super) fn open(folder: &Path, slots: SlotSet) -> Result<Cache, PublishError> {
         for folder in [folder, &folder.join("data"), &folder.join("manifests")] {
             fs::create_dir_all(folder).map_err(PublishError::io(folder))?;
         }
@@ -68,7 +75,23 @@ impl Cache {
             let error = std::io::Error::other("another process uses this folder: stop it, or choose another folder");
             PublishError::Io { path, error }
         })?;
-        Ok(Cache { folder: folder.to_path_buf(), slots, lock })
+        Ok(Cache { folder: folder.to_path_buf(), served_slots: slots.clone(), slots, lock })
+    }
+
+    /// Returns the slots of the files that are fetched.
+    pub(super) fn slots(&self) -> &SlotSet {
+        &self.slots
+    }
+
+    /// Sets the slots of the files that are fetched. Generations whose files have other slots are not complete, except
+    /// the one that is served.
+    pub(super) fn set_slots(&mut self, slots: SlotSet) {
+        self.slots = slots;
+    }
+
+    /// Records that the file that is served has the slots of the files that are fetched.
+    pub(super) fn serves_slots(&mut self) {
+        self.served_slots = self.slots.clone();
     }
 
     /// Returns the path of the file that is served.
@@ -78,7 +101,16 @@ impl Cache {
 
     /// Returns the path of the verified file that has the node's slots of a generation.
     fn data_path(&self, manifest: &Manifest) -> PathBuf {
-        let slots = if self.slots == SlotRange::ALL { String::new() } else { format!("-{}", self.slots) };
+        self.data_path_of(manifest, &self.slots)
+    }
+
+    fn data_path_of(&self, manifest: &Manifest, slots: &SlotSet) -> PathBuf {
+        let slots = match &slots.ranges()[..] {
+            _ if *slots == SlotSet::ALL => String::new(),
+            [range] => format!("-{range}"),
+            // A text with many ranges would be too long for the name of a file.
+            _ => format!("-{:016x}", XxHash3_64::oneshot(slots.to_string().as_bytes())),
+        };
         self.folder.join("data").join(format!("{}{slots}.zkv", manifest.digest()))
     }
 
@@ -103,7 +135,8 @@ impl Cache {
             let path = self.manifest_path(number);
             let json = fs::read(&path).map_err(PublishError::io(&path))?;
             let Ok(manifest) = Manifest::decode(&json, number) else { continue };
-            if self.is_complete(&manifest).map_err(PublishError::io(&path))? {
+            let is_complete = |slots| self.is_complete(&manifest, slots).map_err(PublishError::io(&path));
+            if is_complete(&self.slots)? || is_complete(&self.served_slots)? {
                 manifests.push(manifest);
             }
         }
@@ -113,11 +146,11 @@ impl Cache {
 
     /// Returns whether the file of a generation is known to be complete.
     pub(super) fn has(&self, manifest: &Manifest) -> bool {
-        self.is_complete(manifest).unwrap_or(false)
+        self.is_complete(manifest, &self.slots).unwrap_or(false)
     }
 
-    fn is_complete(&self, manifest: &Manifest) -> std::io::Result<bool> {
-        Ok(self.manifest_path(manifest.number).try_exists()? && self.data_path(manifest).try_exists()?)
+    fn is_complete(&self, manifest: &Manifest, slots: &SlotSet) -> std::io::Result<bool> {
+        Ok(self.manifest_path(manifest.number).try_exists()? && self.data_path_of(manifest, slots).try_exists()?)
     }
 
     /// Returns what the node served last. Returns zeros if it is unknown.
@@ -137,7 +170,7 @@ impl Cache {
     ) -> Result<(), PublishError> {
         let path = self.data_path(manifest);
         if !path.exists() {
-            fetch_merged(location, manifest, self.slots, &path, bandwidth, cancel, progress).await?;
+            fetch_merged(location, manifest, &self.slots, &path, bandwidth, cancel, progress).await?;
         }
         write_durably(&self.manifest_path(manifest.number), &encode(manifest))
     }
@@ -154,8 +187,8 @@ impl Cache {
     }
 
     /// Records what the node serves.
-    pub(super) fn record(&self, serving: Serving) -> Result<(), PublishError> {
-        write_durably(&self.folder.join("serving.json"), &encode(&serving))
+    pub(super) fn record(&self, serving: &Serving) -> Result<(), PublishError> {
+        write_durably(&self.folder.join("serving.json"), &encode(serving))
     }
 
     /// Verifies the file of a generation that could not be served, and deletes it if it is damaged, so that it is fetched
@@ -189,7 +222,10 @@ impl Cache {
         for manifest in deleted {
             remove(&self.manifest_path(manifest.number))?;
         }
-        let kept_paths = kept.iter().flat_map(|kept| [self.manifest_path(kept.number), self.data_path(kept)]);
+        let kept_paths = kept.iter().flat_map(|kept| {
+            let served = self.data_path_of(kept, &self.served_slots);
+            [self.manifest_path(kept.number), self.data_path(kept), served]
+        });
         let kept_paths: HashSet<PathBuf> = kept_paths.collect();
         // The names of the parts of a download begin with the digest.
         let fetched_digest = (!self.has(fetched)).then(|| fetched.digest());
@@ -211,15 +247,17 @@ impl Cache {
 pub(super) async fn fetch_merged(
     location: &Location,
     manifest: &Manifest,
-    slots: SlotRange,
+    slots: &SlotSet,
     path: &Path,
     bandwidth: &Bandwidth,
     cancel: &Cancel,
     progress: OnProgress<'_>,
 ) -> Result<(), PublishError> {
-    let entries: Vec<&Entry> = manifest.entries.iter().filter(|entry| entry.slots.overlaps(slots)).collect();
+    let (ranges, contains) = (slots.ranges(), |entry: &Entry| SlotSet::from_iter([entry.slots]).is_subset(slots));
+    let is_needed = |entry: &&Entry| ranges.iter().any(|range| entry.slots.overlaps(*range));
+    let entries: Vec<&Entry> = manifest.entries.iter().filter(is_needed).collect();
     if let [entry] = entries[..]
-        && slots.contains(entry.slots)
+        && contains(entry)
     {
         return download(location, entry, path, bandwidth, cancel, progress).await;
     }
@@ -232,9 +270,10 @@ pub(super) async fn fetch_merged(
     }
     let shards: Vec<PathBuf> = entries.iter().map(|entry| shard_path(entry)).collect();
     let merged = with_suffix(path, ".merged");
-    merge(&shards, slots, &merged, cancel)?;
+    check_space(&merged, entries.iter().map(|entry| entry.bytes).sum())?;
+    merge_ranges(&shards, &ranges, &merged, cancel)?;
     let (rows, rows_max) = (MappedStore::open(&merged)?.len() as u64, entries.iter().map(|entry| entry.rows).sum());
-    let has_all = entries.iter().all(|entry| slots.contains(entry.slots));
+    let has_all = entries.iter().all(|entry| contains(entry));
     if rows > rows_max || has_all && rows < rows_max {
         remove(&merged)?;
         let problem = format!("the merged files have {rows} rows, expected {rows_max}: publish again");
@@ -245,6 +284,18 @@ pub(super) async fn fetch_merged(
     sync_folder_of(path)
 }
 
+/// Merges the rows of these ranges of slots.
+fn merge_ranges(shards: &[PathBuf], ranges: &[SlotRange], merged: &Path, cancel: &Cancel) -> Result<(), PublishError> {
+    if let [range] = ranges {
+        return merge(shards, *range, merged, cancel);
+    }
+    let part = |range: &SlotRange| with_suffix(merged, &format!(".{range}.part"));
+    ranges.iter().try_for_each(|range| merge(shards, *range, &part(range), cancel))?;
+    let parts: Vec<PathBuf> = ranges.iter().map(part).collect();
+    merge(&parts, SlotRange::ALL, merged, cancel)?;
+    parts.iter().try_for_each(|part| remove(part))
+}
+
 /// Merges the rows of these slots. Keys of several files are an error, because the slots of files are disjoint.
 fn merge(shards: &[PathBuf], slots: SlotRange, merged: &Path, cancel: &Cancel) -> Result<(), PublishError> {
     let mut options = Options { cancel: cancel.clone(), ..Options::default() };
@@ -252,12 +303,14 @@ fn merge(shards: &[PathBuf], slots: SlotRange, merged: &Path, cancel: &Cancel) -
     options.replace.allow_empty = true;
     bake::merge(shards, merged, &options, &mut |_| ()).map(drop).map_err(|error| match error {
         BakeError::Canceled => PublishError::Canceled,
+        BakeError::Output { path, error } => PublishError::Io { path, error },
+        BakeError::Temporary { folder, error } => PublishError::Io { path: folder, error },
         error => PublishError::Corrupt { object: merged.display().to_string(), problem: error.to_string() },
     })
 }
 
 /// Writes a small file, so that after a power loss the path has either the old bytes or the new ones.
-fn write_durably(path: &Path, bytes: &[u8]) -> Result<(), PublishError> {
+pub(super) fn write_durably(path: &Path, bytes: &[u8]) -> Result<(), PublishError> {
     let new = with_suffix(path, ".new");
     let write = || -> std::io::Result<()> {
         fs::write(&new, bytes)?;

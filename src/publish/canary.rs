@@ -10,8 +10,9 @@ use twox_hash::XxHash3_128;
 use super::error::PublishError;
 use super::manifest::{Canary, Manifest, key_kind_name};
 use super::upload::ShardFile;
+use crate::cluster::SlotSet;
 use crate::format::key::{Key, KeyKind};
-use crate::slots::{SlotRange, slot_of};
+use crate::slots::slot_of;
 use crate::store::{LookupError, MappedStore, open_regular};
 
 /// The text instead of a digest if the table must not have the key.
@@ -96,10 +97,10 @@ impl Canary {
 
 impl Manifest {
     /// Returns the canaries of a node that has these slots.
-    pub fn canaries_of(&self, slots: SlotRange) -> impl Iterator<Item = &Canary> {
+    pub fn canaries_of<'s>(&'s self, slots: &'s SlotSet) -> impl Iterator<Item = &'s Canary> {
         let kind = if self.key_kind == key_kind_name(KeyKind::U64) { KeyKind::U64 } else { KeyKind::Bytes };
         // A malformed key is not left out, so that the generation is rejected.
-        self.canaries.iter().filter(move |canary| canary.key_of(kind).is_none_or(|key| slots.has_key(key)))
+        self.canaries.iter().filter(move |canary| canary.key_of(kind).is_none_or(|key| slots.has(slot_of(key))))
     }
 
     /// Looks the canaries of the generation up in its table, which has the rows of all its files. Returns the first

@@ -25,6 +25,8 @@ pub(super) enum Series {
     Pins,
     /// Decisions about the generation with the same number. This series has gaps.
     Rollouts,
+    /// Topologies: which nodes of a cluster serve which slots.
+    Topologies,
 }
 
 impl Series {
@@ -34,6 +36,7 @@ impl Series {
             Series::Manifests => "manifests",
             Series::Pins => "pins",
             Series::Rollouts => "rollouts",
+            Series::Topologies => "topology",
         };
         format!("{folder}/{number:020}.json")
     }

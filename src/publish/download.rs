@@ -199,7 +199,7 @@ pub(super) fn open_verified(file: &File, path: &Path, cancel: &Cancel) -> Result
 }
 
 /// Checks that the disk of a file has space for more bytes.
-fn check_space(path: &Path, needed_bytes: u64) -> Result<(), PublishError> {
+pub(super) fn check_space(path: &Path, needed_bytes: u64) -> Result<(), PublishError> {
     let available_bytes = available_bytes(path)?;
     if available_bytes < needed_bytes.saturating_add(FREE_MIN_BYTES) {
         return Err(PublishError::DiskFull { path: folder_of(path).to_path_buf(), available_bytes, needed_bytes });

@@ -58,6 +58,14 @@ pub enum PublishError {
         /// The number of the newest generation.
         newest: u64,
     },
+    /// A topology is not valid, or another one has its number.
+    #[error("{url}: {problem}")]
+    Topology {
+        /// The URL of the table, or the topology.
+        url: String,
+        /// The cause and the remedy.
+        problem: String,
+    },
     /// The files of a generation do not cover every slot exactly once.
     #[error("the files do not cover every slot exactly once: {problem}")]
     Coverage {
@@ -100,7 +108,7 @@ pub enum PublishError {
     },
     /// A disk has too little free space.
     #[error(
-        "{}: the disk has {available_bytes} free bytes, and the download needs {needed_bytes}: free space, or keep \
+        "{}: the disk has {available_bytes} free bytes, and the file needs {needed_bytes}: free space, or keep \
          fewer generations",
         path.display()
     )]
@@ -109,7 +117,7 @@ pub enum PublishError {
         path: PathBuf,
         /// The free space, in bytes.
         available_bytes: u64,
-        /// The space that the download needs, in bytes.
+        /// The space that the file needs, in bytes.
         needed_bytes: u64,
     },
     /// A server rejected a generation.

@@ -5,115 +5,34 @@
 //! costs two requests and lists nothing. Failures are reported, and the generation that is served stays.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::bandwidth::Bandwidth;
 use super::cache::{Cache, Serving};
 use super::document::Series;
 use super::error::{FailureKind, PublishError};
+use super::follow_control::{FollowControl, FollowFacts, FollowOptions};
 use super::location::Location;
 use super::manifest::Manifest;
+use super::membership::{ClusterMember, Membership};
 use super::pin::{Decision, Pin};
 use super::status::NodeStatus;
 use super::transfer::{Progress, random_below, until_canceled};
-use crate::bake::Cancel;
-use crate::slots::SlotRange;
+use crate::cluster::{SlotSet, node_id_problem};
 use crate::sync::unpoisoned;
 
 /// The maximum time between two attempts to serve a generation that failed.
 const RETRY_MAX: Duration = Duration::from_secs(300);
-/// The time after which a status is written again although it did not change.
+/// The maximum time after which a status is written again although it did not change.
 const STATUS_EVERY: Duration = Duration::from_secs(60);
-
-/// How a node follows a table.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct FollowOptions {
-    /// The folder that keeps generations.
-    pub cache: PathBuf,
-    /// The slots that the node has. It fetches only files with some of these slots, and serves only their rows. Canaries
-    /// of other slots are not looked up.
-    pub slots: SlotRange,
-    /// The name of the node, which is unique among the nodes of the table.
-    pub node: String,
-    /// The mean time between two polls. Each wait is random, between half and one and a half of this time.
-    pub poll: Duration,
-    /// The maximum rate of downloads, in bytes per second. `None` for no limit.
-    pub bandwidth_bytes_per_s: Option<u64>,
-    /// The number of generations that the folder keeps, at least 1.
-    pub keep: usize,
-}
-
-impl FollowOptions {
-    /// Returns the default options for a folder and a node's name: all slots, a poll every 5 seconds, no limit on the
-    /// rate, and 3 generations.
-    pub fn new(cache: impl Into<PathBuf>, node: impl Into<String>) -> FollowOptions {
-        FollowOptions {
-            cache: cache.into(),
-            slots: SlotRange::ALL,
-            node: node.into(),
-            poll: Duration::from_secs(5),
-            bandwidth_bytes_per_s: None,
-            keep: 3,
-        }
-    }
-}
+/// The number of polls after which a node of a cluster writes its status again, so that its failure is noticed soon.
+const STATUS_POLLS: u32 = 3;
 
 /// Serves the file at a path, which has the rows of a generation. Returns why the file is not served as the error.
 pub type Serve = Box<dyn FnMut(&Path, &Manifest) -> Result<(), String> + Send>;
-
-/// The numbers that a node reports, which other threads read.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct FollowFacts {
-    /// The status that the node reports to the store.
-    pub status: NodeStatus,
-    /// The number of polls.
-    pub polls: u64,
-    /// The number of bytes that were downloaded.
-    pub fetched_bytes: u64,
-    /// The number of failures of each kind, in the order of [`FailureKind::ALL`].
-    pub failures: [u64; FailureKind::ALL.len()],
-    /// The download in progress: the bytes that are complete, and the length of the file. `None` if there is none.
-    pub fetching: Option<(u64, u64)>,
-    /// Whether the table was served from the folder before the store was read.
-    pub started_from_cache: bool,
-}
-
-/// A handle to a running [`Follower`].
-#[derive(Clone, Default)]
-pub struct FollowControl {
-    facts: Arc<Mutex<FollowFacts>>,
-    wake: Arc<Notify>,
-    cancel: Cancel,
-}
-
-impl FollowControl {
-    /// Makes the follower poll now, and try a generation again that failed.
-    pub fn poll(&self) {
-        self.wake.notify_one();
-    }
-
-    /// Makes the follower end soon.
-    pub fn stop(&self) {
-        self.cancel.set();
-        self.wake.notify_one();
-    }
-
-    /// Returns whether the follower was stopped.
-    pub fn is_stopped(&self) -> bool {
-        self.cancel.is_set()
-    }
-
-    /// Returns the numbers that the node reports.
-    pub fn facts(&self) -> FollowFacts {
-        unpoisoned(&self.facts).clone()
-    }
-}
 
 /// A node's copy of a published table.
 pub struct Follower {
@@ -123,6 +42,10 @@ pub struct Follower {
     bandwidth: Bandwidth,
     control: FollowControl,
     serving: Serving,
+    /// The slots of the file that is served.
+    held: SlotSet,
+    /// The cluster that the node is part of.
+    membership: Option<Membership>,
     /// The newest manifest.
     newest: Option<Manifest>,
     /// The newest pin. Its number is in `serving`.
@@ -161,6 +84,8 @@ pub enum Polled {
     Waiting(u64),
     /// The table has no generation.
     Empty,
+    /// The topology of the cluster assigns no slots to the node.
+    Unassigned,
 }
 
 impl Follower {
@@ -169,12 +94,12 @@ impl Follower {
     /// # Errors
     /// [`PublishError::Url`], [`PublishError::Io`].
     pub fn open(url: &str, options: FollowOptions) -> Result<Follower, PublishError> {
-        if let Some(problem) = super::status::node_name_problem(&options.node) {
+        if let Some(problem) = node_id_problem(&options.node) {
             let problem = format!("the name of the node is {:?}, {problem}", options.node);
             return Err(PublishError::Url { url: url.to_owned(), problem });
         }
         let location = Location::parse(url)?;
-        let cache = Cache::open(&options.cache, options.slots)?;
+        let cache = Cache::open(&options.cache, SlotSet::from_iter([options.slots]))?;
         let bandwidth = Bandwidth::new(options.bandwidth_bytes_per_s);
         let follower = Follower {
             location,
@@ -182,6 +107,8 @@ impl Follower {
             bandwidth,
             control: FollowControl::default(),
             serving: Serving::default(),
+            held: SlotSet::NONE,
+            membership: None,
             newest: None,
             pin: None,
             are_pins_known: false,
@@ -207,6 +134,18 @@ impl Follower {
         self.observe = Some(Box::new(progress));
     }
 
+    /// Makes the node a part of a cluster: it follows the topologies of the table, and has the slots that they assign to
+    /// it.
+    pub fn join(&mut self, member: Box<dyn ClusterMember>) {
+        let membership = Membership::open(member, &self.options.node, &self.options.cache);
+        let recorded: SlotSet = self.cache.serving().slots.into_iter().filter(|range| range.is_valid()).collect();
+        // The file that was served last may have more slots than the node needs.
+        let needed = membership.slots_needed();
+        self.cache.set_slots(if needed.is_subset(&recorded) { recorded } else { needed });
+        self.cache.serves_slots();
+        self.membership = Some(membership);
+    }
+
     /// Returns the path of the file that is served.
     pub fn serving_path(&self) -> PathBuf {
         self.cache.serving_path()
@@ -219,10 +158,14 @@ impl Follower {
         // The generation that was served last is tried first, because a pin may have selected it.
         complete.sort_by_key(|manifest| (manifest.number == last.generation, manifest.number));
         for manifest in complete.into_iter().rev() {
+            if let Some(membership) = &mut self.membership {
+                membership.set_file_slots(self.cache.slots());
+            }
             let served = self.cache.place(&manifest).map_err(|error| error.to_string());
             match served.and_then(|()| serve(&self.cache.serving_path(), &manifest)) {
                 Ok(()) => {
-                    self.serving = Serving { generation: manifest.number, pin: last.pin };
+                    self.held = self.cache.slots().clone();
+                    self.serving = Serving { generation: manifest.number, pin: last.pin, slots: self.held.ranges() };
                     self.report_serving(&manifest);
                     self.change(|facts| facts.started_from_cache = true);
                     return Some(manifest);
@@ -282,12 +225,33 @@ impl Follower {
     }
 
     async fn poll_once(&mut self, serve: &mut Serve) -> Result<Polled, PublishError> {
+        // A topology that cannot be read does not keep the node from serving new generations.
+        let topology = match &mut self.membership {
+            Some(membership) => membership.read(&self.location).await,
+            None => Ok(()),
+        };
+        let polled = self.poll_table(serve).await?;
+        topology?;
+        if let Some(membership) = &mut self.membership {
+            membership.advance(&self.location, &self.held).await?;
+            let number = membership.number();
+            self.change(|facts| facts.status.topology = number);
+        }
+        Ok(polled)
+    }
+
+    async fn poll_table(&mut self, serve: &mut Serve) -> Result<Polled, PublishError> {
         self.read_manifests().await?;
         self.read_pins().await?;
         let (newest, pin) = (self.newest.as_ref().map_or(0, |newest| newest.number), self.serving.pin);
         self.change(|facts| (facts.status.newest, facts.status.pin) = (newest, pin));
         let Some((target, hold)) = self.target().await? else { return Ok(Polled::Empty) };
-        if target.number == self.serving.generation {
+        let needed = self.membership.as_ref().map(Membership::slots_needed);
+        if needed.as_ref().is_some_and(SlotSet::is_empty) {
+            return Ok(Polled::Unassigned);
+        }
+        let has_slots = needed.as_ref().is_none_or(|needed| needed.is_subset(&self.held));
+        if target.number == self.serving.generation && has_slots {
             self.failure = None;
             if !self.is_settled {
                 self.settle(&target, &[target.number])?;
@@ -300,6 +264,9 @@ impl Follower {
         let is_waiting = |failure: &Failure| failure.generation == target.number && Instant::now() < failure.retry_at;
         if self.failure.as_ref().is_some_and(is_waiting) {
             return Ok(Polled::Waiting(target.number));
+        }
+        if let Some(needed) = needed {
+            self.cache.set_slots(needed);
         }
         let prepared = self.prepare(&target).await;
         if let Err(error) = prepared {
@@ -424,15 +391,24 @@ impl Follower {
     /// Serves a prepared generation.
     fn serve(&mut self, manifest: &Manifest, serve: &mut Serve) -> Result<Polled, PublishError> {
         let before = self.serving.generation;
+        if let Some(membership) = &mut self.membership {
+            membership.set_file_slots(self.cache.slots());
+        }
         self.cache.place(manifest)?;
         if let Err(problem) = serve(&self.cache.serving_path(), manifest) {
             self.fail(manifest.number);
+            if let Some(membership) = &mut self.membership {
+                self.cache.set_slots(self.held.clone());
+                membership.set_file_slots(&self.held);
+            }
             if let Some(before) = self.cache.complete().iter().find(|manifest| manifest.number == before) {
                 self.cache.place(before)?;
             }
             return Err(PublishError::Rejected { generation: manifest.number, problem });
         }
-        self.serving.generation = manifest.number;
+        self.cache.serves_slots();
+        self.held = self.cache.slots().clone();
+        (self.serving.generation, self.serving.slots) = (manifest.number, self.held.ranges());
         (self.failure, self.is_settled) = (None, false);
         self.settle(manifest, &[manifest.number, before])?;
         Ok(Polled::Served(manifest.number))
@@ -441,7 +417,7 @@ impl Follower {
     /// Records what the node serves, and deletes what the folder need not keep. An attempt that failed is repeated at the
     /// next poll.
     fn settle(&mut self, served: &Manifest, needed: &[u64]) -> Result<(), PublishError> {
-        let recorded = self.cache.record(self.serving);
+        let recorded = self.cache.record(&self.serving);
         self.report_serving(served);
         recorded?;
         self.cache.trim(self.options.keep, needed, served)?;
@@ -460,7 +436,11 @@ impl Follower {
 
     fn report_serving(&self, manifest: &Manifest) {
         self.change(|facts| {
+            facts.slots = self.held.to_string();
             let status = &mut facts.status;
+            if self.membership.is_some() {
+                status.slots = self.held.ranges();
+            }
             (status.serving, status.digest) = (manifest.number, manifest.digest());
             (status.prepared, status.failed, status.lag_s) = (0, 0, 0);
             status.error.clear();
@@ -478,8 +458,12 @@ impl Follower {
             return;
         }
         let status = self.control.facts().status;
+        let every = match &self.membership {
+            Some(_) => STATUS_EVERY.min(STATUS_POLLS * self.options.poll),
+            None => STATUS_EVERY,
+        };
         let compared = NodeStatus { lag_s: 0, ..status.clone() };
-        let is_same = |(at, last): &(Instant, NodeStatus)| *last == compared && at.elapsed() < STATUS_EVERY;
+        let is_same = |(at, last): &(Instant, NodeStatus)| *last == compared && at.elapsed() < every;
         if self.status_written.as_ref().is_some_and(is_same) {
             return;
         }

@@ -10,6 +10,7 @@
 //! manifests/NUMBER.json         created once, numbered without gaps; the highest number is the newest generation
 //! pins/NUMBER.json              created once, numbered without gaps; the highest number applies
 //! rollouts/NUMBER.json          created once: whether nodes that hold a generation serve it
+//! topology/NUMBER.json          created once, numbered without gaps: the nodes of a cluster and their slots
 //! status/NODE.json              overwritten by each node
 //! ```
 //!
@@ -25,23 +26,28 @@ mod document;
 mod download;
 mod error;
 mod follow;
+mod follow_control;
 mod garbage;
 mod herd;
 mod location;
 mod manifest;
+mod membership;
 mod pin;
 mod probe;
 mod publication;
 mod shard;
 mod status;
+mod topology;
 mod transfer;
 mod upload;
 
 pub use error::{FailureKind, PublishError, StoreFault};
-pub use follow::{FollowControl, FollowFacts, FollowOptions, Follower, Polled, Serve};
+pub use follow::{Follower, Polled, Serve};
+pub use follow_control::{FollowControl, FollowFacts, FollowOptions};
 pub use garbage::{Garbage, GarbageRules};
 pub use herd::{HerdOptions, HerdReport, simulate_herd};
 pub use manifest::{Canary, Entry, MANIFEST_FORMAT, Manifest};
+pub use membership::ClusterMember;
 pub use pin::{Decision, Pin};
 pub use probe::StoreProbe;
 pub use publication::{CommitOptions, Generation, Publication};

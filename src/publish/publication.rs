@@ -20,7 +20,7 @@ use super::status::NodeStatus;
 use super::transfer::{OnProgress, Progress, random_bytes, until_canceled};
 use super::upload::{ShardFile, upload};
 use crate::bake::Cancel;
-use crate::slots::SlotRange;
+use crate::cluster::SlotSet;
 
 /// How often a commit without an expected parent is repeated when another publisher was first.
 const COMMITS_MAX: u32 = 100;
@@ -98,6 +98,14 @@ impl Publication {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(PublishError::io("the runtime of the transfer".as_ref()))?;
         Ok(Publication { location, runtime, job: new_job() })
+    }
+
+    /// Runs an operation on the table.
+    pub(super) fn block_on<T>(
+        &self,
+        operation: impl AsyncFnOnce(&Location) -> Result<T, PublishError>,
+    ) -> Result<T, PublishError> {
+        self.runtime.block_on(operation(&self.location))
     }
 
     /// Returns the table's URL.
@@ -301,7 +309,7 @@ impl Publication {
         let bandwidth = Bandwidth::new(bandwidth_bytes_per_s);
         // The name has the digest, because the download of another generation must not be continued.
         let new = with_suffix(path, &format!(".{}", manifest.digest()));
-        let fetch = fetch_merged(&self.location, manifest, SlotRange::ALL, &new, &bandwidth, cancel, progress);
+        let fetch = fetch_merged(&self.location, manifest, &SlotSet::ALL, &new, &bandwidth, cancel, progress);
         self.runtime.block_on(until_canceled(cancel, fetch))?;
         std::fs::rename(&new, path).map_err(PublishError::io(path))?;
         super::download::sync_folder_of(path)

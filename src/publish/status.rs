@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 use super::document::{decode, encode};
 use super::error::PublishError;
 use super::location::Location;
+use crate::cluster::SlotSet;
+use crate::slots::SlotRange;
 
 /// The state of a node, as the node last reported it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -34,6 +36,12 @@ pub struct NodeStatus {
     pub error: String,
     /// The generation that the error is about, or 0.
     pub failed: u64,
+    /// The slots whose rows the node serves. Empty if the node is not part of a cluster.
+    #[serde(default)]
+    pub slots: Vec<SlotRange>,
+    /// The number of the topology in effect, or 0 if the node is not part of a cluster.
+    #[serde(default)]
+    pub topology: u64,
     /// When the node reported this status, as RFC 3339 text.
     pub updated: String,
     /// The program of the node, with its version.
@@ -53,6 +61,17 @@ impl NodeStatus {
         location.overwrite_bytes(&format!("status/{}.json", self.node), json).await
     }
 
+    /// Returns the slots whose rows the node serves.
+    pub(super) fn slot_set(&self) -> SlotSet {
+        self.slots.iter().copied().filter(|range| range.is_valid()).collect()
+    }
+
+    /// Reads the status of a node. Returns `None` if there is none, or if it is damaged.
+    pub(super) async fn read(location: &Location, node: &str) -> Result<Option<NodeStatus>, PublishError> {
+        let json = location.read_bytes(&format!("status/{node}.json")).await?;
+        Ok(json.and_then(|json| decode(&json).ok()))
+    }
+
     /// Reads the statuses of all nodes, in the order of their names. Skips statuses that are damaged.
     pub(super) async fn read_all(location: &Location) -> Result<Vec<NodeStatus>, PublishError> {
         let folder = location.path("status");
@@ -68,13 +87,4 @@ impl NodeStatus {
         statuses.sort_by(|left, right| left.node.cmp(&right.node));
         Ok(statuses)
     }
-}
-
-/// Returns why a text cannot be the name of a node, or `None` if it can.
-pub(super) fn node_name_problem(name: &str) -> Option<&'static str> {
-    let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    if name.is_empty() || name.len() > 100 || name.starts_with('.') || !name.bytes().all(is_valid) {
-        return Some("expected at most 100 letters, digits, `-`, `_`, or `.`, not beginning with `.`");
-    }
-    None
 }

@@ -3,9 +3,11 @@
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use super::cluster::ClusterNode;
 use super::generations::{Plan, Source};
 use super::limits::Limits;
 use super::listener::{Inherited, SocketAccess};
@@ -77,6 +79,9 @@ pub struct Config {
     pub users: Option<PathBuf>,
     /// What a Redis command does with a foreign key: a key that is not a number, in a table of numbers.
     pub foreign_keys: ForeignKeys,
+    /// This server as a node of a cluster. `None`: the server is not part of a cluster. Clients of a node cannot map the
+    /// file, because a mapped file does not show which rows other nodes have.
+    pub cluster: Option<Arc<ClusterNode>>,
     /// The number of worker threads. `None`: one for every two processors, because clients need the other processors.
     pub workers: Option<NonZeroUsize>,
     /// How long a worker, after each response, polls for requests instead of sleeping. Zero: the worker does not poll.
@@ -97,7 +102,8 @@ impl Config {
         let options = OpenOptions { verify, ..self.open.clone() };
         let (background, canaries) = (self.check == Check::Background, self.canaries.clone());
         let plan = Plan { memory: self.memory, options, background, canaries, replace: self.replace.clone() };
-        Source { path: db.to_path_buf(), plan, watch: self.watch, direct: self.direct }
+        let direct = self.direct && self.cluster.is_none();
+        Source { path: db.to_path_buf(), plan, watch: self.watch, direct, cluster: self.cluster.clone() }
     }
 
     /// Returns the number of workers. The default is one for every two processors, because clients usually run on the
@@ -132,6 +138,7 @@ impl Default for Config {
             tcp_exposed: false,
             users: None,
             foreign_keys: ForeignKeys::default(),
+            cluster: None,
             workers: None,
             spin: None,
             limits: Limits::default(),

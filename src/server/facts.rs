@@ -4,8 +4,10 @@
 //! reply to INFO (Redis protocol), and the metrics for Prometheus. Each fact is one entry of [`FACTS`].
 
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::cluster::View;
 use super::counters::{Distribution, REQUESTS_NAMES, STATUS_NAMES, UNKNOWN_OP};
 use super::published::PublishedFacts;
 use super::snapshot::{Snapshot, VERSION, digest_text};
@@ -255,6 +257,11 @@ pub(super) const FACTS: &[Fact] = &[
         Counters(|s| published_series(s, |published| published.polls)),
     ),
     metric("zero_kv_published_failures_total", "Failures, by kind.", Counters(published_failures)),
+    texts_of(cluster_texts).metric(
+        "zero_kv_cluster_topology",
+        "Number of the topology in effect.",
+        Gauges(|s| cluster_view(s).map(|view| (Vec::new(), view.number())).into_iter().collect()),
+    ),
 ];
 
 /// Returns a fact that Info reports as a text, and that the metrics do not report.
@@ -400,6 +407,25 @@ fn published_texts(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
         ("published_fetching_total_bytes", fetching_total.to_string()),
         ("published_failures", published.failures.iter().map(|(_, count)| count).sum::<u64>().to_string()),
         ("published_error", published.error.clone()),
+    ]
+}
+
+/// Returns what this node knows about its cluster. `None` if the server is not a node of one.
+fn cluster_view(snapshot: &Snapshot) -> Option<Arc<View>> {
+    snapshot.server.settings.source.cluster.as_ref().map(|node| node.view())
+}
+
+/// Returns what Info reports about the cluster. Empty if the server is not a node of one.
+fn cluster_texts(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
+    let Some((node, view)) = snapshot.server.settings.source.cluster.as_ref().zip(cluster_view(snapshot)) else {
+        return Vec::new();
+    };
+    vec![
+        ("cluster_node", node.id().to_owned()),
+        ("cluster_topology", view.number().to_string()),
+        ("cluster_role", if view.primary_of_this().is_some() { "replica" } else { "primary" }.to_owned()),
+        ("cluster_slots", view.served_slots(true).to_string()),
+        ("cluster_file_slots", snapshot.generation.slots.to_string()),
     ]
 }
 

@@ -9,8 +9,8 @@
 //!
 //! 1. `limits`, `log_limit`, `panics`, `peer`, `priority`, `spin`, `stream`, `pass`, `steps`, `turn`: basics of all other modules
 //! 2. `counters`, `statistics`: counters of each worker, and of the whole server
-//! 3. `service`, `liveness`, `leases`, `published`: the service manager, the health of threads, the leases of files, the
-//!    interface to a published table
+//! 3. `service`, `liveness`, `leases`, `published`, `cluster`: the service manager, the health of threads, the leases of
+//!    files, the interface to a published table, the cluster that this server is a node of
 //! 4. `fields`, `generations`: the columns of a typed table as fields of Redis hashes; opens and checks files, and replaces the served generation
 //! 5. `users`: names, passwords, and permissions
 //! 6. `activity`, `timeouts`, `registry`, `client_memory`: the state of connections, and the rules that disconnect them
@@ -24,6 +24,7 @@
 mod accept;
 mod activity;
 mod client_memory;
+mod cluster;
 mod cold_lookups;
 mod cold_reads;
 mod config;
@@ -86,6 +87,7 @@ use tracing::{info, warn};
 use crate::direct::{BEAT_EVERY, Board};
 use crate::store::survive_bus_errors;
 use accept::Acceptor;
+pub use cluster::{ClusterError, ClusterNode};
 pub use config::{Check, Config, SPIN};
 pub use error::ServerError;
 pub use generations::{CanaryError, Control, OpenError, value_digest};
@@ -361,6 +363,10 @@ impl Sockets {
         tokio::spawn(residency::watch(table, residency, Arc::clone(&liveness.residency)));
         let following = Arc::clone(state);
         tokio::spawn(async move { following.liveness.main.keep(|| follow_users(&following)).await });
+        if let Some(node) = &state.settings.source.cluster {
+            let (main, node, reloads) = (Arc::clone(main), Arc::clone(node), state.control.reloads());
+            tokio::spawn(async move { main.keep(|| cluster::follow(Arc::clone(&node), reloads.clone())).await });
+        }
         if let Some(board) = state.table.board().cloned() {
             let main = Arc::clone(main);
             tokio::spawn(async move { main.keep(|| beat(&board)).await });

@@ -8,15 +8,18 @@
 
 use std::ops::{ControlFlow, Range};
 
+use super::fences::{GROUP_KEYS, Gate, Lane, VerifyFirst};
 #[cfg(feature = "server")]
 use super::map::touch;
+use super::order::Side;
 #[cfg(feature = "server")]
 use super::recent_pages::RecentPages;
 use super::{LookupError, Store, bytes_of, number_of};
 #[cfg(feature = "server")]
 use crate::format::checksum::BLOCK_LEN_BYTES;
 #[cfg(feature = "server")]
-use crate::format::fence::{FENCE_ROWS, Fence};
+use crate::format::fence::FENCE_ROWS;
+use crate::format::fence::Fence;
 use crate::format::key::{Key, KeyKind, LookupKey};
 #[cfg(feature = "server")]
 use crate::format::record::Record;
@@ -84,11 +87,7 @@ impl Store {
     /// are in memory, which are read at the same time.
     #[cfg(feature = "server")]
     pub(crate) fn begin_reads_of_rows(&self, rows: &[usize]) {
-        let start = self.layout.fences.offset_bytes as usize;
-        for row in rows {
-            let fence = start + row / FENCE_ROWS * size_of::<Fence>();
-            self.map.begin_read(fence..(fence + 2 * size_of::<Fence>()).min(self.map.bytes().len()));
-        }
+        rows.iter().for_each(|row| self.begin_read_of_fence(row / FENCE_ROWS));
         rows.iter().for_each(|row| self.begin_read_of_row(*row));
     }
 
@@ -138,6 +137,60 @@ impl Store {
             }
         }
         Ok(())
+    }
+
+    /// Does what [`Store::neighbor_while`] does, and begins to read the rows next to [`BATCH_KEYS`] keys before it looks
+    /// them up, so that their reads overlap.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn neighbor_cold_while<'s, 'k, K>(
+        &'s self,
+        keys: &[K],
+        side: Side,
+        mut visit: impl FnMut(usize, Option<(Key<'s>, &'s [u8])>) -> ControlFlow<()>,
+    ) -> Result<(), LookupError>
+    where
+        K: Into<Key<'k>> + Copy,
+    {
+        for (number, batch) in keys.chunks(BATCH_KEYS).enumerate() {
+            let gate = VerifyFirst { store: self, epoch: self.epoch() };
+            self.begin_neighbor_reads(batch.iter().map(|key| ((*key).into(), side)), gate);
+            let mut is_over = false;
+            self.neighbor_batch_while(batch, side, |i, row| {
+                let visited = visit(number * BATCH_KEYS + i, row);
+                is_over = visited.is_break();
+                visited
+            })?;
+            if is_over {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins to read the rows next to keys from the disk. Waits until the fences that lead to them are in memory, which
+    /// are read at the same time.
+    pub(super) fn begin_neighbor_reads<'k>(&self, keys: impl Iterator<Item = (Key<'k>, Side)>, gate: impl Gate) {
+        let lane = |(key, side)| (self.lane_of_neighbor(key, side), side);
+        let (mut lanes, sides): (Vec<Lane>, Vec<Side>) = keys.map(lane).filter(|(lane, _)| lane.bound > 0).unzip();
+        for group in lanes.chunks_mut(GROUP_KEYS) {
+            self.fences().search_upper_levels(group, gate);
+            self.fences().search_lowest_level(group, gate);
+        }
+        let fences = self.fence_entries();
+        let admitted = lanes.iter().map(|lane| lane.at as usize).filter(|fence| *fence < fences.len());
+        admitted.for_each(|fence| self.begin_read_of_fence(fence));
+        for (lane, side) in lanes.iter().zip(sides) {
+            if let Some(offset) = self.likely_neighbor(fences, lane, side, gate) {
+                self.begin_read(self.typical_range(offset));
+            }
+        }
+    }
+
+    /// Begins to read a fence and the next one from the disk, without waiting.
+    fn begin_read_of_fence(&self, fence: usize) {
+        let start = self.layout.fences.offset_bytes as usize + fence * size_of::<Fence>();
+        self.map.begin_read(start..(start + 2 * size_of::<Fence>()).min(self.map.bytes().len()));
     }
 
     /// Begins to read records from the disk, without waiting.
@@ -268,6 +321,13 @@ mod tests {
                 assert!(store.get_many(&keys).unwrap() == expected, "round {round}");
                 evict(&store, &db);
                 assert!(store.get(keys[0]).unwrap() == expected[0], "round {round}");
+                let row = |key: u64| (Key::U64(key).into(), value(key));
+                evict(&store, &db);
+                let floors: Vec<_> = keys.iter().map(|key| Some(row(1999.min(*key)))).collect();
+                assert!(store.floor_many(&keys).unwrap() == floors, "round {round}");
+                evict(&store, &db);
+                let ceilings: Vec<_> = keys.iter().map(|key| (*key < 2000).then(|| row(*key))).collect();
+                assert!(store.ceiling_many(&keys).unwrap() == ceilings, "round {round}");
                 let rows: Vec<_> = store.range(100..300).unwrap().map(Result::unwrap).collect();
                 assert!(rows.iter().map(|(key, _)| key.as_key()).eq((100..300_u64).map(Key::U64)));
                 assert!(rows.iter().zip(100..).all(|((_, found), key)| *found == value(key)));

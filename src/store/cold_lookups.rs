@@ -308,6 +308,13 @@ impl Store {
         if offsets.len() > 1 {
             self.begin_reads(&offsets);
         }
+        if lookups.len() > 1 {
+            let neighbors = lookups.iter().filter_map(|lookup| match lookup {
+                ColdLookup::Neighbor(key, side) => Some((key.as_key(), *side)),
+                _ => None,
+            });
+            self.begin_neighbor_reads(neighbors, InMemory { store: self, epoch: self.epoch(), reads: true });
+        }
         offsets.iter().for_each(|offset| self.read_record(*offset));
         for lookup in lookups {
             match lookup {

@@ -136,6 +136,23 @@ impl Store {
         &'s self,
         keys: &[K],
         side: Side,
+        visit: impl FnMut(usize, Option<(Key<'s>, &'s [u8])>) -> ControlFlow<()>,
+    ) -> Result<(), LookupError>
+    where
+        K: Into<Key<'k>> + Copy,
+    {
+        match self.may_be_cold() {
+            true => self.neighbor_cold_while(keys, side, visit),
+            false => self.neighbor_batch_while(keys, side, visit),
+        }
+    }
+
+    /// Implements [`Store::neighbor_while`] for keys whose memory accesses overlap, and whose disk reads do not.
+    #[inline(always)]
+    pub(super) fn neighbor_batch_while<'s, 'k, K>(
+        &'s self,
+        keys: &[K],
+        side: Side,
         mut visit: impl FnMut(usize, Option<(Key<'s>, &'s [u8])>) -> ControlFlow<()>,
     ) -> Result<(), LookupError>
     where

@@ -25,8 +25,12 @@ pub(crate) mod intercepted_calls;
 pub(crate) mod mixed_load;
 #[cfg(feature = "cli")]
 pub(crate) mod pipelined_gets;
+#[cfg(feature = "cli")]
+pub(crate) mod ports;
 #[cfg(all(feature = "cli", feature = "object-store"))]
 pub(crate) mod published;
+#[cfg(feature = "cli")]
+pub(crate) mod redis_py;
 #[cfg(feature = "cli")]
 pub(crate) mod redis_replies;
 #[cfg(feature = "cli")]

@@ -22,6 +22,7 @@ pub(crate) const OPEN: u32 = 9;
 pub(crate) const PING: u32 = 10;
 pub(crate) const AUTH: u32 = 11;
 pub(crate) const SCHEMA: u32 = 12;
+pub(crate) const TOPOLOGY: u32 = 15;
 /// Added to the op of a long request.
 pub(crate) const LONG: u32 = 1 << 16;
 
@@ -83,8 +84,8 @@ impl Reference {
                 answers.push(match op {
                     INFO..=OPEN => None,
                     PING => Some(answer(0, b"")),
-                    // The tables have no schema.
-                    SCHEMA => Some(answer(1, b"")),
+                    // The tables have no schema, and the server is not a node of a cluster.
+                    SCHEMA | TOPOLOGY => Some(answer(1, b"")),
                     GET..=CEILING if self.numbers => Some(self.about_key(op, &key)),
                     _ => Some(answer(2, b"")),
                 });

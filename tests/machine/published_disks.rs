@@ -4,6 +4,8 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use rustix::fs::statvfs;
+
 use super::requirements::{Mounter, mounts};
 use super::served_disks::fill;
 use crate::helpers::mixed_load::MixedLoad;
@@ -11,6 +13,9 @@ use crate::helpers::published::{Published, SHAPE, health, names, wait_for_error,
 use crate::helpers::servers::Server;
 use crate::helpers::trials::Missing;
 use crate::helpers::waiting::eventually;
+
+/// The options of a node whose fetches take seconds.
+const SLOWLY: &[&str] = &["--fetch-bandwidth", "200KB"];
 
 /// Returns a command that runs a node whose cache is on a disk of 32 MiB.
 fn on_small_disk(mounter: Mounter, command: &Command, cache: &Path) -> Command {
@@ -21,15 +26,15 @@ fn on_small_disk(mounter: Mounter, command: &Command, cache: &Path) -> Command {
     mounting
 }
 
-/// Publishes generation 1, and starts a node whose cache is on a small disk and which fetches slowly. Returns the path
-/// of the disk in the node's mount namespace, too.
-fn scene(mounter: Mounter) -> (Published, Server, PathBuf) {
+/// Publishes generation 1, and starts a node with these options whose cache is on a small disk. Returns the path of the
+/// disk in the node's mount namespace, too.
+fn scene(mounter: Mounter, options: &[&str]) -> (Published, Server, PathBuf) {
     let published = Published::new();
     published.publish(1);
     let cache = published.cache("a");
     fs::create_dir(&cache).unwrap();
     let mut command = published.node_command("a", published.publication.url());
-    command.args(["--fetch-bandwidth", "200KB"]);
+    command.args(options);
     let node = Server::of(on_small_disk(mounter, &command, &cache), &published.socket("a"));
     let disk = PathBuf::from(format!("/proc/{}/root{}", node.id(), cache.display()));
     (published, node, disk)
@@ -37,7 +42,7 @@ fn scene(mounter: Mounter) -> (Published, Server, PathBuf) {
 
 /// Checks that a full disk is reported everywhere, while generation 1 is served.
 fn expect_full_disk(published: &Published, node: &Server, load: &MixedLoad) {
-    let reason = "free bytes, and the download needs";
+    let reason = "free bytes, and the file needs";
     wait_for_error(node, reason);
     assert_eq!(node.number("published_generation"), 1);
     let (status, lines) = health(node);
@@ -62,7 +67,7 @@ fn expect_convergence(node: &Server, load: MixedLoad, disk: &Path) {
 }
 
 pub(crate) fn a_disk_that_fills_during_a_fetch_keeps_the_served_generation() -> Result<(), Missing> {
-    let (published, node, disk) = scene(mounts()?);
+    let (published, node, disk) = scene(mounts()?, SLOWLY);
     let load = MixedLoad::start(&node, SHAPE, 1);
     let fetched = node.number("published_fetched_bytes");
     published.publish(2);
@@ -77,13 +82,30 @@ pub(crate) fn a_disk_that_fills_during_a_fetch_keeps_the_served_generation() -> 
 }
 
 pub(crate) fn a_fetch_does_not_start_on_a_full_disk() -> Result<(), Missing> {
-    let (published, node, disk) = scene(mounts()?);
+    let (published, node, disk) = scene(mounts()?, SLOWLY);
     let load = MixedLoad::start(&node, SHAPE, 1);
     let fetched = node.number("published_fetched_bytes");
     fill(&File::create_new(disk.join("filler")).unwrap());
     published.publish(2);
     expect_full_disk(&published, &node, &load);
     assert_eq!(node.number("published_fetched_bytes"), fetched);
+    load.allow(2);
+    fs::remove_file(disk.join("filler")).unwrap();
+    expect_convergence(&node, load, &disk);
+    Ok(())
+}
+
+pub(crate) fn a_disk_without_room_for_merged_rows_keeps_the_served_generation() -> Result<(), Missing> {
+    // No key has slot 16383, but the node must write a file without it.
+    let (published, node, disk) = scene(mounts()?, &["--slots", "0-16382"]);
+    let load = MixedLoad::start(&node, SHAPE, 1);
+    // There is room for the download, and not for the merged file. A node leaves 16 MiB free.
+    let len_bytes = fs::metadata(published.data_file(1)).unwrap().len();
+    let found = statvfs(&disk).unwrap();
+    let filled_bytes = found.f_bavail * found.f_frsize - (16 << 20) - len_bytes * 3 / 2;
+    fs::write(disk.join("filler"), vec![1; filled_bytes as usize]).unwrap();
+    published.publish(2);
+    expect_full_disk(&published, &node, &load);
     load.allow(2);
     fs::remove_file(disk.join("filler")).unwrap();
     expect_convergence(&node, load, &disk);

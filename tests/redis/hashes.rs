@@ -17,12 +17,12 @@ use std::process::Command;
 use zero_kv::typed::{RowEncoder, Schema, TextParser, Value};
 
 use super::more_reads::assert_equal_everywhere;
-use super::python::any_python;
 use super::served::{ask, converse, line};
 use super::tools::ask_in_version_3;
 use crate::helpers::encoder;
 use crate::helpers::frames::connect;
 use crate::helpers::random::Random;
+use crate::helpers::redis_py::any_python;
 use crate::helpers::redis_replies::Reply;
 use crate::helpers::redis_server::{Redis, command};
 use crate::helpers::scenes::Scene;

@@ -1,41 +1,12 @@
 //! redis-py, over both kinds of socket, and against a real Redis to check that the script
 //! expects what Redis replies.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use super::served::*;
-use crate::helpers::trials::{Missing, missing};
-
-/// The releases to test: each has a file that pins it, and a virtual environment that `.ci/run` makes.
-const PINNED: Release =
-    Release { pin: include_str!("../../examples/redis/python/requirements.txt"), folder: "redis-py" };
-const NEWEST: Release = Release { pin: include_str!("newest-redis-py.txt"), folder: "redis-py-newest" };
-
-struct Release {
-    pin: &'static str,
-    folder: &'static str,
-}
-
-impl Release {
-    /// Finds a Python that has exactly this release of redis-py.
-    fn python(&self) -> Result<PathBuf, Missing> {
-        let version = self.pin.trim().strip_prefix("redis==").unwrap();
-        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
-        let candidates = [target.join(self.folder).join("bin/python"), PathBuf::from("python3")];
-        let has_release = |python: &PathBuf| {
-            let output = Command::new(python).args(["-c", "import redis; print(redis.__version__)"]).output();
-            output.is_ok_and(|output| output.stdout.trim_ascii() == version.as_bytes())
-        };
-        let found = candidates.into_iter().find(has_release);
-        found.ok_or_else(|| missing(self.folder, &format!("no Python has redis-py {version}")))
-    }
-}
-
-/// Finds a Python that has a tested release of redis-py.
-pub(crate) fn any_python() -> Result<PathBuf, Missing> {
-    NEWEST.python().or_else(|_| PINNED.python())
-}
+use crate::helpers::redis_py::{NEWEST, PINNED, Release};
+use crate::helpers::trials::Missing;
 
 /// Runs the script with these arguments.
 #[track_caller]

@@ -8,9 +8,9 @@ use std::process::Command;
 
 use zero_kv::bake::Keys;
 
-use super::python::any_python;
 use super::served::*;
 use crate::helpers::frames::connect;
+use crate::helpers::redis_py::any_python;
 use crate::helpers::redis_server::{Redis, command, fill};
 use crate::helpers::rows::bake_text;
 use crate::helpers::servers::{Server, kv_store};

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Command, Output};
 
 use rustix::process::Signal;
 
@@ -127,6 +127,44 @@ fn a_server_that_stops_on_a_signal_removes_its_socket_and_exits_with_0() {
         assert_eq!(server.wait().code(), Some(0));
         assert!(!table.socket().exists());
         assert_eq!(idle.read(&mut [0]).unwrap(), 0, "the connection is closed");
+    }
+}
+
+#[test]
+fn the_file_can_be_an_argument_and_the_socket_a_variable() {
+    let table = Table::of_rows(10);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kv_store"));
+    command.arg(table.db()).env("ZERO_KV_SOCKET", table.socket()).env("KV_STORE_DB", "/missing.db");
+    let printed = command.arg("--print-config").output().unwrap();
+    let printed = String::from_utf8(printed.stdout).unwrap();
+    for (name, value, origin) in [("db", table.db(), "command line"), ("socket", table.socket(), "ZERO_KV_SOCKET")] {
+        let line = format!("{name} = \"{}\"  # {origin}", value.display());
+        assert!(printed.lines().any(|found| found == line), "{line}: {printed}");
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kv_store"));
+    command.arg(table.db()).env("ZERO_KV_SOCKET", table.socket()).env("RUST_LOG", "info");
+    let server = Server::of(command, &table.socket());
+    let mut stream = server.connect();
+    stream.write_all(&gets([3])).unwrap();
+    expect(&mut stream, &answer_to_get(&table.model, 3));
+}
+
+#[test]
+fn an_invalid_number_is_rejected_with_the_numbers_that_are_allowed() {
+    for (option, value, expected) in [
+        ("--workers", "0", "expected a number of at least 1"),
+        ("--workers", "two", "expected a number of at least 1"),
+        ("--max-connections", "0", "expected a number of at least 1"),
+        ("--idle-timeout", "-1", "expected a number from 0 to 4294967295"),
+        ("--spin", "1.5", "expected a number from 0 to 4294967295"),
+        ("--keep", "0", "0 is not in 1..=65535"),
+    ] {
+        let output =
+            kv_store(Path::new("a.db"), Path::new("a.sock")).arg(format!("{option}={value}")).output().unwrap();
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        assert!(message.contains(&format!("invalid value '{value}' for '{option} <")), "{message}");
+        assert!(message.contains(expected), "{message}");
     }
 }
 

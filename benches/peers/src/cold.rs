@@ -4,16 +4,20 @@
 //! as many threads read random blocks of 4 KiB from the device. This program runs itself again for each process, and tells
 //! it what to do in an environment variable.
 
-use std::fs::{self, File, OpenOptions};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+#[path = "../../cold_loads/device.rs"]
+#[allow(dead_code, reason = "this program uses a part of the module")]
+mod device;
+#[path = "../../cold_loads/group.rs"]
+#[allow(dead_code, reason = "this program uses a part of the module")]
+mod group;
+
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use rustix::fs::OFlags;
+use group::{MemoryGroup, command_in};
 
 use crate::engine::{self, Engine};
 use crate::page_cache::drop_files;
@@ -22,19 +26,18 @@ use crate::rows::{Random, Rows};
 /// The arguments of a child: the engine, the folder, the rows, the length of values, keys per call, milliseconds, and a seed,
 /// separated by line ends.
 const CHILD: &str = "ZERO_KV_PEERS_COLD_CHILD";
-const BLOCK_LEN_BYTES: usize = 4096;
 
 /// The numbers of processes, and the keys of a call.
 const LOADS: [(usize, usize); 3] = [(16, 1), (64, 1), (16, 256)];
 
-/// The engines whose processes share the page cache. The others have caches in each process, whose lengths depend on the
-/// memory of the machine.
-const ENGINES: [&str; 2] = ["Zero-KV", "LMDB"];
+/// The engines whose processes share the page cache. RocksDB reads uncompressed blocks from the mapping, and does not copy
+/// them into its block cache. The other engines have caches in each process.
+const ENGINES: [&str; 3] = ["Zero-KV", "LMDB", "RocksDB"];
 
 /// Measures engines, and prints a line for each load.
 pub(crate) fn measure(rows: Rows, memory_bytes: u64, measured: Duration, folder: &Path) -> Result<()> {
     let engines: Vec<Engine> = engine::all().into_iter().flatten().filter(|e| ENGINES.contains(&e.name)).collect();
-    let group = Group::new(memory_bytes)?;
+    let group = MemoryGroup::new(memory_bytes).context("run as root, for a control group")?;
     println!(
         "| engine | processes | keys per call | gets/s | device, reads/s | ratio |\n|---|---:|---:|---:|---:|---:|"
     );
@@ -83,7 +86,7 @@ fn rate(
     engine: &str,
     rows: Rows,
     folder: &Path,
-    group: &Group,
+    group: &MemoryGroup,
     processes: usize,
     keys: usize,
     measured: Duration,
@@ -98,7 +101,7 @@ fn rate(
             measured.as_millis().to_string(),
             seed.to_string(),
         ];
-        let mut command = group.command()?;
+        let mut command = command_in(Some(group), &std::env::current_exe()?);
         Ok(command.env(CHILD, args.join("\n")).stdout(Stdio::piped()).spawn()?)
     };
     let children = (0..processes).map(start).collect::<Result<Vec<_>>>()?;
@@ -116,58 +119,9 @@ fn device_rate(folder: &Path, threads: usize, measured: Duration) -> Result<f64>
     let len_bytes = |path: &PathBuf| fs::metadata(path).map_or(0, |found| found.len());
     let files = fs::read_dir(folder)?.map(|file| Ok(file?.path())).collect::<Result<Vec<_>>>()?;
     let longest = files.into_iter().max_by_key(len_bytes).context("a file")?;
-    let direct = OpenOptions::new().read(true).custom_flags(OFlags::DIRECT.bits() as i32).open(&longest);
-    let file = direct.or_else(|_| File::open(&longest))?;
-    let blocks = len_bytes(&longest) / BLOCK_LEN_BYTES as u64;
-    let (is_over, reads, began) = (AtomicBool::new(false), AtomicU64::new(0), Instant::now());
-    thread::scope(|scope| {
-        for seed in 0..threads {
-            let (file, is_over, reads) = (&file, &is_over, &reads);
-            scope.spawn(move || {
-                let mut random = Random::seeded(seed as u64);
-                let mut buffer = vec![0; 2 * BLOCK_LEN_BYTES];
-                let start = buffer.as_ptr().align_offset(BLOCK_LEN_BYTES);
-                while !is_over.load(Ordering::Relaxed) {
-                    let at = random.below(blocks.max(1)) * BLOCK_LEN_BYTES as u64;
-                    file.read_at(&mut buffer[start..start + BLOCK_LEN_BYTES], at).expect("a block of the file");
-                    reads.fetch_add(1, Ordering::Relaxed);
-                }
-            });
-        }
-        thread::sleep(measured);
-        is_over.store(true, Ordering::Relaxed);
-    });
-    Ok(reads.into_inner() as f64 / began.elapsed().as_secs_f64())
-}
-
-/// A control group that limits the memory of the processes in it. Removed when dropped.
-struct Group(PathBuf);
-
-impl Group {
-    /// Creates a group in version 1 or version 2 of control groups.
-    fn new(limit_bytes: u64) -> Result<Group> {
-        let (name, version_1) = (format!("zero-kv-peers-{}", std::process::id()), Path::new("/sys/fs/cgroup/memory"));
-        let (folder, limit) = match version_1.exists() {
-            true => (version_1.join(name), "memory.limit_in_bytes"),
-            false => (Path::new("/sys/fs/cgroup").join(name), "memory.max"),
-        };
-        fs::create_dir_all(&folder).with_context(|| format!("{}: run as root", folder.display()))?;
-        let group = Group(folder);
-        fs::write(group.0.join(limit), limit_bytes.to_string())?;
-        Ok(group)
-    }
-
-    /// Returns a command that runs this program in the group.
-    fn command(&self) -> Result<Command> {
-        let mut command = Command::new("sh");
-        let enter = format!("echo $$ > {} && exec \"$0\"", self.0.join("cgroup.procs").display());
-        command.args(["-c", &enter]).arg(std::env::current_exe()?);
-        Ok(command)
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir(&self.0);
-    }
+    let seeded = |seed| {
+        let mut random = Random::seeded(seed);
+        move |end| random.below(end)
+    };
+    Ok(device::device_rate(&longest, threads, measured, seeded)?)
 }

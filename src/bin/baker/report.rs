@@ -63,7 +63,7 @@ pub(crate) fn summary(output: &Path, baked: &Baked, took: Duration) -> String {
     };
     let files = match baked {
         Baked::Table(_) => String::new(),
-        Baked::Shards(shards) => format!("{} shards, ", shards.len()),
+        Baked::Shards(shards) => format!("{} shard{}, ", shards.len(), if shards.len() == 1 { "" } else { "s" }),
     };
     let rows = baked.sum(|report| report.rows);
     format!(

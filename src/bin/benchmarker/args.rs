@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
-use zero_kv::cli::server_args::ServerArgs;
+use zero_kv::cli::server_args::{SOCKET_VARIABLE, ServerArgs, address_or_default};
 use zero_kv::client::Address;
 use zero_kv::{DEFAULT_FILE, DEFAULT_SOCKET};
 
@@ -33,9 +33,11 @@ const INTERVAL_MIN: Duration = Duration::from_millis(20);
 #[derive(Parser)]
 #[command(name = "benchmarker", version, max_term_width = 100)]
 pub(crate) struct Args {
-    /// Connect to the server at this address: the path of its socket, or zkv+tls://user@host:port
-    #[arg(long, visible_alias = "server", value_name = "ADDRESS", default_value = DEFAULT_SOCKET)]
-    pub(crate) socket: PathBuf,
+    #[arg(long, visible_alias = "server", value_name = "ADDRESS", help = format!(
+        "Connect to the server at this address: the path of its socket, or zkv+tls://user@host:port \
+         [env: {SOCKET_VARIABLE}] [default: {DEFAULT_SOCKET}]"
+    ))]
+    socket: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) server: ServerArgs,
     /// Draw keys from this file, which the server must serve
@@ -200,13 +202,19 @@ impl Args {
         }
     }
 
+    /// Returns the text of the server's address.
+    pub(crate) fn socket(&self) -> PathBuf {
+        address_or_default(self.socket.clone())
+    }
+
     /// Returns the plan of a run.
     ///
     /// # Errors
     /// Fails if the address is invalid, or if an option cannot be used with this address.
     pub(crate) fn plan(&self) -> anyhow::Result<Plan> {
-        let options = self.server.options(self.socket.as_os_str()).map_err(anyhow::Error::msg)?;
-        let has_user = Address::parse(&self.socket)?.user().is_some();
+        let socket = self.socket();
+        let options = self.server.options(socket.as_os_str()).map_err(anyhow::Error::msg)?;
+        let has_user = Address::parse(&socket)?.user().is_some();
         if has_user && self.protocol == Protocol::Resp {
             anyhow::bail!(
                 "--protocol resp cannot log in, but the address names a user: choose --protocol native, or remove the \
@@ -216,7 +224,7 @@ impl Args {
         let measure = Duration::from_secs_f64(self.seconds);
         let keeps_intervals = self.report.is_some() || self.hdr.is_some();
         Ok(Plan {
-            socket: self.socket.clone(),
+            socket,
             options,
             protocol: self.protocol,
             clients: self.clients as usize,

@@ -118,7 +118,7 @@ async fn measure(args: &Args, table: &Arc<Table>) -> anyhow::Result<()> {
         whole_file::check_can_be_written(path)?;
     }
     let server = match args.memory {
-        true => Some(ServerProcess::find(&args.socket, args.server.server_user.as_deref()).await?),
+        true => Some(ServerProcess::find(&args.socket(), args.server.server_user.as_deref()).await?),
         false => None,
     };
     let plan = args.plan()?;

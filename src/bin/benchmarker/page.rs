@@ -113,7 +113,7 @@ fn parameters(report: &Report<'_>) -> Rows {
         ("seconds", text(&args.seconds)),
         ("warm-up", format!("{} s", args.warmup)),
         ("file", args.db.display().to_string()),
-        ("socket", args.socket.display().to_string()),
+        ("socket", args.socket().display().to_string()),
         ("benchmarker", env!("CARGO_PKG_VERSION").to_owned()),
     ]
 }

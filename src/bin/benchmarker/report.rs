@@ -129,7 +129,7 @@ impl Report<'_> {
             op: args.op.to_string(),
             verify: args.verify,
             db: args.db.to_string_lossy(),
-            socket: args.socket.to_string_lossy(),
+            socket: args.socket().to_string_lossy().into_owned().into(),
             distribution: (!is_uniform).then(|| args.distribution_name()),
             rate: args.rate,
             unsent_requests: args.rate.map(|_| tally.unsent_requests),

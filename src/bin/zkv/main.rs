@@ -25,6 +25,7 @@ mod served_table;
 mod slot;
 mod table;
 mod top;
+mod topology;
 mod typed_diff;
 mod typed_dump;
 mod verify;
@@ -102,6 +103,7 @@ fn run(args: &Args) -> anyhow::Result<bool> {
             FileCommand::Canary(args) => canary::canary(args),
         },
         (Command::Slot(keys), _) => slot::slot(keys),
+        (Command::Topology { command }, _) => topology::run(command),
         (Command::Publishing(command), _) => publishing::run(command),
     }
 }
@@ -121,6 +123,10 @@ fn check_address_options(args: &Args) {
         Command::Lookup(_) | Command::Bench(_) => return,
         Command::File(_) => {
             let reason = "cannot be used with a command for files: name files as arguments";
+            (of_server.chain([db]).collect(), reason)
+        }
+        Command::Topology { .. } => {
+            let reason = "cannot be used with this command: name a file, or a table by its URL";
             (of_server.chain([db]).collect(), reason)
         }
         Command::Slot(_) => (of_server.chain([db]).collect(), "cannot be used with this command, which reads no table"),
@@ -163,7 +169,7 @@ fn command() -> clap::Command {
     Args::command().mut_subcommands(|command| match command.get_name() {
         name if FileCommand::has_subcommand(name) => hide_all(command),
         "slot" => hide_all(command),
-        "store" => hide_all(command).mut_subcommands(hide_all),
+        "store" | "topology" => hide_all(command).mut_subcommands(hide_all),
         "rollout" => hide_all_but_timeout(command),
         name if PublishingCommand::has_subcommand(name) => hide_all(command),
         "top" => command.arg(hidden("db")).args([direct(), timeout()]),

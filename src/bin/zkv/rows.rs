@@ -4,7 +4,7 @@
 //! rows.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::fd::AsFd;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -33,16 +33,18 @@ impl RowFormat {
         RowFormat { format: args.format.unwrap_or(Format::Csv), only: args.only, terminator, names_columns: false }
     }
 
-    /// Returns the requested format for the lookup of a single key. The default is the unchanged value without a line
-    /// end, or in a typed table, the names and values of the columns. Unless an option selects keys or values, CSV and JSON write the whole row, and other formats write only the
-    /// value.
+    /// Returns the requested format for the lookup of a single key. The default is the unchanged value, with a line
+    /// end only on a terminal, or in a typed table, the names and values of the columns. Unless an option selects keys or
+    /// values, CSV and JSON write the whole row, and other formats write only the value.
     pub(crate) fn for_value(args: &OutputArgs) -> RowFormat {
         let format = args.format.unwrap_or(Format::Raw);
         let rows = RowFormat { format, ..RowFormat::for_rows(args) };
         match format {
             Format::Csv | Format::Json => rows,
             Format::Raw if !args.null && args.only.is_none() => {
-                RowFormat { only: Some(Part::Values), terminator: b"", names_columns: args.format.is_none(), ..rows }
+                // The prompt of a shell would otherwise follow the value.
+                let terminator = if io::stdout().is_terminal() { &b"\n"[..] } else { b"" };
+                RowFormat { only: Some(Part::Values), terminator, names_columns: args.format.is_none(), ..rows }
             }
             _ => RowFormat { only: args.only.or(Some(Part::Values)), ..rows },
         }

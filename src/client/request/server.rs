@@ -15,6 +15,11 @@ const NOT_ALLOWED: &str = "only root and the server's own user may send it, on t
 #[derive(Clone, Copy, Debug)]
 pub struct GetInfo;
 
+/// Requests the topology of the server's cluster, as JSON. The decoded response is `None` if the server is not a node of
+/// a cluster, or has no topology yet.
+#[derive(Clone, Copy, Debug)]
+pub struct GetTopology;
+
 /// Requests an empty response.
 #[derive(Clone, Copy, Debug)]
 pub struct Ping;
@@ -56,6 +61,26 @@ impl_server_request!(GetInfo, Op::Info, Info, decode_info, "the request for info
 impl_server_request!(Ping, Op::Ping, (), |_, _| Ok(()), "a ping", OLDER_SERVER);
 impl_server_request!(Reload, Op::Reload, u64, decode_number, "the request for a reload", NOT_ALLOWED);
 impl_server_request!(Rollback, Op::Rollback, u64, decode_number, "the request for a rollback", NOT_ALLOWED);
+
+impl TypedRequest for GetTopology {
+    type Output = Option<String>;
+
+    fn op(&self) -> Op {
+        Op::Topology
+    }
+
+    fn encode(&self, requests: &mut Vec<u8>) {
+        requests.extend_from_slice(Request::new(Op::Topology, 0).as_bytes());
+    }
+
+    fn decode(&self, response: Response<'_>) -> Result<Option<String>, RequestError> {
+        match response {
+            Response::Found(json) => Ok(Some(String::from_utf8_lossy(json).into_owned())),
+            Response::NotFound => Ok(None),
+            refused => Err(RequestError::of(refused, "the request for the topology".to_owned(), OLDER_SERVER)),
+        }
+    }
+}
 
 /// Logs the connection in as a user.
 pub struct Authenticate(Credentials);

@@ -15,6 +15,7 @@ mod supervisor;
 mod watch;
 
 use std::fs::File;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 pub use canary::{CanaryError, value_digest};
@@ -28,6 +29,7 @@ pub(super) use supervisor::{Supervised, Supervisor};
 pub(super) use watch::{FileVersion, FolderWatch};
 
 use super::fields::Fields;
+use crate::cluster::SlotSet;
 use crate::store::{Store, Writers};
 use watch::Identity;
 
@@ -39,6 +41,8 @@ pub(super) struct Generation {
     pub(super) store: Store,
     /// The fields of the rows as Redis hashes, if the table is typed.
     pub(super) fields: Option<Fields>,
+    /// The slots whose rows the file has: all slots, unless the server is a node of a cluster.
+    pub(super) slots: Arc<SlotSet>,
     /// The file that direct clients map. `None` if direct clients cannot map the table.
     pub(super) shared: Option<File>,
     /// The table's file. It stays open for a rollback, even if the table was copied into memory.

@@ -10,6 +10,8 @@ use tracing::{info, warn};
 
 use super::candidate::{Candidate, Plan, Replaces};
 use super::{Generation, OpenError};
+use crate::cluster::SlotSet;
+use crate::server::cluster::ClusterNode;
 use crate::server::fields::Fields;
 use crate::server::liveness::Thread;
 use crate::setting::Setting;
@@ -38,6 +40,8 @@ pub(in crate::server) struct Source {
     pub(in crate::server) watch: bool,
     /// Whether clients may map the file.
     pub(in crate::server) direct: bool,
+    /// This server as a node of a cluster.
+    pub(in crate::server) cluster: Option<Arc<ClusterNode>>,
 }
 
 impl Source {
@@ -68,7 +72,7 @@ impl Source {
                 Setting::RowsMin
             );
         }
-        Ok(self.generation_of(candidate, 1))
+        Ok(self.generation_of(candidate, 1, self.file_slots()))
     }
 
     /// Returns a source whose checks report the progress of `thread`, pause regularly, and end early when the server
@@ -83,8 +87,13 @@ impl Source {
         self
     }
 
-    /// Creates a generation from a file that passed the checks.
-    pub(super) fn generation_of(&self, candidate: Candidate, number: u64) -> Generation {
+    /// Returns the slots whose rows the file at the path has.
+    pub(super) fn file_slots(&self) -> Arc<SlotSet> {
+        self.cluster.as_ref().map_or_else(|| Arc::new(SlotSet::ALL), |node| node.file_slots())
+    }
+
+    /// Creates a generation from a file that passed the checks and has the rows of `slots`.
+    pub(super) fn generation_of(&self, candidate: Candidate, number: u64, slots: Arc<SlotSet>) -> Generation {
         let Candidate { store, file, identity, writers } = candidate;
         let shared = if self.direct { store.share() } else { Ok(None) };
         let shared = shared.unwrap_or_else(|error| {
@@ -92,6 +101,6 @@ impl Source {
             None
         });
         let fields = store.schema().map(|schema| Fields::new(Arc::clone(schema)));
-        Generation { number, store, fields, shared, file, identity, writers }
+        Generation { number, store, fields, slots, shared, file, identity, writers }
     }
 }

@@ -20,6 +20,7 @@ use super::served_table::ServedTable;
 use super::source::PAUSE;
 use super::watch::{FileVersion, FolderWatch, Identity};
 use super::{Generation, OpenError, Source};
+use crate::cluster::SlotSet;
 use crate::format::checksum::BLOCK_LEN_BYTES;
 use crate::server::liveness::{Liveness, Thread};
 use crate::server::priority::lower_priority;
@@ -115,8 +116,9 @@ struct Supervision {
     path_checked: Instant,
     /// When the supervisor last checked whether the main thread makes progress.
     main_observed: Instant,
-    /// The file of the previous generation, and the digest of its table. The file may have been unlinked.
-    previous: Option<(File, u128)>,
+    /// The file of the previous generation, the digest of its table, and the slots whose rows it has. The file may have
+    /// been unlinked.
+    previous: Option<(File, u128, Arc<SlotSet>)>,
     /// The rejected file at the path, if there is one. Without a reload request, the file is not checked again until it
     /// changes.
     refused: Option<FileVersion>,
@@ -381,7 +383,7 @@ impl Supervision {
         match self.source.plan.open(&path, replaces) {
             Ok(candidate) => {
                 (self.refused, self.left_by_rollback, self.retries) = (None, None, false);
-                Ok(self.swap(candidate, started))
+                Ok(self.swap(candidate, self.source.file_slots(), started))
             }
             Err(error) if error.is_canceled() => {
                 info!("{error}: the server stops");
@@ -410,12 +412,13 @@ impl Supervision {
     fn rollback(&mut self) -> Result<String, String> {
         let started = Instant::now();
         let path = self.source.path.clone();
-        let Some((file, digest)) = &self.previous else {
+        let Some((file, digest, slots)) = &self.previous else {
             // The result is `Ok`, so that this case is not counted as a rejected file.
             return Ok("refused: the server has served no earlier generation since it started".to_owned());
         };
         // The file is opened again, because a lease belongs to an open file description, and a generation releases its
         // lease when it is closed.
+        let slots = Arc::clone(slots);
         let file = reopened(file)
             .map_err(|error| format!("the file of the previous generation cannot be opened again: {error}"))?;
         let candidate = match self.source.plan.open_file(file, &path, Replaces::Rollback) {
@@ -432,12 +435,12 @@ impl Supervision {
             self.left_by_rollback = Some(self.current().identity);
         }
         self.server.statistics.totals.rollbacks.fetch_add(1, Ordering::Relaxed);
-        Ok(self.swap(candidate, started))
+        Ok(self.swap(candidate, slots, started))
     }
 
     /// Replaces the current generation with a candidate. Returns a description of the outcome.
-    fn swap(&mut self, candidate: Candidate, started: Instant) -> String {
-        let new = Arc::new(self.source.generation_of(candidate, self.current().number + 1));
+    fn swap(&mut self, candidate: Candidate, slots: Arc<SlotSet>, started: Instant) -> String {
+        let new = Arc::new(self.source.generation_of(candidate, self.current().number + 1, slots));
         // The rejection of an older file is cleared and the swap is counted first, so that a client that sees the new
         // generation also sees these changes.
         self.report_standing_refusal(None, String::new());
@@ -445,7 +448,7 @@ impl Supervision {
         let old = self.server.table.replace(&new);
         self.server.table.set_changed(false);
         self.verified_in_background = Some(0);
-        self.previous = old.file.try_clone().ok().map(|file| (file, old.store.digest()));
+        self.previous = old.file.try_clone().ok().map(|file| (file, old.store.digest(), Arc::clone(&old.slots)));
         self.retained.add(old);
         let Generation { number, store, .. } = &*new;
         info!(

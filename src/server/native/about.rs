@@ -1,4 +1,4 @@
-//! Requests about the server and its table: Info, Reload, Rollback, Open, Ping, and Schema.
+//! Requests about the server and its table: Info, Reload, Rollback, Open, Ping, Schema, and Topology.
 //!
 //! An Info request takes as long as hundreds of lookups, so a pass answers only a few requests about the server before
 //! other connections get their turn.
@@ -79,6 +79,14 @@ fn answer_one(context: &ConnectionContext, generation: &Generation, op: Op, resp
             responses.pass_descriptors();
             status
         }
+        Op::Topology => match server.settings.source.cluster.as_ref().map(|node| node.view()) {
+            Some(view) if view.topology().is_some() => {
+                let status = push(view.topology_json().as_bytes());
+                responses.steps().add_bytes(view.topology_json().len());
+                status
+            }
+            _ => push_bare(Status::NotFound, responses),
+        },
         Op::Ping => push_bare(Status::Ok, responses),
         Op::Schema => match generation.store.schema() {
             Some(schema) => {

@@ -8,7 +8,9 @@ use std::ops::{ControlFlow, Range};
 use zerocopy::big_endian::U16;
 use zerocopy::{FromBytes, IntoBytes};
 
+use super::missing::Missing;
 use super::ordered::{push_bare, push_error};
+use super::points::counted;
 use crate::format::key::{Key, LookupKey};
 use crate::format::record::value_of_response;
 use crate::protocol::native::{Op, RESPONSE_HEADER_LEN_BYTES, Request, ResponseHeader, SelectHeader, Status};
@@ -92,6 +94,7 @@ fn parse_selection(store: &Store, body: &[u8]) -> Result<Projection, Status> {
 /// room for a response. Returns the number of answered requests.
 pub(super) fn answer_columns(
     store: &Store,
+    missing: impl Missing,
     selection: &Selection,
     requests: &[Request],
     responses: &mut Responses,
@@ -99,12 +102,13 @@ pub(super) fn answer_columns(
 ) -> usize {
     let is_columns = |request: &&Request| request.op_code() == Op::GetColumns as u32;
     let count = requests.iter().take(RUN_REQUESTS_MAX).take_while(is_columns).count();
-    push_columns(store, selection, &requests[..count], Request::key, responses, tally)
+    push_columns(store, missing, selection, &requests[..count], Request::key, responses, tally)
 }
 
 /// Appends the responses to GetColumns requests. Returns the number of answered requests.
 pub(super) fn push_columns<'k, T, K: LookupKey + Into<Key<'k>>>(
     store: &Store,
+    missing: impl Missing,
     selection: &Selection,
     requests: &[T],
     key_of: impl Fn(&T) -> K,
@@ -118,7 +122,7 @@ pub(super) fn push_columns<'k, T, K: LookupKey + Into<Key<'k>>>(
     };
     let ready_count = responses.ready_count(store, requests.len(), |i| store.point_lookup(key_of(&requests[i])));
     let (mut answered_count, mut data) = (0, Vec::new());
-    store.find_each(&requests[..ready_count], key_of, |_: &T, found| {
+    store.find_each(&requests[..ready_count], &key_of, |request: &T, found| {
         if responses.is_full() {
             return ControlFlow::Break(());
         }
@@ -129,13 +133,13 @@ pub(super) fn push_columns<'k, T, K: LookupKey + Into<Key<'k>>>(
                 let pushed = row.and_then(|row| push_row(projection, &row, value_offset_bytes, &mut data, responses));
                 pushed.unwrap_or_else(|| push_bare(Status::Error, responses))
             }
-            Found::Missing => push_bare(Status::NotFound, responses),
+            Found::Missing => push_bare(missing.status(key_of(request).into()), responses),
             Found::Damaged => match push_error(responses) {
                 Some(status) => status,
                 None => return ControlFlow::Break(()),
             },
         };
-        tally.count(Some(Op::GetColumns), status);
+        tally.count(Some(Op::GetColumns), counted(status));
         answered_count += 1;
         responses.steps().continue_after(answered_count)
     });

@@ -4,6 +4,7 @@ use std::ops::{ControlFlow, Range};
 
 use super::ORDERED_STEPS;
 use super::columns::{Selection, push_columns, select};
+use super::missing::Missing;
 use super::ordered::{RangeRequest, push_error, push_neighbor, side};
 use super::points::push_found;
 use super::run::{RunEnd, whole_requests};
@@ -60,6 +61,7 @@ impl Long<'_> {
 /// their run ended.
 pub(super) fn answer_long(
     store: &Store,
+    missing: impl Missing,
     selection: &mut Selection,
     input: &[u8],
     responses: &mut Responses,
@@ -85,7 +87,7 @@ pub(super) fn answer_long(
         found_count += 1;
     }
     let requests = &requests[..found_count];
-    let count = push_all(store, selection, requests, responses, tally);
+    let count = push_all(store, missing, selection, requests, responses, tally);
     let (run_bytes, end) = match count.checked_sub(1) {
         _ if count == found_count => (at_bytes, end),
         Some(last) => (ends_bytes[last], RunEnd::Full),
@@ -99,6 +101,7 @@ pub(super) fn answer_long(
 /// Answers long requests until all are answered or the pass must end. Returns the number of answered requests.
 fn push_all(
     store: &Store,
+    missing: impl Missing,
     selection: &mut Selection,
     requests: &[Long<'_>],
     responses: &mut Responses,
@@ -109,9 +112,9 @@ fn push_all(
         let answered_count = match run[0].way(store) {
             Way::Neighbors => push_neighbors(store, run, responses, tally),
             Way::Ranges => push_ranges(store, run, responses, tally),
-            Way::Columns => push_columns(store, selection, run, |request| request.body, responses, tally),
+            Way::Columns => push_columns(store, missing, selection, run, |request| request.body, responses, tally),
             Way::Selects => push_select(store, selection, &run[0], responses, tally),
-            Way::Others => push_others(store, run, responses, tally),
+            Way::Others => push_others(store, missing, run, responses, tally),
         };
         count += answered_count;
         if answered_count < run.len() || responses.steps().continue_after(count).is_break() {
@@ -198,7 +201,13 @@ fn push_select(
 }
 
 /// Answers other requests. Returns the number of answered requests.
-fn push_others(store: &Store, requests: &[Long<'_>], responses: &mut Responses, tally: &mut Tally) -> usize {
+fn push_others(
+    store: &Store,
+    missing: impl Missing,
+    requests: &[Long<'_>],
+    responses: &mut Responses,
+    tally: &mut Tally,
+) -> usize {
     let requests = match store.key_kind() {
         KeyKind::Bytes => {
             &requests[..responses.ready_count(store, requests.len(), |i| store.point_lookup(requests[i].body))]
@@ -207,13 +216,14 @@ fn push_others(store: &Store, requests: &[Long<'_>], responses: &mut Responses, 
     };
     let counted_before = tally.total();
     let mut count = 0;
-    let mut answer = |request: &Long<'_>, found: Found<'_>| match push_one(store, request, found, responses, tally) {
-        Some(()) => {
-            count += 1;
-            responses.steps().continue_after(count)
-        }
-        None => ControlFlow::Break(()),
-    };
+    let mut answer =
+        |request: &Long<'_>, found: Found<'_>| match push_one(store, missing, request, found, responses, tally) {
+            Some(()) => {
+                count += 1;
+                responses.steps().continue_after(count)
+            }
+            None => ControlFlow::Break(()),
+        };
     match store.key_kind() {
         KeyKind::Bytes => {
             store.find_each(requests, |request| request.body, answer);
@@ -232,6 +242,7 @@ fn push_others(store: &Store, requests: &[Long<'_>], responses: &mut Responses, 
 #[inline(always)]
 fn push_one(
     store: &Store,
+    missing: impl Missing,
     request: &Long<'_>,
     found: Found<'_>,
     responses: &mut Responses,
@@ -246,7 +257,8 @@ fn push_one(
         // The next pass begins with this request.
         Some((_, OpKind::Login)) => return None,
         Some((op, OpKind::Point)) if is_bytes => {
-            return responses.append(|appender, _| push_found(op as u32, found, appender, tally));
+            let missing = || missing.status(Key::Bytes(request.body));
+            return responses.append(|appender, _| push_found(op as u32, found, missing, appender, tally));
         }
         _ => push_error(responses)?,
     };

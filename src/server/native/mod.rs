@@ -7,6 +7,7 @@
 mod about;
 mod columns;
 mod long;
+mod missing;
 mod ordered;
 mod points;
 mod run;
@@ -20,6 +21,7 @@ use crate::server::responses::Responses;
 use crate::server::worker_state::ConnectionContext;
 use columns::{Selection, answer_columns};
 use long::answer_long;
+use missing::{Missing, Nowhere, PassView};
 use ordered::push_bare;
 pub use points::answer_requests;
 use points::{answer_neighbors, answer_points};
@@ -40,6 +42,26 @@ fn answer(
     responses: &mut Responses,
     tally: &mut Tally,
 ) -> Pass {
+    match &context.worker.server.settings.source.cluster {
+        None => answer_with(context, generation, Nowhere, selection, input, responses, tally),
+        Some(node) => {
+            let view = PassView::new(node);
+            let slots = view.slots(&generation.slots);
+            answer_with(context, generation, slots, selection, input, responses, tally)
+        }
+    }
+}
+
+/// Does what [`answer`] does. `missing` determines the responses for keys that the table does not have.
+fn answer_with(
+    context: &ConnectionContext,
+    generation: &Generation,
+    missing: impl Missing,
+    selection: &mut Selection,
+    input: &[u8],
+    responses: &mut Responses,
+    tally: &mut Tally,
+) -> Pass {
     let store = &generation.store;
     let mut taken_bytes = 0;
     loop {
@@ -47,12 +69,12 @@ fn answer(
         let requests = whole_requests(rest);
         let Some(first) = requests.first() else { return Pass { taken_bytes, then: Then::Read } };
         let (run_bytes, end) = match Run::from_code(first.op_code()) {
-            Run::Points => run_of(requests, Run::Points, answer_points(store, requests, responses, tally)),
+            Run::Points => run_of(requests, Run::Points, answer_points(store, missing, requests, responses, tally)),
             Run::Neighbors => run_of(requests, Run::Neighbors, answer_neighbors(store, requests, responses, tally)),
             Run::Columns => {
-                run_of(requests, Run::Columns, answer_columns(store, selection, requests, responses, tally))
+                run_of(requests, Run::Columns, answer_columns(store, missing, selection, requests, responses, tally))
             }
-            Run::Long => answer_long(store, selection, rest, responses, tally),
+            Run::Long => answer_long(store, missing, selection, rest, responses, tally),
             Run::Server => about::answer(context, generation, requests, responses, tally),
         };
         taken_bytes += run_bytes;

@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 use super::ORDERED_STEPS;
+use super::missing::{Missing, Nowhere};
 use super::ordered::{push_bare, push_neighbor, side};
 use super::run::Run;
 use crate::format::key::{Key, KeyKind};
@@ -17,12 +18,13 @@ use crate::store::{ColdLookup, Found, ShortAnswer, Store, Visitor, is_verificati
 /// Stops at the first other request, when there is no room for a response, or when a limit of one pass is reached.
 /// Returns the number of answered requests. Cleared [`Responses`] have room for at least one response.
 pub fn answer_requests(store: &Store, requests: &[Request], responses: &mut Responses) -> usize {
-    answer_points(store, requests, responses, &mut Tally::default())
+    answer_points(store, Nowhere, requests, responses, &mut Tally::default())
 }
 
 /// Does what [`answer_requests`] does, and counts the responses in `tally`.
 pub(super) fn answer_points(
     store: &Store,
+    missing: impl Missing,
     requests: &[Request],
     responses: &mut Responses,
     tally: &mut Tally,
@@ -33,25 +35,28 @@ pub(super) fn answer_points(
     };
     let requests = &requests[..responses.ready_count(store, requests.len(), |i| store.point_lookup(requests[i].key()))];
     let counted_before = tally.total();
-    let count =
-        responses.append(|appender, steps| store.find_each(requests, Request::key, Points { appender, steps, tally }));
+    let count = responses
+        .append(|appender, steps| store.find_each(requests, Request::key, Points { appender, steps, tally, missing }));
     responses.steps().add(count);
     tally.count_values(counted_before + count - tally.total());
     count
 }
 
 /// Appends the responses to Get and Exists requests.
-struct Points<'p, 'b> {
+struct Points<'p, 'b, M> {
     appender: &'p mut Appender<'b>,
     steps: &'p Steps,
     tally: &'p mut Tally,
+    missing: M,
 }
 
-impl<'a> Visitor<'a, Request> for Points<'_, '_> {
+impl<'a, M: Missing> Visitor<'a, Request> for Points<'_, '_, M> {
     /// Not inlined, so that the loop over short responses can use all registers.
     #[inline(never)]
     fn found(&mut self, request: &Request, found: Found<'a>) -> ControlFlow<()> {
-        match push_found(request.op_code(), found, self.appender, self.tally) {
+        let missing = self.missing;
+        let missing = || missing.status(Key::U64(request.key()));
+        match push_found(request.op_code(), found, missing, self.appender, self.tally) {
             Some(()) => ControlFlow::Continue(()),
             None => ControlFlow::Break(()),
         }
@@ -70,10 +75,11 @@ impl<'a> Visitor<'a, Request> for Points<'_, '_> {
         if request.op_code() == Op::Get as u32
             && let Some(room) = self.appender.room().first_chunk_mut::<RESPONSE_HEADER_LEN_BYTES>()
         {
-            let header = ResponseHeader::bare(Status::NotFound);
+            let status = self.missing.status(Key::U64(request.key()));
+            let header = ResponseHeader::bare(status);
             *room = zerocopy::transmute!(header);
             self.appender.advance(RESPONSE_HEADER_LEN_BYTES);
-            self.tally.count(Some(Op::Get), Status::NotFound);
+            self.tally.count(Some(Op::Get), counted(status));
             return ControlFlow::Continue(());
         }
         self.found(request, Found::Missing)
@@ -150,39 +156,52 @@ fn requests_for_numbers<'r>(
 
 /// Appends the response to a request for one key of the table's kind. Returns `None` if there is no room for the
 /// response, if the request belongs to another kind of [`Run`], or if verification was interrupted. Counts every
-/// response in `tally`, except values that a Get found, which the caller counts.
+/// response in `tally`, except values that a Get found, which the caller counts. `missing` returns the status of a missing
+/// key.
 #[inline(always)]
-pub(super) fn push_found(op_code: u32, found: Found<'_>, appender: &mut Appender<'_>, tally: &mut Tally) -> Option<()> {
-    let is_present = match found {
+pub(super) fn push_found(
+    op_code: u32,
+    found: Found<'_>,
+    missing: impl FnOnce() -> Status,
+    appender: &mut Appender<'_>,
+    tally: &mut Tally,
+) -> Option<()> {
+    let status = match found {
         Found::Answer(response, offset_bytes) if op_code == Op::Get as u32 => {
             return appender.push_stored(response, offset_bytes);
         }
-        Found::Answer(..) => Some(true),
-        Found::Missing => Some(false),
+        Found::Answer(..) => Some(Status::Ok),
+        Found::Missing => Some(missing()),
         Found::Damaged => None,
     };
-    let len_bytes = write_without_value(op_code, is_present, appender.room(), tally)?;
+    let len_bytes = write_without_value(op_code, status, appender.room(), tally)?;
     appender.advance(len_bytes);
     Some(())
 }
 
-/// Writes the response to any request for one key, except to a Get that found a value. `is_present` is `None` if the
-/// bytes that the result depends on are damaged. Returns the length of the response, or `None` in the cases in which
+/// Writes the response to any request for one key, except to a Get that found a value. `found` is `None` if the bytes
+/// that the result depends on are damaged. Returns the length of the response, or `None` in the cases in which
 /// [`push_found`] returns `None`. Not inlined, so that the loop over found values can use all registers.
 #[inline(never)]
-fn write_without_value(op_code: u32, is_present: Option<bool>, room: &mut [u8], tally: &mut Tally) -> Option<usize> {
+fn write_without_value(op_code: u32, found: Option<Status>, room: &mut [u8], tally: &mut Tally) -> Option<usize> {
     let op = Op::from_code(op_code);
-    let status = match (op, is_present) {
-        (Some(Op::Get | Op::Exists), Some(false)) => Status::NotFound,
-        (Some(Op::Exists), Some(true)) => Status::Ok,
+    let status = match (op, found) {
+        (Some(Op::Get | Op::Exists), Some(missing @ (Status::NotFound | Status::Moved))) => missing,
+        (Some(Op::Exists), Some(Status::Ok)) => Status::Ok,
         _ if Run::from_code(op_code) != Run::Points => return None,
         (_, None) if is_verification_interrupted() => return None,
         _ => Status::Error,
     };
     let header = ResponseHeader::bare(status);
     *room.first_chunk_mut::<RESPONSE_HEADER_LEN_BYTES>()? = zerocopy::transmute!(header);
-    tally.count(op, status);
+    tally.count(op, counted(status));
     Some(RESPONSE_HEADER_LEN_BYTES)
+}
+
+/// Returns the status that a response is counted as: a redirection counts as an error, as in Redis.
+#[inline(always)]
+pub(super) fn counted(status: Status) -> Status {
+    if status == Status::Moved { Status::Error } else { status }
 }
 
 #[cfg(all(test, feature = "bake"))]

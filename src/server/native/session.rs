@@ -14,7 +14,7 @@ use crate::format::key::KeyKind;
 use crate::protocol::native::{
     LONG_BODY_MAX_BYTES, LONG_HEADER_LEN_BYTES, Op, OpKind, REQUEST_LEN_BYTES, Request, Status, long_len_bytes,
 };
-use crate::protocol::resp::commands::find;
+use crate::protocol::resp::commands::find_full;
 use crate::server::counters::Tally;
 use crate::server::generations::Generation;
 use crate::server::pass::{Pass, Then};
@@ -170,7 +170,7 @@ impl Session {
         }
         // A request with an unknown op gets an Error.
         let Some(op) = op else { return Ok(()) };
-        let spec = command_of(op).and_then(|name| find(name.as_bytes())).ok_or(Denied::Command)?;
+        let spec = command_of(op).and_then(|name| find_full(name.as_bytes())).ok_or(Denied::Command)?;
         self.access.check_command(spec)?;
         let is_permitted = match keys_needed(spec) {
             // A user who may read some rows needs the names and types of their columns. GetColumns checks each key.
@@ -256,6 +256,7 @@ fn command_of(op: Op) -> Option<&'static str> {
         Op::Count => Some("zkv.count"),
         Op::Info => Some("info"),
         Op::Ping => Some("ping"),
+        Op::Topology => Some("cluster|slots"),
         Op::Auth => Some("auth"),
         Op::Reload | Op::Rollback | Op::Open => None,
     }

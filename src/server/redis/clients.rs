@@ -64,6 +64,7 @@ impl Clients {
             command: AtomicU8::new(Id::Get as u8),
             is_resp3: AtomicBool::new(false),
             is_monitor: AtomicBool::new(false),
+            reads_replicas: AtomicBool::new(false),
             queued: AtomicI64::new(NOT_QUEUEING),
             names: Mutex::default(),
             user: Mutex::new(user),
@@ -104,6 +105,7 @@ pub(super) struct RedisClient {
     command: AtomicU8,
     is_resp3: AtomicBool,
     is_monitor: AtomicBool,
+    reads_replicas: AtomicBool,
     /// The number of commands since MULTI, or [`NOT_QUEUEING`].
     queued: AtomicI64,
     names: Mutex<Names>,
@@ -151,6 +153,10 @@ impl RedisClient {
         self.is_monitor.store(is_monitor, Ordering::Relaxed);
     }
 
+    pub(super) fn set_reads_replicas(&self, reads_replicas: bool) {
+        self.reads_replicas.store(reads_replicas, Ordering::Relaxed);
+    }
+
     /// Records the number of commands since MULTI, or [`NOT_QUEUEING`].
     pub(super) fn set_queued(&self, queued: i64) {
         self.queued.store(queued, Ordering::Relaxed);
@@ -185,6 +191,7 @@ impl RedisClient {
             (self.is_monitor.load(Ordering::Relaxed), 'O'),
             (self.queued.load(Ordering::Relaxed) != NOT_QUEUEING, 'x'),
             (self.activity.peer.is_unix(), 'U'),
+            (self.reads_replicas.load(Ordering::Relaxed), 'r'),
         ];
         let flags: String = flags.iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag).collect();
         if flags.is_empty() { "N".to_owned() } else { flags }

@@ -62,8 +62,24 @@ impl Session {
         self.execute_permitted(generation, spec, command, &mut out)
     }
 
-    /// Executes or queues a command that is permitted.
+    /// Executes or queues a command that is permitted, unless another node of the cluster has its keys.
     pub(super) fn execute_permitted(
+        &mut self,
+        generation: &Generation,
+        spec: &'static Spec,
+        command: &Command<'_>,
+        out: &mut Out<'_>,
+    ) -> Outcome {
+        if self.cluster.is_some()
+            && let Some(outcome) = self.check_slots(generation, spec, command, out)
+        {
+            return outcome;
+        }
+        self.execute_routed(generation, spec, command, out)
+    }
+
+    /// Executes or queues a command whose keys this node has.
+    pub(super) fn execute_routed(
         &mut self,
         generation: &Generation,
         spec: &'static Spec,
@@ -150,7 +166,7 @@ impl Session {
                 info::info(server, &self.clients, self.access.permits_all_keys(), args, out);
             }
             Id::ConfigGet => info::config_get(server, args, out)?,
-            Id::Select => handshake::select(args, out)?,
+            Id::Select => handshake::select(server.settings.source.cluster.is_some(), args, out)?,
             Id::Auth => return self.auth(args, out),
             Id::Hello => return self.hello(args, out),
             Id::Reset => self.reset(out),
@@ -187,9 +203,10 @@ impl Session {
             Id::AclCat => acl::cat(args, out)?,
             Id::AclLog => acl::log(args, out)?,
             Id::AclDryRun => self.dry_run(store.key_kind(), args, command, out)?,
-            Id::Role => topology::role(out),
+            Id::Role => self.role(out),
             Id::Wait => topology::wait(args, out)?,
-            cluster_commands!() => return Err(topology::NO_CLUSTER.to_owned()),
+            Id::ClusterHelp if self.cluster.is_some() => push_help(spec, out),
+            cluster_commands!() => return self.execute_about_cluster(spec, args, out),
             Id::ClientKill => {
                 self.require_admin(spec)?;
                 return kill::kill(args, &server.users);
@@ -276,10 +293,13 @@ impl Session {
         if let Work::CheckAccess { .. } = work {
             return self.more_of_check(generation, command, work, out);
         }
+        if let Work::CheckSlots { .. } = work {
+            return self.more_of_slots(generation, command, work, out);
+        }
         let counted = &mut self.counted;
         let lookup = Lookup { store, foreign_keys: self.worker.server.settings.foreign_keys };
         let step = match work {
-            Work::CheckAccess { .. } => Ok(Step::Done),
+            Work::CheckAccess { .. } | Work::CheckSlots { .. } => Ok(Step::Done),
             Work::Users(list) => Ok(list.more(out)),
             Work::CheckKeys { next_arg, of } => {
                 strings::more_of_check_keys(lookup, command, next_arg, *of, out).map(|next| match next {

@@ -5,6 +5,7 @@
 
 use std::ops::ControlFlow;
 
+use super::slots::Routing;
 use super::stored::{push_answer, push_null};
 use super::text::{self, number};
 use crate::format::key::{Key, KeyKind, LookupKey};
@@ -19,49 +20,61 @@ const RUN_KEYS_MAX: usize = 256;
 pub(super) struct Run {
     pub(super) count: usize,
     pub(super) misses: usize,
-    pub(super) damaged: usize,
+    /// The number of keys that were answered with an error.
+    pub(super) errors: usize,
     /// The offset in the input at which the last answered key, or its GET command, ends. 0 if no key was answered.
     pub(super) end_bytes: usize,
 }
 
 impl Run {
     pub(super) fn hits(&self) -> usize {
-        self.count - self.misses - self.damaged
+        self.count - self.misses - self.errors
     }
 }
 
 /// Answers the GET commands at the start of `input`, as long as there is room for replies and verification is not
 /// interrupted. Returns `None` if `input` begins with another command, or with a GET whose key is not of the table's
-/// kind.
+/// kind or not admitted by `routing`.
 #[inline]
-pub(super) fn answer(store: &Store, input: &[u8], version: Version, responses: &mut Responses) -> Option<Run> {
+pub(super) fn answer<R: Routing>(
+    store: &Store,
+    input: &[u8],
+    version: Version,
+    routing: R,
+    responses: &mut Responses,
+) -> Option<Run> {
     let (first, _) = get(input)?;
+    let kind = store.key_kind();
+    if !routing.admits(kind, first) {
+        return None;
+    }
     let mut at_bytes = 0;
     let mut next = || {
-        let (key, len_bytes) = get(&input[at_bytes..])?;
+        let (key, len_bytes) = get(&input[at_bytes..]).filter(|(key, _)| routing.admits(kind, key))?;
         at_bytes += len_bytes;
         Some((key, at_bytes))
     };
-    match store.key_kind() {
+    match kind {
         // A run ends before a key that is not a number. A GET of such a key is executed individually, because the
         // setting for foreign keys determines its reply.
         KeyKind::U64 => {
             number(first)?;
             let next = || next().and_then(|(key, end_bytes)| Some((number(key)?, end_bytes)));
-            Some(run(store, 0, next, version, responses))
+            Some(run(store, 0, next, version, routing, responses))
         }
-        KeyKind::Bytes => Some(run(store, &[][..], next, version, responses)),
+        KeyKind::Bytes => Some(run(store, &[][..], next, version, routing, responses)),
     }
 }
 
 /// Answers the keys that `next` returns, in order, as long as there is room for replies and verification is not
 /// interrupted. `next` returns each key with the offset of its end.
 #[inline(always)]
-pub(super) fn run<'k, K: LookupKey + Into<Key<'k>>>(
+pub(super) fn run<'k, K: LookupKey + Into<Key<'k>>, R: Routing>(
     store: &Store,
     blank: K,
     mut next: impl FnMut() -> Option<(K, usize)>,
     version: Version,
+    routing: R,
     responses: &mut Responses,
 ) -> Run {
     let (mut keys, mut ends_bytes) = ([blank; RUN_KEYS_MAX], [0; RUN_KEYS_MAX]);
@@ -74,23 +87,29 @@ pub(super) fn run<'k, K: LookupKey + Into<Key<'k>>>(
     }
     let ready_count = responses.ready_count(store, key_count, |i| store.point_lookup(keys[i]));
     let keys = &keys[..ready_count];
-    let (mut count, mut misses, mut damaged) = (0, 0, 0);
+    let (mut count, mut misses, mut errors) = (0, 0, 0);
     store.find_each(
         keys,
         |key| *key,
-        |_: &K, found| {
+        |key: &K, found| {
             if responses.is_full() {
                 return ControlFlow::Break(());
             }
             match found {
                 Found::Answer(answer, offset_bytes) => push_answer(responses, answer, offset_bytes),
-                Found::Missing => {
-                    misses += 1;
-                    push_null(responses, version);
-                }
+                Found::Missing => match routing.refuse_missing((*key).into()) {
+                    None => {
+                        misses += 1;
+                        push_null(responses, version);
+                    }
+                    Some(problem) => {
+                        errors += 1;
+                        Reply::new(responses, version).error(problem);
+                    }
+                },
                 Found::Damaged if is_verification_interrupted() => return ControlFlow::Break(()),
                 Found::Damaged => {
-                    damaged += 1;
+                    errors += 1;
                     Reply::new(responses, version).error(text::damaged());
                 }
             }
@@ -98,5 +117,5 @@ pub(super) fn run<'k, K: LookupKey + Into<Key<'k>>>(
             responses.steps().continue_after(count)
         },
     );
-    Run { count, misses, damaged, end_bytes: if count == 0 { 0 } else { ends_bytes[count - 1] } }
+    Run { count, misses, errors, end_bytes: if count == 0 { 0 } else { ends_bytes[count - 1] } }
 }

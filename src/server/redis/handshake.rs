@@ -17,9 +17,10 @@ pub(super) fn echo(mut args: Args<'_>, out: &mut Out<'_>) {
 }
 
 /// Selects database 0, which is the only database.
-pub(super) fn select(mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
+pub(super) fn select(is_cluster: bool, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
     match integer(args.next().unwrap_or_default()) {
         Some(0) => out.ok(),
+        Some(_) if is_cluster => return Err("ERR SELECT is not allowed in cluster mode".to_owned()),
         Some(_) => return Err("ERR DB index is out of range".to_owned()),
         None => return Err("ERR value is not an integer or out of range".to_owned()),
     }

@@ -10,6 +10,7 @@ use super::Out;
 use super::clients::Clients;
 use super::keyspace::{self, PATTERN_LEN_MAX_BYTES};
 use crate::protocol::resp::{Args, BULK_LEN_MAX_BYTES};
+use crate::server::cluster::ClusterNode;
 use crate::server::facts;
 use crate::server::snapshot::{Snapshot, VERSION};
 use crate::server::state::ServerState;
@@ -36,7 +37,7 @@ const SECTIONS: &[(&str, Section)] = &[
     ("Replication", replication),
     ("CPU", processor),
     ("Modules", |_, _| Vec::new()),
-    ("Cluster", |_, _| vec![("cluster_enabled", "0".to_owned())]),
+    ("Cluster", |snapshot, _| vec![("cluster_enabled", u8::from(cluster(snapshot).is_some()).to_string())]),
     ("Keyspace", keyspace),
     ("Zero_kv", zero_kv),
 ];
@@ -70,11 +71,16 @@ pub(super) fn info(server: &ServerState, clients: &Clients, shows_keys: bool, ar
     out.verbatim(&text);
 }
 
+/// Returns the node of a cluster that the server is.
+fn cluster<'s>(snapshot: &Snapshot<'s>) -> Option<&'s ClusterNode> {
+    snapshot.server.settings.source.cluster.as_deref()
+}
+
 fn server_section(snapshot: &Snapshot, _: &Clients) -> Vec<(&'static str, String)> {
     let uptime_s = snapshot.server.statistics.uptime().as_secs();
     vec![
         ("redis_version", REDIS_VERSION.to_owned()),
-        ("redis_mode", "standalone".to_owned()),
+        ("redis_mode", if cluster(snapshot).is_some() { "cluster" } else { "standalone" }.to_owned()),
         ("zero_kv_version", VERSION.to_owned()),
         ("arch_bits", usize::BITS.to_string()),
         ("process_id", std::process::id().to_string()),
@@ -136,16 +142,28 @@ fn persistence(_: &Snapshot, _: &Clients) -> Vec<(&'static str, String)> {
 
 /// Returns the section Replication. Omits the fields about a replication ID and a backlog, which the server does not
 /// have.
-fn replication(_: &Snapshot, _: &Clients) -> Vec<(&'static str, String)> {
-    let fields = [
-        ("role", "master"),
-        ("connected_slaves", "0"),
+fn replication(snapshot: &Snapshot, _: &Clients) -> Vec<(&'static str, String)> {
+    let view = cluster(snapshot).map(ClusterNode::view);
+    let (text, mut fields) = (str::to_owned, Vec::new());
+    match view.as_ref().and_then(|view| view.primary_of_this()) {
+        None => fields.push(("role", text("master"))),
+        Some(primary) => fields.extend([
+            ("role", text("slave")),
+            ("master_host", primary.host.clone()),
+            ("master_port", primary.port.to_string()),
+            ("master_link_status", text("up")),
+            ("slave_read_only", text("1")),
+        ]),
+    }
+    fields.push(("connected_slaves", view.map_or(0, |view| view.replicas_of_this().len()).to_string()));
+    let others = [
         ("master_failover_state", "no-failover"),
         ("master_repl_offset", "0"),
         ("second_repl_offset", "-1"),
         ("repl_backlog_active", "0"),
     ];
-    fields.map(|(name, value)| (name, value.to_owned())).to_vec()
+    fields.extend(others.map(|(name, value)| (name, text(value))));
+    fields
 }
 
 /// Returns the section CPU: the processor time of this process and of its children, in seconds.

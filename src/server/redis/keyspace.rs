@@ -6,12 +6,13 @@
 use super::Out;
 use super::cold::must_wait_for;
 use super::text::{damaged, key_text, number};
-use super::work::{Keys, Outcome, Step, Work};
+use super::work::{Keys, Outcome, SlotTask, Step, Work};
 use crate::format::key::{Key, KeyKind};
 use crate::protocol::resp::commands::{Id, resolve};
 use crate::protocol::resp::{Args, Command, Glob, Reply, Sink, integer};
 use crate::server::responses::Responses;
 use crate::server::steps::Steps;
+use crate::slots::slot_of;
 use crate::store::{ColdLookup, PageLimits, Prefetched, RangeEnd, RangeLookup, Rows, Side, Store, prefix_end};
 
 /// The maximum total length of the keys in a reply to SCAN, not counting the last key.
@@ -34,6 +35,8 @@ const CURSOR_TAG_BITS: u32 = 31;
 struct Pattern {
     /// The compiled pattern. `None` if all keys match.
     glob: Option<Glob>,
+    /// The slot of the keys. `None` for all slots.
+    slot: Option<u16>,
 }
 
 impl Pattern {
@@ -42,7 +45,20 @@ impl Pattern {
         if glob.is_some_and(|glob| glob.len() > PATTERN_LEN_MAX_BYTES) {
             return Err(format!("ERR the pattern is too long, the limit is {PATTERN_LEN_MAX_BYTES} bytes"));
         }
-        Ok(Pattern { glob: glob.map(|glob| compile(glob, steps)) })
+        Ok(Pattern { glob: glob.map(|glob| compile(glob, steps)), slot: None })
+    }
+
+    /// Returns the pattern of a command that lists or counts keys.
+    fn of(keys: &Keys, command: &Command<'_>, steps: &mut Steps) -> Result<Self, String> {
+        match keys.slot {
+            None => Pattern::new(command.args().nth(1), steps),
+            Some(SlotTask { slot, .. }) => Ok(Pattern { glob: None, slot: Some(slot) }),
+        }
+    }
+
+    /// Returns whether all keys match.
+    fn is_any(&self) -> bool {
+        self.glob.is_none() && self.slot.is_none()
     }
 
     /// Returns the lookup of [`Pattern::rows`], with `end` as the buffer for the end of its range. Returns `None` if it
@@ -71,6 +87,9 @@ impl Pattern {
     }
 
     fn matches(&self, key: Key<'_>, steps: &mut Steps) -> bool {
+        if self.slot.is_some_and(|slot| slot != slot_of(key)) {
+            return false;
+        }
         let Some(glob) = &self.glob else { return true };
         matches(glob, key_text(key, &mut itoa::Buffer::new()), steps)
     }
@@ -264,12 +283,17 @@ pub(super) fn scan(store: &Store, args: Args<'_>, out: &mut Out<'_>) -> Result<(
 pub(super) fn keys(store: &Store, mut args: Args<'_>, out: &mut Out<'_>) -> Result<Outcome, String> {
     let pattern = Pattern::new(args.next(), out.sink().steps())?;
     let row = pattern.rows(store).ends().0.row;
-    Ok(Outcome::Work(Work::Keys(Keys { row, loaded_row: row, matches: 0, counting: true })))
+    Ok(Outcome::Work(Work::Keys(Keys { row, loaded_row: row, matches: 0, counting: true, slot: None })))
+}
+
+/// Begins a command that counts or lists the keys of a slot.
+pub(super) fn begin_slot(task: SlotTask) -> Outcome {
+    Outcome::Work(Work::Keys(Keys { row: 0, loaded_row: 0, matches: 0, counting: true, slot: Some(task) }))
 }
 
 impl Keys {
     pub(super) fn more(&mut self, store: &Store, command: &Command<'_>, out: &mut Out<'_>) -> Step {
-        let pattern = match Pattern::new(command.args().nth(1), out.sink().steps()) {
+        let pattern = match Pattern::of(self, command, out.sink().steps()) {
             Ok(pattern) => pattern,
             Err(problem) => {
                 out.error(problem);
@@ -278,7 +302,16 @@ impl Keys {
         };
         if self.counting {
             match self.count(store, &pattern, out.sink()) {
-                Ok(None) => out.array(self.matches),
+                Ok(None) => match self.slot {
+                    Some(SlotTask { keys_max: None, .. }) => {
+                        out.integer(self.matches as i64);
+                        return Step::Done;
+                    }
+                    task => {
+                        self.matches = self.matches.min(task.and_then(|task| task.keys_max).unwrap_or(usize::MAX));
+                        out.array(self.matches);
+                    }
+                },
                 Ok(Some(step)) => return step,
                 Err(problem) => {
                     out.error(problem);
@@ -306,7 +339,7 @@ impl Keys {
     fn count(&mut self, store: &Store, pattern: &Pattern, responses: &mut Responses) -> Result<Option<Step>, String> {
         let mut rows = pattern.rows(store);
         let first_row = rows.ends().0.row;
-        if pattern.glob.is_none() {
+        if pattern.is_any() {
             self.matches = rows.len();
         } else {
             skip_to(&mut rows, self.row);

@@ -105,10 +105,10 @@ impl Session {
         out.integer(if version == Version::Resp2 { 2 } else { 3 });
         out.bulk(b"id");
         out.integer(self.client.id() as i64);
-        text(out, "mode", "standalone");
-        // The role is `master` although nothing is replicated. With another role, clients that search for the master
-        // would never stop searching.
-        text(out, "role", "master");
+        text(out, "mode", if self.cluster.is_some() { "cluster" } else { "standalone" });
+        // Outside a cluster, the role is `master` although nothing is replicated. With another role, clients that search
+        // for the master would never stop searching.
+        text(out, "role", if self.is_replica() { "replica" } else { "master" });
         out.bulk(b"modules");
         out.array(0);
     }
@@ -117,6 +117,8 @@ impl Session {
     pub(super) fn reset(&mut self, out: &mut Out<'_>) {
         self.state.transaction.clear();
         self.state.is_monitor = false;
+        self.state.reads_replicas = false;
+        self.client.set_reads_replicas(false);
         self.client.set_queued(NOT_QUEUEING);
         self.set_access(Access::new(&self.worker.server.users, self.peer.is_unix()));
         *self.client.names() = Names::default();

@@ -2,15 +2,14 @@
 //!
 //! In: bytes that a client sent. Out: replies. Runs of GET are looked up together (`gets`), and so are runs of HGET,
 //! HMGET, and HGETALL (`hashes`), runs of ZKV.FLOOR and ZKV.CEILING (`neighbors`), and runs of ZKV.RANGE and ZKV.COUNT
-//! (`ranges`). All other commands are parsed by
-//! [`crate::protocol::resp`] and executed one at a time. A command with a long reply takes several passes,
-//! and the connection executes no other command before this reply is complete. A reply of unbounded length is sent
-//! piece by piece while it is computed. The exception is the reply to CLIENT LIST, which is first held in memory as a
-//! whole.
+//! (`ranges`). All other commands are parsed by [`crate::protocol::resp`] and executed one at a time. A command with a
+//! long reply takes several passes, and the connection executes no other command before this reply is complete. A reply
+//! of unbounded length is sent piece by piece while it is computed, except CLIENT LIST, which is first held in memory.
 
 mod acl;
 mod bits;
 mod clients;
+mod cluster;
 mod cold;
 mod commands;
 mod execute;
@@ -29,7 +28,9 @@ mod other_types;
 mod permission;
 mod random;
 mod ranges;
+mod routing;
 mod serialized;
+mod slots;
 mod stored;
 mod strings;
 mod subsequence;
@@ -64,6 +65,7 @@ use clients::RedisClient;
 pub(super) use monitor::Monitor;
 use order::SEARCH_STEPS;
 use random::Random;
+use routing::ClusterSession;
 use transaction::Transaction;
 use work::{Outcome, Step, Work};
 
@@ -109,6 +111,8 @@ pub(super) struct Session {
     access: Access,
     /// The value of `access` after the last committed pass, if it has changed since then.
     kept_access: Option<Access>,
+    /// The cluster, if the server is a node of one.
+    cluster: Option<ClusterSession>,
 }
 
 /// Session state that a pass changes. The state is restored if the pass is repeated.
@@ -121,6 +125,8 @@ struct SessionState {
     transaction: Transaction,
     /// Whether the client is in MONITOR mode.
     is_monitor: bool,
+    /// Whether the client reads rows of replicas (READONLY).
+    reads_replicas: bool,
     attempts: Attempts,
 }
 
@@ -185,6 +191,7 @@ impl Session {
             monitor: None,
             access,
             kept_access: None,
+            cluster: context.worker.server.settings.source.cluster.as_ref().map(ClusterSession::new),
         }
     }
 
@@ -195,6 +202,7 @@ impl Session {
             return Pass { taken_bytes: input.len(), then: Then::Close };
         }
         self.is_monitored = self.clients.monitors.are_active();
+        self.refresh_cluster();
         let pass = self.pass(generation, input, responses);
         self.client.record_activity();
         pass
@@ -322,19 +330,19 @@ impl Session {
             if !self.state.transaction.is_queueing()
                 && self.access.is_unrestricted(&self.worker.server.users)
                 && !self.is_monitored
-                && let Some(run) = hashes::answer(fields, &generation.store, rest, self.state.version, responses)
+                && let Some(run) = self.answer_hash_reads(fields, generation, rest, responses)
             {
                 return self.count_hash_reads(&run, responses);
             }
         } else if !self.state.transaction.is_queueing()
             && self.access.reads_any_key()
             && !self.is_monitored
-            && let Some(run) = gets::answer(&generation.store, rest, self.state.version, responses)
+            && let Some(run) = self.answer_gets(generation, rest, responses)
         {
             self.state.progress = Progress::default();
             self.client.set_last_command(Id::Get);
             self.counted.commands += run.count as u64;
-            self.counted.errors += run.damaged as u64;
+            self.counted.errors += run.errors as u64;
             self.counted.hits += run.hits() as u64;
             self.counted.misses += run.misses as u64;
             responses.steps().add(LOOKUP_STEPS * run.count);

@@ -3,6 +3,7 @@
 use super::cold::must_wait_for_key;
 use super::keyspace::type_name;
 use super::lookup::{LONE_LOOKUP_STEPS, Lookup};
+use super::slots::Unrouted;
 use super::stored::{push_null, push_value};
 use super::text::{key, number};
 use super::work::{KeysOf, Outcome, Step, Work};
@@ -129,9 +130,9 @@ pub(super) fn more_of_mget(
             KeyKind::U64 => {
                 // A run ends before a foreign key.
                 let next = || next_text().and_then(|(text, end_bytes)| Some((number(text)?, end_bytes)));
-                gets::run(lookup.store, 0, next, version, responses)
+                gets::run(lookup.store, 0, next, version, Unrouted, responses)
             }
-            KeyKind::Bytes => gets::run(lookup.store, &[][..], next_text, version, responses),
+            KeyKind::Bytes => gets::run(lookup.store, &[][..], next_text, version, Unrouted, responses),
         };
         counted.hits += run.hits() as u64;
         counted.misses += run.misses as u64;

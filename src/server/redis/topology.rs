@@ -1,4 +1,4 @@
-//! Commands about replication and clusters. The server is a master without replicas, outside a cluster.
+//! Commands about replication.
 
 use super::Out;
 use super::strings::{NOT_AN_INTEGER, next};
@@ -6,13 +6,6 @@ use crate::protocol::resp::{Args, integer};
 
 /// The error for commands that only a node of a cluster executes.
 pub(super) const NO_CLUSTER: &str = "ERR This instance has cluster support disabled";
-
-pub(super) fn role(out: &mut Out<'_>) {
-    out.array(3);
-    out.bulk(b"master");
-    out.integer(0);
-    out.array(0);
-}
 
 /// Replies at once that no replica has acknowledged the client's writes, because the server has no replicas.
 pub(super) fn wait(mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {

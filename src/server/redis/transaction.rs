@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use super::clients::NOT_QUEUEING;
+use super::slots::{SlotOfKeys, SlotsOfTransaction};
 use super::{Out, Session};
 use crate::protocol::resp::Command;
 use crate::protocol::resp::commands::{Id, Spec};
@@ -31,6 +32,8 @@ struct Queued {
     len_bytes: usize,
     /// Whether a command of the transaction was rejected. If so, EXEC will fail.
     is_rejected: bool,
+    /// The slots of the commands' keys, if the server is a node of a cluster.
+    slots: SlotsOfTransaction,
 }
 
 /// The commands that EXEC executes.
@@ -82,6 +85,21 @@ impl Transaction {
             queued.is_rejected = true;
         }
         text
+    }
+
+    /// Records the slot of the keys of a command that will be queued.
+    pub(super) fn note_slot(&mut self, slot: SlotOfKeys) {
+        if let Some(queued) = &mut self.queued {
+            queued.slots.add(slot);
+        }
+    }
+
+    /// Adds the slots of the queued commands to those of EXEC.
+    ///
+    /// # Errors
+    /// The text of the error reply, if the commands have keys of several slots.
+    pub(super) fn add_slots(&self, slot: &mut SlotOfKeys) -> Result<(), String> {
+        self.queued.map_or(Ok(()), |queued| queued.slots.add_to(slot))
     }
 
     /// Ends the transaction and forgets the watched keys.

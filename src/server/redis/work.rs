@@ -1,11 +1,12 @@
 //! The work that is left after a pass has executed a part of a command. The work is continued by the module that began
-//! it: `acl`, `clients`, `commands`, `hashes`, `keyspace`, `kill`, `permission`, `strings`, or `whole_values`.
+//! it: `acl`, `clients`, `commands`, `hashes`, `keyspace`, `kill`, `permission`, `routing`, `strings`, or `whole_values`.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use super::slots::SlotOfKeys;
 use crate::server::users::User;
 
 /// The result of executing a command.
@@ -24,6 +25,7 @@ pub(super) enum Outcome {
 #[derive(Clone)]
 pub(super) enum Work {
     CheckAccess { next_arg: usize },
+    CheckSlots { next_arg: usize, slot: SlotOfKeys },
     CheckKeys { next_arg: usize, of: KeysOf },
     MGet { next_arg: usize },
     Exists { next_arg: usize, count: i64 },
@@ -47,6 +49,7 @@ impl Work {
             }
             Work::Hash(_)
             | Work::CheckAccess { .. }
+            | Work::CheckSlots { .. }
             | Work::CheckKeys { .. }
             | Work::MGet { .. }
             | Work::Exists { .. }
@@ -162,6 +165,16 @@ pub(super) struct Keys {
     /// sent.
     pub(super) matches: usize,
     pub(super) counting: bool,
+    /// The slot whose keys a CLUSTER command counts or lists. `None` for KEYS.
+    pub(super) slot: Option<SlotTask>,
+}
+
+/// What a CLUSTER command does with the keys of a slot.
+#[derive(Clone, Copy)]
+pub(super) struct SlotTask {
+    pub(super) slot: u16,
+    /// The maximum number of keys in the reply. `None` if the reply is the number of keys.
+    pub(super) keys_max: Option<usize>,
 }
 
 /// A COMMAND INFO or COMMAND DOCS in progress, whose arguments are names of commands.

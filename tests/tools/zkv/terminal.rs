@@ -1,4 +1,4 @@
-//! `zkv top` on a terminal.
+//! `zkv top` and `zkv get` on a terminal.
 
 use std::io::Write;
 use std::process::{Child, ExitStatus};
@@ -30,6 +30,18 @@ fn quit_with(quit: impl FnOnce(&mut Terminal, &Child)) -> ExitStatus {
     let status = child.wait().unwrap();
     assert_eq!(terminal.modes(), before);
     status
+}
+
+#[test]
+fn a_single_value_ends_with_a_line_end_only_on_a_terminal() {
+    let table = Table::of_rows(10);
+    let mut command = zkv();
+    command.arg("--db").arg(table.db()).args(["get", "7"]);
+    assert_eq!(command.output().unwrap().stdout, b"key_7");
+    let mut terminal = Terminal::new();
+    let mut child = terminal.start(&command);
+    terminal.wait_for("key_7\r\n");
+    assert!(child.wait().unwrap().success());
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Subcommand, ValueEnum};
+use zero_kv::cli::number::parse_count;
 
 use super::lookups::RangeArgs;
 
@@ -122,6 +123,6 @@ pub(crate) struct CanaryArgs {
     #[arg(required_unless_present = "sample", value_name = "KEY", allow_negative_numbers = true)]
     pub(crate) keys: Vec<OsString>,
     /// Write canaries for this many evenly spaced keys of the table, or for all keys if there are fewer
-    #[arg(long, value_name = "N", conflicts_with = "keys")]
+    #[arg(long, value_name = "N", conflicts_with = "keys", value_parser = parse_count)]
     pub(crate) sample: Option<NonZeroUsize>,
 }

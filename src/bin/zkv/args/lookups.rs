@@ -6,7 +6,7 @@ use clap::{Subcommand, ValueEnum};
 
 #[derive(Subcommand)]
 pub(crate) enum Lookup {
-    /// Write the value of a key to standard output, unchanged and without a line end
+    /// Write the value of a key to standard output, unchanged, and with a line end only on a terminal
     ///
     /// In a typed table, write one line `name: value` per column instead.
     ///

@@ -4,8 +4,8 @@ mod files;
 mod lookups;
 mod publishing;
 mod servers;
+mod topology;
 
-use std::env;
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use std::time::Duration;
 use clap::builder::RangedU64ValueParser;
 use clap::{Parser, Subcommand};
 use zero_kv::DEFAULT_SOCKET;
-use zero_kv::cli::server_args::ServerArgs;
+use zero_kv::cli::server_args::{SOCKET_VARIABLE, ServerArgs, address_or_default};
 use zero_kv::client::{Client, ClientError, Direct, DirectOptions, Options};
 use zero_kv::format::header::MAGIC;
 
@@ -26,10 +26,10 @@ pub(crate) use publishing::{
     GcArgs, GenerationsArgs, PinArgs, PublishArgs, PullArgs, RolloutArgs, StoreCommand, TableArgs, UnpinArgs,
 };
 pub(crate) use servers::{HealthArgs, ReloadArgs, ServerCommand, TopArgs};
+#[cfg(feature = "object-store")]
+pub(crate) use topology::WatchArgs;
+pub(crate) use topology::{PlanArgs, Source, TopologyCommand};
 
-/// The environment variable that names the socket if `--socket` does not. This program reads the variable itself,
-/// because clap would report a conflict between the variable and `--db`.
-const SOCKET_VARIABLE: &str = "ZERO_KV_SOCKET";
 /// Help heading of the options that all lookups share.
 const SERVER_OR_FILE: &str = "Server or file";
 
@@ -99,8 +99,7 @@ impl Args {
 
     /// Returns the text of the server's address.
     pub(crate) fn socket(&self) -> PathBuf {
-        let variable = || env::var_os(SOCKET_VARIABLE).filter(|path| !path.is_empty());
-        self.socket.clone().or_else(|| variable().map(PathBuf::from)).unwrap_or_else(|| DEFAULT_SOCKET.into())
+        address_or_default(self.socket.clone())
     }
 
     /// Connects to the server. The client reports the first error of a request instead of retrying the request.
@@ -162,6 +161,11 @@ pub(crate) enum Command {
     Slot(SlotArgs),
     #[command(flatten)]
     Server(ServerCommand),
+    /// Show, check, plan, and change the topology of a cluster: which nodes serve which slots
+    Topology {
+        #[command(subcommand)]
+        command: TopologyCommand,
+    },
     #[command(flatten)]
     Publishing(PublishingCommand),
 }

@@ -27,7 +27,7 @@ use crate::server::responses::Responses;
 use crate::store::Store;
 use crate::typed::TypedRow;
 use reply::mix;
-pub(super) use run::answer;
+pub(super) use run::{Run, answer};
 
 /// The number of fields that HSCAN visits by default.
 const SCAN_COUNT_DEFAULT: usize = 10;
@@ -39,14 +39,14 @@ impl Session {
     ///
     /// # Errors
     /// [`Then::Answer`] if there was no room for the first reply.
-    pub(super) fn count_hash_reads(&mut self, run: &run::Run, responses: &mut Responses) -> Result<usize, Then> {
+    pub(super) fn count_hash_reads(&mut self, run: &Run, responses: &mut Responses) -> Result<usize, Then> {
         let Some(last) = run.last else { return if run.is_full { Err(Then::Answer) } else { Ok(0) } };
         self.state.progress = Default::default();
         self.client.set_last_command(last);
         self.counted.commands += run.count as u64;
-        self.counted.errors += run.damaged as u64;
+        self.counted.errors += run.errors as u64;
         self.counted.misses += run.misses as u64;
-        self.counted.hits += (run.count - run.misses - run.damaged) as u64;
+        self.counted.hits += (run.count - run.misses - run.errors) as u64;
         responses.steps().add(LOOKUP_STEPS * run.count + run.cell_steps);
         responses.steps().add_bytes(run.end_bytes);
         Ok(run.end_bytes)

@@ -10,6 +10,7 @@ use crate::format::record::value_of_response;
 use crate::protocol::resp::commands::Id;
 use crate::protocol::resp::{HashFields, HashRead, Reply, Version, hash_read};
 use crate::server::fields::Fields;
+use crate::server::redis::slots::Routing;
 use crate::server::redis::stored::{push_null, push_short_bulk};
 use crate::server::redis::text::{damaged, number};
 use crate::server::responses::Responses;
@@ -27,7 +28,7 @@ pub(in crate::server::redis) struct Run {
     pub(in crate::server::redis) count: usize,
     pub(in crate::server::redis) misses: usize,
     /// Commands that were answered with an error, because a record is damaged or not a row of the schema.
-    pub(in crate::server::redis) damaged: usize,
+    pub(in crate::server::redis) errors: usize,
     /// The last answered command.
     pub(in crate::server::redis) last: Option<Id>,
     /// The steps of writing the cells of the replies.
@@ -50,20 +51,29 @@ enum Refusal {
 /// Answers the HGET, HMGET, and HGETALL commands at the start of `input`, as long as there is room for replies and
 /// verification is not interrupted. Returns `None` if `input` begins with another command, with a key that is not of the
 /// table's kind, or with a command whose reply may be long.
-pub(in crate::server::redis) fn answer(
+pub(in crate::server::redis) fn answer<'i>(
     fields: &Fields,
     store: &Store,
-    input: &[u8],
+    input: &'i [u8],
     version: Version,
+    routing: impl Routing,
     responses: &mut Responses,
 ) -> Option<Run> {
     let first = hash_read(input)?;
-    match store.key_kind() {
+    let kind = store.key_kind();
+    if !routing.admits(kind, first.key) {
+        return None;
+    }
+    match kind {
         KeyKind::U64 => {
             number(first.key)?;
-            run(fields, store, 0, number, input, version, responses)
+            let parse = |key| number(key).filter(|_| routing.admits(kind, key));
+            run(fields, store, 0, parse, input, version, routing, responses)
         }
-        KeyKind::Bytes => run(fields, store, &[][..], Some, input, version, responses),
+        KeyKind::Bytes => {
+            let parse = |key: &'i [u8]| routing.admits(kind, key).then_some(key);
+            run(fields, store, &[][..], parse, input, version, routing, responses)
+        }
     }
 }
 
@@ -75,6 +85,7 @@ fn run<'i, K: LookupKey + Into<Key<'i>>>(
     parse: impl Fn(&'i [u8]) -> Option<K>,
     input: &'i [u8],
     version: Version,
+    routing: impl Routing,
     responses: &mut Responses,
 ) -> Option<Run> {
     let mut keys = [blank; RUN_COMMANDS_MAX];
@@ -94,7 +105,7 @@ fn run<'i, K: LookupKey + Into<Key<'i>>>(
         store.find_each(
             &keys[..key_count],
             |key| *key,
-            |_: &K, found| {
+            |key: &K, found| {
                 let (id, names, _) = commands[run.count];
                 if responses.is_full() {
                     return ControlFlow::Break(());
@@ -104,10 +115,17 @@ fn run<'i, K: LookupKey + Into<Key<'i>>>(
                     Found::Answer(answer, offset_bytes) => {
                         writer.write_row(id, names, value_of_response(answer, offset_bytes).0)
                     }
-                    Found::Missing => writer.write_missing(id, names).inspect(|()| run.misses += 1),
+                    Found::Missing => match routing.refuse_missing((*key).into()) {
+                        None => writer.write_missing(id, names).inspect(|()| run.misses += 1),
+                        Some(problem) => {
+                            run.errors += 1;
+                            Reply::new(writer.responses, version).error(problem);
+                            Ok(())
+                        }
+                    },
                     Found::Damaged if is_verification_interrupted() => return ControlFlow::Break(()),
                     Found::Damaged => {
-                        run.damaged += 1;
+                        run.errors += 1;
                         Reply::new(writer.responses, version).error(damaged());
                         Ok(())
                     }
@@ -116,7 +134,7 @@ fn run<'i, K: LookupKey + Into<Key<'i>>>(
                 match written {
                     Ok(()) => {}
                     Err(Refusal::Malformed(error)) => {
-                        run.damaged += 1;
+                        run.errors += 1;
                         Reply::new(writer.responses, version).error(format!("ERR {error}"));
                     }
                     Err(refusal) => {

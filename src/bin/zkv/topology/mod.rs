@@ -1,0 +1,164 @@
+//! `zkv topology`: shows, checks, plans, and changes the topology of a cluster.
+//!
+//! In: topology documents in files or in an object store, and the reports of nodes. Out: the next document.
+
+#[cfg(feature = "object-store")]
+mod watch;
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+use anyhow::{Context, anyhow};
+use zero_kv::cluster::{Health, Role, Topology, moved_slots, plan};
+
+use crate::args::{PlanArgs, Source, TopologyCommand};
+use crate::output::{print, print_error};
+
+pub(crate) fn run(command: &TopologyCommand) -> anyhow::Result<bool> {
+    match command {
+        TopologyCommand::Show { source, json } => show(source, *json),
+        TopologyCommand::Check { file } => check(file),
+        TopologyCommand::Plan(args) => print_plan(args),
+        TopologyCommand::Apply { file, to } => apply(file, to),
+        #[cfg(feature = "object-store")]
+        TopologyCommand::Watch(args) => watch::watch(args),
+        // Without the feature, every URL is rejected as an argument, so the command is not run.
+        #[cfg(not(feature = "object-store"))]
+        TopologyCommand::Watch(_) => Ok(false),
+    }
+}
+
+fn read_file(path: &Path) -> anyhow::Result<Topology> {
+    let mut json = Vec::new();
+    match path.as_os_str().as_encoded_bytes() {
+        b"-" => io::stdin().lock().read_to_end(&mut json).map(drop),
+        _ => fs::File::open(path).and_then(|mut file| file.read_to_end(&mut json)).map(drop),
+    }
+    .with_context(|| path.display().to_string())
+    .map_err(|error| anyhow!("{error:#}"))?;
+    Topology::parse(&json).map_err(|error| anyhow!("{}: {error}", path.display()))
+}
+
+/// Returns the topology at a place, or `None` if a table has no topology.
+fn read(source: &Source) -> anyhow::Result<Option<Topology>> {
+    match source {
+        Source::File(path) => Ok(Some(read_file(path)?)),
+        #[cfg(feature = "object-store")]
+        Source::Url(url) => Ok(zero_kv::publish::Publication::open(url)?.topology(None)?),
+        #[cfg(not(feature = "object-store"))]
+        Source::Url(_) => Ok(None),
+    }
+}
+
+fn show(source: &Source, json: bool) -> anyhow::Result<bool> {
+    let Some(topology) = read(source)? else {
+        print_error(&"the table has no topology: create one with zkv topology plan and apply");
+        return Ok(false);
+    };
+    print(
+        |stdout| if json { stdout.write_all(topology.to_json().as_bytes()) } else { write_table(stdout, &topology) },
+    )?;
+    Ok(true)
+}
+
+fn write_table(out: &mut dyn Write, topology: &Topology) -> io::Result<()> {
+    let header = ["node", "address", "role", "health", "zone", "slots"].map(str::to_owned);
+    let mut rows = vec![header];
+    for node in &topology.nodes {
+        let role = match &node.primary {
+            Some(primary) => format!("replica of {primary}"),
+            None => "primary".to_owned(),
+        };
+        let zone = node.zone.clone().unwrap_or_else(|| "-".to_owned());
+        let slots = if node.role == Role::Primary { topology.slots_of(&node.id).to_string() } else { String::new() };
+        rows.push([
+            node.id.clone(),
+            format!("{}:{}", node.host, node.port),
+            role,
+            node.health.name().to_owned(),
+            zone,
+            slots,
+        ]);
+    }
+    let widths: Vec<usize> = (0..rows[0].len())
+        .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))
+        .collect();
+    writeln!(out, "topology {}", topology.number)?;
+    for row in rows {
+        let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        writeln!(out, "{}", cells.join("  ").trim_end())?;
+    }
+    Ok(())
+}
+
+fn check(file: &Path) -> anyhow::Result<bool> {
+    let topology = read_file(file)?;
+    print(|stdout| {
+        writeln!(stdout, "{}: topology {} is valid: {}", file.display(), topology.number, counts(&topology))
+    })?;
+    Ok(true)
+}
+
+/// Returns the numbers of nodes of each kind.
+fn counts(topology: &Topology) -> String {
+    let count = |role: Role| topology.nodes.iter().filter(|node| node.role == role).count();
+    let failed = topology.nodes.iter().filter(|node| node.health == Health::Fail).count();
+    let failed = if failed > 0 { format!(", {failed} failed") } else { String::new() };
+    format!("{} primaries, {} replicas{failed}", count(Role::Primary), count(Role::Replica))
+}
+
+fn print_plan(args: &PlanArgs) -> anyhow::Result<bool> {
+    let current = args.from.as_ref().map(read).transpose()?.flatten();
+    let nodes: Vec<_> = args.nodes.iter().map(|node| node.0.clone()).collect();
+    let planned = plan(current.as_ref(), &nodes, args.replicas)?;
+    print(|stdout| stdout.write_all(planned.to_json().as_bytes()))?;
+    let moved = match &current {
+        Some(current) => format!("{} of 16384 slots move to another primary", moved_slots(current, &planned)),
+        None => "the first topology".to_owned(),
+    };
+    print_error(&format_args!("topology {}: {}: {moved}", planned.number, counts(&planned)));
+    Ok(true)
+}
+
+fn apply(file: &Path, to: &Source) -> anyhow::Result<bool> {
+    let topology = read_file(file)?;
+    match to {
+        Source::File(path) => replace_file(&topology, path)?,
+        #[cfg(feature = "object-store")]
+        Source::Url(url) => zero_kv::publish::Publication::create(url)?.create_topology(&topology)?,
+        #[cfg(not(feature = "object-store"))]
+        Source::Url(_) => {}
+    }
+    print(|stdout| writeln!(stdout, "topology {}: {}", topology.number, counts(&topology)))?;
+    Ok(true)
+}
+
+/// Replaces the file that nodes read.
+fn replace_file(topology: &Topology, path: &Path) -> anyhow::Result<()> {
+    if path.exists() {
+        let current = read_file(path)?;
+        if topology.number <= current.number {
+            return Err(anyhow!(
+                "{}: the topology has number {}, expected more than {}: plan it again",
+                path.display(),
+                topology.number,
+                current.number
+            ));
+        }
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
+    let write = || -> io::Result<()> {
+        let mut new = tempfile::Builder::new().permissions(readable()).tempfile_in(folder)?;
+        new.write_all(topology.to_json().as_bytes())?;
+        new.as_file().sync_all()?;
+        new.persist(path).map_err(|error| error.error)?;
+        Ok(())
+    };
+    write().map_err(|error| anyhow!("{}: {error}", path.display()))
+}
+
+/// Returns the permissions of a file that every node may read.
+fn readable() -> fs::Permissions {
+    std::os::unix::fs::PermissionsExt::from_mode(0o644)
+}

@@ -1,0 +1,298 @@
+//! A client of a cluster, which sends each request to a node that has the key's slot.
+//!
+//! In: keys, and the addresses of some nodes. Out: values, in the order of the keys. The client learns the topology from
+//! the nodes, and reads it again when a node responds with the status Moved or cannot be reached.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
+use std::thread;
+use std::time::Duration;
+
+use super::address::{Address, TcpAddress};
+use super::blocking::Client;
+use super::error::ClientError;
+use super::options::Options;
+use crate::cluster::{Health, Role, Topology, TopologyNode};
+use crate::format::key::Key;
+use crate::slots::slot_of;
+
+/// The pause before the second attempt of a call. It doubles with each attempt, up to the maximum.
+const PAUSE: Duration = Duration::from_millis(5);
+const PAUSE_MAX: Duration = Duration::from_millis(200);
+
+/// The options of a [`ClusterClient`].
+///
+/// # Example
+/// ```
+/// use zero_kv::client::ClusterOptions;
+///
+/// let options = ClusterOptions { reads_replicas: true, zone: Some("east".to_owned()), ..ClusterOptions::default() };
+/// ```
+#[derive(Clone, Debug)]
+pub struct ClusterOptions {
+    /// The options of the connections to nodes. The number of retries does not matter, because a call is sent to
+    /// another node instead.
+    pub client: Options,
+    /// Whether requests are sent to replicas first. Without it, requests are sent to a replica only if the primary
+    /// cannot be reached.
+    pub reads_replicas: bool,
+    /// The zone of this process. Nodes of this zone are preferred to other nodes with the same role.
+    pub zone: Option<String>,
+    /// The maximum number of times that a call reads the topology and sends the requests that are not answered yet. 10 by
+    /// default, which takes about 1 s if all attempts fail at once.
+    pub attempts: u32,
+}
+
+impl Default for ClusterOptions {
+    fn default() -> Self {
+        ClusterOptions { client: Options::default(), reads_replicas: false, zone: None, attempts: 10 }
+    }
+}
+
+/// Blocking connections to the nodes of a cluster.
+///
+/// # Example
+/// ```no_run
+/// use zero_kv::client::ClusterClient;
+///
+/// let mut client = ClusterClient::connect(&["zkv://10.0.0.1:6380", "zkv://10.0.0.2:6380"])?;
+/// let value = client.get(7)?;
+/// let values = client.get_many(&[7, 8, 9])?;
+/// # Ok::<(), zero_kv::client::ClientError>(())
+/// ```
+#[derive(Debug)]
+pub struct ClusterClient {
+    seeds: Vec<Address>,
+    options: ClusterOptions,
+    topology: Topology,
+    /// The position of the primary of each slot.
+    owners: Box<[u16]>,
+    /// The open connections, by address.
+    connections: HashMap<Address, Client>,
+}
+
+impl ClusterClient {
+    /// Connects to a cluster. The topology is read from the first of these nodes that can be reached.
+    ///
+    /// # Errors
+    /// [`ClientError`]: the error of the last node if no node can be reached, or [`ClientError::Configuration`] if a node
+    /// is not part of a cluster.
+    pub fn connect<A: AsRef<OsStr>>(seeds: &[A]) -> Result<ClusterClient, ClientError> {
+        ClusterClient::connect_with(seeds, &ClusterOptions::default())
+    }
+
+    /// Connects like [`ClusterClient::connect`], with options.
+    ///
+    /// # Errors
+    /// The errors of [`ClusterClient::connect`].
+    pub fn connect_with<A: AsRef<OsStr>>(seeds: &[A], options: &ClusterOptions) -> Result<ClusterClient, ClientError> {
+        let seeds = seeds.iter().map(Address::parse).collect::<Result<Vec<Address>, _>>()?;
+        let mut client = ClusterClient {
+            seeds,
+            options: options.clone(),
+            topology: Topology { format: 0, number: 0, nodes: Vec::new() },
+            owners: Box::default(),
+            connections: HashMap::new(),
+        };
+        client.options.client.retries = 0;
+        client.learn(&[])?;
+        Ok(client)
+    }
+
+    /// Returns the topology that the client follows.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// Returns the value of a key, or `None` if the table does not have the key.
+    ///
+    /// # Errors
+    /// [`ClientError`]. If no node of the key's slot can be reached after all attempts, the error of the last node.
+    pub fn get<'k>(&mut self, key: impl Into<Key<'k>>) -> Result<Option<Vec<u8>>, ClientError> {
+        Ok(self.get_many(&[key.into()])?.pop().flatten())
+    }
+
+    /// Returns the values of many keys, in the order of the keys. The requests to different nodes are sent at the same
+    /// time.
+    ///
+    /// # Errors
+    /// The errors of [`ClusterClient::get`]. If the request for one key fails, the whole call fails.
+    pub fn get_many<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>, ClientError> {
+        let keys: Vec<Key<'k>> = keys.iter().map(|key| (*key).into()).collect();
+        let mut values: Vec<Option<Vec<u8>>> = vec![None; keys.len()];
+        let mut pending: Vec<usize> = (0..keys.len()).collect();
+        let (mut unreachable, mut pause) = (HashSet::new(), PAUSE);
+        for attempt in 1.. {
+            let mut moved_from = Vec::new();
+            let mut last_error = None;
+            let answered = self.exchange(&keys, std::mem::take(&mut pending), &unreachable);
+            for Answered { address, positions, result } in answered {
+                match result {
+                    Ok(found) => {
+                        positions.into_iter().zip(found).for_each(|(position, value)| values[position] = value);
+                        continue;
+                    }
+                    Err(error @ ClientError::Moved { .. }) => {
+                        moved_from.push(address);
+                        last_error = Some(error);
+                    }
+                    Err(error) if may_try_another_node(&error) => {
+                        unreachable.insert(address);
+                        last_error = Some(error);
+                    }
+                    Err(error) => return Err(error),
+                }
+                pending.extend(positions);
+            }
+            let Some(error) = last_error else { break };
+            if attempt >= self.options.attempts {
+                return Err(error);
+            }
+            // A slot may have another node that was not asked yet, so the second attempt does not wait.
+            if attempt > 1 {
+                thread::sleep(pause);
+                pause = (2 * pause).min(PAUSE_MAX);
+                unreachable.clear();
+            }
+            // If no node can be reached, the next attempt asks again.
+            let _ = self.learn(&moved_from);
+        }
+        Ok(values)
+    }
+
+    /// Sends the requests for the keys at these positions, each to the best node of its slot that is not in `avoided`.
+    fn exchange(&mut self, keys: &[Key<'_>], positions: Vec<usize>, avoided: &HashSet<Address>) -> Vec<Answered> {
+        let mut groups: HashMap<Address, Vec<usize>> = HashMap::new();
+        for position in positions {
+            let address = self.node_of(slot_of(keys[position]), avoided);
+            groups.entry(address).or_default().push(position);
+        }
+        let options = &self.options.client;
+        let mut tasks: Vec<(Address, Vec<usize>, Option<Client>)> = Vec::with_capacity(groups.len());
+        for (address, positions) in groups {
+            let client = self.connections.remove(&address);
+            tasks.push((address, positions, client));
+        }
+        let run = |(address, positions, client): (Address, Vec<usize>, Option<Client>)| {
+            let keys: Vec<Key<'_>> = positions.iter().map(|position| keys[*position]).collect();
+            let mut client = match client.map_or_else(|| Client::connect_with(address.to_string(), options), Ok) {
+                Ok(client) => client,
+                Err(error) => return (None, Answered { address, positions, result: Err(error) }),
+            };
+            let result = client.get_many(&keys);
+            (Some(client), Answered { address, positions, result })
+        };
+        let finished = match tasks.pop() {
+            Some(only) if tasks.is_empty() => vec![run(only)],
+            last => thread::scope(|scope| {
+                let threads: Vec<_> =
+                    tasks.into_iter().chain(last).map(|task| scope.spawn(move || run(task))).collect();
+                threads.into_iter().map(|thread| thread.join().expect("a lookup does not panic")).collect()
+            }),
+        };
+        let mut answered = Vec::with_capacity(finished.len());
+        for (client, group) in finished {
+            self.connections.extend(client.map(|client| (group.address.clone(), client)));
+            answered.push(group);
+        }
+        answered
+    }
+
+    /// Returns the address of the best node of a slot that is not in `avoided`, or of its primary if all are.
+    fn node_of(&self, slot: u16, avoided: &HashSet<Address>) -> Address {
+        let primary = &self.topology.nodes[usize::from(self.owners[usize::from(slot)])];
+        let is_preferred = |node: &TopologyNode| (node.role == Role::Replica) == self.options.reads_replicas;
+        let badness = |node: &TopologyNode| {
+            let is_far = self.options.zone.is_some() && node.zone != self.options.zone;
+            (node.health == Health::Fail, !is_preferred(node), is_far)
+        };
+        let replicas = self.topology.replicas_of(&primary.id);
+        let is_usable = |node: &&TopologyNode| {
+            (node.role == Role::Primary || matches!(node.health, Health::Online | Health::Fail))
+                && !avoided.contains(&self.address_of(node))
+        };
+        let best = [primary].into_iter().chain(replicas).filter(is_usable).min_by_key(|node| badness(node));
+        self.address_of(best.unwrap_or(primary))
+    }
+
+    /// Returns the address of a node. The user and the encryption are those of the first seed.
+    fn address_of(&self, node: &TopologyNode) -> Address {
+        let seed = self.seeds.iter().find_map(Address::tcp);
+        Address::Tcp(TcpAddress {
+            host: node.host.clone(),
+            port: node.port,
+            user: seed.and_then(|seed| seed.user.clone()),
+            tls: seed.is_some_and(|seed| seed.tls),
+        })
+    }
+
+    /// Reads the topology from the first node that can be reached. Nodes of `first` are asked first, then the nodes that
+    /// the client is connected to, the other nodes of the topology, and the seeds. An older topology than the current one
+    /// is ignored.
+    fn learn(&mut self, first: &[Address]) -> Result<(), ClientError> {
+        let connected: Vec<Address> = self.connections.keys().cloned().collect();
+        let nodes: Vec<Address> = self.topology.nodes.iter().map(|node| self.address_of(node)).collect();
+        let mut asked = HashSet::new();
+        let mut last_error = None;
+        let addresses: Vec<Address> =
+            first.iter().cloned().chain(connected).chain(nodes).chain(self.seeds.clone()).collect();
+        for address in addresses {
+            if !asked.insert(address.clone()) {
+                continue;
+            }
+            match self.topology_at(&address) {
+                Ok((topology, owners)) => {
+                    if topology.number >= self.topology.number {
+                        (self.topology, self.owners) = (topology, owners);
+                    }
+                    return Ok(());
+                }
+                Err(error) => last_error = Some(error),
+            }
+        }
+        let no_seeds = || ClientError::Configuration {
+            server: Address::Unix("cluster".into()),
+            problem: "no nodes were named: name the address of at least one node".to_owned(),
+        };
+        Err(last_error.unwrap_or_else(no_seeds))
+    }
+
+    /// Reads the topology of a node, and the positions of the primaries of all slots.
+    fn topology_at(&mut self, address: &Address) -> Result<(Topology, Box<[u16]>), ClientError> {
+        let mut client = match self.connections.remove(address) {
+            Some(client) => client,
+            None => Client::connect_with(address.to_string(), &self.options.client)?,
+        };
+        let json = client.topology()?;
+        self.connections.insert(address.clone(), client);
+        let problem = |problem: String| ClientError::Configuration { server: address.clone(), problem };
+        let json = json.ok_or_else(|| {
+            problem(
+                "the server is not a node of a cluster, or has no topology yet: use Client for one server".to_owned(),
+            )
+        })?;
+        let topology = Topology::parse(json.as_bytes()).map_err(|error| problem(error.to_string()))?;
+        let owners = topology.owners().map_err(|error| problem(error.to_string()))?;
+        Ok((topology, owners))
+    }
+}
+
+/// The result of the requests to one node.
+struct Answered {
+    address: Address,
+    /// The positions of the keys.
+    positions: Vec<usize>,
+    result: Result<Vec<Option<Vec<u8>>>, ClientError>,
+}
+
+/// Returns whether another node may answer after this error: this node cannot be reached, or is overloaded.
+fn may_try_another_node(error: &ClientError) -> bool {
+    matches!(
+        error,
+        ClientError::NotRunning { .. }
+            | ClientError::Refused { .. }
+            | ClientError::Io { .. }
+            | ClientError::TimedOut { .. }
+            | ClientError::Closed { .. }
+    )
+}

@@ -1,0 +1,279 @@
+//! Plans the next topology: for other nodes, or without nodes that have failed.
+//!
+//! In: the topology in effect, and the nodes of the next one. Out: the next topology, which moves as few slots as
+//! possible.
+
+use std::collections::{HashMap, HashSet};
+
+use thiserror::Error;
+
+use super::document::{Health, Role, TOPOLOGY_FORMAT, Topology, TopologyError, TopologyNode};
+use super::slot_set::SlotSet;
+use crate::slots::SLOT_COUNT;
+
+/// The reason why there is no plan.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// There are too few nodes for one primary with its replicas, or too many for one slot each.
+    #[error(
+        "{nodes} nodes are given, expected at least {} for one primary with {replicas} replicas, and at most one primary \
+         for each of the {SLOT_COUNT} slots: name more nodes, or fewer replicas",
+        replicas + 1
+    )]
+    Nodes {
+        /// The number of nodes.
+        nodes: usize,
+        /// The number of replicas of each primary.
+        replicas: usize,
+    },
+    /// The planned topology is not valid, for example because two nodes have the same name.
+    #[error("{0}")]
+    Topology(#[from] TopologyError),
+}
+
+/// Returns the next topology, which consists of `nodes`. Only their ids, addresses, zones, and states matter. Each
+/// primary gets at least `replicas` replicas, if possible in other zones and on other hosts. Slots and replicas stay
+/// where they are as far as an even distribution of the slots allows.
+///
+/// # Errors
+/// [`PlanError`].
+pub fn plan(current: Option<&Topology>, nodes: &[TopologyNode], replicas: usize) -> Result<Topology, PlanError> {
+    let primary_count = nodes.len() / (replicas + 1);
+    if !(1..=usize::from(SLOT_COUNT)).contains(&primary_count) {
+        return Err(PlanError::Nodes { nodes: nodes.len(), replicas });
+    }
+    let had = |node: &TopologyNode| match current {
+        Some(current) if current.node(&node.id).is_some_and(|node| node.role == Role::Primary) => {
+            current.slots_of(&node.id)
+        }
+        _ => SlotSet::NONE,
+    };
+    let mut candidates: Vec<(&TopologyNode, SlotSet)> = nodes.iter().map(|node| (node, had(node))).collect();
+    // The primaries with the most slots stay primaries. Other nodes become primaries in their given order, before those
+    // that are replicas now.
+    let is_replica = |node: &TopologyNode| {
+        current.is_some_and(|current| current.node(&node.id).is_some_and(|node| node.role == Role::Replica))
+    };
+    candidates.sort_by_key(|(node, slots)| (std::cmp::Reverse(slots.len()), is_replica(node)));
+    let others = candidates.split_off(primary_count);
+    let mut primaries = candidates;
+    distribute(&mut primaries);
+    let mut planned: Vec<TopologyNode> = Vec::new();
+    for (node, slots) in &primaries {
+        planned.push(TopologyNode { role: Role::Primary, primary: None, slots: slots.ranges(), ..(*node).clone() });
+    }
+    let others: Vec<&TopologyNode> = others.into_iter().map(|(node, _)| node).collect();
+    planned.extend(assign_replicas(current, &planned, others));
+    // The nodes have their given order, so that two documents are easy to compare.
+    planned.sort_by_key(|planned| nodes.iter().position(|node| node.id == planned.id));
+    let number = current.map_or(0, |current| current.number) + 1;
+    let topology = Topology { format: TOPOLOGY_FORMAT, number, nodes: planned };
+    topology.check()?;
+    Ok(topology)
+}
+
+/// Gives every primary an equal number of slots, or one more. Moves the fewest slots that this allows.
+fn distribute(primaries: &mut [(&TopologyNode, SlotSet)]) {
+    let count = primaries.len();
+    let (share, more) = (usize::from(SLOT_COUNT) / count, usize::from(SLOT_COUNT) % count);
+    // The primaries come in the order of their slots, so those with the most slots keep one more.
+    let target = |position: usize| share + usize::from(position < more);
+    let mut free = SlotSet::ALL;
+    for (position, (_, slots)) in primaries.iter_mut().enumerate() {
+        let surplus: Vec<u16> = slots.slots().skip(target(position)).collect();
+        surplus.into_iter().for_each(|slot| slots.remove(slot));
+        free.remove_all(slots);
+    }
+    let free: Vec<u16> = free.slots().collect();
+    let mut free = free.into_iter();
+    for (position, (_, slots)) in primaries.iter_mut().enumerate() {
+        let missing = target(position) - slots.len();
+        free.by_ref().take(missing).for_each(|slot| slots.insert(slot));
+    }
+}
+
+/// Makes nodes replicas of primaries, evenly.
+fn assign_replicas(
+    current: Option<&Topology>,
+    primaries: &[TopologyNode],
+    others: Vec<&TopologyNode>,
+) -> Vec<TopologyNode> {
+    let (share, more) = (others.len() / primaries.len(), others.len() % primaries.len());
+    let mut counts: HashMap<&str, usize> = primaries.iter().map(|node| (node.id.as_str(), 0)).collect();
+    let mut assigned = Vec::new();
+    let replica = |node: &TopologyNode, primary: &str| TopologyNode {
+        role: Role::Replica,
+        primary: Some(primary.to_owned()),
+        slots: Vec::new(),
+        ..node.clone()
+    };
+    let mut waiting = Vec::new();
+    for node in others {
+        let before = current.and_then(|current| current.node(&node.id)?.primary.as_deref());
+        let primary = before.and_then(|before| primaries.iter().find(|primary| primary.id == before));
+        match primary.map(|primary| (primary.id.as_str(), counts.get_mut(primary.id.as_str()))) {
+            Some((primary, Some(count))) if *count < share + usize::from(more > 0) => {
+                *count += 1;
+                assigned.push(replica(node, primary));
+            }
+            _ => waiting.push(node),
+        }
+    }
+    for node in waiting {
+        // A replica is of use if it does not fail together with its primary.
+        let badness = |primary: &TopologyNode| {
+            let is_same_zone = primary.zone.is_some() && primary.zone == node.zone;
+            (counts[primary.id.as_str()], is_same_zone, primary.host == node.host)
+        };
+        let Some(primary) = primaries.iter().min_by_key(|primary| badness(primary)) else { break };
+        assigned.push(replica(node, &primary.id));
+        *counts.entry(&primary.id).or_default() += 1;
+    }
+    assigned
+}
+
+/// Returns the next topology after the nodes in `failed` have failed and all other nodes have not: they are marked, and
+/// replicas take the place of failed primaries. Returns `None` if the topology describes this state already. A failed
+/// primary without a replica that works keeps its slots.
+pub fn without_failed(current: &Topology, failed: &HashSet<String>) -> Option<Topology> {
+    let mut next = Topology { number: current.number + 1, ..current.clone() };
+    for node in &mut next.nodes {
+        match (failed.contains(&node.id), node.health) {
+            (true, Health::Online | Health::Loading) => node.health = Health::Fail,
+            (false, Health::Fail) => node.health = Health::Online,
+            _ => {}
+        }
+    }
+    let is_lost = |node: &&TopologyNode| node.role == Role::Primary && node.health == Health::Fail;
+    let lost: Vec<String> = next.nodes.iter().filter(is_lost).map(|node| node.id.clone()).collect();
+    for id in lost {
+        let is_successor =
+            |node: &&TopologyNode| node.primary.as_deref() == Some(id.as_str()) && node.health == Health::Online;
+        let Some(successor) = next.nodes.iter().find(is_successor).map(|node| node.id.clone()) else { continue };
+        let slots = next.node(&id).map(|node| node.slots.clone()).unwrap_or_default();
+        for node in &mut next.nodes {
+            if node.id == successor {
+                (node.role, node.primary, node.slots) = (Role::Primary, None, slots.clone());
+            } else if node.id == id || node.primary.as_deref() == Some(id.as_str()) {
+                (node.role, node.primary, node.slots) = (Role::Replica, Some(successor.clone()), Vec::new());
+            }
+        }
+    }
+    (next.nodes != current.nodes).then_some(next)
+}
+
+/// Returns the number of slots whose primary differs between two topologies.
+pub fn moved_slots(from: &Topology, to: &Topology) -> usize {
+    let owners = |topology: &Topology| {
+        let owners = topology.owners().unwrap_or_default();
+        owners.iter().map(|owner| topology.nodes[usize::from(*owner)].id.clone()).collect::<Vec<_>>()
+    };
+    owners(from).iter().zip(owners(to)).filter(|(from, to)| *from != to).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(id: &str, zone: Option<&str>) -> TopologyNode {
+        TopologyNode {
+            id: id.to_owned(),
+            host: format!("host-{id}"),
+            port: 6380,
+            role: Role::Primary,
+            primary: None,
+            slots: Vec::new(),
+            zone: zone.map(str::to_owned),
+            health: Health::Online,
+        }
+    }
+
+    fn nodes(count: usize) -> Vec<TopologyNode> {
+        (0..count).map(|number| node(&format!("n{number}"), None)).collect()
+    }
+
+    #[test]
+    fn slots_are_divided_evenly_and_as_few_as_possible_move() {
+        for replicas in 0..3 {
+            let mut current: Option<Topology> = None;
+            for count in [1, 2, 3, 4, 8, 7, 5, 16, 100, 99, 3, 1] {
+                let nodes = nodes(count * (replicas + 1));
+                let next = plan(current.as_ref(), &nodes, replicas).unwrap();
+                assert_eq!(next.number, current.as_ref().map_or(1, |current| current.number + 1));
+                let primaries: Vec<_> = next.nodes.iter().filter(|node| node.role == Role::Primary).collect();
+                assert_eq!((primaries.len(), next.nodes.len()), (count, nodes.len()));
+                let lens: Vec<usize> = primaries.iter().map(|node| next.slots_of(&node.id).len()).collect();
+                assert!(lens.iter().max().unwrap() - lens.iter().min().unwrap() <= 1, "{lens:?}");
+                for primary in &primaries {
+                    assert_eq!(next.replicas_of(&primary.id).count(), replicas, "{count} {replicas}");
+                }
+                if let Some(current) = &current {
+                    // Each primary loses or gains only the difference between its old share and its new one.
+                    let gained: usize = primaries
+                        .iter()
+                        .map(|node| {
+                            let mut gained = next.slots_of(&node.id);
+                            let had = current.node(&node.id).is_some_and(|node| node.role == Role::Primary);
+                            let before = if had { current.slots_of(&node.id) } else { SlotSet::NONE };
+                            gained.remove_all(&before);
+                            assert!(before.len() + gained.len() <= 16384 / count + 1 || gained.is_empty());
+                            gained.len()
+                        })
+                        .sum();
+                    assert_eq!(moved_slots(current, &next), gained);
+                }
+                current = Some(next);
+            }
+        }
+    }
+
+    #[test]
+    fn a_plan_for_the_same_nodes_changes_only_the_number() {
+        let nodes = nodes(7);
+        let first = plan(None, &nodes, 1).unwrap();
+        let second = plan(Some(&first), &nodes, 1).unwrap();
+        assert_eq!((&second.nodes, second.number, moved_slots(&first, &second)), (&first.nodes, 2, 0));
+    }
+
+    #[test]
+    fn replicas_are_in_other_zones_than_their_primaries() {
+        let nodes: Vec<_> =
+            (0..6).map(|number| node(&format!("n{number}"), Some(if number < 3 { "east" } else { "west" }))).collect();
+        let topology = plan(None, &nodes, 1).unwrap();
+        for replica in topology.nodes.iter().filter(|node| node.role == Role::Replica) {
+            let primary = topology.node(replica.primary.as_deref().unwrap()).unwrap();
+            assert_ne!(primary.zone, replica.zone);
+        }
+    }
+
+    #[test]
+    fn plans_that_are_not_possible_are_rejected() {
+        assert_eq!(plan(None, &nodes(2), 2), Err(PlanError::Nodes { nodes: 2, replicas: 2 }));
+        assert_eq!(plan(None, &[], 0), Err(PlanError::Nodes { nodes: 0, replicas: 0 }));
+        let doubled = [nodes(1), nodes(1)].concat();
+        assert!(matches!(plan(None, &doubled, 0), Err(PlanError::Topology(_))));
+    }
+
+    #[test]
+    fn a_replica_takes_the_place_of_a_failed_primary_and_failed_nodes_come_back_as_replicas() {
+        let current = plan(None, &nodes(6), 1).unwrap();
+        let replica = current.replicas_of("n0").next().unwrap().id.clone();
+        assert_eq!(without_failed(&current, &HashSet::new()), None);
+        let failed = HashSet::from(["n0".to_owned()]);
+        let next = without_failed(&current, &failed).unwrap();
+        assert_eq!(next.check(), Ok(()));
+        assert_eq!((next.number, next.slots_of(&replica)), (2, current.slots_of("n0")));
+        let n0 = next.node("n0").unwrap();
+        assert_eq!((n0.role, n0.primary.as_deref(), n0.health), (Role::Replica, Some(replica.as_str()), Health::Fail));
+        assert_eq!(without_failed(&next, &failed), None);
+        let back = without_failed(&next, &HashSet::new()).unwrap();
+        assert_eq!(back.node("n0").unwrap().health, Health::Online);
+        assert_eq!(moved_slots(&next, &back), 0);
+        // Without a replica that works, the slots stay with the failed primary.
+        let both = HashSet::from(["n0".to_owned(), replica]);
+        let lost = without_failed(&current, &both).unwrap();
+        assert_eq!((moved_slots(&current, &lost), lost.node("n0").unwrap().health), (0, Health::Fail));
+        assert_eq!(lost.check(), Ok(()));
+    }
+}

@@ -1,0 +1,100 @@
+//! What a program sets and reads while a node follows a table.
+//!
+//! In: the options of a node, and requests of other threads. Out: the numbers that the node reports.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::error::FailureKind;
+use super::status::NodeStatus;
+use crate::bake::Cancel;
+use crate::slots::SlotRange;
+use crate::sync::unpoisoned;
+
+/// How a node follows a table.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct FollowOptions {
+    /// The folder that keeps generations.
+    pub cache: PathBuf,
+    /// The slots that the node has. It fetches only files with some of these slots, and serves only their rows. Canaries
+    /// of other slots are not looked up. A node of a cluster has the slots that its topology assigns to it instead.
+    pub slots: SlotRange,
+    /// The name of the node, which is unique among the nodes of the table.
+    pub node: String,
+    /// The mean time between two polls. Each wait is random, between half and one and a half of this time.
+    pub poll: Duration,
+    /// The maximum rate of downloads, in bytes per second. `None` for no limit.
+    pub bandwidth_bytes_per_s: Option<u64>,
+    /// The number of generations that the folder keeps, at least 1.
+    pub keep: usize,
+}
+
+impl FollowOptions {
+    /// Returns the default options for a folder and a node's name: all slots, a poll every 5 seconds, no limit on the
+    /// rate, and 3 generations.
+    pub fn new(cache: impl Into<PathBuf>, node: impl Into<String>) -> FollowOptions {
+        FollowOptions {
+            cache: cache.into(),
+            slots: SlotRange::ALL,
+            node: node.into(),
+            poll: Duration::from_secs(5),
+            bandwidth_bytes_per_s: None,
+            keep: 3,
+        }
+    }
+}
+
+/// The numbers that a node reports, which other threads read.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct FollowFacts {
+    /// The status that the node reports to the store.
+    pub status: NodeStatus,
+    /// The number of polls.
+    pub polls: u64,
+    /// The number of bytes that were downloaded.
+    pub fetched_bytes: u64,
+    /// The number of failures of each kind, in the order of [`FailureKind::ALL`].
+    pub failures: [u64; FailureKind::ALL.len()],
+    /// The download in progress: the bytes that are complete, and the length of the file. `None` if there is none.
+    pub fetching: Option<(u64, u64)>,
+    /// Whether the table was served from the folder before the store was read.
+    pub started_from_cache: bool,
+    /// The slots whose rows are served, such as `0-16383`.
+    pub slots: String,
+}
+
+/// A handle to a running [`Follower`](super::Follower).
+#[derive(Clone, Default)]
+pub struct FollowControl {
+    pub(super) facts: Arc<Mutex<FollowFacts>>,
+    pub(super) wake: Arc<Notify>,
+    pub(super) cancel: Cancel,
+}
+
+impl FollowControl {
+    /// Makes the follower poll now, and try a generation again that failed.
+    pub fn poll(&self) {
+        self.wake.notify_one();
+    }
+
+    /// Makes the follower end soon.
+    pub fn stop(&self) {
+        self.cancel.set();
+        self.wake.notify_one();
+    }
+
+    /// Returns whether the follower was stopped.
+    pub fn is_stopped(&self) -> bool {
+        self.cancel.is_set()
+    }
+
+    /// Returns the numbers that the node reports.
+    pub fn facts(&self) -> FollowFacts {
+        unpoisoned(&self.facts).clone()
+    }
+}

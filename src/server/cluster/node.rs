@@ -1,0 +1,281 @@
+//! This node of the cluster, and the topology that it follows.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use thiserror::Error;
+use tracing::{info, warn};
+
+use super::view::{ServedSlots, View};
+use crate::cluster::{NodeAddress, SlotSet, Topology, TopologyError, node_id_problem};
+use crate::sync::unpoisoned;
+
+/// How long a node still serves the slots that a new topology assigns to other nodes, by default. In this time, the other
+/// nodes read the new topology. Otherwise, two nodes that follow different topologies could redirect a client to each
+/// other.
+const RETAINED_FOR: Duration = Duration::from_secs(5);
+
+/// The reason why a node rejects a topology.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ClusterError {
+    /// The id of this node is not valid.
+    #[error("the id of this node is {id:?}, {expected}")]
+    Id {
+        /// The id.
+        id: String,
+        /// What is expected.
+        expected: &'static str,
+    },
+    /// The topology file cannot be read.
+    #[error("{}: {error}", path.display())]
+    Io {
+        /// The path of the file.
+        path: PathBuf,
+        /// The error of the operating system.
+        error: std::io::Error,
+    },
+    /// The document is not valid.
+    #[error("{document}: {error}")]
+    Document {
+        /// The path or the URL of the document.
+        document: String,
+        /// What is wrong with it.
+        error: TopologyError,
+    },
+    /// The document is older than the topology in effect.
+    #[error(
+        "the topology has number {found}, expected more than {current}, which is in effect: give the new topology a \
+         higher number"
+    )]
+    Older {
+        /// The number of the rejected topology.
+        found: u64,
+        /// The number of the topology in effect.
+        current: u64,
+    },
+    /// The document has the number of the topology in effect, but other nodes.
+    #[error(
+        "the topology differs from the one in effect, but both have number {number}: give the new topology a higher \
+         number"
+    )]
+    Changed {
+        /// The number of both topologies.
+        number: u64,
+    },
+}
+
+/// This server as a node of a cluster: its id, its address, and the topology that it follows. Handles may be used by
+/// several threads.
+pub struct ClusterNode {
+    id: String,
+    announced: NodeAddress,
+    /// The topology file. `None` if another part of the program applies topologies.
+    path: Option<PathBuf>,
+    /// The slots whose rows the served file has.
+    file_slots: Mutex<Arc<SlotSet>>,
+    retained_for: Duration,
+    view: ArcSwap<View>,
+    /// The version of `view`, so that a connection notices a new view with one load.
+    version: AtomicU64,
+    /// When the topology was replaced. Holding the lock serializes changes of the view.
+    changed: Mutex<Option<Instant>>,
+}
+
+impl ClusterNode {
+    /// Creates a node that has no topology yet. Until [`ClusterNode::apply`] is called, it serves no slots.
+    ///
+    /// # Errors
+    /// [`ClusterError::Id`].
+    pub fn new(id: &str, announced: NodeAddress) -> Result<ClusterNode, ClusterError> {
+        if let Some(expected) = node_id_problem(id) {
+            return Err(ClusterError::Id { id: id.to_owned(), expected });
+        }
+        let view = View::unknown(id, &announced);
+        let version = AtomicU64::new(view.version);
+        Ok(ClusterNode {
+            id: id.to_owned(),
+            announced,
+            path: None,
+            file_slots: Mutex::new(Arc::new(SlotSet::ALL)),
+            retained_for: RETAINED_FOR,
+            view: ArcSwap::from_pointee(view),
+            version,
+            changed: Mutex::default(),
+        })
+    }
+
+    /// Makes the node follow the topology in a file. The server reads the file again when it changes and on a reload.
+    ///
+    /// # Errors
+    /// [`ClusterError::Io`], [`ClusterError::Document`], [`ClusterError::Older`], [`ClusterError::Changed`].
+    pub fn follow_file(&mut self, path: &Path) -> Result<(), ClusterError> {
+        self.path = Some(path.to_path_buf());
+        self.read_file().map(drop)
+    }
+
+    /// Sets the slots whose rows the served file has. The default is all slots. For a slot that the topology assigns to
+    /// this node but that the file lacks, clients get an error instead of a missing row.
+    /// If the file is replaced, the call applies to the file that is served next.
+    pub fn set_file_slots(&self, slots: SlotSet) {
+        *unpoisoned(&self.file_slots) = Arc::new(slots);
+    }
+
+    /// Sets how long the node still serves the slots that a new topology assigns to other nodes: at least the time that
+    /// all nodes need to read the new topology. The default is 5 seconds.
+    pub fn set_retained_for(&mut self, retained_for: Duration) {
+        self.retained_for = retained_for;
+    }
+
+    /// Returns the slots whose rows the file has that is served next.
+    pub fn file_slots(&self) -> Arc<SlotSet> {
+        Arc::clone(&unpoisoned(&self.file_slots))
+    }
+
+    /// Returns the id of this node.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Returns the address that this node announces to clients.
+    pub fn announced(&self) -> &NodeAddress {
+        &self.announced
+    }
+
+    /// Returns the number of the topology in effect, or 0 if there is none.
+    pub fn topology_number(&self) -> u64 {
+        self.view().number()
+    }
+
+    /// Returns the current view.
+    pub(in crate::server) fn view(&self) -> Arc<View> {
+        self.view.load_full()
+    }
+
+    /// Returns the version of the current view. Each view has a higher version than the preceding one.
+    #[inline]
+    pub(in crate::server) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// Reads the topology file and applies the topology if it is new. Returns whether it is.
+    pub(super) fn read_file(&self) -> Result<bool, ClusterError> {
+        let Some(path) = &self.path else { return Ok(false) };
+        let json = fs::read(path).map_err(|error| ClusterError::Io { path: path.clone(), error })?;
+        let document = || path.display().to_string();
+        let topology =
+            Topology::parse(&json).map_err(|error| ClusterError::Document { document: document(), error })?;
+        self.apply(topology)
+    }
+
+    /// Replaces the topology in effect. Connections use the new topology from their next turn on. Returns false if the
+    /// topology is already in effect.
+    ///
+    /// # Errors
+    /// [`ClusterError::Document`], [`ClusterError::Older`], [`ClusterError::Changed`]. The topology in effect then
+    /// stays.
+    pub fn apply(&self, topology: Topology) -> Result<bool, ClusterError> {
+        let mut changed = unpoisoned(&self.changed);
+        let current = self.view();
+        let number = topology.number;
+        if number < current.number() {
+            return Err(ClusterError::Older { found: number, current: current.number() });
+        }
+        if number == current.number() {
+            return if current.topology() == Some(&topology) {
+                Ok(false)
+            } else {
+                Err(ClusterError::Changed { number })
+            };
+        }
+        let document = || format!("topology {number}");
+        topology.check().map_err(|error| ClusterError::Document { document: document(), error })?;
+        self.report(&topology);
+        let view = View::new(topology, &self.id, current.version + 1, current.served().clone())
+            .map_err(|error| ClusterError::Document { document: document(), error })?;
+        *changed = Some(Instant::now());
+        self.replace(view);
+        Ok(true)
+    }
+
+    /// Stops serving the slots that the topology assigns to other nodes, if the topology has been in effect long enough.
+    pub(super) fn release_retained(&self) {
+        let changed = unpoisoned(&self.changed);
+        let current = self.view();
+        let Some(topology) = current.topology().filter(|_| !current.retained().is_empty()) else { return };
+        if changed.is_none_or(|changed| changed.elapsed() < self.retained_for) {
+            return;
+        }
+        // The topology was valid before.
+        if let Ok(view) = View::new(topology.clone(), &self.id, current.version + 1, ServedSlots::NONE) {
+            self.replace(view);
+        }
+    }
+
+    fn replace(&self, view: View) {
+        let version = view.version;
+        self.view.store(Arc::new(view));
+        self.version.store(version, Ordering::Release);
+    }
+
+    fn report(&self, topology: &Topology) {
+        let (id, number, announced) = (&self.id, topology.number, &self.announced);
+        let Some(node) = topology.node(id) else {
+            warn!(topology = number, "topology {number} has no node {id:?}: this server redirects all clients");
+            return;
+        };
+        if (node.host.as_str(), node.port) != (announced.host.as_str(), announced.port) {
+            warn!(
+                topology = number,
+                "topology {number} has the address {}:{} for this node, but the node announces {announced}: clients use \
+                 the address of the topology",
+                node.host,
+                node.port
+            );
+        }
+        info!(topology = number, "topology {number}: this node has slots {}", topology.slots_of(id));
+    }
+}
+
+impl fmt::Debug for ClusterNode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClusterNode").field("id", &self.id).field("announced", &self.announced).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn topology(number: u64, port: u16) -> Topology {
+        let json = format!(
+            r#"{{"format": 1, "number": {number}, "nodes": [
+                {{"id": "a", "host": "h", "port": {port}, "role": "primary", "slots": ["0-16383"]}}]}}"#
+        );
+        Topology::parse(json.as_bytes()).unwrap()
+    }
+
+    fn node() -> ClusterNode {
+        ClusterNode::new("a", "h:1".parse().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn only_a_topology_with_a_higher_number_replaces_the_one_in_effect() {
+        let node = node();
+        assert_eq!((node.topology_number(), node.view().is_primary_of(7)), (0, false));
+        assert!(node.apply(topology(5, 1)).unwrap());
+        assert!(node.view().is_primary_of(7));
+        let version = node.version();
+        assert!(!node.apply(topology(5, 1)).unwrap());
+        assert!(matches!(node.apply(topology(5, 2)), Err(ClusterError::Changed { number: 5 })));
+        assert!(matches!(node.apply(topology(4, 1)), Err(ClusterError::Older { found: 4, current: 5 })));
+        assert_eq!((node.topology_number(), node.version()), (5, version));
+        assert!(node.apply(topology(9, 2)).unwrap());
+        assert!(node.version() > version && node.version() == node.view().version);
+    }
+}

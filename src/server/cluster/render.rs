@@ -1,0 +1,123 @@
+//! The replies of the CLUSTER command, in the formats of Redis 7.0.
+
+use crate::cluster::{Health, Role, SlotSet, Topology, TopologyNode};
+use crate::protocol::resp::{Reply, Version};
+use crate::slots::SlotRange;
+
+/// The distance between a node's port and the port of the bus that nodes of Redis use. This server has no bus, but
+/// clients expect a number.
+const BUS_PORT_DISTANCE: u32 = 10_000;
+
+/// Returns the ranges of the primaries in the order of their slots.
+fn ranges(topology: &Topology) -> Vec<(SlotRange, &TopologyNode)> {
+    let primaries = topology.nodes.iter().filter(|node| node.role == Role::Primary);
+    let joined = |node: &TopologyNode| node.slots.iter().copied().collect::<SlotSet>().ranges();
+    let mut ranges: Vec<_> =
+        primaries.flat_map(|node| joined(node).into_iter().map(move |range| (range, node))).collect();
+    ranges.sort_by_key(|(range, _)| range.first_slot);
+    ranges
+}
+
+/// Renders CLUSTER SLOTS. As in Redis, the reply has the primary of each range and those of its replicas that are
+/// online.
+pub(super) fn slots(topology: &Topology, _: Option<usize>, version: Version) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut reply = Reply::new(&mut bytes, version);
+    let ranges = ranges(topology);
+    reply.array(ranges.len());
+    for (range, primary) in ranges {
+        let replicas: Vec<_> =
+            topology.replicas_of(&primary.id).filter(|replica| replica.health == Health::Online).collect();
+        reply.array(3 + replicas.len());
+        reply.integer(range.first_slot.into());
+        reply.integer(range.last_slot.into());
+        for node in [primary].into_iter().chain(replicas) {
+            reply.array(4);
+            reply.bulk(node.host.as_bytes());
+            reply.integer(node.port.into());
+            reply.bulk(node.id.as_bytes());
+            reply.map(0);
+        }
+    }
+    bytes
+}
+
+/// Renders CLUSTER SHARDS. A shard is a primary with its replicas.
+pub(super) fn shards(topology: &Topology, _: Option<usize>, version: Version) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut reply = Reply::new(&mut bytes, version);
+    let is_shard = |node: &&TopologyNode| node.role == Role::Primary && node.health != Health::Hidden;
+    let primaries: Vec<_> = topology.nodes.iter().filter(is_shard).collect();
+    reply.array(primaries.len());
+    for primary in primaries {
+        let ranges = primary.slots.iter().copied().collect::<SlotSet>().ranges();
+        let replicas: Vec<_> =
+            topology.replicas_of(&primary.id).filter(|replica| replica.health != Health::Hidden).collect();
+        reply.map(2);
+        reply.bulk(b"slots");
+        reply.array(2 * ranges.len());
+        ranges.iter().flat_map(|range| [range.first_slot, range.last_slot]).for_each(|slot| reply.integer(slot.into()));
+        reply.bulk(b"nodes");
+        reply.array(1 + replicas.len());
+        [primary].into_iter().chain(replicas).for_each(|node| shard_node(node, &mut reply));
+    }
+    bytes
+}
+
+fn shard_node(node: &TopologyNode, reply: &mut Reply<'_>) {
+    let role = if node.role == Role::Primary { "master" } else { "replica" };
+    let text = |reply: &mut Reply<'_>, name: &str, value: &str| {
+        reply.bulk(name.as_bytes());
+        reply.bulk(value.as_bytes());
+    };
+    reply.map(7);
+    text(reply, "id", &node.id);
+    reply.bulk(b"port");
+    reply.integer(node.port.into());
+    text(reply, "ip", &node.host);
+    text(reply, "endpoint", &node.host);
+    text(reply, "role", role);
+    reply.bulk(b"replication-offset");
+    reply.integer(0);
+    text(reply, "health", node.health.name());
+}
+
+/// Renders CLUSTER NODES: a line for each node that clients see. `this` is the position of this node.
+pub(super) fn nodes(topology: &Topology, this: Option<usize>) -> String {
+    let visible = topology.nodes.iter().filter(|node| node.health != Health::Hidden);
+    visible.map(|node| node_line(topology, node, this) + "\n").collect()
+}
+
+/// Renders a node as CLUSTER NODES and CLUSTER REPLICAS do, without a line end.
+pub(super) fn node_line(topology: &Topology, node: &TopologyNode, this: Option<usize>) -> String {
+    let is_this = this.and_then(|this| topology.nodes.get(this)).is_some_and(|this| this.id == node.id);
+    let has_failed = node.health == Health::Fail;
+    let flags = [
+        is_this.then_some("myself"),
+        Some(if node.role == Role::Primary { "master" } else { "slave" }),
+        has_failed.then_some("fail"),
+    ];
+    let ranges = match node.role {
+        Role::Primary => node.slots.iter().copied().collect::<SlotSet>().ranges(),
+        Role::Replica => Vec::new(),
+    };
+    let mut line = format!(
+        "{} {}:{}@{} {} {} 0 0 {} {}",
+        node.id,
+        node.host,
+        node.port,
+        u32::from(node.port) + BUS_PORT_DISTANCE,
+        flags.into_iter().flatten().collect::<Vec<_>>().join(","),
+        node.primary.as_deref().unwrap_or("-"),
+        topology.number,
+        if has_failed { "disconnected" } else { "connected" },
+    );
+    for range in ranges {
+        line += " ";
+        line += &match range {
+            SlotRange { first_slot, last_slot } if first_slot == last_slot => first_slot.to_string(),
+            range => range.to_string(),
+        };
+    }
+    line
+}

@@ -1,0 +1,113 @@
+//! The commands about the cluster that this server is a node of: CLUSTER, READONLY, READWRITE, ASKING, and ROLE.
+//!
+//! In: the node's view. Out: replies in the formats of Redis. The topology comes from a document, so the commands that
+//! change it are rejected.
+
+use super::keyspace::begin_slot;
+use super::strings::{NOT_AN_INTEGER, next};
+use super::work::{Outcome, SlotTask};
+use super::{Out, Session};
+use crate::protocol::resp::commands::{Id, Spec};
+use crate::protocol::resp::{Args, Sink, integer};
+use crate::server::cluster::View;
+use crate::slots::{SLOT_COUNT, slot_of};
+
+/// The error for CLUSTER commands that would change the topology.
+const TOPOLOGY_FIXED: &str = "ERR the topology of this cluster comes from a document: change the document instead";
+
+impl Session {
+    /// Executes a command about the cluster.
+    ///
+    /// # Errors
+    /// The text of the error reply.
+    pub(super) fn execute_about_cluster(
+        &mut self,
+        spec: &Spec,
+        mut args: Args<'_>,
+        out: &mut Out<'_>,
+    ) -> Result<Outcome, String> {
+        let Some(cluster) = &self.cluster else { return Err(super::topology::NO_CLUSTER.to_owned()) };
+        let view = cluster.view();
+        match spec.id {
+            Id::ReadOnly | Id::ReadWrite => {
+                let reads_replicas = spec.id == Id::ReadOnly;
+                self.state.reads_replicas = reads_replicas;
+                self.client.set_reads_replicas(reads_replicas);
+                out.ok();
+            }
+            // Slots do not migrate key by key, so no client is redirected by ASK.
+            Id::Asking => out.ok(),
+            Id::ClusterSlots => push_rendered(view.slots_reply(out.version()), out),
+            Id::ClusterShards => push_rendered(view.shards_reply(out.version()), out),
+            Id::ClusterNodes => out.verbatim(view.nodes_text()),
+            Id::ClusterInfo => out.verbatim(&view.info_text()),
+            Id::ClusterMyId => out.bulk(cluster.node().id().as_bytes()),
+            Id::ClusterKeySlot => out.integer(slot_of(next(&mut args).into()).into()),
+            Id::ClusterLinks => out.array(0),
+            Id::ClusterReplicas | Id::ClusterSlaves => {
+                let lines = view.replica_lines(next(&mut args))?;
+                out.array(lines.len());
+                lines.iter().for_each(|line| out.bulk(line.as_bytes()));
+            }
+            Id::ClusterCountFailureReports => {
+                view.require_node(next(&mut args))?;
+                out.integer(0);
+            }
+            Id::ClusterCountKeysInSlot => {
+                let slot = integer(next(&mut args)).ok_or(NOT_AN_INTEGER)?;
+                let slot = valid_slot(slot).ok_or("ERR Invalid slot")?;
+                return Ok(begin_slot(SlotTask { slot, keys_max: None }));
+            }
+            Id::ClusterGetKeysInSlot => {
+                let slot = integer(next(&mut args)).ok_or(NOT_AN_INTEGER)?;
+                let count = integer(next(&mut args)).ok_or(NOT_AN_INTEGER)?;
+                let (slot, count) =
+                    valid_slot(slot).zip(usize::try_from(count).ok()).ok_or("ERR Invalid slot or number of keys")?;
+                return Ok(begin_slot(SlotTask { slot, keys_max: Some(count) }));
+            }
+            _ => return Err(TOPOLOGY_FIXED.to_owned()),
+        }
+        Ok(Outcome::Done)
+    }
+
+    /// Replies to ROLE.
+    pub(super) fn role(&self, out: &mut Out<'_>) {
+        let view = self.cluster.as_ref().map(|cluster| cluster.view());
+        match view.and_then(View::primary_of_this) {
+            Some(primary) => {
+                out.array(5);
+                out.bulk(b"slave");
+                out.bulk(primary.host.as_bytes());
+                out.integer(primary.port.into());
+                out.bulk(b"connected");
+                out.integer(0);
+            }
+            None => {
+                let replicas = view.map(View::replicas_of_this).unwrap_or_default();
+                out.array(3);
+                out.bulk(b"master");
+                out.integer(0);
+                out.array(replicas.len());
+                for replica in replicas {
+                    out.array(3);
+                    out.bulk(replica.host.as_bytes());
+                    out.bulk(replica.port.to_string().as_bytes());
+                    out.bulk(b"0");
+                }
+            }
+        }
+    }
+
+    /// Returns whether the server is a replica in a cluster.
+    pub(super) fn is_replica(&self) -> bool {
+        self.cluster.as_ref().is_some_and(|cluster| cluster.view().primary_of_this().is_some())
+    }
+}
+
+fn push_rendered(reply: &[u8], out: &mut Out<'_>) {
+    out.sink().push_bytes(reply);
+}
+
+fn valid_slot(slot: i64) -> Option<u16> {
+    u16::try_from(slot).ok().filter(|slot| *slot < SLOT_COUNT)
+}

@@ -1,0 +1,267 @@
+//! The slots of keys, if the server is a node of a cluster: which keys this node answers for, and the node that a client
+//! is redirected to.
+//!
+//! In: keys, and the view of the node. Out: errors with Redis's texts. A row that is present needs no check if the file
+//! has only rows of slots that the node serves, so only missing keys are hashed.
+
+use std::sync::Arc;
+
+use super::clients::NOT_QUEUEING;
+use super::gets::{self, Run};
+use super::hashes;
+use super::slots::{Routing, SlotOfKeys, Unrouted, is_padded};
+use super::transaction::is_immediate;
+use super::work::{Outcome, Step, Work};
+use super::{Out, Session};
+use crate::cluster::SlotSet;
+use crate::format::key::{Key, KeyKind};
+use crate::protocol::resp::Command;
+use crate::protocol::resp::commands::{ARGS_MAX_AT_ONCE, Id, Spec, resolve};
+use crate::server::cluster::{ClusterNode, View};
+use crate::server::fields::Fields;
+use crate::server::generations::Generation;
+use crate::server::responses::Responses;
+use crate::slots::slot_of;
+
+/// The cost, in steps, of hashing a key. The cost of its bytes comes on top.
+const HASH_STEPS: usize = 1;
+
+const NOT_SERVED: &str = "CLUSTERDOWN Hash slot not served";
+
+/// The slots that a node serves for a connection.
+#[derive(Clone, Copy)]
+pub(super) struct Route<'r> {
+    view: &'r View,
+    /// The slots that the topology assigns to this node.
+    assigned: &'r SlotSet,
+    /// The slots whose rows the file has.
+    of_file: &'r SlotSet,
+    /// Whether the file has only rows of assigned slots.
+    is_exact: bool,
+}
+
+impl Routing for Route<'_> {
+    #[inline]
+    fn admits(self, kind: KeyKind, text: &[u8]) -> bool {
+        !(kind == KeyKind::U64 && is_padded(text)) && (self.is_exact || self.serves(slot_of(Key::Bytes(text))))
+    }
+
+    fn refuse_missing(self, key: Key<'_>) -> Option<String> {
+        self.refuse(slot_of(key))
+    }
+}
+
+impl Route<'_> {
+    #[inline]
+    fn serves(self, slot: u16) -> bool {
+        self.assigned.has(slot) && self.of_file.has(slot)
+    }
+
+    /// Returns the error for a slot that this node does not serve.
+    fn refuse(self, slot: u16) -> Option<String> {
+        if self.serves(slot) {
+            return None;
+        }
+        let Some(owner) = self.view.owner(slot) else { return Some(NOT_SERVED.to_owned()) };
+        if self.view.is_this(owner) {
+            return Some(format!("LOADING This node does not have the rows of hash slot {slot} yet"));
+        }
+        Some(format!("MOVED {slot} {}:{}", owner.host, owner.port))
+    }
+}
+
+/// The cluster as a connection sees it.
+pub(super) struct ClusterSession {
+    node: Arc<ClusterNode>,
+    view: Arc<View>,
+    /// The numbers of the generation and the view that `is_exact` was derived from, and whether the client reads from
+    /// replicas.
+    derived_from: (u64, u64, bool),
+    is_exact: bool,
+}
+
+impl ClusterSession {
+    pub(super) fn new(node: &Arc<ClusterNode>) -> ClusterSession {
+        ClusterSession { node: Arc::clone(node), view: node.view(), derived_from: (0, 0, false), is_exact: false }
+    }
+
+    pub(super) fn view(&self) -> &View {
+        &self.view
+    }
+
+    pub(super) fn node(&self) -> &ClusterNode {
+        &self.node
+    }
+
+    /// Reads the node's view again if it has changed.
+    #[inline]
+    fn refresh(&mut self) {
+        if self.view.version() != self.node.version() {
+            self.view = self.node.view();
+        }
+    }
+
+    #[inline]
+    fn route<'r>(&'r mut self, generation: &'r Generation, reads_replicas: bool) -> Route<'r> {
+        let derived_from = (generation.number, self.view.version(), reads_replicas);
+        let assigned = self.view.served_slots(reads_replicas);
+        if self.derived_from != derived_from {
+            self.derived_from = derived_from;
+            self.is_exact = generation.slots.is_subset(assigned);
+        }
+        Route { view: &self.view, assigned, of_file: &generation.slots, is_exact: self.is_exact }
+    }
+}
+
+impl Session {
+    /// Reads the view of the cluster again if it has changed.
+    #[inline]
+    pub(super) fn refresh_cluster(&mut self) {
+        if let Some(cluster) = &mut self.cluster {
+            cluster.refresh();
+        }
+    }
+
+    /// Answers the GET commands at the start of `rest`.
+    #[inline]
+    pub(super) fn answer_gets(
+        &mut self,
+        generation: &Generation,
+        rest: &[u8],
+        responses: &mut Responses,
+    ) -> Option<Run> {
+        let version = self.state.version;
+        match self.cluster.as_mut().filter(|_| !self.state.transaction.is_executing()) {
+            None => gets::answer(&generation.store, rest, version, Unrouted, responses),
+            Some(cluster) => {
+                let route = cluster.route(generation, self.state.reads_replicas);
+                gets::answer(&generation.store, rest, version, route, responses)
+            }
+        }
+    }
+
+    /// Answers the HGET, HMGET, and HGETALL commands at the start of `rest`.
+    pub(super) fn answer_hash_reads(
+        &mut self,
+        fields: &Fields,
+        generation: &Generation,
+        rest: &[u8],
+        responses: &mut Responses,
+    ) -> Option<hashes::Run> {
+        let (version, store) = (self.state.version, &generation.store);
+        match self.cluster.as_mut().filter(|_| !self.state.transaction.is_executing()) {
+            None => hashes::answer(fields, store, rest, version, Unrouted, responses),
+            Some(cluster) => {
+                let route = cluster.route(generation, self.state.reads_replicas);
+                hashes::answer(fields, store, rest, version, route, responses)
+            }
+        }
+    }
+
+    /// Checks whether this node serves the slot of a command's keys. Returns `None` if it does, and otherwise the
+    /// outcome of the command, which is rejected, or has so many keys that they are checked in several passes.
+    pub(super) fn check_slots(
+        &mut self,
+        generation: &Generation,
+        spec: &Spec,
+        command: &Command<'_>,
+        out: &mut Out<'_>,
+    ) -> Option<Outcome> {
+        // EXEC has checked its commands.
+        if self.state.transaction.is_executing() {
+            return None;
+        }
+        // The replies to these commands depend on keys that the arguments do not name, or the argument is a channel.
+        if matches!(spec.id, Id::ZkvFloor | Id::ZkvCeiling | Id::SUnsubscribe)
+            || spec.keys.first == 0 && !spec.counts_keys && spec.id != Id::Exec
+        {
+            return None;
+        }
+        if command.arg_count() > ARGS_MAX_AT_ONCE {
+            let mut args = command.args();
+            args.next();
+            return Some(Outcome::Work(Work::CheckSlots {
+                next_arg: args.offset_bytes(),
+                slot: SlotOfKeys::default(),
+            }));
+        }
+        let mut slot = SlotOfKeys::default();
+        let checked = match spec.id {
+            Id::Exec => self.state.transaction.add_slots(&mut slot),
+            _ => {
+                // If the number of keys is not valid, the command fails before it looks a key up.
+                let keys = spec.key_positions(command.args(), command.arg_count()).unwrap_or_default();
+                out.sink().steps().add(HASH_STEPS * keys.len());
+                let mut keys = command.args().skip(keys.start).take(keys.len());
+                keys.try_for_each(|key| slot.add(generation.store.key_kind(), key))
+            }
+        };
+        self.end_slot_check(generation, spec, slot, checked, out)
+    }
+
+    /// Continues to check the slots of a command with many keys, and then begins to execute or queue the command.
+    pub(super) fn more_of_slots(
+        &mut self,
+        generation: &Generation,
+        command: &Command<'_>,
+        work: &mut Work,
+        out: &mut Out<'_>,
+    ) -> Step {
+        let (Work::CheckSlots { next_arg, slot }, Ok(spec)) = (&mut *work, resolve(command)) else { return Step::Done };
+        let (kind, mut args, mut checked) = (generation.store.key_kind(), command.args_from(*next_arg), Ok(()));
+        while let Some(key) = args.next().filter(|_| checked.is_ok()) {
+            checked = slot.add(kind, key);
+            let steps = out.sink().steps();
+            steps.add(HASH_STEPS);
+            steps.add_bytes(key.len());
+            if steps.is_pass_over() && checked.is_ok() {
+                *next_arg = args.offset_bytes();
+                return Step::Yield;
+            }
+        }
+        let slot = *slot;
+        let outcome = match self.end_slot_check(generation, spec, slot, checked, out) {
+            None => self.execute_routed(generation, spec, command, out),
+            Some(rejected) => rejected,
+        };
+        match outcome {
+            Outcome::Work(next) => {
+                *work = next;
+                Step::Next
+            }
+            // Commands with many keys neither log in nor close the connection.
+            Outcome::Done | Outcome::Delay(_) | Outcome::Close => Step::Done,
+        }
+    }
+
+    /// Rejects a command if its keys were rejected or if this node does not serve their slot.
+    fn end_slot_check(
+        &mut self,
+        generation: &Generation,
+        spec: &Spec,
+        slot: SlotOfKeys,
+        checked: Result<(), String>,
+        out: &mut Out<'_>,
+    ) -> Option<Outcome> {
+        let Some(cluster) = &mut self.cluster else { return None };
+        let route = cluster.route(generation, self.state.reads_replicas);
+        let refused = checked.err().or_else(|| route.refuse(slot.get()?));
+        let transaction = &mut self.state.transaction;
+        let Some(problem) = refused else {
+            if transaction.is_queueing() && !is_immediate(spec) {
+                transaction.note_slot(slot);
+            }
+            return None;
+        };
+        self.counted.errors += 1;
+        let text = if spec.id == Id::Exec {
+            transaction.clear();
+            self.client.set_queued(NOT_QUEUEING);
+            problem.into_bytes()
+        } else {
+            transaction.reject(false, problem.into_bytes())
+        };
+        out.error(text);
+        Some(Outcome::Done)
+    }
+}

@@ -1,0 +1,52 @@
+//! `kv_store` as a node of a cluster: compared with a real Redis cluster, driven by third-party clients, and while nodes
+//! and topologies change.
+
+mod helpers;
+
+mod cluster {
+    pub(crate) mod clients;
+    pub(crate) mod commands;
+    pub(crate) mod differential;
+    pub(crate) mod moves;
+    pub(crate) mod native_clients;
+    pub(crate) mod nodes;
+    pub(crate) mod redis_cluster;
+    pub(crate) mod stores;
+    pub(crate) mod topologies;
+}
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, run};
+
+use cluster::{clients, commands, differential, moves, native_clients, stores, topologies};
+use helpers::trials::trials;
+
+fn main() -> ExitCode {
+    let trials = trials![
+        clients::redis_benchmark_finds_all_nodes,
+        clients::redis_cli_follows_redirections,
+        clients::redis_py_routes_and_reads_from_replicas,
+        commands::topologies_are_planned_checked_applied_and_shown,
+        differential::replies_about_the_cluster_are_equal,
+        differential::replies_of_a_primary_are_equal,
+        differential::replies_of_a_replica_are_equal,
+        differential::a_node_without_a_topology_replies_as_a_new_node_of_redis,
+        moves::a_primary_and_a_replica_are_killed_and_restarted_under_load,
+        moves::no_reply_is_wrong_while_topologies_change_under_load,
+        native_clients::errors_name_the_reason,
+        native_clients::the_client_routes_by_the_topology_and_follows_it,
+        stores::a_failed_primary_is_replaced_by_its_replica,
+        stores::a_node_with_several_ranges_has_their_rows,
+        stores::nodes_fetch_the_slots_that_the_topology_assigns_to_them,
+        topologies::a_topology_is_replaced_only_by_a_valid_one_with_a_higher_number,
+        topologies::a_server_without_a_valid_topology_does_not_start,
+        topologies::byte_keys_of_other_nodes_are_moved,
+        topologies::keys_of_slots_that_the_file_lacks_are_loading,
+        topologies::native_clients_are_told_which_keys_other_nodes_have,
+        topologies::numbers_with_leading_zeros_are_rejected,
+        topologies::pipelines_redirect_only_the_keys_of_other_nodes,
+        topologies::typed_tables_redirect_pipelined_hash_commands,
+    ];
+    run(&Arguments::from_args(), trials).exit_code()
+}

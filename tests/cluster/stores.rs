@@ -1,0 +1,169 @@
+//! Clusters whose topology is in an object store.
+
+use std::process::Command;
+
+use zero_kv::bake::{Keys, MEMORY_MIN_BYTES, Options, Shards, merge_shards};
+use zero_kv::cluster::Topology;
+use zero_kv::publish::{CommitOptions, ShardFile};
+use zero_kv::slots::SlotRange;
+
+use super::moves::under_load;
+use super::nodes::{Member, ROWS, key_in, members, moved, reply, topology, topology_number};
+use crate::helpers::published::Published;
+use crate::helpers::redis_replies::Reply;
+use crate::helpers::rows::bake_text;
+use crate::helpers::servers::Server;
+use crate::helpers::waiting::eventually;
+
+/// Publishes a table in this number of shards.
+fn publish(published: &Published, shards: u16) {
+    let (folder, db) = (tempfile::tempdir().unwrap(), published.folder.path().join("whole.db"));
+    bake_text(&db, Keys::U64, (0..ROWS).map(|key| format!("{key},value {key}\n")).collect::<String>());
+    let mut options = Options::default();
+    options.memory_bytes = Some(MEMORY_MIN_BYTES);
+    let divided =
+        merge_shards(&[db], &folder.path().join("shards"), Shards::Count(shards), &options, &mut |_| ()).unwrap();
+    let files: Vec<ShardFile> =
+        divided.iter().map(|shard| ShardFile { path: shard.path.clone(), slots: shard.slots }).collect();
+    let commit = CommitOptions::default();
+    published.publication.publish(&files, &commit, &Default::default(), &mut |_, _| ()).unwrap();
+}
+
+fn command(published: &Published, member: &Member) -> Command {
+    let mut command = published.node_command(&member.id, published.publication.url());
+    let address = format!("127.0.0.1:{}", member.port);
+    command.args(["--cluster", "--announce", &address, "--tcp", &address]);
+    command
+}
+
+fn start(published: &Published, member: &Member) -> Server {
+    Server::of(command(published, member), &published.socket(&member.id))
+}
+
+fn create(published: &Published, number: u64, members: &[Member]) {
+    let topology = Topology::parse(topology(number, members).as_bytes()).unwrap();
+    published.publication.create_topology(&topology).unwrap();
+}
+
+fn wait_for_topology<'s>(servers: impl IntoIterator<Item = &'s Server>, number: u64) {
+    for server in servers {
+        eventually(&format!("topology {number} is in effect"), || topology_number(server) == number);
+    }
+}
+
+/// Returns the numbers of rows of servers.
+fn rows(servers: &[Server]) -> Vec<u64> {
+    servers.iter().map(|server| reply(server, "DBSIZE").integer() as u64).collect()
+}
+
+pub(crate) fn nodes_fetch_the_slots_that_the_topology_assigns_to_them() {
+    let published = Published::new();
+    publish(&published, 3);
+    let (two, four) = (members(2, 1), members(4, 0));
+    create(&published, 1, &two);
+    let mut servers: Vec<Server> = two.iter().map(|member| start(&published, member)).collect();
+    wait_for_topology(&servers, 1);
+    let counts = rows(&servers);
+    assert_eq!((counts[0] + counts[2], counts[0], counts[2]), (ROWS, counts[1], counts[3]));
+    let (low, high) = (key_in(two[0].slots), key_in(two[2].slots));
+    assert_eq!(reply(&servers[0], &format!("GET {low}")), Reply::Bytes(format!("value {low}").into_bytes()));
+    assert_eq!(reply(&servers[0], &format!("GET {high}")), moved(high, two[2].port));
+    assert_eq!(reply(&servers[1], &format!("GET {low}")), moved(low, two[0].port));
+    let seeds: Vec<u16> = two.iter().map(|member| member.port).collect();
+    under_load(&seeds, |more| {
+        more();
+        // Two primaries more. The topology takes effect when all of them have their rows.
+        let mut next = four.clone();
+        (next[0].id, next[0].port) = (two[0].id.clone(), two[0].port);
+        (next[1].id, next[1].port) = (two[2].id.clone(), two[2].port);
+        (next[2].id, next[3].id) = ("new-2".to_owned(), "new-3".to_owned());
+        create(&published, 2, &next);
+        servers.push(start(&published, &next[2]));
+        more();
+        assert_eq!(topology_number(&servers[0]), 1, "a primary is missing");
+        servers.push(start(&published, &next[3]));
+        wait_for_topology(&servers, 2);
+        more();
+        // The nodes drop the rows of other slots with the next generation.
+        publish(&published, 5);
+        for (server, member) in [(&servers[0], &next[0]), (&servers[2], &next[1])] {
+            let expected = (0..ROWS).filter(|key| member.slots.has_key((*key).into())).count() as i64;
+            eventually("the node has only the rows of its slots", || reply(server, "DBSIZE").integer() == expected);
+        }
+        more();
+    });
+    // A node starts with the topology and the rows that it had, without the store.
+    drop(servers);
+    std::fs::rename(published.store(), published.folder.path().join("away")).unwrap();
+    std::fs::create_dir_all(published.table()).unwrap();
+    let node = start(&published, &two[0]);
+    assert_eq!(topology_number(&node), 2);
+    let key = key_in(SlotRange { first_slot: 0, last_slot: 4095 });
+    assert_eq!(reply(&node, &format!("GET {key}")), Reply::Bytes(format!("value {key}").into_bytes()));
+}
+
+pub(crate) fn a_node_with_several_ranges_has_their_rows() {
+    let published = Published::new();
+    publish(&published, 4);
+    let members = members(1, 0);
+    let ranges = r#""slots": ["0-99", "5000-5999", "16383-16383"]"#;
+    let rest = r#""slots": ["100-4999", "6000-16382"]"#;
+    let json = format!(
+        r#"{{"format": 1, "number": 1, "nodes": [
+            {{"id": "p0", "host": "127.0.0.1", "port": {}, "role": "primary", {ranges}}},
+            {{"id": "other", "host": "127.0.0.1", "port": 9, "role": "primary", {rest}}}]}}"#,
+        members[0].port
+    );
+    published.publication.create_topology(&Topology::parse(json.as_bytes()).unwrap()).unwrap();
+    let node = start(&published, &members[0]);
+    let is_here = |slot: u16| slot < 100 || (5000..6000).contains(&slot) || slot == 16383;
+    let expected = (0..ROWS).filter(|key| is_here(zero_kv::slots::slot_of((*key).into())));
+    assert_eq!(reply(&node, "DBSIZE").integer(), expected.clone().count() as i64);
+    for key in 0..ROWS {
+        let expected = match is_here(zero_kv::slots::slot_of(key.into())) {
+            true => Reply::Bytes(format!("value {key}").into_bytes()),
+            false => moved(key, 9),
+        };
+        assert_eq!(reply(&node, &format!("GET {key}")), expected);
+    }
+    assert_eq!(node.info().get("published_slots"), Some("0-99,5000-5999,16383-16383"));
+}
+
+pub(crate) fn a_failed_primary_is_replaced_by_its_replica() {
+    let published = Published::new();
+    publish(&published, 2);
+    let members = members(3, 1);
+    create(&published, 1, &members);
+    let mut servers: Vec<Server> = members.iter().map(|member| start(&published, member)).collect();
+    wait_for_topology(&servers, 1);
+    let watch = |fail_after: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_zkv"));
+        command.args(["topology", "watch", published.publication.url(), "--once", "--fail-after", fail_after]);
+        let output = command.output().unwrap();
+        (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+    };
+    assert_eq!(watch("30"), (true, String::new()));
+    let seeds: Vec<u16> = members[2..].iter().map(|member| member.port).collect();
+    under_load(&seeds, |more| {
+        more();
+        servers[0].kill();
+        eventually("the primary is replaced", || watch("3").1.contains("topology 2: failed: p0"));
+        wait_for_topology(&servers[1..], 2);
+        let key = key_in(members[0].slots);
+        assert_eq!(reply(&servers[1], &format!("GET {key}")), Reply::Bytes(format!("value {key}").into_bytes()));
+        more();
+        // The node comes back as a replica.
+        servers[0] = start(&published, &members[0]);
+        eventually("the node is back", || watch("3").1.contains("topology 3: failed: no node"));
+        wait_for_topology(&servers, 3);
+        assert_eq!(reply(&servers[0], "ROLE").list()[0].text(), "slave");
+        more();
+    });
+    // If the reports of most nodes are old, the fault is elsewhere.
+    drop(servers);
+    eventually("the watch does nothing", || watch("1").1.contains("nodes have stopped reporting: check the store"));
+    let number = || published.publication.topology(None).unwrap().unwrap().number;
+    let before = number();
+    assert!(!watch("1").0);
+    assert_eq!(number(), before);
+}
