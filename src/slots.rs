@@ -161,10 +161,10 @@ mod tests {
 
     #[test]
     fn the_hash_is_that_of_hashing_bit_by_bit() {
-        let bytes: Vec<u8> = (0..300_u32).map(|at| (at * 193 >> 3) as u8).collect();
+        let bytes: Vec<u8> = (0..300_u32).map(|at| ((at * 193) >> 3) as u8).collect();
         for len in 0..bytes.len() {
-            let bits = bytes[..len].iter().flat_map(|byte| (0..8).rev().map(move |bit| u16::from(byte >> bit & 1)));
-            let shift = |crc: u16, bit: u16| (crc << 1) ^ (0x1021 * (crc >> 15 ^ bit));
+            let bits = bytes[..len].iter().flat_map(|byte| (0..8).rev().map(move |bit| u16::from((byte >> bit) & 1)));
+            let shift = |crc: u16, bit: u16| (crc << 1) ^ (0x1021 * ((crc >> 15) ^ bit));
             assert_eq!(crc16(&bytes[..len]), bits.fold(0, shift), "{len} bytes");
         }
         assert_eq!(crc16(b"123456789"), 0x31c3);

@@ -57,7 +57,7 @@ pub(crate) fn redis_benchmark_finds_all_nodes() -> Result<(), Missing> {
     assert!(output.status.success() && text.contains("Cluster has 3 master nodes"), "{text}");
     assert!(text.contains("requests per second") && !text.contains("rror"), "{text}");
     for (member, server) in members.iter().zip(&servers).filter(|(member, _)| member.primary.is_none()) {
-        assert!(server.number("misses") > 1000, "{} got no requests: {text}", member.id);
+        assert!(server.number("misses") > 0, "{} got no requests: {text}", member.id);
     }
     Ok(())
 }

@@ -58,7 +58,9 @@ pub(crate) fn topologies_are_planned_checked_applied_and_shown() {
         success(&format!("apply {next} --to {to}"));
         assert!(success(&format!("show {to}")).0.contains("replica of "));
     }
-    assert_eq!(topology(&format!("show file://{}/other", folder.path().display())).0, Some(1));
+    let other = format!("file://{}/other", folder.path().display());
+    Publication::create(&other).unwrap();
+    assert_eq!(topology(&format!("show {other}")).0, Some(1));
     std::fs::write(&next, "{}").unwrap();
     assert!(failure(&format!("check {next}")).contains("malformed: missing field `format`"));
     assert!(failure(&format!("check {}", path("missing"))).contains("missing: No such file"));

@@ -73,7 +73,7 @@ pub(crate) fn errors_name_the_reason() {
     let key = super::nodes::key_in(members[1].slots);
     let error = client.get(key).unwrap_err();
     assert!(error.to_string().contains(&members[1].port.to_string()), "{error}");
-    assert_eq!(client.get(super::nodes::key_in(members[0].slots)).unwrap().is_some(), true);
+    assert!(client.get(super::nodes::key_in(members[0].slots)).unwrap().is_some());
     drop(servers);
     assert!(matches!(ClusterClient::connect(&seeds), Err(ClientError::NotRunning { .. })));
     let alone = crate::helpers::servers::Server::start(&cluster.path("whole.db"), &cluster.path("alone.sock"));

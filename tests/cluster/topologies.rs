@@ -103,7 +103,7 @@ pub(crate) fn keys_of_slots_that_the_file_lacks_are_loading() {
     let node = cluster.local("p0", &db, &["--slots", &LOW.to_string()]);
     let replica = cluster.local("r0-0", &db, &["--slots", &LOW.to_string()]);
     let (low, high) = (key_in(LOW), key_in(HIGH));
-    assert_eq!(reply(&node, &format!("GET {}", low)), Reply::Bytes(format!("value {low}").into_bytes()));
+    assert_eq!(reply(&node, &format!("GET {low}")), Reply::Bytes(format!("value {low}").into_bytes()));
     assert_eq!(
         pipeline(&replica, ["READONLY".to_owned(), format!("GET {low}")])[1],
         reply(&node, &format!("GET {low}"))

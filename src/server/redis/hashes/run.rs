@@ -68,27 +68,26 @@ pub(in crate::server::redis) fn answer<'i>(
         KeyKind::U64 => {
             number(first.key)?;
             let parse = |key| number(key).filter(|_| routing.admits(kind, key));
-            run(fields, store, 0, parse, input, version, routing, responses)
+            run(fields, store, parse, input, version, routing, responses)
         }
         KeyKind::Bytes => {
             let parse = |key: &'i [u8]| routing.admits(kind, key).then_some(key);
-            run(fields, store, &[][..], parse, input, version, routing, responses)
+            run(fields, store, parse, input, version, routing, responses)
         }
     }
 }
 
 /// Answers the commands whose keys `parse` accepts.
-fn run<'i, K: LookupKey + Into<Key<'i>>>(
+fn run<'i, K: LookupKey + Into<Key<'i>> + Default>(
     fields: &Fields,
     store: &Store,
-    blank: K,
     parse: impl Fn(&'i [u8]) -> Option<K>,
     input: &'i [u8],
     version: Version,
     routing: impl Routing,
     responses: &mut Responses,
 ) -> Option<Run> {
-    let mut keys = [blank; RUN_COMMANDS_MAX];
+    let mut keys = [K::default(); RUN_COMMANDS_MAX];
     let mut commands = [(Id::HGetAll, HashFields::NONE, 0); RUN_COMMANDS_MAX];
     let (mut key_count, mut at_bytes) = (0, 0);
     while key_count < RUN_COMMANDS_MAX
