@@ -9,6 +9,7 @@ mod plan;
 mod slot_set;
 
 pub use address::NodeAddress;
+#[cfg(any(feature = "object-store", feature = "server"))]
 pub(crate) use document::node_id_problem;
 pub use document::{Health, Role, TOPOLOGY_FORMAT, Topology, TopologyError, TopologyNode};
 pub use plan::{PlanError, moved_slots, plan, without_failed};

@@ -97,16 +97,11 @@ pub(super) fn run<'k, K: LookupKey + Into<Key<'k>>, R: Routing>(
             }
             match found {
                 Found::Answer(answer, offset_bytes) => push_answer(responses, answer, offset_bytes),
-                Found::Missing => match routing.refuse_missing((*key).into()) {
-                    None => {
-                        misses += 1;
-                        push_null(responses, version);
-                    }
-                    Some(problem) => {
-                        errors += 1;
-                        Reply::new(responses, version).error(problem);
-                    }
-                },
+                Found::Missing if routing.refuse_missing((*key).into(), version, responses) => errors += 1,
+                Found::Missing => {
+                    misses += 1;
+                    push_null(responses, version);
+                }
                 Found::Damaged if is_verification_interrupted() => return ControlFlow::Break(()),
                 Found::Damaged => {
                     errors += 1;

@@ -15,8 +15,8 @@ use super::work::{Outcome, Step, Work};
 use super::{Out, Session};
 use crate::cluster::SlotSet;
 use crate::format::key::{Key, KeyKind};
-use crate::protocol::resp::Command;
 use crate::protocol::resp::commands::{ARGS_MAX_AT_ONCE, Id, Spec, resolve};
+use crate::protocol::resp::{Command, Version};
 use crate::server::cluster::{ClusterNode, View};
 use crate::server::fields::Fields;
 use crate::server::generations::Generation;
@@ -41,13 +41,20 @@ pub(super) struct Route<'r> {
 }
 
 impl Routing for Route<'_> {
-    #[inline]
+    #[inline(always)]
     fn admits(self, kind: KeyKind, text: &[u8]) -> bool {
-        !(kind == KeyKind::U64 && is_padded(text)) && (self.is_exact || self.serves(slot_of(Key::Bytes(text))))
+        !(kind == KeyKind::U64 && is_padded(text)) && (self.is_exact || self.serves_key(text))
     }
 
-    fn refuse_missing(self, key: Key<'_>) -> Option<String> {
-        self.refuse(slot_of(key))
+    /// Not inlined, so that the loop over found values can use all registers.
+    #[inline(never)]
+    fn refuse_missing(self, key: Key<'_>, version: Version, responses: &mut Responses) -> bool {
+        let slot = slot_of(key);
+        let is_refused = !self.serves(slot);
+        if is_refused {
+            Out::new(responses, version).error(self.refuse(slot).unwrap_or_default());
+        }
+        is_refused
     }
 }
 
@@ -55,6 +62,12 @@ impl Route<'_> {
     #[inline]
     fn serves(self, slot: u16) -> bool {
         self.assigned.has(slot) && self.of_file.has(slot)
+    }
+
+    /// Not inlined, as [`Route::refuse_missing`].
+    #[inline(never)]
+    fn serves_key(self, text: &[u8]) -> bool {
+        self.serves(slot_of(Key::Bytes(text)))
     }
 
     /// Returns the error for a slot that this node does not serve.

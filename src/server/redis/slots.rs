@@ -4,6 +4,8 @@
 
 use super::text::{number, quoted};
 use crate::format::key::{Key, KeyKind};
+use crate::protocol::resp::Version;
+use crate::server::responses::Responses;
 use crate::slots::slot_of;
 
 const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
@@ -13,8 +15,9 @@ pub(super) trait Routing: Copy {
     /// Returns whether a key may be looked up in a run. Another key is executed as a single command.
     fn admits(self, kind: KeyKind, text: &[u8]) -> bool;
 
-    /// Returns the error for a key that the table does not have, or `None` if no other node has it either.
-    fn refuse_missing(self, key: Key<'_>) -> Option<String>;
+    /// Replies with an error to a command whose key the table does not have, if another node may have it. Returns whether
+    /// it did.
+    fn refuse_missing(self, key: Key<'_>, version: Version, responses: &mut Responses) -> bool;
 }
 
 /// The routing of a server that is not part of a cluster, and of keys that were checked before.
@@ -28,8 +31,8 @@ impl Routing for Unrouted {
     }
 
     #[inline(always)]
-    fn refuse_missing(self, _: Key<'_>) -> Option<String> {
-        None
+    fn refuse_missing(self, _: Key<'_>, _: Version, _: &mut Responses) -> bool {
+        false
     }
 }
 

@@ -114,14 +114,11 @@ fn run<'i, K: LookupKey + Into<Key<'i>> + Default>(
                     Found::Answer(answer, offset_bytes) => {
                         writer.write_row(id, names, value_of_response(answer, offset_bytes).0)
                     }
-                    Found::Missing => match routing.refuse_missing((*key).into()) {
-                        None => writer.write_missing(id, names).inspect(|()| run.misses += 1),
-                        Some(problem) => {
-                            run.errors += 1;
-                            Reply::new(writer.responses, version).error(problem);
-                            Ok(())
-                        }
-                    },
+                    Found::Missing if routing.refuse_missing((*key).into(), version, writer.responses) => {
+                        run.errors += 1;
+                        Ok(())
+                    }
+                    Found::Missing => writer.write_missing(id, names).inspect(|()| run.misses += 1),
                     Found::Damaged if is_verification_interrupted() => return ControlFlow::Break(()),
                     Found::Damaged => {
                         run.errors += 1;
