@@ -35,6 +35,7 @@ fn main() -> ExitCode {
         moves::a_primary_and_a_replica_are_killed_and_restarted_under_load,
         moves::no_reply_is_wrong_while_topologies_change_under_load,
         native_clients::errors_name_the_reason,
+        native_clients::ordered_lookups_combine_the_rows_of_all_nodes,
         native_clients::the_client_routes_by_the_topology_and_follows_it,
         stores::a_failed_primary_is_replaced_by_its_replica,
         stores::a_node_with_several_ranges_has_their_rows,

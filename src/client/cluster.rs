@@ -3,6 +3,8 @@
 //! In: keys, and the addresses of some nodes. Out: values, in the order of the keys. The client learns the topology from
 //! the nodes, and reads it again when a node responds with the status Moved or cannot be reached.
 
+mod ordered;
+
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::thread;
@@ -15,6 +17,8 @@ use super::options::Options;
 use crate::cluster::{Health, Role, Topology, TopologyNode};
 use crate::format::key::Key;
 use crate::slots::slot_of;
+
+pub use ordered::ClusterRows;
 
 /// The pause before the second attempt of a call. It doubles with each attempt, up to the maximum.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -120,16 +124,34 @@ impl ClusterClient {
     pub fn get_many<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>, ClientError> {
         let keys: Vec<Key<'k>> = keys.iter().map(|key| (*key).into()).collect();
         let mut values: Vec<Option<Vec<u8>>> = vec![None; keys.len()];
-        let mut pending: Vec<usize> = (0..keys.len()).collect();
+        let pending = keys.iter().enumerate().map(|(position, key)| (slot_of(*key), position)).collect();
+        let look_up = |client: &mut Client, items: &[(u16, usize)]| {
+            client.get_many(&items.iter().map(|(_, position)| keys[*position]).collect::<Vec<_>>())
+        };
+        self.answer_all(pending, look_up, |items, found| {
+            items.iter().zip(found).for_each(|((_, position), value)| values[*position] = value);
+        })?;
+        Ok(values)
+    }
+
+    /// Makes a call for all items, which are slots with any data: groups the items by the nodes of their slots, makes one
+    /// call to each node, at the same time, and passes each result to `answered`. Repeats calls that fail although another
+    /// node or the same node may answer later.
+    fn answer_all<X: Copy + Send + Sync, T: Send>(
+        &mut self,
+        mut pending: Vec<(u16, X)>,
+        call: impl Fn(&mut Client, &[(u16, X)]) -> Result<T, ClientError> + Sync,
+        mut answered: impl FnMut(&[(u16, X)], T),
+    ) -> Result<(), ClientError> {
         let (mut unreachable, mut pause) = (HashSet::new(), PAUSE);
         for attempt in 1.. {
             let mut moved_from = Vec::new();
             let mut last_error = None;
-            let answered = self.exchange(&keys, std::mem::take(&mut pending), &unreachable);
-            for Answered { address, positions, result } in answered {
+            for Answered { address, items, result } in self.exchange(std::mem::take(&mut pending), &call, &unreachable)
+            {
                 match result {
-                    Ok(found) => {
-                        positions.into_iter().zip(found).for_each(|(position, value)| values[position] = value);
+                    Ok(result) => {
+                        answered(&items, result);
                         continue;
                     }
                     Err(error @ ClientError::Moved { .. }) => {
@@ -142,7 +164,7 @@ impl ClusterClient {
                     }
                     Err(error) => return Err(error),
                 }
-                pending.extend(positions);
+                pending.extend(items);
             }
             let Some(error) = last_error else { break };
             if attempt >= self.options.attempts {
@@ -157,30 +179,34 @@ impl ClusterClient {
             // If no node can be reached, the next attempt asks again.
             let _ = self.learn(&moved_from);
         }
-        Ok(values)
+        Ok(())
     }
 
-    /// Sends the requests for the keys at these positions, each to the best node of its slot that is not in `avoided`.
-    fn exchange(&mut self, keys: &[Key<'_>], positions: Vec<usize>, avoided: &HashSet<Address>) -> Vec<Answered> {
-        let mut groups: HashMap<Address, Vec<usize>> = HashMap::new();
-        for position in positions {
-            let address = self.node_of(slot_of(keys[position]), avoided);
-            groups.entry(address).or_default().push(position);
+    /// Makes one call for the items of each node, to the best node of their slots that is not in `avoided`.
+    fn exchange<X: Copy + Send + Sync, T: Send>(
+        &mut self,
+        items: Vec<(u16, X)>,
+        call: &(impl Fn(&mut Client, &[(u16, X)]) -> Result<T, ClientError> + Sync),
+        avoided: &HashSet<Address>,
+    ) -> Vec<Answered<X, T>> {
+        let mut groups: HashMap<u16, Vec<(u16, X)>> = HashMap::new();
+        for item in items {
+            groups.entry(self.owners[usize::from(item.0)]).or_default().push(item);
         }
         let options = &self.options.client;
-        let mut tasks: Vec<(Address, Vec<usize>, Option<Client>)> = Vec::with_capacity(groups.len());
-        for (address, positions) in groups {
+        let mut tasks = Vec::with_capacity(groups.len());
+        for items in groups.into_values() {
+            let address = self.node_of(items[0].0, avoided);
             let client = self.connections.remove(&address);
-            tasks.push((address, positions, client));
+            tasks.push(Task { address, items, client });
         }
-        let run = |(address, positions, client): (Address, Vec<usize>, Option<Client>)| {
-            let keys: Vec<Key<'_>> = positions.iter().map(|position| keys[*position]).collect();
+        let run = |Task { address, items, client }: Task<X>| {
             let mut client = match client.map_or_else(|| Client::connect_with(address.to_string(), options), Ok) {
                 Ok(client) => client,
-                Err(error) => return (None, Answered { address, positions, result: Err(error) }),
+                Err(error) => return (None, Answered { address, items, result: Err(error) }),
             };
-            let result = client.get_many(&keys);
-            (Some(client), Answered { address, positions, result })
+            let result = call(&mut client, &items);
+            (Some(client), Answered { address, items, result })
         };
         let finished = match tasks.pop() {
             Some(only) if tasks.is_empty() => vec![run(only)],
@@ -277,12 +303,18 @@ impl ClusterClient {
     }
 }
 
-/// The result of the requests to one node.
-struct Answered {
+/// A call to one node, with the open connection to the node, if any.
+struct Task<X> {
     address: Address,
-    /// The positions of the keys.
-    positions: Vec<usize>,
-    result: Result<Vec<Option<Vec<u8>>>, ClientError>,
+    items: Vec<(u16, X)>,
+    client: Option<Client>,
+}
+
+/// The result of a call to one node.
+struct Answered<X, T> {
+    address: Address,
+    items: Vec<(u16, X)>,
+    result: Result<T, ClientError>,
 }
 
 /// Returns whether another node may answer after this error: this node cannot be reached, or is overloaded.

@@ -1,9 +1,10 @@
 //! The crate's client of a cluster.
 
-use zero_kv::client::{ClientError, ClusterClient, ClusterOptions};
+use zero_kv::client::{ClientError, ClusterClient, ClusterOptions, OwnedKey};
 
 use super::clients::{start, start_one};
 use super::nodes::{Cluster, Member, ROWS, members, topology, topology_number};
+use crate::helpers::servers::Server;
 use crate::helpers::waiting::eventually;
 
 fn value(key: u64) -> Option<Vec<u8>> {
@@ -62,6 +63,59 @@ pub(crate) fn the_client_routes_by_the_topology_and_follows_it() {
     check(&mut of_replicas);
 }
 
+/// Checks floors, ceilings, counts, and ranges against the rows of the whole table.
+#[track_caller]
+fn check_order(client: &mut ClusterClient) {
+    let row = |key: u64| value(key).map(|value| (OwnedKey::U64(key), value));
+    let keys: Vec<u64> = (0..300).map(|key| key * 7919 % (2 * ROWS)).chain([0, ROWS - 1, ROWS, u64::MAX]).collect();
+    let floors: Vec<_> = keys.iter().map(|key| row((*key).min(ROWS - 1))).collect();
+    assert!(client.floor_many(&keys).unwrap() == floors);
+    let ceilings: Vec<_> = keys.iter().map(|key| row(*key)).collect();
+    assert!(client.ceiling_many(&keys).unwrap() == ceilings);
+    assert_eq!(client.floor(u64::MAX).unwrap(), row(ROWS - 1));
+    assert_eq!(client.ceiling(0_u64).unwrap(), row(0));
+    assert_eq!(client.count(..).unwrap(), ROWS);
+    assert_eq!(client.count(10..ROWS - 5).unwrap(), ROWS - 15);
+    assert_eq!(client.count(ROWS..).unwrap(), 0);
+    for (start, end) in [(0, ROWS), (7, 30), (ROWS, 2 * ROWS)] {
+        let rows: Vec<_> = client.range(start..end).unwrap().map(Result::unwrap).collect();
+        assert!(rows.into_iter().map(Some).eq((start..end.min(ROWS)).map(row)), "{start}..{end}");
+    }
+    assert!(client.prefix("1").unwrap().next().unwrap().is_err(), "the keys are numbers");
+}
+
+pub(crate) fn ordered_lookups_combine_the_rows_of_all_nodes() {
+    let (cluster, members) = (Cluster::of_numbers(), members(4, 1));
+    let mut servers = start(&cluster, &members);
+    let seeds = seeds(&members);
+    let mut client = ClusterClient::connect(&seeds[..1]).unwrap();
+    check_order(&mut client);
+    // A replica answers for its primary.
+    servers[0].kill();
+    check_order(&mut client);
+    servers[0] = start_one(&cluster, &members[0]);
+    // A node with more rows than its own: each key is counted once.
+    servers[2].kill();
+    let address = format!("127.0.0.1:{}", members[2].port);
+    let whole = cluster.command(&members[2].id, &cluster.path("whole.db"), members[2].port, &["--tcp", &address]);
+    servers[2] = Server::of(whole, &cluster.path(&format!("{}.sock", members[2].id)));
+    check_order(&mut client);
+    // A node without the rows of its slots, and without a replica that has them.
+    servers[3].kill();
+    servers[2].kill();
+    let lacking = cluster.command(
+        &members[2].id,
+        &cluster.shard(members[0].slots),
+        members[2].port,
+        &["--tcp", &address, "--slots", &members[0].slots.to_string()],
+    );
+    servers[2] = Server::of(lacking, &cluster.path(&format!("{}.sock", members[2].id)));
+    let options = ClusterOptions { attempts: 3, ..ClusterOptions::default() };
+    let mut client = ClusterClient::connect_with(&seeds[..1], &options).unwrap();
+    let error = client.floor(ROWS).unwrap_err().to_string();
+    assert!(error.contains("rows in key order"), "{error}");
+}
+
 pub(crate) fn errors_name_the_reason() {
     let (cluster, members) = (Cluster::of_numbers(), members(2, 0));
     let mut servers = start(&cluster, &members);
@@ -76,7 +130,7 @@ pub(crate) fn errors_name_the_reason() {
     assert!(client.get(super::nodes::key_in(members[0].slots)).unwrap().is_some());
     drop(servers);
     assert!(matches!(ClusterClient::connect(&seeds), Err(ClientError::NotRunning { .. })));
-    let alone = crate::helpers::servers::Server::start(&cluster.path("whole.db"), &cluster.path("alone.sock"));
+    let alone = Server::start(&cluster.path("whole.db"), &cluster.path("alone.sock"));
     let error = ClusterClient::connect(&[alone.socket()]).unwrap_err();
     assert!(error.to_string().contains("the server is not a node of a cluster"), "{error}");
     let error = ClusterClient::connect::<&str>(&[]).unwrap_err();

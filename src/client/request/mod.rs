@@ -107,7 +107,7 @@ fn decode_number(op: Op, value: &[u8]) -> Result<u64, RequestError> {
 }
 
 /// Returns the ends of a range after checking their lengths and kinds.
-pub(super) fn check_bounds<'k>(range: &impl KeyBounds<'k>) -> Result<Bounds<'k>, ClientError> {
+pub(in crate::client) fn check_bounds<'k>(range: &impl KeyBounds<'k>) -> Result<Bounds<'k>, ClientError> {
     let (start, end) = range.bounds();
     for key in [start, end].into_iter().filter_map(key_at) {
         check_len(key, 0)?;

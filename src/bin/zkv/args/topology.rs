@@ -90,6 +90,7 @@ pub(crate) struct WatchArgs {
 
 /// The place of a topology.
 #[derive(Clone, Debug)]
+#[cfg_attr(not(feature = "object-store"), allow(dead_code, reason = "only the feature object-store reads URLs"))]
 pub(crate) enum Source {
     File(PathBuf),
     Url(String),
