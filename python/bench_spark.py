@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -92,6 +94,7 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     make_rows(folder, arguments.rows, arguments.value_bytes)
 
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(f"local[{CORES}]").config("spark.driver.memory", "3g")
     builder = builder.config("spark.ui.enabled", "false").config("spark.driver.host", "127.0.0.1")
     spark = builder.config("spark.sql.execution.arrow.maxRecordsPerBatch", "16384").getOrCreate()

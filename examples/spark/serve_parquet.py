@@ -4,6 +4,7 @@
 """
 
 import argparse
+import os
 import pathlib
 import socket
 import subprocess
@@ -28,6 +29,8 @@ def make_parquet(path, rows):
 
 def publish(path, url, shards):
     """Bake the rows of a Parquet file in parallel tasks, and publish them as one generation."""
+    # Spark starts the programs of tasks with this interpreter, which has the packages.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     try:
