@@ -24,6 +24,12 @@ use helpers::trials::trials;
 
 fn main() -> ExitCode {
     let trials = trials![
+        clients::go_redis,
+        clients::ioredis,
+        clients::jedis,
+        clients::lettuce,
+        clients::node_redis,
+        clients::redis_rs,
         clients::redis_benchmark_finds_all_nodes,
         clients::redis_cli_follows_redirections,
         clients::redis_py_routes_and_reads_from_replicas,

@@ -14,7 +14,6 @@ mod redis {
     pub(crate) mod errors;
     pub(crate) mod hashes;
     pub(crate) mod more_reads;
-    pub(crate) mod programs;
     pub(crate) mod protocols;
     pub(crate) mod python;
     pub(crate) mod served;

@@ -1,10 +1,12 @@
 //! Third-party clients of a cluster, unmodified.
 
+use std::ffi::OsString;
 use std::process::Command;
 
 use zero_kv::bake::Keys;
 
 use super::nodes::{Cluster, Member, ROWS, members, topology};
+use crate::helpers::client_programs;
 use crate::helpers::redis_py::any_python;
 use crate::helpers::servers::Server;
 use crate::helpers::trials::{Missing, require};
@@ -76,5 +78,52 @@ pub(crate) fn redis_py_routes_and_reads_from_replicas() -> Result<(), Missing> {
     for (member, server) in members.iter().zip(&servers).filter(|(member, _)| member.primary.is_some()) {
         assert!(server.number("hits") > 0, "{} has answered no reads", member.id);
     }
+    Ok(())
+}
+
+/// Runs one of the programs in `tests/redis/clients/` with a cluster that serves the rows that it expects.
+fn check(program: &[OsString], client: Option<&str>) {
+    let value = |key: usize| {
+        let start = format!("{key}:");
+        let letters = char::from(b'a' + (key % 26) as u8).to_string().repeat(20 + key * 7919 % 981 - start.len());
+        start + &letters
+    };
+    let rows: String = (0..10_000).map(|key| format!("{key},{}\n", value(key))).collect();
+    let (cluster, members) = (Cluster::new(Keys::U64, rows), members(3, 1));
+    let _servers = start(&cluster, &members);
+    let mut command = Command::new(&program[0]);
+    command.args(&program[1..]).arg(client.unwrap_or("cluster")).arg(members[2].port.to_string());
+    let output = command.output().unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&text));
+}
+
+pub(crate) fn go_redis() -> Result<(), Missing> {
+    check(&client_programs::go()?, None);
+    Ok(())
+}
+
+pub(crate) fn ioredis() -> Result<(), Missing> {
+    check(&client_programs::node("cluster.mjs")?, Some("ioredis"));
+    Ok(())
+}
+
+pub(crate) fn jedis() -> Result<(), Missing> {
+    check(&client_programs::java("ClusterClients")?, Some("jedis"));
+    Ok(())
+}
+
+pub(crate) fn lettuce() -> Result<(), Missing> {
+    check(&client_programs::java("ClusterClients")?, Some("lettuce"));
+    Ok(())
+}
+
+pub(crate) fn node_redis() -> Result<(), Missing> {
+    check(&client_programs::node("cluster.mjs")?, Some("node-redis"));
+    Ok(())
+}
+
+pub(crate) fn redis_rs() -> Result<(), Missing> {
+    check(&client_programs::rust()?, None);
     Ok(())
 }

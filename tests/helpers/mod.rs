@@ -18,6 +18,8 @@ pub(crate) mod baker_runs;
 #[cfg(feature = "cli")]
 pub(crate) mod baker_scenes;
 #[cfg(feature = "cli")]
+pub(crate) mod client_programs;
+#[cfg(feature = "cli")]
 pub(crate) mod generations;
 #[cfg(feature = "cli")]
 pub(crate) mod intercepted_calls;

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::programs;
 use super::served::{ask, line};
+use crate::helpers::client_programs as programs;
 use crate::helpers::frames::connect;
 use crate::helpers::redis_replies::Reply;
 use crate::helpers::redis_server::line_of;

@@ -59,12 +59,12 @@ pub(super) fn shards(topology: &Topology, _: Option<usize>, version: Version) ->
         ranges.iter().flat_map(|range| [range.first_slot, range.last_slot]).for_each(|slot| reply.integer(slot.into()));
         reply.bulk(b"nodes");
         reply.array(1 + replicas.len());
-        [primary].into_iter().chain(replicas).for_each(|node| shard_node(node, &mut reply));
+        [primary].into_iter().chain(replicas).for_each(|node| shard_node(node, topology.number, &mut reply));
     }
     bytes
 }
 
-fn shard_node(node: &TopologyNode, reply: &mut Reply<'_>) {
+fn shard_node(node: &TopologyNode, offset: u64, reply: &mut Reply<'_>) {
     let role = if node.role == Role::Primary { "master" } else { "replica" };
     let text = |reply: &mut Reply<'_>, name: &str, value: &str| {
         reply.bulk(name.as_bytes());
@@ -78,7 +78,7 @@ fn shard_node(node: &TopologyNode, reply: &mut Reply<'_>) {
     text(reply, "endpoint", &node.host);
     text(reply, "role", role);
     reply.bulk(b"replication-offset");
-    reply.integer(0);
+    reply.integer(i64::try_from(offset).unwrap_or(i64::MAX));
     text(reply, "health", node.health.name());
 }
 

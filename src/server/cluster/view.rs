@@ -138,6 +138,12 @@ impl View {
         self.topology.as_ref().map_or(0, |topology| topology.number)
     }
 
+    /// Returns the offset of replication that clients see: the number of the topology, or 0 if this node is not part of it.
+    /// Lettuce does not read from a replica whose offset is 0.
+    pub(in crate::server) fn offset(&self) -> i64 {
+        self.this_node().map_or(0, |_| i64::try_from(self.number()).unwrap_or(i64::MAX))
+    }
+
     pub(in crate::server) fn topology(&self) -> Option<&Topology> {
         self.topology.as_ref()
     }

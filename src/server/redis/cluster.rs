@@ -73,6 +73,7 @@ impl Session {
     /// Replies to ROLE.
     pub(super) fn role(&self, out: &mut Out<'_>) {
         let view = self.cluster.as_ref().map(|cluster| cluster.view());
+        let offset = view.map_or(0, View::offset);
         match view.and_then(View::primary_of_this) {
             Some(primary) => {
                 out.array(5);
@@ -80,19 +81,19 @@ impl Session {
                 out.bulk(primary.host.as_bytes());
                 out.integer(primary.port.into());
                 out.bulk(b"connected");
-                out.integer(0);
+                out.integer(offset);
             }
             None => {
                 let replicas = view.map(View::replicas_of_this).unwrap_or_default();
                 out.array(3);
                 out.bulk(b"master");
-                out.integer(0);
+                out.integer(offset);
                 out.array(replicas.len());
                 for replica in replicas {
                     out.array(3);
                     out.bulk(replica.host.as_bytes());
                     out.bulk(replica.port.to_string().as_bytes());
-                    out.bulk(b"0");
+                    out.bulk(offset.to_string().as_bytes());
                 }
             }
         }

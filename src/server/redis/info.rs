@@ -145,6 +145,7 @@ fn persistence(_: &Snapshot, _: &Clients) -> Vec<(&'static str, String)> {
 fn replication(snapshot: &Snapshot, _: &Clients) -> Vec<(&'static str, String)> {
     let view = cluster(snapshot).map(ClusterNode::view);
     let (text, mut fields) = (str::to_owned, Vec::new());
+    let offset = view.as_ref().map_or(0, |view| view.offset()).to_string();
     match view.as_ref().and_then(|view| view.primary_of_this()) {
         None => fields.push(("role", text("master"))),
         Some(primary) => fields.extend([
@@ -152,17 +153,17 @@ fn replication(snapshot: &Snapshot, _: &Clients) -> Vec<(&'static str, String)> 
             ("master_host", primary.host.clone()),
             ("master_port", primary.port.to_string()),
             ("master_link_status", text("up")),
+            ("slave_repl_offset", offset.clone()),
             ("slave_read_only", text("1")),
         ]),
     }
-    fields.push(("connected_slaves", view.map_or(0, |view| view.replicas_of_this().len()).to_string()));
-    let others = [
-        ("master_failover_state", "no-failover"),
-        ("master_repl_offset", "0"),
-        ("second_repl_offset", "-1"),
-        ("repl_backlog_active", "0"),
-    ];
-    fields.extend(others.map(|(name, value)| (name, text(value))));
+    fields.extend([
+        ("connected_slaves", view.map_or(0, |view| view.replicas_of_this().len()).to_string()),
+        ("master_failover_state", text("no-failover")),
+        ("master_repl_offset", offset),
+        ("second_repl_offset", text("-1")),
+        ("repl_backlog_active", text("0")),
+    ]);
     fields
 }
 

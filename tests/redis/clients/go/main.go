@@ -1,5 +1,6 @@
 // Checks go-redis: clients SOCKET PORT [COUNT] checks reads and transactions, or one pipeline of COUNT GETs.
 // clients tls PORT CA checks reads and transactions over TLS as the user app with the password secret.
+// clients cluster PORT checks reads of a cluster, one of whose nodes has this port.
 package main
 
 import (
@@ -141,6 +142,10 @@ func overTLS(port, ca string) *redis.Client {
 }
 
 func main() {
+	if os.Args[1] == "cluster" {
+		cluster(os.Args[2])
+		return
+	}
 	if os.Args[1] == "tls" {
 		rdb := overTLS(os.Args[2], os.Args[3])
 		reads(rdb)

@@ -1,8 +1,11 @@
 //! redis-rs: `zero-kv-redis-rs SOCKET PORT [COUNT]` checks reads and transactions, or one pipeline of COUNT GETs.
+//! `zero-kv-redis-rs cluster PORT` checks reads of a cluster, one of whose nodes has this port.
 
 use std::collections::BTreeSet;
 use std::env::args;
 
+use redis::cluster::{ClusterClient, cluster_pipe};
+use redis::cluster_read_routing::RandomReplicaStrategy;
 use redis::{Client, Commands, Connection, ErrorKind, Pipeline, RedisResult, ServerErrorKind};
 
 const ROWS: usize = 10_000;
@@ -67,8 +70,30 @@ fn transactions(con: &mut Connection) -> RedisResult<()> {
     Ok(())
 }
 
+/// Checks reads from primaries, and from replicas.
+fn cluster(port: &str) -> RedisResult<()> {
+    let url = format!("redis://127.0.0.1:{port}/");
+    for reads_replicas in [false, true] {
+        let builder = ClusterClient::builder([url.as_str()]);
+        let client = if reads_replicas { builder.read_routing_strategy(RandomReplicaStrategy) } else { builder }.build()?;
+        let mut con = client.get_connection()?;
+        let mut pipeline = cluster_pipe();
+        for i in 0..3000 {
+            pipeline.get(pipeline_key(i));
+        }
+        check_values(&pipeline.query::<Vec<_>>(&mut con)?, 3000);
+        for key in 0..500 {
+            assert_eq!(con.get::<_, String>(key)?, value(key));
+        }
+    }
+    Ok(())
+}
+
 fn main() -> RedisResult<()> {
     let args: Vec<String> = args().skip(1).collect();
+    if args[0] == "cluster" {
+        return cluster(&args[1]);
+    }
     let mut unix = Client::open(format!("redis+unix://{}", args[0]))?.get_connection()?;
     if let Some(count) = args.get(2) {
         let count = count.parse().unwrap();

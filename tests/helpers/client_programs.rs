@@ -1,4 +1,4 @@
-//! Builds the programs in `clients/` with the installed tools, and returns the command line of each program.
+//! Builds the programs in `tests/redis/clients/` with the installed tools, and returns the command line of each program.
 //!
 //! Packages are where `.ci/run` puts them, in the target folder. Nothing is downloaded, and nothing is written beside
 //! the sources.
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
-use crate::helpers::trials::{Missing, missing, require};
+use super::trials::{Missing, missing, require};
 
 fn source(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/redis/clients").join(path)
@@ -56,7 +56,8 @@ pub(crate) fn go() -> Result<Vec<OsString>, Missing> {
         return Err(missing("newest-go", "go is not installed, or older than go.mod requires"));
     }
     let modules = target("languages/go-modules");
-    let pinned = include_str!("clients/go/go.mod").split_once("require github.com/redis/go-redis/v9 ").unwrap().1;
+    let pinned =
+        include_str!("../redis/clients/go/go.mod").split_once("require github.com/redis/go-redis/v9 ").unwrap().1;
     let folder = format!("github.com/redis/go-redis/v9@{}", pinned.lines().next().unwrap());
     require_package("newest-go-redis", &modules.join(folder))?;
     let program = target("languages/client-go");
