@@ -1,16 +1,17 @@
-"""Measures the bake of Spark beside `baker`, in rows per second and core, without the shuffle.
+"""Measures the bake of Spark beside `baker` and `write_shard`, in rows per second and core, without the shuffle.
 
     python python/bench_spark.py FOLDER [--rows N] [--rounds N] [--value-bytes N] [--programs FOLDER]
 
-Both publish the same rows as the same shards to a folder, with both cores, and with the same memory. `baker` reads a
-Parquet file, or rows of CSV. Spark reads rows that are in its cache, already divided into shards: the time without the
-shuffle. The digests of the published tables must be equal. The rounds alternate.
+All publish the same rows as the same shards to a folder, with both cores, and with the same memory. `baker` reads a
+Parquet file, or rows of CSV. `write_shard` runs in two processes, which map files of Arrow batches. Spark reads rows that
+are in its cache, already divided into shards: the time without the shuffle. The difference between `write_shard` and Spark
+is the time in which Spark converts rows to Arrow batches and sends them to Python. The digests of the published tables
+must be equal. The rounds alternate.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import pathlib
 import shutil
@@ -29,6 +30,7 @@ from pyspark.sql import SparkSession
 import zero_kv
 import zero_kv.spark
 from zero_kv._engine import ShardBake, equal_shards
+from zero_kv._native import read_generation
 from zero_kv._spark_shards import arrow_schema, partition_by_shard
 
 CORES = 2
@@ -57,15 +59,51 @@ def run_baker(folder: pathlib.Path, programs: pathlib.Path, source: str) -> tupl
     begun = time.perf_counter()
     subprocess.run(command, check=True)
     elapsed = time.perf_counter() - begun
-    listed = subprocess.run([programs / "zkv", "generations", url, "--json"], check=True, stdout=subprocess.PIPE).stdout
-    return elapsed, newest_digest(listed)
+    _, entries = read_generation(url, None)
+    return elapsed, " ".join(entry.digest for entry in entries)
 
 
-def newest_digest(listed: bytes) -> str:
-    generations = json.loads(listed)
-    generation = (generations["generations"] if isinstance(generations, dict) else generations)[-1]
-    entries = generation.get("manifest", generation)["entries"]
-    return " ".join(entry["digest"] for entry in entries)
+TASK = """
+import sys
+import pyarrow
+import zero_kv
+path, first, last, url, memory_bytes = sys.argv[1:]
+batches = pyarrow.ipc.open_file(pyarrow.memory_map(path)).read_all().to_batches()
+print("ready", flush=True)
+sys.stdin.readline()
+slots, options = range(int(first), int(last) + 1), {"memory_bytes": int(memory_bytes), "threads": 1}
+print(zero_kv.write_shard(batches, slots, url, key="id", value="v", **options).to_json(), flush=True)
+"""
+
+
+def write_batches(folder: pathlib.Path) -> None:
+    """Write the rows of each shard as Arrow batches."""
+    table = pyarrow.parquet.read_table(folder / "rows.parquet")
+    found = zero_kv.slots(table.column("id")).to_numpy()
+    for shard in equal_shards(CORES):
+        rows = table.filter(pyarrow.array((found >= shard.start) & (found < shard.stop)))
+        with pyarrow.ipc.new_file(folder / f"{shard.start}.arrow", rows.schema) as file:
+            file.write_table(rows, max_chunksize=16384)
+
+
+def run_tasks(folder: pathlib.Path) -> tuple[float, str]:
+    """Return the seconds in which two processes bake the shards, and the digests of the shards."""
+    url, tasks = f"file://{folder}/tasks", []
+    for shard in equal_shards(CORES):
+        arguments = [folder / f"{shard.start}.arrow", str(shard.start), str(shard.stop - 1), url, str(MEMORY_BYTES)]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        tasks.append(subprocess.Popen([sys.executable, "-c", TASK, *arguments], **pipes))
+    assert all(task.stdout.readline() == "ready\n" for task in tasks)
+    begun = time.perf_counter()
+    for task in tasks:
+        task.stdin.write("begin\n")
+        task.stdin.flush()
+    entries = [zero_kv.Entry.from_json(task.stdout.readline()) for task in tasks]
+    zero_kv.commit(entries, url)
+    elapsed = time.perf_counter() - begun
+    for task in tasks:
+        task.communicate()
+    return elapsed, " ".join(entry.digest for entry in entries)
 
 
 def run_spark(bake: ShardBake, partitioned: Any) -> tuple[float, str]:
@@ -105,11 +143,14 @@ def main() -> None:
     partitioned = partition_by_shard(df, "id", "id", "auto", equal_shards(CORES)).cache()
     assert partitioned.count() == arguments.rows
 
-    seconds: dict[str, list[float]] = {"baker, Parquet": [], "baker, CSV": [], "Spark": []}
+    write_batches(folder)
+    names = ("baker, Parquet", "baker, CSV", "write_shard, Arrow", "Spark")
+    seconds: dict[str, list[float]] = {name: [] for name in names}
     for number in range(arguments.rounds + 1):
         results = {
             "baker, Parquet": run_baker(folder, arguments.programs, "rows.parquet"),
             "baker, CSV": run_baker(folder, arguments.programs, "rows.csv"),
+            "write_shard, Arrow": run_tasks(folder),
             "Spark": run_spark(bake, partitioned),
         }
         assert len({digest for _, digest in results.values()}) == 1, results
