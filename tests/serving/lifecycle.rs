@@ -75,7 +75,7 @@ fn an_unusable_socket_path_is_named_with_the_reason() {
 
 #[test]
 fn usage_errors_exit_with_2() {
-    for args in [&["--no-such-option"][..], &["--workers", "0"], &["--workers", "many"], &["stray"]] {
+    for args in [&["--no-such-option"][..], &["--workers", "0"], &["--workers", "many"], &["a.db", "stray"]] {
         let output = std::process::Command::new(env!("CARGO_BIN_EXE_kv_store")).args(args).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{args:?}");
     }

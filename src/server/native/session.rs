@@ -173,8 +173,9 @@ impl Session {
         let spec = command_of(op).and_then(|name| find_full(name.as_bytes())).ok_or(Denied::Command)?;
         self.access.check_command(spec)?;
         let is_permitted = match keys_needed(spec) {
-            // A user who may read some rows needs the names and types of their columns. GetColumns checks each key.
-            _ if matches!(op, Op::Schema | Op::Select) => self.access.permits_some_key(),
+            // A user who may read some rows needs the names and types of their columns, and the nodes that have them.
+            // GetColumns checks each key.
+            _ if matches!(op, Op::Schema | Op::Select | Op::Topology) => self.access.permits_some_key(),
             // The response to Info describes the table.
             KeysNeeded::None => op != Op::Info || self.access.permits_all_keys(),
             KeysNeeded::All | KeysNeeded::Range | KeysNeeded::Counted => self.access.permits_all_keys(),

@@ -136,7 +136,7 @@ fn a_too_long_value_is_rejected_before_its_bytes_arrive() {
         violation(get(&response_header(0, len_bytes as u32))),
         Violation::ValueLen { len_bytes, max_bytes: VALUE_LEN_MAX_BYTES }
     );
-    assert_eq!(violation(get(&response_header(6, 0))), Violation::Status { code: 6 });
+    assert_eq!(violation(get(&response_header(7, 0))), Violation::Status { code: 7 });
 }
 
 #[test]

@@ -51,6 +51,7 @@ const METHODS: &[Method] = &[
     only_in_rust("authenticate", "a client in Python has one user, which is an argument of its constructor"),
     only_in_rust("reload", "administration uses zkv"),
     only_in_rust("rollback", "administration uses zkv"),
+    only_in_rust("topology", "Python has no client of a cluster"),
     only_in_rust("call", "Python has no types for requests"),
     in_all_clients("schema"),
     in_all_clients("get_row"),

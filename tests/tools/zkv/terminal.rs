@@ -37,10 +37,10 @@ fn a_single_value_ends_with_a_line_end_only_on_a_terminal() {
     let table = Table::of_rows(10);
     let mut command = zkv();
     command.arg("--db").arg(table.db()).args(["get", "7"]);
-    assert_eq!(command.output().unwrap().stdout, b"key_7");
+    assert_eq!(command.output().unwrap().stdout, b"value_content_at_key_7");
     let mut terminal = Terminal::new();
     let mut child = terminal.start(&command);
-    terminal.wait_for("key_7\r\n");
+    terminal.wait_for("value_content_at_key_7\r\n");
     assert!(child.wait().unwrap().success());
 }
 
