@@ -2,6 +2,7 @@
 //!
 //! In: keys. Out: the results that the server sent. Threads can share a client: each call uses one of its connections.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -25,7 +26,8 @@ use crate::schema;
 use crate::typed_row::TypedRow;
 
 /// A blocking client of a server. The address is the path of a Unix socket (a path that starts with `@` names an
-/// abstract socket), `zkv://host:port` for TCP, or `zkv+tls://host:port` for TCP with TLS.
+/// abstract socket), `zkv://host:port` for TCP, or `zkv+tls://host:port` for TCP with TLS. The default is the value of the
+/// environment variable `ZERO_KV_SOCKET`, or `/tmp/zero-kv.sock`.
 ///
 /// Threads can share a client: each call uses its own connection, and other threads run during the call. After a
 /// fork, the child process reconnects. If the connection fails during a call, for example because the server
@@ -49,6 +51,13 @@ use crate::typed_row::TypedRow;
 pub(crate) struct Client {
     pool: Arc<ConnectionPool>,
     security: Security,
+}
+
+/// Returns the address in the environment variable `ZERO_KV_SOCKET`, or otherwise the default. It is text, because a path
+/// object would drop a slash of a URL.
+#[pyfunction]
+pub(crate) fn default_address() -> OsString {
+    client::default_address().into_os_string()
 }
 
 /// Checks whether a client may trust a server at `path` that runs as the user `uid`. The asyncio client calls this
@@ -83,12 +92,12 @@ impl Client {
 #[pymethods]
 impl Client {
     #[new]
-    #[pyo3(signature = (address = "/tmp/zero-kv.sock".into(), *, connect_timeout = 5.0, timeout = Some(30.0), retries = 1,
+    #[pyo3(signature = (address = None, *, connect_timeout = 5.0, timeout = Some(30.0), retries = 1,
                         reconnect_timeout = 2.0, server_user = None, **security))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
     fn new(
         py: Python<'_>,
-        address: PathBuf,
+        address: Option<PathBuf>,
         connect_timeout: f64,
         timeout: Option<f64>,
         retries: u32,
@@ -96,6 +105,7 @@ impl Client {
         server_user: Option<UserName>,
         security: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Client> {
+        let address = address.unwrap_or_else(client::default_address);
         let mut options = Options {
             connect_timeout: duration("connect_timeout", connect_timeout)?,
             call_timeout: timeout.map(|timeout| duration("timeout", timeout)).transpose()?,

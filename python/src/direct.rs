@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use pyo3::prelude::*;
-use zero_kv::client::{DirectOptions, Options};
+use zero_kv::client::{self, DirectOptions, Options};
 
 use crate::arguments::{UserName, duration, table_memory};
 use crate::errors::client_exception;
@@ -17,7 +17,8 @@ use crate::table_version::TableVersion;
 /// new table, lookups use the new table within milliseconds. While no server runs, lookups use the last table.
 /// Threads can share a `Direct`. After a fork, the child process requests its own transfer at its first lookup.
 ///
-/// With `memory="copy"`, the process has a private copy, which nobody can change.
+/// With `memory="copy"`, the process has a private copy, which nobody can change. The default of `path` is the value of
+/// the environment variable `ZERO_KV_SOCKET`, or `/tmp/zero-kv.sock`.
 ///
 /// Raises `DirectRefused` if the server does not transfer its table, and the exceptions of `Client`.
 #[pyclass(frozen, extends = Table, module = "zero_kv")]
@@ -35,11 +36,11 @@ impl Direct {
 #[pymethods]
 impl Direct {
     #[new]
-    #[pyo3(signature = (path = "/tmp/zero-kv.sock".into(), *, memory = "map", connect_timeout = 5.0, timeout = Some(30.0),
+    #[pyo3(signature = (path = None, *, memory = "map", connect_timeout = 5.0, timeout = Some(30.0),
                         server_user = None))]
     fn new(
         py: Python<'_>,
-        path: PathBuf,
+        path: Option<PathBuf>,
         memory: &str,
         connect_timeout: f64,
         timeout: Option<f64>,
@@ -55,6 +56,7 @@ impl Direct {
             },
             ..DirectOptions::default()
         };
+        let path = path.unwrap_or_else(client::default_address);
         let served = ServedTable::open(py, path, memory.to_owned(), options)?;
         Ok(PyClassInitializer::from(Table(Origin::Server(Box::new(served)))).add_subclass(Direct))
     }

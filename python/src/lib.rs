@@ -79,7 +79,7 @@ mod _native {
     #[pymodule_export]
     use super::bake::{Report, bake_rows};
     #[pymodule_export]
-    use super::client::{Client, check_server_user};
+    use super::client::{Client, check_server_user, default_address};
     #[pymodule_export]
     use super::client_rows::{ClientRowIterator, ClientRows};
     #[pymodule_export]

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import zero_kv
 import zero_kv.spark
-from support import PROGRAMS
+from support import PROGRAMS, published
 from test_shards import objects
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -58,11 +58,6 @@ def model(generation: str, count: int = 3000) -> dict[int, bytes]:
 
 def frame(spark: SparkSession, rows: dict[int, bytes]) -> DataFrame:
     return spark.createDataFrame(list(rows.items()), "id bigint, v binary")
-
-
-def published(url: str, tmp_path: pathlib.Path, name: str = "cache") -> dict[Any, Any]:
-    with zero_kv.Published(url, cache=tmp_path / name) as table:
-        return dict(table.items())
 
 
 def test_a_speculative_copy_of_a_task_changes_nothing(

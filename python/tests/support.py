@@ -132,3 +132,9 @@ class BlockingCalls:
             return asyncio.run(call())
 
         return method
+
+
+def published(url: str, folder: pathlib.Path, name: str = "cache") -> dict[Any, Any]:
+    """Return the rows of the newest generation of a published table."""
+    with zero_kv.Published(url, cache=folder / name) as table:
+        return {key: value if isinstance(value, bytes) else dict(value) for key, value in table.items()}

@@ -54,6 +54,26 @@ def test_every_lookup_equals_the_lookup_in_the_file(rows_of: object, tmp_path: p
             assert client.count_prefix(b"\x07") == len(table.prefix(b"\x07"))
 
 
+def test_the_environment_has_the_default_address(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    zero_kv.bake({7: b"seven"}, tmp_path / "table.db")
+
+    async def get() -> object:
+        async with zero_kv.AsyncClient() as client:
+            return await client.get(7)
+
+    with serving(tmp_path / "table.db") as server:
+        monkeypatch.setenv("ZERO_KV_SOCKET", str(server.path))
+        with zero_kv.Client() as client:
+            assert client.get(7) == b"seven"
+        assert zero_kv.Direct()[7] == b"seven"
+        assert asyncio.run(get()) == b"seven"
+    monkeypatch.setenv("ZERO_KV_SOCKET", "zkv://127.0.0.1:1")
+    with pytest.raises(zero_kv.NotRunning, match="zkv://127.0.0.1:1"):
+        zero_kv.Client()
+    with pytest.raises(zero_kv.NotRunning, match="zkv://127.0.0.1:1"):
+        asyncio.run(get())
+
+
 def test_values_longer_than_all_buffers_are_complete(tmp_path: pathlib.Path) -> None:
     rng = seeded("long values")
     rows = {key: rng.randbytes(rng.choice((0, 1, 100_000, 5_000_000))) for key in range(30)}

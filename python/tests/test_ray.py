@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pathlib
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -17,7 +16,7 @@ import ray.data
 
 import zero_kv
 import zero_kv.ray
-from support import seeded
+from support import published, seeded
 
 
 @pytest.fixture(scope="module")
@@ -31,11 +30,6 @@ def cluster() -> Iterator[None]:
 @pytest.fixture
 def url(tmp_path: pathlib.Path) -> str:
     return f"file://{tmp_path}/published/users"
-
-
-def published(url: str, tmp_path: pathlib.Path) -> dict[Any, Any]:
-    with zero_kv.Published(url, cache=tmp_path / "cache") as table:
-        return {key: value if isinstance(value, bytes) else dict(value) for key, value in table.items()}
 
 
 def test_a_dataset_is_published(cluster: None, tmp_path: pathlib.Path, url: str) -> None:

@@ -8,7 +8,6 @@ import pathlib
 import subprocess
 import sys
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -20,7 +19,7 @@ from pyspark.sql import functions as F
 
 import zero_kv
 import zero_kv.spark
-from support import PROGRAMS, seeded
+from support import PROGRAMS, published, seeded
 from test_shards import objects
 from zero_kv import _spark_shards
 
@@ -36,12 +35,6 @@ def spark() -> Iterator[SparkSession]:
 @pytest.fixture
 def url(tmp_path: pathlib.Path) -> str:
     return f"file://{tmp_path}/published/users"
-
-
-def published(url: str, tmp_path: pathlib.Path) -> dict[Any, Any]:
-    """Return the rows of the newest generation."""
-    with zero_kv.Published(url, cache=tmp_path / "cache") as table:
-        return {key: value if isinstance(value, bytes) else dict(value) for key, value in table.items()}
 
 
 def numbers(spark: SparkSession, rows: dict[int, bytes]) -> DataFrame:

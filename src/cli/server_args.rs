@@ -1,24 +1,12 @@
 //! Command-line options for connections to a server.
 
-use std::env;
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
 use clap::{Arg, value_parser};
 
-use crate::DEFAULT_SOCKET;
 use crate::client::{Address, AddressError, Login, Options, TlsOptions};
 use crate::setting::{Setting, name_settings};
-
-/// The environment variable that names the socket if `--socket` does not. The programs read it themselves, because clap
-/// would report a conflict between the variable and other options.
-pub const SOCKET_VARIABLE: &str = "ZERO_KV_SOCKET";
-
-/// Returns the address of the server: the given one, that of the environment, or the default.
-pub fn address_or_default(given: Option<PathBuf>) -> PathBuf {
-    let variable = || env::var_os(SOCKET_VARIABLE).filter(|address| !address.is_empty());
-    given.or_else(|| variable().map(PathBuf::from)).unwrap_or_else(|| DEFAULT_SOCKET.into())
-}
 
 #[derive(clap::Args, Clone)]
 pub struct ServerArgs {

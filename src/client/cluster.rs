@@ -189,13 +189,14 @@ impl ClusterClient {
         call: &(impl Fn(&mut Client, &[(u16, X)]) -> Result<T, ClientError> + Sync),
         avoided: &HashSet<Address>,
     ) -> Vec<Answered<X, T>> {
-        let mut groups: HashMap<u16, Vec<(u16, X)>> = HashMap::new();
+        let mut groups: Vec<Vec<(u16, X)>> = Vec::new();
+        groups.resize_with(self.topology.nodes.len(), Vec::new);
         for item in items {
-            groups.entry(self.owners[usize::from(item.0)]).or_default().push(item);
+            groups[usize::from(self.owners[usize::from(item.0)])].push(item);
         }
         let options = &self.options.client;
-        let mut tasks = Vec::with_capacity(groups.len());
-        for items in groups.into_values() {
+        let mut tasks = Vec::new();
+        for items in groups.into_iter().filter(|items| !items.is_empty()) {
             let address = self.node_of(items[0].0, avoided);
             let client = self.connections.remove(&address);
             tasks.push(Task { address, items, client });

@@ -69,6 +69,7 @@ pub use blocking::Client;
 pub use cluster::{ClusterClient, ClusterOptions, ClusterRows};
 pub use columns::{ProjectedRows, ReceivedRow, ReceivedValues, RowsOrValues};
 pub use direct::{Direct, DirectOptions, DirectSnapshot};
+pub use environment::{SOCKET_VARIABLE, default_address};
 pub use error::{ClientError, Phase, Refusal};
 pub use info::Info;
 pub use key::{KeyRange, OwnedKey};

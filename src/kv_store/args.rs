@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::{ArgGroup, Parser, ValueEnum};
 use zero_kv::cli::number::{parse_count, parse_u32};
 use zero_kv::cli::replace_args::{self, ReplaceArgs};
-use zero_kv::cli::server_args::SOCKET_VARIABLE;
+use zero_kv::client::SOCKET_VARIABLE;
 use zero_kv::server::{Check, Config, ForeignKeys, Inherited, MetricsAddress};
 use zero_kv::store::{Memory, OpenOptions};
 use zero_kv::{DEFAULT_FILE, DEFAULT_SOCKET, Setting};

@@ -16,7 +16,7 @@ use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command, CommandFactory, FromArgMatches};
 
-use zero_kv::cli::server_args::SOCKET_VARIABLE;
+use zero_kv::client::SOCKET_VARIABLE;
 
 use super::args::Args;
 

@@ -115,28 +115,19 @@ impl Store {
     pub(super) fn get_cold_while<'s, 'k, K>(
         &'s self,
         keys: &[K],
-        mut visit: impl FnMut(usize, Option<&'s [u8]>) -> ControlFlow<()>,
+        visit: impl FnMut(usize, Option<&'s [u8]>) -> ControlFlow<()>,
     ) -> Result<(), LookupError>
     where
         K: Into<Key<'k>> + Copy,
     {
-        for (number, batch) in keys.chunks(BATCH_KEYS).enumerate() {
+        in_batches(keys, visit, |batch, visit| {
             let records = match self.key_kind() {
                 KeyKind::U64 => self.records_of(batch, number_of),
                 KeyKind::Bytes => self.records_of(batch, bytes_of),
             };
             self.begin_reads(&records);
-            let mut is_over = false;
-            self.get_batch_while(batch, |i, value| {
-                let visited = visit(number * BATCH_KEYS + i, value);
-                is_over = visited.is_break();
-                visited
-            })?;
-            if is_over {
-                break;
-            }
-        }
-        Ok(())
+            self.get_batch_while(batch, visit)
+        })
     }
 
     /// Does what [`Store::neighbor_while`] does, and begins to read the rows next to [`BATCH_KEYS`] keys before it looks
@@ -147,25 +138,16 @@ impl Store {
         &'s self,
         keys: &[K],
         side: Side,
-        mut visit: impl FnMut(usize, Option<(Key<'s>, &'s [u8])>) -> ControlFlow<()>,
+        visit: impl FnMut(usize, Option<(Key<'s>, &'s [u8])>) -> ControlFlow<()>,
     ) -> Result<(), LookupError>
     where
         K: Into<Key<'k>> + Copy,
     {
-        for (number, batch) in keys.chunks(BATCH_KEYS).enumerate() {
+        in_batches(keys, visit, |batch, visit| {
             let gate = VerifyFirst { store: self, epoch: self.epoch() };
             self.begin_neighbor_reads(batch.iter().map(|key| ((*key).into(), side)), gate);
-            let mut is_over = false;
-            self.neighbor_batch_while(batch, side, |i, row| {
-                let visited = visit(number * BATCH_KEYS + i, row);
-                is_over = visited.is_break();
-                visited
-            })?;
-            if is_over {
-                break;
-            }
-        }
-        Ok(())
+            self.neighbor_batch_while(batch, side, visit)
+        })
     }
 
     /// Begins to read the rows next to keys from the disk. Waits until the fences that lead to them are in memory, which
@@ -267,6 +249,28 @@ impl Store {
         let start = self.layout.records.offset_bytes as usize;
         start..start + self.layout.records.len_bytes as usize
     }
+}
+
+/// Looks up [`BATCH_KEYS`] keys at a time with `look_up`, which passes the position in the batch and the result of each key
+/// to the function that it is given. Calls `visit` with the position in `keys` and the result, until `visit` returns
+/// `Break`.
+fn in_batches<K, T>(
+    keys: &[K],
+    mut visit: impl FnMut(usize, T) -> ControlFlow<()>,
+    look_up: impl Fn(&[K], &mut dyn FnMut(usize, T) -> ControlFlow<()>) -> Result<(), LookupError>,
+) -> Result<(), LookupError> {
+    for (number, batch) in keys.chunks(BATCH_KEYS).enumerate() {
+        let mut is_over = false;
+        look_up(batch, &mut |i, result| {
+            let visited = visit(number * BATCH_KEYS + i, result);
+            is_over = visited.is_break();
+            visited
+        })?;
+        if is_over {
+            break;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(all(test, feature = "bake", feature = "server"))]

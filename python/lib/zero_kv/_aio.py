@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 from zero_kv._arrays import Requested, is_arrow, whole_array
 from zero_kv._columns import dense_keys, with_nulls
-from zero_kv._native import Pipeline, Request, check_server_user, endpoint
+from zero_kv._native import Pipeline, Request, check_server_user, default_address, endpoint
 from zero_kv.errors import Closed, NotRunning, NotTyped, Refused, ServerError, TimedOut, TlsFailed
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class AsyncClient:
 
     def __init__(
         self,
-        address: str | os.PathLike[str] = "/tmp/zero-kv.sock",
+        address: str | os.PathLike[str] | None = None,
         *,
         connect_timeout: float = 5.0,
         timeout: float | None = 30.0,
@@ -120,7 +120,7 @@ class AsyncClient:
         key_file: str | os.PathLike[str] | None = None,
         server_name: str | None = None,
     ) -> None:
-        self._address = os.fspath(address)
+        self._address = os.fspath(default_address() if address is None else address)
         self._connect_timeout = connect_timeout
         self._timeout = timeout
         self._retries = retries

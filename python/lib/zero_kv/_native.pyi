@@ -263,14 +263,15 @@ class Direct(Table):
     new table, lookups use the new table within milliseconds. While no server runs, lookups use the last table.
     Threads can share a `Direct`. After a fork, the child process requests its own transfer at its first lookup.
 
-    With `memory="copy"`, the process has a private copy, which nobody can change.
+    With `memory="copy"`, the process has a private copy, which nobody can change. The default of `path` is the value of
+    the environment variable `ZERO_KV_SOCKET`, or `/tmp/zero-kv.sock`.
 
     Raises `DirectRefused` if the server does not transfer its table, and the exceptions of `Client`.
     """
 
     def __new__(
         cls,
-        path: _Path = "/tmp/zero-kv.sock",
+        path: _Path | None = None,
         *,
         memory: Literal["map", "copy"] = "map",
         connect_timeout: float = 5.0,
@@ -438,7 +439,8 @@ def open(path: _Path, *, verify: Literal["full", "touch"] = "full", memory: Lite
 @final
 class Client:
     """A blocking client of a server. The address is the path of a Unix socket (a path that starts with `@` names an
-    abstract socket), `zkv://host:port` for TCP, or `zkv+tls://host:port` for TCP with TLS.
+    abstract socket), `zkv://host:port` for TCP, or `zkv+tls://host:port` for TCP with TLS. The default is the value of the
+    environment variable `ZERO_KV_SOCKET`, or `/tmp/zero-kv.sock`.
 
     Threads can share a client: each call uses its own connection, and other threads run during the call. After a
     fork, the child process reconnects. If the connection fails during a call, for example because the server
@@ -462,7 +464,7 @@ class Client:
 
     def __new__(
         cls,
-        address: _Path = "/tmp/zero-kv.sock",
+        address: _Path | None = None,
         *,
         connect_timeout: float = 5.0,
         timeout: float | None = 30.0,
@@ -723,6 +725,7 @@ def publish_files(
 def endpoint(
     address: str, server_user: str | int | None, **security: Any
 ) -> tuple[str | None, int, bool, Request | None]: ...
+def default_address() -> str: ...
 def check_server_user(path: str, uid: int, server_user: str | int | None) -> None: ...
 def upload_shard(
     batches: Iterator[Any],

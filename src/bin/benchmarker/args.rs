@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
-use zero_kv::cli::server_args::{SOCKET_VARIABLE, ServerArgs, address_or_default};
-use zero_kv::client::Address;
+use zero_kv::cli::server_args::ServerArgs;
+use zero_kv::client::{Address, SOCKET_VARIABLE, default_address};
 use zero_kv::{DEFAULT_FILE, DEFAULT_SOCKET};
 
 use crate::ceiling::SERVE_CANNED;
@@ -204,7 +204,7 @@ impl Args {
 
     /// Returns the text of the server's address.
     pub(crate) fn socket(&self) -> PathBuf {
-        address_or_default(self.socket.clone())
+        self.socket.clone().unwrap_or_else(default_address)
     }
 
     /// Returns the plan of a run.

@@ -5,7 +5,6 @@
 //! answers them for all rows of its file. Before and after each of them, this module reads which slots the file has: too
 //! few are an error, and rows that another node answers for are not counted twice.
 
-use std::cmp::Reverse;
 use std::ops::Bound;
 use std::vec;
 
@@ -42,19 +41,7 @@ impl ClusterClient {
     /// # Errors
     /// The errors of [`ClusterClient::get`].
     pub fn floor_many<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<Vec<Option<Row>>, ClientError> {
-        let keys: Vec<Key<'k>> = keys.iter().map(|key| (*key).into()).collect();
-        let mut nearest: Vec<Option<Row>> = vec![None; keys.len()];
-        self.ask_all(
-            |client, _| client.floor_many(&keys),
-            |found| {
-                for (nearest, row) in nearest.iter_mut().zip(found) {
-                    if row.as_ref().map(|row| &row.0) > nearest.as_ref().map(|row| &row.0) {
-                        *nearest = row;
-                    }
-                }
-            },
-        )?;
-        Ok(nearest)
+        self.nearest_many(keys, |client, keys| client.floor_many(keys), |row, than| row.0 > than.0)
     }
 
     /// Returns the row with the smallest key greater than or equal to `key`.
@@ -70,15 +57,26 @@ impl ClusterClient {
     /// # Errors
     /// The errors of [`ClusterClient::get`].
     pub fn ceiling_many<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<Vec<Option<Row>>, ClientError> {
+        self.nearest_many(keys, |client, keys| client.ceiling_many(keys), |row, than| row.0 < than.0)
+    }
+
+    /// Returns the nearest of the rows that the nodes return for each key.
+    fn nearest_many<'k, K: Into<Key<'k>> + Copy>(
+        &mut self,
+        keys: &[K],
+        look_up: impl Fn(&mut Client, &[Key<'k>]) -> Result<Vec<Option<Row>>, ClientError> + Sync,
+        is_nearer: impl Fn(&Row, &Row) -> bool,
+    ) -> Result<Vec<Option<Row>>, ClientError> {
         let keys: Vec<Key<'k>> = keys.iter().map(|key| (*key).into()).collect();
         let mut nearest: Vec<Option<Row>> = vec![None; keys.len()];
         self.ask_all(
-            |client, _| client.ceiling_many(&keys),
+            |client, _| look_up(client, &keys),
             |found| {
                 for (nearest, row) in nearest.iter_mut().zip(found) {
-                    // No row is greater than every row.
-                    if row.as_ref().map(|row| Reverse(&row.0)) > nearest.as_ref().map(|row| Reverse(&row.0)) {
-                        *nearest = row;
+                    if let Some(row) = row
+                        && nearest.as_ref().is_none_or(|nearest| is_nearer(&row, nearest))
+                    {
+                        *nearest = Some(row);
                     }
                 }
             },

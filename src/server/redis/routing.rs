@@ -171,8 +171,9 @@ impl Session {
         }
     }
 
-    /// Checks whether this node serves the slot of a command's keys. Returns `None` if it does, and otherwise the
-    /// outcome of the command, which is rejected, or has so many keys that they are checked in several passes.
+    /// Checks whether this node serves the slot of a command's keys. Returns `None` if it does. Returns
+    /// [`Outcome::Work`] if the command has so many keys that the check takes several passes, and another outcome if the
+    /// command was rejected.
     pub(super) fn check_slots(
         &mut self,
         generation: &Generation,

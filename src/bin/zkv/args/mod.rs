@@ -14,8 +14,8 @@ use std::time::Duration;
 use clap::builder::RangedU64ValueParser;
 use clap::{Parser, Subcommand};
 use zero_kv::DEFAULT_SOCKET;
-use zero_kv::cli::server_args::{SOCKET_VARIABLE, ServerArgs, address_or_default};
-use zero_kv::client::{Client, ClientError, Direct, DirectOptions, Options};
+use zero_kv::cli::server_args::ServerArgs;
+use zero_kv::client::{Client, ClientError, Direct, DirectOptions, Options, SOCKET_VARIABLE, default_address};
 use zero_kv::format::header::MAGIC;
 
 pub(crate) use files::{CanaryArgs, DiffArgs, DiffFormat, DumpArgs, DumpFormat, FileCommand};
@@ -99,7 +99,7 @@ impl Args {
 
     /// Returns the text of the server's address.
     pub(crate) fn socket(&self) -> PathBuf {
-        address_or_default(self.socket.clone())
+        self.socket.clone().unwrap_or_else(default_address)
     }
 
     /// Connects to the server. The client reports the first error of a request instead of retrying the request.

@@ -38,8 +38,8 @@ pub(crate) enum TopologyCommand {
     Plan(PlanArgs),
     /// Make a topology the newest one
     ///
-    /// In an object store, the document is created only if its number follows that of the newest topology. Nodes put it
-    /// into effect when all primaries have their rows. A file is replaced by rename, if the number is higher.
+    /// A store accepts the topology only if its number is one more than the highest number in the store. The nodes put
+    /// it into effect when all primaries have their rows. A file is replaced by rename if the number is higher.
     ///
     /// Exit status: 0 after success, 2 after an error.
     Apply {
