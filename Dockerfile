@@ -7,7 +7,7 @@
 # packaging/kubernetes/daemonset.yaml.
 #
 # The socket is in the volume zero-kv. Other containers mount this volume and run as user or
-# group 65532: see "As a service" in docs/OPERATIONS.md.
+# group 65532: see "As a service" in docs/operations/service.md.
 FROM rust:1-bookworm AS build
 WORKDIR /zero-kv
 COPY . .
