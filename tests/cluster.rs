@@ -40,6 +40,8 @@ fn main() -> ExitCode {
         differential::a_node_without_a_topology_replies_as_a_new_node_of_redis,
         moves::a_primary_and_a_replica_are_killed_and_restarted_under_load,
         moves::no_reply_is_wrong_while_topologies_change_under_load,
+        native_clients::a_call_without_a_node_ends_after_its_time_out,
+        native_clients::all_nodes_of_a_slot_are_tried,
         native_clients::an_ordered_lookup_takes_one_round_trip,
         native_clients::errors_name_the_reason,
         native_clients::ordered_lookups_combine_the_rows_of_all_nodes,
