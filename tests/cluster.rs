@@ -44,6 +44,8 @@ fn main() -> ExitCode {
         generations::every_value_is_of_a_published_generation_while_everything_fails,
         moves::a_primary_and_a_replica_are_killed_and_restarted_under_load,
         moves::no_reply_is_wrong_while_topologies_change_under_load,
+        native_clients::a_call_without_a_node_ends_after_its_time_out,
+        native_clients::all_nodes_of_a_slot_are_tried,
         native_clients::an_ordered_lookup_takes_one_round_trip,
         native_clients::errors_name_the_reason,
         native_clients::ordered_lookups_combine_the_rows_of_all_nodes,

@@ -152,7 +152,8 @@ def free_port() -> int:
 class Cluster:
     """Nodes that serve a table, divided into shards, each with the same number of replicas. The topology is in a file."""
 
-    def __init__(self, file: pathlib.Path, shards: int, replicas: int = 0) -> None:
+    def __init__(self, file: pathlib.Path, shards: int, replicas: int = 0, *arguments: str) -> None:
+        self._arguments = arguments
         self.folder = file.parent
         self.topology_file = self.folder / "topology.json"
         shard_folder = self.folder / "shards"
@@ -187,7 +188,7 @@ class Cluster:
         shard = int((node.get("primary") or node["id"])[1:])
         file, address = self.files[shard], f"127.0.0.1:{node['port']}"
         arguments = ["--slots", file.stem, "--tcp", address, "--cluster", "--node", node["id"], "--announce", address]
-        arguments += ["--topology", str(self.topology_file)]
+        arguments += ["--topology", str(self.topology_file), *self._arguments]
         self.servers[node["id"]] = Server(file, *arguments, socket_name=f"{node['id']}.sock")
 
     def stop(self) -> None:
@@ -200,8 +201,9 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def cluster_of(file: pathlib.Path, shards: int, replicas: int = 0) -> Iterator[Cluster]:
-    cluster = Cluster(file, shards, replicas)
+def cluster_of(file: pathlib.Path, shards: int, replicas: int = 0, *arguments: str) -> Iterator[Cluster]:
+    """Run a cluster. Each node gets the further arguments."""
+    cluster = Cluster(file, shards, replicas, *arguments)
     try:
         yield cluster
     finally:

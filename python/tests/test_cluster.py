@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 import multiprocessing
+import os
 import pathlib
 import pickle
 import signal
@@ -211,8 +214,6 @@ def test_wrong_arguments_are_errors_that_name_the_remedy(one_server: str, tmp_pa
 
 @pytest.mark.parametrize("kind", CLIENTS)
 def test_a_closed_client_raises_closed(kind: str, tmp_path: pathlib.Path) -> None:
-    import asyncio
-
     zero_kv.bake({7: b"seven"}, tmp_path / "table.db")
     with cluster_of(tmp_path / "table.db", 1) as cluster:
         if kind == "blocking":
@@ -267,3 +268,132 @@ def test_a_topology_changes_while_clients_read(tmp_path: pathlib.Path) -> None:
             done.set()
             thread.join()
         assert wrong == [0]
+
+
+@pytest.fixture
+def cluster(tmp_path: pathlib.Path) -> Iterator[Cluster]:
+    """A cluster of two nodes, without replicas, with the numbers below 1000 as keys."""
+    zero_kv.bake({key: b"%d" % key for key in range(1000)}, tmp_path / "table.db")
+    with cluster_of(tmp_path / "table.db", 2) as cluster:
+        yield cluster
+
+
+def test_a_child_process_has_its_own_threads_and_connections(cluster: Cluster) -> None:
+    client = zero_kv.AsyncClusterClient(cluster.addresses())
+
+    async def read(key: int) -> bool:
+        answers = await asyncio.gather(*(client.get(key) for _ in range(50)))
+        return answers == [b"%d" % key] * 50
+
+    async def forking() -> None:
+        assert await read(1)
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                signal.alarm(60)  # Ends a child process that waits for the threads of its parent.
+                asyncio.events._set_running_loop(None)
+                status = 0 if asyncio.run(read(2)) else 1
+                asyncio.run(client.close())
+            finally:
+                os._exit(status)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert await read(3)
+
+    asyncio.run(forking())
+    # Another event loop can use the client.
+    assert asyncio.run(read(4))
+    asyncio.run(client.close())
+
+
+def test_an_asyncio_client_can_be_pickled(cluster: Cluster) -> None:
+    client = zero_kv.AsyncClusterClient(cluster.addresses(), timeout=7)
+    assert asyncio.run(client.get(1)) == b"1"
+    copy = pickle.loads(pickle.dumps(client))
+    asyncio.run(client.close())
+    assert asyncio.run(copy.get(1)) == b"1" and repr(copy) == repr(client)
+    asyncio.run(copy.close())
+
+
+def test_closing_an_asyncio_client_cancels_no_task(cluster: Cluster) -> None:
+    async def close_while_calls_wait(is_connected: bool) -> None:
+        client = zero_kv.AsyncClusterClient(cluster.addresses(), timeout=60)
+        if is_connected:
+            await client.get(1)
+        # More calls than threads. None of them ends before the client is closed, because a node is paused.
+        with cluster.servers["p0"].paused(), cluster.servers["p1"].paused():
+            tasks = [asyncio.create_task(client.get(1)) for _ in range(100)]
+            await asyncio.sleep(0)
+            await client.close()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert all(result == b"1" or isinstance(result, zero_kv.Closed) for result in results), results
+        assert any(isinstance(result, zero_kv.Closed) for result in results)
+        with pytest.raises(zero_kv.Closed):
+            await client.get(1)
+
+    for is_connected in (True, False):
+        asyncio.run(close_while_calls_wait(is_connected))
+
+
+@pytest.mark.parametrize("kind", CLIENTS)
+def test_a_call_without_a_node_ends_after_its_time_out(kind: str, cluster: Cluster) -> None:
+    # If only the number of attempts ended the call, it would take more than a century.
+    client = connected(kind, cluster, timeout=0.5, attempts=2**32 - 1)
+    assert client.get_many([1, 2, 3]) == [b"1", b"2", b"3"]
+    cluster.servers["p0"].stop(signal.SIGKILL)
+    with pytest.raises(zero_kv.NotRunning, match=str(cluster.nodes[0]["port"])):
+        client.get_many(list(range(1000)))
+    ports = "|".join(str(node["port"]) for node in cluster.nodes)
+    with cluster.servers["p1"].paused(), pytest.raises(zero_kv.Error, match=ports):
+        client.get_many(list(range(1000)))
+
+
+@pytest.mark.parametrize("kind", CLIENTS)
+@pytest.mark.parametrize("running", ["p0", "r0-0", "r0-1"])
+def test_the_only_running_node_of_a_slot_answers(running: str, kind: str, tmp_path: pathlib.Path) -> None:
+    rows = {key: b"%d" % key for key in range(1000)}
+    zero_kv.bake(rows, tmp_path / "table.db")
+    with cluster_of(tmp_path / "table.db", 1, replicas=2) as cluster:
+        for read_from_replicas in (False, True):
+            client = connected(kind, cluster, read_from_replicas=read_from_replicas, attempts=1)
+            stopped = [node for node in cluster.nodes if node["id"] != running]
+            for node in stopped:
+                cluster.servers[node["id"]].stop(signal.SIGKILL)
+            assert client.get_many(list(rows)) == list(rows.values())
+            assert client.count() == 1000 and client.floor(5000) == (999, b"999")
+            for node in stopped:
+                cluster.start(node)
+
+
+@pytest.mark.parametrize("kind", CLIENTS)
+def test_a_replica_answers_for_a_primary_that_does_not_respond(kind: str, tmp_path: pathlib.Path) -> None:
+    rows = {key: b"%d" % key for key in range(1000)}
+    zero_kv.bake(rows, tmp_path / "table.db")
+    with cluster_of(tmp_path / "table.db", 2, replicas=1) as cluster:
+        client = connected(kind, cluster, timeout=1)
+        assert client.get_many(list(rows)) == list(rows.values())
+        # The kernel accepts connections for a paused node, so only the time-out ends a request.
+        with cluster.servers["p0"].paused():
+            assert client.get_many(list(rows)) == list(rows.values())
+            assert client.count() == 1000
+            with cluster.servers["r0-0"].paused(), pytest.raises(zero_kv.TimedOut, match="timed out"):
+                client.get_many(list(rows))
+        assert client.get_many(list(rows)) == list(rows.values())
+
+
+def test_logins_are_those_of_all_nodes(tmp_path: pathlib.Path) -> None:
+    zero_kv.bake({key: b"%d" % key for key in range(1000)}, tmp_path / "table.db")
+    digest = hashlib.sha256(b"5up3r-secret").hexdigest()
+    (tmp_path / "users.acl").write_text(f"user default off\nuser a on #{digest} ~* +@all\n")
+    with cluster_of(tmp_path / "table.db", 2, 0, "--users", str(tmp_path / "users.acl")) as cluster:
+        with zero_kv.ClusterClient(cluster.addresses(), user="a", password="5up3r-secret") as client:
+            assert client.get_many(list(range(1000))) == [b"%d" % key for key in range(1000)] and client.count() == 1000
+            copy = pickle.loads(pickle.dumps(client))
+            assert copy.get(7) == b"7"
+        # The login is the reason to report, and not that another node does not run.
+        dead = "zkv://127.0.0.1:1"
+        for nodes in ([*cluster.addresses(), dead], [dead, *cluster.addresses()]):
+            logins: list[dict[str, Any]] = [{"user": "a", "password": "wrong"}, {"user": "b", "password": "5up3r-secret"}, {}]
+            for login in logins:
+                with pytest.raises(zero_kv.LoginFailed, match=str(cluster.nodes[0]["port"])):
+                    zero_kv.ClusterClient(nodes, **login)

@@ -54,6 +54,18 @@ async def ask(path: str) -> None:
         values: list[bytes | None] = await client.get_many([1, 2])
         async for key, value in client.range(1, 2):
             print(key, value)
+
+async def ask_cluster(nodes: list[str]) -> None:
+    with zero_kv.ClusterClient(nodes, zone="east", read_from_replicas=True) as client:
+        values: list[bytes | None] = client.get_many([1, 2])
+        topology: zero_kv.Topology = client.topology()
+        node: zero_kv.TopologyNode = topology["nodes"][0]
+        port: int = node["port"]
+        primary: str | None = node.get("primary")
+    async with zero_kv.AsyncClusterClient(nodes) as other:
+        number: int = (await other.topology())["number"]
+        async for key, value in other.range(1, 2):
+            print(key, value, number, port, primary, values)
 """
 
 MISUSE = """
@@ -62,6 +74,7 @@ zero_kv.open("a", verify="never")
 zero_kv.open("a")[1.5]
 zero_kv.open("a").columns([1], format="torch")
 zero_kv.Client(port=6379)
+zero_kv.ClusterClient(["a"]).topology()["members"]
 """
 
 
@@ -80,7 +93,7 @@ def test_mypy_accepts_correct_types_and_rejects_wrong_ones(tmp_path: pathlib.Pat
     assert checked.returncode == 0, checked.stdout
     (tmp_path / "misuse.py").write_text(MISUSE)
     wrong = check(tmp_path / "misuse.py").stdout
-    assert [line in wrong for line in (":3: error", ":4: error", ":5: error", ":6: error")] == [True] * 4, wrong
+    assert [line in wrong for line in (":3: error", ":4: error", ":5: error", ":6: error", ":7: error")] == [True] * 5, wrong
 
 
 def test_public_names_have_the_docstrings_of_the_stub() -> None:

@@ -250,3 +250,50 @@ pub(crate) fn rows_of_typed_tables_have_the_columns_of_the_schema() {
     assert!(matches!(client.get_rows_or_values(&keys), Err(ClientError::SchemaDiffers { .. })));
     assert_eq!(client.get_columns(&keys, &["name"]).unwrap().len(), keys.len());
 }
+
+pub(crate) fn all_nodes_of_a_slot_are_tried() {
+    let (cluster, members) = (Cluster::of_numbers(), members(2, 2));
+    let mut servers = start(&cluster, &members);
+    // With one attempt, a call must try all nodes of a slot before it fails.
+    let options = ClusterOptions { attempts: 1, ..ClusterOptions::default() };
+    for reads_replicas in [false, true] {
+        let options = ClusterOptions { reads_replicas, ..options.clone() };
+        // Each node of the first shard is the only one that runs.
+        for running in 0..3 {
+            let mut client = ClusterClient::connect_with(&seeds(&members), &options).unwrap();
+            (0..3).filter(|node| *node != running).for_each(|node| servers[node].kill());
+            check(&mut client);
+            check_order(&mut client);
+            for node in (0..3).filter(|node| *node != running) {
+                servers[node] = start_one(&cluster, &members[node]);
+            }
+        }
+    }
+    // A primary without the rows of its slots: its replicas have them.
+    servers[0].kill();
+    let address = format!("127.0.0.1:{}", members[0].port);
+    let slots = members[3].slots;
+    let options = ["--tcp", &address, "--slots", &slots.to_string()];
+    let lacking = cluster.command(&members[0].id, &cluster.shard(slots), members[0].port, &options);
+    servers[0] = Server::of(lacking, &cluster.path(&format!("{}.sock", members[0].id)));
+    let mut client = ClusterClient::connect(&seeds(&members)).unwrap();
+    check(&mut client);
+    check_order(&mut client);
+}
+
+pub(crate) fn a_call_without_a_node_ends_after_its_time_out() {
+    let (cluster, members) = (Cluster::of_numbers(), members(2, 1));
+    let mut servers = start(&cluster, &members);
+    // If only the number of attempts ended the call, it would take more than a century.
+    let call_timeout = Some(Duration::from_millis(500));
+    let client = Options { call_timeout, ..Options::default() };
+    let options = ClusterOptions { client, attempts: u32::MAX, ..ClusterOptions::default() };
+    let mut client = ClusterClient::connect_with(&seeds(&members), &options).unwrap();
+    check(&mut client);
+    servers[0].kill();
+    servers[1].kill();
+    let error = client.get(super::nodes::key_in(members[0].slots)).unwrap_err();
+    assert!(matches!(error, ClientError::NotRunning { .. }), "{error}");
+    let ports = [members[0].port, members[1].port].map(|port| port.to_string());
+    assert!(ports.iter().any(|port| error.to_string().contains(port)), "{error}");
+}

@@ -37,6 +37,7 @@ from zero_kv._native import forked as _forked
 from zero_kv._native import stop_following as _stop_following
 from zero_kv._publish import publish
 from zero_kv._shards import commit, slots, write_shard
+from zero_kv._topology import Topology, TopologyNode
 from zero_kv.errors import (
     BakeFailed,
     Closed,
@@ -92,6 +93,8 @@ __all__ = [
     "Table",
     "TimedOut",
     "TlsFailed",
+    "Topology",
+    "TopologyNode",
     "TypedRow",
     "UntrustedServer",
     "bake",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
@@ -19,6 +20,7 @@ from zero_kv.errors import Closed
 
 if TYPE_CHECKING:
     from zero_kv._native import ClientRows, Schema, TypedRow
+    from zero_kv._topology import Topology
 
 # The number of calls that run at the same time. Further calls wait.
 _CALLS_MAX = 32
@@ -28,13 +30,50 @@ _ROWS_MAX = 1000
 _T = TypeVar("_T")
 
 
+class _Calls:
+    """The client that the calls of one process share, and the threads that run these calls.
+
+    A forked process has none of its parent's threads, and its copy of the lock may be locked forever, so it needs its own
+    object.
+    """
+
+    def __init__(self, connect: Callable[[], ClusterClient]) -> None:
+        self.process_id = os.getpid()
+        self.executor = ThreadPoolExecutor(_CALLS_MAX, "zero-kv-cluster")
+        self._connect = connect
+        self._lock = threading.Lock()
+        self._client: ClusterClient | None = None
+        self._is_closed = False
+
+    def client(self) -> ClusterClient:
+        """Return the client. The first call connects, and other calls wait for it."""
+        with self._lock:
+            if self._client is None:
+                if self._is_closed:
+                    raise Closed("the client is closed")
+                self._client = self._connect()
+                if self._is_closed:
+                    self._client.close()
+            return self._client
+
+    def close(self) -> None:
+        # This method does not wait for a thread that connects: the thread closes the client.
+        self._is_closed = True
+        if self._client is not None:
+            self._client.close()
+        # Calls that wait for a thread still start, and raise Closed. If they were canceled, their tasks would raise
+        # CancelledError, although nobody canceled the tasks.
+        self.executor.shutdown(wait=False)
+
+
 class AsyncClusterClient:
     """A client of a cluster, for asyncio: see `ClusterClient` for the nodes and the options.
 
     Each call runs in a thread, and up to 32 calls run at the same time, so this client suits calls with many keys. If a
     task is canceled, its call continues in the thread until it ends.
 
-    The first call connects. `async with` closes the connections at its end.
+    The first call connects. `async with` closes the connections at its end. Event loops can share a client. After a fork,
+    the child process reconnects, as does a process that unpickles the client.
 
     >>> async with AsyncClusterClient(["zkv://10.0.0.1:6380"]) as client:  # doctest: +SKIP
     ...     values = await client.get_many([7, 8, 9])
@@ -74,8 +113,7 @@ class AsyncClusterClient:
             "key_file": key_file,
             "server_name": server_name,
         }
-        self._executor = ThreadPoolExecutor(_CALLS_MAX, "zero-kv-cluster")
-        self._client: ClusterClient | None = None
+        self._calls: _Calls | None = None
         self._is_closed = False
 
     async def get(self, key: int | bytes | str, default: Any = None, /) -> Any:
@@ -174,16 +212,17 @@ class AsyncClusterClient:
         """Return the number of keys that start with `prefix`."""
         return await self._call(ClusterClient.count_prefix, prefix)
 
-    async def topology(self) -> dict[str, Any]:
+    async def topology(self) -> Topology:
         """Return the topology that the client follows, as the document that docs/CLUSTER.md describes."""
         return await self._call(ClusterClient.topology)
 
     async def close(self) -> None:
-        """Disconnect from all nodes. Later calls raise `Closed`."""
+        """Disconnect from all nodes. Calls that have not started and later calls raise `Closed`. Calls that a thread
+        runs end normally.
+        """
         self._is_closed = True
-        if self._client is not None:
-            self._client.close()
-        self._executor.shutdown(wait=False, cancel_futures=True)
+        if self._calls is not None and self._calls.process_id == os.getpid():
+            self._calls.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -193,26 +232,26 @@ class AsyncClusterClient:
     ) -> None:
         await self.close()
 
+    def __getstate__(self) -> dict[str, Any]:
+        # The process that unpickles the client reconnects.
+        return self.__dict__ | {"_calls": None}
+
     def __repr__(self) -> str:
         return f"<zero_kv.AsyncClusterClient {self._nodes!r}>"
 
     async def _rows(self, method: Callable[..., ClientRows], *arguments: Any) -> AsyncIterator[tuple[Any, bytes]]:
         rows: Iterator[tuple[Any, bytes]] = iter(await self._call(method, *arguments))
-        while some := await self._run(lambda: list(itertools.islice(rows, _ROWS_MAX))):
+        while some := await self._run(lambda _: list(itertools.islice(rows, _ROWS_MAX))):
             for row in some:
                 yield row
 
     async def _call(self, method: Callable[..., _T], *arguments: Any, **options: Any) -> _T:
-        def call() -> _T:
-            # If two first calls connect at the same time, both clients work, and one of them is kept.
-            client = self._client
-            if client is None:
-                client = self._client = ClusterClient(self._nodes, **self._options)
-            return method(client, *arguments, **options)
+        return await self._run(lambda client: method(client, *arguments, **options))
 
-        return await self._run(call)
-
-    async def _run(self, call: Callable[[], _T]) -> _T:
+    async def _run(self, call: Callable[[ClusterClient], _T]) -> _T:
         if self._is_closed:
             raise Closed(f"{self._nodes!r}: the client is closed")
-        return await asyncio.get_running_loop().run_in_executor(self._executor, call)
+        calls = self._calls
+        if calls is None or calls.process_id != os.getpid():
+            calls = self._calls = _Calls(lambda: ClusterClient(self._nodes, **self._options))
+        return await asyncio.get_running_loop().run_in_executor(calls.executor, lambda: call(calls.client()))

@@ -8,6 +8,8 @@ from typing import Any, Generic, Literal, Protocol, Self, TypeAlias, TypeVar, fi
 import numpy
 import numpy.typing
 
+from zero_kv._topology import Topology
+
 _T = TypeVar("_T")
 _Path: TypeAlias = str | os.PathLike[str]
 Key: TypeAlias = int | bytes | str
@@ -621,12 +623,12 @@ class ClusterClient:
     node has the slot, or cannot be reached. Requests to different nodes are sent at the same time.
 
     With `read_from_replicas=True`, requests go to replicas first; otherwise they go to a replica only if the primary cannot
-    be reached. `zone` is the zone of this process, whose nodes are preferred to other nodes with the same role. A call that
-    fails is repeated on another node, at most `attempts` times in total. `timeout` is the maximum time in seconds of one
-    request to one node, and `None` means no limit. The other options are those of `Client`, for the connections to all
-    nodes.
+    be reached. `zone` is the zone of this process, whose nodes are preferred to other nodes with the same role. In each of
+    `attempts` attempts, a call tries all nodes of a slot until one answers. `timeout` is the maximum time in seconds of one
+    request to one node. After this time, a call that all nodes of a slot have failed to answer is not attempted again. `None`
+    means no limit. The other options are those of `Client`, for the connections to all nodes.
 
-    Threads can share a client. After a fork, the child process reconnects.
+    Threads can share a client. After a fork, the child process reconnects. Ctrl-C takes effect at the end of a call.
 
     Raises `NotRunning`, `Refused`, `TimedOut`, or `Closed` if no node of a slot can be reached, `ValueError` if a server is
     not a node of a cluster, and the exceptions of `Client`.
@@ -769,7 +771,7 @@ class ClusterClient:
     def count_prefix(self, prefix: bytes | str) -> int:
         """Return the number of keys that start with `prefix`."""
 
-    def topology(self) -> dict[str, Any]:
+    def topology(self) -> Topology:
         """Return the topology that the client follows, as the document that docs/CLUSTER.md describes."""
 
     def close(self) -> None:
