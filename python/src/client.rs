@@ -3,25 +3,30 @@
 //! In: keys. Out: the results that the server sent. Threads can share a client: each call uses one of its connections.
 
 use std::ffi::OsString;
+use std::ops::Bound as End;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
-use zero_kv::Key;
-use zero_kv::client::{self, ClientError, Options, OwnedKey};
+use pyo3::types::{PyBytes, PyDict, PyList, PyTuple, PyType};
+use zero_kv::client::{self, ClientError, KeyRange, Options, OwnedKey};
+use zero_kv::{Key, KeyKind};
 
 use crate::arguments::{UserName, duration};
-use crate::client_rows::ClientRows;
+use crate::client_rows::{ClientRowIterator, ClientRows};
 use crate::columns::{self, Wanted};
 use crate::connection::Security;
 use crate::connection_pool::ConnectionPool;
-use crate::convert::{info_dict, key_from, missing_key, optional_row, prefix_from, range_between, range_with_prefix};
-use crate::errors::client_exception;
-use crate::key_batch::KeyBatch;
-use crate::many;
+use crate::convert::{
+    info_dict, key_from, lookup_key, missing_key, optional_row, prefix_from, range_between, range_kind,
+    range_with_prefix,
+};
+use crate::errors::{self, client_exception};
+use crate::key_batch::with_impossible;
+use crate::many::{self, LookUpMany};
 use crate::neighbors::{Neighbor, neighbor_many};
 use crate::received::row_objects;
+use crate::rows::RowPart;
 use crate::schema;
 use crate::typed_row::TypedRow;
 
@@ -29,10 +34,15 @@ use crate::typed_row::TypedRow;
 /// abstract socket), `zkv://host:port` for TCP, or `zkv+tls://host:port` for TCP with TLS. The default is the value of the
 /// environment variable `ZERO_KV_SOCKET`, or `/tmp/zero-kv.sock`.
 ///
-/// Threads can share a client: each call uses its own connection, and other threads run during the call. After a
-/// fork, the child process reconnects. If the connection fails during a call, for example because the server
-/// restarted, the call is retried `retries` times, and attempts to reconnect continue for up to `reconnect_timeout`.
-/// Times are in seconds. Ctrl-C takes effect at the end of a call.
+/// A client is a mapping, as a `Table` is: `[]`, `in`, `len`, and iteration send requests, and `strict` is described at
+/// `Table`. `dict(client)` sends a request for each key, so call `dict(client.items())`.
+///
+/// Threads can share a client: each call uses its own connection, and other threads run during the call. Ctrl-C ends a
+/// call. After a fork, the child process reconnects.
+///
+/// If the connection fails during a call, for example because the server restarted, the call is retried `retries` times,
+/// and attempts to reconnect continue for up to `reconnect_timeout`. If no server runs, a call fails after that time, and
+/// the next call reconnects. Connecting takes at most `connect_timeout`, and a call `timeout`. Times are in seconds.
 ///
 /// On a Unix socket, the server must run as root, as this process's user, or as `server_user` (a name or a number, by
 /// default the value of the environment variable `ZERO_KV_SERVER_USER`). If no user is named, a server that runs as
@@ -51,6 +61,8 @@ use crate::typed_row::TypedRow;
 pub(crate) struct Client {
     pool: Arc<ConnectionPool>,
     security: Security,
+    /// Whether a key that the table cannot have is an error.
+    is_strict: bool,
 }
 
 /// Returns the address in the environment variable `ZERO_KV_SOCKET`, or otherwise the default. It is text, because a path
@@ -78,22 +90,67 @@ impl Client {
         self.pool.call(py, call)
     }
 
-    /// Makes a call with many keys while other Python threads run.
-    fn call_many<T: Send>(
+    /// Makes a call for keys of one kind.
+    pub(crate) fn call_with_kind<T: Send>(
         &self,
-        keys: &Bound<'_, PyAny>,
-        call: impl FnOnce(&mut client::Client, &[Key<'_>]) -> Result<T, ClientError> + Send,
+        py: Python<'_>,
+        asked: KeyKind,
+        call: impl FnOnce(&mut client::Client) -> Result<T, ClientError> + Send,
     ) -> PyResult<T> {
-        let owned = KeyBatch::from_object(keys)?.owned()?;
-        self.call(keys.py(), |client| call(client, &owned.iter().map(OwnedKey::as_key).collect::<Vec<_>>()))
+        self.pool.call_with_kind(py, Some(asked), call)
+    }
+
+    /// Raises `Closed` if the client was closed.
+    pub(crate) fn check_open(&self) -> PyResult<()> {
+        self.pool.check_open()
+    }
+
+    pub(crate) fn is_strict(&self) -> bool {
+        self.is_strict
+    }
+
+    /// Makes a call for a key that a table can have. Returns `None` for other keys, unless the client is strict.
+    pub(crate) fn call_for_key<T: Send>(
+        &self,
+        key: &Bound<'_, PyAny>,
+        call: impl FnOnce(&mut client::Client, Key<'_>) -> Result<T, ClientError> + Send,
+    ) -> PyResult<Option<T>> {
+        let Some(asked) = lookup_key(key, self.is_strict)? else {
+            return self.pool.check_open().map(|()| None);
+        };
+        match self.call_with_kind(key.py(), asked.kind(), |client| call(client, asked)) {
+            Err(error) if !self.is_strict && error.is_instance_of::<errors::KeyKind>(key.py()) => Ok(None),
+            found => found.map(Some),
+        }
+    }
+
+    /// Makes a call for the key of a neighbor.
+    fn neighbor<'py>(
+        &self,
+        key: &Bound<'py, PyAny>,
+        call: impl FnOnce(&mut client::Client, Key<'_>) -> Result<Option<client::Row>, ClientError> + Send,
+    ) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        let (py, key) = (key.py(), key_from(key)?);
+        optional_row(py, None, self.call_with_kind(py, key.kind(), |client| call(client, key))?)
+    }
+
+    fn rows(&self, range: KeyRange, part: RowPart) -> ClientRows {
+        ClientRows { pool: Arc::clone(&self.pool), range, part, is_strict: self.is_strict }
+    }
+
+    fn all_rows(&self, part: RowPart) -> ClientRows {
+        self.rows(KeyRange::new(End::Unbounded, End::Unbounded), part)
     }
 }
 
 #[pymethods]
 impl Client {
     #[new]
-    #[pyo3(signature = (address = None, *, connect_timeout = 5.0, timeout = Some(30.0), retries = 1,
-                        reconnect_timeout = 2.0, server_user = None, **security))]
+    #[pyo3(signature = (address = None, *, connect_timeout = 1.0, timeout = Some(30.0), retries = 1,
+                        reconnect_timeout = 0.5, server_user = None, strict = false, **security),
+           text_signature = "(address=None, *, connect_timeout=1.0, timeout=30.0, retries=1, reconnect_timeout=0.5, \
+                             server_user=None, strict=False, user=None, password=None, password_file=None, \
+                             ca_file=None, certificate_file=None, key_file=None, server_name=None)")]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
     fn new(
         py: Python<'_>,
@@ -103,6 +160,7 @@ impl Client {
         retries: u32,
         reconnect_timeout: f64,
         server_user: Option<UserName>,
+        strict: bool,
         security: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Client> {
         let address = address.unwrap_or_else(client::default_address);
@@ -116,7 +174,8 @@ impl Client {
         };
         let security = Security::from_keywords(security)?;
         security.add_to(&address, &mut options)?;
-        let client = Client { pool: Arc::new(ConnectionPool::new(address, options)), security };
+        let pool = Arc::new(ConnectionPool::new(address, options));
+        let client = Client { pool, security, is_strict: strict };
         // This call connects, so the constructor raises an exception if no server runs.
         client.call(py, |_| Ok(()))?;
         Ok(client)
@@ -145,9 +204,8 @@ impl Client {
         key: &Bound<'py, PyAny>,
         default: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let (py, key) = (key.py(), key_from(key)?);
-        let value = self.call(py, |client| client.get(key))?;
-        Ok(value.map(|value| PyBytes::new(py, &value).into_any()).or(default))
+        let value = self.call_for_key(key, |client, key| client.get(key))?.flatten();
+        Ok(value.map(|value| PyBytes::new(key.py(), &value).into_any()).or(default))
     }
 
     /// Return the bytes of the values or rows of many keys, in the order of the keys, with pipelined requests. The result
@@ -168,6 +226,12 @@ impl Client {
         many::get_many(slf.as_any(), slf.get(), keys, dtype.as_ref())
     }
 
+    /// Whether a key that the table cannot have is an error.
+    #[getter]
+    fn strict(&self) -> bool {
+        self.is_strict
+    }
+
     /// Return the columns of the server's table, or `None` if its values are bytes.
     fn schema(&self, py: Python<'_>) -> PyResult<Option<schema::Schema>> {
         Ok(self.call(py, client::Client::schema)?.map(schema::Schema))
@@ -180,12 +244,11 @@ impl Client {
         key: &Bound<'py, PyAny>,
         default: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let (py, key) = (key.py(), key_from(key)?);
-        match self.call(py, |client| client.get_row(key))? {
+        match self.call_for_key(key, |client, key| client.get_row(key))?.flatten() {
             None => Ok(default),
             Some(row) => {
                 let row = TypedRow::new(&Arc::new(row.schema().clone()), row.as_row().as_bytes())?;
-                Ok(Some(Bound::new(py, row)?.into_any()))
+                Ok(Some(Bound::new(key.py(), row)?.into_any()))
             }
         }
     }
@@ -193,7 +256,15 @@ impl Client {
     /// Return the rows of many keys in a typed table, in the order of the keys, with pipelined requests. The result has
     /// `None` for keys that the table does not have.
     fn get_rows(&self, keys: &Bound<'_, PyAny>) -> PyResult<Vec<Option<TypedRow>>> {
-        row_objects(&self.request_columns(keys.py(), &KeyBatch::from_object(keys)?, None)?)
+        let (py, keys) = (keys.py(), self.possible_keys(keys)?);
+        let rows = match self.request_columns(py, &keys.batch, None) {
+            Ok(rows) => row_objects(&rows)?,
+            Err(error) if !self.is_strict && error.is_instance_of::<errors::KeyKind>(py) => {
+                (0..keys.batch.len()).map(|_| None).collect()
+            }
+            Err(error) => return Err(error),
+        };
+        Ok(with_impossible(rows, keys.is_possible()))
     }
 
     /// Return some columns of the rows of many keys in a typed table, in the order of the keys, with pipelined requests:
@@ -214,21 +285,63 @@ impl Client {
         columns::columns(slf.as_any(), slf.get(), keys, columns.as_ref(), &wanted)
     }
 
-    /// Return whether the table has a key.
+    /// Return whether the table has a key. `key in client` does the same.
     fn exists(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let (py, key) = (key.py(), key_from(key)?);
-        self.call(py, |client| client.exists(key))
+        Ok(self.call_for_key(key, |client, key| client.exists(key))?.unwrap_or(false))
+    }
+
+    fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
+        self.exists(key)
     }
 
     /// Return whether the table has each of many keys, with pipelined requests.
     fn exists_many(&self, keys: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
-        self.call_many(keys, |client, keys| client.exists_many(keys))
+        let (py, keys) = (keys.py(), self.possible_keys(keys)?);
+        let owned = keys.batch.owned()?;
+        let found = match self.call_with_kind(py, keys.batch.kind(), |client| {
+            client.exists_many(&owned.iter().map(OwnedKey::as_key).collect::<Vec<_>>())
+        }) {
+            Err(error) if !self.is_strict && error.is_instance_of::<errors::KeyKind>(py) => vec![false; owned.len()],
+            found => found?,
+        };
+        let found = with_impossible(found.into_iter().map(Some).collect(), keys.is_possible());
+        Ok(found.into_iter().map(|found| found.unwrap_or(false)).collect())
+    }
+
+    /// Return the number of rows of the server's table.
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        let count = self.call(py, |client| client.count((End::Unbounded::<Key<'_>>, End::Unbounded)))?;
+        Ok(usize::try_from(count)?)
+    }
+
+    fn __iter__(&self) -> PyResult<ClientRowIterator> {
+        self.pool.check_open()?;
+        Ok(self.all_rows(RowPart::Keys).iterate(false))
+    }
+
+    fn __reversed__(&self) -> PyResult<ClientRowIterator> {
+        self.pool.check_open()?;
+        Ok(self.all_rows(RowPart::Keys).iterate(true))
+    }
+
+    /// Return all keys in ascending order, requested page by page during each iteration.
+    fn keys(&self) -> ClientRows {
+        self.all_rows(RowPart::Keys)
+    }
+
+    /// Return all values, in the order of their keys, requested page by page during each iteration.
+    fn values(&self) -> ClientRows {
+        self.all_rows(RowPart::Values)
+    }
+
+    /// Return all rows, in the order of their keys, requested page by page during each iteration.
+    fn items(&self) -> ClientRows {
+        self.all_rows(RowPart::Both)
     }
 
     /// Return the row with the largest key less than or equal to `key`.
     fn floor<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        let (py, key) = (key.py(), key_from(key)?);
-        optional_row(py, None, self.call(py, |client| client.floor(key))?)
+        self.neighbor(key, |client, key| client.floor(key))
     }
 
     /// Return the result of `floor` for many keys, in the order of the keys, with pipelined requests: see
@@ -246,8 +359,7 @@ impl Client {
 
     /// Return the row with the smallest key greater than or equal to `key`.
     fn ceiling<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        let (py, key) = (key.py(), key_from(key)?);
-        optional_row(py, None, self.call(py, |client| client.ceiling(key))?)
+        self.neighbor(key, |client, key| client.ceiling(key))
     }
 
     /// Return the result of `ceiling` for many keys, in the order of the keys: see `floor_many`.
@@ -273,28 +385,28 @@ impl Client {
     /// Return the rows with keys from `start` up to, but not including, `end`.
     #[pyo3(signature = (start = None, end = None))]
     fn range(&self, start: Option<&Bound<'_, PyAny>>, end: Option<&Bound<'_, PyAny>>) -> PyResult<ClientRows> {
-        Ok(ClientRows { pool: Arc::clone(&self.pool), range: range_between(start, end)? })
+        Ok(self.rows(range_between(start, end)?, RowPart::Both))
     }
 
     /// Return the rows whose keys start with `prefix`.
     fn prefix(&self, prefix: &Bound<'_, PyAny>) -> PyResult<ClientRows> {
-        Ok(ClientRows { pool: Arc::clone(&self.pool), range: range_with_prefix(prefix)? })
+        Ok(self.rows(range_with_prefix(prefix)?, RowPart::Both))
     }
 
     /// Return the number of keys from `start` up to, but not including, `end`.
     #[pyo3(signature = (start = None, end = None))]
     fn count(&self, py: Python<'_>, start: Option<&Bound<'_, PyAny>>, end: Option<&Bound<'_, PyAny>>) -> PyResult<u64> {
         let range = range_between(start, end)?;
-        self.call(py, |client| client.count(range.bounds()))
+        self.pool.call_with_kind(py, range_kind(&range), |client| client.count(range.bounds()))
     }
 
     /// Return the number of keys that start with `prefix`.
     fn count_prefix(&self, prefix: &Bound<'_, PyAny>) -> PyResult<u64> {
         let (py, prefix) = (prefix.py(), prefix_from(prefix)?);
-        self.call(py, |client| client.count_prefix(prefix))
+        self.call_with_kind(py, KeyKind::Bytes, |client| client.count_prefix(prefix))
     }
 
-    /// Return facts about the server and its table.
+    /// Return facts about the server and its table: see `ServerInfo`.
     fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         info_dict(py, &self.call(py, client::Client::info)?)
     }
@@ -318,8 +430,15 @@ impl Client {
         self.close();
     }
 
+    /// Returns the class, so that annotations such as `Client[int, bytes]` are valid at run time.
+    #[classmethod]
+    fn __class_getitem__<'py>(cls: &Bound<'py, PyType>, _types: &Bound<'py, PyAny>) -> Bound<'py, PyType> {
+        cls.clone()
+    }
+
     fn __repr__(&self) -> String {
-        format!("<zero_kv.Client {:?}>", self.pool.address)
+        let state = if self.pool.check_open().is_ok() { "" } else { ", closed" };
+        format!("<zero_kv.Client {:?}{state}>", self.pool.address)
     }
 
     /// Pickles the address and the options, including a password. The address is pickled as text, because a path object
@@ -334,6 +453,7 @@ impl Client {
         keywords.set_item("retries", options.retries)?;
         keywords.set_item("reconnect_timeout", options.reconnect_timeout.as_secs_f64())?;
         keywords.set_item("server_user", options.server_user.as_deref())?;
+        keywords.set_item("strict", self.is_strict)?;
         self.security.add_to_keywords(&keywords)?;
         (reconnect, (self.pool.address.as_os_str(), keywords)).into_pyobject(py)
     }

@@ -3,14 +3,17 @@
 //! In: a call. Out: its result. Each call takes an idle connection or opens a new one, and other Python threads run
 //! until the response has arrived. After a fork, the child process opens its own connections.
 
+use std::io;
 use std::path::PathBuf;
 use std::process;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
 use zero_kv::client::{Client, ClientError, Options};
+use zero_kv::{KeyKind, LookupError};
 
-use crate::errors::{Closed, client_exception};
+use crate::errors::{Closed, client_exception, lookup_exception};
+use crate::interrupt;
 
 /// The maximum number of idle connections that are kept for later calls.
 const IDLE_MAX: usize = 64;
@@ -51,30 +54,69 @@ impl ConnectionPool {
         connections
     }
 
-    /// Makes a call while other Python threads run.
+    /// Raises `Closed` if the pool was closed.
+    pub(crate) fn check_open(&self) -> PyResult<()> {
+        if self.connections().clients.is_some() { Ok(()) } else { Err(self.closed()) }
+    }
+
+    fn closed(&self) -> PyErr {
+        Closed::new_err(format!("{}: the client is closed", self.address.display()))
+    }
+
+    /// Makes a call while other Python threads run. Ctrl-C ends the wait for a response.
     pub(crate) fn call<T: Send>(
         &self,
         py: Python<'_>,
         call: impl FnOnce(&mut Client) -> Result<T, ClientError> + Send,
     ) -> PyResult<T> {
+        self.call_with_kind(py, None, call)
+    }
+
+    /// Makes a call for keys of the kind `asked`. If the server rejects the call because its table has keys of the other
+    /// kind, raises `KeyKind`, as a lookup in a file does.
+    pub(crate) fn call_with_kind<T: Send>(
+        &self,
+        py: Python<'_>,
+        asked: Option<KeyKind>,
+        call: impl FnOnce(&mut Client) -> Result<T, ClientError> + Send,
+    ) -> PyResult<T> {
         let idle = match &mut self.connections().clients {
             Some(clients) => clients.pop(),
-            None => return Err(Closed::new_err(format!("{}: the client is closed", self.address.display()))),
+            None => return Err(self.closed()),
         };
         let called = py.detach(|| {
             let mut client = match idle {
                 Some(client) => client,
                 None => Client::connect_with(&self.address, &self.options)?,
             };
-            Ok((call(&mut client), client))
+            let result = call(&mut client);
+            // The protocol has one error for all problems of a key.
+            let held = match (&result, asked) {
+                (Err(ClientError::Server { .. }), Some(_)) => client.key_kind().ok(),
+                _ => None,
+            };
+            Ok((result, held, client))
         });
-        let (result, client) = called.map_err(|error| client_exception(&error))?;
+        let (result, held, client) = called.map_err(|error| self.exception(&error))?;
         if let Some(clients) = &mut self.connections().clients
             && clients.len() < IDLE_MAX
         {
             clients.push(client);
         }
-        result.map_err(|error| client_exception(&error))
+        match (held, asked) {
+            (Some(held), Some(asked)) if held != asked => Err(lookup_exception(LookupError::KeyKind { held, asked })),
+            _ => result.map_err(|error| self.exception(&error)),
+        }
+    }
+
+    /// Returns the exception for an error, or the exception of a signal handler that has ended the call.
+    fn exception(&self, error: &ClientError) -> PyErr {
+        match error {
+            ClientError::Io { error: system, .. } if system.kind() == io::ErrorKind::Interrupted => {
+                interrupt::take().unwrap_or_else(|| client_exception(error))
+            }
+            _ => client_exception(error),
+        }
     }
 
     /// Closes all connections. Later calls raise `Closed`.
