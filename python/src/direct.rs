@@ -41,7 +41,6 @@ impl Direct {
                         server_user = None, strict = false),
            text_signature = "(path=None, *, memory=\"map\", connect_timeout=1.0, timeout=30.0, server_user=None, \
                              strict=False)")]
-    #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
     fn new(
         py: Python<'_>,
         path: Option<PathBuf>,
