@@ -234,7 +234,9 @@ fn pair<'py>(row: &Bound<'py, PyAny>, number: u64) -> PyResult<(Bound<'py, PyAny
             Ok(tuple) => tuple.clone(),
             Err(_) => {
                 let found = type_name(row);
-                let message = format!("rows:{number}: the row is of type {found}, where a pair was expected");
+                let message = format!(
+                    "rows:{number}: the row is of type {found}, where a pair was expected: pass pairs such as (1, \"one\")"
+                );
                 return Err(PyTypeError::new_err(message));
             }
         },
@@ -242,7 +244,9 @@ fn pair<'py>(row: &Bound<'py, PyAny>, number: u64) -> PyResult<(Bound<'py, PyAny
     match items.len() {
         2 => Ok((items.get_item(0)?, items.get_item(1)?)),
         found => {
-            let message = format!("rows:{number}: the row has {found} items, where a key and a value were expected");
+            let message = format!(
+                "rows:{number}: the row has {found} items, where a key and a value were expected: put several values in one tuple, and pass types"
+            );
             Err(PyTypeError::new_err(message))
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pyo3::exceptions::{PyException, PyKeyError, PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyFloat, PyInt, PyMemoryView, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyFloat, PyInt, PyMemoryView, PySlice, PyString, PyTuple};
 use zero_kv::client::request::prefix_range;
 use zero_kv::client::{Info, KeyRange, OwnedKey, Row};
 use zero_kv::protocol::native::KEY_LEN_MAX_BYTES;
@@ -53,7 +53,9 @@ pub(crate) fn possible_key<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<Option<
         let is_whole = object.call_method0("is_integer")?.is_truthy()?;
         return Ok(if is_whole { object.call_method0("__int__")?.extract().ok().map(Key::U64) } else { None });
     }
-    if object.is_instance_of::<PyMemoryView>() || object.hash().is_err() {
+    // Since Python 3.12, a slice can be a key of a dict.
+    let is_slice = object.is_instance_of::<PySlice>();
+    if is_slice || object.is_instance_of::<PyMemoryView>() || object.hash().is_err() {
         return Err(not_a_key(object));
     }
     match object.call_method0("__index__") {
@@ -126,6 +128,8 @@ fn not_a_key(object: &Bound<'_, PyAny>) -> PyErr {
     let hint = match found.as_str() {
         "list" | "tuple" | "set" | "ndarray" => ": call get_many with many keys",
         "bytearray" | "memoryview" => ": convert it with bytes(key)",
+        "float" | "float32" | "float64" => ": convert it with int(key)",
+        "slice" => ": call range(start, end)",
         _ => "",
     };
     PyTypeError::new_err(format!("the key is of type {found}, where int, bytes or str was expected{hint}"))

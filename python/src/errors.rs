@@ -82,6 +82,9 @@ pub(crate) fn bake_exception(error: &BakeError) -> PyErr {
         false => format!("{error} ({})", keywords.join(", ")),
     };
     match error {
+        BakeError::Output { error, path } if error.kind() == io::ErrorKind::NotFound => {
+            os_exception(error, format!("{error}: create the folder first"), Some(path))
+        }
         BakeError::Output { error, path }
         | BakeError::FolderSync { error, path }
         | BakeError::Temporary { error, folder: path } => os_exception(error, message, Some(path)),

@@ -9,7 +9,7 @@ use std::fmt::Display;
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyUnicodeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyList, PyString, PyTuple};
+use pyo3::types::{PyByteArray, PyBytes, PyIterator, PyList, PyString, PyTuple};
 use zero_kv::Key;
 use zero_kv::client::OwnedKey;
 
@@ -194,7 +194,7 @@ impl<'py> PossibleKeys<'py> {
         table_kind: impl FnOnce() -> PyResult<zero_kv::KeyKind>,
     ) -> PyResult<Self> {
         // The items of an iterator can be read only once.
-        let is_iterator = !is_strict && !keys.is_instance_of::<PyList>() && keys.hasattr("__next__")?;
+        let is_iterator = !is_strict && keys.cast::<PyIterator>().is_ok();
         let listed = if is_iterator { PyList::new(keys.py(), objects_of(keys)?)?.into_any() } else { keys.clone() };
         let py = keys.py();
         match KeyBatch::from_object(&listed) {

@@ -130,6 +130,8 @@ def test_objects_that_a_dict_rejects_are_type_errors(kind: str, server: Server) 
     with opened(kind, server) as table:
         with pytest.raises(TypeError, match="the key is of type list.*: call get_many with many keys"):
             table.get([1, 2])
+        with pytest.raises(TypeError, match=r"the key is of type slice.*: call range\(start, end\)"):
+            table[1:5]
         with pytest.raises(TypeError, match=r"the key is of type bytearray.*: convert it with bytes\(key\)"):
             table.get(bytearray(b"1"))
         with pytest.raises(TypeError, match=r"an array of floats.*keys.astype"):

@@ -238,6 +238,10 @@ def key_buffers(keys: Any) -> tuple[Any, Any, Any]:
 
     if pyarrow.types.is_integer(keys.type):
         return _bytes(keys.cast(pyarrow.uint64()), 1, 8, "Q"), None, None
+    if pyarrow.types.is_floating(keys.type):
+        raise TypeError(
+            "the keys are an array of floats, which may have been rounded: cast it, as in keys.cast(pyarrow.uint64())"
+        )
     keys = keys.cast(pyarrow.large_binary())
     held = keys.buffers()[1]
     held = held.slice(8 * keys.offset, 8 * (len(keys) + 1)) if held and len(keys) else bytes(8)
