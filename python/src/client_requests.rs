@@ -5,22 +5,20 @@
 
 use std::sync::Arc;
 
-use zero_kv::Key;
 use zero_kv::client::{Client, ClientError, ClusterClient, KeyRange, OwnedKey, ProjectedRows, Row, RowsOrValues};
-
-use crate::connection_pool::ConnectionPool;
+use zero_kv::typed::Schema;
+use zero_kv::{Key, KeyKind};
 
 /// Rows in key order, and the range of the rows after them, if any.
 pub(crate) type Page = (Vec<Row>, Option<KeyRange>);
 
-/// A Python class that sends requests.
-pub(crate) trait SendRequests {
-    type Connection: Requests;
-    fn pool(&self) -> &Arc<ConnectionPool<Self::Connection>>;
-}
-
 /// Requests for many keys and for rows. The methods of the clients have the same names.
 pub(crate) trait Requests: Send {
+    /// Whether all rows of a page have the schema that the server has before and after the request. The rows of a cluster
+    /// come from nodes that can have different schemas.
+    const PAGES_HAVE_SCHEMA: bool;
+    fn kind_of_keys(&mut self) -> Result<KeyKind, ClientError>;
+    fn schema_of_table(&mut self) -> Result<Option<Arc<Schema>>, ClientError>;
     /// Passes the value of each key to `visit`, in the order of the keys.
     fn get_each<'k, K: Into<Key<'k>> + Copy>(
         &mut self,
@@ -45,6 +43,14 @@ pub(crate) trait Requests: Send {
 macro_rules! impl_requests {
     ($Client:ident { $($other:tt)* }) => {
         impl Requests for $Client {
+            fn kind_of_keys(&mut self) -> Result<KeyKind, ClientError> {
+                self.key_kind()
+            }
+
+            fn schema_of_table(&mut self) -> Result<Option<Arc<Schema>>, ClientError> {
+                self.schema()
+            }
+
             fn rows_or_values<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<RowsOrValues, ClientError> {
                 self.get_rows_or_values(keys)
             }
@@ -78,6 +84,8 @@ macro_rules! impl_requests {
 }
 
 impl_requests!(Client {
+    const PAGES_HAVE_SCHEMA: bool = true;
+
     fn get_each<'k, K: Into<Key<'k>> + Copy>(
         &mut self,
         keys: &[K],
@@ -97,6 +105,8 @@ impl_requests!(Client {
 });
 
 impl_requests!(ClusterClient {
+    const PAGES_HAVE_SCHEMA: bool = false;
+
     fn get_each<'k, K: Into<Key<'k>> + Copy>(
         &mut self,
         keys: &[K],

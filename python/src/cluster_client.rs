@@ -3,6 +3,7 @@
 //! In: keys. Out: the results that the nodes sent. Threads can share a client: each call uses a set of connections of its
 //! own.
 
+use std::ops::Bound as End;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -10,19 +11,18 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use zero_kv::client::{self, ClientError, ClusterOptions, Options};
+use zero_kv::{Key, KeyKind};
 
 use crate::arguments::{UserName, duration};
-use crate::client_lookups::{exist, neighbor, request_columns, typed_row, value};
-use crate::client_requests::SendRequests;
-use crate::client_rows::ClientRows;
+use crate::client_lookups::{all_rows, call_for_key, exist, exists, neighbor, rows, typed_row, typed_rows, value};
+use crate::client_rows::{ClientRowIterator, ClientRows};
 use crate::columns::{self, Wanted};
 use crate::connection::Security;
-use crate::connection_pool::ConnectionPool;
-use crate::convert::{key_from, missing_key, optional_row, prefix_from, range_between, range_with_prefix};
-use crate::key_batch::KeyBatch;
+use crate::connection_pool::{ConnectionPool, SendRequests};
+use crate::convert::{missing_key, optional_row, prefix_from, range_between, range_kind, range_with_prefix};
 use crate::many;
 use crate::neighbors::{Neighbor, neighbor_many};
-use crate::received::row_objects;
+use crate::rows::RowPart;
 use crate::schema;
 use crate::typed_row::TypedRow;
 
@@ -45,7 +45,8 @@ enum Nodes {
 /// request to one node. After this time, a call that all nodes of a slot have failed to answer is not attempted again. `None`
 /// means no limit. The other options are those of `Client`, for the connections to all nodes.
 ///
-/// Threads can share a client. After a fork, the child process reconnects. Ctrl-C takes effect at the end of a call.
+/// A client is a mapping, as a `Table` is, and `strict` is described at `Table`. Threads can share a client. After a fork,
+/// the child process reconnects. Ctrl-C ends a call.
 ///
 /// Raises `NotRunning`, `Refused`, `TimedOut`, or `Closed` if no node of a slot can be reached, `ValueError` if a server is
 /// not a node of a cluster, and the exceptions of `Client`.
@@ -55,6 +56,8 @@ pub(crate) struct ClusterClient {
     nodes: Vec<PathBuf>,
     options: ClusterOptions,
     security: Security,
+    /// Whether a key that the table cannot have is an error.
+    is_strict: bool,
 }
 
 impl SendRequests for ClusterClient {
@@ -62,6 +65,10 @@ impl SendRequests for ClusterClient {
 
     fn pool(&self) -> &Arc<ConnectionPool<client::ClusterClient>> {
         &self.pool
+    }
+
+    fn is_strict(&self) -> bool {
+        self.is_strict
     }
 }
 
@@ -83,8 +90,12 @@ impl ClusterClient {
 #[pymethods]
 impl ClusterClient {
     #[new]
-    #[pyo3(signature = (nodes, *, read_from_replicas = false, zone = None, attempts = 10, connect_timeout = 5.0,
-                        timeout = Some(30.0), server_user = None, **security))]
+    #[pyo3(signature = (nodes, *, read_from_replicas = false, zone = None, attempts = 10, connect_timeout = 1.0,
+                        timeout = Some(30.0), server_user = None, strict = false, **security),
+           text_signature = "(nodes, *, read_from_replicas=False, zone=None, attempts=10, connect_timeout=1.0, \
+                             timeout=30.0, server_user=None, strict=False, user=None, password=None, \
+                             password_file=None, ca_file=None, certificate_file=None, key_file=None, \
+                             server_name=None)")]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
     fn new(
         py: Python<'_>,
@@ -95,6 +106,7 @@ impl ClusterClient {
         connect_timeout: f64,
         timeout: Option<f64>,
         server_user: Option<UserName>,
+        strict: bool,
         security: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<ClusterClient> {
         let nodes = match nodes {
@@ -116,7 +128,7 @@ impl ClusterClient {
         let name = nodes.iter().map(|node| node.display().to_string()).collect::<Vec<_>>().join(", ");
         let (seeds, connection_options) = (nodes.clone(), options.clone());
         let pool = ConnectionPool::new(name, move || client::ClusterClient::connect_with(&seeds, &connection_options));
-        let client = ClusterClient { pool: Arc::new(pool), nodes, options, security };
+        let client = ClusterClient { pool: Arc::new(pool), nodes, options, security, is_strict: strict };
         // This call connects, so the constructor raises an exception if no node responds.
         client.call(py, |_| Ok(()))?;
         Ok(client)
@@ -138,11 +150,6 @@ impl ClusterClient {
         value(self, key)?.ok_or_else(|| missing_key(key))
     }
 
-    /// Return whether the table has a key.
-    fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
-        self.exists(key)
-    }
-
     /// Return the bytes of a value or row, or `default` if the table does not have the key.
     #[pyo3(signature = (key, default = None, /))]
     fn get_bytes<'py>(
@@ -150,9 +157,8 @@ impl ClusterClient {
         key: &Bound<'py, PyAny>,
         default: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let (py, key) = (key.py(), key_from(key)?);
-        let value = self.call(py, |client| client.get(key))?;
-        Ok(value.map(|value| PyBytes::new(py, &value).into_any()).or(default))
+        let value = call_for_key(self, key, |client, key| client.get(key))?.flatten();
+        Ok(value.map(|value| PyBytes::new(key.py(), &value).into_any()).or(default))
     }
 
     /// Return the bytes of the values or rows of many keys, in the order of the keys. The result has `None` for keys that
@@ -174,6 +180,12 @@ impl ClusterClient {
         many::get_many(slf.as_any(), slf.get(), keys, dtype.as_ref())
     }
 
+    /// Whether a key that the table cannot have is an error.
+    #[getter]
+    fn strict(&self) -> bool {
+        self.is_strict
+    }
+
     /// Return the columns of a node's table, or `None` if its values are bytes.
     fn schema(&self, py: Python<'_>) -> PyResult<Option<schema::Schema>> {
         Ok(self.call(py, client::ClusterClient::schema)?.map(schema::Schema))
@@ -193,7 +205,7 @@ impl ClusterClient {
     /// Return the rows of many keys in a typed table, in the order of the keys. The result has `None` for keys that the
     /// table does not have.
     fn get_rows(&self, keys: &Bound<'_, PyAny>) -> PyResult<Vec<Option<TypedRow>>> {
-        row_objects(&request_columns(self, keys.py(), &KeyBatch::from_object(keys)?, None)?)
+        typed_rows(self, keys)
     }
 
     /// Return some columns of the rows of many keys in a typed table, in the order of the keys: see `Table.columns`. The
@@ -214,15 +226,51 @@ impl ClusterClient {
         columns::columns(slf.as_any(), slf.get(), keys, columns.as_ref(), &wanted)
     }
 
-    /// Return whether the table has a key.
+    /// Return whether the table has a key. `key in client` does the same.
     fn exists(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let (py, key) = (key.py(), key_from(key)?);
-        self.call(py, |client| client.exists(key))
+        exists(self, key)
+    }
+
+    fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
+        self.exists(key)
     }
 
     /// Return whether the table has each of many keys.
     fn exists_many(&self, keys: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
         exist(self, keys)
+    }
+
+    /// Return the number of rows of all nodes.
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        let count = self.call(py, |client| client.count((End::Unbounded::<Key<'_>>, End::Unbounded)))?;
+        Ok(usize::try_from(count)?)
+    }
+
+    fn __iter__(&self) -> PyResult<ClientRowIterator> {
+        self.pool.check_open()?;
+        Ok(all_rows(self, RowPart::Keys).iterate(false))
+    }
+
+    fn __reversed__(&self) -> PyResult<ClientRowIterator> {
+        self.pool.check_open()?;
+        Ok(all_rows(self, RowPart::Keys).iterate(true))
+    }
+
+    /// Return all keys of all nodes in ascending order, requested page by page during each iteration.
+    fn keys(&self) -> ClientRows {
+        all_rows(self, RowPart::Keys)
+    }
+
+    /// Return all values of all nodes, in the order of their keys, requested page by page during each iteration. They are
+    /// `bytes`, also in a typed table.
+    fn values(&self) -> ClientRows {
+        all_rows(self, RowPart::Values)
+    }
+
+    /// Return all rows of all nodes, in the order of their keys, requested page by page during each iteration. Values are
+    /// `bytes`, also in a typed table.
+    fn items(&self) -> ClientRows {
+        all_rows(self, RowPart::Both)
     }
 
     /// Return the row with the largest key less than or equal to `key`, of all nodes.
@@ -268,25 +316,25 @@ impl ClusterClient {
     /// Return the rows of all nodes with keys from `start` up to, but not including, `end`, in key order.
     #[pyo3(signature = (start = None, end = None))]
     fn range(&self, start: Option<&Bound<'_, PyAny>>, end: Option<&Bound<'_, PyAny>>) -> PyResult<ClientRows> {
-        Ok(ClientRows::new(self, range_between(start, end)?))
+        Ok(rows(self, range_between(start, end)?, RowPart::Both))
     }
 
     /// Return the rows of all nodes whose keys start with `prefix`, in key order.
     fn prefix(&self, prefix: &Bound<'_, PyAny>) -> PyResult<ClientRows> {
-        Ok(ClientRows::new(self, range_with_prefix(prefix)?))
+        Ok(rows(self, range_with_prefix(prefix)?, RowPart::Both))
     }
 
     /// Return the number of keys from `start` up to, but not including, `end`.
     #[pyo3(signature = (start = None, end = None))]
     fn count(&self, py: Python<'_>, start: Option<&Bound<'_, PyAny>>, end: Option<&Bound<'_, PyAny>>) -> PyResult<u64> {
         let range = range_between(start, end)?;
-        self.call(py, |client| client.count(range.bounds()))
+        self.pool.call_with_kind(py, range_kind(&range), |client| client.count(range.bounds()))
     }
 
     /// Return the number of keys that start with `prefix`.
     fn count_prefix(&self, prefix: &Bound<'_, PyAny>) -> PyResult<u64> {
         let (py, prefix) = (prefix.py(), prefix_from(prefix)?);
-        self.call(py, |client| client.count_prefix(prefix))
+        self.pool.call_with_kind(py, Some(KeyKind::Bytes), |client| client.count_prefix(prefix))
     }
 
     /// Return the topology that the client follows, as the document that docs/CLUSTER.md describes.
@@ -310,7 +358,8 @@ impl ClusterClient {
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        Ok(format!("<zero_kv.ClusterClient {}>", self.addresses(py)?.repr()?))
+        let state = if self.pool.check_open().is_ok() { "" } else { ", closed" };
+        Ok(format!("<zero_kv.ClusterClient {}{state}>", self.addresses(py)?.repr()?))
     }
 
     /// Pickles the addresses and the options, including a password. The process that unpickles the client opens its own
@@ -325,6 +374,7 @@ impl ClusterClient {
         keywords.set_item("connect_timeout", options.connect_timeout.as_secs_f64())?;
         keywords.set_item("timeout", options.call_timeout.map(|timeout| timeout.as_secs_f64()))?;
         keywords.set_item("server_user", options.server_user.as_deref())?;
+        keywords.set_item("strict", self.is_strict)?;
         self.security.add_to_keywords(&keywords)?;
         (reconnect, (self.addresses(py)?, keywords)).into_pyobject(py)
     }

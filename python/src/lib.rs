@@ -18,7 +18,7 @@
 //!   processes: `arrow_rows` reads their rows, and `slots` computes the slots of keys. `published` looks keys up in a published table: `following` is the
 //!   thread that fetches generations, and `current_table` has the current one. `no_object_store` replaces these modules in
 //!   a build without the feature `object-store`.
-//! - `raised` stops long operations after an exception, `progress` reports how far they are, and `watched` runs them in
+//! - `interrupt` ends calls of clients after a signal. `raised` stops long operations after an exception, `progress` reports how far they are, and `watched` runs them in
 //!   another thread.
 
 mod arguments;
@@ -43,6 +43,7 @@ mod direct;
 mod errors;
 #[cfg(feature = "object-store")]
 mod following;
+mod interrupt;
 mod key_batch;
 mod many;
 mod neighbors;
@@ -111,7 +112,7 @@ mod _native {
     #[pymodule_export]
     use super::received::ReceivedRows;
     #[pymodule_export]
-    use super::request::Request;
+    use super::request::{Request, index_of, key_kinds, wrong_kind};
     #[pymodule_export]
     use super::rows::{RowIterator, Rows};
     #[pymodule_export]
@@ -130,9 +131,11 @@ mod _native {
     #[pymodule_export]
     use super::view::Memory;
 
-    /// Makes the library's error messages name the keyword arguments of this package.
+    /// Makes the library's error messages name the keyword arguments of this package, and its clients handle signals.
     #[pymodule_init]
-    fn name_settings(_module: &Bound<'_, PyModule>) -> PyResult<()> {
+    fn name_settings(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+        super::interrupt::install();
         zero_kv::name_settings(|setting| match setting {
             Setting::ServerUser => Some("server_user"),
             Setting::PasswordFile => Some("password_file"),

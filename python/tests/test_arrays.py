@@ -70,11 +70,10 @@ def test_arrays_of_every_integer_type_can_be_keys(features: Any) -> None:
     for kind in (">u8", ">i8", ">u4", ">i2"):
         assert features.get_many(numpy.array([2, 3, 4], dtype=kind)) == expected, "the other order of bytes"
     for kind in ("i8", "i4", "i2"):
-        with pytest.raises(OverflowError, match="key 1 is -3"):
-            features.get_many(numpy.array([2, -3], dtype=kind))
+        assert features.get_many(numpy.array([2, -3], dtype=kind)) == [expected[0], None]
     with pytest.raises(ValueError, match="keys have 2 dimensions"):
         features.get_many(numpy.zeros((2, 2), numpy.uint64))
-    with pytest.raises(TypeError, match="the key is of type float"):
+    with pytest.raises(TypeError, match="the keys are an array of floats, which may have been rounded"):
         features.get_many(numpy.array([2.0]))
 
 

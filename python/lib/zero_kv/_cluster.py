@@ -86,9 +86,10 @@ class AsyncClusterClient:
         read_from_replicas: bool = False,
         zone: str | None = None,
         attempts: int = 10,
-        connect_timeout: float = 5.0,
+        connect_timeout: float = 1.0,
         timeout: float | None = 30.0,
         server_user: str | int | None = None,
+        strict: bool = False,
         user: str | None = None,
         password: str | None = None,
         password_file: str | os.PathLike[str] | None = None,
@@ -105,6 +106,7 @@ class AsyncClusterClient:
             "connect_timeout": connect_timeout,
             "timeout": timeout,
             "server_user": server_user,
+            "strict": strict,
             "user": user,
             "password": password,
             "password_file": password_file,
@@ -115,6 +117,11 @@ class AsyncClusterClient:
         }
         self._calls: _Calls | None = None
         self._is_closed = False
+
+    @property
+    def strict(self) -> bool:
+        """Whether a key that the table cannot have is an error."""
+        return bool(self._options["strict"])
 
     async def get(self, key: int | bytes | str, default: Any = None, /) -> Any:
         """Return the value of a key, or `default` if the table does not have the key."""
@@ -169,6 +176,25 @@ class AsyncClusterClient:
     async def exists_many(self, keys: Iterable[int] | Iterable[bytes | str]) -> list[bool]:
         """Return whether the table has each of many keys."""
         return await self._call(ClusterClient.exists_many, keys)
+
+    def keys(self) -> AsyncIterator[Any]:
+        """Return all keys of all nodes in ascending order, requested page by page during each iteration."""
+        return self._rows(ClusterClient.keys)
+
+    def values(self) -> AsyncIterator[bytes]:
+        """Return all values of all nodes, in the order of their keys, requested page by page during each iteration. They are
+        `bytes`, also in a typed table.
+        """
+        return self._rows(ClusterClient.values)
+
+    def items(self) -> AsyncIterator[tuple[Any, bytes]]:
+        """Return all rows of all nodes, in the order of their keys, requested page by page during each iteration. Values are
+        `bytes`, also in a typed table.
+        """
+        return self._rows(ClusterClient.items)
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return self.keys()
 
     async def floor(self, key: int | bytes | str) -> tuple[Any, bytes] | None:
         """Return the row with the largest key less than or equal to `key`, of all nodes."""
@@ -239,8 +265,8 @@ class AsyncClusterClient:
     def __repr__(self) -> str:
         return f"<zero_kv.AsyncClusterClient {self._nodes!r}>"
 
-    async def _rows(self, method: Callable[..., ClientRows], *arguments: Any) -> AsyncIterator[tuple[Any, bytes]]:
-        rows: Iterator[tuple[Any, bytes]] = iter(await self._call(method, *arguments))
+    async def _rows(self, method: Callable[..., ClientRows[_T]], *arguments: Any) -> AsyncIterator[_T]:
+        rows: Iterator[_T] = iter(await self._call(method, *arguments))
         while some := await self._run(lambda _: list(itertools.islice(rows, _ROWS_MAX))):
             for row in some:
                 yield row

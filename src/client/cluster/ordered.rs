@@ -20,7 +20,7 @@ use crate::client::request::{
 };
 use crate::cluster::SlotSet;
 use crate::format::KeyBounds;
-use crate::format::key::Key;
+use crate::format::key::{Key, KeyKind};
 use crate::slots::{SLOT_COUNT, SlotRange, slot_of};
 
 /// The next rows of a range of the whole table, in key order.
@@ -121,6 +121,16 @@ impl ClusterClient {
             },
         )?;
         Ok(nearest)
+    }
+
+    /// Returns the kind of the table's keys: see [`Client::key_kind`].
+    ///
+    /// # Errors
+    /// The errors of [`ClusterClient::get`].
+    pub fn key_kind(&mut self) -> Result<KeyKind, ClientError> {
+        let mut kind = None;
+        self.answer_all(vec![(0, ())], |client, _| client.key_kind(), |_, found| kind = Some(found))?;
+        Ok(kind.expect("a call without an error has an answer"))
     }
 
     /// Returns the number of keys in a range.

@@ -61,8 +61,10 @@ const METHODS: &[Method] = &[
 ];
 
 /// Methods that only the clients in Python have: in Rust, dropping a client closes its connection, `get_columns` returns
-/// rows or buffers, and `get` and `get_many` return bytes.
-const ONLY_IN_PYTHON: &[&str] = &["close", "columns", "get_bytes", "get_bytes_many"];
+/// rows or buffers, `get` and `get_many` return bytes, and the types of keys are checked when a program is compiled. In
+/// Python, clients are mappings.
+const ONLY_IN_PYTHON: &[&str] =
+    &["close", "columns", "get_bytes", "get_bytes_many", "items", "keys", "strict", "values"];
 
 /// Methods that only the blocking client in Rust has: direct mode needs no client while it looks keys up.
 const ONLY_BLOCKING: &[&str] = &["direct", "direct_with"];
@@ -72,7 +74,7 @@ const ONLY_OF_SERVERS: &[&str] = &["info", "ping"];
 
 /// Methods that only the client of clusters in Rust has, for the reasons that [`METHODS`] states.
 const ONLY_OF_CLUSTERS_IN_RUST: &[&str] =
-    &["connect", "connect_with", "first_page", "get_columns", "get_rows_or_values", "last_page"];
+    &["connect", "connect_with", "first_page", "get_columns", "get_rows_or_values", "key_kind", "last_page"];
 
 fn source(path: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
@@ -139,7 +141,8 @@ fn the_python_clients_have_the_methods_of_the_rust_clients() {
         ("python/lib/zero_kv/_cluster.py", "AsyncClusterClient", &of_clusters),
     ] {
         let text = source(path);
-        let (_, class_and_rest) = text.split_once(&format!("\nclass {class}:")).unwrap();
+        let names = [":", "("].map(|end| format!("\nclass {class}{end}"));
+        let (_, class_and_rest) = names.iter().find_map(|name| text.split_once(name)).unwrap();
         // The class ends at the next line that is not indented.
         let end = class_and_rest
             .match_indices('\n')
