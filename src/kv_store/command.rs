@@ -18,7 +18,10 @@ const EXAMPLES: &[CommandExamples] = &[(
             "Also serve Redis clients of this machine over TCP, and metrics over HTTP",
             "kv_store --tcp 127.0.0.1:6380 --metrics 127.0.0.1:9464",
         ),
-        ("Let only the group `app` connect, and only one user", "kv_store --mode 660 --group app --allow-uid 1000"),
+        (
+            "Let only user 1000 connect, and only as a member of group 2000",
+            "kv_store --mode 660 --group 2000 --allow-uid 1000",
+        ),
         (
             "Serve other machines with TLS, to users with passwords",
             "kv_store --tls 0.0.0.0:6390 --tls-cert server.crt --tls-key server.key --users users.acl",

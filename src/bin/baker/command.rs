@@ -19,7 +19,7 @@ const EXAMPLES: &[CommandExamples] = &[
                 "Bake the output of another program, with keys of bytes",
                 "sort -u users.csv | baker --keys bytes -o users.db -",
             ),
-            ("Bake a typed table", "baker --header --key id --types price=f32,name=text? -o items.db items.csv"),
+            ("Bake a typed table", "baker --header --key id --types 'price:f32,name:text?' -o items.db items.csv"),
             ("Replace and add rows of an existing table", "baker --base storage.db delta.csv"),
             (
                 "Skip at most 10 malformed rows, and list them in a file",

@@ -12,7 +12,7 @@ pub(crate) const EXAMPLES: &[CommandExamples] = &[
     ]),
     ("get", &[
         ("Write the value of one key", "zkv get 128512"),
-        ("Write the rows of several keys of a file as JSON", "zkv get storage.db 65 66 --format jsonl"),
+        ("Write the rows of several keys of a file as JSON", "zkv get storage.db 65 66 --format json"),
         ("Look up the keys in a file, one per line", "zkv get - < keys.txt"),
     ]),
     ("exists", &[
