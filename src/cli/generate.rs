@@ -22,6 +22,7 @@ pub fn with_option(command: Command) -> Command {
             .value_name("FOLDER")
             .value_parser(value_parser!(PathBuf))
             .exclusive(true)
+            .help_heading(None::<&str>)
             .help("Write the man pages and the completions for bash, zsh, and fish into this folder, and exit"),
     )
 }
