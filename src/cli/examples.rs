@@ -12,7 +12,6 @@ pub type Example = (&'static str, &'static str);
 pub type CommandExamples = (&'static str, &'static [Example]);
 
 /// The first line of the examples in a help text.
-#[cfg_attr(not(feature = "full"), allow(dead_code, reason = "only the generator of man pages reads it"))]
 pub(super) const HEADING: &str = "Examples:";
 
 /// Adds examples to the long help of a program and its commands.
