@@ -5,6 +5,7 @@ use pyo3::exceptions::{PyMemoryError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::client::Client;
+use crate::cluster_client::ClusterClient;
 use crate::errors::KeyKind;
 use crate::key_batch::KeyBatch;
 use crate::many::{LookUpMany, Values, detached};
@@ -17,6 +18,7 @@ use crate::view::Memory;
 pub(crate) enum LookUpTarget<'py> {
     Table(Bound<'py, Table>),
     Client(Bound<'py, Client>),
+    ClusterClient(Bound<'py, ClusterClient>),
 }
 
 impl<'py> LookUpTarget<'py> {
@@ -32,6 +34,7 @@ impl<'py> LookUpTarget<'py> {
         match self {
             LookUpTarget::Table(table) => table.get().look_up_many(py, keys, make),
             LookUpTarget::Client(client) => client.get().look_up_many(py, keys, make),
+            LookUpTarget::ClusterClient(client) => client.get().look_up_many(py, keys, make),
         }
     }
 
@@ -40,6 +43,7 @@ impl<'py> LookUpTarget<'py> {
         match self {
             LookUpTarget::Table(table) => table.get().find_neighbors(py, keys, neighbor),
             LookUpTarget::Client(client) => client.get().find_neighbors(py, keys, neighbor),
+            LookUpTarget::ClusterClient(client) => client.get().find_neighbors(py, keys, neighbor),
         }
     }
 }

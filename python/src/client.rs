@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
-use zero_kv::Key;
-use zero_kv::client::{self, ClientError, Options, OwnedKey};
+use zero_kv::client::{self, ClientError, Options};
 
 use crate::arguments::{UserName, duration};
+use crate::client_lookups::{exist, neighbor, request_columns, typed_row, value};
+use crate::client_requests::SendRequests;
 use crate::client_rows::ClientRows;
 use crate::columns::{self, Wanted};
 use crate::connection::Security;
@@ -49,7 +50,9 @@ use crate::typed_row::TypedRow;
 /// `ProtocolError`, or `ServerError`, which are all subclasses of `Error`.
 #[pyclass(frozen, module = "zero_kv")]
 pub(crate) struct Client {
-    pool: Arc<ConnectionPool>,
+    pool: Arc<ConnectionPool<client::Client>>,
+    address: PathBuf,
+    options: Options,
     security: Security,
 }
 
@@ -77,15 +80,13 @@ impl Client {
     ) -> PyResult<T> {
         self.pool.call(py, call)
     }
+}
 
-    /// Makes a call with many keys while other Python threads run.
-    fn call_many<T: Send>(
-        &self,
-        keys: &Bound<'_, PyAny>,
-        call: impl FnOnce(&mut client::Client, &[Key<'_>]) -> Result<T, ClientError> + Send,
-    ) -> PyResult<T> {
-        let owned = KeyBatch::from_object(keys)?.owned()?;
-        self.call(keys.py(), |client| call(client, &owned.iter().map(OwnedKey::as_key).collect::<Vec<_>>()))
+impl SendRequests for Client {
+    type Connection = client::Client;
+
+    fn pool(&self) -> &Arc<ConnectionPool<client::Client>> {
+        &self.pool
     }
 }
 
@@ -116,7 +117,11 @@ impl Client {
         };
         let security = Security::from_keywords(security)?;
         security.add_to(&address, &mut options)?;
-        let client = Client { pool: Arc::new(ConnectionPool::new(address, options)), security };
+        let (server, connection_options) = (address.clone(), options.clone());
+        let pool = ConnectionPool::new(address.display().to_string(), move || {
+            client::Client::connect_with(&server, &connection_options)
+        });
+        let client = Client { pool: Arc::new(pool), address, options, security };
         // This call connects, so the constructor raises an exception if no server runs.
         client.call(py, |_| Ok(()))?;
         Ok(client)
@@ -130,12 +135,12 @@ impl Client {
         key: &Bound<'py, PyAny>,
         default: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        Ok(self.value(key)?.or(default))
+        Ok(value(self, key)?.or(default))
     }
 
     /// Return the value of a key, or raise `KeyError` if the table does not have the key.
     fn __getitem__<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        self.value(key)?.ok_or_else(|| missing_key(key))
+        value(self, key)?.ok_or_else(|| missing_key(key))
     }
 
     /// Return the bytes of a value or row, or `default` if the table does not have the key.
@@ -180,20 +185,14 @@ impl Client {
         key: &Bound<'py, PyAny>,
         default: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let (py, key) = (key.py(), key_from(key)?);
-        match self.call(py, |client| client.get_row(key))? {
-            None => Ok(default),
-            Some(row) => {
-                let row = TypedRow::new(&Arc::new(row.schema().clone()), row.as_row().as_bytes())?;
-                Ok(Some(Bound::new(py, row)?.into_any()))
-            }
-        }
+        let row = typed_row(self, key)?.map(|row| Bound::new(key.py(), row)).transpose()?;
+        Ok(row.map(Bound::into_any).or(default))
     }
 
     /// Return the rows of many keys in a typed table, in the order of the keys, with pipelined requests. The result has
     /// `None` for keys that the table does not have.
     fn get_rows(&self, keys: &Bound<'_, PyAny>) -> PyResult<Vec<Option<TypedRow>>> {
-        row_objects(&self.request_columns(keys.py(), &KeyBatch::from_object(keys)?, None)?)
+        row_objects(&request_columns(self, keys.py(), &KeyBatch::from_object(keys)?, None)?)
     }
 
     /// Return some columns of the rows of many keys in a typed table, in the order of the keys, with pipelined requests:
@@ -222,13 +221,12 @@ impl Client {
 
     /// Return whether the table has each of many keys, with pipelined requests.
     fn exists_many(&self, keys: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
-        self.call_many(keys, |client, keys| client.exists_many(keys))
+        exist(self, keys)
     }
 
     /// Return the row with the largest key less than or equal to `key`.
     fn floor<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        let (py, key) = (key.py(), key_from(key)?);
-        optional_row(py, None, self.call(py, |client| client.floor(key))?)
+        neighbor(self, key, Neighbor::Floor)
     }
 
     /// Return the result of `floor` for many keys, in the order of the keys, with pipelined requests: see
@@ -246,8 +244,7 @@ impl Client {
 
     /// Return the row with the smallest key greater than or equal to `key`.
     fn ceiling<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        let (py, key) = (key.py(), key_from(key)?);
-        optional_row(py, None, self.call(py, |client| client.ceiling(key))?)
+        neighbor(self, key, Neighbor::Ceiling)
     }
 
     /// Return the result of `ceiling` for many keys, in the order of the keys: see `floor_many`.
@@ -273,12 +270,12 @@ impl Client {
     /// Return the rows with keys from `start` up to, but not including, `end`.
     #[pyo3(signature = (start = None, end = None))]
     fn range(&self, start: Option<&Bound<'_, PyAny>>, end: Option<&Bound<'_, PyAny>>) -> PyResult<ClientRows> {
-        Ok(ClientRows { pool: Arc::clone(&self.pool), range: range_between(start, end)? })
+        Ok(ClientRows::new(self, range_between(start, end)?))
     }
 
     /// Return the rows whose keys start with `prefix`.
     fn prefix(&self, prefix: &Bound<'_, PyAny>) -> PyResult<ClientRows> {
-        Ok(ClientRows { pool: Arc::clone(&self.pool), range: range_with_prefix(prefix)? })
+        Ok(ClientRows::new(self, range_with_prefix(prefix)?))
     }
 
     /// Return the number of keys from `start` up to, but not including, `end`.
@@ -319,7 +316,7 @@ impl Client {
     }
 
     fn __repr__(&self) -> String {
-        format!("<zero_kv.Client {:?}>", self.pool.address)
+        format!("<zero_kv.Client {:?}>", self.address)
     }
 
     /// Pickles the address and the options, including a password. The address is pickled as text, because a path object
@@ -327,7 +324,7 @@ impl Client {
     /// connections.
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let reconnect = py.import("zero_kv")?.getattr("_reconnect")?;
-        let options = &self.pool.options;
+        let options = &self.options;
         let keywords = PyDict::new(py);
         keywords.set_item("connect_timeout", options.connect_timeout.as_secs_f64())?;
         keywords.set_item("timeout", options.call_timeout.map(|timeout| timeout.as_secs_f64()))?;
@@ -335,6 +332,6 @@ impl Client {
         keywords.set_item("reconnect_timeout", options.reconnect_timeout.as_secs_f64())?;
         keywords.set_item("server_user", options.server_user.as_deref())?;
         self.security.add_to_keywords(&keywords)?;
-        (reconnect, (self.pool.address.as_os_str(), keywords)).into_pyobject(py)
+        (reconnect, (self.address.as_os_str(), keywords)).into_pyobject(py)
     }
 }

@@ -1,4 +1,4 @@
-//! The class `ClientRows`: rows of a server in key order.
+//! The class `ClientRows`: rows of a server or of a cluster in key order.
 //!
 //! In: a client, and a range. Out: rows, requested page by page.
 
@@ -8,21 +8,36 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use zero_kv::client::{KeyRange, OwnedKey};
 
-use crate::connection_pool::ConnectionPool;
+use crate::client_requests::{Page, Requests, SendRequests};
 use crate::convert::row_tuple;
+
+/// Requests a page of rows of a range from one of its ends, which is the last one if the second argument is true.
+type RequestPage = dyn Fn(Python<'_>, &KeyRange, bool) -> PyResult<Page> + Send + Sync;
 
 /// The rows of a range in key order, requested page by page during each iteration.
 ///
 /// If the server replaces its table during an iteration, the rows come from both the old and the new table.
 #[pyclass(frozen, module = "zero_kv")]
 pub(crate) struct ClientRows {
-    pub(crate) pool: Arc<ConnectionPool>,
-    pub(crate) range: KeyRange,
+    request_page: Arc<RequestPage>,
+    range: KeyRange,
 }
 
 impl ClientRows {
+    pub(crate) fn new<C: SendRequests>(client: &C, range: KeyRange) -> ClientRows
+    where
+        C::Connection: 'static,
+    {
+        let pool = Arc::clone(client.pool());
+        let request_page = Arc::new(move |py: Python<'_>, range: &KeyRange, backward: bool| {
+            pool.call(py, |connection| connection.page(range, backward))
+        });
+        ClientRows { request_page, range }
+    }
+
     fn iterate(&self, backward: bool) -> ClientRowIterator {
-        ClientRowIterator { pool: Arc::clone(&self.pool), rest: Some(self.range.clone()), backward, page: Vec::new() }
+        let request_page = Arc::clone(&self.request_page);
+        ClientRowIterator { request_page, rest: Some(self.range.clone()), backward, page: Vec::new() }
     }
 }
 
@@ -39,7 +54,7 @@ impl ClientRows {
 
 #[pyclass(module = "zero_kv")]
 pub(crate) struct ClientRowIterator {
-    pool: Arc<ConnectionPool>,
+    request_page: Arc<RequestPage>,
     /// The part of the range that has not been requested yet. `None` if the whole range was requested.
     rest: Option<KeyRange>,
     backward: bool,
@@ -57,16 +72,10 @@ impl ClientRowIterator {
         if self.page.is_empty()
             && let Some(range) = self.rest.take()
         {
-            let backward = self.backward;
-            let page = self.pool.call(py, |client| match backward {
-                false => client.first_page(range.bounds(), 0),
-                true => client.last_page(range.bounds(), 0),
-            })?;
-            self.page = page.iter().map(|(key, value)| (OwnedKey::from(key), value.to_vec())).collect();
-            if !backward {
+            (self.page, self.rest) = (self.request_page)(py, &range, self.backward)?;
+            if !self.backward {
                 self.page.reverse();
             }
-            self.rest = page.rest().cloned();
         }
         self.page.pop().map(|(key, value)| row_tuple(py, None, key.as_key(), &value)).transpose()
     }

@@ -1,43 +1,46 @@
-//! Idle connections to a server, which threads share.
+//! Idle connections to a server or to a cluster, which threads share.
 //!
 //! In: a call. Out: its result. Each call takes an idle connection or opens a new one, and other Python threads run
 //! until the response has arrived. After a fork, the child process opens its own connections.
 
-use std::path::PathBuf;
 use std::process;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
-use zero_kv::client::{Client, ClientError, Options};
+use zero_kv::client::ClientError;
 
 use crate::errors::{Closed, client_exception};
 
 /// The maximum number of idle connections that are kept for later calls.
 const IDLE_MAX: usize = 64;
 
-/// Connections to one server with the same options.
-pub(crate) struct ConnectionPool {
-    pub(crate) address: PathBuf,
-    pub(crate) options: Options,
+/// Connections of type `C` with the same options. A connection to a cluster consists of connections to its nodes.
+pub(crate) struct ConnectionPool<C> {
+    /// The name of the server or of the cluster, for error messages.
+    name: String,
+    connect: Box<dyn Fn() -> Result<C, ClientError> + Send + Sync>,
     /// A thread locks this mutex only while it holds Python's global lock. A thread that forks holds Python's global
     /// lock, too, so no child process inherits a locked mutex.
-    connections: Mutex<IdleConnections>,
+    connections: Mutex<IdleConnections<C>>,
 }
 
-struct IdleConnections {
+struct IdleConnections<C> {
     /// The process that opened the connections.
     process_id: u32,
     /// `None` after the pool was closed.
-    clients: Option<Vec<Client>>,
+    clients: Option<Vec<C>>,
 }
 
-impl ConnectionPool {
-    pub(crate) fn new(address: PathBuf, options: Options) -> ConnectionPool {
+impl<C: Send> ConnectionPool<C> {
+    pub(crate) fn new(
+        name: String,
+        connect: impl Fn() -> Result<C, ClientError> + Send + Sync + 'static,
+    ) -> ConnectionPool<C> {
         let connections = Mutex::new(IdleConnections { process_id: process::id(), clients: Some(Vec::new()) });
-        ConnectionPool { address, options, connections }
+        ConnectionPool { name, connect: Box::new(connect), connections }
     }
 
-    fn connections(&self) -> MutexGuard<'_, IdleConnections> {
+    fn connections(&self) -> MutexGuard<'_, IdleConnections<C>> {
         let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
         let process_id = process::id();
         if connections.process_id != process_id {
@@ -55,16 +58,16 @@ impl ConnectionPool {
     pub(crate) fn call<T: Send>(
         &self,
         py: Python<'_>,
-        call: impl FnOnce(&mut Client) -> Result<T, ClientError> + Send,
+        call: impl FnOnce(&mut C) -> Result<T, ClientError> + Send,
     ) -> PyResult<T> {
         let idle = match &mut self.connections().clients {
             Some(clients) => clients.pop(),
-            None => return Err(Closed::new_err(format!("{}: the client is closed", self.address.display()))),
+            None => return Err(Closed::new_err(format!("{}: the client is closed", self.name))),
         };
         let called = py.detach(|| {
             let mut client = match idle {
                 Some(client) => client,
-                None => Client::connect_with(&self.address, &self.options)?,
+                None => (self.connect)()?,
             };
             Ok((call(&mut client), client))
         });

@@ -6,8 +6,9 @@
 //! - `convert`, `arguments`, `connection`, `key_batch`, and `errors` convert objects, arguments, keys, and errors.
 //! - `table`, `rows`, and `direct` look keys up in this process. A `table_version` is the table of a file, or a table
 //!   that a server transferred (`served`).
-//! - `client` sends requests to a server and waits. `client_lookups` looks up many keys with it, and `client_rows` iterates
-//!   over rows. `request` encodes requests for the asyncio client, which has its own socket, and `pipeline` is the state of
+//! - `client` sends requests to a server and waits, and `cluster_client` to the nodes of a cluster. `client_requests` has the
+//!   requests that both have in common, `client_lookups` looks up many keys with them, and `client_rows` iterates over rows.
+//!   `request` encodes requests for the asyncio client, which has its own socket, and `pipeline` is the state of
 //!   its connection.
 //! - `schema`, `typed_row`, and `cell` represent the schemas, rows, and cells of typed tables. `cells` encodes rows. `columns` looks up columns
 //!   of many rows, and `column_parts` lends the memory of columns. `received` has
@@ -28,7 +29,9 @@ mod cell;
 mod cells;
 mod client;
 mod client_lookups;
+mod client_requests;
 mod client_rows;
+mod cluster_client;
 mod column_parts;
 mod columns;
 mod connection;
@@ -82,6 +85,8 @@ mod _native {
     use super::client::{Client, check_server_user, default_address};
     #[pymodule_export]
     use super::client_rows::{ClientRowIterator, ClientRows};
+    #[pymodule_export]
+    use super::cluster_client::ClusterClient;
     #[pymodule_export]
     use super::connection::endpoint;
     #[pymodule_export]

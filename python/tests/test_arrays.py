@@ -31,7 +31,7 @@ def features(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator
         yield zero_kv.open(tmp_path / "features.db")
     elif request.param == "asyncio":
         with serving(tmp_path / "features.db") as server:
-            yield BlockingCalls(server.path)
+            yield BlockingCalls(lambda: zero_kv.AsyncClient(server.path))
     else:
         with serving(tmp_path / "features.db") as server, zero_kv.Client(server.path) as client:
             yield client
@@ -114,7 +114,7 @@ def test_arrow_keys_return_arrow_arrays_with_nulls(rows_of: Any, how: str, tmp_p
         check_arrow_arrays(zero_kv.open(tmp_path / "table.db"), rows, rows_of, rng)
     elif how == "asyncio":
         with serving(tmp_path / "table.db") as server:
-            check_arrow_arrays(BlockingCalls(server.path), rows, rows_of, rng)
+            check_arrow_arrays(BlockingCalls(lambda: zero_kv.AsyncClient(server.path)), rows, rows_of, rng)
     else:
         with serving(tmp_path / "table.db") as server, zero_kv.Client(server.path) as client:
             check_arrow_arrays(client, rows, rows_of, rng)
@@ -172,7 +172,7 @@ def many_neighbors(way: str, table: Any, path: pathlib.Path, name: str, close: c
     if way == "client":
         return getattr(close.enter_context(zero_kv.Client(server.path)), name + "_many")
 
-    return getattr(BlockingCalls(server.path), name + "_many")
+    return getattr(BlockingCalls(lambda: zero_kv.AsyncClient(server.path)), name + "_many")
 
 
 WAYS = ["table", "client", "asyncio"]

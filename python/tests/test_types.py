@@ -115,8 +115,12 @@ def signature_without_self(method: Any) -> list[tuple[str, Any, Any]]:
     return [(parameter.name, parameter.kind, parameter.default) for parameter in parameters]
 
 
-def test_both_clients_have_the_same_methods() -> None:
-    blocking, asynchronous = public_methods(zero_kv.Client), public_methods(zero_kv.AsyncClient)
+@pytest.mark.parametrize(
+    ("blocking_class", "asynchronous_class"),
+    [(zero_kv.Client, zero_kv.AsyncClient), (zero_kv.ClusterClient, zero_kv.AsyncClusterClient)],
+)
+def test_both_clients_have_the_same_methods(blocking_class: type, asynchronous_class: type) -> None:
+    blocking, asynchronous = public_methods(blocking_class), public_methods(asynchronous_class)
     assert blocking.keys() == asynchronous.keys()
     for name, method in blocking.items():
         assert signature_without_self(asynchronous[name]) == signature_without_self(method), name

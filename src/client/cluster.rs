@@ -3,6 +3,7 @@
 //! In: keys, and the addresses of some nodes. Out: values, in the order of the keys. The client learns the topology from
 //! the nodes, and reads it again when a node responds with the status Moved or cannot be reached.
 
+mod columns;
 mod ordered;
 
 use std::collections::{HashMap, HashSet};
@@ -18,7 +19,7 @@ use crate::cluster::{Health, Role, Topology, TopologyNode};
 use crate::format::key::Key;
 use crate::slots::slot_of;
 
-pub use ordered::ClusterRows;
+pub use ordered::{ClusterPage, ClusterRows};
 
 /// The pause before the second attempt of a call. It doubles with each attempt, up to the maximum.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -122,16 +123,57 @@ impl ClusterClient {
     /// # Errors
     /// The errors of [`ClusterClient::get`]. If the request for one key fails, the whole call fails.
     pub fn get_many<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>, ClientError> {
-        let keys: Vec<Key<'k>> = keys.iter().map(|key| (*key).into()).collect();
         let mut values: Vec<Option<Vec<u8>>> = vec![None; keys.len()];
+        self.answer_keys(
+            keys,
+            |client, keys| client.get_many(keys),
+            |positions, found| {
+                positions.zip(found).for_each(|(position, value)| values[position] = value);
+            },
+        )?;
+        Ok(values)
+    }
+
+    /// Returns whether the table has a key.
+    ///
+    /// # Errors
+    /// The errors of [`ClusterClient::get`].
+    pub fn exists<'k>(&mut self, key: impl Into<Key<'k>>) -> Result<bool, ClientError> {
+        Ok(self.exists_many(&[key.into()])?.pop().unwrap_or_default())
+    }
+
+    /// Returns whether the table has each of many keys, in the order of the keys, as [`ClusterClient::get_many`] does.
+    ///
+    /// # Errors
+    /// The errors of [`ClusterClient::get_many`].
+    pub fn exists_many<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<Vec<bool>, ClientError> {
+        let mut found = vec![false; keys.len()];
+        self.answer_keys(
+            keys,
+            |client, keys| client.exists_many(keys),
+            |positions, exist| {
+                positions.zip(exist).for_each(|(position, exists)| found[position] = exists);
+            },
+        )?;
+        Ok(found)
+    }
+
+    /// Makes a call to the nodes of the slots of all keys, as [`ClusterClient::answer_all`] does. `answered` gets the
+    /// positions of the keys of each call.
+    fn answer_keys<'k, K: Into<Key<'k>> + Copy, T: Send>(
+        &mut self,
+        keys: &[K],
+        call: impl Fn(&mut Client, &[Key<'k>]) -> Result<T, ClientError> + Sync,
+        mut answered: impl FnMut(&mut dyn Iterator<Item = usize>, T),
+    ) -> Result<(), ClientError> {
+        let keys: Vec<Key<'k>> = keys.iter().map(|key| (*key).into()).collect();
         let pending = keys.iter().enumerate().map(|(position, key)| (slot_of(*key), position)).collect();
         let look_up = |client: &mut Client, items: &[(u16, usize)]| {
-            client.get_many(&items.iter().map(|(_, position)| keys[*position]).collect::<Vec<_>>())
+            call(client, &items.iter().map(|(_, position)| keys[*position]).collect::<Vec<_>>())
         };
-        self.answer_all(pending, look_up, |items, found| {
-            items.iter().zip(found).for_each(|((_, position), value)| values[*position] = value);
-        })?;
-        Ok(values)
+        self.answer_all(pending, look_up, |items, result| {
+            answered(&mut items.iter().map(|(_, position)| *position), result);
+        })
     }
 
     /// Makes a call for all items, which are slots with any data: groups the items by the nodes of their slots, makes one

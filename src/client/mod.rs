@@ -66,7 +66,7 @@ pub use async_stream::AsyncStream;
 pub use asynchronous::AsyncClient;
 pub use blocking::Client;
 #[cfg(feature = "cluster")]
-pub use cluster::{ClusterClient, ClusterOptions, ClusterRows};
+pub use cluster::{ClusterClient, ClusterOptions, ClusterPage, ClusterRows};
 pub use columns::{ProjectedRows, ReceivedRow, ReceivedValues, RowsOrValues};
 pub use direct::{Direct, DirectOptions, DirectSnapshot};
 pub use environment::{SOCKET_VARIABLE, default_address};

@@ -2,7 +2,8 @@
 
 `bake` compiles rows into a file, and `open` opens the file for lookups. If a server serves the file, `Client` and
 `AsyncClient` send requests to the server, and `Direct` looks keys up in the server's table, in this process. When the
-server replaces its table, all three use the new table. `publish` uploads a file to an object store, and `Published`
+server replaces its table, all three use the new table. `ClusterClient` and `AsyncClusterClient` send requests to the nodes
+of a cluster. `publish` uploads a file to an object store, and `Published`
 follows such a table without a server. Engines that bake a table in many processes call `slots`, `write_shard`, and
 `commit`; `zero_kv.spark` does so in Spark.
 """
@@ -15,9 +16,11 @@ from typing import Literal as _Literal
 
 from zero_kv._aio import AsyncClient
 from zero_kv._bake import bake
+from zero_kv._cluster import AsyncClusterClient
 from zero_kv._native import (
     Client,
     ClientRows,
+    ClusterClient,
     Direct,
     Entry,
     Generation,
@@ -58,10 +61,12 @@ from zero_kv.errors import (
 
 __all__ = [
     "AsyncClient",
+    "AsyncClusterClient",
     "BakeFailed",
     "Client",
     "ClientRows",
     "Closed",
+    "ClusterClient",
     "Damaged",
     "Direct",
     "DirectRefused",
@@ -124,3 +129,8 @@ def _redirect(
 def _reconnect(address: str, options: dict[str, _Any]) -> Client:
     """Return the client that another process pickled."""
     return Client(address, **options)
+
+
+def _reconnect_to_cluster(nodes: list[str], options: dict[str, _Any]) -> ClusterClient:
+    """Return the client of a cluster that another process pickled."""
+    return ClusterClient(nodes, **options)

@@ -1,7 +1,7 @@
 import os
 import pathlib
 from asyncio import Future
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Generic, Literal, Protocol, Self, TypeAlias, TypeVar, final, overload
 
@@ -613,6 +613,174 @@ class Client:
     ) -> None: ...
 
 @final
+class ClusterClient:
+    """A blocking client of a cluster, which sends each request to a node that has the rows of the key's slot.
+
+    `nodes` is the address of a node, or a list of addresses, such as `["zkv://10.0.0.1:6380", "zkv://10.0.0.2:6380"]`. The
+    client learns the topology from the first of them that responds, and learns it again when a node responds that another
+    node has the slot, or cannot be reached. Requests to different nodes are sent at the same time.
+
+    With `read_from_replicas=True`, requests go to replicas first; otherwise they go to a replica only if the primary cannot
+    be reached. `zone` is the zone of this process, whose nodes are preferred to other nodes with the same role. A call that
+    fails is repeated on another node, at most `attempts` times in total. `timeout` is the maximum time in seconds of one
+    request to one node, and `None` means no limit. The other options are those of `Client`, for the connections to all
+    nodes.
+
+    Threads can share a client. After a fork, the child process reconnects.
+
+    Raises `NotRunning`, `Refused`, `TimedOut`, or `Closed` if no node of a slot can be reached, `ValueError` if a server is
+    not a node of a cluster, and the exceptions of `Client`.
+    """
+
+    def __new__(
+        cls,
+        nodes: _Path | Sequence[_Path],
+        *,
+        read_from_replicas: bool = False,
+        zone: str | None = None,
+        attempts: int = 10,
+        connect_timeout: float = 5.0,
+        timeout: float | None = 30.0,
+        server_user: str | int | None = None,
+        user: str | None = None,
+        password: str | None = None,
+        password_file: _Path | None = None,
+        ca_file: _Path | None = None,
+        certificate_file: _Path | None = None,
+        key_file: _Path | None = None,
+        server_name: str | None = None,
+    ) -> Self: ...
+    def get(self, key: Key, default: Any = None, /) -> Any:
+        """Return the value of a key, or `default` if the table does not have the key. The value is `bytes`, or, in a typed
+        table, a `TypedRow`.
+        """
+
+    def __getitem__(self, key: Key, /) -> Any:
+        """Return the value of a key, or raise `KeyError` if the table does not have the key."""
+
+    def __contains__(self, key: Key, /) -> bool:
+        """Return whether the table has a key."""
+
+    @overload
+    def get_bytes(self, key: Key, /) -> bytes | None: ...
+    @overload
+    def get_bytes(self, key: Key, default: _T, /) -> bytes | _T:
+        """Return the bytes of a value or row, or `default` if the table does not have the key."""
+
+    def get_bytes_many(self, keys: _Keys | numpy.typing.NDArray[numpy.integer[Any]]) -> list[bytes | None]:
+        """Return the bytes of the values or rows of many keys, in the order of the keys. The result has `None` for keys that
+        the table does not have.
+        """
+
+    @overload
+    def get_many(
+        self, keys: _Keys | numpy.typing.NDArray[numpy.integer[Any]], *, dtype: None = None
+    ) -> list[Any]: ...
+    @overload
+    def get_many(self, keys: _ArrowArray | _ArrowStream, *, dtype: None = None) -> Any: ...
+    @overload
+    def get_many(
+        self, keys: Any, *, dtype: numpy.typing.DTypeLike
+    ) -> tuple[numpy.typing.NDArray[Any], numpy.typing.NDArray[numpy.bool_]]:
+        """Return the values of many keys, in the order of the keys: see `Table.get_many`. The requests to different nodes are
+        sent at the same time.
+
+        If nodes replace their tables during the call, the values may come from both the old and the new table.
+        """
+
+    def schema(self) -> Schema | None:
+        """Return the columns of a node's table, or `None` if its values are bytes."""
+
+    def get_row(self, key: Key, default: Any = None, /) -> Any:
+        """Return the row of a key in a typed table, or `default` if the table does not have the key."""
+
+    def get_rows(self, keys: _Keys) -> list[TypedRow | None]:
+        """Return the rows of many keys in a typed table, in the order of the keys. The result has `None` for keys that the
+        table does not have.
+        """
+
+    def columns(
+        self,
+        keys: Any,
+        columns: Iterable[str] | None = None,
+        *,
+        fill: Any = None,
+        out: numpy.typing.NDArray[Any] | None = None,
+        format: Literal["numpy", "arrow", "pandas", "polars"] = "numpy",
+    ) -> Any:
+        """Return some columns of the rows of many keys in a typed table, in the order of the keys: see `Table.columns`. The
+        nodes send only these columns.
+
+        Raises `ServerError` if the columns have different types on different nodes, as during the change to a table with
+        other columns.
+        """
+
+    def exists(self, key: Key) -> bool:
+        """Return whether the table has a key."""
+
+    def exists_many(self, keys: _Keys) -> list[bool]:
+        """Return whether the table has each of many keys."""
+
+    def floor(self, key: Key) -> _Row | None:
+        """Return the row with the largest key less than or equal to `key`, of all nodes."""
+
+    @overload
+    def floor_many(
+        self, keys: _Keys | numpy.typing.NDArray[numpy.integer[Any]], *, dtype: None = None
+    ) -> list[_Row | None]: ...
+    @overload
+    def floor_many(self, keys: _ArrowArray | _ArrowStream, *, dtype: None = None) -> tuple[Any, Any]: ...
+    @overload
+    def floor_many(
+        self, keys: Any, *, dtype: numpy.typing.DTypeLike
+    ) -> tuple[numpy.typing.NDArray[numpy.uint64], numpy.typing.NDArray[Any], numpy.typing.NDArray[numpy.bool_]]:
+        """Return the result of `floor` for many keys, in the order of the keys: see `Table.floor_many`."""
+
+    def ceiling(self, key: Key) -> _Row | None:
+        """Return the row with the smallest key greater than or equal to `key`, of all nodes."""
+
+    @overload
+    def ceiling_many(
+        self, keys: _Keys | numpy.typing.NDArray[numpy.integer[Any]], *, dtype: None = None
+    ) -> list[_Row | None]: ...
+    @overload
+    def ceiling_many(self, keys: _ArrowArray | _ArrowStream, *, dtype: None = None) -> tuple[Any, Any]: ...
+    @overload
+    def ceiling_many(
+        self, keys: Any, *, dtype: numpy.typing.DTypeLike
+    ) -> tuple[numpy.typing.NDArray[numpy.uint64], numpy.typing.NDArray[Any], numpy.typing.NDArray[numpy.bool_]]:
+        """Return the result of `ceiling` for many keys, in the order of the keys: see `floor_many`."""
+
+    def first(self) -> _Row | None:
+        """Return the row with the smallest key of all nodes."""
+
+    def last(self) -> _Row | None:
+        """Return the row with the largest key of all nodes."""
+
+    def range(self, start: Key | None = None, end: Key | None = None) -> ClientRows:
+        """Return the rows of all nodes with keys from `start` up to, but not including, `end`, in key order."""
+
+    def prefix(self, prefix: bytes | str) -> ClientRows:
+        """Return the rows of all nodes whose keys start with `prefix`, in key order."""
+
+    def count(self, start: Key | None = None, end: Key | None = None) -> int:
+        """Return the number of keys from `start` up to, but not including, `end`."""
+
+    def count_prefix(self, prefix: bytes | str) -> int:
+        """Return the number of keys that start with `prefix`."""
+
+    def topology(self) -> dict[str, Any]:
+        """Return the topology that the client follows, as the document that docs/CLUSTER.md describes."""
+
+    def close(self) -> None:
+        """Disconnect from all nodes. Later calls raise `Closed`."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+@final
 class Report:
     """Result of a bake."""
 
@@ -702,15 +870,15 @@ def bake_rows(
     replace: tuple[int, int | None, bool, bool],
     typed: tuple[list[tuple[str, str]], str | None, bool] | None,
 ) -> Report: ...
-def fill_fixed(target: Table | Client, keys: Any, len_bytes: int) -> tuple[Memory, Memory]: ...
+def fill_fixed(target: Table | Client | ClusterClient, keys: Any, len_bytes: int) -> tuple[Memory, Memory]: ...
 def fill_neighbors_fixed(
-    target: Table | Client, keys: Any, len_bytes: int, is_floor: bool
+    target: Table | Client | ClusterClient, keys: Any, len_bytes: int, is_floor: bool
 ) -> tuple[Memory, Memory, Memory]: ...
 def fill_neighbors_arrow(
-    target: Table | Client, numbers: Any, offsets: Any, data: Any, is_floor: bool
+    target: Table | Client | ClusterClient, numbers: Any, offsets: Any, data: Any, is_floor: bool
 ) -> tuple[Memory | None, _ArrowParts | None, _ArrowParts]: ...
 def fill_arrow(
-    target: Table | Client, numbers: Any, offsets: Any, data: Any, valid: Any
+    target: Table | Client | ClusterClient, numbers: Any, offsets: Any, data: Any, valid: Any
 ) -> _ArrowParts: ...
 def forked() -> None: ...
 def stop_following() -> None: ...
