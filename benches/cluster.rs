@@ -1,19 +1,21 @@
 //! Nodes of clusters: routed GETs beside a Redis cluster, the check of slots, reconnecting clients, and merged files.
 //!
-//! Canonical load: 200,000 rows with values of 26 bytes (2 million rows in four files for `merge`), values compared with the
-//! expected ones. The parts, which can be named to run only some of them:
+//! Canonical load: 200,000 rows with values of 26 bytes, 2 million rows for `merge`. All values are compared with the expected
+//! ones. The parts, which can be named to run only some of them:
 //!
 //! - `routed`: one thread sends GETs to 1, 2, and 4 nodes, each of which gets a pipeline of the keys of its slots, and waits
 //!   for all replies. Beside `kv_store`, the same with a Redis cluster of the same shape.
 //! - `check`: 256 requests in flight to one server with and without `--cluster`, in both protocols, for keys that the table
 //!   has and for keys that it does not have.
-//! - `storm`: 10,000 connections are opened, and each sends CLUSTER SLOTS or CLUSTER NODES. Meanwhile, another connection
-//!   sends one GET at a time.
-//! - `merge`: the time to merge the files of a node, beside lookups in the merged file and in the files side by side.
+//! - `storm`: 32 threads open 10,000 connections, send CLUSTER SLOTS or CLUSTER NODES on each, and then read the replies.
+//!   Meanwhile, another connection sends one GET at a time. The times include the waits of the threads for the processor that
+//!   they share.
+//! - `merge`: the time to merge 1, 2, 4, and 16 files, on all processors, beside lookups in the merged file and in the files
+//!   side by side.
 //!
 //! Servers are pinned to the first processor, and this process to the others, if there are several. The processor time of
-//! servers is from `/proc`. All configurations of a part alternate in each round, and the tables have medians of the rounds.
-//! `cargo bench --bench cluster -- --rounds N --seconds N` changes the number of rounds and the seconds per measurement.
+//! servers is from `/proc`. In `routed` and `check`, the configurations alternate in each round, and the tables have medians
+//! of the rounds. `cargo bench --bench cluster -- --rounds N --seconds N` changes the number of rounds and the seconds per measurement.
 
 mod cluster_loads;
 mod support;
@@ -21,7 +23,7 @@ mod support;
 use std::error::Error;
 use std::time::Duration;
 
-use cluster_loads::{check, merge, routed, storm};
+use cluster_loads::{check, merge, processors, routed, storm};
 use support::{is_test, warn_if_slow};
 
 /// What to measure.
@@ -63,7 +65,8 @@ impl Args {
 fn main() -> Result<(), Box<dyn Error>> {
     warn_if_slow();
     let args = Args::parse()?;
-    cluster_loads::processors::pin_this_process()?;
+    processors::pin_this_process()?;
+    processors::raise_file_limit()?;
     for (name, part) in [
         ("routed", routed::run as fn(&Args) -> Result<(), Box<dyn Error>>),
         ("check", check::run),

@@ -13,7 +13,7 @@ use zero_kv::Store;
 use zero_kv::bake::{self, Options};
 use zero_kv::slots::{SlotRange, slot_of};
 
-use super::processors::own_cpu_seconds;
+use super::processors::{own_cpu_seconds, unpin_this_process};
 use super::servers::Table;
 use crate::Args;
 use crate::support::is_test;
@@ -23,6 +23,7 @@ const FILE_COUNTS: [u16; 4] = [1, 2, 4, 16];
 const BATCH: usize = 256;
 
 pub(crate) fn run(args: &Args) -> Result<(), Box<dyn Error>> {
+    unpin_this_process()?;
     let table = Table::bake(args.merged_rows)?;
     let len_gb = fs::metadata(table.whole())?.len() as f64 / 1e9;
     println!("{} rows, {:.0} MB, in one file after a merge, and side by side:", args.merged_rows, len_gb * 1e3);

@@ -2,31 +2,50 @@
 
 use std::fs;
 use std::io;
+use std::num::NonZero;
+use std::ops::Range;
 use std::process::Command;
+use std::sync::OnceLock;
 use std::thread::available_parallelism;
 
-use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-/// Returns whether servers and load have processors of their own.
-fn are_several() -> bool {
-    available_parallelism().is_ok_and(|count| count.get() > 1)
+/// Returns the number of processors that this process could use before [`pin_this_process`] was called.
+fn processor_count() -> usize {
+    static COUNT: OnceLock<usize> = OnceLock::new();
+    *COUNT.get_or_init(|| available_parallelism().map_or(1, NonZero::get))
 }
 
 /// Pins this process to all processors but the first.
 pub(crate) fn pin_this_process() -> io::Result<()> {
-    if !are_several() {
+    pin_to(1..processor_count())
+}
+
+/// Lets this process use all processors again.
+pub(crate) fn unpin_this_process() -> io::Result<()> {
+    pin_to(0..processor_count())
+}
+
+fn pin_to(processors: Range<usize>) -> io::Result<()> {
+    if processors.is_empty() {
         return Ok(());
     }
     let mut set = CpuSet::new();
-    (1..available_parallelism()?.get()).for_each(|processor| set.set(processor));
+    processors.for_each(|processor| set.set(processor));
     Ok(sched_setaffinity(None, &set)?)
+}
+
+/// Raises the limit on open files as far as permitted.
+pub(crate) fn raise_file_limit() -> io::Result<()> {
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    Ok(setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?)
 }
 
 /// Makes a program run on the first processor.
 pub(crate) fn pin(command: &mut Command) -> &mut Command {
     let program = command.get_program().to_owned();
-    if !are_several() {
+    if processor_count() < 2 {
         return command;
     }
     let mut pinned = Command::new("taskset");

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use zero_kv::client::ClusterClient;
 use zero_kv::slots::SlotRange;
 
-use super::load::{Answer, Client, under_load_of};
+use super::load::{Answer, Client, Effort, under_load_of};
 use super::nodes::{Member, ROWS, members, topology, topology_number};
 use crate::helpers::generations::{Shape, named};
 use crate::helpers::redis_replies::Reply;
@@ -204,13 +204,19 @@ pub(crate) fn every_value_is_of_a_published_generation_while_everything_fails() 
     cluster.wait_for(1, &[]);
     let check = Check { published: Arc::clone(&cluster.published), seen: Mutex::default() };
     let seeds: Vec<u16> = four.iter().map(|member| member.port).collect();
-    let repeated = under_load_of(&seeds, &|key, answer| check.is_right(key, answer), |more| {
-        more();
-        nodes_are_killed_and_restarted(&mut cluster, &four, more);
-        a_node_misses_topologies(&mut cluster, &all, more);
-        the_store_is_out_of_reach(&mut cluster, &four, more);
-    });
-    println!("{repeated} requests were repeated; none stayed without an answer while a node of its slot was running");
+    let is_right = |key, answer: &Answer| check.is_right(key, answer);
+    let mut while_clients_read = |what: &str, changes: &mut dyn FnMut(&mut Cluster, &dyn Fn())| {
+        let Effort { repeated, longest_wait_ms } = under_load_of(&seeds, &is_right, |more| {
+            more();
+            changes(&mut cluster, more);
+        });
+        println!(
+            "{what}: {repeated} requests were sent again, and the longest wait for an answer was {longest_wait_ms} ms"
+        );
+    };
+    while_clients_read("nodes end", &mut |cluster, more| nodes_are_killed_and_restarted(cluster, &four, more));
+    while_clients_read("topologies change", &mut |cluster, more| a_node_misses_topologies(cluster, &all, more));
+    while_clients_read("no store", &mut |cluster, more| the_store_is_out_of_reach(cluster, &four, more));
     without_a_node_only_its_slots_fail(&mut cluster, &four, &seeds);
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use zero_kv::slots::{SLOT_COUNT, slot_of};
 
@@ -49,6 +49,14 @@ pub(crate) struct Observed {
     /// Requests that were sent again, to another node or later, because a node could not be reached or did not have the
     /// rows yet.
     repeated: AtomicU64,
+    /// The longest time until a request was answered.
+    longest_wait_ms: AtomicU64,
+}
+
+/// What it took to answer all requests.
+pub(crate) struct Effort {
+    pub(crate) repeated: u64,
+    pub(crate) longest_wait_ms: u64,
 }
 
 impl Client {
@@ -164,7 +172,10 @@ fn load(seed: u64, seeds: &[u16], is_right: &IsRight<'_>, stop: &AtomicBool, obs
     let (mut client, mut random) = (Client::new(seeds), Random(seed));
     while !stop.load(Ordering::Relaxed) {
         let key = random.next() % (ROWS + ROWS / 10);
-        match client.get(key, &observed.repeated) {
+        let began = Instant::now();
+        let answer = client.get(key, &observed.repeated);
+        observed.longest_wait_ms.fetch_max(began.elapsed().as_millis() as u64, Ordering::Relaxed);
+        match answer {
             Some(answer) if is_right(key, &answer) => {}
             Some(answer) => {
                 eprintln!("key {key}: {:?} is wrong", answer.reply);
@@ -189,8 +200,8 @@ pub(crate) fn under_load(seeds: &[u16], changes: impl FnOnce(&dyn Fn())) {
     under_load_of(seeds, &is_right, changes);
 }
 
-/// Does what [`under_load`] does, with another check of the answers. Returns the number of repeated requests.
-pub(crate) fn under_load_of(seeds: &[u16], is_right: &IsRight<'_>, changes: impl FnOnce(&dyn Fn())) -> u64 {
+/// Does what [`under_load`] does, with another check of the answers.
+pub(crate) fn under_load_of(seeds: &[u16], is_right: &IsRight<'_>, changes: impl FnOnce(&dyn Fn())) -> Effort {
     let (stop, observed) = (AtomicBool::new(false), Observed::default());
     thread::scope(|scope| {
         for client in 0..4 {
@@ -217,5 +228,5 @@ pub(crate) fn under_load_of(seeds: &[u16], is_right: &IsRight<'_>, changes: impl
         "of {} replies",
         count(&observed.replies)
     );
-    count(&observed.repeated)
+    Effort { repeated: count(&observed.repeated), longest_wait_ms: count(&observed.longest_wait_ms) }
 }
