@@ -1,9 +1,11 @@
-//! The programs of `examples/native` and `examples/redis` build as their first lines say, and find the rows of a model.
+//! The programs of `examples/native` and `examples/redis` build as their first lines say, and find the rows of a model. The
+//! commands of the README's quickstart print what the README shows.
 
 mod helpers;
 
 mod languages {
     pub(crate) mod answering;
+    pub(crate) mod quickstart;
     pub(crate) mod tools;
     pub(crate) mod vectors;
 }
@@ -20,7 +22,7 @@ use helpers::scenes::Scene;
 use helpers::servers::Server;
 use helpers::trials::{Missing, trial, trials};
 use languages::tools::{Program, SOURCES, is_native, looks_up_bytes, program};
-use languages::vectors;
+use languages::{quickstart, vectors};
 
 const SEED: u64 = 7;
 
@@ -165,7 +167,10 @@ fn main() -> ExitCode {
         ("sends_and_reads_the_bytes_of_the_vectors", vectors::sends_and_reads_the_bytes_of_the_vectors),
         ("rejects_malformed_response_headers", vectors::rejects_malformed_response_headers),
     ];
-    let mut trials = trials![vectors::the_python_check_of_the_vectors_passes];
+    let mut trials = trials![
+        quickstart::the_quickstart_prints_what_the_readme_shows,
+        vectors::the_python_check_of_the_vectors_passes,
+    ];
     trials.push(trial("no_program_is_longer_than_79_lines", no_program_is_longer_than_79_lines));
     for source in SOURCES {
         for (name, test) in of_all.into_iter().chain(of_native.into_iter().filter(|_| is_native(source))) {
