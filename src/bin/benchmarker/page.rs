@@ -92,7 +92,9 @@ fn results(report: &Report<'_>) -> Rows {
             "ceiling",
             format!("{per_second} requests/s, responses of {:.2} bytes", ceiling.response_len_bytes),
         ));
-        rows.push(("server / ceiling", format!("{:.3}", ceiling.ratio_median())));
+        let (min, max) = ceiling.ratio_min_max();
+        let ratio = ceiling.ratio(outcome);
+        rows.push(("server / ceiling", format!("{ratio:.3} (rounds from {min:.3} to {max:.3})")));
     }
     rows
 }
