@@ -25,9 +25,10 @@ h1 { font-size: 1.5rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
 .dim { color: var(--dim); }
 table { border-collapse: collapse; } td, th { padding: .15rem 1.5rem .15rem 0; text-align: left; font-weight: normal; }
 th { color: var(--dim); } td { font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
-svg { width: 100%; height: auto; } svg text { fill: var(--dim); font-size: 12px; } svg .label { text-anchor: middle; }
+svg { width: 100%; max-width: 600px; height: auto; } pre { overflow-x: auto; } svg text { fill: var(--dim); font-size: 12px; } svg .label { text-anchor: middle; }
 .grid { stroke: var(--grid); } .line { fill: none; stroke-width: 2; } .ours { stroke: var(--ours); }
-.other { stroke: var(--other); } .bar { fill: var(--ours); } b.ours { color: var(--ours); } b.other { color: var(--other); }
+.other { stroke: var(--other); } .bar { fill: var(--ours); } .band { opacity: .14; }
+.band.ours { fill: var(--ours); stroke: none; } .band.other { fill: var(--other); stroke: none; } b.ours { color: var(--ours); } b.other { color: var(--other); }
 ";
 
 /// Number of ticks of the percentile axis: 0%, 90%, 99%, and so on.
@@ -82,7 +83,7 @@ fn results(report: &Report<'_>) -> Rows {
         ("errors", count(outcome.errors())),
         ("bytes/s", count(outcome.per_second(tally.response_bytes) as u64)),
     ];
-    rows.extend(report.latencies_us().map(|(name, us)| (name, format!("{us:.0} µs"))));
+    rows.extend(report.latencies_us().map(|(name, us)| (name, bins::format_latency((us * 1e3).round()))));
     if report.args.rate.is_some() {
         rows.push(("scheduled, not sent", format!("{} requests", HumanCount(tally.unsent_requests))));
     }
@@ -148,11 +149,12 @@ fn percentiles(outcome: &Outcome) -> Chart {
         nines => (10f64.powi(nines as i32), format!("99.{}%", "9".repeat(nines as usize - 2))),
     });
     let x = Axis::log("percentile", latency_ns.len() as f64, ticks.collect());
-    let y = Axis::linear("µs", 0.0, latency_ns.max() as f64 / 1e3, |us| HumanCount(us as u64).to_string());
+    let (min, max) = (latency_ns.min().max(1) as f64, latency_ns.max().max(1) as f64);
+    let y = Axis::log_ticks("latency", min, max, bins::format_latency);
     let mut chart = Chart::new(x, y);
     let points = latency_ns.iter_quantiles(POINTS_PER_HALVING).map(|step| {
         let rarity = 1.0 / (1.0 - step.quantile_iterated_to()).max(1e-12);
-        (rarity, step.value_iterated_to().min(latency_ns.max()) as f64 / 1e3)
+        (rarity, step.value_iterated_to().min(latency_ns.max()) as f64)
     });
     chart.line("ours", points);
     chart
@@ -170,9 +172,12 @@ fn throughput(report: &Report<'_>) -> String {
     let x = Axis::linear("seconds", 0.0, last, |at| format!("{}", (at * 1e3).round() / 1e3));
     let mut chart =
         Chart::new(x, Axis::linear("requests/s", 0.0, rate_max, |rate| HumanCount(rate as u64).to_string()));
-    for (class, intervals) in [("ours", &server[..]), ("other", ceiling)] {
-        // Each round gets a separate line, because nothing is measured between rounds.
-        for round in intervals.chunk_by(|one, next| next.started == one.started + one.len) {
+    for (class, name, intervals) in [("ours", "server", &server[..]), ("other", "ceiling", ceiling)] {
+        // Each turn gets a separate line and band, because nothing is measured between turns.
+        for (turn, round) in intervals.chunk_by(|one, next| next.started == one.started + one.len).enumerate() {
+            if let (true, Some(first), Some(last)) = (report.ceiling.is_some(), round.first(), round.last()) {
+                chart.band(class, end(first) - first.len.as_secs_f64(), end(last), &format!("{name} {}", turn + 1));
+            }
             let middle = |interval: &Interval| end(interval) - interval.len.as_secs_f64() / 2.0;
             chart.line(class, round.iter().map(|interval| (middle(interval), rate(interval))));
         }
@@ -189,12 +194,13 @@ fn histogram(outcome: &Outcome) -> Chart {
     let total = bins.iter().map(|bin| bin.count).sum::<u64>().max(1) as f64;
     let share = |count: u64| count as f64 / total * 100.0;
     let share_max = bins.iter().map(|bin| share(bin.count)).fold(0.0, f64::max);
-    let ticks = bins.iter().enumerate().map(|(index, bin)| (index as f64, bins::format_us(bin.from_ns))).collect();
+    let ticks =
+        bins.iter().enumerate().map(|(index, bin)| (index as f64, bins::format_latency(bin.from_ns as f64))).collect();
     let y = Axis::linear("% of pipelines", 0.0, share_max, |percent| format!("{}", (percent * 1e3).round() / 1e3));
-    let mut chart = Chart::new(Axis::for_bars("µs", bins.len(), ticks), y);
+    let mut chart = Chart::new(Axis::for_bars("latency", bins.len(), ticks), y);
     for (index, bin) in bins.iter().enumerate() {
-        let (from, to) = (bins::format_us(bin.from_ns), bins::format_us(bin.to_ns));
-        let title = format!("{from} to {to} µs: {} pipelines, {:.3}%", HumanCount(bin.count), share(bin.count));
+        let [from, to] = [bin.from_ns, bin.to_ns].map(|ns| bins::format_latency(ns as f64));
+        let title = format!("{from} to {to}: {} pipelines, {:.3}%", HumanCount(bin.count), share(bin.count));
         chart.bar(index as f64, index as f64 + 1.0, share(bin.count), &title);
     }
     chart
