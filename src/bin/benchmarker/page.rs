@@ -3,7 +3,7 @@
 //! In: a report. Out: HTML that needs no other file, no script, and no network. The page is also well-formed XML.
 
 use std::fmt::{Display, Write};
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
 use indicatif::HumanCount;
 
@@ -28,7 +28,7 @@ th { color: var(--dim); } td { font-variant-numeric: tabular-nums; overflow-wrap
 svg { width: 100%; max-width: 600px; height: auto; } pre { overflow-x: auto; } svg text { fill: var(--dim); font-size: 12px; } svg .label { text-anchor: middle; }
 .grid { stroke: var(--grid); } .line { fill: none; stroke-width: 2; } .ours { stroke: var(--ours); }
 .other { stroke: var(--other); } .bar { fill: var(--ours); } .band { opacity: .14; }
-.band.ours { fill: var(--ours); stroke: none; } .band.other { fill: var(--other); stroke: none; } b.ours { color: var(--ours); } b.other { color: var(--other); }
+.band.ours { fill: var(--ours); stroke: none; } .band.other { fill: var(--other); stroke: none; }
 ";
 
 /// Number of ticks of the percentile axis: 0%, 90%, 99%, and so on.
@@ -160,33 +160,45 @@ fn percentiles(outcome: &Outcome) -> Chart {
     chart
 }
 
-/// Charts the rates of the tested server and of the server without lookups (the ceiling) in each interval.
+/// Charts the rates of the tested server and of the server without lookups (the ceiling) in each interval. The turns of
+/// the two servers follow each other without the warm-ups between them.
 fn throughput(report: &Report<'_>) -> String {
-    let server = &report.outcome.intervals;
-    let ceiling = report.ceiling.map_or(&[][..], |ceiling| &ceiling.outcome.intervals);
-    let start = server.first().map_or_else(Instant::now, |interval| interval.started);
-    let end = |interval: &Interval| (interval.started + interval.len).saturating_duration_since(start).as_secs_f64();
     let rate = |interval: &Interval| interval.tally.requests as f64 / interval.len.as_secs_f64();
-    let all = || server.iter().chain(ceiling);
-    let (last, rate_max) = (all().map(end).fold(0.0, f64::max), all().map(rate).fold(0.0, f64::max));
-    let x = Axis::linear("seconds", 0.0, last, |at| format!("{}", (at * 1e3).round() / 1e3));
+    let seconds = |turn: &[Interval]| turn.iter().map(|interval| interval.len.as_secs_f64()).sum::<f64>();
+    let ceiling = report.ceiling.map_or(&[][..], |ceiling| &ceiling.outcome.intervals);
+    let turns = turns(&report.outcome.intervals, ceiling);
+    let intervals = || turns.iter().flat_map(|(_, _, turn)| turn.iter());
+    let total = turns.iter().map(|(_, _, turn)| seconds(turn)).sum();
+    let x = Axis::linear("measured seconds", 0.0, total, |at| format!("{}", (at * 1e3).round() / 1e3));
+    let rate_max = intervals().map(rate).fold(0.0, f64::max);
     let mut chart =
         Chart::new(x, Axis::linear("requests/s", 0.0, rate_max, |rate| HumanCount(rate as u64).to_string()));
-    for (class, name, intervals) in [("ours", "server", &server[..]), ("other", "ceiling", ceiling)] {
-        // Each turn gets a separate line and band, because nothing is measured between turns.
-        for (turn, round) in intervals.chunk_by(|one, next| next.started == one.started + one.len).enumerate() {
-            if let (true, Some(first), Some(last)) = (report.ceiling.is_some(), round.first(), round.last()) {
-                chart.band(class, end(first) - first.len.as_secs_f64(), end(last), &format!("{name} {}", turn + 1));
-            }
-            let middle = |interval: &Interval| end(interval) - interval.len.as_secs_f64() / 2.0;
-            chart.line(class, round.iter().map(|interval| (middle(interval), rate(interval))));
+    let mut start = 0.0;
+    for (class, label, turn) in &turns {
+        if report.ceiling.is_some() {
+            chart.band(class, start, start + seconds(turn), label);
         }
+        let mut end = start;
+        let points = turn.iter().map(|interval| {
+            let len = interval.len.as_secs_f64();
+            end += len;
+            (end - len / 2.0, rate(interval))
+        });
+        chart.line(class, points);
+        start += seconds(turn);
     }
-    let legend = match report.ceiling {
-        Some(_) => "<p><b class=\"ours\">server</b>, <b class=\"other\">ceiling</b></p>\n",
-        None => "",
-    };
-    chart.svg() + legend
+    chart.svg()
+}
+
+/// Returns the turns of both servers in the order in which they ran, each with its CSS class and its label.
+fn turns<'i>(server: &'i [Interval], ceiling: &'i [Interval]) -> Vec<(&'static str, String, &'i [Interval])> {
+    let mut turns = Vec::new();
+    for (class, name, intervals) in [("ours", "server", server), ("other", "ceiling", ceiling)] {
+        let each = intervals.chunk_by(|one, next| next.started == one.started + one.len);
+        turns.extend(each.enumerate().map(|(number, turn)| (class, format!("{name} {}", number + 1), turn)));
+    }
+    turns.sort_by_key(|(_, _, turn)| turn[0].started);
+    turns
 }
 
 fn histogram(outcome: &Outcome) -> Chart {
