@@ -1,3 +1,4 @@
+# syntax=docker/dockerfile:1
 # Image of kv_store, baker, and zkv, which runs as user 65532:
 #
 #   docker build -t zero-kv .
@@ -7,12 +8,16 @@
 # packaging/kubernetes/daemonset.yaml.
 #
 # The socket is in the volume zero-kv. Other containers mount this volume and run as user or
-# group 65532: see "As a service" in docs/OPERATIONS.md.
+# group 65532: see "As a service" in docs/operations/service.md.
 FROM rust:1-bookworm AS build
 WORKDIR /zero-kv
 COPY . .
-RUN cargo build --release --locked --features full && mkdir -p /root-of-image/run/zero-kv /root-of-image/data /root-of-image/cache \
-    && install -D -s -t /root-of-image/usr/bin target/release/kv_store target/release/baker target/release/zkv
+# BuildKit keeps the crates and the compiled dependencies in caches, so that a build after a change compiles only this
+# package.
+RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/zero-kv/target \
+    cargo build --profile dist --locked --features full --bin kv_store --bin baker --bin zkv \
+    && mkdir -p /root-of-image/run/zero-kv /root-of-image/data /root-of-image/cache \
+    && install -D -s -t /root-of-image/usr/bin target/dist/kv_store target/dist/baker target/dist/zkv
 
 FROM gcr.io/distroless/cc-debian12:nonroot
 COPY --from=build /root-of-image/usr/bin /usr/bin

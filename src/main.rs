@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::anyhow;
-use clap::CommandFactory;
 use nix::sys::signal::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ, SigSet};
 use rustix::process::Resource;
 use signal_hook::flag;
@@ -23,13 +22,14 @@ use zero_kv::store::Pace;
 
 use kv_store::allocator::return_large_allocations;
 use kv_store::args::{Args, name_of};
+use kv_store::command::command;
 #[cfg(feature = "object-store")]
 use kv_store::published::Following;
 use kv_store::resource_limits::raise_limit;
 use kv_store::{inherited, log, settings_sources};
 
 fn main() -> ExitCode {
-    if let Some(code) = generate::run_if_requested(Args::command) {
+    if let Some(code) = generate::run_if_requested(command) {
         return code;
     }
     name_settings(name_of);

@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn keys_have_the_slots_that_the_document_lists() {
-        let document = include_str!("../docs/OPERATIONS.md");
+        let document = include_str!("../docs/operations/bake.md");
         let mut rows = 0;
         for key in ["42", "128512", "user:42", "{user1000}.following", "user1000"] {
             let row = format!("| `{key}` | {} |", slot_of(key.into()));

@@ -7,6 +7,8 @@ mod cluster {
     pub(crate) mod clients;
     pub(crate) mod commands;
     pub(crate) mod differential;
+    pub(crate) mod generations;
+    pub(crate) mod load;
     pub(crate) mod moves;
     pub(crate) mod native_clients;
     pub(crate) mod nodes;
@@ -19,7 +21,8 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, run};
 
-use cluster::{clients, commands, differential, moves, native_clients, stores, topologies};
+use cluster::{clients, commands, differential, generations, moves, native_clients, stores, topologies};
+use helpers::store_servers::stop_servers;
 use helpers::trials::trials;
 
 fn main() -> ExitCode {
@@ -38,13 +41,19 @@ fn main() -> ExitCode {
         differential::replies_of_a_primary_are_equal,
         differential::replies_of_a_replica_are_equal,
         differential::a_node_without_a_topology_replies_as_a_new_node_of_redis,
+        generations::every_value_is_of_a_published_generation_while_everything_fails,
         moves::a_primary_and_a_replica_are_killed_and_restarted_under_load,
         moves::no_reply_is_wrong_while_topologies_change_under_load,
+        native_clients::a_call_without_a_node_ends_after_its_time_out,
+        native_clients::all_nodes_of_a_slot_are_tried,
+        native_clients::an_ordered_lookup_takes_one_round_trip,
         native_clients::errors_name_the_reason,
         native_clients::ordered_lookups_combine_the_rows_of_all_nodes,
+        native_clients::rows_of_typed_tables_have_the_columns_of_the_schema,
         native_clients::the_client_routes_by_the_topology_and_follows_it,
         stores::a_failed_primary_is_replaced_by_its_replica,
         stores::a_node_with_several_ranges_has_their_rows,
+        stores::the_rows_of_moved_slots_stay_in_new_generations_while_the_node_serves_them,
         stores::nodes_fetch_the_slots_that_the_topology_assigns_to_them,
         topologies::a_topology_is_replaced_only_by_a_valid_one_with_a_higher_number,
         topologies::a_server_without_a_valid_topology_does_not_start,
@@ -55,5 +64,7 @@ fn main() -> ExitCode {
         topologies::pipelines_redirect_only_the_keys_of_other_nodes,
         topologies::typed_tables_redirect_pipelined_hash_commands,
     ];
-    run(&Arguments::from_args(), trials).exit_code()
+    let conclusion = run(&Arguments::from_args(), trials);
+    stop_servers();
+    conclusion.exit_code()
 }

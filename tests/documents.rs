@@ -4,8 +4,19 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const FOLDERS: [&str; 10] =
-    ["", "benches/peers", "datasets", "docs", "docs/cookbook", "examples", "fuzz", "models", "python", "tests/vectors"];
+const FOLDERS: [&str; 11] = [
+    "",
+    "benches/peers",
+    "datasets",
+    "docs",
+    "docs/cookbook",
+    "docs/operations",
+    "examples",
+    "fuzz",
+    "models",
+    "python",
+    "tests/vectors",
+];
 
 fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -15,7 +15,6 @@ mod publishing {
     pub(crate) mod rejected;
     pub(crate) mod rollouts;
     pub(crate) mod shards;
-    pub(crate) mod store_servers;
     pub(crate) mod stores;
 }
 
@@ -23,8 +22,8 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial, run};
 
+use helpers::store_servers::{StoreKind, stop_servers};
 use helpers::trials::{trial, trials};
-use publishing::store_servers::{StoreKind, stop_servers};
 use publishing::stores::Store;
 use publishing::{baking, collection, damage, engine, interrupts, life_cycle, plain_http, rejected, rollouts, shards};
 

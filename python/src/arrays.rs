@@ -5,9 +5,10 @@ use pyo3::exceptions::{PyMemoryError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::client::Client;
+use crate::cluster_client::ClusterClient;
 use crate::errors::KeyKind;
-use crate::key_batch::KeyBatch;
-use crate::many::{LookUpMany, Values, detached};
+use crate::key_batch::{KeyBatch, PossibleKeys};
+use crate::many::{FoundValues, LookUpMany, detached};
 use crate::neighbors::{FindNeighbors, NearestRows, Neighbor, RowKeys};
 use crate::table::Table;
 use crate::view::Memory;
@@ -17,6 +18,7 @@ use crate::view::Memory;
 pub(crate) enum LookUpTarget<'py> {
     Table(Bound<'py, Table>),
     Client(Bound<'py, Client>),
+    ClusterClient(Bound<'py, ClusterClient>),
 }
 
 impl<'py> LookUpTarget<'py> {
@@ -25,13 +27,31 @@ impl<'py> LookUpTarget<'py> {
     fn look_up<T: Send>(
         &self,
         py: Python<'py>,
-        keys: &KeyBatch<'py>,
+        keys: &PossibleKeys<'py>,
         make: impl FnOnce(Vec<Option<&[u8]>>) -> T + Send,
     ) -> PyResult<T> {
-        let make = |values: &Values<'_>, _: Option<&_>| Ok(detached(py, keys.len(), || make(values.slices())));
+        let make = |values: &FoundValues<'_>, _: Option<&_>| Ok(detached(py, keys.len(), || make(values.slices())));
         match self {
-            LookUpTarget::Table(table) => table.get().look_up_many(py, keys, make),
-            LookUpTarget::Client(client) => client.get().look_up_many(py, keys, make),
+            LookUpTarget::Table(table) => table.get().look_up_possible(py, keys, false, make),
+            LookUpTarget::Client(client) => client.get().look_up_possible(py, keys, false, make),
+            LookUpTarget::ClusterClient(client) => client.get().look_up_possible(py, keys, false, make),
+        }
+    }
+
+    /// Converts the keys of a call.
+    fn possible_keys(&self, keys: &Bound<'py, PyAny>) -> PyResult<PossibleKeys<'py>> {
+        match self {
+            LookUpTarget::Table(table) => table.get().possible_keys(keys),
+            LookUpTarget::Client(client) => client.get().possible_keys(keys),
+            LookUpTarget::ClusterClient(client) => client.get().possible_keys(keys),
+        }
+    }
+
+    fn is_strict(&self) -> bool {
+        match self {
+            LookUpTarget::Table(table) => table.get().is_strict(),
+            LookUpTarget::Client(client) => LookUpMany::is_strict(client.get()),
+            LookUpTarget::ClusterClient(client) => LookUpMany::is_strict(client.get()),
         }
     }
 
@@ -40,6 +60,7 @@ impl<'py> LookUpTarget<'py> {
         match self {
             LookUpTarget::Table(table) => table.get().find_neighbors(py, keys, neighbor),
             LookUpTarget::Client(client) => client.get().find_neighbors(py, keys, neighbor),
+            LookUpTarget::ClusterClient(client) => client.get().find_neighbors(py, keys, neighbor),
         }
     }
 }
@@ -53,7 +74,7 @@ pub(crate) fn fill_fixed<'py>(
     keys: &Bound<'py, PyAny>,
     len_bytes: usize,
 ) -> PyResult<(Memory, Memory)> {
-    let keys = KeyBatch::from_object(keys)?;
+    let keys = target.possible_keys(keys)?;
     let (filled, found) = target.look_up(py, &keys, |values| fixed_array(&values, len_bytes))??;
     Ok((Memory::from_bytes(filled), Memory::from_bytes(found)))
 }
@@ -105,6 +126,10 @@ pub(crate) fn fill_arrow<'py>(
     if valid.as_ref().is_some_and(|valid| valid.iter().filter(|valid| **valid != 0).count() != keys.len()) {
         return Err(PyValueError::new_err("the number of nonzero bytes in valid differs from the number of keys"));
     }
+    let keys = match target.is_strict() {
+        true => PossibleKeys::from(keys),
+        false => PossibleKeys::from_batch(keys)?,
+    };
     let array = target.look_up(py, &keys, |values| match valid {
         None => arrow_array(&values),
         Some(valid) => {

@@ -58,7 +58,7 @@ impl Report {
 
 /// Bakes the rows of an iterator. Each row is a pair of a key and a value.
 #[pyfunction]
-#[pyo3(signature = (rows, path, keys, duplicates, base, memory_bytes, threads, replace, typed))]
+#[pyo3(signature = (rows, path, keys, duplicates, base, memory_bytes, threads, replace, typed, progress))]
 #[expect(clippy::too_many_arguments, reason = "one for each option; lib/zero_kv/_bake.py has keyword arguments")]
 pub(crate) fn bake_rows(
     py: Python<'_>,
@@ -71,6 +71,7 @@ pub(crate) fn bake_rows(
     threads: Option<NonZero<usize>>,
     replace: (u64, Option<u8>, bool, bool),
     typed: Option<DeclaredColumns>,
+    progress: Option<Py<PyAny>>,
 ) -> PyResult<Report> {
     let first = rows.clone().next().transpose()?;
     let keys = match (keys, &first) {
@@ -114,14 +115,25 @@ pub(crate) fn bake_rows(
     let baked = py.detach(|| {
         let fill = |piece: &mut RowPiece| raised.guard(|py| rows_left.fill(py, piece));
         let mut looked = Instant::now();
-        let mut progress = |_: Progress| {
-            if looked.elapsed() >= SIGNALS_EVERY {
+        let mut last_phase = "";
+        let mut on_progress = |step: Progress| {
+            let step = phase_of(&step);
+            let is_new = step.is_some_and(|(phase, ..)| phase != last_phase);
+            if looked.elapsed() >= SIGNALS_EVERY || is_new && progress.is_some() {
                 looked = Instant::now();
                 // The error needs no handling here: `guard` has stored the exception and canceled the bake.
-                let _ = raised.guard(|py| py.check_signals());
+                let _ = raised.guard(|py| {
+                    if let (Some(callable), Some(step)) = (&progress, step)
+                        && !raised.cancel.is_set()
+                    {
+                        last_phase = step.0;
+                        callable.call1(py, step)?;
+                    }
+                    py.check_signals()
+                });
             }
         };
-        bake::bake(vec![Input::rows("rows", fill)], &path, &options, &mut progress)
+        bake::bake(vec![Input::rows("rows", fill)], &path, &options, &mut on_progress)
     });
     if let Some(raised) = raised.take() {
         return Err(raised);
@@ -136,6 +148,18 @@ pub(crate) fn bake_rows(
         values_len_bytes: report.values_len_bytes,
         digest: format!("{:032x}", report.digest),
         elapsed_s: began.elapsed().as_secs_f64(),
+    })
+}
+
+/// Returns the phase of a bake, and how many of its items, rows or bytes, are done, and are to be done if that is known.
+fn phase_of(progress: &Progress) -> Option<(&'static str, u64, Option<u64>)> {
+    Some(match *progress {
+        Progress::Read { rows, .. } => ("read", rows, None),
+        Progress::Merge { rows, rows_total } => ("merge", rows, Some(rows_total)),
+        Progress::Write { rows, rows_total } => ("write", rows, Some(rows_total)),
+        Progress::Index { done, total } => ("index", done, Some(total)),
+        Progress::Verify { bytes, bytes_total } => ("verify", bytes, Some(bytes_total)),
+        _ => return None,
     })
 }
 
@@ -210,7 +234,9 @@ fn pair<'py>(row: &Bound<'py, PyAny>, number: u64) -> PyResult<(Bound<'py, PyAny
             Ok(tuple) => tuple.clone(),
             Err(_) => {
                 let found = type_name(row);
-                let message = format!("rows:{number}: the row is of type {found}, where a pair was expected");
+                let message = format!(
+                    "rows:{number}: the row is of type {found}, where a pair was expected: pass pairs such as (1, \"one\")"
+                );
                 return Err(PyTypeError::new_err(message));
             }
         },
@@ -218,7 +244,9 @@ fn pair<'py>(row: &Bound<'py, PyAny>, number: u64) -> PyResult<(Bound<'py, PyAny
     match items.len() {
         2 => Ok((items.get_item(0)?, items.get_item(1)?)),
         found => {
-            let message = format!("rows:{number}: the row has {found} items, where a key and a value were expected");
+            let message = format!(
+                "rows:{number}: the row has {found} items, where a key and a value were expected: put several values in one tuple, and pass types"
+            );
             Err(PyTypeError::new_err(message))
         }
     }
@@ -229,7 +257,16 @@ fn buffer_of<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
     let Ok(lent) = PyMemoryView::from(value) else {
         let found = type_name(value);
         let expected = "bytes, str or an object with the buffer protocol";
-        return Err(PyTypeError::new_err(format!("the value is of type {found}, where {expected} was expected")));
+        let remedy = match &*found {
+            "NoneType" => {
+                "leave the row out, or bake a typed table with a type that allows null, such as types={\"value\": \"text?\"}"
+            }
+            "list" | "tuple" => "pass numpy.asarray(value, dtype=\"float32\"), or types={\"value\": \"list(f32)\"}",
+            "dict" => "pass types with a type for each column, such as types={\"name\": \"text?\"}",
+            _ => "pass types with the type of the value, such as types={\"value\": \"f64\"}",
+        };
+        let message = format!("the value is of type {found}, where {expected} was expected: {remedy}");
+        return Err(PyTypeError::new_err(message));
     };
     Ok(lent.call_method0("tobytes")?.cast_into()?)
 }

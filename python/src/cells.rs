@@ -119,7 +119,7 @@ fn in_column(py: Python<'_>, column: &Column, error: PyErr) -> PyErr {
     }
     let message = format!("column {:?} is {}: {}", column.name, column.column_type, error.value(py));
     let named = if error.is_instance_of::<PyTypeError>(py) {
-        PyTypeError::new_err(message)
+        PyTypeError::new_err(format!("{message}: convert the value, or declare another type with types"))
     } else {
         BakeFailed::new_err(message)
     };

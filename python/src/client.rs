@@ -3,25 +3,26 @@
 //! In: keys. Out: the results that the server sent. Threads can share a client: each call uses one of its connections.
 
 use std::ffi::OsString;
+use std::ops::Bound as End;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
-use zero_kv::Key;
-use zero_kv::client::{self, ClientError, Options, OwnedKey};
+use pyo3::types::{PyBytes, PyDict, PyList, PyTuple, PyType};
+use zero_kv::client::{self, ClientError, Options};
+use zero_kv::{Key, KeyKind};
 
 use crate::arguments::{UserName, duration};
-use crate::client_rows::ClientRows;
+use crate::client_lookups::{all_rows, call_for_key, exist, exists, neighbor, rows, typed_row, typed_rows, value};
+use crate::client_rows::{ClientRowIterator, ClientRows};
 use crate::columns::{self, Wanted};
 use crate::connection::Security;
-use crate::connection_pool::ConnectionPool;
-use crate::convert::{info_dict, key_from, missing_key, optional_row, prefix_from, range_between, range_with_prefix};
+use crate::connection_pool::{ConnectionPool, SendRequests};
+use crate::convert::{info_dict, missing_key, optional_row, prefix_from, range_between, range_kind, range_with_prefix};
 use crate::errors::client_exception;
-use crate::key_batch::KeyBatch;
 use crate::many;
 use crate::neighbors::{Neighbor, neighbor_many};
-use crate::received::row_objects;
+use crate::rows::RowPart;
 use crate::schema;
 use crate::typed_row::TypedRow;
 
@@ -29,10 +30,15 @@ use crate::typed_row::TypedRow;
 /// abstract socket), `zkv://host:port` for TCP, or `zkv+tls://host:port` for TCP with TLS. The default is the value of the
 /// environment variable `ZERO_KV_SOCKET`, or `/tmp/zero-kv.sock`.
 ///
-/// Threads can share a client: each call uses its own connection, and other threads run during the call. After a
-/// fork, the child process reconnects. If the connection fails during a call, for example because the server
-/// restarted, the call is retried `retries` times, and attempts to reconnect continue for up to `reconnect_timeout`.
-/// Times are in seconds. Ctrl-C takes effect at the end of a call.
+/// A client is a mapping, as a `Table` is: `[]`, `in`, `len`, and iteration send requests, and `strict` is described at
+/// `Table`. `dict(client)` sends a request for each key, so call `dict(client.items())`.
+///
+/// Threads can share a client: each call uses its own connection, and other threads run during the call. Ctrl-C ends a
+/// call. After a fork, the child process reconnects.
+///
+/// If the connection fails during a call, for example because the server restarted, the call is retried `retries` times,
+/// and attempts to reconnect continue for up to `reconnect_timeout`. If no server runs, a call fails after that time, and
+/// the next call reconnects. Connecting takes at most `connect_timeout`, and a call `timeout`. Times are in seconds.
 ///
 /// On a Unix socket, the server must run as root, as this process's user, or as `server_user` (a name or a number, by
 /// default the value of the environment variable `ZERO_KV_SERVER_USER`). If no user is named, a server that runs as
@@ -49,8 +55,12 @@ use crate::typed_row::TypedRow;
 /// `ProtocolError`, or `ServerError`, which are all subclasses of `Error`.
 #[pyclass(frozen, module = "zero_kv")]
 pub(crate) struct Client {
-    pool: Arc<ConnectionPool>,
+    pool: Arc<ConnectionPool<client::Client>>,
+    address: PathBuf,
+    options: Options,
     security: Security,
+    /// Whether a key that the table cannot have is an error.
+    is_strict: bool,
 }
 
 /// Returns the address in the environment variable `ZERO_KV_SOCKET`, or otherwise the default. It is text, because a path
@@ -77,23 +87,28 @@ impl Client {
     ) -> PyResult<T> {
         self.pool.call(py, call)
     }
+}
 
-    /// Makes a call with many keys while other Python threads run.
-    fn call_many<T: Send>(
-        &self,
-        keys: &Bound<'_, PyAny>,
-        call: impl FnOnce(&mut client::Client, &[Key<'_>]) -> Result<T, ClientError> + Send,
-    ) -> PyResult<T> {
-        let owned = KeyBatch::from_object(keys)?.owned()?;
-        self.call(keys.py(), |client| call(client, &owned.iter().map(OwnedKey::as_key).collect::<Vec<_>>()))
+impl SendRequests for Client {
+    type Connection = client::Client;
+
+    fn pool(&self) -> &Arc<ConnectionPool<client::Client>> {
+        &self.pool
+    }
+
+    fn is_strict(&self) -> bool {
+        self.is_strict
     }
 }
 
 #[pymethods]
 impl Client {
     #[new]
-    #[pyo3(signature = (address = None, *, connect_timeout = 5.0, timeout = Some(30.0), retries = 1,
-                        reconnect_timeout = 2.0, server_user = None, **security))]
+    #[pyo3(signature = (address = None, *, connect_timeout = 1.0, timeout = Some(30.0), retries = 1,
+                        reconnect_timeout = 0.5, server_user = None, strict = false, **security),
+           text_signature = "(address=None, *, connect_timeout=1.0, timeout=30.0, retries=1, reconnect_timeout=0.5, \
+                             server_user=None, strict=False, user=None, password=None, password_file=None, \
+                             ca_file=None, certificate_file=None, key_file=None, server_name=None)")]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
     fn new(
         py: Python<'_>,
@@ -103,6 +118,7 @@ impl Client {
         retries: u32,
         reconnect_timeout: f64,
         server_user: Option<UserName>,
+        strict: bool,
         security: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Client> {
         let address = address.unwrap_or_else(client::default_address);
@@ -116,7 +132,11 @@ impl Client {
         };
         let security = Security::from_keywords(security)?;
         security.add_to(&address, &mut options)?;
-        let client = Client { pool: Arc::new(ConnectionPool::new(address, options)), security };
+        let (server, connection_options) = (address.clone(), options.clone());
+        let pool = ConnectionPool::new(address.display().to_string(), move || {
+            client::Client::connect_with(&server, &connection_options)
+        });
+        let client = Client { pool: Arc::new(pool), address, options, security, is_strict: strict };
         // This call connects, so the constructor raises an exception if no server runs.
         client.call(py, |_| Ok(()))?;
         Ok(client)
@@ -130,12 +150,12 @@ impl Client {
         key: &Bound<'py, PyAny>,
         default: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        Ok(self.value(key)?.or(default))
+        Ok(value(self, key)?.or(default))
     }
 
     /// Return the value of a key, or raise `KeyError` if the table does not have the key.
     fn __getitem__<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        self.value(key)?.ok_or_else(|| missing_key(key))
+        value(self, key)?.ok_or_else(|| missing_key(key))
     }
 
     /// Return the bytes of a value or row, or `default` if the table does not have the key.
@@ -145,9 +165,8 @@ impl Client {
         key: &Bound<'py, PyAny>,
         default: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let (py, key) = (key.py(), key_from(key)?);
-        let value = self.call(py, |client| client.get(key))?;
-        Ok(value.map(|value| PyBytes::new(py, &value).into_any()).or(default))
+        let value = call_for_key(self, key, |client, key| client.get(key))?.flatten();
+        Ok(value.map(|value| PyBytes::new(key.py(), &value).into_any()).or(default))
     }
 
     /// Return the bytes of the values or rows of many keys, in the order of the keys, with pipelined requests. The result
@@ -168,6 +187,12 @@ impl Client {
         many::get_many(slf.as_any(), slf.get(), keys, dtype.as_ref())
     }
 
+    /// Whether a key that the table cannot have is an error.
+    #[getter]
+    fn strict(&self) -> bool {
+        self.is_strict
+    }
+
     /// Return the columns of the server's table, or `None` if its values are bytes.
     fn schema(&self, py: Python<'_>) -> PyResult<Option<schema::Schema>> {
         Ok(self.call(py, client::Client::schema)?.map(schema::Schema))
@@ -180,20 +205,14 @@ impl Client {
         key: &Bound<'py, PyAny>,
         default: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let (py, key) = (key.py(), key_from(key)?);
-        match self.call(py, |client| client.get_row(key))? {
-            None => Ok(default),
-            Some(row) => {
-                let row = TypedRow::new(&Arc::new(row.schema().clone()), row.as_row().as_bytes())?;
-                Ok(Some(Bound::new(py, row)?.into_any()))
-            }
-        }
+        let row = typed_row(self, key)?.map(|row| Bound::new(key.py(), row)).transpose()?;
+        Ok(row.map(Bound::into_any).or(default))
     }
 
     /// Return the rows of many keys in a typed table, in the order of the keys, with pipelined requests. The result has
     /// `None` for keys that the table does not have.
     fn get_rows(&self, keys: &Bound<'_, PyAny>) -> PyResult<Vec<Option<TypedRow>>> {
-        row_objects(&self.request_columns(keys.py(), &KeyBatch::from_object(keys)?, None)?)
+        typed_rows(self, keys)
     }
 
     /// Return some columns of the rows of many keys in a typed table, in the order of the keys, with pipelined requests:
@@ -214,21 +233,54 @@ impl Client {
         columns::columns(slf.as_any(), slf.get(), keys, columns.as_ref(), &wanted)
     }
 
-    /// Return whether the table has a key.
+    /// Return whether the table has a key. `key in client` does the same.
     fn exists(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let (py, key) = (key.py(), key_from(key)?);
-        self.call(py, |client| client.exists(key))
+        exists(self, key)
+    }
+
+    fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
+        self.exists(key)
     }
 
     /// Return whether the table has each of many keys, with pipelined requests.
     fn exists_many(&self, keys: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
-        self.call_many(keys, |client, keys| client.exists_many(keys))
+        exist(self, keys)
+    }
+
+    /// Return the number of rows of the server's table.
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        let count = self.call(py, |client| client.count((End::Unbounded::<Key<'_>>, End::Unbounded)))?;
+        Ok(usize::try_from(count)?)
+    }
+
+    fn __iter__(&self) -> PyResult<ClientRowIterator> {
+        self.pool.check_open()?;
+        Ok(all_rows(self, RowPart::Keys).iterate(false))
+    }
+
+    fn __reversed__(&self) -> PyResult<ClientRowIterator> {
+        self.pool.check_open()?;
+        Ok(all_rows(self, RowPart::Keys).iterate(true))
+    }
+
+    /// Return all keys in ascending order, requested page by page during each iteration.
+    fn keys(&self) -> ClientRows {
+        all_rows(self, RowPart::Keys)
+    }
+
+    /// Return all values, in the order of their keys, requested page by page during each iteration.
+    fn values(&self) -> ClientRows {
+        all_rows(self, RowPart::Values)
+    }
+
+    /// Return all rows, in the order of their keys, requested page by page during each iteration.
+    fn items(&self) -> ClientRows {
+        all_rows(self, RowPart::Both)
     }
 
     /// Return the row with the largest key less than or equal to `key`.
     fn floor<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        let (py, key) = (key.py(), key_from(key)?);
-        optional_row(py, None, self.call(py, |client| client.floor(key))?)
+        neighbor(self, key, Neighbor::Floor)
     }
 
     /// Return the result of `floor` for many keys, in the order of the keys, with pipelined requests: see
@@ -246,8 +298,7 @@ impl Client {
 
     /// Return the row with the smallest key greater than or equal to `key`.
     fn ceiling<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        let (py, key) = (key.py(), key_from(key)?);
-        optional_row(py, None, self.call(py, |client| client.ceiling(key))?)
+        neighbor(self, key, Neighbor::Ceiling)
     }
 
     /// Return the result of `ceiling` for many keys, in the order of the keys: see `floor_many`.
@@ -273,28 +324,28 @@ impl Client {
     /// Return the rows with keys from `start` up to, but not including, `end`.
     #[pyo3(signature = (start = None, end = None))]
     fn range(&self, start: Option<&Bound<'_, PyAny>>, end: Option<&Bound<'_, PyAny>>) -> PyResult<ClientRows> {
-        Ok(ClientRows { pool: Arc::clone(&self.pool), range: range_between(start, end)? })
+        Ok(rows(self, range_between(start, end)?, RowPart::Both))
     }
 
     /// Return the rows whose keys start with `prefix`.
     fn prefix(&self, prefix: &Bound<'_, PyAny>) -> PyResult<ClientRows> {
-        Ok(ClientRows { pool: Arc::clone(&self.pool), range: range_with_prefix(prefix)? })
+        Ok(rows(self, range_with_prefix(prefix)?, RowPart::Both))
     }
 
     /// Return the number of keys from `start` up to, but not including, `end`.
     #[pyo3(signature = (start = None, end = None))]
     fn count(&self, py: Python<'_>, start: Option<&Bound<'_, PyAny>>, end: Option<&Bound<'_, PyAny>>) -> PyResult<u64> {
         let range = range_between(start, end)?;
-        self.call(py, |client| client.count(range.bounds()))
+        self.pool.call_with_kind(py, range_kind(&range), |client| client.count(range.bounds()))
     }
 
     /// Return the number of keys that start with `prefix`.
     fn count_prefix(&self, prefix: &Bound<'_, PyAny>) -> PyResult<u64> {
         let (py, prefix) = (prefix.py(), prefix_from(prefix)?);
-        self.call(py, |client| client.count_prefix(prefix))
+        self.pool.call_with_kind(py, Some(KeyKind::Bytes), |client| client.count_prefix(prefix))
     }
 
-    /// Return facts about the server and its table.
+    /// Return facts about the server and its table: see `ServerInfo`.
     fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         info_dict(py, &self.call(py, client::Client::info)?)
     }
@@ -318,8 +369,15 @@ impl Client {
         self.close();
     }
 
+    /// Returns the class, so that annotations such as `Client[int, bytes]` are valid at run time.
+    #[classmethod]
+    fn __class_getitem__<'py>(cls: &Bound<'py, PyType>, _types: &Bound<'py, PyAny>) -> Bound<'py, PyType> {
+        cls.clone()
+    }
+
     fn __repr__(&self) -> String {
-        format!("<zero_kv.Client {:?}>", self.pool.address)
+        let state = if self.pool.check_open().is_ok() { "" } else { ", closed" };
+        format!("<zero_kv.Client {:?}{state}>", self.address)
     }
 
     /// Pickles the address and the options, including a password. The address is pickled as text, because a path object
@@ -327,14 +385,15 @@ impl Client {
     /// connections.
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let reconnect = py.import("zero_kv")?.getattr("_reconnect")?;
-        let options = &self.pool.options;
+        let options = &self.options;
         let keywords = PyDict::new(py);
         keywords.set_item("connect_timeout", options.connect_timeout.as_secs_f64())?;
         keywords.set_item("timeout", options.call_timeout.map(|timeout| timeout.as_secs_f64()))?;
         keywords.set_item("retries", options.retries)?;
         keywords.set_item("reconnect_timeout", options.reconnect_timeout.as_secs_f64())?;
         keywords.set_item("server_user", options.server_user.as_deref())?;
+        keywords.set_item("strict", self.is_strict)?;
         self.security.add_to_keywords(&keywords)?;
-        (reconnect, (self.pool.address.as_os_str(), keywords)).into_pyobject(py)
+        (reconnect, (self.address.as_os_str(), keywords)).into_pyobject(py)
     }
 }

@@ -13,12 +13,14 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::PyString;
 use zero_kv::store::TypedLookupError;
 use zero_kv::typed::{Column, ColumnBuffers, ColumnType, MatrixNumber, MatrixPlan, Projection, Schema};
+use zero_kv::{Key, LookupError};
 
 use crate::arguments::unknown_value;
 use crate::column_parts::{Parts, parts};
 use crate::convert::type_name;
 use crate::errors::{NotTyped, typed_exception};
-use crate::key_batch::KeyBatch;
+use crate::interrupt;
+use crate::key_batch::{KeyBatch, SIGNALS_EVERY_KEYS};
 use crate::many::{detached, is_arrow_array};
 use crate::table_version::TableVersion;
 use crate::view::with_elements;
@@ -163,8 +165,8 @@ impl ColumnRows for TableRows<'_> {
         match &self.keys {
             // Without keys there is no key kind to check.
             _ if self.len() == 0 => Ok(0),
-            LookupKeys::Numbers(keys) => self.table.get_matrix(keys, &plan, matrix),
-            LookupKeys::Slices(keys) => self.table.get_matrix(keys, &plan, matrix),
+            LookupKeys::Numbers(keys) => fill_in_chunks(&self.table, keys, &plan, matrix),
+            LookupKeys::Slices(keys) => fill_in_chunks(&self.table, keys, &plan, matrix),
         }
     }
 
@@ -172,11 +174,48 @@ impl ColumnRows for TableRows<'_> {
         let mut buffers = ColumnBuffers::new(&self.selection.schema, &self.selection.projection);
         match &self.keys {
             _ if self.len() == 0 => {}
-            LookupKeys::Numbers(keys) => self.table.get_columns(keys, &mut buffers)?,
-            LookupKeys::Slices(keys) => self.table.get_columns(keys, &mut buffers)?,
+            LookupKeys::Numbers(keys) => in_chunks(keys, |keys| self.table.get_columns(keys, &mut buffers))?,
+            LookupKeys::Slices(keys) => in_chunks(keys, |keys| self.table.get_columns(keys, &mut buffers))?,
         }
         Ok(buffers)
     }
+}
+
+/// Fills a matrix with the rows of keys, and returns the number of keys that were found.
+fn fill_in_chunks<'k, K: Into<Key<'k>> + Copy, T: MatrixNumber>(
+    table: &TableVersion,
+    keys: &[K],
+    plan: &MatrixPlan<T>,
+    matrix: &mut [T],
+) -> Result<usize, TypedLookupError> {
+    let (mut found, mut begin) = (0, 0);
+    in_chunks(keys, |keys| {
+        let end = begin + keys.len() * plan.width();
+        found += table.get_matrix(keys, plan, &mut matrix[begin..end])?;
+        begin = end;
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+/// Looks up keys in chunks. Between two chunks, Python's signal handlers run. Their exception ends the lookup: the caller
+/// takes it from `interrupt` instead of the error.
+fn in_chunks<K>(
+    keys: &[K],
+    mut look_up: impl FnMut(&[K]) -> Result<(), TypedLookupError>,
+) -> Result<(), TypedLookupError> {
+    for chunk in keys.chunks(SIGNALS_EVERY_KEYS) {
+        look_up(chunk)?;
+        if keys.len() > SIGNALS_EVERY_KEYS && interrupt::is_raised() {
+            return Err(TypedLookupError::Lookup(LookupError::Damaged));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the exception for an error of a lookup, or the exception of a signal handler that has ended the lookup.
+fn exception(error: &TypedLookupError) -> PyErr {
+    interrupt::take().unwrap_or_else(|| typed_exception(error))
 }
 
 /// Selects columns of a table, and passes the rows of the keys to `use_rows`.
@@ -289,7 +328,7 @@ impl ColumnUse for UseOfRows<'_, '_> {
                 return Err(PyValueError::new_err(message));
             }
         }
-        let buffers = detached(py, rows.len(), || rows.buffers()).map_err(|error| typed_exception(&error))?;
+        let buffers = detached(py, rows.len(), || rows.buffers()).map_err(|error| exception(&error))?;
         let is_arrow = self.format != Format::Numpy;
         let parts: Parts<'_> = parts(py, rows.columns(), buffers, is_arrow)?;
         let module = py.import("zero_kv._columns")?;
@@ -363,7 +402,7 @@ fn matrix<T: Number>(
         detached(py, rows.len(), || rows.fill_matrix(given.unwrap_or_else(T::new_zeroed), elements))
     });
     let found = found.ok_or_else(|| PyValueError::new_err("out is read-only or not in C order"))?;
-    let found = found.map_err(|error| typed_exception(&error))?;
+    let found = found.map_err(|error| exception(&error))?;
     if given.is_none() && found < rows.len() {
         return Err(PyValueError::new_err(format!(
             "the table does not have {} of {} keys, where {} has no value for a missing row: pass fill",

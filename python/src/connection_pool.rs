@@ -1,43 +1,58 @@
-//! Idle connections to a server, which threads share.
+//! Idle connections to a server or to a cluster, which threads share.
 //!
 //! In: a call. Out: its result. Each call takes an idle connection or opens a new one, and other Python threads run
 //! until the response has arrived. After a fork, the child process opens its own connections.
 
-use std::path::PathBuf;
+use std::io;
 use std::process;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
-use zero_kv::client::{Client, ClientError, Options};
+use zero_kv::client::ClientError;
+use zero_kv::{KeyKind, LookupError};
 
-use crate::errors::{Closed, client_exception};
+use crate::client_requests::Requests;
+use crate::errors::{Closed, client_exception, lookup_exception};
+use crate::interrupt;
 
 /// The maximum number of idle connections that are kept for later calls.
 const IDLE_MAX: usize = 64;
 
-/// Connections to one server with the same options.
-pub(crate) struct ConnectionPool {
-    pub(crate) address: PathBuf,
-    pub(crate) options: Options,
+/// Connections of type `C` with the same options. A connection to a cluster consists of connections to its nodes.
+pub(crate) struct ConnectionPool<C> {
+    /// The name of the server or of the cluster, for error messages.
+    pub(crate) name: String,
+    connect: Box<dyn Fn() -> Result<C, ClientError> + Send + Sync>,
     /// A thread locks this mutex only while it holds Python's global lock. A thread that forks holds Python's global
     /// lock, too, so no child process inherits a locked mutex.
-    connections: Mutex<IdleConnections>,
+    connections: Mutex<IdleConnections<C>>,
 }
 
-struct IdleConnections {
+/// A Python class that sends requests.
+pub(crate) trait SendRequests {
+    type Connection: Requests + 'static;
+    fn pool(&self) -> &Arc<ConnectionPool<Self::Connection>>;
+    /// Whether a key that the table cannot have is an error.
+    fn is_strict(&self) -> bool;
+}
+
+struct IdleConnections<C> {
     /// The process that opened the connections.
     process_id: u32,
     /// `None` after the pool was closed.
-    clients: Option<Vec<Client>>,
+    clients: Option<Vec<C>>,
 }
 
-impl ConnectionPool {
-    pub(crate) fn new(address: PathBuf, options: Options) -> ConnectionPool {
+impl<C: Requests> ConnectionPool<C> {
+    pub(crate) fn new(
+        name: String,
+        connect: impl Fn() -> Result<C, ClientError> + Send + Sync + 'static,
+    ) -> ConnectionPool<C> {
         let connections = Mutex::new(IdleConnections { process_id: process::id(), clients: Some(Vec::new()) });
-        ConnectionPool { address, options, connections }
+        ConnectionPool { name, connect: Box::new(connect), connections }
     }
 
-    fn connections(&self) -> MutexGuard<'_, IdleConnections> {
+    fn connections(&self) -> MutexGuard<'_, IdleConnections<C>> {
         let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
         let process_id = process::id();
         if connections.process_id != process_id {
@@ -51,30 +66,69 @@ impl ConnectionPool {
         connections
     }
 
-    /// Makes a call while other Python threads run.
+    /// Raises `Closed` if the pool was closed.
+    pub(crate) fn check_open(&self) -> PyResult<()> {
+        if self.connections().clients.is_some() { Ok(()) } else { Err(self.closed()) }
+    }
+
+    fn closed(&self) -> PyErr {
+        Closed::new_err(format!("{}: the client is closed", self.name))
+    }
+
+    /// Makes a call while other Python threads run. Ctrl-C ends the wait for a response.
     pub(crate) fn call<T: Send>(
         &self,
         py: Python<'_>,
-        call: impl FnOnce(&mut Client) -> Result<T, ClientError> + Send,
+        call: impl FnOnce(&mut C) -> Result<T, ClientError> + Send,
+    ) -> PyResult<T> {
+        self.call_with_kind(py, None, call)
+    }
+
+    /// Makes a call for keys of the kind `asked`. If a server rejects the call because its table has keys of the other
+    /// kind, raises `KeyKind`, as a lookup in a file does.
+    pub(crate) fn call_with_kind<T: Send>(
+        &self,
+        py: Python<'_>,
+        asked: Option<KeyKind>,
+        call: impl FnOnce(&mut C) -> Result<T, ClientError> + Send,
     ) -> PyResult<T> {
         let idle = match &mut self.connections().clients {
             Some(clients) => clients.pop(),
-            None => return Err(Closed::new_err(format!("{}: the client is closed", self.address.display()))),
+            None => return Err(self.closed()),
         };
         let called = py.detach(|| {
             let mut client = match idle {
                 Some(client) => client,
-                None => Client::connect_with(&self.address, &self.options)?,
+                None => (self.connect)()?,
             };
-            Ok((call(&mut client), client))
+            let result = call(&mut client);
+            // The protocol has one error for all problems of a key.
+            let held = match (&result, asked) {
+                (Err(ClientError::Server { .. }), Some(_)) => client.kind_of_keys().ok(),
+                _ => None,
+            };
+            Ok((result, held, client))
         });
-        let (result, client) = called.map_err(|error| client_exception(&error))?;
+        let (result, held, client) = called.map_err(|error| self.exception(&error))?;
         if let Some(clients) = &mut self.connections().clients
             && clients.len() < IDLE_MAX
         {
             clients.push(client);
         }
-        result.map_err(|error| client_exception(&error))
+        match (held, asked) {
+            (Some(held), Some(asked)) if held != asked => Err(lookup_exception(LookupError::KeyKind { held, asked })),
+            _ => result.map_err(|error| self.exception(&error)),
+        }
+    }
+
+    /// Returns the exception for an error, or the exception of a signal handler that has ended the call.
+    fn exception(&self, error: &ClientError) -> PyErr {
+        match error {
+            ClientError::Io { error: system, .. } if system.kind() == io::ErrorKind::Interrupted => {
+                interrupt::take().unwrap_or_else(|| client_exception(error))
+            }
+            _ => client_exception(error),
+        }
     }
 
     /// Closes all connections. Later calls raise `Closed`.

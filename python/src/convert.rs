@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use pyo3::exceptions::{PyException, PyKeyError, PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyInt, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyFloat, PyInt, PyMemoryView, PySlice, PyString, PyTuple};
 use zero_kv::client::request::prefix_range;
 use zero_kv::client::{Info, KeyRange, OwnedKey, Row};
+use zero_kv::protocol::native::KEY_LEN_MAX_BYTES;
 use zero_kv::typed::Schema;
 use zero_kv::{Key, KeyKind};
 
@@ -28,6 +29,50 @@ pub(crate) fn key_from<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<Key<'a>> {
             Err(error) => Err(error),
         },
     }
+}
+
+/// Converts an object to a key, as a `dict` would find it: a `float` that is a whole number equals the `int`. Returns
+/// `None` for an object that no table can have as a key, such as a negative number or `None`.
+///
+/// # Errors
+/// `TypeError` for an object that a `dict` rejects, such as a list, because the caller probably passed the wrong object.
+pub(crate) fn possible_key<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<Option<Key<'a>>> {
+    if object.is_instance_of::<PyInt>() {
+        return Ok(object.extract().ok().map(Key::U64));
+    }
+    if object.is_instance_of::<PyBytes>() || object.is_instance_of::<PyString>() {
+        // Text with lone surrogates is not valid UTF-8.
+        let bytes = bytes_from(object).ok().flatten();
+        return Ok(bytes.filter(|bytes| is_key_len(bytes.len())).map(Key::Bytes));
+    }
+    let is_missing = |error: PyErr| match error.is_instance_of::<PyException>(object.py()) {
+        true => Ok(None),
+        false => Err(error),
+    };
+    if object.is_instance_of::<PyFloat>() {
+        let is_whole = object.call_method0("is_integer")?.is_truthy()?;
+        return Ok(if is_whole { object.call_method0("__int__")?.extract().ok().map(Key::U64) } else { None });
+    }
+    // Since Python 3.12, a slice can be a key of a dict.
+    let is_slice = object.is_instance_of::<PySlice>();
+    if is_slice || object.is_instance_of::<PyMemoryView>() || object.hash().is_err() {
+        return Err(not_a_key(object));
+    }
+    match object.call_method0("__index__") {
+        Ok(number) => Ok(number.extract().ok().map(Key::U64)),
+        Err(error) => is_missing(error),
+    }
+}
+
+/// Returns whether keys can have this length.
+pub(crate) fn is_key_len(len_bytes: usize) -> bool {
+    (1..=KEY_LEN_MAX_BYTES).contains(&len_bytes)
+}
+
+/// Returns the key of a lookup, or `None` if no table can have the key. With `is_strict`, raises an exception instead.
+#[inline]
+pub(crate) fn lookup_key<'a>(object: &'a Bound<'_, PyAny>, is_strict: bool) -> PyResult<Option<Key<'a>>> {
+    if is_strict { key_from(object).map(Some) } else { possible_key(object) }
 }
 
 /// Returns the bytes of a `bytes` or `str` object, and `None` for other types.
@@ -56,6 +101,15 @@ pub(crate) fn range_between(start: Option<&Bound<'_, PyAny>>, end: Option<&Bound
     Ok(KeyRange::new(start.map_or(End::Unbounded, End::Included), end.map_or(End::Unbounded, End::Excluded)))
 }
 
+/// Returns the kind of the keys at the ends of a range, or `None` if both ends are unbounded.
+pub(crate) fn range_kind(range: &KeyRange) -> Option<KeyKind> {
+    let (start, end) = range.bounds();
+    [start, end].into_iter().find_map(|end| match end {
+        End::Included(key) | End::Excluded(key) => Some(key.kind()),
+        End::Unbounded => None,
+    })
+}
+
 /// Returns the range of the keys that start with `prefix`.
 pub(crate) fn range_with_prefix(prefix: &Bound<'_, PyAny>) -> PyResult<KeyRange> {
     prefix_range(prefix_from(prefix)?).map_err(|error| client_exception(&error))
@@ -71,7 +125,14 @@ fn number_from(number: &Bound<'_, PyAny>) -> PyResult<u64> {
 
 fn not_a_key(object: &Bound<'_, PyAny>) -> PyErr {
     let found = type_name(object);
-    PyTypeError::new_err(format!("the key is of type {found}, where int, bytes or str was expected"))
+    let hint = match found.as_str() {
+        "list" | "tuple" | "set" | "ndarray" => ": call get_many with many keys",
+        "bytearray" | "memoryview" => ": convert it with bytes(key)",
+        "float" | "float32" | "float64" => ": convert it with int(key)",
+        "slice" => ": call range(start, end)",
+        _ => "",
+    };
+    PyTypeError::new_err(format!("the key is of type {found}, where int, bytes or str was expected{hint}"))
 }
 
 pub(crate) fn type_name(object: &Bound<'_, PyAny>) -> String {
@@ -105,11 +166,46 @@ pub(crate) fn optional_row<'py>(
     row.map(|(key, value)| row_tuple(py, schema, key.as_key(), &value)).transpose()
 }
 
-/// Returns facts about a server as a dict of names and values.
+/// The facts about a server whose values are text even if they look like numbers.
+const TEXT_FACTS: [&str; 20] = [
+    "batch_requests_buckets",
+    "digest",
+    "file",
+    "file_refused",
+    "keys",
+    "memory",
+    "reload_last",
+    "service_ns_buckets",
+    "socket",
+    "state",
+    "tcp",
+    "thread_problems",
+    "tls",
+    "tls_refused",
+    "user",
+    "users",
+    "users_refused",
+    "verify",
+    "version",
+    "writers_detected",
+];
+
+/// Returns facts about a server as a dict of names and values. Numbers are `int` or `float`, `direct` is `bool`, and
+/// other values are `str`.
 pub(crate) fn info_dict<'py>(py: Python<'py>, info: &Info) -> PyResult<Bound<'py, PyDict>> {
     let facts = PyDict::new(py);
     for (name, value) in info.iter() {
-        facts.set_item(name, value)?;
+        if name == "direct" {
+            facts.set_item(name, value == "yes")?;
+        } else if TEXT_FACTS.contains(&name) {
+            facts.set_item(name, value)?;
+        } else if name.starts_with("service_us_") {
+            facts.set_item(name, value.parse::<f64>().ok())?;
+        } else if let Ok(number) = value.parse::<u64>() {
+            facts.set_item(name, number)?;
+        } else {
+            facts.set_item(name, value)?;
+        }
     }
     Ok(facts)
 }
@@ -123,5 +219,6 @@ pub(crate) fn kind_name(kind: KeyKind) -> &'static str {
 
 /// Returns the `KeyError` for a key that a mapping does not have.
 pub(crate) fn missing_key(key: &Bound<'_, PyAny>) -> PyErr {
-    PyKeyError::new_err(key.clone().unbind())
+    // A tuple or `None` would otherwise become the arguments of the exception.
+    PyKeyError::new_err((key.clone().unbind(),))
 }

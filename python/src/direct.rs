@@ -8,7 +8,7 @@ use zero_kv::client::{self, DirectOptions, Options};
 use crate::arguments::{UserName, duration, table_memory};
 use crate::errors::client_exception;
 use crate::served::ServedTable;
-use crate::table::{Origin, Table};
+use crate::table::{FixedTable, Origin, Table};
 use crate::table_version::TableVersion;
 
 /// A server's table, in which this process looks keys up without sending requests.
@@ -18,7 +18,8 @@ use crate::table_version::TableVersion;
 /// Threads can share a `Direct`. After a fork, the child process requests its own transfer at its first lookup.
 ///
 /// With `memory="copy"`, the process has a private copy, which nobody can change. The default of `path` is the value of
-/// the environment variable `ZERO_KV_SOCKET`, or `/tmp/zero-kv.sock`.
+/// the environment variable `ZERO_KV_SOCKET`, or `/tmp/zero-kv.sock`. `strict` is described at `Table`. `with` or `close`
+/// disconnects from the server.
 ///
 /// Raises `DirectRefused` if the server does not transfer its table, and the exceptions of `Client`.
 #[pyclass(frozen, extends = Table, module = "zero_kv")]
@@ -26,7 +27,7 @@ pub(crate) struct Direct;
 
 impl Direct {
     fn served<'a>(slf: &'a Bound<'_, Self>) -> &'a ServedTable {
-        match &slf.as_super().get().0 {
+        match &slf.as_super().get().origin {
             Origin::Server(served) => served,
             _ => unreachable!("the constructor sets Origin::Server"),
         }
@@ -36,8 +37,10 @@ impl Direct {
 #[pymethods]
 impl Direct {
     #[new]
-    #[pyo3(signature = (path = None, *, memory = "map", connect_timeout = 5.0, timeout = Some(30.0),
-                        server_user = None))]
+    #[pyo3(signature = (path = None, *, memory = "map", connect_timeout = 1.0, timeout = Some(30.0),
+                        server_user = None, strict = false),
+           text_signature = "(path=None, *, memory=\"map\", connect_timeout=1.0, timeout=30.0, server_user=None, \
+                             strict=False)")]
     fn new(
         py: Python<'_>,
         path: Option<PathBuf>,
@@ -45,6 +48,7 @@ impl Direct {
         connect_timeout: f64,
         timeout: Option<f64>,
         server_user: Option<UserName>,
+        strict: bool,
     ) -> PyResult<PyClassInitializer<Direct>> {
         let options = DirectOptions {
             memory: table_memory(memory)?,
@@ -58,7 +62,8 @@ impl Direct {
         };
         let path = path.unwrap_or_else(client::default_address);
         let served = ServedTable::open(py, path, memory.to_owned(), options)?;
-        Ok(PyClassInitializer::from(Table(Origin::Server(Box::new(served)))).add_subclass(Direct))
+        let table = Table { origin: Origin::Server(Box::new(served)), is_strict: strict };
+        Ok(PyClassInitializer::from(table).add_subclass(Direct))
     }
 
     /// The number of the generation that lookups use, as assigned by the server.
@@ -85,6 +90,7 @@ impl Direct {
     fn snapshot(slf: &Bound<'_, Self>) -> PyResult<Table> {
         let served = Self::served(slf);
         let table = TableVersion::Served(served.direct(slf.py())?.snapshot());
-        Ok(Table(Origin::Fixed { table, path: served.path().to_path_buf(), opened: None }))
+        let fixed = FixedTable::new(table, served.path().to_path_buf(), None);
+        Ok(Table { origin: Origin::Fixed(fixed), is_strict: slf.as_super().get().is_strict })
     }
 }

@@ -1,6 +1,7 @@
 //! Converts the library's errors to exceptions of `zero_kv.errors`.
 
 use std::io;
+use std::path::Path;
 
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::{PyErr, import_exception};
@@ -34,6 +35,11 @@ import_exception!(zero_kv.errors, TimedOut);
 import_exception!(zero_kv.errors, TlsFailed);
 import_exception!(zero_kv.errors, UntrustedServer);
 
+/// Returns the exception for a lookup in a table that was closed.
+pub(crate) fn closed(path: &Path) -> PyErr {
+    Closed::new_err(format!("{}: the table is closed: open it again", path.display()))
+}
+
 pub(crate) fn lookup_exception(error: LookupError) -> PyErr {
     match error {
         LookupError::KeyKind { .. } => KeyKind::new_err(error.to_string()),
@@ -60,7 +66,10 @@ pub(crate) fn column_exception(error: &ColumnError) -> PyErr {
 pub(crate) fn store_exception(error: &StoreError) -> PyErr {
     let message = error.to_string();
     match error {
-        StoreError::Io { error, .. } => os_exception(error, message),
+        StoreError::Io { error, path } if error.kind() == io::ErrorKind::NotFound => {
+            os_exception(error, format!("{error}: bake the file with zero_kv.bake"), Some(path))
+        }
+        StoreError::Io { error, path } => os_exception(error, message, Some(path)),
         StoreError::Memory { .. } => PyOSError::new_err(message),
         _ => Damaged::new_err(message),
     }
@@ -73,9 +82,12 @@ pub(crate) fn bake_exception(error: &BakeError) -> PyErr {
         false => format!("{error} ({})", keywords.join(", ")),
     };
     match error {
-        BakeError::Output { error, .. } | BakeError::FolderSync { error, .. } | BakeError::Temporary { error, .. } => {
-            os_exception(error, message)
+        BakeError::Output { error, path } if error.kind() == io::ErrorKind::NotFound => {
+            os_exception(error, format!("{error}: create the folder first"), Some(path))
         }
+        BakeError::Output { error, path }
+        | BakeError::FolderSync { error, path }
+        | BakeError::Temporary { error, folder: path } => os_exception(error, message, Some(path)),
         BakeError::Memory { .. } => PyValueError::new_err(message),
         BakeError::OldTable(error) => store_exception(error),
         _ => BakeFailed::new_err(message),
@@ -100,7 +112,7 @@ pub(crate) fn client_exception(error: &ClientError) -> PyErr {
         ClientError::Columns { .. } => PyValueError::new_err(message),
         ClientError::KeyLen { .. } => PyValueError::new_err(message),
         ClientError::MixedKeys { .. } => KeyKind::new_err(message),
-        ClientError::Io { error, .. } => os_exception(error, message),
+        ClientError::Io { error, .. } => os_exception(error, message, None),
         _ => ServerError::new_err(message),
     }
 }
@@ -110,7 +122,7 @@ pub(crate) fn publish_exception(error: &PublishError) -> PyErr {
     let message = error.to_string();
     match error {
         PublishError::Url { .. } => PyValueError::new_err(message),
-        PublishError::Io { error, .. } => os_exception(error, message),
+        PublishError::Io { error, path } => os_exception(error, message, Some(path)),
         PublishError::Bake(error) => bake_exception(error),
         PublishError::File(error) => store_exception(error),
         PublishError::Parent { .. } => ParentConflict::new_err(message),
@@ -146,10 +158,19 @@ fn keyword(remedy: Remedy) -> Option<&'static str> {
     }
 }
 
-/// Returns an `OSError`, or the subclass that Python derives from the error number, such as `FileNotFoundError`.
-fn os_exception(error: &io::Error, message: String) -> PyErr {
-    match error.raw_os_error() {
-        Some(code) => PyOSError::new_err((code, message)),
-        None => PyOSError::new_err(message),
+/// Returns an `OSError`, or the subclass that Python derives from the error number, such as `FileNotFoundError`. `filename`
+/// of the exception is `path`, which its text shows after `message`.
+fn os_exception(error: &io::Error, message: String, path: Option<&Path>) -> PyErr {
+    let code = error.raw_os_error();
+    // Python shows the number itself.
+    let message = code.map_or(message.clone(), |code| message.replace(&format!(" (os error {code})"), ""));
+    let message = match path.and_then(|path| message.strip_prefix(&format!("{}: ", path.display()))) {
+        Some(rest) => rest.to_owned(),
+        None => message,
+    };
+    match (code, path) {
+        (Some(code), Some(path)) => PyOSError::new_err((code, message, path.as_os_str().to_owned())),
+        (Some(code), None) => PyOSError::new_err((code, message)),
+        _ => PyOSError::new_err(message),
     }
 }

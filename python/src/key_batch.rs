@@ -2,19 +2,22 @@
 //!
 //! In: a list, another iterable, a NumPy array, or the buffers of an Arrow array. Out: slices of keys. The keys are
 //! copied, or referenced if they are immutable objects, so that other Python threads cannot change them during a
-//! lookup.
+//! lookup. [`PossibleKeys`] are the keys of a call, some of which no table can have.
 
 use std::fmt::Display;
 
 use pyo3::buffer::{Element, PyBuffer};
-use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyUnicodeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyList, PyString, PyTuple};
+use pyo3::types::{PyByteArray, PyBytes, PyIterator, PyList, PyString, PyTuple};
 use zero_kv::Key;
 use zero_kv::client::OwnedKey;
 
-use crate::convert::{key_from, type_name};
+use crate::convert::{is_key_len, key_from, possible_key, type_name};
 use crate::errors::KeyKind;
+
+/// How many objects are converted before signals are checked.
+pub(crate) const SIGNALS_EVERY_KEYS: usize = 1 << 16;
 
 /// Many keys of one kind.
 pub(crate) enum KeyBatch<'py> {
@@ -52,14 +55,16 @@ impl<'py> KeyBatch<'py> {
         if let Some(numbers) = narrower.iter().find_map(|numbers_from| numbers_from(keys)) {
             return numbers.map(KeyBatch::Numbers);
         }
-        let objects: Vec<Bound<'py, PyAny>> = keys.try_iter()?.collect::<PyResult<_>>()?;
-        Self::from_objects(objects.into_iter())
+        Self::from_objects(objects_of(keys)?.into_iter())
     }
 
     fn from_objects(objects: impl ExactSizeIterator<Item = Bound<'py, PyAny>>) -> PyResult<Self> {
         let (mut numbers, mut others) = (Vec::new(), Vec::new());
         let count = objects.len();
         for (position, object) in objects.enumerate() {
+            if position % SIGNALS_EVERY_KEYS == SIGNALS_EVERY_KEYS - 1 {
+                object.py().check_signals()?;
+            }
             match key_from(&object)? {
                 Key::U64(number) => {
                     numbers.reserve(count - position);
@@ -78,6 +83,13 @@ impl<'py> KeyBatch<'py> {
             }
         }
         Ok(if others.is_empty() { KeyBatch::Numbers(numbers) } else { KeyBatch::Objects(others) })
+    }
+
+    pub(crate) fn kind(&self) -> zero_kv::KeyKind {
+        match self {
+            KeyBatch::Numbers(_) => zero_kv::KeyKind::U64,
+            _ => zero_kv::KeyKind::Bytes,
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -115,6 +127,23 @@ impl<'py> KeyBatch<'py> {
     }
 }
 
+/// Returns the items of an iterable.
+fn objects_of<'py>(keys: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    if PyBuffer::<f64>::get(keys).is_ok() || PyBuffer::<f32>::get(keys).is_ok() {
+        let message = "the keys are an array of floats, which may have been rounded: convert it, as in \
+                       keys.astype(\"uint64\")";
+        return Err(PyTypeError::new_err(message));
+    }
+    let mut objects = Vec::new();
+    for object in keys.try_iter()? {
+        objects.push(object?);
+        if objects.len() % SIGNALS_EVERY_KEYS == 0 {
+            keys.py().check_signals()?;
+        }
+    }
+    Ok(objects)
+}
+
 fn slice_from<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<&'a [u8]> {
     Ok(key_from(object)?.as_bytes().unwrap_or_default())
 }
@@ -147,4 +176,107 @@ fn copy_buffer<T: Element>(buffer: &PyBuffer<T>, keys: &Bound<'_, PyAny>) -> PyR
         1 => buffer.to_vec(keys.py()),
         found => Err(PyValueError::new_err(format!("keys have {found} dimensions, where 1 was expected"))),
     }
+}
+
+/// The keys of a call that a table can have, and the positions of the other keys.
+pub(crate) struct PossibleKeys<'py> {
+    pub(crate) batch: KeyBatch<'py>,
+    /// For each key of the call, whether it is in `batch`. `None` if all keys are.
+    is_possible: Option<Vec<bool>>,
+}
+
+impl<'py> PossibleKeys<'py> {
+    /// Converts the keys of a call. With `is_strict`, a key that no table can have is an error. `table_kind` returns the
+    /// kind of the table's keys, and is called only if the keys of the call are of several kinds.
+    pub(crate) fn from_object(
+        keys: &Bound<'py, PyAny>,
+        is_strict: bool,
+        table_kind: impl FnOnce() -> PyResult<zero_kv::KeyKind>,
+    ) -> PyResult<Self> {
+        // The items of an iterator can be read only once.
+        let is_iterator = !is_strict && keys.cast::<PyIterator>().is_ok();
+        let listed = if is_iterator { PyList::new(keys.py(), objects_of(keys)?)?.into_any() } else { keys.clone() };
+        let py = keys.py();
+        match KeyBatch::from_object(&listed) {
+            Ok(batch) if is_strict => Ok(batch.into()),
+            Ok(batch) => Self::from_batch(batch),
+            Err(error) if is_strict => Err(error),
+            Err(error) => {
+                let is_of_key = error.is_instance_of::<PyTypeError>(py)
+                    || error.is_instance_of::<PyOverflowError>(py)
+                    || error.is_instance_of::<PyUnicodeError>(py);
+                let is_many = !listed.is_instance_of::<PyBytes>()
+                    && !listed.is_instance_of::<PyString>()
+                    && !listed.is_instance_of::<PyByteArray>();
+                match is_of_key && is_many && listed.try_iter().is_ok() {
+                    true => Self::from_mixed(objects_of(&listed)?, table_kind),
+                    false => Err(error),
+                }
+            }
+        }
+    }
+
+    /// Keeps the keys of one kind. If there are keys of both kinds, it is the kind of the table's keys.
+    fn from_mixed(
+        objects: Vec<Bound<'py, PyAny>>,
+        table_kind: impl FnOnce() -> PyResult<zero_kv::KeyKind>,
+    ) -> PyResult<Self> {
+        let mut kinds = Vec::with_capacity(objects.len());
+        for object in &objects {
+            kinds.push(possible_key(object)?.map(|key| key.kind()));
+        }
+        let has = |kind| kinds.contains(&Some(kind));
+        let kind = match (has(zero_kv::KeyKind::U64), has(zero_kv::KeyKind::Bytes)) {
+            (true, true) => table_kind()?,
+            (_, false) => zero_kv::KeyKind::U64,
+            (false, true) => zero_kv::KeyKind::Bytes,
+        };
+        let is_possible: Vec<bool> = kinds.iter().map(|found| *found == Some(kind)).collect();
+        let kept = objects.into_iter().zip(&is_possible).filter_map(|(object, kept)| kept.then_some(object));
+        let batch = match kind {
+            zero_kv::KeyKind::Bytes => KeyBatch::Objects(kept.collect()),
+            zero_kv::KeyKind::U64 => {
+                let number = |object: Bound<'py, PyAny>| Ok(possible_key(&object)?.and_then(|key| key.as_u64()));
+                KeyBatch::Numbers(kept.filter_map(|object| number(object).transpose()).collect::<PyResult<_>>()?)
+            }
+        };
+        Ok(PossibleKeys { batch, is_possible: Some(is_possible) })
+    }
+
+    /// Drops keys of bytes whose length no key can have.
+    pub(crate) fn from_batch(batch: KeyBatch<'py>) -> PyResult<Self> {
+        let is_possible: Vec<bool> = batch.slices()?.iter().map(|key| is_key_len(key.len())).collect();
+        if is_possible.iter().all(|is_possible| *is_possible) {
+            return Ok(batch.into());
+        }
+        let (mut bytes, mut offsets) = (Vec::new(), vec![0]);
+        for key in batch.slices()?.into_iter().filter(|key| is_key_len(key.len())) {
+            bytes.extend_from_slice(key);
+            offsets.push(bytes.len() as i64);
+        }
+        Ok(PossibleKeys { batch: KeyBatch::Packed { bytes, offsets }, is_possible: Some(is_possible) })
+    }
+
+    /// Returns the number of keys of the call.
+    pub(crate) fn len(&self) -> usize {
+        self.is_possible.as_ref().map_or(self.batch.len(), Vec::len)
+    }
+
+    /// Returns for each key of the call whether it is in the batch, or `None` if all keys are.
+    pub(crate) fn is_possible(&self) -> Option<&[bool]> {
+        self.is_possible.as_deref()
+    }
+}
+
+impl<'py> From<KeyBatch<'py>> for PossibleKeys<'py> {
+    fn from(batch: KeyBatch<'py>) -> Self {
+        PossibleKeys { batch, is_possible: None }
+    }
+}
+
+/// Returns the results for all keys of a call from the results for the possible keys. Other keys have no result.
+pub(crate) fn with_impossible<T>(found: Vec<Option<T>>, is_possible: Option<&[bool]>) -> Vec<Option<T>> {
+    let Some(is_possible) = is_possible else { return found };
+    let mut found = found.into_iter();
+    is_possible.iter().map(|is_possible| if *is_possible { found.next().flatten() } else { None }).collect()
 }

@@ -6,8 +6,9 @@
 //! - `convert`, `arguments`, `connection`, `key_batch`, and `errors` convert objects, arguments, keys, and errors.
 //! - `table`, `rows`, and `direct` look keys up in this process. A `table_version` is the table of a file, or a table
 //!   that a server transferred (`served`).
-//! - `client` sends requests to a server and waits. `client_lookups` looks up many keys with it, and `client_rows` iterates
-//!   over rows. `request` encodes requests for the asyncio client, which has its own socket, and `pipeline` is the state of
+//! - `client` sends requests to a server and waits, and `cluster_client` to the nodes of a cluster. `client_requests` has the
+//!   requests that both have in common, `client_lookups` looks up many keys with them, and `client_rows` iterates over rows.
+//!   `request` encodes requests for the asyncio client, which has its own socket, and `pipeline` is the state of
 //!   its connection.
 //! - `schema`, `typed_row`, and `cell` represent the schemas, rows, and cells of typed tables. `cells` encodes rows. `columns` looks up columns
 //!   of many rows, and `column_parts` lends the memory of columns. `received` has
@@ -17,7 +18,7 @@
 //!   processes: `arrow_rows` reads their rows, and `slots` computes the slots of keys. `published` looks keys up in a published table: `following` is the
 //!   thread that fetches generations, and `current_table` has the current one. `no_object_store` replaces these modules in
 //!   a build without the feature `object-store`.
-//! - `raised` stops long operations after an exception, `progress` reports how far they are, and `watched` runs them in
+//! - `interrupt` ends calls of clients after a signal. `raised` stops long operations after an exception, `progress` reports how far they are, and `watched` runs them in
 //!   another thread.
 
 mod arguments;
@@ -28,7 +29,9 @@ mod cell;
 mod cells;
 mod client;
 mod client_lookups;
+mod client_requests;
 mod client_rows;
+mod cluster_client;
 mod column_parts;
 mod columns;
 mod connection;
@@ -40,6 +43,7 @@ mod direct;
 mod errors;
 #[cfg(feature = "object-store")]
 mod following;
+mod interrupt;
 mod key_batch;
 mod many;
 mod neighbors;
@@ -83,6 +87,8 @@ mod _native {
     #[pymodule_export]
     use super::client_rows::{ClientRowIterator, ClientRows};
     #[pymodule_export]
+    use super::cluster_client::ClusterClient;
+    #[pymodule_export]
     use super::connection::endpoint;
     #[pymodule_export]
     use super::direct::Direct;
@@ -106,7 +112,7 @@ mod _native {
     #[pymodule_export]
     use super::received::ReceivedRows;
     #[pymodule_export]
-    use super::request::Request;
+    use super::request::{Request, index_of, key_kinds, wrong_kind};
     #[pymodule_export]
     use super::rows::{RowIterator, Rows};
     #[pymodule_export]
@@ -125,9 +131,11 @@ mod _native {
     #[pymodule_export]
     use super::view::Memory;
 
-    /// Makes the library's error messages name the keyword arguments of this package.
+    /// Makes the library's error messages name the keyword arguments of this package, and its clients handle signals.
     #[pymodule_init]
-    fn name_settings(_module: &Bound<'_, PyModule>) -> PyResult<()> {
+    fn name_settings(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+        super::interrupt::install();
         zero_kv::name_settings(|setting| match setting {
             Setting::ServerUser => Some("server_user"),
             Setting::PasswordFile => Some("password_file"),

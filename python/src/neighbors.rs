@@ -6,14 +6,13 @@
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyTuple};
+use pyo3::types::PyList;
 use zero_kv::typed::Schema;
-use zero_kv::{Key, KeyKind, LookupError, MappedStore};
+use zero_kv::{Key, KeyKind, MappedStore};
 
 use crate::convert::row_tuple;
-use crate::errors::lookup_exception;
 use crate::key_batch::KeyBatch;
-use crate::many::{CopiedValues, detached, is_arrow_array};
+use crate::many::{CopiedValues, in_chunks, is_arrow_array, list_of};
 
 /// The row that a lookup returns for a key.
 #[derive(Clone, Copy)]
@@ -58,14 +57,10 @@ impl NearestRows {
         keys: &KeyBatch<'_>,
         neighbor: Neighbor,
     ) -> PyResult<NearestRows> {
-        let found = match keys {
-            KeyBatch::Numbers(numbers) => detached(py, numbers.len(), || find(table, numbers, neighbor)),
-            _ => {
-                let slices = keys.slices()?;
-                detached(py, slices.len(), || find(table, &slices, neighbor))
-            }
-        };
-        found.map_err(lookup_exception)
+        match keys {
+            KeyBatch::Numbers(numbers) => find(py, table, numbers, neighbor),
+            _ => find(py, table, &keys.slices()?, neighbor),
+        }
     }
 
     pub(crate) fn with_capacity(kind: KeyKind, count: usize) -> NearestRows {
@@ -94,22 +89,21 @@ impl NearestRows {
         let row = |(key, value): (Option<Key<'_>>, Option<&[u8]>)| {
             key.zip(value).map(|(key, value)| row_tuple(py, self.schema.as_ref(), key, value)).transpose()
         };
-        PyList::new(py, keys.into_iter().zip(values).map(row).collect::<PyResult<Vec<Option<Bound<'_, PyTuple>>>>>()?)
+        list_of(py, keys.into_iter().zip(values).collect(), |pair| Ok(row(pair)?.map(Bound::into_any)))
     }
 }
 
-fn find<'k, K>(table: &MappedStore, keys: &[K], neighbor: Neighbor) -> Result<NearestRows, LookupError>
+fn find<'k, K>(py: Python<'_>, table: &MappedStore, keys: &[K], neighbor: Neighbor) -> PyResult<NearestRows>
 where
-    K: Into<Key<'k>> + Copy,
+    K: Into<Key<'k>> + Copy + Sync,
 {
     let mut rows = NearestRows::with_capacity(table.key_kind(), keys.len());
     rows.schema = table.schema().cloned();
-    match neighbor {
-        // Without keys there is no key kind to check.
-        _ if keys.is_empty() => {}
-        Neighbor::Floor => table.floor_many_with(keys, |_, row| rows.push(row))?,
-        Neighbor::Ceiling => table.ceiling_many_with(keys, |_, row| rows.push(row))?,
-    }
+    // Without keys there is no key kind to check.
+    in_chunks(py, keys, |keys| match neighbor {
+        Neighbor::Floor => table.floor_many_with(keys, |_, row| rows.push(row)),
+        Neighbor::Ceiling => table.ceiling_many_with(keys, |_, row| rows.push(row)),
+    })?;
     Ok(rows)
 }
 

@@ -17,7 +17,7 @@ use crate::current_table::CurrentTable;
 use crate::errors::{Closed, publish_exception};
 use crate::following::Following;
 use crate::served::fork_count;
-use crate::table::{Origin, Table};
+use crate::table::{FixedTable, Origin, Table};
 use crate::table_version::TableVersion;
 
 /// The shortest mean time between two polls, as that of `kv_store`.
@@ -38,6 +38,7 @@ static FOLLOWED: Mutex<Vec<Weak<FollowedTable>>> = Mutex::new(Vec::new());
 /// One process at a time can use a folder, which keeps `keep` generations. The process reports its state to the store
 /// under the name `node`, by default the machine's name. `bandwidth_bytes_per_second` limits downloads. With `slots`, such
 /// as `range(0, 8192)`, only the files that have some of these slots are fetched, and the table has only their rows.
+/// `strict` is described at `Table`.
 ///
 /// `progress` is called with a `Progress` during downloads, from the thread, at most ten times per second. Its exceptions
 /// end the constructor. After that, they are passed to `sys.unraisablehook`.
@@ -103,7 +104,7 @@ pub(crate) fn stop_following(py: Python<'_>) {
 impl Published {
     #[new]
     #[pyo3(signature = (url, *, cache, poll_seconds = 5.0, progress = None, node = None, keep = 3,
-                        bandwidth_bytes_per_second = None, slots = None))]
+                        bandwidth_bytes_per_second = None, slots = None, strict = false))]
     #[expect(clippy::too_many_arguments, reason = "one for each keyword argument")]
     fn new(
         py: Python<'_>,
@@ -115,6 +116,7 @@ impl Published {
         keep: u16,
         bandwidth_bytes_per_second: Option<u64>,
         slots: Option<Bound<'_, PyAny>>,
+        strict: bool,
     ) -> PyResult<PyClassInitializer<Published>> {
         let node = node.unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned());
         let mut options = FollowOptions::new(cache, node);
@@ -139,7 +141,8 @@ impl Published {
         let mut all = FOLLOWED.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|other| other.strong_count() > 0);
         all.push(Arc::downgrade(&followed));
-        Ok(PyClassInitializer::from(Table(Origin::Published(table))).add_subclass(Published { followed }))
+        let table = Table { origin: Origin::Published(table), is_strict: strict };
+        Ok(PyClassInitializer::from(table).add_subclass(Published { followed }))
     }
 
     /// The table's URL.
@@ -178,10 +181,11 @@ impl Published {
     /// Return the current table, for several lookups in one version.
     ///
     /// The returned table does not change when lookups use a new generation.
-    fn snapshot(&self) -> Table {
-        let CurrentTable { url, .. } = &*self.followed.table;
-        let table = TableVersion::File(self.followed.table.table());
-        Table(Origin::Fixed { table, path: url.into(), opened: None })
+    fn snapshot(slf: &Bound<'_, Self>) -> Table {
+        let followed = &slf.get().followed;
+        let CurrentTable { url, .. } = &*followed.table;
+        let fixed = FixedTable::new(TableVersion::File(followed.table.table()), url.into(), None);
+        Table { origin: Origin::Fixed(fixed), is_strict: slf.as_super().get().is_strict }
     }
 
     /// Stop following the table, and unlock the folder. Lookups continue in the current generation.

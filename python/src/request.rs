@@ -17,9 +17,13 @@ use zero_kv::client::{ClientError, KeyRange, Login, OwnedKey, Row};
 use zero_kv::protocol::native::Op;
 use zero_kv::protocol::reader::Response;
 use zero_kv::typed::Projection;
+use zero_kv::{KeyKind, LookupError};
 
 use crate::columns::column_names;
-use crate::convert::{info_dict, key_from, optional_row, range_between, range_with_prefix, row_tuple};
+use crate::convert::{
+    info_dict, key_from, key_object, kind_name, optional_row, possible_key, range_between, range_kind,
+    range_with_prefix, row_tuple,
+};
 use crate::errors::client_exception;
 use crate::key_batch::KeyBatch;
 use crate::schema;
@@ -291,6 +295,20 @@ impl Request {
         Request { items, result: ResultKind::Rows(projection) }.checked()
     }
 
+    /// Returns the kind of the keys of the requests, or `None` for requests without keys.
+    fn key_kind(&self) -> Option<&'static str> {
+        let kind = self.items.iter().find_map(|item| match item {
+            RequestItem::Get(key)
+            | RequestItem::Exists(key)
+            | RequestItem::Floor(key)
+            | RequestItem::Ceiling(key)
+            | RequestItem::Columns(key) => Some(key.as_key().kind()),
+            RequestItem::Page(range) | RequestItem::Count(range) => range_kind(range),
+            _ => None,
+        });
+        kind.map(kind_name)
+    }
+
     #[staticmethod]
     fn info() -> Request {
         Request::single(RequestItem::Info)
@@ -300,4 +318,27 @@ impl Request {
     fn ping() -> Request {
         Request::single(RequestItem::Ping)
     }
+}
+
+/// Returns the kind of each key of an asynchronous call, or `None` for a key that no table can have.
+#[pyfunction]
+pub(crate) fn key_kinds(keys: &Bound<'_, PyAny>) -> PyResult<Vec<Option<&'static str>>> {
+    let kind_of = |key: PyResult<Bound<'_, PyAny>>| Ok(possible_key(&key?)?.map(|key| kind_name(key.kind())));
+    keys.try_iter()?.map(kind_of).collect()
+}
+
+/// Returns the key that equals an object, for example an `int` for a `float`. The table can have the key.
+#[pyfunction]
+pub(crate) fn index_of<'py>(key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    match possible_key(key)? {
+        Some(found) => Ok(key_object(key.py(), found)),
+        None => Err(PyValueError::new_err("no table can have the key")),
+    }
+}
+
+/// Returns the message about keys of the other kind than those of the table.
+#[pyfunction]
+pub(crate) fn wrong_kind(held: &str, asked: &str) -> String {
+    let kind = |name: &str| if name == kind_name(KeyKind::U64) { KeyKind::U64 } else { KeyKind::Bytes };
+    LookupError::KeyKind { held: kind(held), asked: kind(asked) }.to_string()
 }

@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use pyo3::prelude::*;
 use zero_kv::client::{Client, Direct, DirectOptions, Options};
 
-use crate::errors::client_exception;
+use crate::errors::{client_exception, closed};
 
 /// The number of forks between the process that first loaded this module and this process.
 static FORKS: AtomicU64 = AtomicU64::new(0);
@@ -35,7 +35,9 @@ pub(crate) struct ServedTable {
     options: DirectOptions,
     /// A thread locks this mutex only while it holds Python's global lock. A thread that forks holds Python's global
     /// lock, too, so no child process inherits a locked mutex.
-    transferred: Mutex<Transferred>,
+    ///
+    /// `None` after the table was closed.
+    transferred: Mutex<Option<Transferred>>,
 }
 
 /// The table that the server transferred to one process.
@@ -47,11 +49,11 @@ struct Transferred {
 
 impl ServedTable {
     pub(crate) fn open(py: Python<'_>, path: PathBuf, memory: String, options: DirectOptions) -> PyResult<ServedTable> {
-        let transferred = Mutex::new(Transferred::open(py, &path, &options)?);
+        let transferred = Mutex::new(Some(Transferred::open(py, &path, &options)?));
         Ok(ServedTable { path, memory, options, transferred })
     }
 
-    fn transferred(&self) -> MutexGuard<'_, Transferred> {
+    fn transferred(&self) -> MutexGuard<'_, Option<Transferred>> {
         self.transferred.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -60,18 +62,30 @@ impl ServedTable {
     pub(crate) fn direct(&self, py: Python<'_>) -> PyResult<Direct> {
         {
             let transferred = self.transferred();
+            let transferred = transferred.as_ref().ok_or_else(|| closed(&self.path))?;
             if transferred.forks == FORKS.load(Ordering::Relaxed) {
                 return Ok(transferred.direct.clone());
             }
         }
         let opened = Transferred::open(py, &self.path, &self.options)?;
         let mut transferred = self.transferred();
+        let transferred = transferred.as_mut().ok_or_else(|| closed(&self.path))?;
         // Another thread may have replaced the table during the transfer.
         if transferred.forks != opened.forks {
             // Dropping the parent's table would wait for a thread that does not exist in this process.
-            mem::forget(mem::replace(&mut *transferred, opened));
+            mem::forget(mem::replace(transferred, opened));
         }
         Ok(transferred.direct.clone())
+    }
+
+    /// Disconnects from the server. Later lookups raise `Closed`.
+    pub(crate) fn close(&self, py: Python<'_>) {
+        let Some(transferred) = self.transferred().take() else { return };
+        match transferred.forks == FORKS.load(Ordering::Relaxed) {
+            true => py.detach(|| drop(transferred)),
+            // Dropping the parent's table would wait for a thread that does not exist in this process.
+            false => mem::forget(transferred),
+        }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -79,10 +93,10 @@ impl ServedTable {
     }
 
     /// Returns the arguments with which another process opens the same table.
-    pub(crate) fn arguments(&self) -> (&Path, &str, f64, Option<f64>, Option<&str>) {
+    pub(crate) fn arguments(&self, is_strict: bool) -> (&Path, &str, f64, Option<f64>, Option<&str>, bool) {
         let Options { connect_timeout, call_timeout, server_user, .. } = &self.options.client;
         let call_timeout_s = call_timeout.map(|timeout| timeout.as_secs_f64());
-        (&self.path, &self.memory, connect_timeout.as_secs_f64(), call_timeout_s, server_user.as_deref())
+        (&self.path, &self.memory, connect_timeout.as_secs_f64(), call_timeout_s, server_user.as_deref(), is_strict)
     }
 }
 

@@ -6,19 +6,20 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use arc_swap::ArcSwapOption;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyMemoryView, PyTuple};
+use pyo3::types::{PyBytes, PyList, PyMemoryView, PyTuple, PyType};
 use zero_kv::client::Row;
 use zero_kv::store::{self, OpenOptions, Verify};
 use zero_kv::typed::Schema;
-use zero_kv::{LookupError, MappedStore, Store, StoreError};
+use zero_kv::{Key, KeyKind, LookupError, MappedStore, Store, StoreError};
 
 use crate::arguments::{table_memory, unknown_value};
 use crate::columns::{self, ColumnUse, LookUpColumns, Wanted, look_up_in_table};
-use crate::convert::{key_from, kind_name, missing_key, optional_row, prefix_from};
+use crate::convert::{key_from, kind_name, lookup_key, missing_key, optional_row, prefix_from};
 use crate::current_table::CurrentTable;
-use crate::errors::{lookup_exception, store_exception};
+use crate::errors::{Closed, closed, lookup_exception, store_exception};
 use crate::key_batch::KeyBatch;
 use crate::many::{self, LookUpMany, Values};
 use crate::neighbors::{FindNeighbors, NearestRows, Neighbor, neighbor_many};
@@ -32,12 +33,34 @@ use crate::view::Memory;
 /// The source of a table's rows.
 pub(crate) enum Origin {
     /// One version of a table, and the path of its file or of its server's socket.
-    Fixed { table: TableVersion, path: PathBuf, opened: Option<OpenArguments> },
+    Fixed(FixedTable),
     /// The newest table of a server.
     Server(Box<ServedTable>),
     /// The current generation of a published table.
     #[cfg_attr(not(feature = "object-store"), expect(dead_code, reason = "only the class Published makes it"))]
     Published(Arc<CurrentTable>),
+}
+
+/// One version of a table.
+pub(crate) struct FixedTable {
+    /// `None` after the table was closed.
+    table: ArcSwapOption<TableVersion>,
+    path: PathBuf,
+    opened: Option<OpenArguments>,
+}
+
+impl FixedTable {
+    pub(crate) fn new(table: TableVersion, path: PathBuf, opened: Option<OpenArguments>) -> FixedTable {
+        FixedTable { table: ArcSwapOption::from_pointee(table), path, opened }
+    }
+
+    #[inline]
+    fn with_table<T>(&self, use_table: impl FnOnce(&MappedStore) -> T) -> PyResult<T> {
+        match &*self.table.load() {
+            Some(table) => Ok(use_table(table)),
+            None => Err(closed(&self.path)),
+        }
+    }
 }
 
 /// The arguments with which another process opens the same file.
@@ -50,26 +73,36 @@ pub(crate) struct OpenArguments {
 /// A table as a mapping: keys are `int`, or `bytes` and `str` (as UTF-8). Values are `bytes`, or, in a typed table,
 /// `TypedRow`. Methods that return buffers and arrays of values return the bytes of rows.
 ///
-/// Threads can share a table. A key of the wrong kind raises `KeyKind`, which is a `TypeError`.
+/// The table does not have a key of the other kind, a number that is negative or has more than 64 bits, `None`, or bytes
+/// that are empty or longer than 65535: `in` is false, `get` and `get_many` return the default, and `[]` raises
+/// `KeyError`. With `strict=True`, these keys raise `KeyKind` or `TypeError`, `OverflowError`, or `ValueError`. `floor`,
+/// `ceiling`, `range`, `prefix`, and `columns` always raise these exceptions.
+///
+/// Threads can share a table. `with` or `close` ends the use of the table and unmaps its file. Afterward, lookups raise
+/// `Closed`. Rows, iterators, and views that exist remain valid, and keep the file mapped.
 ///
 /// A lookup in a file that was changed in place or truncated raises `Damaged`. To replace a file, rename a new file
 /// to its name, as `bake` does. Changes of a mapped file are detected by its length and modification time. A change
 /// is not detected if somebody restores the modification time, or writes through a mapping that is older than the
 /// table's, or, on tmpfs, through any mapping. Nobody can change a table with `memory="copy"`.
 #[pyclass(frozen, mapping, subclass, module = "zero_kv")]
-pub(crate) struct Table(pub(crate) Origin);
+pub(crate) struct Table {
+    pub(crate) origin: Origin,
+    /// Whether a key that the table cannot have is an error.
+    pub(crate) is_strict: bool,
+}
 
 /// Open a baked file, without a server.
 ///
 /// With `verify="full"`, the whole file is verified before this function returns. With `verify="touch"`, only the
 /// file's index is verified before this function returns, and each block is verified when a lookup first reads it.
 /// With `memory="map"`, all processes share the file's pages, and each value is copied and then verified. With
-/// `memory="copy"`, this process has a private copy, which nobody can change.
+/// `memory="copy"`, this process has a private copy, which nobody can change. `strict` is described at `Table`.
 ///
 /// Raises `OSError` if the file cannot be opened, and `Damaged` if the file is not a complete table.
 #[pyfunction]
-#[pyo3(signature = (path, *, verify = "full", memory = "map"))]
-pub(crate) fn open(py: Python<'_>, path: PathBuf, verify: &str, memory: &str) -> PyResult<Table> {
+#[pyo3(signature = (path, *, verify = "full", memory = "map", strict = false))]
+pub(crate) fn open(py: Python<'_>, path: PathBuf, verify: &str, memory: &str, strict: bool) -> PyResult<Table> {
     let verified = match verify {
         "full" => Verify::Full,
         "touch" => Verify::Touch,
@@ -86,33 +119,53 @@ pub(crate) fn open(py: Python<'_>, path: PathBuf, verify: &str, memory: &str) ->
     });
     let table = TableVersion::File(Arc::new(opened.map_err(|error| store_exception(&error))?));
     let opened = Some(OpenArguments { path: absolute, verify: verify.to_owned(), memory: memory.to_owned() });
-    Ok(Table(Origin::Fixed { table, path, opened }))
+    Ok(Table { origin: Origin::Fixed(FixedTable::new(table, path, opened)), is_strict: strict })
 }
 
 impl Table {
     /// Returns the current version of the table.
     pub(crate) fn version(&self, py: Python<'_>) -> PyResult<TableVersion> {
-        match &self.0 {
-            Origin::Fixed { table, .. } => Ok(table.clone()),
+        match &self.origin {
+            Origin::Fixed(fixed) => match &*fixed.table.load() {
+                Some(table) => Ok(TableVersion::clone(table)),
+                None => Err(closed(&fixed.path)),
+            },
             Origin::Server(served) => Ok(TableVersion::Served(served.direct(py)?.snapshot())),
             Origin::Published(current) => Ok(TableVersion::File(current.table())),
+        }
+    }
+
+    /// Runs `look_up` with the current version of the table and a key that a table can have. Returns `None` for other
+    /// keys, unless the table is strict.
+    #[inline]
+    fn with_key<T>(
+        &self,
+        key: &Bound<'_, PyAny>,
+        look_up: impl FnOnce(&MappedStore, Key<'_>) -> Result<T, LookupError>,
+    ) -> PyResult<Option<T>> {
+        let Some(lookup_key) = lookup_key(key, self.is_strict)? else {
+            // A closed table raises an exception for these keys, too.
+            return self.version(key.py()).map(|_| None);
+        };
+        let found = match &self.origin {
+            Origin::Fixed(fixed) => fixed.with_table(|table| look_up(table, lookup_key))?,
+            Origin::Server(served) => served.direct(key.py())?.with_table(|table| look_up(table, lookup_key)),
+            Origin::Published(current) => current.with_table(|table| look_up(table, lookup_key)),
+        };
+        match found {
+            Err(LookupError::KeyKind { .. }) if !self.is_strict => Ok(None),
+            found => found.map(Some).map_err(lookup_exception),
         }
     }
 
     /// Returns the value of a key.
     #[inline]
     fn value<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let (py, lookup_key) = (key.py(), key_from(key)?);
-        let look_up = |table: &MappedStore| {
-            let object = |value: &[u8]| value_object(py, table.schema(), value);
-            table.get_with(lookup_key, |value| value.map(object))
-        };
-        let found = match &self.0 {
-            Origin::Fixed { table, .. } => look_up(table),
-            Origin::Server(served) => served.direct(py)?.with_table(look_up),
-            Origin::Published(current) => current.with_table(look_up),
-        };
-        found.map_err(lookup_exception)?.transpose()
+        let py = key.py();
+        let found = self.with_key(key, |table, key| {
+            table.get_with(key, |value| value.map(|value| value_object(py, table.schema(), value)))
+        });
+        found?.flatten().transpose()
     }
 
     fn rows(&self, py: Python<'_>, selection: Selection<'_>, part: RowPart) -> PyResult<Rows> {
@@ -121,6 +174,14 @@ impl Table {
 }
 
 impl LookUpMany for Table {
+    fn is_strict(&self) -> bool {
+        self.is_strict
+    }
+
+    fn table_kind(&self, py: Python<'_>) -> PyResult<KeyKind> {
+        Ok(self.version(py)?.key_kind())
+    }
+
     fn look_up_many<T>(
         &self,
         py: Python<'_>,
@@ -174,10 +235,9 @@ impl Table {
         key: &Bound<'py, PyAny>,
         default: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let (py, lookup_key) = (key.py(), key_from(key)?);
-        let found =
-            self.version(py)?.get_with(lookup_key, |value| value.map(|value| PyBytes::new(py, value).into_any()));
-        Ok(found.map_err(lookup_exception)?.or(default))
+        let py = key.py();
+        let bytes = |value: Option<&[u8]>| value.map(|value| PyBytes::new(py, value).into_any());
+        Ok(self.with_key(key, |table, key| table.get_with(key, bytes))?.flatten().or(default))
     }
 
     /// Return the bytes of the values or rows of many keys, in the order of the keys. The result has `None` for keys that
@@ -192,18 +252,16 @@ impl Table {
     /// in the table. The view then keeps this table in memory, even if the server serves a newer table. For a mapped
     /// file, the view refers to a copy of the value.
     fn view<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyMemoryView>> {
-        let (py, lookup_key) = (key.py(), key_from(key)?);
-        let value = Memory::from_value(self.version(py)?, lookup_key).map_err(lookup_exception)?;
+        let (py, version) = (key.py(), self.version(key.py())?);
+        let value = match lookup_key(key, self.is_strict)?.map(|key| Memory::from_value(version, key)) {
+            Some(Err(LookupError::KeyKind { .. })) if !self.is_strict => None,
+            found => found.transpose().map_err(lookup_exception)?.flatten(),
+        };
         value.ok_or_else(|| missing_key(key))?.into_view(py)
     }
 
     fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let lookup_key = key_from(key)?;
-        match &self.0 {
-            Origin::Fixed { table, .. } => table.contains(lookup_key).map_err(lookup_exception),
-            Origin::Server(served) => served.direct(key.py())?.exists(lookup_key).map_err(lookup_exception),
-            Origin::Published(current) => current.table().contains(lookup_key).map_err(lookup_exception),
-        }
+        Ok(self.with_key(key, |table, key| table.contains(key))?.unwrap_or(false))
     }
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
@@ -366,6 +424,12 @@ impl Table {
         Ok(self.version(py)?.schema().cloned().map(schema::Schema))
     }
 
+    /// Whether a key that the table cannot have is an error.
+    #[getter]
+    fn strict(&self) -> bool {
+        self.is_strict
+    }
+
     /// The kind of the keys.
     #[getter]
     fn key_kind(&self, py: Python<'_>) -> PyResult<&'static str> {
@@ -384,30 +448,62 @@ impl Table {
         Ok(self.version(py)?.file_len_bytes())
     }
 
+    /// End the use of the table, and unmap its file unless rows, iterators, or views use it. Later lookups raise `Closed`.
+    fn close(&self, py: Python<'_>) {
+        match &self.origin {
+            Origin::Fixed(fixed) => {
+                let table = fixed.table.swap(None);
+                py.detach(|| drop(table));
+            }
+            Origin::Server(served) => served.close(py),
+            Origin::Published(_) => unreachable!("Published has its own method close"),
+        }
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(slf: &Bound<'_, Self>, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
+        slf.call_method0("close").map(drop)
+    }
+
+    /// Returns the class, so that annotations such as `Table[int, bytes]` are valid at run time.
+    #[classmethod]
+    fn __class_getitem__<'py>(cls: &Bound<'py, PyType>, _types: &Bound<'py, PyAny>) -> Bound<'py, PyType> {
+        cls.clone()
+    }
+
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        let table = self.version(py)?;
-        let (name, path) = match &self.0 {
-            Origin::Fixed { path, .. } => ("Table", path.as_path()),
+        let (name, path) = match &self.origin {
+            Origin::Fixed(fixed) => ("Table", fixed.path.as_path()),
             Origin::Server(served) => ("Direct", served.path()),
             Origin::Published(current) => ("Published", current.url.as_ref()),
         };
-        Ok(format!("<zero_kv.{name} {path:?}, {} rows, keys {}>", table.len(), kind_name(table.key_kind())))
+        match self.version(py) {
+            Ok(table) => {
+                Ok(format!("<zero_kv.{name} {path:?}, {} rows, keys {}>", table.len(), kind_name(table.key_kind())))
+            }
+            Err(error) if error.is_instance_of::<Closed>(py) => Ok(format!("<zero_kv.{name} {path:?}, closed>")),
+            Err(error) => Err(error),
+        }
     }
 
     /// Pickles the path and options. The process that unpickles them opens the table.
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let function = |name: &str| py.import("zero_kv")?.getattr(name);
-        match &self.0 {
-            Origin::Fixed { opened: Some(OpenArguments { path, verify, memory }), .. } => {
-                (function("_reopen")?, (path, verify, memory)).into_pyobject(py)
+        match &self.origin {
+            Origin::Fixed(FixedTable { opened: Some(OpenArguments { path, verify, memory }), .. }) => {
+                (function("_reopen")?, (path, verify, memory, self.is_strict)).into_pyobject(py)
             }
-            Origin::Fixed { .. } => {
+            Origin::Fixed(_) => {
                 Err(PyTypeError::new_err("a snapshot cannot be pickled: pickle a Direct, or open the table's file"))
             }
             Origin::Published(_) => Err(PyTypeError::new_err(
                 "a Published cannot be pickled: create one in each process, with its own cache",
             )),
-            Origin::Server(served) => (function("_redirect")?, served.arguments()).into_pyobject(py),
+            Origin::Server(served) => (function("_redirect")?, served.arguments(self.is_strict)).into_pyobject(py),
         }
     }
 }

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import pathlib
 import random
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -21,11 +23,11 @@ PROGRAMS = pathlib.Path(os.environ.get("ZERO_KV_BIN", HERE.parents[1] / "target"
 
 
 class Server:
-    """A `kv_store` that serves a file on a socket in the same directory."""
+    """A `kv_store` that serves a file on a socket in the same directory, by default with the name of the file."""
 
-    def __init__(self, file: pathlib.Path, *arguments: str) -> None:
+    def __init__(self, file: pathlib.Path, *arguments: str, socket_name: str | None = None) -> None:
         self.file = file
-        self.path = str(file.with_suffix(".sock"))
+        self.path = str(file.with_name(socket_name) if socket_name else file.with_suffix(".sock"))
         self._arguments = arguments
         self.start()
 
@@ -118,20 +120,94 @@ def text_rows(rng: random.Random, count: int) -> dict[bytes, bytes]:
 
 
 class BlockingCalls:
-    """The methods of an asyncio client, as methods that block."""
+    """The methods of an asyncio client, as methods that block. `connect` returns the client."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    def __init__(self, connect: Callable[[], Any]) -> None:
+        self._connect = connect
 
     def __getattr__(self, name: str) -> Any:
         def method(*arguments: Any, **options: Any) -> Any:
             async def call() -> Any:
-                async with zero_kv.AsyncClient(self._path) as client:
-                    return await getattr(client, name)(*arguments, **options)
+                async with self._connect() as client:
+                    result = getattr(client, name)(*arguments, **options)
+                    return [row async for row in result] if hasattr(result, "__aiter__") else await result
 
             return asyncio.run(call())
 
         return method
+
+
+def free_port() -> int:
+    """Return a port below those that Linux gives to outgoing connections, so that a server can be restarted on it."""
+    while True:
+        port = random.SystemRandom().randrange(11_000, 31_000)
+        with socket.socket() as listener:
+            try:
+                listener.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+
+
+class Cluster:
+    """Nodes that serve a table, divided into shards, each with the same number of replicas. The topology is in a file."""
+
+    def __init__(self, file: pathlib.Path, shards: int, replicas: int = 0, *arguments: str) -> None:
+        self._arguments = arguments
+        self.folder = file.parent
+        self.topology_file = self.folder / "topology.json"
+        shard_folder = self.folder / "shards"
+        merge = [PROGRAMS / "baker", "merge", file, "--quiet", "--shards", str(shards), "-o", shard_folder]
+        subprocess.run(merge, check=True)
+        self.files = sorted(shard_folder.glob("*.db"), key=lambda file: int(file.stem.split("-")[0]))
+        assert len(self.files) == shards
+        self.nodes: list[dict[str, Any]] = []
+        for number, shard in enumerate(self.files):
+            primary = {"id": f"p{number}", "role": "primary", "slots": [shard.stem], "zone": "east"}
+            self.nodes.append(primary)
+            for replica in range(replicas):
+                name = f"r{number}-{replica}"
+                self.nodes.append({"id": name, "role": "replica", "primary": primary["id"], "zone": "west"})
+        for node in self.nodes:
+            node |= {"host": "127.0.0.1", "port": free_port()}
+        self.write_topology(1)
+        self.servers: dict[str, Server] = {}
+        try:
+            for node in self.nodes:
+                self.start(node)
+        except BaseException:
+            self.stop()
+            raise
+
+    def write_topology(self, number: int) -> None:
+        new = self.topology_file.with_suffix(".new")
+        new.write_text(json.dumps({"format": 1, "number": number, "nodes": self.nodes}))
+        new.rename(self.topology_file)
+
+    def start(self, node: dict[str, Any]) -> None:
+        shard = int((node.get("primary") or node["id"])[1:])
+        file, address = self.files[shard], f"127.0.0.1:{node['port']}"
+        arguments = ["--slots", file.stem, "--tcp", address, "--cluster", "--node", node["id"], "--announce", address]
+        arguments += ["--topology", str(self.topology_file), *self._arguments]
+        self.servers[node["id"]] = Server(file, *arguments, socket_name=f"{node['id']}.sock")
+
+    def stop(self) -> None:
+        for server in self.servers.values():
+            if server.process.poll() is None:
+                server.stop(signal.SIGKILL)
+
+    def addresses(self) -> list[str]:
+        return [f"zkv://127.0.0.1:{node['port']}" for node in self.nodes]
+
+
+@contextlib.contextmanager
+def cluster_of(file: pathlib.Path, shards: int, replicas: int = 0, *arguments: str) -> Iterator[Cluster]:
+    """Run a cluster. Each node gets the further arguments."""
+    cluster = Cluster(file, shards, replicas, *arguments)
+    try:
+        yield cluster
+    finally:
+        cluster.stop()
 
 
 def published(url: str, folder: pathlib.Path, name: str = "cache") -> dict[Any, Any]:

@@ -31,7 +31,7 @@ def features(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator
         yield zero_kv.open(tmp_path / "features.db")
     elif request.param == "asyncio":
         with serving(tmp_path / "features.db") as server:
-            yield BlockingCalls(server.path)
+            yield BlockingCalls(lambda: zero_kv.AsyncClient(server.path))
     else:
         with serving(tmp_path / "features.db") as server, zero_kv.Client(server.path) as client:
             yield client
@@ -70,11 +70,10 @@ def test_arrays_of_every_integer_type_can_be_keys(features: Any) -> None:
     for kind in (">u8", ">i8", ">u4", ">i2"):
         assert features.get_many(numpy.array([2, 3, 4], dtype=kind)) == expected, "the other order of bytes"
     for kind in ("i8", "i4", "i2"):
-        with pytest.raises(OverflowError, match="key 1 is -3"):
-            features.get_many(numpy.array([2, -3], dtype=kind))
+        assert features.get_many(numpy.array([2, -3], dtype=kind)) == [expected[0], None]
     with pytest.raises(ValueError, match="keys have 2 dimensions"):
         features.get_many(numpy.zeros((2, 2), numpy.uint64))
-    with pytest.raises(TypeError, match="the key is of type float"):
+    with pytest.raises(TypeError, match="the keys are an array of floats, which may have been rounded"):
         features.get_many(numpy.array([2.0]))
 
 
@@ -114,7 +113,7 @@ def test_arrow_keys_return_arrow_arrays_with_nulls(rows_of: Any, how: str, tmp_p
         check_arrow_arrays(zero_kv.open(tmp_path / "table.db"), rows, rows_of, rng)
     elif how == "asyncio":
         with serving(tmp_path / "table.db") as server:
-            check_arrow_arrays(BlockingCalls(server.path), rows, rows_of, rng)
+            check_arrow_arrays(BlockingCalls(lambda: zero_kv.AsyncClient(server.path)), rows, rows_of, rng)
     else:
         with serving(tmp_path / "table.db") as server, zero_kv.Client(server.path) as client:
             check_arrow_arrays(client, rows, rows_of, rng)
@@ -172,7 +171,7 @@ def many_neighbors(way: str, table: Any, path: pathlib.Path, name: str, close: c
     if way == "client":
         return getattr(close.enter_context(zero_kv.Client(server.path)), name + "_many")
 
-    return getattr(BlockingCalls(server.path), name + "_many")
+    return getattr(BlockingCalls(lambda: zero_kv.AsyncClient(server.path)), name + "_many")
 
 
 WAYS = ["table", "client", "asyncio"]

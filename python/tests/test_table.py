@@ -103,7 +103,7 @@ def test_a_range_is_lazy(tmp_path: pathlib.Path) -> None:
 
 
 def test_keys_of_the_other_kind_are_type_errors(numbers: pathlib.Path) -> None:
-    table = zero_kv.open(numbers)
+    table = zero_kv.open(numbers, strict=True)
     for ask in (table.__getitem__, table.get, table.__contains__, table.floor, table.view, table.prefix):
         with pytest.raises(zero_kv.KeyKind, match="keys of this table are unsigned 64-bit numbers") as raised:
             ask("seven")
@@ -168,7 +168,7 @@ def test_numbers_of_any_length_and_interrupts_are_reported(numbers: pathlib.Path
         def __index__(self) -> int:
             raise KeyboardInterrupt
 
-    table: Any = zero_kv.open(numbers)
+    table: Any = zero_kv.open(numbers, strict=True)
     with pytest.raises(OverflowError, match="the key is too large to write, where 0 to"):
         table.get(10**5000)
     with pytest.raises(KeyboardInterrupt):
@@ -183,8 +183,15 @@ def test_keys_support_membership_tests(numbers: pathlib.Path) -> None:
 
 
 def test_invalid_files_raise_exceptions_with_the_names_of_the_files(tmp_path: pathlib.Path, numbers: pathlib.Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"missing\.db: No such file"):
+    with pytest.raises(FileNotFoundError, match="No such file or directory: bake the file with zero_kv.bake") as missing:
         zero_kv.open(tmp_path / "missing.db")
+    assert missing.value.filename == str(tmp_path / "missing.db")
+    with pytest.raises(OSError) as folder:
+        zero_kv.open(tmp_path)
+    assert folder.value.filename in (None, str(tmp_path))
+    with pytest.raises(FileNotFoundError) as unwritable:
+        zero_kv.bake({1: b""}, tmp_path / "no" / "table.db")
+    assert str(unwritable.value.filename).startswith(str(tmp_path / "no"))
     whole = numbers.read_bytes()
     for name, content in [("cut.db", whole[:-100]), ("flipped.db", whole[:300] + bytes([whole[300] ^ 1]) + whole[301:]), ("no.db", b"")]:
         (tmp_path / name).write_bytes(content)

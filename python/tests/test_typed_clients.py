@@ -43,7 +43,7 @@ def server(tmp_path: pathlib.Path) -> Iterator[Server]:
 @pytest.fixture(params=["client", "asyncio"])
 def client(request: pytest.FixtureRequest, server: Server) -> Iterator[Any]:
     if request.param == "asyncio":
-        yield BlockingCalls(server.path)
+        yield BlockingCalls(lambda: zero_kv.AsyncClient(server.path))
     else:
         with zero_kv.Client(server.path) as client:
             yield client
@@ -140,14 +140,14 @@ def test_gets_follow_tables_with_and_without_columns(server: Server) -> None:
 def test_gets_of_tables_without_columns_are_bytes(tmp_path: pathlib.Path) -> None:
     zero_kv.bake({key: b"v%d" % key for key in range(0, 2000, 2)}, tmp_path / "table.db")
     with serving(tmp_path / "table.db") as server, zero_kv.Client(server.path) as blocking:
-        for client in (blocking, BlockingCalls(server.path)):
+        for client in (blocking, BlockingCalls(lambda: zero_kv.AsyncClient(server.path))):
             compare_gets(client, zero_kv.Direct(server.path))
 
 
 def test_a_table_without_columns_is_reported(tmp_path: pathlib.Path) -> None:
     zero_kv.bake({1: "one"}, tmp_path / "table.db")
     with serving(tmp_path / "table.db") as server, zero_kv.Client(server.path) as blocking:
-        for client in (blocking, BlockingCalls(server.path)):
+        for client in (blocking, BlockingCalls(lambda: zero_kv.AsyncClient(server.path))):
             assert client.schema() is None
             for call in (lambda: client.columns([1], ["a"]), lambda: client.get_row(1), lambda: client.get_rows([1])):
                 with pytest.raises(zero_kv.NotTyped, match="the table has no schema"):
@@ -157,7 +157,7 @@ def test_a_table_without_columns_is_reported(tmp_path: pathlib.Path) -> None:
 def test_byte_keys_select_rows(tmp_path: pathlib.Path) -> None:
     zero_kv.bake({"a": (1.5,), "bb": (2.5,)}, tmp_path / "table.db", types={"x": "f64"})
     with serving(tmp_path / "table.db") as server, zero_kv.Client(server.path) as blocking:
-        for client in (blocking, BlockingCalls(server.path)):
+        for client in (blocking, BlockingCalls(lambda: zero_kv.AsyncClient(server.path))):
             assert client.columns(["bb", b"a", "c"], ["x"], fill=0).tolist() == [[2.5], [1.5], [0]]
             assert client.columns(pyarrow.array(["bb", "a"]), ["x"]).tolist() == [[2.5], [1.5]]
 

@@ -9,6 +9,10 @@ use std::path::Path;
 
 use clap::Command;
 use clap_complete::Shell;
+use clap_mangen::Man;
+use clap_mangen::roff::{Roff, bold, roman};
+
+use super::examples::HEADING;
 
 pub(super) fn generate(mut command: Command, folder: &Path) -> io::Result<()> {
     let name = command.get_name().to_owned();
@@ -17,7 +21,9 @@ pub(super) fn generate(mut command: Command, folder: &Path) -> io::Result<()> {
     let generated = tempfile::tempdir()?;
     // The command `help` gets no man page. Completions are generated after the man pages, because generating
     // completions adds the command `help`.
-    clap_mangen::generate_to(command.clone().disable_help_subcommand(true), generated.path())?;
+    let mut documented = command.clone().disable_help_subcommand(true);
+    documented.build();
+    generate_man_pages(documented, generated.path())?;
     copy_all(generated.path(), &folder.join("man1"))?;
     for (shell, folder_name) in [(Shell::Bash, "bash"), (Shell::Zsh, "zsh"), (Shell::Fish, "fish")] {
         let generated = tempfile::tempdir()?;
@@ -25,6 +31,41 @@ pub(super) fn generate(mut command: Command, folder: &Path) -> io::Result<()> {
         copy_all(generated.path(), &folder.join(folder_name))?;
     }
     Ok(())
+}
+
+/// Writes the man page of a command and of each of its subcommands.
+fn generate_man_pages(command: Command, folder: &Path) -> io::Result<()> {
+    for subcommand in command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set()) {
+        generate_man_pages(subcommand.clone(), folder)?;
+    }
+    let examples = command.get_after_long_help().map(ToString::to_string);
+    let version = command.get_version().unwrap_or(env!("CARGO_PKG_VERSION")).to_owned();
+    let name = command.get_display_name().unwrap_or(command.get_name()).to_owned();
+    // The examples get their own section. clap_mangen would name the section EXTRA, and join the lines.
+    let page = Man::new(command.after_long_help(None)).source(format!("{name} {version}")).manual("Zero-KV");
+    let mut rendered = Vec::new();
+    page.render(&mut rendered)?;
+    if let Some(examples) = examples {
+        rendered.extend_from_slice(&render_examples(&examples));
+    }
+    fs::write(folder.join(page.get_filename()), rendered)
+}
+
+/// Renders the text that [`super::examples::add_examples`] has added to the help of a command.
+fn render_examples(text: &str) -> Vec<u8> {
+    let mut page = Roff::new();
+    page.control("SH", ["EXAMPLES"]);
+    for line in text.lines().filter(|line| *line != HEADING) {
+        match line.trim_start() {
+            command if command.starts_with("$ ") => {
+                page.control("RS", ["4"]).control("nf", []).text([bold(command)]).control("fi", []).control("RE", []);
+            }
+            what => {
+                page.control("PP", []).text([roman(what)]);
+            }
+        }
+    }
+    page.to_roff().into_bytes()
 }
 
 /// Copies all files of `generated` into `folder`. Symbolic links in `folder` are replaced, not followed.

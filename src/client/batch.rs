@@ -84,22 +84,39 @@ where
 pub(super) fn for_guarded_keys<'k, K, R>(
     keys: &[K],
     mut visit: impl FnMut(usize, R, Response<'_>) -> Result<(), RequestError>,
-    mut visit_guard: impl FnMut(Response<'_>) -> Result<(), RequestError>,
+    visit_guard: impl FnMut(Response<'_>) -> Result<(), RequestError>,
 ) -> Batch<impl EncodeRequest, impl VisitResponse>
 where
     K: Into<Key<'k>> + Copy,
     R: KeyRequest<'k>,
 {
-    let request = |at: usize| at.checked_sub(1).and_then(|at| keys.get(at)).map(|key| R::from_checked((*key).into()));
-    let encode = move |at, requests: &mut Vec<u8>| match request(at) {
-        Some(request) => request.encode(requests),
-        None => GetSchema.encode(requests),
+    let request = |at: usize| R::from_checked(keys[at].into());
+    let visit = move |at, response: Response<'_>| visit(at, request(at), response);
+    between(GetSchema, R::OP, keys.len(), request, visit, visit_guard)
+}
+
+/// Creates a batch of `len` requests for one operation, between two requests `guard`. `visit_guard` gets the responses to
+/// these two.
+pub(super) fn between<G: TypedRequest, R: TypedRequest>(
+    guard: G,
+    op: Op,
+    len: usize,
+    request: impl Fn(usize) -> R,
+    mut visit: impl FnMut(usize, Response<'_>) -> Result<(), RequestError>,
+    mut visit_guard: impl FnMut(Response<'_>) -> Result<(), RequestError>,
+) -> Batch<impl EncodeRequest, impl VisitResponse> {
+    // The position of a request, or `None` for the first and the last request of the batch.
+    let position = move |at: usize| at.checked_sub(1).filter(|position| *position < len);
+    let guard_op = Some(guard.op());
+    let encode = move |at, requests: &mut Vec<u8>| match position(at) {
+        Some(at) => request(at).encode(requests),
+        None => guard.encode(requests),
     };
-    let visit = move |at, response: Response<'_>| match request(at) {
-        Some(request) => visit(at - 1, request, response),
+    let visit = move |at, response: Response<'_>| match position(at) {
+        Some(at) => visit(at, response),
         None => visit_guard(response),
     };
-    Batch { guard_op: Some(GetSchema.op()), ..Batch::new(R::OP, keys.len() + 2, encode, visit) }
+    Batch { guard_op, ..Batch::new(op, len + 2, encode, visit) }
 }
 
 /// Checks the lengths of all keys.

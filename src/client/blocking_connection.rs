@@ -10,6 +10,7 @@ use rustix::net::sockopt::Timeout;
 
 use super::address::Address;
 use super::error::{ClientError, Phase};
+use super::interrupt;
 use super::pipeline::{Pipeline, TransferError};
 use super::retry::Deadline;
 use super::socket::{connect_within, set_timeout};
@@ -98,6 +99,9 @@ impl BlockingConnection {
             if receive_responses(&mut self.tls, &mut self.pipeline, &mut socket)? || !is_all_sent {
                 return Ok(());
             }
+            if interrupt::is_requested() {
+                return Err(TransferError::System(phase, Errno::INTR.into()));
+            }
         }
     }
 }
@@ -122,6 +126,7 @@ fn wait_until_ready(socket: &OwnedFd, left: Option<Duration>) -> Result<(), Tran
     let timeout = left.and_then(|left| Timespec::try_from(left).ok());
     match poll(&mut [PollFd::new(socket, PollFlags::IN | PollFlags::OUT)], timeout.as_ref()) {
         Ok(0) => Err(TransferError::TimedOut(Phase::Send)),
+        Err(Errno::INTR) if interrupt::is_requested() => Err(TransferError::System(Phase::Send, Errno::INTR.into())),
         Ok(_) | Err(Errno::INTR) => Ok(()),
         Err(error) => Err(TransferError::System(Phase::Send, error.into())),
     }

@@ -3,6 +3,7 @@
 //! In: keys, and the addresses of some nodes. Out: values, in the order of the keys. The client learns the topology from
 //! the nodes, and reads it again when a node responds with the status Moved or cannot be reached.
 
+mod columns;
 mod ordered;
 
 use std::collections::{HashMap, HashSet};
@@ -14,13 +15,14 @@ use super::address::{Address, TcpAddress};
 use super::blocking::Client;
 use super::error::ClientError;
 use super::options::Options;
+use super::retry::Deadline;
 use crate::cluster::{Health, Role, Topology, TopologyNode};
 use crate::format::key::Key;
 use crate::slots::slot_of;
 
-pub use ordered::ClusterRows;
+pub use ordered::{ClusterPage, ClusterRows};
 
-/// The pause before the second attempt of a call. It doubles with each attempt, up to the maximum.
+/// The pause before the third attempt of a call. It doubles with each attempt, up to the maximum.
 const PAUSE: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(200);
 
@@ -35,15 +37,17 @@ const PAUSE_MAX: Duration = Duration::from_millis(200);
 #[derive(Clone, Debug)]
 pub struct ClusterOptions {
     /// The options of the connections to nodes. The number of retries does not matter, because a call is sent to
-    /// another node instead.
+    /// another node instead. [`Options::call_timeout`] is the maximum time of each request to one node. After this time,
+    /// a call that all nodes of a slot have failed to answer is not attempted again.
     pub client: Options,
     /// Whether requests are sent to replicas first. Without it, requests are sent to a replica only if the primary
     /// cannot be reached.
     pub reads_replicas: bool,
     /// The zone of this process. Nodes of this zone are preferred to other nodes with the same role.
     pub zone: Option<String>,
-    /// The maximum number of times that a call reads the topology and sends the requests that are not answered yet. 10 by
-    /// default, which takes about 1 s if all attempts fail at once.
+    /// The maximum number of attempts of a call. In each attempt, all nodes of a slot are tried until one answers. A
+    /// response that another node has the slot also counts as an attempt. 10 by default, which takes about 1 s if all nodes
+    /// fail at once.
     pub attempts: u32,
 }
 
@@ -79,8 +83,8 @@ impl ClusterClient {
     /// Connects to a cluster. The topology is read from the first of these nodes that can be reached.
     ///
     /// # Errors
-    /// [`ClientError`]: the error of the last node if no node can be reached, or [`ClientError::Configuration`] if a node
-    /// is not part of a cluster.
+    /// [`ClientError`]: the error of the last node if no node can be reached, or the first other error of a node, such as
+    /// [`ClientError::LoginFailed`], or [`ClientError::Configuration`] if a server is not a node of a cluster.
     pub fn connect<A: AsRef<OsStr>>(seeds: &[A]) -> Result<ClusterClient, ClientError> {
         ClusterClient::connect_with(seeds, &ClusterOptions::default())
     }
@@ -99,7 +103,7 @@ impl ClusterClient {
             connections: HashMap::new(),
         };
         client.options.client.retries = 0;
-        client.learn(&[])?;
+        client.learn(&[], &HashSet::new())?;
         Ok(client)
     }
 
@@ -122,16 +126,57 @@ impl ClusterClient {
     /// # Errors
     /// The errors of [`ClusterClient::get`]. If the request for one key fails, the whole call fails.
     pub fn get_many<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>, ClientError> {
-        let keys: Vec<Key<'k>> = keys.iter().map(|key| (*key).into()).collect();
         let mut values: Vec<Option<Vec<u8>>> = vec![None; keys.len()];
+        self.answer_keys(
+            keys,
+            |client, keys| client.get_many(keys),
+            |positions, found| {
+                positions.zip(found).for_each(|(position, value)| values[position] = value);
+            },
+        )?;
+        Ok(values)
+    }
+
+    /// Returns whether the table has a key.
+    ///
+    /// # Errors
+    /// The errors of [`ClusterClient::get`].
+    pub fn exists<'k>(&mut self, key: impl Into<Key<'k>>) -> Result<bool, ClientError> {
+        Ok(self.exists_many(&[key.into()])?.pop().unwrap_or_default())
+    }
+
+    /// Returns whether the table has each of many keys, in the order of the keys, as [`ClusterClient::get_many`] does.
+    ///
+    /// # Errors
+    /// The errors of [`ClusterClient::get_many`].
+    pub fn exists_many<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<Vec<bool>, ClientError> {
+        let mut found = vec![false; keys.len()];
+        self.answer_keys(
+            keys,
+            |client, keys| client.exists_many(keys),
+            |positions, exist| {
+                positions.zip(exist).for_each(|(position, exists)| found[position] = exists);
+            },
+        )?;
+        Ok(found)
+    }
+
+    /// Makes a call to the nodes of the slots of all keys, as [`ClusterClient::answer_all`] does. `answered` gets the
+    /// positions of the keys of each call.
+    fn answer_keys<'k, K: Into<Key<'k>> + Copy, T: Send>(
+        &mut self,
+        keys: &[K],
+        call: impl Fn(&mut Client, &[Key<'k>]) -> Result<T, ClientError> + Sync,
+        mut answered: impl FnMut(&mut dyn Iterator<Item = usize>, T),
+    ) -> Result<(), ClientError> {
+        let keys: Vec<Key<'k>> = keys.iter().map(|key| (*key).into()).collect();
         let pending = keys.iter().enumerate().map(|(position, key)| (slot_of(*key), position)).collect();
         let look_up = |client: &mut Client, items: &[(u16, usize)]| {
-            client.get_many(&items.iter().map(|(_, position)| keys[*position]).collect::<Vec<_>>())
+            call(client, &items.iter().map(|(_, position)| keys[*position]).collect::<Vec<_>>())
         };
-        self.answer_all(pending, look_up, |items, found| {
-            items.iter().zip(found).for_each(|((_, position), value)| values[*position] = value);
-        })?;
-        Ok(values)
+        self.answer_all(pending, look_up, |items, result| {
+            answered(&mut items.iter().map(|(_, position)| *position), result);
+        })
     }
 
     /// Makes a call for all items, which are slots with any data: groups the items by the nodes of their slots, makes one
@@ -143,43 +188,66 @@ impl ClusterClient {
         call: impl Fn(&mut Client, &[(u16, X)]) -> Result<T, ClientError> + Sync,
         mut answered: impl FnMut(&[(u16, X)], T),
     ) -> Result<(), ClientError> {
-        let (mut unreachable, mut pause) = (HashSet::new(), PAUSE);
-        for attempt in 1.. {
+        let deadline = Deadline::after(self.options.client.call_timeout);
+        let (mut avoided, mut pause, mut attempts) = (HashSet::new(), PAUSE, 0);
+        loop {
             let mut moved_from = Vec::new();
             let mut last_error = None;
-            for Answered { address, items, result } in self.exchange(std::mem::take(&mut pending), &call, &unreachable)
-            {
-                match result {
+            for Answered { address, items, result } in self.exchange(std::mem::take(&mut pending), &call, &avoided) {
+                let error = match result {
                     Ok(result) => {
                         answered(&items, result);
                         continue;
                     }
-                    Err(error @ ClientError::Moved { .. }) => {
-                        moved_from.push(address);
-                        last_error = Some(error);
-                    }
-                    Err(error) if may_try_another_node(&error) => {
-                        unreachable.insert(address);
-                        last_error = Some(error);
-                    }
-                    Err(error) => return Err(error),
+                    Err(error) => error,
+                };
+                match error {
+                    ClientError::Moved { .. } => moved_from.push(address.clone()),
+                    _ if is_connection_error(&error) => {}
+                    _ => return Err(error),
                 }
+                avoided.insert(address);
+                last_error = Some(error);
                 pending.extend(items);
             }
-            let Some(error) = last_error else { break };
-            if attempt >= self.options.attempts {
-                return Err(error);
+            let Some(error) = last_error else { return Ok(()) };
+            let have_all_failed = self.retry_failed_nodes(&pending, &mut avoided);
+            if have_all_failed || !moved_from.is_empty() {
+                attempts += 1;
+                if attempts >= self.options.attempts {
+                    return Err(error);
+                }
             }
-            // A slot may have another node that was not asked yet, so the second attempt does not wait.
-            if attempt > 1 {
+            if have_all_failed && attempts > 1 {
+                if deadline.left().is_some_and(|left| left <= pause) {
+                    return Err(error);
+                }
                 thread::sleep(pause);
                 pause = (2 * pause).min(PAUSE_MAX);
-                unreachable.clear();
             }
-            // If no node can be reached, the next attempt asks again.
-            let _ = self.learn(&moved_from);
+            // If no node can be reached, the next attempt reads the topology again.
+            let number = self.topology.number;
+            let _ = self.learn(&moved_from, &avoided);
+            // With another topology, these nodes may have the slots.
+            if self.topology.number != number {
+                avoided.retain(|address| !moved_from.contains(address));
+            }
         }
-        Ok(())
+    }
+
+    /// Removes the nodes of a pending slot from the nodes to avoid if all of them are avoided. Returns whether there is a
+    /// pending slot with only such nodes.
+    fn retry_failed_nodes<X>(&self, pending: &[(u16, X)], avoided: &mut HashSet<Address>) -> bool {
+        let primaries: HashSet<u16> = pending.iter().map(|(slot, _)| self.owners[usize::from(*slot)]).collect();
+        let mut have_all_failed = false;
+        for primary in primaries {
+            let addresses: Vec<Address> = self.nodes_of(primary).map(|node| self.address_of(node)).collect();
+            if addresses.iter().all(|address| avoided.contains(address)) {
+                have_all_failed = true;
+                avoided.retain(|address| !addresses.contains(address));
+            }
+        }
+        have_all_failed
     }
 
     /// Makes one call for the items of each node, to the best node of their slots that is not in `avoided`.
@@ -197,7 +265,7 @@ impl ClusterClient {
         let options = &self.options.client;
         let mut tasks = Vec::new();
         for items in groups.into_iter().filter(|items| !items.is_empty()) {
-            let address = self.node_of(items[0].0, avoided);
+            let address = self.best_node(self.owners[usize::from(items[0].0)], avoided);
             let client = self.connections.remove(&address);
             tasks.push(Task { address, items, client });
         }
@@ -225,21 +293,24 @@ impl ClusterClient {
         answered
     }
 
-    /// Returns the address of the best node of a slot that is not in `avoided`, or of its primary if all are.
-    fn node_of(&self, slot: u16, avoided: &HashSet<Address>) -> Address {
-        let primary = &self.topology.nodes[usize::from(self.owners[usize::from(slot)])];
+    /// Returns the address of the best node with the slots of a primary that is not in `avoided`, or of the primary if all
+    /// are. A primary is named by its position in the topology.
+    fn best_node(&self, primary: u16, avoided: &HashSet<Address>) -> Address {
         let is_preferred = |node: &TopologyNode| (node.role == Role::Replica) == self.options.reads_replicas;
         let badness = |node: &TopologyNode| {
             let is_far = self.options.zone.is_some() && node.zone != self.options.zone;
             (node.health == Health::Fail, !is_preferred(node), is_far)
         };
-        let replicas = self.topology.replicas_of(&primary.id);
-        let is_usable = |node: &&TopologyNode| {
-            (node.role == Role::Primary || matches!(node.health, Health::Online | Health::Fail))
-                && !avoided.contains(&self.address_of(node))
-        };
-        let best = [primary].into_iter().chain(replicas).filter(is_usable).min_by_key(|node| badness(node));
-        self.address_of(best.unwrap_or(primary))
+        let nodes = self.nodes_of(primary).filter(|node| !avoided.contains(&self.address_of(node)));
+        let best = nodes.min_by_key(|node| badness(node));
+        self.address_of(best.unwrap_or(&self.topology.nodes[usize::from(primary)]))
+    }
+
+    /// Returns a primary, and its replicas that clients may read from.
+    fn nodes_of(&self, primary: u16) -> impl Iterator<Item = &TopologyNode> {
+        let primary = &self.topology.nodes[usize::from(primary)];
+        let is_usable = |node: &&TopologyNode| matches!(node.health, Health::Online | Health::Fail);
+        [primary].into_iter().chain(self.topology.replicas_of(&primary.id).filter(is_usable))
     }
 
     /// Returns the address of a node. The user and the encryption are those of the first seed.
@@ -254,15 +325,16 @@ impl ClusterClient {
     }
 
     /// Reads the topology from the first node that can be reached. Nodes of `first` are asked first, then the nodes that
-    /// the client is connected to, the other nodes of the topology, and the seeds. An older topology than the current one
-    /// is ignored.
-    fn learn(&mut self, first: &[Address]) -> Result<(), ClientError> {
+    /// the client is connected to, the other nodes of the topology, and the seeds. Other nodes of `avoided` are not asked.
+    /// An older topology than the current one is ignored.
+    fn learn(&mut self, first: &[Address], avoided: &HashSet<Address>) -> Result<(), ClientError> {
         let connected: Vec<Address> = self.connections.keys().cloned().collect();
         let nodes: Vec<Address> = self.topology.nodes.iter().map(|node| self.address_of(node)).collect();
-        let mut asked = HashSet::new();
-        let mut last_error = None;
+        let others = connected.into_iter().chain(nodes).chain(self.seeds.clone());
         let addresses: Vec<Address> =
-            first.iter().cloned().chain(connected).chain(nodes).chain(self.seeds.clone()).collect();
+            first.iter().cloned().chain(others.filter(|address| !avoided.contains(address))).collect();
+        let mut asked = HashSet::new();
+        let mut reported: Option<ClientError> = None;
         for address in addresses {
             if !asked.insert(address.clone()) {
                 continue;
@@ -271,17 +343,27 @@ impl ClusterClient {
                 Ok((topology, owners)) => {
                     if topology.number >= self.topology.number {
                         (self.topology, self.owners) = (topology, owners);
+                        self.close_other_connections();
                     }
                     return Ok(());
                 }
-                Err(error) => last_error = Some(error),
+                // A failed login or a server that is not a node explains more than a node that does not run.
+                Err(error) if reported.as_ref().is_none_or(is_connection_error) => reported = Some(error),
+                Err(_) => {}
             }
         }
         let no_seeds = || ClientError::Configuration {
             server: Address::Unix("cluster".into()),
             problem: "no nodes were named: name the address of at least one node".to_owned(),
         };
-        Err(last_error.unwrap_or_else(no_seeds))
+        Err(reported.unwrap_or_else(no_seeds))
+    }
+
+    /// Closes the connections to servers that are neither nodes of the topology nor seeds. They may have an old topology.
+    fn close_other_connections(&mut self) {
+        let nodes = self.topology.nodes.iter().map(|node| self.address_of(node));
+        let kept: HashSet<Address> = nodes.chain(self.seeds.iter().cloned()).collect();
+        self.connections.retain(|address, _| kept.contains(address));
     }
 
     /// Reads the topology of a node, and the positions of the primaries of all slots.
@@ -319,7 +401,7 @@ struct Answered<X, T> {
 }
 
 /// Returns whether another node may answer after this error: this node cannot be reached, or is overloaded.
-fn may_try_another_node(error: &ClientError) -> bool {
+fn is_connection_error(error: &ClientError) -> bool {
     matches!(
         error,
         ClientError::NotRunning { .. }

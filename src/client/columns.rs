@@ -108,6 +108,18 @@ impl ReceivedValues {
         self.ranges.push(value.map(|_| start..self.bytes.len()));
     }
 
+    /// Combines the values that several servers sent. Each part has the positions of its keys among all keys.
+    #[cfg(feature = "cluster")]
+    pub(super) fn combine(key_count: usize, parts: Vec<(Vec<usize>, ReceivedValues)>) -> ReceivedValues {
+        let mut found: Vec<Option<&[u8]>> = vec![None; key_count];
+        for (positions, part) in &parts {
+            positions.iter().zip(part.iter()).for_each(|(position, value)| found[*position] = value);
+        }
+        let mut values = ReceivedValues::default();
+        found.into_iter().for_each(|value| values.push(value));
+        values
+    }
+
     /// Returns an iterator over the values of all keys, in the order of the keys, with `None` for keys that the table
     /// does not have.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Option<&[u8]>> {
@@ -228,6 +240,23 @@ impl ColumnLookup {
 impl ProjectedRows {
     fn new(selected: Arc<SelectedColumns>, key_count: usize) -> ProjectedRows {
         ProjectedRows { selected, bytes: Vec::new(), places: vec![Place::Pending; key_count] }
+    }
+
+    /// Combines the rows that several servers sent. Each part has the positions of its keys among all keys. Returns `None`
+    /// if there is no part, or if the rows of the parts have different columns.
+    #[cfg(feature = "cluster")]
+    pub(super) fn combine(key_count: usize, parts: Vec<(Vec<usize>, ProjectedRows)>) -> Option<ProjectedRows> {
+        let (_, first) = parts.first()?;
+        let mut rows = ProjectedRows::new(Arc::clone(&first.selected), key_count);
+        for (positions, part) in &parts {
+            if part.schema().id() != rows.schema().id() {
+                return None;
+            }
+            for (position, row) in positions.iter().zip(part.iter()) {
+                rows.set(*position, row.map(|row| row.as_bytes())).ok()?;
+            }
+        }
+        Some(rows)
     }
 
     /// Stores the row of the key at a position, or `None` if the table does not have the key.

@@ -135,6 +135,15 @@ pub enum ClientError {
         /// The number of changes.
         changes: u32,
     },
+    /// Nodes of a cluster serve tables with different columns.
+    #[error(
+        "{server}: nodes of the cluster serve tables with different columns: try again when all nodes serve the same \
+         generation"
+    )]
+    SchemaDiffers {
+        /// The address of a node.
+        server: Address,
+    },
     /// The connection must log in before it can send the request.
     #[error(
         "{server}: the server requires a login for {request}: name the user in the address, as in \

@@ -6,6 +6,7 @@ pub(crate) mod allocator;
 pub(crate) mod args;
 mod client_limits;
 pub(crate) mod cluster;
+pub(crate) mod command;
 pub(crate) mod inherited;
 pub(crate) mod log;
 pub(crate) mod published;

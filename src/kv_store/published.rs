@@ -225,6 +225,10 @@ mod following {
         fn set_file_slots(&mut self, slots: &SlotSet) {
             self.0.set_file_slots(slots.clone());
         }
+
+        fn served_slots(&self) -> SlotSet {
+            self.0.served_slots()
+        }
     }
 
     /// Serves the generations that the follower has verified.

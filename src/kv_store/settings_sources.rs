@@ -14,16 +14,17 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
-use clap::{Arg, ArgMatches, Command, CommandFactory, FromArgMatches};
+use clap::{Arg, ArgMatches, Command, FromArgMatches};
 
 use zero_kv::client::SOCKET_VARIABLE;
 
 use super::args::Args;
+use super::command::command;
 
 /// The prefix of the environment variables.
 const PREFIX: &str = "KV_STORE_";
 /// The options that select sources, and so cannot come from one.
-const NOT_IN_SOURCES: [&str; 4] = ["config", "print-config", "help", "version"];
+const NOT_IN_SOURCES: [&str; 5] = ["config", "print-config", "generate", "help", "version"];
 
 /// Where the value of an option comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,10 +50,10 @@ struct Given {
 pub(crate) fn parse() -> Result<Args, ExitCode> {
     let command_line: Vec<OsString> = env::args_os().collect();
     let given = collect(&command_line, &|name| env::var_os(name))
-        .unwrap_or_else(|problem| Args::command().error(ErrorKind::ValueValidation, problem).exit());
+        .unwrap_or_else(|problem| command().error(ErrorKind::ValueValidation, problem).exit());
     let mut args = command_line;
     args.extend(given.iter().flat_map(|given| given.args.clone()));
-    let matches = Args::command().try_get_matches_from(args).unwrap_or_else(|error| {
+    let matches = command().try_get_matches_from(args).unwrap_or_else(|error| {
         if error.use_stderr() {
             given.iter().for_each(note_origin);
         }
@@ -79,9 +80,9 @@ fn note_origin(given: &Given) {
 /// Returns the options that the command line lacks and another source has. Returns what is wrong with a source as the
 /// error.
 fn collect(command_line: &[OsString], variable: &dyn Fn(&str) -> Option<OsString>) -> Result<Vec<Given>, String> {
-    let command = Args::command();
+    let command = command();
     // Errors are reported later, when all options are known.
-    let matches = Args::command().ignore_errors(true).disable_help_flag(true).disable_version_flag(true);
+    let matches = command.clone().ignore_errors(true).disable_help_flag(true).disable_version_flag(true);
     let matches = matches.get_matches_from(command_line);
     let path = matches.get_one::<PathBuf>("config").cloned().or_else(|| variable("KV_STORE_CONFIG").map(PathBuf::from));
     let file = path.as_ref().map(read_file).transpose()?.unwrap_or_default();
@@ -186,7 +187,7 @@ fn file_args(arg: &Arg, name: &str, value: &toml::Value) -> Result<Vec<OsString>
 
 /// Returns the options in effect as a TOML file, with the origin of each.
 fn print(matches: &ArgMatches, given: &[Given]) -> String {
-    let command = Args::command();
+    let command = command();
     let mut text = String::new();
     for arg in options(&command) {
         let (mut id, name) = (arg.get_id().as_str(), arg.get_long().unwrap_or_default());

@@ -25,6 +25,10 @@ pub trait ClusterMember: Send {
 
     /// Announces the slots of the file that is served next.
     fn set_file_slots(&mut self, slots: &SlotSet);
+
+    /// Returns the slots that the node serves. After a change of the topology, these are more than the topology assigns to
+    /// the node, until all other nodes must have read the topology.
+    fn served_slots(&self) -> SlotSet;
 }
 
 /// The topologies that a node knows.
@@ -61,9 +65,9 @@ impl Membership {
         self.current.as_ref().map_or(0, |topology| topology.number)
     }
 
-    /// Returns the slots that the node needs: those of the topology in effect and of the next one.
+    /// Returns the slots that the node needs: those that it serves, and those of the topology in effect and of the next one.
     pub(super) fn slots_needed(&self) -> SlotSet {
-        let mut needed = SlotSet::NONE;
+        let mut needed = self.member.served_slots();
         let topologies = self.current.iter().chain(&self.next);
         topologies.for_each(|topology| needed.insert_all(&topology.slots_of(&self.node)));
         needed

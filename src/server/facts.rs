@@ -47,7 +47,7 @@ enum Text {
     Texts(fn(&Snapshot) -> Vec<(&'static str, String)>),
 }
 
-/// A metric for Prometheus. `docs/OPERATIONS.md` lists all metrics in the order of [`FACTS`].
+/// A metric for Prometheus. `docs/operations/monitor.md` lists all metrics in the order of [`FACTS`].
 #[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "only metrics read this"))]
 pub(super) struct Metric {
     pub(super) name: &'static str,

@@ -1,6 +1,14 @@
 //! The crate's client of a cluster.
 
-use zero_kv::client::{ClientError, ClusterClient, ClusterOptions, OwnedKey};
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use zero_kv::client::{ClientError, ClusterClient, ClusterOptions, KeyRange, Options, OwnedKey, RowsOrValues};
 
 use super::clients::{start, start_one};
 use super::nodes::{Cluster, Member, ROWS, members, topology, topology_number};
@@ -19,6 +27,11 @@ fn check(client: &mut ClusterClient) {
         let expected: Vec<Option<Vec<u8>>> = keys.iter().map(|key| value(*key)).collect();
         assert!(client.get_many(keys).unwrap() == expected);
         assert_eq!(client.get(keys[0]).unwrap(), expected[0]);
+        let exist: Vec<bool> = expected.iter().map(Option::is_some).collect();
+        assert_eq!(client.exists_many(keys).unwrap(), exist);
+        assert_eq!(client.exists(keys[0]).unwrap(), exist[0]);
+        let RowsOrValues::Values(values) = client.get_rows_or_values(keys).unwrap() else { panic!("rows") };
+        assert!(values.iter().eq(expected.iter().map(Option::as_deref)));
     }
 }
 
@@ -74,12 +87,21 @@ fn check_order(client: &mut ClusterClient) {
     assert!(client.ceiling_many(&keys).unwrap() == ceilings);
     assert_eq!(client.floor(u64::MAX).unwrap(), row(ROWS - 1));
     assert_eq!(client.ceiling(0_u64).unwrap(), row(0));
+    assert_eq!((client.first().unwrap(), client.last().unwrap()), (row(0), row(ROWS - 1)));
     assert_eq!(client.count(..).unwrap(), ROWS);
     assert_eq!(client.count(10..ROWS - 5).unwrap(), ROWS - 15);
     assert_eq!(client.count(ROWS..).unwrap(), 0);
     for (start, end) in [(0, ROWS), (7, 30), (ROWS, 2 * ROWS)] {
         let rows: Vec<_> = client.range(start..end).unwrap().map(Result::unwrap).collect();
         assert!(rows.into_iter().map(Some).eq((start..end.min(ROWS)).map(row)), "{start}..{end}");
+        let ends = (Bound::Included(OwnedKey::U64(start)), Bound::Excluded(OwnedKey::U64(end)));
+        let (mut backward, mut rest) = (Vec::new(), Some(KeyRange::new(ends.0, ends.1)));
+        while let Some(range) = rest.take() {
+            let page = client.last_page(range.bounds()).unwrap();
+            backward.splice(0..0, page.rows);
+            rest = page.rest;
+        }
+        assert!(backward.into_iter().map(Some).eq((start..end.min(ROWS)).map(row)), "{start}..{end}");
     }
     assert!(client.prefix("1").unwrap().next().unwrap().is_err(), "the keys are numbers");
 }
@@ -135,4 +157,143 @@ pub(crate) fn errors_name_the_reason() {
     assert!(error.to_string().contains("the server is not a node of a cluster"), "{error}");
     let error = ClusterClient::connect::<&str>(&[]).unwrap_err();
     assert!(error.to_string().contains("name the address of at least one node"), "{error}");
+}
+
+/// Forwards connections to a port of this machine. Sends nothing to the server before more than `held_bytes` have arrived
+/// from the client since the last time.
+fn proxy(port: u16, held_bytes: &Arc<AtomicUsize>) -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let proxy_port = listener.local_addr().unwrap().port();
+    let held_bytes = Arc::clone(held_bytes);
+    thread::spawn(move || {
+        for mut client in listener.incoming().map_while(Result::ok) {
+            let Ok(mut server) = TcpStream::connect(("127.0.0.1", port)) else { return };
+            let (mut from_server, mut to_client) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+            thread::spawn(move || io::copy(&mut from_server, &mut to_client));
+            let held_bytes = Arc::clone(&held_bytes);
+            thread::spawn(move || {
+                let (mut held, mut buffer) = (Vec::new(), [0; 4096]);
+                while let Ok(read @ 1..) = client.read(&mut buffer) {
+                    held.extend_from_slice(&buffer[..read]);
+                    if held.len() > held_bytes.load(Ordering::Relaxed) && server.write_all(&held).is_ok() {
+                        held.clear();
+                    }
+                }
+            });
+        }
+    });
+    proxy_port
+}
+
+pub(crate) fn an_ordered_lookup_takes_one_round_trip() {
+    let (cluster, mut members) = (Cluster::of_numbers(), members(2, 0));
+    let servers = start(&cluster, &members);
+    let held_bytes = Arc::new(AtomicUsize::new(0));
+    for member in &mut members {
+        member.port = proxy(member.port, &held_bytes);
+    }
+    cluster.write_topology(&topology(2, &members));
+    for server in &servers {
+        eventually("the new topology is in effect", || topology_number(server) == 2);
+    }
+    let client = Options { call_timeout: Some(Duration::from_secs(20)), ..Options::default() };
+    let options = ClusterOptions { client, attempts: 1, ..ClusterOptions::default() };
+    let mut client = ClusterClient::connect_with(&seeds(&members), &options).unwrap();
+    check(&mut client);
+    // A request has at least 16 bytes. The two requests for the slots of the file and the lookup must arrive together.
+    held_bytes.store(2 * 16, Ordering::Relaxed);
+    assert_eq!(client.floor(ROWS).unwrap().unwrap().0, OwnedKey::U64(ROWS - 1));
+    assert_eq!(client.ceiling(7_u64).unwrap().unwrap().0, OwnedKey::U64(7));
+    assert_eq!(client.count(..).unwrap(), ROWS);
+    assert_eq!(client.first_page(5..8).unwrap().rows.len(), 3);
+}
+
+pub(crate) fn rows_of_typed_tables_have_the_columns_of_the_schema() {
+    let rows: String = (0..ROWS).map(|key| format!("{key},{},name {key}\n", key / 2)).collect();
+    let cluster = Cluster::typed("price:u32,name:text", rows);
+    let members = members(3, 0);
+    let mut servers = start(&cluster, &members);
+    let mut client = ClusterClient::connect(&seeds(&members)).unwrap();
+    let keys = [7, ROWS, 1999, 0, 8];
+    let schema = client.schema().unwrap().unwrap();
+    assert!(schema.columns().iter().map(|column| column.name.as_str()).eq(["price", "name"]));
+    let rows = client.get_rows(&keys).unwrap();
+    assert_eq!((rows.len(), rows.schema().id()), (keys.len(), schema.id()));
+    let names = client.get_columns(&keys, &["name"]).unwrap();
+    for (position, key) in keys.into_iter().enumerate() {
+        let expected = (key < ROWS).then(|| (u32::try_from(key / 2).unwrap(), format!("name {key}")));
+        let found = rows
+            .row(position)
+            .map(|row| (row.get::<u32>("price").unwrap(), row.get::<&str>("name").unwrap().to_owned()));
+        assert_eq!(found, expected);
+        let name = names.row(position).map(|row| row.get::<&str>("name").unwrap().to_owned());
+        assert_eq!(name, expected.map(|(_, name)| name));
+    }
+    assert!(matches!(client.get_rows_or_values(&keys).unwrap(), RowsOrValues::Rows(rows) if rows.len() == keys.len()));
+    assert_eq!(client.get_rows::<u64>(&[]).unwrap().schema().id(), schema.id());
+    let error = client.get_columns(&keys, &["weight"]).unwrap_err().to_string();
+    assert!(error.contains("weight"), "{error}");
+    // A node whose table has another type for a column.
+    let other =
+        Cluster::typed("price:f32,name:text", (0..ROWS).map(|key| format!("{key},1.5,x\n")).collect::<String>());
+    servers[0].kill();
+    let address = format!("127.0.0.1:{}", members[0].port);
+    let slots = members[0].slots.to_string();
+    let command = cluster.command(
+        &members[0].id,
+        &other.shard(members[0].slots),
+        members[0].port,
+        &["--tcp", &address, "--slots", &slots],
+    );
+    servers[0] = Server::of(command, &cluster.path(&format!("{}.sock", members[0].id)));
+    assert!(matches!(client.get_columns(&keys, &["price"]), Err(ClientError::SchemaDiffers { .. })));
+    assert!(matches!(client.get_rows_or_values(&keys), Err(ClientError::SchemaDiffers { .. })));
+    assert_eq!(client.get_columns(&keys, &["name"]).unwrap().len(), keys.len());
+}
+
+pub(crate) fn all_nodes_of_a_slot_are_tried() {
+    let (cluster, members) = (Cluster::of_numbers(), members(2, 2));
+    let mut servers = start(&cluster, &members);
+    // With one attempt, a call must try all nodes of a slot before it fails.
+    let options = ClusterOptions { attempts: 1, ..ClusterOptions::default() };
+    for reads_replicas in [false, true] {
+        let options = ClusterOptions { reads_replicas, ..options.clone() };
+        // Each node of the first shard is the only one that runs.
+        for running in 0..3 {
+            let mut client = ClusterClient::connect_with(&seeds(&members), &options).unwrap();
+            (0..3).filter(|node| *node != running).for_each(|node| servers[node].kill());
+            check(&mut client);
+            check_order(&mut client);
+            for node in (0..3).filter(|node| *node != running) {
+                servers[node] = start_one(&cluster, &members[node]);
+            }
+        }
+    }
+    // A primary without the rows of its slots: its replicas have them.
+    servers[0].kill();
+    let address = format!("127.0.0.1:{}", members[0].port);
+    let slots = members[3].slots;
+    let options = ["--tcp", &address, "--slots", &slots.to_string()];
+    let lacking = cluster.command(&members[0].id, &cluster.shard(slots), members[0].port, &options);
+    servers[0] = Server::of(lacking, &cluster.path(&format!("{}.sock", members[0].id)));
+    let mut client = ClusterClient::connect(&seeds(&members)).unwrap();
+    check(&mut client);
+    check_order(&mut client);
+}
+
+pub(crate) fn a_call_without_a_node_ends_after_its_time_out() {
+    let (cluster, members) = (Cluster::of_numbers(), members(2, 1));
+    let mut servers = start(&cluster, &members);
+    // If only the number of attempts ended the call, it would take more than a century.
+    let call_timeout = Some(Duration::from_millis(500));
+    let client = Options { call_timeout, ..Options::default() };
+    let options = ClusterOptions { client, attempts: u32::MAX, ..ClusterOptions::default() };
+    let mut client = ClusterClient::connect_with(&seeds(&members), &options).unwrap();
+    check(&mut client);
+    servers[0].kill();
+    servers[1].kill();
+    let error = client.get(super::nodes::key_in(members[0].slots)).unwrap_err();
+    assert!(matches!(error, ClientError::NotRunning { .. }), "{error}");
+    let ports = [members[0].port, members[1].port].map(|port| port.to_string());
+    assert!(ports.iter().any(|port| error.to_string().contains(port)), "{error}");
 }

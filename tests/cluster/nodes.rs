@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tempfile::TempDir;
-use zero_kv::bake::{self, Keys, Options};
+use zero_kv::bake::{self, Column, Input, Keys, Options, TypedColumns, parse_types};
 use zero_kv::slots::{SlotRange, slot_of};
 
 use crate::helpers::ports::free_port;
@@ -33,6 +33,18 @@ impl Cluster {
     /// Bakes a table whose values name their keys.
     pub(crate) fn of_numbers() -> Cluster {
         Cluster::new(Keys::U64, (0..ROWS).map(|key| format!("{key},value {key}\n")).collect::<String>())
+    }
+
+    /// Bakes a typed table. The columns of the rows are the key and those of `types`.
+    pub(crate) fn typed(types: &str, rows: impl Into<Vec<u8>>) -> Cluster {
+        let folder = tempfile::tempdir().unwrap();
+        let mut typed = TypedColumns::default();
+        typed.types = parse_types(&format!("id:u64,{types}")).unwrap();
+        let mut options = Options::default();
+        (options.typed, options.key) = (Some(typed), Some(Column::Name("id".to_owned())));
+        let rows = Input::reader("rows", std::io::Cursor::new(rows.into()));
+        bake::bake(vec![rows], &folder.path().join("whole.db"), &options, &mut |_| ()).unwrap();
+        Cluster { folder }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

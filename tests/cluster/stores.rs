@@ -7,7 +7,7 @@ use zero_kv::cluster::Topology;
 use zero_kv::publish::{CommitOptions, ShardFile};
 use zero_kv::slots::SlotRange;
 
-use super::moves::under_load;
+use super::load::under_load;
 use super::nodes::{Member, ROWS, key_in, members, moved, reply, topology, topology_number};
 use crate::helpers::published::Published;
 use crate::helpers::redis_replies::Reply;
@@ -84,7 +84,14 @@ pub(crate) fn nodes_fetch_the_slots_that_the_topology_assigns_to_them() {
         servers.push(start(&published, &next[3]));
         wait_for_topology(&servers, 2);
         more();
-        // The nodes drop the rows of other slots with the next generation.
+        // The nodes serve the slots that they have given away for some time, and drop their rows with the next generation.
+        for (server, member) in [(&servers[0], &next[0]), (&servers[2], &next[1])] {
+            let key = (0..ROWS).find(|key| !member.slots.has_key((*key).into())).unwrap();
+            eventually(
+                "the node redirects clients of other slots",
+                || matches!(reply(server, &format!("GET {key}")), Reply::Error(text) if text.starts_with("MOVED ")),
+            );
+        }
         publish(&published, 5);
         for (server, member) in [(&servers[0], &next[0]), (&servers[2], &next[1])] {
             let expected = (0..ROWS).filter(|key| member.slots.has_key((*key).into())).count() as i64;
@@ -100,6 +107,45 @@ pub(crate) fn nodes_fetch_the_slots_that_the_topology_assigns_to_them() {
     assert_eq!(topology_number(&node), 2);
     let key = key_in(SlotRange { first_slot: 0, last_slot: 4095 });
     assert_eq!(reply(&node, &format!("GET {key}")), Reply::Bytes(format!("value {key}").into_bytes()));
+}
+
+/// A node that has given slots away still answers for them, until the other nodes must know the new topology. A new
+/// generation in this time must not take their rows away, because a node that does not know the topology yet would redirect
+/// clients back to it.
+pub(crate) fn the_rows_of_moved_slots_stay_in_new_generations_while_the_node_serves_them() {
+    let published = Published::new();
+    publish(&published, 4);
+    let members = members(2, 0);
+    let divided_after = |last_slot: u16| {
+        let slots =
+            [(0, last_slot), (last_slot + 1, 16383)].map(|(first_slot, last_slot)| SlotRange { first_slot, last_slot });
+        [0, 1].map(|at| Member { slots: slots[at], ..members[at].clone() })
+    };
+    create(&published, 1, &divided_after(8191));
+    // A node serves moved slots for four polls.
+    let start = |member: &Member| {
+        let mut command = command(&published, member);
+        command.env("KV_STORE_POLL", "60s");
+        Server::of(command, &published.socket(&member.id))
+    };
+    let servers: Vec<Server> = members.iter().map(start).collect();
+    wait_for_topology(&servers, 1);
+    let poll = || servers.iter().for_each(|server| drop(server.client().reload()));
+    create(&published, 2, &divided_after(4095));
+    eventually("the slots have moved", || {
+        poll();
+        servers.iter().all(|server| topology_number(server) == 2)
+    });
+    let moved = key_in(SlotRange { first_slot: 4096, last_slot: 8191 });
+    let replies = || servers.iter().map(|server| reply(server, &format!("GET {moved}"))).collect::<Vec<Reply>>();
+    let value = Reply::Bytes(format!("value {moved}").into_bytes());
+    assert_eq!(replies(), [value.clone(), value.clone()]);
+    publish(&published, 4);
+    eventually("the new generation is served", || {
+        poll();
+        servers.iter().all(|server| server.number("published_generation") == 2)
+    });
+    assert_eq!(replies(), [value.clone(), value.clone()]);
 }
 
 pub(crate) fn a_node_with_several_ranges_has_their_rows() {

@@ -45,6 +45,8 @@ pub(crate) mod scripted_server;
 pub(crate) mod servers;
 #[cfg(feature = "cli")]
 pub(crate) mod store_server;
+#[cfg(all(feature = "cli", feature = "object-store"))]
+pub(crate) mod store_servers;
 #[cfg(feature = "cli")]
 pub(crate) mod tables;
 #[cfg(feature = "cli")]

@@ -11,8 +11,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 use zero_kv::bake::Keys;
 
-use super::store_servers::{Bucket, StoreKind};
 use crate::helpers::rows::bake_text;
+use crate::helpers::store_servers::{Bucket, StoreKind};
 use crate::helpers::trials::Missing;
 
 /// An empty table in a store, and a folder for files.

@@ -293,7 +293,7 @@ fn connections_leave_descriptors_for_a_new_file() {
     command.args(["-c", "ulimit -n 200; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_kv_store"), "--workers", "1", "--db"]);
     command.arg(table.db()).arg("--socket").arg(table.socket());
     let server = Server::of(command, &table.socket());
-    // docs/OPERATIONS.md specifies the reserved descriptors: 64, and 4 for each worker.
+    // docs/operations/limits.md specifies the reserved descriptors: 64, and 4 for each worker.
     assert_eq!(setting(&server, "maxclients"), "132");
     let mut streams = Vec::new();
     eventually("132 connections are open", || {

@@ -12,7 +12,7 @@ use crate::helpers::servers::Server;
 use crate::helpers::tables::{Table, answers_to_gets};
 use crate::helpers::waiting::{PATIENCE, eventually};
 
-const OPERATIONS: &str = include_str!("../../docs/OPERATIONS.md");
+const MONITOR: &str = include_str!("../../docs/operations/monitor.md");
 const DASHBOARD: &str = include_str!("../../packaging/grafana/zero-kv.json");
 
 /// Starts a server with metrics. Returns it with the address of the metrics.
@@ -104,7 +104,7 @@ fn the_document_lists_exactly_the_existing_metrics() {
     let table = Table::of_rows(10);
     let (_server, address) = serve(&table);
     let (_, metrics) = get(address, "/metrics");
-    let section = OPERATIONS.split("### Metrics").nth(1).unwrap().split("\n## ").next().unwrap();
+    let section = MONITOR.split("## Metrics").nth(1).unwrap().split("\n## ").next().unwrap();
     let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split(['`', '{']).next());
     assert_eq!(rows.filter(|name| name.starts_with("zero_kv_")).collect::<Vec<_>>(), names(&metrics));
 }

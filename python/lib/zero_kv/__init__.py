@@ -2,8 +2,9 @@
 
 `bake` compiles rows into a file, and `open` opens the file for lookups. If a server serves the file, `Client` and
 `AsyncClient` send requests to the server, and `Direct` looks keys up in the server's table, in this process. When the
-server replaces its table, all three use the new table. `publish` uploads a file to an object store, and `Published`
-follows such a table without a server. Engines that bake a table in many processes call `slots`, `write_shard`, and
+server replaces its table, all three use the new table. `ClusterClient` and `AsyncClusterClient` send requests to the nodes
+of a cluster. `publish` uploads a file to an object store, and `Published` follows such a table without a server. `serve`
+starts a server for tests and notebooks. Engines that bake a table in many processes call `slots`, `write_shard`, and
 `commit`; `zero_kv.spark` does so in Spark.
 """
 
@@ -15,9 +16,12 @@ from typing import Literal as _Literal
 
 from zero_kv._aio import AsyncClient
 from zero_kv._bake import bake
+from zero_kv._cluster import AsyncClusterClient
+from zero_kv._info import ServerInfo
 from zero_kv._native import (
     Client,
     ClientRows,
+    ClusterClient,
     Direct,
     Entry,
     Generation,
@@ -28,12 +32,16 @@ from zero_kv._native import (
     Schema,
     Table,
     TypedRow,
+    __version__,
     open,
 )
 from zero_kv._native import forked as _forked
 from zero_kv._native import stop_following as _stop_following
+from zero_kv._progress import BakeProgress
 from zero_kv._publish import publish
+from zero_kv._serve import Server, serve
 from zero_kv._shards import commit, slots, write_shard
+from zero_kv._topology import Topology, TopologyNode
 from zero_kv.errors import (
     BakeFailed,
     Closed,
@@ -58,10 +66,13 @@ from zero_kv.errors import (
 
 __all__ = [
     "AsyncClient",
+    "AsyncClusterClient",
     "BakeFailed",
+    "BakeProgress",
     "Client",
     "ClientRows",
     "Closed",
+    "ClusterClient",
     "Damaged",
     "Direct",
     "DirectRefused",
@@ -82,22 +93,30 @@ __all__ = [
     "Report",
     "Rows",
     "Schema",
+    "Server",
     "ServerError",
+    "ServerInfo",
     "StoreFailed",
     "Table",
     "TimedOut",
     "TlsFailed",
+    "Topology",
+    "TopologyNode",
     "TypedRow",
     "UntrustedServer",
+    "__version__",
     "bake",
     "commit",
     "open",
     "publish",
+    "serve",
     "slots",
     "write_shard",
 ]
 
 
+_Mapping.register(Client)
+_Mapping.register(ClusterClient)
 _Mapping.register(Table)
 _Mapping.register(Schema)
 _Mapping.register(TypedRow)
@@ -105,9 +124,11 @@ _os.register_at_fork(after_in_child=_forked)
 _atexit.register(_stop_following)
 
 
-def _reopen(path: str, verify: _Literal["full", "touch"], memory: _Literal["map", "copy"]) -> Table:
+def _reopen(
+    path: str, verify: _Literal["full", "touch"], memory: _Literal["map", "copy"], strict: bool = False
+) -> Table[_Any, _Any]:
     """Return the table that another process pickled."""
-    return open(path, verify=verify, memory=memory)
+    return open(path, verify=verify, memory=memory, strict=strict)
 
 
 def _redirect(
@@ -116,11 +137,24 @@ def _redirect(
     connect_timeout: float,
     timeout: float | None,
     server_user: str | None,
-) -> Direct:
+    strict: bool = False,
+) -> Direct[_Any, _Any]:
     """Return the Direct that another process pickled."""
-    return Direct(path, memory=memory, connect_timeout=connect_timeout, timeout=timeout, server_user=server_user)
+    return Direct(
+        path,
+        memory=memory,
+        connect_timeout=connect_timeout,
+        timeout=timeout,
+        server_user=server_user,
+        strict=strict,
+    )
 
 
-def _reconnect(address: str, options: dict[str, _Any]) -> Client:
+def _reconnect(address: str, options: dict[str, _Any]) -> Client[_Any, _Any]:
     """Return the client that another process pickled."""
     return Client(address, **options)
+
+
+def _reconnect_to_cluster(nodes: list[str], options: dict[str, _Any]) -> ClusterClient:
+    """Return the client of a cluster that another process pickled."""
+    return ClusterClient(nodes, **options)

@@ -13,16 +13,37 @@ import os
 import socket
 import ssl
 import struct
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 from zero_kv._arrays import Requested, is_arrow, whole_array
 from zero_kv._columns import dense_keys, with_nulls
-from zero_kv._native import Pipeline, Request, check_server_user, default_address, endpoint
-from zero_kv.errors import Closed, NotRunning, NotTyped, Refused, ServerError, TimedOut, TlsFailed
+from zero_kv._native import (
+    Pipeline,
+    Request,
+    check_server_user,
+    decode_row,
+    default_address,
+    endpoint,
+    index_of,
+    key_kinds,
+    wrong_kind,
+)
+from zero_kv.errors import (
+    Closed,
+    Error,
+    KeyKind,
+    NotRunning,
+    NotTyped,
+    Refused,
+    ServerError,
+    TimedOut,
+    TlsFailed,
+)
 
 if TYPE_CHECKING:
+    from zero_kv._info import ServerInfo
     from zero_kv._native import ReceivedRows, Schema, TypedRow, _ArrowArray, _ArrowStream
 
 # How often a call requests the schema again because the table was replaced by a table with another schema.
@@ -107,11 +128,12 @@ class AsyncClient:
         self,
         address: str | os.PathLike[str] | None = None,
         *,
-        connect_timeout: float = 5.0,
+        connect_timeout: float = 1.0,
         timeout: float | None = 30.0,
         retries: int = 1,
-        reconnect_timeout: float = 2.0,
+        reconnect_timeout: float = 0.5,
         server_user: str | int | None = None,
+        strict: bool = False,
         user: str | None = None,
         password: str | None = None,
         password_file: str | os.PathLike[str] | None = None,
@@ -126,6 +148,7 @@ class AsyncClient:
         self._retries = retries
         self._reconnect_timeout = reconnect_timeout
         self._server_user = server_user
+        self._strict = strict
         self._security: dict[str, Any] = {
             "user": user,
             "password": password,
@@ -140,11 +163,16 @@ class AsyncClient:
         self._is_closed = False
         self._schema: Schema | None = None
 
+    @property
+    def strict(self) -> bool:
+        """Whether a key that the table cannot have is an error."""
+        return self._strict
+
     async def get(self, key: int | bytes | str, default: Any = None, /) -> Any:
         """Return the value of a key, or `default` if the table does not have the key. The value is `bytes`, or, in a typed
         table, a `TypedRow`.
         """
-        value = (await self._rows_or_values([key]))[0]
+        value = (await self._found([key], self._rows_or_values))[0]
         return default if value is None else value
 
     async def __getitem__(self, key: int | bytes | str, /) -> Any:
@@ -156,14 +184,14 @@ class AsyncClient:
 
     async def get_bytes(self, key: int | bytes | str, default: Any = None, /) -> Any:
         """Return the bytes of a value or row, or `default` if the table does not have the key."""
-        value = await self._call(Request.get(key))
+        value = (await self._found([key], self._values))[0]
         return default if value is None else value
 
     async def get_bytes_many(self, keys: Iterable[int] | Iterable[bytes | str]) -> list[bytes | None]:
         """Return the bytes of the values or rows of many keys, in the order of the keys, with pipelined requests. The
         result has `None` for keys that the table does not have.
         """
-        values: list[bytes | None] = await self._call(Request.get_many(keys))
+        values: list[bytes | None] = await self._found(keys, self._values)
         return values
 
     @overload
@@ -174,10 +202,9 @@ class AsyncClient:
     async def get_many(self, keys: Any, *, dtype: Any) -> tuple[Any, ...]: ...
     async def get_many(self, keys: Any, *, dtype: Any = None) -> Any:
         """Return the values of many keys, in the order of the keys, with pipelined requests: see `Table.get_many`."""
-        requested = Requested(keys, dtype)
-        if requested.is_list:
-            return await self._rows_or_values(requested.keys)
-        return requested.values(await self._call(Request.get_many(requested.keys)))
+        requested = Requested(keys, dtype, self._strict)
+        look_up = self._rows_or_values if requested.is_list else self._values
+        return requested.values(await self._found(requested.keys, look_up))
 
     async def schema(self) -> Schema | None:
         """Return the columns of the server's table, or `None` if its values are bytes."""
@@ -186,14 +213,15 @@ class AsyncClient:
 
     async def get_row(self, key: int | bytes | str, default: Any = None, /) -> Any:
         """Return the row of a key in a typed table, or `default` if the table does not have the key."""
-        row = (await self._rows_of([key], None)).rows()[0]
+        row = (await self._found([key], self._all_columns))[0]
         return default if row is None else row
 
     async def get_rows(self, keys: Iterable[int] | Iterable[bytes | str]) -> list[TypedRow | None]:
         """Return the rows of many keys in a typed table, in the order of the keys, with pipelined requests. The result
         has `None` for keys that the table does not have.
         """
-        return (await self._rows_of(keys, None)).rows()
+        rows: list[TypedRow | None] = await self._found(keys, self._all_columns)
+        return rows
 
     async def columns(
         self,
@@ -216,6 +244,57 @@ class AsyncClient:
         if not keys.null_count:
             return rows.columns(fill, out, format)
         return with_nulls(keys, lambda given, kind: rows.columns(given, None, kind), fill, out, format)
+
+    async def _values(self, keys: Any) -> list[bytes | None]:
+        values: list[bytes | None] = await self._call(Request.get_many(keys))
+        return values
+
+    async def _all_columns(self, keys: Any) -> list[TypedRow | None]:
+        return (await self._rows_of(keys, None)).rows()
+
+    async def _found(self, keys: Any, look_up: Callable[[Any], Awaitable[list[Any]]]) -> list[Any]:
+        """Return the results of a lookup. Keys that the table cannot have have the result `None`, unless the client is
+        strict."""
+        if self._strict:
+            return await look_up(keys)
+        if isinstance(keys, Iterator):
+            keys = list(keys)
+        try:
+            return await look_up(keys)
+        except KeyKind:
+            kind = await self._key_kind()
+        except (TypeError, OverflowError, ValueError) as error:
+            is_one = isinstance(keys, (str, bytes, bytearray)) or not isinstance(keys, Iterable)
+            # Of an array of floats, `look_up` says that it may have been rounded.
+            is_float = type(keys).__module__ == "numpy" and keys.dtype.kind == "f"
+            if isinstance(error, Error) or is_one or is_float or getattr(keys, "ndim", 1) != 1:
+                raise
+            kind = None
+        found, kinds = list(keys), key_kinds(keys)
+        if kind is None:
+            # The table's kind matters only if there are keys of both kinds.
+            distinct = {kind for kind in kinds if kind is not None}
+            kind = await self._key_kind() if len(distinct) > 1 else next(iter(distinct), None)
+        at = [position for position, of in enumerate(kinds) if of is not None and of == kind]
+        results: list[Any] = [None] * len(found)
+        # A client without possible keys still has to be open.
+        await self._open_connection(0.0)
+        if at:
+            try:
+                values = await look_up([index_of(found[position]) for position in at])
+            except KeyKind:
+                return results
+            for position, value in zip(at, values, strict=True):
+                results[position] = value
+        return results
+
+    async def _key_kind(self) -> str:
+        """Return the kind of the table's keys: the server rejects a range of keys of the other kind."""
+        try:
+            await self._send(Request.count(0, None))
+        except ServerError:
+            return "bytes"
+        return "u64"
 
     async def _rows_or_values(self, keys: Any) -> list[Any]:
         """Request rows if the table is typed, and values otherwise."""
@@ -261,11 +340,14 @@ class AsyncClient:
         raise self._unstable()
 
     async def exists(self, key: int | bytes | str) -> bool:
-        """Return whether the table has a key."""
-        return bool(await self._call(Request.exists(key)))
+        """Return whether the table has a key. `key in client` is not possible, because it cannot wait."""
+        return bool((await self._found([key], self._exists))[0])
 
     async def exists_many(self, keys: Iterable[int] | Iterable[bytes | str]) -> list[bool]:
         """Return whether the table has each of many keys, with pipelined requests."""
+        return [bool(found) for found in await self._found(keys, self._exists)]
+
+    async def _exists(self, keys: Any) -> list[bool]:
         found: list[bool] = await self._call(Request.exists_many(keys))
         return found
 
@@ -315,11 +397,11 @@ class AsyncClient:
 
     def range(
         self, start: int | bytes | str | None = None, end: int | bytes | str | None = None
-    ) -> AsyncIterator[tuple[Any, bytes]]:
+    ) -> AsyncIterator[tuple[Any, Any]]:
         """Return the rows with keys from `start` up to, but not including, `end`."""
         return self._rows(Request.page(start, end))
 
-    def prefix(self, prefix: bytes | str) -> AsyncIterator[tuple[Any, bytes]]:
+    def prefix(self, prefix: bytes | str) -> AsyncIterator[tuple[Any, Any]]:
         """Return the rows whose keys start with `prefix`."""
         return self._rows(Request.page_with_prefix(prefix))
 
@@ -331,9 +413,28 @@ class AsyncClient:
         """Return the number of keys that start with `prefix`."""
         return int(await self._call(Request.count_prefix(prefix)))
 
-    async def info(self) -> dict[str, str]:
-        """Return facts about the server and its table."""
-        info: dict[str, str] = await self._call(Request.info())
+    def keys(self) -> AsyncIterator[Any]:
+        """Return all keys in ascending order, requested page by page during each iteration."""
+        return self._part(0)
+
+    def values(self) -> AsyncIterator[Any]:
+        """Return all values, in the order of their keys, requested page by page during each iteration."""
+        return self._part(1)
+
+    def items(self) -> AsyncIterator[tuple[Any, Any]]:
+        """Return all rows, in the order of their keys, requested page by page during each iteration."""
+        return self.range()
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return self.keys()
+
+    async def _part(self, part: int) -> AsyncIterator[Any]:
+        async for row in self.range():
+            yield row[part]
+
+    async def info(self) -> ServerInfo:
+        """Return facts about the server and its table: see `ServerInfo`."""
+        info: ServerInfo = await self._call(Request.info())
         return info
 
     async def ping(self) -> None:
@@ -361,15 +462,38 @@ class AsyncClient:
         return self.__dict__ | {"_connection": None, "_connecting": None}
 
     def __repr__(self) -> str:
-        return f"<zero_kv.AsyncClient {self._address!r}>"
+        return f"<zero_kv.AsyncClient {self._address!r}{', closed' if self._is_closed else ''}>"
 
-    async def _rows(self, request: Request | None) -> AsyncIterator[tuple[Any, bytes]]:
+    async def _rows(self, request: Request | None) -> AsyncIterator[tuple[Any, Any]]:
+        """Request the rows page by page. The schema before and after a page is the schema of its rows."""
+        before = await self._call(Request.schema())
+        changes = 0
         while request is not None:
-            rows, request = await self._call(request)
-            for row in rows:
-                yield row
+            rows, rest = await self._call(request)
+            after = await self._call(Request.schema())
+            if before != after:
+                before, changes = after, changes + 1
+                if changes > _SCHEMA_CHANGES_MAX:
+                    raise self._unstable()
+                continue
+            request = rest
+            for key, value in rows:
+                yield key, value if after is None else decode_row(after, value)
 
     async def _call(self, request: Request) -> Any:
+        """Send a request. An error for keys of the other kind is `KeyKind`, as in a lookup in a file."""
+        try:
+            return await self._send(request)
+        except ServerError:
+            asked = request.key_kind()
+            if asked is None:
+                raise
+            held = await self._key_kind()
+            if held == asked:
+                raise
+            raise KeyKind(wrong_kind(held, asked)) from None
+
+    async def _send(self, request: Request) -> Any:
         try:
             async with asyncio.timeout(self._timeout) as timeout:
                 return await self._send_with_retries(request)

@@ -17,17 +17,17 @@ from zero_kv._native import (
 from zero_kv.errors import KeyKind
 
 
-def get_many(table: Table | Client, keys: Any, dtype: Any) -> Any:
+def get_many(table: Table[Any, Any] | Client[Any, Any], keys: Any, dtype: Any) -> Any:
     """Implement `get_many` with a dtype, or with keys from pyarrow or Polars."""
     keys = _from_polars(keys)
     if dtype is None:
         return _arrow(table, keys)
     dtype = _fixed_dtype(dtype)
-    values, marks = fill_fixed(table, _numpy_keys(keys), dtype.itemsize)
+    values, marks = fill_fixed(table, _numpy_keys(keys, table.strict), dtype.itemsize)
     return _fixed(values, dtype), _marks(marks)
 
 
-def neighbor_many(table: Table | Client, keys: Any, dtype: Any, is_floor: bool) -> Any:
+def neighbor_many(table: Table[Any, Any] | Client[Any, Any], keys: Any, dtype: Any, is_floor: bool) -> Any:
     """Implement `floor_many` and `ceiling_many` with a dtype, or with keys from pyarrow or Polars."""
     keys = _from_polars(keys)
     if dtype is None:
@@ -42,22 +42,24 @@ def neighbor_many(table: Table | Client, keys: Any, dtype: Any, is_floor: bool) 
 class Requested:
     """The keys and the result type of a call of the asyncio client, which gets lists from the server."""
 
-    def __init__(self, keys: Any, dtype: Any) -> None:
+    def __init__(self, keys: Any, dtype: Any, strict: bool = True) -> None:
         keys = _from_polars(keys)
         self._dtype: Any = None if dtype is None else _fixed_dtype(dtype)
         self._arrow = _whole(keys) if dtype is None and _is_arrow(keys) else None
         self._chunk_lens = [len(chunk) for chunk in keys.chunks] if hasattr(keys, "chunks") else None
         self.keys = keys if self._arrow is None else self._arrow.drop_null().to_pylist()
         if dtype is not None:
-            self.keys = _numpy_keys(keys)
+            self.keys = _numpy_keys(keys, strict)
 
     @property
     def is_list(self) -> bool:
         """Whether the result is a list of values."""
         return self._arrow is None and self._dtype is None
 
-    def values(self, values: list[bytes | None]) -> Any:
+    def values(self, values: list[Any]) -> Any:
         """Return the result of `get_many`."""
+        if self.is_list:
+            return values
         if self._arrow is None:
             return self._fixed(values)
         found = self._binary(values)
@@ -113,10 +115,12 @@ def _is_arrow(keys: Any) -> bool:
     return type(keys).__module__.partition(".")[0] == "pyarrow"
 
 
-def _numpy_keys(keys: Any) -> Any:
-    """Convert a pyarrow array to a NumPy array, and return other keys unchanged."""
+def _numpy_keys(keys: Any, strict: bool = True) -> Any:
+    """Convert a pyarrow array to a NumPy array, or to a list if it has nulls, and return other keys unchanged."""
     if not _is_arrow(keys):
         return keys
+    if keys.null_count and not strict:
+        return keys.to_pylist()
     if keys.null_count:
         raise ValueError(f"{keys.null_count} keys are null, which an array of values of fixed length cannot represent")
     return keys.to_numpy(zero_copy_only=False) if hasattr(keys, "buffers") else keys.to_numpy()
@@ -144,7 +148,7 @@ def _marks(marks: Any) -> Any:
     return numpy.asarray(memoryview(marks)).view(numpy.bool_)
 
 
-def _arrow(table: Table | Client, keys: Any) -> Any:
+def _arrow(table: Table[Any, Any] | Client[Any, Any], keys: Any) -> Any:
     import pyarrow  # type: ignore[import-untyped, unused-ignore]
 
     if isinstance(keys, pyarrow.ChunkedArray):
@@ -155,12 +159,14 @@ def _arrow(table: Table | Client, keys: Any) -> Any:
             chunks = [chunk.cast(pyarrow.large_binary()) for chunk in chunks]
         return pyarrow.chunked_array(chunks, type=None if chunks else pyarrow.binary())
     keys, valid = _decoded(keys), None
+    if not table.strict:
+        keys = _possible(keys)
     if keys.null_count:
         valid = _bytes(keys.is_valid().cast(pyarrow.uint8()), 1, 1, "B")
     return _binary(len(keys), fill_arrow(table, *key_buffers(keys.drop_null()), valid))
 
 
-def _neighbors_arrow(table: Table | Client, keys: Any, is_floor: bool) -> Any:
+def _neighbors_arrow(table: Table[Any, Any] | Client[Any, Any], keys: Any, is_floor: bool) -> Any:
     """Return the keys and the values of the nearest rows."""
     import pyarrow
 
@@ -211,12 +217,31 @@ def _decoded(keys: Any) -> Any:
     return keys.dictionary_decode() if pyarrow.types.is_dictionary(keys.type) else keys
 
 
+def _possible(keys: Any) -> Any:
+    """Return an Arrow array with null instead of negative numbers, which no table has as keys."""
+    import pyarrow
+
+    if not pyarrow.types.is_signed_integer(keys.type):
+        return keys
+    import pyarrow.compute  # type: ignore[import-untyped, unused-ignore]
+
+    low = pyarrow.compute.min(keys).as_py()
+    if low is None or low >= 0:
+        return keys
+    is_negative = pyarrow.compute.less(keys, pyarrow.scalar(0, keys.type))
+    return pyarrow.compute.if_else(is_negative, pyarrow.scalar(None, keys.type), keys)
+
+
 def key_buffers(keys: Any) -> tuple[Any, Any, Any]:
     """Return the numbers of an Arrow array without nulls, or the offsets and bytes of its keys."""
     import pyarrow
 
     if pyarrow.types.is_integer(keys.type):
         return _bytes(keys.cast(pyarrow.uint64()), 1, 8, "Q"), None, None
+    if pyarrow.types.is_floating(keys.type):
+        raise TypeError(
+            "the keys are an array of floats, which may have been rounded: cast it, as in keys.cast(pyarrow.uint64())"
+        )
     keys = keys.cast(pyarrow.large_binary())
     held = keys.buffers()[1]
     held = held.slice(8 * keys.offset, 8 * (len(keys) + 1)) if held and len(keys) else bytes(8)

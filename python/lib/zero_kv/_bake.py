@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from zero_kv._native import Report, bake_rows, open
-from zero_kv._typed_rows import typed_rows
-
-_BATCH_ROWS = 8192
+from zero_kv._progress import BakeProgress, Display
+from zero_kv._rows import rows_of
 
 
 def bake(
@@ -17,7 +16,7 @@ def bake(
     path: str | os.PathLike[str],
     *,
     key: str | None = None,
-    value: str | None = None,
+    value: str | Sequence[str] | None = None,
     typed: bool = False,
     types: Mapping[str, str] | None = None,
     cast: bool = False,
@@ -30,15 +29,25 @@ def bake(
     max_shrink_percent: int | None = None,
     allow_empty: bool = False,
     allow_key_kind_change: bool = False,
+    progress: bool | Callable[[BakeProgress], object] = False,
 ) -> Report:
     """Bake rows into the file at `path`. An existing file is replaced only after the new file is complete.
 
-    `rows` is an iterable of pairs, a dict or another mapping, a pandas or Polars DataFrame, or a pyarrow table, record
-    batch, or reader. For DataFrames and pyarrow objects, `key` and `value` name the columns. Both names are optional if
-    there are two columns.
+    `rows` is one of:
+
+    - a dict or another mapping, an iterable of pairs of a key and a value, or a pandas Series
+    - a pair of arrays: one key for each row, and a matrix, whose rows are the values
+    - a pandas or Polars DataFrame, a Polars LazyFrame, a pyarrow table, record batch, reader, or dataset, or another object
+      with the Arrow stream interface; or an iterator of DataFrames or record batches
+
+    LazyFrames, datasets, readers, and iterators are read in batches, so they can be larger than the memory. `key` and
+    `value` name columns. They are optional if there are two columns: the first one has the keys.
 
     Keys are all `int` (0 to 2**64 - 1), or all `bytes` or `str`; `keys="u64"` also accepts text with decimal numbers.
-    Values are `bytes`, `str` (encoded as UTF-8), or objects with the buffer protocol, such as a row of a NumPy array.
+    Values are `bytes`, `str` (encoded as UTF-8), or objects with the buffer protocol. Rows of a matrix, and lists of numbers
+    in a column, are stored as their packed elements, such as 4 bytes for each float32. If the values are `int`, `float`,
+    `bool`, dates, times, or decimals, or if `value` is a list of names, the table is typed. Its column has the name of the
+    column of `rows`, or `value`.
 
     With `typed` or `types`, the table is typed: its rows have columns with names and types. `types` maps names of columns
     to types, such as `{"price": "f32", "name": "text?"}`; a type that ends with `?` allows null. The columns of DataFrames
@@ -60,7 +69,11 @@ def bake(
     `max_shrink_percent` percent of the old table's rows does not replace the old table. A table with fewer than
     `min_rows` rows is rejected. Each of these cases raises `BakeFailed`.
 
-    A server that serves `path` loads the new file automatically. Other threads run during a bake, and Ctrl-C stops it.
+    With `progress=True`, a progress bar is shown with tqdm if it is installed, and otherwise as text on standard error. A
+    callable is called with a `BakeProgress` about 20 times per second. Its exceptions stop the bake and are raised.
+
+    A server that serves `path` loads the new file automatically. Other threads run during a bake, and Ctrl-C stops it. A
+    bake that fails or is stopped leaves no files behind.
 
     Raises `BakeFailed` if the rows cannot be baked, and `TypeError` or `OverflowError` for an invalid key or value; the
     message has the number of the row, counted from 1. Also raises any exception that `rows` raises, and `OSError` if
@@ -69,82 +82,25 @@ def bake(
     >>> bake({128512: "GRINNING FACE"}, "names.db").rows  # doctest: +SKIP
     1
     """
-    if not typed and types is None:
-        if cast:
-            raise ValueError("cast is given, which converts the columns of a typed table: pass typed=True or types")
-        pairs, declared = _pairs(rows, key, value), None
-    else:
-        if value is not None:
-            raise ValueError(f"value is {value!r}, where a typed table has several columns: pass key and types")
-        if types is None and base is not None and not _has_columns(rows):
-            types = dict(open(base, verify="touch").schema or {})
-        pairs, columns, key_name = typed_rows(rows, key, types)
-        declared = (columns, key_name, cast)
-    return bake_rows(
-        pairs,
-        os.fspath(path),
-        keys,
-        duplicates,
-        None if base is None else os.fspath(base),
-        memory_bytes,
-        threads,
-        (min_rows, max_shrink_percent, allow_empty, allow_key_kind_change),
-        declared,
-    )
-
-
-def _has_columns(rows: Any) -> bool:
-    return _column_names(rows, type(rows).__module__.partition(".")[0]) is not None
-
-
-def _pairs(rows: Any, key: str | None, value: str | None) -> Iterator[Any]:
-    if isinstance(rows, (str, bytes, os.PathLike)):
-        raise TypeError("rows are a path, where rows were expected: bake text files with the command baker")
-    package = type(rows).__module__.partition(".")[0]
-    columns = _column_names(rows, package)
-    if columns is None:
-        if key is not None or value is not None:
-            raise TypeError(f"key and value name columns, which an object of type {type(rows).__name__} does not have")
-        return iter(rows.items() if hasattr(rows, "items") else rows)
-    key, value = _choose_columns(columns, key, value)
-    if package == "pandas":
-        return zip(rows[key], rows[value], strict=True)
-    if package == "polars":
-        return iter(rows.select(key, value).iter_rows(buffer_size=_BATCH_ROWS))
-    return _arrow_pairs(rows, key, value)
-
-
-def _column_names(rows: Any, package: str) -> list[Any] | None:
-    if package in ("pandas", "polars") and hasattr(rows, "columns"):
-        return list(rows.columns)
-    if package == "pyarrow" and hasattr(rows, "schema"):
-        return list(rows.schema.names)
-    return None
-
-
-def _choose_columns(columns: list[Any], key: str | None, value: str | None) -> tuple[Any, Any]:
-    for name, column in (("key", key), ("value", value)):
-        if column is not None and columns.count(column) != 1:
-            raise ValueError(f"{name} is {column!r}, where one of the columns was expected: {columns}")
-    left = [column for column in columns if column not in (key, value)]
-    if key is not None and value is not None:
-        return key, value
-    if len(columns) != 2 or len(left) != (2 if key is None and value is None else 1):
-        what = "choose with key and value; reset_index() makes a column of a pandas index"
-        raise ValueError(f"the columns are {columns}: {what}")
-    if key is None:
-        key = left.pop(0)
-    return key, left.pop() if value is None else value
-
-
-def _arrow_pairs(rows: Any, key: str, value: str) -> Iterator[tuple[Any, Any]]:
-    if hasattr(rows, "to_batches"):
-        batches = rows.select([key, value]).to_batches(max_chunksize=_BATCH_ROWS)
-    elif hasattr(rows, "read_next_batch"):
-        batches = rows
-    else:
-        batches = [rows]
-    for batch in batches:
-        for start in range(0, batch.num_rows, _BATCH_ROWS):
-            part = batch.slice(start, _BATCH_ROWS)
-            yield from zip(part.column(key).to_pylist(), part.column(value).to_pylist(), strict=True)
+    found = rows_of(rows, key, value, typed, types, None if base is None else lambda: open(base, verify="touch").schema)
+    if cast and found.columns is None:
+        raise ValueError("cast is given, which converts the columns of a typed table: pass typed=True or types")
+    display = Display(progress) if progress else None
+    report = None
+    try:
+        report = bake_rows(
+            found.pairs,
+            os.fspath(path),
+            keys,
+            duplicates,
+            None if base is None else os.fspath(base),
+            memory_bytes,
+            threads,
+            (min_rows, max_shrink_percent, allow_empty, allow_key_kind_change),
+            None if found.columns is None else (found.columns, found.key_name, cast),
+            display,
+        )
+    finally:
+        if display is not None:
+            display.close(report is not None)
+    return report

@@ -1,21 +1,30 @@
 import os
 import pathlib
 from asyncio import Future
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Generic, Literal, Protocol, Self, TypeAlias, TypeVar, final, overload
+from typing import Any, Generic, Literal, Protocol, Self, TypeAlias, final, overload
 
 import numpy
 import numpy.typing
+from typing_extensions import TypeVar
+
+from zero_kv._info import ServerInfo
+from zero_kv._topology import Topology
+
+__version__: str
 
 _T = TypeVar("_T")
+_K = TypeVar("_K", default=Any)
+"""The type of keys in results: `int` or `bytes`."""
+_V = TypeVar("_V", default=Any)
+"""The type of values: `bytes`, or `TypedRow` in a typed table."""
 _Path: TypeAlias = str | os.PathLike[str]
 Key: TypeAlias = int | bytes | str
 """A key as an argument. Keys in results are `int` or `bytes`."""
 
-_Keys: TypeAlias = Iterable[int] | Iterable[bytes | str]
+_Keys: TypeAlias = Iterable[int | None] | Iterable[bytes | str | None]
 _Row: TypeAlias = tuple[Any, bytes]
-_TableRow: TypeAlias = tuple[Any, Any]
 _ArrowParts: TypeAlias = tuple[Memory, Memory, Memory, int, bool]
 
 class _ArrowArray(Protocol):
@@ -26,7 +35,8 @@ class _ArrowStream(Protocol):
 
 @final
 class Rows(Generic[_T]):
-    """Rows of a table in key order, read during iteration.
+    """Keys, values, or rows of a table in key order, read during iteration or by their position, as in a list: `rows[0]` is
+    the first one, `rows[-1]` the last one, and `rows[10:20]` selects ten.
 
     All rows come from one table, even if the server replaces its table during the iteration.
     """
@@ -35,16 +45,22 @@ class Rows(Generic[_T]):
     def __contains__(self, item: object, /) -> bool: ...
     def __iter__(self) -> Iterator[_T]: ...
     def __reversed__(self) -> Iterator[_T]: ...
+    @overload
+    def __getitem__(self, position: int, /) -> _T: ...
+    @overload
+    def __getitem__(self, position: slice, /) -> Rows[_T]: ...
 
 @final
-class ClientRows:
-    """The rows of a range in key order, requested page by page during each iteration.
+class ClientRows(Generic[_T]):
+    """The keys, values, or rows of a range in key order, requested page by page during each iteration. The values of a typed
+    table are `TypedRow`.
 
     If the server replaces its table during an iteration, the rows come from both the old and the new table.
     """
 
-    def __iter__(self) -> Iterator[_Row]: ...
-    def __reversed__(self) -> Iterator[_Row]: ...
+    def __iter__(self) -> Iterator[_T]: ...
+    def __reversed__(self) -> Iterator[_T]: ...
+    def __contains__(self, item: object, /) -> bool: ...
 
 @final
 class Schema(Mapping[str, str]):
@@ -76,11 +92,17 @@ class TypedRow(Mapping[str, Any]):
     def schema(self) -> Schema:
         """The columns of the row."""
 
-class Table:
+class Table(Mapping[_K, _V]):
     """A table as a mapping: keys are `int`, or `bytes` and `str` (as UTF-8). Values are `bytes`, or, in a typed table,
     `TypedRow`. Methods that return buffers and arrays of values return the bytes of rows.
 
-    Threads can share a table. A key of the wrong kind raises `KeyKind`, which is a `TypeError`.
+    The table does not have a key of the other kind, a number that is negative or has more than 64 bits, `None`, or bytes
+    that are empty or longer than 65535: `in` is false, `get` and `get_many` return the default, and `[]` raises
+    `KeyError`. With `strict=True`, these keys raise `KeyKind` or `TypeError`, `OverflowError`, or `ValueError`. `floor`,
+    `ceiling`, `range`, `prefix`, and `columns` always raise these exceptions.
+
+    Threads can share a table. `with` or `close` ends the use of the table and unmaps its file. Afterward, lookups raise
+    `Closed`. Rows, iterators, and views that exist remain valid, and keep the file mapped.
 
     A lookup in a file that was changed in place or truncated raises `Damaged`. To replace a file, rename a new file
     to its name, as `bake` does. Changes of a mapped file are detected by its length and modification time. A change
@@ -88,16 +110,19 @@ class Table:
     table's, or, on tmpfs, through any mapping. Nobody can change a table with `memory="copy"`.
     """
 
-    def __getitem__(self, key: Key, /) -> Any:
+    def __getitem__(self, key: Key, /) -> _V:  # type: ignore[override]
         """Return the value of a key, or raise `KeyError` if the table does not have the key."""
 
-    def get(self, key: Key, default: Any = None, /) -> Any:
+    @overload
+    def get(self, key: object, /) -> _V | None: ...
+    @overload
+    def get(self, key: object, default: _V | _T, /) -> _V | _T:
         """Return the value of a key, or `default` if the table does not have the key."""
 
     @overload
-    def get_bytes(self, key: Key, /) -> bytes | None: ...
+    def get_bytes(self, key: object, /) -> bytes | None: ...
     @overload
-    def get_bytes(self, key: Key, default: _T, /) -> bytes | _T:
+    def get_bytes(self, key: object, default: _T, /) -> bytes | _T:
         """Return the bytes of a value or row, or `default` if the table does not have the key."""
 
     def get_bytes_many(self, keys: _Keys | numpy.typing.NDArray[numpy.integer[Any]]) -> list[bytes | None]:
@@ -116,7 +141,7 @@ class Table:
     @overload
     def get_many(
         self, keys: _Keys | numpy.typing.NDArray[numpy.integer[Any]], *, dtype: None = None
-    ) -> list[Any]: ...
+    ) -> list[_V | None]: ...
     @overload
     def get_many(self, keys: _ArrowArray | _ArrowStream, *, dtype: None = None) -> Any: ...
     @overload
@@ -137,16 +162,16 @@ class Table:
         each value is a row of 64 floats.
         """
 
-    def floor(self, key: Key) -> _TableRow | None:
+    def floor(self, key: Key) -> tuple[_K, _V] | None:
         """Return the row with the largest key less than or equal to `key`."""
 
-    def ceiling(self, key: Key) -> _TableRow | None:
+    def ceiling(self, key: Key) -> tuple[_K, _V] | None:
         """Return the row with the smallest key greater than or equal to `key`."""
 
     @overload
     def floor_many(
         self, keys: _Keys | numpy.typing.NDArray[numpy.integer[Any]], *, dtype: None = None
-    ) -> list[_TableRow | None]: ...
+    ) -> list[tuple[_K, _V] | None]: ...
     @overload
     def floor_many(self, keys: _ArrowArray | _ArrowStream, *, dtype: None = None) -> tuple[Any, Any]: ...
     @overload
@@ -170,7 +195,7 @@ class Table:
     @overload
     def ceiling_many(
         self, keys: _Keys | numpy.typing.NDArray[numpy.integer[Any]], *, dtype: None = None
-    ) -> list[_TableRow | None]: ...
+    ) -> list[tuple[_K, _V] | None]: ...
     @overload
     def ceiling_many(self, keys: _ArrowArray | _ArrowStream, *, dtype: None = None) -> tuple[Any, Any]: ...
     @overload
@@ -179,28 +204,28 @@ class Table:
     ) -> tuple[numpy.typing.NDArray[numpy.uint64], numpy.typing.NDArray[Any], numpy.typing.NDArray[numpy.bool_]]:
         """Return the result of `ceiling` for many keys, in the order of the keys: see `floor_many`."""
 
-    def first(self) -> _TableRow | None:
+    def first(self) -> tuple[_K, _V] | None:
         """Return the row with the smallest key."""
 
-    def last(self) -> _TableRow | None:
+    def last(self) -> tuple[_K, _V] | None:
         """Return the row with the largest key."""
 
-    def range(self, start: Key | None = None, end: Key | None = None) -> Rows[_TableRow]:
+    def range(self, start: Key | None = None, end: Key | None = None) -> Rows[tuple[_K, _V]]:
         """Return the rows with keys from `start` up to, but not including, `end`.
 
         `len` of the result reads no rows.
         """
 
-    def prefix(self, prefix: bytes | str) -> Rows[_TableRow]:
+    def prefix(self, prefix: bytes | str) -> Rows[tuple[_K, _V]]:
         """Return the rows whose keys start with `prefix`."""
 
-    def keys(self) -> Rows[Any]:
+    def keys(self) -> Rows[_K]:  # type: ignore[override]
         """Return all keys in ascending order."""
 
-    def values(self) -> Rows[Any]:
+    def values(self) -> Rows[_V]:  # type: ignore[override]
         """Return all values, in the order of their keys."""
 
-    def items(self) -> Rows[_TableRow]:
+    def items(self) -> Rows[tuple[_K, _V]]:  # type: ignore[override]
         """Return all rows, in the order of their keys."""
 
     def columns(
@@ -239,10 +264,21 @@ class Table:
     def schema(self) -> Schema | None:
         """The columns of a typed table, or `None` if the table's values are bytes."""
 
-    def __contains__(self, key: Key, /) -> bool: ...
+    def __contains__(self, key: object, /) -> bool: ...
     def __len__(self) -> int: ...
-    def __iter__(self) -> Iterator[Any]: ...
-    def __reversed__(self) -> Iterator[Any]: ...
+    def __iter__(self) -> Iterator[_K]: ...
+    def __reversed__(self) -> Iterator[_K]: ...
+    def close(self) -> None:
+        """End the use of the table, and unmap its file unless rows, iterators, or views use it. Later lookups raise `Closed`."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+    @property
+    def strict(self) -> bool:
+        """Whether a key that the table cannot have is an error."""
+
     @property
     def key_kind(self) -> Literal["u64", "bytes"]:
         """The kind of the keys."""
@@ -256,7 +292,7 @@ class Table:
         """The file's length in bytes."""
 
 @final
-class Direct(Table):
+class Direct(Table[_K, _V]):
     """A server's table, in which this process looks keys up without sending requests.
 
     The server transfers its file, and all processes share one copy of the file in memory. When the server serves a
@@ -264,7 +300,8 @@ class Direct(Table):
     Threads can share a `Direct`. After a fork, the child process requests its own transfer at its first lookup.
 
     With `memory="copy"`, the process has a private copy, which nobody can change. The default of `path` is the value of
-    the environment variable `ZERO_KV_SOCKET`, or `/tmp/zero-kv.sock`.
+    the environment variable `ZERO_KV_SOCKET`, or `/tmp/zero-kv.sock`. `strict` is described at `Table`. `with` or `close`
+    disconnects from the server.
 
     Raises `DirectRefused` if the server does not transfer its table, and the exceptions of `Client`.
     """
@@ -274,9 +311,10 @@ class Direct(Table):
         path: _Path | None = None,
         *,
         memory: Literal["map", "copy"] = "map",
-        connect_timeout: float = 5.0,
+        connect_timeout: float = 1.0,
         timeout: float | None = 30.0,
         server_user: str | int | None = None,
+        strict: bool = False,
     ) -> Self: ...
     @property
     def generation(self) -> int:
@@ -289,14 +327,14 @@ class Direct(Table):
     def refresh(self) -> None:
         """Wait until lookups use the table that the server serves now."""
 
-    def snapshot(self) -> Table:
+    def snapshot(self) -> Table[_K, _V]:
         """Return the current table, for several lookups in one version.
 
         The returned table does not change when the server serves a new table.
         """
 
 @final
-class Published(Table):
+class Published(Table[_K, _V]):
     """A published table, which this process follows without a server.
 
     The newest generation, or the one that the newest pin selects, is fetched into the folder `cache`, verified, and
@@ -308,6 +346,7 @@ class Published(Table):
     One process at a time can use a folder, which keeps `keep` generations. The process reports its state to the store
     under the name `node`, by default the machine's name. `bandwidth_bytes_per_second` limits downloads. With `slots`, such
     as `range(0, 8192)`, only the files that have some of these slots are fetched, and the table has only their rows.
+    `strict` is described at `Table`.
 
     `progress` is called with a `Progress` during downloads, from the thread, at most ten times per second. Its exceptions
     end the constructor. After that, they are passed to `sys.unraisablehook`.
@@ -328,7 +367,8 @@ class Published(Table):
         node: str | None = None,
         keep: int = 3,
         bandwidth_bytes_per_second: int | None = None,
-        slots: range = ...,
+        slots: range | None = None,
+        strict: bool = False,
     ) -> Self: ...
     @property
     def url(self) -> str:
@@ -350,7 +390,7 @@ class Published(Table):
         the current generation.
         """
 
-    def snapshot(self) -> Table:
+    def snapshot(self) -> Table[_K, _V]:
         """Return the current table, for several lookups in one version.
 
         The returned table does not change when lookups use a new generation.
@@ -425,27 +465,38 @@ class Progress:
     path: pathlib.Path | None
     """The path of the file that is published, or `None` for a download."""
 
-def open(path: _Path, *, verify: Literal["full", "touch"] = "full", memory: Literal["map", "copy"] = "map") -> Table:
+def open(
+    path: _Path,
+    *,
+    verify: Literal["full", "touch"] = "full",
+    memory: Literal["map", "copy"] = "map",
+    strict: bool = False,
+) -> Table[Any, Any]:
     """Open a baked file, without a server.
 
     With `verify="full"`, the whole file is verified before this function returns. With `verify="touch"`, only the
     file's index is verified before this function returns, and each block is verified when a lookup first reads it.
     With `memory="map"`, all processes share the file's pages, and each value is copied and then verified. With
-    `memory="copy"`, this process has a private copy, which nobody can change.
+    `memory="copy"`, this process has a private copy, which nobody can change. `strict` is described at `Table`.
 
     Raises `OSError` if the file cannot be opened, and `Damaged` if the file is not a complete table.
     """
 
 @final
-class Client:
+class Client(Mapping[_K, _V]):
     """A blocking client of a server. The address is the path of a Unix socket (a path that starts with `@` names an
     abstract socket), `zkv://host:port` for TCP, or `zkv+tls://host:port` for TCP with TLS. The default is the value of the
     environment variable `ZERO_KV_SOCKET`, or `/tmp/zero-kv.sock`.
 
-    Threads can share a client: each call uses its own connection, and other threads run during the call. After a
-    fork, the child process reconnects. If the connection fails during a call, for example because the server
-    restarted, the call is retried `retries` times, and attempts to reconnect continue for up to `reconnect_timeout`.
-    Times are in seconds. Ctrl-C takes effect at the end of a call.
+    A client is a mapping, as a `Table` is: `[]`, `in`, `len`, and iteration send requests, and `strict` is described at
+    `Table`. `dict(client)` sends a request for each key, so call `dict(client.items())`.
+
+    Threads can share a client: each call uses its own connection, and other threads run during the call. Ctrl-C ends a
+    call. After a fork, the child process reconnects.
+
+    If the connection fails during a call, for example because the server restarted, the call is retried `retries` times,
+    and attempts to reconnect continue for up to `reconnect_timeout`. If no server runs, a call fails after that time, and
+    the next call reconnects. Connecting takes at most `connect_timeout`, and a call `timeout`. Times are in seconds.
 
     On a Unix socket, the server must run as root, as this process's user, or as `server_user` (a name or a number, by
     default the value of the environment variable `ZERO_KV_SERVER_USER`). If no user is named, a server that runs as
@@ -466,11 +517,12 @@ class Client:
         cls,
         address: _Path | None = None,
         *,
-        connect_timeout: float = 5.0,
+        connect_timeout: float = 1.0,
         timeout: float | None = 30.0,
         retries: int = 1,
-        reconnect_timeout: float = 2.0,
+        reconnect_timeout: float = 0.5,
         server_user: str | int | None = None,
+        strict: bool = False,
         user: str | None = None,
         password: str | None = None,
         password_file: _Path | None = None,
@@ -479,18 +531,21 @@ class Client:
         key_file: _Path | None = None,
         server_name: str | None = None,
     ) -> Self: ...
-    def get(self, key: Key, default: Any = None, /) -> Any:
+    @overload
+    def get(self, key: object, /) -> _V | None: ...
+    @overload
+    def get(self, key: object, default: _V | _T, /) -> _V | _T:
         """Return the value of a key, or `default` if the table does not have the key. The value is `bytes`, or, in a typed
         table, a `TypedRow`.
         """
 
-    def __getitem__(self, key: Key, /) -> Any:
+    def __getitem__(self, key: Key, /) -> _V:  # type: ignore[override]
         """Return the value of a key, or raise `KeyError` if the table does not have the key."""
 
     @overload
-    def get_bytes(self, key: Key, /) -> bytes | None: ...
+    def get_bytes(self, key: object, /) -> bytes | None: ...
     @overload
-    def get_bytes(self, key: Key, default: _T, /) -> bytes | _T:
+    def get_bytes(self, key: object, default: _T, /) -> bytes | _T:
         """Return the bytes of a value or row, or `default` if the table does not have the key."""
 
     def get_bytes_many(self, keys: _Keys | numpy.typing.NDArray[numpy.integer[Any]]) -> list[bytes | None]:
@@ -501,7 +556,7 @@ class Client:
     @overload
     def get_many(
         self, keys: _Keys | numpy.typing.NDArray[numpy.integer[Any]], *, dtype: None = None
-    ) -> list[Any]: ...
+    ) -> list[_V | None]: ...
     @overload
     def get_many(self, keys: _ArrowArray | _ArrowStream, *, dtype: None = None) -> Any: ...
     @overload
@@ -512,6 +567,10 @@ class Client:
 
         If the server replaces its table during the call, the values may come from both the old and the new table.
         """
+
+    @property
+    def strict(self) -> bool:
+        """Whether a key that the table cannot have is an error."""
 
     def schema(self) -> Schema | None:
         """Return the columns of the server's table, or `None` if its values are bytes."""
@@ -540,11 +599,24 @@ class Client:
         table has other columns, the client requests its schema, and all rows come from tables with one schema.
         """
 
-    def exists(self, key: Key) -> bool:
-        """Return whether the table has a key."""
+    def exists(self, key: object) -> bool:
+        """Return whether the table has a key. `key in client` does the same."""
 
     def exists_many(self, keys: _Keys) -> list[bool]:
         """Return whether the table has each of many keys, with pipelined requests."""
+
+    def __contains__(self, key: object, /) -> bool: ...
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[_K]: ...
+    def __reversed__(self) -> Iterator[_K]: ...
+    def keys(self) -> ClientRows[_K]:  # type: ignore[override]
+        """Return all keys in ascending order, requested page by page during each iteration."""
+
+    def values(self) -> ClientRows[_V]:  # type: ignore[override]
+        """Return all values, in the order of their keys, requested page by page during each iteration."""
+
+    def items(self) -> ClientRows[tuple[_K, _V]]:  # type: ignore[override]
+        """Return all rows, in the order of their keys, requested page by page during each iteration."""
 
     def floor(self, key: Key) -> _Row | None:
         """Return the row with the largest key less than or equal to `key`."""
@@ -586,10 +658,10 @@ class Client:
     def last(self) -> _Row | None:
         """Return the row with the largest key."""
 
-    def range(self, start: Key | None = None, end: Key | None = None) -> ClientRows:
+    def range(self, start: Key | None = None, end: Key | None = None) -> ClientRows[tuple[_K, _V]]:
         """Return the rows with keys from `start` up to, but not including, `end`."""
 
-    def prefix(self, prefix: bytes | str) -> ClientRows:
+    def prefix(self, prefix: bytes | str) -> ClientRows[tuple[_K, _V]]:
         """Return the rows whose keys start with `prefix`."""
 
     def count(self, start: Key | None = None, end: Key | None = None) -> int:
@@ -598,14 +670,205 @@ class Client:
     def count_prefix(self, prefix: bytes | str) -> int:
         """Return the number of keys that start with `prefix`."""
 
-    def info(self) -> dict[str, str]:
-        """Return facts about the server and its table."""
+    def info(self) -> ServerInfo:
+        """Return facts about the server and its table: see `ServerInfo`."""
 
     def ping(self) -> None:
         """Send a request without a key, and return when the server has responded."""
 
     def close(self) -> None:
         """Disconnect from the server. Later calls raise `Closed`."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+@final
+class ClusterClient:
+    """A blocking client of a cluster, which sends each request to a node that has the rows of the key's slot.
+
+    `nodes` is the address of a node, or a list of addresses, such as `["zkv://10.0.0.1:6380", "zkv://10.0.0.2:6380"]`. The
+    client learns the topology from the first of them that responds, and learns it again when a node responds that another
+    node has the slot, or cannot be reached. Requests to different nodes are sent at the same time.
+
+    With `read_from_replicas=True`, requests go to replicas first; otherwise they go to a replica only if the primary cannot
+    be reached. `zone` is the zone of this process, whose nodes are preferred to other nodes with the same role. In each of
+    `attempts` attempts, a call tries all nodes of a slot until one answers. `timeout` is the maximum time in seconds of one
+    request to one node. After this time, a call that all nodes of a slot have failed to answer is not attempted again. `None`
+    means no limit. The other options are those of `Client`, for the connections to all nodes.
+
+    A client is a mapping, as a `Table` is, and `strict` is described at `Table`. Threads can share a client. After a fork,
+    the child process reconnects. Ctrl-C ends a call.
+
+    Raises `NotRunning`, `Refused`, `TimedOut`, or `Closed` if no node of a slot can be reached, `ValueError` if a server is
+    not a node of a cluster, and the exceptions of `Client`.
+    """
+
+    def __new__(
+        cls,
+        nodes: _Path | Sequence[_Path],
+        *,
+        read_from_replicas: bool = False,
+        zone: str | None = None,
+        attempts: int = 10,
+        connect_timeout: float = 1.0,
+        timeout: float | None = 30.0,
+        server_user: str | int | None = None,
+        strict: bool = False,
+        user: str | None = None,
+        password: str | None = None,
+        password_file: _Path | None = None,
+        ca_file: _Path | None = None,
+        certificate_file: _Path | None = None,
+        key_file: _Path | None = None,
+        server_name: str | None = None,
+    ) -> Self: ...
+    def get(self, key: Key, default: Any = None, /) -> Any:
+        """Return the value of a key, or `default` if the table does not have the key. The value is `bytes`, or, in a typed
+        table, a `TypedRow`.
+        """
+
+    def __getitem__(self, key: Key, /) -> Any:
+        """Return the value of a key, or raise `KeyError` if the table does not have the key."""
+
+    @overload
+    def get_bytes(self, key: Key, /) -> bytes | None: ...
+    @overload
+    def get_bytes(self, key: Key, default: _T, /) -> bytes | _T:
+        """Return the bytes of a value or row, or `default` if the table does not have the key."""
+
+    def get_bytes_many(self, keys: _Keys | numpy.typing.NDArray[numpy.integer[Any]]) -> list[bytes | None]:
+        """Return the bytes of the values or rows of many keys, in the order of the keys. The result has `None` for keys that
+        the table does not have.
+        """
+
+    @overload
+    def get_many(
+        self, keys: _Keys | numpy.typing.NDArray[numpy.integer[Any]], *, dtype: None = None
+    ) -> list[Any]: ...
+    @overload
+    def get_many(self, keys: _ArrowArray | _ArrowStream, *, dtype: None = None) -> Any: ...
+    @overload
+    def get_many(
+        self, keys: Any, *, dtype: numpy.typing.DTypeLike
+    ) -> tuple[numpy.typing.NDArray[Any], numpy.typing.NDArray[numpy.bool_]]:
+        """Return the values of many keys, in the order of the keys: see `Table.get_many`. The requests to different nodes are
+        sent at the same time.
+
+        If nodes replace their tables during the call, the values may come from both the old and the new table.
+        """
+
+    @property
+    def strict(self) -> bool:
+        """Whether a key that the table cannot have is an error."""
+
+    def schema(self) -> Schema | None:
+        """Return the columns of a node's table, or `None` if its values are bytes."""
+
+    def get_row(self, key: Key, default: Any = None, /) -> Any:
+        """Return the row of a key in a typed table, or `default` if the table does not have the key."""
+
+    def get_rows(self, keys: _Keys) -> list[TypedRow | None]:
+        """Return the rows of many keys in a typed table, in the order of the keys. The result has `None` for keys that the
+        table does not have.
+        """
+
+    def columns(
+        self,
+        keys: Any,
+        columns: Iterable[str] | None = None,
+        *,
+        fill: Any = None,
+        out: numpy.typing.NDArray[Any] | None = None,
+        format: Literal["numpy", "arrow", "pandas", "polars"] = "numpy",
+    ) -> Any:
+        """Return some columns of the rows of many keys in a typed table, in the order of the keys: see `Table.columns`. The
+        nodes send only these columns.
+
+        Raises `ServerError` if the columns have different types on different nodes, as during the change to a table with
+        other columns.
+        """
+
+    def exists(self, key: Key) -> bool:
+        """Return whether the table has a key. `key in client` does the same."""
+
+    def __contains__(self, key: object, /) -> bool: ...
+
+    def exists_many(self, keys: _Keys) -> list[bool]:
+        """Return whether the table has each of many keys."""
+
+    def __len__(self) -> int:
+        """Return the number of rows of all nodes."""
+
+    def __iter__(self) -> Iterator[Any]: ...
+    def __reversed__(self) -> Iterator[Any]: ...
+    def keys(self) -> ClientRows[Any]:
+        """Return all keys of all nodes in ascending order, requested page by page during each iteration."""
+
+    def values(self) -> ClientRows[bytes]:
+        """Return all values of all nodes, in the order of their keys, requested page by page during each iteration. They are
+        `bytes`, also in a typed table.
+        """
+
+    def items(self) -> ClientRows[tuple[Any, bytes]]:
+        """Return all rows of all nodes, in the order of their keys, requested page by page during each iteration. Values are
+        `bytes`, also in a typed table.
+        """
+
+    def floor(self, key: Key) -> _Row | None:
+        """Return the row with the largest key less than or equal to `key`, of all nodes."""
+
+    @overload
+    def floor_many(
+        self, keys: _Keys | numpy.typing.NDArray[numpy.integer[Any]], *, dtype: None = None
+    ) -> list[_Row | None]: ...
+    @overload
+    def floor_many(self, keys: _ArrowArray | _ArrowStream, *, dtype: None = None) -> tuple[Any, Any]: ...
+    @overload
+    def floor_many(
+        self, keys: Any, *, dtype: numpy.typing.DTypeLike
+    ) -> tuple[numpy.typing.NDArray[numpy.uint64], numpy.typing.NDArray[Any], numpy.typing.NDArray[numpy.bool_]]:
+        """Return the result of `floor` for many keys, in the order of the keys: see `Table.floor_many`."""
+
+    def ceiling(self, key: Key) -> _Row | None:
+        """Return the row with the smallest key greater than or equal to `key`, of all nodes."""
+
+    @overload
+    def ceiling_many(
+        self, keys: _Keys | numpy.typing.NDArray[numpy.integer[Any]], *, dtype: None = None
+    ) -> list[_Row | None]: ...
+    @overload
+    def ceiling_many(self, keys: _ArrowArray | _ArrowStream, *, dtype: None = None) -> tuple[Any, Any]: ...
+    @overload
+    def ceiling_many(
+        self, keys: Any, *, dtype: numpy.typing.DTypeLike
+    ) -> tuple[numpy.typing.NDArray[numpy.uint64], numpy.typing.NDArray[Any], numpy.typing.NDArray[numpy.bool_]]:
+        """Return the result of `ceiling` for many keys, in the order of the keys: see `floor_many`."""
+
+    def first(self) -> _Row | None:
+        """Return the row with the smallest key of all nodes."""
+
+    def last(self) -> _Row | None:
+        """Return the row with the largest key of all nodes."""
+
+    def range(self, start: Key | None = None, end: Key | None = None) -> ClientRows[tuple[Any, bytes]]:
+        """Return the rows of all nodes with keys from `start` up to, but not including, `end`, in key order."""
+
+    def prefix(self, prefix: bytes | str) -> ClientRows[tuple[Any, bytes]]:
+        """Return the rows of all nodes whose keys start with `prefix`, in key order."""
+
+    def count(self, start: Key | None = None, end: Key | None = None) -> int:
+        """Return the number of keys from `start` up to, but not including, `end`."""
+
+    def count_prefix(self, prefix: bytes | str) -> int:
+        """Return the number of keys that start with `prefix`."""
+
+    def topology(self) -> Topology:
+        """Return the topology that the client follows, as the document that docs/CLUSTER.md describes."""
+
+    def close(self) -> None:
+        """Disconnect from all nodes. Later calls raise `Closed`."""
 
     def __enter__(self) -> Self: ...
     def __exit__(
@@ -677,6 +940,7 @@ class Request:
     def schema() -> Request: ...
     @staticmethod
     def columns(schema: Schema, names: Iterable[str] | None, keys: Any) -> Request: ...
+    def key_kind(self) -> Literal["u64", "bytes"] | None: ...
     @staticmethod
     def info() -> Request: ...
     @staticmethod
@@ -701,16 +965,17 @@ def bake_rows(
     threads: int | None,
     replace: tuple[int, int | None, bool, bool],
     typed: tuple[list[tuple[str, str]], str | None, bool] | None,
+    progress: Callable[[str, int, int | None], object] | None,
 ) -> Report: ...
-def fill_fixed(target: Table | Client, keys: Any, len_bytes: int) -> tuple[Memory, Memory]: ...
+def fill_fixed(target: Table[Any, Any] | Client[Any, Any] | ClusterClient, keys: Any, len_bytes: int) -> tuple[Memory, Memory]: ...
 def fill_neighbors_fixed(
-    target: Table | Client, keys: Any, len_bytes: int, is_floor: bool
+    target: Table[Any, Any] | Client[Any, Any] | ClusterClient, keys: Any, len_bytes: int, is_floor: bool
 ) -> tuple[Memory, Memory, Memory]: ...
 def fill_neighbors_arrow(
-    target: Table | Client, numbers: Any, offsets: Any, data: Any, is_floor: bool
+    target: Table[Any, Any] | Client[Any, Any] | ClusterClient, numbers: Any, offsets: Any, data: Any, is_floor: bool
 ) -> tuple[Memory | None, _ArrowParts | None, _ArrowParts]: ...
 def fill_arrow(
-    target: Table | Client, numbers: Any, offsets: Any, data: Any, valid: Any
+    target: Table[Any, Any] | Client[Any, Any] | ClusterClient, numbers: Any, offsets: Any, data: Any, valid: Any
 ) -> _ArrowParts: ...
 def forked() -> None: ...
 def stop_following() -> None: ...
@@ -725,7 +990,11 @@ def publish_files(
 def endpoint(
     address: str, server_user: str | int | None, **security: Any
 ) -> tuple[str | None, int, bool, Request | None]: ...
+def decode_row(schema: Schema, bytes: bytes) -> TypedRow: ...
 def default_address() -> str: ...
+def index_of(key: Any) -> int | bytes: ...
+def key_kinds(keys: Iterable[Any]) -> list[Literal["u64", "bytes"] | None]: ...
+def wrong_kind(held: str, asked: str) -> str: ...
 def check_server_user(path: str, uid: int, server_user: str | int | None) -> None: ...
 def upload_shard(
     batches: Iterator[Any],

@@ -66,7 +66,7 @@ class TimedOut(Error, TimeoutError):
 
 
 class Closed(Error, ConnectionError):
-    """The connection or the client was closed before the response was complete."""
+    """The connection ended before the response was complete, or the table or the client was closed."""
 
 
 class ProtocolError(Error):
@@ -74,4 +74,4 @@ class ProtocolError(Error):
 
 
 class ServerError(Error):
-    """The server responded with an error: the table's keys may be of the other kind, or the value may be damaged."""
+    """The server responded with an error: for example, the value may be damaged."""

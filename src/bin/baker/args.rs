@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser, ValueParser};
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand, ValueEnum};
 use zero_kv::DEFAULT_FILE;
 use zero_kv::bake::{
     BadRows, Cancel, Column, Duplicates, Format, Keys, Options, Pack, Shards, TypedColumns, ValueSpec, Verify,
@@ -18,6 +18,8 @@ use zero_kv::cli::replace_args::ReplaceArgs;
 use zero_kv::cli::size::parse_size;
 use zero_kv::slots::SlotRange;
 use zero_kv::typed::{ColumnType, SchemaError};
+
+use crate::command::command;
 
 /// The default of `--max-bad-rows`.
 const BAD_ROWS_MAX: u64 = 1000;
@@ -337,7 +339,7 @@ impl Args {
 }
 
 fn usage_error(message: &str) -> clap::Error {
-    Args::command().error(ErrorKind::ArgumentConflict, message)
+    command().error(ErrorKind::ArgumentConflict, message)
 }
 
 impl BakeArgs {

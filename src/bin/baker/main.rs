@@ -1,6 +1,7 @@
 //! `baker`: compiles `key,value` rows into a file to serve.
 
 mod args;
+mod command;
 mod files;
 mod progress;
 mod publishing;
@@ -15,11 +16,12 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use clap::{CommandFactory, Parser};
+use clap::FromArgMatches;
 use zero_kv::bake::{self, Cancel, Input, Options, Shards};
 use zero_kv::cli::{generate, whole_file};
 
 use args::{Args, BakeArgs, Command, MergeArgs, OutputArgs};
+use command::command;
 use files::{NamedFile, Role};
 use progress::ProgressDisplay;
 use publishing::Publisher;
@@ -31,10 +33,10 @@ use signals::Signals;
 const STDOUT: &str = "-";
 
 fn main() -> ExitCode {
-    if let Some(code) = generate::run_if_requested(Args::command) {
+    if let Some(code) = generate::run_if_requested(command) {
         return code;
     }
-    let args = Args::parse();
+    let args = Args::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit());
     let cancel = Cancel::default();
     let options = args.options(&cancel).unwrap_or_else(|error| error.exit());
     let ended = run(&args, &options, &cancel);

@@ -77,7 +77,7 @@ pub(crate) fn summary(output: &Path, baked: &Baked, took: Duration) -> String {
     )
 }
 
-/// Returns the report as JSON, with the fields that docs/OPERATIONS.md describes.
+/// Returns the report as JSON, with the fields that docs/operations/bake.md describes.
 pub(crate) fn json(output: &Path, baked: &Baked, took: Duration) -> Value {
     let report = baked.first();
     let inputs = report.inputs.iter().map(|input| {

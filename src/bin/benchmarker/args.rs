@@ -4,12 +4,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser};
+use clap::{FromArgMatches, Parser};
 use zero_kv::cli::server_args::ServerArgs;
 use zero_kv::client::{Address, SOCKET_VARIABLE, default_address};
 use zero_kv::{DEFAULT_FILE, DEFAULT_SOCKET};
 
 use crate::ceiling::SERVE_CANNED;
+use crate::command::command;
 use crate::keys::Distribution;
 use crate::mix::{Op, OpMix};
 use crate::plan::Plan;
@@ -20,6 +21,14 @@ const SECONDS_MAX: f64 = 1e8;
 /// Maximum number of intervals into which a run is divided for `--report` and `--hdr`.
 const INTERVALS: u32 = 50;
 const INTERVAL_MIN: Duration = Duration::from_millis(20);
+
+/// Help headings, in the order of the help.
+const SERVER_AND_FILE: &str = "Server and file";
+const LOAD: &str = "Load";
+const KEYS: &str = "Keys";
+const OPERATIONS: &str = "Operations";
+const MEASUREMENTS: &str = "Measurements";
+const OUTPUT: &str = "Output";
 
 /// Saturates a kv_store with pipelined requests and measures throughput and latency.
 ///
@@ -33,77 +42,77 @@ const INTERVAL_MIN: Duration = Duration::from_millis(20);
 #[derive(Parser)]
 #[command(name = "benchmarker", version, max_term_width = 100)]
 pub(crate) struct Args {
-    #[arg(long, visible_alias = "server", value_name = "ADDRESS", help = format!(
+    #[arg(long, help_heading = SERVER_AND_FILE, visible_alias = "server", value_name = "ADDRESS", help = format!(
         "Connect to the server at this address: the path of its socket, or zkv+tls://user@host:port \
          [env: {SOCKET_VARIABLE}] [default: {DEFAULT_SOCKET}]"
     ))]
     socket: Option<PathBuf>,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = SERVER_AND_FILE)]
     pub(crate) server: ServerArgs,
     /// Draw keys from this file, which the server must serve
-    #[arg(long, value_name = "FILE", default_value = DEFAULT_FILE)]
+    #[arg(long, help_heading = SERVER_AND_FILE, value_name = "FILE", default_value = DEFAULT_FILE)]
     pub(crate) db: PathBuf,
     /// Choose the protocol of requests
-    #[arg(long, value_enum, default_value = "native")]
+    #[arg(long, help_heading = LOAD, value_enum, default_value = "native")]
     pub(crate) protocol: Protocol,
     /// Open this many connections, each with one pipeline in flight
-    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, help_heading = LOAD, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) clients: u32,
     /// Send this many requests per pipeline
-    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    #[arg(long, help_heading = LOAD, default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub(crate) pipeline: u32,
     /// Measure for this many seconds; fractions are allowed
-    #[arg(long, default_value = "10", value_parser = parse_positive_seconds)]
+    #[arg(long, help_heading = LOAD, default_value = "10", value_parser = parse_positive_seconds)]
     pub(crate) seconds: f64,
     /// Warm up for this many seconds; during the warm-up, only errors are counted
-    #[arg(long, default_value = "1", value_parser = parse_seconds)]
+    #[arg(long, help_heading = LOAD, default_value = "1", value_parser = parse_seconds)]
     pub(crate) warmup: f64,
     /// Seed the random number generator with this number; runs with equal seeds and options request equal keys
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, help_heading = KEYS, default_value_t = 1)]
     pub(crate) seed: u64,
     /// Choose how requests are distributed over the rows
-    #[arg(long, value_enum, default_value = "uniform")]
+    #[arg(long, help_heading = KEYS, value_enum, default_value = "uniform")]
     pub(crate) distribution: Distribution,
     /// Set the exponent of --distribution zipf [default: 0.99]
-    #[arg(long, value_name = "NUMBER", value_parser = parse_exponent)]
+    #[arg(long, help_heading = KEYS, value_name = "NUMBER", value_parser = parse_exponent)]
     zipf_exponent: Option<f64>,
     /// Use absent keys in this share of the requests; 0 is none, 1 is all
-    #[arg(long, value_name = "RATIO", default_value = "0", value_parser = parse_ratio)]
+    #[arg(long, help_heading = KEYS, value_name = "RATIO", default_value = "0", value_parser = parse_ratio)]
     pub(crate) miss_ratio: f64,
     /// Choose the ops: `get`, `exists`, both with their shares, such as `get:0.9,exists:0.1`, or `floor`; for a typed
     /// table also `get_columns`, or, with --protocol resp, `hgetall` or `hmget`
-    #[arg(long, value_name = "OPS", default_value = "get")]
+    #[arg(long, help_heading = OPERATIONS, value_name = "OPS", default_value = "get")]
     pub(crate) op: OpMix,
     /// Request these columns of each row with `--op get_columns` or `--op hmget`
-    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    #[arg(long, help_heading = OPERATIONS, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) columns: Vec<String>,
     /// Compare each value with the file's value for the key, and the key and value of each floor with the file's floor
-    #[arg(long)]
+    #[arg(long, help_heading = OPERATIONS)]
     pub(crate) verify: bool,
     /// Send this many requests per second on a schedule, and measure latency from the scheduled time
-    #[arg(long, value_name = "REQUESTS", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    #[arg(long, help_heading = LOAD, value_name = "REQUESTS", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub(crate) rate: Option<u64>,
     /// Find the highest rate whose p99 latency is at most --p99-us, by measuring different rates for --seconds each
-    #[arg(long, conflicts_with_all = ["rate", "ceiling", "memory", "report", "hdr"])]
+    #[arg(long, help_heading = MEASUREMENTS, conflicts_with_all = ["rate", "ceiling", "memory", "report", "hdr"])]
     pub(crate) sweep: bool,
     /// Set the maximum p99 latency for --sweep, in microseconds [default: 1000]
-    #[arg(long, value_name = "MICROSECONDS", requires = "sweep", value_parser = parse_positive_us)]
+    #[arg(long, help_heading = MEASUREMENTS, value_name = "MICROSECONDS", requires = "sweep", value_parser = parse_positive_us)]
     p99_us: Option<f64>,
     /// Alternately measure the server and a built-in server, which sends responses of the same mean length without
     /// looking keys up, and report the ratio of the two request rates
-    #[arg(long, conflicts_with_all = ["rate", "verify"])]
+    #[arg(long, help_heading = MEASUREMENTS, conflicts_with_all = ["rate", "verify"])]
     pub(crate) ceiling: bool,
     /// Report the file's bytes per key, and the memory and page faults of the server
-    #[arg(long)]
+    #[arg(long, help_heading = MEASUREMENTS)]
     pub(crate) memory: bool,
     /// Write an HTML page with charts to this file
-    #[arg(long, value_name = "FILE.html")]
+    #[arg(long, help_heading = OUTPUT, value_name = "FILE.html")]
     pub(crate) report: Option<PathBuf>,
     /// Write latencies in nanoseconds to this file, as an HdrHistogram log
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, help_heading = OUTPUT, value_name = "FILE")]
     pub(crate) hdr: Option<PathBuf>,
     /// Print the results as one JSON object on one line
-    #[arg(long)]
+    #[arg(long, help_heading = OUTPUT)]
     pub(crate) json: bool,
     /// Run as the built-in server that --ceiling measures, and send responses of this mean length
     #[arg(long = SERVE_CANNED, hide = true, exclusive = true, value_name = "BYTES")]
@@ -113,11 +122,18 @@ pub(crate) struct Args {
 impl Args {
     /// Parses the command line. Exits with status 2 after a usage error.
     pub(crate) fn parse_and_check() -> Self {
-        let args = Args::parse();
+        let args = Args::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit());
         if let Err((kind, message)) = args.check() {
-            Args::command().error(kind, message).exit();
+            command().error(kind, message).exit();
         }
         args
+    }
+
+    /// Checks a command line without exiting.
+    #[cfg(test)]
+    pub(crate) fn check_command_line(args: &[String]) -> Result<(), String> {
+        let args = command().try_get_matches_from(args).and_then(|matches| Args::from_arg_matches(&matches));
+        args.map_err(|error| error.to_string())?.check().map_err(|(_, message)| message)
     }
 
     fn check(&self) -> Result<(), (ErrorKind, String)> {

@@ -12,6 +12,7 @@ mod canned_server;
 mod ceiling;
 mod client;
 mod columns;
+mod command;
 mod floor_encoding;
 mod frames;
 mod hdr_log;
@@ -38,13 +39,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail};
-use clap::CommandFactory;
 use zero_kv::cli::server_args::name_client_options;
 use zero_kv::cli::{generate, whole_file};
 use zero_kv::{KeyKind, MappedStore, Store, StoreError};
 
 use args::Args;
 use columns::ColumnEncoding;
+use command::command;
 use floor_encoding::FloorEncoding;
 use keys::{Encoding, Table};
 use load::Outcome;
@@ -56,7 +57,7 @@ use report::Report;
 const CLIENTS_LISTED_MAX: usize = 10;
 
 fn main() -> ExitCode {
-    if let Some(code) = generate::run_if_requested(Args::command) {
+    if let Some(code) = generate::run_if_requested(command) {
         return code;
     }
     name_client_options();

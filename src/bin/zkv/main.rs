@@ -8,6 +8,7 @@ mod columns;
 mod deadline;
 mod diff;
 mod dump;
+mod examples;
 mod health;
 mod info;
 mod inspect;
@@ -18,6 +19,7 @@ mod output;
 #[cfg(feature = "parquet")]
 mod parquet_dump;
 mod ping;
+mod programs;
 mod publishing;
 mod reload;
 mod rows;
@@ -37,10 +39,12 @@ use std::sync::Arc;
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, CommandFactory, FromArgMatches, Subcommand, value_parser};
 use zero_kv::MappedStore;
+use zero_kv::cli::examples::add_examples;
 use zero_kv::cli::generate;
 use zero_kv::cli::server_args::{ServerArgs, name_client_options};
 
-use args::{Args, Command, FileCommand, Lookup, PublishingCommand, ServerCommand};
+use args::{Args, Command, FileCommand, Lookup, ProgramCommand, PublishingCommand, ServerCommand};
+use examples::EXAMPLES;
 use output::{ignore_closed_pipe, stdout_error};
 use served_table::ServedTable;
 use table::{DirectTable, Table};
@@ -54,6 +58,9 @@ const EXIT_ERROR: u8 = 2;
 
 fn main() -> ExitCode {
     if let Some(code) = generate::run_if_requested(command) {
+        return code;
+    }
+    if let Some(code) = programs::run_if_requested() {
         return code;
     }
     name_client_options();
@@ -105,6 +112,7 @@ fn run(args: &Args) -> anyhow::Result<bool> {
         (Command::Slot(keys), _) => slot::slot(keys),
         (Command::Topology { command }, _) => topology::run(command),
         (Command::Publishing(command), _) => publishing::run(command),
+        (Command::Program(_), _) => unreachable!("check_address_options rejects options before these commands"),
     }
 }
 
@@ -128,6 +136,10 @@ fn check_address_options(args: &Args) {
         Command::Topology { .. } => {
             let reason = "cannot be used with this command: name a file, or a table by its URL";
             (of_server.chain([db]).collect(), reason)
+        }
+        Command::Program(_) => {
+            let message = "options and arguments of bake, serve, and saturate must follow the command";
+            command().error(ErrorKind::ArgumentConflict, message).exit()
         }
         Command::Slot(_) => (of_server.chain([db]).collect(), "cannot be used with this command, which reads no table"),
         Command::Publishing(ref command) => {
@@ -166,8 +178,8 @@ fn command() -> clap::Command {
     // A rollout has its own time-out.
     let hide_all_but_timeout =
         |command: clap::Command| command.args(["socket", "db"].map(hidden)).arg(direct()).args(ServerArgs::hidden());
-    Args::command().mut_subcommands(|command| match command.get_name() {
-        name if FileCommand::has_subcommand(name) => hide_all(command),
+    let command = Args::command().mut_subcommands(|command| match command.get_name() {
+        name if FileCommand::has_subcommand(name) || ProgramCommand::has_subcommand(name) => hide_all(command),
         "slot" => hide_all(command),
         "store" | "topology" => hide_all(command).mut_subcommands(hide_all),
         "rollout" => hide_all_but_timeout(command),
@@ -175,5 +187,25 @@ fn command() -> clap::Command {
         "top" => command.arg(hidden("db")).args([direct(), timeout()]),
         name if ServerCommand::has_subcommand(name) => command.arg(hidden("db")).arg(direct()),
         _ => command,
-    })
+    });
+    add_examples(generate::with_option(command), EXAMPLES)
+}
+
+#[cfg(test)]
+mod tests {
+    use zero_kv::cli::examples::check_examples;
+
+    use super::*;
+
+    #[test]
+    fn the_examples_of_the_help_are_valid_command_lines() {
+        check_examples(&command(), EXAMPLES, |args| {
+            if ProgramCommand::program(&args[1]).is_some() {
+                // The other program parses its command line.
+                return Ok(());
+            }
+            let args = command().try_get_matches_from(args).and_then(|matches| Args::from_arg_matches(&matches));
+            args.map(|args| check_address_options(&args)).map_err(|error| error.to_string())
+        });
+    }
 }

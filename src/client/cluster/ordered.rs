@@ -2,27 +2,34 @@
 //!
 //! In: keys and ranges. Out: the nearest rows, numbers of keys, and rows in key order, of the whole table. Every slot is
 //! asked from one node, all nodes at the same time, and the results are combined. Ordered requests name no slot, so a node
-//! answers them for all rows of its file. Before and after each of them, this module reads which slots the file has: too
-//! few are an error, and rows that another node answers for are not counted twice.
+//! answers them for all rows of its file. Each of them is therefore sent between two requests for the slots that the file
+//! has, in one round trip: too few slots are an error, and rows that another node answers for are not counted twice.
 
 use std::ops::Bound;
 use std::vec;
 
 use super::ClusterClient;
+use crate::client::batch;
 use crate::client::blocking::Client;
 use crate::client::error::ClientError;
+use crate::client::info::Info;
 use crate::client::key::{KeyRange, OwnedKey};
-use crate::client::request::{Row, check_bounds, prefix_range};
+use crate::client::request::{
+    Ceiling, Count, FirstRow, Floor, GetInfo, GetPage, KeyRequest, LastRow, Row, TypedRequest, check_bounds,
+    prefix_range,
+};
 use crate::cluster::SlotSet;
 use crate::format::KeyBounds;
-use crate::format::key::Key;
+use crate::format::key::{Key, KeyKind};
 use crate::slots::{SLOT_COUNT, SlotRange, slot_of};
 
-/// The slots that a node answers for in one call.
-struct Share {
-    slots: SlotSet,
-    /// Whether the node's file has only rows of these slots.
-    is_exact: bool,
+/// The next rows of a range of the whole table, in key order.
+#[derive(Clone, Debug)]
+pub struct ClusterPage {
+    /// The rows, of which there is at least one if `rest` is a range.
+    pub rows: Vec<Row>,
+    /// The range of the rows after these. `None` if there are none.
+    pub rest: Option<KeyRange>,
 }
 
 /// Ordered lookups in the whole table. Each of them asks one node for each slot, so it takes as long as the slowest of
@@ -41,7 +48,7 @@ impl ClusterClient {
     /// # Errors
     /// The errors of [`ClusterClient::get`].
     pub fn floor_many<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<Vec<Option<Row>>, ClientError> {
-        self.nearest_many(keys, |client, keys| client.floor_many(keys), |row, than| row.0 > than.0)
+        self.nearest_many::<_, Floor<'k>>(keys, |row, than| row.0 > than.0)
     }
 
     /// Returns the row with the smallest key greater than or equal to `key`.
@@ -57,20 +64,52 @@ impl ClusterClient {
     /// # Errors
     /// The errors of [`ClusterClient::get`].
     pub fn ceiling_many<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<Vec<Option<Row>>, ClientError> {
-        self.nearest_many(keys, |client, keys| client.ceiling_many(keys), |row, than| row.0 < than.0)
+        self.nearest_many::<_, Ceiling<'k>>(keys, |row, than| row.0 < than.0)
     }
 
-    /// Returns the nearest of the rows that the nodes return for each key.
-    fn nearest_many<'k, K: Into<Key<'k>> + Copy>(
+    /// Returns the row with the smallest key of the whole table.
+    ///
+    /// # Errors
+    /// The errors of [`ClusterClient::get`].
+    pub fn first(&mut self) -> Result<Option<Row>, ClientError> {
+        Ok(self.nearest(1, |_| FirstRow, |row, than| row.0 < than.0)?.pop().flatten())
+    }
+
+    /// Returns the row with the largest key of the whole table.
+    ///
+    /// # Errors
+    /// The errors of [`ClusterClient::get`].
+    pub fn last(&mut self) -> Result<Option<Row>, ClientError> {
+        Ok(self.nearest(1, |_| LastRow, |row, than| row.0 > than.0)?.pop().flatten())
+    }
+
+    fn nearest_many<'k, K, R>(
         &mut self,
         keys: &[K],
-        look_up: impl Fn(&mut Client, &[Key<'k>]) -> Result<Vec<Option<Row>>, ClientError> + Sync,
+        is_nearer: impl Fn(&Row, &Row) -> bool,
+    ) -> Result<Vec<Option<Row>>, ClientError>
+    where
+        K: Into<Key<'k>> + Copy,
+        R: KeyRequest<'k> + TypedRequest<Output = Option<Row>>,
+    {
+        batch::check_keys(keys)?;
+        let keys: Vec<Key<'k>> = keys.iter().map(|key| (*key).into()).collect();
+        self.nearest(keys.len(), |at| R::from_checked(keys[at]), is_nearer)
+    }
+
+    /// Sends `len` requests to the nodes, and returns the nearest of the rows that the nodes return for each of them.
+    fn nearest<R: TypedRequest<Output = Option<Row>>>(
+        &mut self,
+        len: usize,
+        request: impl Fn(usize) -> R + Sync,
         is_nearer: impl Fn(&Row, &Row) -> bool,
     ) -> Result<Vec<Option<Row>>, ClientError> {
-        let keys: Vec<Key<'k>> = keys.iter().map(|key| (*key).into()).collect();
-        let mut nearest: Vec<Option<Row>> = vec![None; keys.len()];
+        let mut nearest: Vec<Option<Row>> = vec![None; len];
+        if len == 0 {
+            return Ok(nearest);
+        }
         self.ask_all(
-            |client, _| look_up(client, &keys),
+            |client, slots| Ok(ask(client, slots, len, &request)?.0),
             |found| {
                 for (nearest, row) in nearest.iter_mut().zip(found) {
                     if let Some(row) = row
@@ -84,6 +123,16 @@ impl ClusterClient {
         Ok(nearest)
     }
 
+    /// Returns the kind of the table's keys: see [`Client::key_kind`].
+    ///
+    /// # Errors
+    /// The errors of [`ClusterClient::get`].
+    pub fn key_kind(&mut self) -> Result<KeyKind, ClientError> {
+        let mut kind = None;
+        self.answer_all(vec![(0, ())], |client, _| client.key_kind(), |_, found| kind = Some(found))?;
+        Ok(kind.expect("a call without an error has an answer"))
+    }
+
     /// Returns the number of keys in a range.
     ///
     /// A node whose file has rows that other nodes answer for, as after a move of slots, sends its keys, and the client
@@ -94,7 +143,7 @@ impl ClusterClient {
     pub fn count<'k>(&mut self, range: impl KeyBounds<'k>) -> Result<u64, ClientError> {
         let range = KeyRange::from(check_bounds(&range)?);
         let mut keys = 0;
-        self.ask_all(|client, share| count_in(client, share, &range), |found| keys += found)?;
+        self.ask_all(|client, slots| count_in(client, slots, &range), |found| keys += found)?;
         Ok(keys)
     }
 
@@ -125,81 +174,127 @@ impl ClusterClient {
         Ok(ClusterRows { client: self, rest, page: Vec::new().into_iter() })
     }
 
-    /// Returns the next rows of a range, and the range of the rows after them.
-    fn next_rows(&mut self, range: &KeyRange) -> Result<(Vec<Row>, Option<KeyRange>), ClientError> {
-        let (mut rows, mut complete_to): (Vec<Row>, Option<OwnedKey>) = (Vec::new(), None);
+    /// Returns the first rows of a range: as many as all nodes together know to be next. [`ClusterPage::rest`] is the range
+    /// to request next.
+    ///
+    /// # Errors
+    /// The errors of [`ClusterClient::range`] and of [`ClusterClient::get`].
+    pub fn first_page<'k>(&mut self, range: impl KeyBounds<'k>) -> Result<ClusterPage, ClientError> {
+        self.page(GetPage::first(range, 0)?)
+    }
+
+    /// Returns the last rows of a range, like [`ClusterClient::first_page`]. The rows are in ascending key order.
+    ///
+    /// # Errors
+    /// The errors of [`ClusterClient::first_page`].
+    pub fn last_page<'k>(&mut self, range: impl KeyBounds<'k>) -> Result<ClusterPage, ClientError> {
+        self.page(GetPage::last(range, 0)?)
+    }
+
+    fn page(&mut self, request: GetPage<'_>) -> Result<ClusterPage, ClientError> {
+        let is_backward = request.backward;
+        let is_before = |a: &OwnedKey, b: &OwnedKey| if is_backward { a > b } else { a < b };
+        let mut rows: Vec<Row> = Vec::new();
+        // The rows beyond the end of a page that is not the node's last one are not known yet. This is the nearest end.
+        let mut known_to: Option<OwnedKey> = None;
         self.ask_all(
-            |client, _| {
-                let page = client.first_page(range.bounds(), 0)?;
-                let rows: Vec<Row> = page.iter().map(|(key, value)| (OwnedKey::from(key), value.to_vec())).collect();
-                Ok((rows, page.rest().is_some()))
-            },
-            |(found, has_more)| {
-                // Rows after the last row of a page that is not the node's last one are not known yet.
-                if let Some((last, _)) = found.last().filter(|_| has_more)
-                    && complete_to.as_ref().is_none_or(|key| last < key)
-                {
-                    complete_to = Some(last.clone());
+            |client, slots| Ok(ask(client, slots, 1, |_| request)?.0),
+            |pages| {
+                for page in pages {
+                    let mut ends = page.iter();
+                    let end = if is_backward { ends.next() } else { ends.next_back() };
+                    let end = end.filter(|_| page.rest().is_some()).map(|(key, _)| OwnedKey::from(key));
+                    known_to = match (known_to.take(), end) {
+                        (Some(known), Some(end)) => Some(if is_before(&end, &known) { end } else { known }),
+                        (known, end) => known.or(end),
+                    };
+                    rows.extend(page.iter().map(|(key, value)| (OwnedKey::from(key), value.to_vec())));
                 }
-                rows.extend(found);
             },
         )?;
-        rows.retain(|(key, _)| complete_to.as_ref().is_none_or(|last| key <= last));
+        rows.retain(|(key, _)| known_to.as_ref().is_none_or(|end| !is_before(end, key)));
         rows.sort_by(|a, b| a.0.cmp(&b.0));
         // A row that two nodes have is the same row.
         rows.dedup_by(|a, b| a.0 == b.0);
-        Ok((rows, complete_to.map(|last| KeyRange::new(Bound::Excluded(last), range.end.clone()))))
+        let KeyRange { start, end } = KeyRange::from(request.bounds);
+        let rest = known_to.map(|known_to| match is_backward {
+            true => KeyRange::new(start, Bound::Excluded(known_to)),
+            false => KeyRange::new(Bound::Excluded(known_to), end),
+        });
+        Ok(ClusterPage { rows, rest })
     }
 
     /// Makes a call to one node for each slot, and passes each result to `answered`.
     fn ask_all<T: Send>(
         &mut self,
-        call: impl Fn(&mut Client, &Share) -> Result<T, ClientError> + Sync,
+        call: impl Fn(&mut Client, &SlotSet) -> Result<T, ClientError> + Sync,
         mut answered: impl FnMut(T),
     ) -> Result<(), ClientError> {
-        let checked = |client: &mut Client, items: &[(u16, ())]| {
+        let of_slots = |client: &mut Client, items: &[(u16, ())]| {
             let mut slots = SlotSet::NONE;
             items.iter().for_each(|(slot, ())| slots.insert(*slot));
-            let before = file_slots(client)?;
-            if !slots.is_subset(&before) {
-                return Err(lacks_rows(client));
-            }
-            let is_exact = before.is_subset(&slots);
-            let result = call(client, &Share { slots, is_exact })?;
-            // The node may have replaced its file between the two requests.
-            match file_slots(client)? == before {
-                true => Ok(result),
-                false => Err(lacks_rows(client)),
-            }
+            call(client, &slots)
         };
         let all_slots = (0..SLOT_COUNT).map(|slot| (slot, ())).collect();
-        self.answer_all(all_slots, checked, |_, result| answered(result))
+        self.answer_all(all_slots, of_slots, |_, result| answered(result))
     }
 }
 
-/// Returns the error for a node whose file lacks rows, or was replaced during a call. The call is then repeated.
-fn lacks_rows(client: &Client) -> ClientError {
-    let request = "rows in key order, of which the node has only some".to_owned();
-    ClientError::Moved { server: client.target.address.clone(), request }
+/// Sends `len` requests to a node that answers for some slots, between two requests for the slots of its file. Returns
+/// the results and the slots of the file, which the node must not have replaced meanwhile.
+fn ask<R: TypedRequest>(
+    client: &mut Client,
+    slots: &SlotSet,
+    len: usize,
+    request: impl Fn(usize) -> R,
+) -> Result<(Vec<R::Output>, SlotSet), ClientError> {
+    let mut results = Vec::with_capacity(len);
+    let mut of_file = Vec::with_capacity(2);
+    let op = request(0).op();
+    client.exchange(batch::between(
+        GetInfo,
+        op,
+        len,
+        &request,
+        |at, response| {
+            results.push(request(at).decode(response)?);
+            Ok(())
+        },
+        |response| {
+            of_file.push(slots_of_file(&GetInfo.decode(response)?));
+            Ok(())
+        },
+    ))?;
+    match <[SlotSet; 2]>::try_from(of_file) {
+        Ok([before, after]) if before == after && slots.is_subset(&before) => Ok((results, before)),
+        _ => {
+            let request = "rows in key order, of which the node has only some".to_owned();
+            Err(ClientError::Moved { server: client.target.address.clone(), request })
+        }
+    }
 }
 
 /// Returns the slots whose rows the file of a node has.
-fn file_slots(client: &mut Client) -> Result<SlotSet, ClientError> {
-    let info = client.info()?;
+fn slots_of_file(info: &Info) -> SlotSet {
     let ranges = info.get("cluster_file_slots").unwrap_or("none");
-    Ok(ranges.split(',').filter_map(|range| range.parse::<SlotRange>().ok()).collect())
+    ranges.split(',').filter_map(|range| range.parse::<SlotRange>().ok()).collect()
 }
 
-/// Returns the number of keys of a range that have slots of a share.
-fn count_in(client: &mut Client, share: &Share, range: &KeyRange) -> Result<u64, ClientError> {
-    if share.is_exact {
-        return client.count(range.bounds());
+/// Returns the number of keys of a range that have some slots.
+fn count_in(client: &mut Client, slots: &SlotSet, range: &KeyRange) -> Result<u64, ClientError> {
+    let count = Count::new(range.bounds())?;
+    let (counts, of_file) = ask(client, slots, 1, |_| count)?;
+    // Without other slots in the file, its rows are those to count.
+    if of_file.is_subset(slots) {
+        return Ok(counts.into_iter().sum());
     }
     let (mut keys, mut rest) = (0, Some(range.clone()));
-    while let Some(range) = rest {
-        let page = client.first_page(range.bounds(), 0)?;
-        keys += page.iter().filter(|(key, _)| share.slots.has(slot_of(*key))).count() as u64;
-        rest = page.rest().cloned();
+    while let Some(range) = rest.take() {
+        let request = GetPage::first(range.bounds(), 0)?;
+        for page in ask(client, slots, 1, |_| request)?.0 {
+            keys += page.iter().filter(|(key, _)| slots.has(slot_of(*key))).count() as u64;
+            rest = page.rest().cloned();
+        }
     }
     Ok(keys)
 }
@@ -222,8 +317,8 @@ impl Iterator for ClusterRows<'_> {
             if let Some(row) = self.page.next() {
                 return Some(Ok(row));
             }
-            match self.client.next_rows(self.rest.as_ref()?) {
-                Ok((rows, rest)) => (self.page, self.rest) = (rows.into_iter(), rest),
+            match self.client.first_page(self.rest.as_ref()?.bounds()) {
+                Ok(ClusterPage { rows, rest }) => (self.page, self.rest) = (rows.into_iter(), rest),
                 Err(error) => return Some(Err(error)),
             }
         }

@@ -42,7 +42,7 @@ pub use options::DirectOptions;
 /// If the server holds the table in sealed memory (`kv_store --memory sealed`), or [`DirectOptions::memory`] selects a
 /// copy, nobody can change or truncate the table. Otherwise lookups read a file that any process with write permission
 /// can change. After a change, lookups return [`LookupError::Damaged`] until the server serves an intact file.
-/// `docs/OPERATIONS.md` lists the changes that are not detected. See also [`DirectOptions::survive_bus_errors`].
+/// `docs/operations/serve.md` lists the changes that are not detected. See also [`DirectOptions::survive_bus_errors`].
 ///
 /// # Example
 /// ```no_run
@@ -202,7 +202,7 @@ impl DirectSnapshot {
         self.0.is_current()
     }
 
-    /// Returns false if a change of the table's file was detected or cannot be ruled out. `docs/OPERATIONS.md` lists
+    /// Returns false if a change of the table's file was detected or cannot be ruled out. `docs/operations/serve.md` lists
     /// the changes that are not detected.
     pub fn is_unchanged(&self) -> bool {
         let epoch = self.0.table.unverified().epoch();

@@ -137,6 +137,12 @@ impl ClusterNode {
         Arc::clone(&unpoisoned(&self.file_slots))
     }
 
+    /// Returns the slots that this node serves, as a primary or as a replica, including those that it still serves after a
+    /// change of the topology.
+    pub fn served_slots(&self) -> SlotSet {
+        self.view().served_slots(true).clone()
+    }
+
     /// Returns the id of this node.
     pub fn id(&self) -> &str {
         &self.id

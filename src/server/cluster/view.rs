@@ -192,7 +192,7 @@ impl View {
         self.topology.as_ref()?.node(self.this_node()?.primary.as_deref()?)
     }
 
-    /// Returns the number of replicas of this node that clients see.
+    /// Returns the replicas of this node that clients see.
     pub(in crate::server) fn replicas_of_this(&self) -> Vec<&TopologyNode> {
         let replicas = |this: &'_ TopologyNode| {
             let id = this.id.as_str();

@@ -51,7 +51,7 @@ const METHODS: &[Method] = &[
     only_in_rust("authenticate", "a client in Python has one user, which is an argument of its constructor"),
     only_in_rust("reload", "administration uses zkv"),
     only_in_rust("rollback", "administration uses zkv"),
-    only_in_rust("topology", "Python has no client of a cluster"),
+    only_in_rust("topology", "the clients of clusters in Python return the topology"),
     only_in_rust("call", "Python has no types for requests"),
     in_all_clients("schema"),
     in_all_clients("get_row"),
@@ -61,11 +61,20 @@ const METHODS: &[Method] = &[
 ];
 
 /// Methods that only the clients in Python have: in Rust, dropping a client closes its connection, `get_columns` returns
-/// rows or buffers, and `get` and `get_many` return bytes.
-const ONLY_IN_PYTHON: &[&str] = &["close", "columns", "get_bytes", "get_bytes_many"];
+/// rows or buffers, `get` and `get_many` return bytes, and the types of keys are checked when a program is compiled. In
+/// Python, clients are mappings.
+const ONLY_IN_PYTHON: &[&str] =
+    &["close", "columns", "get_bytes", "get_bytes_many", "items", "keys", "strict", "values"];
 
 /// Methods that only the blocking client in Rust has: direct mode needs no client while it looks keys up.
 const ONLY_BLOCKING: &[&str] = &["direct", "direct_with"];
+
+/// Methods of the clients of one server that the clients of clusters do not have, because each node has its own facts.
+const ONLY_OF_SERVERS: &[&str] = &["info", "ping"];
+
+/// Methods that only the client of clusters in Rust has, for the reasons that [`METHODS`] states.
+const ONLY_OF_CLUSTERS_IN_RUST: &[&str] =
+    &["connect", "connect_with", "first_page", "get_columns", "get_rows_or_values", "key_kind", "last_page"];
 
 fn source(path: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
@@ -124,17 +133,41 @@ fn the_rust_clients_have_the_listed_methods_from_the_same_macros() {
 fn the_python_clients_have_the_methods_of_the_rust_clients() {
     let mut expected = expected_names(|method| method.missing_in_python.is_none());
     expected.extend(ONLY_IN_PYTHON.iter().map(|name| (*name).to_owned()));
-    for (path, class) in
-        [("python/lib/zero_kv/_native.pyi", "\nclass Client:"), ("python/lib/zero_kv/_aio.py", "\nclass AsyncClient:")]
-    {
+    let of_clusters = of_clusters(&expected);
+    for (path, class, expected) in [
+        ("python/lib/zero_kv/_native.pyi", "Client", &expected),
+        ("python/lib/zero_kv/_aio.py", "AsyncClient", &expected),
+        ("python/lib/zero_kv/_native.pyi", "ClusterClient", &of_clusters),
+        ("python/lib/zero_kv/_cluster.py", "AsyncClusterClient", &of_clusters),
+    ] {
         let text = source(path);
-        let (_, class_and_rest) = text.split_once(class).unwrap();
+        let names = [":", "("].map(|end| format!("\nclass {class}{end}"));
+        let (_, class_and_rest) = names.iter().find_map(|name| text.split_once(name)).unwrap();
         // The class ends at the next line that is not indented.
         let end = class_and_rest
             .match_indices('\n')
             .find(|(at, _)| class_and_rest[at + 1..].starts_with(|first: char| first != ' ' && first != '\n'));
         let class_source = &class_and_rest[..end.map_or(class_and_rest.len(), |(at, _)| at)];
         let found = method_names(class_source, &["    def ", "    async def "]);
-        assert_eq!(found, expected, "{path}");
+        assert_eq!(&found, expected, "{class}");
     }
+}
+
+/// Returns the methods of the client of clusters, given those of the client of one server.
+fn of_clusters(of_server: &BTreeSet<String>) -> BTreeSet<String> {
+    let is_of_both = |name: &&String| !ONLY_OF_SERVERS.contains(&name.as_str());
+    of_server.iter().filter(is_of_both).cloned().chain(["topology".to_owned()]).collect()
+}
+
+#[test]
+fn the_client_of_clusters_has_the_methods_of_the_client_of_one_server() {
+    let mut found = BTreeSet::new();
+    for path in ["src/client/cluster.rs", "src/client/cluster/columns.rs", "src/client/cluster/ordered.rs"] {
+        for block in source(path).split("\nimpl ClusterClient {").skip(1) {
+            found.extend(method_names(block.split("\n}").next().unwrap(), &["    pub fn "]));
+        }
+    }
+    let mut expected = of_clusters(&expected_names(|method| method.missing_in_python.is_none()));
+    expected.extend(ONLY_OF_CLUSTERS_IN_RUST.iter().map(|name| (*name).to_owned()));
+    assert_eq!(found, expected);
 }

@@ -12,6 +12,7 @@ mod info;
 mod inspect;
 mod keys;
 mod logins;
+mod programs;
 mod reload;
 mod server;
 mod slot;

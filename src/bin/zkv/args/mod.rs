@@ -2,6 +2,7 @@
 
 mod files;
 mod lookups;
+mod programs;
 mod publishing;
 mod servers;
 mod topology;
@@ -20,6 +21,7 @@ use zero_kv::format::header::MAGIC;
 
 pub(crate) use files::{CanaryArgs, DiffArgs, DiffFormat, DumpArgs, DumpFormat, FileCommand};
 pub(crate) use lookups::{Format, KeysArgs, Lookup, OutputArgs, Part, Presence, RangeArgs};
+pub(crate) use programs::ProgramCommand;
 pub(crate) use publishing::PublishingCommand;
 #[cfg(feature = "object-store")]
 pub(crate) use publishing::{
@@ -146,7 +148,7 @@ pub(crate) enum Command {
     /// Measure how fast the client library looks up batches of keys, in random order
     ///
     /// The keys are the table's first million keys, or all keys of a smaller table. To measure a server under the load
-    /// of many clients, use `benchmarker`.
+    /// of many clients, use `zkv saturate`.
     ///
     /// Exit status: 0 after success, 1 if keys were not found, for example because the table was
     /// replaced during the run, 2 after an error.
@@ -168,6 +170,8 @@ pub(crate) enum Command {
     },
     #[command(flatten)]
     Publishing(PublishingCommand),
+    #[command(flatten)]
+    Program(ProgramCommand),
 }
 
 #[derive(clap::Args)]

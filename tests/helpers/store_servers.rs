@@ -14,7 +14,7 @@ use object_store::aws::AmazonS3Builder;
 use object_store::azure::MicrosoftAzureBuilder;
 use tempfile::TempDir;
 
-use crate::helpers::trials::{Missing, missing};
+use super::trials::{Missing, missing};
 
 /// A program that serves object storage.
 #[derive(Clone, Copy, Debug, PartialEq)]

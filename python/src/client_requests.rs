@@ -1,0 +1,126 @@
+//! The requests that the clients of a server and of a cluster have in common.
+//!
+//! In: keys and ranges. Out: what the servers sent. The classes `Client` and `ClusterClient` share the code that converts
+//! Python objects to these requests.
+
+use std::sync::Arc;
+
+use zero_kv::client::{Client, ClientError, ClusterClient, KeyRange, OwnedKey, ProjectedRows, Row, RowsOrValues};
+use zero_kv::typed::Schema;
+use zero_kv::{Key, KeyKind};
+
+/// Rows in key order, and the range of the rows after them, if any.
+pub(crate) type Page = (Vec<Row>, Option<KeyRange>);
+
+/// Requests for many keys and for rows. The methods of the clients have the same names.
+pub(crate) trait Requests: Send {
+    /// Whether all rows of a page have the schema that the server has before and after the request. The rows of a cluster
+    /// come from nodes that can have different schemas.
+    const PAGES_HAVE_SCHEMA: bool;
+    fn kind_of_keys(&mut self) -> Result<KeyKind, ClientError>;
+    fn schema_of_table(&mut self) -> Result<Option<Arc<Schema>>, ClientError>;
+    /// Passes the value of each key to `visit`, in the order of the keys.
+    fn get_each<'k, K: Into<Key<'k>> + Copy>(
+        &mut self,
+        keys: &[K],
+        visit: impl FnMut(Option<&[u8]>),
+    ) -> Result<(), ClientError>;
+    fn rows_or_values<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<RowsOrValues, ClientError>;
+    /// Returns the rows of the columns with these names, or of all columns.
+    fn columns<'k, K: Into<Key<'k>> + Copy>(
+        &mut self,
+        keys: &[K],
+        names: Option<&[&str]>,
+    ) -> Result<ProjectedRows, ClientError>;
+    fn floors<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<Vec<Option<Row>>, ClientError>;
+    fn ceilings<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<Vec<Option<Row>>, ClientError>;
+    fn exist<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<Vec<bool>, ClientError>;
+    /// Returns the first rows of a range, or, if `backward` is true, the last rows.
+    fn page(&mut self, range: &KeyRange, backward: bool) -> Result<Page, ClientError>;
+}
+
+/// Implements the requests whose methods both clients have. The others follow in braces.
+macro_rules! impl_requests {
+    ($Client:ident { $($other:tt)* }) => {
+        impl Requests for $Client {
+            fn kind_of_keys(&mut self) -> Result<KeyKind, ClientError> {
+                self.key_kind()
+            }
+
+            fn schema_of_table(&mut self) -> Result<Option<Arc<Schema>>, ClientError> {
+                self.schema()
+            }
+
+            fn rows_or_values<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<RowsOrValues, ClientError> {
+                self.get_rows_or_values(keys)
+            }
+
+            fn columns<'k, K: Into<Key<'k>> + Copy>(
+                &mut self,
+                keys: &[K],
+                names: Option<&[&str]>,
+            ) -> Result<ProjectedRows, ClientError> {
+                match names {
+                    None => self.get_rows(keys),
+                    Some(names) => self.get_columns(keys, names),
+                }
+            }
+
+            fn floors<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<Vec<Option<Row>>, ClientError> {
+                self.floor_many(keys)
+            }
+
+            fn ceilings<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<Vec<Option<Row>>, ClientError> {
+                self.ceiling_many(keys)
+            }
+
+            fn exist<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<Vec<bool>, ClientError> {
+                self.exists_many(keys)
+            }
+
+            $($other)*
+        }
+    };
+}
+
+impl_requests!(Client {
+    const PAGES_HAVE_SCHEMA: bool = true;
+
+    fn get_each<'k, K: Into<Key<'k>> + Copy>(
+        &mut self,
+        keys: &[K],
+        mut visit: impl FnMut(Option<&[u8]>),
+    ) -> Result<(), ClientError> {
+        self.get_many_with(keys, |_, value| visit(value))
+    }
+
+    fn page(&mut self, range: &KeyRange, backward: bool) -> Result<Page, ClientError> {
+        let page = match backward {
+            false => self.first_page(range.bounds(), 0),
+            true => self.last_page(range.bounds(), 0),
+        }?;
+        let rows = page.iter().map(|(key, value)| (OwnedKey::from(key), value.to_vec())).collect();
+        Ok((rows, page.rest().cloned()))
+    }
+});
+
+impl_requests!(ClusterClient {
+    const PAGES_HAVE_SCHEMA: bool = false;
+
+    fn get_each<'k, K: Into<Key<'k>> + Copy>(
+        &mut self,
+        keys: &[K],
+        mut visit: impl FnMut(Option<&[u8]>),
+    ) -> Result<(), ClientError> {
+        self.get_many(keys)?.iter().for_each(|value| visit(value.as_deref()));
+        Ok(())
+    }
+
+    fn page(&mut self, range: &KeyRange, backward: bool) -> Result<Page, ClientError> {
+        let page = match backward {
+            false => self.first_page(range.bounds()),
+            true => self.last_page(range.bounds()),
+        }?;
+        Ok((page.rows, page.rest))
+    }
+});
