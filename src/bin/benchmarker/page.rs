@@ -5,16 +5,16 @@
 use std::fmt::{Display, Write};
 use std::time::SystemTime;
 
-use indicatif::HumanCount;
+use indicatif::{BinaryBytes, HumanCount};
 
 use crate::bins;
 use crate::load::Outcome;
 use crate::report::Report;
-use crate::svg::{Axis, Chart, escaped};
+use crate::svg::{Axis, Band, Chart, escaped};
 use crate::tally::Interval;
 
 const STYLE: &str = "
-:root { color-scheme: light dark; --ink: #1d2330; --dim: #667; --grid: #dde1e8; --paper: #fff; --ours: #2563eb; --other: #d97706; }
+:root { color-scheme: light dark; --ink: #1d2330; --dim: #667; --grid: #dde1e8; --paper: #fff; --ours: #2563eb; --other: #b45309; }
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e6e9ef; --dim: #9aa3b2; --grid: #303744; --paper: #14171d; --ours: #6ea0ff; --other: #f0a84a; }
 }
@@ -23,9 +23,10 @@ body { margin: 2rem auto; max-width: 900px; padding: 0 1rem; background: var(--p
 h1 { font-size: 1.5rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
 .headline { font-size: 2rem; font-weight: 600; margin: 0; }
 .dim { color: var(--dim); }
-table { border-collapse: collapse; } td, th { padding: .15rem 1.5rem .15rem 0; text-align: left; font-weight: normal; }
+table { border-collapse: collapse; } td, th { padding: .15rem 1.5rem .15rem 0; text-align: left; vertical-align: top; font-weight: normal; }
 th { color: var(--dim); } td { font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
-svg { width: 100%; max-width: 600px; height: auto; } pre { overflow-x: auto; } svg text { fill: var(--dim); font-size: 12px; } svg .label { text-anchor: middle; }
+svg { width: 100%; max-width: 550px; height: auto; } pre { overflow-x: auto; } svg text { fill: var(--dim); font-size: 12px; } svg .label { text-anchor: middle; }
+svg text.ours, svg text.other { stroke: none; } svg text.ours { fill: var(--ours); } svg text.other { fill: var(--other); }
 .grid { stroke: var(--grid); } .line { fill: none; stroke-width: 2; } .ours { stroke: var(--ours); }
 .other { stroke: var(--other); } .bar { fill: var(--ours); } .band { opacity: .14; }
 .band.ours { fill: var(--ours); stroke: none; } .band.other { fill: var(--other); stroke: none; }
@@ -105,8 +106,8 @@ fn parameters(report: &Report<'_>) -> Rows {
     let text = |value: &dyn Display| value.to_string();
     vec![
         ("protocol", args.protocol.name().to_owned()),
-        ("clients", text(&args.clients)),
-        ("requests per pipeline", text(&args.pipeline)),
+        ("clients", HumanCount(args.clients.into()).to_string()),
+        ("requests per pipeline", HumanCount(args.pipeline.into()).to_string()),
         ("sent", args.rate.map_or("back to back".to_owned(), |rate| format!("{} requests/s", HumanCount(rate)))),
         ("ops", text(&args.op)),
         ("distribution", args.distribution_name()),
@@ -128,12 +129,14 @@ fn machine() -> Rows {
         line.map(|value| value.trim().to_owned())
     };
     let unknown = || "unknown".to_owned();
+    let memory = field("/proc/meminfo", "MemTotal");
+    let memory = memory.and_then(|memory| Some(memory.strip_suffix(" kB")?.parse::<u64>().ok()? * 1024));
     let cpus = std::thread::available_parallelism().map_or_else(|_| unknown(), |cpus| cpus.to_string());
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").map(|text| text.trim().to_owned());
     vec![
         ("processor", field("/proc/cpuinfo", "model name").unwrap_or_else(unknown)),
         ("processors", cpus),
-        ("memory", field("/proc/meminfo", "MemTotal").unwrap_or_else(unknown)),
+        ("memory", memory.map_or_else(unknown, |memory| BinaryBytes(memory).to_string())),
         ("Linux", kernel.unwrap_or_else(|_| unknown())),
     ]
 }
@@ -171,13 +174,19 @@ fn throughput(report: &Report<'_>) -> String {
     let total = turns.iter().map(|(_, _, turn)| seconds(turn)).sum();
     let x = Axis::linear("measured seconds", 0.0, total, |at| format!("{}", (at * 1e3).round() / 1e3));
     let rate_max = intervals().map(rate).fold(0.0, f64::max);
-    let mut chart =
-        Chart::new(x, Axis::linear("requests/s", 0.0, rate_max, |rate| HumanCount(rate as u64).to_string()));
+    let y = Axis::linear("requests/s", 0.0, rate_max, |rate| HumanCount(rate as u64).to_string());
+    let mut chart = Chart::new(x.ending_at(total), y);
+    if report.ceiling.is_some() {
+        let mut to = 0.0;
+        let bands = turns.iter().map(|(class, label, turn)| {
+            let from = to;
+            to += seconds(turn);
+            Band { class, from, to, label: label.clone() }
+        });
+        chart = chart.with_bands(&bands.collect::<Vec<_>>());
+    }
     let mut start = 0.0;
-    for (class, label, turn) in &turns {
-        if report.ceiling.is_some() {
-            chart.band(class, start, start + seconds(turn), label);
-        }
+    for (class, _, turn) in &turns {
         let mut end = start;
         let points = turn.iter().map(|interval| {
             let len = interval.len.as_secs_f64();
