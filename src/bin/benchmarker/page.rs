@@ -25,7 +25,7 @@ h1 { font-size: 1.5rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
 .dim { color: var(--dim); }
 table { border-collapse: collapse; } td, th { padding: .15rem 1.5rem .15rem 0; text-align: left; vertical-align: top; font-weight: normal; }
 th { color: var(--dim); } td { font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
-svg { width: 100%; max-width: 550px; height: auto; } pre { overflow-x: auto; } svg text { fill: var(--dim); font-size: 12px; } svg .label { text-anchor: middle; }
+svg { width: 100%; max-width: 550px; height: auto; } pre { white-space: pre-wrap; overflow-wrap: anywhere; } svg text { fill: var(--dim); font-size: 12px; } svg .label { text-anchor: middle; }
 svg text.ours, svg text.other { stroke: none; } svg text.ours { fill: var(--ours); } svg text.other { fill: var(--other); }
 .grid { stroke: var(--grid); } .line { fill: none; stroke-width: 2; } .ours { stroke: var(--ours); }
 .other { stroke: var(--other); } .bar { fill: var(--ours); } .band { opacity: .14; }
