@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use hdrhistogram::Histogram;
-use indicatif::HumanCount;
+use indicatif::{HumanCount, HumanFloatCount};
 
 /// Bounds of the bins in the decade from 100 ns to 1 µs. In all other decades, these bounds are multiplied by a power
 /// of ten.
@@ -49,6 +49,17 @@ pub(crate) fn format_us(ns: u64) -> String {
         ns if ns < 10_000 && !ns.is_multiple_of(1000) => format!("{:.1}", ns as f64 / 1e3),
         ns => HumanCount(ns / 1000).to_string(),
     }
+}
+
+/// Formats nanoseconds as ns, µs, ms, or s, with up to three decimals.
+pub(crate) fn format_latency(ns: f64) -> String {
+    let (divisor, unit) = match ns {
+        ns if ns < 1e3 => (1.0, "ns"),
+        ns if ns < 1e6 => (1e3, "µs"),
+        ns if ns < 1e9 => (1e6, "ms"),
+        _ => (1e9, "s"),
+    };
+    format!("{} {unit}", HumanFloatCount((ns / divisor * 1e3).round() / 1e3))
 }
 
 /// Formats one line per bin with its bounds, its share, and a bar. The text has no colors, so it can be piped.

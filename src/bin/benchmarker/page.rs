@@ -3,18 +3,18 @@
 //! In: a report. Out: HTML that needs no other file, no script, and no network. The page is also well-formed XML.
 
 use std::fmt::{Display, Write};
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
-use indicatif::HumanCount;
+use indicatif::{BinaryBytes, HumanCount};
 
 use crate::bins;
 use crate::load::Outcome;
 use crate::report::Report;
-use crate::svg::{Axis, Chart, escaped};
+use crate::svg::{Axis, Band, Chart, escaped};
 use crate::tally::Interval;
 
 const STYLE: &str = "
-:root { color-scheme: light dark; --ink: #1d2330; --dim: #667; --grid: #dde1e8; --paper: #fff; --ours: #2563eb; --other: #d97706; }
+:root { color-scheme: light dark; --ink: #1d2330; --dim: #667; --grid: #dde1e8; --paper: #fff; --ours: #2563eb; --other: #b45309; }
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e6e9ef; --dim: #9aa3b2; --grid: #303744; --paper: #14171d; --ours: #6ea0ff; --other: #f0a84a; }
 }
@@ -23,11 +23,13 @@ body { margin: 2rem auto; max-width: 900px; padding: 0 1rem; background: var(--p
 h1 { font-size: 1.5rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
 .headline { font-size: 2rem; font-weight: 600; margin: 0; }
 .dim { color: var(--dim); }
-table { border-collapse: collapse; } td, th { padding: .15rem 1.5rem .15rem 0; text-align: left; font-weight: normal; }
+table { border-collapse: collapse; } td, th { padding: .15rem 1.5rem .15rem 0; text-align: left; vertical-align: top; font-weight: normal; }
 th { color: var(--dim); } td { font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
-svg { width: 100%; height: auto; } svg text { fill: var(--dim); font-size: 12px; } svg .label { text-anchor: middle; }
+svg { width: 100%; max-width: 550px; height: auto; } pre { white-space: pre-wrap; overflow-wrap: anywhere; } svg text { fill: var(--dim); font-size: 12px; } svg .label { text-anchor: middle; }
+svg text.ours, svg text.other { stroke: none; } svg text.ours { fill: var(--ours); } svg text.other { fill: var(--other); }
 .grid { stroke: var(--grid); } .line { fill: none; stroke-width: 2; } .ours { stroke: var(--ours); }
-.other { stroke: var(--other); } .bar { fill: var(--ours); } b.ours { color: var(--ours); } b.other { color: var(--other); }
+.other { stroke: var(--other); } .bar { fill: var(--ours); } .band { opacity: .14; }
+.band.ours { fill: var(--ours); stroke: none; } .band.other { fill: var(--other); stroke: none; }
 ";
 
 /// Number of ticks of the percentile axis: 0%, 90%, 99%, and so on.
@@ -82,7 +84,7 @@ fn results(report: &Report<'_>) -> Rows {
         ("errors", count(outcome.errors())),
         ("bytes/s", count(outcome.per_second(tally.response_bytes) as u64)),
     ];
-    rows.extend(report.latencies_us().map(|(name, us)| (name, format!("{us:.0} µs"))));
+    rows.extend(report.latencies_us().map(|(name, us)| (name, bins::format_latency((us * 1e3).round()))));
     if report.args.rate.is_some() {
         rows.push(("scheduled, not sent", format!("{} requests", HumanCount(tally.unsent_requests))));
     }
@@ -92,7 +94,9 @@ fn results(report: &Report<'_>) -> Rows {
             "ceiling",
             format!("{per_second} requests/s, responses of {:.2} bytes", ceiling.response_len_bytes),
         ));
-        rows.push(("server / ceiling", format!("{:.3}", ceiling.ratio_median())));
+        let (min, max) = ceiling.ratio_min_max();
+        let ratio = ceiling.ratio(outcome);
+        rows.push(("server / ceiling", format!("{ratio:.3} (rounds from {min:.3} to {max:.3})")));
     }
     rows
 }
@@ -102,8 +106,8 @@ fn parameters(report: &Report<'_>) -> Rows {
     let text = |value: &dyn Display| value.to_string();
     vec![
         ("protocol", args.protocol.name().to_owned()),
-        ("clients", text(&args.clients)),
-        ("requests per pipeline", text(&args.pipeline)),
+        ("clients", HumanCount(args.clients.into()).to_string()),
+        ("requests per pipeline", HumanCount(args.pipeline.into()).to_string()),
         ("sent", args.rate.map_or("back to back".to_owned(), |rate| format!("{} requests/s", HumanCount(rate)))),
         ("ops", text(&args.op)),
         ("distribution", args.distribution_name()),
@@ -125,12 +129,14 @@ fn machine() -> Rows {
         line.map(|value| value.trim().to_owned())
     };
     let unknown = || "unknown".to_owned();
+    let memory = field("/proc/meminfo", "MemTotal");
+    let memory = memory.and_then(|memory| Some(memory.strip_suffix(" kB")?.parse::<u64>().ok()? * 1024));
     let cpus = std::thread::available_parallelism().map_or_else(|_| unknown(), |cpus| cpus.to_string());
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").map(|text| text.trim().to_owned());
     vec![
         ("processor", field("/proc/cpuinfo", "model name").unwrap_or_else(unknown)),
         ("processors", cpus),
-        ("memory", field("/proc/meminfo", "MemTotal").unwrap_or_else(unknown)),
+        ("memory", memory.map_or_else(unknown, |memory| BinaryBytes(memory).to_string())),
         ("Linux", kernel.unwrap_or_else(|_| unknown())),
     ]
 }
@@ -146,40 +152,62 @@ fn percentiles(outcome: &Outcome) -> Chart {
         nines => (10f64.powi(nines as i32), format!("99.{}%", "9".repeat(nines as usize - 2))),
     });
     let x = Axis::log("percentile", latency_ns.len() as f64, ticks.collect());
-    let y = Axis::linear("µs", 0.0, latency_ns.max() as f64 / 1e3, |us| HumanCount(us as u64).to_string());
+    let (min, max) = (latency_ns.min().max(1) as f64, latency_ns.max().max(1) as f64);
+    let y = Axis::log_ticks("latency", min, max, bins::format_latency);
     let mut chart = Chart::new(x, y);
     let points = latency_ns.iter_quantiles(POINTS_PER_HALVING).map(|step| {
         let rarity = 1.0 / (1.0 - step.quantile_iterated_to()).max(1e-12);
-        (rarity, step.value_iterated_to().min(latency_ns.max()) as f64 / 1e3)
+        (rarity, step.value_iterated_to().min(latency_ns.max()) as f64)
     });
     chart.line("ours", points);
     chart
 }
 
-/// Charts the rates of the tested server and of the server without lookups (the ceiling) in each interval.
+/// Charts the rates of the tested server and of the server without lookups (the ceiling) in each interval. The turns of
+/// the two servers follow each other without the warm-ups between them.
 fn throughput(report: &Report<'_>) -> String {
-    let server = &report.outcome.intervals;
-    let ceiling = report.ceiling.map_or(&[][..], |ceiling| &ceiling.outcome.intervals);
-    let start = server.first().map_or_else(Instant::now, |interval| interval.started);
-    let end = |interval: &Interval| (interval.started + interval.len).saturating_duration_since(start).as_secs_f64();
     let rate = |interval: &Interval| interval.tally.requests as f64 / interval.len.as_secs_f64();
-    let all = || server.iter().chain(ceiling);
-    let (last, rate_max) = (all().map(end).fold(0.0, f64::max), all().map(rate).fold(0.0, f64::max));
-    let x = Axis::linear("seconds", 0.0, last, |at| format!("{}", (at * 1e3).round() / 1e3));
-    let mut chart =
-        Chart::new(x, Axis::linear("requests/s", 0.0, rate_max, |rate| HumanCount(rate as u64).to_string()));
-    for (class, intervals) in [("ours", &server[..]), ("other", ceiling)] {
-        // Each round gets a separate line, because nothing is measured between rounds.
-        for round in intervals.chunk_by(|one, next| next.started == one.started + one.len) {
-            let middle = |interval: &Interval| end(interval) - interval.len.as_secs_f64() / 2.0;
-            chart.line(class, round.iter().map(|interval| (middle(interval), rate(interval))));
-        }
+    let seconds = |turn: &[Interval]| turn.iter().map(|interval| interval.len.as_secs_f64()).sum::<f64>();
+    let ceiling = report.ceiling.map_or(&[][..], |ceiling| &ceiling.outcome.intervals);
+    let turns = turns(&report.outcome.intervals, ceiling);
+    let intervals = || turns.iter().flat_map(|(_, _, turn)| turn.iter());
+    let total = turns.iter().map(|(_, _, turn)| seconds(turn)).sum();
+    let x = Axis::linear("measured seconds", 0.0, total, |at| format!("{}", (at * 1e3).round() / 1e3));
+    let rate_max = intervals().map(rate).fold(0.0, f64::max);
+    let y = Axis::linear("requests/s", 0.0, rate_max, |rate| HumanCount(rate as u64).to_string());
+    let mut chart = Chart::new(x.ending_at(total), y);
+    if report.ceiling.is_some() {
+        let mut to = 0.0;
+        let bands = turns.iter().map(|(class, label, turn)| {
+            let from = to;
+            to += seconds(turn);
+            Band { class, from, to, label: label.clone() }
+        });
+        chart = chart.with_bands(&bands.collect::<Vec<_>>());
     }
-    let legend = match report.ceiling {
-        Some(_) => "<p><b class=\"ours\">server</b>, <b class=\"other\">ceiling</b></p>\n",
-        None => "",
-    };
-    chart.svg() + legend
+    let mut start = 0.0;
+    for (class, _, turn) in &turns {
+        let mut end = start;
+        let points = turn.iter().map(|interval| {
+            let len = interval.len.as_secs_f64();
+            end += len;
+            (end - len / 2.0, rate(interval))
+        });
+        chart.line(class, points);
+        start += seconds(turn);
+    }
+    chart.svg()
+}
+
+/// Returns the turns of both servers in the order in which they ran, each with its CSS class and its label.
+fn turns<'i>(server: &'i [Interval], ceiling: &'i [Interval]) -> Vec<(&'static str, String, &'i [Interval])> {
+    let mut turns = Vec::new();
+    for (class, name, intervals) in [("ours", "server", server), ("other", "ceiling", ceiling)] {
+        let each = intervals.chunk_by(|one, next| next.started == one.started + one.len);
+        turns.extend(each.enumerate().map(|(number, turn)| (class, format!("{name} {}", number + 1), turn)));
+    }
+    turns.sort_by_key(|(_, _, turn)| turn[0].started);
+    turns
 }
 
 fn histogram(outcome: &Outcome) -> Chart {
@@ -187,12 +215,13 @@ fn histogram(outcome: &Outcome) -> Chart {
     let total = bins.iter().map(|bin| bin.count).sum::<u64>().max(1) as f64;
     let share = |count: u64| count as f64 / total * 100.0;
     let share_max = bins.iter().map(|bin| share(bin.count)).fold(0.0, f64::max);
-    let ticks = bins.iter().enumerate().map(|(index, bin)| (index as f64, bins::format_us(bin.from_ns))).collect();
+    let ticks =
+        bins.iter().enumerate().map(|(index, bin)| (index as f64, bins::format_latency(bin.from_ns as f64))).collect();
     let y = Axis::linear("% of pipelines", 0.0, share_max, |percent| format!("{}", (percent * 1e3).round() / 1e3));
-    let mut chart = Chart::new(Axis::for_bars("µs", bins.len(), ticks), y);
+    let mut chart = Chart::new(Axis::for_bars("latency", bins.len(), ticks), y);
     for (index, bin) in bins.iter().enumerate() {
-        let (from, to) = (bins::format_us(bin.from_ns), bins::format_us(bin.to_ns));
-        let title = format!("{from} to {to} µs: {} pipelines, {:.3}%", HumanCount(bin.count), share(bin.count));
+        let [from, to] = [bin.from_ns, bin.to_ns].map(|ns| bins::format_latency(ns as f64));
+        let title = format!("{from} to {to}: {} pipelines, {:.3}%", HumanCount(bin.count), share(bin.count));
         chart.bar(index as f64, index as f64 + 1.0, share(bin.count), &title);
     }
     chart

@@ -10,7 +10,7 @@ use crate::bins;
 use crate::keys::Distribution;
 use crate::load::Outcome;
 use crate::memory::{JsonMemory, Memory};
-use crate::rounds::CeilingOutcome;
+use crate::rounds::{CeilingOutcome, Round};
 use crate::wire::Protocol;
 
 /// The reported quantiles and their names.
@@ -90,7 +90,7 @@ impl Report<'_> {
                  server / ceiling: {:.3} (rounds from {min:.3} to {max:.3})",
                 HumanCount(ceiling.outcome.requests_per_second() as u64),
                 ceiling.response_len_bytes,
-                ceiling.ratio_median(),
+                ceiling.ratio(self.outcome),
             );
         }
         if let Some(memory) = self.memory {
@@ -134,7 +134,8 @@ impl Report<'_> {
             rate: args.rate,
             unsent_requests: args.rate.map(|_| tally.unsent_requests),
             ceiling_requests_per_second: self.ceiling.map(|ceiling| rounded(ceiling.outcome.requests_per_second())),
-            ceiling_ratio: self.ceiling.map(CeilingOutcome::ratio_median),
+            ceiling_ratio: self.ceiling.map(|ceiling| ceiling.ratio(self.outcome)),
+            ceiling_rounds: self.ceiling.map(|ceiling| &ceiling.rounds[..]),
             ceiling_answer_len_bytes: self.ceiling.map(|ceiling| ceiling.response_len_bytes),
             memory: self.memory.map(Memory::json),
         })
@@ -178,6 +179,8 @@ struct JsonReport<'r> {
     ceiling_requests_per_second: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ceiling_ratio: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ceiling_rounds: Option<&'r [Round]>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ceiling_answer_len_bytes: Option<f64>,
     #[serde(flatten)]

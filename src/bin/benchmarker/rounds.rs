@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use serde::Serialize;
 use zero_kv::client::Options;
 
 use crate::canned::Canned;
@@ -17,24 +18,38 @@ use crate::plan::Plan;
 /// without lookups (the ceiling).
 const ROUNDS: u32 = 3;
 
-/// The results of the server without lookups (the ceiling), and the ratio of the two servers' rates in each round.
+/// The rates of the two servers in one round.
+#[derive(Serialize)]
+pub(crate) struct Round {
+    pub(crate) requests_per_second: f64,
+    pub(crate) ceiling_requests_per_second: f64,
+}
+
+impl Round {
+    pub(crate) fn ratio(&self) -> f64 {
+        self.requests_per_second / self.ceiling_requests_per_second
+    }
+}
+
+/// The results of the server without lookups (the ceiling), and the rates of both servers in each round.
 pub(crate) struct CeilingOutcome {
     pub(crate) outcome: Outcome,
     pub(crate) response_len_bytes: f64,
-    /// For each round, the rate of the tested server divided by the rate of the server without lookups, in ascending
-    /// order.
-    ratios: Vec<f64>,
+    /// The rounds in the order in which they ran.
+    pub(crate) rounds: Vec<Round>,
 }
 
 impl CeilingOutcome {
-    /// Returns the median of the rounds' ratios. A ratio is the rate of the tested server divided by the rate of the
-    /// server without lookups.
-    pub(crate) fn ratio_median(&self) -> f64 {
-        self.ratios[self.ratios.len() / 2]
+    /// Returns the rate of the tested server in all rounds divided by the rate of the ceiling in all rounds. The
+    /// report shows these two rates, so it must not show another ratio, such as the median of the rounds' ratios.
+    pub(crate) fn ratio(&self, server: &Outcome) -> f64 {
+        server.requests_per_second() / self.outcome.requests_per_second()
     }
 
+    /// Returns the smallest and the largest ratio of a round.
     pub(crate) fn ratio_min_max(&self) -> (f64, f64) {
-        (self.ratios[0], self.ratios[self.ratios.len() - 1])
+        let ratios = || self.rounds.iter().map(Round::ratio);
+        (ratios().fold(f64::INFINITY, f64::min), ratios().fold(0.0, f64::max))
     }
 }
 
@@ -53,7 +68,7 @@ pub(crate) async fn run(plan: &Plan, table: &Arc<Table>) -> anyhow::Result<(Outc
     let (socket, options) = (ceiling_server.socket().to_path_buf(), Options::default());
     let ceiling_plan = Plan { socket, options, canned, ..server_plan.clone() };
 
-    let mut ratios = Vec::new();
+    let mut rounds = Vec::new();
     let mut ceiling: Option<Outcome> = None;
     let mut rate = outcome.requests_per_second();
     for round in 0..ROUNDS {
@@ -63,12 +78,11 @@ pub(crate) async fn run(plan: &Plan, table: &Arc<Table>) -> anyhow::Result<(Outc
             outcome.add(next);
         }
         let next = load::run(&ceiling_plan, table).await?;
-        ratios.push(rate / next.requests_per_second());
+        rounds.push(Round { requests_per_second: rate, ceiling_requests_per_second: next.requests_per_second() });
         match &mut ceiling {
             Some(ceiling) => ceiling.add(next),
             None => ceiling = Some(next),
         }
     }
-    ratios.sort_unstable_by(f64::total_cmp);
-    Ok((outcome, ceiling.map(|outcome| CeilingOutcome { outcome, response_len_bytes, ratios })))
+    Ok((outcome, ceiling.map(|outcome| CeilingOutcome { outcome, response_len_bytes, rounds })))
 }

@@ -34,6 +34,9 @@ fn the_ceiling_sends_equally_many_bytes_and_leaves_nothing_behind() {
     // A header of 8 bytes, and a value of 22 to 25.
     assert!((30.0..33.0).contains(&of("ceiling_answer_len_bytes")), "{json}");
     assert!(of("ceiling_requests_per_second") > 0.0 && of("ceiling_ratio") > 0.0, "{json}");
+    // The ratio and the two rates describe the same turns. The rates are rounded to one decimal.
+    let ratio = of("requests_per_second") / of("ceiling_requests_per_second");
+    assert!((of("ceiling_ratio") / ratio - 1.0).abs() < 1e-4, "{json}");
     // The reported requests are those to the server under test, not those to the ceiling.
     assert_eq!(served.take_requests().len() as f64, of("requests"));
 

@@ -1,6 +1,9 @@
 //! Draws the screen of `zkv top`.
 //!
-//! In: a view, and a frame of any size. Out: the drawn frame. Unknown values are drawn as dashes.
+//! In: a view, and a frame of any size. Out: the drawn frame. Unknown values are drawn as dashes. A frame that is too
+//! small for everything gets the most important figures. `rates` draws the chart.
+
+mod rates;
 
 use std::time::{Duration, Instant};
 
@@ -9,13 +12,20 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::Line;
-use ratatui::widgets::{Block, LineGauge, Paragraph, RenderDirection, Sparkline};
+use ratatui::widgets::{Block, LineGauge, Paragraph};
 
 use super::view::View;
 use crate::top::sample::{Delta, Sample};
 
 const UNKNOWN: &str = "–";
 const ALARM: Style = Style::new().fg(Color::Red);
+
+/// Minimum width of a frame for three columns of figures.
+const FULL_WIDTH_MIN: u16 = 72;
+/// Minimum height of the chart in a frame that shows everything: two borders, and one line of columns.
+const CHART_HEIGHT_MIN: u16 = 3;
+/// Minimum height of a frame that shows a title and only the most important figures.
+const TITLE_HEIGHT_MIN: u16 = 5;
 
 pub(super) fn draw(view: &View, frame: &mut Frame<'_>, now: Instant) {
     let (sample, delta, window) = (view.last(), view.delta(), view.window());
@@ -26,13 +36,17 @@ pub(super) fn draw(view: &View, frame: &mut Frame<'_>, now: Instant) {
     ];
     let rows = columns.iter().map(|(_, rows)| rows.len()).max().unwrap_or(0) as u16;
     let file = file(sample);
+    let fixed_heights = [rows + 2, file.len() as u16, 1, 1];
+    let full_height_min = 2 + CHART_HEIGHT_MIN + fixed_heights.iter().sum::<u16>();
+    if frame.area().width < FULL_WIDTH_MIN || frame.area().height < full_height_min {
+        return draw_compact(view, frame, now);
+    }
     let heights = [1, 1].map(Constraint::Length).into_iter();
-    let heights = heights.chain([Constraint::Fill(1)]);
-    let heights = heights.chain([rows + 2, file.len() as u16, 1, 1].map(Constraint::Length));
+    let heights = heights.chain([Constraint::Fill(1)]).chain(fixed_heights.map(Constraint::Length));
     let areas = Layout::vertical(heights).split(frame.area());
     frame.render_widget(Line::from(title(view)).reversed(), areas[0]);
     frame.render_widget(state(view, now), areas[1]);
-    draw_rates(view, delta.as_ref(), frame, areas[2]);
+    rates::draw_bordered(view, frame, areas[2]);
     let thirds = Layout::horizontal([Constraint::Fill(1); 3]).split(areas[3]);
     for ((title, rows), area) in columns.into_iter().zip(thirds.iter()) {
         draw_column(title, &rows, frame, *area);
@@ -40,6 +54,47 @@ pub(super) fn draw(view: &View, frame: &mut Frame<'_>, now: Instant) {
     frame.render_widget(Paragraph::new(file), areas[4]);
     draw_gauge("resident", sample.share("resident_len_bytes", "file_len_bytes"), frame, areas[5]);
     draw_gauge("verified", sample.share("blocks_verified", "blocks"), frame, areas[6]);
+}
+
+/// Draws the most important figures, and the chart if lines are left.
+fn draw_compact(view: &View, frame: &mut Frame<'_>, now: Instant) {
+    let area = frame.area();
+    let figures = wrapped(&important_figures(view), area.width.into());
+    let title_height = u16::from(area.height >= TITLE_HEIGHT_MIN);
+    let heights = [title_height, 1, figures.len() as u16].map(Constraint::Length);
+    let areas = Layout::vertical(heights.into_iter().chain([Constraint::Fill(1)])).split(area);
+    frame.render_widget(Line::from(format!("{}  (q quits)", view.socket)).reversed(), areas[0]);
+    frame.render_widget(state(view, now), areas[1]);
+    frame.render_widget(Paragraph::new(figures), areas[2]);
+    rates::draw_plain(view, frame, areas[3]);
+}
+
+/// Returns figures in descending order of importance.
+fn important_figures(view: &View) -> Vec<String> {
+    let (sample, delta, window) = (view.last(), view.delta(), view.window());
+    let delta = delta.as_ref();
+    vec![
+        format!("{} requests/s", rate_per_s(delta.and_then(Delta::request_rate))),
+        format!("hit ratio {}", percent(delta.and_then(Delta::hit_ratio))),
+        format!("service p99 {}", time(window.and_then(|window| window.service_ns(0.99)))),
+        format!("generation {}", sample.text("generation").unwrap_or(UNKNOWN)),
+        format!("errors/s {}", rate_per_s(delta.and_then(|delta| delta.rate("errors")))),
+        format!("connections {}", number(sample.number("connections"))),
+    ]
+}
+
+/// Joins figures to lines of at most `width` characters. A figure that is wider has its own line.
+fn wrapped(figures: &[String], width: usize) -> Vec<Line<'static>> {
+    let mut lines: Vec<String> = Vec::new();
+    for figure in figures {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 2 + figure.chars().count() <= width => {
+                *line = format!("{line}  {figure}");
+            }
+            _ => lines.push(figure.clone()),
+        }
+    }
+    lines.into_iter().map(Line::from).collect()
 }
 
 fn title(view: &View) -> String {
@@ -65,18 +120,6 @@ fn state(view: &View, now: Instant) -> Line<'static> {
         }
         state => Line::styled(state.unwrap_or(UNKNOWN).to_owned(), ALARM),
     }
-}
-
-fn draw_rates(view: &View, delta: Option<&Delta<'_>>, frame: &mut Frame<'_>, area: Rect) {
-    let highest = view.rates.iter().take(area.width.into()).flatten().max();
-    let title = format!(
-        " {} requests/s, peak {} in {} s ",
-        rate_per_s(delta.and_then(Delta::request_rate)),
-        number(highest.copied()),
-        view.interval.as_secs_f64() * f64::from(area.width.saturating_sub(2)),
-    );
-    let chart = Sparkline::default().data(&view.rates).direction(RenderDirection::RightToLeft);
-    frame.render_widget(chart.absent_value_symbol(" ").block(Block::bordered().title(title)), area);
 }
 
 type Row = (String, String);

@@ -46,11 +46,11 @@ fn a_screen_of_80_by_24_shows_everything() {
     let expected = "\
 /run/kv.sock  kv_store 0.1.0  pid 4711  workers 2  up 2h 3m 3s  (q quits)
 serving
-┌ 1,234,068 requests/s, peak 1,234,068 in 156 s ───────────────────────────────┐
+┌ 1,234,068 requests/s, peak 1,234,068 in 136 s ───────────────────────────────┐
+│1,234,068                                                                    █│
 │                                                                             █│
-│                                                                             █│
-│                                                                             █│
-└──────────────────────────────────────────────────────────────────────────────┘
+│        0                                                                    █│
+└──────────136 s ago ────────────────────────────────────────────────────── now┘
 ┌ requests/s by op ───────┐┌ responses ─────────────┐┌ connections, batches ───┐
 │get             1,234,067││hits/s         1,000,000││open                  101│
 │info                    1││misses/s         250,000││accepted/s              1│
@@ -89,6 +89,31 @@ fn problems_are_shown_below_the_title() {
     let restarted = SECOND.replace("pid 4711", "pid 4712").replace("get 2469134", "get 5");
     view.update(Ok(sample(later, &restarted)), later);
     assert_eq!(state(&view, later), "serving; the server was restarted");
+}
+
+#[test]
+fn a_screen_of_40_by_8_shows_the_most_important_figures_and_a_chart_with_scales() {
+    let (view, now) = view();
+    let expected = "\
+/run/kv.sock  (q quits)
+serving
+1,234,068 requests/s  hit ratio 80.0 %
+service p99 98.3 µs  generation 3
+errors/s 2  connections 101
+1,234,068                              █
+        0                              █
+          60 s ago                   now
+";
+    let screen = screen(&view, now, 40, 8);
+    assert_eq!(screen, expected, "\n{screen}");
+}
+
+#[test]
+fn a_screen_of_20_by_4_shows_rate_hit_ratio_and_service_time() {
+    let (view, now) = view();
+    let expected = "serving\n1,234,068 requests/s\nhit ratio 80.0 %\nservice p99 98.3 µs\n";
+    let screen = screen(&view, now, 20, 4);
+    assert_eq!(screen, expected, "\n{screen}");
 }
 
 #[test]
