@@ -85,11 +85,12 @@ pub(crate) fn nodes_fetch_the_slots_that_the_topology_assigns_to_them() {
         wait_for_topology(&servers, 2);
         more();
         // The nodes serve the slots that they have given away for some time, and drop their rows with the next generation.
-        for (server, member) in [(&servers[0], &next[0]), (&servers[2], &next[1])] {
-            let key = (0..ROWS).find(|key| !member.slots.has_key((*key).into())).unwrap();
+        for (at, after) in [(0, &next[0]), (2, &next[1])] {
+            let was_moved = |key: &u64| two[at].slots.has_key((*key).into()) && !after.slots.has_key((*key).into());
+            let key = (0..ROWS).find(was_moved).unwrap();
             eventually(
-                "the node redirects clients of other slots",
-                || matches!(reply(server, &format!("GET {key}")), Reply::Error(text) if text.starts_with("MOVED ")),
+                "the node redirects clients of moved slots",
+                || matches!(reply(&servers[at], &format!("GET {key}")), Reply::Error(text) if text.starts_with("MOVED ")),
             );
         }
         publish(&published, 5);
