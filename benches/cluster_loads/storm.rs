@@ -15,6 +15,8 @@ use crate::Args;
 
 /// The threads that open connections.
 const THREADS: usize = 32;
+/// The pause between two GETs.
+const GET_EVERY: Duration = Duration::from_millis(1);
 /// The nodes of the large topology.
 const MANY_NODES: usize = 500;
 
@@ -82,6 +84,8 @@ fn storm(nodes: &Nodes, command: &str, args: &Args) -> Result<Storm, Box<dyn Err
                 let began = Instant::now();
                 reader.send().and_then(|()| reader.receive()).map_err(|error| error.to_string())?;
                 gets.push(began.elapsed());
+                // The GETs should take little of the server's processor time.
+                thread::sleep(GET_EVERY);
             }
             Ok(gets)
         });

@@ -1,9 +1,12 @@
 //! Many connections: memory and descriptors.
 
+use std::fs;
 use std::io::Write;
+use std::net::TcpStream;
 use std::process::Command;
+use std::time::Duration;
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 
 use crate::helpers::frames::{expect, gets};
 use crate::helpers::servers::Server;
@@ -61,5 +64,23 @@ fn a_server_raises_its_descriptor_limit_to_the_maximum() {
     }
     for stream in &mut streams {
         expect(stream, &answer_to_get(&table.model, 3));
+    }
+}
+
+/// When many clients reconnect at the same time, the kernel drops packets of those that may not wait to be accepted, and
+/// these clients are delayed by seconds.
+#[test]
+fn as_many_tcp_connections_wait_to_be_accepted_as_the_system_allows() {
+    let table = Table::of_rows(10);
+    let server = table.serve_with(&["--tcp", "127.0.0.1:0"]);
+    let allowed = fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap().trim().parse::<usize>().unwrap();
+    let address = server.tcp();
+    server.signal(Signal::STOP);
+    let connect = |_| TcpStream::connect_timeout(&address, Duration::from_secs(10)).unwrap();
+    let mut waiting: Vec<TcpStream> = (0..allowed.min(400)).map(connect).collect();
+    server.signal(Signal::CONT);
+    for stream in &mut waiting {
+        stream.write_all(b"PING\r\n").unwrap();
+        expect(stream, b"+PONG\r\n");
     }
 }

@@ -3,7 +3,9 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 
-use super::Inherited;
+use rustix::net::listen;
+
+use super::{BACKLOG, Inherited};
 use crate::server::error::ServerError;
 use crate::setting::Setting;
 
@@ -70,7 +72,13 @@ pub(in crate::server) fn tcp(
 
 /// Listens on an address that `exposure` permits.
 pub(in crate::server) fn listen_on_tcp(address: SocketAddr, exposure: Exposure) -> Result<TcpListener, ServerError> {
-    open(address, exposure, || TcpListener::bind(address))
+    open(address, exposure, || {
+        let listener = TcpListener::bind(address)?;
+        // The standard library lets only 128 connections wait. The kernel drops the first packet of others, and their clients
+        // send it again after a second.
+        listen(&listener, BACKLOG)?;
+        Ok(listener)
+    })
 }
 
 fn open(
