@@ -22,6 +22,7 @@ def test_the_programs_of_a_page_run(page, tmp_path, monkeypatch):
     if "import pyarrow" in "".join(PROGRAMS[page]):
         pytest.importorskip("pyarrow")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ZERO_KV_BIN", str(BINARIES))
     (tmp_path / "datasets").symlink_to(REPOSITORY / "datasets")
     server = None
     try:
