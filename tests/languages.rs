@@ -1,10 +1,11 @@
 //! The programs of `examples/native` and `examples/redis` build as their first lines say, and find the rows of a model. The
-//! commands of the README's quickstart print what the README shows.
+//! commands of the README's quickstart and the Java programs of the cookbook print what the documents show.
 
 mod helpers;
 
 mod languages {
     pub(crate) mod answering;
+    pub(crate) mod java_page;
     pub(crate) mod quickstart;
     pub(crate) mod tools;
     pub(crate) mod vectors;
@@ -22,7 +23,7 @@ use helpers::scenes::Scene;
 use helpers::servers::Server;
 use helpers::trials::{Missing, trial, trials};
 use languages::tools::{Program, SOURCES, is_native, looks_up_bytes, program};
-use languages::{quickstart, vectors};
+use languages::{java_page, quickstart, vectors};
 
 const SEED: u64 = 7;
 
@@ -168,6 +169,7 @@ fn main() -> ExitCode {
         ("rejects_malformed_response_headers", vectors::rejects_malformed_response_headers),
     ];
     let mut trials = trials![
+        java_page::the_programs_of_the_page_print_what_it_shows,
         quickstart::the_quickstart_prints_what_the_readme_shows,
         vectors::the_python_check_of_the_vectors_passes,
     ];

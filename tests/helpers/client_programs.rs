@@ -82,6 +82,19 @@ pub(crate) fn node(program: &str) -> Result<Vec<OsString>, Missing> {
 
 /// Returns a program that the main method of a class starts.
 pub(crate) fn java(class: &str) -> Result<Vec<OsString>, Missing> {
+    java_program(class, &[source("java/Rows.java"), source(&format!("java/{class}.java"))])
+}
+
+/// Returns a program that the main method of a class with this source starts.
+pub(crate) fn java_source(class: &str, text: &str) -> Result<Vec<OsString>, Missing> {
+    let folder = target("languages/java-sources");
+    fs::create_dir_all(&folder).unwrap();
+    let path = folder.join(format!("{class}.java"));
+    fs::write(&path, text).unwrap();
+    java_program(class, &[path])
+}
+
+fn java_program(class: &str, sources: &[PathBuf]) -> Result<Vec<OsString>, Missing> {
     require("javac", "--version")?;
     let jars = target("languages/clients-java");
     require_package("java-clients", &jars.join("complete"))?;
@@ -92,7 +105,7 @@ pub(crate) fn java(class: &str) -> Result<Vec<OsString>, Missing> {
     let class_path = std::env::join_paths(pinned.chain([classes.clone()])).unwrap();
     let mut command = Command::new("javac");
     command.arg("-Xlint:all").arg("-Werror").arg("-cp").arg(&class_path).arg("-d").arg(&classes);
-    build(command.arg(source("java/Rows.java")).arg(source(&format!("java/{class}.java"))));
+    build(command.args(sources));
     Ok(vec!["java".into(), "-cp".into(), class_path, class.into()])
 }
 
