@@ -46,7 +46,8 @@ enum Nodes {
 /// means no limit. The other options are those of `Client`, for the connections to all nodes.
 ///
 /// A client is a mapping, as a `Table` is, and `strict` is described at `Table`. Threads can share a client. After a fork,
-/// the child process reconnects. Ctrl-C ends a call.
+/// the child process reconnects. Ctrl-C ends a call to one node; a call to several nodes ends when all of them have
+/// responded, or after `timeout`.
 ///
 /// Raises `NotRunning`, `Refused`, `TimedOut`, or `Closed` if no node of a slot can be reached, `ValueError` if a server is
 /// not a node of a cluster, and the exceptions of `Client`.

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 import zero_kv
-from support import PROGRAMS, serving
+from support import PROGRAMS, cluster_of, serving
 
 # Each program prints "begun", makes calls until a signal arrives, and prints "stopped" if it was KeyboardInterrupt.
 PROGRAM = """
@@ -92,3 +92,20 @@ def test_ctrl_c_ends_the_wait_for_a_server_that_hangs(tmp_path: pathlib.Path) ->
         command = "socket = sys.argv[2]; begun(); zero_kv.Client(socket).get(1)"
         program = command.replace("zero_kv.Client(socket).get(1)", "client.get(1)")
         assert interrupt(f"client = zero_kv.Client(sys.argv[2]); {program}", tmp_path / "table.db", server.path) == "stopped\n"
+
+
+def test_ctrl_c_ends_the_wait_for_a_node_that_hangs(tmp_path: pathlib.Path) -> None:
+    zero_kv.bake({1: "a"}, tmp_path / "table.db")
+    with cluster_of(tmp_path / "table.db", 1) as cluster:
+        address, node = cluster.addresses()[0], cluster.servers["p0"].process.pid
+        connect = f"import os, signal; client = zero_kv.ClusterClient({address!r}, timeout=600)"
+        calls = f"os.kill({node}, signal.SIGSTOP); begun(); client.get(1)"
+        assert interrupt(f"{connect}; {calls}", tmp_path / "table.db", "") == "stopped\n"
+
+
+def test_ctrl_c_stops_calls_to_several_nodes(tmp_path: pathlib.Path) -> None:
+    zero_kv.bake({key: "a" for key in range(1000)}, tmp_path / "table.db")
+    with cluster_of(tmp_path / "table.db", 2) as cluster:
+        connect = f"client = zero_kv.ClusterClient({cluster.addresses()!r})"
+        calls = "begun(); [client.get_many(ids[:1000]) for _ in itertools.count()]"
+        assert interrupt(f"{connect}; {calls}", tmp_path / "table.db", "") == "stopped\n"

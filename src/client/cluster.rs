@@ -8,6 +8,7 @@ mod ordered;
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
+use std::io;
 use std::thread;
 use std::time::Duration;
 
@@ -400,14 +401,15 @@ struct Answered<X, T> {
     result: Result<T, ClientError>,
 }
 
-/// Returns whether another node may answer after this error: this node cannot be reached, or is overloaded.
+/// Returns whether another node may answer after this error: this node cannot be reached, or is overloaded. A signal that
+/// ends a call ends it for all nodes.
 fn is_connection_error(error: &ClientError) -> bool {
-    matches!(
-        error,
+    match error {
+        ClientError::Io { error, .. } => error.kind() != io::ErrorKind::Interrupted,
         ClientError::NotRunning { .. }
-            | ClientError::Refused { .. }
-            | ClientError::Io { .. }
-            | ClientError::TimedOut { .. }
-            | ClientError::Closed { .. }
-    )
+        | ClientError::Refused { .. }
+        | ClientError::TimedOut { .. }
+        | ClientError::Closed { .. } => true,
+        _ => false,
+    }
 }

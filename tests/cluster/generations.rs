@@ -1,5 +1,5 @@
-//! A cluster in a box: nodes that fetch generations and topologies from an S3 server, while clients check that every value
-//! is that of a published generation, and nodes, topologies, and connections to the store fail.
+//! Nodes that fetch generations and topologies from an S3 server. While nodes end, topologies change, and nodes lose their
+//! connections to the store, clients check that every value belongs to a published generation.
 
 use std::collections::HashMap;
 use std::io;
@@ -170,8 +170,8 @@ fn pairs(members: &[Member], shards: u16, rotated_by: u16) -> Vec<Member> {
     (0..shards).flat_map(pair).collect()
 }
 
-/// Checks that the value of a key is that of a published generation, and that no connection sees an older generation after
-/// a newer one. Every generation has the keys from 1 to [`ROWS`].
+/// Checks that each value belongs to a published generation, and that a connection never sees an older generation after a
+/// newer one. Every generation has the keys from 1 to [`ROWS`].
 struct Check {
     published: Arc<AtomicU64>,
     /// The newest generation that each connection has seen.

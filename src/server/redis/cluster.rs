@@ -1,7 +1,7 @@
 //! The commands about the cluster that this server is a node of: CLUSTER, READONLY, READWRITE, ASKING, and ROLE.
 //!
-//! In: the node's view. Out: replies in the formats of Redis. Commands that would change the topology are rejected,
-//! because the topology comes from a document.
+//! In: the node's view. Out: replies in the formats of Redis. The topology comes from a document, so commands that would
+//! change it are rejected.
 
 use super::keyspace::begin_slot;
 use super::strings::{NOT_AN_INTEGER, next};

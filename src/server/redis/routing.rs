@@ -171,9 +171,8 @@ impl Session {
         }
     }
 
-    /// Checks whether this node serves the slot of a command's keys. Returns `None` if it does. Returns
-    /// [`Outcome::Work`] if the command has so many keys that the check takes several passes, and another outcome if the
-    /// command was rejected.
+    /// Checks whether this node serves the slot of a command's keys. Returns `None` if it does, [`Outcome::Work`] if there
+    /// are so many keys that the check takes several passes, and the outcome of a rejected command otherwise.
     pub(super) fn check_slots(
         &mut self,
         generation: &Generation,
