@@ -22,6 +22,9 @@ const SHAPE: Shape = Shape { rows: 3000, len_max_bytes: 500 };
 /// The server's log text for the block that [`FAULTS`] overwrites.
 const DAMAGED_BLOCK: &str = "block 2 of the records is damaged";
 
+/// The server's log text for a file that was changed and is served again.
+const SERVING_AGAIN: &str = "serving again: each block is verified again on first access";
+
 /// How a server reacts to a change of its file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Reaction {
@@ -145,6 +148,7 @@ impl ChangedFile {
         let (next, db) = (self.bake_next(), self.scene.db());
         let before = self.served.info();
         let named_before = self.served.logged(DAMAGED_BLOCK);
+        let resumed_before = self.served.logged(SERVING_AGAIN);
         if reaction == Reaction::Adopts {
             self.load.allow(self.generation + 2);
         }
@@ -152,7 +156,11 @@ impl ChangedFile {
         match reaction {
             Reaction::Errs => {
                 self.load.wait_for_errors(5000);
-                eventually("Info reports the change", || self.served.info().get("state") == Some("changed"));
+                // If the file is as long as before, the server soon serves it again, and each block is verified again.
+                eventually("Info reports the change", || {
+                    self.served.info().get("state") == Some("changed")
+                        || self.served.logged(SERVING_AGAIN) > resumed_before
+                });
                 self.served.wait_for("faults", before.number::<u64>("faults").unwrap() + 1);
                 let all = responses(&self.served, Protocol::Redis);
                 assert!(all.iter().all(|answer| *answer == Answer::Error), "{what}: {} responses", all.len());
