@@ -108,16 +108,3 @@ pub use store::{LookupError, MappedStore, Store, StoreError};
 pub const DEFAULT_FILE: &str = "storage.db";
 /// The default path of the Unix socket that the binaries serve or connect to.
 pub const DEFAULT_SOCKET: &str = "/tmp/zero-kv.sock";
-
-/// The documents whose Rust programs are compiled and run as doctests.
-#[cfg(doctest)]
-mod documents {
-    #[doc = include_str!("../README.md")]
-    struct Readme;
-    #[doc = include_str!("../docs/cookbook/ip-to-country.md")]
-    struct IpToCountry;
-    #[doc = include_str!("../docs/cookbook/features.md")]
-    struct Features;
-    #[doc = include_str!("../docs/cookbook/configuration.md")]
-    struct Configuration;
-}

@@ -117,26 +117,3 @@ fn the_troubleshooting_table_quotes_messages_that_exist() {
     }
     assert!(quotes.len() > 20, "{} messages", quotes.len());
 }
-
-/// A reader copies a program together with the dependencies above it.
-#[test]
-fn rust_programs_of_the_cookbook_are_complete() {
-    let mut checked = 0;
-    for document in documents().into_iter().filter(|path| path.parent().unwrap().ends_with("cookbook")) {
-        let text = read(&document);
-        let blocks: Vec<&str> =
-            text.split("\n```rust").skip(1).map(|rest| rest.split("\n```").next().unwrap()).collect();
-        for block in &blocks {
-            let name = document.display();
-            assert!(block.contains("\nfn main() "), "{name}: a program without main");
-            assert!(!block.lines().any(|line| line.starts_with("# ")), "{name}: a line that rustdoc hides");
-            checked += 1;
-        }
-        assert!(
-            blocks.is_empty() || text.contains("\n```toml\n[dependencies]\n"),
-            "{}: no dependencies",
-            document.display()
-        );
-    }
-    assert!(checked > 2, "{checked} programs");
-}

@@ -1,12 +1,11 @@
 //! The programs of `examples/native` and `examples/redis` build as their first lines say, and find the rows of a model. The
-//! commands of the README's quickstart and the Java programs of the cookbook print what the documents show.
+//! Java programs of the cookbook print what the page shows.
 
 mod helpers;
 
 mod languages {
     pub(crate) mod answering;
     pub(crate) mod java_page;
-    pub(crate) mod quickstart;
     pub(crate) mod tools;
     pub(crate) mod vectors;
 }
@@ -23,7 +22,7 @@ use helpers::scenes::Scene;
 use helpers::servers::Server;
 use helpers::trials::{Missing, trial, trials};
 use languages::tools::{Program, SOURCES, is_native, looks_up_bytes, program};
-use languages::{java_page, quickstart, vectors};
+use languages::{java_page, vectors};
 
 const SEED: u64 = 7;
 
@@ -170,7 +169,6 @@ fn main() -> ExitCode {
     ];
     let mut trials = trials![
         java_page::the_programs_of_the_page_print_what_it_shows,
-        quickstart::the_quickstart_prints_what_the_readme_shows,
         vectors::the_python_check_of_the_vectors_passes,
     ];
     trials.push(trial("no_program_is_longer_than_79_lines", no_program_is_longer_than_79_lines));
