@@ -13,12 +13,14 @@ use zero_kv::client::{self, ClientError, Options};
 use zero_kv::{Key, KeyKind};
 
 use crate::arguments::{UserName, duration};
-use crate::client_lookups::{all_rows, call_for_key, exist, exists, neighbor, rows, typed_row, typed_rows, value};
+use crate::client_lookups::{
+    all_rows, call_for_key, exist, exists, first_row, last_row, neighbor, rows, typed_row, typed_rows, value,
+};
 use crate::client_rows::{ClientRowIterator, ClientRows};
 use crate::columns::{self, Wanted};
 use crate::connection::Security;
 use crate::connection_pool::{ConnectionPool, SendRequests};
-use crate::convert::{info_dict, missing_key, optional_row, prefix_from, range_between, range_kind, range_with_prefix};
+use crate::convert::{info_dict, missing_key, prefix_from, range_between, range_kind, range_with_prefix};
 use crate::errors::client_exception;
 use crate::many;
 use crate::neighbors::{Neighbor, neighbor_many};
@@ -313,12 +315,12 @@ impl Client {
 
     /// Return the row with the smallest key.
     fn first<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        optional_row(py, None, self.call(py, client::Client::first)?)
+        first_row(self, py)
     }
 
     /// Return the row with the largest key.
     fn last<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        optional_row(py, None, self.call(py, client::Client::last)?)
+        last_row(self, py)
     }
 
     /// Return the rows with keys from `start` up to, but not including, `end`.

@@ -11,7 +11,7 @@ use zero_kv::client::{ClientError, KeyRange, ProjectedRows, RowsOrValues};
 use zero_kv::typed::Schema;
 use zero_kv::{Key, KeyKind};
 
-use crate::client_requests::Requests;
+use crate::client_requests::{Nearest, Requests};
 use crate::client_rows::ClientRows;
 use crate::columns::{ColumnUse, LookUpColumns};
 use crate::connection_pool::SendRequests;
@@ -219,7 +219,21 @@ pub(crate) fn neighbor<'py>(
         Neighbor::Floor => client.floors(&[key]),
         Neighbor::Ceiling => client.ceilings(&[key]),
     })?;
-    optional_row(py, None, found.into_iter().next().flatten())
+    only_row(py, found)
+}
+
+/// Requests the row with the smallest key.
+pub(crate) fn first_row<'py>(client: &impl SendRequests, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
+    only_row(py, client.pool().call(py, Requests::first)?)
+}
+
+/// Requests the row with the largest key.
+pub(crate) fn last_row<'py>(client: &impl SendRequests, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
+    only_row(py, client.pool().call(py, Requests::last)?)
+}
+
+fn only_row(py: Python<'_>, (rows, schema): Nearest) -> PyResult<Option<Bound<'_, PyTuple>>> {
+    optional_row(py, schema.as_ref(), rows.into_iter().next().flatten())
 }
 
 /// Returns parts of the rows of a range, which are requested during iterations.
@@ -256,11 +270,12 @@ impl<C: SendRequests> LookUpColumns for C {
 
 impl<C: SendRequests> FindNeighbors for C {
     fn find_neighbors(&self, py: Python<'_>, keys: &KeyBatch<'_>, neighbor: Neighbor) -> PyResult<NearestRows> {
-        let found = call_with_keys!(self, py, keys, |client, keys| match neighbor {
+        let (found, schema) = call_with_keys!(self, py, keys, |client, keys| match neighbor {
             Neighbor::Floor => client.floors(keys),
             Neighbor::Ceiling => client.ceilings(keys),
         })?;
         let mut rows = NearestRows::with_capacity(keys.kind(), found.len());
+        rows.schema = schema;
         found.iter().for_each(|row| rows.push(row.as_ref().map(|(key, value)| (key.as_key(), &value[..]))));
         Ok(rows)
     }

@@ -5,9 +5,13 @@
 
 use std::sync::Arc;
 
+use zero_kv::client::request::{Ceiling, FirstRow, Floor, LastRow};
 use zero_kv::client::{Client, ClientError, ClusterClient, KeyRange, OwnedKey, ProjectedRows, Row, RowsOrValues};
 use zero_kv::typed::Schema;
 use zero_kv::{Key, KeyKind};
+
+/// The row nearest to each of some keys, and the schema of the rows if it is known.
+pub(crate) type Nearest = (Vec<Option<Row>>, Option<Arc<Schema>>);
 
 /// Rows in key order, and the range of the rows after them, if any.
 pub(crate) type Page = (Vec<Row>, Option<KeyRange>);
@@ -15,7 +19,7 @@ pub(crate) type Page = (Vec<Row>, Option<KeyRange>);
 /// Requests for many keys and for rows. The methods of the clients have the same names.
 pub(crate) trait Requests: Send {
     /// Whether all rows of a page have the schema that the server has before and after the request. The rows of a cluster
-    /// come from nodes that can have different schemas.
+    /// come from nodes that can have different schemas, so `first`, `last`, `floors`, and `ceilings` return no schema, either.
     const PAGES_HAVE_SCHEMA: bool;
     fn kind_of_keys(&mut self) -> Result<KeyKind, ClientError>;
     fn schema_of_table(&mut self) -> Result<Option<Arc<Schema>>, ClientError>;
@@ -32,8 +36,10 @@ pub(crate) trait Requests: Send {
         keys: &[K],
         names: Option<&[&str]>,
     ) -> Result<ProjectedRows, ClientError>;
-    fn floors<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<Vec<Option<Row>>, ClientError>;
-    fn ceilings<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<Vec<Option<Row>>, ClientError>;
+    fn first(&mut self) -> Result<Nearest, ClientError>;
+    fn last(&mut self) -> Result<Nearest, ClientError>;
+    fn floors<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<Nearest, ClientError>;
+    fn ceilings<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<Nearest, ClientError>;
     fn exist<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<Vec<bool>, ClientError>;
     /// Returns the first rows of a range, or, if `backward` is true, the last rows.
     fn page(&mut self, range: &KeyRange, backward: bool) -> Result<Page, ClientError>;
@@ -66,14 +72,6 @@ macro_rules! impl_requests {
                 }
             }
 
-            fn floors<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<Vec<Option<Row>>, ClientError> {
-                self.floor_many(keys)
-            }
-
-            fn ceilings<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<Vec<Option<Row>>, ClientError> {
-                self.ceiling_many(keys)
-            }
-
             fn exist<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<Vec<bool>, ClientError> {
                 self.exists_many(keys)
             }
@@ -85,6 +83,24 @@ macro_rules! impl_requests {
 
 impl_requests!(Client {
     const PAGES_HAVE_SCHEMA: bool = true;
+
+    fn first(&mut self) -> Result<Nearest, ClientError> {
+        self.call_with_schema(&[FirstRow])
+    }
+
+    fn last(&mut self) -> Result<Nearest, ClientError> {
+        self.call_with_schema(&[LastRow])
+    }
+
+    fn floors<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<Nearest, ClientError> {
+        let requests = keys.iter().map(|key| Floor::new(*key)).collect::<Result<Vec<_>, _>>()?;
+        self.call_with_schema(&requests)
+    }
+
+    fn ceilings<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<Nearest, ClientError> {
+        let requests = keys.iter().map(|key| Ceiling::new(*key)).collect::<Result<Vec<_>, _>>()?;
+        self.call_with_schema(&requests)
+    }
 
     fn get_each<'k, K: Into<Key<'k>> + Copy>(
         &mut self,
@@ -106,6 +122,22 @@ impl_requests!(Client {
 
 impl_requests!(ClusterClient {
     const PAGES_HAVE_SCHEMA: bool = false;
+
+    fn first(&mut self) -> Result<Nearest, ClientError> {
+        Ok((vec![ClusterClient::first(self)?], None))
+    }
+
+    fn last(&mut self) -> Result<Nearest, ClientError> {
+        Ok((vec![ClusterClient::last(self)?], None))
+    }
+
+    fn floors<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<Nearest, ClientError> {
+        Ok((self.floor_many(keys)?, None))
+    }
+
+    fn ceilings<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<Nearest, ClientError> {
+        Ok((self.ceiling_many(keys)?, None))
+    }
 
     fn get_each<'k, K: Into<Key<'k>> + Copy>(
         &mut self,

@@ -14,12 +14,14 @@ use zero_kv::client::{self, ClientError, ClusterOptions, Options};
 use zero_kv::{Key, KeyKind};
 
 use crate::arguments::{UserName, duration};
-use crate::client_lookups::{all_rows, call_for_key, exist, exists, neighbor, rows, typed_row, typed_rows, value};
+use crate::client_lookups::{
+    all_rows, call_for_key, exist, exists, first_row, last_row, neighbor, rows, typed_row, typed_rows, value,
+};
 use crate::client_rows::{ClientRowIterator, ClientRows};
 use crate::columns::{self, Wanted};
 use crate::connection::Security;
 use crate::connection_pool::{ConnectionPool, SendRequests};
-use crate::convert::{missing_key, optional_row, prefix_from, range_between, range_kind, range_with_prefix};
+use crate::convert::{missing_key, prefix_from, range_between, range_kind, range_with_prefix};
 use crate::many;
 use crate::neighbors::{Neighbor, neighbor_many};
 use crate::rows::RowPart;
@@ -306,12 +308,12 @@ impl ClusterClient {
 
     /// Return the row with the smallest key of all nodes.
     fn first<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        optional_row(py, None, self.call(py, client::ClusterClient::first)?)
+        first_row(self, py)
     }
 
     /// Return the row with the largest key of all nodes.
     fn last<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        optional_row(py, None, self.call(py, client::ClusterClient::last)?)
+        last_row(self, py)
     }
 
     /// Return the rows of all nodes with keys from `start` up to, but not including, `end`, in key order.

@@ -40,7 +40,7 @@ pub(crate) struct NearestRows {
     pub(crate) keys: RowKeys,
     pub(crate) values: CopiedValues,
     /// The schema of a typed table.
-    schema: Option<Arc<Schema>>,
+    pub(crate) schema: Option<Arc<Schema>>,
 }
 
 pub(crate) enum RowKeys {

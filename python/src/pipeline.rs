@@ -222,6 +222,12 @@ impl PendingRequest {
                     None => self.finish(py, "set_result", PyList::new(py, &results[1..results.len() - 1])?.into_any()),
                 }
             }
+            (ResultKind::WithSchema, None) => {
+                let (first, last) = (results[0].bind(py), results[results.len() - 1].bind(py));
+                let rows = PyList::new(py, &results[1..results.len() - 1])?;
+                let result = first.eq(last)?.then(|| (rows, last).into_pyobject(py)).transpose()?;
+                self.finish(py, "set_result", result.into_pyobject(py)?.into_any())
+            }
             (ResultKind::List, None) => self.finish(py, "set_result", PyList::new(py, results)?.into_any()),
             (ResultKind::Item, None) => {
                 let result = results.into_iter().next_back().unwrap_or_else(|| py.None());

@@ -41,6 +41,9 @@ pub(crate) enum ResultKind {
     Item,
     /// A list of the items' results.
     List,
+    /// A list of the rows that the items between the first and the last return, and the schema, which the first and the last
+    /// item request. `None` if the schema changed in between.
+    WithSchema,
     /// A list of the results of the items between the first and the last, which request the schema. If the table has a
     /// schema, the result is the schema.
     Untyped,
@@ -179,6 +182,12 @@ impl Request {
         Request { items: keys.into_iter().map(item).collect(), result: ResultKind::List }.checked()
     }
 
+    /// Returns items between two requests for the schema.
+    fn with_schema(items: impl IntoIterator<Item = RequestItem>) -> PyResult<Request> {
+        let items = [RequestItem::Schema].into_iter().chain(items).chain([RequestItem::Schema]).collect();
+        Request { items, result: ResultKind::WithSchema }.checked()
+    }
+
     fn for_range(item: fn(KeyRange) -> RequestItem, range: KeyRange) -> PyResult<Request> {
         Request::single(item(range)).checked()
     }
@@ -200,8 +209,7 @@ impl Request {
     #[staticmethod]
     fn get_untyped(keys: &Bound<'_, PyAny>) -> PyResult<Request> {
         let gets = KeyBatch::from_object(keys)?.owned()?.into_iter().map(RequestItem::Get);
-        let items = [RequestItem::Schema].into_iter().chain(gets).chain([RequestItem::Schema]).collect();
-        Request { items, result: ResultKind::Untyped }.checked()
+        Ok(Request { result: ResultKind::Untyped, ..Request::with_schema(gets)? })
     }
 
     #[staticmethod]
@@ -214,34 +222,25 @@ impl Request {
         Request::for_keys(RequestItem::Exists, keys)
     }
 
-    #[staticmethod]
-    fn floor(key: &Bound<'_, PyAny>) -> PyResult<Request> {
-        Request::for_key(RequestItem::Floor, key)
-    }
-
+    /// Requests rows, and the schema that they have. The result is `None` if the schema changed in between.
     #[staticmethod]
     fn floor_many(keys: &Bound<'_, PyAny>) -> PyResult<Request> {
-        Request::for_keys(RequestItem::Floor, keys)
-    }
-
-    #[staticmethod]
-    fn ceiling(key: &Bound<'_, PyAny>) -> PyResult<Request> {
-        Request::for_key(RequestItem::Ceiling, key)
+        Request::with_schema(KeyBatch::from_object(keys)?.owned()?.into_iter().map(RequestItem::Floor))
     }
 
     #[staticmethod]
     fn ceiling_many(keys: &Bound<'_, PyAny>) -> PyResult<Request> {
-        Request::for_keys(RequestItem::Ceiling, keys)
+        Request::with_schema(KeyBatch::from_object(keys)?.owned()?.into_iter().map(RequestItem::Ceiling))
     }
 
     #[staticmethod]
-    fn first() -> Request {
-        Request::single(RequestItem::First)
+    fn first() -> PyResult<Request> {
+        Request::with_schema([RequestItem::First])
     }
 
     #[staticmethod]
-    fn last() -> Request {
-        Request::single(RequestItem::Last)
+    fn last() -> PyResult<Request> {
+        Request::with_schema([RequestItem::Last])
     }
 
     #[staticmethod]

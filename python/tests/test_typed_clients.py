@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import pathlib
 import pickle
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -98,6 +99,23 @@ def compare_gets(client: Any, table: Any) -> None:
     assert client.get_many(arrow) == table.get_many(arrow)
 
 
+def test_nearest_rows_are_what_a_table_returns(client: Any, server: Server) -> None:
+    compare_nearest_rows(client, zero_kv.Direct(server.path))
+
+
+def compare_nearest_rows(client: Any, table: Any) -> None:
+    keys = [0, 2, 3, 500, 999, 5000]
+    for name in ("floor", "ceiling"):
+        expected = [getattr(table, name)(key) for key in keys]
+        assert [getattr(client, name)(key) for key in keys] == getattr(client, f"{name}_many")(keys) == expected
+        assert getattr(client, f"{name}_many")([]) == []
+        arrow = pyarrow.array(keys, pyarrow.uint64())
+        assert getattr(client, f"{name}_many")(arrow) == getattr(table, f"{name}_many")(arrow)
+    assert client.first() == table.first() and client.last() == table.last()
+    found = client.last()[1]
+    assert type(found) is type(table.last()[1]) and found == client.get(client.last()[0])
+
+
 def test_items_of_clients_are_those_of_a_table(server: Server) -> None:
     table = zero_kv.Direct(server.path)
 
@@ -131,6 +149,8 @@ def test_gets_follow_tables_with_and_without_columns(server: Server) -> None:
                 assert blocking.get_many([2, 3]) == await client.get_many([2, 3]) == [expected, None]
                 assert await asyncio.gather(*(client.get(2) for _ in range(20))) == [expected] * 20
                 assert isinstance(blocking.get_bytes(2), bytes) and blocking.get_bytes(2) == await client.get_bytes(2)
+                assert blocking.floor(3) == blocking.last() == await client.floor(3) == await client.last() == (2, expected)
+                assert blocking.ceiling_many([1, 3]) == await client.ceiling_many([1, 3]) == [(2, expected), None]
 
     with zero_kv.Client(server.path) as blocking:
         assert blocking.get(2)["price"] == 0.5
@@ -142,6 +162,7 @@ def test_gets_of_tables_without_columns_are_bytes(tmp_path: pathlib.Path) -> Non
     with serving(tmp_path / "table.db") as server, zero_kv.Client(server.path) as blocking:
         for client in (blocking, BlockingCalls(lambda: zero_kv.AsyncClient(server.path))):
             compare_gets(client, zero_kv.Direct(server.path))
+            compare_nearest_rows(client, zero_kv.Direct(server.path))
 
 
 def test_a_table_without_columns_is_reported(tmp_path: pathlib.Path) -> None:
@@ -190,6 +211,38 @@ def test_a_new_schema_is_requested_again(server: Server) -> None:
         assert blocking.columns([2], ["price"]).tolist() == [[0.5]]
         asyncio.run(read())
         assert blocking.columns([2], ["fresh"]).tolist() == [[8]] and blocking.get_row(2) == {"fresh": 8}
+
+
+def test_nearest_rows_have_the_schema_of_their_table(server: Server) -> None:
+    """While a server swaps between two tables, whose columns have the same bytes in another order."""
+    kinds = [{"a": "f32", "b": "f32"}, {"b": "f32", "a": "f32"}, None]
+    is_ended = threading.Event()
+
+    def swap() -> None:
+        with zero_kv.Client(server.path) as client:
+            for number in range(30):
+                types = kinds[number % len(kinds)]
+                row: Any = b"12345678" if types is None else {"a": 1.5, "b": 2.5}
+                digest = zero_kv.bake({2: row}, server.file, types=types).digest
+                while digest not in client.info().values():
+                    pass
+        is_ended.set()
+
+    async def ask() -> None:
+        async with zero_kv.AsyncClient(server.path) as client:
+            while not is_ended.is_set():
+                for found in (await client.floor(2), blocking.floor(2), *blocking.ceiling_many([2] * 10)):
+                    assert found in ((2, {"a": 1.5, "b": 2.5}), (2, b"12345678"), first)
+                    seen.add(type(found[1]))
+
+    seen: set[type] = set()
+    swap_thread = threading.Thread(target=swap)
+    with zero_kv.Client(server.path) as blocking:
+        first = blocking.floor(2)
+        swap_thread.start()
+        asyncio.run(ask())
+        swap_thread.join()
+    assert seen == {bytes, zero_kv.TypedRow}
 
 
 def test_tasks_with_different_columns_share_a_connection(server: Server) -> None:

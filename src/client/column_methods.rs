@@ -100,6 +100,42 @@ macro_rules! impl_column_methods {
                 Err(ClientError::SchemaUnstable { server: self.address().clone(), changes: SCHEMA_CHANGES_MAX + 1 })
             }
 
+            /// Sends requests between two requests for the table's schema, in one round trip. Returns the decoded
+            /// responses in the order of the requests, and the schema of all rows in the responses, or `None` if the table
+            /// has no schema. If the schema changed in between, the call repeats all requests.
+            ///
+            /// # Errors
+            /// [`ClientError::SchemaUnstable`], and the errors of [`Self::call`].
+            pub $($async)? fn call_with_schema<R: TypedRequest + Copy>(
+                &mut self,
+                requests: &[R],
+            ) -> Result<(Vec<R::Output>, Option<Arc<Schema>>), ClientError> {
+                let Some(op) = requests.first().map(TypedRequest::op) else { return Ok((Vec::new(), None)) };
+                for _ in 0..=SCHEMA_CHANGES_MAX {
+                    let (mut outputs, mut schemas) = (Vec::with_capacity(requests.len()), Vec::with_capacity(2));
+                    let batch = batch::between(
+                        GetSchema,
+                        op,
+                        requests.len(),
+                        |at| requests[at],
+                        |at, response| {
+                            outputs.push(requests[at].decode(response)?);
+                            Ok(())
+                        },
+                        |response| {
+                            schemas.push(GetSchema.decode(response)?);
+                            Ok(())
+                        },
+                    );
+                    self.exchange(batch)$($await)*?;
+                    let last = schemas.pop().expect("an exchange without an error has all responses");
+                    if schemas[0].as_ref().map(Schema::id) == last.as_ref().map(Schema::id) {
+                        return Ok((outputs, self.columns.set_schema(last)));
+                    }
+                }
+                Err(ClientError::SchemaUnstable { server: self.address().clone(), changes: SCHEMA_CHANGES_MAX + 1 })
+            }
+
             /// Returns some columns of the rows of many keys, in the order of the keys. The server sends only these
             /// columns. Requests are pipelined as in [`Self::get_many`].
             ///

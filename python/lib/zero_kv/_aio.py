@@ -351,13 +351,12 @@ class AsyncClient:
         found: list[bool] = await self._call(Request.exists_many(keys))
         return found
 
-    async def floor(self, key: int | bytes | str) -> tuple[Any, bytes] | None:
+    async def floor(self, key: int | bytes | str) -> tuple[Any, Any] | None:
         """Return the row with the largest key less than or equal to `key`."""
-        row: tuple[Any, bytes] | None = await self._call(Request.floor(key))
-        return row
+        return (await self._rows_with_schema(Request.floor_many([key])))[0]
 
     @overload
-    async def floor_many(self, keys: Iterable[int] | Iterable[bytes | str], *, dtype: None = None) -> list[tuple[Any, bytes] | None]: ...
+    async def floor_many(self, keys: Iterable[int] | Iterable[bytes | str], *, dtype: None = None) -> list[tuple[Any, Any] | None]: ...
     @overload
     async def floor_many(self, keys: _ArrowArray | _ArrowStream, *, dtype: None = None) -> Any: ...
     @overload
@@ -367,15 +366,14 @@ class AsyncClient:
         `Table.floor_many`.
         """
         requested = Requested(keys, dtype)
-        return requested.rows(await self._call(Request.floor_many(requested.keys)))
+        return requested.rows(await self._rows_with_schema(Request.floor_many(requested.keys), requested.is_list))
 
-    async def ceiling(self, key: int | bytes | str) -> tuple[Any, bytes] | None:
+    async def ceiling(self, key: int | bytes | str) -> tuple[Any, Any] | None:
         """Return the row with the smallest key greater than or equal to `key`."""
-        row: tuple[Any, bytes] | None = await self._call(Request.ceiling(key))
-        return row
+        return (await self._rows_with_schema(Request.ceiling_many([key])))[0]
 
     @overload
-    async def ceiling_many(self, keys: Iterable[int] | Iterable[bytes | str], *, dtype: None = None) -> list[tuple[Any, bytes] | None]: ...
+    async def ceiling_many(self, keys: Iterable[int] | Iterable[bytes | str], *, dtype: None = None) -> list[tuple[Any, Any] | None]: ...
     @overload
     async def ceiling_many(self, keys: _ArrowArray | _ArrowStream, *, dtype: None = None) -> Any: ...
     @overload
@@ -383,17 +381,15 @@ class AsyncClient:
     async def ceiling_many(self, keys: Any, *, dtype: Any = None) -> Any:
         """Return the result of `ceiling` for many keys, in the order of the keys: see `floor_many`."""
         requested = Requested(keys, dtype)
-        return requested.rows(await self._call(Request.ceiling_many(requested.keys)))
+        return requested.rows(await self._rows_with_schema(Request.ceiling_many(requested.keys), requested.is_list))
 
-    async def first(self) -> tuple[Any, bytes] | None:
+    async def first(self) -> tuple[Any, Any] | None:
         """Return the row with the smallest key."""
-        row: tuple[Any, bytes] | None = await self._call(Request.first())
-        return row
+        return (await self._rows_with_schema(Request.first()))[0]
 
-    async def last(self) -> tuple[Any, bytes] | None:
+    async def last(self) -> tuple[Any, Any] | None:
         """Return the row with the largest key."""
-        row: tuple[Any, bytes] | None = await self._call(Request.last())
-        return row
+        return (await self._rows_with_schema(Request.last()))[0]
 
     def range(
         self, start: int | bytes | str | None = None, end: int | bytes | str | None = None
@@ -463,6 +459,19 @@ class AsyncClient:
 
     def __repr__(self) -> str:
         return f"<zero_kv.AsyncClient {self._address!r}{', closed' if self._is_closed else ''}>"
+
+    async def _rows_with_schema(self, request: Request, is_decoded: bool = True) -> list[tuple[Any, Any] | None]:
+        """Request rows, and the schema that they have. If the table has a schema, decode their values, unless the caller
+        needs bytes.
+        """
+        for _ in range(_SCHEMA_CHANGES_MAX + 1):
+            found: tuple[list[tuple[Any, bytes] | None], Schema | None] | None = await self._call(request)
+            if found is not None:
+                rows, schema = found
+                if schema is None or not is_decoded:
+                    return list(rows)
+                return [None if row is None else (row[0], decode_row(schema, row[1])) for row in rows]
+        raise self._unstable()
 
     async def _rows(self, request: Request | None) -> AsyncIterator[tuple[Any, Any]]:
         """Request the rows page by page. The schema before and after a page is the schema of its rows."""

@@ -618,13 +618,13 @@ class Client(Mapping[_K, _V]):
     def items(self) -> ClientRows[tuple[_K, _V]]:  # type: ignore[override]
         """Return all rows, in the order of their keys, requested page by page during each iteration."""
 
-    def floor(self, key: Key) -> _Row | None:
+    def floor(self, key: Key) -> tuple[_K, _V] | None:
         """Return the row with the largest key less than or equal to `key`."""
 
     @overload
     def floor_many(
         self, keys: _Keys | numpy.typing.NDArray[numpy.integer[Any]], *, dtype: None = None
-    ) -> list[_Row | None]: ...
+    ) -> list[tuple[_K, _V] | None]: ...
     @overload
     def floor_many(self, keys: _ArrowArray | _ArrowStream, *, dtype: None = None) -> tuple[Any, Any]: ...
     @overload
@@ -637,13 +637,13 @@ class Client(Mapping[_K, _V]):
         If the server replaces its table during the call, the rows may come from both the old and the new table.
         """
 
-    def ceiling(self, key: Key) -> _Row | None:
+    def ceiling(self, key: Key) -> tuple[_K, _V] | None:
         """Return the row with the smallest key greater than or equal to `key`."""
 
     @overload
     def ceiling_many(
         self, keys: _Keys | numpy.typing.NDArray[numpy.integer[Any]], *, dtype: None = None
-    ) -> list[_Row | None]: ...
+    ) -> list[tuple[_K, _V] | None]: ...
     @overload
     def ceiling_many(self, keys: _ArrowArray | _ArrowStream, *, dtype: None = None) -> tuple[Any, Any]: ...
     @overload
@@ -652,10 +652,10 @@ class Client(Mapping[_K, _V]):
     ) -> tuple[numpy.typing.NDArray[numpy.uint64], numpy.typing.NDArray[Any], numpy.typing.NDArray[numpy.bool_]]:
         """Return the result of `ceiling` for many keys, in the order of the keys: see `floor_many`."""
 
-    def first(self) -> _Row | None:
+    def first(self) -> tuple[_K, _V] | None:
         """Return the row with the smallest key."""
 
-    def last(self) -> _Row | None:
+    def last(self) -> tuple[_K, _V] | None:
         """Return the row with the largest key."""
 
     def range(self, start: Key | None = None, end: Key | None = None) -> ClientRows[tuple[_K, _V]]:
@@ -918,13 +918,9 @@ class Request:
     @staticmethod
     def exists_many(keys: _Keys) -> Request: ...
     @staticmethod
-    def floor(key: Key) -> Request: ...
+    def floor_many(keys: Any) -> Request: ...
     @staticmethod
-    def floor_many(keys: _Keys) -> Request: ...
-    @staticmethod
-    def ceiling(key: Key) -> Request: ...
-    @staticmethod
-    def ceiling_many(keys: _Keys) -> Request: ...
+    def ceiling_many(keys: Any) -> Request: ...
     @staticmethod
     def first() -> Request: ...
     @staticmethod

@@ -53,6 +53,7 @@ const METHODS: &[Method] = &[
     only_in_rust("rollback", "administration uses zkv"),
     only_in_rust("topology", "the clients of clusters in Python return the topology"),
     only_in_rust("call", "Python has no types for requests"),
+    only_in_rust("call_with_schema", "Python has no types for requests"),
     in_all_clients("schema"),
     in_all_clients("get_row"),
     in_all_clients("get_rows"),
