@@ -17,6 +17,7 @@ import contextlib
 import json
 import os
 import pathlib
+import random
 import re
 import shutil
 import socket
@@ -96,11 +97,8 @@ class Machine:
         """Return texts of the documents that differ on this machine: addresses, and paths outside the folder."""
         if self.root:
             return {"10.0.0.": "127.0.0."}
-        with socket.socket() as listener:
-            listener.bind(("127.0.0.1", 0))
-            port = listener.getsockname()[1]
         paths = ["/tmp/zero-kv.sock", "/tmp/ip-ranges.sock", "/tmp/users", "/run/zero-kv", "/var/cache", "/var/lib/zero-kv"]
-        return {**{path: f"{folder}/root{path}" for path in paths}, ":6380": f":{port}", "10.0.0.": "127.0.0.", "venv/bin/python ": "python "}
+        return {**{path: f"{folder}/root{path}" for path in paths}, ":6380": f":{unused_port()}", "10.0.0.": "127.0.0.", "venv/bin/python ": "python "}
 
 
 class Reader:
@@ -161,8 +159,9 @@ class Reader:
         for shown, actual in self.replaced.items():
             command = command.replace(shown, actual)
         status, output = self.shell.run(command, timeout_s, wait_for)
-        for shown, actual in reversed(self.replaced.items()):
-            output = output.replace(actual, shown)
+        for shown, actual in self.replaced.items():
+            if shown[0] in "/:":
+                output = output.replace(actual, shown)
         return status, output
 
     def check(self, place: str, command: str, timeout_s: float = COMMAND_TIMEOUT_S) -> None:
@@ -227,6 +226,19 @@ class Reader:
         else:
             self.run(f"cargo run --quiet --manifest-path {project}/Cargo.toml &", wait_for=line)
         self.ran += 1
+
+
+def unused_port() -> int:
+    """Return a port that no process listens on. Linux gives these ports to no outgoing connection."""
+    while True:
+        port = random.randrange(11_000, 31_000)
+        try:
+            for address in ("127.0.0.1", "127.0.0.2"):
+                with socket.socket() as listener:
+                    listener.bind((address, port))
+            return port
+        except OSError:
+            pass
 
 
 def tool_of(text: str) -> str | None:

@@ -35,7 +35,8 @@ class Shell:
         self._process.stdin.flush()
         deadline = time.monotonic() + timeout_s
         while True:
-            printed = self._log.read_bytes()[self._seen_bytes :].decode(errors="replace")
+            new = self._log.read_bytes()[self._seen_bytes :]
+            printed = new.decode(errors="replace")
             before, found, after = printed.partition(f"\n{marker}")
             if found and "\n" in after and (wait_for is None or wait_for in printed):
                 break
@@ -44,7 +45,7 @@ class Shell:
             if time.monotonic() > deadline:
                 raise Failed(f"found no end within {timeout_s:.0f} s, or no {wait_for!r}:\n{printed}")
             time.sleep(POLL_S)
-        self._seen_bytes += len(printed.encode())
+        self._seen_bytes += len(new)
         status, rest = after.split("\n", 1)
         return int(status), before + rest
 
