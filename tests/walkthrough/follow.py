@@ -68,6 +68,7 @@ class Machine:
         self.tools |= {name for name in ("redis-cli", "java") if shutil.which(name)}
         has_feast = subprocess.run([self.python / "python", "-c", "import feast"], stderr=subprocess.DEVNULL)
         self.tools |= {"feast"} if has_feast.returncode == 0 else set()
+        self.tools -= {arguments.without}
 
     def host_path(self, path: str) -> pathlib.Path:
         """Return the path, from this process, of a path that the commands see."""
@@ -82,8 +83,20 @@ class Machine:
         for part in ("root/tmp", "root/run", "root/var/lib", "target"):
             (folder / part).mkdir(parents=True)
         (folder / "target" / "release").symlink_to(self.programs)
-        for part in ("datasets", "examples", "src", "Cargo.toml", "Cargo.lock", "README.md", "docs", "benches", "models", "tests"):
+        for part in ("datasets", "examples"):
             (folder / part).symlink_to(REPOSITORY / part)
+        return str(folder)
+
+    def programs_folder(self) -> str:
+        """Return the folder of Rust programs, which is next to the repository. On this machine, it is always the same, so
+        that Cargo builds the library once for all programs with the same features.
+        """
+        if self.root:
+            return "/root"
+        folder = TARGET / "walkthrough"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "zero-kv").unlink(missing_ok=True)
+        (folder / "zero-kv").symlink_to(REPOSITORY)
         return str(folder)
 
     def variables(self, folder: str) -> dict[str, str]:
@@ -91,7 +104,7 @@ class Machine:
             path = "/root/venv/bin:/root/.cargo/bin:/usr/local/bin:/usr/bin:/bin"
             return {"PATH": path, "VIRTUAL_ENV": "/root/venv"}
         path = f"{self.programs}:{self.python}:{os.environ['PATH']}"
-        return {"PATH": path, "ZERO_KV_SOCKET": f"{folder}/root/tmp/zero-kv.sock", "CARGO_TARGET_DIR": str(TARGET / "walkthrough")}
+        return {"PATH": path, "ZERO_KV_SOCKET": f"{folder}/root/tmp/zero-kv.sock", "CARGO_TARGET_DIR": str(TARGET / "walkthrough" / "target"), "CARGO_PROFILE_DEV_DEBUG": "false"}
 
     def replacements(self, folder: str) -> dict[str, str]:
         """Return texts of the documents that differ on this machine: addresses, and paths outside the folder."""
@@ -104,14 +117,14 @@ class Machine:
 class Reader:
     """Follows one document."""
 
-    def __init__(self, machine: Machine, document: str, store: dict[str, str], used: set[tuple[str, str]]) -> None:
-        self.machine, self.document, self.used = machine, document, used
+    def __init__(self, machine: Machine, document: str, store: dict[str, str]) -> None:
+        self.machine, self.document = machine, document
         self.not_run: list[str] = []
         self.ran = 0
         name = str(plan.DOCUMENTS.index(document))
         self.folder = machine.make_folder(name)
         self.replaced = machine.replacements(self.folder)
-        self.dependencies = 'zero-kv = { path = "../zero-kv" }'
+        self.dependencies: str | None = None
         self.shell = Shell(machine.command, machine.scratch / f"{name}.log", {**machine.variables(self.folder), **store})
         self.run(f"cd {self.folder}")
 
@@ -142,12 +155,8 @@ class Reader:
             self.python(programs)
 
     def find(self, table: dict[tuple[str, str], object], item: Block | Command) -> object:
-        """Return what the plan has for a block or command, and note that the plan's entry is needed."""
-        for key, found in table.items():
-            if key[0] == self.document and item.text.startswith(key[1]):
-                self.used.add(key)
-                return found
-        return None
+        """Return what the plan has for a block or command."""
+        return next((found for key, found in table.items() if matches(key, item)), None)
 
     def has_tool(self, tool: str | None, place: str) -> bool:
         if tool is None or tool in self.machine.tools:
@@ -208,18 +217,17 @@ class Reader:
         self.ran += len(blocks)
 
     def rust(self, block: Block) -> None:
+        if self.dependencies is None:
+            raise Failed(f"{block.place}: found a Rust program, expected a block with its dependencies before it")
         self.prepare(block)
-        name = re.sub(r"\W+", "-", f"program-{block.place}")
-        project = f"{self.folder}/../{name}"
+        folder, name = self.machine.programs_folder(), re.sub(r"\W+", "-", f"program-{self.document}-{self.ran}")
+        project = f"{folder}/{name}"
         manifest = f'[package]\nname = "{name}"\nedition = "2024"\n\n[workspace]\n\n[dependencies]\n{self.dependencies}\n'
-        text = block.text
-        if "fn main()" not in text:
-            text = f"fn main() -> Result<(), Box<dyn std::error::Error>> {{\n{text}\nOk(())\n}}\n"
         self.write(f"{project}/Cargo.toml", manifest)
-        self.write(f"{project}/src/main.rs", text)
+        self.write(f"{project}/src/main.rs", block.text + "\n")
         print(f"{block.place}: a Rust program with {self.dependencies}", flush=True)
         # The versions of this repository's lock file, so that nothing is downloaded a second time.
-        self.check(block.place, f"cp {self.folder}/Cargo.lock {project}/Cargo.lock")
+        self.check(block.place, f"cp {folder}/zero-kv/Cargo.lock {project}/Cargo.lock")
         self.check(block.place, f"cargo build --quiet --manifest-path {project}/Cargo.toml", BUILD_TIMEOUT_S)
         if (line := ENDLESS.get(self.document)) is None:
             self.check(block.place, f"cargo run --quiet --manifest-path {project}/Cargo.toml")
@@ -239,6 +247,11 @@ def unused_port() -> int:
             return port
         except OSError:
             pass
+
+
+def matches(key: tuple[str, str], item: Block | Command) -> bool:
+    """Return whether a key of the plan is for a block or command."""
+    return item.place.startswith(f"{key[0]}:") and item.text.startswith(key[1])
 
 
 def tool_of(text: str) -> str | None:
@@ -305,11 +318,10 @@ sys.stdin.read()
 
 
 def follow_all(machine: Machine, documents: list[str]) -> int:
-    used: set[tuple[str, str]] = set()
     failures, not_run, ran = [], [], 0
     for document in documents:
         with object_store() as store:
-            reader = Reader(machine, document, store, used)
+            reader = Reader(machine, document, store)
             try:
                 reader.follow()
             except Failed as error:
@@ -318,12 +330,20 @@ def follow_all(machine: Machine, documents: list[str]) -> int:
                 reader.shell.stop()
         not_run += reader.not_run
         ran += reader.ran
-    keys = {key for table in (plan.NOT_RUN, plan.SHELL, plan.PYTHON, plan.SAVED, plan.STATUS) for key in table}
-    if not machine.root and documents == plan.DOCUMENTS and not failures:
-        failures += [f"plan.py: nothing in {key[0]} begins with {key[1]!r}" for key in sorted(keys - used)]
+    failures += [f"plan.py: nothing in {key[0]} begins with {key[1]!r}" for key in unmatched_keys()]
     print(f"\n{ran} commands and programs ran as shown; not run:", *(not_run or ["none"]), sep="\n")
     print(*(f"\nFAILED {failure}" for failure in failures), sep="\n", file=sys.stderr)
     return 1 if failures or ran == 0 else 0
+
+
+def unmatched_keys() -> set[tuple[str, str]]:
+    """Return the keys of the plan that match no block and no command."""
+    keys = {key for table in (plan.NOT_RUN, plan.SHELL, plan.PYTHON, plan.SAVED, plan.STATUS) for key in table}
+    for document in plan.DOCUMENTS:
+        for block in read_blocks(REPOSITORY, document):
+            items = [block, *(read_commands(block) if block.language == "console" else [])]
+            keys -= {key for key in keys if any(matches(key, item) for item in items)}
+    return keys
 
 
 def main() -> int:
@@ -332,6 +352,7 @@ def main() -> int:
     parser.add_argument("--python", type=pathlib.Path, default=TARGET / "python" / "venv" / "bin", help="folder of a Python that has the package")
     parser.add_argument("--root", type=pathlib.Path, help="a minimal Debian system")
     parser.add_argument("--kind", choices=["python", "rust"], help="what the system has")
+    parser.add_argument("--without", choices=["java"], help="do not run what needs this tool")
     parser.add_argument("documents", nargs="*", default=plan.DOCUMENTS)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="zkv.") as scratch:
