@@ -100,9 +100,14 @@ macro_rules! impl_column_methods {
                 Err(ClientError::SchemaUnstable { server: self.address().clone(), changes: SCHEMA_CHANGES_MAX + 1 })
             }
 
-            /// Sends requests between two requests for the table's schema, in one round trip. Returns the decoded
-            /// responses in the order of the requests, and the schema of all rows in the responses, or `None` if the table
-            /// has no schema. If the schema changed in between, the call repeats all requests.
+            /// Sends requests of one operation, which must have no effects, between two requests for the table's schema, in
+            /// one round trip. Returns the decoded responses in the order of the requests, and the schema that the table
+            /// had before and after them, or `None` if the table has no schema. If the schema changed in between, the call
+            /// repeats all requests.
+            ///
+            /// Requests that the server reads at once are answered from one table. In a longer batch, rows of another table
+            /// go unnoticed if the server replaces its table twice during the call, and the second table has the first
+            /// schema again.
             ///
             /// # Errors
             /// [`ClientError::SchemaUnstable`], and the errors of [`Self::call`].

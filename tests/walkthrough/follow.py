@@ -268,7 +268,7 @@ def adapted(command: Command, is_failing: bool) -> tuple[str, float, str | None]
     if name == "redis-cli":
         text = text.replace("redis-cli", "redis-cli --no-raw", 1)
     if command.output and not is_failing:
-        text += " 2>/dev/null"  # without progress and warnings
+        text = f"{{ {text}\n}} 2>/dev/null"  # without progress and warnings
     if text.startswith("zkv top "):
         text = text.replace("zkv top ", "zkv top --count 2 ", 1)
     is_long = tool_of(text) in ("cargo", "wheel", "java")

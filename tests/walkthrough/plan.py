@@ -25,14 +25,14 @@ ONE_PROGRAM = {"docs/CLUSTER.md", "python/README.md"}
 # The tool that a command or a Python block needs. The first match counts.
 TOOLS = {
     "pip install zero_kv-": "wheel",
+    "pip install ./python ": "a build of the package",
+    "./zero-kv/python[": "feast-clone",
+    "./python[": "a build of the package",
     "apt install": "apt",
     "cargo ": "cargo",
     "./cycle.sh": "cargo",
     "target/release": "cargo",
-    "./python[": "cargo",
-    "./zero-kv/python[": "feast-clone",
     "FULL_REPO_CONFIGS_MODULE": "feast-clone",
-    "pip install ./python ": "cargo",
     "pytest ": "pytest",
     "serve_parquet.py": "java",
     "zero_kv.spark": "java",

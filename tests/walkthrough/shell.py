@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
+import signal
 import subprocess
 import time
 
@@ -50,8 +52,8 @@ class Shell:
         return int(status), before + rest
 
     def stop(self) -> None:
-        """Stop the jobs of the shell, and the shell."""
-        self.run("jobs -p | xargs --no-run-if-empty kill -KILL; wait", 30)
+        """Stop the shell and all of its jobs."""
         assert self._process.stdin is not None
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
         self._process.stdin.close()
-        self._process.wait(timeout=30)
