@@ -77,7 +77,7 @@ class Machine:
     def make_folder(self, name: str) -> str:
         """Return a folder in which a reader of a document starts: a clone of the repository."""
         if self.root:
-            return "/root/zero-kv"
+            return self.make_clone(name)
         # The path is short, because the path of a socket is limited to 107 bytes.
         folder = self.scratch / name / "zero-kv"
         for part in ("root/tmp", "root/run", "root/var/lib", "target"):
@@ -86,6 +86,20 @@ class Machine:
         for part in ("datasets", "examples"):
             (folder / part).symlink_to(REPOSITORY / part)
         return str(folder)
+
+    def make_clone(self, name: str) -> str:
+        """Return a folder with links to the clone in the system, so that no document sees the files of another one. The
+        first document, which builds the programs, has the clone itself.
+        """
+        if name == "0":
+            return "/root/zero-kv"
+        folder = self.host_path(f"/root/{name}/zero-kv")
+        folder.mkdir(parents=True)
+        tracked = subprocess.check_output(["git", "ls-tree", "--name-only", "HEAD"], cwd=REPOSITORY, text=True).splitlines()
+        wheels = [wheel.name for wheel in self.host_path("/root/zero-kv").glob("*.whl")]
+        for part in [*tracked, *wheels, "target"]:
+            (folder / part).symlink_to(f"/root/zero-kv/{part}")
+        return f"/root/{name}/zero-kv"
 
     def programs_folder(self) -> str:
         """Return the folder of Rust programs, which is next to the repository. On this machine, it is always the same, so
