@@ -116,6 +116,7 @@ macro_rules! impl_column_methods {
                 requests: &[R],
             ) -> Result<(Vec<R::Output>, Option<Arc<Schema>>), ClientError> {
                 let Some(op) = requests.first().map(TypedRequest::op) else { return Ok((Vec::new(), None)) };
+                let deadline = Deadline::after(self.target.options.call_timeout);
                 for _ in 0..=SCHEMA_CHANGES_MAX {
                     let (mut outputs, mut schemas) = (Vec::with_capacity(requests.len()), Vec::with_capacity(2));
                     let batch = batch::between(
@@ -132,7 +133,7 @@ macro_rules! impl_column_methods {
                             Ok(())
                         },
                     );
-                    self.exchange(batch)$($await)*?;
+                    self.exchange_until(batch, deadline)$($await)*?;
                     let last = schemas.pop().expect("an exchange without an error has all responses");
                     if schemas[0].as_ref().map(Schema::id) == last.as_ref().map(Schema::id) {
                         return Ok((outputs, self.columns.set_schema(last)));

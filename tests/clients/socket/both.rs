@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::sync::Arc;
 
 use tokio::runtime::{Builder, Runtime};
+use zero_kv::client::request::Floor;
 use zero_kv::client::{AsyncClient, Client, ClientError, Options, ProjectedRows, ReceivedRow, Row, RowsOrValues};
 use zero_kv::typed::Schema;
 
@@ -43,6 +44,7 @@ same_methods! {
     fn get_columns(keys: &[u64], columns: &[&str]) -> ProjectedRows;
     fn get_rows(keys: &[u64]) -> ProjectedRows;
     fn get_rows_or_values(keys: &[u64]) -> RowsOrValues;
+    fn call_with_schema(requests: &[Floor<'_>]) -> (Vec<Option<Row>>, Option<Arc<Schema>>);
     fn ping() -> ();
     fn reload() -> u64;
 }

@@ -3,7 +3,10 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use zero_kv::client::{AsyncPool, Client, ClientError, Options, Pool, PoolOptions, ProjectedRows, RowsOrValues};
+use zero_kv::client::request::Floor;
+use zero_kv::client::{
+    AsyncPool, Client, ClientError, Options, OwnedKey, Pool, PoolOptions, ProjectedRows, RowsOrValues,
+};
 use zero_kv::protocol::native::Op;
 use zero_kv::protocol::response::Violation;
 use zero_kv::typed::{ColumnBuffers, MatrixTypeError, Projection, TypedRow};
@@ -11,7 +14,7 @@ use zero_kv::typed::{ColumnBuffers, MatrixTypeError, Projection, TypedRow};
 use super::both::{AnyClient, with_both};
 use super::violation;
 use crate::helpers::random::Random;
-use crate::helpers::scripted_server::{ERROR, EXISTS, NOT_FOUND, Script, ScriptedServer, found};
+use crate::helpers::scripted_server::{ERROR, EXISTS, NOT_FOUND, Script, ScriptedServer, found, page};
 use crate::helpers::tables::Table;
 use crate::helpers::typed_tables::{MIXED, TypedTable, row_of, schema, some_columns};
 
@@ -21,6 +24,7 @@ with_both!(
     a_missing_column_and_an_untyped_table_are_named,
     columns_are_selected_again_after_a_restart,
     rows_or_values_follow_the_table,
+    nearest_rows_have_the_schema_of_their_table,
     calls_return_rows_of_one_schema_while_tables_are_replaced,
 );
 
@@ -189,6 +193,32 @@ fn rows_or_values_follow_the_table<C: AnyClient>() {
     assert!(matches!(found, RowsOrValues::Rows(rows) if rows.schema().columns() == typed.schema.columns()));
 }
 
+fn nearest_rows_have_the_schema_of_their_table<C: AnyClient>() {
+    let typed = TypedTable::new("a:u32 b:text", (0..900_u64).map(|key| key * 2), 1);
+    let other = TypedTable::new("b:text a:u32", (0..900_u64).map(|key| key * 2), 2);
+    let untyped = Table::of_rows(700);
+    let server = typed.serve();
+    let mut client = C::connect(typed.socket(), &options()).unwrap();
+    // More requests than can be in flight.
+    let requests: Vec<Floor> = (0..3000_u64).map(|key| Floor::new(key % 1800).unwrap()).collect();
+    for (generation, table) in [(1, &typed), (2, &other)] {
+        if generation > 1 {
+            table.replace(&typed);
+        }
+        server.wait_for("generation", generation);
+        let (rows, schema) = client.call_with_schema(&requests).unwrap();
+        assert_eq!(schema.as_deref(), Some(&table.schema));
+        let expected =
+            (0..3000_u64).map(|key| key % 1800 / 2 * 2).map(|key| Some((OwnedKey::U64(key), table.rows[&key].clone())));
+        assert!(rows.into_iter().eq(expected));
+    }
+    std::fs::rename(untyped.db(), typed.db()).unwrap();
+    server.wait_for("generation", 3);
+    let (rows, schema) = client.call_with_schema(&requests[..1]).unwrap();
+    assert!(schema.is_none() && rows.len() == 1);
+    assert_eq!(client.call_with_schema(&[]).unwrap(), (Vec::new(), None));
+}
+
 fn columns_are_selected_again_after_a_restart<C: AnyClient>() {
     let table = TypedTable::new("a:f32 b:text", 0..50_u64, 1);
     let other = TypedTable::new("b:text a:f32", 0..50_u64, 2);
@@ -265,6 +295,23 @@ fn pooled_clients_look_columns_up() {
         let rows = pool.get().await.unwrap().get_columns(&[7, 99], &["b"]).await.unwrap();
         assert!(rows.row(0).is_some() && rows.row(1).is_none());
     });
+}
+
+#[test]
+fn rows_are_requested_again_if_the_schema_changed_in_between() {
+    let [old, new] = ["a:u8 b:u8", "b:u8 a:u8"].map(|columns| found(&schema(columns).encode()));
+    let [first, second] = ["12", "21"].map(|row| page(&[(7_u64, row)], 0));
+    let peer = ScriptedServer::answering(&[&old, &first, &new, &new, &second, &new]);
+    let mut client = Client::connect(peer.socket()).unwrap();
+    let (rows, found_schema) = client.call_with_schema(&[Floor::new(7_u64).unwrap()]).unwrap();
+    assert_eq!(rows, [Some((OwnedKey::U64(7), b"21".to_vec()))]);
+    assert_eq!(found_schema.as_deref(), Some(&schema("b:u8 a:u8")));
+
+    let always: Vec<&[u8]> = [&old[..], &first, &new].repeat(11);
+    let peer = ScriptedServer::answering(&always);
+    let mut client = Client::connect(peer.socket()).unwrap();
+    let error = client.call_with_schema(&[Floor::new(7_u64).unwrap()]).unwrap_err();
+    assert!(matches!(error, ClientError::SchemaUnstable { changes: 11, .. }), "{error}");
 }
 
 #[test]
