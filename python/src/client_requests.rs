@@ -18,9 +18,9 @@ pub(crate) type Page = (Vec<Row>, Option<KeyRange>);
 
 /// Requests for many keys and for rows. The methods of the clients have the same names.
 pub(crate) trait Requests: Send {
-    /// Whether all rows of a page have the schema that the server has before and after the request. The rows of a cluster
-    /// come from nodes that can have different schemas, so `first`, `last`, `floors`, and `ceilings` return no schema, either.
-    const PAGES_HAVE_SCHEMA: bool;
+    /// Whether the rows of a response have the schema that the table has before and after the request. The rows of a
+    /// cluster come from nodes that can have different schemas; requests for the nearest rows then return no schema.
+    const ROWS_HAVE_SCHEMA: bool;
     fn kind_of_keys(&mut self) -> Result<KeyKind, ClientError>;
     fn schema_of_table(&mut self) -> Result<Option<Arc<Schema>>, ClientError>;
     /// Passes the value of each key to `visit`, in the order of the keys.
@@ -82,7 +82,7 @@ macro_rules! impl_requests {
 }
 
 impl_requests!(Client {
-    const PAGES_HAVE_SCHEMA: bool = true;
+    const ROWS_HAVE_SCHEMA: bool = true;
 
     fn first(&mut self) -> Result<Nearest, ClientError> {
         self.call_with_schema(&[FirstRow])
@@ -121,7 +121,7 @@ impl_requests!(Client {
 });
 
 impl_requests!(ClusterClient {
-    const PAGES_HAVE_SCHEMA: bool = false;
+    const ROWS_HAVE_SCHEMA: bool = false;
 
     fn first(&mut self) -> Result<Nearest, ClientError> {
         Ok((vec![ClusterClient::first(self)?], None))

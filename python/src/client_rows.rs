@@ -56,7 +56,7 @@ impl<C: Requests> RequestPages for ConnectionPool<C> {
         needs_schema: bool,
     ) -> PyResult<(Page, KnownSchema, KnownSchema)> {
         self.call_with_kind(py, range_kind(range), |client| {
-            let needs_schema = needs_schema && C::PAGES_HAVE_SCHEMA;
+            let needs_schema = needs_schema && C::ROWS_HAVE_SCHEMA;
             let schema_of = |client: &mut C| if needs_schema { client.schema_of_table() } else { Ok(None) };
             let first = match known {
                 Some(schema) => schema,

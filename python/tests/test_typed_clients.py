@@ -214,19 +214,22 @@ def test_a_new_schema_is_requested_again(server: Server) -> None:
 
 
 def test_nearest_rows_have_the_schema_of_their_table(server: Server) -> None:
-    """While a server swaps between two tables, whose columns have the same bytes in another order."""
+    """The server swaps between a table without columns, and two tables whose columns have another order."""
     kinds = [{"a": "f32", "b": "f32"}, {"b": "f32", "a": "f32"}, None]
     is_ended = threading.Event()
 
     def swap() -> None:
-        with zero_kv.Client(server.path) as client:
-            for number in range(30):
-                types = kinds[number % len(kinds)]
-                row: Any = b"12345678" if types is None else {"a": 1.5, "b": 2.5}
-                digest = zero_kv.bake({2: row}, server.file, types=types).digest
-                while digest not in client.info().values():
-                    pass
-        is_ended.set()
+        try:
+            with zero_kv.Client(server.path) as client:
+                for number in range(30):
+                    types = kinds[number % len(kinds)]
+                    row: Any = b"12345678" if types is None else {"a": 1.5, "b": 2.5}
+                    digest = zero_kv.bake({2: row}, server.file, types=types).digest
+                    while digest not in client.info().values():
+                        pass
+                    swaps.append(digest)
+        finally:
+            is_ended.set()
 
     async def ask() -> None:
         async with zero_kv.AsyncClient(server.path) as client:
@@ -236,13 +239,14 @@ def test_nearest_rows_have_the_schema_of_their_table(server: Server) -> None:
                     seen.add(type(found[1]))
 
     seen: set[type] = set()
+    swaps: list[str] = []
     swap_thread = threading.Thread(target=swap)
     with zero_kv.Client(server.path) as blocking:
         first = blocking.floor(2)
         swap_thread.start()
         asyncio.run(ask())
         swap_thread.join()
-    assert seen == {bytes, zero_kv.TypedRow}
+    assert len(swaps) == 30 and seen == {bytes, zero_kv.TypedRow}
 
 
 def test_tasks_with_different_columns_share_a_connection(server: Server) -> None:
