@@ -11,7 +11,6 @@ class Block:
     """A fenced block of code."""
 
     document: str
-    heading: str
     line: int
     language: str
     text: str
@@ -33,14 +32,12 @@ class Command:
 def read_blocks(repository: pathlib.Path, document: str) -> list[Block]:
     """Return the blocks of a document, whose path is relative to the repository."""
     blocks: list[Block] = []
-    heading, language, started, lines = "", None, 0, []
+    language, started, lines = None, 0, []
     for number, line in enumerate((repository / document).read_text().splitlines(), start=1):
-        if language is None and line.startswith("#"):
-            heading = line.lstrip("#").strip()
-        elif language is None and line.startswith("```"):
+        if language is None and line.startswith("```"):
             language, started, lines = line[3:].split(",")[0], number + 1, []
         elif language is not None and line == "```":
-            blocks.append(Block(document, heading, started, language, "\n".join(lines)))
+            blocks.append(Block(document, started, language, "\n".join(lines)))
             language = None
         elif language is not None:
             lines.append(line)

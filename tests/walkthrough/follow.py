@@ -118,14 +118,20 @@ class Machine:
             path = "/root/venv/bin:/root/.cargo/bin:/usr/local/bin:/usr/bin:/bin"
             return {"PATH": path, "VIRTUAL_ENV": "/root/venv"}
         path = f"{self.programs}:{self.python}:{os.environ['PATH']}"
-        return {"PATH": path, "ZERO_KV_SOCKET": f"{folder}/root/tmp/zero-kv.sock", "CARGO_TARGET_DIR": str(TARGET / "walkthrough" / "target"), "CARGO_PROFILE_DEV_DEBUG": "false"}
+        return {
+            "PATH": path,
+            "ZERO_KV_SOCKET": f"{folder}/root/tmp/zero-kv.sock",
+            "CARGO_TARGET_DIR": str(TARGET / "walkthrough" / "target"),
+            "CARGO_PROFILE_DEV_DEBUG": "false",
+        }
 
     def replacements(self, folder: str) -> dict[str, str]:
         """Return texts of the documents that differ on this machine: addresses, and paths outside the folder."""
         if self.root:
             return {"10.0.0.": "127.0.0."}
         paths = ["/tmp/zero-kv.sock", "/tmp/ip-ranges.sock", "/tmp/users", "/run/zero-kv", "/var/cache", "/var/lib/zero-kv"]
-        return {**{path: f"{folder}/root{path}" for path in paths}, ":6380": f":{unused_port()}", "10.0.0.": "127.0.0.", "venv/bin/python ": "python "}
+        addresses = {":6380": f":{unused_port()}", "10.0.0.": "127.0.0."}
+        return {path: f"{folder}/root{path}" for path in paths} | addresses | {"venv/bin/python ": "python "}
 
 
 class Reader:
@@ -187,10 +193,12 @@ class Reader:
                 output = output.replace(actual, shown)
         return status, output
 
-    def check(self, place: str, command: str, timeout_s: float = COMMAND_TIMEOUT_S) -> None:
+    def check(self, place: str, command: str, timeout_s: float = COMMAND_TIMEOUT_S) -> str:
+        """Run a command that must succeed, and return its output."""
         status, output = self.run(command, timeout_s)
         if status != 0:
             raise Failed(f"{place}: exit status {status}, expected 0:\n{command}\n{output}")
+        return output
 
     def prepare(self, item: Block | Command) -> None:
         if (commands := self.find(plan.SHELL, item)) is not None:
@@ -227,7 +235,12 @@ class Reader:
         self.write(f"{self.folder}/blocks.json", json.dumps(parts))
         self.write(f"{self.folder}/run_blocks.py", RUN_BLOCKS)
         print(f"{blocks[0].place}: {len(blocks)} blocks of Python", flush=True)
-        self.check(blocks[0].place, "python3 run_blocks.py blocks.json")
+        output = self.check(blocks[0].place, "python3 run_blocks.py blocks.json")
+        for block in blocks:
+            # A comment after a call of `print` shows what the call prints.
+            for line in re.findall(r"^print\(.*\) +# (.*)$", block.text, re.MULTILINE):
+                if line not in output.splitlines():
+                    raise Failed(f"{block.place}: found the output\n{output}\nexpected the line\n{line}")
         self.ran += len(blocks)
 
     def rust(self, block: Block) -> None:
@@ -362,8 +375,9 @@ def unmatched_keys() -> set[tuple[str, str]]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--programs", type=pathlib.Path, default=TARGET / "debug", help="folder of kv_store and the other programs")
-    parser.add_argument("--python", type=pathlib.Path, default=TARGET / "python" / "venv" / "bin", help="folder of a Python that has the package")
+    programs, python = TARGET / "debug", TARGET / "python" / "venv" / "bin"
+    parser.add_argument("--programs", type=pathlib.Path, default=programs, help="folder of kv_store and the other programs")
+    parser.add_argument("--python", type=pathlib.Path, default=python, help="folder of a Python that has the package")
     parser.add_argument("--root", type=pathlib.Path, help="a minimal Debian system")
     parser.add_argument("--kind", choices=["python", "rust"], help="what the system has")
     parser.add_argument("--without", choices=["java"], help="do not run what needs this tool")

@@ -23,7 +23,9 @@ class Shell:
         self._steps = 0
         self._seen_bytes = 0
         output = log.open("wb")
-        self._process = subprocess.Popen([*command, "bash"], stdin=subprocess.PIPE, stdout=output, stderr=output, start_new_session=True)
+        self._process = subprocess.Popen(
+            [*command, "bash"], stdin=subprocess.PIPE, stdout=output, stderr=output, start_new_session=True
+        )
         output.close()
         for name, value in variables.items():
             self.run(f"export {name}='{value}'", 10)
