@@ -15,7 +15,7 @@ use rustix::process::Resource;
 use signal_hook::flag;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{info, warn};
-use zero_kv::cli::generate;
+use zero_kv::cli::generate::{self, MoreCompletions};
 use zero_kv::name_settings;
 use zero_kv::server::{Config, Control, Inherited, Opened, ServerError};
 use zero_kv::store::Pace;
@@ -29,7 +29,7 @@ use kv_store::resource_limits::raise_limit;
 use kv_store::{inherited, log, settings_sources};
 
 fn main() -> ExitCode {
-    if let Some(code) = generate::run_if_requested(command) {
+    if let Some(code) = generate::run_if_requested(command, MoreCompletions::default()) {
         return code;
     }
     name_settings(name_of);

@@ -27,9 +27,20 @@ pub fn with_option(command: Command) -> Command {
     )
 }
 
+/// Code of shells that completes what the definition of a command line does not contain.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MoreCompletions {
+    /// Follows the generated code for bash.
+    pub bash: &'static str,
+    /// Follows the generated functions for zsh, and precedes the call of the function for the program.
+    pub zsh: &'static str,
+    /// Follows the generated code for fish.
+    pub fish: &'static str,
+}
+
 /// If `--generate FOLDER` is the whole command line, generates the files and returns the exit code. Otherwise returns
 /// `None`.
-pub fn run_if_requested(command: impl FnOnce() -> Command) -> Option<ExitCode> {
+pub fn run_if_requested(command: impl FnOnce() -> Command, more: MoreCompletions) -> Option<ExitCode> {
     let mut args = env::args_os().skip(1);
     let (Some(option), Some(folder), None) = (args.next(), args.next(), args.next()) else { return None };
     if option.to_str()?.strip_prefix("--")? != GENERATE {
@@ -37,7 +48,7 @@ pub fn run_if_requested(command: impl FnOnce() -> Command) -> Option<ExitCode> {
     }
     let (command, folder) = (command(), PathBuf::from(folder));
     let name = command.get_name().to_owned();
-    Some(match generate(command, &folder) {
+    Some(match generate(command, &more, &folder) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let _ = writeln!(io::stderr(), "{name}: {}: cannot write the files: {error}", folder.display());
@@ -47,6 +58,6 @@ pub fn run_if_requested(command: impl FnOnce() -> Command) -> Option<ExitCode> {
 }
 
 #[cfg(not(feature = "full"))]
-fn generate(_: Command, _: &std::path::Path) -> io::Result<()> {
+fn generate(_: Command, _: &MoreCompletions, _: &std::path::Path) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::Unsupported, "this program was built without the feature full"))
 }

@@ -13,8 +13,12 @@ use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
 use super::examples::HEADING;
+use super::generate::MoreCompletions;
 
-pub(super) fn generate(mut command: Command, folder: &Path) -> io::Result<()> {
+/// The start of the code after the functions for zsh.
+const ZSH_END: &str = "\nif [ \"$funcstack[1]\" = ";
+
+pub(super) fn generate(mut command: Command, more: &MoreCompletions, folder: &Path) -> io::Result<()> {
     let name = command.get_name().to_owned();
     // Files are generated in a private folder and then copied, because clap's generators would follow symbolic links
     // that other users may have created in `folder`.
@@ -27,10 +31,24 @@ pub(super) fn generate(mut command: Command, folder: &Path) -> io::Result<()> {
     copy_all(generated.path(), &folder.join("man1"))?;
     for (shell, folder_name) in [(Shell::Bash, "bash"), (Shell::Zsh, "zsh"), (Shell::Fish, "fish")] {
         let generated = tempfile::tempdir()?;
-        clap_complete::generate_to(shell, &mut command, &name, generated.path())?;
+        let file = clap_complete::generate_to(shell, &mut command, &name, generated.path())?;
+        fs::write(&file, with_more(&fs::read_to_string(&file)?, shell, more))?;
         copy_all(generated.path(), &folder.join(folder_name))?;
     }
     Ok(())
+}
+
+/// Adds the code for a shell to the generated code.
+fn with_more(generated: &str, shell: Shell, more: &MoreCompletions) -> String {
+    match shell {
+        Shell::Bash => format!("{generated}{}", more.bash),
+        Shell::Fish => format!("{generated}{}", more.fish),
+        _ => {
+            let end = generated.rfind(ZSH_END).expect("clap generates the call of the function");
+            let (functions, call) = generated.split_at(end);
+            format!("{functions}{}{call}", more.zsh)
+        }
+    }
 }
 
 /// Writes the man page of a command and of each of its subcommands.

@@ -96,3 +96,29 @@ fn an_unwritable_folder_is_an_error_that_names_it() {
         );
     }
 }
+
+#[test]
+fn options_of_the_programs_that_zkv_runs_are_completed() {
+    let folder = tempfile::tempdir().unwrap();
+    for (_, program) in PROGRAMS {
+        assert!(Command::new(program).arg("--generate").arg(folder.path()).status().unwrap().success());
+    }
+    let complete = |line: &[&str]| {
+        let script = r#"
+            for file in "$1"/bash/*.bash; do . "$file"; done
+            COMP_WORDS=("${@:2}") COMP_CWORD=$(($# - 2))
+            function=$(complete -p "$2" | sed 's/.*-F \([^ ]*\).*/\1/')
+            "$function" "$2" "${@: -1}" "${@: -2:1}"
+            printf '%s\n' "${COMPREPLY[@]}"
+        "#;
+        let output = Command::new("bash").args(["-c", script, "bash"]).arg(folder.path()).args(line).output().unwrap();
+        String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(complete(&["zkv", "bake", "--key"]), ["--key", "--keys"]);
+    assert_eq!(complete(&["zkv", "bake", "--keys", ""]), ["u64", "bytes", "auto"]);
+    assert_eq!(complete(&["zkv", "bake", "--quiet", "--min-r"]), ["--min-rows"]);
+    assert_eq!(complete(&["zkv", "serve", "--slot"]), ["--slots"]);
+    assert_eq!(complete(&["zkv", "saturate", "--reque"]), complete(&["benchmarker", "--reque"]));
+    assert_eq!(complete(&["zkv", "sat"]), ["saturate"]);
+    assert_eq!(complete(&["zkv", "get", "--sock"]), ["--socket"]);
+}

@@ -18,7 +18,8 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::FromArgMatches;
 use zero_kv::bake::{self, Cancel, Input, Options, Shards};
-use zero_kv::cli::{generate, whole_file};
+use zero_kv::cli::generate::{self, MoreCompletions};
+use zero_kv::cli::whole_file;
 
 use args::{Args, BakeArgs, Command, MergeArgs, OutputArgs};
 use command::command;
@@ -33,7 +34,7 @@ use signals::Signals;
 const STDOUT: &str = "-";
 
 fn main() -> ExitCode {
-    if let Some(code) = generate::run_if_requested(command) {
+    if let Some(code) = generate::run_if_requested(command, MoreCompletions::default()) {
         return code;
     }
     let args = Args::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit());

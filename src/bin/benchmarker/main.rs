@@ -39,8 +39,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail};
+use zero_kv::cli::generate::{self, MoreCompletions};
 use zero_kv::cli::server_args::name_client_options;
-use zero_kv::cli::{generate, whole_file};
+use zero_kv::cli::whole_file;
 use zero_kv::{KeyKind, MappedStore, Store, StoreError};
 
 use args::Args;
@@ -57,7 +58,7 @@ use report::Report;
 const CLIENTS_LISTED_MAX: usize = 10;
 
 fn main() -> ExitCode {
-    if let Some(code) = generate::run_if_requested(command) {
+    if let Some(code) = generate::run_if_requested(command, MoreCompletions::default()) {
         return code;
     }
     name_client_options();

@@ -57,7 +57,7 @@ const EXIT_NO: u8 = 1;
 const EXIT_ERROR: u8 = 2;
 
 fn main() -> ExitCode {
-    if let Some(code) = generate::run_if_requested(command) {
+    if let Some(code) = generate::run_if_requested(command, programs::COMPLETIONS) {
         return code;
     }
     if let Some(code) = programs::run_if_requested() {

@@ -9,8 +9,17 @@ use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
+use zero_kv::cli::generate::MoreCompletions;
+
 use crate::EXIT_ERROR;
 use crate::args::ProgramCommand;
+
+/// Completes the options of the programs after the commands.
+pub(crate) const COMPLETIONS: MoreCompletions = MoreCompletions {
+    bash: include_str!("completions/programs.bash"),
+    zsh: include_str!("completions/programs.zsh"),
+    fish: include_str!("completions/programs.fish"),
+};
 
 /// If the first argument is one of the commands, runs its program with the other arguments. Returns only after an
 /// error. Otherwise returns `None`.
