@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use zero_kv::client::request::{Ceiling, FirstRow, Floor, LastRow};
+use zero_kv::client::request::{Ceiling, FirstRow, Floor, GetPage, LastRow};
 use zero_kv::client::{Client, ClientError, ClusterClient, KeyRange, OwnedKey, ProjectedRows, Row, RowsOrValues};
 use zero_kv::typed::Schema;
 use zero_kv::{Key, KeyKind};
@@ -13,16 +13,19 @@ use zero_kv::{Key, KeyKind};
 /// The row nearest to each of some keys, and the schema of the rows if it is known.
 pub(crate) type Nearest = (Vec<Option<Row>>, Option<Arc<Schema>>);
 
-/// Rows in key order, and the range of the rows after them, if any.
-pub(crate) type Page = (Vec<Row>, Option<KeyRange>);
+/// Rows in key order.
+pub(crate) struct Page {
+    pub(crate) rows: Vec<Row>,
+    /// The range of the rows after these, if any.
+    pub(crate) rest: Option<KeyRange>,
+    /// The schema of the rows, if it is known.
+    pub(crate) schema: Option<Arc<Schema>>,
+}
 
-/// Requests for many keys and for rows. The methods of the clients have the same names.
+/// Requests for many keys and for rows. The methods of the clients have the same names. The rows of a cluster come from
+/// nodes that can have different schemas, so requests for the nearest rows and for pages return no schema.
 pub(crate) trait Requests: Send {
-    /// Whether the rows of a response have the schema that the table has before and after the request. The rows of a
-    /// cluster come from nodes that can have different schemas; requests for the nearest rows then return no schema.
-    const ROWS_HAVE_SCHEMA: bool;
     fn kind_of_keys(&mut self) -> Result<KeyKind, ClientError>;
-    fn schema_of_table(&mut self) -> Result<Option<Arc<Schema>>, ClientError>;
     /// Passes the value of each key to `visit`, in the order of the keys.
     fn get_each<'k, K: Into<Key<'k>> + Copy>(
         &mut self,
@@ -41,8 +44,8 @@ pub(crate) trait Requests: Send {
     fn floors<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<Nearest, ClientError>;
     fn ceilings<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<Nearest, ClientError>;
     fn exist<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<Vec<bool>, ClientError>;
-    /// Returns the first rows of a range, or, if `backward` is true, the last rows.
-    fn page(&mut self, range: &KeyRange, backward: bool) -> Result<Page, ClientError>;
+    /// Returns the first rows of a range, or, if `backward` is true, the last rows. Requests their schema if it is needed.
+    fn page(&mut self, range: &KeyRange, backward: bool, needs_schema: bool) -> Result<Page, ClientError>;
 }
 
 /// Implements the requests whose methods both clients have. The others follow in braces.
@@ -51,10 +54,6 @@ macro_rules! impl_requests {
         impl Requests for $Client {
             fn kind_of_keys(&mut self) -> Result<KeyKind, ClientError> {
                 self.key_kind()
-            }
-
-            fn schema_of_table(&mut self) -> Result<Option<Arc<Schema>>, ClientError> {
-                self.schema()
             }
 
             fn rows_or_values<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<RowsOrValues, ClientError> {
@@ -82,8 +81,6 @@ macro_rules! impl_requests {
 }
 
 impl_requests!(Client {
-    const ROWS_HAVE_SCHEMA: bool = true;
-
     fn first(&mut self) -> Result<Nearest, ClientError> {
         self.call_with_schema(&[FirstRow])
     }
@@ -110,19 +107,22 @@ impl_requests!(Client {
         self.get_many_with(keys, |_, value| visit(value))
     }
 
-    fn page(&mut self, range: &KeyRange, backward: bool) -> Result<Page, ClientError> {
-        let page = match backward {
-            false => self.first_page(range.bounds(), 0),
-            true => self.last_page(range.bounds(), 0),
+    fn page(&mut self, range: &KeyRange, backward: bool, needs_schema: bool) -> Result<Page, ClientError> {
+        let request = match backward {
+            false => GetPage::first(range.bounds(), 0),
+            true => GetPage::last(range.bounds(), 0),
         }?;
-        let rows = page.iter().map(|(key, value)| (OwnedKey::from(key), value.to_vec())).collect();
-        Ok((rows, page.rest().cloned()))
+        let (pages, schema) = match needs_schema {
+            true => self.call_with_schema(&[request])?,
+            false => (vec![self.call(request)?], None),
+        };
+        let rows = pages.iter().flat_map(|page| page.iter());
+        let rows = rows.map(|(key, value)| (OwnedKey::from(key), value.to_vec())).collect();
+        Ok(Page { rows, rest: pages.iter().find_map(|page| page.rest().cloned()), schema })
     }
 });
 
 impl_requests!(ClusterClient {
-    const ROWS_HAVE_SCHEMA: bool = false;
-
     fn first(&mut self) -> Result<Nearest, ClientError> {
         Ok((vec![ClusterClient::first(self)?], None))
     }
@@ -148,11 +148,11 @@ impl_requests!(ClusterClient {
         Ok(())
     }
 
-    fn page(&mut self, range: &KeyRange, backward: bool) -> Result<Page, ClientError> {
+    fn page(&mut self, range: &KeyRange, backward: bool, _needs_schema: bool) -> Result<Page, ClientError> {
         let page = match backward {
             false => self.first_page(range.bounds()),
             true => self.last_page(range.bounds()),
         }?;
-        Ok((page.rows, page.rest))
+        Ok(Page { rows: page.rows, rest: page.rest, schema: None })
     }
 });

@@ -12,31 +12,17 @@ use zero_kv::typed::Schema;
 use crate::client_requests::{Page, Requests};
 use crate::connection_pool::ConnectionPool;
 use crate::convert::{key_object, lookup_key, range_kind, row_tuple};
-use crate::errors::{KeyKind, ServerError};
+use crate::errors::KeyKind;
 use crate::rows::RowPart;
 use crate::typed_row::value_object;
-
-/// How often a page is requested again because the table was replaced by a table with another schema.
-const SCHEMA_CHANGES_MAX: usize = 10;
-
-/// What a client knows about the schema of a table: the schema, or that there is none.
-type KnownSchema = Option<Arc<Schema>>;
 
 /// Connections that pages are requested on.
 pub(crate) trait RequestPages: Send + Sync {
     /// Returns the name of the server or of the cluster.
     fn name(&self) -> &str;
 
-    /// Requests the first or the last page of a range, between two requests for the schema if it is needed. Returns the
-    /// page and both schemas. The first one is not requested if it is known.
-    fn request_page(
-        &self,
-        py: Python<'_>,
-        range: &KeyRange,
-        is_backward: bool,
-        known: Option<KnownSchema>,
-        needs_schema: bool,
-    ) -> PyResult<(Page, KnownSchema, KnownSchema)>;
+    /// Requests the first or the last page of a range.
+    fn request_page(&self, py: Python<'_>, range: &KeyRange, is_backward: bool, needs_schema: bool) -> PyResult<Page>;
 
     /// Requests whether the table has a key.
     fn request_exists(&self, py: Python<'_>, key: Key<'_>) -> PyResult<bool>;
@@ -47,24 +33,8 @@ impl<C: Requests> RequestPages for ConnectionPool<C> {
         &self.name
     }
 
-    fn request_page(
-        &self,
-        py: Python<'_>,
-        range: &KeyRange,
-        is_backward: bool,
-        known: Option<KnownSchema>,
-        needs_schema: bool,
-    ) -> PyResult<(Page, KnownSchema, KnownSchema)> {
-        self.call_with_kind(py, range_kind(range), |client| {
-            let needs_schema = needs_schema && C::ROWS_HAVE_SCHEMA;
-            let schema_of = |client: &mut C| if needs_schema { client.schema_of_table() } else { Ok(None) };
-            let first = match known {
-                Some(schema) => schema,
-                None => schema_of(client)?,
-            };
-            let page = client.page(range, is_backward)?;
-            Ok((page, first, schema_of(client)?))
-        })
+    fn request_page(&self, py: Python<'_>, range: &KeyRange, is_backward: bool, needs_schema: bool) -> PyResult<Page> {
+        self.call_with_kind(py, range_kind(range), |client| client.page(range, is_backward, needs_schema))
     }
 
     fn request_exists(&self, py: Python<'_>, key: Key<'_>) -> PyResult<bool> {
@@ -146,33 +116,23 @@ pub(crate) struct ClientRowIterator {
     rest: Option<KeyRange>,
     part: RowPart,
     is_backward: bool,
-    /// The schema of the table when the last page arrived. `None` before the first page.
-    schema: Option<Option<Arc<Schema>>>,
+    /// The schema of the rows of `page`, if they have one.
+    schema: Option<Arc<Schema>>,
     /// Rows that have been received, but not returned yet, in reverse order.
     page: Vec<(OwnedKey, Vec<u8>)>,
 }
 
 impl ClientRowIterator {
-    /// Requests the next page. Reads the schema before and after the page, so that the rows have this schema.
+    /// Requests the next page, and the schema of its rows if values are needed.
     fn read_page(&mut self, py: Python<'_>, range: &KeyRange) -> PyResult<()> {
         py.check_signals()?;
-        let (is_backward, needs_schema) = (self.is_backward, self.part != RowPart::Keys);
-        let mut before = self.schema.take();
-        for _ in 0..=SCHEMA_CHANGES_MAX {
-            let ((rows, rest), first, last) =
-                self.source.request_page(py, range, is_backward, before.take(), needs_schema)?;
-            if first.as_ref().map(|schema| schema.id()) == last.as_ref().map(|schema| schema.id()) {
-                (self.page, self.rest) = (rows, rest);
-                if !is_backward {
-                    self.page.reverse();
-                }
-                self.schema = Some(last);
-                return Ok(());
-            }
-            before = Some(last);
+        let needs_schema = self.part != RowPart::Keys;
+        let page = self.source.request_page(py, range, self.is_backward, needs_schema)?;
+        (self.page, self.rest, self.schema) = (page.rows, page.rest, page.schema);
+        if !self.is_backward {
+            self.page.reverse();
         }
-        let message = "the table's schema changed during each request for rows: try again later";
-        Err(ServerError::new_err(format!("{}: {message}", self.source.name())))
+        Ok(())
     }
 }
 
@@ -189,7 +149,7 @@ impl ClientRowIterator {
             self.read_page(py, &range)?;
         }
         let Some((key, value)) = self.page.pop() else { return Ok(None) };
-        let schema = self.schema.as_ref().and_then(Option::as_ref);
+        let schema = self.schema.as_ref();
         Ok(Some(match self.part {
             RowPart::Keys => key_object(py, key.as_key()),
             RowPart::Values => value_object(py, schema, &value)?,

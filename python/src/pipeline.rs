@@ -215,17 +215,13 @@ impl PendingRequest {
                     Err(error) => self.finish(py, "set_exception", error.into_value(py).into_bound(py).into_any()),
                 }
             }
-            (ResultKind::Untyped, None) => {
-                let (first, last) = (&results[0], &results[results.len() - 1]);
-                match [first, last].into_iter().find(|schema| !schema.is_none(py)) {
-                    Some(schema) => self.finish(py, "set_result", schema.bind(py).clone()),
-                    None => self.finish(py, "set_result", PyList::new(py, &results[1..results.len() - 1])?.into_any()),
-                }
-            }
             (ResultKind::WithSchema, None) => {
-                let (first, last) = (results[0].bind(py), results[results.len() - 1].bind(py));
-                let rows = PyList::new(py, &results[1..results.len() - 1])?;
-                let result = first.eq(last)?.then(|| (rows, last).into_pyobject(py)).transpose()?;
+                let [first, schema, between @ .., last] = &results[..] else {
+                    unreachable!("a request with guards has at least three items")
+                };
+                let is_one_table = first.bind(py).eq(last)?;
+                let result = (PyList::new(py, between)?, schema);
+                let result = is_one_table.then(|| result.into_pyobject(py)).transpose()?;
                 self.finish(py, "set_result", result.into_pyobject(py)?.into_any())
             }
             (ResultKind::List, None) => self.finish(py, "set_result", PyList::new(py, results)?.into_any()),

@@ -10,8 +10,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes};
 use zero_kv::client::request::{
-    Authenticate, Ceiling, Count, Exists, FirstRow, Floor, Get, GetColumns, GetInfo, GetPage, GetSchema, LastRow, Ping,
-    RequestError, Select, SelectedRow, TypedRequest,
+    Authenticate, Ceiling, Count, Exists, FirstRow, Floor, Get, GetColumns, GetGeneration, GetInfo, GetPage, GetSchema,
+    LastRow, Ping, RequestError, Select, SelectedRow, TypedRequest,
 };
 use zero_kv::client::{ClientError, KeyRange, Login, OwnedKey, Row};
 use zero_kv::protocol::native::Op;
@@ -28,6 +28,10 @@ use crate::errors::client_exception;
 use crate::key_batch::KeyBatch;
 use crate::schema;
 
+/// The maximum number of keys in a request that one table must answer. A call with more keys sends several requests, so that
+/// it succeeds if the server replaces its table more often than such a call takes.
+const BATCH_LEN_MAX: usize = 1 << 16;
+
 /// One or many requests with one result.
 #[pyclass(frozen, module = "zero_kv._native")]
 pub(crate) struct Request {
@@ -41,12 +45,10 @@ pub(crate) enum ResultKind {
     Item,
     /// A list of the items' results.
     List,
-    /// A list of the rows that the items between the first and the last return, and the schema, which the first and the last
-    /// item request. `None` if the schema changed in between.
+    /// A list of the results of the items between the guards, and the schema of the table that has answered them. `None` if
+    /// the server replaced its table in between. The guards are the first two items, which request the table's generation
+    /// and schema, and the last item, which requests the generation.
     WithSchema,
-    /// A list of the results of the items between the first and the last, which request the schema. If the table has a
-    /// schema, the result is the schema.
-    Untyped,
     /// The rows of the items after the first, which selects the columns of this projection. `None` if the table has
     /// another schema.
     Rows(Arc<Projection>),
@@ -65,6 +67,7 @@ pub(crate) enum RequestItem {
     Info,
     Ping,
     Authenticate(Authenticate),
+    Generation,
     Schema,
     Select(Arc<Projection>),
     Columns(OwnedKey),
@@ -85,6 +88,7 @@ macro_rules! with_typed_request {
             RequestItem::Info => Ok(GetInfo).map(|$request| $value),
             RequestItem::Ping => Ok(Ping).map(|$request| $value),
             RequestItem::Authenticate(request) => Ok(request).map(|$request| $value),
+            RequestItem::Generation => Ok(GetGeneration).map(|$request| $value),
             RequestItem::Schema => Ok(GetSchema).map(|$request| $value),
             RequestItem::Select(projection) => Ok(Select::new(projection)).map(|$request| $value),
             RequestItem::Columns(key) => GetColumns::new(key.as_key()).map(|$request| $value),
@@ -119,18 +123,18 @@ impl RequestItem {
             RequestItem::Last => row_object(py, LastRow.decode(response)?),
             RequestItem::Page(range) => {
                 let page = GetPage::first(range.bounds(), 0).expect(CHECKED).decode(response)?;
-                let rest = page.rest().map(|rest| Request::single(RequestItem::Page(rest.clone())));
+                let rest = page.rest().map(|rest| Request::with_schema([RequestItem::Page(rest.clone())]));
                 let rows =
                     page.iter().map(|(key, value)| row_tuple(py, None, key, value)).collect::<PyResult<Vec<_>>>();
                 rows.and_then(|rows| (rows, rest).into_pyobject(py)).map(|page| page.into_any().unbind())
             }
             RequestItem::Count(range) => {
-                let count = Count::new(range.bounds()).expect(CHECKED).decode(response)?;
-                Ok(count.into_pyobject(py).unwrap_or_else(|never| match never {}).into_any().unbind())
+                number_object(py, Count::new(range.bounds()).expect(CHECKED).decode(response)?)
             }
             RequestItem::Info => info_dict(py, &GetInfo.decode(response)?).map(|info| info.into_any().unbind()),
             RequestItem::Ping => Ping.decode(response).map(|()| Ok(py.None()))?,
             RequestItem::Authenticate(request) => request.decode(response).map(|()| Ok(py.None()))?,
+            RequestItem::Generation => number_object(py, GetGeneration.decode(response)?),
             RequestItem::Schema => {
                 let schema = GetSchema.decode(response)?.map(|schema| schema::Schema(Arc::new(schema)));
                 schema.into_pyobject(py).map(|schema| schema.into_any().unbind())
@@ -148,6 +152,10 @@ impl RequestItem {
             }
         })
     }
+}
+
+fn number_object(py: Python<'_>, number: u64) -> PyResult<Py<PyAny>> {
+    Ok(number.into_pyobject(py).unwrap_or_else(|never| match never {}).into_any().unbind())
 }
 
 fn row_object(py: Python<'_>, row: Option<Row>) -> PyResult<Py<PyAny>> {
@@ -177,19 +185,34 @@ impl Request {
         Request::single(item(key_from(key)?.into())).checked()
     }
 
+    /// Returns items between guards: see [`ResultKind::WithSchema`].
+    fn with_schema(items: impl IntoIterator<Item = RequestItem>) -> Request {
+        let before = [RequestItem::Generation, RequestItem::Schema];
+        let items = before.into_iter().chain(items).chain([RequestItem::Generation]).collect();
+        Request { items, result: ResultKind::WithSchema }
+    }
+
+    /// Returns requests for many keys, each of which one table must answer.
+    fn batches_with_schema(item: fn(OwnedKey) -> RequestItem, keys: &Bound<'_, PyAny>) -> PyResult<Vec<Request>> {
+        let mut items = KeyBatch::from_object(keys)?.owned()?.into_iter().map(item).peekable();
+        let mut requests = Vec::new();
+        while requests.is_empty() || items.peek().is_some() {
+            requests.push(Request::with_schema(items.by_ref().take(BATCH_LEN_MAX)).checked()?);
+        }
+        Ok(requests)
+    }
+
     fn for_keys(item: fn(OwnedKey) -> RequestItem, keys: &Bound<'_, PyAny>) -> PyResult<Request> {
         let keys = KeyBatch::from_object(keys)?.owned()?;
         Request { items: keys.into_iter().map(item).collect(), result: ResultKind::List }.checked()
     }
 
-    /// Returns items between two requests for the schema.
-    fn with_schema(items: impl IntoIterator<Item = RequestItem>) -> PyResult<Request> {
-        let items = [RequestItem::Schema].into_iter().chain(items).chain([RequestItem::Schema]).collect();
-        Request { items, result: ResultKind::WithSchema }.checked()
+    fn page_of(range: KeyRange) -> PyResult<Request> {
+        Request::with_schema([RequestItem::Page(range)]).checked()
     }
 
-    fn for_range(item: fn(KeyRange) -> RequestItem, range: KeyRange) -> PyResult<Request> {
-        Request::single(item(range)).checked()
+    fn count_of(range: KeyRange) -> PyResult<Request> {
+        Request::single(RequestItem::Count(range)).checked()
     }
 }
 
@@ -205,11 +228,11 @@ impl Request {
         Request::for_keys(RequestItem::Get, keys)
     }
 
-    /// Requests the values of keys in a table without a schema. The result is the schema if the table has one.
+    /// Requests values, and the schema of the table that they come from. The result of each request is `None` if the server
+    /// replaced its table in between.
     #[staticmethod]
-    fn get_untyped(keys: &Bound<'_, PyAny>) -> PyResult<Request> {
-        let gets = KeyBatch::from_object(keys)?.owned()?.into_iter().map(RequestItem::Get);
-        Ok(Request { result: ResultKind::Untyped, ..Request::with_schema(gets)? })
+    fn get_with_schema(keys: &Bound<'_, PyAny>) -> PyResult<Vec<Request>> {
+        Request::batches_with_schema(RequestItem::Get, keys)
     }
 
     #[staticmethod]
@@ -222,47 +245,47 @@ impl Request {
         Request::for_keys(RequestItem::Exists, keys)
     }
 
-    /// Requests rows, and the schema that they have. The result is `None` if the schema changed in between.
+    /// Requests rows, and their schema, as `get_with_schema` does.
     #[staticmethod]
-    fn floor_many(keys: &Bound<'_, PyAny>) -> PyResult<Request> {
-        Request::with_schema(KeyBatch::from_object(keys)?.owned()?.into_iter().map(RequestItem::Floor))
+    fn floor_many(keys: &Bound<'_, PyAny>) -> PyResult<Vec<Request>> {
+        Request::batches_with_schema(RequestItem::Floor, keys)
     }
 
     #[staticmethod]
-    fn ceiling_many(keys: &Bound<'_, PyAny>) -> PyResult<Request> {
-        Request::with_schema(KeyBatch::from_object(keys)?.owned()?.into_iter().map(RequestItem::Ceiling))
+    fn ceiling_many(keys: &Bound<'_, PyAny>) -> PyResult<Vec<Request>> {
+        Request::batches_with_schema(RequestItem::Ceiling, keys)
     }
 
     #[staticmethod]
-    fn first() -> PyResult<Request> {
+    fn first() -> Request {
         Request::with_schema([RequestItem::First])
     }
 
     #[staticmethod]
-    fn last() -> PyResult<Request> {
+    fn last() -> Request {
         Request::with_schema([RequestItem::Last])
     }
 
     #[staticmethod]
     #[pyo3(signature = (start, end))]
     fn page(start: Option<&Bound<'_, PyAny>>, end: Option<&Bound<'_, PyAny>>) -> PyResult<Request> {
-        Request::for_range(RequestItem::Page, range_between(start, end)?)
+        Request::page_of(range_between(start, end)?)
     }
 
     #[staticmethod]
     fn page_with_prefix(prefix: &Bound<'_, PyAny>) -> PyResult<Request> {
-        Request::for_range(RequestItem::Page, range_with_prefix(prefix)?)
+        Request::page_of(range_with_prefix(prefix)?)
     }
 
     #[staticmethod]
     #[pyo3(signature = (start, end))]
     fn count(start: Option<&Bound<'_, PyAny>>, end: Option<&Bound<'_, PyAny>>) -> PyResult<Request> {
-        Request::for_range(RequestItem::Count, range_between(start, end)?)
+        Request::count_of(range_between(start, end)?)
     }
 
     #[staticmethod]
     fn count_prefix(prefix: &Bound<'_, PyAny>) -> PyResult<Request> {
-        Request::for_range(RequestItem::Count, range_with_prefix(prefix)?)
+        Request::count_of(range_with_prefix(prefix)?)
     }
 
     #[staticmethod]

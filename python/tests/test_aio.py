@@ -170,12 +170,12 @@ async def test_a_connection_closed_without_a_response_is_retried_and_reported(tm
 async def test_a_truncated_response_is_reported(tmp_path: pathlib.Path) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(16)
-        writer.write(bytes(4) + b"\0\0\0\7" + b"sev")
+        writer.write(bytes(7) + b"\x08" + b"sev")
         writer.close()
 
     path = str(tmp_path / "other.sock")
     async with await asyncio.start_unix_server(answer, path):
-        with pytest.raises(zero_kv.Closed, match="after 3 of 7 bytes of the response's value"):
+        with pytest.raises(zero_kv.Closed, match="after 3 of 8 bytes of the response's value"):
             await zero_kv.AsyncClient(path, retries=0).get(1)
 
 

@@ -3,10 +3,12 @@
 //! In: the number of requests, an encoder, and a visitor for the responses. Out: encoded requests, up to the maximum
 //! number in flight. This module does no I/O.
 
+use zerocopy::IntoBytes;
+
 use super::error::ClientError;
-use super::request::{GetSchema, KeyRequest, RequestError, TypedRequest, check_len};
+use super::request::{KeyRequest, RequestError, TypedRequest, check_len};
 use crate::format::key::Key;
-use crate::protocol::native::Op;
+use crate::protocol::native::{Op, Request};
 use crate::protocol::reader::{Response, ResponseReader};
 use crate::protocol::response::Violation;
 
@@ -18,8 +20,7 @@ const UNSENT_MAX_BYTES: usize = 256 << 10;
 /// Requests of one operation, with counts of encoded requests and received responses.
 pub(super) struct Batch<E, V> {
     op: Op,
-    /// The operation of the first and the last request, if it is not `op`.
-    guard_op: Option<Op>,
+    guards: Option<Guards>,
     len: usize,
     encode: E,
     visit: V,
@@ -27,6 +28,16 @@ pub(super) struct Batch<E, V> {
     received: usize,
     /// The first [`RequestError`]. After this error, no more requests are encoded.
     error: Option<RequestError>,
+}
+
+/// Requests around those of a batch, whose responses show whether one table has answered all of them. After a
+/// reconnect, a batch with guards starts again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Guards {
+    /// The operations of the first requests. The operations of guards need no key, and have no effects.
+    pub(super) before: &'static [Op],
+    /// The operation of the last request.
+    pub(super) after: Op,
 }
 
 /// A function that encodes the request at a position in the batch, and appends it to a buffer.
@@ -79,44 +90,29 @@ where
     Batch::new(R::OP, positions.len(), encode, visit)
 }
 
-/// Creates a batch with a request for each key, between two requests for the table's schema. `visit_guard` gets the
-/// responses to the two requests. The lengths of all keys must be valid.
-pub(super) fn for_guarded_keys<'k, K, R>(
-    keys: &[K],
-    mut visit: impl FnMut(usize, R, Response<'_>) -> Result<(), RequestError>,
-    visit_guard: impl FnMut(Response<'_>) -> Result<(), RequestError>,
-) -> Batch<impl EncodeRequest, impl VisitResponse>
-where
-    K: Into<Key<'k>> + Copy,
-    R: KeyRequest<'k>,
-{
-    let request = |at: usize| R::from_checked(keys[at].into());
-    let visit = move |at, response: Response<'_>| visit(at, request(at), response);
-    between(GetSchema, R::OP, keys.len(), request, visit, visit_guard)
-}
-
-/// Creates a batch of `len` requests for one operation, between two requests `guard`. `visit_guard` gets the responses to
-/// these two.
-pub(super) fn between<G: TypedRequest, R: TypedRequest>(
-    guard: G,
+/// Creates a batch of `len` requests for one operation, between guards. `visit_guard` gets the responses to the guards,
+/// with the position of the guard among all guards. After a reconnect, both visitors get the responses from the first on
+/// again.
+pub(super) fn between<R: TypedRequest>(
+    guards: Guards,
     op: Op,
     len: usize,
     request: impl Fn(usize) -> R,
     mut visit: impl FnMut(usize, Response<'_>) -> Result<(), RequestError>,
-    mut visit_guard: impl FnMut(Response<'_>) -> Result<(), RequestError>,
+    mut visit_guard: impl FnMut(usize, Response<'_>) -> Result<(), RequestError>,
 ) -> Batch<impl EncodeRequest, impl VisitResponse> {
-    // The position of a request, or `None` for the first and the last request of the batch.
-    let position = move |at: usize| at.checked_sub(1).filter(|position| *position < len);
-    let guard_op = Some(guard.op());
+    let start = guards.before.len();
+    // The position among the requests between the guards, or `None` for a guard.
+    let position = move |at: usize| at.checked_sub(start).filter(|position| *position < len);
     let encode = move |at, requests: &mut Vec<u8>| match position(at) {
         Some(at) => request(at).encode(requests),
-        None => guard.encode(requests),
+        None => requests.extend_from_slice(Request::new(guards.op_at(at), 0).as_bytes()),
     };
-    let visit = move |at, response: Response<'_>| match position(at) {
+    let visit = move |at: usize, response: Response<'_>| match position(at) {
         Some(at) => visit(at, response),
-        None => visit_guard(response),
+        None => visit_guard(at.min(start), response),
     };
-    Batch { guard_op, ..Batch::new(op, len + 2, encode, visit) }
+    Batch { guards: Some(guards), ..Batch::new(op, start + len + 1, encode, visit) }
 }
 
 /// Checks the lengths of all keys.
@@ -124,23 +120,35 @@ pub(super) fn check_keys<'k>(keys: &[impl Into<Key<'k>> + Copy]) -> Result<(), C
     keys.iter().try_for_each(|key| check_len((*key).into(), 1))
 }
 
+impl Guards {
+    /// Returns the operation of a guard at a position in the batch.
+    fn op_at(&self, position: usize) -> Op {
+        self.before.get(position).copied().unwrap_or(self.after)
+    }
+}
+
 impl<E: EncodeRequest, V: VisitResponse> Batch<E, V> {
     fn new(op: Op, len: usize, encode: E, visit: V) -> Self {
-        Batch { op, guard_op: None, len, encode, visit, sent: 0, received: 0, error: None }
+        Batch { op, guards: None, len, encode, visit, sent: 0, received: 0, error: None }
     }
 
     /// Returns the operation of the request at a position.
     fn op_at(&self, position: usize) -> Op {
-        self.guard_op.filter(|_| position == 0 || position + 1 == self.len).unwrap_or(self.op)
+        let is_guard = |guards: &Guards| position < guards.before.len() || position + 1 == self.len;
+        self.guards.filter(is_guard).map_or(self.op, |guards| guards.op_at(position))
     }
 
     /// Returns whether the requests have no side effects and can be repeated.
     pub(super) fn is_idempotent(&self) -> bool {
-        !self.op.has_effects() && self.guard_op.is_none_or(|op| !op.has_effects())
+        !self.op.has_effects()
     }
 
-    /// Marks all requests without a response as unsent, so that they are sent again on a new connection.
-    pub(super) fn resend_unanswered(&mut self) {
+    /// Marks requests as unsent, so that they are sent again on a new connection: those without a response or, in a batch
+    /// with guards, all.
+    pub(super) fn resend(&mut self) {
+        if self.guards.is_some() {
+            self.received = 0;
+        }
         self.sent = self.received;
     }
 

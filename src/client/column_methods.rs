@@ -12,12 +12,15 @@ use super::AsyncClient;
 use super::Client;
 use super::batch;
 use super::columns::{
-    ColumnLookup, ProjectedRows, ReceivedRow, ReceivedValues, RowsOrValues, SCHEMA_CHANGES_MAX, SelectedColumns, Wanted,
+    BATCH_LEN_MAX, ColumnLookup, ProjectedRows, ReceivedRow, ReceivedValues, RowsOrValues, SelectedColumns,
+    TABLE_CHANGES_MAX, TABLE_GUARDS, TableFound, Wanted,
 };
 use super::error::ClientError;
-use super::request::{Get, GetColumns, GetSchema, Select, SelectedRow, TypedRequest};
+use super::request::{Get, GetColumns, GetSchema, KeyRequest, RequestError, Select, SelectedRow, TypedRequest};
 use super::retry::{Deadline, Retry};
 use crate::format::key::Key;
+use crate::protocol::native::Op;
+use crate::protocol::reader::Response;
 use crate::typed::Schema;
 
 macro_rules! impl_column_methods {
@@ -42,7 +45,7 @@ macro_rules! impl_column_methods {
                 &mut self,
                 key: impl Into<Key<'k>>,
             ) -> Result<Option<ReceivedRow>, ClientError> {
-                let rows = self.look_columns_up(&[key.into()], &Wanted::All)$($await)*?;
+                let rows = self.look_columns_up(&[key.into()], &Wanted::All, self.call_deadline())$($await)*?;
                 Ok(rows.into_only_row())
             }
 
@@ -55,91 +58,137 @@ macro_rules! impl_column_methods {
                 &mut self,
                 keys: &[K],
             ) -> Result<ProjectedRows, ClientError> {
-                self.look_columns_up(keys, &Wanted::All)$($await)*
+                self.look_columns_up(keys, &Wanted::All, self.call_deadline())$($await)*
             }
 
             /// Returns the rows of many keys if the table has a schema, and their values otherwise. Unlike a call of
             /// [`Self::schema`] before a call of [`Self::get_many`], this call does not return rows of a typed table as
             /// values if the server replaces its table in between.
             ///
-            /// The call takes one round trip, except if the table has become typed, or has lost its schema, since the
-            /// last call.
+            /// The call takes one round trip for each 65,536 keys, and more if the table has become typed, has lost its
+            /// schema, or is replaced during the call.
             ///
             /// # Errors
-            /// [`ClientError::SchemaUnstable`], and the errors of [`Self::get_many`].
+            /// [`ClientError::TableUnstable`], and the errors of [`Self::get_many`].
             pub $($async)? fn get_rows_or_values<'k, K: Into<Key<'k>> + Copy>(
                 &mut self,
                 keys: &[K],
             ) -> Result<RowsOrValues, ClientError> {
                 batch::check_keys(keys)?;
-                for _ in 0..=SCHEMA_CHANGES_MAX {
+                let deadline = self.call_deadline();
+                for _ in 0..=TABLE_CHANGES_MAX {
                     if self.columns.schema().is_some() {
-                        match self.get_rows(keys)$($await)* {
+                        match self.look_columns_up(keys, &Wanted::All, deadline)$($await)* {
                             Err(ClientError::NoSchema { .. }) => {}
                             rows => return Ok(RowsOrValues::Rows(rows?)),
                         }
                     }
-                    let (mut values, mut schema) = (ReceivedValues::default(), None);
-                    let batch = batch::for_guarded_keys(
-                        keys,
-                        |_, get: Get<'k>, response| {
-                            values.push(get.decode_borrowed(response)?);
-                            Ok(())
-                        },
-                        |response| {
-                            schema = schema.take().or(GetSchema.decode(response)?);
-                            Ok(())
-                        },
-                    );
-                    self.exchange(batch)$($await)*?;
-                    if schema.is_none() {
+                    if let Some(values) = self.values_without_schema(keys, deadline)$($await)*? {
                         return Ok(RowsOrValues::Values(values));
                     }
-                    self.columns.set_schema(schema);
                 }
-                Err(ClientError::SchemaUnstable { server: self.address().clone(), changes: SCHEMA_CHANGES_MAX + 1 })
+                Err(self.table_unstable())
             }
 
-            /// Sends requests of one operation, which must have no effects, between two requests for the table's schema, in
-            /// one round trip. Returns the decoded responses in the order of the requests, and the schema that the table
-            /// had before and after them, or `None` if the table has no schema. If the schema changed in between, the call
-            /// repeats all requests.
+            /// Returns the values of many keys, or `None` if the table has a schema.
+            $($async)? fn values_without_schema<'k, K: Into<Key<'k>> + Copy>(
+                &mut self,
+                keys: &[K],
+                deadline: Deadline,
+            ) -> Result<Option<ReceivedValues>, ClientError> {
+                let mut values = ReceivedValues::default();
+                let mut start = 0;
+                for keys in keys.chunks(BATCH_LEN_MAX) {
+                    let request = |at: usize| Get::from_checked(keys[at].into());
+                    let schema = self.exchange_with_table(
+                        Op::Get,
+                        keys.len(),
+                        request,
+                        |at, response| {
+                            values.set(start + at, request(at).decode_borrowed(response)?);
+                            Ok(())
+                        },
+                        deadline,
+                    )
+                    $($await)*?;
+                    if self.columns.set_schema(schema).is_some() {
+                        return Ok(None);
+                    }
+                    start += keys.len();
+                }
+                Ok(Some(values))
+            }
+
+            /// Sends requests of one operation, which must have no effects, together with requests for the table's schema
+            /// and generation. Returns the decoded responses in the order of the requests, and the schema of the table that
+            /// has sent them, or `None` if the table has no schema. If the server replaces its table during the call, the
+            /// call repeats requests that may have been answered from several tables.
             ///
-            /// Requests that the server reads at once are answered from one table. In a longer batch, rows of another table
-            /// go unnoticed if the server replaces its table twice during the call, and the second table has the first
-            /// schema again.
+            /// The call takes one round trip for each 65,536 requests. The responses come from tables with the same schema,
+            /// and those of each 65,536 requests from one table.
             ///
             /// # Errors
-            /// [`ClientError::SchemaUnstable`], and the errors of [`Self::call`].
+            /// [`ClientError::TableUnstable`], and the errors of [`Self::call`].
             pub $($async)? fn call_with_schema<R: TypedRequest + Copy>(
                 &mut self,
                 requests: &[R],
             ) -> Result<(Vec<R::Output>, Option<Arc<Schema>>), ClientError> {
                 let Some(op) = requests.first().map(TypedRequest::op) else { return Ok((Vec::new(), None)) };
-                let deadline = Deadline::after(self.target.options.call_timeout);
-                for _ in 0..=SCHEMA_CHANGES_MAX {
-                    let (mut outputs, mut schemas) = (Vec::with_capacity(requests.len()), Vec::with_capacity(2));
-                    let batch = batch::between(
-                        GetSchema,
+                let deadline = self.call_deadline();
+                let (mut outputs, mut schema, mut changes) = (Vec::with_capacity(requests.len()), None, 0);
+                while outputs.len() < requests.len() {
+                    let start = outputs.len();
+                    let batch = &requests[start..requests.len().min(start + BATCH_LEN_MAX)];
+                    let found = self.exchange_with_table(
                         op,
-                        requests.len(),
-                        |at| requests[at],
+                        batch.len(),
+                        |at| batch[at],
                         |at, response| {
-                            outputs.push(requests[at].decode(response)?);
+                            outputs.truncate(start + at);
+                            outputs.push(batch[at].decode(response)?);
                             Ok(())
                         },
-                        |response| {
-                            schemas.push(GetSchema.decode(response)?);
-                            Ok(())
-                        },
-                    );
+                        deadline,
+                    )
+                    $($await)*?;
+                    let found = self.columns.set_schema(found);
+                    if start > 0 && found.as_deref().map(Schema::id) != schema.as_deref().map(Schema::id) {
+                        outputs.clear();
+                        changes += 1;
+                        if changes > TABLE_CHANGES_MAX {
+                            return Err(self.table_unstable());
+                        }
+                    }
+                    schema = found;
+                }
+                Ok((outputs, schema))
+            }
+
+            /// Sends a batch of requests, and returns the schema of the table that has answered all of them. If there were
+            /// several tables, sends all requests again. `visit` then gets the responses from the first on again, as after
+            /// a reconnect.
+            $($async)? fn exchange_with_table<R: TypedRequest>(
+                &mut self,
+                op: Op,
+                len: usize,
+                request: impl Fn(usize) -> R,
+                mut visit: impl FnMut(usize, Response<'_>) -> Result<(), RequestError>,
+                deadline: Deadline,
+            ) -> Result<Option<Schema>, ClientError> {
+                for _ in 0..=TABLE_CHANGES_MAX {
+                    let mut table = TableFound::default();
+                    let set = |at: usize, response: Response<'_>| table.set(at, response);
+                    let batch = batch::between(TABLE_GUARDS, op, len, &request, &mut visit, set);
                     self.exchange_until(batch, deadline)$($await)*?;
-                    let last = schemas.pop().expect("an exchange without an error has all responses");
-                    if schemas[0].as_ref().map(Schema::id) == last.as_ref().map(Schema::id) {
-                        return Ok((outputs, self.columns.set_schema(last)));
+                    if let Some(schema) = table.schema() {
+                        return Ok(schema);
                     }
                 }
-                Err(ClientError::SchemaUnstable { server: self.address().clone(), changes: SCHEMA_CHANGES_MAX + 1 })
+                Err(self.table_unstable())
+            }
+
+            fn table_unstable(&self) -> ClientError {
+                ClientError::TableUnstable { server: self.address().clone(), changes: TABLE_CHANGES_MAX + 1 }
             }
 
             /// Returns some columns of the rows of many keys, in the order of the keys. The server sends only these
@@ -157,16 +206,16 @@ macro_rules! impl_column_methods {
                 columns: &[impl AsRef<str>],
             ) -> Result<ProjectedRows, ClientError> {
                 let wanted = Wanted::Names(columns.iter().map(AsRef::as_ref).collect());
-                self.look_columns_up(keys, &wanted)$($await)*
+                self.look_columns_up(keys, &wanted, self.call_deadline())$($await)*
             }
 
             $($async)? fn look_columns_up<'k, K: Into<Key<'k>> + Copy>(
                 &mut self,
                 keys: &[K],
                 wanted: &Wanted<'_>,
+                deadline: Deadline,
             ) -> Result<ProjectedRows, ClientError> {
                 batch::check_keys(keys)?;
-                let deadline = Deadline::after(self.target.options.call_timeout);
                 let mut retry = Retry::new(&self.target.options, true);
                 let mut lookup = ColumnLookup::new(keys.len());
                 loop {
@@ -186,7 +235,7 @@ macro_rules! impl_column_methods {
                     }
                     self.columns.forget();
                     lookup.count_change().map_err(|changes| {
-                        ClientError::SchemaUnstable { server: self.address().clone(), changes }
+                        ClientError::TableUnstable { server: self.address().clone(), changes }
                     })?;
                 }
             }

@@ -7,15 +7,30 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::request::RequestError;
+use super::batch::Guards;
+use super::request::{GetGeneration, GetSchema, RequestError, TypedRequest};
+use crate::protocol::native::Op;
+use crate::protocol::reader::Response;
 use crate::protocol::response::Violation;
 use crate::typed::{
     ColumnBuffers, ColumnError, FromCell, MatrixNumber, MatrixPlan, MatrixTypeError, Projection, ProjectionError,
     Schema, TypedRow,
 };
 
-/// How often a call requests the schema again because the table was replaced by a table with another schema.
-pub(super) const SCHEMA_CHANGES_MAX: u32 = 10;
+/// How often a call repeats requests because the server replaced its table.
+pub(super) const TABLE_CHANGES_MAX: u32 = 10;
+/// The maximum number of requests that must be answered from one table. A call with more requests sends them in several
+/// batches, so that it succeeds if the server replaces its table more often than such a call takes.
+pub(super) const BATCH_LEN_MAX: usize = 1 << 16;
+/// The requests around those of a batch that must be answered from one table, whose schema is needed.
+pub(super) const TABLE_GUARDS: Guards = Guards { before: &[Op::Generation, Op::Schema], after: Op::Generation };
+
+/// What the server has sent for [`TABLE_GUARDS`].
+#[derive(Default)]
+pub(super) struct TableFound {
+    generations: [u64; 2],
+    schema: Option<Schema>,
+}
 
 /// The columns that a call requests.
 pub(super) enum Wanted<'a> {
@@ -101,7 +116,33 @@ pub struct ReceivedValues {
     ranges: Vec<Option<Range<usize>>>,
 }
 
+impl TableFound {
+    /// Stores the response to the guard at a position.
+    pub(super) fn set(&mut self, at: usize, response: Response<'_>) -> Result<(), RequestError> {
+        match at {
+            1 => self.schema = GetSchema.decode(response)?,
+            _ => self.generations[usize::from(at > 1)] = GetGeneration.decode(response)?,
+        }
+        Ok(())
+    }
+
+    /// Returns the schema of the table that has answered the whole batch, or `Some(None)` if it has no schema. Returns
+    /// `None` if the server replaced its table in between.
+    pub(super) fn schema(self) -> Option<Option<Schema>> {
+        (self.generations[0] == self.generations[1]).then_some(self.schema)
+    }
+}
+
 impl ReceivedValues {
+    /// Stores the value of the key at a position, and forgets those of later keys.
+    pub(super) fn set(&mut self, position: usize, value: Option<&[u8]>) {
+        if position < self.ranges.len() {
+            self.ranges.truncate(position);
+            self.bytes.truncate(self.ranges.iter().rev().flatten().next().map_or(0, |range| range.end));
+        }
+        self.push(value);
+    }
+
     pub(super) fn push(&mut self, value: Option<&[u8]>) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(value.unwrap_or_default());
@@ -217,7 +258,7 @@ impl ColumnLookup {
     /// Counts a change of the table's schema. Returns the number of changes if there were too many.
     pub(super) fn count_change(&mut self) -> Result<(), u32> {
         self.changes += 1;
-        if self.changes > SCHEMA_CHANGES_MAX { Err(self.changes) } else { Ok(()) }
+        if self.changes > TABLE_CHANGES_MAX { Err(self.changes) } else { Ok(()) }
     }
 
     /// Begins an attempt to request these columns. Returns the positions of the keys to request, and the rows. Rows that

@@ -16,7 +16,7 @@ use crate::typed::ProjectionError;
 ///
 /// After [`ClientError::Server`], [`ClientError::AuthenticationRequired`], [`ClientError::NotPermitted`],
 /// [`ClientError::KeyLen`], [`ClientError::MixedKeys`], [`ClientError::NoSchema`], [`ClientError::Columns`], and
-/// [`ClientError::SchemaUnstable`], the connection remains open. The connection also remains open if a call of `authenticate` fails because the server rejects the login ([`ClientError::LoginFailed`]). After
+/// [`ClientError::TableUnstable`], the connection remains open. The connection also remains open if a call of `authenticate` fails because the server rejects the login ([`ClientError::LoginFailed`]). After
 /// any other error of a request, the connection is closed, and the next call reconnects.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -127,12 +127,12 @@ pub enum ClientError {
         /// The reason, with the name of the column.
         error: ProjectionError,
     },
-    /// The server kept replacing its table by tables with other schemas.
-    #[error("{server}: the table's schema changed {changes} times during the call: try again later")]
-    SchemaUnstable {
+    /// The server kept replacing its table while requests were repeated that one table must answer.
+    #[error("{server}: the server replaced its table {changes} times during the call: try again later")]
+    TableUnstable {
         /// The address of the server.
         server: Address,
-        /// The number of changes.
+        /// The number of replacements after which requests were repeated.
         changes: u32,
     },
     /// Nodes of a cluster serve tables with different columns.

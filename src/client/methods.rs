@@ -364,13 +364,17 @@ macro_rules! impl_client {
             }
 
             /// Sends all requests of a batch and visits their responses. Reconnects after a failure, and then resends
-            /// only requests without a response.
+            /// only requests without a response, or, in a batch with guards, all requests.
             pub(super) $($async)? fn exchange<E: EncodeRequest, V: VisitResponse>(
                 &mut self,
                 batch: Batch<E, V>,
             ) -> Result<(), ClientError> {
-                let deadline = Deadline::after(self.target.options.call_timeout);
-                self.exchange_until(batch, deadline)$($await)*
+                self.exchange_until(batch, self.call_deadline())$($await)*
+            }
+
+            /// Returns the end of the time-out of a call that starts now.
+            pub(super) fn call_deadline(&self) -> Deadline {
+                Deadline::after(self.target.options.call_timeout)
             }
 
             /// Does what [`Self::exchange`] does, until a deadline.
@@ -389,7 +393,7 @@ macro_rules! impl_client {
                 batch.into_result().map_err(|error| ClientError::request(&self.target.address, error))
             }
 
-            /// Sends the requests of a batch that have no response yet, on one connection. The client keeps the
+            /// Sends the unsent requests of a batch, on one connection. The client keeps the
             /// connection only after success: an error, a panic, or a dropped future closes the connection.
             $($async)? fn exchange_once<E: EncodeRequest, V: VisitResponse>(
                 &mut self,
@@ -400,7 +404,7 @@ macro_rules! impl_client {
                     Some(connection) => connection,
                     None => self.open_connection(deadline)$($await)*?,
                 };
-                batch.resend_unanswered();
+                batch.resend();
                 self.transfer(&mut connection, batch, deadline)$($await)*?;
                 self.connection = Some(connection);
                 Ok(())

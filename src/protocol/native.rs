@@ -152,6 +152,9 @@ ops! {
     GetColumns = 14, "get_columns", Point, Value;
     /// Returns the topology of the cluster that the server is a node of, as JSON.
     Topology = 15, "topology", Server, Topology;
+    /// Returns the number of the served generation. All responses between two with the same number, on one connection,
+    /// come from this generation.
+    Generation = 16, "generation", Server, Number;
 }
 
 /// Flag that is set in the op code of every known long request.
@@ -458,7 +461,7 @@ mod tests {
         assert_eq!([6, 7, 8].map(Op::from_code), [Some(Op::Info), Some(Op::Reload), Some(Op::Rollback)]);
         assert_eq!([9, 10, 11].map(Op::from_code), [Some(Op::Open), Some(Op::Ping), None]);
         assert_eq!([12, 13, 14].map(Op::from_code), [Some(Op::Schema), None, Some(Op::GetColumns)]);
-        assert_eq!([15, 16].map(Op::from_code), [Some(Op::Topology), None]);
+        assert_eq!([15, 16, 17].map(Op::from_code), [Some(Op::Topology), Some(Op::Generation), None]);
         let long = [Op::Get, Op::Exists, Op::Floor, Op::Ceiling, Op::Range, Op::Count, Op::Auth];
         for op in long.into_iter().chain([Op::Select, Op::GetColumns]) {
             assert_eq!(Op::from_long_code(op.long_code()), Some(op));

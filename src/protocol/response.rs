@@ -10,7 +10,7 @@ use super::native::{
     SCHEMA_LEN_MAX_BYTES, Status, TOPOLOGY_LEN_MAX_BYTES, VALUE_LEN_MAX_BYTES, ValueKind,
 };
 
-/// Length of the number in a response to [`Op::Count`], [`Op::Reload`], or [`Op::Rollback`].
+/// Length of the number in a response to [`Op::Count`], [`Op::Generation`], [`Op::Reload`], or [`Op::Rollback`].
 const NUMBER_LEN_BYTES: usize = size_of::<u64>();
 
 /// A response header that is valid for the op of its request.

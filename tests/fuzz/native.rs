@@ -3,7 +3,7 @@
 
 use super::in_process_server::{Connection, InProcessServer};
 use super::source::Source;
-use crate::helpers::reference_server::{LONG, RANGE, Reference, long, number, range_body};
+use crate::helpers::reference_server::{GENERATION, LONG, RANGE, Reference, long, number, range_body};
 
 /// Tables with both kinds of keys, each with its server.
 pub struct Tables(Vec<(Reference, InProcessServer)>);
@@ -58,7 +58,7 @@ pub fn check(tables: &Tables, data: &[u8]) {
 
 /// Returns a valid or almost valid request.
 fn request(source: &mut Source<'_>, table: &Reference) -> Vec<u8> {
-    let op = source.below(12) as u32;
+    let op = source.below(GENERATION as usize + 2) as u32;
     match source.below(6) {
         0 => {
             let len = source.below(48);

@@ -23,6 +23,7 @@ pub(crate) const PING: u32 = 10;
 pub(crate) const AUTH: u32 = 11;
 pub(crate) const SCHEMA: u32 = 12;
 pub(crate) const TOPOLOGY: u32 = 15;
+pub(crate) const GENERATION: u32 = 16;
 /// Added to the op of a long request.
 pub(crate) const LONG: u32 = 1 << 16;
 
@@ -86,6 +87,8 @@ impl Reference {
                     PING => Some(answer(0, b"")),
                     // The tables have no schema, and the server is not a node of a cluster.
                     SCHEMA | TOPOLOGY => Some(answer(1, b"")),
+                    // The server never replaces its first table.
+                    GENERATION => Some(answer(0, &1_u64.to_be_bytes())),
                     GET..=CEILING if self.numbers => Some(self.about_key(op, &key)),
                     _ => Some(answer(2, b"")),
                 });

@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from zero_kv._info import ServerInfo
     from zero_kv._native import ReceivedRows, Schema, TypedRow, _ArrowArray, _ArrowStream
 
-# How often a call requests the schema again because the table was replaced by a table with another schema.
-_SCHEMA_CHANGES_MAX = 10
+# How often a call repeats requests because the server replaced its table.
+_TABLE_CHANGES_MAX = 10
 _PAUSE_MIN_S = 0.001
 _PAUSE_MAX_S = 0.1
 # The fields of SO_PEERCRED: process, user, and group.
@@ -300,27 +300,26 @@ class AsyncClient:
         """Request rows if the table is typed, and values otherwise."""
         if isinstance(keys, Iterator):
             keys = list(keys)
-        for _ in range(_SCHEMA_CHANGES_MAX + 1):
+        for _ in range(_TABLE_CHANGES_MAX + 1):
             if self._schema is not None:
                 try:
                     return (await self._rows_of(keys, None)).rows()
                 except NotTyped:
                     pass
-            values: list[Any] | Schema = await self._call(Request.get_untyped(keys))
-            if isinstance(values, list):
+            values, self._schema = await self._with_schema(Request.get_with_schema(keys))
+            if self._schema is None:
                 return values
-            self._schema = values
         raise self._unstable()
 
     def _unstable(self) -> ServerError:
-        changes = _SCHEMA_CHANGES_MAX + 1
+        changes = _TABLE_CHANGES_MAX + 1
         return ServerError(
-            f"{self._address}: the table's schema changed {changes} times during the call: try again later"
+            f"{self._address}: the server replaced its table {changes} times during the call: try again later"
         )
 
     async def _rows_of(self, keys: Any, columns: Iterable[str] | None) -> ReceivedRows:
         """Request columns. If the table has another schema than before, request its schema, and the columns again."""
-        for _ in range(_SCHEMA_CHANGES_MAX + 1):
+        for _ in range(_TABLE_CHANGES_MAX + 1):
             is_known = self._schema is not None
             schema = self._schema if is_known else await self.schema()
             if schema is None:
@@ -385,11 +384,11 @@ class AsyncClient:
 
     async def first(self) -> tuple[Any, Any] | None:
         """Return the row with the smallest key."""
-        return (await self._rows_with_schema(Request.first()))[0]
+        return (await self._rows_with_schema([Request.first()]))[0]
 
     async def last(self) -> tuple[Any, Any] | None:
         """Return the row with the largest key."""
-        return (await self._rows_with_schema(Request.last()))[0]
+        return (await self._rows_with_schema([Request.last()]))[0]
 
     def range(
         self, start: int | bytes | str | None = None, end: int | bytes | str | None = None
@@ -460,34 +459,43 @@ class AsyncClient:
     def __repr__(self) -> str:
         return f"<zero_kv.AsyncClient {self._address!r}{', closed' if self._is_closed else ''}>"
 
-    async def _rows_with_schema(self, request: Request, is_decoded: bool = True) -> list[tuple[Any, Any] | None]:
-        """Request rows, and the schema that they have. If the table has a schema, decode their values, unless the caller
-        needs bytes.
-        """
-        for _ in range(_SCHEMA_CHANGES_MAX + 1):
-            found: tuple[list[tuple[Any, bytes] | None], Schema | None] | None = await self._call(request)
+    async def _rows_with_schema(
+        self, requests: list[Request], is_decoded: bool = True
+    ) -> list[tuple[Any, Any] | None]:
+        """Request rows and their schema. If the table has a schema, decode the values, unless the caller needs bytes."""
+        rows, schema = await self._with_schema(requests)
+        if schema is None or not is_decoded:
+            return rows
+        return [None if row is None else (row[0], decode_row(schema, row[1])) for row in rows]
+
+    async def _with_schema(self, requests: list[Request]) -> tuple[list[Any], Schema | None]:
+        """Send requests that tables with the same schema must answer, and return all results and this schema."""
+        for _ in range(_TABLE_CHANGES_MAX + 1):
+            found, schema = await self._of_one_table(requests[0])
+            for request in requests[1:]:
+                more, last_schema = await self._of_one_table(request)
+                if last_schema != schema:
+                    break
+                found += more
+            else:
+                return found, schema
+        raise self._unstable()
+
+    async def _of_one_table(self, request: Request) -> tuple[list[Any], Schema | None]:
+        """Send a request that one table must answer, and return its results and the table's schema."""
+        for _ in range(_TABLE_CHANGES_MAX + 1):
+            found: tuple[list[Any], Schema | None] | None = await self._call(request)
             if found is not None:
-                rows, schema = found
-                if schema is None or not is_decoded:
-                    return list(rows)
-                return [None if row is None else (row[0], decode_row(schema, row[1])) for row in rows]
+                return found
         raise self._unstable()
 
     async def _rows(self, request: Request | None) -> AsyncIterator[tuple[Any, Any]]:
-        """Request the rows page by page. The schema before and after a page is the schema of its rows."""
-        before = await self._call(Request.schema())
-        changes = 0
+        """Request the rows page by page, each with its schema."""
         while request is not None:
-            rows, rest = await self._call(request)
-            after = await self._call(Request.schema())
-            if before != after:
-                before, changes = after, changes + 1
-                if changes > _SCHEMA_CHANGES_MAX:
-                    raise self._unstable()
-                continue
-            request = rest
+            pages, schema = await self._of_one_table(request)
+            rows, request = pages[0]
             for key, value in rows:
-                yield key, value if after is None else decode_row(after, value)
+                yield key, value if schema is None else decode_row(schema, value)
 
     async def _call(self, request: Request) -> Any:
         """Send a request. An error for keys of the other kind is `KeyKind`, as in a lookup in a file."""

@@ -55,6 +55,7 @@ class ServerInfo(_Percentiles, total=False):
     requests_select: int
     requests_get_columns: int
     requests_topology: int
+    requests_generation: int
     requests_redis: int
     requests_other: int
     hits: int

@@ -8,7 +8,7 @@ use std::thread;
 
 use super::{ClusterClient, PAUSE, PAUSE_MAX};
 use crate::client::blocking::Client;
-use crate::client::columns::{ProjectedRows, ReceivedRow, ReceivedValues, RowsOrValues, SCHEMA_CHANGES_MAX};
+use crate::client::columns::{ProjectedRows, ReceivedRow, ReceivedValues, RowsOrValues, TABLE_CHANGES_MAX};
 use crate::client::error::ClientError;
 use crate::format::key::Key;
 use crate::typed::Schema;
@@ -91,7 +91,7 @@ impl ClusterClient {
         combine: impl Fn(usize, Vec<Part<T>>) -> Option<T>,
     ) -> Result<T, ClientError> {
         let mut pause = PAUSE;
-        for attempt in 0..=SCHEMA_CHANGES_MAX {
+        for attempt in 0..=TABLE_CHANGES_MAX {
             if attempt > 0 {
                 thread::sleep(pause);
                 pause = (2 * pause).min(PAUSE_MAX);

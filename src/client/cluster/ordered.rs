@@ -2,15 +2,16 @@
 //!
 //! In: keys and ranges. Out: the nearest rows, numbers of keys, and rows in key order, of the whole table. Every slot is
 //! asked from one node, all nodes at the same time, and the results are combined. Ordered requests name no slot, so a node
-//! answers them for all rows of its file. Each of them is therefore sent between two requests for the slots that the file
-//! has, in one round trip: too few slots are an error, and rows that another node answers for are not counted twice.
+//! answers them for all rows of its file. Each batch of them is therefore sent between two requests for the slots that the
+//! file has, in one round trip: too few slots are an error, and rows that another node answers for are not counted twice.
 
 use std::ops::Bound;
 use std::vec;
 
 use super::ClusterClient;
-use crate::client::batch;
+use crate::client::batch::{self, Guards};
 use crate::client::blocking::Client;
+use crate::client::columns::{BATCH_LEN_MAX, TABLE_CHANGES_MAX};
 use crate::client::error::ClientError;
 use crate::client::info::Info;
 use crate::client::key::{KeyRange, OwnedKey};
@@ -21,6 +22,7 @@ use crate::client::request::{
 use crate::cluster::SlotSet;
 use crate::format::KeyBounds;
 use crate::format::key::{Key, KeyKind};
+use crate::protocol::native::Op;
 use crate::slots::{SLOT_COUNT, SlotRange, slot_of};
 
 /// The next rows of a range of the whole table, in key order.
@@ -240,44 +242,78 @@ impl ClusterClient {
     }
 }
 
-/// Sends `len` requests to a node that answers for some slots, between two requests for the slots of its file. Returns
-/// the results and the slots of the file, which the node must not have replaced meanwhile.
+/// Sends `len` requests to a node that answers for some slots, in batches that are each answered from one file. Returns the
+/// results, and the slots of the last file. All files have the rows of the node's slots.
 fn ask<R: TypedRequest>(
     client: &mut Client,
     slots: &SlotSet,
     len: usize,
     request: impl Fn(usize) -> R,
 ) -> Result<(Vec<R::Output>, SlotSet), ClientError> {
-    let mut results = Vec::with_capacity(len);
-    let mut of_file = Vec::with_capacity(2);
-    let op = request(0).op();
-    client.exchange(batch::between(
-        GetInfo,
-        op,
-        len,
-        &request,
-        |at, response| {
-            results.push(request(at).decode(response)?);
-            Ok(())
-        },
-        |response| {
-            of_file.push(slots_of_file(&GetInfo.decode(response)?));
-            Ok(())
-        },
-    ))?;
-    match <[SlotSet; 2]>::try_from(of_file) {
-        Ok([before, after]) if before == after && slots.is_subset(&before) => Ok((results, before)),
-        _ => {
+    let (mut results, mut of_file) = (Vec::with_capacity(len), SlotSet::NONE);
+    while results.len() < len {
+        let batch_len = (len - results.len()).min(BATCH_LEN_MAX);
+        of_file = ask_one_file(client, batch_len, &request, &mut results)?;
+        if !slots.is_subset(&of_file) {
             let request = "rows in key order, of which the node has only some".to_owned();
-            Err(ClientError::Moved { server: client.target.address.clone(), request })
+            return Err(ClientError::Moved { server: client.target.address.clone(), request });
         }
     }
+    Ok((results, of_file))
 }
 
-/// Returns the slots whose rows the file of a node has.
-fn slots_of_file(info: &Info) -> SlotSet {
-    let ranges = info.get("cluster_file_slots").unwrap_or("none");
-    ranges.split(',').filter_map(|range| range.parse::<SlotRange>().ok()).collect()
+/// Sends the next `len` requests after those that have results, between two requests for Info. Repeats all of them if the
+/// node has replaced its file in between. Returns the slots of the file.
+fn ask_one_file<R: TypedRequest>(
+    client: &mut Client,
+    len: usize,
+    request: &impl Fn(usize) -> R,
+    results: &mut Vec<R::Output>,
+) -> Result<SlotSet, ClientError> {
+    let start = results.len();
+    for _ in 0..=TABLE_CHANGES_MAX {
+        let mut files = Vec::with_capacity(2);
+        client.exchange(batch::between(
+            Guards { before: &[Op::Info], after: Op::Info },
+            request(start).op(),
+            len,
+            |at| request(start + at),
+            |at, response| {
+                results.truncate(start + at);
+                results.push(request(start + at).decode(response)?);
+                Ok(())
+            },
+            |at, response| {
+                files.truncate(at);
+                files.push(ServedFile::of(&GetInfo.decode(response)?));
+                Ok(())
+            },
+        ))?;
+        if let Ok([before, after]) = <[ServedFile; 2]>::try_from(files)
+            && before == after
+        {
+            return Ok(after.slots);
+        }
+    }
+    Err(ClientError::TableUnstable { server: client.target.address.clone(), changes: TABLE_CHANGES_MAX + 1 })
+}
+
+/// The file that a node serves.
+#[derive(Debug, PartialEq)]
+struct ServedFile {
+    generation: Option<String>,
+    /// The slots whose rows the file has.
+    slots: SlotSet,
+}
+
+impl ServedFile {
+    fn of(info: &Info) -> ServedFile {
+        let ranges = info.get("cluster_file_slots").unwrap_or("none");
+        ServedFile {
+            generation: info.get("generation").map(str::to_owned),
+            slots: ranges.split(',').filter_map(|range| range.parse::<SlotRange>().ok()).collect(),
+        }
+    }
 }
 
 /// Returns the number of keys of a range that have some slots.

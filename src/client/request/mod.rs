@@ -24,7 +24,7 @@ pub use columns::{GetSchema, Select};
 pub(super) use keys::KeyRequest;
 pub use keys::{Ceiling, Exists, Floor, Get, GetColumns, SelectedRow};
 pub use ranges::{Count, FirstRow, LastRow, prefix_range};
-pub use server::{Authenticate, GetInfo, GetTopology, Ping, Reload, Rollback};
+pub use server::{Authenticate, GetGeneration, GetInfo, GetTopology, Ping, Reload, Rollback};
 
 /// Maximum number of bytes of a key that an error message shows.
 const KEY_SHOWN_MAX_BYTES: usize = 64;

@@ -15,6 +15,11 @@ const NOT_ALLOWED: &str = "only root and the server's own user may send it, on t
 #[derive(Clone, Copy, Debug)]
 pub struct GetInfo;
 
+/// Requests the number of the served generation. On one connection, all responses between two with the same number come
+/// from this generation. A restarted server counts from 1 again.
+#[derive(Clone, Copy, Debug)]
+pub struct GetGeneration;
+
 /// Requests the topology of the server's cluster, as JSON. The decoded response is `None` if the server is not a node of
 /// a cluster, or has no topology yet.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +63,7 @@ macro_rules! impl_server_request {
 }
 
 impl_server_request!(GetInfo, Op::Info, Info, decode_info, "the request for information", OLDER_SERVER);
+impl_server_request!(GetGeneration, Op::Generation, u64, decode_number, "the request for the generation", OLDER_SERVER);
 impl_server_request!(Ping, Op::Ping, (), |_, _| Ok(()), "a ping", OLDER_SERVER);
 impl_server_request!(Reload, Op::Reload, u64, decode_number, "the request for a reload", NOT_ALLOWED);
 impl_server_request!(Rollback, Op::Rollback, u64, decode_number, "the request for a rollback", NOT_ALLOWED);

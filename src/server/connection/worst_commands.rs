@@ -312,7 +312,9 @@ fn worst_requests(op: Op, rows: u64) -> Vec<Vec<u8>> {
             requests
         }
         Op::Auth => vec![long(&[b"default\0", &key]), long(&[&key])],
-        Op::Info | Op::Reload | Op::Rollback | Op::Open | Op::Ping | Op::Schema | Op::Topology => vec![short(0)],
+        Op::Info | Op::Reload | Op::Rollback | Op::Open | Op::Ping | Op::Schema | Op::Topology | Op::Generation => {
+            vec![short(0)]
+        }
         Op::Select => vec![long(&[&[0; 8], &key]), long(&[b""])],
         Op::GetColumns => vec![short(u64::MAX), long(&[&key])],
     }

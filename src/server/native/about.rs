@@ -1,4 +1,4 @@
-//! Requests about the server and its table: Info, Reload, Rollback, Open, Ping, Schema, and Topology.
+//! Requests about the server and its table: Info, Reload, Rollback, Open, Ping, Schema, Topology, and Generation.
 //!
 //! An Info request takes as long as hundreds of lookups, so a pass answers only a few requests about the server before
 //! other connections get their turn.
@@ -88,6 +88,7 @@ fn answer_one(context: &ConnectionContext, generation: &Generation, op: Op, resp
             _ => push_bare(Status::NotFound, responses),
         },
         Op::Ping => push_bare(Status::Ok, responses),
+        Op::Generation => push(&generation.number.to_be_bytes()),
         Op::Schema => match generation.store.schema() {
             Some(schema) => {
                 let bytes = schema.encode();

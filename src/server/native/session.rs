@@ -173,9 +173,11 @@ impl Session {
         let spec = command_of(op).and_then(|name| find_full(name.as_bytes())).ok_or(Denied::Command)?;
         self.access.check_command(spec)?;
         let is_permitted = match keys_needed(spec) {
-            // A user who may read some rows needs the names and types of their columns, and the nodes that have them.
-            // GetColumns checks each key.
-            _ if matches!(op, Op::Schema | Op::Select | Op::Topology) => self.access.permits_some_key(),
+            // A user who may read some rows needs the names and types of their columns, whether rows come from the same
+            // generation, and the nodes that have them. GetColumns checks each key.
+            _ if matches!(op, Op::Schema | Op::Select | Op::Generation | Op::Topology) => {
+                self.access.permits_some_key()
+            }
             // The response to Info describes the table.
             KeysNeeded::None => op != Op::Info || self.access.permits_all_keys(),
             KeysNeeded::All | KeysNeeded::Range | KeysNeeded::Counted => self.access.permits_all_keys(),
@@ -249,7 +251,7 @@ fn next(input: &[u8]) -> Next<'_> {
 /// Returns the Redis command whose permission an op needs, or `None` if the op needs all permissions.
 fn command_of(op: Op) -> Option<&'static str> {
     match op {
-        Op::Get | Op::Schema | Op::Select | Op::GetColumns => Some("get"),
+        Op::Get | Op::Schema | Op::Select | Op::GetColumns | Op::Generation => Some("get"),
         Op::Exists => Some("exists"),
         Op::Floor => Some("zkv.floor"),
         Op::Ceiling => Some("zkv.ceiling"),

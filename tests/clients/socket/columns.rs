@@ -14,7 +14,7 @@ use zero_kv::typed::{ColumnBuffers, MatrixTypeError, Projection, TypedRow};
 use super::both::{AnyClient, with_both};
 use super::violation;
 use crate::helpers::random::Random;
-use crate::helpers::scripted_server::{ERROR, EXISTS, NOT_FOUND, Script, ScriptedServer, found, page};
+use crate::helpers::scripted_server::{ERROR, EXISTS, NO_SCHEMA, NOT_FOUND, Script, ScriptedServer, found, page};
 use crate::helpers::tables::Table;
 use crate::helpers::typed_tables::{MIXED, TypedTable, row_of, schema, some_columns};
 
@@ -199,8 +199,9 @@ fn nearest_rows_have_the_schema_of_their_table<C: AnyClient>() {
     let untyped = Table::of_rows(700);
     let server = typed.serve();
     let mut client = C::connect(typed.socket(), &options()).unwrap();
-    // More requests than can be in flight.
-    let requests: Vec<Floor> = (0..3000_u64).map(|key| Floor::new(key % 1800).unwrap()).collect();
+    // More requests than one table must answer.
+    let keys = || (0..70_000_u64).map(|key| key % 1800);
+    let requests: Vec<Floor> = keys().map(|key| Floor::new(key).unwrap()).collect();
     for (generation, table) in [(1, &typed), (2, &other)] {
         if generation > 1 {
             table.replace(&typed);
@@ -208,8 +209,7 @@ fn nearest_rows_have_the_schema_of_their_table<C: AnyClient>() {
         server.wait_for("generation", generation);
         let (rows, schema) = client.call_with_schema(&requests).unwrap();
         assert_eq!(schema.as_deref(), Some(&table.schema));
-        let expected =
-            (0..3000_u64).map(|key| key % 1800 / 2 * 2).map(|key| Some((OwnedKey::U64(key), table.rows[&key].clone())));
+        let expected = keys().map(|key| key / 2 * 2).map(|key| Some((OwnedKey::U64(key), table.rows[&key].clone())));
         assert!(rows.into_iter().eq(expected));
     }
     std::fs::rename(untyped.db(), typed.db()).unwrap();
@@ -267,6 +267,13 @@ fn calls_return_rows_of_one_schema_while_tables_are_replaced<C: AnyClient>() {
                                 false => assert!(either.contains(&row), "key {key}"),
                             }
                         }
+                        let floors: Vec<Floor> = keys.iter().map(|key| Floor::new(*key).unwrap()).collect();
+                        let (rows, schema) = client.call_with_schema(&floors).unwrap();
+                        let table = &tables[usize::from(schema.as_deref() == Some(&tables[1].schema))];
+                        for (key, row) in keys.iter().zip(rows) {
+                            let key = *key.min(&399);
+                            assert_eq!(row, Some((OwnedKey::U64(key), table.rows[&key].clone())));
+                        }
                         calls.fetch_add(1, Ordering::Relaxed);
                     }
                 })
@@ -297,21 +304,57 @@ fn pooled_clients_look_columns_up() {
     });
 }
 
-#[test]
-fn rows_are_requested_again_if_the_schema_changed_in_between() {
-    let [old, new] = ["a:u8 b:u8", "b:u8 a:u8"].map(|columns| found(&schema(columns).encode()));
-    let [first, second] = ["12", "21"].map(|row| page(&[(7_u64, row)], 0));
-    let peer = ScriptedServer::answering(&[&old, &first, &new, &new, &second, &new]);
-    let mut client = Client::connect(peer.socket()).unwrap();
-    let (rows, found_schema) = client.call_with_schema(&[Floor::new(7_u64).unwrap()]).unwrap();
-    assert_eq!(rows, [Some((OwnedKey::U64(7), b"21".to_vec()))]);
-    assert_eq!(found_schema.as_deref(), Some(&schema("b:u8 a:u8")));
+/// Returns the response to Generation.
+fn generation(number: u64) -> Vec<u8> {
+    found(&number.to_be_bytes())
+}
 
-    let always: Vec<&[u8]> = [&old[..], &first, &new].repeat(11);
-    let peer = ScriptedServer::answering(&always);
-    let mut client = Client::connect(peer.socket()).unwrap();
-    let error = client.call_with_schema(&[Floor::new(7_u64).unwrap()]).unwrap_err();
-    assert!(matches!(error, ClientError::SchemaUnstable { changes: 11, .. }), "{error}");
+#[test]
+fn rows_are_requested_again_if_the_table_was_replaced_in_between() {
+    let schema = schema("a:u8 b:u8");
+    let (typed, [first, second]) = (found(&schema.encode()), ["12", "21"].map(|row| page(&[(7_u64, row)], 0)));
+    let [one, three] = [1, 3].map(generation);
+    let floor = [Floor::new(7_u64).unwrap()];
+    // The third table has the schema of the first one. The row may be of the second one.
+    let peer = ScriptedServer::answering(&[&one, &typed, &first, &three, &three, &typed, &second, &three]);
+    let found_rows = Client::connect(peer.socket()).unwrap().call_with_schema(&floor).unwrap();
+    assert_eq!(found_rows.0, [Some((OwnedKey::U64(7), b"21".to_vec()))]);
+    assert_eq!(found_rows.1.as_deref(), Some(&schema));
+
+    let values = [&one, NO_SCHEMA, &found(b"x"), &three, &three, NO_SCHEMA, &found(b"y"), &three];
+    let peer = ScriptedServer::answering(&values);
+    let found_values = Client::connect(peer.socket()).unwrap().get_rows_or_values(&[7]).unwrap();
+    assert!(matches!(found_values, RowsOrValues::Values(values) if values.iter().eq([Some(&b"y"[..])])));
+
+    let always: Vec<Vec<u8>> =
+        (0..11).flat_map(|at| [generation(at), typed.clone(), first.clone(), generation(at + 1)]).collect();
+    let peer = ScriptedServer::answering(&always.iter().map(Vec::as_slice).collect::<Vec<_>>());
+    let error = Client::connect(peer.socket()).unwrap().call_with_schema(&floor).unwrap_err();
+    assert!(matches!(error, ClientError::TableUnstable { changes: 11, .. }), "{error}");
+}
+
+/// A restarted server has the same generation numbers, but perhaps another table.
+#[test]
+fn all_rows_are_requested_again_after_a_reconnect() {
+    let [old, new] = ["a:u8 b:u8", "b:u8 a:u8"].map(schema);
+    let [first, second] = ["12", "21"].map(|row| page(&[(7_u64, row)], 0));
+    let (one, typed) = (generation(1), [&old, &new].map(|schema| found(&schema.encode())));
+    let peer = ScriptedServer::with_scripts(vec![
+        Script::closing_after(&[&one, &typed[0], &first]),
+        Script::answering(&[&one, &typed[1], &second, &second, &one]),
+    ]);
+    let floors = [Floor::new(7_u64).unwrap(); 2];
+    let (rows, schema) = Client::connect(peer.socket()).unwrap().call_with_schema(&floors).unwrap();
+    assert_eq!(rows, [(); 2].map(|()| Some((OwnedKey::U64(7), b"21".to_vec()))));
+    assert_eq!(schema.as_deref(), Some(&new));
+
+    let peer = ScriptedServer::with_scripts(vec![
+        Script::closing_after(&[&one, NO_SCHEMA, &found(b"xx"), NOT_FOUND]),
+        Script::answering(&[&one, NO_SCHEMA, NOT_FOUND, &found(b"y"), &found(b"z"), &one]),
+    ]);
+    let values = Client::connect(peer.socket()).unwrap().get_rows_or_values(&[7, 8, 9]).unwrap();
+    let expected = [None, Some(&b"y"[..]), Some(b"z")];
+    assert!(matches!(values, RowsOrValues::Values(values) if values.iter().eq(expected)));
 }
 
 #[test]
@@ -322,7 +365,7 @@ fn a_table_whose_schema_always_changes_ends_the_call() {
     let peer = ScriptedServer::answering(&answers.iter().map(Vec::as_slice).collect::<Vec<_>>());
     let mut client = Client::connect(peer.socket()).unwrap();
     let error = client.get_columns(&[1], &["a"]).unwrap_err();
-    assert!(matches!(error, ClientError::SchemaUnstable { changes: 11, .. }), "{error}");
+    assert!(matches!(error, ClientError::TableUnstable { changes: 11, .. }), "{error}");
 }
 
 #[test]
