@@ -7,6 +7,7 @@ use std::process::{Child, Stdio};
 use crate::helpers::baker_runs::{BAKER, Ended, Folder, rows};
 use crate::helpers::random::Random;
 use crate::helpers::rows::csv_row;
+use crate::helpers::shared_program::SharedProgram;
 
 /// Returns more than a megabyte of rows that do not compress well.
 fn large_text() -> Vec<u8> {
@@ -162,7 +163,8 @@ fn an_error_before_the_rename_leaves_the_old_file() {
     let root = fs::metadata(folder.path("")).unwrap().uid() == 0;
     // A folder that is writable but not readable cannot be synced.
     fs::set_permissions(folder.path(""), fs::Permissions::from_mode(0o333)).unwrap();
-    let mut command = folder.command(BAKER);
+    let baker = SharedProgram::copy(BAKER);
+    let mut command = folder.command(baker.path());
     if root {
         command.uid(NOBODY).gid(NOBODY);
     }

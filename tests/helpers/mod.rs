@@ -44,6 +44,8 @@ pub(crate) mod scripted_server;
 #[cfg(feature = "cli")]
 pub(crate) mod servers;
 #[cfg(feature = "cli")]
+pub(crate) mod shared_program;
+#[cfg(feature = "cli")]
 pub(crate) mod store_server;
 #[cfg(all(feature = "cli", feature = "object-store"))]
 pub(crate) mod store_servers;

@@ -11,6 +11,7 @@ use crate::helpers::baker_runs::BAKER;
 use crate::helpers::baker_scenes::shuffled_rows;
 use crate::helpers::generations::Shape;
 use crate::helpers::scenes::Scene;
+use crate::helpers::shared_program::SharedProgram;
 use crate::helpers::trials::{Missing, missing};
 use crate::helpers::waiting::eventually;
 
@@ -35,10 +36,11 @@ pub(crate) fn a_bake_without_enough_threads_is_an_error() -> Result<(), Missing>
     let folder = tempfile::tempdir().unwrap();
     std::os::unix::fs::chown(folder.path(), Some(UNUSED), Some(UNUSED)).unwrap();
     std::fs::write(folder.path().join("rows.csv"), shuffled_rows(2000, 100)).unwrap();
+    let baker = SharedProgram::copy(BAKER);
     let bake = |limit: u32| {
         let script = format!("ulimit -u {limit} && exec \"$0\" -q rows.csv -o new.db --threads 4 --memory 16MiB");
         let mut command = Command::new("bash");
-        command.args(["-c", &script, BAKER]).current_dir(folder.path()).env("HOME", folder.path());
+        command.args(["-c", &script, baker.path()]).current_dir(folder.path()).env("HOME", folder.path());
         command.uid(UNUSED).gid(UNUSED).output().unwrap()
     };
     let outputs = (1..20).map(bake);

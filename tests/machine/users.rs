@@ -12,6 +12,7 @@ use zero_kv::client::Client;
 use super::requirements::{OTHER, root, user_namespaces};
 use crate::helpers::frames::{expect, gets};
 use crate::helpers::servers::{Server, failure_message};
+use crate::helpers::shared_program::SharedProgram;
 use crate::helpers::tables::{Table, answer_to_get};
 use crate::helpers::trials::Missing;
 
@@ -42,10 +43,9 @@ pub(crate) fn a_lock_file_of_another_user_is_named_with_its_owner_at_once() -> R
 
 /// Starts a kv_store as another user, with its socket in a folder where everybody can write. Requires root.
 fn serve_as_other(table: &Table) -> Server {
-    let program = table.folder.path().join("kv_store");
-    fs::copy(env!("CARGO_BIN_EXE_kv_store"), &program).unwrap();
+    let program = SharedProgram::copy(env!("CARGO_BIN_EXE_kv_store"));
     fs::set_permissions(table.folder.path(), Permissions::from_mode(0o1777)).unwrap();
-    let mut command = Command::new(program);
+    let mut command = Command::new(program.path());
     command.arg("--db").arg(table.db()).arg("--socket").arg(table.socket()).uid(OTHER).gid(OTHER);
     Server::of(command, &table.socket())
 }

@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::Instant;
 
 use rustix::process::{Signal, geteuid};
@@ -15,6 +16,7 @@ use crate::helpers::generations::Shape;
 use crate::helpers::pipelined_gets::{Answer, PipelinedConnection, Protocol};
 use crate::helpers::scenes::{Scene, inode, settle};
 use crate::helpers::servers::Server;
+use crate::helpers::shared_program::SharedProgram;
 use crate::helpers::waiting::{PATIENCE, configured_duration, eventually};
 use crate::{report, run_alone, run_concurrently};
 
@@ -407,7 +409,9 @@ fn an_unreadable_file_is_rejected_until_it_is_readable() {
     let generations = Generations::new(Shape { rows: 100, len_max_bytes: 50 });
     generations.bake(2..3);
     let mode = |path: PathBuf, mode| std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
-    let mut command = generations.scene.command(&[]);
+    let program = SharedProgram::copy(env!("CARGO_BIN_EXE_kv_store"));
+    let mut command = Command::new(program.path());
+    command.args(generations.scene.command(&[]).get_args()).env("RUST_LOG", "info");
     if geteuid().is_root() {
         // Root can read every file, so the server runs as another user.
         command.uid(NOBODY);

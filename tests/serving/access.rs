@@ -14,6 +14,7 @@ use rustix::process::{Signal, getgid, getuid};
 use crate::helpers::frames::{expect, gets};
 use crate::helpers::repeating::while_threads_repeat;
 use crate::helpers::servers::{Server, failure_message, kv_store};
+use crate::helpers::shared_program::SharedProgram;
 use crate::helpers::tables::{Table, answer_to_get};
 use crate::helpers::waiting::{PATIENCE, eventually};
 
@@ -90,10 +91,9 @@ fn owner_and_group_that_cannot_be_set_are_named() {
     let folder = table.folder.path();
     // A user other than root must be able to reach all files.
     fs::set_permissions(folder, Permissions::from_mode(0o777)).unwrap();
-    let program = folder.join("kv_store");
-    fs::copy(env!("CARGO_BIN_EXE_kv_store"), &program).unwrap();
+    let program = SharedProgram::copy(env!("CARGO_BIN_EXE_kv_store"));
     for (option, says) in [("--owner", "CAP_CHOWN"), ("--group", "make the server's user a member")] {
-        let mut command = Command::new(&program);
+        let mut command = Command::new(program.path());
         command.arg("--db").arg(table.db()).arg("--socket").arg(table.socket()).args([option, "0"]);
         command.env("RUST_LOG", "error");
         if getuid().is_root() {

@@ -7,6 +7,16 @@ use super::*;
 
 const NOBODY: u32 = 65534;
 
+/// Returns a bake by a user whose permissions the kernel checks.
+fn without_root(scene: &Scene, baker: &SharedProgram, args: &[&str]) -> Command {
+    let mut command = scene.folder.command(baker.path());
+    command.arg("-q").args(args);
+    if std::fs::metadata(scene.folder.path("")).unwrap().uid() == 0 {
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    command
+}
+
 #[test]
 fn the_error_for_an_unusable_folder_names_it() {
     let scene = Scene::new();
@@ -43,14 +53,8 @@ fn the_error_for_a_folder_without_write_permission_names_it() {
     set_mode("temp", 0o777);
     std::fs::write(scene.folder.path("temp/old.db"), &scene.before).unwrap();
     set_mode("temp/old.db", 0o444);
-    let is_root = std::fs::metadata(scene.folder.path("")).unwrap().uid() == 0;
-    let refused = |args: &[&str]| {
-        let mut command = scene.baker(args);
-        if is_root {
-            command.uid(NOBODY).gid(NOBODY);
-        }
-        scene.folder.run(&mut command, b"")
-    };
+    let baker = SharedProgram::copy(BAKER);
+    let refused = |args: &[&str]| scene.folder.run(&mut without_root(&scene, &baker, args), b"");
     let denied = "Permission denied (os error 13): nothing was put in place";
     refused(&["rows.csv"]).fails(&format!("storage.db: {denied}"));
     let args = [&["rows.csv", "-o", "temp/new.db", "--temp-dir", "."], &LEAST_MEMORY[..]].concat();
@@ -74,11 +78,8 @@ fn a_table_without_read_permission_is_not_replaced() {
     };
     set_mode("", 0o777);
     set_mode("storage.db", 0);
-    let mut command = scene.baker(&["-"]);
-    if std::fs::metadata(scene.folder.path("")).unwrap().uid() == 0 {
-        command.uid(NOBODY).gid(NOBODY);
-    }
-    let ended = scene.folder.run(&mut command, b"2,two\n");
+    let baker = SharedProgram::copy(BAKER);
+    let ended = scene.folder.run(&mut without_root(&scene, &baker, &["-"]), b"2,two\n");
     ended.fails("storage.db: Permission denied (os error 13): nothing was put in place");
     set_mode("storage.db", 0o644);
     scene.assert_untouched();

@@ -18,6 +18,7 @@ use std::process::{Child, Command};
 use crate::helpers::baker_runs::{BAKER, Folder, rows};
 use crate::helpers::baker_scenes::*;
 use crate::helpers::random::Random;
+use crate::helpers::shared_program::SharedProgram;
 use crate::helpers::waiting::found_eventually;
 
 /// Returns the unnamed files of a process with at least this length.
