@@ -1,6 +1,7 @@
 //! A server that follows a published table: it is killed, or a system call fails, while it fetches a generation and
 //! swaps to it.
 
+use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -33,12 +34,12 @@ const KILLING: &[&str] = &["write", "ftruncate", "fsync", "linkat", "renameat", 
 enum Plan {
     #[default]
     Nothing,
-    /// Kills the process before the call with this number, counted from 0.
+    /// Kills the process before the first call that is not in `done`, and stores the name of this call.
     Kill {
         process: Pid,
-        at: usize,
-        count: usize,
-        name: String,
+        done: Vec<String>,
+        counts: HashMap<String, usize>,
+        at: Option<String>,
     },
     Fail(Injector),
 }
@@ -57,13 +58,15 @@ impl Interceptor {
             return Verdict::Run;
         }
         match &mut self.plan {
-            Plan::Kill { process, at, count, name } if KILLING.contains(&KINDS[kind].name) => {
+            Plan::Kill { process, done, counts, at } if at.is_none() && KILLING.contains(&KINDS[kind].name) => {
+                let name = format!("{} of {}", KINDS[kind].name, place_of(&path, &self.cache));
+                let count = counts.entry(name.clone()).or_default();
                 *count += 1;
-                if *count != *at + 1 {
+                let name = format!("{name}, call {count}");
+                if done.contains(&name) {
                     return Verdict::Run;
                 }
-                let file = path.strip_prefix(&self.cache).unwrap_or(Path::new(""));
-                *name = format!("{} of {}", KINDS[kind].name, file.display());
+                *at = Some(name);
                 kill_process(*process, Signal::KILL).unwrap();
                 // The call has no effect, even if the thread gets this verdict before the signal.
                 Verdict::Fail(Errno::IO)
@@ -72,6 +75,18 @@ impl Interceptor {
             _ => Verdict::Run,
         }
     }
+}
+
+/// Returns the path of a file in the cache, with `*` for digests and numbers of generations, so that it is the same in
+/// each swap.
+fn place_of(path: &Path, cache: &Path) -> String {
+    let path = path.strip_prefix(cache).unwrap_or(path).display().to_string();
+    let is_unique = |part: &str| part.len() >= 20 && part.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let parts = path.split_inclusive(['/', '.']).map(|part| match part.strip_suffix(['/', '.']) {
+        Some(name) if is_unique(name) => part.replace(name, "*"),
+        _ => part.to_owned(),
+    });
+    parts.collect()
 }
 
 /// A table, and a node whose calls are intercepted. The node polls only on request.
@@ -133,9 +148,9 @@ fn generation_of(keys: &[u64], answers: Vec<Answer>) -> u64 {
     generation.unwrap()
 }
 
-/// Kills a node before one of its calls while it swaps from a generation to the next one. Returns the name of the call,
-/// or `None` if the swap ended before this call.
-fn kill_in_swap(scene: &Scene, at: usize, newest: &mut u64) -> Option<String> {
+/// Kills a node before the first of its calls that is not in `done`, while it swaps from a generation to the next one.
+/// Returns the name of the call, or `None` if the swap ended without such a call.
+fn kill_in_swap(scene: &Scene, done: &[String], newest: &mut u64) -> Option<String> {
     let published = &scene.published;
     let mut node = scene.start();
     let old = *newest;
@@ -143,18 +158,17 @@ fn kill_in_swap(scene: &Scene, at: usize, newest: &mut u64) -> Option<String> {
     *newest += 1;
     published.publish(*newest);
     let load = look_up_until_disconnected(&node, [old, *newest]);
-    scene.plan(Plan::Kill { process: node.pid(), at, count: 0, name: String::new() });
+    scene.plan(Plan::Kill { process: node.pid(), done: done.to_vec(), counts: HashMap::new(), at: None });
     node.client().reload().unwrap();
     let served = "serving generation";
     while node.is_alive() && node.logged(&format!("{served} {} of the published table", *newest)) == 0 {
         thread::yield_now();
     }
-    let Plan::Kill { name, .. } = scene.plan(Plan::Nothing) else { unreachable!("the plan is to kill") };
-    let is_killed = !name.is_empty();
+    let Plan::Kill { at, .. } = scene.plan(Plan::Nothing) else { unreachable!("the plan is to kill") };
     node.kill();
     load.join().expect("a client received a wrong response");
     // The node that starts again may find a newer generation than the one that it fetched.
-    if at % 2 == 1 {
+    if done.len() % 2 == 1 {
         *newest += 1;
         published.publish(*newest);
     }
@@ -162,14 +176,14 @@ fn kill_in_swap(scene: &Scene, at: usize, newest: &mut u64) -> Option<String> {
     let from_cache = |number| node.logged(&format!("{served} {number} from the cache"));
     // The server can be ready before this thread logs what it has opened.
     eventually("the node logs that it serves from the cache", || from_cache(old) + from_cache(old + 1) > 0);
-    assert_eq!(from_cache(old) + from_cache(old + 1), 1, "killed at {name}: {}", node.log());
+    assert_eq!(from_cache(old) + from_cache(old + 1), 1, "killed at {at:?}: {}", node.log());
     let load = MixedLoad::start_between(&node, SHAPE, old..=*newest);
     wait_until_served(&node, *newest);
     load.expect_at_least(*newest);
     load.wait_for_right(100);
-    assert_eq!(load.finish(), 0, "killed at {name}");
+    assert_eq!(load.finish(), 0, "killed at {at:?}");
     eventually("the cache has no garbage", || published.kept_and_garbage(NODE).1.is_empty());
-    is_killed.then_some(name)
+    at
 }
 
 pub(crate) fn a_node_killed_at_any_call_of_a_swap_serves_the_old_or_the_new_generation_and_converges()
@@ -179,7 +193,7 @@ pub(crate) fn a_node_killed_at_any_call_of_a_swap_serves_the_old_or_the_new_gene
     scene.published.publish(1);
     let mut newest = 1;
     let mut killed = Vec::new();
-    while let Some(name) = kill_in_swap(&scene, killed.len(), &mut newest) {
+    while let Some(name) = kill_in_swap(&scene, &killed, &mut newest) {
         killed.push(name);
     }
     for expected in ["rename of serving.db", "linkat of serving.db.new", "write of data/"] {

@@ -5,9 +5,12 @@ use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
+
+use super::waiting::PATIENCE;
 
 /// A terminal of 80 columns and 24 lines, and a process on it.
 pub(crate) struct Terminal {
@@ -38,13 +41,18 @@ impl Terminal {
         in_session.stdin(stdio()).stdout(stdio()).stderr(stdio()).spawn().unwrap()
     }
 
-    /// Reads until the process writes this text after the text of the call before.
+    /// Reads until the process writes this text after the text of the call before. Panics if it writes nothing for a long
+    /// time.
     pub(crate) fn wait_for(&mut self, text: &str) {
         loop {
             if let Some(start) = self.shown.windows(text.len()).position(|shown| shown == text.as_bytes()) {
                 self.shown.drain(..start + text.len());
                 return;
             }
+            let mut readable = [PollFd::new(&self.user_end, PollFlags::IN)];
+            let timeout = Timespec::try_from(PATIENCE).unwrap();
+            let is_readable = poll(&mut readable, Some(&timeout)).unwrap() > 0;
+            assert!(is_readable, "no {text:?} after the last expected text: {}", self.shown.escape_ascii());
             let mut bytes = [0; 4096];
             let len = self.user_end.read(&mut bytes).unwrap();
             self.shown.extend_from_slice(&bytes[..len]);
