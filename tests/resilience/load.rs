@@ -127,8 +127,11 @@ impl LoadThread {
         while !self.shared.stopping.load(Ordering::Relaxed) {
             // Slow readers send in one round and read some rounds later.
             if pending.is_empty() {
+                // As long as its reads fill its buffer, a server takes requests for one batch, and answers them from one
+                // generation, even if they were sent after a swap. So the first pipeline decides.
+                let least = self.least();
                 let send_pipeline = |connection: &mut PipelinedConnection, this: &mut LoadThread| {
-                    (0..LoadThread::SLOW_PIPELINES).map(|_| this.send_pipeline(connection)).collect()
+                    (0..LoadThread::SLOW_PIPELINES).map(|_| this.send_pipeline(connection, least)).collect()
                 };
                 pending = slow.iter_mut().map(|(connection, _)| send_pipeline(connection, &mut self)).collect();
             } else if round % 8 == 7 {
@@ -137,7 +140,7 @@ impl LoadThread {
                 }
             }
             let sent: Vec<SentPipeline> =
-                connections.iter_mut().map(|(connection, _)| self.send_pipeline(connection)).collect();
+                connections.iter_mut().map(|(connection, _)| self.send_pipeline(connection, self.least())).collect();
             for ((connection, last), sent) in connections.iter_mut().zip(&sent) {
                 self.receive(connection, last, sent);
                 if sent.phase != 0 {
@@ -153,8 +156,12 @@ impl LoadThread {
         self.samples
     }
 
-    fn send_pipeline(&mut self, connection: &mut PipelinedConnection) -> SentPipeline {
-        let least = self.shared.least.load(Ordering::SeqCst);
+    /// Returns the earliest generation that may answer a pipeline that is sent from now on.
+    fn least(&self) -> u64 {
+        self.shared.least.load(Ordering::SeqCst)
+    }
+
+    fn send_pipeline(&mut self, connection: &mut PipelinedConnection, least: u64) -> SentPipeline {
         let phase = self.shared.phase.load(Ordering::Relaxed);
         // The keys include the one that only every second generation has, and one that no generation has.
         let keys: Vec<u64> = (0..PIPELINE_KEYS).map(|_| 1 + (self.random)() % (self.shape.rows + 2)).collect();
