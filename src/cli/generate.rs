@@ -6,6 +6,7 @@ use std::{env, io, io::Write};
 
 use clap::{Arg, Command, value_parser};
 
+use super::completions::MoreCompletions;
 #[cfg(feature = "full")]
 use super::generated_files::generate;
 
@@ -25,17 +26,6 @@ pub fn with_option(command: Command) -> Command {
             .help_heading(None::<&str>)
             .help("Write the man pages and the completions for bash, zsh, and fish into this folder, and exit"),
     )
-}
-
-/// Code of shells that completes what the definition of a command line does not contain.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct MoreCompletions {
-    /// Follows the generated code for bash.
-    pub bash: &'static str,
-    /// Follows the generated functions for zsh, and precedes the call of the function for the program.
-    pub zsh: &'static str,
-    /// Follows the generated code for fish.
-    pub fish: &'static str,
 }
 
 /// If `--generate FOLDER` is the whole command line, generates the files and returns the exit code. Otherwise returns

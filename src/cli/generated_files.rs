@@ -12,8 +12,8 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
+use super::completions::MoreCompletions;
 use super::examples::HEADING;
-use super::generate::MoreCompletions;
 
 /// The start of the code after the functions for zsh.
 const ZSH_END: &str = "\nif [ \"$funcstack[1]\" = ";

@@ -18,7 +18,8 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::FromArgMatches;
 use zero_kv::bake::{self, Cancel, Input, Options, Shards};
-use zero_kv::cli::generate::{self, MoreCompletions};
+use zero_kv::cli::completions::MoreCompletions;
+use zero_kv::cli::generate;
 use zero_kv::cli::whole_file;
 
 use args::{Args, BakeArgs, Command, MergeArgs, OutputArgs};

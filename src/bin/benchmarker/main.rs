@@ -39,7 +39,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail};
-use zero_kv::cli::generate::{self, MoreCompletions};
+use zero_kv::cli::completions::MoreCompletions;
+use zero_kv::cli::generate;
 use zero_kv::cli::server_args::name_client_options;
 use zero_kv::cli::whole_file;
 use zero_kv::{KeyKind, MappedStore, Store, StoreError};

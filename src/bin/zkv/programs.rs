@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
-use zero_kv::cli::generate::MoreCompletions;
+use zero_kv::cli::completions::MoreCompletions;
 
 use crate::EXIT_ERROR;
 use crate::args::ProgramCommand;
