@@ -37,6 +37,8 @@ impl Terminal {
         let stdio = || Stdio::from(self.process_end.try_clone().unwrap());
         let mut in_session = Command::new("setsid");
         in_session.arg("--ctty").arg(command.get_program()).args(command.get_args());
+        // Without this variable, programs draw nothing.
+        in_session.env("TERM", "xterm");
         in_session.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
         in_session.stdin(stdio()).stdout(stdio()).stderr(stdio()).spawn().unwrap()
     }
