@@ -1,7 +1,7 @@
 //! Waits for nodes, and shows their states: as a live table on a terminal, otherwise as one line per change.
 
 use std::collections::BTreeMap;
-use std::io::{self, IsTerminal, Write};
+use std::io::Write;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -27,8 +27,9 @@ pub(super) struct Watch<'a> {
 
 impl<'a> Watch<'a> {
     pub(super) fn new(publication: &'a Publication, args: &RolloutArgs) -> Watch<'a> {
-        let is_live = !args.table.json && io::stderr().is_terminal();
-        let bar = if is_live { ProgressBar::no_length() } else { ProgressBar::hidden() };
+        let bar = if args.table.json { ProgressBar::hidden() } else { ProgressBar::no_length() };
+        // The bar is also hidden if standard error is no terminal, or a terminal that cannot redraw lines.
+        let is_live = !bar.is_hidden();
         bar.set_style(ProgressStyle::with_template("{msg}").expect("a valid template"));
         Watch {
             publication,
