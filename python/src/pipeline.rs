@@ -1,7 +1,7 @@
 //! The state of a connection without its socket.
 //!
 //! In: requests, then bytes as they arrive. Out: encoded requests, and a result for the future of each request, in
-//! order. This module does no I/O; `lib/zero_kv/_aio.py` sends and receives the bytes.
+//! order. This module does no I/O; `lib/zero_kv/_connection.py` sends and receives the bytes.
 
 use std::collections::VecDeque;
 use std::mem;

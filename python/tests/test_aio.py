@@ -179,6 +179,32 @@ async def test_a_truncated_response_is_reported(tmp_path: pathlib.Path) -> None:
             await zero_kv.AsyncClient(path, retries=0).get(1)
 
 
+@with_asyncio
+async def test_repeated_requests_of_a_call_have_one_time_limit(tmp_path: pathlib.Path) -> None:
+    generation = 0
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer Floor from a table that was just replaced: Generation, Schema (none), Floor (no row), and Generation."""
+        nonlocal generation
+        while await reader.read(4 * 16):
+            await asyncio.sleep(0.2)
+            generation += 2
+            found, missing = bytes(7) + b"\x08", b"\0\0\0\1" + bytes(4)
+            first, last = (number.to_bytes(8, "big") for number in (generation, generation + 1))
+            writer.write(found + first + missing + missing + found + last)
+        writer.close()
+
+    path = str(tmp_path / "other.sock")
+    async with await asyncio.start_unix_server(answer, path):
+        async with zero_kv.AsyncClient(path, timeout=0.7) as client:
+            with pytest.raises(zero_kv.TimedOut, match="timed out after 0.7 s"):
+                await client.floor(7)
+        assert generation > 0
+        async with zero_kv.AsyncClient(path) as client:
+            with pytest.raises(zero_kv.ServerError, match="replaced its table"):
+                await client.floor(7)
+
+
 def test_each_event_loop_and_child_process_has_its_own_connection(server: Server) -> None:
     client = zero_kv.AsyncClient(server.path)
     for _ in range(3):

@@ -1,46 +1,23 @@
 """The asyncio client.
 
-The compiled classes `Request` and `Pipeline` encode requests and decode responses. This module sends and receives the
-bytes.
+In: keys. Out: values, rows, and facts that a server sent. This module decides which requests a call sends, and repeats them if the
+connection fails or the server replaces its table. `_connection` sends them.
 """
 
 from __future__ import annotations
 
 import asyncio
-import functools
 import math
 import os
-import socket
-import ssl
-import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 from zero_kv._arrays import Requested, is_arrow, whole_array
 from zero_kv._columns import dense_keys, with_nulls
-from zero_kv._native import (
-    Pipeline,
-    Request,
-    check_server_user,
-    decode_row,
-    default_address,
-    endpoint,
-    index_of,
-    key_kinds,
-    wrong_kind,
-)
-from zero_kv.errors import (
-    Closed,
-    Error,
-    KeyKind,
-    NotRunning,
-    NotTyped,
-    Refused,
-    ServerError,
-    TimedOut,
-    TlsFailed,
-)
+from zero_kv._connection import Connection, Endpoint
+from zero_kv._native import Request, decode_row, default_address, index_of, key_kinds, wrong_kind
+from zero_kv.errors import Closed, Error, KeyKind, NotRunning, NotTyped, Refused, ServerError, TimedOut
 
 if TYPE_CHECKING:
     from zero_kv._info import ServerInfo
@@ -50,66 +27,6 @@ if TYPE_CHECKING:
 _TABLE_CHANGES_MAX = 10
 _PAUSE_MIN_S = 0.001
 _PAUSE_MAX_S = 0.1
-# The fields of SO_PEERCRED: process, user, and group.
-_UCRED = struct.Struct("iII")
-
-
-class _Connection(asyncio.Protocol):
-    """A connection that many tasks send requests on."""
-
-    def __init__(self, address: str, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop = loop
-        self.process_id = os.getpid()
-        self.is_open = True
-        self._address = address
-        self._pipeline = Pipeline(address)
-        self._is_flushing = False
-        self._transport: asyncio.Transport | None = None
-
-    def send(self, request: Request) -> asyncio.Future[Any]:
-        if not self.is_open:
-            raise self._pipeline.closed()
-        future: asyncio.Future[Any] = self.loop.create_future()
-        self._pipeline.add(request, future)
-        if not self._is_flushing:
-            # The callback sends the requests of all tasks that ran before it.
-            self._is_flushing = True
-            self.loop.call_soon(self._flush)
-        return future
-
-    def _flush(self) -> None:
-        self._is_flushing = False
-        unsent = self._pipeline.take_unsent()
-        if self._transport is not None and self.is_open and unsent:
-            self._transport.write(unsent)
-
-    def close(self) -> None:
-        self.is_open = False
-        if self.loop.is_closed():
-            return  # The loop has closed the socket and canceled all waiting tasks.
-        self._pipeline.fail(Closed(f"{self._address}: the client is closed"))
-        if self._transport is not None:
-            self._transport.close()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        try:
-            self._pipeline.received(data)
-        except Exception as error:
-            # The start of the next response is unknown, so the connection cannot be used again.
-            self.is_open = False
-            self._pipeline.fail(error)
-            if self._transport is not None:
-                self._transport.abort()
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self.is_open = False
-        # With TLS 1.3, a server rejects a client's certificate only after the client's handshake.
-        is_tls = isinstance(error, ssl.SSLError)
-        self._pipeline.fail(_tls_failed(self._address, error) if is_tls else self._pipeline.closed())
 
 
 class AsyncClient:
@@ -143,13 +60,11 @@ class AsyncClient:
         server_name: str | None = None,
     ) -> None:
         self._address = os.fspath(default_address() if address is None else address)
-        self._connect_timeout = connect_timeout
         self._timeout = timeout
         self._retries = retries
         self._reconnect_timeout = reconnect_timeout
-        self._server_user = server_user
         self._strict = strict
-        self._security: dict[str, Any] = {
+        security: dict[str, Any] = {
             "user": user,
             "password": password,
             "password_file": password_file,
@@ -158,8 +73,9 @@ class AsyncClient:
             "key_file": key_file,
             "server_name": server_name,
         }
-        self._connection: _Connection | None = None
-        self._connecting: asyncio.Task[_Connection] | None = None
+        self._endpoint = Endpoint(self._address, connect_timeout, server_user, security)
+        self._connection: Connection | None = None
+        self._connecting: asyncio.Task[Connection] | None = None
         self._is_closed = False
         self._schema: Schema | None = None
 
@@ -208,7 +124,10 @@ class AsyncClient:
 
     async def schema(self) -> Schema | None:
         """Return the columns of the server's table, or `None` if its values are bytes."""
-        self._schema = await self._call(Request.schema())
+        return await self._request_schema(self._until())
+
+    async def _request_schema(self, until: float | None) -> Schema | None:
+        self._schema = await self._call(Request.schema(), until)
         return self._schema
 
     async def get_row(self, key: int | bytes | str, default: Any = None, /) -> Any:
@@ -238,31 +157,32 @@ class AsyncClient:
         if columns is not None and not isinstance(columns, str):
             columns = list(columns)
         if not is_arrow(keys):
-            return (await self._rows_of(keys, columns)).columns(fill, out, format)
+            return (await self._rows_of(keys, columns, self._until())).columns(fill, out, format)
         keys = whole_array(keys)
-        rows = await self._rows_of(dense_keys(keys.drop_null()), columns)
+        rows = await self._rows_of(dense_keys(keys.drop_null()), columns, self._until())
         if not keys.null_count:
             return rows.columns(fill, out, format)
         return with_nulls(keys, lambda given, kind: rows.columns(given, None, kind), fill, out, format)
 
-    async def _values(self, keys: Any) -> list[bytes | None]:
-        values: list[bytes | None] = await self._call(Request.get_many(keys))
+    async def _values(self, keys: Any, until: float | None) -> list[bytes | None]:
+        values: list[bytes | None] = await self._call(Request.get_many(keys), until)
         return values
 
-    async def _all_columns(self, keys: Any) -> list[TypedRow | None]:
-        return (await self._rows_of(keys, None)).rows()
+    async def _all_columns(self, keys: Any, until: float | None) -> list[TypedRow | None]:
+        return (await self._rows_of(keys, None, until)).rows()
 
-    async def _found(self, keys: Any, look_up: Callable[[Any], Awaitable[list[Any]]]) -> list[Any]:
+    async def _found(self, keys: Any, look_up: Callable[[Any, float | None], Awaitable[list[Any]]]) -> list[Any]:
         """Return the results of a lookup. Keys that the table cannot have have the result `None`, unless the client is
         strict."""
+        until = self._until()
         if self._strict:
-            return await look_up(keys)
+            return await look_up(keys, until)
         if isinstance(keys, Iterator):
             keys = list(keys)
         try:
-            return await look_up(keys)
+            return await look_up(keys, until)
         except KeyKind:
-            kind = await self._key_kind()
+            kind = await self._key_kind(until)
         except (TypeError, OverflowError, ValueError) as error:
             is_one = isinstance(keys, (str, bytes, bytearray)) or not isinstance(keys, Iterable)
             # Of an array of floats, `look_up` says that it may have been rounded.
@@ -274,54 +194,53 @@ class AsyncClient:
         if kind is None:
             # The table's kind matters only if there are keys of both kinds.
             distinct = {kind for kind in kinds if kind is not None}
-            kind = await self._key_kind() if len(distinct) > 1 else next(iter(distinct), None)
+            kind = await self._key_kind(until) if len(distinct) > 1 else next(iter(distinct), None)
         at = [position for position, of in enumerate(kinds) if of is not None and of == kind]
         results: list[Any] = [None] * len(found)
         # A client without possible keys still has to be open.
         await self._open_connection(0.0)
         if at:
             try:
-                values = await look_up([index_of(found[position]) for position in at])
+                values = await look_up([index_of(found[position]) for position in at], until)
             except KeyKind:
                 return results
             for position, value in zip(at, values, strict=True):
                 results[position] = value
         return results
 
-    async def _key_kind(self) -> str:
+    async def _key_kind(self, until: float | None) -> str:
         """Return the kind of the table's keys: the server rejects a range of keys of the other kind."""
         try:
-            await self._send(Request.count(0, None))
+            await self._send(Request.count(0, None), until)
         except ServerError:
             return "bytes"
         return "u64"
 
-    async def _rows_or_values(self, keys: Any) -> list[Any]:
+    async def _rows_or_values(self, keys: Any, until: float | None) -> list[Any]:
         """Request rows if the table is typed, and values otherwise."""
         if isinstance(keys, Iterator):
             keys = list(keys)
         for _ in range(_TABLE_CHANGES_MAX + 1):
             if self._schema is not None:
                 try:
-                    return (await self._rows_of(keys, None)).rows()
+                    return (await self._rows_of(keys, None, until)).rows()
                 except NotTyped:
                     pass
-            values, self._schema = await self._with_schema(Request.get_with_schema(keys))
+            values, self._schema = await self._with_schema(Request.get_with_schema(keys), until)
             if self._schema is None:
                 return values
         raise self._unstable()
 
-    def _unstable(self) -> ServerError:
-        changes = _TABLE_CHANGES_MAX + 1
+    def _unstable(self, changes: int = _TABLE_CHANGES_MAX + 1) -> ServerError:
         return ServerError(
             f"{self._address}: the server replaced its table {changes} times during the call: try again later"
         )
 
-    async def _rows_of(self, keys: Any, columns: Iterable[str] | None) -> ReceivedRows:
+    async def _rows_of(self, keys: Any, columns: Iterable[str] | None, until: float | None) -> ReceivedRows:
         """Request columns. If the table has another schema than before, request its schema, and the columns again."""
         for _ in range(_TABLE_CHANGES_MAX + 1):
             is_known = self._schema is not None
-            schema = self._schema if is_known else await self.schema()
+            schema = self._schema if is_known else await self._request_schema(until)
             if schema is None:
                 raise NotTyped(f"{self._address}: the table has no schema: bake it with types, or request whole values")
             try:
@@ -332,7 +251,7 @@ class AsyncClient:
                 # The table may have been replaced by a table that has the columns.
                 self._schema = None
                 continue
-            rows: ReceivedRows | None = await self._call(request)
+            rows: ReceivedRows | None = await self._call(request, until)
             if rows is not None:
                 return rows
             self._schema = None
@@ -346,8 +265,8 @@ class AsyncClient:
         """Return whether the table has each of many keys, with pipelined requests."""
         return [bool(found) for found in await self._found(keys, self._exists)]
 
-    async def _exists(self, keys: Any) -> list[bool]:
-        found: list[bool] = await self._call(Request.exists_many(keys))
+    async def _exists(self, keys: Any, until: float | None) -> list[bool]:
+        found: list[bool] = await self._call(Request.exists_many(keys), until)
         return found
 
     async def floor(self, key: int | bytes | str) -> tuple[Any, Any] | None:
@@ -402,11 +321,11 @@ class AsyncClient:
 
     async def count(self, start: int | bytes | str | None = None, end: int | bytes | str | None = None) -> int:
         """Return the number of keys from `start` up to, but not including, `end`."""
-        return int(await self._call(Request.count(start, end)))
+        return int(await self._call(Request.count(start, end), self._until()))
 
     async def count_prefix(self, prefix: bytes | str) -> int:
         """Return the number of keys that start with `prefix`."""
-        return int(await self._call(Request.count_prefix(prefix)))
+        return int(await self._call(Request.count_prefix(prefix), self._until()))
 
     def keys(self) -> AsyncIterator[Any]:
         """Return all keys in ascending order, requested page by page during each iteration."""
@@ -429,12 +348,12 @@ class AsyncClient:
 
     async def info(self) -> ServerInfo:
         """Return facts about the server and its table: see `ServerInfo`."""
-        info: ServerInfo = await self._call(Request.info())
+        info: ServerInfo = await self._call(Request.info(), self._until())
         return info
 
     async def ping(self) -> None:
         """Send a request without a key, and return when the server has responded."""
-        await self._call(Request.ping())
+        await self._call(Request.ping(), self._until())
 
     async def close(self) -> None:
         """Disconnect from the server. Waiting calls and later calls raise `Closed`."""
@@ -463,56 +382,60 @@ class AsyncClient:
         self, requests: list[Request], is_decoded: bool = True
     ) -> list[tuple[Any, Any] | None]:
         """Request rows and their schema. If the table has a schema, decode the values, unless the caller needs bytes."""
-        rows, schema = await self._with_schema(requests)
+        rows, schema = await self._with_schema(requests, self._until())
         if schema is None or not is_decoded:
             return rows
         return [None if row is None else (row[0], decode_row(schema, row[1])) for row in rows]
 
-    async def _with_schema(self, requests: list[Request]) -> tuple[list[Any], Schema | None]:
-        """Send requests that tables with the same schema must answer, and return all results and this schema."""
-        for _ in range(_TABLE_CHANGES_MAX + 1):
-            found, schema = await self._of_one_table(requests[0])
-            for request in requests[1:]:
-                more, last_schema = await self._of_one_table(request)
-                if last_schema != schema:
-                    break
-                found += more
-            else:
-                return found, schema
-        raise self._unstable()
-
-    async def _of_one_table(self, request: Request) -> tuple[list[Any], Schema | None]:
-        """Send a request that one table must answer, and return its results and the table's schema."""
-        for _ in range(_TABLE_CHANGES_MAX + 1):
-            found: tuple[list[Any], Schema | None] | None = await self._call(request)
+    async def _with_schema(self, requests: list[Request], until: float | None) -> tuple[list[Any], Schema | None]:
+        """Send requests, each of which one table must answer. Return the results of all of them, and the schema that these
+        tables have in common. Large calls may be repeated more often, because more tables can replace one another meanwhile.
+        """
+        results: list[Any] = []
+        schema: Schema | None = None
+        position = changes = 0
+        while position < len(requests):
+            found: tuple[list[Any], Schema | None] | None = await self._call(requests[position], until)
+            if found is not None and (position == 0 or found[1] == schema):
+                results += found[0]
+                schema = found[1]
+                position += 1
+                continue
+            changes += 1
+            if changes > _TABLE_CHANGES_MAX + len(requests):
+                raise self._unstable(changes)
             if found is not None:
-                return found
-        raise self._unstable()
+                results, position = [], 0  # The table has another schema than those before.
+        return results, schema
 
     async def _rows(self, request: Request | None) -> AsyncIterator[tuple[Any, Any]]:
         """Request the rows page by page, each with its schema."""
         while request is not None:
-            pages, schema = await self._of_one_table(request)
+            pages, schema = await self._with_schema([request], self._until())
             rows, request = pages[0]
             for key, value in rows:
                 yield key, value if schema is None else decode_row(schema, value)
 
-    async def _call(self, request: Request) -> Any:
+    def _until(self) -> float | None:
+        """Return the time at which a call that starts now fails."""
+        return None if self._timeout is None else asyncio.get_running_loop().time() + self._timeout
+
+    async def _call(self, request: Request, until: float | None) -> Any:
         """Send a request. An error for keys of the other kind is `KeyKind`, as in a lookup in a file."""
         try:
-            return await self._send(request)
+            return await self._send(request, until)
         except ServerError:
             asked = request.key_kind()
             if asked is None:
                 raise
-            held = await self._key_kind()
+            held = await self._key_kind(until)
             if held == asked:
                 raise
             raise KeyKind(wrong_kind(held, asked)) from None
 
-    async def _send(self, request: Request) -> Any:
+    async def _send(self, request: Request, until: float | None) -> Any:
         try:
-            async with asyncio.timeout(self._timeout) as timeout:
+            async with asyncio.timeout_at(until) as timeout:
                 return await self._send_with_retries(request)
         except TimeoutError as error:
             if isinstance(error, TimedOut) or not timeout.expired():
@@ -539,7 +462,7 @@ class AsyncClient:
                     raise
             connection = await self._open_connection(max(0.0, until - loop.time()))
 
-    async def _open_connection(self, reconnect_s: float) -> _Connection:
+    async def _open_connection(self, reconnect_s: float) -> Connection:
         """Return the open connection, or open one. If no server runs, keep trying to connect for `reconnect_s`."""
         if self._is_closed:
             raise Closed(f"{self._address}: the client is closed")
@@ -560,11 +483,11 @@ class AsyncClient:
             await asyncio.sleep(min(pause_s, max(0.0, until - loop.time())))
             pause_s = min(2 * pause_s, _PAUSE_MAX_S)
 
-    async def _connect(self, loop: asyncio.AbstractEventLoop) -> _Connection:
+    async def _connect(self, loop: asyncio.AbstractEventLoop) -> Connection:
         """Connect. All tasks that need a connection share one attempt."""
         connecting = self._connecting
         if connecting is None or connecting.done() or connecting.get_loop() is not loop:
-            connecting = self._connecting = loop.create_task(self._attempt(loop))
+            connecting = self._connecting = loop.create_task(self._endpoint.connect(loop))
         try:
             # The attempt continues for other tasks if this task is canceled.
             self._connection = await asyncio.shield(connecting)
@@ -573,83 +496,3 @@ class AsyncClient:
                 raise Closed(f"{self._address}: the client is closed") from None
             raise
         return self._connection
-
-    async def _attempt(self, loop: asyncio.AbstractEventLoop) -> _Connection:
-        try:
-            async with asyncio.timeout(self._connect_timeout):
-                return await self._open(loop)
-        except (FileNotFoundError, ConnectionRefusedError) as error:
-            kind = "port" if "://" in self._address else "socket"
-            message = f"{self._address}: cannot connect: {error.strerror}: is kv_store running, and on this {kind}?"
-            raise NotRunning(message) from error
-        except TimeoutError as error:
-            raise TimedOut(f"{self._address}: timed out after {self._connect_timeout} s connecting") from error
-        except ssl.SSLError as error:
-            raise _tls_failed(self._address, error) from error
-        except (ConnectionResetError, ConnectionAbortedError) as error:
-            raise Pipeline(self._address).closed() from error
-        except socket.gaierror as error:
-            message = f"{self._address}: connecting: {error.strerror}: correct the name of the host"
-            raise OSError(error.errno, message) from error
-
-    async def _open(self, loop: asyncio.AbstractEventLoop) -> _Connection:
-        """Connect, and log in if a user is named."""
-        host, port, uses_tls, login = endpoint(self._address, self._server_user, **self._security)
-        factory = functools.partial(_Connection, self._address, loop)
-        if host is None:
-            transport, connection = await self._open_unix(loop, factory)
-        else:
-            context = self._ssl_context() if uses_tls else None
-            server_name = (self._security["server_name"] or host) if uses_tls else None
-            transport, connection = await loop.create_connection(
-                factory, host, port, ssl=context, server_hostname=server_name
-            )
-        try:
-            if login is not None:
-                await connection.send(login)
-        except BaseException:
-            transport.abort()
-            raise
-        return connection
-
-    async def _open_unix(
-        self, loop: asyncio.AbstractEventLoop, factory: Callable[[], _Connection]
-    ) -> tuple[asyncio.Transport, _Connection]:
-        """Connect to the Unix socket, and check the user that the server runs as."""
-        path = "\0" + self._address[1:] if self._address.startswith("@") else self._address
-        try:
-            transport, connection = await loop.create_unix_connection(factory, path)
-        except PermissionError as error:
-            reason = f"{error.strerror}: ask for access to the socket and its directory"
-            raise Refused(f"{self._address}: cannot connect: {reason}") from error
-        try:
-            check_server_user(self._address, _peer_uid(transport), self._server_user)
-        except BaseException:
-            transport.abort()
-            raise
-        return transport, connection
-
-    def _ssl_context(self) -> ssl.SSLContext:
-        """Return a new TLS context. The certificate files are read for each connection, because they can change."""
-        context = ssl.create_default_context(cafile=self._security["ca_file"])
-        if (certificate := self._security["certificate_file"]) is not None:
-            context.load_cert_chain(certificate, self._security["key_file"])
-        return context
-
-
-def _tls_failed(address: str, error: Exception | None) -> TlsFailed:
-    """Return the exception for an error of the module ssl."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        reason = f"the server's certificate is not trusted: {error.verify_message}: see ca_file and server_name"
-    else:
-        reason = f"{error}: the port may not use TLS, or the server may require a certificate (certificate_file, key_file)"
-    return TlsFailed(f"{address}: no connection with TLS: {reason}")
-
-
-def _peer_uid(transport: asyncio.Transport) -> int:
-    """Return the ID of the user that the server runs as."""
-    # Uses a second socket object, because the socket objects of some event loops lack getsockopt.
-    with socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno())) as peer:
-        credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
-    uid: int = _UCRED.unpack(credentials)[1]
-    return uid

@@ -1,0 +1,172 @@
+"""Connections of the asyncio client.
+
+In: an address, and requests of the compiled class `Request`. Out: their results. `Pipeline` encodes the requests and decodes the
+responses; this module connects, sends the bytes, and receives them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import socket
+import ssl
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from zero_kv._native import Pipeline, Request, check_server_user, endpoint
+from zero_kv.errors import Closed, NotRunning, Refused, TimedOut, TlsFailed
+
+# The fields of SO_PEERCRED: process, user, and group.
+_UCRED = struct.Struct("iII")
+
+
+class Connection(asyncio.Protocol):
+    """A connection that many tasks send requests on: see `Endpoint.connect`."""
+
+    def __init__(self, address: str, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.process_id = os.getpid()
+        self.is_open = True
+        self._address = address
+        self._pipeline = Pipeline(address)
+        self._is_flushing = False
+        self._transport: asyncio.Transport | None = None
+
+    def send(self, request: Request) -> asyncio.Future[Any]:
+        if not self.is_open:
+            raise self._pipeline.closed()
+        future: asyncio.Future[Any] = self.loop.create_future()
+        self._pipeline.add(request, future)
+        if not self._is_flushing:
+            # The callback sends the requests of all tasks that ran before it.
+            self._is_flushing = True
+            self.loop.call_soon(self._flush)
+        return future
+
+    def _flush(self) -> None:
+        self._is_flushing = False
+        unsent = self._pipeline.take_unsent()
+        if self._transport is not None and self.is_open and unsent:
+            self._transport.write(unsent)
+
+    def close(self) -> None:
+        self.is_open = False
+        if self.loop.is_closed():
+            return  # The loop has closed the socket and canceled all waiting tasks.
+        self._pipeline.fail(Closed(f"{self._address}: the client is closed"))
+        if self._transport is not None:
+            self._transport.close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._pipeline.received(data)
+        except Exception as error:
+            # The start of the next response is unknown, so the connection cannot be used again.
+            self.is_open = False
+            self._pipeline.fail(error)
+            if self._transport is not None:
+                self._transport.abort()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.is_open = False
+        # With TLS 1.3, a server rejects a client's certificate only after the client's handshake.
+        is_tls = isinstance(error, ssl.SSLError)
+        self._pipeline.fail(_tls_failed(self._address, error) if is_tls else self._pipeline.closed())
+
+
+class Endpoint:
+    """An address, and how to connect to it."""
+
+    def __init__(
+        self, address: str, connect_timeout: float, server_user: str | int | None, security: dict[str, Any]
+    ) -> None:
+        self._address = address
+        self._connect_timeout = connect_timeout
+        self._server_user = server_user
+        self._security = security
+
+    async def connect(self, loop: asyncio.AbstractEventLoop) -> Connection:
+        """Connect, and log in if a user is named."""
+        try:
+            async with asyncio.timeout(self._connect_timeout):
+                return await self._open(loop)
+        except (FileNotFoundError, ConnectionRefusedError) as error:
+            kind = "port" if "://" in self._address else "socket"
+            message = f"{self._address}: cannot connect: {error.strerror}: is kv_store running, and on this {kind}?"
+            raise NotRunning(message) from error
+        except TimeoutError as error:
+            raise TimedOut(f"{self._address}: timed out after {self._connect_timeout} s connecting") from error
+        except ssl.SSLError as error:
+            raise _tls_failed(self._address, error) from error
+        except (ConnectionResetError, ConnectionAbortedError) as error:
+            raise Pipeline(self._address).closed() from error
+        except socket.gaierror as error:
+            message = f"{self._address}: connecting: {error.strerror}: correct the name of the host"
+            raise OSError(error.errno, message) from error
+
+    async def _open(self, loop: asyncio.AbstractEventLoop) -> Connection:
+        host, port, uses_tls, login = endpoint(self._address, self._server_user, **self._security)
+        factory = functools.partial(Connection, self._address, loop)
+        if host is None:
+            transport, connection = await self._open_unix(loop, factory)
+        else:
+            context = self._ssl_context() if uses_tls else None
+            server_name = (self._security["server_name"] or host) if uses_tls else None
+            transport, connection = await loop.create_connection(
+                factory, host, port, ssl=context, server_hostname=server_name
+            )
+        try:
+            if login is not None:
+                await connection.send(login)
+        except BaseException:
+            transport.abort()
+            raise
+        return connection
+
+    async def _open_unix(
+        self, loop: asyncio.AbstractEventLoop, factory: Callable[[], Connection]
+    ) -> tuple[asyncio.Transport, Connection]:
+        """Connect to the Unix socket, and check the user that the server runs as."""
+        path = "\0" + self._address[1:] if self._address.startswith("@") else self._address
+        try:
+            transport, connection = await loop.create_unix_connection(factory, path)
+        except PermissionError as error:
+            reason = f"{error.strerror}: ask for access to the socket and its directory"
+            raise Refused(f"{self._address}: cannot connect: {reason}") from error
+        try:
+            check_server_user(self._address, _peer_uid(transport), self._server_user)
+        except BaseException:
+            transport.abort()
+            raise
+        return transport, connection
+
+    def _ssl_context(self) -> ssl.SSLContext:
+        """Return a new TLS context. The certificate files are read for each connection, because they can change."""
+        context = ssl.create_default_context(cafile=self._security["ca_file"])
+        if (certificate := self._security["certificate_file"]) is not None:
+            context.load_cert_chain(certificate, self._security["key_file"])
+        return context
+
+
+def _tls_failed(address: str, error: Exception | None) -> TlsFailed:
+    """Return the exception for an error of the module ssl."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        reason = f"the server's certificate is not trusted: {error.verify_message}: see ca_file and server_name"
+    else:
+        reason = f"{error}: the port may not use TLS, or the server may require a certificate (certificate_file, key_file)"
+    return TlsFailed(f"{address}: no connection with TLS: {reason}")
+
+
+def _peer_uid(transport: asyncio.Transport) -> int:
+    """Return the ID of the user that the server runs as."""
+    # Uses a second socket object, because the socket objects of some event loops lack getsockopt.
+    with socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno())) as peer:
+        credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
+    uid: int = _UCRED.unpack(credentials)[1]
+    return uid
