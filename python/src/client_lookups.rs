@@ -232,8 +232,8 @@ pub(crate) fn last_row<'py>(client: &impl SendRequests, py: Python<'py>) -> PyRe
     only_row(py, client.pool().call(py, Requests::last)?)
 }
 
-fn only_row(py: Python<'_>, (rows, schema): Nearest) -> PyResult<Option<Bound<'_, PyTuple>>> {
-    optional_row(py, schema.as_ref(), rows.into_iter().next().flatten())
+fn only_row(py: Python<'_>, (rows, schemas): Nearest) -> PyResult<Option<Bound<'_, PyTuple>>> {
+    optional_row(py, schemas.of_row(0), rows.into_iter().next().flatten())
 }
 
 /// Returns parts of the rows of a range, which are requested during iterations.
@@ -270,12 +270,12 @@ impl<C: SendRequests> LookUpColumns for C {
 
 impl<C: SendRequests> FindNeighbors for C {
     fn find_neighbors(&self, py: Python<'_>, keys: &KeyBatch<'_>, neighbor: Neighbor) -> PyResult<NearestRows> {
-        let (found, schema) = call_with_keys!(self, py, keys, |client, keys| match neighbor {
+        let (found, schemas) = call_with_keys!(self, py, keys, |client, keys| match neighbor {
             Neighbor::Floor => client.floors(keys),
             Neighbor::Ceiling => client.ceilings(keys),
         })?;
         let mut rows = NearestRows::with_capacity(keys.kind(), found.len());
-        rows.schema = schema;
+        rows.schemas = schemas;
         found.iter().for_each(|row| rows.push(row.as_ref().map(|(key, value)| (key.as_key(), &value[..]))));
         Ok(rows)
     }

@@ -10,20 +10,51 @@ use zero_kv::client::{Client, ClientError, ClusterClient, KeyRange, OwnedKey, Pr
 use zero_kv::typed::Schema;
 use zero_kv::{Key, KeyKind};
 
-/// The row nearest to each of some keys, and the schema of the rows if it is known.
-pub(crate) type Nearest = (Vec<Option<Row>>, Option<Arc<Schema>>);
+/// The row nearest to each of some keys, and their schemas.
+pub(crate) type Nearest = (Vec<Option<Row>>, RowSchemas);
 
 /// Rows in key order.
 pub(crate) struct Page {
     pub(crate) rows: Vec<Row>,
     /// The range of the rows after these, if any.
     pub(crate) rest: Option<KeyRange>,
-    /// The schema of the rows, if it is known.
-    pub(crate) schema: Option<Arc<Schema>>,
+    pub(crate) schemas: RowSchemas,
+}
+
+/// The schemas of rows.
+pub(crate) enum RowSchemas {
+    /// All rows have the same schema, or none.
+    Common(Option<Arc<Schema>>),
+    /// The schema of each row.
+    Each(Vec<Option<Arc<Schema>>>),
+}
+
+impl RowSchemas {
+    /// Returns the schema of the row at a position.
+    pub(crate) fn of_row(&self, position: usize) -> Option<&Arc<Schema>> {
+        match self {
+            RowSchemas::Common(schema) => schema.as_ref(),
+            RowSchemas::Each(schemas) => schemas[position].as_ref(),
+        }
+    }
+}
+
+/// Returns rows that have the same schema.
+fn with_common_schema(
+    found: Result<(Vec<Option<Row>>, Option<Arc<Schema>>), ClientError>,
+) -> Result<Nearest, ClientError> {
+    found.map(|(rows, schema)| (rows, RowSchemas::Common(schema)))
+}
+
+/// Returns rows that each have a schema.
+fn with_each_schema(
+    found: Result<(Vec<Option<Row>>, Vec<Option<Arc<Schema>>>), ClientError>,
+) -> Result<Nearest, ClientError> {
+    found.map(|(rows, schemas)| (rows, RowSchemas::Each(schemas)))
 }
 
 /// Requests for many keys and for rows. The methods of the clients have the same names. The rows of a cluster come from
-/// nodes that can have different schemas, so requests for the nearest rows and for pages return no schema.
+/// nodes that can have different schemas.
 pub(crate) trait Requests: Send {
     fn kind_of_keys(&mut self) -> Result<KeyKind, ClientError>;
     /// Passes the value of each key to `visit`, in the order of the keys.
@@ -82,21 +113,21 @@ macro_rules! impl_requests {
 
 impl_requests!(Client {
     fn first(&mut self) -> Result<Nearest, ClientError> {
-        self.call_with_schema(&[FirstRow])
+        with_common_schema(self.call_with_schema(&[FirstRow]))
     }
 
     fn last(&mut self) -> Result<Nearest, ClientError> {
-        self.call_with_schema(&[LastRow])
+        with_common_schema(self.call_with_schema(&[LastRow]))
     }
 
     fn floors<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<Nearest, ClientError> {
         let requests = keys.iter().map(|key| Floor::new(*key)).collect::<Result<Vec<_>, _>>()?;
-        self.call_with_schema(&requests)
+        with_common_schema(self.call_with_schema(&requests))
     }
 
     fn ceilings<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<Nearest, ClientError> {
         let requests = keys.iter().map(|key| Ceiling::new(*key)).collect::<Result<Vec<_>, _>>()?;
-        self.call_with_schema(&requests)
+        with_common_schema(self.call_with_schema(&requests))
     }
 
     fn get_each<'k, K: Into<Key<'k>> + Copy>(
@@ -118,25 +149,27 @@ impl_requests!(Client {
         };
         let rows = pages.iter().flat_map(|page| page.iter());
         let rows = rows.map(|(key, value)| (OwnedKey::from(key), value.to_vec())).collect();
-        Ok(Page { rows, rest: pages.iter().find_map(|page| page.rest().cloned()), schema })
+        Ok(Page { rows, rest: pages.iter().find_map(|page| page.rest().cloned()), schemas: RowSchemas::Common(schema) })
     }
 });
 
 impl_requests!(ClusterClient {
     fn first(&mut self) -> Result<Nearest, ClientError> {
-        Ok((vec![ClusterClient::first(self)?], None))
+        with_each_schema(self.call_with_schema(&[FirstRow]))
     }
 
     fn last(&mut self) -> Result<Nearest, ClientError> {
-        Ok((vec![ClusterClient::last(self)?], None))
+        with_each_schema(self.call_with_schema(&[LastRow]))
     }
 
     fn floors<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<Nearest, ClientError> {
-        Ok((self.floor_many(keys)?, None))
+        let requests = keys.iter().map(|key| Floor::new(*key)).collect::<Result<Vec<_>, _>>()?;
+        with_each_schema(self.call_with_schema(&requests))
     }
 
     fn ceilings<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<Nearest, ClientError> {
-        Ok((self.ceiling_many(keys)?, None))
+        let requests = keys.iter().map(|key| Ceiling::new(*key)).collect::<Result<Vec<_>, _>>()?;
+        with_each_schema(self.call_with_schema(&requests))
     }
 
     fn get_each<'k, K: Into<Key<'k>> + Copy>(
@@ -153,6 +186,6 @@ impl_requests!(ClusterClient {
             false => self.first_page(range.bounds()),
             true => self.last_page(range.bounds()),
         }?;
-        Ok(Page { rows: page.rows, rest: page.rest, schema: None })
+        Ok(Page { rows: page.rows, rest: page.rest, schemas: RowSchemas::Each(page.schemas) })
     }
 });

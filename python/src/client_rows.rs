@@ -3,13 +3,13 @@
 //! In: a client, and a range. Out: keys, values, or rows, requested page by page.
 
 use std::sync::Arc;
+use std::vec;
 
 use pyo3::prelude::*;
 use zero_kv::Key;
-use zero_kv::client::{KeyRange, OwnedKey};
-use zero_kv::typed::Schema;
+use zero_kv::client::{KeyRange, Row};
 
-use crate::client_requests::{Page, Requests};
+use crate::client_requests::{Page, Requests, RowSchemas};
 use crate::connection_pool::ConnectionPool;
 use crate::convert::{key_object, lookup_key, range_kind, row_tuple};
 use crate::errors::KeyKind;
@@ -65,8 +65,9 @@ impl ClientRows {
             rest: Some(self.range.clone()),
             part: self.part,
             is_backward,
-            schema: None,
-            page: Vec::new(),
+            page: Vec::new().into_iter(),
+            page_len: 0,
+            schemas: RowSchemas::Common(None),
         }
     }
 }
@@ -116,10 +117,12 @@ pub(crate) struct ClientRowIterator {
     rest: Option<KeyRange>,
     part: RowPart,
     is_backward: bool,
-    /// The schema of the rows of `page`, if they have one.
-    schema: Option<Arc<Schema>>,
-    /// Rows that have been received, but not returned yet, in reverse order.
-    page: Vec<(OwnedKey, Vec<u8>)>,
+    /// The rows of a page that have not been returned yet.
+    page: vec::IntoIter<Row>,
+    /// The number of rows that the page had.
+    page_len: usize,
+    /// The schemas of the page's rows.
+    schemas: RowSchemas,
 }
 
 impl ClientRowIterator {
@@ -128,10 +131,8 @@ impl ClientRowIterator {
         py.check_signals()?;
         let needs_schema = self.part != RowPart::Keys;
         let page = self.source.request_page(py, range, self.is_backward, needs_schema)?;
-        (self.page, self.rest, self.schema) = (page.rows, page.rest, page.schema);
-        if !self.is_backward {
-            self.page.reverse();
-        }
+        self.page_len = page.rows.len();
+        (self.page, self.rest, self.schemas) = (page.rows.into_iter(), page.rest, page.schemas);
         Ok(())
     }
 }
@@ -143,13 +144,15 @@ impl ClientRowIterator {
     }
 
     fn __next__<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        if self.page.is_empty()
+        if self.page.len() == 0
             && let Some(range) = self.rest.take()
         {
             self.read_page(py, &range)?;
         }
-        let Some((key, value)) = self.page.pop() else { return Ok(None) };
-        let schema = self.schema.as_ref();
+        let row = if self.is_backward { self.page.next_back() } else { self.page.next() };
+        let Some((key, value)) = row else { return Ok(None) };
+        let position = if self.is_backward { self.page.len() } else { self.page_len - 1 - self.page.len() };
+        let schema = self.schemas.of_row(position);
         Ok(Some(match self.part {
             RowPart::Keys => key_object(py, key.as_key()),
             RowPart::Values => value_object(py, schema, &value)?,

@@ -264,14 +264,12 @@ impl ClusterClient {
         all_rows(self, RowPart::Keys)
     }
 
-    /// Return all values of all nodes, in the order of their keys, requested page by page during each iteration. They are
-    /// `bytes`, also in a typed table.
+    /// Return all values of all nodes, in the order of their keys, requested page by page during each iteration.
     fn values(&self) -> ClientRows {
         all_rows(self, RowPart::Values)
     }
 
-    /// Return all rows of all nodes, in the order of their keys, requested page by page during each iteration. Values are
-    /// `bytes`, also in a typed table.
+    /// Return all rows of all nodes, in the order of their keys, requested page by page during each iteration.
     fn items(&self) -> ClientRows {
         all_rows(self, RowPart::Both)
     }

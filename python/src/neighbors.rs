@@ -3,13 +3,11 @@
 //! In: keys, and a table or a client. Out: for each key, the row with the largest key at or below it (`floor`) or the row with the
 //! smallest key at or above it (`ceiling`), in buffers from which `arrays` makes arrays, or as a list.
 
-use std::sync::Arc;
-
 use pyo3::prelude::*;
 use pyo3::types::PyList;
-use zero_kv::typed::Schema;
 use zero_kv::{Key, KeyKind, MappedStore};
 
+use crate::client_requests::RowSchemas;
 use crate::convert::row_tuple;
 use crate::key_batch::KeyBatch;
 use crate::many::{CopiedValues, in_chunks, is_arrow_array, list_of};
@@ -39,8 +37,7 @@ pub(crate) trait FindNeighbors {
 pub(crate) struct NearestRows {
     pub(crate) keys: RowKeys,
     pub(crate) values: CopiedValues,
-    /// The schema of a typed table.
-    pub(crate) schema: Option<Arc<Schema>>,
+    pub(crate) schemas: RowSchemas,
 }
 
 pub(crate) enum RowKeys {
@@ -68,7 +65,7 @@ impl NearestRows {
             KeyKind::U64 => RowKeys::Numbers(Vec::with_capacity(count)),
             KeyKind::Bytes => RowKeys::Bytes(CopiedValues::with_capacity(count)),
         };
-        NearestRows { keys, values: CopiedValues::with_capacity(count), schema: None }
+        NearestRows { keys, values: CopiedValues::with_capacity(count), schemas: RowSchemas::Common(None) }
     }
 
     pub(crate) fn push(&mut self, row: Option<(Key<'_>, &[u8])>) {
@@ -86,10 +83,11 @@ impl NearestRows {
             RowKeys::Numbers(numbers) => numbers.iter().map(|number| Some(Key::U64(*number))).collect(),
             RowKeys::Bytes(keys) => keys.slices().into_iter().map(|key| key.map(Key::Bytes)).collect(),
         };
-        let row = |(key, value): (Option<Key<'_>>, Option<&[u8]>)| {
-            key.zip(value).map(|(key, value)| row_tuple(py, self.schema.as_ref(), key, value)).transpose()
+        let row = |(position, (key, value)): (usize, (Option<Key<'_>>, Option<&[u8]>))| {
+            key.zip(value).map(|(key, value)| row_tuple(py, self.schemas.of_row(position), key, value)).transpose()
         };
-        list_of(py, keys.into_iter().zip(values).collect(), |pair| Ok(row(pair)?.map(Bound::into_any)))
+        let rows = keys.into_iter().zip(values).enumerate().collect();
+        list_of(py, rows, |found| Ok(row(found)?.map(Bound::into_any)))
     }
 }
 
@@ -98,7 +96,7 @@ where
     K: Into<Key<'k>> + Copy + Sync,
 {
     let mut rows = NearestRows::with_capacity(table.key_kind(), keys.len());
-    rows.schema = table.schema().cloned();
+    rows.schemas = RowSchemas::Common(table.schema().cloned());
     // Without keys there is no key kind to check.
     in_chunks(py, keys, |keys| match neighbor {
         Neighbor::Floor => table.floor_many_with(keys, |_, row| rows.push(row)),

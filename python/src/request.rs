@@ -29,7 +29,7 @@ use crate::key_batch::KeyBatch;
 use crate::schema;
 
 /// The maximum number of keys in a request that one table must answer. A call with more keys sends several requests, so that
-/// it succeeds if the server replaces its table more often than such a call takes.
+/// it succeeds even if the server replaces its table every second.
 const BATCH_LEN_MAX: usize = 1 << 16;
 
 /// One or many requests with one result.

@@ -117,6 +117,13 @@ def test_rows_of_a_typed_table_have_columns(kind: str, tmp_path: pathlib.Path) -
         assert client.columns([], ["price"]).shape == (0, 1)
         with pytest.raises(ValueError, match="nothing"):
             client.columns([3], ["nothing"])
+        assert client.floor(3) == table.floor(3) and client.first()[1]["name"] == "name 0"
+        assert client.floor_many(keys) == table.floor_many(keys) and client.ceiling_many(keys) == table.ceiling_many(keys)
+        assert (client.first(), client.last()) == (table.first(), table.last())
+        assert list(client.range(7, 90)) == list(table.range(7, 90)) and list(client.items()) == list(table.items())
+        assert list(client.values()) == list(table.values()) and list(client.keys()) == list(table.keys())
+        if kind == "blocking":
+            assert list(reversed(client.range(7, 90))) == list(reversed(table.range(7, 90)))
 
 
 @pytest.mark.parametrize("kind", CLIENTS)

@@ -21,7 +21,7 @@ use crate::cluster::{Health, Role, Topology, TopologyNode};
 use crate::format::key::Key;
 use crate::slots::slot_of;
 
-pub use ordered::{ClusterPage, ClusterRows};
+pub use ordered::{ClusterPage, ClusterRows, NearestRow};
 
 /// The pause before the third attempt of a call. It doubles with each attempt, up to the maximum.
 const PAUSE: Duration = Duration::from_millis(5);

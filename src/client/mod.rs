@@ -67,7 +67,7 @@ pub use async_stream::AsyncStream;
 pub use asynchronous::AsyncClient;
 pub use blocking::Client;
 #[cfg(feature = "cluster")]
-pub use cluster::{ClusterClient, ClusterOptions, ClusterPage, ClusterRows};
+pub use cluster::{ClusterClient, ClusterOptions, ClusterPage, ClusterRows, NearestRow};
 pub use columns::{ProjectedRows, ReceivedRow, ReceivedValues, RowsOrValues};
 pub use direct::{Direct, DirectOptions, DirectSnapshot};
 pub use environment::{SOCKET_VARIABLE, default_address};

@@ -8,7 +8,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use zero_kv::client::{ClientError, ClusterClient, ClusterOptions, KeyRange, Options, OwnedKey, RowsOrValues};
+use zero_kv::Key;
+use zero_kv::client::request::{Ceiling, LastRow};
+use zero_kv::client::{ClientError, ClusterClient, ClusterOptions, KeyRange, Options, OwnedKey, Row, RowsOrValues};
+use zero_kv::typed::{Schema, TypedRow};
 
 use super::clients::{start, start_one};
 use super::nodes::{Cluster, Member, ROWS, members, topology, topology_number};
@@ -200,8 +203,9 @@ pub(crate) fn an_ordered_lookup_takes_one_round_trip() {
     let options = ClusterOptions { client, attempts: 1, ..ClusterOptions::default() };
     let mut client = ClusterClient::connect_with(&seeds(&members), &options).unwrap();
     check(&mut client);
-    // A request has at least 16 bytes. The two requests for the slots of the file and the lookup must arrive together.
-    held_bytes.store(2 * 16, Ordering::Relaxed);
+    // A request has at least 16 bytes. The requests for the slots and the schema of the file and the lookup must arrive
+    // together.
+    held_bytes.store(3 * 16, Ordering::Relaxed);
     assert_eq!(client.floor(ROWS).unwrap().unwrap().0, OwnedKey::U64(ROWS - 1));
     assert_eq!(client.ceiling(7_u64).unwrap().unwrap().0, OwnedKey::U64(7));
     assert_eq!(client.count(..).unwrap(), ROWS);
@@ -233,22 +237,62 @@ pub(crate) fn rows_of_typed_tables_have_the_columns_of_the_schema() {
     assert_eq!(client.get_rows::<u64>(&[]).unwrap().schema().id(), schema.id());
     let error = client.get_columns(&keys, &["weight"]).unwrap_err().to_string();
     assert!(error.contains("weight"), "{error}");
-    // A node whose table has another type for a column.
-    let other =
-        Cluster::typed("price:f32,name:text", (0..ROWS).map(|key| format!("{key},1.5,x\n")).collect::<String>());
-    servers[0].kill();
-    let address = format!("127.0.0.1:{}", members[0].port);
-    let slots = members[0].slots.to_string();
-    let command = cluster.command(
-        &members[0].id,
-        &other.shard(members[0].slots),
-        members[0].port,
-        &["--tcp", &address, "--slots", &slots],
-    );
-    servers[0] = Server::of(command, &cluster.path(&format!("{}.sock", members[0].id)));
+    check_prices(&mut client, |_| false);
+    let _other = serve_float_prices(&cluster, &members[0], &mut servers[0]);
     assert!(matches!(client.get_columns(&keys, &["price"]), Err(ClientError::SchemaDiffers { .. })));
     assert!(matches!(client.get_rows_or_values(&keys), Err(ClientError::SchemaDiffers { .. })));
     assert_eq!(client.get_columns(&keys, &["name"]).unwrap().len(), keys.len());
+    // Each row in key order has the schema of the table that it comes from.
+    check_prices(&mut client, |key| members[0].slots.has_key(Key::U64(key)));
+}
+
+/// Lets a node serve a table in which the prices are floats. Returns the folder of the table.
+fn serve_float_prices(cluster: &Cluster, member: &Member, server: &mut Server) -> Cluster {
+    let rows: String = (0..ROWS).map(|key| format!("{key},1.5,x\n")).collect();
+    let other = Cluster::typed("price:f32,name:text", rows);
+    server.kill();
+    let address = format!("127.0.0.1:{}", member.port);
+    let options = ["--tcp", &address, "--slots", &member.slots.to_string()];
+    let command = cluster.command(&member.id, &other.shard(member.slots), member.port, &options);
+    *server = Server::of(command, &cluster.path(&format!("{}.sock", member.id)));
+    other
+}
+
+/// Checks the prices of all rows in key order. They are 1.5 if `is_float` returns true for the key, and otherwise half the
+/// key.
+#[track_caller]
+fn check_prices(client: &mut ClusterClient, is_float: impl Fn(u64) -> bool) {
+    let check = |(key, bytes): &Row, schema: &Option<Arc<Schema>>| {
+        let key = key.as_key().as_u64().unwrap();
+        let row = TypedRow::new(schema.as_ref().unwrap(), bytes).unwrap();
+        if is_float(key) {
+            assert_eq!(row.get::<f32>("price").unwrap(), 1.5, "{key}");
+        } else {
+            assert_eq!(u64::from(row.get::<u32>("price").unwrap()), key / 2, "{key}");
+        }
+    };
+    let keys = 0..ROWS + 2;
+    let ceilings: Vec<Ceiling<'_>> = keys.clone().map(|key| Ceiling::new(key).unwrap()).collect();
+    let (rows, schemas) = client.call_with_schema(&ceilings).unwrap();
+    assert_eq!((rows.len(), schemas.len()), (ceilings.len(), ceilings.len()));
+    for ((key, row), schema) in keys.zip(&rows).zip(&schemas) {
+        assert_eq!(row.as_ref().map(|(key, _)| key.clone()), (key < ROWS).then_some(OwnedKey::U64(key)));
+        assert_eq!(row.is_some(), schema.is_some());
+        row.iter().for_each(|row| check(row, schema));
+    }
+    let (rows, schemas) = client.call_with_schema(&[LastRow]).unwrap();
+    check(rows[0].as_ref().unwrap(), &schemas[0]);
+    assert_eq!(client.call_with_schema::<LastRow>(&[]).unwrap(), (Vec::new(), Vec::new()));
+    let mut row_count = 0;
+    let mut rest = Some(KeyRange::new(Bound::Unbounded, Bound::Unbounded));
+    while let Some(range) = rest {
+        let page = client.first_page(range.bounds()).unwrap();
+        assert_eq!(page.rows.len(), page.schemas.len());
+        page.rows.iter().zip(&page.schemas).for_each(|(row, schema)| check(row, schema));
+        row_count += page.rows.len() as u64;
+        rest = page.rest;
+    }
+    assert_eq!(row_count, ROWS);
 }
 
 pub(crate) fn all_nodes_of_a_slot_are_tried() {

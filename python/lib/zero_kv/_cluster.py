@@ -181,22 +181,18 @@ class AsyncClusterClient:
         """Return all keys of all nodes in ascending order, requested page by page during each iteration."""
         return self._rows(ClusterClient.keys)
 
-    def values(self) -> AsyncIterator[bytes]:
-        """Return all values of all nodes, in the order of their keys, requested page by page during each iteration. They are
-        `bytes`, also in a typed table.
-        """
+    def values(self) -> AsyncIterator[Any]:
+        """Return all values of all nodes, in the order of their keys, requested page by page during each iteration."""
         return self._rows(ClusterClient.values)
 
-    def items(self) -> AsyncIterator[tuple[Any, bytes]]:
-        """Return all rows of all nodes, in the order of their keys, requested page by page during each iteration. Values are
-        `bytes`, also in a typed table.
-        """
+    def items(self) -> AsyncIterator[tuple[Any, Any]]:
+        """Return all rows of all nodes, in the order of their keys, requested page by page during each iteration."""
         return self._rows(ClusterClient.items)
 
     def __aiter__(self) -> AsyncIterator[Any]:
         return self.keys()
 
-    async def floor(self, key: int | bytes | str) -> tuple[Any, bytes] | None:
+    async def floor(self, key: int | bytes | str) -> tuple[Any, Any] | None:
         """Return the row with the largest key less than or equal to `key`, of all nodes."""
         return await self._call(ClusterClient.floor, key)
 
@@ -204,7 +200,7 @@ class AsyncClusterClient:
         """Return the result of `floor` for many keys, in the order of the keys: see `Table.floor_many`."""
         return await self._call(ClusterClient.floor_many, keys, dtype=dtype)
 
-    async def ceiling(self, key: int | bytes | str) -> tuple[Any, bytes] | None:
+    async def ceiling(self, key: int | bytes | str) -> tuple[Any, Any] | None:
         """Return the row with the smallest key greater than or equal to `key`, of all nodes."""
         return await self._call(ClusterClient.ceiling, key)
 
@@ -212,21 +208,21 @@ class AsyncClusterClient:
         """Return the result of `ceiling` for many keys, in the order of the keys: see `floor_many`."""
         return await self._call(ClusterClient.ceiling_many, keys, dtype=dtype)
 
-    async def first(self) -> tuple[Any, bytes] | None:
+    async def first(self) -> tuple[Any, Any] | None:
         """Return the row with the smallest key of all nodes."""
         return await self._call(ClusterClient.first)
 
-    async def last(self) -> tuple[Any, bytes] | None:
+    async def last(self) -> tuple[Any, Any] | None:
         """Return the row with the largest key of all nodes."""
         return await self._call(ClusterClient.last)
 
     def range(
         self, start: int | bytes | str | None = None, end: int | bytes | str | None = None
-    ) -> AsyncIterator[tuple[Any, bytes]]:
+    ) -> AsyncIterator[tuple[Any, Any]]:
         """Return the rows of all nodes with keys from `start` up to, but not including, `end`, in key order."""
         return self._rows(ClusterClient.range, start, end)
 
-    def prefix(self, prefix: bytes | str) -> AsyncIterator[tuple[Any, bytes]]:
+    def prefix(self, prefix: bytes | str) -> AsyncIterator[tuple[Any, Any]]:
         """Return the rows of all nodes whose keys start with `prefix`, in key order."""
         return self._rows(ClusterClient.prefix, prefix)
 

@@ -24,7 +24,7 @@ Key: TypeAlias = int | bytes | str
 """A key as an argument. Keys in results are `int` or `bytes`."""
 
 _Keys: TypeAlias = Iterable[int | None] | Iterable[bytes | str | None]
-_Row: TypeAlias = tuple[Any, bytes]
+_Row: TypeAlias = tuple[Any, Any]
 _ArrowParts: TypeAlias = tuple[Memory, Memory, Memory, int, bool]
 
 class _ArrowArray(Protocol):
@@ -807,15 +807,11 @@ class ClusterClient:
     def keys(self) -> ClientRows[Any]:
         """Return all keys of all nodes in ascending order, requested page by page during each iteration."""
 
-    def values(self) -> ClientRows[bytes]:
-        """Return all values of all nodes, in the order of their keys, requested page by page during each iteration. They are
-        `bytes`, also in a typed table.
-        """
+    def values(self) -> ClientRows[Any]:
+        """Return all values of all nodes, in the order of their keys, requested page by page during each iteration."""
 
-    def items(self) -> ClientRows[tuple[Any, bytes]]:
-        """Return all rows of all nodes, in the order of their keys, requested page by page during each iteration. Values are
-        `bytes`, also in a typed table.
-        """
+    def items(self) -> ClientRows[tuple[Any, Any]]:
+        """Return all rows of all nodes, in the order of their keys, requested page by page during each iteration."""
 
     def floor(self, key: Key) -> _Row | None:
         """Return the row with the largest key less than or equal to `key`, of all nodes."""
@@ -853,10 +849,10 @@ class ClusterClient:
     def last(self) -> _Row | None:
         """Return the row with the largest key of all nodes."""
 
-    def range(self, start: Key | None = None, end: Key | None = None) -> ClientRows[tuple[Any, bytes]]:
+    def range(self, start: Key | None = None, end: Key | None = None) -> ClientRows[tuple[Any, Any]]:
         """Return the rows of all nodes with keys from `start` up to, but not including, `end`, in key order."""
 
-    def prefix(self, prefix: bytes | str) -> ClientRows[tuple[Any, bytes]]:
+    def prefix(self, prefix: bytes | str) -> ClientRows[tuple[Any, Any]]:
         """Return the rows of all nodes whose keys start with `prefix`, in key order."""
 
     def count(self, start: Key | None = None, end: Key | None = None) -> int:

@@ -4,8 +4,10 @@
 //! asked from one node, all nodes at the same time, and the results are combined. Ordered requests name no slot, so a node
 //! answers them for all rows of its file. Each batch of them is therefore sent between two requests for the slots that the
 //! file has, in one round trip: too few slots are an error, and rows that another node answers for are not counted twice.
+//! The batch also requests the schema of the file, because nodes can serve generations with different schemas.
 
 use std::ops::Bound;
+use std::sync::Arc;
 use std::vec;
 
 use super::ClusterClient;
@@ -16,7 +18,7 @@ use crate::client::error::ClientError;
 use crate::client::info::Info;
 use crate::client::key::{KeyRange, OwnedKey};
 use crate::client::request::{
-    Ceiling, Count, FirstRow, Floor, GetInfo, GetPage, KeyRequest, LastRow, Row, TypedRequest, check_bounds,
+    Ceiling, Count, FirstRow, Floor, GetInfo, GetPage, GetSchema, KeyRequest, LastRow, Row, TypedRequest, check_bounds,
     prefix_range,
 };
 use crate::cluster::SlotSet;
@@ -24,15 +26,46 @@ use crate::format::KeyBounds;
 use crate::format::key::{Key, KeyKind};
 use crate::protocol::native::Op;
 use crate::slots::{SLOT_COUNT, SlotRange, slot_of};
+use crate::typed::Schema;
 
 /// The next rows of a range of the whole table, in key order.
 #[derive(Clone, Debug)]
 pub struct ClusterPage {
     /// The rows, of which there is at least one if `rest` is a range.
     pub rows: Vec<Row>,
+    /// For each row, the schema of the table that it comes from, or `None` if that table has no schema.
+    pub schemas: Vec<Option<Arc<Schema>>>,
     /// The range of the rows after these. `None` if there are none.
     pub rest: Option<KeyRange>,
 }
+
+/// Rows, or `None` where there is none, and the schema of each row.
+type RowsWithSchemas = (Vec<Option<Row>>, Vec<Option<Arc<Schema>>>);
+
+/// A request for the row nearest to a key, or for the first or last row. Each node returns the nearest of its rows, and the
+/// nearest of these is the result.
+pub trait NearestRow: TypedRequest<Output = Option<Row>> + Copy + Sync {
+    /// Returns whether a row with `key` is nearer than a row with the key `than`.
+    fn is_nearer(key: &OwnedKey, than: &OwnedKey) -> bool;
+}
+
+/// Implements [`NearestRow`] for requests for the largest or the smallest of some keys.
+macro_rules! impl_nearest_row {
+    ($($Request:ty: $is_nearer:expr),*) => {
+        $(impl NearestRow for $Request {
+            fn is_nearer(key: &OwnedKey, than: &OwnedKey) -> bool {
+                $is_nearer(key, than)
+            }
+        })*
+    };
+}
+
+impl_nearest_row!(
+    Floor<'_>: OwnedKey::gt,
+    LastRow: OwnedKey::gt,
+    Ceiling<'_>: OwnedKey::lt,
+    FirstRow: OwnedKey::lt
+);
 
 /// Ordered lookups in the whole table. Each of them asks one node for each slot, so it takes as long as the slowest of
 /// these nodes. If the nodes serve different generations at the moment of a call, the result combines them.
@@ -50,7 +83,7 @@ impl ClusterClient {
     /// # Errors
     /// The errors of [`ClusterClient::get`].
     pub fn floor_many<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<Vec<Option<Row>>, ClientError> {
-        self.nearest_many::<_, Floor<'k>>(keys, |row, than| row.0 > than.0)
+        self.nearest_many::<_, Floor<'k>>(keys)
     }
 
     /// Returns the row with the smallest key greater than or equal to `key`.
@@ -66,7 +99,7 @@ impl ClusterClient {
     /// # Errors
     /// The errors of [`ClusterClient::get`].
     pub fn ceiling_many<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<Vec<Option<Row>>, ClientError> {
-        self.nearest_many::<_, Ceiling<'k>>(keys, |row, than| row.0 < than.0)
+        self.nearest_many::<_, Ceiling<'k>>(keys)
     }
 
     /// Returns the row with the smallest key of the whole table.
@@ -74,7 +107,7 @@ impl ClusterClient {
     /// # Errors
     /// The errors of [`ClusterClient::get`].
     pub fn first(&mut self) -> Result<Option<Row>, ClientError> {
-        Ok(self.nearest(1, |_| FirstRow, |row, than| row.0 < than.0)?.pop().flatten())
+        Ok(self.call_with_schema(&[FirstRow])?.0.pop().flatten())
     }
 
     /// Returns the row with the largest key of the whole table.
@@ -82,47 +115,43 @@ impl ClusterClient {
     /// # Errors
     /// The errors of [`ClusterClient::get`].
     pub fn last(&mut self) -> Result<Option<Row>, ClientError> {
-        Ok(self.nearest(1, |_| LastRow, |row, than| row.0 > than.0)?.pop().flatten())
+        Ok(self.call_with_schema(&[LastRow])?.0.pop().flatten())
     }
 
-    fn nearest_many<'k, K, R>(
-        &mut self,
-        keys: &[K],
-        is_nearer: impl Fn(&Row, &Row) -> bool,
-    ) -> Result<Vec<Option<Row>>, ClientError>
+    fn nearest_many<'k, K, R>(&mut self, keys: &[K]) -> Result<Vec<Option<Row>>, ClientError>
     where
         K: Into<Key<'k>> + Copy,
-        R: KeyRequest<'k> + TypedRequest<Output = Option<Row>>,
+        R: KeyRequest<'k> + NearestRow,
     {
         batch::check_keys(keys)?;
-        let keys: Vec<Key<'k>> = keys.iter().map(|key| (*key).into()).collect();
-        self.nearest(keys.len(), |at| R::from_checked(keys[at]), is_nearer)
+        let requests: Vec<R> = keys.iter().map(|key| R::from_checked((*key).into())).collect();
+        Ok(self.call_with_schema(&requests)?.0)
     }
 
-    /// Sends `len` requests to the nodes, and returns the nearest of the rows that the nodes return for each of them.
-    fn nearest<R: TypedRequest<Output = Option<Row>>>(
-        &mut self,
-        len: usize,
-        request: impl Fn(usize) -> R + Sync,
-        is_nearer: impl Fn(&Row, &Row) -> bool,
-    ) -> Result<Vec<Option<Row>>, ClientError> {
-        let mut nearest: Vec<Option<Row>> = vec![None; len];
-        if len == 0 {
-            return Ok(nearest);
+    /// Sends requests for rows of the whole table. Returns their rows, and for each of them the schema of the table that it
+    /// comes from, or `None` if there is no row or if that table has no schema. Rows of different nodes can have different
+    /// schemas.
+    ///
+    /// # Errors
+    /// The errors of [`ClusterClient::get`].
+    pub fn call_with_schema<R: NearestRow>(&mut self, requests: &[R]) -> Result<RowsWithSchemas, ClientError> {
+        let (mut rows, mut schemas) = (vec![None; requests.len()], vec![None; requests.len()]);
+        if requests.is_empty() {
+            return Ok((rows, schemas));
         }
         self.ask_all(
-            |client, slots| Ok(ask(client, slots, len, &request)?.0),
+            |client, slots| ask(client, slots, requests),
             |found| {
-                for (nearest, row) in nearest.iter_mut().zip(found) {
+                for (at, (row, schema)) in found.results.into_iter().zip(found.schemas).enumerate() {
                     if let Some(row) = row
-                        && nearest.as_ref().is_none_or(|nearest| is_nearer(&row, nearest))
+                        && rows[at].as_ref().is_none_or(|nearest: &Row| R::is_nearer(&row.0, &nearest.0))
                     {
-                        *nearest = Some(row);
+                        (rows[at], schemas[at]) = (Some(row), schema);
                     }
                 }
             },
         )?;
-        Ok(nearest)
+        Ok((rows, schemas))
     }
 
     /// Returns the kind of the table's keys: see [`Client::key_kind`].
@@ -196,13 +225,13 @@ impl ClusterClient {
     fn page(&mut self, request: GetPage<'_>) -> Result<ClusterPage, ClientError> {
         let is_backward = request.backward;
         let is_before = |a: &OwnedKey, b: &OwnedKey| if is_backward { a > b } else { a < b };
-        let mut rows: Vec<Row> = Vec::new();
+        let mut rows: Vec<(Row, Option<Arc<Schema>>)> = Vec::new();
         // The rows beyond the end of a page that is not the node's last one are not known yet. This is the nearest end.
         let mut known_to: Option<OwnedKey> = None;
         self.ask_all(
-            |client, slots| Ok(ask(client, slots, 1, |_| request)?.0),
-            |pages| {
-                for page in pages {
+            |client, slots| ask(client, slots, &[request]),
+            |found| {
+                for (page, schema) in found.results.iter().zip(found.schemas) {
                     let mut ends = page.iter();
                     let end = if is_backward { ends.next() } else { ends.next_back() };
                     let end = end.filter(|_| page.rest().is_some()).map(|(key, _)| OwnedKey::from(key));
@@ -210,20 +239,22 @@ impl ClusterClient {
                         (Some(known), Some(end)) => Some(if is_before(&end, &known) { end } else { known }),
                         (known, end) => known.or(end),
                     };
-                    rows.extend(page.iter().map(|(key, value)| (OwnedKey::from(key), value.to_vec())));
+                    let page = page.iter().map(|(key, value)| (OwnedKey::from(key), value.to_vec()));
+                    rows.extend(page.map(|row| (row, schema.clone())));
                 }
             },
         )?;
-        rows.retain(|(key, _)| known_to.as_ref().is_none_or(|end| !is_before(end, key)));
-        rows.sort_by(|a, b| a.0.cmp(&b.0));
+        rows.retain(|((key, _), _)| known_to.as_ref().is_none_or(|end| !is_before(end, key)));
+        rows.sort_by(|((a, _), _), ((b, _), _)| a.cmp(b));
         // A row that two nodes have is the same row.
-        rows.dedup_by(|a, b| a.0 == b.0);
+        rows.dedup_by(|((a, _), _), ((b, _), _)| a == b);
         let KeyRange { start, end } = KeyRange::from(request.bounds);
         let rest = known_to.map(|known_to| match is_backward {
             true => KeyRange::new(start, Bound::Excluded(known_to)),
             false => KeyRange::new(Bound::Excluded(known_to), end),
         });
-        Ok(ClusterPage { rows, rest })
+        let (rows, schemas) = rows.into_iter().unzip();
+        Ok(ClusterPage { rows, schemas, rest })
     }
 
     /// Makes a call to one node for each slot, and passes each result to `answered`.
@@ -242,57 +273,69 @@ impl ClusterClient {
     }
 }
 
-/// Sends `len` requests to a node that answers for some slots, in batches that are each answered from one file. Returns the
-/// results, and the slots of the last file. All files have the rows of the node's slots.
-fn ask<R: TypedRequest>(
+/// What a node has answered to some requests.
+struct Answers<T> {
+    results: Vec<T>,
+    /// For each result, the schema of the file that it comes from.
+    schemas: Vec<Option<Arc<Schema>>>,
+    /// The slots of the file that the last result comes from.
+    slots: SlotSet,
+}
+
+/// Sends requests to a node that answers for some slots, in batches that are each answered from one file. All files have the
+/// rows of the node's slots.
+fn ask<R: TypedRequest + Copy>(
     client: &mut Client,
     slots: &SlotSet,
-    len: usize,
-    request: impl Fn(usize) -> R,
-) -> Result<(Vec<R::Output>, SlotSet), ClientError> {
-    let (mut results, mut of_file) = (Vec::with_capacity(len), SlotSet::NONE);
-    while results.len() < len {
-        let batch_len = (len - results.len()).min(BATCH_LEN_MAX);
-        of_file = ask_one_file(client, batch_len, &request, &mut results)?;
+    requests: &[R],
+) -> Result<Answers<R::Output>, ClientError> {
+    let mut answers =
+        Answers { results: Vec::with_capacity(requests.len()), schemas: Vec::new(), slots: SlotSet::NONE };
+    for batch in requests.chunks(BATCH_LEN_MAX) {
+        let (of_file, schema) = ask_one_file(client, batch, &mut answers.results)?;
         if !slots.is_subset(&of_file) {
             let request = "rows in key order, of which the node has only some".to_owned();
             return Err(ClientError::Moved { server: client.target.address.clone(), request });
         }
+        answers.slots = of_file;
+        answers.schemas.resize(answers.results.len(), client.columns.set_schema(schema));
     }
-    Ok((results, of_file))
+    Ok(answers)
 }
 
-/// Sends the next `len` requests after those that have results, between two requests for Info. Repeats all of them if the
-/// node has replaced its file in between. Returns the slots of the file.
-fn ask_one_file<R: TypedRequest>(
+/// Sends requests between two requests for Info, and appends their results. Repeats all of them if the node has replaced its
+/// file in between. Returns the slots and the schema of the file.
+fn ask_one_file<R: TypedRequest + Copy>(
     client: &mut Client,
-    len: usize,
-    request: &impl Fn(usize) -> R,
+    requests: &[R],
     results: &mut Vec<R::Output>,
-) -> Result<SlotSet, ClientError> {
+) -> Result<(SlotSet, Option<Schema>), ClientError> {
     let start = results.len();
     for _ in 0..=TABLE_CHANGES_MAX {
-        let mut files = Vec::with_capacity(2);
+        let (mut files, mut schema) = (Vec::new(), None);
         client.exchange(batch::between(
-            Guards { before: &[Op::Info], after: Op::Info },
-            request(start).op(),
-            len,
-            |at| request(start + at),
+            Guards { before: &[Op::Info, Op::Schema], after: Op::Info },
+            requests[0].op(),
+            requests.len(),
+            |at| requests[at],
             |at, response| {
                 results.truncate(start + at);
-                results.push(request(start + at).decode(response)?);
+                results.push(requests[at].decode(response)?);
                 Ok(())
             },
             |at, response| {
-                files.truncate(at);
-                files.push(ServedFile::of(&GetInfo.decode(response)?));
+                match at {
+                    0 => files = vec![ServedFile::of(&GetInfo.decode(response)?)],
+                    1 => schema = GetSchema.decode(response)?,
+                    _ => files.push(ServedFile::of(&GetInfo.decode(response)?)),
+                }
                 Ok(())
             },
         ))?;
         if let Ok([before, after]) = <[ServedFile; 2]>::try_from(files)
             && before == after
         {
-            return Ok(after.slots);
+            return Ok((after.slots, schema));
         }
     }
     Err(ClientError::TableUnstable { server: client.target.address.clone(), changes: TABLE_CHANGES_MAX + 1 })
@@ -319,15 +362,15 @@ impl ServedFile {
 /// Returns the number of keys of a range that have some slots.
 fn count_in(client: &mut Client, slots: &SlotSet, range: &KeyRange) -> Result<u64, ClientError> {
     let count = Count::new(range.bounds())?;
-    let (counts, of_file) = ask(client, slots, 1, |_| count)?;
+    let found = ask(client, slots, &[count])?;
     // Without other slots in the file, its rows are those to count.
-    if of_file.is_subset(slots) {
-        return Ok(counts.into_iter().sum());
+    if found.slots.is_subset(slots) {
+        return Ok(found.results.into_iter().sum());
     }
     let (mut keys, mut rest) = (0, Some(range.clone()));
     while let Some(range) = rest.take() {
         let request = GetPage::first(range.bounds(), 0)?;
-        for page in ask(client, slots, 1, |_| request)?.0 {
+        for page in ask(client, slots, &[request])?.results {
             keys += page.iter().filter(|(key, _)| slots.has(slot_of(*key))).count() as u64;
             rest = page.rest().cloned();
         }
@@ -354,7 +397,7 @@ impl Iterator for ClusterRows<'_> {
                 return Some(Ok(row));
             }
             match self.client.first_page(self.rest.as_ref()?.bounds()) {
-                Ok(ClusterPage { rows, rest }) => (self.page, self.rest) = (rows.into_iter(), rest),
+                Ok(ClusterPage { rows, rest, .. }) => (self.page, self.rest) = (rows.into_iter(), rest),
                 Err(error) => return Some(Err(error)),
             }
         }

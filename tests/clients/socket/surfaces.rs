@@ -74,8 +74,16 @@ const ONLY_BLOCKING: &[&str] = &["direct", "direct_with"];
 const ONLY_OF_SERVERS: &[&str] = &["info", "ping"];
 
 /// Methods that only the client of clusters in Rust has, for the reasons that [`METHODS`] states.
-const ONLY_OF_CLUSTERS_IN_RUST: &[&str] =
-    &["connect", "connect_with", "first_page", "get_columns", "get_rows_or_values", "key_kind", "last_page"];
+const ONLY_OF_CLUSTERS_IN_RUST: &[&str] = &[
+    "call_with_schema",
+    "connect",
+    "connect_with",
+    "first_page",
+    "get_columns",
+    "get_rows_or_values",
+    "key_kind",
+    "last_page",
+];
 
 fn source(path: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
