@@ -6,6 +6,7 @@ pub mod generate;
 #[cfg(feature = "full")]
 mod generated_files;
 pub mod generation_args;
+pub mod live_bar;
 pub mod number;
 #[cfg(feature = "object-store")]
 pub mod publishing;

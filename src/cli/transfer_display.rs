@@ -1,12 +1,13 @@
 //! Progress of transfers on standard error: one live line on a terminal, otherwise one line per completed stage.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use super::live_bar::live_bar;
 use crate::publish::{Progress, Stage};
 
 const TEMPLATE: &str = "{prefix:<9} {wide_bar} {bytes}/{total_bytes} ({bytes_per_sec}), {eta} left";
@@ -33,8 +34,7 @@ struct Running {
 
 impl TransferDisplay {
     pub fn new(quiet: bool) -> TransferDisplay {
-        let is_terminal = io::stderr().is_terminal();
-        let bar = if quiet || !is_terminal { ProgressBar::hidden() } else { ProgressBar::no_length() };
+        let bar = live_bar(quiet);
         bar.set_style(ProgressStyle::with_template(TEMPLATE).expect("a valid template"));
         let running = Running {
             file: String::new(),
@@ -44,7 +44,7 @@ impl TransferDisplay {
             done_bytes: 0,
             is_complete: false,
         };
-        TransferDisplay { bar, prints_stages: !quiet && !is_terminal, running: Mutex::new(running) }
+        TransferDisplay { prints_stages: !quiet && bar.is_hidden(), bar, running: Mutex::new(running) }
     }
 
     /// Names the file that the next stages transfer.

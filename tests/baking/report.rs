@@ -7,7 +7,8 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 use serde_json::Value;
 
-use crate::helpers::baker_runs::Folder;
+use crate::helpers::baker_runs::{BAKER, Folder};
+use crate::helpers::terminal::Terminal;
 
 fn report(folder: &Folder, name: &str) -> Value {
     serde_json::from_slice(&fs::read(folder.path(name)).expect("a report")).expect("JSON")
@@ -141,4 +142,18 @@ fn each_stage_is_printed_on_one_line_and_quiet_prints_none() {
     assert_eq!(stages[0][1..5], ["2", "rows", "0.0", "MiB"], "{:?}", ended.stages);
     assert_eq!((stages[0][6], stages[1][1]), ("s", "2"));
     assert!(folder.bake_text("1,one\n", &["--quiet"]).succeeds().stages.is_empty());
+}
+
+#[test]
+fn a_terminal_that_cannot_redraw_shows_a_line_for_each_stage() {
+    let folder = Folder::new();
+    folder.write("rows.csv", "1,one\n");
+    let mut command = folder.command(BAKER);
+    command.arg(folder.path("rows.csv")).arg("--output").arg(folder.path("storage.db")).env("TERM", "dumb");
+    let mut terminal = Terminal::new();
+    let mut child = terminal.start(&command);
+    for stage in ["read ", "write ", "index ", "verify ", "settle "] {
+        terminal.wait_for(stage);
+    }
+    assert!(child.wait().unwrap().success());
 }

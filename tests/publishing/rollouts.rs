@@ -67,6 +67,18 @@ pub(crate) fn a_terminal_shows_a_live_table_of_nodes() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
+pub(crate) fn a_terminal_that_cannot_redraw_shows_lines() {
+    let store = pinned_table();
+    let _nodes = start(&store, ["a", "b"], 1);
+    let mut terminal = Terminal::new();
+    let mut command = store.zkv_command(&["rollout", "URL", "2", "--interval", "0.02", "--wait"]);
+    let mut child = terminal.start(command.env("TERM", "dumb"));
+    terminal.wait_for("b: waiting, serves 1\r\n");
+    terminal.wait_for("pin 2: all nodes serve generation 2\r\n");
+    terminal.wait_for("b     serving       2");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
 pub(crate) fn a_failed_canary_node_stops_the_rollout() {
     let store = pinned_table();
     let nodes = start(&store, ["a", "b"], 1);

@@ -1,10 +1,11 @@
 //! Progress of a bake on standard error: one live line on a terminal, otherwise one line per completed stage.
 
 use std::fmt;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 
 use indicatif::{HumanCount, ProgressBar, ProgressState, ProgressStyle};
 use zero_kv::bake::{Progress, Stage, StageFacts};
+use zero_kv::cli::live_bar::live_bar;
 
 /// The template of the live line (the progress on a terminal) for stages that count rows.
 const ROWS: &str = "{wide_bar} {human_pos}/{human_len} rows ({rows_per_sec}), {eta} left";
@@ -26,9 +27,8 @@ pub(crate) struct ProgressDisplay {
 
 impl ProgressDisplay {
     pub(crate) fn new(quiet: bool) -> Self {
-        let is_terminal = io::stderr().is_terminal();
-        let bar = if quiet || !is_terminal { ProgressBar::hidden() } else { ProgressBar::no_length() };
-        ProgressDisplay { bar, prints_stages: !quiet && !is_terminal, is_quiet: quiet }
+        let bar = live_bar(quiet);
+        ProgressDisplay { prints_stages: !quiet && bar.is_hidden(), bar, is_quiet: quiet }
     }
 
     /// Shows progress. `input_len_bytes` is the total length of the inputs, if known.

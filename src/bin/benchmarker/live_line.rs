@@ -1,9 +1,10 @@
 //! The live line on standard error that shows the progress of a run, if standard error is a terminal.
 
-use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
+
+use zero_kv::cli::live_bar::live_bar;
 
 use crate::plan::Clock;
 
@@ -19,10 +20,8 @@ pub(crate) struct LiveLine {
 
 impl LiveLine {
     pub(crate) fn new(clock: Clock) -> Self {
-        let bar = io::stderr().is_terminal().then(|| {
-            let style = ProgressStyle::with_template("{spinner} {msg}").expect("a valid template");
-            ProgressBar::new_spinner().with_style(style)
-        });
+        let style = ProgressStyle::with_template("{spinner} {msg}").expect("a valid template");
+        let bar = Some(live_bar(false).with_style(style)).filter(|bar| !bar.is_hidden());
         LiveLine { bar, clock, shown_at: clock.measured_from, requests_shown: 0 }
     }
 

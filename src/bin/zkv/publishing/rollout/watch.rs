@@ -6,6 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use zero_kv::cli::live_bar::live_bar;
 use zero_kv::publish::Publication;
 
 use super::Outcome;
@@ -27,8 +28,7 @@ pub(super) struct Watch<'a> {
 
 impl<'a> Watch<'a> {
     pub(super) fn new(publication: &'a Publication, args: &RolloutArgs) -> Watch<'a> {
-        let bar = if args.table.json { ProgressBar::hidden() } else { ProgressBar::no_length() };
-        // The bar is also hidden if standard error is no terminal, or a terminal that cannot redraw lines.
+        let bar = live_bar(args.table.json);
         let is_live = !bar.is_hidden();
         bar.set_style(ProgressStyle::with_template("{msg}").expect("a valid template"));
         Watch {
