@@ -9,7 +9,7 @@ use zero_kv::slots::SlotRange;
 
 use super::load::under_load;
 use super::nodes::{Member, ROWS, key_in, members, moved, reply, topology, topology_number};
-use crate::helpers::published::Published;
+use crate::helpers::published::{Published, start_node};
 use crate::helpers::redis_replies::Reply;
 use crate::helpers::rows::bake_text;
 use crate::helpers::servers::Server;
@@ -37,7 +37,7 @@ fn command(published: &Published, member: &Member) -> Command {
 }
 
 fn start(published: &Published, member: &Member) -> Server {
-    Server::of(command(published, member), &published.socket(&member.id))
+    start_node(command(published, member), &published.socket(&member.id))
 }
 
 fn create(published: &Published, number: u64, members: &[Member]) {
@@ -127,7 +127,7 @@ pub(crate) fn the_rows_of_moved_slots_stay_in_new_generations_while_the_node_ser
     let start = |member: &Member| {
         let mut command = command(&published, member);
         command.env("KV_STORE_POLL", "60s");
-        Server::of(command, &published.socket(&member.id))
+        start_node(command, &published.socket(&member.id))
     };
     let servers: Vec<Server> = members.iter().map(start).collect();
     wait_for_topology(&servers, 1);

@@ -8,7 +8,7 @@ use zero_kv::publish::{Canary, CommitOptions, ShardFile};
 use zero_kv::server::value_digest;
 use zero_kv::slots::SlotRange;
 
-use crate::helpers::published::Published;
+use crate::helpers::published::{Published, start_node};
 use crate::helpers::rows::bake_text;
 use crate::helpers::servers::Server;
 
@@ -18,7 +18,7 @@ const HIGH: SlotRange = SlotRange { first_slot: 6001, last_slot: 16383 };
 fn node(published: &Published, name: &str, slots: SlotRange) -> Server {
     let mut command = published.node_command(name, published.publication.url());
     command.args(["--slots", &slots.to_string()]);
-    Server::of(command, &published.socket(name))
+    start_node(command, &published.socket(name))
 }
 
 /// Bakes a table whose values name the generation.

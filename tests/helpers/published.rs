@@ -72,7 +72,7 @@ impl Published {
 
     /// Starts a node that reads the store at a URL, and waits until it is ready.
     pub(crate) fn node_of(&self, name: &str, url: &str) -> Server {
-        Server::of(self.node_command(name, url), &self.socket(name))
+        start_node(self.node_command(name, url), &self.socket(name))
     }
 
     /// Starts a node that reads the folder of the store, and waits until it is ready.
@@ -114,6 +114,13 @@ impl Published {
         let manifest = self.publication.manifest(Some(number)).unwrap();
         self.table().join(&manifest.entries[0].object)
     }
+}
+
+/// Starts a node, and waits until it is ready and reports what it serves, which it does just after it is ready.
+pub(crate) fn start_node(command: Command, socket: &Path) -> Server {
+    let node = Server::of(command, socket);
+    eventually("the node reports its generation", || node.number("published_generation") > 0);
+    node
 }
 
 /// Waits until a node serves a generation.

@@ -5,6 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use crate::helpers::servers::Server;
+
 const PROGRAMS: [(&str, &str); 4] = [
     ("kv_store", env!("CARGO_BIN_EXE_kv_store")),
     ("baker", env!("CARGO_BIN_EXE_baker")),
@@ -81,6 +83,26 @@ fn man_pages_and_completions_name_every_command_and_option() {
         let script = folder.path().join("bash").join(format!("{name}.bash"));
         assert!(Command::new("bash").arg("-n").arg(script).status().unwrap().success(), "{name}");
     }
+}
+
+/// `zkv` does not parse the arguments of these commands, so their examples are run.
+#[test]
+fn examples_of_commands_that_run_other_programs_work() {
+    let folder = tempfile::tempdir().unwrap();
+    let zkv = env!("CARGO_BIN_EXE_zkv");
+    assert!(Command::new(zkv).arg("--generate").arg(folder.path()).status().unwrap().success());
+    fs::write(folder.path().join("rows.csv"), "1,one\n2,two\n").unwrap();
+    let socket = folder.path().join("zero-kv.sock");
+    let example = |subcommand: &str| {
+        let page = read(&folder.path().join(format!("man1/zkv-{subcommand}.1"))).replace("\\-", "-");
+        let example = page.lines().find_map(|line| line.strip_prefix(r"\fB$ zkv ")?.strip_suffix(r"\fR"));
+        let mut command = Command::new(zkv);
+        command.args(example.expect("an example").split(' ')).current_dir(folder.path()).env("ZERO_KV_SOCKET", &socket);
+        command
+    };
+    assert!(example("bake").output().unwrap().status.success());
+    let _server = Server::of(example("serve"), &socket);
+    assert!(example("saturate").output().unwrap().status.success());
 }
 
 #[test]
