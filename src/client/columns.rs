@@ -20,7 +20,7 @@ use crate::typed::{
 /// How often a call repeats requests because the server replaced its table.
 pub(super) const TABLE_CHANGES_MAX: u32 = 10;
 /// The maximum number of requests that must be answered from one table. A call with more requests sends them in several
-/// batches, so that it succeeds if the server replaces its table more often than such a call takes.
+/// batches, so that it succeeds even if the server replaces its table every second.
 pub(super) const BATCH_LEN_MAX: usize = 1 << 16;
 /// The requests around those of a batch that must be answered from one table, whose schema is needed.
 pub(super) const TABLE_GUARDS: Guards = Guards { before: &[Op::Generation, Op::Schema], after: Op::Generation };

@@ -393,8 +393,8 @@ macro_rules! impl_client {
                 batch.into_result().map_err(|error| ClientError::request(&self.target.address, error))
             }
 
-            /// Sends the unsent requests of a batch, on one connection. The client keeps the
-            /// connection only after success: an error, a panic, or a dropped future closes the connection.
+            /// Sends the unsent requests of a batch, on one connection. The client keeps the connection only after
+            /// success: an error, a panic, or a dropped future closes the connection.
             $($async)? fn exchange_once<E: EncodeRequest, V: VisitResponse>(
                 &mut self,
                 batch: &mut Batch<E, V>,

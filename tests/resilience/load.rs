@@ -127,8 +127,9 @@ impl LoadThread {
         while !self.shared.stopping.load(Ordering::Relaxed) {
             // Slow readers send in one round and read some rounds later.
             if pending.is_empty() {
-                // As long as its reads fill its buffer, a server takes requests for one batch, and answers them from one
-                // generation, even if they were sent after a swap. So the first pipeline decides.
+                // If a read fills the server's buffer, the server treats the next read as part of the same batch, and
+                // answers both from one generation, even if there was a swap in between. The generation of the first
+                // pipeline is therefore allowed for all of them.
                 let least = self.least();
                 let send_pipeline = |connection: &mut PipelinedConnection, this: &mut LoadThread| {
                     (0..LoadThread::SLOW_PIPELINES).map(|_| this.send_pipeline(connection, least)).collect()
