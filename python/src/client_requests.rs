@@ -5,8 +5,10 @@
 
 use std::sync::Arc;
 
-use zero_kv::client::request::{Ceiling, FirstRow, Floor, GetPage, LastRow};
-use zero_kv::client::{Client, ClientError, ClusterClient, KeyRange, OwnedKey, ProjectedRows, Row, RowsOrValues};
+use zero_kv::client::request::{Ceiling, FirstRow, Floor, GetPage, LastRow, TypedRequest};
+use zero_kv::client::{
+    Client, ClientError, ClusterClient, KeyRange, NearestRow, OwnedKey, ProjectedRows, Row, RowsOrValues,
+};
 use zero_kv::typed::Schema;
 use zero_kv::{Key, KeyKind};
 
@@ -39,18 +41,17 @@ impl RowSchemas {
     }
 }
 
-/// Returns rows that have the same schema.
-fn with_common_schema(
-    found: Result<(Vec<Option<Row>>, Option<Arc<Schema>>), ClientError>,
+fn nearest<R: TypedRequest<Output = Option<Row>> + Copy>(
+    client: &mut Client,
+    requests: &[R],
 ) -> Result<Nearest, ClientError> {
-    found.map(|(rows, schema)| (rows, RowSchemas::Common(schema)))
+    let (rows, schema) = client.call_with_schema(requests)?;
+    Ok((rows, RowSchemas::Common(schema)))
 }
 
-/// Returns rows that each have a schema.
-fn with_each_schema(
-    found: Result<(Vec<Option<Row>>, Vec<Option<Arc<Schema>>>), ClientError>,
-) -> Result<Nearest, ClientError> {
-    found.map(|(rows, schemas)| (rows, RowSchemas::Each(schemas)))
+fn nearest_in_cluster<R: NearestRow>(client: &mut ClusterClient, requests: &[R]) -> Result<Nearest, ClientError> {
+    let (rows, schemas) = client.call_with_schema(requests)?;
+    Ok((rows, RowSchemas::Each(schemas)))
 }
 
 /// Requests for many keys and for rows. The methods of the clients have the same names. The rows of a cluster come from
@@ -113,21 +114,21 @@ macro_rules! impl_requests {
 
 impl_requests!(Client {
     fn first(&mut self) -> Result<Nearest, ClientError> {
-        with_common_schema(self.call_with_schema(&[FirstRow]))
+        nearest(self, &[FirstRow])
     }
 
     fn last(&mut self) -> Result<Nearest, ClientError> {
-        with_common_schema(self.call_with_schema(&[LastRow]))
+        nearest(self, &[LastRow])
     }
 
     fn floors<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<Nearest, ClientError> {
         let requests = keys.iter().map(|key| Floor::new(*key)).collect::<Result<Vec<_>, _>>()?;
-        with_common_schema(self.call_with_schema(&requests))
+        nearest(self, &requests)
     }
 
     fn ceilings<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<Nearest, ClientError> {
         let requests = keys.iter().map(|key| Ceiling::new(*key)).collect::<Result<Vec<_>, _>>()?;
-        with_common_schema(self.call_with_schema(&requests))
+        nearest(self, &requests)
     }
 
     fn get_each<'k, K: Into<Key<'k>> + Copy>(
@@ -155,21 +156,21 @@ impl_requests!(Client {
 
 impl_requests!(ClusterClient {
     fn first(&mut self) -> Result<Nearest, ClientError> {
-        with_each_schema(self.call_with_schema(&[FirstRow]))
+        nearest_in_cluster(self, &[FirstRow])
     }
 
     fn last(&mut self) -> Result<Nearest, ClientError> {
-        with_each_schema(self.call_with_schema(&[LastRow]))
+        nearest_in_cluster(self, &[LastRow])
     }
 
     fn floors<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<Nearest, ClientError> {
         let requests = keys.iter().map(|key| Floor::new(*key)).collect::<Result<Vec<_>, _>>()?;
-        with_each_schema(self.call_with_schema(&requests))
+        nearest_in_cluster(self, &requests)
     }
 
     fn ceilings<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<Nearest, ClientError> {
         let requests = keys.iter().map(|key| Ceiling::new(*key)).collect::<Result<Vec<_>, _>>()?;
-        with_each_schema(self.call_with_schema(&requests))
+        nearest_in_cluster(self, &requests)
     }
 
     fn get_each<'k, K: Into<Key<'k>> + Copy>(
