@@ -41,7 +41,8 @@ impl RowSchemas {
     }
 }
 
-fn nearest<R: TypedRequest<Output = Option<Row>> + Copy>(
+/// Requests rows of a server, which come from tables with the same schema.
+fn nearest_of_server<R: TypedRequest<Output = Option<Row>> + Copy>(
     client: &mut Client,
     requests: &[R],
 ) -> Result<Nearest, ClientError> {
@@ -49,13 +50,13 @@ fn nearest<R: TypedRequest<Output = Option<Row>> + Copy>(
     Ok((rows, RowSchemas::Common(schema)))
 }
 
-fn nearest_in_cluster<R: NearestRow>(client: &mut ClusterClient, requests: &[R]) -> Result<Nearest, ClientError> {
+/// Requests rows of a cluster, whose nodes can have tables with different schemas.
+fn nearest_of_cluster<R: NearestRow>(client: &mut ClusterClient, requests: &[R]) -> Result<Nearest, ClientError> {
     let (rows, schemas) = client.call_with_schema(requests)?;
     Ok((rows, RowSchemas::Each(schemas)))
 }
 
-/// Requests for many keys and for rows. The methods of the clients have the same names. The rows of a cluster come from
-/// nodes that can have different schemas.
+/// Requests for many keys and for rows. The methods of the clients have the same names.
 pub(crate) trait Requests: Send {
     fn kind_of_keys(&mut self) -> Result<KeyKind, ClientError>;
     /// Passes the value of each key to `visit`, in the order of the keys.
@@ -80,9 +81,9 @@ pub(crate) trait Requests: Send {
     fn page(&mut self, range: &KeyRange, backward: bool, needs_schema: bool) -> Result<Page, ClientError>;
 }
 
-/// Implements the requests whose methods both clients have. The others follow in braces.
+/// Implements the requests whose methods both clients have. `$nearest` requests rows. The other methods follow in braces.
 macro_rules! impl_requests {
-    ($Client:ident { $($other:tt)* }) => {
+    ($Client:ident, $nearest:ident { $($other:tt)* }) => {
         impl Requests for $Client {
             fn kind_of_keys(&mut self) -> Result<KeyKind, ClientError> {
                 self.key_kind()
@@ -107,30 +108,30 @@ macro_rules! impl_requests {
                 self.exists_many(keys)
             }
 
+            fn first(&mut self) -> Result<Nearest, ClientError> {
+                $nearest(self, &[FirstRow])
+            }
+
+            fn last(&mut self) -> Result<Nearest, ClientError> {
+                $nearest(self, &[LastRow])
+            }
+
+            fn floors<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<Nearest, ClientError> {
+                let requests = keys.iter().map(|key| Floor::new(*key)).collect::<Result<Vec<_>, _>>()?;
+                $nearest(self, &requests)
+            }
+
+            fn ceilings<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<Nearest, ClientError> {
+                let requests = keys.iter().map(|key| Ceiling::new(*key)).collect::<Result<Vec<_>, _>>()?;
+                $nearest(self, &requests)
+            }
+
             $($other)*
         }
     };
 }
 
-impl_requests!(Client {
-    fn first(&mut self) -> Result<Nearest, ClientError> {
-        nearest(self, &[FirstRow])
-    }
-
-    fn last(&mut self) -> Result<Nearest, ClientError> {
-        nearest(self, &[LastRow])
-    }
-
-    fn floors<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<Nearest, ClientError> {
-        let requests = keys.iter().map(|key| Floor::new(*key)).collect::<Result<Vec<_>, _>>()?;
-        nearest(self, &requests)
-    }
-
-    fn ceilings<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<Nearest, ClientError> {
-        let requests = keys.iter().map(|key| Ceiling::new(*key)).collect::<Result<Vec<_>, _>>()?;
-        nearest(self, &requests)
-    }
-
+impl_requests!(Client, nearest_of_server {
     fn get_each<'k, K: Into<Key<'k>> + Copy>(
         &mut self,
         keys: &[K],
@@ -154,25 +155,7 @@ impl_requests!(Client {
     }
 });
 
-impl_requests!(ClusterClient {
-    fn first(&mut self) -> Result<Nearest, ClientError> {
-        nearest_in_cluster(self, &[FirstRow])
-    }
-
-    fn last(&mut self) -> Result<Nearest, ClientError> {
-        nearest_in_cluster(self, &[LastRow])
-    }
-
-    fn floors<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<Nearest, ClientError> {
-        let requests = keys.iter().map(|key| Floor::new(*key)).collect::<Result<Vec<_>, _>>()?;
-        nearest_in_cluster(self, &requests)
-    }
-
-    fn ceilings<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<Nearest, ClientError> {
-        let requests = keys.iter().map(|key| Ceiling::new(*key)).collect::<Result<Vec<_>, _>>()?;
-        nearest_in_cluster(self, &requests)
-    }
-
+impl_requests!(ClusterClient, nearest_of_cluster {
     fn get_each<'k, K: Into<Key<'k>> + Copy>(
         &mut self,
         keys: &[K],

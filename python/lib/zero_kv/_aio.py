@@ -1,7 +1,7 @@
 """The asyncio client.
 
-In: keys. Out: values, rows, and facts that a server sent. This module decides which requests a call sends, and repeats them if the
-connection fails or the server replaces its table. `_connection` sends them.
+In: keys. Out: values, rows, and facts that a server sent. This module decides which requests a call sends, and repeats
+them if the connection fails or the server replaces its table. `_connection` sends them.
 """
 
 from __future__ import annotations
@@ -172,8 +172,9 @@ class AsyncClient:
         return (await self._rows_of(keys, None, until)).rows()
 
     async def _found(self, keys: Any, look_up: Callable[[Any, float | None], Awaitable[list[Any]]]) -> list[Any]:
-        """Return the results of a lookup. Keys that the table cannot have have the result `None`, unless the client is
-        strict."""
+        """Return the results of a lookup. The result for a key that the table cannot have is `None`, unless the client is
+        strict, which makes such a key an error.
+        """
         until = self._until()
         if self._strict:
             return await look_up(keys, until)
@@ -388,8 +389,8 @@ class AsyncClient:
         return [None if row is None else (row[0], decode_row(schema, row[1])) for row in rows]
 
     async def _with_schema(self, requests: list[Request], until: float | None) -> tuple[list[Any], Schema | None]:
-        """Send requests, each of which one table must answer. Return the results of all of them, and the schema that these
-        tables have in common. Large calls may be repeated more often, because more tables can replace one another meanwhile.
+        """Send requests, each of which one table must answer. Return the results of all of them, and the schema that
+        these tables have in common. A call with more requests takes longer, so it tolerates more replacements.
         """
         results: list[Any] = []
         schema: Schema | None = None

@@ -1,7 +1,7 @@
 """Connections of the asyncio client.
 
-In: an address, and requests of the compiled class `Request`. Out: their results. `Pipeline` encodes the requests and decodes the
-responses; this module connects, sends the bytes, and receives them.
+In: an address, and requests of the compiled class `Request`. Out: their results. `Pipeline` encodes the requests and
+decodes the responses; this module connects, sends the bytes, and receives them.
 """
 
 from __future__ import annotations
