@@ -79,6 +79,9 @@ pub mod cluster;
 #[doc(hidden)]
 pub mod csv_text;
 mod direct;
+#[cfg(any(feature = "bake", feature = "server"))]
+#[doc(hidden)]
+pub mod folder;
 pub mod format;
 mod machine_memory;
 pub mod protocol;

@@ -9,6 +9,7 @@ mod publishing {
     pub(crate) mod engine;
     pub(crate) mod interrupts;
     pub(crate) mod life_cycle;
+    pub(crate) mod local_folder;
     pub(crate) mod nodes;
     pub(crate) mod plain_http;
     pub(crate) mod proxy;
@@ -25,7 +26,9 @@ use libtest_mimic::{Arguments, Trial, run};
 use helpers::store_servers::{StoreKind, stop_servers};
 use helpers::trials::{trial, trials};
 use publishing::stores::Store;
-use publishing::{baking, collection, damage, engine, interrupts, life_cycle, plain_http, rejected, rollouts, shards};
+use publishing::{
+    baking, collection, damage, engine, interrupts, life_cycle, local_folder, plain_http, rejected, rollouts, shards,
+};
 
 /// Lists test functions of a store, each as one test with a folder, one test with S3, and one test with each other store
 /// that is installed.
@@ -109,6 +112,9 @@ fn main() -> ExitCode {
         engine::rows_of_other_slots_are_rejected,
         interrupts::a_second_signal_ends_a_publication_at_once,
         interrupts::an_interrupted_upload_continues,
+        local_folder::links_in_a_store_lead_nobody_out_of_it,
+        local_folder::only_files_of_uploads_are_garbage,
+        local_folder::special_files_in_a_store_block_no_program,
         plain_http::a_download_over_http_continues,
         plain_http::a_published_folder_is_read_over_http,
         rejected::malformed_command_lines_are_rejected,

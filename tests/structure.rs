@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 const LIBRARY: &[&str] = &[
     "sync",
     "setting",
+    "folder",
     "special_file",
     "csv_text",
     "user_namespace",

@@ -1,7 +1,7 @@
 //! Deletes the files of old generations.
 //!
-//! In: how many generations to retain, and how old an object must be. Out: the objects that no retained or pinned
-//! generation references. Manifests and pins are never deleted, so their numbers have no gaps.
+//! In: how many generations to retain, and how old an object must be. Out: the objects that an upload created, and that
+//! no retained or pinned generation references. Manifests and pins are never deleted, so their numbers have no gaps.
 
 use std::collections::HashSet;
 use std::time::{Duration, SystemTime};
@@ -16,6 +16,7 @@ use super::location::Location;
 use super::manifest::Manifest;
 use super::pin::Pin;
 use super::status::NodeStatus;
+use super::upload::is_object_name;
 
 /// What [`collect_garbage`](super::Publication::collect_garbage) deletes.
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +58,8 @@ pub(super) async fn collect(location: &Location, rules: &GarbageRules) -> Result
         let parts: Vec<String> = meta.location.parts().map(|part| part.as_ref().to_owned()).collect();
         // The path of an object ends with `data/JOB/NAME`.
         let object = parts[parts.len().saturating_sub(3)..].join("/");
-        if referenced.contains(&object) {
+        // Anything else in the folder belongs to somebody else.
+        if referenced.contains(&object) || location.path(&object) != meta.location || !is_object_name(&object) {
             continue;
         }
         // The clock of this machine may be ahead of the store's clock, so an object from the future counts as young.

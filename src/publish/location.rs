@@ -2,7 +2,6 @@
 //!
 //! In: a URL, and the store's standard environment variables. Out: an object store, and the paths of a table's objects.
 
-use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,12 +10,13 @@ use object_store::aws::AmazonS3Builder;
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::http::HttpBuilder;
-use object_store::local::LocalFileSystem;
 use object_store::multipart::MultipartStore;
 use object_store::path::Path;
 use object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
 
 use super::error::{PublishError, StoreFault};
+use super::local_store::LocalStore;
+use crate::folder::Folder;
 
 /// The maximum time that a connection to a store takes.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
@@ -47,7 +47,7 @@ impl Location {
     pub(super) fn create(text: &str) -> Result<Location, PublishError> {
         // Any other text is rejected below.
         if let Some(folder) = text.strip_prefix("file://").filter(|folder| folder.starts_with('/')) {
-            fs::create_dir_all(folder).map_err(PublishError::io(folder.as_ref()))?;
+            Folder::create_all(folder.as_ref()).map_err(PublishError::io(folder.as_ref()))?;
         }
         Location::parse(text)
     }
@@ -101,9 +101,7 @@ impl Location {
             }
             "file" => {
                 // The folder is the root of the store, so that nothing outside it can be read or written.
-                let folder = PathBuf::from(format!("/{path}"));
-                fs::metadata(&folder).map_err(PublishError::io(&folder))?;
-                let store = LocalFileSystem::new_with_prefix(&folder).map_err(invalid)?.with_fsync(true);
+                let store = LocalStore::new(PathBuf::from(format!("/{path}")));
                 Ok(new(Arc::new(store), None, Path::default(), true))
             }
             "http" | "https" => {

@@ -29,6 +29,7 @@ mod follow;
 mod follow_control;
 mod garbage;
 mod herd;
+mod local_store;
 mod location;
 mod manifest;
 mod membership;

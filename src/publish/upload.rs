@@ -25,6 +25,7 @@ use super::transfer::{
     ATTEMPTS_MAX, OnProgress, Progress, REQUESTS_MAX, Stage, back_off, check, part_len_bytes, parts,
 };
 use crate::bake::Cancel;
+use crate::folder::is_hidden_name;
 use crate::slots::{SlotRange, slot_of};
 use crate::store::MappedStore;
 
@@ -143,6 +144,19 @@ fn check_slots(store: &MappedStore, shard: &ShardFile, cancel: &Cancel) -> Resul
 /// Returns a name for the object of a file that no other job uses.
 fn object_name(job: &str, shard: &ShardFile, digest: &str) -> String {
     format!("data/{job}/{}-{digest}.zkv", shard.slots)
+}
+
+/// Returns whether an upload can have created an object of this name: an object that [`object_name`] names, or the
+/// hidden file of an upload into a folder.
+pub(super) fn is_object_name(object: &str) -> bool {
+    const DIGITS: usize = 32;
+    let is_hex = |text: &str| {
+        text.len() == DIGITS && text.bytes().all(|digit| digit.is_ascii_digit() || (b'a'..=b'f').contains(&digit))
+    };
+    let ["data", job, name] = object.split('/').collect::<Vec<_>>()[..] else { return false };
+    let parts = name.strip_suffix(".zkv").and_then(|name| name.rsplit_once('-'));
+    let is_file = parts.is_some_and(|(slots, digest)| slots.parse::<SlotRange>().is_ok() && is_hex(digest));
+    is_hex(job) && (is_file || is_hidden_name(name))
 }
 
 /// Uploads a file to a store that cannot resume uploads.
@@ -334,5 +348,37 @@ impl UploadState {
     /// Writes the state. A failure only means that an interrupted upload starts again.
     fn write(&self, path: &Path) {
         let _ = serde_json::to_vec(self).map(|json| std::fs::write(path, json));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_uploaded_files_are_names_of_objects() {
+        let (job, digest) = ("0123456789abcdef".repeat(2), "fedcba9876543210".repeat(2));
+        let shard = ShardFile::whole("table.db");
+        assert!(is_object_name(&object_name(&crate::publish::publication::new_job(), &shard, &digest)));
+        assert!(is_object_name(&format!("data/{job}/8192-16383-{digest}.zkv")));
+        assert!(is_object_name(&format!("data/{job}/.zkv.{digest}.tmp").replace(".zkv.", ".zero-kv.")));
+        let upper = digest.to_uppercase();
+        for name in [
+            String::new(),
+            format!("data/{job}"),
+            format!("data/{job}/0-16383-{digest}"),
+            format!("data/{job}/0-16383-{digest}.zkv/x"),
+            format!("data/{job}/16383-0-{digest}.zkv"),
+            format!("data/{job}/0-16384-{digest}.zkv"),
+            format!("data/{job}/{digest}.zkv"),
+            format!("data/{job}/0-16383-{upper}.zkv"),
+            format!("data/{job}/0-16383-{}.zkv", &digest[1..]),
+            format!("data/{job}x/0-16383-{digest}.zkv"),
+            format!("data/../0-16383-{digest}.zkv"),
+            format!("manifests/{job}/0-16383-{digest}.zkv"),
+            format!("data/{job}/authorized_keys"),
+        ] {
+            assert!(!is_object_name(&name), "{name}");
+        }
     }
 }

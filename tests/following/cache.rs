@@ -32,6 +32,32 @@ fn a_node_starts_from_its_cache_without_the_store() {
 }
 
 #[test]
+fn a_node_starts_from_its_cache_while_the_folder_of_the_store_is_missing() {
+    let published = Published::new();
+    published.publish(1);
+    drop(published.node("a"));
+    let (store, unmounted) = (published.store(), published.folder.path().join("unmounted"));
+    fs::rename(&store, &unmounted).unwrap();
+    let node = published.node("a");
+    node.expect_logged("serving generation 1 from the cache, without the store", 1);
+    wait_for_error(&node, "store/users: No such file or directory");
+    wait_until_served(&node, 1);
+    fs::rename(unmounted, store).unwrap();
+    published.publish(2);
+    wait_until_served(&node, 2);
+}
+
+#[test]
+fn a_node_without_a_store_and_without_a_cache_waits_and_stops_on_a_signal() {
+    let published = Published::new();
+    let command = published.node_command("a", "file:///no/such/folder");
+    let mut node = Server::spawn(command, &published.socket("a"));
+    node.wait_for_log("/no/such/folder: No such file or directory");
+    node.signal(Signal::TERM);
+    assert!(node.wait().success());
+}
+
+#[test]
 fn a_node_with_an_empty_cache_is_ready_when_it_serves() {
     let published = Published::new();
     let mut node = Server::spawn(published.node_command("a", published.publication.url()), &published.socket("a"));
@@ -60,7 +86,8 @@ fn a_node_that_is_killed_during_a_download_continues_it() {
     let store = StoreServer::start(&published.store());
     let command = |rate: &str| {
         let mut command = published.node_command("a", &store.url("users"));
-        command.args(["--fetch-bandwidth", rate]);
+        // Later polls would send further requests.
+        command.args(["--fetch-bandwidth", rate, "--poll", "1h"]);
         command
     };
     // The file has more than one range of 64 KiB.
@@ -251,7 +278,6 @@ fn options_of_a_published_table_are_checked() {
         (&["--from", url, "--poll", "0s"], 2, "such as 5s or 2min"),
         (&["--from", url, "--keep", "0"], 2, "0 is not in 1..=65535"),
         (&["--from", url, "--node", "a/b"], 1, "letters, digits"),
-        (&["--from", "file:///no/such/folder"], 1, "/no/such/folder: No such file or directory"),
     ] {
         let message = failing(args, status);
         assert!(message.contains(expected), "{args:?}: {message}");

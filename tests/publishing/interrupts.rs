@@ -36,19 +36,19 @@ pub(crate) fn interrupt_when(command: Command, signal: Signal, condition: impl F
     ran
 }
 
-/// Returns the number of files in a folder and in all folders below it.
-fn count_files(folder: &Path) -> usize {
+/// Returns the number of names in a folder and in all folders below it.
+fn count_names(folder: &Path) -> usize {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.map(|entry| if entry.path().is_dir() { count_files(&entry.path()) } else { 1 }).sum()
+    entries.map(|entry| 1 + if entry.path().is_dir() { count_names(&entry.path()) } else { 0 }).sum()
 }
 
 pub(crate) fn an_interrupted_publication_is_complete_or_invisible(store: &Store) {
     bake_large(store);
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
-        // An upload to S3 has a state beside the file, and an upload to a folder begins with a hidden file there.
+        // An upload to S3 has a state beside the file, and an upload to a folder begins with the folder of its job.
         let _ = fs::remove_file(store.path("large.db.upload.json"));
-        let (before, files) = (store.objects("manifests"), count_files(store.files.path()));
-        let is_uploading = || count_files(store.files.path()) > files;
+        let (before, names) = (store.objects("manifests"), count_names(store.files.path()));
+        let is_uploading = || count_names(store.files.path()) > names;
         let ran = signal_when(store.zkv_command(&["publish", "large.db", "--to", "URL"]), signal, is_uploading);
         let after = store.objects("manifests");
         if after == before {

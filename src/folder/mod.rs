@@ -1,0 +1,346 @@
+//! Creates, opens, replaces, and removes the files of a folder. Every file that a program creates is created here.
+//!
+//! In: a folder, and names in it. Out: open files. Other users may be able to write to the folder, so they can put
+//! anything at any name, at any time. Therefore, each call acts on names relative to the open folder, and follows no
+//! symbolic link at a name, waits for no FIFO, and opens no device. A file is written only if this process created it,
+//! or if [`Folder::continue_file`] or [`Folder::open_lock_file`] found that nobody else could have. Links in the path
+//! of the folder itself are followed, because the user of the program chose the path.
+
+mod new_file;
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use nix::unistd::geteuid;
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fchmod, fstat, linkat, mkdirat, openat, renameat, statat, unlinkat,
+};
+use rustix::io::Errno;
+
+pub use new_file::{NewFile, is_hidden_name};
+
+/// The mode of new files and the mode of new folders. The umask of the process applies to both.
+const FILE_MODE: Mode = Mode::from_raw_mode(0o666);
+const FOLDER_MODE: Mode = Mode::from_raw_mode(0o777);
+/// The mode of lock files. Only the owner can open such a file, so no other user can lock it.
+const LOCK_MODE: Mode = Mode::from_raw_mode(0o600);
+
+/// Without `NONBLOCK`, opening a FIFO would wait for its other end. Without `NOCTTY`, a terminal could become the
+/// controlling terminal of the process.
+const SAFELY: OFlags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
+
+/// An open folder.
+#[derive(Debug)]
+pub struct Folder {
+    fd: OwnedFd,
+    path: PathBuf,
+}
+
+impl Folder {
+    /// Opens the folder at a path.
+    pub fn open(path: &Path) -> io::Result<Folder> {
+        // A folder that is only passed through need not be readable.
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Folder { fd: openat(CWD, path, flags, Mode::empty())?, path: path.to_path_buf() })
+    }
+
+    /// Creates the folder at a path, and the folders above it, unless they exist. Opens the folder.
+    pub fn create_all(path: &Path) -> io::Result<Folder> {
+        fs::create_dir_all(path)?;
+        Folder::open(path)
+    }
+
+    /// Opens the folder of the file at a path. Returns the folder, and the name of the file in it.
+    pub fn of(path: &Path) -> io::Result<(Folder, OsString)> {
+        let text = path.as_os_str().as_bytes();
+        // `Path::file_name` ignores these ends.
+        if text.ends_with(b"/") || text.ends_with(b"/.") {
+            return Err(invalid("is the path of a folder: name a file in it"));
+        }
+        let name = path.file_name().ok_or_else(|| invalid("is not the name of a file"))?;
+        Ok((Folder::open(folder_of(path))?, name.to_owned()))
+    }
+
+    /// Opens a folder in this folder.
+    pub fn subfolder(&self, name: &str) -> io::Result<Folder> {
+        check_name(name.as_ref())?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = openat(&self.fd, name, flags, Mode::empty()).map_err(|error| match (error, self.stat(name)) {
+            (Errno::NOTDIR | Errno::LOOP, Ok(found)) if kind(&found) == FileType::Symlink => linked(),
+            _ => error.into(),
+        })?;
+        Ok(Folder { fd, path: self.path.join(name) })
+    }
+
+    /// Creates a folder in this folder, unless it exists. Opens the folder.
+    pub fn create_subfolder(&self, name: &str) -> io::Result<Folder> {
+        check_name(name.as_ref())?;
+        match mkdirat(&self.fd, name, FOLDER_MODE) {
+            Ok(()) => self.sync()?,
+            Err(Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+        self.subfolder(name)
+    }
+
+    /// Opens the same folder once more.
+    pub fn try_clone(&self) -> io::Result<Folder> {
+        Ok(Folder { fd: self.fd.try_clone()?, path: self.path.clone() })
+    }
+
+    /// Returns the path that the folder was opened by.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the names in the folder.
+    pub fn names(&self) -> io::Result<Vec<OsString>> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let mut names = Vec::new();
+        for entry in Dir::new(openat(&self.fd, ".", flags, Mode::empty())?)? {
+            let name = OsStr::from_bytes(entry?.file_name().to_bytes()).to_owned();
+            if name != "." && name != ".." {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
+    /// Returns the attributes of whatever has a name, which may be a link.
+    pub fn stat(&self, name: impl AsRef<OsStr>) -> io::Result<Stat> {
+        Ok(statat(&self.fd, name.as_ref(), AtFlags::SYMLINK_NOFOLLOW)?)
+    }
+
+    /// Opens a regular file for reading.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidInput`] if the file is not a regular file. The system's error.
+    pub fn open_file(&self, name: impl AsRef<OsStr>) -> io::Result<File> {
+        self.open_regular(name.as_ref(), OFlags::RDONLY)
+    }
+
+    /// Opens a regular file that belongs to this process's user or to root for reading.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidInput`] if the file is not a regular file, or belongs to another user. The system's
+    /// error.
+    pub fn open_own_file(&self, name: impl AsRef<OsStr>) -> io::Result<File> {
+        let file = self.open_file(name)?;
+        self.check_owner(&fstat(&file)?)?;
+        Ok(file)
+    }
+
+    /// Reads a file as [`Folder::open_own_file`] opens it, but not more than `len_max_bytes`.
+    pub fn read(&self, name: impl AsRef<OsStr>, len_max_bytes: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.open_own_file(name)?.take(len_max_bytes + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > len_max_bytes {
+            return Err(invalid(format!("has more than {len_max_bytes} bytes")));
+        }
+        Ok(bytes)
+    }
+
+    /// Returns whether the folder has a regular file of this name that belongs to this process's user or to root.
+    pub fn has_own_file(&self, name: impl AsRef<OsStr>) -> io::Result<bool> {
+        match self.stat(name) {
+            Ok(found) => Ok(check_kind(&found).and_then(|()| self.check_owner(&found)).is_ok()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Creates a file.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::AlreadyExists`] if anything has the name. The system's error.
+    pub fn create(&self, name: impl AsRef<OsStr>) -> io::Result<File> {
+        check_name(name.as_ref())?;
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | SAFELY;
+        Ok(File::from(openat(&self.fd, name.as_ref(), flags, FILE_MODE)?))
+    }
+
+    /// Creates a file without a name, which the system removes when it is closed.
+    ///
+    /// # Errors
+    /// The system's error, for example if the file system does not support such files.
+    pub fn create_unnamed(&self) -> io::Result<File> {
+        let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
+        Ok(File::from(openat(&self.fd, ".", flags, FILE_MODE)?))
+    }
+
+    /// Opens a file that an earlier process of this user created with [`Folder::create`], to continue writing it.
+    /// Returns `None` if nothing has the name, or something else: a link, a file with several names, or a file whose
+    /// owner, group, or mode is not that of a new file.
+    pub fn continue_file(&self, name: impl AsRef<OsStr>) -> io::Result<Option<File>> {
+        let Ok(file) = self.open_regular(name.as_ref(), OFlags::RDWR) else { return Ok(None) };
+        let (found, new) = (fstat(&file)?, self.stat_of_new_file()?);
+        let rights = |stat: &Stat| (stat.st_uid, stat.st_gid, stat.st_mode);
+        Ok((found.st_nlink == 1 && rights(&found) == rights(&new)).then_some(file))
+    }
+
+    /// Opens a lock file, or creates it. Its mode lets only its owner open it. The process can lock the file, and must
+    /// not write to it.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidInput`] if the file can be no lock file: see [`check_lock_file`]. The system's error.
+    pub fn open_lock_file(&self, name: impl AsRef<OsStr>) -> io::Result<File> {
+        check_name(name.as_ref())?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | SAFELY;
+        let file = match openat(&self.fd, name.as_ref(), flags, LOCK_MODE) {
+            Ok(file) => File::from(file),
+            Err(error) => {
+                // What is at the name explains the error better.
+                self.stat(name).map_or(Ok(()), |found| self.check_lock_file(&found))?;
+                return Err(error.into());
+            }
+        };
+        let found = fstat(&file)?;
+        self.check_lock_file(&found)?;
+        if found.st_mode & 0o077 != 0 && found.st_uid == geteuid().as_raw() {
+            fchmod(&file, LOCK_MODE)?;
+        }
+        Ok(file)
+    }
+
+    /// Checks that a file can be a lock file: a regular file with one name, which belongs to this process's user or to
+    /// root.
+    fn check_lock_file(&self, found: &Stat) -> io::Result<()> {
+        check_kind(found)?;
+        self.check_owner(found)?;
+        match found.st_nlink {
+            0 | 1 => Ok(()),
+            names => Err(invalid(format!("has {names} names (hard links), where 1 was expected"))),
+        }
+    }
+
+    /// Gives a file a name, which replaces what has the name, and syncs nothing.
+    pub fn write(&self, name: impl AsRef<OsStr>, bytes: &[u8]) -> io::Result<()> {
+        let new = self.new_file()?;
+        new.file().write_all(bytes)?;
+        new.replace(name.as_ref())
+    }
+
+    /// Writes a file, so that after a power loss the name has either the old file or the new one.
+    pub fn write_durably(&self, name: impl AsRef<OsStr>, bytes: &[u8]) -> io::Result<()> {
+        let new = self.new_file()?;
+        new.file().write_all(bytes)?;
+        new.file().sync_all()?;
+        new.replace(name.as_ref())?;
+        self.sync()
+    }
+
+    /// Gives a file of another folder, or of this one, one more name in this folder. The name replaces what has it.
+    pub fn replace_with_link(&self, from: &Folder, from_name: &str, name: &str) -> io::Result<()> {
+        let hidden =
+            new_file::with_hidden_name(|hidden| Ok(linkat(&from.fd, from_name, &self.fd, hidden, AtFlags::empty())?))?
+                .1;
+        let renamed = self.rename(&hidden, name);
+        // A rename does nothing if both names are links to the same file.
+        self.remove(&hidden)?;
+        renamed
+    }
+
+    /// Renames a file within the folder. The new name replaces what has it.
+    pub fn rename(&self, from: impl AsRef<OsStr>, to: impl AsRef<OsStr>) -> io::Result<()> {
+        check_name(to.as_ref())?;
+        Ok(renameat(&self.fd, from.as_ref(), &self.fd, to.as_ref())?)
+    }
+
+    /// Removes a file or a link, if it exists.
+    pub fn remove(&self, name: impl AsRef<OsStr>) -> io::Result<()> {
+        match unlinkat(&self.fd, name.as_ref(), AtFlags::empty()) {
+            Err(Errno::NOENT) => Ok(()),
+            removed => Ok(removed?),
+        }
+    }
+
+    /// Makes the names in the folder durable.
+    pub fn sync(&self) -> io::Result<()> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        File::from(openat(&self.fd, ".", flags, Mode::empty())?).sync_all()
+    }
+
+    fn open_regular(&self, name: &OsStr, access: OFlags) -> io::Result<File> {
+        check_name(name)?;
+        // Even a successful open of a device has effects, so the kind of file is also checked before it is opened.
+        check_kind(&self.stat(name)?)?;
+        let file = File::from(openat(&self.fd, name, access | SAFELY, Mode::empty())?);
+        check_kind(&fstat(&file)?)?;
+        Ok(file)
+    }
+
+    fn stat_of_new_file(&self) -> io::Result<Stat> {
+        Ok(fstat(self.new_file()?.file())?)
+    }
+
+    fn check_owner(&self, found: &Stat) -> io::Result<()> {
+        let (owner, ours) = (found.st_uid, geteuid().as_raw());
+        // Some network file systems give all files of a folder one owner.
+        let is_ours = |new: Stat| new.st_uid == owner;
+        if [0, ours].contains(&owner) || self.stat_of_new_file().is_ok_and(is_ours) {
+            return Ok(());
+        }
+        Err(invalid(format!("belongs to user {owner}, where root or this process's user {ours} was expected")))
+    }
+
+    /// Gives an unnamed file a name.
+    fn link_unnamed(&self, file: &File, name: &OsStr) -> io::Result<()> {
+        check_name(name)?;
+        Ok(linkat(CWD, proc_path(file), &self.fd, name, AtFlags::SYMLINK_FOLLOW)?)
+    }
+
+    fn link(&self, from: &str, to: &OsStr) -> io::Result<()> {
+        check_name(to)?;
+        Ok(linkat(&self.fd, from, &self.fd, to, AtFlags::empty())?)
+    }
+}
+
+/// Creates a file without a name in a folder, also if the file system does not support such files.
+pub fn unnamed_file_in(folder: &Path) -> io::Result<File> {
+    Folder::open(folder)?.new_file()?.into_unnamed()
+}
+
+/// Returns the folder of the file at `path`. If the path is only a name, the folder is `.`.
+pub fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Rejects a name that would lead out of the folder.
+fn check_name(name: &OsStr) -> io::Result<()> {
+    match name.as_bytes() {
+        b"" | b"." | b".." => Err(invalid("is not the name of a file")),
+        name if name.contains(&b'/') => Err(invalid("is not the name of a file")),
+        _ => Ok(()),
+    }
+}
+
+fn check_kind(found: &Stat) -> io::Result<()> {
+    match kind(found) {
+        FileType::RegularFile => Ok(()),
+        FileType::Symlink => Err(linked()),
+        _ => Err(invalid("is not a regular file")),
+    }
+}
+
+fn kind(found: &Stat) -> FileType {
+    FileType::from_raw_mode(found.st_mode)
+}
+
+fn linked() -> io::Error {
+    invalid("is a symbolic link, which is not followed")
+}
+
+fn invalid(message: impl Into<String>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, message.into())
+}
+
+fn proc_path(file: &impl AsFd) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()))
+}
+
+#[cfg(test)]
+mod tests;

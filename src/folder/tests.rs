@@ -1,0 +1,160 @@
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+use rustix::fs::mknodat;
+
+use super::*;
+
+/// What another user can put at a name. Returns the file that must not change, if there is one.
+const PLANTED: [&str; 7] = ["nothing", "file", "link", "dangling link", "link to a folder", "hard link", "FIFO"];
+
+fn plant(folder: &Path, what: &str) -> PathBuf {
+    let (place, victim) = (folder.join("name"), folder.join("victim"));
+    fs::write(&victim, "precious").unwrap();
+    fs::create_dir(folder.join("victims")).unwrap();
+    match what {
+        "nothing" => {}
+        "file" => fs::write(&place, "other").unwrap(),
+        "link" => symlink(&victim, &place).unwrap(),
+        "dangling link" => symlink(folder.join("victims/new"), &place).unwrap(),
+        "link to a folder" => symlink(folder.join("victims"), &place).unwrap(),
+        "hard link" => fs::hard_link(&victim, &place).unwrap(),
+        _ => mknodat(CWD, &place, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap(),
+    }
+    victim
+}
+
+fn with_each(test: impl Fn(&str, &Folder)) {
+    for what in PLANTED {
+        let folder = tempfile::tempdir().unwrap();
+        let victim = plant(folder.path(), what);
+        test(what, &Folder::open(folder.path()).unwrap());
+        assert_eq!(fs::read(victim).unwrap(), b"precious", "{what}");
+        assert_eq!(fs::read_dir(folder.path().join("victims")).unwrap().count(), 0, "{what}");
+    }
+}
+
+#[test]
+fn a_written_file_replaces_whatever_has_its_name() {
+    with_each(|what, folder| {
+        folder.write("name", b"new").unwrap();
+        assert_eq!(fs::read(folder.path().join("name")).unwrap(), b"new", "{what}");
+        assert!(fs::symlink_metadata(folder.path().join("name")).unwrap().is_file(), "{what}");
+        folder.write_durably("name", b"newer").unwrap();
+        assert_eq!(folder.read("name", 5).unwrap(), b"newer");
+        assert!(folder.read("name", 4).is_err(), "more bytes than expected are not read");
+        assert_eq!(folder.names().unwrap().len(), 3, "{what}: {:?}", folder.names());
+    });
+}
+
+#[test]
+fn a_file_is_created_only_if_nothing_has_its_name() {
+    for is_hidden in [false, true] {
+        with_each(|what, folder| {
+            let new = || {
+                let mut new = folder.new_file().unwrap();
+                if is_hidden {
+                    let (file, hidden) = new_file::with_hidden_name(|hidden| folder.create(hidden)).unwrap();
+                    assert!(is_hidden_name(&hidden));
+                    new = new.with_hidden(file, hidden);
+                }
+                new
+            };
+            for created in [folder.create("name").map(drop), new().create("name")] {
+                if what != "nothing" {
+                    assert_eq!(created.unwrap_err().kind(), io::ErrorKind::AlreadyExists, "{what}");
+                }
+            }
+            new().replace("name").unwrap();
+            assert_eq!(folder.names().unwrap().len(), 3, "{what}: {:?}", folder.names());
+        });
+    }
+}
+
+#[test]
+fn only_a_file_that_an_earlier_run_created_is_continued() {
+    with_each(|what, folder| {
+        assert_eq!(folder.continue_file("name").unwrap().is_some(), what == "file", "{what}");
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::open(folder.path()).unwrap();
+    let file = folder.create("name").unwrap();
+    assert!(folder.continue_file("name").unwrap().is_some());
+    for mode in [0o666, 0o600, 0o777, 0o4755] {
+        file.set_permissions(fs::Permissions::from_mode(mode)).unwrap();
+        let is_new = file.metadata().unwrap().mode() == folder.create_unnamed().unwrap().metadata().unwrap().mode();
+        assert_eq!(folder.continue_file("name").unwrap().is_some(), is_new, "{mode:o}");
+    }
+}
+
+#[test]
+fn a_lock_file_is_a_regular_file_with_one_name() {
+    with_each(|what, folder| match folder.open_lock_file("name") {
+        Ok(_) => {
+            assert!(["nothing", "file"].contains(&what), "{what}");
+            assert_eq!(folder.stat("name").unwrap().st_mode & 0o7777, 0o600, "{what}");
+        }
+        Err(error) => {
+            let expected = match what {
+                "hard link" => "has 2 names",
+                "FIFO" => "is not a regular file",
+                _ => "is a symbolic link, which is not followed",
+            };
+            assert!(error.to_string().contains(expected), "{what}: {error}");
+        }
+    });
+}
+
+#[test]
+fn only_regular_files_are_opened() {
+    with_each(|what, folder| {
+        let is_regular = ["file", "hard link"].contains(&what);
+        assert_eq!(folder.open_file("name").is_ok(), is_regular, "{what}");
+        assert_eq!(folder.read("name", 100).is_ok(), is_regular, "{what}");
+        assert_eq!(folder.has_own_file("name").unwrap(), is_regular, "{what}");
+    });
+}
+
+#[test]
+fn a_link_to_a_folder_is_no_subfolder_and_no_name_leads_out_of_a_folder() {
+    with_each(|what, folder| {
+        assert_eq!(folder.create_subfolder("name").is_ok(), what == "nothing", "{what}");
+        assert_eq!(folder.subfolder("name").is_ok(), what == "nothing", "{what}");
+        if what.starts_with("link to") {
+            assert!(folder.subfolder("name").unwrap_err().to_string().contains("symbolic link"));
+        }
+        let inner = folder.subfolder("victims").unwrap();
+        for name in ["..", ".", "", "../victim", "/etc/passwd"] {
+            assert!(inner.subfolder(name).is_err() && inner.create_subfolder(name).is_err(), "{name}");
+            assert!(inner.open_file(name).is_err() && inner.create(name).is_err(), "{name}");
+            assert!(inner.write(name, b"x").is_err() && inner.open_lock_file(name).is_err(), "{name}");
+            assert!(inner.continue_file(name).unwrap().is_none(), "{name}");
+        }
+        assert_eq!(inner.names().unwrap().len(), 0, "{what}");
+    });
+}
+
+#[test]
+fn a_folder_that_was_replaced_by_a_link_stays_open() {
+    let parent = tempfile::tempdir().unwrap();
+    let folder = Folder::create_all(&parent.path().join("a")).unwrap();
+    fs::rename(parent.path().join("a"), parent.path().join("b")).unwrap();
+    fs::create_dir(parent.path().join("other")).unwrap();
+    symlink("other", parent.path().join("a")).unwrap();
+    folder.write_durably("name", b"new").unwrap();
+    folder.replace_with_link(&folder, "name", "second").unwrap();
+    folder.replace_with_link(&folder, "name", "second").unwrap();
+    assert_eq!(fs::read(parent.path().join("b/second")).unwrap(), b"new");
+    assert_eq!(folder.names().unwrap().len(), 2);
+    assert_eq!(fs::read_dir(parent.path().join("other")).unwrap().count(), 0);
+}
+
+#[test]
+fn the_path_of_an_output_names_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["new/", "new/.", "..", "."] {
+        let error = Folder::of(&folder.path().join(name)).unwrap_err().to_string();
+        assert!(error.contains("a file"), "{name}: {error}");
+    }
+    assert!(Folder::of(Path::new("")).is_err() && Folder::of(Path::new("/")).is_err());
+    assert_eq!(Folder::of(Path::new("x")).unwrap().1, "x");
+}

@@ -1,0 +1,134 @@
+//! Stores in folders to which other users can write: links, and files that are not regular.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+use super::stores::Store;
+
+const JOB: &str = "0123456789abcdef0123456789abcdef";
+
+/// Returns the name of a file that an upload can have created.
+fn file_name(number: u64) -> String {
+    format!("0-16383-{number:032x}.zkv")
+}
+
+/// Creates a folder beside the store, with a file of each name that an upload can have created, and with others.
+fn victim(store: &Store) -> PathBuf {
+    let victim = store.path("victim");
+    fs::create_dir_all(victim.join(JOB)).unwrap();
+    for name in ["a", "b.zkv", &file_name(1), &format!("{JOB}/{}", file_name(2)), &format!("{JOB}/c")] {
+        fs::write(victim.join(name), "precious").unwrap();
+    }
+    victim
+}
+
+fn assert_precious(victim: &Path) {
+    let names =
+        ["a", "b.zkv", &file_name(1), &format!("{JOB}/{}", file_name(2)), &format!("{JOB}/c")].map(str::to_owned);
+    for name in names {
+        assert_eq!(fs::read_to_string(victim.join(&name)).unwrap_or_default(), "precious", "{name}");
+    }
+    assert_eq!(fs::read_dir(victim).unwrap().count(), 4, "nothing was created in the folder");
+    assert_eq!(fs::read_dir(victim.join(JOB)).unwrap().count(), 2, "nothing was created in the folder");
+}
+
+/// Replaces each folder of a table in turn by a link out of the store, and runs every command that reads or writes.
+pub(crate) fn links_in_a_store_lead_nobody_out_of_it() {
+    for linked in ["data", "data/JOB", "data/JOB/FILE", "manifests", "pins", "status", "probe"] {
+        let store = Store::folder();
+        store.publish(1);
+        let root = store.path("published/users");
+        let victim = victim(&store);
+        let place = root.join(linked.replace("JOB", JOB).replace("FILE", &file_name(1)));
+        if place.exists() {
+            fs::rename(&place, store.path("moved")).unwrap();
+        }
+        fs::create_dir_all(place.parent().unwrap()).unwrap();
+        match linked {
+            "data/JOB/FILE" => symlink(victim.join(file_name(1)), &place).unwrap(),
+            _ => symlink(&victim, &place).unwrap(),
+        }
+        store.bake("next.db", "1,one\n");
+        for args in [
+            &["gc", "URL", "--keep", "1", "--older-than", "0s", "--delete"][..],
+            &["publish", "next.db", "--to", "URL"],
+            &["pull", "URL", "-o", "copy.db"],
+            &["generations", "URL"],
+            &["pin", "URL", "1"],
+            &["unpin", "URL"],
+            &["store", "check", "URL"],
+            &["gc", "URL", "--keep", "1", "--older-than", "0s", "--delete"],
+        ] {
+            let ran = store.zkv(args);
+            let is_fatal = matches!(
+                (linked, args[0]),
+                ("manifests", "publish" | "pull" | "generations" | "gc") | ("data", "publish") | ("pins", "pin")
+            );
+            assert!(!is_fatal || ran.output.status.code() == Some(2), "{linked}, {args:?}: {ran:?}");
+            assert!(!is_fatal || ran.err.contains("is a symbolic link, which is not followed"), "{ran:?}");
+            assert_precious(&victim);
+        }
+        assert!(fs::symlink_metadata(&place).unwrap().is_symlink(), "{linked}");
+    }
+}
+
+pub(crate) fn only_files_of_uploads_are_garbage() {
+    let store = Store::folder();
+    store.publish(1);
+    let data = store.path("published/users/data");
+    let hidden = format!(".zero-kv.{JOB}.tmp");
+    let garbage = [format!("{JOB}/{}", file_name(1)), format!("{JOB}/{hidden}")];
+    let others = [
+        file_name(2),
+        "notes.txt".to_owned(),
+        format!("{JOB}/README"),
+        format!("{JOB}/0-16383-x.zkv"),
+        format!("job/{}", file_name(3)),
+        format!("{JOB}/{JOB}/{}", file_name(4)),
+        format!("{JOB}/data/{JOB}/{}", file_name(5)),
+    ];
+    for name in garbage.iter().chain(&others) {
+        fs::create_dir_all(data.join(name).parent().unwrap()).unwrap();
+        fs::write(data.join(name), "x").unwrap();
+    }
+    mknodat(CWD, data.join(JOB).join(file_name(6)), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let before = store.objects("data").len();
+    let report = store.zkv(&["gc", "URL", "--keep", "3", "--older-than", "0s", "--delete", "--json"]).json();
+    let mut deleted: Vec<&str> =
+        report["objects"].as_array().unwrap().iter().map(|object| object.as_str().unwrap()).collect();
+    deleted.sort_unstable();
+    let mut expected = garbage.map(|name| format!("data/{name}"));
+    expected.sort();
+    assert_eq!(deleted, expected);
+    assert_eq!(store.objects("data").len(), before - 2, "{:?}", store.objects("data"));
+    for name in others {
+        assert!(data.join(&name).exists(), "{name}");
+    }
+}
+
+/// A FIFO takes the place of each document in turn.
+pub(crate) fn special_files_in_a_store_block_no_program() {
+    for document in ["manifests/00000000000000000001.json", "pins/00000000000000000001.json", "status/a.json"] {
+        let store = Store::folder();
+        store.publish(1);
+        let place = store.path("published/users").join(document);
+        let _ = fs::remove_file(&place);
+        fs::create_dir_all(place.parent().unwrap()).unwrap();
+        mknodat(CWD, &place, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        for args in [
+            &["generations", "URL"][..],
+            &["pull", "URL", "-o", "copy.db"],
+            &["pin", "URL", "1"],
+            &["gc", "URL", "--keep", "1"],
+            &["publish", "table.db", "--to", "URL"],
+        ] {
+            let ran = store.zkv(args);
+            if document.starts_with("manifests") {
+                ran.fails(2, &["00000000000000000001.json: is not a regular file"]);
+            }
+        }
+    }
+}
