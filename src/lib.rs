@@ -84,6 +84,9 @@ mod direct;
 pub mod folder;
 pub mod format;
 mod machine_memory;
+#[cfg(any(feature = "cli", feature = "server"))]
+#[doc(hidden)]
+pub mod printable;
 pub mod protocol;
 #[cfg(feature = "object-store")]
 pub mod publish;

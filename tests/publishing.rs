@@ -93,6 +93,7 @@ fn main() -> ExitCode {
         life_cycle::a_published_file_is_pulled_byte_by_byte,
         life_cycle::a_table_without_generations_is_reported,
         life_cycle::json_has_the_facts_of_the_text,
+        life_cycle::hostile_notes_are_listed_on_one_line,
         life_cycle::pins_select_what_is_pulled,
         life_cycle::racing_publishers_lose_no_generation,
         life_cycle::the_store_is_checked,

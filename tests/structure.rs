@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// The folders and files of `src/` that form the library, from the lowest layer to the highest.
 const LIBRARY: &[&str] = &[
+    "printable",
     "sync",
     "setting",
     "folder",
@@ -246,6 +247,59 @@ fn messages_of_the_library_name_no_command_line_option() {
     assert!(found.is_empty(), "{found:#?}");
     assert!(library.iter().any(|source| source.text.contains("Setting::Memory")), "the files were read");
     assert!(is_named("\"choose --memory\"") && !is_named("a -- b"));
+}
+
+/// A width that is known only at run time comes from foreign text, whose length may exceed the 16 bits of a width.
+#[test]
+fn only_the_table_of_text_aligns_by_the_length_of_text() {
+    let aligns = |line: &str| {
+        line.split('{').skip(1).any(|rest| {
+            let (name, format) = rest.split('}').next().unwrap_or_default().split_once(':').unwrap_or_default();
+            let is_named = name.chars().all(|c: char| c.is_alphanumeric() || c == '_');
+            let width = format.trim_start_matches(['<', '>', '^']);
+            is_named && width.ends_with('$') && !width.starts_with(['0', '.'])
+        })
+    };
+    assert!(aligns("format!(\"{cell:<width$}\")") && aligns("\"{cell:width$}  {x}\"") && !aligns("{ a: b$ }"));
+    assert_eq!(
+        files_that(aligns, &["src/bin", "src/cli", "src/kv_store"]),
+        [
+            "src/bin/zkv/text_table",
+            // The width of an area of the screen.
+            "src/bin/zkv/top/screen/draw",
+        ]
+    );
+}
+
+/// `output.rs` makes everything that `zkv` prints printable.
+#[test]
+fn zkv_prints_only_through_its_module_of_output() {
+    assert_eq!(
+        files_that(|line| line.contains("stderr()") || line.contains("eprint"), &["src/bin/zkv"]),
+        ["src/bin/zkv/output"]
+    );
+    assert_eq!(
+        files_that(|line| line.contains("stdout()") && !line.contains("RowOutput"), &["src/bin/zkv"]),
+        [
+            // The screen, and numbers.
+            "src/bin/zkv/dump",
+            "src/bin/zkv/output",
+            "src/bin/zkv/rows",
+            "src/bin/zkv/slot",
+            "src/bin/zkv/top",
+        ]
+    );
+}
+
+/// Returns the modules in these folders, in order, that have a line for which `is_found` is true.
+fn files_that(is_found: impl Fn(&str) -> bool, folders: &[&str]) -> Vec<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut sources = Vec::new();
+    folders.iter().for_each(|folder| read(&root.join(folder), &[(*folder).to_owned()], &mut sources));
+    let found = sources.iter().filter(|source| code(&source.text).lines().any(&is_found));
+    let mut paths: Vec<String> = found.map(|source| source.module.join("/")).collect();
+    paths.sort();
+    paths
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::time::Instant;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::live_bar::live_bar;
+use crate::printable::Printable;
 use crate::publish::{Progress, Stage};
 
 const TEMPLATE: &str = "{prefix:<9} {wide_bar} {bytes}/{total_bytes} ({bytes_per_sec}), {eta} left";
@@ -50,7 +51,7 @@ impl TransferDisplay {
     /// Names the file that the next stages transfer.
     pub fn begin_file(&self, path: &Path) {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        let file = path.display().to_string();
+        let file = Printable(path.display()).to_string();
         *running =
             Running { file, stage: None, since: Instant::now(), first_bytes: 0, done_bytes: 0, is_complete: false };
     }

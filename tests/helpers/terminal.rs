@@ -61,6 +61,25 @@ impl Terminal {
         }
     }
 
+    /// Reads until the process ends. Returns what it wrote since the last expected text.
+    #[allow(dead_code, reason = "not every test binary uses this")]
+    pub(crate) fn wait_for_end(&mut self, process: &mut Child) -> Vec<u8> {
+        let mut has_ended = false;
+        loop {
+            let mut readable = [PollFd::new(&self.user_end, PollFlags::IN)];
+            let timeout = Timespec { tv_sec: 0, tv_nsec: if has_ended { 0 } else { 1_000_000 } };
+            if poll(&mut readable, Some(&timeout)).unwrap() > 0 {
+                let mut bytes = [0; 4096];
+                let len = self.user_end.read(&mut bytes).unwrap();
+                self.shown.extend_from_slice(&bytes[..len]);
+            } else if has_ended {
+                return std::mem::take(&mut self.shown);
+            } else {
+                has_ended = process.try_wait().unwrap().is_some();
+            }
+        }
+    }
+
     /// Returns the input, output and local modes.
     pub(crate) fn modes(&self) -> String {
         let Termios { input_modes, output_modes, local_modes, .. } = tcgetattr(&self.process_end).unwrap();

@@ -81,6 +81,16 @@ pub(crate) fn json_has_the_facts_of_the_text(store: &Store) {
     assert_eq!(store.zkv(&["generations", "URL"]).succeeds().lines().count(), 3);
 }
 
+pub(crate) fn hostile_notes_are_listed_on_one_line(store: &Store) {
+    store.bake("table.db", "1,one\n");
+    let note = format!("a\x1b[2J\u{9b}1;1H\u{202e}\n9  {}", "x".repeat(66_000));
+    store.zkv(&["publish", "table.db", "--to", "URL", "--note", &note]).succeeds();
+    let listed = store.zkv(&["generations", "URL"]).succeeds();
+    assert!(listed.contains(r"a\u001b[2J\u009b1;1H\u202e\n9  xxx"), "{listed}");
+    assert_eq!(listed.lines().count(), 2, "{listed}");
+    assert!(listed.lines().all(|line| line.len() < 400), "{listed}");
+}
+
 pub(crate) fn racing_publishers_lose_no_generation(store: &Store) {
     store.bake("a.db", "1,a\n");
     store.bake("b.db", "1,b\n2,b\n");

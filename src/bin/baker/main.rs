@@ -21,6 +21,7 @@ use zero_kv::bake::{self, Cancel, Input, Options, Shards};
 use zero_kv::cli::completions::MoreCompletions;
 use zero_kv::cli::generate;
 use zero_kv::cli::whole_file;
+use zero_kv::printable::Printable;
 
 use args::{Args, BakeArgs, Command, MergeArgs, OutputArgs};
 use command::command;
@@ -46,7 +47,7 @@ fn main() -> ExitCode {
 }
 
 fn fail(error: &anyhow::Error) -> ExitCode {
-    let _ = writeln!(io::stderr(), "baker: {error:#}");
+    let _ = writeln!(io::stderr(), "baker: {}", Printable(format!("{error:#}")));
     ExitCode::from(1)
 }
 
@@ -135,7 +136,7 @@ fn len_bytes(inputs: &[Input<'_>]) -> Option<u64> {
 fn print_report(args: &OutputArgs, baked: &Baked, took: Duration) -> anyhow::Result<()> {
     let wants_stdout = args.report.as_deref() == Some(Path::new(STDOUT));
     if !args.quiet {
-        let line = report::summary(&args.output, baked, took);
+        let line = Printable(report::summary(&args.output, baked, took));
         // With `--report -`, only the report goes to standard output.
         let _ = if wants_stdout { writeln!(io::stderr(), "{line}") } else { writeln!(io::stdout(), "{line}") };
     }

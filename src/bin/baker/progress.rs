@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use indicatif::{HumanCount, ProgressBar, ProgressState, ProgressStyle};
 use zero_kv::bake::{Progress, Stage, StageFacts};
 use zero_kv::cli::live_bar::live_bar;
+use zero_kv::printable::Printable;
 
 /// The template of the live line (the progress on a terminal) for stages that count rows.
 const ROWS: &str = "{wide_bar} {human_pos}/{human_len} rows ({rows_per_sec}), {eta} left";
@@ -94,7 +95,7 @@ impl ProgressDisplay {
                 types.to_owned()
             };
             self.bar.suspend(|| {
-                let _ = writeln!(io::stderr(), "types: --types {option}");
+                let _ = writeln!(io::stderr(), "types: --types {}", Printable(&option));
             });
         }
     }

@@ -54,7 +54,7 @@ mod with_store {
             let manifest =
                 published.with_context(|| format!("{} is in place, but not published", output.output.display()))?;
             if !output.quiet {
-                let line = generation.summary(&manifest, started.elapsed());
+                let line = zero_kv::printable::Printable(generation.summary(&manifest, started.elapsed()));
                 // With `--report -`, only the report goes to standard output.
                 let _ = match output.report.as_deref() == Some(Path::new(STDOUT)) {
                     true => writeln!(io::stderr(), "{line}"),

@@ -43,6 +43,7 @@ use zero_kv::cli::completions::MoreCompletions;
 use zero_kv::cli::generate;
 use zero_kv::cli::server_args::name_client_options;
 use zero_kv::cli::whole_file;
+use zero_kv::printable::{Printable, PrintableWriter};
 use zero_kv::{KeyKind, MappedStore, Store, StoreError};
 
 use args::Args;
@@ -71,7 +72,7 @@ fn main() -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let _ = writeln!(io::stderr(), "benchmarker: {error:#}");
+            let _ = writeln!(io::stderr(), "benchmarker: {}", Printable(format!("{error:#}")));
             ExitCode::from(1)
         }
     }
@@ -155,7 +156,7 @@ async fn sweep(args: &Args, table: &Arc<Table>) -> anyhow::Result<()> {
 }
 
 fn print(text: &str) -> anyhow::Result<()> {
-    writeln!(io::stdout(), "{text}").map_err(|error| anyhow!("standard output: {error}"))
+    writeln!(PrintableWriter::new(io::stdout()), "{text}").map_err(|error| anyhow!("standard output: {error}"))
 }
 
 /// If a response was wrong or a client failed, prints the reasons and returns an error.
@@ -164,7 +165,7 @@ fn check_errors(outcome: &Outcome) -> anyhow::Result<()> {
         return Ok(());
     }
     for (client, reason) in outcome.faults.iter().take(CLIENTS_LISTED_MAX) {
-        let _ = writeln!(io::stderr(), "client {client}: {reason}");
+        let _ = writeln!(io::stderr(), "client {client}: {}", Printable(reason));
     }
     if outcome.faults.len() > CLIENTS_LISTED_MAX {
         let _ = writeln!(io::stderr(), "and {} more clients", outcome.faults.len() - CLIENTS_LISTED_MAX);

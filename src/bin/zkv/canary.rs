@@ -2,7 +2,7 @@
 //!
 //! In: a baked file, and keys, present or absent. Out: a line `key,digest` for each key, with the key unchanged.
 
-use std::io::{self, Write};
+use std::io::Write;
 
 use anyhow::anyhow;
 use zero_kv::server::value_digest;
@@ -10,7 +10,7 @@ use zero_kv::{Key, MappedStore};
 
 use crate::args::CanaryArgs;
 use crate::batches::{KeySyntax, for_each_batch};
-use crate::output::{DisplayKey, buffered, ignore_closed_pipe, stdout_error};
+use crate::output::{DisplayKey, RowOutput, buffered, ignore_closed_pipe, stdout_error};
 use crate::table::open_whole;
 
 /// The text that is written instead of a digest if the key is not in the table.
@@ -18,7 +18,7 @@ const ABSENT: &str = "absent";
 
 pub(crate) fn canary(args: &CanaryArgs) -> anyhow::Result<bool> {
     let store = open_whole(&args.file)?;
-    let mut output = buffered(io::stdout().lock());
+    let mut output = buffered(RowOutput::stdout()?);
     let written = match (args.sample, &args.keys[..]) {
         (Some(rows), _) => write_sample(&store, rows.get(), &mut output),
         (None, args) => for_each_batch(args, KeySyntax::default(), store.key_kind(), |keys| {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use anyhow::anyhow;
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
+use zero_kv::printable::Printable;
 use zero_kv::typed::{ColumnError, Projection, Schema, TypedRow, Value, write_text};
 
 use crate::output::hex;
@@ -100,7 +101,7 @@ pub(crate) fn text(cell: &Value<'_>) -> Vec<u8> {
     text
 }
 
-/// Returns the text of a cell on one line, for people. Null is `null`. Backslashes and control characters are escaped,
+/// Returns the text of a cell on one line, for people. Null is `null`. Backslashes and unprintable characters are escaped,
 /// and in bytes that are not UTF-8, everything except printable ASCII.
 pub(crate) fn line_text(cell: &Value<'_>) -> String {
     if *cell == Value::Null {
@@ -108,22 +109,10 @@ pub(crate) fn line_text(cell: &Value<'_>) -> String {
     }
     let text = text(cell);
     match str::from_utf8(&text) {
-        Ok(text) => escape_controls(text),
+        // Without escaped backslashes, a text could look like an escaped character.
+        Ok(text) => Printable(text.replace('\\', "\\\\")).to_string(),
         Err(_) => text.escape_ascii().to_string(),
     }
-}
-
-/// Escapes backslashes and control characters.
-pub(crate) fn escape_controls(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for char in text.chars() {
-        if char.is_control() || char == '\\' {
-            escaped.extend(char.escape_debug());
-        } else {
-            escaped.push(char);
-        }
-    }
-    escaped
 }
 
 /// A cell in JSON: a number, a Boolean, null, a string, or an array. Decimals, dates, and timestamps are strings,

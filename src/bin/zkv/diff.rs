@@ -12,7 +12,7 @@ use zero_kv::store::{MappedRows, Unchecked};
 use zero_kv::{Key, MappedStore};
 
 use crate::args::{DiffArgs, DiffFormat};
-use crate::output::{JsonKey, buffered, ignore_closed_pipe, json_value, stdout_error, write_json_line};
+use crate::output::{JsonKey, RowOutput, buffered, ignore_closed_pipe, json_value, stdout_error, write_json_line};
 use crate::typed_diff::{ChangedCell, JsonCells, TypedDiff, names, write_cells_text};
 
 const NOT_TEXT: &str = "use --format text";
@@ -86,7 +86,7 @@ pub(crate) fn diff(args: &DiffArgs) -> anyhow::Result<bool> {
             args.b.display()
         );
     }
-    let mut output = buffered(io::stdout().lock());
+    let mut output = buffered(RowOutput::stdout()?);
     let (mut counts, mut typed) = (Counts::default(), None);
     let written = if a.layout().digest() == b.layout().digest() {
         counts.same = a.layout().dimensions.row_count;

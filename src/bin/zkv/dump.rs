@@ -18,7 +18,9 @@ use zero_kv::{KeyKind, LookupError};
 
 use crate::args::{DumpArgs, DumpFormat};
 use crate::columns::Columns;
-use crate::output::{JsonKey, buffered, csv_writer, ignore_closed_pipe, json_value, write_json_line, write_record};
+use crate::output::{
+    JsonKey, RowOutput, buffered, csv_writer, ignore_closed_pipe, json_value, write_json_line, write_record,
+};
 use crate::table::open_whole;
 use crate::typed_dump;
 
@@ -54,6 +56,10 @@ fn write(
     key_kind: KeyKind,
     columns: Option<&Columns>,
 ) -> anyhow::Result<()> {
+    if format == DumpFormat::Parquet {
+        return write_parquet(output, rows, key_kind, columns);
+    }
+    let output = RowOutput::new(output.try_clone()?);
     match (format, columns) {
         (DumpFormat::Csv, None) => write_delimited(output, b',', rows),
         (DumpFormat::Csv, Some(columns)) => typed_dump::write_delimited(output, b',', rows, columns),
@@ -61,7 +67,7 @@ fn write(
         (DumpFormat::Tsv, Some(columns)) => typed_dump::write_delimited(output, b'\t', rows, columns),
         (DumpFormat::Jsonl, None) => write_json_lines(output, rows),
         (DumpFormat::Jsonl, Some(columns)) => typed_dump::write_json_lines(output, rows, columns),
-        (DumpFormat::Parquet, columns) => write_parquet(output, rows, key_kind, columns),
+        (DumpFormat::Parquet, _) => unreachable!("written above"),
     }
 }
 
@@ -76,7 +82,7 @@ fn write_parquet(_: &File, _: MappedRows<'_>, _: KeyKind, _: Option<&Columns>) -
     )
 }
 
-fn write_delimited(output: &File, delimiter: u8, rows: MappedRows<'_>) -> anyhow::Result<()> {
+fn write_delimited(output: impl Write, delimiter: u8, rows: MappedRows<'_>) -> anyhow::Result<()> {
     let mut rows = rows.peekable();
     let Some(Ok((first_key, _))) = rows.peek() else { return rows.next().map_or(Ok(()), |row| Ok(row.map(drop)?)) };
     let mut csv = csv_writer(output, delimiter, first_key.as_key());
@@ -87,7 +93,7 @@ fn write_delimited(output: &File, delimiter: u8, rows: MappedRows<'_>) -> anyhow
     Ok(csv.flush()?)
 }
 
-fn write_json_lines(output: &File, rows: MappedRows<'_>) -> anyhow::Result<()> {
+fn write_json_lines(output: impl Write, rows: MappedRows<'_>) -> anyhow::Result<()> {
     let mut output = buffered(output);
     for row in rows {
         let (key, value) = row?;

@@ -5,6 +5,7 @@ use std::io::Write;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use zero_kv::client::{Client, Info};
+use zero_kv::printable::Printable;
 
 use crate::output::{print, write_json_line};
 
@@ -16,7 +17,9 @@ pub(crate) fn info(client: &mut Client, json: bool) -> anyhow::Result<bool> {
     let info = client.info()?;
     print(|stdout| match json {
         true => write_json_line(stdout, &InfoObject(&info)),
-        false => info.iter().try_for_each(|(name, value)| writeln!(stdout, "{}", format!("{name} {value}").trim_end())),
+        false => info
+            .iter()
+            .try_for_each(|(name, value)| writeln!(stdout, "{}", Printable(format!("{name} {value}").trim_end()))),
     })?;
     Ok(true)
 }

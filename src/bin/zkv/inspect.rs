@@ -11,6 +11,7 @@ use zero_kv::client::OwnedKey;
 use zero_kv::format::checksum::BLOCK_LEN_BYTES;
 use zero_kv::format::header::{HEADER_LEN_BYTES, Layout, SectionKind};
 use zero_kv::format::record::VALUE_LEN_MAX_BYTES;
+use zero_kv::printable::Printable;
 use zero_kv::store::Unchecked;
 use zero_kv::{KeyKind, MappedStore};
 
@@ -112,7 +113,7 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "file          {}", self.file)?;
+        writeln!(f, "file          {}", Printable(&self.file))?;
         writeln!(f, "length        {} bytes", self.len_bytes)?;
         writeln!(f, "digest        {}", self.digest)?;
         writeln!(f, "format        version {}", self.format_version)?;

@@ -5,10 +5,10 @@
 use std::fmt;
 
 use serde::Serialize;
+use zero_kv::printable::Printable;
 use zero_kv::typed::{ColumnType, Schema};
 
-/// The minimum width of the columns of names and types in the text form, in characters.
-const TEXT_WIDTH_MIN: usize = 12;
+use crate::text_table::{Align, lines};
 
 #[derive(Serialize)]
 pub(crate) struct SchemaReport {
@@ -52,27 +52,22 @@ impl SchemaReport {
 }
 
 impl fmt::Display for SchemaReport {
-    /// Escapes control characters in names.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let escaped = |name: &str| name.escape_debug().to_string();
         writeln!(f, "\nschema        {}", self.id)?;
         if let Some(name) = &self.key_name {
-            writeln!(f, "key column    {}", escaped(name))?;
+            writeln!(f, "key column    {}", Printable(name))?;
         }
-        writeln!(f, "fixed part    {} bytes per row", self.fixed_len_bytes)?;
-        let width = |texts: &mut dyn Iterator<Item = usize>| texts.fold(TEXT_WIDTH_MIN, usize::max);
-        let name_width = width(&mut self.columns.iter().map(|column| escaped(&column.name).chars().count()));
-        let type_width = width(&mut self.columns.iter().map(|column| column.column_type.len()));
-        writeln!(f, "\n{:<name_width$} {:<type_width$} {:>8} {:>7}", "column", "type", "nullable", "bytes")?;
+        writeln!(f, "fixed part    {} bytes per row\n", self.fixed_len_bytes)?;
+        let mut rows = vec![["column", "type", "nullable", "bytes"].map(str::to_owned)];
         for ColumnReport { name, column_type, is_nullable, width_bytes, is_bit } in &self.columns {
             let width = match width_bytes {
                 Some(bytes) => bytes.to_string(),
                 None if *is_bit => "1 bit".to_owned(),
                 None => "varies".to_owned(),
             };
-            let (name, nullable) = (escaped(name), if *is_nullable { "yes" } else { "no" });
-            writeln!(f, "{name:<name_width$} {column_type:<type_width$} {nullable:>8} {width:>7}")?;
+            let nullable = if *is_nullable { "yes" } else { "no" }.to_owned();
+            rows.push([name.clone(), column_type.clone(), nullable, width]);
         }
-        Ok(())
+        f.write_str(&lines([Align::Left, Align::Left, Align::Right, Align::Right], &rows))
     }
 }

@@ -26,6 +26,7 @@ mod rows;
 mod served_table;
 mod slot;
 mod table;
+mod text_table;
 mod top;
 mod topology;
 mod typed_diff;

@@ -3,11 +3,14 @@
 //! In: rows, keys, or errors. Out: text. This module does not depend on the source of the rows.
 
 use std::fmt::{self, Write as _};
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
 
 use anyhow::anyhow;
 use serde::Serialize;
 use zero_kv::csv_text::{csv_error, csv_settings};
+use zero_kv::printable::{PrintableWriter, shortened};
 use zero_kv::{Key, StoreError};
 
 /// The length of an output buffer.
@@ -104,9 +107,16 @@ pub(crate) fn ignore_closed_pipe<T>(
     }
 }
 
-/// Calls `write` with standard output, and flushes standard output. A pipe that its reader closed is not an error.
-pub(crate) fn print(write: impl FnOnce(&mut io::StdoutLock<'_>) -> io::Result<()>) -> anyhow::Result<()> {
-    let mut stdout = io::stdout().lock();
+/// Maximum number of characters of an error.
+const ERROR_MAX_CHARS: usize = 4096;
+
+/// Standard output for people and programs that read reports.
+pub(crate) type Report = PrintableWriter<io::StdoutLock<'static>>;
+
+/// Calls `write` with standard output, and flushes standard output. Everything except line ends is printable, whatever
+/// names and messages the report contains. A pipe that its reader closed is not an error.
+pub(crate) fn print(write: impl FnOnce(&mut Report) -> io::Result<()>) -> anyhow::Result<()> {
+    let mut stdout = PrintableWriter::new(io::stdout().lock());
     let printed = write(&mut stdout).and_then(|()| stdout.flush());
     ignore_closed_pipe(printed.map_err(Into::into), (), stdout_error)
 }
@@ -120,9 +130,47 @@ pub(crate) fn stdout_error(error: io::Error) -> anyhow::Error {
     anyhow!("standard output: {error}")
 }
 
-/// Prints an error. `eprintln!` would panic if standard error is a closed pipe.
+/// Prints an error on one line. `eprintln!` would panic if standard error is a closed pipe.
 pub(crate) fn print_error(error: &dyn fmt::Display) {
-    let _ = writeln!(io::stderr(), "zkv: {error}");
+    let _ = writeln!(io::stderr(), "zkv: {}", shortened(&error.to_string(), ERROR_MAX_CHARS));
+}
+
+/// Standard output for rows.
+pub(crate) enum RowOutput {
+    /// A file or a pipe, which gets unchanged rows.
+    Unchanged(File),
+    /// A terminal, whose cursor and settings must not change because of the bytes of a row.
+    Terminal(PrintableWriter<File>),
+}
+
+impl RowOutput {
+    /// Opens standard output. Writes bypass io::stdout, which flushes at line ends.
+    pub(crate) fn stdout() -> io::Result<RowOutput> {
+        Ok(RowOutput::new(File::from(io::stdout().as_fd().try_clone_to_owned()?)))
+    }
+
+    pub(crate) fn new(file: File) -> RowOutput {
+        match file.is_terminal() {
+            true => RowOutput::Terminal(PrintableWriter::new(file)),
+            false => RowOutput::Unchanged(file),
+        }
+    }
+}
+
+impl Write for RowOutput {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            RowOutput::Unchanged(file) => file.write(bytes),
+            RowOutput::Terminal(terminal) => terminal.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            RowOutput::Unchanged(file) => file.flush(),
+            RowOutput::Terminal(terminal) => terminal.flush(),
+        }
+    }
 }
 
 /// If the error states that a file is damaged, prints the error and returns false, because damage is a result of

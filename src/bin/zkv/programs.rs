@@ -5,7 +5,6 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
@@ -13,6 +12,7 @@ use zero_kv::cli::completions::MoreCompletions;
 
 use crate::EXIT_ERROR;
 use crate::args::ProgramCommand;
+use crate::output::print_error;
 
 /// Completes the options of the programs after the commands.
 pub(crate) const COMPLETIONS: MoreCompletions = MoreCompletions {
@@ -30,7 +30,7 @@ pub(crate) fn run_if_requested() -> Option<ExitCode> {
     let mut args = env::args_os().skip(1);
     let program = ProgramCommand::program(args.next()?.to_str()?)?;
     let error = run(program, args);
-    let _ = writeln!(io::stderr(), "zkv: {error}");
+    print_error(&error);
     Some(ExitCode::from(EXIT_ERROR))
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use zero_kv::client::{ClientError, Info};
+use zero_kv::printable::Printable;
 
 use crate::args::{Address, ReloadArgs};
 use crate::deadline::run_within;
@@ -28,7 +29,7 @@ pub(crate) fn reload(server: &Address, args: &ReloadArgs) -> anyhow::Result<bool
         print_error(&format_args!("{}: {outcome}", server.socket.display()));
         return Ok(false);
     }
-    print(|stdout| writeln!(stdout, "{outcome}"))?;
+    print(|stdout| writeln!(stdout, "{}", Printable(outcome)))?;
     Ok(true)
 }
 

@@ -3,18 +3,17 @@
 //! In: rows, each optionally preceded by the requested key. Out: text. This module does not depend on the source of the
 //! rows.
 
-use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
-use std::os::fd::AsFd;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use zero_kv::Key;
 use zero_kv::csv_text::csv_error;
+use zero_kv::printable::Printable;
 use zero_kv::typed::Value;
 
 use crate::args::{Format, OutputArgs, Part};
-use crate::columns::{Columns, escape_controls, line_text, text};
-use crate::output::{buffered, csv_writer, hex, write_json_line};
+use crate::columns::{Columns, line_text, text};
+use crate::output::{RowOutput, buffered, csv_writer, hex, write_json_line};
 
 /// The format of rows, and whether keys, values, or both are written.
 #[derive(Clone, Copy)]
@@ -68,8 +67,8 @@ enum RowValue<'a> {
 }
 
 enum StdoutWriter {
-    Csv(Box<csv::Writer<File>>),
-    Text(BufWriter<File>),
+    Csv(Box<csv::Writer<RowOutput>>),
+    Text(BufWriter<RowOutput>),
 }
 
 impl RowWriter {
@@ -135,8 +134,7 @@ impl RowWriter {
 }
 
 fn open_stdout(format: Format, only: Option<Part>, first_key: Key<'_>) -> io::Result<StdoutWriter> {
-    // Writes bypass io::stdout, which flushes at line ends.
-    let stdout = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+    let stdout = RowOutput::stdout()?;
     Ok(match format {
         // Output without keys is not meant for `baker`, so its first row needs no extra quotes.
         Format::Csv if only == Some(Part::Values) => StdoutWriter::Csv(Box::new(csv_writer(stdout, b',', Key::U64(0)))),
@@ -154,7 +152,11 @@ fn with_text<T>(key: Key<'_>, use_text: impl FnOnce(&[u8]) -> T) -> T {
 }
 
 /// Writes a record with the keys, and the value or the text of each cell.
-fn write_csv(csv: &mut csv::Writer<File>, keys: [Option<Key<'_>>; 2], value: Option<&RowValue<'_>>) -> io::Result<()> {
+fn write_csv(
+    csv: &mut csv::Writer<RowOutput>,
+    keys: [Option<Key<'_>>; 2],
+    value: Option<&RowValue<'_>>,
+) -> io::Result<()> {
     let mut write = |field: &[u8]| csv.write_field(field).map_err(csv_error);
     keys.into_iter().flatten().try_for_each(|key| with_text(key, &mut write))?;
     match value {
@@ -196,10 +198,7 @@ fn write_fields(
 
 /// Writes one line `name: value` per column.
 fn write_named(output: &mut impl Write, columns: &Columns, cells: &[Value<'_>]) -> io::Result<()> {
-    columns
-        .names()
-        .zip(cells)
-        .try_for_each(|(name, cell)| writeln!(output, "{}: {}", escape_controls(name), line_text(cell)))
+    columns.names().zip(cells).try_for_each(|(name, cell)| writeln!(output, "{}: {}", Printable(name), line_text(cell)))
 }
 
 fn write_bytes(output: &mut impl Write, format: Format, bytes: &[u8]) -> io::Result<()> {

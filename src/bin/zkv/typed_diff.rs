@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
+use zero_kv::printable::Printable;
 use zero_kv::typed::{ColumnError, Schema, TypedRow, Value};
 
 use crate::columns::{Columns, text};
@@ -194,5 +195,5 @@ pub(crate) fn names<'c>(cells: &[ChangedCell<'c>]) -> Vec<&'c str> {
 /// Returns the name of a column for text output, quoted and escaped unless it is a plain word.
 fn shown(name: &str) -> String {
     let is_plain = name.chars().all(|char| char.is_alphanumeric() || "_-.".contains(char));
-    if is_plain { name.to_owned() } else { format!("{name:?}") }
+    if is_plain { name.to_owned() } else { Printable(format!("{name:?}")).to_string() }
 }

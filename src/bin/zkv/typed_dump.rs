@@ -2,7 +2,6 @@
 //!
 //! In: rows, and the columns to write. Out: text from which `baker --typed` makes the same rows.
 
-use std::fs::File;
 use std::io::{self, Write};
 
 use anyhow::bail;
@@ -18,8 +17,8 @@ use crate::output::{DisplayKey, JsonKey, buffered, csv_writer, json_value, write
 const NOT_TEXT: &str = "dump the table as CSV (--format csv)";
 
 /// Writes a row with the names of the columns, and a record per row.
-pub(crate) fn write_delimited(
-    output: &File,
+pub(crate) fn write_delimited<W: Write>(
+    output: W,
     delimiter: u8,
     rows: MappedRows<'_>,
     columns: &Columns,
@@ -39,7 +38,7 @@ pub(crate) fn write_delimited(
     Ok(csv.flush()?)
 }
 
-fn write_key(csv: &mut csv::Writer<&File>, key: Key<'_>) -> io::Result<()> {
+fn write_key<W: Write>(csv: &mut csv::Writer<W>, key: Key<'_>) -> io::Result<()> {
     match key {
         Key::U64(key) => csv.write_field(itoa::Buffer::new().format(key)),
         Key::Bytes(key) => csv.write_field(key),
@@ -61,7 +60,7 @@ fn check_is_not_read_as_null(key: Key<'_>, column: &Column, cell: &Value<'_>) ->
 }
 
 /// Writes a JSON object per row, with a field per column.
-pub(crate) fn write_json_lines(output: &File, rows: MappedRows<'_>, columns: &Columns) -> anyhow::Result<()> {
+pub(crate) fn write_json_lines(output: impl Write, rows: MappedRows<'_>, columns: &Columns) -> anyhow::Result<()> {
     let mut output = buffered(output);
     for row in rows {
         let (key, value) = row?;

@@ -8,6 +8,7 @@ mod dump;
 mod file;
 mod formats;
 mod health;
+mod hostile;
 mod info;
 mod inspect;
 mod keys;

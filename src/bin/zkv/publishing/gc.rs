@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use serde::Serialize;
+use zero_kv::printable::Printable;
 use zero_kv::publish::{Garbage, GarbageRules, Publication};
 
 use crate::args::GcArgs;
@@ -23,7 +24,7 @@ pub(super) fn gc(args: &GcArgs) -> anyhow::Result<bool> {
         if args.table.json {
             return write_json_line(stdout, &Report { deleted: args.delete, garbage: &garbage });
         }
-        garbage.objects.iter().try_for_each(|object| writeln!(stdout, "{object}"))?;
+        garbage.objects.iter().try_for_each(|object| writeln!(stdout, "{}", Printable(object)))?;
         let (objects, bytes) = (garbage.objects.len(), garbage.bytes);
         let remedy = if args.delete || objects == 0 { "" } else { ": pass --delete to delete them" };
         let verb = if args.delete { "deleted" } else { "not needed" };

@@ -5,10 +5,10 @@ use std::io::Write;
 use serde::Serialize;
 use zero_kv::publish::{Generation, Pin, Publication};
 
-use super::columns::{Align, lines};
 use super::pins::{PinReport, describe};
 use crate::args::GenerationsArgs;
 use crate::output::{print, print_error, write_json_line};
+use crate::text_table::{Align, lines};
 
 /// The generations as JSON.
 #[derive(Serialize)]
@@ -67,8 +67,7 @@ fn table(generations: &[Generation], pin: Option<&(u64, Pin)>) -> String {
             listed.digest,
             if listed.pinned { "yes" } else { "" }.to_owned(),
             listed.nodes.join(","),
-            // A line end in a note would look like another generation.
-            listed.note.escape_debug().to_string(),
+            listed.note.to_owned(),
         ]);
     }
     let mut aligns = [Align::Left; 8];

@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use serde::Serialize;
+use zero_kv::printable::Printable;
 use zero_kv::publish::{Pin, Publication};
 
 use crate::args::{PinArgs, UnpinArgs};
@@ -72,7 +73,7 @@ pub(super) fn describe(number: u64, pin: &Pin) -> String {
     match pin.nodes.is_empty() {
         true => format!("pin {number}: all nodes {hold} {selected}"),
         false => {
-            let (nodes, others) = (pin.nodes.join(","), generation(pin.others));
+            let (nodes, others) = (Printable(pin.nodes.join(",")), generation(pin.others));
             format!("pin {number}: nodes {nodes} {hold} {selected}, and other nodes serve {others}")
         }
     }

@@ -14,6 +14,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use anyhow::anyhow;
+use zero_kv::printable::Printable;
 
 use crate::args::{Address, TopArgs};
 use crate::output::{ignore_closed_pipe, print_error, stdout_error};
@@ -40,7 +41,7 @@ fn write_lines(count: Option<u64>, first: Sample, sampler: &mut Sampler) -> anyh
     while count.is_none_or(|count| written < count) {
         match sampler.next(Duration::MAX) {
             Some(Ok(sample)) => {
-                writeln!(output, "{}", lines::line(&last, &sample)).and_then(|()| output.flush())?;
+                writeln!(output, "{}", Printable(lines::line(&last, &sample))).and_then(|()| output.flush())?;
                 (last, is_lost) = (sample, false);
                 written += 1;
             }

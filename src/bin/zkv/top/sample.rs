@@ -103,8 +103,8 @@ impl<'a> Delta<'a> {
 
     /// Returns the share of looked-up keys that were found, from 0 to 1.
     pub(super) fn hit_ratio(&self) -> Option<f64> {
-        let (hits, misses) = (self.growth("hits")?, self.growth("misses")?);
-        (hits + misses > 0).then(|| hits as f64 / (hits + misses) as f64)
+        let (hits, misses) = (self.growth("hits")? as f64, self.growth("misses")? as f64);
+        (hits + misses > 0.0).then(|| hits / (hits + misses))
     }
 
     /// Returns a quantile of the number of requests per batch.
@@ -124,10 +124,11 @@ impl<'a> Delta<'a> {
         for (end, count) in &mut grown {
             *count = count.saturating_sub(from.get(end).copied().unwrap_or(0));
         }
-        let rank = (grown.values().sum::<u64>() as f64 * quantile).ceil() as u64;
+        let rank =
+            (grown.values().fold(0, |sum: u64, count| sum.saturating_add(*count)) as f64 * quantile).ceil() as u64;
         let mut cumulative = 0;
         grown.into_iter().find_map(|(end, count)| {
-            cumulative += count;
+            cumulative = count.saturating_add(cumulative);
             (count > 0 && cumulative >= rank).then_some(end)
         })
     }

@@ -14,6 +14,7 @@ use zero_kv::cluster::{Health, Role, Topology, moved_slots, plan};
 
 use crate::args::{PlanArgs, Source, TopologyCommand};
 use crate::output::{print, print_error};
+use crate::text_table::{Align, lines};
 
 pub(crate) fn run(command: &TopologyCommand) -> anyhow::Result<bool> {
     match command {
@@ -81,15 +82,7 @@ fn write_table(out: &mut dyn Write, topology: &Topology) -> io::Result<()> {
             slots,
         ]);
     }
-    let widths: Vec<usize> = (0..rows[0].len())
-        .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))
-        .collect();
-    writeln!(out, "topology {}", topology.number)?;
-    for row in rows {
-        let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
-        writeln!(out, "{}", cells.join("  ").trim_end())?;
-    }
-    Ok(())
+    write!(out, "topology {}\n{}", topology.number, lines([Align::Left; 6], &rows))
 }
 
 fn check(file: &Path) -> anyhow::Result<bool> {

@@ -23,11 +23,11 @@ fn inspect_describes_the_schema() {
     let text = String::from_utf8(output.stdout).unwrap();
     let expected = format!(
         "\n\nschema        {:016x}\nkey column    id\nfixed part    25 bytes per row\n\n\
-         column       type          nullable   bytes\n\
-         price        decimal(10,2)       no       8\n\
-         is_new       bool               yes   1 bit\n\
-         name         text                no  varies\n\
-         vector       list(f32,3)         no      12\n\nfirst key     7\n",
+         column  type           nullable   bytes\n\
+         price   decimal(10,2)        no       8\n\
+         is_new  bool                yes   1 bit\n\
+         name    text                 no  varies\n\
+         vector  list(f32,3)          no      12\n\nfirst key     7\n",
         schema.id()
     );
     assert!(text.contains(&expected), "{text}");

@@ -1,9 +1,10 @@
 //! The states of nodes during a rollout.
 
 use serde::Serialize;
+use zero_kv::printable::Printable;
 use zero_kv::publish::NodeStatus;
 
-use crate::publishing::columns::{Align, lines};
+use crate::text_table::{Align, lines};
 
 /// A node that has not reported for this long is not waited for. Nodes report at least once per minute.
 const SILENT_AFTER_S: u64 = 180;
@@ -65,8 +66,9 @@ impl Node {
     /// Describes the node on one line.
     pub(super) fn line(&self) -> String {
         let Node { node, state, serving, error, .. } = self;
+        let node = Printable(node);
         match state {
-            State::Failed => format!("{node}: failed, serves {serving}: {error}"),
+            State::Failed => format!("{node}: failed, serves {serving}: {}", Printable(error)),
             state => format!("{node}: {}, serves {serving}", state.name()),
         }
     }

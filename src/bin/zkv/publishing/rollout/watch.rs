@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use zero_kv::cli::live_bar::live_bar;
+use zero_kv::printable::Printable;
 use zero_kv::publish::Publication;
 
 use super::Outcome;
@@ -81,7 +82,7 @@ impl<'a> Watch<'a> {
             // A reader that has closed the pipe does not stop the rollout.
             let _ = print(|stdout| writeln!(stdout, "{step}"));
         } else {
-            self.bar.println(step);
+            self.bar.println(Printable(step).to_string());
         }
     }
 
