@@ -14,6 +14,7 @@ mod serving {
     mod memory;
     mod metrics;
     mod panics;
+    mod metrics_clients;
     mod spin;
     mod tls {
         mod certificates;

@@ -104,9 +104,9 @@ pub(super) const FACTS: &[Fact] = &[
         "Bytes of the file that are in memory, measured every few seconds.",
         |s| s.server.residency.len_bytes(),
     ),
-    gauge("blocks", "zero_kv_blocks", "Blocks of the file.", |s| s.blocks.0 as u64),
+    gauge("blocks", "zero_kv_blocks", "Blocks of the file.", |s| s.blocks().0 as u64),
     gauge("blocks_verified", "zero_kv_blocks_verified", "Blocks that were verified and are intact.", |s| {
-        s.blocks.1 as u64
+        s.blocks().1 as u64
     }),
     gauge("blocks_damaged", "zero_kv_blocks_damaged", "Blocks that were found damaged, at most 64.", |s| {
         s.generation.store.damaged_block_count() as u64

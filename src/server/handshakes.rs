@@ -5,18 +5,16 @@
 //! number of handshakes are limited. If there are too many, the oldest one is aborted, because honest clients complete
 //! their handshakes within milliseconds.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdTcpListener};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Builder;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
-use tokio::task::AbortHandle;
 use tracing::{debug, info, warn};
 use zerocopy::IntoBytes;
 
@@ -25,13 +23,13 @@ use super::error::ServerError;
 use super::limits::handshakes_max;
 use super::listener::{Exposure, listen_on_tcp};
 use super::log_limit::LogLimit;
+use super::newest_tasks::NewestTasks;
 use super::state::ServerState;
 use super::statistics::Statistics;
 use super::tls::{Certificates, HandshakeError, TlsConfig, handshake};
 use super::worker::Accepted;
 use crate::protocol::native::{ResponseHeader, Status};
 use crate::setting::Setting;
-use crate::sync::unpoisoned;
 
 /// All handshakes together may hold at most 1/`CLIENT_MEMORY_SHARE` of the limit on client memory.
 const CLIENT_MEMORY_SHARE: u64 = 8;
@@ -85,8 +83,7 @@ impl Endpoint {
             state: Arc::clone(&state),
             certificates,
             established,
-            max,
-            running: Mutex::default(),
+            running: NewestTasks::new(max),
             failure_log: LogLimit::default(),
             plaintext_log: LogLimit::default(),
             limit_log: LogLimit::default(),
@@ -133,31 +130,10 @@ struct Handshakes {
     state: Arc<ServerState>,
     certificates: Arc<Certificates>,
     established: UnboundedSender<Accepted>,
-    /// The maximum number of handshakes at a time.
-    max: usize,
-    running: Mutex<Running>,
+    running: Arc<NewestTasks>,
     failure_log: LogLimit,
     plaintext_log: LogLimit,
     limit_log: LogLimit,
-}
-
-/// The tasks of the handshakes, from the oldest to the newest.
-#[derive(Default)]
-struct Running {
-    last_number: u64,
-    tasks: BTreeMap<u64, AbortHandle>,
-}
-
-/// Removes a handshake from the handshakes in progress when its task ends.
-struct Registered<'a> {
-    handshakes: &'a Handshakes,
-    number: u64,
-}
-
-impl Drop for Registered<'_> {
-    fn drop(&mut self) {
-        unpoisoned(&self.handshakes.running).tasks.remove(&self.number);
-    }
 }
 
 /// The memory that one handshake holds.
@@ -208,22 +184,15 @@ impl Handshakes {
     }
 
     fn begin(self: &Arc<Self>, tcp: TcpStream, address: SocketAddr) {
-        let mut running = unpoisoned(&self.running);
-        if running.tasks.len() >= self.max
-            && let Some((_, oldest)) = running.tasks.pop_first()
-        {
-            oldest.abort();
-            self.report_limit(&format!("it was the oldest of {} handshakes, which is the maximum", self.max));
-        }
-        running.last_number += 1;
-        let (number, handshakes) = (running.last_number, Arc::clone(self));
-        let task = tokio::spawn(async move {
-            let registered = Registered { handshakes: &handshakes, number };
+        let handshakes = Arc::clone(self);
+        let is_oldest_aborted = self.running.spawn(|place| async move {
             // A panic is logged, and ends only this connection.
             let _ = handshakes.state.liveness.handshakes.catch_in(handshakes.run(tcp, address)).await;
-            drop(registered);
+            drop(place);
         });
-        running.tasks.insert(number, task.abort_handle());
+        if is_oldest_aborted {
+            self.report_limit(&format!("it was the oldest of {} handshakes, which is the maximum", self.running.max()));
+        }
     }
 
     async fn run(&self, tcp: TcpStream, address: SocketAddr) {

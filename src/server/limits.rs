@@ -19,6 +19,13 @@ const HANDSHAKES_MAX: usize = 1024;
 /// How many connections a server must allow for each concurrent TLS handshake: a server that allows 400 connections
 /// runs at most 100 handshakes at a time.
 const CONNECTIONS_PER_HANDSHAKE: usize = 4;
+/// The maximum number of metrics connections at a time, however many connections the server allows.
+const METRICS_CONNECTIONS_MAX: usize = 256;
+/// The minimum number of metrics connections at a time, however few connections the server allows. Their descriptors are
+/// part of [`DESCRIPTORS_KEPT`].
+const METRICS_CONNECTIONS_MIN: usize = 32;
+/// How many connections a server must allow for each concurrent metrics connection.
+const CONNECTIONS_PER_METRICS_CONNECTION: usize = 8;
 /// The share of memory for clients: by default, the limit on client memory is 1/`CLIENT_MEMORY_SHARE` of the memory
 /// that the process can use.
 const CLIENT_MEMORY_SHARE: u64 = 8;
@@ -83,9 +90,9 @@ impl Limits {
     }
 
     /// Returns the maximum number of connections of a server with this many workers.
-    pub(super) fn connections_max(&self, workers: usize, has_tls: bool) -> usize {
+    pub(super) fn connections_max(&self, workers: usize, others: OtherSockets) -> usize {
         self.connections_max
-            .map_or_else(|| connections_available(workers, has_tls).min(Self::CONNECTIONS_MAX), NonZeroUsize::get)
+            .map_or_else(|| connections_available(workers, others).min(Self::CONNECTIONS_MAX), NonZeroUsize::get)
     }
 
     /// Returns the limit on the memory that all connections hold together.
@@ -140,13 +147,28 @@ pub(super) fn handshakes_max(connections_max: usize) -> usize {
     (connections_max / CONNECTIONS_PER_HANDSHAKE).clamp(1, HANDSHAKES_MAX)
 }
 
-/// Returns the number of connections that the limit on descriptors allows. With TLS, some descriptors are left for
-/// handshakes.
-pub(super) fn connections_available(workers: usize, has_tls: bool) -> usize {
+/// Returns the maximum number of metrics connections at a time, for a server with this maximum number of connections.
+pub(super) fn metrics_connections_max(connections_max: usize) -> usize {
+    (connections_max / CONNECTIONS_PER_METRICS_CONNECTION).clamp(METRICS_CONNECTIONS_MIN, METRICS_CONNECTIONS_MAX)
+}
+
+/// The sockets whose connections are not part of a server's maximum number of connections.
+#[derive(Clone, Copy, Default)]
+pub(super) struct OtherSockets {
+    /// Whether there is a TLS port. Its connections count only after their handshakes.
+    pub(super) tls: bool,
+    pub(super) metrics: bool,
+}
+
+/// Returns the number of connections that the limit on descriptors allows, if some descriptors are left for TLS
+/// handshakes and metrics.
+pub(super) fn connections_available(workers: usize, others: OtherSockets) -> usize {
     let kept = DESCRIPTORS_KEPT + DESCRIPTORS_OF_WORKER * workers as u64;
     let left = getrlimit(Resource::Nofile).current.map_or(u64::MAX, |limit| limit.saturating_sub(kept));
     let left = usize::try_from(left).unwrap_or(usize::MAX);
+    let metrics = if others.metrics { metrics_connections_max(left) } else { 0 };
+    let left = left.saturating_sub(metrics);
     let handshakes =
-        if has_tls { handshakes_max(left / (CONNECTIONS_PER_HANDSHAKE + 1) * CONNECTIONS_PER_HANDSHAKE) } else { 0 };
+        if others.tls { handshakes_max(left / (CONNECTIONS_PER_HANDSHAKE + 1) * CONNECTIONS_PER_HANDSHAKE) } else { 0 };
     left.saturating_sub(handshakes).max(1)
 }

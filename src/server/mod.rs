@@ -7,7 +7,7 @@
 //!
 //! Each module imports only modules that precede it in this list (`tests/structure.rs` checks this):
 //!
-//! 1. `limits`, `log_limit`, `panics`, `peer`, `priority`, `spin`, `stream`, `pass`, `steps`, `turn`: basics of all other modules
+//! 1. `limits`, `log_limit`, `log_queue`, `newest_tasks`, `panics`, `peer`, `priority`, `spin`, `stream`, `pass`, `steps`, `turn`: basics of all other modules
 //! 2. `counters`, `statistics`: counters of each worker, and of the whole server
 //! 3. `service`, `liveness`, `leases`, `published`, `cluster`: the service manager, the health of threads, the leases of
 //!    files, the interface to a published table, the cluster that this server is a node of
@@ -45,6 +45,8 @@ mod log_limit;
 mod metrics;
 mod native;
 mod panics;
+#[cfg(any(feature = "metrics", feature = "tls"))]
+mod newest_tasks;
 mod pass;
 mod peer;
 mod pending;
@@ -94,6 +96,7 @@ pub use generations::{CanaryError, Control, OpenError, value_digest};
 use generations::{ControlChannel, Generation, ServedTable, Source, Supervised, Supervisor};
 pub use limits::Limits;
 pub use listener::{Inherited, SocketAccess};
+use limits::OtherSockets;
 use listener::{Listener, PeerFilter};
 #[cfg(feature = "metrics")]
 pub use metrics::MetricsAddress;
@@ -294,14 +297,14 @@ impl Server {
             socket: sockets.listener.path().to_path_buf(),
             tcp: tcp_address,
             tls: tls_address,
-            connections_max: limits.connections_max(workers, tls_address.is_some()),
+            connections_max: limits.connections_max(workers, others),
             limits,
+        let others = OtherSockets { tls: tls_address.is_some(), metrics: sockets.has_metrics() };
             foreign_keys,
         };
         let notifier = Notifier::new(notify);
         let state = Arc::new(ServerState::new(settings, users, table, statistics, control.control.clone(), notifier));
-        let (wanted, available) =
-            (state.settings.connections_max, limits::connections_available(workers, tls_address.is_some()));
+        let (wanted, available) = (state.settings.connections_max, limits::connections_available(workers, others));
         if wanted > available {
             warn!(
                 "{wanted} connections need more descriptors than the limit leaves for connections ({available}): raise \
@@ -409,6 +412,13 @@ impl Sockets {
             return Box::new(move |is_requested| certificates.check(is_requested));
         }
         Box::new(|_| ())
+    fn has_metrics(&self) -> bool {
+        #[cfg(feature = "metrics")]
+        return self.metrics.is_some();
+        #[cfg(not(feature = "metrics"))]
+        false
+    }
+
     }
 }
 

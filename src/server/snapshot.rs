@@ -2,6 +2,7 @@
 //!
 //! In: the state and the counters of the server. Out: the values that the facts are computed from (module `facts`).
 
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 use super::counters::Sums;
@@ -32,8 +33,8 @@ pub(super) struct Snapshot<'s> {
     pub(super) server: &'s ServerState,
     /// The current generation.
     pub(super) generation: Arc<Generation>,
-    /// The number of blocks, and how many of them are verified.
-    pub(super) blocks: (usize, usize),
+    /// See [`Snapshot::blocks`].
+    blocks: OnceCell<(usize, usize)>,
     /// Whether the file was changed in place and is not trusted.
     pub(super) is_changed: bool,
     pub(super) sums: Sums,
@@ -52,7 +53,7 @@ impl Snapshot<'_> {
         let (generation, statistics) = (server.table.current(), &server.statistics);
         let store = &generation.store;
         Snapshot {
-            blocks: store.block_counts(),
+            blocks: OnceCell::new(),
             is_changed: server.table.is_changed() || !store.is_trusted(),
             sums: statistics.sums(),
             totals: statistics.totals.counts(),
@@ -62,6 +63,12 @@ impl Snapshot<'_> {
             server,
             generation,
         }
+    }
+
+    /// Returns the number of blocks, and how many of them are verified. The blocks of a large table take milliseconds to
+    /// count, so the first call counts them.
+    pub(super) fn blocks(&self) -> (usize, usize) {
+        *self.blocks.get_or_init(|| self.generation.store.block_counts())
     }
 
     /// Returns the cost, in steps, of taking and formatting a [`Snapshot`]. The cost grows with the table, because the

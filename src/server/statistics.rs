@@ -132,6 +132,8 @@ totals! {
     tls_handshakes,
     /// TLS handshakes that failed, for example because a client's certificate was rejected.
     tls_handshakes_failed,
+    /// Connections to the socket for metrics that were disconnected because they were the oldest of too many.
+    cut_metrics,
     /// The number of times that changed certificates and keys were accepted.
     tls_reloads,
     /// The number of times that changed certificates and keys were rejected.

@@ -147,6 +147,7 @@ pub(super) mod tests {
     use super::*;
     use crate::server::Config;
     use crate::server::generations::{ControlChannel, ServedTable};
+    use crate::server::limits::OtherSockets;
     use crate::server::service::Notifier;
     use crate::server::settings::Settings;
     use crate::server::statistics::Statistics;
@@ -165,7 +166,7 @@ pub(super) mod tests {
             tls: None,
             limits: config.limits.clone(),
             foreign_keys: config.foreign_keys,
-            connections_max: config.limits.connections_max(1, false),
+            connections_max: config.limits.connections_max(1, OtherSockets::default()),
         };
         let notifier = Notifier::new(config.notify);
         let users = Arc::new(Users::new(config.users.as_deref()).unwrap());

@@ -90,6 +90,7 @@ class ServerInfo(_Percentiles, total=False):
     connections_cut_handshake: int
     connections_cut_plaintext: int
     connections_cut_tls: int
+    connections_cut_metrics: int
     connections_cut_user: int
     generations_retained: int
     generations_max: int

@@ -44,12 +44,24 @@ fn push_histogram(text: &mut String, name: &str, of: &Distribution, powers: Rang
     push_line(text, &format!("{name}_count"), &[], of.count());
 }
 
-/// Appends the line of one series. The values of labels must not contain control characters.
+/// Appends the line of one series. The text format escapes only three characters in the values of labels.
 fn push_line(text: &mut String, name: &str, labels: &[(&str, String)], number: impl Display) {
     text.push_str(name);
     for (at, (label, value)) in labels.iter().enumerate() {
-        let value = value.replace('\\', "\\\\").replace('"', "\\\"");
+        let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
         let _ = write!(text, "{}{label}=\"{value}\"", if at == 0 { '{' } else { ',' });
     }
     let _ = writeln!(text, "{} {number}", if labels.is_empty() { "" } else { "}" });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_text_is_one_value_of_a_label() {
+        let mut line = String::new();
+        push_line(&mut line, "m", &[("a", "\"} 1\nm2 7\\".to_owned()), ("b", String::new())], 5);
+        assert_eq!(line, "m{a=\"\\\"} 1\\nm2 7\\\\\",b=\"\"} 5\n");
+    }
 }

@@ -1,50 +1,36 @@
 //! Metrics for Prometheus and health checks, over HTTP.
 //!
 //! In: an address and the state of the server. Out: `/metrics`, `/healthz`, and `/readyz`. Runs on the main thread,
-//! never on a worker. Its load is bounded: it serves at most 16 connections at a time, each with one short request and
-//! a short time-out.
+//! never on a worker. Its load is bounded: every connection is accepted, and the oldest of too many is closed. A health
+//! check therefore gets its response however many connections clients open, and whatever these clients send or read.
 
+mod connection;
 mod families;
+mod responses;
 
 use std::convert::Infallible;
 use std::fmt;
+use std::future::poll_fn;
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdTcpListener};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::task::{Context, Poll};
 
-use hyper::body::Incoming;
-use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::error;
 
 use super::accept::ACCEPT_RETRY;
 use super::error::ServerError;
 use super::listener::{Exposure, Listener, listen_on_tcp};
-use super::snapshot::Snapshot;
 use super::state::ServerState;
 use crate::setting::Setting;
+use connection::{Connections, Stream};
 
-/// The maximum number of connections that are served at a time. Other connections wait in the queue of the listening
-/// socket.
-const CONNECTIONS_MAX: usize = 16;
-/// How long a client may take to send its request.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long a client may take to send its request and to receive the response.
-const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
-/// The maximum length of the head of a request.
-const HEAD_MAX_BYTES: usize = 8192;
-const HEADERS_MAX: usize = 64;
-
-const TEXT: &str = "text/plain; charset=utf-8";
+/// The number of connections that are accepted before the runtime reads the requests of these connections. A fraction
+/// of the minimum number of connections, so that none is closed because of newer ones before its request is read.
+const ACCEPTS_PER_TURN: usize = 8;
 
 /// The address on which metrics and health checks are served.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,120 +105,43 @@ impl Endpoint {
     pub(super) async fn serve(self, state: Arc<ServerState>) {
         let thread = &state.liveness.metrics;
         thread.started();
-        let Err(error) = thread.keep(|| self.accept(&state)).await;
+        let connections = Connections::new(&state);
+        let Err(error) = thread.keep(|| self.accept(&connections)).await;
         error!("metrics are not served any more: {error}: restart the server");
         thread.ended();
     }
 
-    /// Accepts and serves connections. Retries after a failed accept. Returns only if the socket cannot be used.
-    async fn accept(&self, state: &Arc<ServerState>) -> io::Result<Infallible> {
-        let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-        let permit = async || Arc::clone(&permits).acquire_owned().await.expect("a semaphore that is never closed");
+    /// Accepts connections. Returns only if the socket cannot be used.
+    async fn accept(&self, connections: &Arc<Connections>) -> io::Result<Infallible> {
         match self {
             Endpoint::Tcp(listener) => {
                 let listener = TcpListener::from_std(listener.try_clone()?)?;
-                loop {
-                    let permit = permit().await;
-                    serve_accepted(listener.accept().await, permit, state).await;
-                }
+                accept_from(|cx| listener.poll_accept(cx).map_ok(|(stream, _)| stream), connections).await
             }
             Endpoint::Unix(on_path) => {
                 let listener = UnixListener::from_std(on_path.socket()?)?;
-                loop {
-                    let permit = permit().await;
-                    serve_accepted(listener.accept().await, permit, state).await;
-                }
+                accept_from(|cx| listener.poll_accept(cx).map_ok(|(stream, _)| stream), connections).await
             }
         }
     }
 }
 
-/// Serves an accepted connection in a task, which holds the permit until the connection ends.
-async fn serve_accepted<S, A>(accepted: io::Result<(S, A)>, permit: OwnedSemaphorePermit, state: &Arc<ServerState>)
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let Ok((stream, _)) = accepted else {
-        // The loop that accepts clients encounters the same error, and logs it.
-        return tokio::time::sleep(ACCEPT_RETRY).await;
-    };
-    let state = Arc::clone(state);
-    tokio::spawn(async move {
-        let _permit = permit;
-        let thread = Arc::clone(&state.liveness.metrics);
-        // Clients that take longer, or that send malformed requests, are disconnected.
-        let _ = thread.catch_in(tokio::time::timeout(CONNECTION_TIMEOUT, serve_connection(stream, state))).await;
-    });
-}
-
-/// Answers the one request of a connection.
-async fn serve_connection(
-    stream: impl AsyncRead + AsyncWrite + Unpin,
-    state: Arc<ServerState>,
-) -> Result<(), hyper::Error> {
-    let answer = |request: Request<Incoming>| {
-        let response = answer(&request, &state);
-        async move { Ok::<_, Infallible>(response) }
-    };
-    http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(REQUEST_TIMEOUT)
-        .keep_alive(false)
-        .max_buf_size(HEAD_MAX_BYTES)
-        .max_headers(HEADERS_MAX)
-        .serve_connection(TokioIo::new(stream), service_fn(answer))
-        .await
-}
-
-fn answer(request: &Request<Incoming>, state: &ServerState) -> Response<String> {
-    if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        let mut response = text(StatusCode::METHOD_NOT_ALLOWED, TEXT, "GET or HEAD\n".to_owned());
-        response.headers_mut().insert(ALLOW, "GET, HEAD".parse().expect("a header's value"));
-        return response;
-    }
-    match request.uri().path() {
-        "/metrics" => {
-            let metrics = families::encode(&Snapshot::take(state));
-            text(StatusCode::OK, families::TEXT_FORMAT, metrics)
+/// Accepts the connections that `poll_next` returns. Retries after a failed accept.
+async fn accept_from<S: Stream>(
+    poll_next: impl Fn(&mut Context<'_>) -> Poll<io::Result<S>>,
+    connections: &Arc<Connections>,
+) -> io::Result<Infallible> {
+    loop {
+        for _ in 0..ACCEPTS_PER_TURN {
+            match poll_fn(&poll_next).await {
+                Ok(stream) => connections.begin(stream),
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                // The loop that accepts clients encounters the same error, and logs it.
+                Err(_) => tokio::time::sleep(ACCEPT_RETRY).await,
+            }
         }
-        // A server that can answer this request is alive.
-        "/healthz" => text(StatusCode::OK, TEXT, "ok\n".to_owned()),
-        "/readyz" => {
-            let snapshot = Snapshot::take(state);
-            let is_ready = !snapshot.is_changed && snapshot.thread_problems.is_empty();
-            let status = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-            text(status, TEXT, readiness(&snapshot))
-        }
-        _ => text(StatusCode::NOT_FOUND, TEXT, "/metrics, /healthz or /readyz\n".to_owned()),
+        tokio::task::yield_now().await;
     }
-}
-
-fn text(status: StatusCode, content_type: &'static str, body: String) -> Response<String> {
-    let mut response = Response::new(body);
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, content_type.parse().expect("a header's value"));
-    response.headers_mut().insert(CACHE_CONTROL, "no-store".parse().expect("a header's value"));
-    response
-}
-
-/// Returns one line with the state of the server, followed by one line for each problem.
-fn readiness(snapshot: &Snapshot) -> String {
-    let (state, generation, store) = (snapshot.state(), snapshot.generation.number, &snapshot.generation.store);
-    let (resident_len_bytes, file_len_bytes) = (snapshot.server.residency.len_bytes(), store.file_len_bytes());
-    let share = 100.0 * resident_len_bytes as f64 / file_len_bytes.max(1) as f64;
-    let rows = store.len();
-    let mut lines = format!(
-        "{state}: generation {generation}, {rows} rows, {resident_len_bytes} of {file_len_bytes} bytes resident ({share:.1} %)\n"
-    );
-    for problem in &snapshot.thread_problems {
-        lines.push_str(problem);
-        lines.push('\n');
-    }
-    if !snapshot.file_refused.is_empty() {
-        lines.push_str(&snapshot.file_refused);
-        lines.push('\n');
-    }
-    lines
 }
 
 #[cfg(test)]

@@ -1,0 +1,137 @@
+//! Limits the number of tasks that serve connections of one kind: for a new task, the oldest one is aborted.
+//!
+//! In: tasks on a current-thread runtime. Out: at most a given number of them, the newest ones.
+//!
+//! Honest clients take milliseconds to send what such a task waits for, so an old task most likely belongs to a client
+//! that never sends it. If new tasks had to wait instead, these clients could block all others.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::{Arc, Mutex};
+
+use tokio::task::AbortHandle;
+
+use crate::sync::unpoisoned;
+
+/// Tasks of one kind, of which at most `max` run at a time.
+pub(super) struct NewestTasks {
+    max: usize,
+    running: Mutex<Running>,
+}
+
+/// The running tasks, from the oldest to the newest.
+#[derive(Default)]
+struct Running {
+    last_number: u64,
+    tasks: BTreeMap<u64, AbortHandle>,
+}
+
+/// The place of one task among the running tasks. Dropping this value removes the task from them.
+pub(super) struct Place {
+    tasks: Arc<NewestTasks>,
+    number: u64,
+}
+
+impl NewestTasks {
+    pub(super) fn new(max: usize) -> Arc<NewestTasks> {
+        Arc::new(NewestTasks { max, running: Mutex::default() })
+    }
+
+    pub(super) fn max(&self) -> usize {
+        self.max
+    }
+
+    /// Spawns a task. The task must own its place until it ends. Returns whether the oldest task was aborted to make
+    /// room.
+    pub(super) fn spawn<F>(self: &Arc<Self>, task: impl FnOnce(Place) -> F) -> bool
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let (number, is_aborted) = unpoisoned(&self.running).make_room(self.max);
+        // Not under the lock: a runtime that is shutting down drops the task, and with it the place, at once.
+        let task = tokio::spawn(task(Place { tasks: Arc::clone(self), number }));
+        unpoisoned(&self.running).tasks.insert(number, task.abort_handle());
+        is_aborted
+    }
+}
+
+impl Running {
+    /// Returns the number of a new task, and whether the oldest task was aborted.
+    fn make_room(&mut self, max: usize) -> (u64, bool) {
+        let oldest = if self.tasks.len() >= max { self.tasks.pop_first() } else { None };
+        let is_aborted = oldest.is_some();
+        if let Some((_, oldest)) = oldest {
+            oldest.abort();
+        }
+        self.last_number += 1;
+        (self.last_number, is_aborted)
+    }
+}
+
+impl Place {
+    /// Moves the task to the tasks of another kind, as the newest one. Returns whether the oldest of these tasks was
+    /// aborted to make room.
+    #[cfg(feature = "metrics")]
+    pub(super) fn move_to(&mut self, tasks: &Arc<NewestTasks>) -> bool {
+        let task = unpoisoned(&self.tasks.running).tasks.remove(&self.number);
+        // Without a handle, the task has been aborted, and ends the next time it waits.
+        let Some(task) = task else { return false };
+        let mut running = unpoisoned(&tasks.running);
+        let (number, is_aborted) = running.make_room(tasks.max);
+        running.tasks.insert(number, task);
+        drop(running);
+        (self.tasks, self.number) = (Arc::clone(tasks), number);
+        is_aborted
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        unpoisoned(&self.tasks.running).tasks.remove(&self.number);
+    }
+}
+
+#[cfg(all(test, feature = "metrics"))]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    fn running(tasks: &NewestTasks) -> Vec<u64> {
+        unpoisoned(&tasks.running).tasks.keys().copied().collect()
+    }
+
+    #[tokio::test]
+    async fn the_oldest_task_of_a_kind_is_aborted_for_a_new_one_and_moved_tasks_are_safe_from_it() {
+        let (waiting, served) = (NewestTasks::new(3), NewestTasks::new(2));
+        let finished = Arc::new(AtomicUsize::new(0));
+        let begin = |moves: bool| {
+            let (go, gone) = oneshot::channel::<()>();
+            let (served, finished) = (Arc::clone(&served), Arc::clone(&finished));
+            let is_aborted = waiting.spawn(move |mut place| async move {
+                if moves {
+                    place.move_to(&served);
+                }
+                let _ = gone.await;
+                finished.fetch_add(1, Ordering::Relaxed);
+                drop(place);
+            });
+            (go, is_aborted)
+        };
+        let moved = begin(true);
+        tokio::task::yield_now().await;
+        assert_eq!((running(&waiting), running(&served)), (vec![], vec![1]));
+        let others: Vec<_> = (0..10).map(|_| begin(false)).collect();
+        assert_eq!(others.iter().map(|(_, is_aborted)| usize::from(*is_aborted)).sum::<usize>(), 7);
+        assert_eq!((running(&waiting), running(&served)), (vec![9, 10, 11], vec![1]));
+        for (go, _) in others.into_iter().chain([moved]) {
+            let _ = go.send(());
+        }
+        while !running(&waiting).is_empty() || !running(&served).is_empty() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(finished.load(Ordering::Relaxed), 4);
+    }
+}
