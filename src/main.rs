@@ -24,6 +24,7 @@ use zero_kv::store::Pace;
 use kv_store::allocator::return_large_allocations;
 use kv_store::args::{Args, name_of};
 use kv_store::command::command;
+use kv_store::log::Log;
 #[cfg(feature = "object-store")]
 use kv_store::published::Following;
 use kv_store::resource_limits::raise_limit;
@@ -39,17 +40,23 @@ fn main() -> ExitCode {
         Err(code) => return code,
     };
     return_large_allocations();
-    log::start(args.logging.log_format);
-    match inherited::take().and_then(|inherited| run(args, inherited)) {
+    let log = match log::start(args.logging.log_format) {
+        Ok(log) => log,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "kv_store: the log cannot be started: {error}");
+            return ExitCode::from(1);
+        }
+    };
+    match inherited::take().and_then(|inherited| run(args, inherited, &log)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let _ = writeln!(io::stderr(), "kv_store: {error}");
+            log.error(&error);
             ExitCode::from(1)
         }
     }
 }
 
-fn run(args: Args, inherited: Inherited) -> anyhow::Result<()> {
+fn run(args: Args, inherited: Inherited, log: &Log) -> anyhow::Result<()> {
     inherited::check(&inherited, &args.listen, args.tls.tls.is_some())?;
     // Each connection needs a file descriptor.
     raise_limit(Resource::Nofile, "descriptors");
@@ -84,6 +91,7 @@ fn run(args: Args, inherited: Inherited) -> anyhow::Result<()> {
     let opened = open(&db, &config)?;
     let Some(opened) = opened else { return Ok(()) };
     let mut server = opened.bind(&config)?;
+    server.report_log(log.queue.clone());
     #[cfg(feature = "object-store")]
     if let Some(following) = following {
         following.connect(&mut server);

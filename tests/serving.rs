@@ -11,10 +11,11 @@ mod serving {
     mod info;
     mod lifecycle;
     mod limits;
+    mod log;
     mod memory;
     mod metrics;
-    mod panics;
     mod metrics_clients;
+    mod panics;
     mod spin;
     mod tls {
         mod certificates;

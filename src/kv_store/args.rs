@@ -257,7 +257,7 @@ pub(crate) struct LoggingArgs {
     pub(crate) log_format: LogFormat,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
 pub(crate) enum LogFormat {
     /// Text for people
     Text,

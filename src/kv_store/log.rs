@@ -1,15 +1,26 @@
 //! The log of `kv_store`, on standard error.
 //!
 //! In: the format, and the environment variable `RUST_LOG`. Out: one line for each log event that the filter lets
-//! through.
+//! through, and for each panic. After the start, nothing else of the program writes to standard error, because a write
+//! waits as long as nobody reads the log.
 
-use std::io::IsTerminal;
-use std::{env, io};
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::fmt::{Display, Write as _};
+use std::fs::File;
+use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
+use std::panic::PanicHookInfo;
+use std::time::Duration;
+use std::{env, panic, thread};
 
-use tracing::warn;
+use tracing::{Subscriber, warn};
+use tracing_subscriber::Layer;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
+use zero_kv::printable::{Printable, escaped_except};
+use zero_kv::server::LogQueue;
 
 use super::args::LogFormat;
 
@@ -20,19 +31,67 @@ const TARGETS: [&str; 2] = ["zero_kv", "kv_store"];
 /// The crate that logs each retry of a request to an object store. `kv_store` logs the failure of the last retry.
 const QUIET_TARGET: &str = "object_store";
 
+/// How long the end of the program waits for the reader of the log.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The log. Dropping this value waits until the lines are written, but not longer than [`FLUSH_TIMEOUT`].
+pub(crate) struct Log {
+    pub(crate) queue: LogQueue,
+}
+
+impl Log {
+    /// Logs why the program ends.
+    pub(crate) fn error(&self, error: &dyn Display) {
+        self.queue.push(format!("kv_store: {}\n", Printable(error)).as_bytes());
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        self.queue.flush(FLUSH_TIMEOUT);
+    }
+}
+
+/// Receives one line at a time, because the layers format a line before they write it.
+struct LineWriter<F: Fn(&str)>(F);
+
+impl<F: Fn(&str)> Write for LineWriter<F> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.0(&String::from_utf8_lossy(line));
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Starts the log, and logs a warning for each invalid entry of `RUST_LOG`.
-pub(crate) fn start(format: LogFormat) {
+pub(crate) fn start(format: LogFormat) -> io::Result<Log> {
+    // Not io::stderr, whose lock others would wait for while a write waits for the reader.
+    let stderr = File::from(io::stderr().as_fd().try_clone_to_owned()?);
+    let has_colors = stderr.is_terminal() && format == LogFormat::Text;
+    let queue = LogQueue::start(stderr, |count| {
+        warn!("{count} log lines were dropped, because standard error was not read, or could not be written");
+    })?;
+    report_panics(queue.clone());
     let wanted = env::var("RUST_LOG").unwrap_or_default();
     let (filter, invalid) = filter(&wanted);
-    let log = tracing_subscriber::fmt::layer().with_target(false).with_writer(io::stderr);
+    let to_queue = queue.clone();
+    // Tracing escapes the escape characters of values, but not, for example, line ends.
+    let push = move |line: &str| {
+        let line = escaped_except(line.trim_end_matches('\n'), |char| has_colors && char == '\x1b');
+        to_queue.push(format!("{line}\n").as_bytes());
+    };
+    let log = tracing_subscriber::fmt::layer().with_target(false).with_writer(move || LineWriter(push.clone()));
     match format {
         LogFormat::Text => {
-            let log = log.with_ansi(io::stderr().is_terminal());
-            tracing_subscriber::registry().with(filter).with(log).init();
+            let log = log.with_ansi(has_colors);
+            tracing_subscriber::registry().with(filter).with(log).with(retained(&queue)).init();
         }
         LogFormat::Json => {
             let log = log.json().flatten_event(true).with_current_span(false).with_span_list(false);
-            tracing_subscriber::registry().with(filter).with(log).init();
+            tracing_subscriber::registry().with(filter).with(log).with(retained(&queue)).init();
         }
     }
     for part in invalid {
@@ -40,6 +99,36 @@ pub(crate) fn start(format: LogFormat) {
             "RUST_LOG contains {part:?}, which is ignored: set a level, such as debug, or TARGET=LEVEL, such as zero_kv=debug"
         );
     }
+    Ok(Log { queue })
+}
+
+/// Returns a layer that retains warnings and errors.
+fn retained<S: Subscriber + for<'a> LookupSpan<'a>>(queue: &LogQueue) -> impl Layer<S> {
+    let queue = queue.clone();
+    let retain = move |line: &str| queue.retain(line);
+    let layer = tracing_subscriber::fmt::layer().with_target(false).with_ansi(false);
+    layer.with_writer(move || LineWriter(retain.clone())).with_filter(LevelFilter::WARN)
+}
+
+/// Installs a panic hook that prints what the standard library's hook prints, but to the log.
+fn report_panics(queue: LogQueue) {
+    panic::set_hook(Box::new(move |info| queue.push(panic_text(info, &Backtrace::capture()).as_bytes())));
+}
+
+fn panic_text(info: &PanicHookInfo<'_>, backtrace: &Backtrace) -> String {
+    let payload = info.payload();
+    let message = payload.downcast_ref::<&str>().copied();
+    let message = message.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
+    let thread = thread::current();
+    let mut text = format!("thread '{}' panicked", thread.name().unwrap_or("<unnamed>"));
+    if let Some(location) = info.location() {
+        let _ = write!(text, " at {location}");
+    }
+    let _ = writeln!(text, ":\n{}", Printable(message));
+    if backtrace.status() == BacktraceStatus::Captured {
+        let _ = writeln!(text, "stack backtrace:\n{backtrace}");
+    }
+    text
 }
 
 /// Parses a comma-separated list of log levels and `TARGET=LEVEL` entries. Returns the filter and the invalid entries.

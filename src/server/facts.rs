@@ -9,9 +9,11 @@ use std::sync::atomic::Ordering;
 
 use super::cluster::View;
 use super::counters::{Distribution, REQUESTS_NAMES, STATUS_NAMES, UNKNOWN_OP};
+use super::log_queue::LogQueue;
 use super::published::PublishedFacts;
 use super::snapshot::{Snapshot, VERSION, digest_text};
 use super::statistics::CUTS_PREFIX;
+use crate::printable::Printable;
 use crate::protocol::native::{Op, Status};
 use crate::sync::unpoisoned;
 
@@ -231,6 +233,12 @@ pub(super) const FACTS: &[Fact] = &[
         "Threads that have ended, make no progress, or panic repeatedly.",
         Gauge(|s| s.thread_problems.len() as u64),
     ),
+    counter(
+        "log_dropped_lines",
+        "zero_kv_log_dropped_lines_total",
+        "Log lines that were dropped because the log was not read, or could not be written.",
+        |s| s.server.statistics.log.get().map_or(0, LogQueue::dropped_lines),
+    ),
     texts_of(published_texts).metric(
         "zero_kv_published_generation",
         "Generations of the published table: the served one, the prepared one, and the newest one.",
@@ -329,7 +337,7 @@ fn texts(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     let mut texts = Vec::new();
     FACTS.iter().for_each(|fact| fact.push_texts(snapshot, &mut texts));
     // A path may contain line ends and other control characters.
-    texts.iter_mut().for_each(|(_, text)| *text = text.replace(char::is_control, "?"));
+    texts.iter_mut().for_each(|(_, text)| *text = Printable(&text).to_string());
     texts
 }
 
@@ -345,9 +353,14 @@ pub(super) fn redis_texts(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     texts(snapshot).into_iter().map(|(name, text)| (redis_name(name), text)).collect()
 }
 
-/// Formats the response to Info: the facts and the histograms. A client can subtract the histograms of two responses to
+/// The names of the last warnings and errors of the log, from the oldest to the newest.
+const LOG_NAMES: [&str; 10] =
+    ["log_1", "log_2", "log_3", "log_4", "log_5", "log_6", "log_7", "log_8", "log_9", "log_10"];
+
+/// Formats the response to Info: the facts and the histograms, and for administrators the last warnings of the log,
+/// which may name other clients and their users. A client can subtract the histograms of two responses to
 /// compute the quantiles for the interval between these responses.
-pub(super) fn info(snapshot: &Snapshot) -> String {
+pub(super) fn info(snapshot: &Snapshot, is_admin: bool) -> String {
     let buckets = |seen: &Distribution| {
         let buckets: Vec<_> = seen.buckets().map(|(end, count)| format!("{end}:{count}")).collect();
         buckets.join(" ")
@@ -355,6 +368,9 @@ pub(super) fn info(snapshot: &Snapshot) -> String {
     let mut texts = texts(snapshot);
     texts.push(("batch_requests_buckets", buckets(&snapshot.sums.batch_requests)));
     texts.push(("service_ns_buckets", buckets(&snapshot.sums.service_ns)));
+    if let Some(log) = snapshot.server.statistics.log.get().filter(|_| is_admin) {
+        texts.extend(LOG_NAMES.into_iter().zip(log.recent()));
+    }
     texts.into_iter().map(|(name, text)| format!("{name} {text}\n")).collect()
 }
 

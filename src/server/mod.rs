@@ -41,12 +41,13 @@ mod limits;
 mod listener;
 mod liveness;
 mod log_limit;
+mod log_queue;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod native;
-mod panics;
 #[cfg(any(feature = "metrics", feature = "tls"))]
 mod newest_tasks;
+mod panics;
 mod pass;
 mod peer;
 mod pending;
@@ -95,9 +96,10 @@ pub use error::ServerError;
 pub use generations::{CanaryError, Control, OpenError, value_digest};
 use generations::{ControlChannel, Generation, ServedTable, Source, Supervised, Supervisor};
 pub use limits::Limits;
-pub use listener::{Inherited, SocketAccess};
 use limits::OtherSockets;
+pub use listener::{Inherited, SocketAccess};
 use listener::{Listener, PeerFilter};
+pub use log_queue::LogQueue;
 #[cfg(feature = "metrics")]
 pub use metrics::MetricsAddress;
 pub use native::answer_requests;
@@ -238,6 +240,12 @@ impl Server {
         self.control.control.follow(table);
     }
 
+    /// Makes the server report how many log lines were dropped, and to clients with the right to reload also the last
+    /// warnings. Only the first call has an effect.
+    pub fn report_log(&mut self, log: LogQueue) {
+        let _ = self.statistics.log.set(log);
+    }
+
     /// Listens on an address, on which the running server serves `/metrics` for Prometheus, `/healthz`, and `/readyz`
     /// over HTTP. Rejects an address that other machines can reach, unless `exposed` is true.
     ///
@@ -291,6 +299,7 @@ impl Server {
         let Server { source, generation, control, statistics, spin, limits, users, foreign_keys, notify, mut sockets } =
             self;
         let workers = statistics.worker_count();
+        let others = OtherSockets { tls: tls_address.is_some(), metrics: sockets.has_metrics() };
         let table = ServedTable::new(generation, workers, source.direct);
         let settings = Settings {
             source,
@@ -299,7 +308,6 @@ impl Server {
             tls: tls_address,
             connections_max: limits.connections_max(workers, others),
             limits,
-        let others = OtherSockets { tls: tls_address.is_some(), metrics: sockets.has_metrics() };
             foreign_keys,
         };
         let notifier = Notifier::new(notify);
@@ -404,6 +412,13 @@ impl Sockets {
         Ok(())
     }
 
+    fn has_metrics(&self) -> bool {
+        #[cfg(feature = "metrics")]
+        return self.metrics.is_some();
+        #[cfg(not(feature = "metrics"))]
+        false
+    }
+
     /// Returns the function that checks the TLS certificates: see [`Supervised`].
     fn certificate_check(&self) -> Box<dyn Fn(bool) + Send> {
         #[cfg(feature = "tls")]
@@ -412,13 +427,6 @@ impl Sockets {
             return Box::new(move |is_requested| certificates.check(is_requested));
         }
         Box::new(|_| ())
-    fn has_metrics(&self) -> bool {
-        #[cfg(feature = "metrics")]
-        return self.metrics.is_some();
-        #[cfg(not(feature = "metrics"))]
-        false
-    }
-
     }
 }
 

@@ -2,11 +2,12 @@
 //!
 //! In: the counters of each worker, and counters of rare events. Out: sums over all workers.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use super::counters::{Counters, Sums};
+use super::log_queue::LogQueue;
 
 /// The counters of a server and of its workers.
 pub(super) struct Statistics {
@@ -14,6 +15,8 @@ pub(super) struct Statistics {
     pub(super) totals: Totals,
     pub(super) outcomes: Outcomes,
     pub(super) tls: TlsStatus,
+    /// The log of the process, if it reports how many of its lines were dropped.
+    pub(super) log: OnceLock<LogQueue>,
     workers: Box<[Counters]>,
 }
 
@@ -25,6 +28,7 @@ impl Statistics {
             totals: Totals::default(),
             outcomes: Outcomes::default(),
             tls: TlsStatus::default(),
+            log: OnceLock::new(),
             workers: std::iter::repeat_with(Counters::default).take(workers).collect(),
         }
     }
@@ -128,12 +132,12 @@ totals! {
     cut_plaintext,
     /// Connections that were disconnected because they began a TLS handshake on a socket without TLS.
     cut_tls,
+    /// Connections to the socket for metrics that were disconnected because they were the oldest of too many.
+    cut_metrics,
     /// TLS handshakes that were completed.
     tls_handshakes,
     /// TLS handshakes that failed, for example because a client's certificate was rejected.
     tls_handshakes_failed,
-    /// Connections to the socket for metrics that were disconnected because they were the oldest of too many.
-    cut_metrics,
     /// The number of times that changed certificates and keys were accepted.
     tls_reloads,
     /// The number of times that changed certificates and keys were rejected.

@@ -105,5 +105,6 @@ class ServerInfo(_Percentiles, total=False):
     tls_refused: str
     thread_panics: int
     thread_problems: str
+    log_dropped_lines: int
     batch_requests_buckets: str
     service_ns_buckets: str

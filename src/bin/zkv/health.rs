@@ -8,10 +8,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::anyhow;
 use zero_kv::client::{ClientError, Info};
+use zero_kv::printable::Printable;
 
 use crate::args::{Address, HealthArgs};
 use crate::deadline::run_within;
 use crate::output::{print, print_error};
+
+/// The maximum number of log lines that Info has.
+const LOG_LINES_MAX: usize = 10;
 
 pub(crate) fn health(server: &Address, args: &HealthArgs) -> anyhow::Result<bool> {
     let info = match request_info(server, args) {
@@ -25,8 +29,12 @@ pub(crate) fn health(server: &Address, args: &HealthArgs) -> anyhow::Result<bool
     for line in problems.iter().chain(&notes(&info)) {
         print_error(&format_args!("{}: {line}", server.socket.display()));
     }
+    if args.verbose || !problems.is_empty() {
+        let lines = (1..=LOG_LINES_MAX).map_while(|number| info.get(&format!("log_{number}")));
+        lines.for_each(|line| print_error(&format_args!("{}: log: {line}", server.socket.display())));
+    }
     if args.verbose && problems.is_empty() {
-        let value = |name| info.get(name).unwrap_or("?");
+        let value = |name| Printable(info.get(name).unwrap_or("?"));
         let (generation, digest, rows) = (value("generation"), value("digest"), value("rows"));
         print(|stdout| writeln!(stdout, "generation {generation}, digest {digest}, {rows} rows"))?;
     }
@@ -89,5 +97,9 @@ fn notes(info: &Info) -> Vec<String> {
         let (serving, newest) = (serving.unwrap_or("?"), newest.unwrap_or("?"));
         format!("serves generation {serving} of the published table, whose newest one is {newest}: {error}")
     });
-    refused.into_iter().chain(unknown).chain(tls).chain(expired).chain(published).collect()
+    let dropped = info.number::<u64>("log_dropped_lines").filter(|count| *count > 0);
+    let dropped = dropped.map(|count| {
+        format!("{count} lines of the log were dropped: check the program or the disk that takes standard error")
+    });
+    dropped.into_iter().chain(refused).chain(unknown).chain(tls).chain(expired).chain(published).collect()
 }

@@ -71,7 +71,7 @@ fn answer_one(context: &ConnectionContext, generation: &Generation, op: Op, resp
         Status::Ok
     };
     match op {
-        Op::Info => push(facts::info(&Snapshot::take(server)).as_bytes()),
+        Op::Info => push(facts::info(&Snapshot::take(server), peer.is_admin()).as_bytes()),
         Op::Reload if peer.is_admin() => push(&server.control.reload().to_be_bytes()),
         Op::Rollback if peer.is_admin() => push(&server.control.rollback().to_be_bytes()),
         Op::Open if may_map(context, generation) => {
@@ -175,6 +175,6 @@ mod tests {
             assert_eq!(answer_one(&context, &context.worker.pin(), op, &mut responses), Status::Error);
         }
         assert_eq!(responses.copied(), [0, 0, 0, 2, 0, 0, 0, 0].repeat(2));
-        assert!(facts::info(&Snapshot::take(&context.worker.server)).contains("\nreload_requested 0\n"));
+        assert!(facts::info(&Snapshot::take(&context.worker.server), true).contains("\nreload_requested 0\n"));
     }
 }
