@@ -8,11 +8,11 @@
 #[cfg(all(test, loom))]
 pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 #[cfg(all(test, loom))]
-pub(crate) use loom::sync::{Mutex, MutexGuard};
+pub(crate) use loom::sync::{Mutex, MutexGuard, RwLock};
 #[cfg(not(all(test, loom)))]
 pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 #[cfg(not(all(test, loom)))]
-pub(crate) use std::sync::{Mutex, MutexGuard};
+pub(crate) use std::sync::{Mutex, MutexGuard, RwLock};
 
 /// Locks a mutex, even if a thread panicked while it held the lock. The data in the mutex must be valid after a panic
 /// at any point.

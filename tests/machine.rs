@@ -19,6 +19,7 @@ mod machine {
     pub(crate) mod published_disks;
     pub(crate) mod remote;
     pub(crate) mod requirements;
+    pub(crate) mod restored_times;
     pub(crate) mod served_disks;
     pub(crate) mod server_user;
     pub(crate) mod service_manager;
@@ -36,7 +37,8 @@ use libtest_mimic::{Arguments, run};
 use helpers::trials::trials;
 use machine::{
     baker_disks, coarse_times, inherited_sockets, ip_ranges, leases, outputs, overlay, paused, processes, promtool,
-    published_disks, remote, served_disks, server_user, service_manager, stopping, tmpfs, unit_files, users, writers,
+    published_disks, remote, restored_times, served_disks, server_user, service_manager, stopping, tmpfs, unit_files,
+    users, writers,
 };
 
 fn main() -> ExitCode {
@@ -69,6 +71,9 @@ fn main() -> ExitCode {
         published_disks::a_fetch_does_not_start_on_a_full_disk,
         published_disks::a_disk_without_room_for_merged_rows_keeps_the_served_generation,
         remote::a_file_that_another_machine_changes_gives_errors_although_its_attributes_are_cached,
+        restored_times::a_value_that_is_overwritten_before_the_time_is_restored_is_an_error,
+        restored_times::changes_of_names_and_permissions_fail_no_lookup,
+        restored_times::direct_clients_of_a_stopped_server_return_no_byte_that_was_written_before_the_time_was_restored,
         served_disks::a_server_survives_a_failing_disk_and_recovers_with_a_good_file,
         server_user::a_direct_client_checks_the_user_of_its_own_connection,
         server_user::a_link_from_a_directory_where_others_can_write_is_not_trusted,

@@ -82,9 +82,9 @@ pub(crate) struct OpenArguments {
 /// `Closed`. Rows, iterators, and views that exist remain valid, and keep the file mapped.
 ///
 /// A lookup in a file that was changed in place or truncated raises `Damaged`. To replace a file, rename a new file
-/// to its name, as `bake` does. Changes of a mapped file are detected by its length and modification time. A change
-/// is not detected if somebody restores the modification time, or writes through a mapping that is older than the
-/// table's, or, on tmpfs, through any mapping. Nobody can change a table with `memory="copy"`.
+/// to its name, as `bake` does. Changes of a mapped file are detected by its length and its times. A change is not
+/// detected if somebody writes through a mapping that is older than the table's, or, on tmpfs, through any mapping.
+/// Nobody can change a table with `memory="copy"`.
 #[pyclass(frozen, mapping, subclass, module = "zero_kv")]
 pub(crate) struct Table {
     pub(crate) origin: Origin,

@@ -92,7 +92,7 @@ pub(super) async fn upload(
         None => upload_at_once(location, job, shard, &verified, cancel, progress).await?,
     };
     read_back(location, &object, &verified, cancel, progress).await?;
-    if !verified.store.is_trusted() {
+    if !is_intact(&verified.store) {
         let problem = "was changed during its upload: publish it again, and replace files only by rename".to_owned();
         return Err(PublishError::Corrupt { object: shard.path.display().to_string(), problem });
     }
@@ -106,6 +106,14 @@ pub(super) async fn upload(
         schema: schema_names(verified.store.schema().map(Arc::as_ref)),
         key_name: verified.store.schema().and_then(|schema| schema.key_name()).unwrap_or_default().to_owned(),
     })
+}
+
+/// Returns whether the file has the bytes that were verified before its upload. If its names or permissions have changed
+/// meanwhile, its blocks are verified again.
+fn is_intact(store: &MappedStore) -> bool {
+    let store = store.unverified();
+    let epoch = store.begin_batch();
+    (0..store.block_counts().0).all(|block| store.verify_block(block) == Some(true)) && store.is_unchanged_since(epoch)
 }
 
 /// Verifies all blocks of a file, and that its keys belong to its slots.

@@ -12,6 +12,9 @@ use crate::store::Store;
 pub(super) const BORROWED_MAX: usize = 31;
 /// The maximum number of bytes that are copied at a time from a shared mapping, just before they are sent.
 const STAGE_LEN_BYTES: usize = 64 << 10;
+/// The maximum number of attempts to copy bytes from a shared mapping, if the names or the permissions of its file change
+/// during each attempt.
+const STAGE_ATTEMPTS_MAX: usize = 4;
 
 /// A range of the records section that is sent directly from the file.
 #[derive(Clone, Copy, Default)]
@@ -116,8 +119,23 @@ impl<'a> Unsent<'a> {
     /// # Errors
     /// If the file was changed since the responses were read from it.
     pub(super) fn fill_stage(&mut self, store: &Store) -> io::Result<()> {
-        let changed = || io::Error::other("the file was changed while a response was in flight");
-        let epoch = store.epoch();
+        let mut epoch = store.begin_batch();
+        for _ in 0..STAGE_ATTEMPTS_MAX {
+            if self.copy_to_stage(store) && store.is_unchanged_since(epoch) {
+                return Ok(());
+            }
+            // If only the names or the permissions of the file have changed, the file is trusted again.
+            let begun = std::mem::replace(&mut epoch, store.begin_batch());
+            if epoch == begun {
+                break;
+            }
+        }
+        Err(io::Error::other("the file was changed while a response was in flight"))
+    }
+
+    /// Copies the next unsent bytes into `stage`. Returns false if a block of the file is damaged or the file is not
+    /// trusted.
+    fn copy_to_stage(&mut self, store: &Store) -> bool {
         let mut skipped_bytes = self.sent_bytes;
         self.stage.clear();
         for part in self.parts() {
@@ -133,12 +151,12 @@ impl<'a> Unsent<'a> {
                 Part::Copied(bytes) => self.stage.extend_from_slice(&bytes[range]),
                 Part::Borrowed(_) => {
                     if !store.are_intact(range.clone()) {
-                        return Err(changed());
+                        return false;
                     }
                     self.stage.extend_from_slice(&store.records()[range]);
                 }
             }
         }
-        if store.is_unchanged_since(epoch) { Ok(()) } else { Err(changed()) }
+        true
     }
 }

@@ -20,19 +20,16 @@ use zerocopy::IntoBytes;
 use zerocopy::little_endian::U64;
 
 use crate::format::checksum::{BLOCK_LEN_BYTES, SUMS_PER_BLOCK, block_sum};
-use crate::sync::{AtomicU8, AtomicU64, Ordering};
+use crate::sync::{AtomicU8, AtomicU64, Ordering, RwLock};
 
 use super::verification::{self, BLOCK_WORK};
 
-/// The tag of a block is the number of the epoch in which the block was last verified, or `NEVER` if the block was
-/// never verified.
+/// The tag of a block is the lowest byte of the number of the epoch in which the block was last verified, or `NEVER` if
+/// the block was never verified. `NEVER` is the tag of no trusted epoch, because trusted epochs have odd numbers.
 const NEVER: u8 = 0;
 /// The number of the first epoch. Epochs are numbered in order. In odd epochs, the file is trusted; in even epochs,
 /// every block counts as damaged.
-const FIRST: u8 = 1;
-/// The number of the last epoch. Numbers are not reused, so a file that has reached the last epoch must be opened
-/// again.
-const LAST: u8 = u8::MAX - 1;
+const FIRST: u64 = 1;
 /// The maximum number of damaged blocks that are recorded in an epoch.
 const DAMAGED_MAX: usize = 64;
 /// The number of blocks in a group, which is 1 MiB long. Each group has one tag with the number of the last epoch in
@@ -41,9 +38,15 @@ const GROUP_BLOCKS: usize = 256;
 
 /// The time between two changes of a file: see [`Store::epoch`](super::Store::epoch).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Epoch(u8);
+pub struct Epoch(u64);
 
 impl Epoch {
+    /// Returns the tag of the blocks that are verified in this epoch.
+    #[inline(always)]
+    fn tag(self) -> u8 {
+        self.0 as u8
+    }
+
     /// Returns whether this is an epoch in which no byte is trusted.
     #[inline(always)]
     pub(super) fn is_distrust(self) -> bool {
@@ -119,20 +122,20 @@ impl Coverage {
     /// Returns whether all blocks were verified in an epoch.
     #[inline(always)]
     fn is_complete(&self, epoch: Epoch) -> bool {
-        let complete = u64::from(epoch.0) << Self::EPOCH_SHIFT | self.blocks.len() as u64;
+        let complete = u64::from(epoch.tag()) << Self::EPOCH_SHIFT | self.blocks.len() as u64;
         self.verified.load(Ordering::Relaxed) == complete
     }
 
-    /// Counts a block that was verified in an epoch. Must be called once per block and epoch.
+    /// Counts a block that was verified in the current epoch. Must be called once per block and epoch.
     fn add(&self, epoch: Epoch, block: usize) {
         if !self.blocks.contains(&block) {
             return;
         }
-        let first = u64::from(epoch.0) << Self::EPOCH_SHIFT | 1;
-        // A count of an earlier epoch is replaced. A later epoch's count is kept.
+        let first = u64::from(epoch.tag()) << Self::EPOCH_SHIFT | 1;
+        // A count of an earlier epoch is replaced.
         let _ = self.verified.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |verified| {
             let counted = (verified >> Self::EPOCH_SHIFT) as u8;
-            (counted <= epoch.0).then(|| if counted < epoch.0 { first } else { verified + 1 })
+            Some(if counted == epoch.tag() { verified + 1 } else { first })
         });
     }
 }
@@ -144,7 +147,10 @@ pub(super) struct Blocks {
     /// For each group of [`GROUP_BLOCKS`] blocks, the last epoch in which a lookup found all blocks of the group
     /// verified.
     group_tags: Box<[AtomicU8]>,
-    epoch: AtomicU8,
+    epoch: AtomicU64,
+    /// Locked for reading while a tag is written, and for writing while a new epoch begins. A tag is therefore written
+    /// only in its own epoch, and not after a later epoch with the same lowest byte has begun.
+    tagging: RwLock<()>,
     damaged: Mutex<Damaged>,
     numbers: BlockNumbers,
     /// The records.
@@ -171,11 +177,11 @@ impl Blocks {
     pub(super) fn new(numbers: BlockNumbers) -> io::Result<Blocks> {
         let count = numbers.sums.end;
         let (tags, group_tags) = (unverified_tags(count)?, unverified_tags(count / GROUP_BLOCKS)?);
-        let epoch = AtomicU8::new(FIRST);
+        let (epoch, tagging) = (AtomicU64::new(FIRST), RwLock::new(()));
         let records = Coverage::new(0..numbers.fences.start);
         let slots = Coverage::new(numbers.pilots.start..numbers.places.end);
         let fences = Coverage::new(numbers.fences.clone());
-        Ok(Blocks { tags, group_tags, epoch, damaged: Mutex::default(), numbers, records, slots, fences })
+        Ok(Blocks { tags, group_tags, epoch, tagging, damaged: Mutex::default(), numbers, records, slots, fences })
     }
 
     /// Returns the numbers of the blocks of each section of the index.
@@ -212,7 +218,7 @@ impl Blocks {
     pub(super) fn is_in_verified_block(&self, epoch: Epoch, start: usize, end: usize) -> bool {
         // No block is ever tagged with a distrusted epoch.
         start % BLOCK_LEN_BYTES + (end - start) <= BLOCK_LEN_BYTES
-            && self.tags.get(start / BLOCK_LEN_BYTES).is_some_and(|tag| tag.load(Ordering::Relaxed) == epoch.0)
+            && self.tags.get(start / BLOCK_LEN_BYTES).is_some_and(|tag| tag.load(Ordering::Relaxed) == epoch.tag())
     }
 
     /// Returns whether the blocks of a nonempty range of the records section are verified in an epoch. Reads the tags
@@ -220,13 +226,13 @@ impl Blocks {
     #[inline]
     pub(super) fn are_verified(&self, epoch: Epoch, start: usize, end: usize) -> bool {
         let (first, last) = (start / BLOCK_LEN_BYTES, end.wrapping_sub(1) / BLOCK_LEN_BYTES);
-        let is_verified = |block: usize| self.tags.get(block).is_some_and(|tag| tag.load(Ordering::Relaxed) == epoch.0);
+        let is_verified =
+            |block: usize| self.tags.get(block).is_some_and(|tag| tag.load(Ordering::Relaxed) == epoch.tag());
         // In a distrusted epoch, the result is `false`, because no block is ever tagged with a distrusted epoch.
         is_verified(first) && (first == last || is_verified(last) && last.wrapping_sub(first) == 1)
     }
 
-    /// Returns the tags of all blocks, so that lookups can prefetch them. A block's tag is the number of the epoch in
-    /// which the block was last verified.
+    /// Returns the tags of all blocks, so that lookups can prefetch them.
     #[inline(always)]
     pub(super) fn tags(&self) -> &[AtomicU8] {
         &self.tags
@@ -247,7 +253,7 @@ impl Blocks {
             let blocks = block..end_block.min((group + 1) * GROUP_BLOCKS);
             block = blocks.end;
             let group_tag = self.group_tags.get(group).filter(|_| blocks.len() == GROUP_BLOCKS);
-            if group_tag.is_some_and(|tag| tag.load(Ordering::Relaxed) == epoch.0) {
+            if group_tag.is_some_and(|tag| tag.load(Ordering::Relaxed) == epoch.tag()) {
                 verification::count(1);
                 continue;
             }
@@ -261,7 +267,7 @@ impl Blocks {
                 return false;
             }
             if let Some(tag) = group_tag {
-                tag.store(epoch.0, Ordering::Relaxed);
+                self.in_epoch(epoch, || tag.store(epoch.tag(), Ordering::Relaxed));
             }
         }
         true
@@ -271,7 +277,7 @@ impl Blocks {
     #[inline(always)]
     pub(super) fn is_verified(&self, epoch: Epoch, block: usize) -> bool {
         // No block is ever tagged with a distrusted epoch.
-        self.tags.get(block).is_some_and(|tag| tag.load(Ordering::Relaxed) == epoch.0)
+        self.tags.get(block).is_some_and(|tag| tag.load(Ordering::Relaxed) == epoch.tag())
     }
 
     /// Verifies one block, after the block of checksums that has its checksum. Returns `true` if both blocks are intact.
@@ -318,18 +324,27 @@ impl Blocks {
 
     fn note_verified(&self, epoch: Epoch, block: usize) {
         let Some(tag) = self.tags.get(block) else { return };
-        // A tag never returns to an earlier epoch, so each block is counted at most once per epoch.
-        if tag.fetch_max(epoch.0, Ordering::Relaxed) < epoch.0 {
-            self.records.add(epoch, block);
-            self.slots.add(epoch, block);
-            self.fences.add(epoch, block);
+        self.in_epoch(epoch, || {
+            if tag.swap(epoch.tag(), Ordering::Relaxed) != epoch.tag() {
+                self.records.add(epoch, block);
+                self.slots.add(epoch, block);
+                self.fences.add(epoch, block);
+            }
+        });
+    }
+
+    /// Calls `write_tags` if `epoch` is the current epoch. No new trusted epoch begins during the call.
+    fn in_epoch(&self, epoch: Epoch, write_tags: impl FnOnce()) {
+        let _tagging = self.tagging.read().unwrap_or_else(PoisonError::into_inner);
+        if self.epoch() == epoch {
+            write_tags();
         }
     }
 
     /// Returns the number of blocks that are verified in the current epoch.
     pub(super) fn verified_count(&self) -> usize {
-        let epoch = self.epoch().0;
-        self.tags.iter().filter(|tag| tag.load(Ordering::Relaxed) == epoch).count()
+        let tag = self.epoch().tag();
+        self.tags.iter().filter(|found| found.load(Ordering::Relaxed) == tag).count()
     }
 
     /// Ends a trusted epoch: from then on, no byte is trusted. Does nothing if `epoch` is distrusted or has already
@@ -360,11 +375,23 @@ impl Blocks {
         false
     }
 
-    /// Begins a trusted epoch after a distrusted one. Returns `false` if the current epoch is not distrusted, or if no
-    /// epoch number is left.
+    /// Begins a trusted epoch after a distrusted one. Returns `false` if the current epoch is not distrusted.
     pub(super) fn trust_again(&self) -> bool {
         let epoch = self.epoch();
-        epoch.is_distrust() && epoch.0 < LAST && self.end_epoch(epoch)
+        let _tagging = self.tagging.write().unwrap_or_else(PoisonError::into_inner);
+        if Epoch(epoch.0 + 1).tag() == Epoch(FIRST).tag() {
+            self.forget_tags();
+        }
+        epoch.is_distrust() && self.end_epoch(epoch)
+    }
+
+    /// Marks all blocks as unverified, before the tags of earlier epochs are used again.
+    #[cold]
+    fn forget_tags(&self) {
+        self.tags.iter().chain(&self.group_tags).for_each(|tag| tag.store(NEVER, Ordering::Relaxed));
+        for coverage in [&self.records, &self.slots, &self.fences] {
+            coverage.verified.store(0, Ordering::Relaxed);
+        }
     }
 
     /// Ends an epoch, if it has not ended yet, and begins the next one. Returns whether this call ended the epoch.

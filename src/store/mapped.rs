@@ -24,6 +24,8 @@ use crate::typed::{ColumnBuffers, MatrixNumber, MatrixPlan, Schema, TypedRow};
 const BATCH_LEN_BYTES: usize = 64 << 10;
 /// The maximum number of keys in a batch of lookups.
 const BATCH_KEYS: usize = 256;
+/// The maximum number of attempts to look a batch up, if the file's names or permissions change during each attempt.
+const ATTEMPTS_MAX: usize = 4;
 
 /// The result of a check after bytes were copied from a mapped file: whether a process may have written to the file
 /// before the copy was complete.
@@ -55,11 +57,13 @@ pub(crate) trait Witness: Send + Sync {
 /// for each lookup or batch of lookups, so prefer [`MappedStore::get_many`]. While the file is leased, the check only
 /// reads memory: see [`take_leases`](super::take_leases) and [`WatchedFile::lease`].
 ///
-/// Without a lease, the check compares the file's length and modification time. If the file was modified recently,
-/// opening it waits until every further write will change the modification time: up to 50 ms, or up to 2.05 s if the
-/// file system may store times with a resolution of seconds. The check does not detect a writer that restores the
-/// modification time, that writes through a mapping that existed before this one, or that writes through any mapping of
-/// a file on tmpfs. Use [`Store::open`] if you do not trust everybody who can write to the file.
+/// Without a lease, the check compares the file's length, modification time, and change time (ctime). If the file was
+/// modified recently, opening it waits until every further write will change the modification time: up to 50 ms, or up
+/// to 2.05 s if the file system may store times with a resolution of seconds. If only the change time has changed, for
+/// example because the file was renamed or deleted, the lookup waits for up to a tick of the kernel's clock (at most 10
+/// ms), and blocks are verified again on first access. The check does not detect a writer that writes through a mapping
+/// that existed before this one, or through any mapping of a file on tmpfs. Use [`Store::open`] if you do not trust
+/// everybody who can write to the file.
 ///
 /// # Example
 /// ```
@@ -216,7 +220,7 @@ impl MappedStore {
 
     /// Returns whether the file is unchanged, or was checked after its last change: see [`Store::is_trusted`].
     pub fn is_trusted(&self) -> bool {
-        self.store.is_trusted()
+        !self.has_lost_trust() && self.store.is_trusted()
     }
 
     /// Verifies the index of a file that has changed. If the index is intact, trusts the file again: see
@@ -270,6 +274,7 @@ impl MappedStore {
         }
         let mut scratch = Scratch::take();
         let is_found = self.copied(|store| {
+            scratch.clear();
             let value = store.get(key)?;
             scratch.bytes.extend_from_slice(value.unwrap_or_default());
             Ok(value.is_some())
@@ -297,9 +302,11 @@ impl MappedStore {
         let mut scratch = Scratch::take();
         let mut done = 0;
         while done < keys.len() {
-            scratch.clear();
             let batch = &keys[done..keys.len().min(done + BATCH_KEYS)];
-            self.copied(|store| store.get_while(batch, |_, value| scratch.push(value)))?;
+            self.copied(|store| {
+                scratch.clear();
+                store.get_while(batch, |_, value| scratch.push(value))
+            })?;
             let mut start = 0;
             for (at, end) in scratch.ends.iter().enumerate() {
                 visit(done + at, end.map(|end| &scratch.bytes[start..end]));
@@ -330,9 +337,11 @@ impl MappedStore {
         let (mut scratch, kind) = (Scratch::take(), self.store.key_kind());
         let mut done = 0;
         while done < keys.len() {
-            scratch.clear();
             let batch = &keys[done..keys.len().min(done + BATCH_KEYS)];
-            self.copied(|store| store.neighbor_while(batch, side, |_, row| scratch.push_row(row)))?;
+            self.copied(|store| {
+                scratch.clear();
+                store.neighbor_while(batch, side, |_, row| scratch.push_row(row))
+            })?;
             let mut start = 0;
             for ends in scratch.ends.chunks_exact(2) {
                 let row = ends[0].zip(ends[1]).and_then(|(key_end, value_end)| {
@@ -349,15 +358,55 @@ impl MappedStore {
     }
 
     /// Calls `read`, which copies bytes of the table. Returns the result of `read` if nobody changed the file
-    /// meanwhile. Otherwise, returns [`LookupError::Damaged`].
+    /// meanwhile. Otherwise, returns [`LookupError::Damaged`], unless the file is trusted again after a change of its
+    /// names or permissions; then, calls `read` again.
     #[inline(always)]
     pub(crate) fn copied<'s, T>(
         &'s self,
-        read: impl FnOnce(&'s Store) -> Result<T, LookupError>,
+        mut read: impl FnMut(&'s Store) -> Result<T, LookupError>,
     ) -> Result<T, LookupError> {
+        let mut attempts = 0;
+        loop {
+            let epoch = self.begin_batch();
+            let copied = read(&self.store);
+            if copied.is_ok() && self.is_unchanged_since(epoch) {
+                return copied;
+            }
+            attempts += 1;
+            if attempts == ATTEMPTS_MAX || !self.is_worth_repeating(copied.as_ref().err(), epoch) {
+                return copied.and(Err(LookupError::Damaged));
+            }
+        }
+    }
+
+    /// Returns whether a lookup that failed with `error`, or whose result was rejected, should be repeated: whether the
+    /// file is trusted in a later epoch than the one in which the lookup began.
+    #[cold]
+    fn is_worth_repeating(&self, error: Option<&LookupError>, epoch: Epoch) -> bool {
+        if error.is_some_and(|error| *error != LookupError::Damaged) {
+            return false;
+        }
+        let now = self.begin_batch();
+        now != epoch && !now.is_distrust()
+    }
+
+    /// Begins a batch of lookups: see [`Store::begin_batch`].
+    #[inline(always)]
+    fn begin_batch(&self) -> Epoch {
         let epoch = self.store.epoch();
-        let copied = read(&self.store)?;
-        if self.is_unchanged_since(epoch) { Ok(copied) } else { Err(LookupError::Damaged) }
+        if epoch.is_distrust() { self.recheck() } else { epoch }
+    }
+
+    /// Trusts the file again if only its names or permissions have changed. Returns the current epoch.
+    #[cold]
+    fn recheck(&self) -> Epoch {
+        if self.has_lost_trust() { self.store.epoch() } else { self.store.begin_batch() }
+    }
+
+    /// Returns whether the witness shows that a process may have changed the file. The file's times then prove nothing.
+    fn has_lost_trust(&self) -> bool {
+        let is_changed = |witness: &Arc<dyn Witness>| witness.standing(&self.store) == Standing::Changed;
+        !self.store.is_private() && self.witness.as_ref().is_some_and(is_changed)
     }
 
     /// Returns whether nobody changed the file since an epoch began.

@@ -44,7 +44,7 @@ impl MappedStore {
     /// # Errors
     /// The errors of [`MappedStore::get`], for the key at either end of the range.
     pub fn range<'k>(&self, range: impl KeyBounds<'k>) -> Result<MappedRows<'_>, LookupError> {
-        self.copied(|store| store.range(range)).map(|rows| MappedRows::new(self, rows))
+        self.copied(|store| store.range(range.bounds())).map(|rows| MappedRows::new(self, rows))
     }
 
     /// Returns a double-ended iterator over the rows whose keys begin with `prefix`, in key order.
@@ -52,7 +52,7 @@ impl MappedStore {
     /// # Errors
     /// The errors of [`MappedStore::get`].
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<MappedRows<'_>, LookupError> {
-        self.copied(|store| store.prefix(prefix)).map(|rows| MappedRows::new(self, rows))
+        self.copied(|store| store.prefix(&prefix)).map(|rows| MappedRows::new(self, rows))
     }
 
     /// Returns the number of keys in a range.
@@ -60,7 +60,7 @@ impl MappedStore {
     /// # Errors
     /// The errors of [`MappedStore::range`].
     pub fn count<'k>(&self, range: impl KeyBounds<'k>) -> Result<usize, LookupError> {
-        self.copied(|store| store.count(range))
+        self.copied(|store| store.count(range.bounds()))
     }
 
     /// Returns the result of [`MappedStore::range`] for each of many ranges, in the order of the ranges. One call is
@@ -110,7 +110,12 @@ impl<'s> MappedRows<'s> {
     fn page(&mut self, next: fn(&mut Rows<'s>) -> Option<Row>) -> Result<VecDeque<Row>, LookupError> {
         let (rows, page_rows) = (&mut self.rows, self.page_rows);
         self.page_rows = (2 * page_rows).min(PAGE_ROWS_MAX);
+        let (begin, mut is_first) = (rows.clone(), true);
         let page = self.table.copied(|_| {
+            // A page that was rejected is copied again.
+            if !std::mem::take(&mut is_first) {
+                rows.clone_from(&begin);
+            }
             let (mut page, mut len_bytes) = (VecDeque::new(), 0);
             while page.len() < page_rows && len_bytes < PAGE_LEN_BYTES {
                 let Some(row) = next(rows) else { break };

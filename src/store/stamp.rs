@@ -4,18 +4,23 @@
 //! after the lease was lost. See [`lease`](super::lease).
 //!
 //! A file that was never leased is examined with fstat or statx. A write or a truncation changes the file's
-//! modification time or length before it changes a byte. The first write to a page through a mapping changes the time,
-//! except on file systems in memory, such as tmpfs. If time and length are equal before and after bytes are read,
-//! nobody changed the bytes meanwhile. In addition, [`guard`](super::guard) counts pages that could not be read.
+//! modification time, change time (ctime), or length before it changes a byte. The first write to a page through a
+//! mapping changes the times, except on file systems in memory, such as tmpfs. If times and length are equal before and
+//! after bytes are read, nobody changed the bytes meanwhile. In addition, [`guard`](super::guard) counts pages that
+//! could not be read.
 //!
-//! File systems store times with a limited resolution, so a write shortly after another write may not change the time.
-//! A file therefore counts as changed until it is [settled](super::settling): until every further write will change the
-//! time.
+//! A process can restore the modification time after a write, but not the change time. The change time also changes when
+//! somebody changes the file's names or permissions, so if it alone has changed, the bytes may or may not have changed.
+//! See [`Store::begin_batch`](super::Store::begin_batch).
+//!
+//! File systems store times with a limited resolution, so a write shortly after another write may not change the times.
+//! A file is therefore not trusted until it is [settled](super::settling): until every further write will change the
+//! times.
 
 use std::fs::File;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
@@ -24,13 +29,51 @@ use rustix::fs::{AtFlags, StatxFlags, fstat, statx};
 
 use super::guard::Guarded;
 use super::lease::{Lease, LeaseState, Proof, Writers};
-use super::settling::{SETTLE, SETTLE_COARSE, unsettled_for};
+use super::settling::{SETTLE, SETTLE_COARSE, change_unsettled_for, file_clock, unsettled_for};
 use super::{Pace, file_system, sealed};
+use crate::sync::unpoisoned;
 
-/// The state of a file at one time: a hash of the file's length, its modification time, and its number of faults; and
-/// the number of faults itself. A fault is a read that failed because a page could not be read.
+/// The maximum time for which a lookup waits until a change time is settled. Longer than [`SETTLE`], because the clock that
+/// change times are compared with is late by up to a tick.
+const RECHECK_WAIT_MAX: Duration = Duration::from_millis(100);
+
+/// A time as fstat returns it: seconds and nanoseconds.
+type FileTime = [u64; 2];
+
+/// The state of a file at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stamp(u64, u64);
+pub(super) struct Stamp {
+    len_bytes: u64,
+    modified: FileTime,
+    /// The change time (ctime).
+    changed: FileTime,
+    /// The number of reads that failed because a page could not be read.
+    faults: u64,
+}
+
+impl Stamp {
+    /// Returns a hash of everything except the change time.
+    fn content_hash(&self) -> u64 {
+        [self.len_bytes, self.modified[0], self.modified[1], self.faults].into_iter().fold(0, mix)
+    }
+
+    /// Returns a hash of the whole state.
+    fn hash(&self) -> u64 {
+        self.changed.into_iter().fold(self.content_hash(), mix)
+    }
+}
+
+/// Adds a number to a hash. The function is invertible in each argument, so a change of a single number always changes
+/// the hash.
+fn mix(hash: u64, number: u64) -> u64 {
+    let hash = (hash ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    hash ^ (hash >> 32)
+}
+
+fn system_time([seconds, ns]: FileTime) -> SystemTime {
+    // A time before 1970 is a large number here. Like a time in the future, it is not the time of a recent write.
+    SystemTime::UNIX_EPOCH.checked_add(Duration::new(seconds, ns as u32)).unwrap_or(SystemTime::UNIX_EPOCH)
+}
 
 /// A mapped file that other processes can change: see [`Store::watched_file`](super::Store::watched_file). This process
 /// detects changes of the file by a lease or, without a lease, by examining the file.
@@ -42,11 +85,18 @@ pub struct WatchedFile {
     has_verity: bool,
     /// Whether a process can write to the file through a mapping without changing its modification time.
     hides_mapped_writes: bool,
-    /// Whether the kernel may report an outdated modification time from a cache.
+    /// Whether the kernel may report outdated times from a cache.
     may_cache_times: bool,
-    /// The hash in the file's [`Stamp`] when the file was last trusted.
+    /// Whether the file's times may come from another clock than that of this machine's kernel.
+    has_foreign_clock: bool,
+    /// The hash of the file's [`Stamp`] when the file was last trusted, or another number if further changes of the file
+    /// may leave that stamp as it is.
     trusted_hash: AtomicU64,
+    /// The hash of that stamp without the change time.
+    trusted_content_hash: AtomicU64,
     trusted_faults: AtomicU64,
+    /// Locked while a thread rechecks the file.
+    rechecking: Mutex<()>,
 }
 
 impl WatchedFile {
@@ -102,27 +152,38 @@ impl WatchedFile {
             has_verity: sealed::has_verity(file),
             hides_mapped_writes: file_system::hides_mapped_writes(file)?,
             may_cache_times: file_system::may_cache_times(file)?,
+            has_foreign_clock: file_system::has_foreign_clock(file)?,
             trusted_hash: AtomicU64::new(0),
+            trusted_content_hash: AtomicU64::new(0),
             trusted_faults: AtomicU64::new(0),
+            rechecking: Mutex::default(),
         };
-        watched.trust(watched.stamp()?);
-        watched.lease();
+        watched.trust(&watched.stamp()?);
+        // No byte was read yet, so a change of the file before the lease is taken does no harm.
+        watched.lease.take(|| watched.stamp().inspect(|stamp| watched.trust(stamp)).is_ok());
         Ok(watched)
     }
 
-    /// Waits until every further write to the file will change the file's [`Stamp`], then trusts the current stamp.
-    /// Does nothing if the file was ever leased or is immutable. Must be called before bytes of the file are verified.
-    /// If the wait is canceled, or a process continues to write, the file counts as changed.
+    /// Waits until every further write to the file will change the file's modification time, then trusts the current
+    /// stamp. Does nothing if the file was ever leased or is immutable. Must be called before bytes of the file are
+    /// verified. If the wait is canceled, or a process continues to write, the file counts as changed.
+    ///
+    /// Does not wait for the change time, because direct clients would then receive a renamed file later. If the change
+    /// time is not settled, the first lookup that examines the file rechecks it.
     pub(super) fn settle(&self, pace: &Pace) -> io::Result<()> {
         let mut waited = Duration::ZERO;
         while self.is_examined() {
             let stamp = self.stamp()?;
-            let Some(left) = self.unsettled_for()? else {
-                self.trust(stamp);
+            let Some(left) = unsettled_for(system_time(stamp.modified), SystemTime::now()) else {
+                self.trust(&stamp);
+                if self.change_unsettled_for(&stamp).is_some() {
+                    self.trusted_hash.store(!stamp.hash(), Ordering::Release);
+                }
                 break;
             };
             if waited >= SETTLE_COARSE || !pace.goes_on() {
-                self.trust(Stamp(!stamp.0, stamp.1));
+                self.trusted_hash.store(!stamp.hash(), Ordering::Release);
+                self.trusted_content_hash.store(!stamp.content_hash(), Ordering::Release);
                 break;
             }
             let nap = left.min(SETTLE);
@@ -132,13 +193,51 @@ impl WatchedFile {
         Ok(())
     }
 
-    /// Returns how long to wait until every further write to the file will change the file's [`Stamp`]. Returns `None`
-    /// if no wait is necessary, or if changes are detected without the stamp.
-    pub(super) fn unsettled_for(&self) -> io::Result<Option<Duration>> {
-        match self.is_examined() {
-            true => Ok(unsettled_for(self.file().metadata()?.modified()?, SystemTime::now())),
-            false => Ok(None),
+    /// Returns the current stamp if every further write to the file will change it, or if changes are detected without
+    /// the stamp. Waits until the change time is settled, but at most [`RECHECK_WAIT_MAX`]. Returns `None` if one of the
+    /// two times is not settled.
+    pub(super) fn settled_stamp(&self) -> io::Result<Option<Stamp>> {
+        self.stamp_with_settled_change_time(|stamp| {
+            !self.is_examined() || unsettled_for(system_time(stamp.modified), SystemTime::now()).is_none()
+        })
+    }
+
+    /// Returns the current stamp if, since the file was last trusted, nothing but the change time may have changed, and
+    /// changes are detected with the stamp. Waits as [`WatchedFile::settled_stamp`] does.
+    pub(super) fn stamp_after_change_of_metadata(&self) -> io::Result<Option<Stamp>> {
+        self.stamp_with_settled_change_time(|stamp| {
+            self.is_examined() && stamp.content_hash() == self.trusted_content_hash.load(Ordering::Acquire)
+        })
+    }
+
+    fn stamp_with_settled_change_time(&self, is_accepted: impl Fn(&Stamp) -> bool) -> io::Result<Option<Stamp>> {
+        let mut waited = Duration::ZERO;
+        loop {
+            let stamp = self.stamp()?;
+            if !is_accepted(&stamp) {
+                return Ok(None);
+            }
+            let Some(left) = self.change_unsettled_for(&stamp).filter(|_| self.is_examined()) else {
+                return Ok(Some(stamp));
+            };
+            if waited + left > RECHECK_WAIT_MAX {
+                return Ok(None);
+            }
+            // The clock advances in ticks of at least a millisecond.
+            let nap = left.max(Duration::from_millis(1));
+            thread::sleep(nap);
+            waited += nap;
         }
+    }
+
+    /// Returns how long to wait until every further change of the file will change its change time.
+    fn change_unsettled_for(&self, stamp: &Stamp) -> Option<Duration> {
+        change_unsettled_for(system_time(stamp.changed), file_clock(), self.has_foreign_clock)
+    }
+
+    /// Locks out other threads that would recheck the file.
+    pub(super) fn rechecking(&self) -> MutexGuard<'_, ()> {
+        unpoisoned(&self.rechecking)
     }
 
     /// Returns whether only the [`Stamp`] reveals changes: the file is not immutable and was never leased.
@@ -190,32 +289,30 @@ impl WatchedFile {
     fn looks_unchanged(&self) -> bool {
         self.stamp()
             .inspect_err(|error| self.lease.note_error(error))
-            .is_ok_and(|stamp| stamp.0 == self.trusted_hash.load(Ordering::Acquire))
+            .is_ok_and(|stamp| stamp.hash() == self.trusted_hash.load(Ordering::Acquire))
     }
 
     /// Returns the current stamp of the file. If the kernel may report a cached time, asks the file system itself.
     pub(super) fn stamp(&self) -> io::Result<Stamp> {
-        let (len_bytes, seconds, ns) = if self.may_cache_times {
+        let (len_bytes, modified, changed) = if self.may_cache_times {
             let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
-            let stat = statx(self.file(), "", flags, StatxFlags::SIZE | StatxFlags::MTIME)?;
-            (stat.stx_size, stat.stx_mtime.tv_sec as u64, u64::from(stat.stx_mtime.tv_nsec))
+            let stat = statx(self.file(), "", flags, StatxFlags::SIZE | StatxFlags::MTIME | StatxFlags::CTIME)?;
+            let [modified, changed] =
+                [stat.stx_mtime, stat.stx_ctime].map(|time| [time.tv_sec as u64, u64::from(time.tv_nsec)]);
+            (stat.stx_size, modified, changed)
         } else {
             let stat = fstat(self.file())?;
-            (stat.st_size as u64, stat.st_mtime as u64, stat.st_mtime_nsec as u64)
+            let modified = [stat.st_mtime as u64, stat.st_mtime_nsec as u64];
+            (stat.st_size as u64, modified, [stat.st_ctime as u64, stat.st_ctime_nsec as u64])
         };
-        // `mix` is invertible in each argument, so a change of a single number always changes the hash.
-        let mix = |hash: u64, number: u64| {
-            let hash = (hash ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-            hash ^ (hash >> 32)
-        };
-        let faults = self.faults();
-        Ok(Stamp([len_bytes, seconds, ns, faults].into_iter().fold(0, mix), faults))
+        Ok(Stamp { len_bytes, modified, changed, faults: self.faults() })
     }
 
     /// Trusts the file as long as it has this stamp.
-    pub(super) fn trust(&self, stamp: Stamp) {
-        self.trusted_hash.store(stamp.0, Ordering::Release);
-        self.trusted_faults.store(stamp.1, Ordering::Release);
+    pub(super) fn trust(&self, stamp: &Stamp) {
+        self.trusted_hash.store(stamp.hash(), Ordering::Release);
+        self.trusted_content_hash.store(stamp.content_hash(), Ordering::Release);
+        self.trusted_faults.store(stamp.faults, Ordering::Release);
     }
 }
 
@@ -250,7 +347,7 @@ mod tests {
             assert!(watched.is_unchanged());
             change(&file);
             assert!(!watched.is_unchanged(), "{how}");
-            watched.trust(watched.stamp().unwrap());
+            watched.trust(&watched.stamp().unwrap());
             assert!(watched.is_unchanged());
         }
     }

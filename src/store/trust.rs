@@ -32,10 +32,6 @@ pub enum Mistrust {
     /// The file changed while it was checked, or a process has it open for writing.
     #[error("the file is still being written to")]
     Changing,
-    /// No epoch number is left. Each time a file changes or its lease is lost, and the file is then trusted again, two
-    /// numbers are used up.
-    #[error("the file has changed too often: open it again")]
-    TooOften,
 }
 
 impl Store {
@@ -45,10 +41,40 @@ impl Store {
         self.blocks.epoch()
     }
 
+    /// Begins a batch of lookups: returns the current epoch, for [`Store::is_unchanged_since`].
+    ///
+    /// If somebody has changed only the file's names or permissions, the change time (ctime) shows no more than that
+    /// somebody may also have written to the file and restored the modification time. This function then verifies the
+    /// root of the block sums and trusts the file again, so lookups verify each block again on first access. It waits
+    /// until every further write will change the change time: up to a tick of the kernel's clock, at most 10 ms.
+    #[inline(always)]
+    pub fn begin_batch(&self) -> Epoch {
+        let epoch = self.epoch();
+        if epoch.is_distrust() { self.recheck_after_change_of_metadata() } else { epoch }
+    }
+
+    /// Trusts the file again if its change time may be all that has changed, and the root of its block sums is intact.
+    /// Returns the current epoch.
+    #[cold]
+    #[inline(never)]
+    fn recheck_after_change_of_metadata(&self) -> Epoch {
+        if let Some(file) = self.watched_file()
+            && let Ok(Some(stamp)) = file.stamp_after_change_of_metadata()
+        {
+            let _rechecking = file.rechecking();
+            if self.epoch().is_distrust() && check::root(self).is_ok() {
+                file.trust(&stamp);
+                self.blocks.trust_again();
+            }
+        }
+        self.epoch()
+    }
+
     /// Returns whether the lookups since the beginning of an epoch are correct: the file was not written to or
     /// truncated meanwhile, its lease was not lost, and all its pages could be read. While [`WatchedFile::is_leased`]
     /// returns `true`, this check makes no system call. After this function has returned `false`, every lookup fails
-    /// with [`LookupError::Damaged`](super::LookupError) until [`Store::look_again`] succeeds.
+    /// with [`LookupError::Damaged`](super::LookupError) until [`Store::look_again`] succeeds, or, if only the file's
+    /// names or permissions have changed, until the next call of [`Store::begin_batch`].
     ///
     /// Bytes borrowed from a mapping can change at any time: copy them before this call.
     ///
@@ -61,7 +87,7 @@ impl Store {
     /// # bake::bake_csv("7,seven\n".as_bytes(), &path, &Options::default(), &mut |_| ())?;
     /// // SAFETY: Every value is copied, and the copy is used only if the file is unchanged after it.
     /// let store = unsafe { zero_kv::Store::map(&path)? };
-    /// let epoch = store.epoch();
+    /// let epoch = store.begin_batch();
     /// let value = store.get(7)?.map(<[u8]>::to_vec);
     /// assert!(store.is_unchanged_since(epoch));
     /// assert_eq!(value.as_deref(), Some(&b"seven"[..]));
@@ -99,13 +125,14 @@ impl Store {
     /// Returns whether the file is unchanged, or was checked after its last change. If this function returns `false`,
     /// every lookup fails.
     pub fn is_trusted(&self) -> bool {
-        self.is_unchanged_since(self.epoch()) && !self.epoch().is_distrust()
+        let is_unchanged = self.is_unchanged_since(self.begin_batch());
+        !(if is_unchanged { self.epoch() } else { self.begin_batch() }).is_distrust()
     }
 
     /// Rechecks a file that has changed or whose lease was lost: verifies the root of the block sums, which leads to the
     /// checksum of every block. If the root is intact, trusts the file again. Lookups then verify each block again on
-    /// first access. If this process
-    /// called [`take_leases`](super::take_leases), this function first tries to take a lease on the file.
+    /// first access. If this process called [`take_leases`](super::take_leases), this function first tries to take a
+    /// lease on the file.
     ///
     /// Only one thread may call this function at a time. Without a lease, the result is [`Mistrust::Changing`] until 50
     /// ms after the last write to the file, or 2.05 s if the file system may store times with a resolution of seconds.
@@ -128,10 +155,7 @@ impl Store {
             io::ErrorKind::WouldBlock => Mistrust::Changing,
             _ => Mistrust::Io(error),
         })?;
-        let stamp = file.stamp()?;
-        if file.unsettled_for()?.is_some() {
-            return Err(Mistrust::Changing);
-        }
+        let stamp = file.settled_stamp()?.ok_or(Mistrust::Changing)?;
         check::root(self)?;
         if !pace.goes_on() {
             return Err(Mistrust::Canceled);
@@ -140,8 +164,10 @@ impl Store {
         if !file.is_lease_held_or_unused() || file.stamp()? != stamp {
             return Err(Mistrust::Changing);
         }
-        file.trust(stamp);
-        self.blocks.trust_again().then_some(()).ok_or(Mistrust::TooOften)
+        let _rechecking = file.rechecking();
+        file.trust(&stamp);
+        self.blocks.trust_again();
+        Ok(())
     }
 
     /// Ends an epoch, unless it has already ended. From then on, every lookup fails.

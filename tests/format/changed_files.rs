@@ -129,6 +129,66 @@ fn a_mapped_file_that_is_truncated_or_overwritten_gives_errors() {
 }
 
 #[test]
+fn a_write_is_detected_although_the_modification_time_is_restored() {
+    let scratch = Scratch::new();
+    let whole = scratch.bake(&rows(700));
+    fs::write(scratch.path(), &whole).unwrap();
+    let mapped = MappedStore::open(scratch.path()).unwrap();
+    let keys: Vec<u64> = (0..700).map(|i| i * 3 + 1).collect();
+    let expected = mapped.get_many(&keys).unwrap();
+    let (mut rest, mut halfway) = (mapped.iter(), mapped.iter());
+    assert!(halfway.next().is_some_and(|row| row.is_ok()));
+
+    // Overwrites the last record, which is in another block than the first one.
+    let file = File::options().write(true).open(scratch.path()).unwrap();
+    let modified = file.metadata().unwrap().modified().unwrap();
+    let last = expected.last().unwrap().as_ref().unwrap();
+    let at = whole.windows(last.len()).rposition(|window| window == last).unwrap();
+    file.write_all_at(&vec![b'#'; last.len()], at as u64).unwrap();
+    file.set_modified(modified).unwrap();
+
+    assert_eq!(mapped.get(keys[699]), Err(LookupError::Damaged));
+    assert_eq!(mapped.get_many(&keys), Err(LookupError::Damaged));
+    assert_eq!(mapped.get(keys[0]), Ok(expected[0].clone()), "an intact block");
+    assert!(mapped.is_trusted() && mapped.last().is_err());
+    for rows in [&mut rest, &mut halfway] {
+        let rows: Vec<_> = rows.collect();
+        assert!(rows.iter().rev().skip(1).all(Result::is_ok) && rows.last() == Some(&Err(LookupError::Damaged)));
+    }
+
+    // The root of the block sums is overwritten, too.
+    file.write_all_at(&vec![0x5a; whole.len() - 4096], 4096).unwrap();
+    file.set_modified(modified).unwrap();
+    assert!(keys.iter().all(|key| mapped.get(*key) == Err(LookupError::Damaged)) && !mapped.is_trusted());
+}
+
+#[test]
+fn names_and_permissions_of_a_mapped_file_may_change_any_number_of_times() {
+    let scratch = Scratch::new();
+    scratch.bake(&rows(700));
+    let mapped = MappedStore::open(scratch.path()).unwrap();
+    let keys: Vec<u64> = (0..700).map(|i| i * 3 + 1).collect();
+    let expected = mapped.get_many(&keys).unwrap();
+    let link = scratch.path().with_extension("link");
+    // More changes than there are numbers of epochs.
+    for _ in 0..200 {
+        fs::hard_link(scratch.path(), &link).unwrap();
+        assert_eq!(mapped.get(keys[0]), Ok(expected[0].clone()));
+        fs::remove_file(&link).unwrap();
+        assert_eq!(mapped.floor(keys[1]).unwrap().map(|row| row.1), expected[1]);
+    }
+    let look_up = |_| || assert!(mapped.get_many(&keys).unwrap() == expected && mapped.iter().all(|row| row.is_ok()));
+    while_threads_repeat(3, look_up, || {
+        for _ in 0..20 {
+            fs::hard_link(scratch.path(), &link).unwrap();
+            fs::remove_file(&link).unwrap();
+        }
+    });
+    fs::remove_file(scratch.path()).unwrap();
+    assert!(mapped.get_many(&keys).unwrap() == expected && mapped.is_trusted());
+}
+
+#[test]
 fn no_lookup_of_a_mapped_file_that_is_being_overwritten_returns_a_wrong_value() {
     let scratch = Scratch::new();
     let table = |round: u8| -> Rows { (0..500).map(|key| (key, vec![round; 40])).collect() };

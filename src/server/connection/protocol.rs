@@ -118,7 +118,7 @@ impl Protocol {
                 responses.steps().limit_time();
             }
             let mut tally = None;
-            let epoch = store.epoch();
+            let epoch = store.begin_batch();
             let limit = VerificationLimit::begin(VERIFICATION_WORK_MAX);
             let pass = match self {
                 Protocol::Redis(session) => session.answer(generation, input, responses),

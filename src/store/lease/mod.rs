@@ -298,8 +298,8 @@ impl<F: Leasable> Lease<F> {
         (number != 0).then(|| io::Error::from_raw_os_error(number))
     }
 
-    /// Takes a lease, if none was ever taken and the system grants one. Then calls `is_unchanged`, and trusts the lease
-    /// only if the result is `true`. Does not retake a lost lease: see [`Lease::retake`].
+    /// Takes a lease, if none was ever taken and the system grants one. Then calls `is_unchanged`, and releases the lease
+    /// if the result is `false`. Does not retake a lost lease: see [`Lease::retake`].
     pub(super) fn take(&self, is_unchanged: impl FnOnce() -> bool) {
         if !self.file.are_leases_on() {
             return;
@@ -314,10 +314,13 @@ impl<F: Leasable> Lease<F> {
         if let Err(refusal) = self.file.acquire() {
             return self.note_error(&refusal);
         }
-        *is_taken = true;
         match is_unchanged() {
-            true => self.publish(started_ns + TRUSTED_NS),
-            false => self.lose(&mut is_taken),
+            true => {
+                *is_taken = true;
+                self.publish(started_ns + TRUSTED_NS);
+            }
+            // Lookups find that the file has changed when they examine it.
+            false => self.file.release(),
         }
     }
 
