@@ -99,6 +99,7 @@ fn main() -> ExitCode {
         users::a_uid_that_several_users_share_makes_nobody_an_administrator,
         users::a_server_whose_user_is_unmapped_is_rejected_unless_all_unmapped_users_are_accepted,
         users::another_user_may_look_up_but_not_reload,
+        users::clients_that_receive_no_tables_do_not_keep_others_from_receiving_them,
         users::owner_and_group_are_set_by_number_or_by_name,
         users::programs_use_the_server_of_another_user_in_a_shared_folder_only_if_it_is_named,
         writers::a_file_is_served_once_its_writer_has_closed_it,

@@ -7,7 +7,7 @@
 //!
 //! Each module imports only modules that precede it in this list (`tests/structure.rs` checks this):
 //!
-//! 1. `limits`, `log_limit`, `log_queue`, `newest_tasks`, `panics`, `peer`, `priority`, `spin`, `stream`, `pass`, `steps`, `turn`: basics of all other modules
+//! 1. `limits`, `log_limit`, `log_queue`, `newest_tasks`, `panics`, `peer`, `priority`, `spin`, `unread`, `stream`, `pass`, `steps`, `turn`: basics of all other modules
 //! 2. `counters`, `statistics`: counters of each worker, and of the whole server
 //! 3. `service`, `liveness`, `leases`, `published`, `cluster`: the service manager, the health of threads, the leases of
 //!    files, the interface to a published table, the cluster that this server is a node of
@@ -70,6 +70,7 @@ mod timeouts;
 #[cfg(feature = "tls")]
 mod tls;
 mod turn;
+mod unread;
 mod users;
 mod worker;
 mod worker_state;

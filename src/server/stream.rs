@@ -12,12 +12,15 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use tokio::io::{AsyncRead, AsyncWrite, Interest};
 use tokio::net::{TcpStream, UnixStream};
 
+use super::unread::has_unread_bytes;
+
 /// The files whose descriptors are passed with one response: the table, and the shared page with the table's state.
 pub(super) type Descriptors = [File; 2];
 
 /// The socket of a connection.
 pub(super) trait ClientStream: AsyncRead + AsyncWrite + Unpin {
-    /// Sends bytes, and passes descriptors with the first byte.
+    /// Sends bytes, and passes descriptors with the first byte. First waits until the client has received everything that
+    /// was sent before, so that no connection has more than one response with descriptors in flight.
     fn poll_send_with(&self, cx: &mut Context<'_>, bytes: &[u8], descriptors: &Descriptors) -> Poll<io::Result<usize>>;
 
     /// Returns the number of bytes that the stream itself has allocated.
@@ -31,6 +34,10 @@ impl ClientStream for UnixStream {
     fn poll_send_with(&self, cx: &mut Context<'_>, bytes: &[u8], descriptors: &Descriptors) -> Poll<io::Result<usize>> {
         let descriptors = descriptors.each_ref().map(File::as_fd);
         let send = || {
+            if has_unread_bytes(self)? {
+                // The socket becomes writable again, as the runtime sees it, when the client receives bytes.
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
             let mut rights = SendAncillaryBuffer::new(&mut space);
             let fits = rights.push(SendAncillaryMessage::ScmRights(&descriptors));

@@ -1,20 +1,24 @@
 //! Servers and files of other users, and user namespaces.
 
 use std::fs::{self, Permissions};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use rustix::io::ioctl_fionread;
 use rustix::process::Signal;
-use zero_kv::client::Client;
+use zero_kv::client::{Client, Options};
 
 use super::requirements::{OTHER, root, user_namespaces};
-use crate::helpers::frames::{expect, gets};
+use crate::helpers::frames::{expect, gets, request};
+use crate::helpers::generations::Shape;
+use crate::helpers::scenes::Scene;
 use crate::helpers::servers::{Server, failure_message};
 use crate::helpers::shared_program::SharedProgram;
 use crate::helpers::tables::{Table, answer_to_get};
 use crate::helpers::trials::Missing;
+use crate::helpers::waiting::eventually;
 
 pub(crate) fn owner_and_group_are_set_by_number_or_by_name() -> Result<(), Missing> {
     root()?;
@@ -164,5 +168,50 @@ pub(crate) fn a_server_whose_user_is_unmapped_is_rejected_unless_all_unmapped_us
     accepted.args(["get", "3", "--server-user", overflow_uid.trim(), "--socket"]).arg(table.socket());
     let output = accepted.output().unwrap();
     assert_eq!((output.status.code(), output.stdout), (Some(0), table.model[&3].clone()));
+    Ok(())
+}
+
+/// The kernel limits the descriptors that a user other than root has in flight: sent, and not yet received.
+pub(crate) fn clients_that_receive_no_tables_do_not_keep_others_from_receiving_them() -> Result<(), Missing> {
+    root()?;
+    const OPEN: u32 = 9;
+    const OPEN_RESPONSE_LEN_BYTES: usize = 40;
+    const SHAPE: Shape = Shape { rows: 100, len_max_bytes: 50 };
+    // Twenty responses to each of 300 clients would have 12,000 descriptors in flight.
+    let (descriptors_max, clients, requests) = (1024, 300, 20);
+    let scene = Scene::new();
+    SHAPE.bake(1, &scene.db());
+    std::os::unix::fs::chown(scene.path(""), Some(OTHER), Some(OTHER)).unwrap();
+    let program = SharedProgram::copy(env!("CARGO_BIN_EXE_kv_store"));
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("ulimit -n {descriptors_max} && exec \"$0\" \"$@\""), program.path(), "--db"]);
+    command.arg(scene.db()).arg("--socket").arg(scene.socket()).uid(OTHER).gid(OTHER);
+    let served = Server::of(command, &scene.socket());
+    let options = Options { server_user: Some(OTHER.to_string()), ..Options::default() };
+    let direct = Client::connect_with(scene.socket(), &options).unwrap().direct().unwrap();
+
+    let mut silent: Vec<_> = (0..clients).map(|_| served.connect()).collect();
+    for stream in &mut silent {
+        stream.write_all(&request(OPEN, 0).repeat(requests)).unwrap();
+    }
+    let mut latest = silent.pop().unwrap();
+    for stream in &silent {
+        eventually("the server has answered", || ioctl_fionread(stream).unwrap() > 0);
+    }
+    for generation in 2..10 {
+        SHAPE.bake(generation, &scene.path("new.db"));
+        fs::rename(scene.path("new.db"), scene.db()).unwrap();
+        eventually("the direct client has the new table", || direct.generation() == generation);
+        assert_eq!(direct.get(7).unwrap(), SHAPE.value(generation, 7));
+    }
+    assert_eq!(served.logged("was not passed to a direct client"), 0);
+    for stream in &silent {
+        let unread = ioctl_fionread(stream).unwrap();
+        assert_eq!(unread, OPEN_RESPONSE_LEN_BYTES as u64, "only one response is in flight");
+    }
+    // A client that receives its responses gets all of them.
+    let mut responses = vec![0; requests * OPEN_RESPONSE_LEN_BYTES];
+    latest.read_exact(&mut responses).unwrap();
+    assert!(responses.chunks(OPEN_RESPONSE_LEN_BYTES).all(|response| response.starts_with(&[0, 0, 0, 0, 0, 0, 0, 32])));
     Ok(())
 }

@@ -149,7 +149,10 @@ impl TransferConnection {
             self.set_remaining_timeout(Timeout::Recv).map_err(failed)?;
             let (len_bytes, is_truncated) = receive_some(&self.stream, spare, &mut descriptors).map_err(failed)?;
             if is_truncated {
-                return Err(direct_error(path, "this process has no free descriptors: raise the limit (ulimit -n)"));
+                return Err(direct_error(
+                    path,
+                    "this process has no free descriptors, or the server sent more than two: raise the limit (ulimit -n)",
+                ));
             }
             if len_bytes == 0 {
                 let (part, before_bytes, expected_bytes) = match has_header {

@@ -26,6 +26,10 @@ const RETRY_PAUSE_MIN: Duration = Duration::from_millis(10);
 /// Maximum pause between attempts to connect.
 const RETRY_PAUSE_MAX: Duration = Duration::from_millis(500);
 
+/// Pause after each transfer. It limits how much time of the processor a server can use in the
+/// client by replying to every request at once.
+const TRANSFER_EVERY: Duration = Duration::from_millis(1);
+
 /// State shared by lookups and the thread that watches the server.
 pub(super) struct DirectState {
     path: PathBuf,
@@ -124,6 +128,7 @@ impl DirectState {
                 (Some(connection), WakeReason::Response) => {
                     let connection = self.receive_next(connection).ok();
                     heartbeat = Heartbeat::read(&self.current.load());
+                    thread::sleep(TRANSFER_EVERY);
                     connection
                 }
                 (Some(connection), WakeReason::TimedOut) => Some(connection),

@@ -1,6 +1,7 @@
 //! Direct mode: lookups in the file that a server passes to a client.
 
 mod changes;
+mod hostile;
 mod killed;
 mod lookups;
 mod servers;
