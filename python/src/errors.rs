@@ -58,7 +58,7 @@ pub(crate) fn typed_exception(error: &TypedLookupError) -> PyErr {
 
 pub(crate) fn column_exception(error: &ColumnError) -> PyErr {
     match error {
-        ColumnError::Malformed { .. } => Damaged::new_err(error.to_string()),
+        ColumnError::Malformed { .. } | ColumnError::MalformedCell { .. } => Damaged::new_err(error.to_string()),
         _ => PyValueError::new_err(error.to_string()),
     }
 }

@@ -121,7 +121,7 @@ impl Fields {
         let is_short = |column: usize| {
             let name_len_bytes = self.schema.columns()[column].name.len();
             name_len_bytes <= LISTPACK_LEN_MAX_BYTES
-                && match row.value_without_utf8_check(column) {
+                && match row.unchecked_value(column) {
                     Ok(Value::Bytes(bytes)) => bytes.len() <= LISTPACK_LEN_MAX_BYTES,
                     Ok(Value::List(list)) if list.len() > LISTPACK_ELEMENTS_MAX => false,
                     Ok(value @ Value::List(_)) => {

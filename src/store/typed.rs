@@ -196,8 +196,9 @@ macro_rules! impl_typed_lookups {
             ///
             /// # Errors
             /// The errors of [`Self::get_many`], [`TypedLookupError::NotTyped`], [`TypedLookupError::SchemaChanged`] if
-            /// `buffers` was created for another schema, and [`ColumnError::Malformed`](crate::typed::ColumnError) for a
-            /// row that is not a row of the schema. After an error, `buffers` is unchanged.
+            /// `buffers` was created for another schema, and
+            /// [`ColumnError::MalformedCell`](crate::typed::ColumnError) or
+            /// [`ColumnError::Malformed`](crate::typed::ColumnError) for a row that is not a row of the schema. After an error, `buffers` is unchanged.
             pub fn get_columns<'k, K>(&self, keys: &[K], buffers: &mut ColumnBuffers) -> Result<(), TypedLookupError>
             where
                 K: Into<Key<'k>> + Copy,

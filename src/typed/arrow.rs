@@ -248,4 +248,45 @@ mod tests {
         let batch = ColumnBuffers::new(&schema, &Projection::of_all(&schema)).into_record_batch().unwrap();
         assert_eq!((batch.num_rows(), batch.num_columns()), (0, schema.columns().len()));
     }
+
+    /// Asserts that Arrow's checks accept an array, including those that its constructors do not make.
+    fn assert_valid(array: &dyn Array) {
+        array.to_data().validate_full().unwrap();
+        if let DataType::Decimal128(precision, _) = array.data_type() {
+            array.as_primitive::<Decimal128Type>().validate_decimal_precision(*precision).unwrap();
+        }
+    }
+
+    /// Any bytes are either rejected with the name of the column, or become valid arrays.
+    #[test]
+    fn forged_rows_become_valid_arrays_or_errors() {
+        use rand::rngs::SmallRng;
+        use rand::{RngExt, SeedableRng};
+
+        let seed = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
+        println!("seed {seed}");
+        let (mut random, schema, lists) = (SmallRng::seed_from_u64(seed), schema_of_all_types(), lists());
+        let (mut pushed, mut rejected) = (0, 0);
+        for column in schema.columns() {
+            let projection = Projection::new(&schema, &[&column.name]).unwrap();
+            let mut buffers = ColumnBuffers::new(&schema, &projection);
+            for number in 0..200 {
+                let mut bytes = row_of(&schema, number, &lists);
+                for _ in 0..random.random_range(1..40) {
+                    let at = random.random_range(0..bytes.len());
+                    bytes[at] = random.random();
+                }
+                match buffers.push(&TypedRow::new(&schema, &bytes).unwrap()) {
+                    Ok(()) => pushed += 1,
+                    Err(error) => {
+                        rejected += 1;
+                        let place = format!("column {:?} of row {}", column.name, buffers.row_count());
+                        assert!(error.to_string().starts_with(&place), "{error}");
+                    }
+                }
+            }
+            buffers.into_record_batch().unwrap().columns().iter().for_each(|array| assert_valid(array));
+        }
+        assert!(pushed > 0 && rejected > 0, "{pushed} rows pushed, {rejected} rejected");
+    }
 }

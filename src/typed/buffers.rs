@@ -110,7 +110,7 @@ impl ColumnBuffers {
     /// Appends the cells of a row.
     ///
     /// # Errors
-    /// [`ColumnError::Malformed`] if the row is not a row of its schema. The buffers then contain only complete rows.
+    /// [`ColumnError::MalformedCell`] if a cell is not a value of its column. The buffers then contain only complete rows.
     ///
     /// # Panics
     /// If the row's schema is not the source's schema.
@@ -118,8 +118,13 @@ impl ColumnBuffers {
         assert_eq!(row.schema().id(), self.source_id, "the row is a row of the buffers' source");
         for at in 0..self.columns.len() {
             let position = self.positions[at];
-            let value = row.value(position).inspect_err(|_| self.truncate(self.row_count))?;
-            self.columns[at].push(value);
+            match row.value(position) {
+                Ok(value) => self.columns[at].push(value),
+                Err(error) => {
+                    self.truncate(self.row_count);
+                    return Err(error.in_cell(&self.columns[at].column.name, self.row_count));
+                }
+            }
         }
         self.row_count += 1;
         Ok(())

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::types::{ColumnType, ElementType, TimeUnit};
+use super::types::{ColumnType, ElementType, TimeUnit, has_digits_at_most};
 
 /// The value of one column in one row, borrowed from the row.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -189,7 +189,7 @@ pub(super) fn fits(value: &Value<'_>, column_type: ColumnType) -> bool {
         | (ColumnType::Date, Value::Date(_)) => true,
         (ColumnType::Timestamp(unit), Value::Timestamp(_, found)) => unit == *found,
         (ColumnType::Decimal { precision, scale }, Value::Decimal { unscaled, scale: found }) => {
-            scale == *found && unscaled.unsigned_abs() < 10_u128.pow(precision.into())
+            scale == *found && has_digits_at_most(*unscaled, precision)
         }
         (ColumnType::List { element, len }, Value::List(list)) => {
             list.element == element && len.is_none_or(|len| list.len() == len as usize)

@@ -10,7 +10,7 @@ use thiserror::Error;
 use super::cell::{List, Value, scalar};
 use super::layout::{Cell, DataStart, END_LEN_BYTES, Place};
 use super::schema::Schema;
-use super::types::ColumnType;
+use super::types::{ColumnType, has_digits_at_most};
 
 /// One row of a typed table.
 ///
@@ -71,6 +71,18 @@ pub enum ColumnError {
         /// The name of the requested type.
         requested: &'static str,
     },
+    /// A cell that was read for a column buffer is not a value of its column.
+    #[error(
+        "column {column:?} of row {row} has no value of its type ({what}): the file is damaged or forged; bake it again"
+    )]
+    MalformedCell {
+        /// The name of the column.
+        column: String,
+        /// The position of the row in the column buffers, counted from 0.
+        row: usize,
+        /// What is wrong with the cell.
+        what: &'static str,
+    },
     /// The row is not a row of the schema.
     #[error("the row is not a row of the schema ({what}): the file is damaged or forged; bake it again")]
     Malformed {
@@ -79,12 +91,24 @@ pub enum ColumnError {
     },
 }
 
+impl ColumnError {
+    /// Adds the place of the cell to [`ColumnError::Malformed`].
+    pub(super) fn in_cell(self, column: &str, row: usize) -> ColumnError {
+        match self {
+            ColumnError::Malformed { what } => ColumnError::MalformedCell { column: column.to_owned(), row, what },
+            error => error,
+        }
+    }
+}
+
 /// A row that is shorter than the fixed part of its schema.
 const TOO_SHORT: ColumnError = ColumnError::Malformed { what: "it is too short" };
 /// A value of variable width that is not inside its row.
 pub(super) const OUTSIDE: ColumnError = ColumnError::Malformed { what: "a value is not inside the row" };
 /// Text that is not UTF-8.
 const NOT_UTF8: ColumnError = ColumnError::Malformed { what: "text is not UTF-8" };
+/// A decimal with more digits than its type has.
+const TOO_MANY_DIGITS: ColumnError = ColumnError::Malformed { what: "a decimal has too many digits" };
 /// The length of a list that is not a multiple of the length of an element.
 const PARTIAL_ELEMENT: ColumnError = ColumnError::Malformed { what: "a list ends inside an element" };
 
@@ -144,21 +168,27 @@ impl<'a> TypedRow<'a> {
     /// # Panics
     /// If the schema has no column at this position.
     pub fn value(&self, column: usize) -> Result<Value<'a>, ColumnError> {
-        match (self.value_without_utf8_check(column)?, self.schema.columns()[column].column_type) {
+        match (self.unchecked_value(column)?, self.schema.columns()[column].column_type) {
             (Value::Bytes(text), ColumnType::Text) => Ok(Value::Text(std::str::from_utf8(text).map_err(|_| NOT_UTF8)?)),
+            (Value::Decimal { unscaled, .. }, ColumnType::Decimal { precision, .. })
+                if !has_digits_at_most(unscaled, precision) =>
+            {
+                Err(TOO_MANY_DIGITS)
+            }
             (value, _) => Ok(value),
         }
     }
 
-    /// Returns the value of the column at a position. Returns text as bytes, which may not be UTF-8.
+    /// Returns the value of the column at a position. Returns text as bytes, which may not be UTF-8. A decimal may have
+    /// more digits than its type.
     ///
     /// # Errors
-    /// The errors of [`TypedRow::value`], except that text is not UTF-8.
+    /// The errors of [`TypedRow::value`], except that text is not UTF-8 and that a decimal has too many digits.
     ///
     /// # Panics
     /// If the schema has no column at this position.
     #[inline]
-    pub(crate) fn value_without_utf8_check(&self, column: usize) -> Result<Value<'a>, ColumnError> {
+    pub(crate) fn unchecked_value(&self, column: usize) -> Result<Value<'a>, ColumnError> {
         let cell = self.schema.layout().cell(column);
         if self.is_null(cell) {
             return Ok(Value::Null);
@@ -207,7 +237,7 @@ impl<'a> TypedRow<'a> {
         if self.bytes[layout.fixed_len_bytes..layout.data_offset_bytes].iter().any(|byte| *byte != 0) {
             return Err(malformed("the padding is not zero"));
         }
-        for (column, declared) in self.schema.columns().iter().enumerate() {
+        for column in 0..self.schema.columns().len() {
             let cell = layout.cell(column);
             let is_empty = match cell.place {
                 Place::Bit(bit) => !self.bit(bit),
@@ -219,12 +249,7 @@ impl<'a> TypedRow<'a> {
             if self.is_null(cell) && !is_empty {
                 return Err(malformed("a null cell has a value"));
             }
-            if let (Value::Decimal { unscaled, .. }, ColumnType::Decimal { precision, .. }) =
-                (self.value(column)?, declared.column_type)
-                && unscaled.unsigned_abs() >= 10_u128.pow(precision.into())
-            {
-                return Err(malformed("a decimal has too many digits"));
-            }
+            self.value(column)?;
         }
         let end = match layout.variable.last().map(|column| layout.cell(*column).place) {
             Some(Place::Variable { end_at, .. }) => self.end(end_at),

@@ -10,6 +10,22 @@ pub const DECIMAL_PRECISION_MAX: u8 = 38;
 /// The maximum number of digits of a decimal that is stored in 8 bytes. Longer decimals are stored in 16 bytes.
 pub const DECIMAL64_PRECISION_MAX: u8 = 18;
 
+/// The powers of ten, from 10^0 to 10^38.
+const POWERS_OF_TEN: [u128; DECIMAL_PRECISION_MAX as usize + 1] = {
+    let mut powers = [1; DECIMAL_PRECISION_MAX as usize + 1];
+    let mut digits = 1;
+    while digits < powers.len() {
+        powers[digits] = 10 * powers[digits - 1];
+        digits += 1;
+    }
+    powers
+};
+
+/// Returns whether the integer of a decimal has at most `precision` digits.
+pub(super) fn has_digits_at_most(unscaled: i128, precision: u8) -> bool {
+    unscaled.unsigned_abs() < POWERS_OF_TEN[usize::from(precision)]
+}
+
 /// The type of a column.
 ///
 /// The [`Display`](fmt::Display) form and the [`FromStr`] form are the name of the type, as in the options of `baker`:

@@ -230,7 +230,7 @@ fn check_columns(store: &Store, schema: &Schema, valid: &[bool]) {
                 assert_eq!(column.is_valid, keys.iter().map(is_present).collect::<Vec<_>>());
             }
         }
-        Err(TypedLookupError::Column(ColumnError::Malformed { .. })) => {
+        Err(TypedLookupError::Column(ColumnError::Malformed { .. } | ColumnError::MalformedCell { .. })) => {
             assert!(valid.contains(&false), "a valid row is malformed");
             assert_eq!(buffers.row_count(), 0);
         }

@@ -104,7 +104,7 @@ impl HashReply {
             self.advance(command);
             return Some(());
         }
-        match row.value_without_utf8_check(column).ok()? {
+        match row.unchecked_value(column).ok()? {
             Value::List(list) if list.len() > LIST_PIECE_LEN => return self.send_list(&list, command, out),
             Value::Null if self.parts == Parts::Lengths => out.integer(0),
             Value::Null => out.null(),

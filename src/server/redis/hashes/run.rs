@@ -230,7 +230,7 @@ impl Writer<'_> {
     /// Replies with the text of a cell, or with null if the cell is null.
     #[inline]
     fn write_value(&mut self, row: &TypedRow<'_>, column: usize) -> Result<(), ColumnError> {
-        match row.value_without_utf8_check(column)? {
+        match row.unchecked_value(column)? {
             Value::Null => push_null(self.responses, self.version),
             Value::Bytes(bytes) => push_short_bulk(self.responses, bytes),
             Value::Int(number) => push_short_bulk(self.responses, itoa::Buffer::new().format(number).as_bytes()),
