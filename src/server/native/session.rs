@@ -14,12 +14,11 @@ use crate::format::key::KeyKind;
 use crate::protocol::native::{
     LONG_BODY_MAX_BYTES, LONG_HEADER_LEN_BYTES, Op, OpKind, REQUEST_LEN_BYTES, Request, Status, long_len_bytes,
 };
-use crate::protocol::resp::commands::find_full;
 use crate::server::counters::Tally;
 use crate::server::generations::Generation;
 use crate::server::pass::{Pass, Then};
 use crate::server::responses::Responses;
-use crate::server::users::{Access, Attempts, Denied, KeysNeeded, LoginFailed, keys_needed};
+use crate::server::users::{Access, Attempts, Denied, KeysNeeded, LoginFailed, OpNeeds, needs_of_op};
 use crate::server::worker_state::ConnectionContext;
 
 /// The maximum number of requests whose permissions are checked before the first of them is answered.
@@ -162,31 +161,30 @@ impl Session {
         permitted_bytes
     }
 
-    /// Checks whether a request is permitted. The permissions of an op are those of the Redis command that
-    /// [`command_of`] names.
+    /// Checks whether a request is permitted.
     fn check(&self, op: Option<Op>, key: &RequestKey<'_>) -> Result<(), Denied> {
         if !self.access.is_authenticated() {
             return Err(Denied::Unauthenticated);
         }
         // A request with an unknown op gets an Error.
         let Some(op) = op else { return Ok(()) };
-        let spec = command_of(op).and_then(|name| find_full(name.as_bytes())).ok_or(Denied::Command)?;
-        self.access.check_command(spec)?;
-        let is_permitted = match keys_needed(spec) {
-            // A user who may read some rows needs the names and types of their columns, whether rows come from the same
-            // generation, and the nodes that have them. GetColumns checks each key.
-            _ if matches!(op, Op::Schema | Op::Select | Op::Generation | Op::Topology) => {
-                self.access.permits_some_key()
-            }
-            // The response to Info describes the table.
-            KeysNeeded::None => op != Op::Info || self.access.permits_all_keys(),
-            KeysNeeded::All | KeysNeeded::Range | KeysNeeded::Counted => self.access.permits_all_keys(),
-            KeysNeeded::Args(_) => match key {
+        let (command, keys) = match needs_of_op(op) {
+            OpNeeds::Nothing => return Ok(()),
+            OpNeeds::Command(command, keys) => (command, keys),
+            // The requests of a connection with all permissions are not checked one by one.
+            OpNeeds::Everything => return Err(Denied::Command),
+        };
+        self.access.check_permission(command)?;
+        let is_permitted = match keys {
+            KeysNeeded::None => true,
+            KeysNeeded::Named => match key {
                 RequestKey::Number(key) => {
                     self.access.permits_key(KeyKind::U64, itoa::Buffer::new().format(*key).as_bytes())
                 }
                 RequestKey::Bytes(key) => self.access.permits_key(KeyKind::Bytes, key),
             },
+            KeysNeeded::Some => self.access.permits_some_key(),
+            KeysNeeded::Prefix | KeysNeeded::All => self.access.permits_all_keys(),
         };
         if is_permitted { Ok(()) } else { Err(Denied::Keys) }
     }
@@ -246,23 +244,6 @@ fn next(input: &[u8]) -> Next<'_> {
     let Some(request) = input.get(..len_bytes) else { return Next::Rest };
     let key = RequestKey::Bytes(&request[LONG_HEADER_LEN_BYTES..LONG_HEADER_LEN_BYTES + body_len_bytes]);
     Next::Complete { op: Op::from_long_code(code).filter(|op| op.kind() != OpKind::Login), key, len_bytes }
-}
-
-/// Returns the Redis command whose permission an op needs, or `None` if the op needs all permissions.
-fn command_of(op: Op) -> Option<&'static str> {
-    match op {
-        Op::Get | Op::Schema | Op::Select | Op::GetColumns | Op::Generation => Some("get"),
-        Op::Exists => Some("exists"),
-        Op::Floor => Some("zkv.floor"),
-        Op::Ceiling => Some("zkv.ceiling"),
-        Op::Range => Some("zkv.range"),
-        Op::Count => Some("zkv.count"),
-        Op::Info => Some("info"),
-        Op::Ping => Some("ping"),
-        Op::Topology => Some("cluster|slots"),
-        Op::Auth => Some("auth"),
-        Op::Reload | Op::Rollback | Op::Open => None,
-    }
 }
 
 fn status_of(denied: Denied) -> Status {

@@ -42,8 +42,9 @@ const SECTIONS: &[(&str, Section)] = &[
     ("Zero_kv", zero_kv),
 ];
 
-/// The sections that only clients with access to all keys get.
-const ABOUT_KEYS: [&str; 3] = ["Memory", "Keyspace", "Zero_kv"];
+/// The sections that only clients with access to all keys get. The processor time depends on the length of the file,
+/// because the server verifies the file.
+const ABOUT_KEYS: [&str; 4] = ["Memory", "CPU", "Keyspace", "Zero_kv"];
 
 /// Replies with the requested sections. `shows_keys` says whether the client has access to all keys.
 pub(super) fn info(server: &ServerState, clients: &Clients, shows_keys: bool, args: Args<'_>, out: &mut Out<'_>) {

@@ -14,6 +14,7 @@ use crate::server::responses::Responses;
 use crate::server::steps::Steps;
 use crate::slots::slot_of;
 use crate::store::{ColdLookup, PageLimits, Prefetched, RangeEnd, RangeLookup, Rows, Side, Store, prefix_end};
+use crate::typed::Schema;
 
 /// The maximum total length of the keys in a reply to SCAN, not counting the last key.
 const SCAN_LEN_MAX_BYTES: usize = 64 << 10;
@@ -26,8 +27,8 @@ const STEP_GLOB_OPS: usize = 64;
 /// The cost, in steps, of finding a row by its number.
 const LONE_ROW_STEPS: usize = 8;
 
-/// The number of bits of a SCAN cursor that store the number of the next row. The higher bits identify the table, so
-/// that a cursor of another table is rejected.
+/// The number of bits of a cursor that store the number of the next row or column. The higher bits are those of its
+/// [`CursorOwner`].
 const CURSOR_ROW_BITS: u32 = 32;
 const CURSOR_TAG_BITS: u32 = 31;
 
@@ -216,7 +217,7 @@ impl Scan {
             }
         }
         let pattern = Pattern::new(pattern, steps)?;
-        Ok(Scan { row: position_of_cursor(store, cursor, store.len())?, count, pattern, none })
+        Ok(Scan { row: CursorOwner::table(store).position(cursor, store.len())?, count, pattern, none })
     }
 }
 
@@ -225,25 +226,42 @@ pub(super) fn type_name(store: &Store) -> &'static str {
     if store.schema().is_some() { "hash" } else { "string" }
 }
 
-fn cursor_tag(store: &Store) -> u64 {
-    store.digest() as u64 & ((1 << CURSOR_TAG_BITS) - 1)
-}
+/// What a cursor belongs to. A cursor contains some bits of this number, so that a cursor of something else is rejected.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CursorOwner(u64);
 
-/// Returns the cursor that continues a scan at a position: the number of a row, or of a column.
-pub(super) fn cursor_of_position(store: &Store, position: usize) -> u64 {
-    cursor_tag(store) << CURSOR_ROW_BITS | position as u64
-}
+impl CursorOwner {
+    /// Returns the owner of cursors that number the rows of a table. The cursor depends on every row.
+    fn table(store: &Store) -> CursorOwner {
+        CursorOwner(store.digest() as u64)
+    }
 
-/// Returns the position at which a scan continues. The position is less than `end`.
-///
-/// # Errors
-/// The text of the error reply, if the cursor belongs to another table.
-pub(super) fn position_of_cursor(store: &Store, cursor: u64, end: usize) -> Result<usize, String> {
-    let position = (cursor & ((1 << CURSOR_ROW_BITS) - 1)) as usize;
-    match cursor {
-        0 => Ok(0),
-        _ if cursor >> CURSOR_ROW_BITS == cursor_tag(store) && position < end => Ok(position),
-        _ => Err(format!("ERR cursor {cursor} belongs to another generation of the table: begin again with 0")),
+    /// Returns the owner of cursors that number the columns of a schema. The cursor depends on no row, because its client
+    /// may use only some of the rows.
+    pub(super) fn schema(schema: &Schema) -> CursorOwner {
+        CursorOwner(schema.id())
+    }
+
+    fn tag(self) -> u64 {
+        self.0 & ((1 << CURSOR_TAG_BITS) - 1)
+    }
+
+    /// Returns the cursor that continues a scan at a position: the number of a row, or of a column.
+    pub(super) fn cursor(self, position: usize) -> u64 {
+        self.tag() << CURSOR_ROW_BITS | position as u64
+    }
+
+    /// Returns the position at which a scan continues. The position is less than `end`.
+    ///
+    /// # Errors
+    /// The text of the error reply, if the cursor belongs to something else.
+    pub(super) fn position(self, cursor: u64, end: usize) -> Result<usize, String> {
+        let position = (cursor & ((1 << CURSOR_ROW_BITS) - 1)) as usize;
+        match cursor {
+            0 => Ok(0),
+            _ if cursor >> CURSOR_ROW_BITS == self.tag() && position < end => Ok(position),
+            _ => Err(format!("ERR cursor {cursor} belongs to another generation of the table: begin again with 0")),
+        }
     }
 }
 
@@ -272,7 +290,7 @@ pub(super) fn scan(store: &Store, args: Args<'_>, out: &mut Out<'_>) -> Result<(
         }
     }
     let next_row = rows.ends().0.row;
-    let cursor = if next_row >= end_row { 0 } else { cursor_of_position(store, next_row) };
+    let cursor = if next_row >= end_row { 0 } else { CursorOwner::table(store).cursor(next_row) };
     out.array(2);
     out.bulk(itoa::Buffer::new().format(cursor).as_bytes());
     out.array(key_count);
@@ -408,13 +426,14 @@ mod tests {
     fn a_cursor_of_another_generation_is_rejected() {
         let (_folder, one) = table("1,a\n2,b\n3,c\n");
         let (_folder, other) = table("1,a\n2,b\n3,d\n");
+        let [one, other] = [&one, &other].map(CursorOwner::table);
         for row in 1..3 {
-            let cursor = cursor_of_position(&one, row);
+            let cursor = one.cursor(row);
             assert!(cursor < 1 << 63);
-            assert_eq!(position_of_cursor(&one, cursor, 3), Ok(row));
-            assert!(position_of_cursor(&other, cursor, 3).unwrap_err().contains("begin again with 0"));
+            assert_eq!(one.position(cursor, 3), Ok(row));
+            assert!(other.position(cursor, 3).unwrap_err().contains("begin again with 0"));
         }
-        assert!(position_of_cursor(&one, cursor_of_position(&one, 3), 3).is_err());
-        assert_eq!(position_of_cursor(&one, 0, 3), Ok(0));
+        assert!(one.position(one.cursor(3), 3).is_err());
+        assert_eq!(one.position(0, 3), Ok(0));
     }
 }

@@ -6,11 +6,11 @@
 use super::work::{Outcome, Step, Work};
 use super::{Out, Session};
 use crate::format::key::KeyKind;
-use crate::protocol::resp::commands::{ARGS_MAX_AT_ONCE, Id, Refusal, Spec, find, resolve, write_name};
+use crate::protocol::resp::commands::{ARGS_MAX_AT_ONCE, Id, Refusal, Spec, resolve, write_name};
 use crate::protocol::resp::range::Span;
 use crate::protocol::resp::{Args, Command};
 use crate::server::generations::Generation;
-use crate::server::users::{Access, Denied, KeysNeeded, keys_needed};
+use crate::server::users::{Access, Denied, KeysNeeded, keys_of_command};
 
 /// The maximum length of an incomplete command from a client that must log in and has not done so yet.
 const UNAUTHENTICATED_MAX_BYTES: usize = 32 << 10;
@@ -44,9 +44,7 @@ impl Session {
 
     /// Returns whether the client has the permission for MONITOR, according to the current users.
     pub(in crate::server) fn may_monitor(&mut self) -> bool {
-        let is_permitted = |access: &Access| {
-            access.permits_all_keys() && find(b"monitor").is_some_and(|spec| access.check_command(spec).is_ok())
-        };
+        let is_permitted = |access: &Access| access.permits_all_keys() && access.check_permission(Id::Monitor).is_ok();
         self.access.is_unrestricted(&self.worker.server.users) || self.follow_users() && is_permitted(&self.access)
     }
 
@@ -68,11 +66,9 @@ impl Session {
         if self.access.permits_all_keys() {
             return Ok(None);
         }
-        if let KeysNeeded::Args(keys) = keys_needed(spec)
-            && spec.args_max > ARGS_MAX_AT_ONCE
-        {
+        if keys_of_command(spec.id) == KeysNeeded::Named && spec.args_max > ARGS_MAX_AT_ONCE {
             let mut args = command.args();
-            args.nth(keys.first as usize - 1);
+            args.nth(spec.keys.first as usize - 1);
             return Ok(Some(Work::CheckAccess { next_arg: args.offset_bytes() }));
         }
         out.sink().steps().add(CHECK_STEPS * command.arg_count());
@@ -167,24 +163,20 @@ pub(super) fn check_keys<'a>(
     mut args: Args<'a>,
     arg_count: usize,
 ) -> Result<(), Option<&'a [u8]>> {
-    match keys_needed(spec) {
+    match keys_of_command(spec.id) {
         KeysNeeded::None => Ok(()),
         _ if access.permits_all_keys() => Ok(()),
         KeysNeeded::All => Err(None),
-        KeysNeeded::Range => {
+        KeysNeeded::Some if access.permits_some_key() => Ok(()),
+        KeysNeeded::Some => Err(None),
+        KeysNeeded::Prefix => {
             let (by, prefix) = (args.nth(1).unwrap_or_default(), args.next().unwrap_or_default());
             if Span::is_prefix(by) && access.permits_prefix(prefix) { Ok(()) } else { Err(None) }
         }
-        KeysNeeded::Counted => {
+        KeysNeeded::Named => {
             // If the number of keys is not valid, the command fails before it looks a key up.
             let Ok(positions) = spec.key_positions(args.clone(), arg_count) else { return Ok(()) };
             let mut keys = args.take(positions.end).skip(positions.start);
-            keys.find(|key| !access.permits_key(kind, key)).map_or(Ok(()), |key| Err(Some(key)))
-        }
-        KeysNeeded::Args(keys) => {
-            let from_end = keys.last.unsigned_abs() as usize;
-            let last = usize::try_from(keys.last).unwrap_or(arg_count.saturating_sub(from_end));
-            let mut keys = args.take(last + 1).skip(keys.first as usize).step_by(keys.step.max(1) as usize);
             keys.find(|key| !access.permits_key(kind, key)).map_or(Ok(()), |key| Err(Some(key)))
         }
     }

@@ -21,6 +21,7 @@ use crate::server::cluster::{ClusterNode, View};
 use crate::server::fields::Fields;
 use crate::server::generations::Generation;
 use crate::server::responses::Responses;
+use crate::server::users::{KeysNeeded, keys_of_command};
 use crate::slots::slot_of;
 
 /// The cost, in steps, of hashing a key. The cost of its bytes comes on top.
@@ -184,10 +185,8 @@ impl Session {
         if self.state.transaction.is_executing() {
             return None;
         }
-        // The replies to these commands depend on keys that the arguments do not name, or the argument is a channel.
-        if matches!(spec.id, Id::ZkvFloor | Id::ZkvCeiling | Id::SUnsubscribe)
-            || spec.keys.first == 0 && !spec.counts_keys && spec.id != Id::Exec
-        {
+        // The replies to all other commands depend on no key, or on keys that the arguments do not name.
+        if keys_of_command(spec.id) != KeysNeeded::Named && spec.id != Id::Exec {
             return None;
         }
         if command.arg_count() > ARGS_MAX_AT_ONCE {

@@ -10,7 +10,7 @@ use super::attempts::Attempts;
 use super::permissions::User;
 use super::table::Users;
 use crate::format::key::KeyKind;
-use crate::protocol::resp::commands::{Id, KeyPositions, Spec};
+use crate::protocol::resp::commands::{Id, Spec};
 
 /// The reason why a request is not permitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,38 +21,6 @@ pub(in crate::server) enum Denied {
     Command,
     /// The user may not use one of the keys.
     Keys,
-}
-
-/// The keys that a user must be allowed to use for a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::server) enum KeysNeeded {
-    None,
-    /// The keys at these positions among the arguments.
-    Args(KeyPositions),
-    /// The keys that follow the command's first argument, which is the number of keys.
-    Counted,
-    /// All keys, because the reply depends on keys that the arguments do not name.
-    All,
-    /// All keys, or, for a range that is given by a prefix, all keys with this prefix.
-    Range,
-}
-
-/// Returns the keys that a user must be allowed to use for a command.
-pub(in crate::server) fn keys_needed(spec: &Spec) -> KeysNeeded {
-    let is_about_keys = || spec.categories.iter().any(|category| matches!(*category, "@keyspace" | "@read"));
-    match spec.id {
-        Id::ZkvRange | Id::ZkvCount => KeysNeeded::Range,
-        // The reply may have another key than the argument.
-        Id::ZkvFloor | Id::ZkvCeiling => KeysNeeded::All,
-        // The reply shows the commands of other clients, or describes the served file.
-        Id::Monitor | Id::MemoryStats | Id::MemoryDoctor | Id::MemoryMallocStats | Id::LastSave => KeysNeeded::All,
-        // These arguments are channels.
-        Id::SUnsubscribe => KeysNeeded::None,
-        _ if spec.counts_keys => KeysNeeded::Counted,
-        _ if spec.keys.first != 0 => KeysNeeded::Args(spec.keys),
-        _ if is_about_keys() && spec.own_name() != "help" => KeysNeeded::All,
-        _ => KeysNeeded::None,
-    }
 }
 
 /// How a connection got its permissions.
@@ -220,7 +188,12 @@ impl Access {
         if spec.flags.contains(&"no_auth") {
             return Ok(());
         }
-        self.check(|user| user.commands.permits(spec))
+        self.check_permission(spec.id)
+    }
+
+    /// Checks whether the user has the permission for a command or a subcommand.
+    pub(in crate::server) fn check_permission(&self, id: Id) -> Result<(), Denied> {
+        self.check(|user| user.commands.permits(id))
     }
 
     /// Checks whether the user may use commands that write. The server executes no such command: the client gets the

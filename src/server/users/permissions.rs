@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
 
 use crate::format::key::KeyKind;
-use crate::protocol::resp::commands::{COMMANDS, Spec, find, find_full, is_write_name};
+use crate::protocol::resp::commands::{COMMANDS, Id, Spec, find_full, is_write_name};
 
 /// The categories of Redis's commands, in Redis's order.
 pub(in crate::server) const CATEGORIES: [&str; 21] = [
@@ -92,12 +92,10 @@ impl User {
 
     /// Returns whether a password is right. Takes the same time for all passwords of the same length.
     pub(super) fn accepts(&self, password: &[u8]) -> bool {
-        if self.is_nopass {
-            return true;
-        }
+        // Also hashed for a user without a password, so that the time does not tell such a user from an unknown one.
         let given: Hash = hash_of(password);
         let found = self.hashes.iter().fold(Choice::from(0), |found, hash| found | hash.ct_eq(&given));
-        found.into() && password.len() <= PASSWORD_LEN_MAX_BYTES
+        self.is_nopass || bool::from(found) && password.len() <= PASSWORD_LEN_MAX_BYTES
     }
 
     /// Returns whether the user may use every command and every key.
@@ -107,7 +105,7 @@ impl User {
 
     /// Returns whether the user may use the command GET.
     pub(super) fn reads(&self) -> bool {
-        find(b"get").is_some_and(|get| self.commands.permits(get))
+        self.commands.permits(Id::Get)
     }
 
     /// Returns the user's flags in the reply to ACL GETUSER.
@@ -291,14 +289,14 @@ impl CommandAccess {
     }
 
     fn set(&mut self, spec: &Spec, is_permitted: bool) {
-        let (word, bit) = place(spec);
+        let (word, bit) = place(spec.id);
         self.bits[word] = if is_permitted { self.bits[word] | bit } else { self.bits[word] & !bit };
     }
 
     /// Returns whether a command or subcommand is permitted.
     #[inline]
-    pub(super) fn permits(&self, spec: &Spec) -> bool {
-        let (word, bit) = place(spec);
+    pub(super) fn permits(&self, id: Id) -> bool {
+        let (word, bit) = place(id);
         self.bits[word] & bit != 0
     }
 
@@ -307,7 +305,7 @@ impl CommandAccess {
     }
 
     fn is_all(&self) -> bool {
-        self.is_write_permitted && all_specs().all(|spec| self.permits(spec))
+        self.is_write_permitted && all_specs().all(|spec| self.permits(spec.id))
     }
 
     fn text(&self) -> String {
@@ -317,8 +315,8 @@ impl CommandAccess {
     }
 }
 
-fn place(spec: &Spec) -> (usize, u64) {
-    let number = spec.id as usize;
+fn place(id: Id) -> (usize, u64) {
+    let number = id as usize;
     (number / 64, 1 << (number % 64))
 }
 
@@ -356,7 +354,7 @@ mod tests {
         let permitted = |rules: &str| {
             let access = access(rules);
             ["get", "keys", "config|get", "config|help", "ping"]
-                .map(|name| access.permits(find_full(name.as_bytes()).unwrap()))
+                .map(|name| access.permits(find_full(name.as_bytes()).unwrap().id))
         };
         for (rules, expected) in [
             ("", [false; 5]),
@@ -395,7 +393,7 @@ mod tests {
         for rule in ["+nope", "-@nope", "+", "+@", "+config|nope", "+get|0", "+@ALLL"] {
             assert!(CommandAccess::none().apply(rule).is_err(), "{rule}");
         }
-        assert!(find(b"get").is_some_and(|get| access("+@READ").permits(get)));
+        assert!(access("+@READ").permits(Id::Get));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! permissions.
 
 mod files;
+mod forbidden_rows;
 mod native;
 mod permissions;
 mod secrets;

@@ -12,7 +12,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use super::keyspace::{self, PATTERN_LEN_MAX_BYTES};
+use super::keyspace::{self, CursorOwner, PATTERN_LEN_MAX_BYTES};
 use super::lookup::{LONE_LOOKUP_STEPS, Lookup};
 use super::other_types;
 use super::strings::{NOT_AN_INTEGER, SYNTAX, next};
@@ -24,7 +24,6 @@ use crate::protocol::resp::{Args, Command, Version, integer};
 use crate::server::fields::Fields;
 use crate::server::pass::Then;
 use crate::server::responses::Responses;
-use crate::store::Store;
 use crate::typed::TypedRow;
 use reply::mix;
 pub(super) use run::{Run, answer};
@@ -111,7 +110,7 @@ pub(super) fn execute(
             out.array(command.arg_count() - 2);
             return Ok(begin(Items::Args { next_arg: args.offset_bytes() }, Parts::Values));
         }
-        Id::HScan => return scan(lookup.store, fields, &row, cursor, args, out),
+        Id::HScan => return scan(fields, &row, cursor, args, out),
         Id::HRandField => return Ok(random_fields(all_columns(fields, &row), wanted, random, out)),
         _ => {
             let listed = all_columns(fields, &row);
@@ -194,9 +193,8 @@ pub(super) fn more(
 
 /// Replies with a part of a row's fields. As in Redis, all fields of a row that Redis would store as a listpack are in
 /// one reply. The cursor of any other row consists of the position of the next column, and of a tag that identifies the
-/// table.
+/// columns.
 fn scan(
-    store: &Store,
     fields: &Fields,
     row: &TypedRow<'_>,
     cursor: u64,
@@ -225,8 +223,8 @@ fn scan(
     let steps = out.sink().steps();
     let glob = pattern.map(|pattern| keyspace::compile(pattern, steps));
     steps.add(fields.len());
-    let is_listpack = fields.is_listpack(row);
-    let start = match keyspace::position_of_cursor(store, cursor, fields.len()) {
+    let (is_listpack, owner) = (fields.is_listpack(row), CursorOwner::schema(fields.schema()));
+    let start = match owner.position(cursor, fields.len()) {
         Ok(start) => start,
         // Redis ignores the cursor of a listpack.
         Err(_) if is_listpack => 0,
@@ -244,7 +242,7 @@ fn scan(
         end += 1;
     }
     let next = (end..fields.len()).find(|column| row.has_value(*column));
-    let cursor = next.map_or(0, |column| keyspace::cursor_of_position(store, column));
+    let cursor = next.map_or(0, |column| owner.cursor(column));
     out.array(2);
     out.bulk(itoa::Buffer::new().format(cursor).as_bytes());
     out.array(if parts == Parts::Both { 2 * found.len() } else { found.len() });
