@@ -75,6 +75,8 @@ pub mod cli;
 pub mod client;
 #[cfg(feature = "cluster")]
 pub mod cluster;
+#[doc(hidden)]
+pub mod config_file;
 #[cfg(feature = "bake")]
 #[doc(hidden)]
 pub mod csv_text;

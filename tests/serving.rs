@@ -5,6 +5,7 @@ mod helpers;
 mod serving {
     mod access;
     mod cancel;
+    mod config_files;
     mod connections;
     mod damaged_index;
     mod http_requests;

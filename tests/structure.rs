@@ -21,6 +21,7 @@ const LIBRARY: &[&str] = &[
     "replace",
     "typed",
     "store",
+    "config_file",
     "direct",
     "bake",
     "publish",

@@ -3,11 +3,12 @@
 //! In: a password, the path of a file with the password, or the environment. Out: credentials for one connection.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
 use super::environment::own_variable;
+use crate::config_file;
 use crate::setting::Setting;
 
 /// The maximum length of a user's name, and of a password. No server accepts a longer name or password.
@@ -107,10 +108,11 @@ impl Login {
 }
 
 /// Reads a password from a file.
-fn read(path: &PathBuf) -> Result<Vec<u8>, String> {
+fn read(path: &Path) -> Result<Vec<u8>, String> {
     let name = path.display();
-    let mut password =
-        std::fs::read(path).map_err(|error| format!("the password file {name} cannot be read: {error}"))?;
+    // The line end takes at most two more bytes.
+    let mut password = config_file::read_once(path, LEN_MAX_BYTES + 2)
+        .map_err(|error| format!("the password file {name} cannot be read: {error}"))?;
     if password.last() == Some(&b'\n') {
         password.pop();
         if password.last() == Some(&b'\r') {

@@ -72,6 +72,7 @@ mod following {
     use tokio::sync::oneshot;
     use tracing::{error, info, warn};
     use zero_kv::cluster::{SlotSet, Topology};
+    use zero_kv::config_file::{self, CANARIES_LEN_MAX_BYTES};
     use zero_kv::publish::{
         ClusterMember, FailureKind, FollowControl, FollowOptions, Follower, Manifest, Polled, PublishError, Serve,
     };
@@ -207,7 +208,7 @@ mod following {
             let canaries = manifest.canaries_of(&slots);
             let mut text: String = canaries.map(|canary| format!("{},{}\n", canary.key, canary.digest)).collect();
             if let Some(own) = &self.own {
-                let own_text = fs::read_to_string(own);
+                let own_text = config_file::read_text(own, CANARIES_LEN_MAX_BYTES);
                 text += &own_text.map_err(|error| format!("canaries in {}: {error}", own.display()))?;
             }
             fs::write(&self.path, text).map_err(|error| format!("{}: {error}", self.path.display()))

@@ -7,9 +7,8 @@
 use std::env;
 use std::ffi::OsString;
 use std::fmt::Write as _;
-use std::fs;
 use std::io::{self, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
@@ -17,12 +16,15 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command, FromArgMatches};
 
 use zero_kv::client::SOCKET_VARIABLE;
+use zero_kv::config_file;
 
 use super::args::Args;
 use super::command::command;
 
 /// The prefix of the environment variables.
 const PREFIX: &str = "KV_STORE_";
+/// The maximum length of a configuration file.
+const CONFIG_LEN_MAX_BYTES: usize = 1 << 20;
 /// The options that select sources, and so cannot come from one.
 const NOT_IN_SOURCES: [&str; 5] = ["config", "print-config", "generate", "help", "version"];
 
@@ -85,7 +87,7 @@ fn collect(command_line: &[OsString], variable: &dyn Fn(&str) -> Option<OsString
     let matches = command.clone().ignore_errors(true).disable_help_flag(true).disable_version_flag(true);
     let matches = matches.get_matches_from(command_line);
     let path = matches.get_one::<PathBuf>("config").cloned().or_else(|| variable("KV_STORE_CONFIG").map(PathBuf::from));
-    let file = path.as_ref().map(read_file).transpose()?.unwrap_or_default();
+    let file = path.as_ref().map(|path| read_file(path)).transpose()?.unwrap_or_default();
     let origin = path.map(|path| path.display().to_string()).unwrap_or_default();
     if let Some(unknown) = file.keys().find(|key| options(&command).all(|arg| arg.get_long() != Some(key))) {
         return Err(format!(
@@ -159,9 +161,11 @@ fn with_value(name: &str, value: OsString) -> OsString {
     arg
 }
 
-fn read_file(path: &PathBuf) -> Result<toml::Table, String> {
-    let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    text.parse().map_err(|error| format!("{}: {error}", path.display()))
+fn read_file(path: &Path) -> Result<toml::Table, String> {
+    let read = config_file::read_once(path, CONFIG_LEN_MAX_BYTES).map_err(|error| error.to_string());
+    let text = read.and_then(|bytes| String::from_utf8(bytes).map_err(|error| error.to_string()));
+    let table = text.and_then(|text| text.parse().map_err(|error: toml::de::Error| error.to_string()));
+    table.map_err(|problem| format!("{}: {problem}", path.display()))
 }
 
 /// Returns the arguments for an option that the file sets.
@@ -233,7 +237,7 @@ mod tests {
     fn added(command_line: &str, variables: &[(&str, &str)], file: &str) -> Result<Vec<String>, String> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("kv_store.toml");
-        fs::write(&path, file).unwrap();
+        std::fs::write(&path, file).unwrap();
         let mut args: Vec<OsString> = command_line.split_whitespace().map(OsString::from).collect();
         args.push(with_value("config", path.into()));
         let variable = |name: &str| {

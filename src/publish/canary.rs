@@ -11,9 +11,10 @@ use super::error::PublishError;
 use super::manifest::{Canary, Manifest, key_kind_name};
 use super::upload::ShardFile;
 use crate::cluster::SlotSet;
+use crate::config_file::{self, CANARIES_LEN_MAX_BYTES};
 use crate::format::key::{Key, KeyKind};
 use crate::slots::slot_of;
-use crate::store::{LookupError, MappedStore, open_regular};
+use crate::store::{LookupError, MappedStore};
 
 /// The text instead of a digest if the table must not have the key.
 const ABSENT: &str = "absent";
@@ -24,7 +25,7 @@ impl Canary {
     /// # Errors
     /// [`PublishError::Io`], [`PublishError::Document`].
     pub fn read_file(path: &Path) -> Result<Vec<Canary>, PublishError> {
-        let text = open_regular(path).and_then(std::io::read_to_string).map_err(PublishError::io(path))?;
+        let text = config_file::read_text(path, CANARIES_LEN_MAX_BYTES).map_err(PublishError::io(path))?;
         let lines = text.lines().enumerate().filter(|(_, line)| !line.is_empty());
         let parse = |(number, line): (usize, &str)| {
             Canary::parse(line).ok_or_else(|| PublishError::Document {

@@ -82,7 +82,6 @@ pub use pace::Pace;
 pub(crate) use ranges::prefix_end;
 #[cfg(feature = "server")]
 pub(crate) use ranges::{Prefetched, RangeEnd, RangeLookup};
-#[cfg(any(feature = "server", feature = "bake"))]
 pub(crate) use regular::open_regular;
 #[cfg(feature = "server")]
 pub(crate) use rows::PageRange;

@@ -2,6 +2,7 @@
 //!
 //! In: the options for TLS. Out: a session for each connection.
 
+use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
@@ -14,6 +15,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use super::problem::Trust;
 use super::session::TlsSession;
 use crate::client::options::TlsOptions;
+use crate::config_file::{self, PEM_LEN_MAX_BYTES};
 use crate::setting::Setting;
 use crate::sync::unpoisoned;
 
@@ -50,7 +52,7 @@ impl TlsSource {
             },
             has_certificate: options.certificate_file.is_some(),
         };
-        let loaded = Loaded { versions: versions(options), config: Arc::new(load(options)?) };
+        let loaded = Loaded { versions: versions(options), config: Arc::new(load(options, config_file::read_once)?) };
         Ok(TlsSource { options: options.clone(), name: server_name, trust, loaded: Mutex::new(loaded) })
     }
 
@@ -67,7 +69,7 @@ impl TlsSource {
         let mut loaded = unpoisoned(&self.loaded);
         let versions = versions(&self.options);
         if versions != loaded.versions
-            && let Ok(config) = load(&self.options)
+            && let Ok(config) = load(&self.options, config_file::read)
         {
             *loaded = Loaded { versions, config: Arc::new(config) };
         }
@@ -82,16 +84,19 @@ fn versions(options: &TlsOptions) -> [Option<FileVersion>; 3] {
     })
 }
 
-fn load(options: &TlsOptions) -> Result<ClientConfig, String> {
+/// Loads the files, each of which `read_file` reads.
+fn load(options: &TlsOptions, read_file: fn(&Path, usize) -> io::Result<Vec<u8>>) -> Result<ClientConfig, String> {
+    let read = |path: &Path| read_file(path, PEM_LEN_MAX_BYTES).map_err(|error| format!("{}: {error}", path.display()));
     let builder = ClientConfig::builder_with_provider(ring::default_provider().into())
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?
-        .with_root_certificates(authorities(options.ca_file.as_deref())?);
+        .with_root_certificates(authorities(options.ca_file.as_deref(), &read)?);
     match (&options.certificate_file, &options.key_file) {
         (None, None) => Ok(builder.with_no_client_auth()),
         (Some(certificate), Some(key)) => {
-            let chain = read_certificates(certificate)?;
-            let key_der = PrivateKeyDer::from_pem_file(key).map_err(|error| pem_problem(key, "private key", &error))?;
+            let chain = certificates(certificate, &read(certificate)?)?;
+            let key_der =
+                PrivateKeyDer::from_pem_slice(&read(key)?).map_err(|error| pem_problem(key, "private key", &error))?;
             builder.with_client_auth_cert(chain, key_der).map_err(|error| {
                 format!(
                     "{}: the certificate and the key {} cannot be used together: {error}",
@@ -109,11 +114,11 @@ fn load(options: &TlsOptions) -> Result<ClientConfig, String> {
 }
 
 /// Returns the trusted authorities.
-fn authorities(path: Option<&Path>) -> Result<RootCertStore, String> {
+fn authorities(path: Option<&Path>, read: &dyn Fn(&Path) -> Result<Vec<u8>, String>) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     match path {
         Some(path) => {
-            for certificate in read_certificates(path)? {
+            for certificate in certificates(path, &read(path)?)? {
                 roots.add(certificate).map_err(|error| {
                     format!("{}: a certificate cannot be used as an authority: {error}", path.display())
                 })?;
@@ -135,9 +140,8 @@ fn authorities(path: Option<&Path>) -> Result<RootCertStore, String> {
     Ok(roots)
 }
 
-fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    match read {
+fn certificates(path: &Path, text: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+    match CertificateDer::pem_slice_iter(text).collect::<Result<Vec<_>, _>>() {
         Ok(certificates) if certificates.is_empty() => Err(pem_problem(path, "certificate", &pem::Error::NoItemsFound)),
         read => read.map_err(|error| pem_problem(path, "certificate", &error)),
     }
@@ -146,7 +150,6 @@ fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String
 fn pem_problem(path: &Path, expected: &str, error: &pem::Error) -> String {
     let path = path.display();
     match error {
-        pem::Error::Io(error) => format!("{path}: {error}"),
         pem::Error::NoItemsFound => format!("{path}: no {expected} was found, where PEM was expected"),
         error => format!("{path}: no {expected} can be read, where PEM was expected: {error}"),
     }

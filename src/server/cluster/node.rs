@@ -1,7 +1,6 @@
 //! This node of the cluster, and the topology that it follows.
 
 use std::fmt;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,6 +12,7 @@ use tracing::{info, warn};
 
 use super::view::{ServedSlots, View};
 use crate::cluster::{NodeAddress, SlotSet, Topology, TopologyError, node_id_problem};
+use crate::config_file::{self, TOPOLOGY_LEN_MAX_BYTES};
 use crate::sync::unpoisoned;
 
 /// How long a node still serves the slots that a new topology assigns to other nodes, by default. In this time, the other
@@ -172,7 +172,8 @@ impl ClusterNode {
     /// Reads the topology file and applies the topology if it is new. Returns whether it is.
     pub(super) fn read_file(&self) -> Result<bool, ClusterError> {
         let Some(path) = &self.path else { return Ok(false) };
-        let json = fs::read(path).map_err(|error| ClusterError::Io { path: path.clone(), error })?;
+        let json = config_file::read(path, TOPOLOGY_LEN_MAX_BYTES)
+            .map_err(|error| ClusterError::Io { path: path.clone(), error })?;
         let document = || path.display().to_string();
         let topology =
             Topology::parse(&json).map_err(|error| ClusterError::Document { document: document(), error })?;

@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 use twox_hash::XxHash3_128;
 
+use crate::config_file::{self, CANARIES_LEN_MAX_BYTES};
 use crate::format::key::{Key, KeyKind};
-use crate::store::{LookupError, Pace, Store, open_regular};
+use crate::store::{LookupError, Pace, Store};
 
 /// The maximum number of rows of a candidate that are sampled and looked up, besides the canaries. The table's last row
 /// is always looked up and is not counted here.
@@ -107,7 +108,7 @@ impl Canaries {
     /// # Errors
     /// [`CanaryError::Io`], [`CanaryError::Line`].
     pub(super) fn read(path: &Path) -> Result<Canaries, CanaryError> {
-        let text = open_regular(path).and_then(io::read_to_string);
+        let text = config_file::read_text(path, CANARIES_LEN_MAX_BYTES);
         let text = text.map_err(|error| CanaryError::Io { path: path.to_path_buf(), error })?;
         let mut lines = Vec::new();
         for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.is_empty()) {

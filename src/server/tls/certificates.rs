@@ -4,7 +4,6 @@
 //! handshake. Files that cannot be used leave the previous configuration in place. Established connections keep the
 //! keys that they agreed on.
 
-use std::fs;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -19,6 +18,7 @@ use tracing::{error, info, warn};
 
 use super::TlsConfig;
 use super::expiry::{self, ExpiryLog};
+use crate::config_file::{self, PEM_LEN_MAX_BYTES};
 use crate::server::generations::FileVersion;
 use crate::server::statistics::{Statistics, TlsStatus};
 use crate::sync::unpoisoned;
@@ -78,7 +78,7 @@ impl Certificates {
             statistics: Arc::clone(statistics),
         };
         certificates.set_expires(expires_s);
-        warn_if_readable(&config.key);
+        config.warn_if_exposed();
         certificates.report_expiry();
         Ok(certificates)
     }
@@ -129,7 +129,7 @@ impl Certificates {
                 self.set_expires(expires_s);
                 *unpoisoned(&self.status().refused) = String::new();
                 totals.tls_reloads.fetch_add(1, Ordering::Relaxed);
-                warn_if_readable(&self.config.key);
+                self.config.warn_if_exposed();
                 info!("{path}: new connections use this certificate and its key, which were read again");
             }
             Err(problem) => {
@@ -159,6 +159,21 @@ impl TlsConfig {
     fn versions(&self) -> Versions {
         let version = |path: &Path| FileVersion::at(path).ok();
         [version(&self.certificate), version(&self.key), self.client_ca.as_deref().and_then(version)]
+    }
+
+    /// Logs a warning for each file that other users of the machine can change, and for a private key that they can read.
+    fn warn_if_exposed(&self) {
+        let files = [
+            (Some(&self.certificate), "the certificate", false),
+            (Some(&self.key), "the private key", true),
+            (self.client_ca.as_ref(), "the authorities of clients", false),
+        ];
+        for (path, contents, is_secret) in files {
+            let Some(path) = path else { continue };
+            for exposure in config_file::exposures(path, contents, is_secret) {
+                warn!("{}: {exposure}", path.display());
+            }
+        }
     }
 
     /// Reads the files. If the authorities for client certificates are those of `tickets`, keeps the key of the session
@@ -210,12 +225,7 @@ impl TlsConfig {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, String> {
-    let fault = |error| format!("{}: cannot be read: {error}", path.display());
-    // Reading a pipe could block forever.
-    match fs::metadata(path).map_err(fault)?.is_file() {
-        true => fs::read(path).map_err(fault),
-        false => Err(format!("{}: is not a regular file", path.display())),
-    }
+    config_file::read(path, PEM_LEN_MAX_BYTES).map_err(|error| format!("{}: cannot be read: {error}", path.display()))
 }
 
 fn certificates(path: &Path, text: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
@@ -239,13 +249,4 @@ fn roots(path: &Path, text: &[u8]) -> Result<RootCertStore, String> {
             .map_err(|error| format!("{}: a certificate cannot be used as an authority: {error}", path.display()))?;
     }
     Ok(roots)
-}
-
-/// Logs a warning if every user of the machine may read the private key.
-fn warn_if_readable(key: &Path) {
-    use std::os::unix::fs::PermissionsExt;
-    let mode = fs::metadata(key).map_or(0, |metadata| metadata.permissions().mode());
-    if mode & 0o004 != 0 {
-        warn!("{}: every user of this machine can read the private key: chmod o-r", key.display());
-    }
 }

@@ -1,8 +1,6 @@
 //! The users of a server, and their replacement when the users file changes.
 
 use std::collections::{BTreeMap, HashSet};
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -12,6 +10,7 @@ use tracing::{error, info, warn};
 
 use super::parse::{FILE_LEN_MAX_BYTES, UsersError, parse};
 use super::permissions::User;
+use crate::config_file;
 use crate::server::generations::FileVersion;
 use crate::server::log_limit::LogLimit;
 use crate::server::peer::Peer;
@@ -180,17 +179,15 @@ impl Users {
     }
 }
 
+/// Reads a users file, and logs a warning if other users of the machine can read or change the file.
 fn read(path: &Path) -> Result<BTreeMap<String, User>, UsersError> {
-    let fault = |problem: String| UsersError::Read { path: path.to_path_buf(), problem };
-    let mut text = Vec::new();
-    let file = File::open(path).map_err(|error| fault(error.to_string()))?;
-    file.take(FILE_LEN_MAX_BYTES as u64 + 1).read_to_end(&mut text).map_err(|error| fault(error.to_string()))?;
-    if text.len() > FILE_LEN_MAX_BYTES {
-        return Err(fault(format!(
-            "found more than {FILE_LEN_MAX_BYTES} bytes, expected fewer: is this the right file?"
-        )));
+    let text = config_file::read(path, FILE_LEN_MAX_BYTES)
+        .map_err(|error| UsersError::Read { path: path.to_path_buf(), problem: error.to_string() })?;
+    let users = parse(&text).map_err(|(line, problem)| UsersError::Line { path: path.to_path_buf(), line, problem })?;
+    for exposure in config_file::exposures(path, "the users and the hashes of their passwords", true) {
+        warn!("{}: {exposure}", path.display());
     }
-    parse(&text).map_err(|(line, problem)| UsersError::Line { path: path.to_path_buf(), line, problem })
+    Ok(users)
 }
 
 #[cfg(test)]

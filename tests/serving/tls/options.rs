@@ -51,7 +51,7 @@ fn an_unusable_file_is_an_error_that_names_it() {
         (&["--tls-cert", certificate, "--tls-key", certificate], &["tls.crt: contains no private key"]),
         (&["--tls-cert", certificate, "--tls-key", other], &["tls.crt and ", "other cannot be used together"]),
         (&["--tls-cert", certificate, "--tls-key", key, "--tls-ca", key], &["tls.key: contains no certificate"]),
-        (&["--tls-cert", folder.to_str().unwrap(), "--tls-key", key], &["is not a regular file"]),
+        (&["--tls-cert", folder.to_str().unwrap(), "--tls-key", key], &["expected a regular file"]),
     ];
     for (options, parts) in cases {
         let message = failure_message(table.command(&[&["--tls", "127.0.0.1:0"], options].concat()), 1);

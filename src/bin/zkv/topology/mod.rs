@@ -11,6 +11,7 @@ use std::path::Path;
 
 use anyhow::{Context, anyhow};
 use zero_kv::cluster::{Health, Role, Topology, moved_slots, plan};
+use zero_kv::config_file::{self, TOPOLOGY_LEN_MAX_BYTES};
 
 use crate::args::{PlanArgs, Source, TopologyCommand};
 use crate::output::{print, print_error};
@@ -34,7 +35,7 @@ fn read_file(path: &Path) -> anyhow::Result<Topology> {
     let mut json = Vec::new();
     match path.as_os_str().as_encoded_bytes() {
         b"-" => io::stdin().lock().read_to_end(&mut json).map(drop),
-        _ => fs::File::open(path).and_then(|mut file| file.read_to_end(&mut json)).map(drop),
+        _ => config_file::read_once(path, TOPOLOGY_LEN_MAX_BYTES).map(|bytes| json = bytes),
     }
     .with_context(|| path.display().to_string())
     .map_err(|error| anyhow!("{error:#}"))?;
