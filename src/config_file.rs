@@ -1,7 +1,7 @@
 //! Reads configuration files: users, certificates, keys, passwords, topologies, canaries, and options.
 //!
-//! In: a path, and the maximum length of the file. Out: the bytes of the file, or an error. Reading takes bounded memory,
-//! and never waits for another process, except for the writer of a pipe in [`read_once`].
+//! In: a path, and the maximum length of the file. Out: the bytes of the file, or an error. Reading takes bounded
+//! memory, and never waits for another process, except for the writer of a pipe in [`read_once`].
 
 use std::fs::{self, File};
 use std::io::{self, Read};

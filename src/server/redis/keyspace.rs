@@ -226,7 +226,7 @@ pub(super) fn type_name(store: &Store) -> &'static str {
     if store.schema().is_some() { "hash" } else { "string" }
 }
 
-/// What a cursor belongs to. A cursor contains some bits of this number, so that a cursor of something else is rejected.
+/// What a cursor belongs to. A cursor contains some bits of this number, so that other cursors are rejected.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CursorOwner(u64);
 
@@ -236,8 +236,8 @@ impl CursorOwner {
         CursorOwner(store.digest() as u64)
     }
 
-    /// Returns the owner of cursors that number the columns of a schema. The cursor depends on no row, because its client
-    /// may use only some of the rows.
+    /// Returns the owner of cursors that number the columns of a schema. The cursor depends on no row, because its
+    /// client may use only some of the rows.
     pub(super) fn schema(schema: &Schema) -> CursorOwner {
         CursorOwner(schema.id())
     }

@@ -250,8 +250,8 @@ pub(super) fn statistic(lookup: Lookup<'_>, id: Id, mut args: Args<'_>, out: &mu
     Ok(())
 }
 
-/// Replies to MEMORY USAGE with the length of the key's record. The index is not included: a share of it would depend on
-/// the number of rows, which may include rows that the client may not read.
+/// Replies to MEMORY USAGE with the length of the key's record. The index is not included: a share of it would depend
+/// on the number of rows, which may include rows that the client may not use.
 pub(super) fn memory_usage(lookup: Lookup<'_>, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
     let text = next(&mut args);
     while let Some(option) = args.next() {

@@ -161,7 +161,8 @@ impl TlsConfig {
         [version(&self.certificate), version(&self.key), self.client_ca.as_deref().and_then(version)]
     }
 
-    /// Logs a warning for each file that other users of the machine can change, and for a private key that they can read.
+    /// Logs a warning for each file that other users of the machine can change, and for a private key that they can
+    /// read.
     fn warn_if_exposed(&self) {
         let files = [
             (Some(&self.certificate), "the certificate", false),

@@ -12,6 +12,8 @@ use super::permissions::{CommandAccess, Hash, KeyAccess, User};
 
 /// The maximum length of a users file.
 pub(super) const FILE_LEN_MAX_BYTES: usize = 4 << 20;
+/// The maximum length of a user's name, the same as in the client library.
+const NAME_LEN_MAX_BYTES: usize = 4096;
 /// The maximum number of key patterns of a user. Each requested key is compared with all of them.
 const PATTERNS_MAX: usize = 64;
 /// The maximum number of passwords of a user. The password of a login is compared with all of them.
@@ -37,10 +39,10 @@ pub enum UsersError {
         /// The cause.
         problem: String,
     },
-    /// The changed file would let TCP clients connect without a password, whereas the previous file did not.
+    /// The changed file would give TCP clients more permissions without a password than the previous file did.
     #[error(
-        "{}: the user default would need no password, so every TCP client could connect without one: add the line \
-         `user default off`, or restart the server if this is intended",
+        "{}: the user default would give every TCP client more permissions without a password: add the line \
+         `user default off`, or the previous line of this user, or restart the server if this is intended",
         path.display()
     )]
     Unprotected {
@@ -97,6 +99,14 @@ fn parse_line(line: &str) -> Result<Option<User>, String> {
     let Some(name) = words.next() else {
         return Err("found no name after user, expected a line such as: user NAME on #HASH ~* +@read".to_owned());
     };
+    if name.len() > NAME_LEN_MAX_BYTES {
+        let len_bytes = name.len();
+        return Err(format!("found a name of {len_bytes} bytes, expected at most {NAME_LEN_MAX_BYTES}: shorten it"));
+    }
+    // The name appears in replies and logs.
+    if name.chars().any(char::is_control) {
+        return Err(format!("found the name {}, expected a name without control characters", quoted(name.as_bytes())));
+    }
     let mut user = User::new(name);
     words.try_for_each(|rule| apply(&mut user, rule))?;
     Ok(Some(user))
@@ -249,6 +259,10 @@ mod tests {
             ("# users", &["\"#\"", "begins with user", "comments"]),
             ("users a", &["\"users\"", "begins with user"]),
             ("user", &["no name", "user NAME"]),
+            ("user b\x1b[2J on", &["the name \"b\\x1b[2J\"", "without control characters"]),
+            (&format!("user {}", "b".repeat(4097)), &["a name of 4097 bytes, expected at most 4096"]),
+            ("user b\0 on", &["the name \"b\\x00\""]),
+            ("user b\u{b}on nopass", &["the name \"b\\x0bon\""]),
             ("user b\nuser b", &["second line", "\"b\"", "join"]),
             ("user b onn", &["\"onn\"", "on, off", "correct or remove"]),
             ("user b >secret", &["a plain password", "#HASH", "sha256sum"]),

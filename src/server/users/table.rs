@@ -136,16 +136,15 @@ impl Users {
     }
 
     /// Reads the users file again if it has changed, or if `is_requested`. Returns whether the users were replaced.
-    /// Keeps the previous users if the file is not valid. Also keeps them if TCP clients need a password now and would
-    /// need none with the new file, because the server may listen on an address that only passwords protect.
+    /// Keeps the previous users if the file is not valid, or gives TCP clients more permissions without a password: see
+    /// [`Users::opens_tcp`].
     pub(super) fn reload(&self, is_requested: bool, totals: &Totals) -> bool {
         let Some(path) = &self.path else { return false };
         let now = FileVersion::at(path).ok();
         if std::mem::replace(&mut *unpoisoned(&self.tried), now) == now && !is_requested {
             return false;
         }
-        let opens_tcp = |users: &BTreeMap<String, User>| users.get("default").is_some_and(User::is_open);
-        let accepted = read(path).and_then(|users| match self.protect_tcp() && opens_tcp(&users) {
+        let accepted = read(path).and_then(|users| match self.opens_tcp(&users) {
             true => Err(UsersError::Unprotected { path: path.clone() }),
             false => Ok(users),
         });
@@ -163,6 +162,15 @@ impl Users {
                 false
             }
         }
+    }
+
+    /// Returns whether TCP clients would need no password with these users, and need one now, or would have all
+    /// permissions without a password, and have fewer now. A file can do so by mistake: if a program truncates the
+    /// file, the user `default` has all permissions. The server may listen on an address that only the users protect.
+    fn opens_tcp(&self, users: &BTreeMap<String, User>) -> bool {
+        let Some(new) = users.get("default").filter(|user| user.is_open()) else { return false };
+        let old = self.get(b"default").filter(|user| user.is_open());
+        old.is_none_or(|old| new.is_unrestricted() && !old.is_unrestricted())
     }
 
     /// Replaces the users. A user keeps its number if its connections may continue.

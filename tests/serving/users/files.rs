@@ -105,6 +105,22 @@ fn a_new_file_cannot_let_tcp_clients_connect_without_a_password() {
 }
 
 #[test]
+fn a_truncated_file_does_not_give_tcp_clients_all_permissions() {
+    let scene = Scene::new("user default on nopass ~1* +@read\nuser a on nopass ~* +@read");
+    for (number, users) in [(1, ""), (2, "user a on nopass ~* +@read\n"), (3, "user default on nopass ~* &* +@all")] {
+        scene.replace_users(users);
+        scene.server.wait_for("refused_users_files", number);
+        let refused = scene.server.info().get("users_refused").unwrap().to_owned();
+        assert!(refused.contains("more permissions without a password: add the line `user default off`"), "{refused}");
+        assert_eq!(ask(&mut scene.tcp(), &["EXISTS", "1"]), ":1");
+        assert!(ask(&mut scene.tcp(), &["EXISTS", "2"]).starts_with("-NOPERM"));
+    }
+    // Other permissions of this user can change.
+    scene.replace_users("user default on nopass ~2* +@read");
+    eventually("the file is accepted", || ask(&mut scene.tcp(), &["EXISTS", "2"]) == ":1");
+}
+
+#[test]
 fn a_client_that_loses_the_permission_for_monitor_sees_no_more_commands() {
     let users = "user default off\nuser other on nopass ~* +@read\nuser watcher on nopass ";
     let scene = Scene::new(&format!("{users}~* +@all"));

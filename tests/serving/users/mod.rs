@@ -1,6 +1,7 @@
 //! Users over TCP and over the Unix socket: users files, logins in both protocols, and what a client learns without
 //! permissions.
 
+mod changes;
 mod files;
 mod forbidden_rows;
 mod native;

@@ -1,5 +1,5 @@
-//! Replies do not depend on forbidden rows: two servers whose tables differ only in rows that a user may not use send the
-//! same bytes for every command and every op.
+//! Replies do not depend on forbidden rows: two servers whose tables differ only in rows that a user may not use send
+//! the same bytes for every command and every op.
 
 mod commands;
 mod native;
@@ -18,8 +18,8 @@ use crate::helpers::rows::bake_text;
 use crate::helpers::servers::{Server, kv_store};
 use crate::helpers::waiting::PATIENCE;
 
-/// Users, with `PREFIX` for the prefix of the permitted keys. `few` may use all keys, but no command whose reply depends
-/// on rows.
+/// Users, with `PREFIX` for the prefix of the permitted keys. `few` may use all keys, but no command whose reply
+/// depends on rows.
 const USERS: &str = "\
 user default off
 user none on nopass +@all
