@@ -27,5 +27,6 @@ mod serving {
         mod responses;
         mod sessions;
     }
+    mod unread;
     mod users;
 }

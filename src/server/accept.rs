@@ -95,8 +95,10 @@ impl Acceptor {
         }
     }
 
+    /// Returns the number of connections, including ended connections whose clients have not received all responses.
     fn connections(&self) -> u64 {
-        self.workers.iter().map(Worker::connections).sum()
+        let open: u64 = self.workers.iter().map(Worker::connections).sum();
+        open + self.state.client_memory.lingering_count()
     }
 
     /// Counts and logs a connection that exceeds the maximum number of connections. The caller closes the connection

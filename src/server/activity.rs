@@ -66,6 +66,8 @@ pub(super) struct Activity {
     user: AtomicU64,
     /// The number of bytes that the connection holds, combined with the flag [`EVICTED`].
     held_bytes: AtomicU64,
+    /// How many of the `held_bytes` the kernel holds for the connection's socket, as last measured.
+    socket_bytes: AtomicU64,
     /// Wakes the connection's task. Set when the connection first holds memory.
     waker: OnceLock<Waker>,
 }
@@ -81,6 +83,7 @@ impl Activity {
             generation: AtomicU64::new(0),
             user: AtomicU64::new(0),
             held_bytes: AtomicU64::new(0),
+            socket_bytes: AtomicU64::new(0),
             waker: OnceLock::new(),
         }
     }
@@ -150,6 +153,16 @@ impl Activity {
         self.held_bytes.load(Ordering::Relaxed) & !EVICTED
     }
 
+    /// Records the memory that the kernel holds for the connection's socket. Returns the number that was recorded before.
+    pub(super) fn replace_socket_bytes(&self, socket_bytes: u64) -> u64 {
+        self.socket_bytes.swap(socket_bytes, Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(super) fn socket_bytes(&self) -> u64 {
+        self.socket_bytes.load(Ordering::Relaxed)
+    }
+
     /// Sets the waker of the connection's task. Later calls have no effect, because the task's waker never changes.
     pub(super) fn set_waker(&self, waker: &Waker) {
         self.waker.get_or_init(|| waker.clone());
@@ -161,12 +174,10 @@ impl Activity {
         self.held_bytes.fetch_or(EVICTED, Ordering::Relaxed) & !EVICTED
     }
 
-    /// Wakes the connection's task, so that the connection's next turn begins at once. Does nothing if the task's waker
+    /// Wakes the connection's task, so that the connection's next turn begins at once. Returns false if the task's waker
     /// is not set.
-    pub(super) fn wake(&self) {
-        if let Some(waker) = self.waker.get() {
-            waker.wake_by_ref();
-        }
+    pub(super) fn wake(&self) -> bool {
+        self.waker.get().map(Waker::wake_by_ref).is_some()
     }
 
     #[inline]

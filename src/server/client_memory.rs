@@ -1,8 +1,9 @@
 //! The memory that all connections hold together, and its limit.
 //!
-//! In: the capacity of each connection's buffers, whenever it changes. Out: evictions (disconnections) of the
-//! connections that hold the most memory, once all connections together exceed the limit. A request that does not
-//! change the size of its connection's buffers costs nothing here.
+//! In: the capacity of each connection's buffers, whenever it changes, and the memory that the kernel holds for its
+//! socket, whenever it is measured. Out: evictions (disconnections) of the connections that hold the most memory, once
+//! all connections together exceed the limit. A request that does not change the size of its connection's buffers costs
+//! nothing here.
 
 use std::cmp::Reverse;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,6 +14,8 @@ use tracing::warn;
 use super::activity::Activity;
 use super::log_limit::LogLimit;
 use super::registry::Registry;
+use super::socket_budget::SocketBudget;
+use super::socket_memory::SocketMemory;
 use super::statistics::Totals;
 use crate::setting::Setting;
 
@@ -23,7 +26,13 @@ const FREED_SHARE: u64 = 8;
 /// The sum of the memory of all connections, and its limit.
 pub(super) struct ClientMemory {
     pub(super) max_bytes: u64,
+    /// The memory of all connections that have not ended, including their sockets.
     held_bytes: AtomicU64,
+    /// The memory of sockets, including those of ended connections.
+    pub(super) sockets: SocketBudget,
+    /// The memory and the number of the sockets of ended connections: see `lingering`.
+    lingering_bytes: AtomicU64,
+    lingering_count: AtomicU64,
     /// How many of the `held_bytes` belong to evicted connections that have not ended yet.
     evicted_bytes: AtomicU64,
     /// The lock that a worker holds while it chooses the connections to evict.
@@ -36,15 +45,63 @@ impl ClientMemory {
         ClientMemory {
             max_bytes,
             held_bytes: AtomicU64::new(0),
+            sockets: SocketBudget::new(max_bytes),
+            lingering_bytes: AtomicU64::new(0),
+            lingering_count: AtomicU64::new(0),
             evicted_bytes: AtomicU64::new(0),
             choosing: Mutex::default(),
             eviction_log: LogLimit::default(),
         }
     }
 
-    /// Returns the number of bytes that all connections hold together.
+    /// Returns the number of bytes that all connections hold together, including ended connections whose clients have
+    /// not received all responses.
     pub(super) fn held_bytes(&self) -> u64 {
-        self.held_bytes.load(Ordering::Relaxed)
+        self.held_bytes.load(Ordering::Relaxed) + self.lingering_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of ended connections whose clients have not received all responses.
+    pub(super) fn lingering_count(&self) -> u64 {
+        self.lingering_count.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn begin_lingering(&self, held_bytes: u64) {
+        self.lingering_count.fetch_add(1, Ordering::Relaxed);
+        self.replace_lingering(0, held_bytes);
+    }
+
+    pub(super) fn replace_lingering(&self, before_bytes: u64, held_bytes: u64) {
+        self.lingering_bytes.fetch_add(held_bytes.wrapping_sub(before_bytes), Ordering::Relaxed);
+        self.sockets.replace(before_bytes, held_bytes);
+    }
+
+    pub(super) fn end_lingering(&self, held_bytes: u64) {
+        self.replace_lingering(held_bytes, 0);
+        self.lingering_count.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Records the measured memory of a connection's socket.
+    pub(super) fn record_socket(&self, activity: &Activity, socket: SocketMemory) {
+        let socket_bytes = socket.total_bytes();
+        self.sockets.replace(activity.replace_socket_bytes(socket_bytes), socket_bytes);
+    }
+
+    /// Measures the sockets of a worker's connections that may have changed since the last measurement. Must be called
+    /// on the worker's thread.
+    pub(super) async fn measure(&self, registry: &Registry) {
+        registry
+            .for_each_active_socket(|activity, socket| {
+                // The recorded memory of an evicted connection does not change.
+                if activity.is_evicted() {
+                    return;
+                }
+                let before_bytes = activity.socket_bytes();
+                // A descriptor in the registry is open.
+                self.record_socket(activity, SocketMemory::of_number(socket).unwrap_or_default());
+                let held_bytes = activity.held_bytes() - before_bytes + activity.socket_bytes();
+                self.record(activity, held_bytes);
+            })
+            .await;
     }
 
     /// Records the number of bytes that a connection holds.
@@ -61,6 +118,7 @@ impl ClientMemory {
     /// from its registry.
     pub(super) fn release(&self, activity: &Activity) {
         let held_bytes = activity.held_bytes();
+        self.sockets.replace(activity.replace_socket_bytes(0), 0);
         self.held_bytes.fetch_sub(held_bytes, Ordering::Relaxed);
         if activity.is_evicted() {
             self.evicted_bytes.fetch_sub(held_bytes, Ordering::Relaxed);
@@ -69,7 +127,8 @@ impl ClientMemory {
 
     /// Returns whether the connections that are not evicted hold more than the limit.
     pub(super) fn is_over_limit(&self) -> bool {
-        self.held_bytes().saturating_sub(self.evicted_bytes.load(Ordering::Relaxed)) > self.max_bytes
+        let held_bytes = self.held_bytes.load(Ordering::Relaxed);
+        held_bytes.saturating_sub(self.evicted_bytes.load(Ordering::Relaxed)) > self.max_bytes
     }
 
     /// Evicts the connections that hold the most memory, until an eighth of the limit is free.
@@ -135,7 +194,7 @@ mod tests {
         let registry = Arc::new(Registry::new(&Limits::default(), &Arc::new(Users::new(None).unwrap())));
         let connection = |held_bytes: &u64| {
             let activity = registry.activity(Peer::default());
-            registry.add(Arc::clone(&activity), runtime.spawn(std::future::pending::<()>()).abort_handle());
+            registry.add(Arc::clone(&activity), runtime.spawn(std::future::pending::<()>()).abort_handle(), None);
             memory.record(&activity, *held_bytes);
             activity
         };

@@ -194,6 +194,12 @@ pub(super) const FACTS: &[Fact] = &[
         "Limit on the memory that all connections hold together.",
         |s| s.server.client_memory.max_bytes,
     ),
+    gauge(
+        "client_sockets_bytes",
+        "zero_kv_client_sockets_bytes",
+        "Memory that the kernel holds for the sockets of connections, as last measured.",
+        |s| s.server.client_memory.sockets.held_bytes(),
+    ),
     text("file_refused", |s| s.file_refused.clone()).metric(
         "zero_kv_file_refused",
         "1 if the file at the path was rejected and an older one is served, otherwise 0.",

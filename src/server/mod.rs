@@ -13,8 +13,8 @@
 //!    files, the interface to a published table, the cluster that this server is a node of
 //! 4. `fields`, `generations`: the columns of a typed table as fields of Redis hashes; opens and checks files, and replaces the served generation
 //! 5. `users`: names, passwords, and permissions
-//! 6. `activity`, `timeouts`, `registry`, `client_memory`: the state of connections, and the rules that disconnect them
-//! 7. `residency`, `cold_reads`, `settings`, `state`, `worker_state`: the state that threads share
+//! 6. `activity`, `timeouts`, `socket_memory`, `registry`, `socket_budget`, `client_memory`: the state of connections, and the rules that disconnect them
+//! 7. `residency`, `cold_reads`, `settings`, `state`, `lingering`, `worker_state`: the state that threads share
 //! 8. `tls`: encrypted connections
 //! 9. `cold_lookups`, `sending`, `pending`, `responses`, `snapshot`, `facts`: responses, and what the server reports about itself
 //! 10. `native`, `redis`: the two protocols
@@ -38,6 +38,7 @@ mod generations;
 mod handshakes;
 mod leases;
 mod limits;
+mod lingering;
 mod listener;
 mod liveness;
 mod log_limit;
@@ -61,6 +62,8 @@ mod sending;
 mod service;
 mod settings;
 mod snapshot;
+mod socket_budget;
+mod socket_memory;
 mod spin;
 mod state;
 mod statistics;

@@ -6,6 +6,7 @@
 //! module does not depend on a protocol or a socket.
 
 use std::collections::BTreeMap;
+use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -17,6 +18,7 @@ use tracing::{info, warn};
 use super::activity::Activity;
 use super::limits::Limits;
 use super::peer::Peer;
+use super::socket_memory::disconnect_number;
 use super::statistics::Totals;
 use super::timeouts::{Observed, Reason, TICK, Timeouts};
 use super::users::Users;
@@ -25,6 +27,9 @@ use crate::sync::unpoisoned;
 /// The maximum number of disconnections that are logged individually per check. If there are more, one further line
 /// reports how many were not logged individually.
 const LINES_MAX: usize = 5;
+
+/// The maximum number of connections that are visited before the worker serves its connections again.
+const VISITED_MAX: usize = 256;
 
 /// The connections of one worker. Other threads only list the connections, evict or disconnect individual ones, and
 /// notify the worker when it must disconnect connections because of their generation or user.
@@ -45,6 +50,10 @@ struct Registered {
     activity: Arc<Activity>,
     /// Aborts the connection's task. `None` once the connection was disconnected, even if its task has not ended yet.
     abort: Option<AbortHandle>,
+    /// The descriptor of the connection's socket. It is open while the connection is registered.
+    socket: Option<RawFd>,
+    /// [`Activity::progress_bytes`] when the socket was last visited by [`Registry::for_each_active_socket`].
+    visited_progress_bytes: u64,
     observed: Observed,
 }
 
@@ -82,10 +91,15 @@ impl Registry {
         activity.set_moved_tick(self.now_tick.load(Ordering::Relaxed));
     }
 
-    /// Adds a connection. `abort` ends its task.
-    pub(super) fn add(&self, activity: Arc<Activity>, abort: AbortHandle) {
-        let registered =
-            Registered { activity: Arc::clone(&activity), abort: Some(abort), observed: Observed::default() };
+    /// Adds a connection. `abort` ends its task. `socket` must stay open until the connection is removed.
+    pub(super) fn add(&self, activity: Arc<Activity>, abort: AbortHandle, socket: Option<RawFd>) {
+        let registered = Registered {
+            activity: Arc::clone(&activity),
+            abort: Some(abort),
+            socket,
+            visited_progress_bytes: 0,
+            observed: Observed::default(),
+        };
         self.connections().insert(activity.number, registered);
         self.connection_added.notify_one();
     }
@@ -93,6 +107,26 @@ impl Registry {
     /// Removes a connection that has ended.
     pub(super) fn remove(&self, activity: &Activity) {
         self.connections().remove(&activity.number);
+    }
+
+    /// Calls `visit` for the socket of each connection that has sent or received bytes since the last call, or for which
+    /// the kernel held memory at the last measurement.
+    pub(super) async fn for_each_active_socket(&self, visit: impl Fn(&Activity, RawFd)) {
+        let mut next_number = Some(0);
+        while let Some(first) = next_number.take() {
+            for (number, registered) in self.connections().range_mut(first..).take(VISITED_MAX) {
+                next_number = Some(number + 1);
+                let Registered { activity, socket: Some(socket), visited_progress_bytes, .. } = registered else {
+                    continue;
+                };
+                let progress_bytes = activity.progress_bytes();
+                if activity.socket_bytes() > 0 || progress_bytes != *visited_progress_bytes {
+                    *visited_progress_bytes = progress_bytes;
+                    visit(activity, *socket);
+                }
+            }
+            tokio::task::yield_now().await;
+        }
     }
 
     /// Returns the connections that hold memory and were not evicted, each with the number of bytes that it holds.
@@ -109,13 +143,19 @@ impl Registry {
         // `evicted_bytes` is increased under this lock. A connection that ends takes the lock before it subtracts its
         // memory from `evicted_bytes`, so the sum is never less than zero.
         let connections = self.connections();
-        if !connections.contains_key(&activity.number) {
-            return None;
+        let socket = connections.get(&activity.number)?.socket;
+        if let Some(socket) = socket.filter(|_| activity.peer.address().is_some() && activity.socket_bytes() > 0) {
+            // The connection ends only after the turns of other connections, which may take memory themselves. If the
+            // socket cannot be disconnected, its memory is released when the connection ends.
+            let _ = disconnect_number(socket);
         }
         let held_bytes = activity.evict();
         evicted_bytes.fetch_add(held_bytes, Ordering::Relaxed);
         drop(connections);
-        activity.wake();
+        if !activity.wake() {
+            // A connection whose task has not set its waker holds only memory of its socket.
+            self.disconnect_one(activity);
+        }
         Some(held_bytes)
     }
 
@@ -145,9 +185,9 @@ impl Registry {
         unpoisoned(&self.connections)
     }
 
-    /// Disconnects connections that break a rule, and calls `on_tick` every [`TICK`] while there are connections. Never
+    /// Disconnects connections that break a rule, and runs `on_tick` every [`TICK`] while there are connections. Never
     /// returns.
-    pub(super) async fn run(&self, totals: &Totals, on_tick: impl Fn()) {
+    pub(super) async fn run<F: Future<Output = ()>>(&self, totals: &Totals, on_tick: impl Fn() -> F) {
         loop {
             while self.connections().is_empty() {
                 self.connection_added.notified().await;
@@ -161,7 +201,7 @@ impl Registry {
                 }
             }
             self.tick(totals);
-            on_tick();
+            on_tick().await;
         }
     }
 
@@ -238,7 +278,7 @@ mod tests {
             let connections = (0..connections).map(|_| {
                 let task = runtime.spawn(std::future::pending::<()>());
                 let activity = registry.activity(Peer::default());
-                registry.add(Arc::clone(&activity), task.abort_handle());
+                registry.add(Arc::clone(&activity), task.abort_handle(), None);
                 (task, activity)
             });
             let connections = connections.collect();

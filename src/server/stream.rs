@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -23,6 +23,13 @@ pub(super) trait ClientStream: AsyncRead + AsyncWrite + Unpin {
     /// was sent before, so that no connection has more than one response with descriptors in flight.
     fn poll_send_with(&self, cx: &mut Context<'_>, bytes: &[u8], descriptors: &Descriptors) -> Poll<io::Result<usize>>;
 
+    /// Returns the socket.
+    fn socket(&self) -> BorrowedFd<'_>;
+
+    /// Sends what the protocol of the stream sends at its end, if there is something. Called once, when the connection
+    /// ends.
+    fn announce_end(&mut self) {}
+
     /// Returns the number of bytes that the stream itself has allocated.
     #[inline]
     fn held_bytes(&self) -> usize {
@@ -31,6 +38,10 @@ pub(super) trait ClientStream: AsyncRead + AsyncWrite + Unpin {
 }
 
 impl ClientStream for UnixStream {
+    fn socket(&self) -> BorrowedFd<'_> {
+        self.as_fd()
+    }
+
     fn poll_send_with(&self, cx: &mut Context<'_>, bytes: &[u8], descriptors: &Descriptors) -> Poll<io::Result<usize>> {
         let descriptors = descriptors.each_ref().map(File::as_fd);
         let send = || {
@@ -55,6 +66,10 @@ impl ClientStream for UnixStream {
 }
 
 impl ClientStream for TcpStream {
+    fn socket(&self) -> BorrowedFd<'_> {
+        self.as_fd()
+    }
+
     fn poll_send_with(&self, _: &mut Context<'_>, _: &[u8], _: &Descriptors) -> Poll<io::Result<usize>> {
         Poll::Ready(Err(io::ErrorKind::Unsupported.into()))
     }

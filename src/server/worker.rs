@@ -148,7 +148,11 @@ impl Connections {
         let (disconnecting, state) = (Arc::clone(thread), Arc::clone(&self.worker));
         tokio::spawn(async move {
             let (registry, server) = (state.registry(), &state.server);
-            disconnecting.keep(|| registry.run(&server.statistics.totals, || server.evict_if_over_limit())).await;
+            let on_tick = async || {
+                server.client_memory.measure(registry).await;
+                server.evict_if_over_limit();
+            };
+            disconnecting.keep(|| registry.run(&server.statistics.totals, &on_tick)).await;
         });
         while let Some(stream) = streams.recv().await {
             if let Err(error) = self.spawn(stream) {

@@ -21,8 +21,8 @@ impl<S: ClientStream> Connection<S> {
         }
     }
 
-    /// Returns the number of bytes that the connection has allocated for unanswered requests, pending responses, and
-    /// the sessions of both protocols and of TLS.
+    /// Returns the number of bytes that are allocated for the connection: for unanswered requests, pending responses, and
+    /// the sessions of both protocols and of TLS, and by the kernel for its socket.
     fn held_bytes(&self) -> u64 {
         let pending_bytes = self.pending.as_ref().map_or(0, |pending| pending.capacity_bytes());
         let session_bytes = match &self.protocol {
@@ -30,7 +30,8 @@ impl<S: ClientStream> Connection<S> {
             Protocol::Native(session) => session.held_bytes(),
             Protocol::Unknown => 0,
         };
-        (self.stream.held_bytes() + self.unanswered.capacity_bytes() + pending_bytes + session_bytes) as u64
+        let own_bytes = self.stream.held_bytes() + self.unanswered.capacity_bytes() + pending_bytes + session_bytes;
+        own_bytes as u64 + self.context.activity.socket_bytes()
     }
 
     #[cold]

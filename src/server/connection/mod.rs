@@ -10,6 +10,7 @@ mod memory;
 mod monitor_lines;
 mod protocol;
 mod read_ahead;
+mod socket_use;
 mod unanswered;
 
 #[cfg(all(test, feature = "bake"))]
@@ -32,6 +33,7 @@ mod worst_commands;
 use std::cell::RefCell;
 use std::future::Future;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -44,6 +46,7 @@ use tracing::{debug, error};
 use super::activity::Waits;
 use super::cold_reads::ColdWait;
 use super::generations::PinnedGeneration;
+use super::lingering::linger;
 use super::panics;
 use super::pass::{READ_LEN_BYTES, Then};
 use super::peer::Peer;
@@ -58,6 +61,7 @@ use crate::direct::Waiter;
 use delay::Delay;
 use protocol::Protocol;
 use read_ahead::Input;
+use socket_use::SocketUse;
 use unanswered::Unanswered;
 
 /// After a connection has answered requests of this total length from one generation, it may answer later requests from
@@ -89,10 +93,12 @@ pub(super) struct Connections {
 
 impl Connections {
     /// Creates the connection of a client.
-    pub(super) fn open<S>(&self, stream: S, peer: Peer) -> Connection<S> {
+    pub(super) fn open<S: ClientStream>(&self, stream: S, peer: Peer) -> Connection<S> {
         let Connections { worker, redis_clients } = self.clone();
+        worker.server.client_memory.sockets.connection_opened();
         Connection {
             stream,
+            socket_use: SocketUse::new(),
             context: ConnectionContext::new(peer, worker),
             redis_clients,
             protocol: Protocol::Unknown,
@@ -112,8 +118,9 @@ impl Connections {
 }
 
 /// The connection of one client. It is a future that completes when the connection ends.
-pub(super) struct Connection<S> {
+pub(super) struct Connection<S: ClientStream> {
     stream: S,
+    socket_use: SocketUse,
     context: ConnectionContext,
     redis_clients: Arc<redis::Clients>,
     protocol: Protocol,
@@ -155,6 +162,7 @@ impl<S: ClientStream> Connection<S> {
             self.refuse_unfinished(cx);
             return Poll::Ready(Ok(()));
         }
+        self.limit_socket();
         let mut turn = Turn::begin();
         loop {
             let kept = self.generation.take();
@@ -172,6 +180,7 @@ impl<S: ClientStream> Connection<S> {
                     self.context.activity.set_waits(self.waits());
                     self.context.activity.set_generation(if keeps_generation { generation.number } else { 0 });
                     self.context.activity.set_user(self.protocol.user_number());
+                    self.measure_socket();
                     self.report_held(cx);
                     if keeps_generation {
                         self.generation = Some(generation);
@@ -432,6 +441,7 @@ impl<S: ClientStream> Connection<S> {
                     let sent_bytes = sent?;
                     self.context.worker.counters().written(sent_bytes);
                     self.context.activity.count_progress(sent_bytes);
+                    self.socket_use.sent(sent_bytes);
                     turn.use_sent(sent_bytes);
                     unsent.advance(sent_bytes);
                 }
@@ -447,7 +457,7 @@ impl<S: ClientStream> Connection<S> {
     }
 }
 
-impl<S> Connection<S> {
+impl<S: ClientStream> Connection<S> {
     fn report_panic(&self, panic: &str) {
         let server = &self.context.worker.server;
         server.statistics.totals.panics.fetch_add(1, Ordering::Relaxed);
@@ -467,7 +477,9 @@ impl<S: ClientStream + Send + 'static> Connection<S> {
     /// Serves the connection in a task, until the connection ends or the worker's registry disconnects it.
     pub(super) fn spawn(self) {
         let (worker, activity) = (Arc::clone(&self.context.worker), Arc::clone(&self.context.activity));
-        worker.registry().add(activity, tokio::spawn(self).abort_handle());
+        // The connection removes itself from the registry before it closes its socket.
+        let socket = self.stream.socket().as_raw_fd();
+        worker.registry().add(activity, tokio::spawn(self).abort_handle(), Some(socket));
     }
 }
 
@@ -489,12 +501,17 @@ impl<S: ClientStream> Future for Connection<S> {
     }
 }
 
-impl<S> Drop for Connection<S> {
+impl<S: ClientStream> Drop for Connection<S> {
     fn drop(&mut self) {
         self.end_pending();
-        let worker = &self.context.worker;
-        worker.registry().remove(&self.context.activity);
-        worker.server.client_memory.release(&self.context.activity);
+        self.stream.announce_end();
+        let ConnectionContext { worker, activity, peer } = &self.context;
+        worker.registry().remove(activity);
+        if !worker.is_stopping() {
+            linger(&worker.server, self.stream.socket(), peer.is_unix(), activity.is_evicted());
+        }
+        worker.server.client_memory.release(activity);
+        worker.server.client_memory.sockets.connection_closed();
         worker.counters().connection_closed();
     }
 }

@@ -1,6 +1,7 @@
 //! Tests that a panic, wherever it happens, ends only its own connection.
 
 use std::io::IoSlice;
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -56,6 +57,10 @@ impl AsyncWrite for PanickingStream {
 }
 
 impl ClientStream for PanickingStream {
+    fn socket(&self) -> BorrowedFd<'_> {
+        self.stream.socket()
+    }
+
     fn poll_send_with(&self, _: &mut Context<'_>, _: &[u8], _: &Descriptors) -> Poll<io::Result<usize>> {
         unreachable!("no descriptors are passed in this test")
     }

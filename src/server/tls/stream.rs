@@ -9,6 +9,7 @@
 
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -378,23 +379,25 @@ impl AsyncWrite for TlsStream {
 }
 
 impl ClientStream for TlsStream {
+    fn socket(&self) -> BorrowedFd<'_> {
+        self.tcp.as_fd()
+    }
+
     fn poll_send_with(&self, _: &mut Context<'_>, _: &[u8], _: &Descriptors) -> Poll<io::Result<usize>> {
         Poll::Ready(Err(io::ErrorKind::Unsupported.into()))
+    }
+
+    /// Announces the end of the session, so that the client does not take the end of the connection for a truncation
+    /// attack. Sends no announcement if the socket does not accept it at once.
+    fn announce_end(&mut self) {
+        if self.outgoing.records.is_empty() && self.add_end().is_ok() {
+            let _ = self.tcp.try_write(&self.outgoing.records);
+        }
     }
 
     fn held_bytes(&self) -> usize {
         let buffers = self.incoming.capacity() + self.plaintext.capacity() + self.outgoing.records.capacity();
         SESSION_LEN_BYTES + buffers
-    }
-}
-
-impl Drop for TlsStream {
-    /// Announces the end of the session, so that the client does not take the end of the connection for a truncation
-    /// attack. Sends no announcement if the socket does not accept it at once.
-    fn drop(&mut self) {
-        if self.outgoing.records.is_empty() && self.add_end().is_ok() {
-            let _ = self.tcp.try_write(&self.outgoing.records);
-        }
     }
 }
 

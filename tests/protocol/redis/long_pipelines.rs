@@ -53,10 +53,12 @@ fn a_pipeline_of_any_length_may_be_sent_before_a_reply_is_read() {
     }
 }
 
-/// Returns the memory of all connections, in bytes.
+/// Returns the memory of all connections, in bytes, without the kernel's memory for their sockets.
 fn client_memory_bytes(served: &ServedRows) -> usize {
     let mut client = zero_kv::client::Client::connect(served.scene.socket()).unwrap();
-    client.info().unwrap().number("client_memory_bytes").unwrap()
+    let info = client.info().unwrap();
+    let number = |name: &str| info.number::<usize>(name).unwrap();
+    number("client_memory_bytes").saturating_sub(number("client_sockets_bytes"))
 }
 
 #[test]

@@ -1,0 +1,178 @@
+//! Clients that do not read their responses, and the memory that the kernel holds for them.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+
+use rustix::io::ioctl_fionread;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::helpers::frames::{expect, gets, read_until_closed};
+use crate::helpers::servers::Server;
+use crate::helpers::tables::{Table, answer_to_get, answers_to_gets};
+use crate::helpers::waiting::eventually;
+
+/// The lowest limit on client memory that a server with default buffers accepts.
+const MAX_BYTES: u64 = 16 << 20;
+/// The clients of a test. The buffers of this many Unix sockets hold 160 MB.
+const CLIENTS: usize = 750;
+/// A key whose value fits into the buffer of a Unix socket, and a key whose value does not.
+const SHORT: u64 = 1;
+const LONG: u64 = 2;
+
+fn table() -> Table {
+    raise_descriptor_limit();
+    Table::new([(SHORT, vec![b's'; 100_000]), (LONG, vec![b'l'; 3_000_000])])
+}
+
+/// Lets this process, and the servers that it starts, open as many descriptors as the system allows.
+fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }).unwrap();
+}
+
+fn serve(table: &Table, options: &[&str]) -> Server {
+    // On a busy machine, clients may pause for longer than the default time-outs.
+    let mut all =
+        vec!["--workers", "2", "--client-memory-max", "16MiB", "--stall-timeout", "0", "--min-drain-rate", "0"];
+    all.extend(options);
+    table.serve_with(&all)
+}
+
+/// Returns the number of bytes that the kernel holds for clients that have not received them.
+fn unread_bytes<S: AsFd>(clients: &[S]) -> u64 {
+    clients.iter().map(|client| ioctl_fionread(client).unwrap()).sum()
+}
+
+/// Waits until the server has nothing more to do: two Info responses in a row report as many sent bytes, not counting the
+/// responses to Info themselves.
+fn wait_until_idle(server: &Server) {
+    let mut before = None;
+    eventually("the server sends nothing more", || {
+        let now = (server.number("hits"), server.number("client_sockets_bytes"));
+        before.replace(now) == Some(now)
+    });
+}
+
+#[test]
+fn responses_that_many_clients_do_not_read_stay_within_the_limit_on_client_memory() {
+    let table = table();
+    let server = serve(&table, &[]);
+    let mut clients: Vec<UnixStream> = (0..CLIENTS).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.write_all(&gets([LONG])).unwrap();
+    }
+    eventually("all requests are answered", || server.number("hits") >= CLIENTS as u64);
+    wait_until_idle(&server);
+    let unread_bytes = unread_bytes(&clients);
+    assert!((MAX_BYTES / 4..MAX_BYTES).contains(&unread_bytes), "{unread_bytes} bytes are unread");
+    let counted_bytes = server.number("client_sockets_bytes");
+    assert!((unread_bytes..2 * MAX_BYTES).contains(&counted_bytes), "{counted_bytes} bytes are counted");
+    // Clients that read are served meanwhile, and buffers grow again.
+    let mut other = server.connect();
+    for _ in 0..3 {
+        other.write_all(&gets([LONG, SHORT])).unwrap();
+        expect(&mut other, &answers_to_gets(&table.model, [LONG, SHORT]));
+    }
+    drop(clients);
+    eventually("nothing is held", || server.number("client_sockets_bytes") < 10_000);
+    other.write_all(&gets([LONG])).unwrap();
+    expect(&mut other, &answer_to_get(&table.model, LONG));
+}
+
+/// A tiny response takes many times its length in the kernel.
+#[test]
+fn the_overhead_of_tiny_unread_responses_is_counted() {
+    let table = table();
+    let server = serve(&table, &[]);
+    let mut clients: Vec<UnixStream> = (0..40).map(|_| server.connect()).collect();
+    for round in 0..100 {
+        for client in &mut clients {
+            client.write_all(&gets([77])).unwrap();
+        }
+        eventually("all requests are answered", || server.number("misses") >= (round + 1) * 40);
+    }
+    assert_eq!(unread_bytes(&clients), 40 * 100 * 8);
+    eventually("the memory is counted", || server.number("client_sockets_bytes") > 40 * 100 * 256);
+}
+
+/// The kernel keeps the responses of a closed Unix socket until the client reads them.
+#[test]
+fn responses_of_ended_connections_count_until_they_are_read() {
+    let table = table();
+    let server = serve(&table, &[]);
+    let mut clients = Vec::new();
+    for _ in 0..CLIENTS {
+        let mut client = server.connect();
+        client.write_all(&gets([SHORT])).unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        clients.push(client);
+        assert!(unread_bytes(&clients) < MAX_BYTES);
+    }
+    eventually("all requests are answered", || server.number("hits") >= CLIENTS as u64);
+    wait_until_idle(&server);
+    let (unread_bytes, counted_bytes) = (unread_bytes(&clients), server.number("client_sockets_bytes"));
+    assert!((MAX_BYTES / 4..MAX_BYTES).contains(&unread_bytes), "{unread_bytes} bytes are unread");
+    assert!(counted_bytes >= unread_bytes, "{counted_bytes} bytes are counted of {unread_bytes}");
+    // Every client that is not evicted gets its response and the end of the stream.
+    let evicted = server.number("connections_cut_memory");
+    let expected = answer_to_get(&table.model, SHORT);
+    let received: Vec<Vec<u8>> = clients.iter_mut().map(|client| read_until_closed(client)).collect();
+    assert!(received.iter().all(|bytes| expected.starts_with(bytes)));
+    let incomplete = received.iter().filter(|bytes| bytes.len() < expected.len()).count() as u64;
+    assert!(incomplete <= evicted, "{incomplete} responses are incomplete, {evicted} connections were evicted");
+    eventually("nothing is held", || server.number("client_sockets_bytes") < 10_000);
+}
+
+#[test]
+fn an_ended_connection_whose_responses_are_not_read_counts_as_a_connection() {
+    let table = table();
+    let server = serve(&table, &["--max-connections", "5"]);
+    let mut observer = server.client();
+    let mut ended: Vec<UnixStream> = (0..4)
+        .map(|_| {
+            let mut client = server.connect();
+            client.write_all(&gets([SHORT])).unwrap();
+            client.shutdown(Shutdown::Write).unwrap();
+            client
+        })
+        .collect();
+    let mut number = |name: &str| observer.info().unwrap().number::<u64>(name).unwrap();
+    eventually("the connections have ended", || number("connections") == 1);
+    let mut refused = server.connect();
+    // A refused client reads the end of the stream, or gets a reset.
+    let _ = refused.write_all(&gets([SHORT]));
+    assert_eq!(refused.read(&mut [0; 8]).unwrap_or(0), 0);
+    assert_eq!(number("connections_refused"), 1);
+    for client in &mut ended {
+        assert_eq!(read_until_closed(client), answer_to_get(&table.model, SHORT));
+    }
+    eventually("nothing is held", || number("client_sockets_bytes") < 10_000);
+    let mut accepted = server.connect();
+    accepted.write_all(&gets([SHORT])).unwrap();
+    expect(&mut accepted, &answer_to_get(&table.model, SHORT));
+}
+
+#[test]
+fn responses_that_tcp_clients_do_not_read_stay_within_the_limit_on_client_memory() {
+    let table = table();
+    let server = serve(&table, &["--tcp", "127.0.0.1:0"]);
+    let mut clients: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(server.tcp()).unwrap()).collect();
+    for client in &mut clients {
+        // Only the server may end the connection.
+        let _ = client.write_all(&gets([LONG; 4]));
+        assert!(server.number("client_memory_bytes") <= MAX_BYTES + MAX_BYTES / 4);
+    }
+    eventually("all requests are answered, or their clients are evicted", || {
+        server.number("hits") + 4 * server.number("connections_cut_memory") >= 100
+    });
+    wait_until_idle(&server);
+    let counted_bytes = server.number("client_sockets_bytes");
+    assert!((1 << 20..MAX_BYTES).contains(&counted_bytes), "{counted_bytes}");
+    let mut other = TcpStream::connect(server.tcp()).unwrap();
+    other.write_all(&gets([LONG, SHORT])).unwrap();
+    expect(&mut other, &answers_to_gets(&table.model, [LONG, SHORT]));
+    drop(clients);
+    eventually("nothing is held", || server.number("client_sockets_bytes") < 10_000);
+}
