@@ -7,7 +7,7 @@ use std::io::{self, IoSlice};
 
 use super::cold_lookups::ColdLookups;
 use super::sending::{BORROWED_MAX, Piece, Unsent};
-use super::steps::Steps;
+use super::steps::{PASS_STEPS_MAX, Steps};
 use crate::format::key::Key;
 use crate::format::record::SHORT_MAX_BYTES;
 use crate::store::{ColdLookup, ShortAnswer, Store};
@@ -36,6 +36,8 @@ pub struct Responses {
     /// Whether descriptors are passed with the first byte. If they are, there is only one response, and it is short.
     passes_descriptors: bool,
     steps: Steps,
+    /// The number of steps after which a pass ends.
+    pass_steps_max: usize,
     cold: ColdLookups,
     /// A buffer for the text of one cell. It keeps its memory between replies.
     text: Vec<u8>,
@@ -66,7 +68,8 @@ impl Responses {
             stage: Vec::new(),
             is_staged: false,
             passes_descriptors: false,
-            steps: Steps::begin(),
+            steps: Steps::begin(PASS_STEPS_MAX),
+            pass_steps_max: PASS_STEPS_MAX,
             cold: ColdLookups::default(),
             text: Vec::new(),
         }
@@ -76,12 +79,17 @@ impl Responses {
     pub fn clear(&mut self) {
         (self.copied_len_bytes, self.borrowed.count, self.borrowed.len_bytes) = (0, 0, 0);
         (self.is_staged, self.passes_descriptors) = (false, false);
-        self.steps = Steps::begin();
+        self.steps = Steps::begin(self.pass_steps_max);
         self.cold.begin_pass();
         if self.buffer.len() > COPIED_MAX_BYTES {
             self.buffer.truncate(COPIED_MAX_BYTES);
             self.buffer.shrink_to_fit();
         }
+    }
+
+    /// Sets the number of steps after which the following passes end.
+    pub(super) fn limit_passes(&mut self, steps_max: usize) {
+        self.pass_steps_max = steps_max;
     }
 
     /// Returns the length of all responses together.

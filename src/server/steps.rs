@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use crate::store::verification_work_on_thread;
 
-/// The number of steps after which a pass ends: about 1 ms of work.
+/// The maximum number of steps after which a pass ends: about 1 ms of work. If many connections wait for their turn, a pass
+/// ends earlier: see `Turn::begin`.
 pub(super) const PASS_STEPS_MAX: usize = 10_000;
 /// The number of steps after which a connection's turn ends. A turn ends only at the end of a pass, so the last pass of
 /// a turn may take the turn past this number.
@@ -33,16 +34,18 @@ const _: () = assert!(TURN_STEPS_MAX > PASS_STEPS_MAX);
 /// Counts the steps of one pass.
 pub(super) struct Steps {
     counted: usize,
+    /// The number of steps after which the pass ends.
+    max: usize,
     /// The time at which the pass ends, if its lookups may wait for the disk.
     ends_at: Option<Instant>,
     verification_work_before: usize,
 }
 
 impl Steps {
-    /// Starts to count the steps of a new pass.
+    /// Starts to count the steps of a new pass, which ends after `max` steps.
     #[inline]
-    pub(super) fn begin() -> Steps {
-        Steps { counted: 0, ends_at: None, verification_work_before: verification_work_on_thread() }
+    pub(super) fn begin(max: usize) -> Steps {
+        Steps { counted: 0, max, ends_at: None, verification_work_before: verification_work_on_thread() }
     }
 
     #[inline]
@@ -89,7 +92,7 @@ impl Steps {
     /// Returns whether the pass should end.
     #[inline]
     pub(super) fn is_pass_over(&self) -> bool {
-        self.total() > PASS_STEPS_MAX || self.is_time_over()
+        self.total() > self.max || self.is_time_over()
     }
 }
 

@@ -81,21 +81,64 @@ pub(super) fn is_too_many(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::TOOMANYREFS.raw_os_error())
 }
 
-/// Sends pieces of memory in order, and returns the number of bytes that the socket took. Passes the descriptors, if
-/// there are any, with the first byte.
+/// Sends at most `max_bytes` bytes of pieces of memory in order, and returns the number of bytes that the socket took.
+/// Passes the descriptors, if there are any, with the first byte.
 pub(super) fn poll_send<S: ClientStream>(
     mut stream: Pin<&mut S>,
     cx: &mut Context<'_>,
     pieces: &[IoSlice],
+    max_bytes: usize,
     descriptors: Option<&Descriptors>,
 ) -> Poll<io::Result<usize>> {
-    let polled = match (pieces, descriptors) {
-        ([piece], None) => stream.poll_write(cx, piece),
+    let polled = match (first_pieces(pieces, max_bytes), descriptors) {
+        ([piece], None) => stream.poll_write(cx, &piece[..piece.len().min(max_bytes)]),
         (pieces, None) => stream.poll_write_vectored(cx, pieces),
         (pieces, Some(descriptors)) => stream.as_mut().poll_send_with(cx, &pieces[0], descriptors),
     };
     match polled {
         Poll::Ready(Ok(0)) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
         polled => polled,
+    }
+}
+
+/// Returns the first pieces that have at most `max_bytes` bytes together, or the first piece that is not empty if it is
+/// longer.
+#[inline]
+fn first_pieces<'a, 'b>(pieces: &'a [IoSlice<'b>], max_bytes: usize) -> &'a [IoSlice<'b>] {
+    if let [_] = pieces {
+        return pieces;
+    }
+    let empty_count = pieces.iter().take_while(|piece| piece.is_empty()).count();
+    let pieces = &pieces[empty_count..];
+    let mut left_bytes = max_bytes;
+    let fitting = |piece: &&IoSlice<'_>| match left_bytes.checked_sub(piece.len()) {
+        Some(rest) => {
+            left_bytes = rest;
+            true
+        }
+        None => false,
+    };
+    let count = pieces.iter().take_while(fitting).count();
+    &pieces[..count.max(1).min(pieces.len())]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_than_the_maximum_is_sent_at_once() {
+        let lengths = |lengths: &[usize], max_bytes: usize| -> Vec<usize> {
+            let bytes = vec![0; 100];
+            let pieces: Vec<IoSlice<'_>> = lengths.iter().map(|len| IoSlice::new(&bytes[..*len])).collect();
+            first_pieces(&pieces, max_bytes).iter().map(|piece| piece.len()).collect()
+        };
+        assert_eq!(lengths(&[10, 20, 30], 100), [10, 20, 30]);
+        assert_eq!(lengths(&[10, 20, 30], 59), [10, 20]);
+        assert_eq!(lengths(&[10, 20, 30], 10), [10]);
+        assert_eq!(lengths(&[10, 20, 30], 9), [10]);
+        assert_eq!(lengths(&[0, 20, 30], 9), [20]);
+        assert_eq!(lengths(&[0, 20, 0, 30], 20), [20, 0]);
+        assert_eq!(lengths(&[50], 9), [50]);
     }
 }

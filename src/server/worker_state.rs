@@ -25,6 +25,9 @@ pub(super) struct WorkerState {
     /// The number of connections that have pending responses, or requests that will be answered in the connection's
     /// next turn.
     pending_connections: AtomicUsize,
+    /// The number of connections whose last turn was ended although they could continue. Only the worker's thread changes
+    /// this number.
+    unfinished_connections: AtomicUsize,
     is_stopping: AtomicBool,
     nothing_pending: Notify,
     /// Keeps the worker polling for some time after a response. `None` if the worker sleeps at once.
@@ -38,6 +41,7 @@ impl WorkerState {
             server,
             number,
             pending_connections: AtomicUsize::new(0),
+            unfinished_connections: AtomicUsize::new(0),
             is_stopping: AtomicBool::new(false),
             nothing_pending: Notify::new(),
             spin: (!spin.is_zero()).then(|| Arc::new(Spin::new(spin))),
@@ -86,6 +90,22 @@ impl WorkerState {
         if self.pending_connections.fetch_sub(1, Ordering::Relaxed) == 1 && self.is_stopping() {
             self.nothing_pending.notify_one();
         }
+    }
+
+    /// Returns how many connections have work left after their last turn.
+    #[inline]
+    pub(super) fn unfinished_connections(&self) -> usize {
+        self.unfinished_connections.load(Ordering::Relaxed)
+    }
+
+    /// Records that a turn of a connection was ended although the connection could continue.
+    pub(super) fn begin_unfinished(&self) {
+        self.unfinished_connections.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Records that a connection continues its work, or that it has ended.
+    pub(super) fn end_unfinished(&self) {
+        self.unfinished_connections.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Makes connections read no more requests, and waits until no connection has pending responses or requests to

@@ -113,6 +113,7 @@ impl Connections {
             cold: None,
             pending: None,
             is_pending: false,
+            is_unfinished: false,
         }
     }
 }
@@ -144,6 +145,8 @@ pub(super) struct Connection<S: ClientStream> {
     pending: Option<Box<PendingResponses>>,
     /// Whether the worker counts this connection as pending: see [`WorkerState::begin_pending`].
     is_pending: bool,
+    /// Whether the worker counts this connection as unfinished: see [`WorkerState::begin_unfinished`].
+    is_unfinished: bool,
 }
 
 /// Why [`Connection::poll_serve`] finished without an error.
@@ -163,7 +166,9 @@ impl<S: ClientStream> Connection<S> {
             return Poll::Ready(Ok(()));
         }
         self.limit_socket();
-        let mut turn = Turn::begin();
+        self.end_unfinished();
+        let mut turn = Turn::begin(self.context.worker.unfinished_connections());
+        scratch.responses.limit_passes(turn.pass_steps);
         loop {
             let kept = self.generation.take();
             let is_kept = kept.is_some();
@@ -365,6 +370,9 @@ impl<S: ClientStream> Connection<S> {
     fn poll_others(&mut self, cx: &mut Context<'_>, turn: &mut Turn) -> Poll<io::Result<()>> {
         self.begin_pending();
         turn.has_ended = true;
+        if !std::mem::replace(&mut self.is_unfinished, true) {
+            self.context.worker.begin_unfinished();
+        }
         // A task that wakes itself would run again dozens of times before the runtime checks for other input.
         let _ = pin!(yield_now()).poll(cx);
         Poll::Pending
@@ -432,7 +440,8 @@ impl<S: ClientStream> Connection<S> {
                     continue;
                 }
             };
-            let send = |bytes: &[io::IoSlice]| poll_send(stream, cx, bytes, descriptors.as_ref());
+            let max_bytes = turn.sent_bytes;
+            let send = |bytes: &[io::IoSlice]| poll_send(stream, cx, bytes, max_bytes, descriptors.as_ref());
             match ready!(unsent.with(&generation.store, send)?) {
                 Err(error) if unsent.passes_descriptors && is_too_many(&error) => {
                     unsent.refuse(self.context.refuse_descriptors(&error));
@@ -463,6 +472,12 @@ impl<S: ClientStream> Connection<S> {
         server.statistics.totals.panics.fetch_add(1, Ordering::Relaxed);
         if let Some(left_out) = server.panic_log.line() {
             error!(peer = %self.context.peer, left_out, "a bug in the server ended a connection: panic at {panic}");
+        }
+    }
+
+    fn end_unfinished(&mut self) {
+        if std::mem::take(&mut self.is_unfinished) {
+            self.context.worker.end_unfinished();
         }
     }
 
@@ -503,6 +518,7 @@ impl<S: ClientStream> Future for Connection<S> {
 
 impl<S: ClientStream> Drop for Connection<S> {
     fn drop(&mut self) {
+        self.end_unfinished();
         self.end_pending();
         self.stream.announce_end();
         let ConnectionContext { worker, activity, peer } = &self.context;

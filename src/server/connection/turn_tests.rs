@@ -219,3 +219,40 @@ fn each_of_100_000_arguments_counts_as_a_step() {
     }
     assert_eq!(checked, 5, "MGET, EXISTS, TOUCH, COMMAND INFO and COMMAND DOCS");
 }
+
+/// The more connections have work left, the shorter are their turns.
+#[test]
+fn a_request_waits_for_little_work_of_many_busy_connections() {
+    const BUSY: usize = 150;
+    const PINGS: usize = 4;
+    /// A request waits for at most two rounds of all turns.
+    const STEPS_BETWEEN_MAX: usize = 2 * BUSY * 1500;
+    let (_folder, connections) = table("numbers.db", Keys::U64, (0..ROWS).map(|key| (key.to_string(), "v".to_owned())));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (steps_between_max, used) = runtime.block_on(async {
+        let used = Arc::new(Mutex::new(Used::default()));
+        let mut busy_clients = Vec::new();
+        for _ in 0..BUSY {
+            let (mut client, connection) = connect(&connections);
+            tokio::spawn(Metered { connection, used: Arc::clone(&used), busy_turns_max: usize::MAX });
+            client.write_all("KEYS *x*\r\n".repeat(1000).as_bytes()).await.unwrap();
+            busy_clients.push(client);
+        }
+        let (mut quick, other) = connect(&connections);
+        tokio::spawn(other);
+        let mut steps_between_max = 0;
+        for _ in 0..PINGS {
+            let steps_before = USED_ON_THREAD.get();
+            quick.write_all(b"PING\r\n").await.unwrap();
+            quick.read_exact(&mut [0; 7]).await.unwrap();
+            // The first request may be answered before the other connections are busy.
+            steps_between_max = steps_between_max.max(USED_ON_THREAD.get() - steps_before);
+        }
+        (steps_between_max, *used.lock().unwrap())
+    });
+    assert!(used.busy_turns > BUSY, "{} turns", used.busy_turns);
+    assert!(
+        (BUSY * 500..STEPS_BETWEEN_MAX).contains(&steps_between_max),
+        "{steps_between_max} steps between a request and its response"
+    );
+}
