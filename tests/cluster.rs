@@ -9,6 +9,7 @@ mod cluster {
     pub(crate) mod differential;
     pub(crate) mod generations;
     pub(crate) mod load;
+    pub(crate) mod long_replies;
     pub(crate) mod moves;
     pub(crate) mod native_clients;
     pub(crate) mod nodes;
@@ -21,7 +22,7 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, run};
 
-use cluster::{clients, commands, differential, generations, moves, native_clients, stores, topologies};
+use cluster::{clients, commands, differential, generations, long_replies, moves, native_clients, stores, topologies};
 use helpers::store_servers::stop_servers;
 use helpers::trials::trials;
 
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
         differential::replies_of_a_replica_are_equal,
         differential::a_node_without_a_topology_replies_as_a_new_node_of_redis,
         generations::every_value_is_of_a_published_generation_while_everything_fails,
+        long_replies::long_replies_that_many_clients_do_not_read_are_held_once,
         moves::a_primary_and_a_replica_are_killed_and_restarted_under_load,
         moves::no_reply_is_wrong_while_topologies_change_under_load,
         native_clients::a_call_without_a_node_ends_after_its_time_out,

@@ -1,6 +1,8 @@
 //! Responses that wait until the socket takes them.
 
-use super::sending::{Piece, Unsent};
+use std::sync::Arc;
+
+use super::sending::{Piece, Unsent, need_store};
 
 /// The maximum memory that a connection keeps for later responses after the pending responses are sent.
 const KEPT_MAX_BYTES: usize = 16 << 10;
@@ -10,6 +12,8 @@ const KEPT_MAX_BYTES: usize = 16 << 10;
 pub(super) struct PendingResponses {
     copied: Vec<u8>,
     pieces: Vec<Piece>,
+    /// The reply that shared pieces are ranges of. Its memory does not belong to the connection.
+    shared: Option<Arc<[u8]>>,
     sent_bytes: usize,
     total_len_bytes: usize,
     passes_descriptors: bool,
@@ -21,6 +25,7 @@ impl PendingResponses {
         debug_assert!(self.copied.is_empty() && self.pieces.is_empty(), "earlier responses are still pending");
         self.copied.extend_from_slice(unsent.copied);
         self.pieces.extend_from_slice(unsent.pieces);
+        self.shared = unsent.shared.cloned();
         self.sent_bytes = unsent.sent_bytes;
         self.total_len_bytes = unsent.total_len_bytes;
         self.passes_descriptors = unsent.passes_descriptors;
@@ -38,6 +43,7 @@ impl PendingResponses {
         Unsent {
             copied: &self.copied,
             pieces: &self.pieces,
+            shared: self.shared.as_ref(),
             sent_bytes: self.sent_bytes,
             total_len_bytes: self.total_len_bytes,
             passes_descriptors: self.passes_descriptors,
@@ -69,7 +75,7 @@ impl PendingResponses {
     /// Returns whether the unsent responses need the generation that they were read from, because they borrow bytes
     /// from its file or pass its descriptors.
     pub(super) fn needs_generation(&self) -> bool {
-        !self.is_empty() && (!self.pieces.is_empty() || self.passes_descriptors)
+        !self.is_empty() && (need_store(&self.pieces) || self.passes_descriptors)
     }
 
     /// Returns the number of bytes that are allocated for the pending responses.
@@ -83,6 +89,7 @@ impl PendingResponses {
         self.copied.clear();
         self.copied.shrink_to(KEPT_MAX_BYTES);
         self.pieces.clear();
+        self.shared = None;
         (self.sent_bytes, self.total_len_bytes) = (0, 0);
     }
 }

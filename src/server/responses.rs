@@ -4,9 +4,10 @@
 //! module does not depend on a protocol or a socket.
 
 use std::io::{self, IoSlice};
+use std::sync::Arc;
 
 use super::cold_lookups::ColdLookups;
-use super::sending::{BORROWED_MAX, Piece, Unsent};
+use super::sending::{BORROWED_MAX, Piece, Unsent, need_store};
 use super::steps::{PASS_STEPS_MAX, Steps};
 use crate::format::key::Key;
 use crate::format::record::SHORT_MAX_BYTES;
@@ -29,6 +30,8 @@ pub struct Responses {
     buffer: Vec<u8>,
     copied_len_bytes: usize,
     borrowed: Borrowed,
+    /// The reply that shared pieces are ranges of.
+    shared: Option<Arc<[u8]>>,
     /// Bytes of a shared mapping that are copied just before they are sent.
     stage: Vec<u8>,
     /// Whether `stage` has the first bytes of the responses.
@@ -43,10 +46,12 @@ pub struct Responses {
     text: Vec<u8>,
 }
 
-/// The ranges that are sent directly from the file.
+/// The ranges that are sent directly from the file, or from the shared reply.
 struct Borrowed {
     pieces: [Piece; BORROWED_MAX],
     count: usize,
+    /// The number of ranges after which the responses are sent before more are added.
+    full_count: usize,
     len_bytes: usize,
 }
 
@@ -60,11 +65,13 @@ pub(super) struct End {
 impl Responses {
     /// Creates an empty buffer with room for the responses of one pass.
     pub fn new() -> Self {
-        let borrowed = Borrowed { pieces: [Piece::default(); BORROWED_MAX], count: 0, len_bytes: 0 };
+        let pieces = [Piece::default(); BORROWED_MAX];
+        let borrowed = Borrowed { pieces, count: 0, full_count: BORROWED_MAX, len_bytes: 0 };
         Responses {
             buffer: vec![0; COPIED_MAX_BYTES],
             copied_len_bytes: 0,
             borrowed,
+            shared: None,
             stage: Vec::new(),
             is_staged: false,
             passes_descriptors: false,
@@ -78,6 +85,8 @@ impl Responses {
     /// Discards all responses.
     pub fn clear(&mut self) {
         (self.copied_len_bytes, self.borrowed.count, self.borrowed.len_bytes) = (0, 0, 0);
+        self.borrowed.full_count = BORROWED_MAX;
+        self.shared = None;
         (self.is_staged, self.passes_descriptors) = (false, false);
         self.steps = Steps::begin(self.pass_steps_max);
         self.cold.begin_pass();
@@ -133,7 +142,7 @@ impl Responses {
     #[inline(always)]
     pub(super) fn is_full(&self) -> bool {
         self.copied_len_bytes + COPY_MAX_BYTES + FRAME_LEN_MAX_BYTES > COPIED_MAX_BYTES
-            || self.borrowed.count == BORROWED_MAX
+            || self.borrowed.count >= self.borrowed.full_count
     }
 
     /// Returns the end of the responses, for [`Responses::truncate`].
@@ -149,6 +158,9 @@ impl Responses {
     pub(super) fn truncate(&mut self, end: &End) {
         self.copied_len_bytes = end.copied_len_bytes;
         (self.borrowed.count, self.borrowed.len_bytes) = (end.borrowed_count, end.borrowed_len_bytes);
+        if !self.borrowed.pieces[..self.borrowed.count].iter().any(|piece| piece.is_shared) {
+            (self.shared, self.borrowed.full_count) = (None, BORROWED_MAX);
+        }
     }
 
     /// Appends bytes of any length. Allocates if there is no room.
@@ -167,10 +179,30 @@ impl Responses {
     #[inline]
     pub(super) fn push_stored(&mut self, bytes: &[u8], offset_bytes: u64) {
         if bytes.len() <= COPY_MAX_BYTES
-            || self.borrowed.push(bytes.len(), offset_bytes, self.copied_len_bytes).is_none()
+            || self.borrowed.push(Piece::stored(bytes.len(), offset_bytes, self.copied_len_bytes)).is_none()
         {
             self.push(bytes);
         }
+    }
+
+    /// Appends a reply that many connections share. A long reply is sent without a copy, and ends the pass.
+    pub(super) fn push_shared(&mut self, reply: &Arc<[u8]>) {
+        if reply.len() <= COPY_MAX_BYTES
+            || self.shared.is_some()
+            || self
+                .borrowed
+                .push(Piece {
+                    offset_bytes: 0,
+                    len_bytes: reply.len(),
+                    after_copied_bytes: self.copied_len_bytes,
+                    is_shared: true,
+                })
+                .is_none()
+        {
+            return self.push(reply);
+        }
+        self.shared = Some(Arc::clone(reply));
+        self.borrowed.full_count = self.borrowed.count;
     }
 
     /// Appends a header, and then bytes that are stored at an offset of the records section, as [`Responses::push`] and
@@ -225,6 +257,7 @@ impl Responses {
         Unsent {
             copied: &self.buffer[..self.copied_len_bytes],
             pieces: &self.borrowed.pieces[..self.borrowed.count],
+            shared: self.shared.as_ref(),
             sent_bytes: 0,
             total_len_bytes,
             passes_descriptors: self.passes_descriptors,
@@ -261,7 +294,7 @@ impl Responses {
     /// errors, because no byte has been sent.
     #[inline]
     pub(super) fn stage_beginning(&mut self, store: &Store) -> bool {
-        if self.borrowed.count == 0 || store.is_private() {
+        if !need_store(&self.borrowed.pieces[..self.borrowed.count]) || store.is_private() {
             return true;
         }
         self.is_staged = self.unsent().fill_stage(store).is_ok();
@@ -291,14 +324,12 @@ impl Default for Responses {
 }
 
 impl Borrowed {
-    /// Appends a range of the file, which is sent after the first `after_copied_bytes` copied bytes. Returns `None` if
-    /// the responses already have the maximum number of ranges.
+    /// Appends a range. Returns `None` if the responses already have the maximum number of ranges.
     #[cold]
-    fn push(&mut self, len_bytes: usize, offset_bytes: u64, after_copied_bytes: usize) -> Option<()> {
-        let piece = Piece { offset_bytes: offset_bytes as usize, len_bytes, after_copied_bytes };
+    fn push(&mut self, piece: Piece) -> Option<()> {
         *self.pieces.get_mut(self.count)? = piece;
         self.count += 1;
-        self.len_bytes += len_bytes;
+        self.len_bytes += piece.len_bytes;
         Some(())
     }
 }
@@ -321,7 +352,7 @@ impl Appender<'_> {
             self.advance(bytes.len());
             return Some(());
         }
-        self.borrowed.push(bytes.len(), offset_bytes, self.end_bytes())
+        self.borrowed.push(Piece::stored(bytes.len(), offset_bytes, self.end_bytes()))
     }
 
     /// Appends a short response. Returns `None` if there is no room for [`SHORT_MAX_BYTES`].

@@ -1,10 +1,11 @@
 //! Assembles the pieces of memory that responses are sent from.
 //!
-//! In: copied bytes, and ranges of the records section that are sent between the copied bytes. Out: slices in the order
-//! in which they are sent. This module does not depend on a protocol or a socket.
+//! In: copied bytes, and ranges of the records section and of a shared reply that are sent between the copied bytes. Out:
+//! slices in the order in which they are sent. This module does not depend on a protocol or a socket.
 
 use std::io::{self, IoSlice};
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::store::Store;
 
@@ -16,16 +17,24 @@ const STAGE_LEN_BYTES: usize = 64 << 10;
 /// during each attempt.
 const STAGE_ATTEMPTS_MAX: usize = 4;
 
-/// A range of the records section that is sent directly from the file.
+/// A range of the records section that is sent directly from the file, or a range of a reply that connections share.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Piece {
     pub(super) offset_bytes: usize,
     pub(super) len_bytes: usize,
     /// The number of copied bytes that are sent before this piece.
     pub(super) after_copied_bytes: usize,
+    /// Whether the range is in the shared reply, and not in the records section.
+    pub(super) is_shared: bool,
 }
 
 impl Piece {
+    /// Returns a range of the records section, which is sent after the first `after_copied_bytes` copied bytes.
+    #[inline]
+    pub(super) fn stored(len_bytes: usize, offset_bytes: u64, after_copied_bytes: usize) -> Piece {
+        Piece { offset_bytes: offset_bytes as usize, len_bytes, after_copied_bytes, is_shared: false }
+    }
+
     fn range(&self) -> Range<usize> {
         self.offset_bytes..self.offset_bytes + self.len_bytes
     }
@@ -35,6 +44,8 @@ impl Piece {
 pub(super) struct Unsent<'a> {
     pub(super) copied: &'a [u8],
     pub(super) pieces: &'a [Piece],
+    /// The reply that the shared pieces are ranges of.
+    pub(super) shared: Option<&'a Arc<[u8]>>,
     pub(super) sent_bytes: usize,
     pub(super) total_len_bytes: usize,
     /// Whether descriptors must be passed with the next byte.
@@ -49,7 +60,13 @@ pub(super) struct Unsent<'a> {
 
 enum Part<'a> {
     Copied(&'a [u8]),
+    Shared(&'a [u8]),
     Borrowed(&'a Piece),
+}
+
+/// Returns whether the responses must be sent from the store that they were read from.
+pub(super) fn need_store(pieces: &[Piece]) -> bool {
+    pieces.iter().any(|piece| !piece.is_shared)
 }
 
 impl<'a> Unsent<'a> {
@@ -73,12 +90,17 @@ impl<'a> Unsent<'a> {
     }
 
     fn parts(&self) -> impl Iterator<Item = Part<'a>> + use<'a> {
-        let Unsent { copied, pieces, .. } = *self;
+        let Unsent { copied, pieces, shared, .. } = *self;
+        let shared = shared.map_or(&[][..], |shared| shared);
         let mut copied_from = 0;
         let before = pieces.iter().flat_map(move |piece| {
             let part = &copied[copied_from..piece.after_copied_bytes];
             copied_from = piece.after_copied_bytes;
-            [Part::Copied(part), Part::Borrowed(piece)]
+            let piece = match piece.is_shared {
+                true => Part::Shared(&shared[piece.range()]),
+                false => Part::Borrowed(piece),
+            };
+            [Part::Copied(part), piece]
         });
         let rest = &copied[pieces.last().map_or(0, |piece| piece.after_copied_bytes)..];
         before.chain([Part::Copied(rest)])
@@ -94,7 +116,7 @@ impl<'a> Unsent<'a> {
         if self.pieces.is_empty() {
             return Ok(send(&[IoSlice::new(&self.copied[self.sent_bytes..])]));
         }
-        if !store.is_private() {
+        if !store.is_private() && need_store(self.pieces) {
             if self.sent_bytes > 0 || !self.is_staged {
                 self.fill_stage(store)?;
             }
@@ -104,7 +126,7 @@ impl<'a> Unsent<'a> {
         let mut count = 0;
         for part in self.parts() {
             slices[count] = IoSlice::new(match part {
-                Part::Copied(bytes) => bytes,
+                Part::Copied(bytes) | Part::Shared(bytes) => bytes,
                 Part::Borrowed(piece) => &store.records()[piece.range()],
             });
             count += 1;
@@ -140,7 +162,7 @@ impl<'a> Unsent<'a> {
         self.stage.clear();
         for part in self.parts() {
             let (start, len_bytes) = match part {
-                Part::Copied(bytes) => (0, bytes.len()),
+                Part::Copied(bytes) | Part::Shared(bytes) => (0, bytes.len()),
                 Part::Borrowed(piece) => (piece.offset_bytes, piece.len_bytes),
             };
             let skip = skipped_bytes.min(len_bytes);
@@ -148,7 +170,7 @@ impl<'a> Unsent<'a> {
             let taken_bytes = (len_bytes - skip).min(STAGE_LEN_BYTES - self.stage.len());
             let range = start + skip..start + skip + taken_bytes;
             match part {
-                Part::Copied(bytes) => self.stage.extend_from_slice(&bytes[range]),
+                Part::Copied(bytes) | Part::Shared(bytes) => self.stage.extend_from_slice(&bytes[range]),
                 Part::Borrowed(_) => {
                     if !store.are_intact(range.clone()) {
                         return false;

@@ -83,9 +83,12 @@ fn shard_node(node: &TopologyNode, offset: u64, reply: &mut Reply<'_>) {
 }
 
 /// Renders CLUSTER NODES: a line for each node that clients see. `this` is the position of this node.
-pub(super) fn nodes(topology: &Topology, this: Option<usize>) -> String {
+pub(super) fn nodes(topology: &Topology, this: Option<usize>, version: Version) -> Vec<u8> {
     let visible = topology.nodes.iter().filter(|node| node.health != Health::Hidden);
-    visible.map(|node| node_line(topology, node, this) + "\n").collect()
+    let lines: String = visible.map(|node| node_line(topology, node, this) + "\n").collect();
+    let mut bytes = Vec::new();
+    Reply::new(&mut bytes, version).verbatim(&lines);
+    bytes
 }
 
 /// Renders a node as CLUSTER NODES and CLUSTER REPLICAS do, without a line end.

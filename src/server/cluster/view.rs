@@ -3,6 +3,8 @@
 //! In: a topology, and the id of this node. Out: the node that serves each slot, and the replies of the CLUSTER command.
 //! The replies are rendered once, because many clients ask for them at the same time when they reconnect.
 
+use std::sync::Arc;
+
 use super::render;
 use crate::cluster::{Health, NodeAddress, Role, SlotSet, Topology, TopologyError, TopologyNode};
 use crate::protocol::resp::Version;
@@ -57,12 +59,12 @@ pub(in crate::server) struct View {
     /// The slots among `served` that the topology does not assign to this node.
     retained: ServedSlots,
     /// The replies to CLUSTER SLOTS and CLUSTER SHARDS in both versions of the protocol.
-    slots: [Vec<u8>; 2],
-    shards: [Vec<u8>; 2],
-    /// The lines of CLUSTER NODES.
-    nodes: String,
+    slots: [Arc<[u8]>; 2],
+    shards: [Arc<[u8]>; 2],
+    /// The reply to CLUSTER NODES in both versions of the protocol.
+    nodes: [Arc<[u8]>; 2],
     /// The topology document.
-    json: String,
+    json: Arc<[u8]>,
 }
 
 impl View {
@@ -80,14 +82,14 @@ impl View {
         };
         let alone = Topology { format: 0, number: 0, nodes: vec![alone] };
         let rendered = |render: fn(&Topology, Option<usize>, Version) -> Vec<u8>| {
-            [Version::Resp2, Version::Resp3].map(|version| render(&alone, Some(0), version))
+            [Version::Resp2, Version::Resp3].map(|version| Arc::from(render(&alone, Some(0), version)))
         };
         View {
             version: 0,
             slots: rendered(render::slots),
             shards: rendered(render::shards),
-            nodes: render::nodes(&alone, Some(0)),
-            json: String::new(),
+            nodes: rendered(render::nodes),
+            json: Arc::default(),
             topology: None,
             this: None,
             owners: Box::default(),
@@ -111,14 +113,14 @@ impl View {
         retained.remove_all(&served);
         served.insert_all(&retained);
         let rendered = |render: fn(&Topology, Option<usize>, Version) -> Vec<u8>| {
-            [Version::Resp2, Version::Resp3].map(|version| render(&topology, this, version))
+            [Version::Resp2, Version::Resp3].map(|version| Arc::from(render(&topology, this, version)))
         };
         Ok(View {
             version,
             slots: rendered(render::slots),
             shards: rendered(render::shards),
-            nodes: render::nodes(&topology, this),
-            json: topology.to_json(),
+            nodes: rendered(render::nodes),
+            json: topology.to_json().into_bytes().into(),
             this,
             owners,
             served,
@@ -203,23 +205,23 @@ impl View {
     }
 
     /// Returns the reply to CLUSTER SLOTS.
-    pub(in crate::server) fn slots_reply(&self, version: Version) -> &[u8] {
+    pub(in crate::server) fn slots_reply(&self, version: Version) -> &Arc<[u8]> {
         &self.slots[usize::from(version == Version::Resp3)]
     }
 
     /// Returns the reply to CLUSTER SHARDS.
-    pub(in crate::server) fn shards_reply(&self, version: Version) -> &[u8] {
+    pub(in crate::server) fn shards_reply(&self, version: Version) -> &Arc<[u8]> {
         &self.shards[usize::from(version == Version::Resp3)]
     }
 
     /// Returns the topology document, or an empty text if there is none.
-    pub(in crate::server) fn topology_json(&self) -> &str {
+    pub(in crate::server) fn topology_json(&self) -> &Arc<[u8]> {
         &self.json
     }
 
-    /// Returns the text of CLUSTER NODES.
-    pub(in crate::server) fn nodes_text(&self) -> &str {
-        &self.nodes
+    /// Returns the reply to CLUSTER NODES.
+    pub(in crate::server) fn nodes_reply(&self, version: Version) -> &Arc<[u8]> {
+        &self.nodes[usize::from(version == Version::Resp3)]
     }
 
     /// Returns the node with this id.

@@ -41,6 +41,8 @@ pub(super) struct Generation {
     pub(super) store: Store,
     /// The fields of the rows as Redis hashes, if the table is typed.
     pub(super) fields: Option<Fields>,
+    /// The schema as clients receive it, if the table is typed.
+    pub(super) encoded_schema: Option<Arc<[u8]>>,
     /// The slots whose rows the file has: all slots, unless the server is a node of a cluster.
     pub(super) slots: Arc<SlotSet>,
     /// The file that direct clients map. `None` if direct clients cannot map the table.

@@ -101,6 +101,7 @@ impl Source {
             None
         });
         let fields = store.schema().map(|schema| Fields::new(Arc::clone(schema)));
-        Generation { number, store, fields, slots, shared, file, identity, writers }
+        let encoded_schema = store.schema().map(|schema| schema.encode().into());
+        Generation { number, store, fields, encoded_schema, slots, shared, file, identity, writers }
     }
 }

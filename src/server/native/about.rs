@@ -3,6 +3,8 @@
 //! An Info request takes as long as hundreds of lookups, so a pass answers only a few requests about the server before
 //! other connections get their turn.
 
+use std::sync::Arc;
+
 use zerocopy::IntoBytes;
 
 use super::ordered::push_bare;
@@ -22,9 +24,6 @@ const PASS_MAX: usize = 10;
 
 /// The cost, in steps, of each request about the server except Info, which costs more.
 const OTHER_STEPS: usize = 10;
-
-/// The cost of a Schema: the number of copies of the schema's bytes that take as long.
-const SCHEMA_COPIES: usize = 4;
 
 /// Answers the requests about the server at the start of `requests`, as long as there is room for responses. Returns
 /// the length of the answered requests in bytes, and why the function stopped.
@@ -80,26 +79,24 @@ fn answer_one(context: &ConnectionContext, generation: &Generation, op: Op, resp
             status
         }
         Op::Topology => match server.settings.source.cluster.as_ref().map(|node| node.view()) {
-            Some(view) if view.topology().is_some() => {
-                let status = push(view.topology_json().as_bytes());
-                responses.steps().add_bytes(view.topology_json().len());
-                status
-            }
+            Some(view) if view.topology().is_some() => push_shared(view.topology_json(), responses),
             _ => push_bare(Status::NotFound, responses),
         },
         Op::Ping => push_bare(Status::Ok, responses),
         Op::Generation => push(&generation.number.to_be_bytes()),
-        Op::Schema => match generation.store.schema() {
-            Some(schema) => {
-                let bytes = schema.encode();
-                let status = push(&bytes);
-                responses.steps().add_bytes(SCHEMA_COPIES * bytes.len());
-                status
-            }
+        Op::Schema => match &generation.encoded_schema {
+            Some(schema) => push_shared(schema, responses),
             None => push_bare(Status::NotFound, responses),
         },
         _ => push_bare(Status::Error, responses),
     }
+}
+
+/// Appends a response whose value many connections share.
+fn push_shared(value: &Arc<[u8]>, responses: &mut Responses) -> Status {
+    responses.push(ResponseHeader::of_page(value.len()).as_bytes());
+    responses.push_shared(value);
+    Status::Ok
 }
 
 /// Returns whether the client may map the generation.

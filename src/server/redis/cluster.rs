@@ -3,12 +3,14 @@
 //! In: the node's view. Out: replies in the formats of Redis. The topology comes from a document, so commands that would
 //! change it are rejected.
 
+use std::sync::Arc;
+
 use super::keyspace::begin_slot;
 use super::strings::{NOT_AN_INTEGER, next};
 use super::work::{Outcome, SlotTask};
 use super::{Out, Session};
 use crate::protocol::resp::commands::{Id, Spec};
-use crate::protocol::resp::{Args, Sink, integer};
+use crate::protocol::resp::{Args, integer};
 use crate::server::cluster::View;
 use crate::slots::{SLOT_COUNT, slot_of};
 
@@ -39,7 +41,7 @@ impl Session {
             Id::Asking => out.ok(),
             Id::ClusterSlots => push_rendered(view.slots_reply(out.version()), out),
             Id::ClusterShards => push_rendered(view.shards_reply(out.version()), out),
-            Id::ClusterNodes => out.verbatim(view.nodes_text()),
+            Id::ClusterNodes => push_rendered(view.nodes_reply(out.version()), out),
             Id::ClusterInfo => out.verbatim(&view.info_text()),
             Id::ClusterMyId => out.bulk(cluster.node().id().as_bytes()),
             Id::ClusterKeySlot => out.integer(slot_of(next(&mut args).into()).into()),
@@ -105,8 +107,8 @@ impl Session {
     }
 }
 
-fn push_rendered(reply: &[u8], out: &mut Out<'_>) {
-    out.sink().push_bytes(reply);
+fn push_rendered(reply: &Arc<[u8]>, out: &mut Out<'_>) {
+    out.sink().push_shared(reply);
 }
 
 fn valid_slot(slot: i64) -> Option<u16> {
