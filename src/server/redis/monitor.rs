@@ -26,6 +26,9 @@ use crate::sync::unpoisoned;
 const MONITORS_MAX: usize = 8;
 /// The maximum length of a monitor's queue, which has the lines that its connection has not sent yet.
 const QUEUE_MAX_BYTES: usize = 16 << 20;
+/// A monitor's queue may have at most 1/`CLIENT_MEMORY_SHARE` of the limit on client memory, because a queue that grows is
+/// counted only when its connection sends lines.
+const CLIENT_MEMORY_SHARE: u64 = 64;
 /// The length up to which the last chunk of a queue grows. Lines that do not fit into this chunk begin a new chunk.
 const CHUNK_BYTES: usize = 64 << 10;
 /// The maximum number of bytes of a command that a line shows.
@@ -45,6 +48,7 @@ pub(super) struct Monitors {
 pub(in crate::server) struct Monitor {
     activity: Arc<Activity>,
     registry: Arc<Registry>,
+    queue_max_bytes: usize,
     queue: Mutex<Queue>,
 }
 
@@ -62,9 +66,16 @@ impl Monitors {
         self.count.load(Ordering::Relaxed) > 0
     }
 
-    pub(super) fn add(&self, activity: &Arc<Activity>, registry: &Arc<Registry>) -> Arc<Monitor> {
+    /// Adds a monitor. `client_memory_max_bytes` is the limit on client memory.
+    pub(super) fn add(
+        &self,
+        activity: &Arc<Activity>,
+        registry: &Arc<Registry>,
+        client_memory_max_bytes: u64,
+    ) -> Arc<Monitor> {
+        let queue_max_bytes = (client_memory_max_bytes / CLIENT_MEMORY_SHARE).min(QUEUE_MAX_BYTES as u64) as usize;
         let (activity, registry) = (Arc::clone(activity), Arc::clone(registry));
-        let monitor = Arc::new(Monitor { activity, registry, queue: Mutex::default() });
+        let monitor = Arc::new(Monitor { activity, registry, queue_max_bytes, queue: Mutex::default() });
         let mut monitors = unpoisoned(&self.monitors);
         monitors.push(Arc::clone(&monitor));
         self.count.store(monitors.len(), Ordering::Relaxed);
@@ -88,7 +99,8 @@ impl Monitors {
                     warn!(
                         peer = %monitor.activity.peer,
                         left_out,
-                        "disconnected: a client in MONITOR mode reads too slowly: {QUEUE_MAX_BYTES} bytes are queued"
+                        "disconnected: a client in MONITOR mode reads too slowly: {} bytes are queued",
+                        monitor.queue_max_bytes
                     );
                 }
             }
@@ -111,7 +123,7 @@ impl Monitor {
         if queue.is_disconnected {
             return Delivery::Queued;
         }
-        if queue.len_bytes + lines.len() > QUEUE_MAX_BYTES {
+        if queue.len_bytes + lines.len() > self.queue_max_bytes {
             *queue = Queue { is_disconnected: true, ..Queue::default() };
             return Delivery::Full;
         }
@@ -237,7 +249,8 @@ impl Session {
     pub(super) fn commit_monitoring(&mut self) {
         let clients = Arc::clone(&self.clients);
         if self.state.is_monitor && self.monitor.is_none() {
-            self.monitor = Some(clients.monitors.add(&self.activity, self.worker.registry()));
+            let max_bytes = self.worker.server.client_memory.max_bytes;
+            self.monitor = Some(clients.monitors.add(&self.activity, self.worker.registry(), max_bytes));
             self.client.set_monitor(true);
         }
         if !self.shown.is_empty() {
@@ -288,7 +301,7 @@ mod tests {
     fn monitors() -> (Arc<Registry>, Monitors, Arc<Monitor>) {
         let (registry, monitors) =
             (Arc::new(Registry::new(&Limits::default(), &Arc::new(Users::new(None).unwrap()))), Monitors::default());
-        let monitor = monitors.add(&registry.activity(Peer::default()), &registry);
+        let monitor = monitors.add(&registry.activity(Peer::default()), &registry, u64::MAX);
         (registry, monitors, monitor)
     }
 
@@ -319,9 +332,20 @@ mod tests {
     }
 
     #[test]
+    fn a_queue_is_shorter_if_the_limit_on_client_memory_is_low() {
+        let (registry, monitors, _) = monitors();
+        let monitor = monitors.add(&registry.activity(Peer::default()), &registry, 64 << 16);
+        let lines = vec![b'x'; 1 << 16];
+        monitors.publish(&lines, &Totals::default());
+        assert_eq!(monitor.held_bytes(), 1 << 16);
+        monitors.publish(b"+1\r\n", &Totals::default());
+        assert_eq!((monitor.held_bytes(), monitor.next_lines()), (0, None));
+    }
+
+    #[test]
     fn there_are_active_monitors_until_the_last_one_ends() {
         let (registry, monitors, first) = monitors();
-        let second = monitors.add(&registry.activity(Peer::default()), &registry);
+        let second = monitors.add(&registry.activity(Peer::default()), &registry, u64::MAX);
         monitors.remove(&first);
         assert!(monitors.are_active());
         monitors.remove(&second);
@@ -333,7 +357,7 @@ mod tests {
     fn a_pass_that_is_repeated_shows_its_commands_once() {
         let (_folder, worker, mut session) = super::super::tests::session(10);
         let activity = worker.registry().activity(Peer::default());
-        let monitor = session.clients.monitors.add(&activity, worker.registry());
+        let monitor = session.clients.monitors.add(&activity, worker.registry(), u64::MAX);
         let mut responses = crate::server::responses::Responses::new();
         for _ in 0..3 {
             session.answer(&worker.pin(), b"GET 1\r\nMULTI\r\nGET 2\r\nEXEC\r\n", &mut responses);
