@@ -13,6 +13,7 @@ use std::panic::PanicHookInfo;
 use std::time::Duration;
 use std::{env, panic, thread};
 
+use rustix::event::{PollFd, PollFlags, poll};
 use tracing::{Subscriber, warn};
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -32,7 +33,7 @@ const TARGETS: [&str; 2] = ["zero_kv", "kv_store"];
 const QUIET_TARGET: &str = "object_store";
 
 /// How long the end of the program waits for the reader of the log.
-const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The log. Dropping this value waits until the lines are written, but not longer than [`FLUSH_TIMEOUT`].
 pub(crate) struct Log {
@@ -49,6 +50,27 @@ impl Log {
 impl Drop for Log {
     fn drop(&mut self) {
         self.queue.flush(FLUSH_TIMEOUT);
+    }
+}
+
+/// Standard error. If another program that shares the descriptor has made it nonblocking, as Node does with its pipes,
+/// writes wait nevertheless.
+struct Stderr(File);
+
+impl Write for Stderr {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            match self.0.write(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    poll(&mut [PollFd::new(&self.0, PollFlags::OUT)], None)?;
+                }
+                written => return written,
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -71,7 +93,7 @@ pub(crate) fn start(format: LogFormat) -> io::Result<Log> {
     // Not io::stderr, whose lock others would wait for while a write waits for the reader.
     let stderr = File::from(io::stderr().as_fd().try_clone_to_owned()?);
     let has_colors = stderr.is_terminal() && format == LogFormat::Text;
-    let queue = LogQueue::start(stderr, |count| {
+    let queue = LogQueue::start(Stderr(stderr), |count| {
         warn!("{count} log lines were dropped, because standard error was not read, or could not be written");
     })?;
     report_panics(queue.clone());

@@ -7,7 +7,9 @@ use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 
+use rustix::io::ioctl_fionbio;
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 use rustix::process::{Pid, Signal, kill_process};
 use zero_kv::client::Client;
@@ -86,6 +88,19 @@ impl Scene {
         }
     }
 
+    /// Reads the log in a thread. Returns the text so far, and the thread, which ends when the server ends.
+    fn read_log(&mut self) -> (Arc<Mutex<String>>, JoinHandle<()>) {
+        let (mut log, text) = (self.log.take().unwrap(), Arc::new(Mutex::new(String::new())));
+        let read = Arc::clone(&text);
+        let reader = std::thread::spawn(move || {
+            let mut bytes = [0; PIPE_BYTES];
+            while let len @ 1.. = log.read(&mut bytes).unwrap() {
+                read.lock().unwrap().push_str(str::from_utf8(&bytes[..len]).unwrap());
+            }
+        });
+        (text, reader)
+    }
+
     fn expect_exit(&mut self, code: i32) {
         eventually("the server ends", || {
             self.server.try_wait().unwrap().is_some_and(|status| status.code() == Some(code))
@@ -122,14 +137,7 @@ fn the_number_of_dropped_lines_is_logged_when_the_log_is_read_again() {
     let mut scene = serve_long_path();
     break_file(&scene);
     scene.reload_until_lines_are_dropped();
-    let (mut log, text) = (scene.log.take().unwrap(), Arc::new(Mutex::new(String::new())));
-    let read = Arc::clone(&text);
-    let reader = std::thread::spawn(move || {
-        let mut bytes = [0; PIPE_BYTES];
-        while let len @ 1.. = log.read(&mut bytes).unwrap() {
-            read.lock().unwrap().push_str(str::from_utf8(&bytes[..len]).unwrap());
-        }
-    });
+    let (text, reader) = scene.read_log();
     eventually("the number is logged", || text.lock().unwrap().contains("log lines were dropped"));
     // Nothing waits any more, so these lines fit.
     let dropped = scene.number("log_dropped_lines");
@@ -158,6 +166,30 @@ fn a_server_whose_log_is_closed_serves_and_stops() {
     assert!(scene.client().exists(7_u64).unwrap());
     kill_process(Pid::from_child(&scene.server), Signal::TERM).unwrap();
     scene.expect_exit(0);
+}
+
+/// A program that shares the descriptor may have made it nonblocking. The lines that the pipe cannot hold then wait, too.
+#[test]
+fn no_line_is_lost_in_a_nonblocking_pipe() {
+    let table = Table::of_rows(10);
+    let (log, stderr) = small_pipe();
+    ioctl_fionbio(&stderr, true).unwrap();
+    let db = table.db();
+    let server = kv_store(&db, &table.socket()).stderr(stderr).spawn().unwrap();
+    let mut scene = Scene { table, db, server, log: Some(log), reloads: 0 };
+    eventually("the server responds", || {
+        Client::connect(scene.table.socket()).is_ok_and(|mut client| client.ping().is_ok())
+    });
+    break_file(&scene);
+    // More than the pipe holds, and less than the queue holds.
+    (0..100).for_each(|_| scene.reload());
+    let (text, reader) = scene.read_log();
+    eventually("all lines are read", || text.lock().unwrap().matches(" ERROR ").count() >= 100);
+    assert!(text.lock().unwrap().len() > 2 * PIPE_BYTES);
+    assert_eq!(scene.number("log_dropped_lines"), 0);
+    kill_process(Pid::from_child(&scene.server), Signal::TERM).unwrap();
+    scene.expect_exit(0);
+    reader.join().unwrap();
 }
 
 #[test]
