@@ -81,6 +81,8 @@ pub mod config_file;
 #[doc(hidden)]
 pub mod csv_text;
 mod direct;
+#[cfg(any(feature = "bake", feature = "cluster"))]
+mod excerpt;
 #[cfg(any(feature = "bake", feature = "server"))]
 #[doc(hidden)]
 pub mod folder;
@@ -97,6 +99,8 @@ pub mod replace;
 #[cfg(feature = "server")]
 pub mod server;
 mod setting;
+#[cfg(any(feature = "bake", feature = "cluster"))]
+mod slot_set;
 #[cfg(any(feature = "bake", feature = "cluster"))]
 pub mod slots;
 #[cfg(feature = "bake")]

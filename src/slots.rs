@@ -5,6 +5,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::excerpt::excerpt;
 use crate::format::key::Key;
 
 /// The number of slots.
@@ -84,7 +85,7 @@ impl FromStr for SlotRange {
         parsed
             .map(|(first_slot, last_slot)| SlotRange { first_slot, last_slot })
             .filter(|range| range.is_valid())
-            .ok_or_else(|| format!("found {text:?}, expected two slots from 0 to 16383, such as 0-8191"))
+            .ok_or_else(|| format!("found {:?}, expected two slots from 0 to 16383, such as 0-8191", excerpt(text, 40)))
     }
 }
 

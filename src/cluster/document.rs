@@ -11,24 +11,28 @@
 //! numbers than the one it has.
 
 use std::collections::HashMap;
+use std::fmt;
+use std::marker::PhantomData;
+use std::net::Ipv6Addr;
 
-use serde::{Deserialize, Serialize};
-use thiserror::Error;
+use serde::de::{Error, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
-use super::SlotSet;
+use super::index::NodeIndex;
+use super::limits::{
+    HOST_LEN_MAX_BYTES, ID_LEN_MAX_BYTES, LEN_MAX_BYTES, NODES_MAX, SLOT_ENTRIES_MAX, ZONE_LEN_MAX_BYTES,
+};
+use crate::excerpt::excerpt;
+use crate::slot_set::SlotSet;
 use crate::slots::{SLOT_COUNT, SlotRange};
 
 /// The newest format of topology documents. Readers reject documents of newer formats.
 pub const TOPOLOGY_FORMAT: u32 = 1;
 
-/// The maximum number of nodes.
-const NODES_MAX: usize = 16_384;
-/// The maximum length of a document.
-const LEN_MAX_BYTES: usize = 16 << 20;
-/// The maximum length of a node's id.
-const ID_LEN_MAX_BYTES: usize = 100;
-/// The maximum length of a host's name, as in DNS.
-const HOST_LEN_MAX_BYTES: usize = 253;
+/// The maximum length of a text of the document in an error.
+const EXCERPT_LEN_MAX_BYTES: usize = 120;
+/// The maximum length of the message of a JSON parser, which has texts of the document.
+const JSON_PROBLEM_LEN_MAX_BYTES: usize = 300;
 
 /// The topology of a cluster, which [`Topology::parse`] and [`Topology::check`] have found to be valid.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,6 +42,7 @@ pub struct Topology {
     /// The number of the document. A higher number replaces a lower one.
     pub number: u64,
     /// The nodes.
+    #[serde(deserialize_with = "deserialize_nodes")]
     pub nodes: Vec<TopologyNode>,
 }
 
@@ -109,22 +114,68 @@ impl Health {
 
 /// Slot ranges in JSON: a list of texts such as `0-8191`.
 mod range_texts {
+    use std::borrow::Cow;
+
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
-    use crate::slots::SlotRange;
+    use super::bounded_list;
+    use crate::slots::{SLOT_COUNT, SlotRange};
+
+    /// A range, parsed from its text.
+    struct Parsed(SlotRange);
+
+    impl<'d> Deserialize<'d> for Parsed {
+        fn deserialize<D: Deserializer<'d>>(deserializer: D) -> Result<Parsed, D::Error> {
+            let text = Cow::<str>::deserialize(deserializer)?;
+            text.parse().map(Parsed).map_err(|problem| D::Error::custom(format!("slots: {problem}")))
+        }
+    }
 
     pub(super) fn serialize<S: Serializer>(ranges: &[SlotRange], serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(ranges.iter().map(SlotRange::to_string))
     }
 
     pub(super) fn deserialize<'d, D: Deserializer<'d>>(deserializer: D) -> Result<Vec<SlotRange>, D::Error> {
-        let texts = Vec::<String>::deserialize(deserializer)?;
-        texts.iter().map(|text| text.parse().map_err(|problem| D::Error::custom(format!("slots: {problem}")))).collect()
+        let ranges = bounded_list(deserializer, "slots", SLOT_COUNT.into())?;
+        Ok(ranges.into_iter().map(|Parsed(range)| range).collect())
     }
 }
 
+fn deserialize_nodes<'d, D: Deserializer<'d>>(deserializer: D) -> Result<Vec<TopologyNode>, D::Error> {
+    bounded_list(deserializer, "nodes", NODES_MAX)
+}
+
+/// Deserializes a list. Stops at the maximum number of elements, because elements take more memory than their JSON.
+fn bounded_list<'d, T: Deserialize<'d>, D: Deserializer<'d>>(
+    deserializer: D,
+    name: &'static str,
+    elements_max: usize,
+) -> Result<Vec<T>, D::Error> {
+    struct List<T>(&'static str, usize, PhantomData<T>);
+    impl<'d, T: Deserialize<'d>> Visitor<'d> for List<T> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "a list")
+        }
+
+        fn visit_seq<A: SeqAccess<'d>>(self, mut elements: A) -> Result<Vec<T>, A::Error> {
+            let List(name, elements_max, _) = self;
+            let mut list = Vec::new();
+            while let Some(element) = elements.next_element()? {
+                if list.len() == elements_max {
+                    return Err(A::Error::custom(format!("{name}: more than {elements_max} elements in the list")));
+                }
+                list.push(element);
+            }
+            Ok(list)
+        }
+    }
+    deserializer.deserialize_seq(List(name, elements_max, PhantomData))
+}
+
 /// The reason why a topology document is rejected.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TopologyError {
     /// The document is too long.
@@ -162,8 +213,17 @@ pub enum TopologyError {
         /// The field, the value that was found, and the value that was expected.
         problem: String,
     },
+    /// Some slot ranges have too many nodes.
+    #[error(
+        "all slot ranges together have {found} primaries and replicas, expected at most {SLOT_ENTRIES_MAX}, because clients \
+         read the nodes of each range: give each primary fewer, longer ranges, or fewer replicas"
+    )]
+    SlotEntries {
+        /// The sum, over all ranges of all primaries, of one and the number of the primary's replicas.
+        found: usize,
+    },
     /// A slot has no primary.
-    #[error("slots {slots} have no primary, expected exactly one for each slot: assign them to a primary")]
+    #[error("slots {} have no primary, expected exactly one for each slot: assign them to a primary", slots.summary())]
     Uncovered {
         /// The slots.
         slots: Box<SlotSet>,
@@ -201,7 +261,7 @@ impl Topology {
         if json.len() > LEN_MAX_BYTES {
             return Err(TopologyError::Long { len_bytes: json.len() });
         }
-        let malformed = |error: serde_json::Error| TopologyError::Json { problem: error.to_string() };
+        let malformed = |error: serde_json::Error| TopologyError::Json { problem: json_problem(&error) };
         // The format is read first, because fields of a newer format can have other types.
         #[derive(Deserialize)]
         struct Format {
@@ -242,10 +302,11 @@ impl Topology {
         if self.nodes.is_empty() || self.nodes.len() > NODES_MAX {
             return Err(TopologyError::Nodes { found: self.nodes.len() });
         }
-        let (mut ids, mut addresses) = (HashMap::new(), HashMap::new());
-        for node in &self.nodes {
+        let index = NodeIndex::new(self);
+        let mut addresses = HashMap::new();
+        for (position, node) in self.nodes.iter().enumerate() {
             node.check()?;
-            if ids.insert(node.id.as_str(), node).is_some() {
+            if index.position(&node.id) != Some(position) {
                 return Err(node.problem("another node has this id, expected unique ids: rename one of them"));
             }
             if let Some(other) = addresses.insert((node.host.as_str(), node.port), &node.id) {
@@ -255,8 +316,24 @@ impl Topology {
                 )));
             }
         }
-        self.nodes.iter().try_for_each(|node| node.check_primary(&ids))?;
-        self.owners().map(drop)
+        let mut sets = HashMap::new();
+        self.nodes.iter().try_for_each(|node| node.check_primary(&index, &mut sets))?;
+        self.owners()?;
+        let entries = |node: &TopologyNode| joined_ranges(&node.slots).len() * (1 + index.replicas_of(&node.id).len());
+        let found = self.nodes.iter().filter(|node| node.role == Role::Primary).map(entries).sum();
+        if found > SLOT_ENTRIES_MAX {
+            return Err(TopologyError::SlotEntries { found });
+        }
+        // Readers get the document as this program writes it.
+        match self.to_json().len() {
+            len_bytes if len_bytes > LEN_MAX_BYTES => Err(TopologyError::Long { len_bytes }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns an index of the nodes.
+    pub fn index(&self) -> NodeIndex<'_> {
+        NodeIndex::new(self)
     }
 
     /// Returns the position of the primary of each slot.
@@ -311,21 +388,34 @@ impl Topology {
 
 impl TopologyNode {
     fn problem(&self, problem: impl Into<String>) -> TopologyError {
-        TopologyError::Node { id: self.id.clone(), problem: problem.into() }
+        TopologyError::Node { id: excerpt(&self.id, EXCERPT_LEN_MAX_BYTES).into_owned(), problem: problem.into() }
     }
 
     fn check(&self) -> Result<(), TopologyError> {
         if let Some(expected) = node_id_problem(&self.id) {
-            return Err(self.problem(format!("the id is {:?}, {expected}", self.id)));
+            return Err(self.problem(format!("the id is {:?}, {expected}", excerpt(&self.id, EXCERPT_LEN_MAX_BYTES))));
         }
         if let Some(expected) = host_problem(&self.host) {
-            return Err(self.problem(format!("the host is {:?}, {expected}", self.host)));
+            let host = excerpt(&self.host, EXCERPT_LEN_MAX_BYTES);
+            return Err(self.problem(format!("the host is {host:?}, {expected}")));
         }
         if self.port == 0 {
             return Err(self.problem("the port is 0, expected 1 to 65535"));
         }
+        if let Some(zone) = self.zone.as_deref().filter(|zone| zone.len() > ZONE_LEN_MAX_BYTES) {
+            let (zone, len_bytes) = (excerpt(zone, EXCERPT_LEN_MAX_BYTES), zone.len());
+            return Err(self.problem(format!(
+                "the zone {zone:?} has {len_bytes} bytes, expected at most {ZONE_LEN_MAX_BYTES}: shorten it"
+            )));
+        }
         if let Some(range) = self.slots.iter().find(|range| !range.is_valid()) {
             return Err(self.problem(format!("the slots are {range}, expected slots from 0 to 16383 in order")));
+        }
+        let slot_count: usize = self.slots.iter().map(|range| usize::from(range.slot_count())).sum();
+        if slot_count > usize::from(SLOT_COUNT) {
+            return Err(self.problem(format!(
+                "the ranges of slots have {slot_count} slots, expected at most {SLOT_COUNT}: list each slot once"
+            )));
         }
         if self.role == Role::Primary && self.health == Health::Hidden && !self.slots.is_empty() {
             return Err(self.problem(
@@ -335,14 +425,20 @@ impl TopologyNode {
         Ok(())
     }
 
-    /// Checks the primary of a replica, and that a primary has none.
-    fn check_primary(&self, nodes: &HashMap<&str, &TopologyNode>) -> Result<(), TopologyError> {
+    /// Checks the primary of a replica, and that a primary has none. `sets` gets the slots of primaries whose replicas
+    /// repeat them, because a primary can have thousands of replicas.
+    fn check_primary<'t>(
+        &'t self,
+        index: &NodeIndex<'t>,
+        sets: &mut HashMap<&'t str, SlotSet>,
+    ) -> Result<(), TopologyError> {
+        let shown = |id: &str| format!("{:?}", excerpt(id, EXCERPT_LEN_MAX_BYTES));
         let primary = match (self.role, self.primary.as_deref()) {
             (Role::Primary, None) => return Ok(()),
             (Role::Primary, Some(primary)) => {
                 return Err(self.problem(format!(
-                    "the role is primary, but its primary is {primary:?}: remove the field primary, or change the role \
-                     to replica"
+                    "the role is primary, but its primary is {}: remove the field primary, or change the role to replica",
+                    shown(primary)
                 )));
             }
             (Role::Replica, None) => {
@@ -350,22 +446,52 @@ impl TopologyNode {
             }
             (Role::Replica, Some(primary)) => primary,
         };
-        let Some(primary) = nodes.get(primary) else {
-            return Err(self.problem(format!("its primary is {primary:?}, expected the id of a node")));
+        let Some(primary) = index.node(primary) else {
+            return Err(self.problem(format!("its primary is {}, expected the id of a node", shown(primary))));
         };
         if primary.role != Role::Primary {
             return Err(self.problem(format!("its primary is {:?}, which is a replica: name a primary", primary.id)));
         }
+        if self.slots.is_empty() {
+            return Ok(());
+        }
         let set = |node: &TopologyNode| node.slots.iter().copied().collect::<SlotSet>();
-        if !self.slots.is_empty() && set(self) != set(primary) {
+        let (found, expected) = (set(self), sets.entry(&primary.id).or_insert_with(|| set(primary)));
+        if found != *expected {
             return Err(self.problem(format!(
                 "the slots are {}, expected those of its primary {:?}, which are {}: remove the field slots",
-                set(self),
+                found.summary(),
                 primary.id,
-                set(primary)
+                expected.summary()
             )));
         }
         Ok(())
+    }
+}
+
+/// Returns ranges in ascending order, with adjacent and overlapping ranges joined.
+pub(crate) fn joined_ranges(ranges: &[SlotRange]) -> Vec<SlotRange> {
+    let mut sorted = ranges.to_vec();
+    sorted.sort_unstable();
+    let mut joined: Vec<SlotRange> = Vec::with_capacity(sorted.len());
+    for range in sorted {
+        match joined.last_mut() {
+            Some(last) if range.first_slot <= last.last_slot + 1 => {
+                last.last_slot = last.last_slot.max(range.last_slot)
+            }
+            _ => joined.push(range),
+        }
+    }
+    joined
+}
+
+/// Returns the message of a JSON parser: its beginning, and the position of the problem.
+fn json_problem(error: &serde_json::Error) -> String {
+    let message = error.to_string();
+    let position = format!(" at line {} column {}", error.line(), error.column());
+    match message.strip_suffix(&position) {
+        Some(problem) => format!("{}{position}", excerpt(problem, JSON_PROBLEM_LEN_MAX_BYTES)),
+        None => excerpt(&message, JSON_PROBLEM_LEN_MAX_BYTES).into_owned(),
     }
 }
 
@@ -379,9 +505,18 @@ pub(crate) fn node_id_problem(id: &str) -> Option<&'static str> {
 
 /// Returns what is expected of a host, if the text cannot be one.
 pub(super) fn host_problem(host: &str) -> Option<&'static str> {
-    let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b':' | b'%');
-    let is_invalid = host.is_empty() || host.len() > HOST_LEN_MAX_BYTES || !host.bytes().all(is_valid);
+    let is_valid = match host.split_once('%') {
+        // The scope of a link-local address is the name or the number of an interface.
+        Some((ip, scope)) => ip.parse::<Ipv6Addr>().is_ok() && is_name(scope),
+        None => host.parse::<Ipv6Addr>().is_ok() || is_name(host),
+    };
+    let is_invalid = host.len() > HOST_LEN_MAX_BYTES || !is_valid;
     is_invalid.then_some("expected a host name or an IP address, without brackets and port")
+}
+
+fn is_name(text: &str) -> bool {
+    let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    !text.is_empty() && text.bytes().all(is_valid)
 }
 
 #[cfg(test)]

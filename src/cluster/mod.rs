@@ -5,12 +5,18 @@
 
 mod address;
 mod document;
+mod index;
+mod limits;
 mod plan;
-mod slot_set;
+mod replica_places;
 
+pub use crate::slot_set::SlotSet;
 pub use address::NodeAddress;
+#[cfg(feature = "server")]
+pub(crate) use document::joined_ranges;
 #[cfg(any(feature = "object-store", feature = "server"))]
 pub(crate) use document::node_id_problem;
 pub use document::{Health, Role, TOPOLOGY_FORMAT, Topology, TopologyError, TopologyNode};
+pub use index::NodeIndex;
+pub use limits::{LEN_MAX_BYTES as TOPOLOGY_LEN_MAX_BYTES, NODES_MAX as TOPOLOGY_NODES_MAX};
 pub use plan::{PlanError, moved_slots, plan, without_failed};
-pub use slot_set::SlotSet;

@@ -8,7 +8,9 @@ use std::collections::{HashMap, HashSet};
 use thiserror::Error;
 
 use super::document::{Health, Role, TOPOLOGY_FORMAT, Topology, TopologyError, TopologyNode};
-use super::slot_set::SlotSet;
+use super::index::NodeIndex;
+use super::replica_places::ReplicaPlaces;
+use crate::slot_set::SlotSet;
 use crate::slots::SLOT_COUNT;
 
 /// The reason why there is no plan.
@@ -43,19 +45,17 @@ pub fn plan(current: Option<&Topology>, nodes: &[TopologyNode], replicas: usize)
     if !(1..=usize::from(SLOT_COUNT)).contains(&primary_count) {
         return Err(PlanError::Nodes { nodes: nodes.len(), replicas });
     }
-    let had = |node: &TopologyNode| match current {
-        Some(current) if current.node(&node.id).is_some_and(|node| node.role == Role::Primary) => {
-            current.slots_of(&node.id)
-        }
+    let current_index = current.map(Topology::index);
+    let current_node = |node: &TopologyNode| current_index.as_ref().and_then(|index| index.node(&node.id));
+    let had = |node: &TopologyNode| match current_node(node) {
+        Some(current) if current.role == Role::Primary => current.slots.iter().copied().collect(),
         _ => SlotSet::NONE,
     };
     let mut candidates: Vec<(&TopologyNode, SlotSet)> = nodes.iter().map(|node| (node, had(node))).collect();
     // The primaries with the most slots stay primaries. Other nodes become primaries in their given order, before those
     // that are replicas now.
-    let is_replica = |node: &TopologyNode| {
-        current.is_some_and(|current| current.node(&node.id).is_some_and(|node| node.role == Role::Replica))
-    };
-    candidates.sort_by_key(|(node, slots)| (std::cmp::Reverse(slots.len()), is_replica(node)));
+    let is_replica = |node: &TopologyNode| current_node(node).is_some_and(|node| node.role == Role::Replica);
+    candidates.sort_by_cached_key(|(node, slots)| (std::cmp::Reverse(slots.len()), is_replica(node)));
     let others = candidates.split_off(primary_count);
     let mut primaries = candidates;
     distribute(&mut primaries);
@@ -64,9 +64,11 @@ pub fn plan(current: Option<&Topology>, nodes: &[TopologyNode], replicas: usize)
         planned.push(TopologyNode { role: Role::Primary, primary: None, slots: slots.ranges(), ..(*node).clone() });
     }
     let others: Vec<&TopologyNode> = others.into_iter().map(|(node, _)| node).collect();
-    planned.extend(assign_replicas(current, &planned, others));
+    planned.extend(assign_replicas(current_index.as_ref(), &planned, others));
     // The nodes have their given order, so that two documents are easy to compare.
-    planned.sort_by_key(|planned| nodes.iter().position(|node| node.id == planned.id));
+    let positions: HashMap<&str, usize> =
+        nodes.iter().enumerate().rev().map(|(position, node)| (node.id.as_str(), position)).collect();
+    planned.sort_by_key(|planned| positions.get(planned.id.as_str()).copied());
     let number = current.map_or(0, |current| current.number) + 1;
     let topology = Topology { format: TOPOLOGY_FORMAT, number, nodes: planned };
     topology.check()?;
@@ -95,41 +97,34 @@ fn distribute(primaries: &mut [(&TopologyNode, SlotSet)]) {
 
 /// Makes nodes replicas of primaries, evenly.
 fn assign_replicas(
-    current: Option<&Topology>,
+    current: Option<&NodeIndex<'_>>,
     primaries: &[TopologyNode],
     others: Vec<&TopologyNode>,
 ) -> Vec<TopologyNode> {
     let (share, more) = (others.len() / primaries.len(), others.len() % primaries.len());
-    let mut counts: HashMap<&str, usize> = primaries.iter().map(|node| (node.id.as_str(), 0)).collect();
+    let positions: HashMap<&str, usize> =
+        primaries.iter().enumerate().map(|(position, node)| (node.id.as_str(), position)).collect();
+    let mut counts = vec![0; primaries.len()];
     let mut assigned = Vec::new();
-    let replica = |node: &TopologyNode, primary: &str| TopologyNode {
+    let replica = |node: &TopologyNode, primary: &TopologyNode| TopologyNode {
         role: Role::Replica,
-        primary: Some(primary.to_owned()),
+        primary: Some(primary.id.clone()),
         slots: Vec::new(),
         ..node.clone()
     };
     let mut waiting = Vec::new();
     for node in others {
         let before = current.and_then(|current| current.node(&node.id)?.primary.as_deref());
-        let primary = before.and_then(|before| primaries.iter().find(|primary| primary.id == before));
-        match primary.map(|primary| (primary.id.as_str(), counts.get_mut(primary.id.as_str()))) {
-            Some((primary, Some(count))) if *count < share + usize::from(more > 0) => {
-                *count += 1;
-                assigned.push(replica(node, primary));
+        match before.and_then(|before| positions.get(before)) {
+            Some(position) if counts[*position] < share + usize::from(more > 0) => {
+                counts[*position] += 1;
+                assigned.push(replica(node, &primaries[*position]));
             }
             _ => waiting.push(node),
         }
     }
-    for node in waiting {
-        // A replica is of use if it does not fail together with its primary.
-        let badness = |primary: &TopologyNode| {
-            let is_same_zone = primary.zone.is_some() && primary.zone == node.zone;
-            (counts[primary.id.as_str()], is_same_zone, primary.host == node.host)
-        };
-        let Some(primary) = primaries.iter().min_by_key(|primary| badness(primary)) else { break };
-        assigned.push(replica(node, &primary.id));
-        *counts.entry(&primary.id).or_default() += 1;
-    }
+    let mut places = ReplicaPlaces::new(primaries, &counts);
+    assigned.extend(waiting.into_iter().filter_map(|node| Some(replica(node, places.take(node)?))));
     assigned
 }
 
@@ -146,18 +141,21 @@ pub fn without_failed(current: &Topology, failed: &HashSet<String>) -> Option<To
         }
     }
     let is_lost = |node: &&TopologyNode| node.role == Role::Primary && node.health == Health::Fail;
-    let lost: Vec<String> = next.nodes.iter().filter(is_lost).map(|node| node.id.clone()).collect();
-    for id in lost {
-        let is_successor =
-            |node: &&TopologyNode| node.primary.as_deref() == Some(id.as_str()) && node.health == Health::Online;
-        let Some(successor) = next.nodes.iter().find(is_successor).map(|node| node.id.clone()) else { continue };
-        let slots = next.node(&id).map(|node| node.slots.clone()).unwrap_or_default();
-        for node in &mut next.nodes {
-            if node.id == successor {
-                (node.role, node.primary, node.slots) = (Role::Primary, None, slots.clone());
-            } else if node.id == id || node.primary.as_deref() == Some(id.as_str()) {
-                (node.role, node.primary, node.slots) = (Role::Replica, Some(successor.clone()), Vec::new());
-            }
+    let index = next.index();
+    // The replicas that replace lost primaries, by the ids of the primaries, and the slots that the replicas get.
+    let (mut successors, mut inherited) = (HashMap::new(), HashMap::new());
+    for lost in next.nodes.iter().filter(is_lost) {
+        let mut replicas = index.replicas_of(&lost.id).iter();
+        if let Some(successor) = replicas.find(|node| node.health == Health::Online) {
+            successors.insert(lost.id.clone(), successor.id.clone());
+            inherited.insert(successor.id.clone(), lost.slots.clone());
+        }
+    }
+    for node in &mut next.nodes {
+        if let Some(slots) = inherited.remove(&node.id) {
+            (node.role, node.primary, node.slots) = (Role::Primary, None, slots);
+        } else if let Some(successor) = successors.get(node.primary.as_ref().unwrap_or(&node.id)) {
+            (node.role, node.primary, node.slots) = (Role::Replica, Some(successor.clone()), Vec::new());
         }
     }
     (next.nodes != current.nodes).then_some(next)
@@ -253,6 +251,23 @@ mod tests {
         assert_eq!(plan(None, &[], 0), Err(PlanError::Nodes { nodes: 0, replicas: 0 }));
         let doubled = [nodes(1), nodes(1)].concat();
         assert!(matches!(plan(None, &doubled, 0), Err(PlanError::Topology(_))));
+    }
+
+    /// With quadratic work, this test would take minutes.
+    #[test]
+    fn the_largest_topologies_are_planned_changed_and_repaired() {
+        for replicas in [0, 1, 16_383] {
+            let mut nodes = nodes(16_384);
+            let first = plan(None, &nodes, replicas).unwrap();
+            nodes.rotate_left(5000);
+            let second = plan(Some(&first), &nodes, replicas).unwrap();
+            assert_eq!(moved_slots(&first, &second), 0);
+            let is_failed = |node: &&TopologyNode| node.role == Role::Primary;
+            let failed: HashSet<String> = second.nodes.iter().filter(is_failed).map(|node| node.id.clone()).collect();
+            let repaired = without_failed(&second, &failed).unwrap();
+            let primaries = repaired.nodes.iter().filter(is_failed).filter(|node| failed.contains(&node.id)).count();
+            assert_eq!((repaired.check(), primaries), (Ok(()), if replicas == 0 { 16_384 } else { 0 }));
+        }
     }
 
     #[test]

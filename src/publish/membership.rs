@@ -119,10 +119,11 @@ impl Membership {
     /// Returns whether all primaries that get slots have reported that they have the rows.
     async fn are_ready(&self, next: &Topology, location: &Location, held: &SlotSet) -> Result<bool, PublishError> {
         let serves = |node: &&crate::cluster::TopologyNode| node.role == Role::Primary && node.health != Health::Fail;
+        let current = self.current.as_ref().map(Topology::index);
         for primary in next.nodes.iter().filter(serves) {
-            let needed = next.slots_of(&primary.id);
+            let needed: SlotSet = primary.slots.iter().copied().collect();
             // A replica that is promoted has the rows already.
-            let had = self.current.as_ref().map_or(SlotSet::NONE, |current| current.slots_of(&primary.id));
+            let had = current.as_ref().map_or(SlotSet::NONE, |current| current.slots_of(&primary.id));
             if needed.is_subset(&had) {
                 continue;
             }

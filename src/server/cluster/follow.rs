@@ -18,7 +18,10 @@ pub(in crate::server) async fn follow(node: Arc<ClusterNode>, mut reloads: watch
     loop {
         tokio::select! {
             request = reloads.changed() => match request {
-                Ok(()) => last_problem.clear(),
+                Ok(()) => {
+                    last_problem.clear();
+                    node.forget_file();
+                }
                 Err(_) => return,
             },
             () = tokio::time::sleep(CHECK_EVERY) => {}
@@ -27,7 +30,9 @@ pub(in crate::server) async fn follow(node: Arc<ClusterNode>, mut reloads: watch
         let reading = Arc::clone(&node);
         // A slow file system must not delay new connections.
         match tokio::task::spawn_blocking(move || reading.read_file()).await {
-            Ok(Ok(_)) => last_problem.clear(),
+            // A rejected document that has not changed is not logged again.
+            Ok(Ok(_)) if node.refused().is_empty() => last_problem.clear(),
+            Ok(Ok(_)) => {}
             Ok(Err(error)) => {
                 let problem = error.to_string();
                 if problem != last_problem {

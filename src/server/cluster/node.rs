@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use thiserror::Error;
 use tracing::{info, warn};
+use twox_hash::XxHash3_128;
 
 use super::view::{ServedSlots, View};
-use crate::cluster::{NodeAddress, SlotSet, Topology, TopologyError, node_id_problem};
-use crate::config_file::{self, TOPOLOGY_LEN_MAX_BYTES};
+use crate::cluster::{NodeAddress, SlotSet, TOPOLOGY_LEN_MAX_BYTES, Topology, TopologyError, node_id_problem};
+use crate::config_file;
 use crate::sync::unpoisoned;
 
 /// How long a node still serves the slots that a new topology assigns to other nodes, by default. In this time, the other
@@ -83,6 +84,8 @@ pub struct ClusterNode {
     view: ArcSwap<View>,
     /// The version of `view`, so that a connection notices a new view with one load.
     version: AtomicU64,
+    /// What was read from the file last.
+    last_read: Mutex<LastRead>,
     /// When the topology was replaced. Holding the lock serializes changes of the view.
     changed: Mutex<Option<Instant>>,
 }
@@ -106,6 +109,7 @@ impl ClusterNode {
             retained_for: RETAINED_FOR,
             view: ArcSwap::from_pointee(view),
             version,
+            last_read: Mutex::default(),
             changed: Mutex::default(),
         })
     }
@@ -117,6 +121,11 @@ impl ClusterNode {
     pub fn follow_file(&mut self, path: &Path) -> Result<(), ClusterError> {
         self.path = Some(path.to_path_buf());
         self.read_file().map(drop)
+    }
+
+    /// Returns why the topology in the file is not in effect. Empty if it is, or if the node follows no file.
+    pub(in crate::server) fn refused(&self) -> String {
+        unpoisoned(&self.last_read).refused.clone()
     }
 
     /// Sets the slots whose rows the served file has. The default is all slots. For a slot that the topology assigns to
@@ -173,11 +182,25 @@ impl ClusterNode {
     pub(super) fn read_file(&self) -> Result<bool, ClusterError> {
         let Some(path) = &self.path else { return Ok(false) };
         let json = config_file::read(path, TOPOLOGY_LEN_MAX_BYTES)
-            .map_err(|error| ClusterError::Io { path: path.clone(), error })?;
+            .map_err(|error| ClusterError::Io { path: path.clone(), error });
+        // The file is read once per second, but a long document is parsed only if it has changed.
+        let digest = json.as_ref().ok().map(|json| XxHash3_128::oneshot(json));
+        if digest.is_some() && unpoisoned(&self.last_read).digest == digest {
+            return Ok(false);
+        }
         let document = || path.display().to_string();
-        let topology =
-            Topology::parse(&json).map_err(|error| ClusterError::Document { document: document(), error })?;
-        self.apply(topology)
+        let parsed = json.and_then(|json| {
+            Topology::parse(&json).map_err(|error| ClusterError::Document { document: document(), error })
+        });
+        let applied = parsed.and_then(|topology| self.apply(topology));
+        let refused = applied.as_ref().err().map(ClusterError::to_string).unwrap_or_default();
+        *unpoisoned(&self.last_read) = LastRead { digest, refused };
+        applied
+    }
+
+    /// Makes the next call of [`ClusterNode::read_file`] parse the file even if it is unchanged.
+    pub(super) fn forget_file(&self) {
+        unpoisoned(&self.last_read).digest = None;
     }
 
     /// Replaces the topology in effect. Connections use the new topology from their next turn on. Returns false if the
@@ -232,7 +255,8 @@ impl ClusterNode {
 
     fn report(&self, topology: &Topology) {
         let (id, number, announced) = (&self.id, topology.number, &self.announced);
-        let Some(node) = topology.node(id) else {
+        let index = topology.index();
+        let Some(node) = index.node(id) else {
             warn!(topology = number, "topology {number} has no node {id:?}: this server redirects all clients");
             return;
         };
@@ -245,8 +269,17 @@ impl ClusterNode {
                 node.port
             );
         }
-        info!(topology = number, "topology {number}: this node has slots {}", topology.slots_of(id));
+        info!(topology = number, "topology {number}: this node has slots {}", index.slots_of(id).summary());
     }
+}
+
+/// What was read from a topology file last.
+#[derive(Default)]
+struct LastRead {
+    /// The digest of the file. `None` if the file could not be read.
+    digest: Option<u128>,
+    /// Why the document is not in effect. Empty if it is.
+    refused: String,
 }
 
 impl fmt::Debug for ClusterNode {

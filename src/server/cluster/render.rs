@@ -1,8 +1,8 @@
 //! The replies of the CLUSTER command, in the formats of Redis 7.0.
 
-use crate::cluster::{Health, Role, SlotSet, Topology, TopologyNode};
+use crate::cluster::{Health, NodeIndex, Role, Topology, TopologyNode, joined_ranges};
 use crate::protocol::resp::{Reply, Version};
-use crate::slots::SlotRange;
+use crate::slots::{SLOT_COUNT, SlotRange};
 
 /// The distance between a node's port and the port of the bus that nodes of Redis use. This server has no bus, but
 /// clients expect a number.
@@ -11,23 +11,22 @@ const BUS_PORT_DISTANCE: u32 = 10_000;
 /// Returns the ranges of the primaries in the order of their slots.
 fn ranges(topology: &Topology) -> Vec<(SlotRange, &TopologyNode)> {
     let primaries = topology.nodes.iter().filter(|node| node.role == Role::Primary);
-    let joined = |node: &TopologyNode| node.slots.iter().copied().collect::<SlotSet>().ranges();
     let mut ranges: Vec<_> =
-        primaries.flat_map(|node| joined(node).into_iter().map(move |range| (range, node))).collect();
+        primaries.flat_map(|node| joined_ranges(&node.slots).into_iter().map(move |range| (range, node))).collect();
     ranges.sort_by_key(|(range, _)| range.first_slot);
     ranges
 }
 
 /// Renders CLUSTER SLOTS. As in Redis, the reply has the primary of each range and those of its replicas that are
 /// online.
-pub(super) fn slots(topology: &Topology, _: Option<usize>, version: Version) -> Vec<u8> {
+pub(super) fn slots(topology: &Topology, index: &NodeIndex<'_>, version: Version) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut reply = Reply::new(&mut bytes, version);
     let ranges = ranges(topology);
     reply.array(ranges.len());
     for (range, primary) in ranges {
-        let replicas: Vec<_> =
-            topology.replicas_of(&primary.id).filter(|replica| replica.health == Health::Online).collect();
+        let replicas = index.replicas_of(&primary.id).iter().copied();
+        let replicas: Vec<_> = replicas.filter(|replica| replica.health == Health::Online).collect();
         reply.array(3 + replicas.len());
         reply.integer(range.first_slot.into());
         reply.integer(range.last_slot.into());
@@ -43,16 +42,16 @@ pub(super) fn slots(topology: &Topology, _: Option<usize>, version: Version) -> 
 }
 
 /// Renders CLUSTER SHARDS. A shard is a primary with its replicas.
-pub(super) fn shards(topology: &Topology, _: Option<usize>, version: Version) -> Vec<u8> {
+pub(super) fn shards(topology: &Topology, index: &NodeIndex<'_>, version: Version) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut reply = Reply::new(&mut bytes, version);
     let is_shard = |node: &&TopologyNode| node.role == Role::Primary && node.health != Health::Hidden;
     let primaries: Vec<_> = topology.nodes.iter().filter(is_shard).collect();
     reply.array(primaries.len());
     for primary in primaries {
-        let ranges = primary.slots.iter().copied().collect::<SlotSet>().ranges();
-        let replicas: Vec<_> =
-            topology.replicas_of(&primary.id).filter(|replica| replica.health != Health::Hidden).collect();
+        let ranges = joined_ranges(&primary.slots);
+        let replicas = index.replicas_of(&primary.id).iter().copied();
+        let replicas: Vec<_> = replicas.filter(|replica| replica.health != Health::Hidden).collect();
         reply.map(2);
         reply.bulk(b"slots");
         reply.array(2 * ranges.len());
@@ -93,7 +92,7 @@ pub(super) fn nodes(topology: &Topology, this: Option<usize>, version: Version) 
 
 /// Renders a node as CLUSTER NODES and CLUSTER REPLICAS do, without a line end.
 pub(super) fn node_line(topology: &Topology, node: &TopologyNode, this: Option<usize>) -> String {
-    let is_this = this.and_then(|this| topology.nodes.get(this)).is_some_and(|this| this.id == node.id);
+    let is_this = this.and_then(|this| topology.nodes.get(this)).is_some_and(|this| std::ptr::eq(this, node));
     let has_failed = node.health == Health::Fail;
     let flags = [
         is_this.then_some("myself"),
@@ -101,7 +100,7 @@ pub(super) fn node_line(topology: &Topology, node: &TopologyNode, this: Option<u
         has_failed.then_some("fail"),
     ];
     let ranges = match node.role {
-        Role::Primary => node.slots.iter().copied().collect::<SlotSet>().ranges(),
+        Role::Primary => joined_ranges(&node.slots),
         Role::Replica => Vec::new(),
     };
     let mut line = format!(
@@ -123,4 +122,34 @@ pub(super) fn node_line(topology: &Topology, node: &TopologyNode, this: Option<u
         };
     }
     line
+}
+
+/// Renders CLUSTER INFO, without a topology if the node has none yet.
+pub(super) fn info(topology: Option<&Topology>) -> String {
+    let nodes = topology.map_or(&[][..], |topology| &topology.nodes);
+    let primaries = || nodes.iter().filter(|node| node.role == Role::Primary);
+    let failed = primaries().filter(|node| node.health == Health::Fail).flat_map(|node| &node.slots);
+    let failed_slots: usize = failed.map(|range| usize::from(range.slot_count())).sum();
+    let primary_count = primaries().filter(|node| !node.slots.is_empty()).count();
+    let slots = if nodes.is_empty() { 0 } else { usize::from(SLOT_COUNT) };
+    let known = nodes.iter().filter(|node| node.health != Health::Hidden).count().max(1);
+    let state = if nodes.is_empty() { "fail" } else { "ok" };
+    let number = topology.map_or(0, |topology| topology.number);
+    [
+        ("state", state.to_owned()),
+        ("slots_assigned", slots.to_string()),
+        ("slots_ok", (slots - failed_slots).to_string()),
+        ("slots_pfail", "0".to_owned()),
+        ("slots_fail", failed_slots.to_string()),
+        ("known_nodes", known.to_string()),
+        ("size", primary_count.to_string()),
+        ("current_epoch", number.to_string()),
+        ("my_epoch", number.to_string()),
+        ("stats_messages_sent", "0".to_owned()),
+        ("stats_messages_received", "0".to_owned()),
+    ]
+    .iter()
+    .map(|(name, value)| format!("cluster_{name}:{value}\r\n"))
+    .chain(["total_cluster_links_buffer_limit_exceeded:0\r\n".to_owned()])
+    .collect()
 }

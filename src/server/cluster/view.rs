@@ -6,9 +6,8 @@
 use std::sync::Arc;
 
 use super::render;
-use crate::cluster::{Health, NodeAddress, Role, SlotSet, Topology, TopologyError, TopologyNode};
+use crate::cluster::{Health, NodeAddress, NodeIndex, Role, SlotSet, Topology, TopologyError, TopologyNode};
 use crate::protocol::resp::Version;
-use crate::slots::SLOT_COUNT;
 
 /// The slots that a node serves.
 #[derive(Clone)]
@@ -23,9 +22,9 @@ impl ServedSlots {
     pub(super) const NONE: ServedSlots = ServedSlots { primary: SlotSet::NONE, readonly: SlotSet::NONE };
 
     /// Returns the slots that the topology assigns to a node.
-    fn assigned(topology: &Topology, this: Option<usize>) -> ServedSlots {
+    fn assigned(topology: &Topology, index: &NodeIndex<'_>, this: Option<usize>) -> ServedSlots {
         let Some(node) = this.map(|this| &topology.nodes[this]) else { return ServedSlots::NONE };
-        let readonly = topology.slots_of(&node.id);
+        let readonly = index.slots_of(&node.id);
         let primary = if node.role == Role::Primary { readonly.clone() } else { SlotSet::NONE };
         ServedSlots { primary, readonly }
     }
@@ -43,6 +42,14 @@ impl ServedSlots {
     pub(super) fn is_empty(&self) -> bool {
         self.primary.is_empty() && self.readonly.is_empty()
     }
+}
+
+/// Renders a reply of the CLUSTER command.
+type Render = fn(&Topology, &NodeIndex<'_>, Version) -> Vec<u8>;
+
+/// Renders a reply in both versions of the protocol.
+fn in_both_versions(render: impl Fn(Version) -> Vec<u8>) -> [Arc<[u8]>; 2] {
+    [Version::Resp2, Version::Resp3].map(|version| render(version).into())
 }
 
 /// What a node knows about the cluster.
@@ -63,6 +70,13 @@ pub(in crate::server) struct View {
     shards: [Arc<[u8]>; 2],
     /// The reply to CLUSTER NODES in both versions of the protocol.
     nodes: [Arc<[u8]>; 2],
+    /// The lines of CLUSTER INFO.
+    info: String,
+    /// The positions of all nodes, in the order of their ids.
+    by_id: Box<[u16]>,
+    /// The positions of the primary and of the visible replicas of this node.
+    primary_of_this: Option<u16>,
+    replicas_of_this: Box<[u16]>,
     /// The topology document.
     json: Arc<[u8]>,
 }
@@ -81,14 +95,17 @@ impl View {
             health: Health::Online,
         };
         let alone = Topology { format: 0, number: 0, nodes: vec![alone] };
-        let rendered = |render: fn(&Topology, Option<usize>, Version) -> Vec<u8>| {
-            [Version::Resp2, Version::Resp3].map(|version| Arc::from(render(&alone, Some(0), version)))
-        };
+        let index = alone.index();
+        let rendered = |render: Render| in_both_versions(|version| render(&alone, &index, version));
         View {
             version: 0,
             slots: rendered(render::slots),
             shards: rendered(render::shards),
-            nodes: rendered(render::nodes),
+            nodes: in_both_versions(|version| render::nodes(&alone, Some(0), version)),
+            info: render::info(None),
+            by_id: Box::default(),
+            primary_of_this: None,
+            replicas_of_this: Box::default(),
             json: Arc::default(),
             topology: None,
             this: None,
@@ -108,18 +125,28 @@ impl View {
         version: u64,
         mut retained: ServedSlots,
     ) -> Result<View, TopologyError> {
-        let (this, owners) = (topology.position(id), topology.owners()?);
-        let mut served = ServedSlots::assigned(&topology, this);
+        let (index, owners) = (topology.index(), topology.owners()?);
+        let this = index.position(id);
+        let mut served = ServedSlots::assigned(&topology, &index, this);
         retained.remove_all(&served);
         served.insert_all(&retained);
-        let rendered = |render: fn(&Topology, Option<usize>, Version) -> Vec<u8>| {
-            [Version::Resp2, Version::Resp3].map(|version| Arc::from(render(&topology, this, version)))
-        };
+        let rendered = |render: Render| in_both_versions(|version| render(&topology, &index, version));
+        // A topology has at most 16,384 nodes.
+        let positions = || (0..).zip(&topology.nodes);
+        let mut by_id: Vec<u16> = positions().map(|(position, _)| position).collect();
+        by_id.sort_by_key(|position| topology.nodes[usize::from(*position)].id.as_str());
+        let is_replica = |node: &TopologyNode| this.is_some() && node.primary.as_deref() == Some(id);
+        let replicas = positions().filter(|(_, node)| is_replica(node) && node.health != Health::Hidden);
+        let primary = this.and_then(|this| index.position(topology.nodes[this].primary.as_deref()?));
         Ok(View {
             version,
             slots: rendered(render::slots),
             shards: rendered(render::shards),
-            nodes: rendered(render::nodes),
+            nodes: in_both_versions(|version| render::nodes(&topology, this, version)),
+            info: render::info(Some(&topology)),
+            by_id: by_id.into(),
+            primary_of_this: primary.and_then(|position| u16::try_from(position).ok()),
+            replicas_of_this: replicas.map(|(position, _)| position).collect(),
             json: topology.to_json().into_bytes().into(),
             this,
             owners,
@@ -144,6 +171,11 @@ impl View {
     /// Lettuce does not read from a replica whose offset is 0.
     pub(in crate::server) fn offset(&self) -> i64 {
         self.this_node().map_or(0, |_| i64::try_from(self.number()).unwrap_or(i64::MAX))
+    }
+
+    /// Returns the number of nodes of the topology.
+    pub(in crate::server) fn node_count(&self) -> usize {
+        self.by_id.len()
     }
 
     pub(in crate::server) fn topology(&self) -> Option<&Topology> {
@@ -175,8 +207,7 @@ impl View {
 
     /// Returns the node that clients should send requests for a slot to, or `None` before the node has a topology.
     pub(in crate::server) fn owner(&self, slot: u16) -> Option<&TopologyNode> {
-        let position = *self.owners.get(usize::from(slot))?;
-        self.topology.as_ref()?.nodes.get(usize::from(position))
+        self.node_at(*self.owners.get(usize::from(slot))?)
     }
 
     /// Returns whether a node of the topology is this node.
@@ -191,17 +222,16 @@ impl View {
 
     /// Returns the primary of this node, if this node is a replica.
     pub(in crate::server) fn primary_of_this(&self) -> Option<&TopologyNode> {
-        self.topology.as_ref()?.node(self.this_node()?.primary.as_deref()?)
+        self.node_at(self.primary_of_this?)
     }
 
     /// Returns the replicas of this node that clients see.
     pub(in crate::server) fn replicas_of_this(&self) -> Vec<&TopologyNode> {
-        let replicas = |this: &'_ TopologyNode| {
-            let id = this.id.as_str();
-            let nodes = self.topology.iter().flat_map(|topology| &topology.nodes);
-            nodes.filter(|node| node.primary.as_deref() == Some(id) && node.health != Health::Hidden).collect()
-        };
-        self.this_node().map(replicas).unwrap_or_default()
+        self.replicas_of_this.iter().filter_map(|position| self.node_at(*position)).collect()
+    }
+
+    fn node_at(&self, position: u16) -> Option<&TopologyNode> {
+        self.topology.as_ref()?.nodes.get(usize::from(position))
     }
 
     /// Returns the reply to CLUSTER SLOTS.
@@ -229,9 +259,10 @@ impl View {
     /// # Errors
     /// The text of Redis's error, if there is no such node.
     pub(in crate::server) fn require_node(&self, id: &[u8]) -> Result<&TopologyNode, String> {
-        let mut nodes = self.topology.iter().flat_map(|topology| &topology.nodes);
-        nodes
-            .find(|node| node.id.as_bytes() == id)
+        let node_id = |position: &u16| self.node_at(*position).map(|node| node.id.as_bytes());
+        let found = self.by_id.binary_search_by(|position| node_id(position).cmp(&Some(id))).ok();
+        found
+            .and_then(|at| self.node_at(self.by_id[at]))
             .ok_or_else(|| format!("ERR Unknown node {}", String::from_utf8_lossy(id)))
     }
 
@@ -250,33 +281,7 @@ impl View {
     }
 
     /// Returns the lines of CLUSTER INFO.
-    pub(in crate::server) fn info_text(&self) -> String {
-        let nodes = self.topology.as_ref().map_or(&[][..], |topology| &topology.nodes);
-        let failed_slots: usize = nodes
-            .iter()
-            .filter(|node| node.role == Role::Primary && node.health == Health::Fail)
-            .map(|node| node.slots.iter().copied().collect::<SlotSet>().len())
-            .sum();
-        let primaries = nodes.iter().filter(|node| node.role == Role::Primary && !node.slots.is_empty()).count();
-        let slots = if nodes.is_empty() { 0 } else { usize::from(SLOT_COUNT) };
-        let known = nodes.iter().filter(|node| node.health != Health::Hidden).count().max(1);
-        let (state, number) = (if nodes.is_empty() { "fail" } else { "ok" }, self.number());
-        [
-            ("state", state.to_owned()),
-            ("slots_assigned", slots.to_string()),
-            ("slots_ok", (slots - failed_slots).to_string()),
-            ("slots_pfail", "0".to_owned()),
-            ("slots_fail", failed_slots.to_string()),
-            ("known_nodes", known.to_string()),
-            ("size", primaries.to_string()),
-            ("current_epoch", number.to_string()),
-            ("my_epoch", number.to_string()),
-            ("stats_messages_sent", "0".to_owned()),
-            ("stats_messages_received", "0".to_owned()),
-        ]
-        .iter()
-        .map(|(name, value)| format!("cluster_{name}:{value}\r\n"))
-        .chain(["total_cluster_links_buffer_limit_exceeded:0\r\n".to_owned()])
-        .collect()
+    pub(in crate::server) fn info_text(&self) -> &str {
+        &self.info
     }
 }

@@ -42,12 +42,13 @@ impl Session {
             Id::ClusterSlots => push_rendered(view.slots_reply(out.version()), out),
             Id::ClusterShards => push_rendered(view.shards_reply(out.version()), out),
             Id::ClusterNodes => push_rendered(view.nodes_reply(out.version()), out),
-            Id::ClusterInfo => out.verbatim(&view.info_text()),
+            Id::ClusterInfo => out.verbatim(view.info_text()),
             Id::ClusterMyId => out.bulk(cluster.node().id().as_bytes()),
             Id::ClusterKeySlot => out.integer(slot_of(next(&mut args).into()).into()),
             Id::ClusterLinks => out.array(0),
             Id::ClusterReplicas | Id::ClusterSlaves => {
                 let lines = view.replica_lines(next(&mut args))?;
+                out.sink().steps().add(view.node_count());
                 out.array(lines.len());
                 lines.iter().for_each(|line| out.bulk(line.as_bytes()));
             }

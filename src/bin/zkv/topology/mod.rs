@@ -10,8 +10,8 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 
 use anyhow::{Context, anyhow};
-use zero_kv::cluster::{Health, Role, Topology, moved_slots, plan};
-use zero_kv::config_file::{self, TOPOLOGY_LEN_MAX_BYTES};
+use zero_kv::cluster::{Health, Role, SlotSet, TOPOLOGY_LEN_MAX_BYTES, Topology, moved_slots, plan};
+use zero_kv::config_file;
 
 use crate::args::{PlanArgs, Source, TopologyCommand};
 use crate::output::{print, print_error};
@@ -34,7 +34,8 @@ pub(crate) fn run(command: &TopologyCommand) -> anyhow::Result<bool> {
 fn read_file(path: &Path) -> anyhow::Result<Topology> {
     let mut json = Vec::new();
     match path.as_os_str().as_encoded_bytes() {
-        b"-" => io::stdin().lock().read_to_end(&mut json).map(drop),
+        // One byte more than the maximum is read, which parsing then rejects.
+        b"-" => io::stdin().lock().take(TOPOLOGY_LEN_MAX_BYTES as u64 + 1).read_to_end(&mut json).map(drop),
         _ => config_file::read_once(path, TOPOLOGY_LEN_MAX_BYTES).map(|bytes| json = bytes),
     }
     .with_context(|| path.display().to_string())
@@ -73,7 +74,11 @@ fn write_table(out: &mut dyn Write, topology: &Topology) -> io::Result<()> {
             None => "primary".to_owned(),
         };
         let zone = node.zone.clone().unwrap_or_else(|| "-".to_owned());
-        let slots = if node.role == Role::Primary { topology.slots_of(&node.id).to_string() } else { String::new() };
+        // A line has no room for thousands of ranges, which the document has (--json).
+        let slots = match node.role {
+            Role::Primary => node.slots.iter().copied().collect::<SlotSet>().summary(),
+            Role::Replica => String::new(),
+        };
         rows.push([
             node.id.clone(),
             format!("{}:{}", node.host, node.port),

@@ -1,10 +1,10 @@
 //! `zkv topology watch`: marks nodes that have stopped reporting, and promotes their replicas.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io::Write;
 use std::thread;
 
-use zero_kv::cluster::{Topology, without_failed};
+use zero_kv::cluster::{Health, Topology, TopologyNode, without_failed};
 use zero_kv::publish::{NodeStatus, Publication};
 
 use crate::args::WatchArgs;
@@ -54,9 +54,10 @@ fn step(publication: &Publication, args: &WatchArgs) -> anyhow::Result<Option<St
 /// Returns the nodes that have no fresh report. A node that has never reported counts as failed only if the topology
 /// says it, because it may be starting.
 fn failed(topology: &Topology, statuses: &[NodeStatus], args: &WatchArgs) -> HashSet<String> {
-    let is_failed = |id: &str| match statuses.iter().find(|status| status.node == id) {
-        Some(status) => status.age_s > args.fail_after.as_secs(),
-        None => topology.node(id).is_some_and(|node| node.health == zero_kv::cluster::Health::Fail),
+    let ages: HashMap<&str, u64> = statuses.iter().map(|status| (status.node.as_str(), status.age_s)).collect();
+    let is_failed = |node: &TopologyNode| match ages.get(node.id.as_str()) {
+        Some(age_s) => *age_s > args.fail_after.as_secs(),
+        None => node.health == Health::Fail,
     };
-    topology.nodes.iter().filter(|node| is_failed(&node.id)).map(|node| node.id.clone()).collect()
+    topology.nodes.iter().filter(|node| is_failed(node)).map(|node| node.id.clone()).collect()
 }
