@@ -436,7 +436,7 @@ impl Follower {
 
     fn report_serving(&self, manifest: &Manifest) {
         self.change(|facts| {
-            facts.slots = self.held.to_string();
+            facts.slots = self.held.summary();
             let status = &mut facts.status;
             if self.membership.is_some() {
                 status.slots = self.held.ranges();

@@ -300,6 +300,12 @@ impl Default for Distribution {
 }
 
 impl Distribution {
+    /// Returns the text of a distribution in Info that is as long as possible.
+    #[cfg(test)]
+    pub(super) fn full() -> String {
+        (0..BUCKETS).map(|bucket| format!("{}:{} ", bucket_end(bucket), u64::MAX)).collect()
+    }
+
     fn add(&mut self, of: &Histogram) {
         for (sum, counter) in self.buckets.iter_mut().zip(&of.buckets) {
             *sum += counter.get();

@@ -7,20 +7,26 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::cluster::View;
+use super::cluster::{ClusterNode, View};
 use super::counters::{Distribution, REQUESTS_NAMES, STATUS_NAMES, UNKNOWN_OP};
 use super::log_queue::LogQueue;
 use super::published::PublishedFacts;
 use super::snapshot::{Snapshot, VERSION, digest_text};
 use super::statistics::CUTS_PREFIX;
+use crate::excerpt::excerpt;
 use crate::printable::Printable;
-use crate::protocol::native::{Op, Status};
+use crate::protocol::native::{INFO_LEN_MAX_BYTES, Op, Status};
 use crate::sync::unpoisoned;
 
 /// The upper bounds of the buckets for batch sizes, as exponents of two: from 2^0 (1 request) to 2^11 (2,048 requests).
 const BATCH_POWERS: RangeInclusive<u32> = 0..=11;
 /// The upper bounds of the buckets for service times, as exponents of two: from 2^10 ns (1 µs) to 2^30 ns (1.07 s).
 const SERVICE_POWERS: RangeInclusive<u32> = 10..=30;
+/// The maximum length of the text of a fact, except that of [`FILE_SLOTS_DIGITS`]. Many texts come from files, stores, and
+/// options. With this limit, Info is not longer than [`INFO_LEN_MAX_BYTES`], which clients accept, whatever the texts are.
+const TEXT_LEN_MAX_BYTES: usize = 512;
+/// The fact with all slots of the file, whose length does not depend on the slots.
+const FILE_SLOTS_DIGITS: &str = "cluster_file_slots_digits";
 /// The number of counters of disconnected connections that Info reports just before the counter of rejected
 /// connections. Info reports the other counters of disconnected connections further down.
 const CUTS_BEFORE_REFUSED: usize = 2;
@@ -276,6 +282,11 @@ pub(super) const FACTS: &[Fact] = &[
         "Number of the topology in effect.",
         Gauges(|s| cluster_view(s).map(|view| (Vec::new(), view.number())).into_iter().collect()),
     ),
+    metric(
+        "zero_kv_cluster_topology_refused",
+        "1 if the topology file was rejected and the previous topology is in effect, otherwise 0.",
+        Gauges(|s| cluster_node(s).map(|node| (Vec::new(), (!node.refused().is_empty()).into())).into_iter().collect()),
+    ),
 ];
 
 /// Returns a fact that Info reports as a text, and that the metrics do not report.
@@ -342,9 +353,18 @@ impl Fact {
 fn texts(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     let mut texts = Vec::new();
     FACTS.iter().for_each(|fact| fact.push_texts(snapshot, &mut texts));
-    // A path may contain line ends and other control characters.
-    texts.iter_mut().for_each(|(_, text)| *text = Printable(&text).to_string());
+    texts.iter_mut().for_each(|(name, text)| *text = bounded_line(name, text));
     texts
+}
+
+/// Returns the text of a fact as Info reports it.
+fn bounded_line(name: &str, text: &str) -> String {
+    if name == FILE_SLOTS_DIGITS {
+        return text.to_owned();
+    }
+    // A path may contain line ends and other control characters, whose escapes are longer.
+    let escaped = Printable(excerpt(text, TEXT_LEN_MAX_BYTES)).to_string();
+    excerpt(&escaped, TEXT_LEN_MAX_BYTES).into_owned()
 }
 
 /// Returns the names and texts of the facts in the reply to INFO (Redis protocol).
@@ -375,9 +395,22 @@ pub(super) fn info(snapshot: &Snapshot, is_admin: bool) -> String {
     texts.push(("batch_requests_buckets", buckets(&snapshot.sums.batch_requests)));
     texts.push(("service_ns_buckets", buckets(&snapshot.sums.service_ns)));
     if let Some(log) = snapshot.server.statistics.log.get().filter(|_| is_admin) {
-        texts.extend(LOG_NAMES.into_iter().zip(log.recent()));
+        let recent = log.recent();
+        texts.extend(LOG_NAMES.into_iter().zip(recent).map(|(name, line)| (name, bounded_line(name, &line))));
     }
-    texts.into_iter().map(|(name, text)| format!("{name} {text}\n")).collect()
+    lines(&texts)
+}
+
+/// Formats facts as lines. Leaves facts out that would make the text longer than clients accept. The limits of the texts
+/// prevent this: see the tests.
+fn lines(texts: &[(&'static str, String)]) -> String {
+    let mut lines = String::new();
+    for (name, text) in texts {
+        if lines.len() + name.len() + text.len() + " \n".len() <= INFO_LEN_MAX_BYTES {
+            lines.extend([name, " ", text, "\n"]);
+        }
+    }
+    lines
 }
 
 fn yes_or_no(is_yes: bool) -> String {
@@ -432,23 +465,32 @@ fn published_texts(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     ]
 }
 
+/// Returns the node of a cluster that the server is, if it is one.
+fn cluster_node<'s>(snapshot: &Snapshot<'s>) -> Option<&'s Arc<ClusterNode>> {
+    snapshot.server.settings.source.cluster.as_ref()
+}
+
 /// Returns what this node knows about its cluster. `None` if the server is not a node of one.
 fn cluster_view(snapshot: &Snapshot) -> Option<Arc<View>> {
-    snapshot.server.settings.source.cluster.as_ref().map(|node| node.view())
+    cluster_node(snapshot).map(|node| node.view())
 }
 
 /// Returns what Info reports about the cluster. Empty if the server is not a node of one.
 fn cluster_texts(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
-    let Some((node, view)) = snapshot.server.settings.source.cluster.as_ref().zip(cluster_view(snapshot)) else {
-        return Vec::new();
-    };
-    vec![
+    let Some((node, view)) = cluster_node(snapshot).zip(cluster_view(snapshot)) else { return Vec::new() };
+    let file_slots = &snapshot.generation.slots;
+    let mut texts = vec![
         ("cluster_node", node.id().to_owned()),
         ("cluster_topology", view.number().to_string()),
         ("cluster_role", if view.primary_of_this().is_some() { "replica" } else { "primary" }.to_owned()),
-        ("cluster_slots", view.served_slots(true).to_string()),
-        ("cluster_file_slots", snapshot.generation.slots.to_string()),
-    ]
+        ("cluster_slots", view.served_slots(true).summary()),
+        ("cluster_file_slots", file_slots.summary()),
+    ];
+    if file_slots.is_summary_partial() {
+        texts.push((FILE_SLOTS_DIGITS, file_slots.to_digits()));
+    }
+    texts.push(("cluster_topology_refused", node.refused()));
+    texts
 }
 
 fn published_generations(snapshot: &Snapshot) -> Vec<Series> {
@@ -495,5 +537,55 @@ fn can_have_status(kind: usize, status: usize) -> bool {
         (Some(op), _) if op.can_be_not_found() => true,
         (_, NOT_FOUND) => false,
         (_, status) => kind != UNKNOWN_OP || status == Status::Error as usize,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns a name that is as long as the longest one, for facts that have several.
+    fn longest_texts() -> Vec<(&'static str, String)> {
+        let (digits, number) = ("9".repeat(4096), u64::MAX.to_string());
+        let foreign = "\u{1F980}\n".repeat(100_000);
+        let text = |name| (name, bounded_line(name, &foreign));
+        let mut texts = Vec::new();
+        for fact in FACTS {
+            match fact.text {
+                Text::None => {}
+                Text::One(name, _) => texts.push(text(name)),
+                Text::Number(name, _) => texts.push((name, number.clone())),
+                // These facts have one number for each op, or for each reason to disconnect a client.
+                Text::Numbers(_) => {
+                    let name = REQUESTS_NAMES.iter().max_by_key(|name| name.len()).unwrap();
+                    texts.extend(REQUESTS_NAMES.iter().map(|_| (*name, number.clone())));
+                }
+                // Info has 14 texts about a published table, and 7 about a cluster.
+                Text::Texts(_) => {
+                    texts.extend([text("published_fetching_total_bytes")].into_iter().cycle().take(14));
+                }
+            }
+        }
+        let buckets = Distribution::full();
+        texts.extend([("batch_requests_buckets", buckets.clone()), ("service_ns_buckets", buckets)]);
+        texts.push((FILE_SLOTS_DIGITS, bounded_line(FILE_SLOTS_DIGITS, &digits)));
+        texts.extend(LOG_NAMES.map(text));
+        texts
+    }
+
+    #[test]
+    fn info_has_all_facts_even_if_every_fact_has_its_maximum_length() {
+        let texts = longest_texts();
+        let lines = lines(&texts);
+        assert_eq!(lines.lines().count(), texts.len());
+        assert!(lines.len() <= INFO_LEN_MAX_BYTES, "{} bytes", lines.len());
+    }
+
+    #[test]
+    fn info_is_never_longer_than_clients_accept() {
+        let texts: Vec<(&'static str, String)> = (0..100).map(|at| ("name", "x".repeat(1000 * (at % 7)))).collect();
+        let lines = lines(&texts);
+        assert!(lines.len() <= INFO_LEN_MAX_BYTES && lines.len() > INFO_LEN_MAX_BYTES - 7000);
+        assert!(lines.lines().all(|line| line.starts_with("name ")));
     }
 }

@@ -101,5 +101,10 @@ fn notes(info: &Info) -> Vec<String> {
     let dropped = dropped.map(|count| {
         format!("{count} lines of the log were dropped: check the program or the disk that takes standard error")
     });
-    dropped.into_iter().chain(refused).chain(unknown).chain(tls).chain(expired).chain(published).collect()
+    let topology = info.get("cluster_topology_refused").filter(|reason| !reason.is_empty());
+    let topology = topology.map(|reason| {
+        let number = info.get("cluster_topology").unwrap_or("?");
+        format!("the topology file was rejected, and topology {number} stays in effect: {reason}")
+    });
+    dropped.into_iter().chain(refused).chain(unknown).chain(tls).chain(expired).chain(published).chain(topology).collect()
 }
