@@ -44,15 +44,17 @@ enum Nodes {
 /// With `read_from_replicas=True`, requests go to replicas first; otherwise they go to a replica only if the primary cannot
 /// be reached. `zone` is the zone of this process, whose nodes are preferred to other nodes with the same role. In each of
 /// `attempts` attempts, a call tries all nodes of a slot until one answers. `timeout` is the maximum time in seconds of one
-/// request to one node. After this time, a call that all nodes of a slot have failed to answer is not attempted again. `None`
-/// means no limit. The other options are those of `Client`, for the connections to all nodes.
+/// request to one node. After this time, a call that all nodes of a slot have failed to answer is not attempted again, and
+/// after twice this time, a call ends. `None` means no limit. The other options are those of `Client`, for the connections to
+/// all nodes.
 ///
 /// A client is a mapping, as a `Table` is, and `strict` is described at `Table`. Threads can share a client. After a fork,
 /// the child process reconnects. Ctrl-C ends a call to one node; a call to several nodes ends when all of them have
 /// responded, or after `timeout`.
 ///
-/// Raises `NotRunning`, `Refused`, `TimedOut`, or `Closed` if no node of a slot can be reached, `ValueError` if a server is
-/// not a node of a cluster, and the exceptions of `Client`.
+/// Raises `NotRunning`, `Refused`, `TimedOut`, or `Closed` if no node of a slot can be reached, `ProtocolError` if a node sends
+/// an invalid topology, `ServerError` if nodes redirect requests to each other, `ValueError` if a server is not a node of a
+/// cluster, and the exceptions of `Client`.
 #[pyclass(frozen, module = "zero_kv")]
 pub(crate) struct ClusterClient {
     pool: Arc<ConnectionPool<client::ClusterClient>>,

@@ -106,7 +106,7 @@ pub(crate) fn client_exception(error: &ClientError) -> PyErr {
         ClientError::UntrustedServer { .. } => UntrustedServer::new_err(message),
         ClientError::TimedOut { .. } => TimedOut::new_err(message),
         ClientError::Closed { .. } => Closed::new_err(message),
-        ClientError::Protocol { .. } => ProtocolError::new_err(message),
+        ClientError::Protocol { .. } | ClientError::Topology { .. } => ProtocolError::new_err(message),
         ClientError::Direct { .. } => DirectRefused::new_err(message),
         ClientError::NoSchema { .. } => NotTyped::new_err(message),
         ClientError::Columns { .. } => PyValueError::new_err(message),

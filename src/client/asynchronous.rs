@@ -9,6 +9,7 @@ use super::columns::ColumnsCache;
 use super::error::ClientError;
 use super::login::Login;
 use super::options::Options;
+use super::retry::Deadline;
 use super::target::Target;
 
 /// A connection to a server, for tasks on tokio.
@@ -43,6 +44,8 @@ pub struct AsyncClient {
     pub(super) login: Option<Login>,
     /// The schema of the table, and the columns that were requested last.
     pub(super) columns: ColumnsCache,
+    /// The end of all calls, if they are parts of a call to a cluster.
+    pub(super) call_end: Option<Deadline>,
     /// The open connection, if any. Each call takes the connection out and puts it back only after success.
     pub(super) connection: Option<AsyncConnection>,
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::blocking_connection::BlockingConnection;
 use super::columns::ColumnsCache;
 use super::login::Login;
+use super::retry::Deadline;
 use super::target::Target;
 
 /// A blocking connection to a server.
@@ -79,6 +80,8 @@ pub struct Client {
     pub(super) login: Option<Login>,
     /// The schema of the table, and the columns that were requested last.
     pub(super) columns: ColumnsCache,
+    /// The end of all calls, if they are parts of a call to a cluster.
+    pub(super) call_end: Option<Deadline>,
     /// The open connection, if any. Each call takes the connection out and puts it back only after success.
     pub(super) connection: Option<BlockingConnection>,
 }

@@ -5,27 +5,39 @@
 
 mod columns;
 mod ordered;
+mod routes;
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::io;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use super::address::{Address, TcpAddress};
+use routes::Routes;
+
+use super::address::Address;
 use super::blocking::Client;
 use super::error::ClientError;
 use super::options::Options;
+use super::pool::PoolMember;
 use super::retry::Deadline;
-use crate::cluster::{Health, Role, Topology, TopologyNode};
+use super::target::Target;
+use crate::cluster::Topology;
 use crate::format::key::Key;
 use crate::slots::slot_of;
+use crate::sync::unpoisoned;
 
 pub use ordered::{ClusterPage, ClusterRows, NearestRow};
 
 /// The pause before the third attempt of a call. It doubles with each attempt, up to the maximum.
 const PAUSE: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(200);
+/// The maximum number of threads that send requests to nodes at the same time. A topology can have 16,384 nodes.
+const THREADS_MAX: usize = 64;
+/// The maximum number of connections that stay open after a call: half of the usual limit on open files.
+const CONNECTIONS_MAX: usize = 512;
 
 /// The options of a [`ClusterClient`].
 ///
@@ -39,7 +51,8 @@ const PAUSE_MAX: Duration = Duration::from_millis(200);
 pub struct ClusterOptions {
     /// The options of the connections to nodes. The number of retries does not matter, because a call is sent to
     /// another node instead. [`Options::call_timeout`] is the maximum time of each request to one node. After this time,
-    /// a call that all nodes of a slot have failed to answer is not attempted again.
+    /// a call that all nodes of a slot have failed to answer is not attempted again, and after twice this time, a call ends,
+    /// whatever its nodes do.
     pub client: Options,
     /// Whether requests are sent to replicas first. Without it, requests are sent to a replica only if the primary
     /// cannot be reached.
@@ -73,9 +86,7 @@ impl Default for ClusterOptions {
 pub struct ClusterClient {
     seeds: Vec<Address>,
     options: ClusterOptions,
-    topology: Topology,
-    /// The position of the primary of each slot.
-    owners: Box<[u16]>,
+    routes: Routes,
     /// The open connections, by address.
     connections: HashMap<Address, Client>,
 }
@@ -96,21 +107,23 @@ impl ClusterClient {
     /// The errors of [`ClusterClient::connect`].
     pub fn connect_with<A: AsRef<OsStr>>(seeds: &[A], options: &ClusterOptions) -> Result<ClusterClient, ClientError> {
         let seeds = seeds.iter().map(Address::parse).collect::<Result<Vec<Address>, _>>()?;
-        let mut client = ClusterClient {
-            seeds,
-            options: options.clone(),
-            topology: Topology { format: 0, number: 0, nodes: Vec::new() },
-            owners: Box::default(),
-            connections: HashMap::new(),
-        };
+        let mut client =
+            ClusterClient { seeds, options: options.clone(), routes: Routes::unknown(), connections: HashMap::new() };
         client.options.client.retries = 0;
-        client.learn(&[], &HashSet::new())?;
+        let deadline = client.deadline();
+        client.learn(&[], &HashSet::new(), deadline)?;
         Ok(client)
     }
 
     /// Returns the topology that the client follows.
     pub fn topology(&self) -> &Topology {
-        &self.topology
+        &self.routes.topology
+    }
+
+    /// Returns the end of a call that starts now. Each request to a node has the whole time-out of a request as long as no
+    /// node has used up its time, so that a slow node answers, and there is time for another node if it does not.
+    fn deadline(&self) -> Deadline {
+        Deadline::after(self.options.client.call_timeout.map(|timeout| timeout.saturating_mul(2)))
     }
 
     /// Returns the value of a key, or `None` if the table does not have the key.
@@ -130,6 +143,7 @@ impl ClusterClient {
         let mut values: Vec<Option<Vec<u8>>> = vec![None; keys.len()];
         self.answer_keys(
             keys,
+            self.deadline(),
             |client, keys| client.get_many(keys),
             |positions, found| {
                 positions.zip(found).for_each(|(position, value)| values[position] = value);
@@ -154,6 +168,7 @@ impl ClusterClient {
         let mut found = vec![false; keys.len()];
         self.answer_keys(
             keys,
+            self.deadline(),
             |client, keys| client.exists_many(keys),
             |positions, exist| {
                 positions.zip(exist).for_each(|(position, exists)| found[position] = exists);
@@ -167,6 +182,7 @@ impl ClusterClient {
     fn answer_keys<'k, K: Into<Key<'k>> + Copy, T: Send>(
         &mut self,
         keys: &[K],
+        deadline: Deadline,
         call: impl Fn(&mut Client, &[Key<'k>]) -> Result<T, ClientError> + Sync,
         mut answered: impl FnMut(&mut dyn Iterator<Item = usize>, T),
     ) -> Result<(), ClientError> {
@@ -175,26 +191,30 @@ impl ClusterClient {
         let look_up = |client: &mut Client, items: &[(u16, usize)]| {
             call(client, &items.iter().map(|(_, position)| keys[*position]).collect::<Vec<_>>())
         };
-        self.answer_all(pending, look_up, |items, result| {
+        self.answer_all(pending, deadline, look_up, |items, result| {
             answered(&mut items.iter().map(|(_, position)| *position), result);
         })
     }
 
     /// Makes a call for all items, which are slots with any data: groups the items by the nodes of their slots, makes one
     /// call to each node, at the same time, and passes each result to `answered`. Repeats calls that fail although another
-    /// node or the same node may answer later.
+    /// node or the same node may answer later, until the deadline.
     fn answer_all<X: Copy + Send + Sync, T: Send>(
         &mut self,
         mut pending: Vec<(u16, X)>,
+        deadline: Deadline,
         call: impl Fn(&mut Client, &[(u16, X)]) -> Result<T, ClientError> + Sync,
         mut answered: impl FnMut(&[(u16, X)], T),
     ) -> Result<(), ClientError> {
-        let deadline = Deadline::after(self.options.client.call_timeout);
+        let attempts_end = Deadline::after(self.options.client.call_timeout);
         let (mut avoided, mut pause, mut attempts) = (HashSet::new(), PAUSE, 0);
+        let mut is_topology_new = false;
         loop {
             let mut moved_from = Vec::new();
             let mut last_error = None;
-            for Answered { address, items, result } in self.exchange(std::mem::take(&mut pending), &call, &avoided) {
+            for Answered { address, items, result } in
+                self.exchange(std::mem::take(&mut pending), &call, &avoided, deadline)
+            {
                 let error = match result {
                     Ok(result) => {
                         answered(&items, result);
@@ -213,24 +233,29 @@ impl ClusterClient {
             }
             let Some(error) = last_error else { return Ok(()) };
             let have_all_failed = self.retry_failed_nodes(&pending, &mut avoided);
-            if have_all_failed || !moved_from.is_empty() {
+            // Nodes that always send other topologies must not keep a call going.
+            if have_all_failed || !moved_from.is_empty() || is_topology_new {
                 attempts += 1;
                 if attempts >= self.options.attempts {
                     return Err(error);
                 }
             }
+            if deadline.left().is_some_and(|left| left.is_zero()) {
+                return Err(error);
+            }
             if have_all_failed && attempts > 1 {
-                if deadline.left().is_some_and(|left| left <= pause) {
+                if attempts_end.left().is_some_and(|left| left <= pause) {
                     return Err(error);
                 }
                 thread::sleep(pause);
                 pause = (2 * pause).min(PAUSE_MAX);
             }
             // If no node can be reached, the next attempt reads the topology again.
-            let number = self.topology.number;
-            let _ = self.learn(&moved_from, &avoided);
+            let number = self.routes.topology.number;
+            let _ = self.learn(&moved_from, &avoided, deadline);
             // With another topology, these nodes may have the slots.
-            if self.topology.number != number {
+            is_topology_new = self.routes.topology.number != number;
+            if is_topology_new {
                 avoided.retain(|address| !moved_from.contains(address));
             }
         }
@@ -239,13 +264,15 @@ impl ClusterClient {
     /// Removes the nodes of a pending slot from the nodes to avoid if all of them are avoided. Returns whether there is a
     /// pending slot with only such nodes.
     fn retry_failed_nodes<X>(&self, pending: &[(u16, X)], avoided: &mut HashSet<Address>) -> bool {
-        let primaries: HashSet<u16> = pending.iter().map(|(slot, _)| self.owners[usize::from(*slot)]).collect();
+        let primaries: HashSet<u16> = pending.iter().map(|(slot, _)| self.routes.owner(*slot)).collect();
         let mut have_all_failed = false;
         for primary in primaries {
-            let addresses: Vec<Address> = self.nodes_of(primary).map(|node| self.address_of(node)).collect();
-            if addresses.iter().all(|address| avoided.contains(address)) {
+            let addresses = || self.routes.readable(primary).map(|node| self.routes.address(node));
+            if addresses().all(|address| avoided.contains(address)) {
                 have_all_failed = true;
-                avoided.retain(|address| !addresses.contains(address));
+                addresses().for_each(|address| {
+                    avoided.remove(address);
+                });
             }
         }
         have_all_failed
@@ -257,35 +284,31 @@ impl ClusterClient {
         items: Vec<(u16, X)>,
         call: &(impl Fn(&mut Client, &[(u16, X)]) -> Result<T, ClientError> + Sync),
         avoided: &HashSet<Address>,
+        deadline: Deadline,
     ) -> Vec<Answered<X, T>> {
-        let mut groups: Vec<Vec<(u16, X)>> = Vec::new();
-        groups.resize_with(self.topology.nodes.len(), Vec::new);
+        let mut groups: HashMap<u16, Vec<(u16, X)>> = HashMap::new();
         for item in items {
-            groups[usize::from(self.owners[usize::from(item.0)])].push(item);
+            groups.entry(self.routes.owner(item.0)).or_default().push(item);
         }
-        let options = &self.options.client;
         let mut tasks = Vec::new();
-        for items in groups.into_iter().filter(|items| !items.is_empty()) {
-            let address = self.best_node(self.owners[usize::from(items[0].0)], avoided);
+        for (primary, items) in groups {
+            let (node, has_others) = self.routes.best_node(primary, &self.options, |address| avoided.contains(address));
+            let address = self.routes.address(node).clone();
             let client = self.connections.remove(&address);
-            tasks.push(Task { address, items, client });
+            tasks.push(Task { address, items, client, has_others });
         }
-        let run = |Task { address, items, client }: Task<X>| {
-            let mut client = match client.map_or_else(|| Client::connect_with(address.to_string(), options), Ok) {
+        let open_connections = AtomicUsize::new(self.connections.len());
+        let run = |Task { address, items, client, has_others }: Task<X>| {
+            let mut client = match client.map_or_else(|| self.unconnected(&address), Ok) {
                 Ok(client) => client,
                 Err(error) => return (None, Answered { address, items, result: Err(error) }),
             };
+            client.call_end = Some(if has_others { deadline.half() } else { deadline });
             let result = call(&mut client, &items);
-            (Some(client), Answered { address, items, result })
+            let is_kept = client.is_connected() && open_connections.fetch_add(1, Ordering::Relaxed) < CONNECTIONS_MAX;
+            (is_kept.then_some(client), Answered { address, items, result })
         };
-        let finished = match tasks.pop() {
-            Some(only) if tasks.is_empty() => vec![run(only)],
-            last => thread::scope(|scope| {
-                let threads: Vec<_> =
-                    tasks.into_iter().chain(last).map(|task| scope.spawn(move || run(task))).collect();
-                threads.into_iter().map(|thread| thread.join().expect("a lookup does not panic")).collect()
-            }),
-        };
+        let finished = in_threads(tasks, run);
         let mut answered = Vec::with_capacity(finished.len());
         for (client, group) in finished {
             self.connections.extend(client.map(|client| (group.address.clone(), client)));
@@ -294,56 +317,45 @@ impl ClusterClient {
         answered
     }
 
-    /// Returns the address of the best node with the slots of a primary that is not in `avoided`, or of the primary if all
-    /// are. A primary is named by its position in the topology.
-    fn best_node(&self, primary: u16, avoided: &HashSet<Address>) -> Address {
-        let is_preferred = |node: &TopologyNode| (node.role == Role::Replica) == self.options.reads_replicas;
-        let badness = |node: &TopologyNode| {
-            let is_far = self.options.zone.is_some() && node.zone != self.options.zone;
-            (node.health == Health::Fail, !is_preferred(node), is_far)
-        };
-        let nodes = self.nodes_of(primary).filter(|node| !avoided.contains(&self.address_of(node)));
-        let best = nodes.min_by_key(|node| badness(node));
-        self.address_of(best.unwrap_or(&self.topology.nodes[usize::from(primary)]))
+    /// Returns a client of a node, which connects with its first request.
+    fn unconnected(&self, address: &Address) -> Result<Client, ClientError> {
+        match Target::at(address, &self.options.client) {
+            Ok(target) => Ok(Client::unconnected(&target)),
+            // The seeds have shown that the options are valid, so the host in the topology is not.
+            Err(ClientError::Configuration { server, problem }) if self.is_only_in_topology(address) => {
+                Err(ClientError::Tls { server, problem })
+            }
+            Err(error) => Err(error),
+        }
     }
 
-    /// Returns a primary, and its replicas that clients may read from.
-    fn nodes_of(&self, primary: u16) -> impl Iterator<Item = &TopologyNode> {
-        let primary = &self.topology.nodes[usize::from(primary)];
-        let is_usable = |node: &&TopologyNode| matches!(node.health, Health::Online | Health::Fail);
-        [primary].into_iter().chain(self.topology.replicas_of(&primary.id).filter(is_usable))
-    }
-
-    /// Returns the address of a node. The user and the encryption are those of the first seed.
-    fn address_of(&self, node: &TopologyNode) -> Address {
-        let seed = self.seeds.iter().find_map(Address::tcp);
-        Address::Tcp(TcpAddress {
-            host: node.host.clone(),
-            port: node.port,
-            user: seed.and_then(|seed| seed.user.clone()),
-            tls: seed.is_some_and(|seed| seed.tls),
-        })
+    fn is_only_in_topology(&self, address: &Address) -> bool {
+        address.tcp().is_some_and(|tcp| tcp.tls) && !self.seeds.contains(address)
     }
 
     /// Reads the topology from the first node that can be reached. Nodes of `first` are asked first, then the nodes that
     /// the client is connected to, the other nodes of the topology, and the seeds. Other nodes of `avoided` are not asked.
-    /// An older topology than the current one is ignored.
-    fn learn(&mut self, first: &[Address], avoided: &HashSet<Address>) -> Result<(), ClientError> {
-        let connected: Vec<Address> = self.connections.keys().cloned().collect();
-        let nodes: Vec<Address> = self.topology.nodes.iter().map(|node| self.address_of(node)).collect();
-        let others = connected.into_iter().chain(nodes).chain(self.seeds.clone());
-        let addresses: Vec<Address> =
-            first.iter().cloned().chain(others.filter(|address| !avoided.contains(address))).collect();
+    /// An older topology than the current one is ignored. Ends at the deadline.
+    fn learn(&mut self, first: &[Address], avoided: &HashSet<Address>, deadline: Deadline) -> Result<(), ClientError> {
+        let mut connected: Vec<Address> = first.to_vec();
+        connected.extend(self.connections.keys().filter(|address| !avoided.contains(address)).cloned());
+        let count = connected.len() + self.routes.addresses().len() + self.seeds.len();
         let mut asked = HashSet::new();
         let mut reported: Option<ClientError> = None;
-        for address in addresses {
-            if !asked.insert(address.clone()) {
-                continue;
+        for at in 0..count {
+            let others = || self.routes.addresses().iter().chain(&self.seeds);
+            let address = match connected.get(at) {
+                Some(address) => Some(address),
+                None => others().nth(at - connected.len()).filter(|address| !avoided.contains(*address)),
+            };
+            let Some(address) = address.filter(|address| asked.insert((*address).clone())).cloned() else { continue };
+            if reported.is_some() && deadline.left().is_some_and(|left| left.is_zero()) {
+                break;
             }
-            match self.topology_at(&address) {
-                Ok((topology, owners)) => {
-                    if topology.number >= self.topology.number {
-                        (self.topology, self.owners) = (topology, owners);
+            match self.routes_at(&address, if at + 1 < count { deadline.half() } else { deadline }) {
+                Ok(routes) => {
+                    if routes.topology.number >= self.routes.topology.number {
+                        self.routes = routes;
                         self.close_other_connections();
                     }
                     return Ok(());
@@ -362,29 +374,53 @@ impl ClusterClient {
 
     /// Closes the connections to servers that are neither nodes of the topology nor seeds. They may have an old topology.
     fn close_other_connections(&mut self) {
-        let nodes = self.topology.nodes.iter().map(|node| self.address_of(node));
-        let kept: HashSet<Address> = nodes.chain(self.seeds.iter().cloned()).collect();
+        let kept: HashSet<&Address> = self.routes.addresses().iter().chain(&self.seeds).collect();
         self.connections.retain(|address, _| kept.contains(address));
     }
 
-    /// Reads the topology of a node, and the positions of the primaries of all slots.
-    fn topology_at(&mut self, address: &Address) -> Result<(Topology, Box<[u16]>), ClientError> {
+    /// Reads the topology of a node.
+    fn routes_at(&mut self, address: &Address, deadline: Deadline) -> Result<Routes, ClientError> {
         let mut client = match self.connections.remove(address) {
             Some(client) => client,
-            None => Client::connect_with(address.to_string(), &self.options.client)?,
+            None => self.unconnected(address)?,
         };
+        client.call_end = Some(deadline);
         let json = client.topology()?;
         self.connections.insert(address.clone(), client);
-        let problem = |problem: String| ClientError::Configuration { server: address.clone(), problem };
-        let json = json.ok_or_else(|| {
-            problem(
-                "the server is not a node of a cluster, or has no topology yet: use Client for one server".to_owned(),
-            )
+        let json = json.ok_or_else(|| ClientError::Configuration {
+            server: address.clone(),
+            problem: "the server is not a node of a cluster, or has no topology yet: use Client for one server"
+                .to_owned(),
         })?;
-        let topology = Topology::parse(json.as_bytes()).map_err(|error| problem(error.to_string()))?;
-        let owners = topology.owners().map_err(|error| problem(error.to_string()))?;
-        Ok((topology, owners))
+        let seed = self.seeds.iter().find_map(Address::tcp);
+        Routes::parse(&json, seed)
+            .map_err(|error| ClientError::Topology { server: address.clone(), problem: error.to_string() })
     }
+}
+
+/// Runs tasks in several threads, of which the calling thread is one. Returns their results in any order.
+fn in_threads<X: Send, T: Send>(tasks: Vec<X>, run: impl Fn(X) -> T + Sync) -> Vec<T> {
+    let (count, tasks) = (tasks.len(), Mutex::new(tasks.into_iter()));
+    let results = Mutex::new(Vec::with_capacity(count));
+    let work = || {
+        loop {
+            // The lock is released before the task runs.
+            let next = unpoisoned(&tasks).next();
+            let Some(task) = next else { return };
+            let result = run(task);
+            unpoisoned(&results).push(result);
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 1..count.min(THREADS_MAX) {
+            // Without another thread, this thread runs all tasks.
+            if thread::Builder::new().spawn_scoped(scope, work).is_err() {
+                break;
+            }
+        }
+        work();
+    });
+    results.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 /// A call to one node, with the open connection to the node, if any.
@@ -392,6 +428,8 @@ struct Task<X> {
     address: Address,
     items: Vec<(u16, X)>,
     client: Option<Client>,
+    /// Whether another node can be asked if this one does not answer.
+    has_others: bool,
 }
 
 /// The result of a call to one node.

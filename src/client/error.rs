@@ -177,6 +177,14 @@ pub enum ClientError {
         /// The text that names the request in the error message: the request's key, range, or name.
         request: String,
     },
+    /// A node of a cluster sent a topology that is not valid.
+    #[error("{server}: the topology that the node sent is not valid: {problem}")]
+    Topology {
+        /// The address of the node.
+        server: Address,
+        /// The value that was found, the value that was expected, and what to do.
+        problem: String,
+    },
     /// Another node of the cluster has the row of a key.
     #[error(
         "{server}: another node of the cluster serves the slot of {request}: read the topology (Client::topology), and send \

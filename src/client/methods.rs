@@ -374,7 +374,7 @@ macro_rules! impl_client {
 
             /// Returns the end of the time-out of a call that starts now.
             pub(super) fn call_deadline(&self) -> Deadline {
-                Deadline::after(self.target.options.call_timeout)
+                Deadline::after(self.target.options.call_timeout).or_earlier(self.call_end)
             }
 
             /// Does what [`Self::exchange`] does, until a deadline.
@@ -432,7 +432,7 @@ macro_rules! impl_client {
 
         impl PoolMember for $Client {
             fn unconnected(target: &Arc<Target>) -> Self {
-                $Client { target: Arc::clone(target), login: None, columns: ColumnsCache::default(), connection: None }
+                $Client { target: Arc::clone(target), login: None, columns: ColumnsCache::default(), call_end: None, connection: None }
             }
 
             fn target(&self) -> &Arc<Target> {

@@ -37,6 +37,18 @@ impl Deadline {
         if self.at.is_some() { self } else { Deadline::after(timeout) }
     }
 
+    /// Returns the deadline that is half of the remaining time from now.
+    #[cfg(feature = "cluster")]
+    pub(super) fn half(self) -> Self {
+        Deadline::after(self.left().map(|left| left / 2))
+    }
+
+    /// Returns the earlier one of two deadlines, with the start of this one.
+    pub(super) fn or_earlier(self, other: Option<Deadline>) -> Self {
+        let ends = [self.at, other.and_then(|other| other.at)];
+        Deadline { at: ends.into_iter().flatten().min(), ..self }
+    }
+
     /// Returns the remaining time, or `None` if the time-out is unlimited.
     pub(super) fn left(&self) -> Option<Duration> {
         self.at.map(|at| at.saturating_duration_since(Instant::now()))

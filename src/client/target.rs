@@ -35,10 +35,14 @@ pub struct Target {
 
 impl Target {
     pub(super) fn new(address: &OsStr, options: &Options) -> Result<Arc<Target>, ClientError> {
-        let address = Address::parse(address)?;
-        match Target::with_address(&address, options) {
+        Target::at(&Address::parse(address)?, options)
+    }
+
+    /// Returns the target with a parsed address.
+    pub(super) fn at(address: &Address, options: &Options) -> Result<Arc<Target>, ClientError> {
+        match Target::with_address(address, options) {
             Ok(target) => Ok(Arc::new(target)),
-            Err(problem) => Err(ClientError::Configuration { server: address, problem }),
+            Err(problem) => Err(ClientError::Configuration { server: address.clone(), problem }),
         }
     }
 

@@ -108,6 +108,15 @@ pub enum Violation {
         /// The length of the value.
         len_bytes: usize,
     },
+    /// Info does not have the slots of a node's file, or has them in a form that this version does not know.
+    #[error(
+        "the slots of the node's file are a text of {len_bytes} bytes in Info, where ranges such as 0-8191, or a digit for \
+         every four slots was expected"
+    )]
+    FileSlots {
+        /// The length of the text.
+        len_bytes: usize,
+    },
     /// The value is not a row of the selected columns.
     #[error("a row of {len_bytes} bytes, which is not a row of the selected columns")]
     Row {

@@ -24,7 +24,7 @@ impl ClusterClient {
     /// The errors of [`ClusterClient::get`].
     pub fn schema(&mut self) -> Result<Option<Arc<Schema>>, ClientError> {
         let mut schema = None;
-        self.answer_all(vec![(0, ())], |client, _| client.schema(), |_, found| schema = found)?;
+        self.answer_all(vec![(0, ())], self.deadline(), |client, _| client.schema(), |_, found| schema = found)?;
         Ok(schema)
     }
 
@@ -90,18 +90,19 @@ impl ClusterClient {
         call: impl Fn(&mut Client, &[Key<'k>]) -> Result<T, ClientError> + Sync,
         combine: impl Fn(usize, Vec<Part<T>>) -> Option<T>,
     ) -> Result<T, ClientError> {
-        let mut pause = PAUSE;
+        let (mut pause, deadline) = (PAUSE, self.deadline());
         for attempt in 0..=TABLE_CHANGES_MAX {
             if attempt > 0 {
                 thread::sleep(pause);
                 pause = (2 * pause).min(PAUSE_MAX);
             }
             let mut parts: Vec<Part<T>> = Vec::new();
-            self.answer_keys(keys, &call, |positions, result| parts.push((positions.collect(), result)))?;
+            self.answer_keys(keys, deadline, &call, |positions, result| parts.push((positions.collect(), result)))?;
             // Without keys, a node is asked for the columns of the result.
             if keys.is_empty() {
                 self.answer_all(
                     vec![(0, ())],
+                    deadline,
                     |client, _| call(client, &[]),
                     |_, result| {
                         parts.push((Vec::new(), result));
@@ -112,6 +113,6 @@ impl ClusterClient {
                 return Ok(combined);
             }
         }
-        Err(ClientError::SchemaDiffers { server: self.address_of(&self.topology.nodes[0]) })
+        Err(ClientError::SchemaDiffers { server: self.routes.address(0).clone() })
     }
 }

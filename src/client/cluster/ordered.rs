@@ -18,14 +18,15 @@ use crate::client::error::ClientError;
 use crate::client::info::Info;
 use crate::client::key::{KeyRange, OwnedKey};
 use crate::client::request::{
-    Ceiling, Count, FirstRow, Floor, GetInfo, GetPage, GetSchema, KeyRequest, LastRow, Row, TypedRequest, check_bounds,
-    prefix_range,
+    Ceiling, Count, FirstRow, Floor, GetInfo, GetPage, GetSchema, KeyRequest, LastRow, RequestError, Row, TypedRequest,
+    check_bounds, prefix_range,
 };
 use crate::cluster::SlotSet;
 use crate::format::KeyBounds;
 use crate::format::key::{Key, KeyKind};
 use crate::protocol::native::Op;
-use crate::slots::{SLOT_COUNT, SlotRange, slot_of};
+use crate::protocol::response::Violation;
+use crate::slots::{SLOT_COUNT, slot_of};
 use crate::typed::Schema;
 
 /// The next rows of a range of the whole table, in key order.
@@ -160,7 +161,7 @@ impl ClusterClient {
     /// The errors of [`ClusterClient::get`].
     pub fn key_kind(&mut self) -> Result<KeyKind, ClientError> {
         let mut kind = None;
-        self.answer_all(vec![(0, ())], |client, _| client.key_kind(), |_, found| kind = Some(found))?;
+        self.answer_all(vec![(0, ())], self.deadline(), |client, _| client.key_kind(), |_, found| kind = Some(found))?;
         Ok(kind.expect("a call without an error has an answer"))
     }
 
@@ -269,7 +270,7 @@ impl ClusterClient {
             call(client, &slots)
         };
         let all_slots = (0..SLOT_COUNT).map(|slot| (slot, ())).collect();
-        self.answer_all(all_slots, of_slots, |_, result| answered(result))
+        self.answer_all(all_slots, self.deadline(), of_slots, |_, result| answered(result))
     }
 }
 
@@ -325,9 +326,9 @@ fn ask_one_file<R: TypedRequest + Copy>(
             },
             |at, response| {
                 match at {
-                    0 => files = vec![ServedFile::of(&GetInfo.decode(response)?)],
+                    0 => files = vec![ServedFile::of(&GetInfo.decode(response)?)?],
                     1 => schema = GetSchema.decode(response)?,
-                    _ => files.push(ServedFile::of(&GetInfo.decode(response)?)),
+                    _ => files.push(ServedFile::of(&GetInfo.decode(response)?)?),
                 }
                 Ok(())
             },
@@ -350,12 +351,17 @@ struct ServedFile {
 }
 
 impl ServedFile {
-    fn of(info: &Info) -> ServedFile {
-        let ranges = info.get("cluster_file_slots").unwrap_or("none");
-        ServedFile {
-            generation: info.get("generation").map(str::to_owned),
-            slots: ranges.split(',').filter_map(|range| range.parse::<SlotRange>().ok()).collect(),
-        }
+    /// Returns the file that a response to Info describes. If the file has too many ranges of slots for a line, Info also
+    /// has a digit for every four slots.
+    fn of(info: &Info) -> Result<ServedFile, RequestError> {
+        let (digits, ranges) = (info.get("cluster_file_slots_digits"), info.get("cluster_file_slots"));
+        let slots = match digits {
+            Some(digits) => SlotSet::from_digits(digits),
+            None => ranges.unwrap_or("none").parse().ok(),
+        };
+        let text = digits.or(ranges).unwrap_or_default();
+        let slots = slots.ok_or(RequestError::Violation(Violation::FileSlots { len_bytes: text.len() }))?;
+        Ok(ServedFile { generation: info.get("generation").map(str::to_owned), slots })
     }
 }
 
