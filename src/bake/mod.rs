@@ -350,7 +350,7 @@ fn merge_to(
     for path in tables {
         let rows_before = opened.last().map_or(0, |before: &OldTable| before.facts.rows);
         let origin = origins.begin(&path.display().to_string(), RowUnit::TableRow, rows_before);
-        opened.push(OldTable::open(path, origin, options.slots, &options.cancel)?);
+        opened.push(OldTable::open(path, origin, options)?);
     }
     let mut all = base.iter().chain(&opened);
     let first = all.next().ok_or(BakeError::NoTables)?;
@@ -375,7 +375,7 @@ fn merge_to(
 
 /// Opens the base, if the options choose one. Rows of the base need no unique origins, because no message names them.
 fn open_base(options: &Options) -> Result<Option<OldTable>, BakeError> {
-    let open = |path| OldTable::open(path, 0, options.slots, &options.cancel);
+    let open = |path| OldTable::open(path, 0, options);
     options.base.as_deref().map(open).transpose()
 }
 

@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::cancel::Cancel;
 use super::error::BakeError;
+use super::options::Options;
 use super::sort::block_sums::{BlockSums, TableSums};
 use super::sort::blocks::Extent;
 use super::sort::extent_owner::ExtentOwner;
@@ -25,7 +25,7 @@ use crate::format::fence::{FENCE_ROWS, Fence, fence_count};
 use crate::format::header::{HEADER_LEN_BYTES, Layout, RECORDS_OFFSET_BYTES, Section, SectionKind, check_padding};
 use crate::format::key::{Key, KeyKind};
 use crate::replace::TableSummary;
-use crate::slots::SlotRange;
+use crate::slot_set::SlotSet;
 use crate::store::{StoreError, open_regular};
 use crate::typed::{Schema, SchemaError};
 
@@ -55,18 +55,13 @@ pub(super) struct OldTable {
 }
 
 impl OldTable {
-    /// Opens a table to read the rows of `slots`, or all rows if `slots` is `None`. Row number `n` gets the origin
+    /// Opens a table to read the rows of the slots that the options name. Row number `n` gets the origin
     /// `first_origin + n`, which identifies the row in messages.
-    pub(super) fn open(
-        path: &Path,
-        first_origin: u64,
-        slots: Option<SlotRange>,
-        cancel: &Cancel,
-    ) -> Result<OldTable, BakeError> {
+    pub(super) fn open(path: &Path, first_origin: u64, options: &Options) -> Result<OldTable, BakeError> {
         let reader = Reader::open(path)?;
         let layout = reader.layout()?;
         let dimensions = &layout.dimensions;
-        let sums = TableSums::open(reader.file.clone(), &layout, reader.owner.clone(), cancel)?;
+        let sums = TableSums::open(reader.file.clone(), &layout, reader.owner.clone(), &options.cancel)?;
         let mut table = TableRecords {
             extent: Extent {
                 sums: BlockSums::Table(sums.into()),
@@ -90,7 +85,8 @@ impl OldTable {
             table.common_len_bytes = Key::Bytes(&first).common_len_bytes(&Key::Bytes(&last));
             table.first_key = first;
         }
-        table.slots = slots;
+        let of_range = || options.slots.map(|slots| Arc::new(SlotSet::from_iter([slots])));
+        table.slots = options.table_slots.clone().or_else(of_range);
         let facts = TableFacts {
             path: path.to_path_buf(),
             len_bytes: layout.file_len_bytes(),

@@ -2,6 +2,7 @@
 
 use std::num::NonZero;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::bad_rows::BadRows;
 use super::cancel::Cancel;
@@ -10,6 +11,7 @@ use super::input_format::Format;
 use super::keys::Keys;
 use super::typed_columns::TypedColumns;
 use crate::replace::ReplaceRules;
+use crate::slot_set::SlotSet;
 use crate::slots::SlotRange;
 
 /// The policy for rows that have the same key.
@@ -75,6 +77,9 @@ pub struct Options {
     /// The slots to bake: the table is a shard. Rows of the inputs and of the base whose keys have other slots are left
     /// out. By default, all rows are baked. Slots require [`Keys::U64`], [`Keys::Bytes`], or a base.
     pub slots: Option<SlotRange>,
+    /// The slots whose rows are read from tables, instead of `slots`, for a merge of the rows of many ranges.
+    #[doc(hidden)]
+    pub table_slots: Option<Arc<SlotSet>>,
     /// The memory that the bake may use, at least [`MEMORY_MIN_BYTES`](super::MEMORY_MIN_BYTES). The default is the
     /// memory of the machine or control group, divided by [`MEMORY_SHARE`](super::MEMORY_SHARE).
     pub memory_bytes: Option<u64>,

@@ -70,7 +70,7 @@ pub(in crate::bake) fn align_tables(
         // The rows of all slots are converted, because the converted rows are numbered for messages.
         let all_slots = TableRecords { slots: None, ..other.table.clone() };
         let table = converted(&all_slots, &old, &schema, context, bad)?;
-        other.table = TableRecords { slots: other.table.slots, ..table };
+        other.table = TableRecords { slots: other.table.slots.take(), ..table };
         other.schema = Some(schema);
     }
     Ok(())

@@ -14,6 +14,7 @@
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
@@ -253,8 +254,9 @@ pub(super) async fn fetch_merged(
     cancel: &Cancel,
     progress: OnProgress<'_>,
 ) -> Result<(), PublishError> {
-    let (ranges, contains) = (slots.ranges(), |entry: &Entry| SlotSet::from_iter([entry.slots]).is_subset(slots));
-    let is_needed = |entry: &&Entry| ranges.iter().any(|range| entry.slots.overlaps(*range));
+    let of_entry = |entry: &Entry| SlotSet::from_iter([entry.slots]);
+    let (contains, is_needed) =
+        (|entry: &Entry| of_entry(entry).is_subset(slots), |entry: &&Entry| of_entry(entry).overlaps(slots));
     let entries: Vec<&Entry> = manifest.entries.iter().filter(is_needed).collect();
     if let [entry] = entries[..]
         && contains(entry)
@@ -271,7 +273,7 @@ pub(super) async fn fetch_merged(
     let shards: Vec<PathBuf> = entries.iter().map(|entry| shard_path(entry)).collect();
     let merged = with_suffix(path, ".merged");
     check_space(&merged, entries.iter().map(|entry| entry.bytes).sum())?;
-    merge_ranges(&shards, &ranges, &merged, cancel)?;
+    merge(&shards, slots, &merged, cancel)?;
     let (rows, rows_max) = (MappedStore::open(&merged)?.len() as u64, entries.iter().map(|entry| entry.rows).sum());
     let has_all = entries.iter().all(|entry| contains(entry));
     if rows > rows_max || has_all && rows < rows_max {
@@ -284,22 +286,10 @@ pub(super) async fn fetch_merged(
     sync_folder_of(path)
 }
 
-/// Merges the rows of these ranges of slots.
-fn merge_ranges(shards: &[PathBuf], ranges: &[SlotRange], merged: &Path, cancel: &Cancel) -> Result<(), PublishError> {
-    if let [range] = ranges {
-        return merge(shards, *range, merged, cancel);
-    }
-    let part = |range: &SlotRange| with_suffix(merged, &format!(".{range}.part"));
-    ranges.iter().try_for_each(|range| merge(shards, *range, &part(range), cancel))?;
-    let parts: Vec<PathBuf> = ranges.iter().map(part).collect();
-    merge(&parts, SlotRange::ALL, merged, cancel)?;
-    parts.iter().try_for_each(|part| remove(part))
-}
-
 /// Merges the rows of these slots. Keys of several files are an error, because the slots of files are disjoint.
-fn merge(shards: &[PathBuf], slots: SlotRange, merged: &Path, cancel: &Cancel) -> Result<(), PublishError> {
+fn merge(shards: &[PathBuf], slots: &SlotSet, merged: &Path, cancel: &Cancel) -> Result<(), PublishError> {
     let mut options = Options { cancel: cancel.clone(), ..Options::default() };
-    options.slots = (slots != SlotRange::ALL).then_some(slots);
+    options.table_slots = Some(Arc::new(slots.clone()));
     options.replace.allow_empty = true;
     bake::merge(shards, merged, &options, &mut |_| ()).map(drop).map_err(|error| match error {
         BakeError::Canceled => PublishError::Canceled,

@@ -19,7 +19,8 @@ use crate::format::checksum::BLOCK_LEN_BYTES;
 use crate::format::header::RECORDS_OFFSET_BYTES;
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::ALIGN_BYTES;
-use crate::slots::SlotRange;
+use crate::slot_set::SlotSet;
+use crate::slots::slot_of;
 
 /// A cursor over sorted rows in memory or on disk.
 pub(in crate::bake) struct SortedRows<'r> {
@@ -66,7 +67,7 @@ struct TableChecks {
     common: Vec<u8>,
     last_head: Option<u64>,
     /// The slots whose rows are returned. If `None`, all rows are returned.
-    slots: Option<SlotRange>,
+    slots: Option<Arc<SlotSet>>,
 }
 
 /// How the origin of each row is found. An origin identifies a row's input and line.
@@ -93,7 +94,7 @@ pub(in crate::bake) struct TableRecords {
     pub(in crate::bake) first_key: Vec<u8>,
     pub(in crate::bake) common_len_bytes: usize,
     /// The slots to read. If `None`, all rows are read.
-    pub(in crate::bake) slots: Option<SlotRange>,
+    pub(in crate::bake) slots: Option<Arc<SlotSet>>,
 }
 
 impl TableRecords {
@@ -162,7 +163,7 @@ impl<'r> SortedRows<'r> {
             row_count: (from_bytes == 0).then_some(table.row_count),
             common: table.first_key.get(..table.common_len_bytes).unwrap_or_default().to_vec(),
             last_head: None,
-            slots: table.slots,
+            slots: table.slots.clone(),
         });
         let TableRecords { extent, kind, align_bytes, origins, .. } = table;
         let range = from_bytes..extent.len_bytes;
@@ -331,6 +332,6 @@ impl TableChecks {
 
     #[inline]
     fn skips(&self, key: &Key<'_>) -> bool {
-        self.slots.is_some_and(|slots| !slots.has_key(*key))
+        self.slots.as_ref().is_some_and(|slots| !slots.has(slot_of(*key)))
     }
 }

@@ -2,9 +2,9 @@
 
 use std::fs;
 use std::mem::offset_of;
+use std::sync::Arc;
 
 use super::{Bench, Rows, any_replacement, csv, numbers, open, options};
-use crate::bake::cancel::Cancel;
 use crate::bake::combine::{self, SortedParts, each_row};
 use crate::bake::context::Context;
 use crate::bake::old_table::OldTable;
@@ -21,8 +21,22 @@ use crate::format::header::Layout;
 use crate::format::header::SectionKind;
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::ALIGN_BYTES;
-use crate::slots::SlotRange;
+use crate::slot_set::SlotSet;
+use crate::slots::{SLOT_COUNT, SlotRange, slot_of};
 use crate::store::StoreError;
+
+#[test]
+fn a_merge_of_many_ranges_has_the_rows_of_their_slots() {
+    let bench = Bench::tight(2);
+    let mut rows = numbers(0..5000, "row");
+    bench.write_table("all.db", KeyKind::U64, &rows, ALIGN_BYTES);
+    let range = |slot| SlotRange { first_slot: slot, last_slot: slot };
+    let slots: SlotSet = (0..SLOT_COUNT).step_by(3).map(range).collect();
+    let options = Options { table_slots: Some(Arc::new(slots.clone())), ..options(Keys::U64) };
+    bench.merge(&["all.db"], "some.db", &options).unwrap();
+    rows.retain(|key, _| slots.has(slot_of(Key::Bytes(key.as_bytes()))));
+    assert!(bench.bytes("some.db") == bench.expected(KeyKind::U64, &rows));
+}
 
 #[test]
 fn a_base_may_be_the_output() {
@@ -233,7 +247,7 @@ fn records_beyond_the_range_of_places_get_a_greater_alignment() {
     let bench = Bench::tight(1);
     let rows = numbers(0..1000, &"v".repeat(40));
     bench.write_table("base.db", KeyKind::U64, &rows, 128);
-    let base = OldTable::open(&bench.path("base.db"), 0, None, &Cancel::default()).unwrap().table;
+    let base = OldTable::open(&bench.path("base.db"), 0, &Options::default()).unwrap().table;
     let options = Options::default();
     let pool = bench.budget.thread_pool().unwrap();
     let context = Context { options: &options, typed: None, budget: &bench.budget, pool: &pool };
