@@ -18,8 +18,6 @@ use crate::user_namespace::is_ambiguous;
 
 /// The maximum length of a file with PEM certificates or keys. The authorities of a Linux distribution take 200 KiB.
 pub const PEM_LEN_MAX_BYTES: usize = 4 << 20;
-/// The maximum length of a topology file. A longer document is not valid.
-pub const TOPOLOGY_LEN_MAX_BYTES: usize = 16 << 20;
 /// The maximum length of a file with canaries.
 pub const CANARIES_LEN_MAX_BYTES: usize = 64 << 20;
 

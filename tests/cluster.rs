@@ -8,6 +8,8 @@ mod cluster {
     pub(crate) mod commands;
     pub(crate) mod differential;
     pub(crate) mod generations;
+    pub(crate) mod hostile;
+    pub(crate) mod limits;
     pub(crate) mod load;
     pub(crate) mod long_replies;
     pub(crate) mod moves;
@@ -22,7 +24,10 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, run};
 
-use cluster::{clients, commands, differential, generations, long_replies, moves, native_clients, stores, topologies};
+use cluster::{
+    clients, commands, differential, generations, hostile, limits, long_replies, moves, native_clients, stores,
+    topologies,
+};
 use helpers::store_servers::stop_servers;
 use helpers::trials::trials;
 
@@ -43,6 +48,18 @@ fn main() -> ExitCode {
         differential::replies_of_a_replica_are_equal,
         differential::a_node_without_a_topology_replies_as_a_new_node_of_redis,
         generations::every_value_is_of_a_published_generation_while_everything_fails,
+        hostile::a_node_that_disconnects_at_any_step_causes_an_error,
+        hostile::a_node_that_stalls_leaves_time_for_its_replica,
+        hostile::a_topology_of_thousands_of_nodes_needs_few_threads_and_connections,
+        hostile::bad_topologies_are_errors_that_state_the_value_and_the_remedy,
+        hostile::malformed_slots_of_a_file_are_a_violation_of_the_protocol,
+        hostile::nodes_that_never_respond_end_a_call_after_its_time,
+        hostile::nodes_that_redirect_to_each_other_end_a_call_after_its_attempts,
+        hostile::topologies_that_always_change_end_a_call_after_its_attempts,
+        limits::a_file_with_thousands_of_ranges_answers_ordered_lookups,
+        limits::a_rejected_topology_file_is_logged_once_and_reported_until_it_is_replaced,
+        limits::the_largest_topologies_are_checked_applied_and_served,
+        limits::topologies_beyond_the_limits_are_rejected_by_writers_and_readers,
         long_replies::long_replies_that_many_clients_do_not_read_are_held_once,
         moves::a_primary_and_a_replica_are_killed_and_restarted_under_load,
         moves::no_reply_is_wrong_while_topologies_change_under_load,

@@ -214,3 +214,46 @@ def published(url: str, folder: pathlib.Path, name: str = "cache") -> dict[Any, 
     """Return the rows of the newest generation of a published table."""
     with zero_kv.Published(url, cache=folder / name) as table:
         return {key: value if isinstance(value, bytes) else dict(value) for key, value in table.items()}
+
+
+class HostileNode:
+    """A node that answers each request as a test specifies. `answer` gets the port of the node and the op of the request. It
+    returns the status and the value of the response, or `None` to disconnect.
+    """
+
+    TOPOLOGY = 15
+    MOVED = (6, b"")
+
+    def __init__(self, answer: Callable[[int, int], tuple[int, bytes] | None]) -> None:
+        self._answer = answer
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self.address = f"zkv://127.0.0.1:{self.port}"
+        self.requests = 0
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._converse, args=(connection,), daemon=True).start()
+
+    def _converse(self, connection: socket.socket) -> None:
+        with connection, contextlib.suppress(OSError):
+            while request := connection.recv(16, socket.MSG_WAITALL):
+                self.requests += 1
+                response = self._answer(self.port, int.from_bytes(request[:4], "big"))
+                if response is None:
+                    return
+                status, value = response
+                connection.sendall(status.to_bytes(4, "big") + len(value).to_bytes(4, "big") + value)
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+def topology_of(*nodes: dict[str, Any]) -> bytes:
+    """Return a topology document."""
+    return json.dumps({"format": 1, "number": 1, "nodes": nodes}).encode()

@@ -8,6 +8,8 @@ import multiprocessing
 import os
 import pathlib
 import pickle
+import random
+import re
 import signal
 import threading
 import time
@@ -17,7 +19,17 @@ from typing import Any
 import pytest
 
 import zero_kv
-from support import BlockingCalls, Cluster, cluster_of, number_rows, seeded, serving, text_rows
+from support import (
+    BlockingCalls,
+    Cluster,
+    HostileNode,
+    cluster_of,
+    number_rows,
+    seeded,
+    serving,
+    text_rows,
+    topology_of,
+)
 
 CLIENTS = ["blocking", "asyncio"]
 
@@ -404,3 +416,96 @@ def test_logins_are_those_of_all_nodes(tmp_path: pathlib.Path) -> None:
             for login in logins:
                 with pytest.raises(zero_kv.LoginFailed, match=str(cluster.nodes[0]["port"])):
                     zero_kv.ClusterClient(nodes, **login)
+
+
+VALID_NODE = {"id": "a", "host": "127.0.0.1", "port": 1, "role": "primary", "slots": ["0-16383"]}
+
+
+@pytest.mark.parametrize("kind", CLIENTS)
+@pytest.mark.parametrize(
+    ("topology", "expected"),
+    [
+        (topology_of(), "0 nodes, expected 1 to 16384"),
+        (topology_of(VALID_NODE | {"slots": ["0-16382"]}), "slots 16383-16383 have no primary"),
+        (topology_of(VALID_NODE | {"slots": ["0-16383", "7-7"]}), "list each slot once"),
+        (topology_of(VALID_NODE | {"role": "owner" * 100_000}), "unknown variant `owner"),
+        (topology_of(VALID_NODE | {"port": 65536}), "invalid value: integer `65536`"),
+        (topology_of(VALID_NODE | {"port": 0}), "the port is 0, expected 1 to 65535"),
+        (topology_of(VALID_NODE | {"host": "a:b"}), "expected a host name or an IP address"),
+        (topology_of(VALID_NODE | {"host": "/run/zero-kv.sock"}), "expected a host name or an IP address"),
+        (topology_of(VALID_NODE, VALID_NODE), "another node has this id"),
+        (b"[" * 100_000, "malformed"),
+        (b"\xff\xfe", "malformed"),
+    ],
+)
+def test_an_invalid_topology_is_a_protocol_error(kind: str, topology: bytes, expected: str) -> None:
+    node = HostileNode(lambda _, __: (0, topology))
+    with pytest.raises(zero_kv.ProtocolError, match=re.escape(expected)) as raised:
+        if kind == "blocking":
+            zero_kv.ClusterClient(node.address)
+        else:
+            BlockingCalls(lambda: zero_kv.AsyncClusterClient(node.address)).get(7)
+    assert str(raised.value).startswith(node.address) and len(str(raised.value)) < 1000
+    node.close()
+
+
+def test_nodes_that_redirect_to_each_other_end_a_call_after_its_attempts() -> None:
+    ports: list[int] = []
+
+    def answer(this: int, op: int) -> tuple[int, bytes]:
+        if op != HostileNode.TOPOLOGY:
+            return HostileNode.MOVED
+        other = next(port for port in ports if port != this)
+        here = {"id": "here", "host": "127.0.0.1", "port": this, "role": "primary"}
+        return 0, topology_of(here, VALID_NODE | {"port": other})
+
+    nodes = [HostileNode(answer), HostileNode(answer)]
+    ports += [node.port for node in nodes]
+    client = zero_kv.ClusterClient(nodes[0].address, attempts=5, timeout=60)
+    with pytest.raises(zero_kv.ServerError, match="another node of the cluster serves the slot"):
+        client.get_bytes(7)
+    assert sum(node.requests for node in nodes) <= 20
+    for node in nodes:
+        node.close()
+
+
+def test_a_client_is_used_closed_and_forked_by_many_threads(cluster: Cluster) -> None:
+    current = [zero_kv.ClusterClient(cluster.addresses())]
+    stop, wrong = threading.Event(), []
+
+    def read(seed: int) -> None:
+        rng = random.Random(seed)
+        while not stop.is_set():
+            client = current[0]
+            try:
+                if client.get_many([1, 2, 3000]) != [b"1", b"2", None] or client.count(10, 30) != 20:
+                    wrong.append("value")
+                if rng.random() < 0.1 and pickle.loads(pickle.dumps(client)).get(5) != b"5":
+                    wrong.append("copy")
+            except zero_kv.Closed:
+                pass
+            except BaseException as error:
+                wrong.append(repr(error))
+
+    threads = [threading.Thread(target=read, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(20):
+            old, current[0] = current[0], zero_kv.ClusterClient(cluster.addresses())
+            assert current[0].get(7) == b"7"
+            old.close()
+            child = os.fork()
+            if child == 0:
+                status = 1
+                try:
+                    signal.alarm(60)
+                    status = 0 if current[0].get(9) == b"9" else 1
+                finally:
+                    os._exit(status)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert wrong == []

@@ -477,7 +477,7 @@ pub(crate) fn joined_ranges(ranges: &[SlotRange]) -> Vec<SlotRange> {
     for range in sorted {
         match joined.last_mut() {
             Some(last) if range.first_slot <= last.last_slot + 1 => {
-                last.last_slot = last.last_slot.max(range.last_slot)
+                last.last_slot = last.last_slot.max(range.last_slot);
             }
             _ => joined.push(range),
         }

@@ -211,7 +211,9 @@ mod tests {
     #[test]
     fn a_search_looks_at_few_zones() {
         const COUNT: usize = 8192;
-        let layouts: [fn(usize) -> (Option<usize>, usize); 5] = [
+        /// Returns the zone and the host of the node with a number.
+        type Layout = fn(usize) -> (Option<usize>, usize);
+        let layouts: [Layout; 5] = [
             |number| (None, number),
             |number| (Some(number % 3), number),
             |number| (Some(number), number),

@@ -16,7 +16,7 @@ use crate::helpers::servers::Server;
 use crate::helpers::waiting::eventually;
 
 /// Publishes a table in this number of shards.
-fn publish(published: &Published, shards: u16) {
+pub(crate) fn publish(published: &Published, shards: u16) {
     let (folder, db) = (tempfile::tempdir().unwrap(), published.folder.path().join("whole.db"));
     bake_text(&db, Keys::U64, (0..ROWS).map(|key| format!("{key},value {key}\n")).collect::<String>());
     let mut options = Options::default();
@@ -29,15 +29,20 @@ fn publish(published: &Published, shards: u16) {
     published.publication.publish(&files, &commit, &Default::default(), &mut |_, _| ()).unwrap();
 }
 
-fn command(published: &Published, member: &Member) -> Command {
-    let mut command = published.node_command(&member.id, published.publication.url());
-    let address = format!("127.0.0.1:{}", member.port);
+fn command(published: &Published, id: &str, port: u16) -> Command {
+    let mut command = published.node_command(id, published.publication.url());
+    let address = format!("127.0.0.1:{port}");
     command.args(["--cluster", "--announce", &address, "--tcp", &address]);
     command
 }
 
 fn start(published: &Published, member: &Member) -> Server {
-    start_node(command(published, member), &published.socket(&member.id))
+    start_at(published, &member.id, member.port)
+}
+
+/// Starts a node at a port of this machine.
+pub(crate) fn start_at(published: &Published, id: &str, port: u16) -> Server {
+    start_node(command(published, id, port), &published.socket(id))
 }
 
 fn create(published: &Published, number: u64, members: &[Member]) {
@@ -45,7 +50,7 @@ fn create(published: &Published, number: u64, members: &[Member]) {
     published.publication.create_topology(&topology).unwrap();
 }
 
-fn wait_for_topology<'s>(servers: impl IntoIterator<Item = &'s Server>, number: u64) {
+pub(crate) fn wait_for_topology<'s>(servers: impl IntoIterator<Item = &'s Server>, number: u64) {
     for server in servers {
         eventually(&format!("topology {number} is in effect"), || topology_number(server) == number);
     }
@@ -125,7 +130,7 @@ pub(crate) fn the_rows_of_moved_slots_stay_in_new_generations_while_the_node_ser
     create(&published, 1, &divided_after(8191));
     // A node serves moved slots for four polls.
     let start = |member: &Member| {
-        let mut command = command(&published, member);
+        let mut command = command(&published, &member.id, member.port);
         command.env("KV_STORE_POLL", "60s");
         start_node(command, &published.socket(&member.id))
     };

@@ -106,5 +106,13 @@ fn notes(info: &Info) -> Vec<String> {
         let number = info.get("cluster_topology").unwrap_or("?");
         format!("the topology file was rejected, and topology {number} stays in effect: {reason}")
     });
-    dropped.into_iter().chain(refused).chain(unknown).chain(tls).chain(expired).chain(published).chain(topology).collect()
+    dropped
+        .into_iter()
+        .chain(refused)
+        .chain(unknown)
+        .chain(tls)
+        .chain(expired)
+        .chain(published)
+        .chain(topology)
+        .collect()
 }
