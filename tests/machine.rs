@@ -14,6 +14,7 @@ mod machine {
     pub(crate) mod outputs;
     pub(crate) mod overlay;
     pub(crate) mod paused;
+    pub(crate) mod planted;
     pub(crate) mod processes;
     pub(crate) mod promtool;
     pub(crate) mod published_disks;
@@ -36,9 +37,9 @@ use libtest_mimic::{Arguments, run};
 
 use helpers::trials::trials;
 use machine::{
-    baker_disks, coarse_times, inherited_sockets, ip_ranges, leases, outputs, overlay, paused, processes, promtool,
-    published_disks, remote, restored_times, served_disks, server_user, service_manager, stopping, tmpfs, unit_files,
-    users, writers,
+    baker_disks, coarse_times, inherited_sockets, ip_ranges, leases, outputs, overlay, paused, planted, processes,
+    promtool, published_disks, remote, restored_times, served_disks, server_user, service_manager, stopping, tmpfs,
+    unit_files, users, writers,
 };
 
 fn main() -> ExitCode {
@@ -64,6 +65,7 @@ fn main() -> ExitCode {
         overlay::a_mapping_on_an_overlay_that_is_older_than_the_server_changes_no_value,
         paused::a_file_written_to_while_the_server_is_stopped_gives_errors,
         paused::a_server_sends_no_value_that_was_written_while_it_was_stopped,
+        planted::nothing_that_another_user_plants_makes_a_program_change_files_elsewhere_or_hang,
         processes::a_bake_without_enough_threads_is_an_error,
         processes::signals_that_the_parent_has_blocked_stop_a_server,
         promtool::promtool_accepts_the_metrics,

@@ -363,3 +363,84 @@ fn an_upward_import_is_found_in_every_form() {
     let list = "//! The server.\n//!\n//! 1. `low`, `middle`: why\n//! 2. `high`: why\n";
     assert_eq!(server_order(list), order);
 }
+
+/// Calls that create, replace, link, or remove files by their paths, and so could follow links of other users.
+const FILE_CALLS: [&str; 20] = [
+    "File::create",
+    "fs::write",
+    "fs::rename",
+    "fs::hard_link",
+    "fs::copy",
+    "fs::remove_file",
+    "fs::set_permissions",
+    ".create(true)",
+    ".create_new(",
+    "OFlags::CREATE",
+    "OFlags::TMPFILE",
+    "O_CREAT",
+    "tempfile_in(",
+    "tempfile::tempfile(",
+    "NamedTempFile",
+    ".persist(",
+    "symlink(",
+    "linkat(",
+    "renameat(",
+    "mknodat(",
+];
+
+/// The files that may contain such calls, and these calls. Sockets are no files that a program opens.
+const MAY_CALL: [(&str, &[&str]); 3] = [
+    ("src/server/listener/mod.rs", &["fs::remove_file"]),
+    ("src/server/listener/path.rs", &["fs::remove_file"]),
+    // By /proc/self/fd/N.
+    ("src/server/listener/access.rs", &["fs::set_permissions"]),
+];
+
+/// Returns the Rust files below a folder, apart from tests.
+fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if path.is_dir() {
+            if name != "tests" && name != "simulation" {
+                rust_files(&path, files);
+            }
+        } else if name.ends_with(".rs") && !name.ends_with("tests.rs") && name != "models.rs" {
+            files.push(path);
+        }
+    }
+}
+
+/// Returns the calls of [`FILE_CALLS`] in the code of a file.
+fn file_calls(text: &str) -> Vec<&'static str> {
+    let code = code(text);
+    let is_called = |call: &&str| {
+        code.match_indices(*call).any(|(at, _)| !code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_'))
+    };
+    FILE_CALLS.into_iter().filter(is_called).collect()
+}
+
+/// Only `src/folder` knows how to create files in folders to which other users can write.
+#[test]
+fn all_files_are_created_by_one_module() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    for folder in ["src", "python/src"] {
+        rust_files(&root.join(folder), &mut files);
+    }
+    assert!(files.len() > 300, "the files were found");
+    let mut found = Vec::new();
+    for path in files {
+        let name = path.strip_prefix(root).unwrap().to_str().unwrap();
+        let allowed = MAY_CALL.iter().find(|(file, _)| *file == name).map_or(&[][..], |(_, calls)| calls);
+        let calls = file_calls(&fs::read_to_string(&path).unwrap());
+        let forbidden = calls.into_iter().filter(|call| !allowed.contains(call) && !name.starts_with("src/folder/"));
+        found.extend(forbidden.map(|call| format!("{name}: {call}")));
+    }
+    assert!(found.is_empty(), "call a function of src/folder instead: {found:#?}");
+    assert_eq!(file_calls("std::fs::write(path, text);"), ["fs::write"]);
+    assert_eq!(
+        file_calls("// fs::write\nmy_fs::write(a); self.file.write(b);\n#[cfg(test)]\nmod t {\nfs::write\n}"),
+        [""; 0]
+    );
+}

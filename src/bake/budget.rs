@@ -9,8 +9,8 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use super::error::BakeError;
 use super::limits::{MEMORY_MIN_BYTES, MEMORY_SHARE};
 use super::options::Options;
-use super::place::folder_of;
 use super::section::WRITE_LEN_BYTES;
+use crate::folder::{folder_of, unnamed_file_in};
 use crate::format::record::VALUE_LEN_MAX_BYTES;
 use crate::machine_memory;
 
@@ -44,7 +44,7 @@ impl Budget {
         if let Some(folder) = &options.temp_dir {
             // Tests the folder now by creating a file, because a bake may not need the folder until it has read much of
             // the input.
-            tempfile::tempfile_in(folder).map_err(|error| BakeError::temporary(folder, error))?;
+            unnamed_file_in(folder).map_err(|error| BakeError::temporary(folder, error))?;
         }
         Ok(Budget {
             memory_bytes,

@@ -3,10 +3,10 @@
 //! The [`Cancel`] handle also records the hidden names of unfinished files, and whether a bake has replaced its output.
 //! A process that must exit during a bake can therefore remove these files and report whether the table was replaced.
 
-use std::fs;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::folder::Folder;
 
 /// A handle that cancels bakes. All clones of a handle cancel the same bakes.
 #[derive(Clone, Debug, Default)]
@@ -22,8 +22,15 @@ struct CancelState {
 /// struct while it renames a file.
 #[derive(Debug, Default)]
 pub(super) struct FileNames {
-    pub(super) hidden: Vec<PathBuf>,
+    pub(super) hidden: Vec<(Arc<Folder>, String)>,
     pub(super) is_in_place: bool,
+}
+
+impl FileNames {
+    /// Removes a name from the list.
+    pub(super) fn forget(&mut self, folder: &Arc<Folder>, hidden: &str) {
+        self.hidden.retain(|(other, name)| !Arc::ptr_eq(other, folder) || name != hidden);
+    }
 }
 
 impl Cancel {
@@ -46,9 +53,9 @@ impl Cancel {
     pub fn abandon(&self) -> bool {
         self.set();
         let mut names = self.names();
-        for hidden in names.hidden.drain(..) {
+        for (folder, hidden) in names.hidden.drain(..) {
             // The process is about to end, so an error here changes nothing.
-            let _ = fs::remove_file(hidden);
+            let _ = folder.remove(hidden);
         }
         !names.is_in_place
     }

@@ -4,7 +4,6 @@
 //! folder, and a report of each file. This module calls the last stages of a bake in order: `combine`, `index`,
 //! `verify`, and `place`.
 
-use std::fs;
 use std::panic;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,6 +25,7 @@ use super::report::Report;
 use super::shards::{ShardReport, Shards, path_of};
 use super::table::WrittenRecords;
 use super::{index, verify};
+use crate::folder::remove_file;
 use crate::format::header::Layout;
 use crate::format::record::PLACE_BITS;
 use crate::replace::TableSummary;
@@ -281,7 +281,7 @@ impl Finish<'_, '_> {
                 let shards = placed.iter().map(|shard| &shard.path).chain(slots.map(|_| &path));
                 for shard in shards {
                     // The error of the bake is reported, not an error of this attempt to clean up.
-                    let _ = fs::remove_file(shard);
+                    let _ = remove_file(shard);
                 }
                 return Err(match error {
                     PlaceError::Unplaced(_) if self.context.options.cancel.is_set() => BakeError::Canceled,

@@ -1,15 +1,16 @@
 //! Creates new files, renames finished files to their final paths, and removes the files that killed bakes left behind.
 
-use std::fs::{self, File, OpenOptions};
+use std::ffi::OsString;
+use std::fs::{self, File};
 use std::io;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 
-use rustix::fs::{AtFlags, CWD, FlockOperation, OFlags, flock, linkat};
+use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use super::cancel::Cancel;
+use crate::folder::{Folder, proc_path};
 
 /// A file that is being written, in the folder of its final path.
 ///
@@ -19,53 +20,31 @@ use super::cancel::Cancel;
 /// hidden file belongs to no running bake.
 pub(super) struct NewFile {
     file: File,
-    folder: File,
-    path: PathBuf,
+    folder: Arc<Folder>,
+    /// The open folder, which is synced in the end.
+    to_sync: File,
+    name: OsString,
     /// The hidden name, as long as the file has one.
-    hidden: Option<PathBuf>,
+    hidden: Option<String>,
     cancel: Cancel,
 }
 
 impl NewFile {
     /// Creates an empty file in the folder of `path`, and removes the files that killed bakes left there.
     pub(super) fn beside(path: &Path, cancel: &Cancel) -> io::Result<NewFile> {
-        let invalid = |message: &'static str| io::Error::new(io::ErrorKind::InvalidInput, message);
-        if path.file_name().is_none() {
-            return Err(invalid("is not the name of a file"));
-        }
-        match fs::symlink_metadata(path) {
-            Ok(found) if found.is_dir() => return Err(invalid("is a folder: name a file in it")),
-            Ok(found) if !found.is_file() && !found.is_symlink() => {
-                return Err(invalid("is not a regular file, so it is not replaced"));
-            }
-            // For example, /dev/stdout is a link into /proc. A rename would replace this link for all processes of the
-            // system.
-            Ok(found) if found.is_symlink() && fs::read_link(path).is_ok_and(|target| target.starts_with("/proc")) => {
-                return Err(invalid("is a link to a file of a process, so it is not replaced: name a file"));
-            }
-            _ => {}
-        }
-        let parent = folder_of(path);
-        remove_files_of_killed_bakes(parent);
+        let (folder, name) = Folder::of(path)?;
+        folder.check_replaceable(&name)?;
+        remove_files_of_killed_bakes(&folder);
         // Opens the folder first, so that no file is created in a folder that cannot be opened and synced.
-        let folder = File::open(parent)?;
-        match create_unnamed(parent) {
-            Ok(file) => Ok(Self::new(file, folder, path, None, cancel)),
-            Err(_) => Self::hidden(folder, path, cancel),
-        }
-    }
-
-    /// Creates a file with a hidden name, for file systems that do not support unnamed files.
-    fn hidden(folder: File, path: &Path, cancel: &Cancel) -> io::Result<NewFile> {
-        let mut names = cancel.names();
-        let (file, hidden) = with_free_hidden_name(path, create_locked)?;
-        names.hidden.push(hidden.clone());
-        drop(names);
-        Ok(Self::new(file, folder, path, Some(hidden), cancel))
-    }
-
-    fn new(file: File, folder: File, path: &Path, hidden: Option<PathBuf>, cancel: &Cancel) -> NewFile {
-        NewFile { file, folder, path: path.to_path_buf(), hidden, cancel: cancel.clone() }
+        let (to_sync, folder) = (folder.to_sync()?, Arc::new(folder));
+        let (file, hidden) = match create_unnamed(&folder) {
+            Ok(file) => (file, None),
+            Err(_) => {
+                let (file, hidden) = create_hidden(&folder, cancel)?;
+                (file, Some(hidden))
+            }
+        };
+        Ok(NewFile { file, folder, to_sync, name, hidden, cancel: cancel.clone() })
     }
 
     pub(super) fn file(&self) -> &File {
@@ -77,7 +56,7 @@ impl NewFile {
     /// file.
     pub(super) fn put_in_place(mut self) -> Result<(), PlaceError> {
         self.rename_synced().map_err(PlaceError::Unplaced)?;
-        self.folder.sync_all().map_err(PlaceError::FolderSync)
+        self.to_sync.sync_all().map_err(PlaceError::FolderSync)
     }
 
     fn rename_synced(&mut self) -> io::Result<()> {
@@ -90,16 +69,15 @@ impl NewFile {
         let hidden = match self.hidden.take() {
             Some(hidden) => hidden,
             None => {
-                let unnamed = proc_path(&self.file);
-                let link = |hidden: &Path| Ok(linkat(CWD, &unnamed, CWD, hidden, AtFlags::SYMLINK_FOLLOW)?);
-                let (_, hidden) = with_free_hidden_name(&self.path, link)?;
-                names.hidden.push(hidden.clone());
+                let link = |hidden: &str| self.folder.link_unnamed(&self.file, hidden.as_ref());
+                let (_, hidden) = with_free_hidden_name(link)?;
+                names.hidden.push((Arc::clone(&self.folder), hidden.clone()));
                 hidden
             }
         };
         let hidden = self.hidden.insert(hidden);
-        fs::rename(&*hidden, &self.path)?;
-        names.hidden.retain(|other| other != hidden);
+        self.folder.rename(&*hidden, &self.name)?;
+        names.forget(&self.folder, hidden);
         names.is_in_place = true;
         self.hidden = None;
         Ok(())
@@ -110,8 +88,8 @@ impl Drop for NewFile {
     fn drop(&mut self) {
         if let Some(hidden) = &self.hidden {
             // The bake has failed already, so an error here changes nothing.
-            let _ = fs::remove_file(hidden);
-            self.cancel.names().hidden.retain(|other| other != hidden);
+            let _ = self.folder.remove(hidden);
+            self.cancel.names().forget(&self.folder, hidden);
         }
     }
 }
@@ -125,20 +103,15 @@ pub(super) enum PlaceError {
     FolderSync(io::Error),
 }
 
-/// Returns the folder of the file at `path`. If the path is only a name, the folder is `.`.
-pub(super) fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-/// Calls `take` with one hidden name after another, in the folder of `path`, until `take` finds a name that is not in
-/// use. A hidden name contains the process ID. A name can be in use by another bake of this process, or by a process
-/// with the same ID that was killed or runs in another container.
-fn with_free_hidden_name<T>(path: &Path, take: impl Fn(&Path) -> io::Result<T>) -> io::Result<(T, PathBuf)> {
+/// Calls `take` with one hidden name after another, until `take` finds a name that is not in use. A hidden name contains
+/// the process ID. A name can be in use by another bake of this process, or by a process with the same ID that was
+/// killed or runs in another container.
+fn with_free_hidden_name<T>(take: impl Fn(&str) -> io::Result<T>) -> io::Result<(T, String)> {
     const ATTEMPTS: usize = 1000;
     let mut attempt = 0;
     loop {
         // The hidden name does not contain the file's own name, which may already have the maximum length.
-        let hidden = path.with_file_name(format!(".baker.{}.{attempt}.tmp", std::process::id()));
+        let hidden = format!(".baker.{}.{attempt}.tmp", std::process::id());
         attempt += 1;
         match take(&hidden) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempt < ATTEMPTS => {}
@@ -148,9 +121,8 @@ fn with_free_hidden_name<T>(path: &Path, take: impl Fn(&Path) -> io::Result<T>) 
 }
 
 /// Creates a file without a name, and checks that it can be linked to a name later.
-fn create_unnamed(folder: &Path) -> io::Result<File> {
-    let flags = OFlags::TMPFILE.bits().cast_signed();
-    let file = OpenOptions::new().read(true).write(true).mode(0o666).custom_flags(flags).open(folder)?;
+fn create_unnamed(folder: &Folder) -> io::Result<File> {
+    let file = folder.create_unnamed()?;
     // The file is linked through /proc, so /proc must be mounted.
     fs::metadata(proc_path(&file))?;
     // Ignores the error of a file system without locks: other bakes cannot lock the file either, so they do not remove
@@ -159,15 +131,23 @@ fn create_unnamed(folder: &Path) -> io::Result<File> {
     Ok(file)
 }
 
+/// Creates a file with a hidden name, for file systems that do not support unnamed files.
+fn create_hidden(folder: &Arc<Folder>, cancel: &Cancel) -> io::Result<(File, String)> {
+    let mut names = cancel.names();
+    let (file, hidden) = with_free_hidden_name(|hidden| create_locked(folder, hidden))?;
+    names.hidden.push((Arc::clone(folder), hidden.clone()));
+    Ok((file, hidden))
+}
+
 /// Creates and locks a file with a hidden name. Returns `AlreadyExists` if the name is in use, or if another bake locks
 /// or removes the file first.
-fn create_locked(hidden: &Path) -> io::Result<File> {
-    let file = OpenOptions::new().read(true).write(true).create_new(true).open(hidden)?;
+fn create_locked(folder: &Folder, hidden: &str) -> io::Result<File> {
+    let file = folder.create(hidden)?;
     let is_locked_by_other = lock(&file) == Err(Errno::WOULDBLOCK);
-    match file.metadata() {
-        Ok(found) if !is_locked_by_other && found.nlink() > 0 => Ok(file),
-        Err(error) if !is_locked_by_other => {
-            let _ = fs::remove_file(hidden);
+    match folder.has_file(hidden, &file) {
+        Ok(true) if !is_locked_by_other => Ok(file),
+        Err(error) if !is_locked_by_other && error.kind() != io::ErrorKind::NotFound => {
+            let _ = folder.remove(hidden);
             Err(error)
         }
         _ => Err(io::ErrorKind::AlreadyExists.into()),
@@ -179,23 +159,21 @@ fn lock(file: &File) -> Result<(), Errno> {
 }
 
 /// Removes the hidden files of killed bakes. Errors are ignored, because a leftover file does no harm.
-fn remove_files_of_killed_bakes(folder: &Path) {
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        if entry.file_name().to_str().is_some_and(is_hidden_name) {
-            let _ = remove_left_behind(&entry.path());
+fn remove_files_of_killed_bakes(folder: &Folder) {
+    for name in folder.names().into_iter().flatten() {
+        if let Some(name) = name.to_str().filter(|name| is_hidden_name(name)) {
+            let _ = remove_left_behind(folder, name);
         }
     }
 }
 
-fn remove_left_behind(hidden: &Path) -> io::Result<()> {
-    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(hidden)?;
+fn remove_left_behind(folder: &Folder, hidden: &str) -> io::Result<()> {
+    let file = folder.open_file(hidden)?;
     lock(&file)?;
-    let (locked, named) = (file.metadata()?, fs::symlink_metadata(hidden)?);
     // The bake that wrote the file may have renamed the file before this function locked it, so another file may have
     // the hidden name now.
-    if locked.is_file() && (locked.dev(), locked.ino()) == (named.dev(), named.ino()) {
-        fs::remove_file(hidden)?;
+    if folder.has_file(hidden, &file)? {
+        folder.remove(hidden)?;
     }
     Ok(())
 }
@@ -205,10 +183,6 @@ fn is_hidden_name(name: &str) -> bool {
     let numbers = name.strip_prefix(".baker.").and_then(|name| name.strip_suffix(".tmp"));
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     numbers.and_then(|numbers| numbers.split_once('.')).is_some_and(|(pid, n)| is_number(pid) && is_number(n))
-}
-
-fn proc_path(file: &File) -> PathBuf {
-    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
 #[cfg(test)]
@@ -222,8 +196,12 @@ mod tests {
         names
     }
 
+    /// Creates a file as on a file system without unnamed files.
     fn hidden(path: &Path, cancel: &Cancel) -> NewFile {
-        NewFile::hidden(File::open(folder_of(path)).unwrap(), path, cancel).unwrap()
+        let mut new = NewFile::beside(path, cancel).unwrap();
+        let (file, hidden) = create_hidden(&new.folder, cancel).unwrap();
+        (new.file, new.hidden) = (file, Some(hidden));
+        new
     }
 
     #[test]
@@ -238,14 +216,14 @@ mod tests {
         std::os::unix::fs::symlink("nowhere", folder.path().join(".baker.3.0.tmp")).unwrap();
         let running = hidden(&path, &Cancel::default());
         let hidden = running.hidden.clone().unwrap();
-        remove_files_of_killed_bakes(folder.path());
-        let hidden_name = hidden.file_name().unwrap().to_str().unwrap();
+        remove_files_of_killed_bakes(&running.folder);
+        let hidden_name = hidden.as_str();
         let mut expected: Vec<&str> = [".baker.2.0.tmp", ".baker.3.0.tmp", hidden_name].into();
         expected.extend(others);
         expected.sort_unstable();
         assert_eq!(names(folder.path()), expected);
         drop(running);
-        assert!(!hidden.exists(), "a failed bake removes its file");
+        assert!(!folder.path().join(hidden).exists(), "a failed bake removes its file");
     }
 
     #[test]

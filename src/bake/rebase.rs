@@ -18,6 +18,7 @@ use crate::bake::sort::extent_owner::ExtentOwner;
 use crate::bake::sort::sorted_rows::{BASE_RANK, RowOrigins, SortedRows, TableRecords};
 use crate::bake::table::RecordsWriter;
 use crate::bake::typed::row_builder::RowBuilder;
+use crate::folder::unnamed_file_in;
 use crate::format::key::Key;
 use crate::format::record::{RECORD_ALIGN_MAX_BYTES, record_align_bytes};
 use crate::typed::{Column, Schema, TypedRow, Value};
@@ -111,7 +112,7 @@ fn converted(
 ) -> Result<TableRecords, BakeError> {
     let folder: &Path = &context.budget.temp_dir;
     let temporary = |error| BakeError::temporary(folder, error);
-    let file = tempfile::tempfile_in(folder).map_err(temporary)?;
+    let file = unnamed_file_in(folder).map_err(temporary)?;
     // An estimate that is too low only matters for a table near the limits of the format, and is then an error.
     let len_bytes = table.extent.len_bytes * 2 + table.row_count * (schema.columns().len() * CELL_LEN_BYTES) as u64;
     let align_bytes = record_align_bytes(|_| len_bytes).unwrap_or(RECORD_ALIGN_MAX_BYTES);

@@ -4,16 +4,16 @@
 //! for each shard.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::combine::{SortedParts, each_row};
 use super::context::Context;
 use super::error::BakeError;
-use super::place::folder_of;
 use super::report::Report;
 use super::sort::tally::Tally;
+use crate::folder::{Folder, folder_of};
 use crate::format::header::RECORDS_OFFSET_BYTES;
 use crate::format::key::Key;
 use crate::format::record::{ALIGN_BYTES, PLACE_BITS, record_len_bytes, records_len_max_bytes};
@@ -106,7 +106,7 @@ pub(super) fn in_empty_folder<T>(folder: &Path, bake: impl FnOnce() -> Result<T,
     match &baked {
         // The name of a new folder must survive a power loss, too.
         Ok(_) if is_new => {
-            File::open(folder_of(folder)).and_then(|parent| parent.sync_all()).map_err(failed)?;
+            Folder::open(folder_of(folder)).and_then(|parent| parent.sync()).map_err(failed)?;
         }
         // The bake has failed already, so an error here changes nothing.
         Err(_) if is_new => drop(fs::remove_dir(folder)),

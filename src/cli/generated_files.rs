@@ -2,40 +2,46 @@
 //!
 //! In: the definition of a program's command line. Out: files in a folder.
 
-use std::fs::{self, Permissions};
-use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::io;
 use std::path::Path;
 
 use clap::Command;
-use clap_complete::Shell;
+use clap_complete::{Generator, Shell};
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
 use super::completions::MoreCompletions;
 use super::examples::HEADING;
+use crate::folder::Folder;
 
 /// The start of the code after the functions for zsh.
 const ZSH_END: &str = "\nif [ \"$funcstack[1]\" = ";
 
 pub(super) fn generate(mut command: Command, more: &MoreCompletions, folder: &Path) -> io::Result<()> {
     let name = command.get_name().to_owned();
-    // Files are generated in a private folder and then copied, because clap's generators would follow symbolic links
-    // that other users may have created in `folder`.
-    let generated = tempfile::tempdir()?;
+    // Files are generated in memory, because clap's generators would follow symbolic links that other users may have
+    // created in `folder`.
+    let folder = Folder::create_all(folder)?;
     // The command `help` gets no man page. Completions are generated after the man pages, because generating
     // completions adds the command `help`.
     let mut documented = command.clone().disable_help_subcommand(true);
     documented.build();
-    generate_man_pages(documented, generated.path())?;
-    copy_all(generated.path(), &folder.join("man1"))?;
+    generate_man_pages(documented, &subfolder(&folder, "man1")?)?;
     for (shell, folder_name) in [(Shell::Bash, "bash"), (Shell::Zsh, "zsh"), (Shell::Fish, "fish")] {
-        let generated = tempfile::tempdir()?;
-        let file = clap_complete::generate_to(shell, &mut command, &name, generated.path())?;
-        fs::write(&file, with_more(&fs::read_to_string(&file)?, shell, more))?;
-        copy_all(generated.path(), &folder.join(folder_name))?;
+        let mut generated = Vec::new();
+        clap_complete::generate(shell, &mut command, &name, &mut generated);
+        let generated = String::from_utf8(generated).map_err(io::Error::other)?;
+        let completions = with_more(&generated, shell, more);
+        subfolder(&folder, folder_name)?.write(shell.file_name(&name), completions.as_bytes())?;
     }
     Ok(())
+}
+
+/// Opens a folder in the folder of generated files, or creates it.
+fn subfolder(folder: &Folder, name: &str) -> io::Result<Folder> {
+    folder.create_subfolder(name).map_err(|error| {
+        io::Error::new(error.kind(), format!("{}: {error}: remove it", folder.path().join(name).display()))
+    })
 }
 
 /// Adds the code for a shell to the generated code.
@@ -52,7 +58,7 @@ fn with_more(generated: &str, shell: Shell, more: &MoreCompletions) -> String {
 }
 
 /// Writes the man page of a command and of each of its subcommands.
-fn generate_man_pages(command: Command, folder: &Path) -> io::Result<()> {
+fn generate_man_pages(command: Command, folder: &Folder) -> io::Result<()> {
     for subcommand in command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set()) {
         generate_man_pages(subcommand.clone(), folder)?;
     }
@@ -66,7 +72,7 @@ fn generate_man_pages(command: Command, folder: &Path) -> io::Result<()> {
     if let Some(examples) = examples {
         rendered.extend_from_slice(&render_examples(&examples));
     }
-    fs::write(folder.join(page.get_filename()), rendered)
+    folder.write(page.get_filename(), &rendered)
 }
 
 /// Renders the text that [`super::examples::add_examples`] has added to the help of a command.
@@ -84,21 +90,4 @@ fn render_examples(text: &str) -> Vec<u8> {
         }
     }
     page.to_roff().into_bytes()
-}
-
-/// Copies all files of `generated` into `folder`. Symbolic links in `folder` are replaced, not followed.
-fn copy_all(generated: &Path, folder: &Path) -> io::Result<()> {
-    fs::create_dir_all(folder)?;
-    if fs::symlink_metadata(folder)?.is_symlink() {
-        let message = format!("{} is a symbolic link, but a folder was expected: remove it", folder.display());
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
-    }
-    for file in fs::read_dir(generated)? {
-        let file = file?;
-        // The process's umask applies to this mode.
-        let mut copy = tempfile::Builder::new().permissions(Permissions::from_mode(0o666)).tempfile_in(folder)?;
-        copy.write_all(&fs::read(file.path())?)?;
-        copy.persist(folder.join(file.file_name()))?;
-    }
-    Ok(())
 }

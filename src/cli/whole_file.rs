@@ -1,48 +1,47 @@
 //! Writes files that get their name only when they are complete.
 //!
-//! `baker` writes reports with this module, `benchmarker` writes pages and logs, and `zkv` writes dumps. A symbolic
-//! link at the path is replaced and not followed, because another user may have created it.
+//! `baker` writes reports with this module, `benchmarker` writes pages and logs, and `zkv` writes dumps and topologies. A
+//! symbolic link at the path is replaced and not followed, because another user may have created it.
 
+use std::ffi::OsString;
 use std::fmt::Display;
-use std::fs::{File, Permissions};
+use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
-use tempfile::NamedTempFile;
 
+use crate::folder::{Folder, NewFile};
 use crate::special_file::{is_special, open_special};
 
-/// A new file with a temporary name. [`WholeFile::put_in_place`] renames the file to its final name. If the value is
-/// dropped without this call, the file is removed.
+/// A new file without its name, which [`WholeFile::put_in_place`] gives it. If the value is dropped without this call, the
+/// file is removed.
 pub struct WholeFile {
-    file: NamedTempFile,
-    folder: File,
+    new: NewFile,
+    name: OsString,
+    /// The open folder, which is synced in the end.
+    to_sync: File,
     path: PathBuf,
 }
 
 impl WholeFile {
-    /// Creates an empty file with a temporary name in the folder of `path`. `path` is the final name of the file.
+    /// Creates an empty file in the folder of `path`. `path` is the final name of the file.
     pub fn beside(path: &Path) -> anyhow::Result<WholeFile> {
         Self::create(path).map_err(|error| write_error(path, &error))
     }
 
     fn create(path: &Path) -> io::Result<WholeFile> {
         check_is_no_folder(path)?;
-        let parent = folder_of(path);
+        let (folder, name) = Folder::of(path)?;
+        folder.check_replaceable(&name)?;
         // `put_in_place` syncs the folder. The folder is opened here, so that a failure to open the folder is reported
         // before the file gets its final name.
-        let folder = File::open(parent)?;
-        // The process's umask applies to this mode.
-        let rights = Permissions::from_mode(0o666);
-        let file =
-            tempfile::Builder::new().prefix(".zero-kv.").suffix(".tmp").permissions(rights).tempfile_in(parent)?;
-        Ok(WholeFile { file, folder, path: path.to_path_buf() })
+        let to_sync = folder.to_sync()?;
+        Ok(WholeFile { new: folder.new_file()?, name, to_sync, path: path.to_path_buf() })
     }
 
     pub fn file(&self) -> &File {
-        self.file.as_file()
+        self.new.file()
     }
 
     /// Converts the error of a failed write into an error that names the file and states that it was not written.
@@ -52,10 +51,10 @@ impl WholeFile {
 
     /// Syncs the file, gives it its final name, and syncs the folder.
     pub fn put_in_place(self) -> anyhow::Result<()> {
-        let WholeFile { file, folder, path } = self;
-        file.as_file().sync_all().map_err(|error| write_error(&path, &error))?;
-        file.persist(&path).map_err(|error| write_error(&path, &error.error))?;
-        folder.sync_all().map_err(|error| {
+        let WholeFile { new, name, to_sync, path } = self;
+        let placed = new.file().sync_all().and_then(|()| new.replace(&name));
+        placed.map_err(|error| write_error(&path, &error))?;
+        to_sync.sync_all().map_err(|error| {
             let path = path.display();
             anyhow!("{path}: is in place, but its folder cannot be synced: {error}: a power loss may bring the old file back")
         })
@@ -68,7 +67,7 @@ pub fn check_can_be_written(path: &Path) -> anyhow::Result<()> {
     let check = || -> io::Result<()> {
         match is_special(path)? {
             true => Ok(()),
-            false => check_is_no_folder(path).and_then(|()| tempfile::tempfile_in(folder_of(path)).map(drop)),
+            false => WholeFile::create(path).map(drop),
         }
     };
     check().map_err(|error| write_error(path, &error))
@@ -90,10 +89,6 @@ fn check_is_no_folder(path: &Path) -> io::Result<()> {
         true => Err(io::Error::new(io::ErrorKind::IsADirectory, "is a folder: name a file in it")),
         false => Ok(()),
     }
-}
-
-fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Returns an error that names the file and states that it was not written.

@@ -4,20 +4,22 @@
 //! anything at any name, at any time. Therefore, each call acts on names relative to the open folder, and follows no
 //! symbolic link at a name, waits for no FIFO, and opens no device. A file is written only if this process created it,
 //! or if [`Folder::continue_file`] or [`Folder::open_lock_file`] found that nobody else could have. Links in the path
-//! of the folder itself are followed, because the user of the program chose the path.
+//! of the folder itself are followed, because the user of the program chose the path, unless another user could have put
+//! the link into a folder where everybody can write.
 
 mod new_file;
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use nix::unistd::geteuid;
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fchmod, fstat, linkat, mkdirat, openat, renameat, statat, unlinkat,
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fchmod, fstat, linkat, mkdirat, openat, readlinkat, renameat,
+    statat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -33,6 +35,9 @@ const LOCK_MODE: Mode = Mode::from_raw_mode(0o600);
 /// controlling terminal of the process.
 const SAFELY: OFlags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
+/// How folders in a path are opened. A folder that is only passed through need not be readable.
+const PASS: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
 /// An open folder.
 #[derive(Debug)]
 pub struct Folder {
@@ -43,15 +48,25 @@ pub struct Folder {
 impl Folder {
     /// Opens the folder at a path.
     pub fn open(path: &Path) -> io::Result<Folder> {
-        // A folder that is only passed through need not be readable.
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(Folder { fd: openat(CWD, path, flags, Mode::empty())?, path: path.to_path_buf() })
+        Folder::walk(path, false)
     }
 
     /// Creates the folder at a path, and the folders above it, unless they exist. Opens the folder.
     pub fn create_all(path: &Path) -> io::Result<Folder> {
-        fs::create_dir_all(path)?;
-        Folder::open(path)
+        Folder::walk(path, true)
+    }
+
+    fn walk(path: &Path, is_created: bool) -> io::Result<Folder> {
+        let start = if path.is_absolute() { "/" } else { "." };
+        let mut fd = openat(CWD, start, PASS, Mode::empty())?;
+        for component in path.components() {
+            fd = match component {
+                Component::Normal(name) => step(&fd, name, is_created)?,
+                Component::ParentDir => openat(&fd, "..", PASS, Mode::empty())?,
+                _ => continue,
+            };
+        }
+        Ok(Folder { fd, path: path.to_path_buf() })
     }
 
     /// Opens the folder of the file at a path. Returns the folder, and the name of the file in it.
@@ -59,7 +74,8 @@ impl Folder {
         let text = path.as_os_str().as_bytes();
         // `Path::file_name` ignores these ends.
         if text.ends_with(b"/") || text.ends_with(b"/.") {
-            return Err(invalid("is the path of a folder: name a file in it"));
+            let is_folder = if path.is_dir() { "is a folder" } else { "is the path of a folder" };
+            return Err(invalid(format!("{is_folder}: name a file in it")));
         }
         let name = path.file_name().ok_or_else(|| invalid("is not the name of a file"))?;
         Ok((Folder::open(folder_of(path))?, name.to_owned()))
@@ -68,10 +84,11 @@ impl Folder {
     /// Opens a folder in this folder.
     pub fn subfolder(&self, name: &str) -> io::Result<Folder> {
         check_name(name.as_ref())?;
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = openat(&self.fd, name, flags, Mode::empty()).map_err(|error| match (error, self.stat(name)) {
-            (Errno::NOTDIR | Errno::LOOP, Ok(found)) if kind(&found) == FileType::Symlink => linked(),
-            _ => error.into(),
+        let fd = openat(&self.fd, name, PASS | OFlags::NOFOLLOW, Mode::empty()).map_err(|error| {
+            match (error, self.stat(name)) {
+                (Errno::NOTDIR | Errno::LOOP, Ok(found)) if kind(&found) == FileType::Symlink => linked(),
+                _ => error.into(),
+            }
         })?;
         Ok(Folder { fd, path: self.path.join(name) })
     }
@@ -150,6 +167,14 @@ impl Folder {
             Ok(found) => Ok(check_kind(&found).and_then(|()| self.check_owner(&found)).is_ok()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(error),
+        }
+    }
+
+    /// Returns whether a name is that of a folder. A missing name is not.
+    pub fn is_folder(&self, name: impl AsRef<OsStr>) -> io::Result<bool> {
+        match self.stat(name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            found => Ok(kind(&found?) == FileType::Directory),
         }
     }
 
@@ -258,10 +283,51 @@ impl Folder {
         }
     }
 
+    /// Checks that a new file may replace what has a name, which is a regular file, a link, or nothing.
+    pub fn check_replaceable(&self, name: impl AsRef<OsStr>) -> io::Result<()> {
+        let name = name.as_ref();
+        let Ok(found) = self.stat(name) else { return Ok(()) };
+        match kind(&found) {
+            FileType::RegularFile => Ok(()),
+            FileType::Directory => Err(invalid("is a folder: name a file in it")),
+            // For example, /dev/stdout is a link into /proc. A rename would replace this link for all processes of the
+            // system.
+            FileType::Symlink => match readlinkat(&self.fd, name, Vec::new()) {
+                Ok(target) if target.to_bytes().starts_with(b"/proc") => {
+                    Err(invalid("is a link to a file of a process, so it is not replaced: name a file"))
+                }
+                _ => Ok(()),
+            },
+            _ => Err(invalid("is not a regular file, so it is not replaced")),
+        }
+    }
+
+    /// Returns whether a name is that of an open file.
+    pub fn has_file(&self, name: impl AsRef<OsStr>, file: &File) -> io::Result<bool> {
+        let (named, open) = (self.stat(name)?, fstat(file)?);
+        Ok((named.st_dev, named.st_ino) == (open.st_dev, open.st_ino))
+    }
+
+    /// Removes the hidden files that killed processes left. Only a process that knows that no other process writes to
+    /// the folder may call this function.
+    pub fn remove_hidden_files(&self) -> io::Result<()> {
+        for name in self.names()?.into_iter().filter(|name| name.to_str().is_some_and(is_hidden_name)) {
+            // A file that cannot be removed does no harm, and may belong to another user.
+            let _ = self.remove(name);
+        }
+        Ok(())
+    }
+
     /// Makes the names in the folder durable.
     pub fn sync(&self) -> io::Result<()> {
+        self.to_sync()?.sync_all()
+    }
+
+    /// Opens the folder as a file that can be synced. Programs call this function before they write, if a folder that
+    /// cannot be opened must be an error before the work, and not after it.
+    pub fn to_sync(&self) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        File::from(openat(&self.fd, ".", flags, Mode::empty())?).sync_all()
+        Ok(File::from(openat(&self.fd, ".", flags, Mode::empty())?))
     }
 
     fn open_regular(&self, name: &OsStr, access: OFlags) -> io::Result<File> {
@@ -288,7 +354,7 @@ impl Folder {
     }
 
     /// Gives an unnamed file a name.
-    fn link_unnamed(&self, file: &File, name: &OsStr) -> io::Result<()> {
+    pub fn link_unnamed(&self, file: &File, name: &OsStr) -> io::Result<()> {
         check_name(name)?;
         Ok(linkat(CWD, proc_path(file), &self.fd, name, AtFlags::SYMLINK_FOLLOW)?)
     }
@@ -299,9 +365,51 @@ impl Folder {
     }
 }
 
+/// Opens a folder in a folder. Creates it if it does not exist and `is_created` is true.
+fn step(folder: &OwnedFd, name: &OsStr, is_created: bool) -> io::Result<OwnedFd> {
+    let open = || openat(folder, name, PASS | OFlags::NOFOLLOW, Mode::empty());
+    match open() {
+        Err(Errno::NOENT) if is_created => {
+            match mkdirat(folder, name, FOLDER_MODE) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(error) => return Err(error.into()),
+            }
+            Ok(open()?)
+        }
+        Err(Errno::NOTDIR | Errno::LOOP) => {
+            let found = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
+            if kind(&found) == FileType::Symlink {
+                check_followed(folder, name, &found)?;
+            }
+            Ok(openat(folder, name, PASS, Mode::empty())?)
+        }
+        opened => Ok(opened?),
+    }
+}
+
+/// Rejects a link in a folder where everybody can write, unless it belongs to the owner of the folder, to root, or to
+/// this process's user. The kernel has the same rule for folders with the sticky bit, if `fs.protected_symlinks` is set.
+fn check_followed(folder: &OwnedFd, name: &OsStr, link: &Stat) -> io::Result<()> {
+    let (parent, owner) = (fstat(folder)?, link.st_uid);
+    if parent.st_mode & 0o002 == 0 || [0, geteuid().as_raw(), parent.st_uid].contains(&owner) {
+        return Ok(());
+    }
+    let name = name.to_string_lossy();
+    Err(invalid(format!(
+        "{name} is a symbolic link of user {owner} in a folder where everybody can write, which is not followed: name \
+         the folder that it leads to"
+    )))
+}
+
 /// Creates a file without a name in a folder, also if the file system does not support such files.
 pub fn unnamed_file_in(folder: &Path) -> io::Result<File> {
     Folder::open(folder)?.new_file()?.into_unnamed()
+}
+
+/// Removes the file or the link at a path, if it exists.
+pub fn remove_file(path: &Path) -> io::Result<()> {
+    let (folder, name) = Folder::of(path)?;
+    folder.remove(name)
 }
 
 /// Returns the folder of the file at `path`. If the path is only a name, the folder is `.`.
@@ -338,7 +446,8 @@ fn invalid(message: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, message.into())
 }
 
-fn proc_path(file: &impl AsFd) -> PathBuf {
+/// Returns the path by which this process can open a file again, if /proc is mounted.
+pub fn proc_path(file: &impl AsFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()))
 }
 

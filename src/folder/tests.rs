@@ -1,3 +1,4 @@
+use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
 use rustix::fs::mknodat;
@@ -146,6 +147,33 @@ fn a_folder_that_was_replaced_by_a_link_stays_open() {
     assert_eq!(fs::read(parent.path().join("b/second")).unwrap(), b"new");
     assert_eq!(folder.names().unwrap().len(), 2);
     assert_eq!(fs::read_dir(parent.path().join("other")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_path_is_walked_through_links_of_trusted_users() {
+    let parent = tempfile::tempdir().unwrap();
+    fs::create_dir_all(parent.path().join("a/b")).unwrap();
+    symlink("a/b", parent.path().join("link")).unwrap();
+    symlink("none", parent.path().join("dangling")).unwrap();
+    fs::write(parent.path().join("file"), "").unwrap();
+    let folder = Folder::create_all(&parent.path().join("link/./c/../d/e")).unwrap();
+    folder.write("name", b"new").unwrap();
+    assert_eq!(fs::read(parent.path().join("a/b/d/e/name")).unwrap(), b"new");
+    for name in ["none", "dangling", "file", "file/a"] {
+        assert!(Folder::open(&parent.path().join(name)).is_err(), "{name}");
+    }
+    assert!(Folder::create_all(&parent.path().join("dangling")).is_err());
+    assert!(!parent.path().join("none").exists());
+    // Only root can create a link of another user.
+    let link = parent.path().join("link");
+    if std::os::unix::fs::lchown(&link, Some(4321), Some(4321)).is_ok() {
+        for (mode, is_followed) in [(0o755, true), (0o775, true), (0o777, false), (0o1777, false)] {
+            fs::set_permissions(parent.path(), fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(Folder::open(&link).is_ok(), is_followed, "{mode:o}");
+        }
+        let error = Folder::create_all(&link.join("new")).unwrap_err().to_string();
+        assert!(error.contains("link is a symbolic link of user 4321"), "{error}");
+    }
 }
 
 #[test]

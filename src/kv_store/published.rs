@@ -60,7 +60,6 @@ pub(crate) use following::Following;
 
 #[cfg(feature = "object-store")]
 mod following {
-    use std::fs;
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::path::{Path, PathBuf};
     use std::sync::mpsc::{Receiver, Sender, channel};
@@ -73,6 +72,7 @@ mod following {
     use tracing::{error, info, warn};
     use zero_kv::cluster::{SlotSet, Topology};
     use zero_kv::config_file::{self, CANARIES_LEN_MAX_BYTES};
+    use zero_kv::folder::Folder;
     use zero_kv::publish::{
         ClusterMember, FailureKind, FollowControl, FollowOptions, Follower, Manifest, Polled, PublishError, Serve,
     };
@@ -84,6 +84,8 @@ mod following {
 
     /// How long the thread waits after a panic.
     const PANIC_WAIT: Duration = Duration::from_secs(10);
+    /// The name of the file with the canaries, in the folder of the node.
+    const CANARIES: &str = "canaries";
 
     /// A thread that follows a published table.
     pub(crate) struct Following {
@@ -111,10 +113,10 @@ mod following {
             let mut follower = Follower::open(&url, options)?;
             let cluster = config.cluster.clone();
             if let Some(node) = &cluster {
-                follower.join(Box::new(Member(Arc::clone(node))));
+                follower.join(Box::new(Member(Arc::clone(node))))?;
             }
-            let canaries = Canaries { own: config.canaries.take(), slots, cluster, path: cache.join("canaries") };
-            config.canaries = Some(canaries.path.clone());
+            let canaries = Canaries { own: config.canaries.take(), slots, cluster, folder: follower.folder()? };
+            config.canaries = Some(cache.join(CANARIES));
             config.watch = false;
 
             let (server, control) = channel();
@@ -193,8 +195,8 @@ mod following {
         /// The slots of the node, if it is not part of a cluster.
         slots: SlotSet,
         cluster: Option<Arc<ClusterNode>>,
-        /// The file that the server reads.
-        path: PathBuf,
+        /// The folder of the file that the server reads.
+        folder: Folder,
     }
 
     impl Canaries {
@@ -211,7 +213,8 @@ mod following {
                 let own_text = config_file::read_text(own, CANARIES_LEN_MAX_BYTES);
                 text += &own_text.map_err(|error| format!("canaries in {}: {error}", own.display()))?;
             }
-            fs::write(&self.path, text).map_err(|error| format!("{}: {error}", self.path.display()))
+            let written = self.folder.write(CANARIES, text.as_bytes());
+            written.map_err(|error| format!("{}: {error}", self.folder.path().join(CANARIES).display()))
         }
     }
 

@@ -4,15 +4,21 @@
 //!
 //! ```text
 //! lock                       locked by the process that uses the folder
+//! canaries                   written by `kv_store`: what the server looks up before it serves a file
+//! topology.json              the topology that a node of a cluster follows
 //! data/DIGEST.zkv            verified files; data/DIGEST-SLOTS.zkv if the node has only some slots, or a hash of them
 //! data/DIGEST.zkv.partial    a download in progress
 //! manifests/NUMBER.json      the manifests of the complete generations
 //! serving.db                 a hard link to the file that is served
 //! serving.json               the number of the generation that is served, and the pin that applied
 //! ```
+//!
+//! Only files that belong to the process's user or to root are read. No link in the folder is followed.
 
 use std::collections::HashSet;
-use std::fs::{self, File};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -22,22 +28,28 @@ use twox_hash::XxHash3_64;
 
 use super::bandwidth::Bandwidth;
 use super::document::{decode, encode};
-use super::download::{check_space, download, open_verified, remove, sync_folder_of, with_suffix};
+use super::download::{check_space, download, open_verified, remove, sync_folder, verify, with_suffix};
 use super::error::PublishError;
 use super::location::Location;
 use super::manifest::{Entry, Manifest};
 use super::transfer::OnProgress;
 use crate::bake::{self, BakeError, Cancel, Options};
 use crate::cluster::SlotSet;
+use crate::folder::Folder;
 use crate::slots::SlotRange;
 use crate::store::{MappedStore, StoreError};
 
 /// The name of the file that is served, in the folder.
 pub(super) const SERVING: &str = "serving.db";
+/// The maximum lengths of documents in the folder. Longer ones are ignored.
+const SERVING_LEN_MAX_BYTES: u64 = 1 << 20;
+const MANIFEST_LEN_MAX_BYTES: u64 = 64 << 20;
 
 /// A node's folder of generations.
 pub(super) struct Cache {
-    folder: PathBuf,
+    folder: Folder,
+    data: Folder,
+    manifests: Folder,
     /// The slots of the files that are fetched.
     slots: SlotSet,
     /// The slots of the file that is served, which differ from `slots` while other slots are fetched.
@@ -66,17 +78,22 @@ pub(super) struct Serving {
 impl Cache {
     /// Creates the folder if it does not exist, and locks it.
     pub(super) fn open(folder: &Path, slots: SlotSet) -> Result<Cache, PublishError> {
-        for folder in [folder, &folder.join("data"), &folder.join("manifests")] {
-            fs::create_dir_all(folder).map_err(PublishError::io(folder))?;
-        }
-        let path = folder.join("lock");
-        let lock =
-            File::options().create(true).truncate(false).write(true).open(&path).map_err(PublishError::io(&path))?;
+        let folder = Folder::create_all(folder).map_err(PublishError::io(folder))?;
+        let subfolder =
+            |name: &str| folder.create_subfolder(name).map_err(|error| unusable(&folder, name.as_ref(), error));
+        let (data, manifests) = (subfolder("data")?, subfolder("manifests")?);
+        let lock = folder.open_lock_file("lock").map_err(|error| unusable(&folder, "lock".as_ref(), error))?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
-            let error = std::io::Error::other("another process uses this folder: stop it, or choose another folder");
-            PublishError::Io { path, error }
+            let error = io::Error::other("another process uses this folder: stop it, or choose another folder");
+            PublishError::Io { path: folder.path().join("lock"), error }
         })?;
-        Ok(Cache { folder: folder.to_path_buf(), served_slots: slots.clone(), slots, lock })
+        folder.remove_hidden_files().map_err(PublishError::io(folder.path()))?;
+        Ok(Cache { folder, data, manifests, served_slots: slots.clone(), slots, lock })
+    }
+
+    /// Returns the folder.
+    pub(super) fn folder(&self) -> &Folder {
+        &self.folder
     }
 
     /// Returns the slots of the files that are fetched.
@@ -97,26 +114,12 @@ impl Cache {
 
     /// Returns the path of the file that is served.
     pub(super) fn serving_path(&self) -> PathBuf {
-        self.folder.join(SERVING)
+        self.folder.path().join(SERVING)
     }
 
-    /// Returns the path of the verified file that has the node's slots of a generation.
-    fn data_path(&self, manifest: &Manifest) -> PathBuf {
-        self.data_path_of(manifest, &self.slots)
-    }
-
-    fn data_path_of(&self, manifest: &Manifest, slots: &SlotSet) -> PathBuf {
-        let slots = match &slots.ranges()[..] {
-            _ if *slots == SlotSet::ALL => String::new(),
-            [range] => format!("-{range}"),
-            // A text with many ranges would be too long for the name of a file.
-            _ => format!("-{:016x}", XxHash3_64::oneshot(slots.to_string().as_bytes())),
-        };
-        self.folder.join("data").join(format!("{}{slots}.zkv", manifest.digest()))
-    }
-
-    fn manifest_path(&self, number: u64) -> PathBuf {
-        self.folder.join("manifests").join(format!("{number:020}.json"))
+    /// Returns the name of the verified file that has the node's slots of a generation, in the folder of data.
+    fn data_name(&self, manifest: &Manifest) -> String {
+        data_name_of(manifest, &self.slots)
     }
 
     /// Returns the manifests of the complete generations, in ascending order. Skips manifests that are damaged. Returns
@@ -127,16 +130,20 @@ impl Cache {
 
     /// Returns the manifests of the complete generations, in ascending order. Skips manifests that are damaged.
     fn read_complete(&self) -> Result<Vec<Manifest>, PublishError> {
-        let folder = self.folder.join("manifests");
         let mut manifests = Vec::new();
-        for file in fs::read_dir(&folder).map_err(PublishError::io(&folder))? {
-            let name = file.map_err(PublishError::io(&folder))?.file_name();
+        for name in self.manifests.names().map_err(PublishError::io(self.manifests.path()))? {
             let number = name.to_str().and_then(|name| name.strip_suffix(".json")?.parse().ok());
             let Some(number) = number else { continue };
-            let path = self.manifest_path(number);
-            let json = fs::read(&path).map_err(PublishError::io(&path))?;
+            let (name, io) = (manifest_name(number), PublishError::io(self.manifests.path()));
+            let json = match self.manifests.read(&name, MANIFEST_LEN_MAX_BYTES) {
+                // Nothing that this process wrote.
+                Err(error) if [io::ErrorKind::InvalidInput, io::ErrorKind::NotFound].contains(&error.kind()) => {
+                    continue;
+                }
+                json => json.map_err(&io)?,
+            };
             let Ok(manifest) = Manifest::decode(&json, number) else { continue };
-            let is_complete = |slots| self.is_complete(&manifest, slots).map_err(PublishError::io(&path));
+            let is_complete = |slots| self.is_complete(&manifest, slots).map_err(&io);
             if is_complete(&self.slots)? || is_complete(&self.served_slots)? {
                 manifests.push(manifest);
             }
@@ -150,13 +157,14 @@ impl Cache {
         self.is_complete(manifest, &self.slots).unwrap_or(false)
     }
 
-    fn is_complete(&self, manifest: &Manifest, slots: &SlotSet) -> std::io::Result<bool> {
-        Ok(self.manifest_path(manifest.number).try_exists()? && self.data_path_of(manifest, slots).try_exists()?)
+    fn is_complete(&self, manifest: &Manifest, slots: &SlotSet) -> io::Result<bool> {
+        Ok(self.manifests.has_own_file(manifest_name(manifest.number))?
+            && self.data.has_own_file(data_name_of(manifest, slots))?)
     }
 
     /// Returns what the node served last. Returns zeros if it is unknown.
     pub(super) fn serving(&self) -> Serving {
-        let json = fs::read(self.folder.join("serving.json"));
+        let json = self.folder.read("serving.json", SERVING_LEN_MAX_BYTES);
         json.ok().and_then(|json| decode(&json).ok()).unwrap_or_default()
     }
 
@@ -169,38 +177,35 @@ impl Cache {
         cancel: &Cancel,
         progress: OnProgress<'_>,
     ) -> Result<(), PublishError> {
-        let path = self.data_path(manifest);
-        if !path.exists() {
-            fetch_merged(location, manifest, &self.slots, &path, bandwidth, cancel, progress).await?;
+        let name = self.data_name(manifest);
+        if !self.data.has_own_file(&name).map_err(PublishError::io(self.data.path()))? {
+            let target = Target { folder: &self.data, name: name.as_ref() };
+            fetch_merged(location, manifest, &self.slots, target, bandwidth, cancel, progress).await?;
         }
-        write_durably(&self.manifest_path(manifest.number), &encode(manifest))
+        write_durably(&self.manifests, &manifest_name(manifest.number), &encode(manifest))
     }
 
     /// Makes a generation the one at [`Cache::serving_path`].
     pub(super) fn place(&self, manifest: &Manifest) -> Result<(), PublishError> {
-        let (path, new) = (self.serving_path(), self.folder.join("serving.db.new"));
-        remove(&new)?;
-        fs::hard_link(self.data_path(manifest), &new).map_err(PublishError::io(&new))?;
-        fs::rename(&new, &path).map_err(PublishError::io(&path))?;
-        // A rename does nothing if both names are links to the same file.
-        remove(&new)?;
-        sync_folder_of(&path)
+        let placed = self.folder.replace_with_link(&self.data, &self.data_name(manifest), SERVING);
+        placed.map_err(PublishError::io(&self.serving_path()))?;
+        sync_folder(&self.folder)
     }
 
     /// Records what the node serves.
     pub(super) fn record(&self, serving: &Serving) -> Result<(), PublishError> {
-        write_durably(&self.folder.join("serving.json"), &encode(serving))
+        write_durably(&self.folder, "serving.json", &encode(serving))
     }
 
     /// Verifies the file of a generation that could not be served, and deletes it if it is damaged, so that it is fetched
     /// again. Other failures, such as a full disk, do not make the file useless.
     pub(super) fn discard_if_damaged(&self, manifest: &Manifest, cancel: &Cancel) -> Result<(), PublishError> {
-        let path = self.data_path(manifest);
-        let Ok(file) = File::open(&path) else { return Ok(()) };
-        match open_verified(&file, &path, cancel) {
+        let name = self.data_name(manifest);
+        let Ok(file) = self.data.open_own_file(&name) else { return Ok(()) };
+        match open_verified(&file, &self.data.path().join(&name), cancel) {
             Err(PublishError::File(StoreError::Format { .. })) => {
-                remove(&self.manifest_path(manifest.number))?;
-                remove(&path)
+                remove(&self.manifests, manifest_name(manifest.number).as_ref())?;
+                remove(&self.data, name.as_ref())
             }
             _ => Ok(()),
         }
@@ -221,39 +226,75 @@ impl Cache {
             })
         };
         for manifest in deleted {
-            remove(&self.manifest_path(manifest.number))?;
+            remove(&self.manifests, manifest_name(manifest.number).as_ref())?;
         }
-        let kept_paths = kept.iter().flat_map(|kept| {
-            let served = self.data_path_of(kept, &self.served_slots);
-            [self.manifest_path(kept.number), self.data_path(kept), served]
+        let kept_names = kept.iter().flat_map(|kept| {
+            [manifest_name(kept.number), self.data_name(kept), data_name_of(kept, &self.served_slots)]
         });
-        let kept_paths: HashSet<PathBuf> = kept_paths.collect();
+        let kept_names: HashSet<OsString> = kept_names.map(OsString::from).collect();
         // The names of the parts of a download begin with the digest.
         let fetched_digest = (!self.has(fetched)).then(|| fetched.digest());
         let is_download = |name: &str| fetched_digest.as_ref().is_some_and(|digest| name.starts_with(digest.as_str()));
-        for folder in ["manifests", "data"].map(|name| self.folder.join(name)) {
-            for file in fs::read_dir(&folder).map_err(PublishError::io(&folder))? {
-                let file = file.map_err(PublishError::io(&folder))?;
-                if !kept_paths.contains(&file.path()) && !file.file_name().to_str().is_some_and(is_download) {
-                    remove(&file.path())?;
+        for folder in [&self.manifests, &self.data] {
+            let names = folder.names().map_err(PublishError::io(folder.path()))?;
+            for name in names {
+                // A folder is nothing that this process created.
+                let is_kept = kept_names.contains(&name) || name.to_str().is_some_and(is_download);
+                if !is_kept && !folder.is_folder(&name).map_err(PublishError::io(folder.path()))? {
+                    remove(folder, &name)?;
                 }
             }
         }
-        Ok(())
+        self.folder.remove_hidden_files().map_err(PublishError::io(self.folder.path()))
     }
 }
 
-/// Downloads the files of a generation that have some of these slots, and merges their rows into one file at `path`. A
-/// single file that has no other slots is not changed.
+fn data_name_of(manifest: &Manifest, slots: &SlotSet) -> String {
+    let slots = match &slots.ranges()[..] {
+        _ if *slots == SlotSet::ALL => String::new(),
+        [range] => format!("-{range}"),
+        // A text with many ranges would be too long for the name of a file.
+        _ => format!("-{:016x}", XxHash3_64::oneshot(slots.to_string().as_bytes())),
+    };
+    format!("{}{slots}.zkv", manifest.digest())
+}
+
+fn manifest_name(number: u64) -> String {
+    format!("{number:020}.json")
+}
+
+/// Converts the error of a name in the folder that another user may have taken.
+fn unusable(folder: &Folder, name: &OsStr, error: io::Error) -> PublishError {
+    let path = folder.path().join(name);
+    let error = match error.kind() {
+        io::ErrorKind::InvalidInput => {
+            let remedy = "remove it, or choose a folder that only this process's user can write to";
+            io::Error::new(error.kind(), format!("{error}: {remedy}"))
+        }
+        _ => error,
+    };
+    PublishError::Io { path, error }
+}
+
+/// The place of a file that is fetched.
+#[derive(Clone, Copy)]
+pub(super) struct Target<'t> {
+    pub(super) folder: &'t Folder,
+    pub(super) name: &'t OsStr,
+}
+
+/// Downloads the files of a generation that have some of these slots, and merges their rows into one file. A single file
+/// that has no other slots is not changed.
 pub(super) async fn fetch_merged(
     location: &Location,
     manifest: &Manifest,
     slots: &SlotSet,
-    path: &Path,
+    target: Target<'_>,
     bandwidth: &Bandwidth,
     cancel: &Cancel,
     progress: OnProgress<'_>,
 ) -> Result<(), PublishError> {
+    let Target { folder, name } = target;
     let of_entry = |entry: &Entry| SlotSet::from_iter([entry.slots]);
     let (contains, is_needed) =
         (|entry: &Entry| of_entry(entry).is_subset(slots), |entry: &&Entry| of_entry(entry).overlaps(slots));
@@ -261,29 +302,33 @@ pub(super) async fn fetch_merged(
     if let [entry] = entries[..]
         && contains(entry)
     {
-        return download(location, entry, path, bandwidth, cancel, progress).await;
+        return download(location, entry, folder, name, bandwidth, cancel, progress).await;
     }
-    let shard_path = |entry: &Entry| with_suffix(path, &format!(".{}.shard", entry.slots));
+    let shard_name = |entry: &Entry| with_suffix(name, &format!(".{}.shard", entry.slots));
     for entry in &entries {
-        let path = shard_path(entry);
-        if !path.exists() || super::download::verify(location, entry, &path, cancel).is_err() {
-            download(location, entry, &path, bandwidth, cancel, progress).await?;
+        let shard = shard_name(entry);
+        let is_intact = |file: File| verify(location, entry, &file, &folder.path().join(&shard), cancel).is_ok();
+        if !folder.open_own_file(&shard).is_ok_and(is_intact) {
+            download(location, entry, folder, &shard, bandwidth, cancel, progress).await?;
         }
     }
-    let shards: Vec<PathBuf> = entries.iter().map(|entry| shard_path(entry)).collect();
-    let merged = with_suffix(path, ".merged");
+    let shards: Vec<PathBuf> = entries.iter().map(|entry| folder.path().join(shard_name(entry))).collect();
+    let merged_name = with_suffix(name, ".merged");
+    let merged = folder.path().join(&merged_name);
     check_space(&merged, entries.iter().map(|entry| entry.bytes).sum())?;
+    // What another user has put there would not be replaced if it is not a file.
+    remove(folder, &merged_name)?;
     merge(&shards, slots, &merged, cancel)?;
     let (rows, rows_max) = (MappedStore::open(&merged)?.len() as u64, entries.iter().map(|entry| entry.rows).sum());
     let has_all = entries.iter().all(|entry| contains(entry));
     if rows > rows_max || has_all && rows < rows_max {
-        remove(&merged)?;
+        remove(folder, &merged_name)?;
         let problem = format!("the merged files have {rows} rows, expected {rows_max}: publish again");
         return Err(PublishError::Corrupt { object: location.url().to_owned(), problem });
     }
-    fs::rename(&merged, path).map_err(PublishError::io(path))?;
-    shards.iter().try_for_each(|shard| remove(shard))?;
-    sync_folder_of(path)
+    folder.rename(&merged_name, name).map_err(PublishError::io(&merged))?;
+    entries.iter().try_for_each(|entry| remove(folder, &shard_name(entry)))?;
+    sync_folder(folder)
 }
 
 /// Merges the rows of these slots. Keys of several files are an error, because the slots of files are disjoint.
@@ -299,14 +344,7 @@ fn merge(shards: &[PathBuf], slots: &SlotSet, merged: &Path, cancel: &Cancel) ->
     })
 }
 
-/// Writes a small file, so that after a power loss the path has either the old bytes or the new ones.
-pub(super) fn write_durably(path: &Path, bytes: &[u8]) -> Result<(), PublishError> {
-    let new = with_suffix(path, ".new");
-    let write = || -> std::io::Result<()> {
-        fs::write(&new, bytes)?;
-        File::open(&new)?.sync_all()?;
-        fs::rename(&new, path)
-    };
-    write().map_err(PublishError::io(path))?;
-    sync_folder_of(path)
+/// Writes a small file, so that after a power loss the name has either the old bytes or the new ones.
+pub(super) fn write_durably(folder: &Folder, name: &str, bytes: &[u8]) -> Result<(), PublishError> {
+    folder.write_durably(name, bytes).map_err(PublishError::io(&folder.path().join(name)))
 }

@@ -5,10 +5,12 @@
 //! the whole file is verified at the end.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -25,10 +27,13 @@ use super::transfer::{
     ATTEMPTS_MAX, OnProgress, PART_LEN_BYTES, Progress, REQUESTS_MAX, Stage, back_off, check, parts,
 };
 use crate::bake::Cancel;
+use crate::folder::{Folder, folder_of};
 use crate::store::{MappedStore, Memory, OpenOptions, Pace, Store, Verify, survive_bus_errors};
 
 /// The space that a download leaves free on a disk.
 const FREE_MIN_BYTES: u64 = 16 << 20;
+/// The maximum length of the state of a download. A longer one is ignored.
+const STATE_LEN_MAX_BYTES: u64 = 64 << 20;
 
 /// The parts that a download has completed.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -38,26 +43,28 @@ struct DownloadState {
     parts: BTreeSet<usize>,
 }
 
-/// Downloads the file of an entry to `path`, and verifies it. If `path` exists, it is replaced. The part that is
-/// already downloaded is stored beside it.
+/// Downloads the file of an entry into a folder, and verifies it. The new file replaces what has the name. The part that
+/// is already downloaded is stored beside it.
 pub(super) async fn download(
     location: &Location,
     entry: &Entry,
-    path: &Path,
+    folder: &Folder,
+    name: &OsStr,
     bandwidth: &Bandwidth,
     cancel: &Cancel,
     progress: OnProgress<'_>,
 ) -> Result<(), PublishError> {
-    let partial = with_suffix(path, ".partial");
-    let state_path = with_suffix(path, ".partial.json");
-    loop {
-        let resumed_parts = fetch_parts(location, entry, &partial, &state_path, bandwidth, cancel, progress).await?;
-        match verify(location, entry, &partial, cancel) {
-            Ok(()) => break,
+    let partial =
+        Partial { folder, name: with_suffix(name, ".partial"), state_name: with_suffix(name, ".partial.json") };
+    let path = folder.path().join(&partial.name);
+    let file = loop {
+        let (file, resumed_parts) = fetch_parts(location, entry, &partial, bandwidth, cancel, progress).await?;
+        match verify(location, entry, &file, &path, cancel) {
+            Ok(()) => break file,
             Err(PublishError::Canceled) => return Err(PublishError::Canceled),
             Err(error) => {
-                remove(&state_path)?;
-                remove(&partial)?;
+                remove(folder, &partial.state_name)?;
+                remove(folder, &partial.name)?;
                 // The earlier download may have left wrong bytes, for example after a power loss.
                 if resumed_parts == 0 {
                     return Err(error);
@@ -65,46 +72,72 @@ pub(super) async fn download(
             }
         }
         progress(Progress { stage: Stage::Download, done_bytes: 0, total_bytes: entry.bytes });
-    }
-    fs::rename(&partial, path).map_err(PublishError::io(path))?;
-    remove(&state_path)?;
-    sync_folder_of(path)
+    };
+    let place = || -> io::Result<()> {
+        // Another download to the same path may have begun anew.
+        if !folder.has_file(&partial.name, &file)? {
+            return Err(io::Error::other("another process has replaced the file: repeat the download"));
+        }
+        folder.rename(&partial.name, name)?;
+        folder.remove(&partial.state_name)?;
+        folder.sync()
+    };
+    place().map_err(PublishError::io(&path))
 }
 
-/// Downloads the parts of a file that are missing. Returns the number of parts that an earlier download had completed.
+/// The files of an incomplete download.
+struct Partial<'f> {
+    folder: &'f Folder,
+    name: OsString,
+    /// The name of the file with the download's [`DownloadState`].
+    state_name: OsString,
+}
+
+/// Downloads the parts of a file that are missing. Returns the file, and the number of parts that an earlier download had
+/// completed.
 async fn fetch_parts(
     location: &Location,
     entry: &Entry,
-    partial: &Path,
-    state_path: &Path,
+    partial: &Partial<'_>,
     bandwidth: &Bandwidth,
     cancel: &Cancel,
     progress: OnProgress<'_>,
-) -> Result<usize, PublishError> {
-    let io = PublishError::io(partial);
+) -> Result<(Arc<File>, usize), PublishError> {
+    let folder = partial.folder;
+    let path = &folder.path().join(&partial.name);
+    let io = PublishError::io(path);
     let len_bytes = bandwidth.range_len_bytes(PART_LEN_BYTES);
-    let mut state = DownloadState::read(state_path, &location.object_url(&entry.object), len_bytes);
+    let mut state = DownloadState::read(partial, &location.object_url(&entry.object), len_bytes);
     let ranges = parts(entry.bytes, len_bytes);
-    if state.parts.is_empty() {
-        remove(partial)?;
-    }
-    let file =
-        Arc::new(File::options().create(true).truncate(false).read(true).write(true).open(partial).map_err(&io)?);
+    let continued = match state.parts.is_empty() {
+        true => None,
+        false => folder.continue_file(&partial.name).map_err(&io)?,
+    };
+    // A new file gets its name with its first part, so that a download that fails before leaves nothing.
+    let (file, mut new) = match continued {
+        Some(file) => (file, None),
+        None => {
+            state.parts.clear();
+            let new = folder.new_file().map_err(&io)?;
+            (new.file().try_clone().map_err(&io)?, Some(new))
+        }
+    };
+    let file = Arc::new(file);
     let resumed_parts = state.parts.len();
     let mut done_bytes: u64 =
         state.parts.iter().filter_map(|part| ranges.get(*part)).map(|range| range.end - range.start).sum();
-    check_space(partial, entry.bytes.saturating_sub(done_bytes))?;
+    check_space(path, entry.bytes.saturating_sub(done_bytes))?;
     file.set_len(entry.bytes).map_err(&io)?;
     progress(Progress { stage: Stage::Download, done_bytes, total_bytes: entry.bytes });
     let missing: Vec<usize> = (0..ranges.len()).filter(|part| !state.parts.contains(part)).collect();
-    let write_error = |error| write_error(partial, &file, entry.bytes, error);
+    let write_error = |error| write_error(path, &file, entry.bytes, error);
     let fetch = |part: usize| {
         let (range, file, write_error) = (ranges[part].clone(), Arc::clone(&file), &write_error);
         async move {
             bandwidth.reserve(range.end - range.start).await;
             let bytes = read_range(location, &entry.object, range.clone(), cancel).await?;
             let written = tokio::task::spawn_blocking(move || file.write_all_at(&bytes, range.start)).await;
-            written.unwrap_or_else(|error| Err(std::io::Error::other(error))).map_err(write_error)?;
+            written.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(write_error)?;
             Ok::<usize, PublishError>(part)
         }
     };
@@ -112,11 +145,16 @@ async fn fetch_parts(
     while let Some(part) = fetched.next().await {
         let part = part?;
         done_bytes += ranges[part].end - ranges[part].start;
+        if let Some(new) = new.take() {
+            remove(folder, &partial.name)?;
+            new.create(&partial.name).map_err(&io)?;
+        }
         state.parts.insert(part);
-        state.write(state_path);
+        state.write(partial);
         progress(Progress { stage: Stage::Download, done_bytes, total_bytes: entry.bytes });
     }
-    Ok(resumed_parts)
+    drop(fetched);
+    Ok((file, resumed_parts))
 }
 
 /// Reads a range of an object. Repeats failed reads.
@@ -154,14 +192,19 @@ pub(super) async fn read_range(
 }
 
 /// Verifies a downloaded file: its bytes on the disk, and that it is the entry's file.
-pub(super) fn verify(location: &Location, entry: &Entry, path: &Path, cancel: &Cancel) -> Result<(), PublishError> {
+pub(super) fn verify(
+    location: &Location,
+    entry: &Entry,
+    file: &File,
+    path: &Path,
+    cancel: &Cancel,
+) -> Result<(), PublishError> {
     let io = PublishError::io(path);
-    let file = File::open(path).map_err(&io)?;
     file.sync_all().map_err(&io)?;
     // The verification should read what the disk has, and not what is cached in memory.
-    fadvise(&file, 0, None, Advice::DontNeed).map_err(|error| io(error.into()))?;
+    fadvise(file, 0, None, Advice::DontNeed).map_err(|error| io(error.into()))?;
     let object = || location.object_url(&entry.object);
-    let store = open_verified(&file, path, cancel).map_err(|error| match error {
+    let store = open_verified(file, path, cancel).map_err(|error| match error {
         PublishError::File(error) => {
             PublishError::Corrupt { object: object(), problem: format!("the downloaded file is rejected: {error}") }
         }
@@ -214,9 +257,9 @@ fn available_bytes(path: &Path) -> Result<u64, PublishError> {
 }
 
 /// Converts an error of a write to a partial file. A disk can become full after [`check_space`].
-fn write_error(partial: &Path, file: &File, len_bytes: u64, error: std::io::Error) -> PublishError {
+fn write_error(partial: &Path, file: &File, len_bytes: u64, error: io::Error) -> PublishError {
     const BLOCK_BYTES: u64 = 512;
-    if error.kind() != std::io::ErrorKind::StorageFull {
+    if error.kind() != io::ErrorKind::StorageFull {
         return PublishError::io(partial)(error);
     }
     let Ok(available_bytes) = available_bytes(partial) else { return PublishError::io(partial)(error) };
@@ -225,42 +268,35 @@ fn write_error(partial: &Path, file: &File, len_bytes: u64, error: std::io::Erro
     PublishError::DiskFull { path: folder_of(partial).to_path_buf(), available_bytes, needed_bytes }
 }
 
-/// Returns a path with a suffix.
-pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut path = path.as_os_str().to_owned();
-    path.push(suffix);
-    path.into()
+/// Returns a name with a suffix.
+pub(super) fn with_suffix(name: &OsStr, suffix: &str) -> OsString {
+    let mut name = name.to_owned();
+    name.push(suffix);
+    name
 }
 
 /// Removes a file, if it exists.
-pub(super) fn remove(path: &Path) -> Result<(), PublishError> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(PublishError::io(path)(error)),
-        _ => Ok(()),
-    }
+pub(super) fn remove(folder: &Folder, name: &OsStr) -> Result<(), PublishError> {
+    folder.remove(name).map_err(PublishError::io(&folder.path().join(name)))
 }
 
-/// Makes the name of a file durable.
-pub(super) fn sync_folder_of(path: &Path) -> Result<(), PublishError> {
-    let folder = folder_of(path);
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(PublishError::io(folder))
-}
-
-fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+/// Makes the names in a folder durable.
+pub(super) fn sync_folder(folder: &Folder) -> Result<(), PublishError> {
+    folder.sync().map_err(PublishError::io(folder.path()))
 }
 
 impl DownloadState {
     /// Reads the state of an earlier download of the same object. Returns an empty state if there is none.
-    fn read(path: &Path, object_url: &str, part_len_bytes: u64) -> DownloadState {
-        let state = fs::read(path).ok().and_then(|json| serde_json::from_slice::<DownloadState>(&json).ok());
+    fn read(partial: &Partial<'_>, object_url: &str, part_len_bytes: u64) -> DownloadState {
+        let json = partial.folder.read(&partial.state_name, STATE_LEN_MAX_BYTES).ok();
+        let state = json.and_then(|json| serde_json::from_slice::<DownloadState>(&json).ok());
         state.filter(|state| state.object_url == object_url && state.part_len_bytes == part_len_bytes).unwrap_or_else(
             || DownloadState { object_url: object_url.to_owned(), part_len_bytes, ..Default::default() },
         )
     }
 
     /// Writes the state. A failure only means that an interrupted download starts again.
-    fn write(&self, path: &Path) {
-        let _ = serde_json::to_vec(self).map(|json| fs::write(path, json));
+    fn write(&self, partial: &Partial<'_>) {
+        let _ = serde_json::to_vec(self).map(|json| partial.folder.write(&partial.state_name, &json));
     }
 }

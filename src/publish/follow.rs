@@ -22,6 +22,7 @@ use super::pin::{Decision, Pin};
 use super::status::NodeStatus;
 use super::transfer::{Progress, random_below, until_canceled};
 use crate::cluster::{SlotSet, node_id_problem};
+use crate::folder::Folder;
 use crate::sync::unpoisoned;
 
 /// The maximum time between two attempts to serve a generation that failed.
@@ -136,14 +137,28 @@ impl Follower {
 
     /// Makes the node a part of a cluster: it follows the topologies of the table, and has the slots that they assign to
     /// it.
-    pub fn join(&mut self, member: Box<dyn ClusterMember>) {
-        let membership = Membership::open(member, &self.options.node, &self.options.cache);
+    ///
+    /// # Errors
+    /// [`PublishError::Io`].
+    pub fn join(&mut self, member: Box<dyn ClusterMember>) -> Result<(), PublishError> {
+        let folder = self.cache.folder().try_clone().map_err(PublishError::io(&self.options.cache))?;
+        let membership = Membership::open(member, &self.options.node, folder);
         let recorded: SlotSet = self.cache.serving().slots.into_iter().filter(|range| range.is_valid()).collect();
         // The file that was served last may have more slots than the node needs.
         let needed = membership.slots_needed();
         self.cache.set_slots(if needed.is_subset(&recorded) { recorded } else { needed });
         self.cache.serves_slots();
         self.membership = Some(membership);
+        Ok(())
+    }
+
+    /// Opens the folder of the node, for further files of its program.
+    ///
+    /// # Errors
+    /// [`PublishError::Io`].
+    #[doc(hidden)]
+    pub fn folder(&self) -> Result<Folder, PublishError> {
+        self.cache.folder().try_clone().map_err(PublishError::io(&self.options.cache))
     }
 
     /// Returns the path of the file that is served.

@@ -4,9 +4,6 @@
 //! new topology takes effect when the primaries that get slots have the rows of these slots. Until then, the nodes that
 //! have the rows continue to serve them, so there is no moment without an owner.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-
 use super::cache::write_durably;
 use super::document::{Series, decode, encode};
 use super::error::PublishError;
@@ -14,6 +11,11 @@ use super::location::Location;
 use super::status::NodeStatus;
 use super::topology;
 use crate::cluster::{Health, Role, SlotSet, Topology};
+use crate::folder::Folder;
+
+/// The name of the file with the topology in effect, and its maximum length. A longer one is ignored.
+const FILE: &str = "topology.json";
+const LEN_MAX_BYTES: u64 = 64 << 20;
 
 /// The part of a program that serves the slots of a node.
 pub trait ClusterMember: Send {
@@ -35,8 +37,8 @@ pub trait ClusterMember: Send {
 pub(super) struct Membership {
     member: Box<dyn ClusterMember>,
     node: String,
-    /// The file that keeps the topology in effect, so that the node can start without the store.
-    path: PathBuf,
+    /// The folder with the topology in effect, so that the node can start without the store.
+    folder: Folder,
     current: Option<Topology>,
     /// A newer topology that is not in effect yet.
     next: Option<Topology>,
@@ -46,11 +48,10 @@ pub(super) struct Membership {
 
 impl Membership {
     /// Puts the topology into effect that the node followed last, if the folder has it.
-    pub(super) fn open(member: Box<dyn ClusterMember>, node: &str, folder: &Path) -> Membership {
-        let path = folder.join("topology.json");
+    pub(super) fn open(member: Box<dyn ClusterMember>, node: &str, folder: Folder) -> Membership {
         let mut membership =
-            Membership { member, node: node.to_owned(), current: None, next: None, is_newest_known: false, path };
-        let json = fs::read(&membership.path).ok();
+            Membership { member, node: node.to_owned(), current: None, next: None, is_newest_known: false, folder };
+        let json = membership.folder.read(FILE, LEN_MAX_BYTES).ok();
         let cached = json.and_then(|json| decode::<Topology>(&json).ok()).filter(|topology| topology.check().is_ok());
         if let Some(topology) = cached
             && membership.member.apply(&topology).is_ok()
@@ -143,7 +144,7 @@ impl Membership {
     fn activate(&mut self, topology: Topology) -> Result<(), PublishError> {
         let rejected = |problem| PublishError::Topology { url: format!("topology {}", topology.number), problem };
         self.member.apply(&topology).map_err(rejected)?;
-        write_durably(&self.path, &encode(&topology))?;
+        write_durably(&self.folder, FILE, &encode(&topology))?;
         if self.next.as_ref().is_some_and(|next| next.number <= topology.number) {
             self.next = None;
         }

@@ -1,13 +1,13 @@
 //! The operations on a published table, for threads.
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
 use serde::Serialize;
-use tokio::runtime::{Builder, Runtime};
 
 use super::bandwidth::Bandwidth;
-use super::cache::fetch_merged;
+use super::cache::{Target, fetch_merged};
 use super::document::{Series, encode};
 use super::download::{download, with_suffix};
 use super::error::PublishError;
@@ -17,10 +17,11 @@ use super::manifest::{Canary, Entry, Manifest, check_coverage};
 use super::pin::{Decision, Pin};
 use super::probe::{self, StoreProbe};
 use super::status::NodeStatus;
-use super::transfer::{OnProgress, Progress, random_bytes, until_canceled};
+use super::transfer::{OnProgress, Progress, TransferRuntime, random_bytes, until_canceled};
 use super::upload::{ShardFile, upload};
 use crate::bake::Cancel;
 use crate::cluster::SlotSet;
+use crate::folder::Folder;
 
 /// How often a commit without an expected parent is repeated when another publisher was first.
 const COMMITS_MAX: u32 = 100;
@@ -47,7 +48,7 @@ const COMMITS_MAX: u32 = 100;
 /// ```
 pub struct Publication {
     pub(super) location: Location,
-    pub(super) runtime: Runtime,
+    pub(super) runtime: TransferRuntime,
     /// A name that no other job of the table has.
     job: String,
 }
@@ -95,8 +96,7 @@ impl Publication {
     }
 
     fn new(location: Location) -> Result<Publication, PublishError> {
-        let runtime = Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(PublishError::io("the runtime of the transfer".as_ref()))?;
+        let runtime = TransferRuntime::new().map_err(PublishError::io("the runtime of the transfer".as_ref()))?;
         Ok(Publication { location, runtime, job: new_job() })
     }
 
@@ -307,12 +307,13 @@ impl Publication {
         progress: OnProgress<'_>,
     ) -> Result<(), PublishError> {
         let bandwidth = Bandwidth::new(bandwidth_bytes_per_s);
+        let (folder, name) = output(path)?;
         // The name has the digest, because the download of another generation must not be continued.
-        let new = with_suffix(path, &format!(".{}", manifest.digest()));
-        let fetch = fetch_merged(&self.location, manifest, &SlotSet::ALL, &new, &bandwidth, cancel, progress);
+        let new = with_suffix(&name, &format!(".{}", manifest.digest()));
+        let target = Target { folder: &folder, name: &new };
+        let fetch = fetch_merged(&self.location, manifest, &SlotSet::ALL, target, &bandwidth, cancel, progress);
         self.runtime.block_on(until_canceled(cancel, fetch))?;
-        std::fs::rename(&new, path).map_err(PublishError::io(path))?;
-        super::download::sync_folder_of(path)
+        folder.rename(&new, &name).and_then(|()| folder.sync()).map_err(PublishError::io(path))
     }
 
     /// Downloads a shard of a generation, and verifies it. The file at `path` exists when it is complete. A download
@@ -327,8 +328,8 @@ impl Publication {
         cancel: &Cancel,
         progress: OnProgress<'_>,
     ) -> Result<(), PublishError> {
-        let bandwidth = Bandwidth::new(None);
-        let fetch = download(&self.location, entry, path, &bandwidth, cancel, progress);
+        let (bandwidth, (folder, name)) = (Bandwidth::new(None), output(path)?);
+        let fetch = download(&self.location, entry, &folder, &name, &bandwidth, cancel, progress);
         self.runtime.block_on(until_canceled(cancel, fetch))
     }
 
@@ -348,6 +349,16 @@ impl Publication {
     pub fn probe(&self) -> Result<StoreProbe, PublishError> {
         self.runtime.block_on(probe::probe(&self.location))
     }
+}
+
+/// Opens the folder of an output. Returns it with the name of the output, which a new file may replace.
+fn output(path: &Path) -> Result<(Folder, OsString), PublishError> {
+    let open = || {
+        let (folder, name) = Folder::of(path)?;
+        folder.check_replaceable(&name)?;
+        Ok((folder, name))
+    };
+    open().map_err(PublishError::io(path))
 }
 
 /// Returns a name that no other job of a table has.

@@ -1,6 +1,9 @@
 //! What uploads and downloads share: progress, cancellation, and the division of objects into parts.
 
+use std::io;
 use std::time::Duration;
+
+use tokio::runtime::{Builder, Runtime};
 
 use super::error::PublishError;
 use crate::bake::Cancel;
@@ -13,6 +16,28 @@ pub(super) const PART_LEN_BYTES: u64 = 8 << 20;
 const PARTS_MAX: u64 = 9000;
 /// How often a failed transfer of a part is repeated, besides the retries of each request.
 pub(super) const ATTEMPTS_MAX: u32 = 4;
+
+/// A runtime for the requests of a thread. Dropping it does not wait for system calls that hang, so that a program can end
+/// on a signal although a network file system does not respond.
+pub(super) struct TransferRuntime(Option<Runtime>);
+
+impl TransferRuntime {
+    pub(super) fn new() -> io::Result<TransferRuntime> {
+        Builder::new_current_thread().enable_all().build().map(Some).map(TransferRuntime)
+    }
+
+    pub(super) fn block_on<T>(&self, operation: impl Future<Output = T>) -> T {
+        self.0.as_ref().expect("the runtime is taken only by drop").block_on(operation)
+    }
+}
+
+impl Drop for TransferRuntime {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
 
 /// Fails if a transfer was canceled.
 pub(super) fn check(cancel: &Cancel) -> Result<(), PublishError> {

@@ -5,6 +5,7 @@
 //! parts that are missing: see [`UploadState`].
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -17,7 +18,7 @@ use object_store::multipart::{MultipartStore, PartId};
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_128;
 
-use super::download::{open_verified, read_range};
+use super::download::{open_verified, read_range, with_suffix};
 use super::error::PublishError;
 use super::location::Location;
 use super::manifest::{Entry, check_coverage, key_kind_name, schema_names};
@@ -25,7 +26,7 @@ use super::transfer::{
     ATTEMPTS_MAX, OnProgress, Progress, REQUESTS_MAX, Stage, back_off, check, part_len_bytes, parts,
 };
 use crate::bake::Cancel;
-use crate::folder::is_hidden_name;
+use crate::folder::{Folder, is_hidden_name};
 use crate::slots::{SlotRange, slot_of};
 use crate::store::MappedStore;
 
@@ -68,6 +69,9 @@ struct UploadState {
     /// The store's name of each complete part, by the part's number.
     parts: BTreeMap<usize, String>,
 }
+
+/// The maximum length of the state of an upload. A longer one is ignored.
+const STATE_LEN_MAX_BYTES: u64 = 16 << 20;
 
 /// A verified file that is ready for its upload.
 struct Verified {
@@ -207,8 +211,8 @@ async fn upload_resumable(
     cancel: &Cancel,
     progress: OnProgress<'_>,
 ) -> Result<String, PublishError> {
-    let state_path = state_path(&shard.path);
-    let resumed = UploadState::read(&state_path, location, verified);
+    let place = StatePlace::beside(&shard.path)?;
+    let resumed = UploadState::read(&place, location, verified);
     let is_resumed = resumed.is_some();
     let mut state = match resumed {
         Some(state) => state,
@@ -224,7 +228,7 @@ async fn upload_resumable(
         }
         Err(error) => return Err(error),
     }
-    let _ = std::fs::remove_file(&state_path);
+    let _ = place.folder.remove(&place.name);
     Ok(state.object)
 }
 
@@ -238,7 +242,7 @@ async fn send_parts(
     cancel: &Cancel,
     progress: OnProgress<'_>,
 ) -> Result<(), PublishError> {
-    let (path, id) = (location.path(&state.object), state.upload_id.clone());
+    let (path, id, place) = (location.path(&state.object), state.upload_id.clone(), StatePlace::beside(&shard.path)?);
     let fault = location.fault(&state.object);
     let ranges = parts(verified.bytes, state.part_len_bytes);
     let missing: Vec<usize> = (0..ranges.len()).filter(|part| !state.parts.contains_key(part)).collect();
@@ -266,7 +270,7 @@ async fn send_parts(
         let (part, content_id) = part?;
         done_bytes += ranges[part].end - ranges[part].start;
         state.parts.insert(part, content_id);
-        state.write(&state_path(&shard.path));
+        state.write(&place);
         progress(Progress { stage: Stage::Upload, done_bytes, total_bytes: verified.bytes });
     }
     drop(sent);
@@ -316,11 +320,17 @@ fn read_part(file: &File, path: &Path, range: &Range<u64>) -> Result<Vec<u8>, Pu
     Ok(bytes)
 }
 
-/// Returns the path of the state of an upload.
-fn state_path(file: &Path) -> PathBuf {
-    let mut path = file.as_os_str().to_owned();
-    path.push(".upload.json");
-    path.into()
+/// The file with the state of an upload, beside the uploaded file.
+struct StatePlace {
+    folder: Folder,
+    name: OsString,
+}
+
+impl StatePlace {
+    fn beside(file: &Path) -> Result<StatePlace, PublishError> {
+        let (folder, name) = Folder::of(file).map_err(PublishError::io(file))?;
+        Ok(StatePlace { folder, name: with_suffix(&name, ".upload.json") })
+    }
 }
 
 impl UploadState {
@@ -343,8 +353,9 @@ impl UploadState {
     }
 
     /// Reads the state of an earlier upload of the same file to the same table. Returns `None` if there is none.
-    fn read(path: &Path, location: &Location, verified: &Verified) -> Option<UploadState> {
-        let state: UploadState = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
+    fn read(place: &StatePlace, location: &Location, verified: &Verified) -> Option<UploadState> {
+        let json = place.folder.read(&place.name, STATE_LEN_MAX_BYTES).ok()?;
+        let state: UploadState = serde_json::from_slice(&json).ok()?;
         let is_same = state.object_url == location.object_url(&state.object)
             && state.digest == verified.digest
             && state.bytes == verified.bytes
@@ -354,8 +365,8 @@ impl UploadState {
     }
 
     /// Writes the state. A failure only means that an interrupted upload starts again.
-    fn write(&self, path: &Path) {
-        let _ = serde_json::to_vec(self).map(|json| std::fs::write(path, json));
+    fn write(&self, place: &StatePlace) {
+        let _ = serde_json::to_vec(self).map(|json| place.folder.write(&place.name, &json));
     }
 }
 

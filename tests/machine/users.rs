@@ -40,7 +40,7 @@ pub(crate) fn a_lock_file_of_another_user_is_named_with_its_owner_at_once() -> R
     fs::write(&lock, "").unwrap();
     std::os::unix::fs::chown(&lock, Some(OTHER), None).unwrap();
     let message = failure_message(table.command(&[]), 1);
-    assert!(message.contains("belongs to user 4321, where root or this server's user 0 was expected"), "{message}");
+    assert!(message.contains("belongs to user 4321, where root or this process's user 0 was expected"), "{message}");
     assert!(message.contains("remove the file"), "{message}");
     Ok(())
 }

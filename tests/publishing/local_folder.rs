@@ -2,11 +2,16 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::channel;
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::process::{Pid, Signal, kill_process};
 
-use super::stores::Store;
+use super::stores::{Ran, Store};
+use crate::helpers::intercepted_calls::{Call, Calls, Verdict, require_interception, spawn};
+use crate::helpers::trials::Missing;
 
 const JOB: &str = "0123456789abcdef0123456789abcdef";
 
@@ -131,4 +136,31 @@ pub(crate) fn special_files_in_a_store_block_no_program() {
             }
         }
     }
+}
+
+/// A network file system that does not respond blocks every call that opens one of its files.
+pub(crate) fn a_signal_ends_a_download_while_the_folder_hangs() -> Result<(), Missing> {
+    require_interception()?;
+    let store = Store::folder();
+    store.publish(1);
+    let data = store.path("published/users/data").canonicalize().unwrap();
+    let (entered, has_entered) = channel();
+    let (responds, until_it_responds) = channel::<()>();
+    let hang = move |call: &Call| {
+        if call.number == libc::SYS_openat && call.path(Some(0), 1).starts_with(&data) {
+            let _ = entered.send(());
+            // Ends when the test does.
+            let _ = until_it_responds.recv();
+        }
+        Verdict::Run
+    };
+    let command = store.zkv_command(&["pull", "URL", "-o", "copy.db"]);
+    let (child, supervisor) = spawn(command, &Calls::Only(&[libc::SYS_openat]), hang).unwrap();
+    has_entered.recv().unwrap();
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    let ran = Ran::new(child.wait_with_output().unwrap());
+    assert_eq!(ran.output.status.signal(), Some(Signal::TERM.as_raw()), "{ran:?}");
+    drop(responds);
+    supervisor.join().unwrap();
+    Ok(())
 }

@@ -15,6 +15,7 @@ use zerocopy::IntoBytes;
 use super::FinishError;
 use super::slots::Entry;
 use crate::bake::budget::Budget;
+use crate::folder::unnamed_file_in;
 use crate::format::index::{Hash, PART_ROWS, Parts};
 
 /// The usual maximum number of buckets. A bucket has the rows of a few adjacent parts. One cache line per bucket is
@@ -123,7 +124,7 @@ impl Buckets {
             let fault = |error| FinishError::Temp { folder: self.temp_dir.clone(), error };
             let temp = match &mut self.temp {
                 Some(temp) => temp,
-                temp @ None => temp.insert(tempfile::tempfile_in(&self.temp_dir).map_err(fault)?),
+                temp @ None => temp.insert(unnamed_file_in(&self.temp_dir).map_err(fault)?),
             };
             let at_rows = (self.full_count - self.shape.memory_chunks) * chunk_rows;
             temp.write_all_at(chunk.as_bytes(), (at_rows * size_of::<Entry>()) as u64).map_err(fault)?;

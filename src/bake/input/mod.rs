@@ -208,7 +208,7 @@ impl<'a> OpenInput<'a> {
     #[cfg(feature = "parquet")]
     fn copy_to(&mut self, temp_dir: &Path) -> Result<File, BakeError> {
         let not_written = |error| BakeError::temporary(temp_dir, error);
-        let mut file = tempfile::tempfile_in(temp_dir).map_err(not_written)?;
+        let mut file = crate::folder::unnamed_file_in(temp_dir).map_err(not_written)?;
         let mut buffer = vec![0; COPY_LEN_BYTES];
         loop {
             match self.read(&mut buffer).map_err(|error| self.fault(error))? {

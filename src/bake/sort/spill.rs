@@ -13,6 +13,7 @@ use super::block_sums::BlockSums;
 use super::blocks::Extent;
 use super::extent_owner::ExtentOwner;
 use super::held_row::HeldRow;
+use crate::folder::unnamed_file_in;
 use crate::format::checksum::block_sum;
 use crate::format::key::{Key, KeyKind};
 
@@ -62,7 +63,7 @@ impl SpillFile {
     /// Creates an unnamed file in a folder.
     pub(in crate::bake) fn new(folder: &Path) -> io::Result<SpillFile> {
         let owner = ExtentOwner::Temporary(folder.into());
-        Ok(SpillFile { file: Arc::new(tempfile::tempfile_in(folder)?), owner, end_bytes: 0 })
+        Ok(SpillFile { file: Arc::new(unnamed_file_in(folder)?), owner, end_bytes: 0 })
     }
 
     /// Begins a run of rows whose origins (inputs and lines) are at least `first_origin`.

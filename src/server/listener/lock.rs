@@ -4,24 +4,23 @@
 //! directory, where other users may be able to create files. Symbolic links are not followed. Files of users other than
 //! root and the server's user are neither locked nor changed.
 
-use std::fs::{self, File, Metadata, OpenOptions, Permissions};
+use std::ffi::OsString;
+use std::fs::{self, File, Metadata};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, OFlags, flock, major, minor};
+use rustix::fs::{FlockOperation, flock, major, minor};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use super::path::identity;
+use crate::folder::Folder;
 
 /// How long a server waits for the lock, which another server may hold while it starts.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(10);
-/// The mode of the lock file. Only the owner can open the file, so no other user can lock it.
-const MODE: u32 = 0o600;
 
 const REMEDY: &str = "stop the server that uses it, if there is one, and remove the file, or choose a path in a directory \
                       that only the server's user can write to";
@@ -32,7 +31,8 @@ const REMEDY: &str = "stop the server that uses it, if there is one, and remove 
 /// the lock removes the lock file.
 pub(super) struct Lock {
     _file: File,
-    path: PathBuf,
+    folder: Folder,
+    name: OsString,
 }
 
 impl Lock {
@@ -45,16 +45,15 @@ impl Lock {
         path.push(".lock");
         let path = PathBuf::from(path);
         let fault = |problem: String| format!("cannot lock {}: {problem}", path.display());
+        let (folder, name) = Folder::of(&path).map_err(|error| fault(error.to_string()))?;
         let started = Instant::now();
         loop {
-            let file = open(&path).map_err(fault)?;
+            let file = folder.open_lock_file(&name).map_err(|error| fault(not_opened(&path, &error)))?;
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {
                     // The previous holder may have removed the file after this server opened it.
-                    let locked = file.metadata().map(|metadata| (metadata.dev(), metadata.ino()));
-                    let locked = locked.map_err(|error| fault(error.to_string()))?;
-                    if identity(&path).is_ok_and(|named| named == locked) {
-                        return Ok(Lock { _file: file, path });
+                    if folder.has_file(&name, &file).unwrap_or(false) {
+                        return Ok(Lock { _file: file, folder, name });
                     }
                 }
                 Err(Errno::WOULDBLOCK) if started.elapsed() >= wait_max => {
@@ -71,45 +70,18 @@ impl Lock {
 impl Drop for Lock {
     fn drop(&mut self) {
         // If the file cannot be removed, the next server locks and removes it.
-        let _ = fs::remove_file(&self.path);
-    }
-}
-
-/// Opens the lock file, or creates it.
-fn open(path: &Path) -> Result<File, String> {
-    // Without `NONBLOCK`, opening a FIFO would block. Without `NOCTTY`, opening a terminal could make it the
-    // controlling terminal.
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let mut options = OpenOptions::new();
-    options.create(true).truncate(false).write(true).mode(MODE).custom_flags(flags.bits().cast_signed());
-    let file = match options.open(path) {
-        Ok(file) => file,
-        Err(error) => return Err(not_opened(path, &error)),
-    };
-    let check = || -> io::Result<Option<String>> {
-        let found = file.metadata()?;
-        let problem = problem(&found);
-        if problem.is_none() && found.mode() & 0o077 != 0 && found.uid() == geteuid().as_raw() {
-            file.set_permissions(Permissions::from_mode(MODE))?;
-        }
-        Ok(problem)
-    };
-    match check() {
-        Ok(None) => Ok(file),
-        Ok(Some(problem)) => Err(problem),
-        Err(error) => Err(error.to_string()),
+        let _ = self.folder.remove(&self.name);
     }
 }
 
 /// Describes why the lock file could not be opened or created.
 fn not_opened(path: &Path, error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::InvalidInput => return format!("it {error}: {REMEDY}"),
+        io::ErrorKind::PermissionDenied => {}
+        _ => return error.to_string(),
+    }
     let Ok(found) = fs::symlink_metadata(path) else { return error.to_string() };
-    if let Some(problem) = problem(&found) {
-        return problem;
-    }
-    if error.kind() != io::ErrorKind::PermissionDenied {
-        return error.to_string();
-    }
     let (owner, ours) = (found.uid(), geteuid().as_raw());
     match holder(&found) {
         Some(holder) => held(&holder),
@@ -119,24 +91,6 @@ fn not_opened(path: &Path, error: &io::Error) -> String {
 
 fn held(holder: &str) -> String {
     format!("{holder} holds the lock: stop that process, or choose another path")
-}
-
-/// Returns why the file at the lock's path cannot be a lock file, or `None` if it can be one. A lock file is a regular
-/// file that belongs to root or to the server's user, and has only one hard link.
-fn problem(found: &Metadata) -> Option<String> {
-    let (kind, owner, ours) = (found.file_type(), found.uid(), geteuid().as_raw());
-    let what = if kind.is_symlink() {
-        "is a symbolic link, which is not followed".to_owned()
-    } else if !kind.is_file() {
-        "is not a regular file".to_owned()
-    } else if owner != 0 && owner != ours {
-        format!("belongs to user {owner}, where root or this server's user {ours} was expected")
-    } else if found.nlink() > 1 {
-        format!("has {} names (hard links), where 1 was expected", found.nlink())
-    } else {
-        return None;
-    };
-    Some(format!("it {what}: {REMEDY}"))
 }
 
 /// Describes the process and the user that hold the lock on a file. Returns `None` if the system does not list the
@@ -180,16 +134,5 @@ mod tests {
         fs::remove_file(&path).unwrap();
         Lock::acquire_within(&socket, Duration::ZERO).unwrap();
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "no lock file is left");
-    }
-
-    #[test]
-    fn the_mode_of_an_existing_lock_file_is_restricted_to_its_owner() {
-        let folder = tempfile::tempdir().unwrap();
-        let socket = folder.path().join("s.sock");
-        let path = folder.path().join("s.sock.lock");
-        fs::write(&path, "").unwrap();
-        fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
-        let _held = Lock::acquire(&socket).unwrap();
-        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, MODE);
     }
 }

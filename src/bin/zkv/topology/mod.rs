@@ -5,11 +5,11 @@
 #[cfg(feature = "object-store")]
 mod watch;
 
-use std::fs;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
 use anyhow::{Context, anyhow};
+use zero_kv::cli::whole_file::write_whole;
 use zero_kv::cluster::{Health, Role, SlotSet, TOPOLOGY_LEN_MAX_BYTES, Topology, moved_slots, plan};
 use zero_kv::config_file;
 
@@ -135,7 +135,8 @@ fn apply(file: &Path, to: &Source) -> anyhow::Result<bool> {
 
 /// Replaces the file that nodes read.
 fn replace_file(topology: &Topology, path: &Path) -> anyhow::Result<()> {
-    if path.exists() {
+    // Another user could have put a FIFO at the path, and opening it would wait.
+    if path.is_file() {
         let current = read_file(path)?;
         if topology.number <= current.number {
             return Err(anyhow!(
@@ -146,18 +147,5 @@ fn replace_file(topology: &Topology, path: &Path) -> anyhow::Result<()> {
             ));
         }
     }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
-    let write = || -> io::Result<()> {
-        let mut new = tempfile::Builder::new().permissions(readable()).tempfile_in(folder)?;
-        new.write_all(topology.to_json().as_bytes())?;
-        new.as_file().sync_all()?;
-        new.persist(path).map_err(|error| error.error)?;
-        Ok(())
-    };
-    write().map_err(|error| anyhow!("{}: {error}", path.display()))
-}
-
-/// Returns the permissions of a file that every node may read.
-fn readable() -> fs::Permissions {
-    std::os::unix::fs::PermissionsExt::from_mode(0o644)
+    write_whole(path, topology.to_json().as_bytes())
 }
