@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn no_more_than_the_maximum_is_sent_at_once() {
         let lengths = |lengths: &[usize], max_bytes: usize| -> Vec<usize> {
-            let bytes = vec![0; 100];
+            let bytes = [0; 100];
             let pieces: Vec<IoSlice<'_>> = lengths.iter().map(|len| IoSlice::new(&bytes[..*len])).collect();
             first_pieces(&pieces, max_bytes).iter().map(|piece| piece.len()).collect()
         };
