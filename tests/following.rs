@@ -6,6 +6,8 @@ mod following {
     mod cache;
     mod clocks;
     mod faults;
+    mod forged_documents;
+    mod hostile_stores;
     mod pins;
     mod rollouts;
     mod slots;

@@ -11,7 +11,9 @@ pub mod fuzz {
     pub mod compressed;
     pub mod csv;
     pub mod descriptors;
+    pub mod documents;
     mod in_process_server;
+    mod json;
     pub mod merge;
     pub mod native;
     pub mod open;

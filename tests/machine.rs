@@ -72,6 +72,7 @@ fn main() -> ExitCode {
         published_disks::a_disk_that_fills_during_a_fetch_keeps_the_served_generation,
         published_disks::a_fetch_does_not_start_on_a_full_disk,
         published_disks::a_disk_without_room_for_merged_rows_keeps_the_served_generation,
+        published_disks::a_full_or_read_only_folder_of_a_store_is_named_with_its_remedy,
         remote::a_file_that_another_machine_changes_gives_errors_although_its_attributes_are_cached,
         restored_times::a_value_that_is_overwritten_before_the_time_is_restored_is_an_error,
         restored_times::changes_of_names_and_permissions_fail_no_lookup,

@@ -7,6 +7,7 @@ mod publishing {
     pub(crate) mod collection;
     pub(crate) mod damage;
     pub(crate) mod engine;
+    pub(crate) mod hostile;
     pub(crate) mod interrupts;
     pub(crate) mod life_cycle;
     pub(crate) mod local_folder;
@@ -27,7 +28,8 @@ use helpers::store_servers::{StoreKind, stop_servers};
 use helpers::trials::{trial, trials};
 use publishing::stores::Store;
 use publishing::{
-    baking, collection, damage, engine, interrupts, life_cycle, local_folder, plain_http, rejected, rollouts, shards,
+    baking, collection, damage, engine, hostile, interrupts, life_cycle, local_folder, plain_http, rejected, rollouts,
+    shards,
 };
 
 /// Lists test functions of a store, each as one test with a folder, one test with S3, and one test with each other store
@@ -88,6 +90,7 @@ fn main() -> ExitCode {
         damage::a_manifest_of_a_newer_format_is_rejected,
         damage::a_missing_object_is_rejected,
         damage::a_truncated_object_is_rejected,
+        hostile::a_status_that_cannot_be_read_is_skipped_and_reported,
         interrupts::an_interrupted_download_leaves_the_old_file_and_continues,
         interrupts::an_interrupted_publication_is_complete_or_invisible,
         life_cycle::a_published_file_is_pulled_byte_by_byte,
@@ -111,6 +114,9 @@ fn main() -> ExitCode {
         engine::entries_of_tasks_are_one_generation,
         engine::incomplete_entries_are_rejected,
         engine::rows_of_other_slots_are_rejected,
+        hostile::a_store_that_has_every_document_is_rejected,
+        hostile::a_listing_of_impossible_lengths_is_added_up,
+        hostile::texts_beyond_the_limits_are_not_published,
         interrupts::a_second_signal_ends_a_publication_at_once,
         interrupts::an_interrupted_upload_continues,
         local_folder::a_signal_ends_a_download_while_the_folder_hangs,

@@ -20,7 +20,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::index::NodeIndex;
 use super::limits::{
-    HOST_LEN_MAX_BYTES, ID_LEN_MAX_BYTES, LEN_MAX_BYTES, NODES_MAX, SLOT_ENTRIES_MAX, ZONE_LEN_MAX_BYTES,
+    HOST_LEN_MAX_BYTES, ID_LEN_MAX_BYTES, LEN_MAX_BYTES, NODES_MAX, NUMBER_MAX, SLOT_ENTRIES_MAX, ZONE_LEN_MAX_BYTES,
 };
 use crate::excerpt::excerpt;
 use crate::slot_set::SlotSet;
@@ -197,8 +197,11 @@ pub enum TopologyError {
         found: u32,
     },
     /// The number of the document is not valid.
-    #[error("the document has number 0, expected at least 1: number the first document 1")]
-    Number,
+    #[error("the document has number {found}, expected 1 to {NUMBER_MAX}: number the first document 1")]
+    Number {
+        /// The number of the document.
+        found: u64,
+    },
     /// The number of nodes is not valid.
     #[error("the document has {found} nodes, expected 1 to {NODES_MAX}")]
     Nodes {
@@ -296,8 +299,8 @@ impl Topology {
         if self.format > TOPOLOGY_FORMAT {
             return Err(TopologyError::Format { found: self.format });
         }
-        if self.number == 0 {
-            return Err(TopologyError::Number);
+        if self.number == 0 || self.number > NUMBER_MAX {
+            return Err(TopologyError::Number { found: self.number });
         }
         if self.nodes.is_empty() || self.nodes.len() > NODES_MAX {
             return Err(TopologyError::Nodes { found: self.nodes.len() });

@@ -5,6 +5,9 @@ use crate::protocol::native;
 
 /// The maximum length of a document, both as written by an operator and as nodes send it to clients.
 pub const LEN_MAX_BYTES: usize = native::TOPOLOGY_LEN_MAX_BYTES;
+/// The maximum number of a document. Every program that reads JSON represents such numbers exactly, and there is always
+/// a next number.
+pub(crate) const NUMBER_MAX: u64 = (1 << 53) - 1;
 /// The maximum number of nodes: one primary for each slot.
 pub const NODES_MAX: usize = 16_384;
 /// The maximum length of a node's id.

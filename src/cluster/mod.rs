@@ -18,5 +18,7 @@ pub(crate) use document::joined_ranges;
 pub(crate) use document::node_id_problem;
 pub use document::{Health, Role, TOPOLOGY_FORMAT, Topology, TopologyError, TopologyNode};
 pub use index::NodeIndex;
+#[cfg(feature = "object-store")]
+pub(crate) use limits::NUMBER_MAX;
 pub use limits::{LEN_MAX_BYTES as TOPOLOGY_LEN_MAX_BYTES, NODES_MAX as TOPOLOGY_NODES_MAX};
 pub use plan::{PlanError, moved_slots, plan, without_failed};

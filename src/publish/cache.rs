@@ -30,6 +30,7 @@ use super::bandwidth::Bandwidth;
 use super::document::{decode, encode};
 use super::download::{check_space, download, open_verified, remove, sync_folder, verify, with_suffix};
 use super::error::PublishError;
+use super::limits::{self, MANIFEST_LEN_MAX_BYTES, NUMBER_MAX, RANGES_MAX, STATUS_LEN_MAX_BYTES};
 use super::location::Location;
 use super::manifest::{Entry, Manifest};
 use super::transfer::OnProgress;
@@ -41,9 +42,6 @@ use crate::store::{MappedStore, StoreError};
 
 /// The name of the file that is served, in the folder.
 pub(super) const SERVING: &str = "serving.db";
-/// The maximum lengths of documents in the folder. Longer ones are ignored.
-const SERVING_LEN_MAX_BYTES: u64 = 1 << 20;
-const MANIFEST_LEN_MAX_BYTES: u64 = 64 << 20;
 
 /// A node's folder of generations.
 pub(super) struct Cache {
@@ -71,7 +69,7 @@ pub(super) struct Serving {
     /// The number of the newest pin that the node has read, or 0.
     pub(super) pin: u64,
     /// The slots of the file. Empty if an earlier version recorded them.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "limits::list::<_, _, RANGES_MAX>")]
     pub(super) slots: Vec<SlotRange>,
 }
 
@@ -164,8 +162,10 @@ impl Cache {
 
     /// Returns what the node served last. Returns zeros if it is unknown.
     pub(super) fn serving(&self) -> Serving {
-        let json = self.folder.read("serving.json", SERVING_LEN_MAX_BYTES);
-        json.ok().and_then(|json| decode(&json).ok()).unwrap_or_default()
+        let json = self.folder.read("serving.json", STATUS_LEN_MAX_BYTES);
+        let serving = json.ok().and_then(|json| decode::<Serving>(&json).ok());
+        let is_possible = |serving: &Serving| serving.generation <= NUMBER_MAX && serving.pin <= NUMBER_MAX;
+        serving.filter(is_possible).unwrap_or_default()
     }
 
     /// Fetches and verifies the file of a generation, unless it is complete.

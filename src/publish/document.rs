@@ -4,17 +4,24 @@
 //! each is created only once, so a reader finds the newest one without listing the store, and a publisher that creates
 //! a number has won it.
 
-use object_store::{ObjectStoreExt, PutMode, PutOptions};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use object_store::{GetOptions, ObjectMeta, ObjectStoreExt, PutMode, PutOptions};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use twox_hash::XxHash3_128;
 
+use super::bounded_http::{BodyLimit, is_body_beyond_limit};
 use super::error::PublishError;
+use super::limits::{
+    DECISION_LEN_MAX_BYTES, MANIFEST_LEN_MAX_BYTES, NUMBER_MAX, PIN_LEN_MAX_BYTES, TOPOLOGY_LEN_MAX_BYTES,
+};
 use super::location::Location;
 
-/// The maximum length of a document. A longer one is not read.
-const LEN_MAX_BYTES: u64 = 64 << 20;
+/// The maximum time of a listing. A store can return empty pages without end.
+const LIST_MAX: Duration = Duration::from_secs(600);
 
 /// A sequence of numbered documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +46,16 @@ impl Series {
             Series::Topologies => "topology",
         };
         format!("{folder}/{number:020}.json")
+    }
+
+    /// Returns the maximum length of a document. A longer one is neither created nor read.
+    fn len_max_bytes(self) -> u64 {
+        match self {
+            Series::Manifests => MANIFEST_LEN_MAX_BYTES,
+            Series::Pins => PIN_LEN_MAX_BYTES,
+            Series::Rollouts => DECISION_LEN_MAX_BYTES,
+            Series::Topologies => TOPOLOGY_LEN_MAX_BYTES,
+        }
     }
 }
 
@@ -77,25 +94,48 @@ fn checksum(body: &RawValue) -> String {
 }
 
 impl Location {
-    /// Reads a document. Returns `None` if there is none.
-    pub(super) async fn read<T: DeserializeOwned>(&self, object: &str) -> Result<Option<T>, PublishError> {
-        let Some(json) = self.read_bytes(object).await? else { return Ok(None) };
-        let document = |problem| PublishError::Document { object: self.object_url(object), problem };
-        decode(&json).map(Some).map_err(document)
+    /// Reads a document of a series. Returns `None` if there is none. `decode` returns what is wrong with a document as
+    /// the error.
+    pub(super) async fn read_document<T>(
+        &self,
+        series: Series,
+        number: u64,
+        decode: impl FnOnce(&[u8]) -> Result<T, String>,
+    ) -> Result<Option<T>, PublishError> {
+        let object = series.object(number);
+        let Some(json) = self.read_bytes(&object, series.len_max_bytes()).await? else { return Ok(None) };
+        decode(&json).map(Some).map_err(|problem| PublishError::Document { object: self.object_url(&object), problem })
     }
 
-    /// Reads a small object. Returns `None` if there is none.
-    pub(super) async fn read_bytes(&self, object: &str) -> Result<Option<Vec<u8>>, PublishError> {
+    /// Reads an object of limited length. Returns `None` if there is none.
+    pub(super) async fn read_bytes(&self, object: &str, len_max_bytes: u64) -> Result<Option<Vec<u8>>, PublishError> {
         let fault = self.fault(object);
-        let result = match self.store.get_opts(&self.path(object), Default::default()).await {
+        let too_long = |found: &str| {
+            let problem =
+                format!("has {found} bytes, expected at most {len_max_bytes}: delete it, or create another one");
+            PublishError::Document { object: self.object_url(object), problem }
+        };
+        let mut options = GetOptions::default();
+        options.extensions.insert(BodyLimit(len_max_bytes));
+        let result = match self.store.get_opts(&self.path(object), options).await {
             Err(object_store::Error::NotFound { .. }) => return Ok(None),
+            Err(error) if is_body_beyond_limit(&error) => return Err(too_long("more")),
             result => result.map_err(&fault)?,
         };
-        if result.meta.size > LEN_MAX_BYTES {
-            let problem = format!("has {} bytes, expected at most {LEN_MAX_BYTES}", result.meta.size);
-            return Err(PublishError::Document { object: self.object_url(object), problem });
+        if result.meta.size > len_max_bytes {
+            return Err(too_long(&result.meta.size.to_string()));
         }
         Ok(Some(result.bytes().await.map_err(fault)?.to_vec()))
+    }
+
+    /// Creates a document of a series. Returns false if it exists already with other bytes.
+    pub(super) async fn create_document(&self, series: Series, number: u64, json: &[u8]) -> Result<bool, PublishError> {
+        let (object, len_max_bytes) = (series.object(number), series.len_max_bytes());
+        if json.len() as u64 > len_max_bytes {
+            let problem = format!("would have {} bytes, expected at most {len_max_bytes}", json.len());
+            return Err(PublishError::Document { object: self.object_url(&object), problem });
+        }
+        self.create_bytes(&object, json).await
     }
 
     /// Creates an object. Returns false if it exists already with other bytes.
@@ -105,7 +145,11 @@ impl Location {
             Ok(_) => Ok(true),
             // A request that was retried finds the object that it created itself.
             Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => {
-                Ok(self.read_bytes(object).await?.as_deref() == Some(bytes))
+                match self.read_bytes(object, bytes.len() as u64).await {
+                    // A longer object is another one.
+                    Err(PublishError::Document { .. }) => Ok(false),
+                    found => Ok(found?.as_deref() == Some(bytes)),
+                }
             }
             Err(error) => Err(self.fault(object)(error)),
         }
@@ -126,6 +170,31 @@ impl Location {
         }
     }
 
+    /// Lists the objects in a folder of the table, at most `count_max` of them.
+    ///
+    /// # Errors
+    /// [`PublishError::Document`] if there are more, or if the listing does not end in time.
+    pub(super) async fn list(&self, folder: &str, count_max: usize) -> Result<Vec<ObjectMeta>, PublishError> {
+        let (prefix, mut listed) = (self.path(folder), Vec::new());
+        let endless = |problem: String| PublishError::Document { object: self.object_url(folder), problem };
+        let list = async {
+            let mut objects = self.store.list(Some(&prefix));
+            while let Some(object) = objects.next().await {
+                if listed.len() == count_max {
+                    return Err(endless(format!("has more than {count_max} objects: delete those that nobody needs")));
+                }
+                listed.push(object.map_err(self.fault(folder))?);
+            }
+            Ok(())
+        };
+        let timed_out = |_| {
+            let max_s = LIST_MAX.as_secs();
+            endless(format!("the listing did not end within {max_s} s: check what answers at this address"))
+        };
+        tokio::time::timeout(LIST_MAX, list).await.map_err(timed_out)??;
+        Ok(listed)
+    }
+
     async fn exists(&self, object: &str) -> Result<bool, PublishError> {
         Ok(self.len_bytes(object).await?.is_some())
     }
@@ -135,7 +204,14 @@ impl Location {
     pub(super) async fn newest(&self, series: Series, known: u64) -> Result<u64, PublishError> {
         let (mut present, mut step) = (known, 1);
         let mut missing = loop {
-            let number = present + step;
+            let number = present.saturating_add(step);
+            if number > NUMBER_MAX {
+                let problem = format!(
+                    "the store reports that document {present} exists, and numbers have no gaps: check what answers at \
+                     this address"
+                );
+                return Err(PublishError::Document { object: self.object_url(&series.object(present)), problem });
+            }
             if !self.exists(&series.object(number)).await? {
                 break number;
             }

@@ -21,10 +21,11 @@ use serde::{Deserialize, Serialize};
 
 use super::bandwidth::Bandwidth;
 use super::error::PublishError;
+use super::limits::STATE_LEN_MAX_BYTES;
 use super::location::Location;
 use super::manifest::{Entry, key_kind_name, schema_names};
 use super::transfer::{
-    ATTEMPTS_MAX, OnProgress, PART_LEN_BYTES, Progress, REQUESTS_MAX, Stage, back_off, check, parts,
+    ATTEMPTS_MAX, OnProgress, PART_LEN_BYTES, Parts, Progress, REQUESTS_MAX, Stage, back_off, check,
 };
 use crate::bake::Cancel;
 use crate::folder::{Folder, folder_of};
@@ -32,15 +33,13 @@ use crate::store::{MappedStore, Memory, OpenOptions, Pace, Store, Verify, surviv
 
 /// The space that a download leaves free on a disk.
 const FREE_MIN_BYTES: u64 = 16 << 20;
-/// The maximum length of the state of a download. A longer one is ignored.
-const STATE_LEN_MAX_BYTES: u64 = 64 << 20;
 
 /// The parts that a download has completed.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct DownloadState {
     object_url: String,
     part_len_bytes: u64,
-    parts: BTreeSet<usize>,
+    parts: BTreeSet<u64>,
 }
 
 /// Downloads the file of an entry into a folder, and verifies it. The new file replaces what has the name. The part that
@@ -108,7 +107,7 @@ async fn fetch_parts(
     let io = PublishError::io(path);
     let len_bytes = bandwidth.range_len_bytes(PART_LEN_BYTES);
     let mut state = DownloadState::read(partial, &location.object_url(&entry.object), len_bytes);
-    let ranges = parts(entry.bytes, len_bytes);
+    let parts = Parts::new(entry.bytes, len_bytes);
     let continued = match state.parts.is_empty() {
         true => None,
         false => folder.continue_file(&partial.name).map_err(&io)?,
@@ -124,27 +123,28 @@ async fn fetch_parts(
     };
     let file = Arc::new(file);
     let resumed_parts = state.parts.len();
-    let mut done_bytes: u64 =
-        state.parts.iter().filter_map(|part| ranges.get(*part)).map(|range| range.end - range.start).sum();
-    check_space(path, entry.bytes.saturating_sub(done_bytes))?;
+    let mut done_bytes: u64 = state.parts.iter().map(|part| parts.len_bytes(*part)).sum();
+    // What the state claims to be complete may not be on the disk.
+    check_space(path, entry.bytes.saturating_sub(allocated_bytes(&file)))?;
     file.set_len(entry.bytes).map_err(&io)?;
     progress(Progress { stage: Stage::Download, done_bytes, total_bytes: entry.bytes });
-    let missing: Vec<usize> = (0..ranges.len()).filter(|part| !state.parts.contains(part)).collect();
+    let complete = state.parts.clone();
+    let missing = (0..parts.count()).filter(|part| !complete.contains(part));
     let write_error = |error| write_error(path, &file, entry.bytes, error);
-    let fetch = |part: usize| {
-        let (range, file, write_error) = (ranges[part].clone(), Arc::clone(&file), &write_error);
+    let fetch = |part: u64| {
+        let (range, file, write_error) = (parts.range(part), Arc::clone(&file), &write_error);
         async move {
             bandwidth.reserve(range.end - range.start).await;
             let bytes = read_range(location, &entry.object, range.clone(), cancel).await?;
             let written = tokio::task::spawn_blocking(move || file.write_all_at(&bytes, range.start)).await;
             written.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(write_error)?;
-            Ok::<usize, PublishError>(part)
+            Ok::<u64, PublishError>(part)
         }
     };
-    let mut fetched = stream::iter(missing.into_iter().map(fetch)).buffer_unordered(REQUESTS_MAX);
+    let mut fetched = stream::iter(missing.map(fetch)).buffer_unordered(REQUESTS_MAX);
     while let Some(part) = fetched.next().await {
         let part = part?;
-        done_bytes += ranges[part].end - ranges[part].start;
+        done_bytes += parts.len_bytes(part);
         if let Some(new) = new.take() {
             remove(folder, &partial.name)?;
             new.create(&partial.name).map_err(&io)?;
@@ -157,7 +157,7 @@ async fn fetch_parts(
     Ok((file, resumed_parts))
 }
 
-/// Reads a range of an object. Repeats failed reads.
+/// Reads a range of an object. Repeats failed reads, except of a local folder, whose errors do not pass within seconds.
 pub(super) async fn read_range(
     location: &Location,
     object: &str,
@@ -165,6 +165,7 @@ pub(super) async fn read_range(
     cancel: &Cancel,
 ) -> Result<Bytes, PublishError> {
     let path = location.path(object);
+    let attempts_max = if location.is_local() { 1 } else { ATTEMPTS_MAX };
     let mut attempt = 0;
     loop {
         check(cancel)?;
@@ -184,7 +185,7 @@ pub(super) async fn read_range(
             Err(error) => location.fault(object)(error),
         };
         attempt += 1;
-        if attempt >= ATTEMPTS_MAX {
+        if attempt >= attempts_max {
             return Err(error);
         }
         back_off(attempt).await;
@@ -258,14 +259,18 @@ fn available_bytes(path: &Path) -> Result<u64, PublishError> {
 
 /// Converts an error of a write to a partial file. A disk can become full after [`check_space`].
 fn write_error(partial: &Path, file: &File, len_bytes: u64, error: io::Error) -> PublishError {
-    const BLOCK_BYTES: u64 = 512;
     if error.kind() != io::ErrorKind::StorageFull {
         return PublishError::io(partial)(error);
     }
     let Ok(available_bytes) = available_bytes(partial) else { return PublishError::io(partial)(error) };
-    let written_bytes = file.metadata().map_or(0, |metadata| metadata.blocks() * BLOCK_BYTES);
-    let needed_bytes = len_bytes.saturating_sub(written_bytes);
+    let needed_bytes = len_bytes.saturating_sub(allocated_bytes(file));
     PublishError::DiskFull { path: folder_of(partial).to_path_buf(), available_bytes, needed_bytes }
+}
+
+/// Returns the number of bytes of a file that have space on the disk.
+fn allocated_bytes(file: &File) -> u64 {
+    const BLOCK_BYTES: u64 = 512;
+    file.metadata().map_or(0, |metadata| metadata.blocks().saturating_mul(BLOCK_BYTES))
 }
 
 /// Returns a name with a suffix.

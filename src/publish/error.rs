@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
+use super::foreign_text::one_line;
+use super::local_store::STORE;
 use crate::bake::BakeError;
 use crate::slots::SlotRange;
 use crate::store::StoreError;
@@ -22,7 +24,7 @@ pub enum PublishError {
         problem: String,
     },
     /// A request to the object store failed, after retries.
-    #[error("{object}: {cause}{}", cause.remedy())]
+    #[error("{}: {cause}{}", one_line(object), cause.remedy())]
     Store {
         /// The URL of the object.
         object: String,
@@ -30,7 +32,7 @@ pub enum PublishError {
         cause: StoreFault,
     },
     /// A document of the table is malformed, damaged, or of a newer format.
-    #[error("{object}: {problem}")]
+    #[error("{}: {}", one_line(object), one_line(problem))]
     Document {
         /// The URL of the document.
         object: String,
@@ -59,7 +61,7 @@ pub enum PublishError {
         newest: u64,
     },
     /// A topology is not valid, or another one has its number.
-    #[error("{url}: {problem}")]
+    #[error("{url}: {}", one_line(problem))]
     Topology {
         /// The URL of the table, or the topology.
         url: String,
@@ -85,7 +87,7 @@ pub enum PublishError {
         slots: SlotRange,
     },
     /// The stored bytes of an object, or a downloaded file, are not the published ones.
-    #[error("{object}: {problem}")]
+    #[error("{}: {}", one_line(object), one_line(problem))]
     Corrupt {
         /// The URL of the object.
         object: String,
@@ -99,7 +101,7 @@ pub enum PublishError {
     #[error("{0}")]
     File(#[from] StoreError),
     /// A local file or folder cannot be read or written.
-    #[error("{}: {error}", path.display())]
+    #[error("{}: {error}{}", path.display(), disk_remedy(error.kind()).unwrap_or_default())]
     Io {
         /// The path.
         path: PathBuf,
@@ -121,7 +123,7 @@ pub enum PublishError {
         needed_bytes: u64,
     },
     /// A server rejected a generation.
-    #[error("generation {generation} is rejected: {problem}")]
+    #[error("generation {generation} is rejected: {}", one_line(problem))]
     Rejected {
         /// The number of the generation.
         generation: u64,
@@ -145,6 +147,7 @@ impl PublishError {
             PublishError::Store { cause, .. } => match cause {
                 StoreFault::Credentials(_) => FailureKind::Credentials,
                 StoreFault::NotFound => FailureKind::Missing,
+                StoreFault::Folder { .. } => FailureKind::Disk,
                 StoreFault::Other(_) => FailureKind::Store,
             },
             PublishError::NoGeneration { .. } => FailureKind::Missing,
@@ -215,6 +218,14 @@ pub enum StoreFault {
     /// The store rejected the credentials, or they lack a permission.
     #[error("{0}")]
     Credentials(String),
+    /// The folder of a local store cannot be read or written.
+    #[error("{problem}")]
+    Folder {
+        /// The cause.
+        problem: String,
+        /// The kind of the system's error.
+        kind: io::ErrorKind,
+    },
     /// The store cannot be reached, or returned an error.
     #[error("{0}")]
     Other(String),
@@ -238,30 +249,62 @@ impl StoreFault {
             _ if CREDENTIAL_WORDS.iter().any(|word| chain.contains(word)) => {
                 StoreFault::Credentials(format!("credentials cannot be obtained: {cause}"))
             }
-            _ => StoreFault::Other(cause),
+            _ => match folder_error(error) {
+                Some(kind) => StoreFault::Folder { problem: cause, kind },
+                None => StoreFault::Other(cause),
+            },
         }
     }
 
     fn remedy(&self) -> &'static str {
         match self {
-            StoreFault::NotFound => ": check the URL, and that the bucket exists",
+            StoreFault::NotFound => ": check the URL, and that the bucket or the folder exists",
             StoreFault::Credentials(_) => {
                 ": check the credentials (for S3, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY) and their permissions: \
                  without the permission to list, S3 reports missing objects as forbidden"
+            }
+            StoreFault::Folder { kind, .. } => {
+                disk_remedy(*kind).unwrap_or(": check the URL, and the disk and the file system of the folder")
             }
             StoreFault::Other(_) => ": check the URL, the endpoint, and the network",
         }
     }
 }
 
-/// Returns the messages of an error and of all its causes, and the message of the last cause, each on one line. The
-/// other messages have the times and the retries of a request.
+/// Returns the kind of the system's error if a local folder is the store, or [`io::ErrorKind::Other`] if the error is not
+/// the system's.
+fn folder_error(error: &object_store::Error) -> Option<io::ErrorKind> {
+    let object_store::Error::Generic { store: STORE, source } = error else { return None };
+    let mut cause: &(dyn std::error::Error + 'static) = source.as_ref();
+    loop {
+        if let Some(error) = cause.downcast_ref::<io::Error>() {
+            return Some(error.kind());
+        }
+        match cause.source() {
+            Some(source) => cause = source,
+            None => return Some(io::ErrorKind::Other),
+        }
+    }
+}
+
+/// Returns the remedy for an error of a file system, if the kind of the error shows it.
+fn disk_remedy(kind: io::ErrorKind) -> Option<&'static str> {
+    match kind {
+        io::ErrorKind::StorageFull => Some(": free space on the disk"),
+        io::ErrorKind::QuotaExceeded => Some(": free space, or raise the quota"),
+        io::ErrorKind::ReadOnlyFilesystem => Some(": mount the file system for writing, or use another folder"),
+        io::ErrorKind::PermissionDenied => Some(": check the owner and the permissions of the folder and its files"),
+        _ => None,
+    }
+}
+
+/// Returns the messages of an error and of all its causes, and the message of the last cause as one line. The other
+/// messages have the times and the retries of a request.
 fn messages(error: &dyn std::error::Error) -> (String, String) {
     let (mut chain, mut last) = (error.to_string(), error);
     while let Some(cause) = last.source() {
         chain = format!("{chain}: {cause}");
         last = cause;
     }
-    let on_one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    (on_one_line(&chain), on_one_line(&last.to_string()))
+    (chain, one_line(&last.to_string()))
 }

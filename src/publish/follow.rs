@@ -15,6 +15,8 @@ use super::cache::{Cache, Serving};
 use super::document::Series;
 use super::error::{FailureKind, PublishError};
 use super::follow_control::{FollowControl, FollowFacts, FollowOptions};
+use super::foreign_text::one_line;
+use super::limits::DOCUMENTS_PER_POLL_MAX;
 use super::location::Location;
 use super::manifest::Manifest;
 use super::membership::{ClusterMember, Membership};
@@ -187,7 +189,8 @@ impl Follower {
                 }
                 Err(problem) => {
                     self.change(|facts| {
-                        facts.status.error = format!("generation {} in the cache: {problem}", manifest.number);
+                        facts.status.error =
+                            one_line(&format!("generation {} in the cache: {problem}", manifest.number));
                         facts.status.failed = manifest.number;
                         facts.failures[FailureKind::Rejected as usize] += 1;
                     });
@@ -211,7 +214,7 @@ impl Follower {
             };
             let _ = until_canceled(&cancel, write).await;
             let poll_ms = self.options.poll.as_millis() as u64;
-            let wait = Duration::from_millis(poll_ms / 2 + random_below(poll_ms + 1));
+            let wait = Duration::from_millis(poll_ms / 2 + random_below(poll_ms.saturating_add(1)));
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
                 () = self.control.wake.notified() => {
@@ -304,7 +307,10 @@ impl Follower {
             Some(known) => known + 1,
             None => self.location.newest(Series::Manifests, 0).await?.max(1),
         };
-        while let Some(manifest) = Manifest::read(&self.location, next).await? {
+        let end = next.saturating_add(DOCUMENTS_PER_POLL_MAX);
+        while next < end
+            && let Some(manifest) = Manifest::read(&self.location, next).await?
+        {
             self.newest = Some(manifest);
             next += 1;
         }
@@ -317,7 +323,10 @@ impl Follower {
             true => self.serving.pin + 1,
             false => self.location.newest(Series::Pins, 0).await?.max(1),
         };
-        while let Some(pin) = Pin::read(&self.location, next).await? {
+        let end = next.saturating_add(DOCUMENTS_PER_POLL_MAX);
+        while next < end
+            && let Some(pin) = Pin::read(&self.location, next).await?
+        {
             (self.pin, self.serving.pin) = (Some(pin), next);
             next += 1;
         }
@@ -474,7 +483,7 @@ impl Follower {
         }
         let status = self.control.facts().status;
         let every = match &self.membership {
-            Some(_) => STATUS_EVERY.min(STATUS_POLLS * self.options.poll),
+            Some(_) => STATUS_EVERY.min(self.options.poll.saturating_mul(STATUS_POLLS)),
             None => STATUS_EVERY,
         };
         let compared = NodeStatus { lag_s: 0, ..status.clone() };

@@ -6,12 +6,12 @@
 use std::collections::HashSet;
 use std::time::{Duration, SystemTime};
 
-use futures_util::StreamExt;
 use object_store::ObjectStoreExt;
 use serde::Serialize;
 
 use super::document::Series;
 use super::error::PublishError;
+use super::limits::FILES_MAX;
 use super::location::Location;
 use super::manifest::Manifest;
 use super::pin::Pin;
@@ -41,17 +41,16 @@ pub struct Garbage {
     pub young: u64,
 }
 
-pub(super) async fn collect(location: &Location, rules: &GarbageRules) -> Result<Garbage, PublishError> {
+/// Deletes, or only reports, what is not needed. Passes a message about each status that cannot be read to `skipped`.
+pub(super) async fn collect(
+    location: &Location,
+    rules: &GarbageRules,
+    skipped: &mut dyn FnMut(String),
+) -> Result<Garbage, PublishError> {
     location.check_writable()?;
     // The objects are listed first: an object that is uploaded and referenced afterwards is not in the list.
-    let mut listed = Vec::new();
-    let folder = location.path("data");
-    let mut objects = location.store.list(Some(&folder));
-    while let Some(object) = objects.next().await {
-        listed.push(object.map_err(location.fault("data"))?);
-    }
-    drop(objects);
-    let referenced = referenced(location, rules.keep.max(1)).await?;
+    let listed = location.list("data", FILES_MAX).await?;
+    let referenced = referenced(location, rules.keep.max(1), skipped).await?;
     let mut garbage = Garbage::default();
     let now = SystemTime::now();
     for meta in listed {
@@ -74,25 +73,31 @@ pub(super) async fn collect(location: &Location, rules: &GarbageRules) -> Result
                 Err(error) => return Err(location.fault(&object)(error)),
             }
         }
-        garbage.bytes += meta.size;
+        garbage.bytes = garbage.bytes.saturating_add(meta.size);
         garbage.objects.push(object);
     }
     Ok(garbage)
 }
 
 /// Returns the objects of the newest generations, and of those that are pinned or that nodes serve.
-async fn referenced(location: &Location, keep: u64) -> Result<HashSet<String>, PublishError> {
+async fn referenced(
+    location: &Location,
+    keep: u64,
+    skipped: &mut dyn FnMut(String),
+) -> Result<HashSet<String>, PublishError> {
     let newest = location.newest(Series::Manifests, 0).await?;
-    let mut numbers: HashSet<u64> = (newest.saturating_sub(keep - 1).max(1)..=newest).collect();
+    let first_kept = newest.saturating_sub(keep - 1).max(1);
+    let mut older = HashSet::new();
     // The newest pin also names the generation of the nodes that it does not apply to, so it is enough.
     let pin = location.newest(Series::Pins, 0).await?;
     let pin = Pin::read(location, pin).await?;
-    numbers.extend(pin.into_iter().flat_map(|pin| [pin.generation, pin.others]).flatten());
-    for status in NodeStatus::read_all(location).await? {
-        numbers.extend([status.serving, status.prepared]);
+    older.extend(pin.into_iter().flat_map(|pin| [pin.generation, pin.others]).flatten());
+    for status in NodeStatus::read_all(location, skipped).await? {
+        older.extend([status.serving, status.prepared]);
     }
     let mut objects = HashSet::new();
-    for number in numbers.into_iter().filter(|number| (1..=newest).contains(number)) {
+    // The numbers of the retained generations are not collected, because there may be many.
+    for number in older.into_iter().filter(|number| (1..first_kept).contains(number)).chain(first_kept..=newest) {
         // A manifest that cannot be read might reference any object, so nothing is deleted.
         let missing = || PublishError::Document {
             object: location.object_url(&Series::Manifests.object(number)),

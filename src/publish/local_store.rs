@@ -24,6 +24,8 @@ use object_store::{
 
 use crate::folder::{Folder, NewFile};
 
+/// The name of the store in the crate's errors.
+pub(super) const STORE: &str = "folder";
 /// The number of names in the longest path of an object: `data/JOB/FILE`. Listings do not go deeper.
 const DEPTH_MAX: usize = 3;
 /// The number of bytes that are read at once.
@@ -164,7 +166,7 @@ fn fault(location: &Path, error: io::Error) -> Error {
 }
 
 fn generic(error: io::Error) -> Error {
-    Error::Generic { store: "folder", source: error.into() }
+    Error::Generic { store: STORE, source: error.into() }
 }
 
 fn not_supported(operation: &str) -> Error {

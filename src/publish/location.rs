@@ -14,6 +14,7 @@ use object_store::multipart::MultipartStore;
 use object_store::path::Path;
 use object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
 
+use super::bounded_http::BoundedConnector;
 use super::error::{PublishError, StoreFault};
 use super::local_store::LocalStore;
 use crate::folder::Folder;
@@ -86,17 +87,20 @@ impl Location {
         match scheme {
             "s3" => {
                 let builder = AmazonS3Builder::from_env().with_bucket_name(host);
-                let store = Arc::new(builder.with_client_options(client).with_retry(retry).build().map_err(invalid)?);
+                let builder = builder.with_client_options(client).with_retry(retry);
+                let store = Arc::new(builder.with_http_connector(BoundedConnector).build().map_err(invalid)?);
                 Ok(new(Arc::clone(&store) as _, Some(store), parse_path(path)?, true))
             }
             "gs" => {
                 let builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(host);
-                let store = Arc::new(builder.with_client_options(client).with_retry(retry).build().map_err(invalid)?);
+                let builder = builder.with_client_options(client).with_retry(retry);
+                let store = Arc::new(builder.with_http_connector(BoundedConnector).build().map_err(invalid)?);
                 Ok(new(Arc::clone(&store) as _, Some(store), parse_path(path)?, true))
             }
             "az" => {
                 let builder = MicrosoftAzureBuilder::from_env().with_container_name(host);
-                let store = Arc::new(builder.with_client_options(client).with_retry(retry).build().map_err(invalid)?);
+                let builder = builder.with_client_options(client).with_retry(retry);
+                let store = Arc::new(builder.with_http_connector(BoundedConnector).build().map_err(invalid)?);
                 Ok(new(Arc::clone(&store) as _, Some(store), parse_path(path)?, true))
             }
             "file" => {
@@ -106,7 +110,8 @@ impl Location {
             }
             "http" | "https" => {
                 let builder = HttpBuilder::new().with_url(format!("{scheme}://{host}")).with_client_options(client);
-                let store = builder.with_retry(retry).build().map_err(invalid)?;
+                let builder = builder.with_retry(retry).with_http_connector(BoundedConnector);
+                let store = builder.build().map_err(invalid)?;
                 Ok(new(Arc::new(store), None, parse_path(path)?, false))
             }
             _ => Err(refused(format!("the scheme is {scheme:?}, expected s3, gs, az, file, http, or https"))),
@@ -116,6 +121,11 @@ impl Location {
     /// Returns the table's URL.
     pub(super) fn url(&self) -> &str {
         &self.url
+    }
+
+    /// Returns whether the store is a folder of this machine.
+    pub(super) fn is_local(&self) -> bool {
+        self.url.starts_with("file://")
     }
 
     /// Returns the last component of the URL, which is the table's name.

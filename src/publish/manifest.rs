@@ -9,6 +9,12 @@ use serde::{Deserialize, Serialize};
 
 use super::document::Series;
 use super::error::PublishError;
+use super::foreign_text::one_line;
+use super::limits::{
+    self, CANARIES_MAX, COLUMN_COUNT_MAX, COLUMN_LEN_MAX_BYTES, ENTRIES_MAX, FILE_LEN_MAX_BYTES, KEY_LEN_MAX_BYTES,
+    NOTE_LEN_MAX_BYTES, NUMBER_MAX, OBJECT_LEN_MAX_BYTES, ROW_COUNT_MAX, TEXT_LEN_MAX_BYTES, check_count, check_len,
+    check_number,
+};
 use super::location::Location;
 use crate::format::key::KeyKind;
 use crate::slots::{SLOT_COUNT, SlotRange};
@@ -41,14 +47,19 @@ pub struct Manifest {
     /// The kind of the keys: `u64` or `bytes`.
     pub key_kind: String,
     /// The columns of a typed table, as `name:type` text. Empty for other tables.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        skip_serializing_if = "Vec::is_empty",
+        deserialize_with = "limits::list::<_, _, COLUMN_COUNT_MAX>"
+    )]
     pub schema: Vec<String>,
     /// The function that maps keys to slots.
     pub slot_function: String,
     /// The files, in the order of their slots.
+    #[serde(deserialize_with = "limits::list::<_, _, ENTRIES_MAX>")]
     pub entries: Vec<Entry>,
     /// Keys with the digests of their values. A server looks them up before it serves the generation.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "limits::list::<_, _, CANARIES_MAX>")]
     pub canaries: Vec<Canary>,
     /// A text for people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -57,6 +68,7 @@ pub struct Manifest {
 
 /// A file of a generation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "EntryFields")]
 #[non_exhaustive]
 pub struct Entry {
     /// The slots of the file's keys.
@@ -100,6 +112,56 @@ impl Entry {
         };
         serde_json::from_str(text).map_err(malformed)
     }
+
+    /// Checks the fields that do not depend on other entries. Returns what is wrong as the error.
+    fn check(&self) -> Result<(), String> {
+        check_len("the name of an object", &self.object, OBJECT_LEN_MAX_BYTES)?;
+        let parts: Vec<&str> = self.object.split('/').collect();
+        let is_name = |part: &&str| {
+            let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+            !part.is_empty() && !part.starts_with('.') && part.bytes().all(is_valid)
+        };
+        if parts.len() != 3 || parts[0] != "data" || !parts.iter().all(is_name) {
+            return Err(format!("the name of an object is {:?}, expected data/JOB/NAME", self.object));
+        }
+        let malformed = |problem: String| format!("the file {}: {problem}", self.object);
+        check_number("the length in bytes", self.bytes, FILE_LEN_MAX_BYTES).map_err(malformed)?;
+        check_number("the number of rows", self.rows, ROW_COUNT_MAX).map_err(malformed)?;
+        if self.digest.len() != 32 || !self.digest.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return Err(malformed(format!(
+                "the digest is {:?}, expected 32 hexadecimal digits",
+                one_line(&self.digest)
+            )));
+        }
+        if ![KeyKind::U64, KeyKind::Bytes].map(key_kind_name).contains(&self.key_kind.as_str()) {
+            let found = one_line(&self.key_kind);
+            return Err(malformed(format!("the kind of keys is {found:?}, expected \"u64\" or \"bytes\"")));
+        }
+        check_len("the name of the key", &self.key_name, TEXT_LEN_MAX_BYTES).map_err(malformed)
+    }
+}
+
+/// The fields of an [`Entry`]. The deserializer of a flattened field would keep all unknown fields in memory.
+#[derive(Deserialize)]
+struct EntryFields {
+    first_slot: u16,
+    last_slot: u16,
+    object: String,
+    bytes: u64,
+    rows: u64,
+    digest: String,
+    key_kind: String,
+    #[serde(default, deserialize_with = "limits::list::<_, _, COLUMN_COUNT_MAX>")]
+    schema: Vec<String>,
+    #[serde(default)]
+    key_name: String,
+}
+
+impl From<EntryFields> for Entry {
+    fn from(fields: EntryFields) -> Entry {
+        let EntryFields { first_slot, last_slot, object, bytes, rows, digest, key_kind, schema, key_name } = fields;
+        Entry { slots: SlotRange { first_slot, last_slot }, object, bytes, rows, digest, key_kind, schema, key_name }
+    }
 }
 
 /// A key with the digest of its expected value.
@@ -109,6 +171,25 @@ pub struct Canary {
     pub key: String,
     /// The XXH3-128 of the value, as 32 hexadecimal digits, or `absent` if the table must not have the key.
     pub digest: String,
+}
+
+impl Canary {
+    /// Checks that the canary can be a line of a canary file. Returns what is wrong as the error.
+    fn check_text(&self) -> Result<(), String> {
+        check_len("the key of a canary", &self.key, KEY_LEN_MAX_BYTES)?;
+        check_len("the digest of a canary", &self.digest, TEXT_LEN_MAX_BYTES)?;
+        match self.key.contains('\n') {
+            true => Err(format!("the key of a canary has a line end: {:?}", one_line(&self.key))),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Checks the parts of a manifest that a publisher chooses. Returns what is wrong as the error.
+pub(super) fn check_note_and_canaries(note: &str, canaries: &[Canary]) -> Result<(), String> {
+    check_len("the note", note, NOTE_LEN_MAX_BYTES)?;
+    check_count("canaries", canaries.len(), CANARIES_MAX)?;
+    canaries.iter().try_for_each(Canary::check_text)
 }
 
 /// What is read first, because a newer format may have other fields.
@@ -145,11 +226,7 @@ impl Manifest {
     /// # Errors
     /// [`PublishError::Document`] if the manifest is damaged, of a newer format, or incomplete.
     pub(super) async fn read(location: &Location, number: u64) -> Result<Option<Manifest>, PublishError> {
-        let object = Series::Manifests.object(number);
-        let Some(json) = location.read_bytes(&object).await? else { return Ok(None) };
-        Manifest::decode(&json, number)
-            .map(Some)
-            .map_err(|problem| PublishError::Document { object: location.object_url(&object), problem })
+        location.read_document(Series::Manifests, number, |json| Manifest::decode(json, number)).await
     }
 
     /// Decodes a manifest that has a given number. Returns what is wrong with it as the error.
@@ -164,25 +241,31 @@ impl Manifest {
         if manifest.number != number {
             return Err(format!("is the manifest of generation {}, expected {number}", manifest.number));
         }
-        manifest.check().map(|()| manifest)
+        manifest.check().map_err(|problem| format!("{problem}: publish the table again"))?;
+        Ok(manifest)
     }
 
-    /// Checks that the files cover every slot exactly once and agree with each other. Returns what is wrong as the
-    /// error.
+    /// Checks that the files cover every slot exactly once and agree with each other, and that all numbers and lengths
+    /// are within the [limits]. Returns what is wrong as the error.
     pub(super) fn check(&self) -> Result<(), String> {
+        check_number("the number", self.number, NUMBER_MAX)?;
+        check_number("the number of the parent", self.parent, NUMBER_MAX)?;
+        check_len("the name of the table", &self.table, TEXT_LEN_MAX_BYTES)?;
+        check_len("the time", &self.created, TEXT_LEN_MAX_BYTES)?;
+        check_len("the name of the job", &self.job, TEXT_LEN_MAX_BYTES)?;
+        check_len("the name of the tool", &self.tool, TEXT_LEN_MAX_BYTES)?;
+        check_count("files", self.entries.len(), ENTRIES_MAX)?;
+        check_count("columns", self.schema.len(), COLUMN_COUNT_MAX)?;
+        self.schema.iter().try_for_each(|column| check_len("a column", column, COLUMN_LEN_MAX_BYTES))?;
+        check_note_and_canaries(&self.note, &self.canaries)?;
         if self.slot_function != SLOT_FUNCTION {
             return Err(format!("the slot function is {:?}, expected {SLOT_FUNCTION:?}", self.slot_function));
         }
         check_coverage(self.entries.iter().map(|entry| entry.slots))?;
         for entry in &self.entries {
+            entry.check()?;
             if entry.key_kind != self.key_kind || entry.schema != self.schema {
                 return Err(format!("the file {} has other key kinds or columns than the first file", entry.object));
-            }
-            let is_digest = entry.digest.len() == 32 && entry.digest.bytes().all(|digit| digit.is_ascii_hexdigit());
-            let parts: Vec<&str> = entry.object.split('/').collect();
-            let is_inside = parts.len() == 3 && parts[0] == "data" && !parts.iter().any(|part| part.starts_with('.'));
-            if !is_digest || !is_inside || parts.iter().any(|part| part.is_empty()) {
-                return Err(format!("an entry is malformed: object {:?}, digest {:?}", entry.object, entry.digest));
             }
         }
         Ok(())
@@ -190,12 +273,12 @@ impl Manifest {
 
     /// Returns the number of rows of all files.
     pub fn rows(&self) -> u64 {
-        self.entries.iter().map(|entry| entry.rows).sum()
+        self.entries.iter().fold(0, |sum, entry| sum.saturating_add(entry.rows))
     }
 
     /// Returns the length of all files, in bytes.
     pub fn bytes(&self) -> u64 {
-        self.entries.iter().map(|entry| entry.bytes).sum()
+        self.entries.iter().fold(0, |sum, entry| sum.saturating_add(entry.bytes))
     }
 
     /// Returns the digest of the only file, or the XXH3-128 of the digests of several files, as 32 hexadecimal digits.

@@ -7,15 +7,15 @@
 use super::cache::write_durably;
 use super::document::{Series, decode, encode};
 use super::error::PublishError;
+use super::limits::{DOCUMENTS_PER_POLL_MAX, TOPOLOGY_LEN_MAX_BYTES};
 use super::location::Location;
 use super::status::NodeStatus;
 use super::topology;
 use crate::cluster::{Health, Role, SlotSet, Topology};
 use crate::folder::Folder;
 
-/// The name of the file with the topology in effect, and its maximum length. A longer one is ignored.
+/// The name of the file with the topology in effect.
 const FILE: &str = "topology.json";
-const LEN_MAX_BYTES: u64 = 64 << 20;
 
 /// The part of a program that serves the slots of a node.
 pub trait ClusterMember: Send {
@@ -51,7 +51,7 @@ impl Membership {
     pub(super) fn open(member: Box<dyn ClusterMember>, node: &str, folder: Folder) -> Membership {
         let mut membership =
             Membership { member, node: node.to_owned(), current: None, next: None, is_newest_known: false, folder };
-        let json = membership.folder.read(FILE, LEN_MAX_BYTES).ok();
+        let json = membership.folder.read(FILE, TOPOLOGY_LEN_MAX_BYTES).ok();
         let cached = json.and_then(|json| decode::<Topology>(&json).ok()).filter(|topology| topology.check().is_ok());
         if let Some(topology) = cached
             && membership.member.apply(&topology).is_ok()
@@ -94,7 +94,10 @@ impl Membership {
         {
             self.activate(before)?;
         }
-        while let Some(topology) = topology::read(location, number).await? {
+        let end = number.saturating_add(DOCUMENTS_PER_POLL_MAX);
+        while number < end
+            && let Some(topology) = topology::read(location, number).await?
+        {
             self.next = Some(topology);
             number += 1;
         }

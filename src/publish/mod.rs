@@ -15,11 +15,13 @@
 //! ```
 //!
 //! `location` parses URLs, and `document` reads and writes the small objects. `manifest`, `pin`, and `status` define
-//! them. `upload` and `download` transfer files. [`Publication`] has the operations of publishers and operators.
+//! them. Nothing in a store is trusted: `limits` bounds the numbers and lengths of documents, `bounded_http` the
+//! responses, and `foreign_text` what is shown of them. `upload` and `download` transfer files. [`Publication`] has the operations of publishers and operators.
 //! `shard` has the operations of engines that bake a table in many processes. [`Follower`] is a node, which keeps its
 //! files in a `cache`.
 
 mod bandwidth;
+mod bounded_http;
 mod cache;
 mod canary;
 mod document;
@@ -27,8 +29,10 @@ mod download;
 mod error;
 mod follow;
 mod follow_control;
+mod foreign_text;
 mod garbage;
 mod herd;
+mod limits;
 mod local_store;
 mod location;
 mod manifest;

@@ -7,9 +7,13 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
-use super::document::{Series, encode};
+use super::document::{Series, decode, encode};
 use super::error::PublishError;
+use super::limits::{self, NODES_MAX, NUMBER_MAX, TEXT_LEN_MAX_BYTES, check_count, check_len, check_number};
 use super::location::Location;
+
+/// How often the creation of a pin is repeated when another operator was first.
+const CREATIONS_MAX: u32 = 100;
 
 /// A pin: an instruction of an operator to nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,7 +22,7 @@ pub struct Pin {
     /// The generation to serve. `None` for the newest one.
     pub generation: Option<u64>,
     /// The nodes that the pin applies to. Empty for all nodes.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "limits::list::<_, _, NODES_MAX>")]
     pub nodes: Vec<String>,
     /// The generation that the other nodes serve, if `nodes` names some. `None` for the newest one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -52,21 +56,37 @@ impl Pin {
         if is_named { self.generation } else { self.others }
     }
 
+    /// Checks that all numbers and lengths are within the [limits]. Returns what is wrong as the error.
+    pub(super) fn check(&self) -> Result<(), String> {
+        for number in [self.generation, self.others].into_iter().flatten() {
+            check_number("a generation", number, NUMBER_MAX)?;
+        }
+        check_count("nodes", self.nodes.len(), NODES_MAX)?;
+        check_len("the time", &self.created, TEXT_LEN_MAX_BYTES)
+    }
+
     /// Reads the pin with a number. Returns `None` if there is none.
     pub(super) async fn read(location: &Location, number: u64) -> Result<Option<Pin>, PublishError> {
-        location.read(&Series::Pins.object(number)).await
+        let decode = |json: &[u8]| {
+            let pin: Pin = decode(json)?;
+            pin.check().map_err(|problem| format!("{problem}: create another pin"))?;
+            Ok(pin)
+        };
+        location.read_document(Series::Pins, number, decode).await
     }
 
     /// Creates a pin with the next number. Returns the number.
     pub(super) async fn create(&self, location: &Location) -> Result<u64, PublishError> {
         let json = encode(self);
         let mut newest = 0;
-        loop {
+        for _ in 0..CREATIONS_MAX {
             newest = location.newest(Series::Pins, newest).await?;
-            if location.create_bytes(&Series::Pins.object(newest + 1), &json).await? {
+            if location.create_document(Series::Pins, newest + 1, &json).await? {
                 return Ok(newest + 1);
             }
         }
+        let problem = format!("pin {} was created by others {CREATIONS_MAX} times: create the pin again", newest + 1);
+        Err(PublishError::Document { object: location.object_url(&Series::Pins.object(newest + 1)), problem })
     }
 }
 
@@ -83,12 +103,12 @@ pub enum Decision {
 impl Decision {
     /// Reads the decision about a generation. Returns `None` if there is none.
     pub(super) async fn read(location: &Location, generation: u64) -> Result<Option<Decision>, PublishError> {
-        location.read(&Series::Rollouts.object(generation)).await
+        location.read_document(Series::Rollouts, generation, decode).await
     }
 
     /// Creates the decision about a generation. The first decision is final: returns it, even if it is another one.
     pub(super) async fn create(self, location: &Location, generation: u64) -> Result<Decision, PublishError> {
-        location.create_bytes(&Series::Rollouts.object(generation), &encode(&self)).await?;
+        location.create_document(Series::Rollouts, generation, &encode(&self)).await?;
         let missing = || PublishError::NoGeneration {
             url: location.url().to_owned(),
             problem: format!("the decision about generation {generation} was deleted"),

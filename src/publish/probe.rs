@@ -50,7 +50,8 @@ async fn run(location: &Location, folder: &str) -> Result<StoreProbe, PublishErr
     let once = format!("{folder}/once");
     location.create_bytes(&once, b"first").await?;
     let is_second_created = location.create_bytes(&once, b"second").await?;
-    let creates_once = !is_second_created && location.read_bytes(&once).await?.as_deref() == Some(b"first");
+    let creates_once =
+        !is_second_created && location.read_bytes(&once, PART_LEN_BYTES).await?.as_deref() == Some(b"first");
 
     let raced = format!("{folder}/race");
     let create = |number: u8| {
@@ -78,7 +79,7 @@ async fn run(location: &Location, folder: &str) -> Result<StoreProbe, PublishErr
     let started = Instant::now();
     let download = |number| {
         let object = part_object(number);
-        async move { location.read_bytes(&object).await.map(drop) }
+        async move { location.read_bytes(&object, PART_LEN_BYTES).await.map(drop) }
     };
     let downloads: Vec<_> =
         stream::iter((0..REQUESTS_MAX).map(download)).buffer_unordered(REQUESTS_MAX).collect().await;

@@ -1,7 +1,9 @@
 //! The operations on a published table, for threads.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::Path;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -13,7 +15,7 @@ use super::download::{download, with_suffix};
 use super::error::PublishError;
 use super::garbage::{self, Garbage, GarbageRules};
 use super::location::Location;
-use super::manifest::{Canary, Entry, Manifest, check_coverage};
+use super::manifest::{Canary, Entry, Manifest, check_coverage, check_note_and_canaries};
 use super::pin::{Decision, Pin};
 use super::probe::{self, StoreProbe};
 use super::status::NodeStatus;
@@ -22,9 +24,12 @@ use super::upload::{ShardFile, upload};
 use crate::bake::Cancel;
 use crate::cluster::SlotSet;
 use crate::folder::Folder;
+use crate::sync::unpoisoned;
 
 /// How often a commit without an expected parent is repeated when another publisher was first.
 const COMMITS_MAX: u32 = 100;
+/// The maximum number of statuses about which messages are kept.
+const SKIPPED_MAX: usize = 16;
 
 /// A published table: its place in an object store.
 ///
@@ -51,6 +56,8 @@ pub struct Publication {
     pub(super) runtime: TransferRuntime,
     /// A name that no other job of the table has.
     job: String,
+    /// Messages about statuses that could not be read.
+    skipped: Mutex<BTreeSet<String>>,
 }
 
 /// What a new generation contains besides its files.
@@ -62,6 +69,13 @@ pub struct CommitOptions {
     pub canaries: Vec<Canary>,
     /// A text for people.
     pub note: String,
+}
+
+impl CommitOptions {
+    /// Checks that all numbers and lengths are within the limits. Returns what is wrong as the error.
+    fn check(&self) -> Result<(), String> {
+        check_note_and_canaries(&self.note, &self.canaries)
+    }
 }
 
 /// A generation in a listing.
@@ -97,7 +111,7 @@ impl Publication {
 
     fn new(location: Location) -> Result<Publication, PublishError> {
         let runtime = TransferRuntime::new().map_err(PublishError::io("the runtime of the transfer".as_ref()))?;
-        Ok(Publication { location, runtime, job: new_job() })
+        Ok(Publication { location, runtime, job: new_job(), skipped: Mutex::default() })
     }
 
     /// Runs an operation on the table.
@@ -154,6 +168,7 @@ impl Publication {
         progress: &mut (dyn FnMut(&ShardFile, Progress) + Send),
     ) -> Result<Manifest, PublishError> {
         ShardFile::check_coverage(shards)?;
+        options.check().map_err(|problem| self.malformed_manifest(problem))?;
         Canary::check_all(&options.canaries, shards)?;
         let mut entries = Vec::new();
         for shard in shards {
@@ -174,8 +189,12 @@ impl Publication {
         let mut manifest = Manifest::new(&self.location, &self.job, entries);
         manifest.canaries = options.canaries.clone();
         manifest.note = options.note.clone();
-        manifest.check().map_err(|problem| PublishError::Coverage { problem })?;
+        manifest.check().map_err(|problem| self.malformed_manifest(problem))?;
         self.runtime.block_on(commit(&self.location, manifest, options.parent))
+    }
+
+    fn malformed_manifest(&self, problem: String) -> PublishError {
+        PublishError::Document { object: format!("{}: the new manifest", self.url()), problem }
     }
 
     /// Returns the number of the newest generation, or 0 if there is none.
@@ -254,6 +273,8 @@ impl Publication {
     /// [`PublishError`].
     pub fn create_pin(&self, pin: &Pin) -> Result<u64, PublishError> {
         self.location.check_writable()?;
+        pin.check()
+            .map_err(|problem| PublishError::Document { object: format!("{}: the new pin", self.url()), problem })?;
         for number in [pin.generation, pin.others].into_iter().flatten() {
             self.manifest(Some(number))?;
         }
@@ -278,7 +299,8 @@ impl Publication {
         self.runtime.block_on(Decision::read(&self.location, generation))
     }
 
-    /// Returns the statuses of all nodes, in the order of their names. Returns none if the store can only be read.
+    /// Returns the statuses of all nodes, in the order of their names. Returns none if the store can only be read. Skips
+    /// statuses that cannot be read: see [`Publication::take_skipped`].
     ///
     /// # Errors
     /// [`PublishError`].
@@ -290,7 +312,21 @@ impl Publication {
         if !self.location.is_writable {
             return Ok(Vec::new());
         }
-        NodeStatus::read_all(&self.location).await
+        NodeStatus::read_all(&self.location, &mut |problem| self.skip(problem)).await
+    }
+
+    /// Records that a status could not be read.
+    fn skip(&self, problem: String) {
+        let mut skipped = unpoisoned(&self.skipped);
+        if skipped.len() < SKIPPED_MAX {
+            skipped.insert(problem);
+        }
+    }
+
+    /// Returns messages about the statuses that could not be read since the last call, at most 16. Whoever can write to
+    /// `status/` in the store can put anything there, which must not hide the other nodes.
+    pub fn take_skipped(&self) -> Vec<String> {
+        std::mem::take(&mut *unpoisoned(&self.skipped)).into_iter().collect()
     }
 
     /// Downloads a generation into one file, and verifies it. The file replaces the file at `path` when it is complete.
@@ -338,7 +374,7 @@ impl Publication {
     /// # Errors
     /// [`PublishError`]. If a manifest that matters cannot be read, nothing is deleted.
     pub fn collect_garbage(&self, rules: &GarbageRules) -> Result<Garbage, PublishError> {
-        self.runtime.block_on(garbage::collect(&self.location, rules))
+        self.runtime.block_on(garbage::collect(&self.location, rules, &mut |problem| self.skip(problem)))
     }
 
     /// Checks that the store creates each object only once, and measures the rates of transfers with 64 MiB. Writes
@@ -376,7 +412,7 @@ async fn commit(location: &Location, mut manifest: Manifest, parent: Option<u64>
             return Err(PublishError::Parent { url: location.url().to_owned(), parent, newest });
         }
         (manifest.number, manifest.parent) = (newest + 1, newest);
-        if location.create_bytes(&Series::Manifests.object(manifest.number), &encode(&manifest)).await? {
+        if location.create_document(Series::Manifests, manifest.number, &encode(&manifest)).await? {
             return Ok(manifest);
         }
         // Another publisher was first.

@@ -4,13 +4,16 @@
 
 use std::time::SystemTime;
 
-use futures_util::StreamExt;
 use serde::{Deserialize, Serialize};
 
 use super::document::{decode, encode};
 use super::error::PublishError;
+use super::foreign_text::one_line;
+use super::limits::{
+    self, NUMBER_MAX, RANGES_MAX, STATUS_LEN_MAX_BYTES, STATUSES_MAX, TEXT_LEN_MAX_BYTES, check_len, check_number,
+};
 use super::location::Location;
-use crate::cluster::SlotSet;
+use crate::cluster::{SlotSet, node_id_problem};
 use crate::slots::SlotRange;
 
 /// The state of a node, as the node last reported it.
@@ -37,7 +40,7 @@ pub struct NodeStatus {
     /// The generation that the error is about, or 0.
     pub failed: u64,
     /// The slots whose rows the node serves. Empty if the node is not part of a cluster.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "limits::list::<_, _, RANGES_MAX>")]
     pub slots: Vec<SlotRange>,
     /// The number of the topology in effect, or 0 if the node is not part of a cluster.
     #[serde(default)]
@@ -58,7 +61,7 @@ impl NodeStatus {
         let updated = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
         let tool = concat!("zero-kv ", env!("CARGO_PKG_VERSION")).to_owned();
         let json = encode(&NodeStatus { updated, tool, ..self.clone() });
-        location.overwrite_bytes(&format!("status/{}.json", self.node), json).await
+        location.overwrite_bytes(&object(&self.node), json).await
     }
 
     /// Returns the slots whose rows the node serves.
@@ -66,25 +69,71 @@ impl NodeStatus {
         self.slots.iter().copied().filter(|range| range.is_valid()).collect()
     }
 
-    /// Reads the status of a node. Returns `None` if there is none, or if it is damaged.
-    pub(super) async fn read(location: &Location, node: &str) -> Result<Option<NodeStatus>, PublishError> {
-        let json = location.read_bytes(&format!("status/{node}.json")).await?;
-        Ok(json.and_then(|json| decode(&json).ok()))
+    /// Decodes the status of a node. Returns what is wrong with it as the error.
+    fn decode(json: &[u8], node: &str) -> Result<NodeStatus, String> {
+        let mut status: NodeStatus = decode(json)?;
+        if status.node != node {
+            return Err(format!("is the status of node {:?}, expected {node:?}", one_line(&status.node)));
+        }
+        let NodeStatus { serving, prepared, newest, pin, failed, topology, .. } = status;
+        for number in [serving, prepared, newest, pin, failed, topology] {
+            check_number("a number", number, NUMBER_MAX)?;
+        }
+        for text in [&status.digest, &status.updated, &status.tool] {
+            check_len("a text", text, TEXT_LEN_MAX_BYTES)?;
+        }
+        if let Some(range) = status.slots.iter().find(|range| !range.is_valid()) {
+            return Err(format!("the slots are {range}, expected slots from 0 to 16383 in order"));
+        }
+        // Earlier versions wrote the texts of stores unchanged.
+        status.error = one_line(&status.error);
+        Ok(status)
     }
 
-    /// Reads the statuses of all nodes, in the order of their names. Skips statuses that are damaged.
-    pub(super) async fn read_all(location: &Location) -> Result<Vec<NodeStatus>, PublishError> {
-        let folder = location.path("status");
-        let mut objects = location.store.list(Some(&folder));
+    /// Reads the status of a node. Returns `None` if there is none, or if it is damaged.
+    pub(super) async fn read(location: &Location, node: &str) -> Result<Option<NodeStatus>, PublishError> {
+        match location.read_bytes(&object(node), STATUS_LEN_MAX_BYTES).await {
+            Ok(json) => Ok(json.and_then(|json| NodeStatus::decode(&json, node).ok())),
+            Err(PublishError::Document { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads the statuses of all nodes, in the order of their names. Skips statuses that cannot be read, and passes a
+    /// message about each of them to `skipped`.
+    pub(super) async fn read_all(
+        location: &Location,
+        skipped: &mut dyn FnMut(String),
+    ) -> Result<Vec<NodeStatus>, PublishError> {
         let mut statuses = Vec::new();
-        while let Some(object) = objects.next().await {
-            let object = object.map_err(location.fault("status"))?;
-            let Some(name) = object.location.filename() else { continue };
-            let Some(json) = location.read_bytes(&format!("status/{name}")).await? else { continue };
-            let age = SystemTime::now().duration_since(object.last_modified.into()).unwrap_or_default();
-            statuses.extend(decode(&json).map(|status| NodeStatus { age_s: age.as_secs(), ..status }).ok());
+        for listed in location.list("status", STATUSES_MAX).await? {
+            let Some(name) = listed.location.filename() else { continue };
+            // Other programs may have put other objects there.
+            let Some(node) = name.strip_suffix(".json").filter(|node| node_id_problem(node).is_none()) else {
+                continue;
+            };
+            match location.read_bytes(&object(node), STATUS_LEN_MAX_BYTES).await {
+                Ok(None) => {}
+                Ok(Some(json)) => match NodeStatus::decode(&json, node) {
+                    Ok(status) => {
+                        let age = SystemTime::now().duration_since(listed.last_modified.into()).unwrap_or_default();
+                        statuses.push(NodeStatus { age_s: age.as_secs(), ..status });
+                    }
+                    Err(problem) => {
+                        let object = location.object_url(&object(node));
+                        skipped(PublishError::Document { object, problem }.to_string());
+                    }
+                },
+                Err(error @ PublishError::Document { .. }) => skipped(error.to_string()),
+                Err(error) => return Err(error),
+            }
         }
         statuses.sort_by(|left, right| left.node.cmp(&right.node));
         Ok(statuses)
     }
+}
+
+/// Returns the name of the status of a node.
+fn object(node: &str) -> String {
+    format!("status/{node}.json")
 }

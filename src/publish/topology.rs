@@ -2,7 +2,7 @@
 //!
 //! In: topology documents. Out: numbered documents, each of which is created only once.
 
-use super::document::{Series, encode};
+use super::document::{Series, decode, encode};
 use super::error::PublishError;
 use super::location::Location;
 use super::publication::Publication;
@@ -35,8 +35,7 @@ impl Publication {
         self.block_on(async |location| {
             location.check_writable()?;
             let (newest, number) = (location.newest(Series::Topologies, 0).await?, topology.number);
-            let object = Series::Topologies.object(number);
-            if number != newest + 1 || !location.create_bytes(&object, &encode(topology)).await? {
+            if number != newest + 1 || !location.create_document(Series::Topologies, number, &encode(topology)).await? {
                 let newest = location.newest(Series::Topologies, newest).await?;
                 return Err(rejected(format!(
                     "the topology has number {number}, expected {}: another topology was created first: read it, and \
@@ -51,12 +50,13 @@ impl Publication {
 
 /// Reads the topology with a number. Returns `None` if there is none.
 pub(super) async fn read(location: &Location, number: u64) -> Result<Option<Topology>, PublishError> {
-    let object = Series::Topologies.object(number);
-    let Some(topology) = location.read::<Topology>(&object).await? else { return Ok(None) };
-    let problem = match topology.check() {
-        Ok(()) if topology.number == number => return Ok(Some(topology)),
-        Ok(()) => format!("is topology {}, expected {number}: create the next topology", topology.number),
-        Err(error) => format!("{error}: create the next topology"),
+    let decode = |json: &[u8]| {
+        let topology: Topology = decode(json)?;
+        match topology.check() {
+            Ok(()) if topology.number == number => Ok(topology),
+            Ok(()) => Err(format!("is topology {}, expected {number}: create the next topology", topology.number)),
+            Err(error) => Err(format!("{error}: create the next topology")),
+        }
     };
-    Err(PublishError::Document { object: location.object_url(&object), problem })
+    location.read_document(Series::Topologies, number, decode).await
 }

@@ -1,6 +1,7 @@
 //! What uploads and downloads share: progress, cancellation, and the division of objects into parts.
 
 use std::io;
+use std::ops::Range;
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
@@ -109,10 +110,41 @@ pub(super) fn part_len_bytes(object_len_bytes: u64) -> u64 {
     PART_LEN_BYTES.max(object_len_bytes.div_ceil(PARTS_MAX).next_multiple_of(MIB))
 }
 
-/// Returns the ranges of the parts of an object.
-pub(super) fn parts(object_len_bytes: u64, part_len_bytes: u64) -> Vec<std::ops::Range<u64>> {
-    let starts = (0..object_len_bytes.div_ceil(part_len_bytes)).map(|part| part * part_len_bytes);
-    starts.map(|start| start..object_len_bytes.min(start + part_len_bytes)).collect()
+/// The parts of an object. They are computed when they are needed, because a manifest states the length of the object,
+/// and a long object has more parts than fit into memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Parts {
+    object_len_bytes: u64,
+    part_len_bytes: u64,
+}
+
+impl Parts {
+    /// Divides an object into parts of a length that is not 0.
+    pub(super) fn new(object_len_bytes: u64, part_len_bytes: u64) -> Parts {
+        Parts { object_len_bytes, part_len_bytes }
+    }
+
+    /// Returns the number of parts.
+    pub(super) fn count(self) -> u64 {
+        self.object_len_bytes.div_ceil(self.part_len_bytes)
+    }
+
+    /// Returns the range of a part. The range is empty if there is no part with this number.
+    pub(super) fn range(self, part: u64) -> Range<u64> {
+        let start = part.saturating_mul(self.part_len_bytes).min(self.object_len_bytes);
+        start..self.object_len_bytes.min(start.saturating_add(self.part_len_bytes))
+    }
+
+    /// Returns the length of a part. It is 0 if there is no part with this number.
+    pub(super) fn len_bytes(self, part: u64) -> u64 {
+        let range = self.range(part);
+        range.end - range.start
+    }
+
+    /// Returns the ranges of all parts.
+    pub(super) fn ranges(self) -> impl Iterator<Item = Range<u64>> {
+        (0..self.count()).map(move |part| self.range(part))
+    }
 }
 
 /// Waits before an attempt is repeated: at most 200 ms before the second attempt, and twice as long before each
@@ -142,12 +174,24 @@ mod tests {
 
     #[test]
     fn parts_cover_an_object_and_are_few_enough_for_every_store() {
-        assert_eq!(parts(0, 8), []);
-        assert_eq!(parts(17, 8), [0..8, 8..16, 16..17]);
+        let ranges = |len_bytes, part_len_bytes| Parts::new(len_bytes, part_len_bytes).ranges().collect::<Vec<_>>();
+        assert_eq!(ranges(0, 8), []);
+        assert_eq!(ranges(17, 8), [0..8, 8..16, 16..17]);
         for len in [1, PART_LEN_BYTES, 100 << 30, 5 << 40] {
-            let parts = parts(len, part_len_bytes(len));
-            assert!(parts.len() as u64 <= PARTS_MAX);
-            assert_eq!(parts.last().unwrap().end, len);
+            let parts = Parts::new(len, part_len_bytes(len));
+            assert!(parts.count() <= PARTS_MAX);
+            assert_eq!(parts.ranges().last().unwrap().end, len);
+        }
+    }
+
+    #[test]
+    fn no_length_and_no_number_of_a_part_overflows() {
+        for (len_bytes, part_len_bytes) in [(u64::MAX, 1), (u64::MAX, u64::MAX), (1 << 62, 64 << 10), (17, 8)] {
+            let parts = Parts::new(len_bytes, part_len_bytes);
+            assert_eq!(parts.range(parts.count() - 1).end, len_bytes);
+            for part in [parts.count(), 1 << 32, u64::MAX] {
+                assert_eq!(parts.len_bytes(part), 0, "part {part} of {parts:?}");
+            }
         }
     }
 }

@@ -20,10 +20,11 @@ use twox_hash::XxHash3_128;
 
 use super::download::{open_verified, read_range, with_suffix};
 use super::error::PublishError;
+use super::limits::STATE_LEN_MAX_BYTES;
 use super::location::Location;
 use super::manifest::{Entry, check_coverage, key_kind_name, schema_names};
 use super::transfer::{
-    ATTEMPTS_MAX, OnProgress, Progress, REQUESTS_MAX, Stage, back_off, check, part_len_bytes, parts,
+    ATTEMPTS_MAX, OnProgress, Parts, Progress, REQUESTS_MAX, Stage, back_off, check, part_len_bytes,
 };
 use crate::bake::Cancel;
 use crate::folder::{Folder, is_hidden_name};
@@ -69,9 +70,6 @@ struct UploadState {
     /// The store's name of each complete part, by the part's number.
     parts: BTreeMap<usize, String>,
 }
-
-/// The maximum length of the state of an upload. A longer one is ignored.
-const STATE_LEN_MAX_BYTES: u64 = 16 << 20;
 
 /// A verified file that is ready for its upload.
 struct Verified {
@@ -185,7 +183,7 @@ async fn upload_at_once(
     let mut upload =
         location.store.put_multipart_opts(&location.path(&object), Default::default()).await.map_err(&fault)?;
     progress(Progress { stage: Stage::Upload, done_bytes: 0, total_bytes: verified.bytes });
-    for range in parts(verified.bytes, part_len_bytes(verified.bytes)) {
+    for range in Parts::new(verified.bytes, part_len_bytes(verified.bytes)).ranges() {
         let sent = match check(cancel).and_then(|()| read_part(&verified.file, &shard.path, &range)) {
             Ok(bytes) => upload.put_part(bytes.into()).await.map_err(&fault),
             Err(error) => Err(error),
@@ -244,12 +242,12 @@ async fn send_parts(
 ) -> Result<(), PublishError> {
     let (path, id, place) = (location.path(&state.object), state.upload_id.clone(), StatePlace::beside(&shard.path)?);
     let fault = location.fault(&state.object);
-    let ranges = parts(verified.bytes, state.part_len_bytes);
-    let missing: Vec<usize> = (0..ranges.len()).filter(|part| !state.parts.contains_key(part)).collect();
-    let mut done_bytes: u64 = state.parts.keys().map(|part| ranges[*part].end - ranges[*part].start).sum();
+    let parts = Parts::new(verified.bytes, state.part_len_bytes);
+    let missing: Vec<usize> = (0..parts.count() as usize).filter(|part| !state.parts.contains_key(part)).collect();
+    let mut done_bytes: u64 = state.parts.keys().map(|part| parts.len_bytes(*part as u64)).sum();
     progress(Progress { stage: Stage::Upload, done_bytes, total_bytes: verified.bytes });
     let send = |part: usize| {
-        let (path, id, range, fault) = (path.clone(), id.clone(), ranges[part].clone(), &fault);
+        let (path, id, range, fault) = (path.clone(), id.clone(), parts.range(part as u64), &fault);
         async move {
             let mut attempt = 0;
             loop {
@@ -268,14 +266,14 @@ async fn send_parts(
     let mut sent = stream::iter(missing.into_iter().map(send)).buffer_unordered(REQUESTS_MAX);
     while let Some(part) = sent.next().await {
         let (part, content_id) = part?;
-        done_bytes += ranges[part].end - ranges[part].start;
+        done_bytes += parts.len_bytes(part as u64);
         state.parts.insert(part, content_id);
         state.write(&place);
         progress(Progress { stage: Stage::Upload, done_bytes, total_bytes: verified.bytes });
     }
     drop(sent);
-    let parts = state.parts.values().map(|content_id| PartId { content_id: content_id.clone() }).collect();
-    multipart.complete_multipart(&path, &id, parts).await.map(drop).map_err(fault)
+    let sent = state.parts.values().map(|content_id| PartId { content_id: content_id.clone() }).collect();
+    multipart.complete_multipart(&path, &id, sent).await.map(drop).map_err(fault)
 }
 
 /// Reads an uploaded object back, and compares it with its file.
@@ -303,8 +301,8 @@ async fn read_back(
         }
         Ok(range.end - range.start)
     };
-    let ranges = parts(verified.bytes, part_len_bytes(verified.bytes));
-    let mut compared = stream::iter(ranges.into_iter().map(compare)).buffer_unordered(REQUESTS_MAX);
+    let parts = Parts::new(verified.bytes, part_len_bytes(verified.bytes));
+    let mut compared = stream::iter(parts.ranges().map(compare)).buffer_unordered(REQUESTS_MAX);
     let mut done_bytes = 0;
     progress(Progress { stage: Stage::ReadBack, done_bytes, total_bytes: verified.bytes });
     while let Some(len_bytes) = compared.next().await {

@@ -3,8 +3,8 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::{
-    answers, canaries, compressed, csv, descriptors, merge, native, open, parquet_file, resp, session, structure,
-    typed, typed_text,
+    answers, canaries, compressed, csv, descriptors, documents, merge, native, open, parquet_file, resp, session,
+    structure, typed, typed_text,
 };
 use crate::helpers::random::Random;
 
@@ -170,6 +170,24 @@ fn any_descriptors_that_a_server_passes_are_rejected_or_usable() {
     let passing = descriptors::TamperingServer::start(folder.path());
     descriptors::check(&passing, &[]);
     try_random(400, 40, &[], |data| descriptors::check(&passing, data));
+}
+
+#[test]
+fn any_value_of_a_document_leads_to_an_error_or_is_within_the_limits() {
+    let table = documents::Table::publish();
+    let scalars = table.scalar_count();
+    let mut random = Random(seed());
+    for value in 0..table.value_count() {
+        // Every text is in many places, and every place has some of the texts.
+        let first = random.below(scalars);
+        (0..scalars).step_by(20).for_each(|step| table.check_scalar(value, (first + step) % scalars));
+    }
+}
+
+#[test]
+fn any_documents_of_a_table_lead_to_an_error_or_are_within_the_limits() {
+    let table = documents::Table::publish();
+    try_random(150, 60, &[], |data| documents::check(&table, data));
 }
 
 #[test]

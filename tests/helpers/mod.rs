@@ -22,6 +22,8 @@ pub(crate) mod client_programs;
 #[cfg(feature = "cli")]
 pub(crate) mod generations;
 #[cfg(feature = "cli")]
+pub(crate) mod hostile_responses;
+#[cfg(feature = "cli")]
 pub(crate) mod intercepted_calls;
 #[cfg(feature = "cli")]
 pub(crate) mod mixed_load;

@@ -109,11 +109,27 @@ impl Published {
         (kept, garbage)
     }
 
+    /// Creates or replaces a manifest that has the files of generation 1. `change` forges its body.
+    pub(crate) fn forge_manifest(&self, number: u64, change: impl FnOnce(&mut serde_json::Value)) {
+        let manifest = |number: u64| self.table().join(format!("manifests/{number:020}.json"));
+        let mut document: serde_json::Value = serde_json::from_slice(&fs::read(manifest(1)).unwrap()).unwrap();
+        let body = &mut document["body"];
+        (body["number"], body["parent"]) = (number.into(), (number - 1).into());
+        change(body);
+        fs::write(manifest(number), sealed(&body.to_string())).unwrap();
+    }
+
     /// Returns the file of a generation in the store.
     pub(crate) fn data_file(&self, number: u64) -> PathBuf {
         let manifest = self.publication.manifest(Some(number)).unwrap();
         self.table().join(&manifest.entries[0].object)
     }
+}
+
+/// Returns a document with a valid checksum.
+pub(crate) fn sealed(body: &str) -> Vec<u8> {
+    let checksum = twox_hash::XxHash3_128::oneshot(body.as_bytes());
+    format!("{{\"body\":{body},\"xxh3_128\":\"{checksum:032x}\"}}\n").into_bytes()
 }
 
 /// Starts a node, and waits until it is ready and reports what it serves, which it does just after it is ready.

@@ -11,6 +11,8 @@ use std::time::SystemTime;
 
 use rustix::net::sockopt::set_socket_linger;
 
+use super::hostile_responses::{self, Hostile};
+
 /// How the server responds to requests for some objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
@@ -26,6 +28,8 @@ pub(crate) enum Fault {
     Truncated,
     /// Changes one bit in the middle of the body.
     Flipped,
+    /// Responds in a way that no store does.
+    Hostile(Hostile),
 }
 
 #[derive(Default)]
@@ -126,6 +130,8 @@ fn respond(stream: TcpStream, folder: &Path, state: &Mutex<State>) {
 
 struct Request {
     is_head: bool,
+    /// The path in the request.
+    target: String,
     path: PathBuf,
     /// The first byte and the last byte that are requested.
     range: Option<(u64, u64)>,
@@ -138,8 +144,12 @@ impl Request {
         let mut words = first.split(' ');
         let (method, path) = (words.next()?, words.next()?);
         assert!(!path.contains(".."), "{path}");
-        let mut request =
-            Request { is_head: method == "HEAD", path: folder.join(path.trim_start_matches('/')), range: None };
+        let mut request = Request {
+            is_head: method == "HEAD",
+            target: path.to_owned(),
+            path: folder.join(path.trim_start_matches('/')),
+            range: None,
+        };
         for line in lines {
             let line = line.ok()?.to_ascii_lowercase();
             if line.is_empty() {
@@ -163,6 +173,10 @@ impl Request {
         if let Some(status) = status {
             write!(stream, "HTTP/1.1 {status} Fault\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")?;
             return Ok(0);
+        }
+        if let Some(Fault::Hostile(hostile)) = fault.filter(|_| !self.is_head) {
+            let object = std::fs::read(&self.path)?;
+            return hostile_responses::respond(hostile, stream, &self.target, self.range, &object);
         }
         let file = file?;
         let metadata = file.metadata()?;

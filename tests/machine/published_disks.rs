@@ -111,3 +111,28 @@ pub(crate) fn a_disk_without_room_for_merged_rows_keeps_the_served_generation() 
     expect_convergence(&node, load, &disk);
     Ok(())
 }
+
+pub(crate) fn a_full_or_read_only_folder_of_a_store_is_named_with_its_remedy() -> Result<(), Missing> {
+    let mounter = mounts()?;
+    let folder = tempfile::tempdir().unwrap();
+    let db = folder.path().join("table.db");
+    SHAPE.bake(1, &db);
+    let publish_on = |options: &str| {
+        let disk = folder.path().join("disk");
+        fs::create_dir_all(&disk).unwrap();
+        let script = "mount -t tmpfs -o size=1m none \"$1\" && mkdir \"$1/users\" && mount -o \"remount,$2\" \"$1\" && \
+                      exec \"$3\" publish \"$4\" --to \"file://$1/users\"";
+        let mut command = Command::new(mounter[0]);
+        command.args([mounter[1], "sh", "-c", script, "sh"]).arg(&disk).arg(options);
+        let output = command.arg(env!("CARGO_BIN_EXE_zkv")).arg(&db).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    for (options, problem) in [
+        ("size=128k", "No space left on device (os error 28): free space on the disk"),
+        ("ro", "Read-only file system (os error 30): mount the file system for writing, or use another folder"),
+    ] {
+        let (status, text) = publish_on(options);
+        assert!(status == Some(2) && text.contains(problem) && !text.contains("network"), "{status:?}: {text}");
+    }
+    Ok(())
+}

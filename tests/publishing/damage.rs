@@ -3,6 +3,7 @@
 use std::fs;
 
 use super::stores::Store;
+use crate::helpers::published::sealed;
 
 /// Publishes a generation, pulls it, and returns the name of its only object.
 fn published(store: &Store) -> String {
@@ -80,10 +81,4 @@ pub(crate) fn a_manifest_of_a_newer_format_is_rejected(store: &Store) {
     // Publishing is still possible, and the next generation can be read.
     store.publish(2);
     assert!(store.zkv(&["pull", "URL", "-o", "copy.db"]).succeeds().contains("generation 2 "));
-}
-
-/// Returns a document with a valid checksum.
-fn sealed(body: &str) -> Vec<u8> {
-    let checksum = twox_hash::XxHash3_128::oneshot(body.as_bytes());
-    format!("{{\"body\":{body},\"xxh3_128\":\"{checksum:032x}\"}}\n").into_bytes()
 }

@@ -37,6 +37,14 @@ pub(crate) fn run(command: &PublishingCommand) -> anyhow::Result<bool> {
     }
 }
 
+/// Warns of statuses that could not be read.
+#[cfg(feature = "object-store")]
+pub(crate) fn warn_of_skipped(publication: &zero_kv::publish::Publication) {
+    for problem in publication.take_skipped() {
+        crate::output::print_error(&format_args!("warning: {problem}: the status is skipped"));
+    }
+}
+
 /// Does nothing. Without the feature `object-store`, every URL is rejected as an argument, so no command is run.
 #[cfg(not(feature = "object-store"))]
 pub(crate) fn run(_: &PublishingCommand) -> anyhow::Result<bool> {

@@ -47,6 +47,7 @@ fn warn_of_unknown(publication: &Publication, nodes: &[String]) -> anyhow::Resul
         return Ok(());
     }
     let statuses = publication.statuses()?;
+    super::warn_of_skipped(publication);
     for node in nodes.iter().filter(|node| statuses.iter().all(|status| status.node != **node)) {
         print_error(&format_args!("warning: no node {node:?} has reported a status: check the name"));
     }

@@ -54,6 +54,7 @@ pub(super) fn rollout(args: &RolloutArgs) -> anyhow::Result<bool> {
         (false, false) => node_by_node(&publication, args, &mut watch)?,
     };
     watch.end();
+    super::warn_of_skipped(&publication);
     finish(&publication, args, outcome, watch.nodes())
 }
 
