@@ -189,7 +189,7 @@ mod tests {
         for (len_bytes, part_len_bytes) in [(u64::MAX, 1), (u64::MAX, u64::MAX), (1 << 62, 64 << 10), (17, 8)] {
             let parts = Parts::new(len_bytes, part_len_bytes);
             assert_eq!(parts.range(parts.count() - 1).end, len_bytes);
-            for part in [parts.count(), 1 << 32, u64::MAX] {
+            for part in [parts.count(), u64::MAX] {
                 assert_eq!(parts.len_bytes(part), 0, "part {part} of {parts:?}");
             }
         }

@@ -7,6 +7,9 @@ use super::watch::Watch;
 use crate::args::RolloutArgs;
 use crate::publishing::pins::describe;
 
+/// The maximum number of pins that are read to find the one before a rollout.
+const PINS_MAX: u64 = 1000;
+
 /// Decides that nodes do not serve the generation, and pins them to what they should have served before.
 pub(super) fn abort(publication: &Publication, args: &RolloutArgs, watch: &mut Watch<'_>) -> anyhow::Result<Outcome> {
     watch.read()?;
@@ -26,8 +29,8 @@ fn preceding(publication: &Publication, generation: u64, watch: &Watch<'_>) -> a
     let Some((mut number, _)) = publication.pin()?.filter(|(_, pin)| pin.generation == Some(generation)) else {
         return Ok(None);
     };
-    let mut before = None;
-    while before.is_none() && number > 1 {
+    let (mut before, oldest) = (None, number.saturating_sub(PINS_MAX).max(1));
+    while before.is_none() && number > oldest {
         number -= 1;
         before = publication.pin_with_number(number)?.filter(|pin| pin.generation != Some(generation));
     }
