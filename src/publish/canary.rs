@@ -8,6 +8,7 @@ use std::path::Path;
 use twox_hash::XxHash3_128;
 
 use super::error::PublishError;
+use super::foreign_text::one_line;
 use super::manifest::{Canary, Manifest, key_kind_name};
 use super::upload::ShardFile;
 use crate::cluster::SlotSet;
@@ -110,8 +111,9 @@ impl Manifest {
     /// # Errors
     /// What is wrong.
     pub fn check_canaries(&self, store: &MappedStore) -> Result<(), String> {
-        let check =
-            |canary: &Canary| canary.check(store).map_err(|problem| format!("canary {}: {problem}", canary.key));
+        let check = |canary: &Canary| {
+            canary.check(store).map_err(|problem| format!("canary {}: {problem}", one_line(&canary.key)))
+        };
         self.canaries.iter().try_for_each(check)
     }
 }

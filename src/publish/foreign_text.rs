@@ -4,6 +4,8 @@
 //! terminal. Errors are in logs, in Info, in statuses, and on terminals, so all of them have this form:
 //! [`PublishError`](super::PublishError) converts its texts.
 
+use crate::printable::Printable;
+
 /// The maximum number of characters of a text in a message.
 pub(crate) const CHARS_MAX: usize = 300;
 /// The number of characters that stay at the end of a longer text, which has the remedy.
@@ -14,8 +16,9 @@ const CUT: &str = " […] ";
 /// Returns a text as one line of at most [`CHARS_MAX`] characters. Characters that are not visible are escaped, and the
 /// middle of a longer text is left out.
 pub(crate) fn one_line(text: &str) -> String {
-    // An escaped character has up to ten characters, so the text is cut a second time.
-    cut(&escaped(&cut(text)))
+    let words = cut(text).split_whitespace().collect::<Vec<_>>().join(" ");
+    // An escaped character is several characters, so the text is cut a second time.
+    cut(&Printable(words).to_string())
 }
 
 fn cut(text: &str) -> String {
@@ -28,22 +31,6 @@ fn cut(text: &str) -> String {
     format!("{}{CUT}{}", &text[..begin], &text[end..])
 }
 
-fn escaped(text: &str) -> String {
-    let mut line = String::with_capacity(text.len());
-    for word in text.split_whitespace() {
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        for character in word.chars() {
-            match character {
-                '"' | '\'' | '\\' => line.push(character),
-                _ => line.extend(character.escape_debug()),
-            }
-        }
-    }
-    line
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -53,7 +40,7 @@ mod tests {
         for text in ["", "a \"quoted\" C:\\path isn't changed: ä €"] {
             assert_eq!(one_line(text), text);
         }
-        assert_eq!(one_line(" a\r\n\tb\u{1b}[2J\u{202e}c\0 "), "a b\\u{1b}[2J\\u{202e}c\\0");
+        assert_eq!(one_line(" a\r\n\tb\u{1b}[2J\u{202e}c\0 "), "a b\\u001b[2J\\u202ec\\u0000");
         let exact = "é".repeat(CHARS_MAX);
         assert_eq!(one_line(&exact), exact);
         for long in ["x".repeat(1 << 20), "é".repeat(1000), "\u{1b}".repeat(5000), " y".repeat(CHARS_MAX)] {

@@ -116,7 +116,10 @@ impl Published {
         let body = &mut document["body"];
         (body["number"], body["parent"]) = (number.into(), (number - 1).into());
         change(body);
-        fs::write(manifest(number), sealed(&body.to_string())).unwrap();
+        // A node must not read a part of it.
+        let new = self.folder.path().join("forged.json");
+        fs::write(&new, sealed(&body.to_string())).unwrap();
+        fs::rename(new, manifest(number)).unwrap();
     }
 
     /// Returns the file of a generation in the store.

@@ -13,6 +13,7 @@ use twox_hash::XxHash3_128;
 
 use crate::config_file::{self, CANARIES_LEN_MAX_BYTES};
 use crate::format::key::{Key, KeyKind};
+use crate::printable::shortened;
 use crate::store::{LookupError, Pace, Store};
 
 /// The maximum number of rows of a candidate that are sampled and looked up, besides the canaries. The table's last row
@@ -24,6 +25,9 @@ pub(super) const FIRST_SAMPLE_ROWS: usize = 16;
 /// The number of sampled rows that are looked up between two pauses of the check.
 const ROWS_PER_STEP: usize = 16;
 const ABSENT: &str = "absent";
+/// The maximum number of characters of a key in a message. The keys of a published table's canaries come from its store,
+/// and the message is part of Info.
+const KEY_CHARS_MAX: usize = 100;
 
 /// The reason why a table failed its canaries.
 #[derive(Debug, Error)]
@@ -51,7 +55,7 @@ pub enum CanaryError {
         found: String,
     },
     /// A canary's key is not of the table's kind.
-    #[error("canary {key}: not a key of this table, whose keys are {held}")]
+    #[error("canary {}: not a key of this table, whose keys are {held}", shortened(key, KEY_CHARS_MAX))]
     Kind {
         /// The key.
         key: String,
@@ -59,7 +63,7 @@ pub enum CanaryError {
         held: KeyKind,
     },
     /// A canary's key does not have the expected value.
-    #[error("canary {key}: found {found}, expected {wanted}")]
+    #[error("canary {}: found {found}, expected {wanted}", shortened(key, KEY_CHARS_MAX))]
     Value {
         /// The key.
         key: String,
@@ -114,7 +118,7 @@ impl Canaries {
         for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.is_empty()) {
             let parsed = line.rsplit_once(',').and_then(|(key, digest)| Some((key.to_owned(), parse(digest)?)));
             let refused = || {
-                let found = line.chars().take(100).collect();
+                let found = line.chars().take(KEY_CHARS_MAX).collect();
                 CanaryError::Line { path: path.to_path_buf(), line: number + 1, found }
             };
             lines.push(parsed.ok_or_else(refused)?);
