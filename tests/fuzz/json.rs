@@ -172,10 +172,10 @@ impl Json {
             }
             (6, _) => *forged = Json::Text(format!("{}{}{}", "[".repeat(len), forged.text(), "]".repeat(len))),
             (_, Json::Object(fields)) => {
-                fields.push(("other".to_owned(), Json::Text(format!("\"{}\"", "x".repeat(len)))))
+                fields.push(("other".to_owned(), Json::Text(format!("\"{}\"", "x".repeat(len)))));
             }
             (_, _) => {
-                *forged = Json::Text(format!("\"{}\"", ["x", "\\u001b", "é", "data/"][source.below(4)].repeat(len)))
+                *forged = Json::Text(format!("\"{}\"", ["x", "\\u001b", "é", "data/"][source.below(4)].repeat(len)));
             }
         }
     }
