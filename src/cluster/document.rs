@@ -197,7 +197,9 @@ pub enum TopologyError {
         found: u32,
     },
     /// The number of the document is not valid.
-    #[error("the document has number {found}, expected 1 to {NUMBER_MAX}: number the first document 1")]
+    #[error(
+        "the document has number {found}, expected at least 1 and at most {NUMBER_MAX}: number the first document 1"
+    )]
     Number {
         /// The number of the document.
         found: u64,
