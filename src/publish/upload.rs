@@ -113,9 +113,15 @@ pub(super) async fn upload(
 /// Returns whether the file has the bytes that were verified before its upload. If its names or permissions have changed
 /// meanwhile, its blocks are verified again.
 fn is_intact(store: &MappedStore) -> bool {
+    // The first look at a file that was renamed just before it was opened begins a new epoch, and so does a rename during
+    // the check. A write makes all attempts fail.
+    const ATTEMPTS: usize = 3;
     let store = store.unverified();
-    let epoch = store.begin_batch();
-    (0..store.block_counts().0).all(|block| store.verify_block(block) == Some(true)) && store.is_unchanged_since(epoch)
+    (0..ATTEMPTS).any(|_| {
+        let epoch = store.begin_batch();
+        let is_intact = (0..store.block_counts().0).all(|block| store.verify_block(block) == Some(true));
+        is_intact && store.is_unchanged_since(epoch)
+    })
 }
 
 /// Verifies all blocks of a file, and that its keys belong to its slots.
