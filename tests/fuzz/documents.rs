@@ -303,7 +303,7 @@ impl ClusterMember for Member {
 /// Runs a node that is named `a`.
 fn follow(case: &Path) -> Result<(), PublishError> {
     let mut follower = Follower::open(&url(case), FollowOptions::new(case.join("cache"), "a"))?;
-    follower.join(Box::new(Member));
+    follower.join(Box::new(Member))?;
     let mut serve: Serve = Box::new(|path, manifest| {
         assert_is_within_limits(manifest);
         let store = MappedStore::open(path).map_err(|error| error.to_string())?;
