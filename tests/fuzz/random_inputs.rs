@@ -178,16 +178,15 @@ fn any_value_of_a_document_leads_to_an_error_or_is_within_the_limits() {
     let scalars = table.scalar_count();
     let mut random = Random(seed());
     for value in 0..table.value_count() {
-        // Every text is in many places, and every place has some of the texts.
-        let first = random.below(scalars);
-        (0..scalars).step_by(20).for_each(|step| table.check_scalar(value, (first + step) % scalars));
+        // Each run has other texts. A case takes a tenth of a second, because readers of new files wait.
+        table.check_scalar(value, random.below(scalars));
     }
 }
 
 #[test]
 fn any_documents_of_a_table_lead_to_an_error_or_are_within_the_limits() {
     let table = documents::Table::publish();
-    try_random(150, 60, &[], |data| documents::check(&table, data));
+    try_random(100, 60, &[], |data| documents::check(&table, data));
 }
 
 #[test]
