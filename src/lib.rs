@@ -88,7 +88,7 @@ mod excerpt;
 pub mod folder;
 pub mod format;
 mod machine_memory;
-#[cfg(any(feature = "cli", feature = "server"))]
+#[cfg(any(feature = "cli", feature = "object-store", feature = "server"))]
 #[doc(hidden)]
 pub mod printable;
 pub mod protocol;

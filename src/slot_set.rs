@@ -11,6 +11,7 @@ const WORDS: usize = SLOT_COUNT as usize / WORD_SLOTS;
 /// The length that [`SlotSet::summary`] lists ranges up to.
 const SUMMARY_LEN_BYTES: usize = 400;
 /// The number of slots that one hexadecimal digit of [`SlotSet::to_digits`] describes.
+#[cfg(feature = "cluster")]
 const DIGIT_SLOTS: usize = 4;
 
 /// A set of slots.
@@ -146,12 +147,14 @@ impl SlotSet {
     }
 
     /// Returns whether [`SlotSet::summary`] leaves ranges out.
+    #[cfg(feature = "server")]
     pub(crate) fn is_summary_partial(&self) -> bool {
         self.summary().ends_with(')')
     }
 
     /// Returns the set as 4,096 hexadecimal digits, whatever its ranges are. A digit describes four slots, of which the
     /// first is its highest bit.
+    #[cfg(feature = "server")]
     pub(crate) fn to_digits(&self) -> String {
         let digit = |at: usize| {
             let nibble = self.words[at * DIGIT_SLOTS / WORD_SLOTS] >> (at * DIGIT_SLOTS % WORD_SLOTS) & 0xF;
@@ -162,6 +165,7 @@ impl SlotSet {
     }
 
     /// Parses the digits of [`SlotSet::to_digits`]. Returns `None` for any other text.
+    #[cfg(feature = "cluster")]
     pub(crate) fn from_digits(digits: &str) -> Option<SlotSet> {
         if digits.len() != usize::from(SLOT_COUNT) / DIGIT_SLOTS {
             return None;
