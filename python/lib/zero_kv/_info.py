@@ -96,6 +96,7 @@ class ServerInfo(_Percentiles, total=False):
     generations_max: int
     client_memory_bytes: int
     client_memory_max_bytes: int
+    client_sockets_bytes: int
     file_refused: str
     tls_handshakes: int
     tls_handshakes_failed: int
@@ -106,5 +107,15 @@ class ServerInfo(_Percentiles, total=False):
     thread_panics: int
     thread_problems: str
     log_dropped_lines: int
+    log_1: str
+    log_2: str
+    log_3: str
+    log_4: str
+    log_5: str
+    log_6: str
+    log_7: str
+    log_8: str
+    log_9: str
+    log_10: str
     batch_requests_buckets: str
     service_ns_buckets: str
