@@ -170,7 +170,7 @@ impl Folder {
         }
     }
 
-    /// Returns whether a name is that of a folder. A missing name is not.
+    /// Returns whether a name belongs to a folder. Returns false if nothing has the name.
     pub fn is_folder(&self, name: impl AsRef<OsStr>) -> io::Result<bool> {
         match self.stat(name) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -302,7 +302,7 @@ impl Folder {
         }
     }
 
-    /// Returns whether a name is that of an open file.
+    /// Returns whether a name belongs to an open file.
     pub fn has_file(&self, name: impl AsRef<OsStr>, file: &File) -> io::Result<bool> {
         let (named, open) = (self.stat(name)?, fstat(file)?);
         Ok((named.st_dev, named.st_ino) == (open.st_dev, open.st_ino))

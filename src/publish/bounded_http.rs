@@ -93,7 +93,7 @@ impl HttpService for Bounded {
                             return Err(BeyondLimit::Header { name, value: value.into_owned() }.into());
                         }
                     }
-                    // The length in a response without a body is that of the object.
+                    // A response without a body announces the length of the object.
                     let announced = parts.headers.get("content-length").filter(|_| !is_head);
                     let announced = announced.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
                     if announced.is_some_and(|announced| announced > len_max_bytes) {

@@ -1,8 +1,8 @@
 //! The limits of what a store can state.
 //!
-//! In: numbers and texts of documents and responses, which anybody who can write to the store, or who answers in its
-//! place, chooses. Out: what is out of range, before something is allocated, created, or looped over. Publishers and
-//! readers check the same limits. docs/PUBLISHING.md lists them.
+//! In: numbers and texts of documents and responses. Whoever writes to the store, or answers in its place, chooses them.
+//! Out: an error for a value out of range, before anything is allocated, created, or looped over. Publishers and readers
+//! check the same limits, which docs/PUBLISHING.md lists.
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, SeqAccess, Visitor};
@@ -40,11 +40,11 @@ pub(super) const OBJECT_LEN_MAX_BYTES: usize = 512;
 pub(super) const COLUMN_LEN_MAX_BYTES: usize = 1024;
 /// The maximum number of canaries. A server looks all of them up before it serves a generation.
 pub(super) const CANARIES_MAX: usize = 1 << 16;
-/// The maximum length of a note: that of an argument of a program in Linux.
+/// The maximum length of a note. Linux has the same limit for an argument of a program.
 pub(super) const NOTE_LEN_MAX_BYTES: usize = 128 << 10;
 /// The maximum length of other texts, such as times and names.
 pub(super) const TEXT_LEN_MAX_BYTES: usize = 1024;
-/// The maximum number of nodes that a pin names: that of a topology.
+/// The maximum number of nodes that a pin names. A topology has the same limit.
 pub(super) const NODES_MAX: usize = 1 << 14;
 /// The maximum number of ranges of a set of slots. Between two ranges, a slot is missing.
 pub(super) const RANGES_MAX: usize = SLOT_COUNT as usize / 2;

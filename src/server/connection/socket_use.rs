@@ -17,7 +17,7 @@ const GROWTH_MIN: u64 = 4;
 /// The size of a TCP socket's buffers once they are no longer limited: the kernel's default maximum.
 const TCP_BUFFER_MAX_BYTES: u64 = 4 << 20;
 /// The minimum size of a TCP socket's buffers. Below this size, the kernel would still hold a whole segment. Unlike the
-/// memory of a Unix socket, that of a TCP socket can be released by an eviction.
+/// memory of a Unix socket, an eviction can release the memory of a TCP socket.
 const TCP_BUFFER_MIN_BYTES: u64 = 32 << 10;
 
 /// The use of a connection's socket.
