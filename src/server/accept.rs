@@ -70,7 +70,8 @@ impl Acceptor {
     /// Accepts the connections that `next` returns, and assigns each to the worker with the fewest connections. Closes
     /// a new connection at once if the server already has the maximum number of connections. Never returns.
     async fn accept(&self, next: impl AsyncFn() -> io::Result<Accepted>) {
-        let (connections_max, mut is_failing) = (self.state.settings.connections_max as u64, false);
+        let settings = &self.state.settings;
+        let (connections_max, mut is_failing) = (settings.connections_max as u64, false);
         loop {
             match (next().await, self.workers.iter().min_by_key(|worker| worker.connections())) {
                 (Ok(accepted), _) if self.connections() >= connections_max => self.refuse(&accepted),
@@ -78,6 +79,8 @@ impl Acceptor {
                     if std::mem::take(&mut is_failing) {
                         info!("connections are accepted again");
                     }
+                    let others = usize::try_from(self.connections() + 1).unwrap_or(usize::MAX);
+                    self.state.lingering.abort_oldest(settings.sockets_max.saturating_sub(others));
                     worker.add_connection(accepted);
                 }
                 (Ok(_), None) => {}
@@ -95,10 +98,8 @@ impl Acceptor {
         }
     }
 
-    /// Returns the number of connections, including ended connections whose clients have not received all responses.
     fn connections(&self) -> u64 {
-        let open: u64 = self.workers.iter().map(Worker::connections).sum();
-        open + self.state.client_memory.lingering_count()
+        self.workers.iter().map(Worker::connections).sum()
     }
 
     /// Counts and logs a connection that exceeds the maximum number of connections. The caller closes the connection

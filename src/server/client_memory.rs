@@ -30,9 +30,8 @@ pub(super) struct ClientMemory {
     held_bytes: AtomicU64,
     /// The memory of sockets, including those of ended connections.
     pub(super) sockets: SocketBudget,
-    /// The memory and the number of the sockets of ended connections: see `lingering`.
+    /// The memory of the sockets of ended connections: see `lingering`.
     lingering_bytes: AtomicU64,
-    lingering_count: AtomicU64,
     /// How many of the `held_bytes` belong to evicted connections that have not ended yet.
     evicted_bytes: AtomicU64,
     /// The lock that a worker holds while it chooses the connections to evict.
@@ -47,7 +46,6 @@ impl ClientMemory {
             held_bytes: AtomicU64::new(0),
             sockets: SocketBudget::new(max_bytes),
             lingering_bytes: AtomicU64::new(0),
-            lingering_count: AtomicU64::new(0),
             evicted_bytes: AtomicU64::new(0),
             choosing: Mutex::default(),
             eviction_log: LogLimit::default(),
@@ -60,24 +58,10 @@ impl ClientMemory {
         self.held_bytes.load(Ordering::Relaxed) + self.lingering_bytes.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of ended connections whose clients have not received all responses.
-    pub(super) fn lingering_count(&self) -> u64 {
-        self.lingering_count.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn begin_lingering(&self, held_bytes: u64) {
-        self.lingering_count.fetch_add(1, Ordering::Relaxed);
-        self.replace_lingering(0, held_bytes);
-    }
-
+    /// Replaces the last measurement of the socket of an ended connection.
     pub(super) fn replace_lingering(&self, before_bytes: u64, held_bytes: u64) {
         self.lingering_bytes.fetch_add(held_bytes.wrapping_sub(before_bytes), Ordering::Relaxed);
         self.sockets.replace(before_bytes, held_bytes);
-    }
-
-    pub(super) fn end_lingering(&self, held_bytes: u64) {
-        self.replace_lingering(held_bytes, 0);
-        self.lingering_count.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Records the measured memory of a connection's socket.

@@ -89,10 +89,9 @@ impl Limits {
         pause.saturating_mul(2)
     }
 
-    /// Returns the maximum number of connections of a server with this many workers.
-    pub(super) fn connections_max(&self, workers: usize, others: OtherSockets) -> usize {
-        self.connections_max
-            .map_or_else(|| connections_available(workers, others).min(Self::CONNECTIONS_MAX), NonZeroUsize::get)
+    /// Returns the maximum number of connections of a server whose limit on descriptors allows `available` ones.
+    pub(super) fn connections_max(&self, available: usize) -> usize {
+        self.connections_max.map_or_else(|| available.min(Self::CONNECTIONS_MAX), NonZeroUsize::get)
     }
 
     /// Returns the limit on the memory that all connections hold together.
@@ -150,6 +149,12 @@ pub(super) fn handshakes_max(connections_max: usize) -> usize {
 /// Returns the maximum number of metrics connections at a time, for a server with this maximum number of connections.
 pub(super) fn metrics_connections_max(connections_max: usize) -> usize {
     (connections_max / CONNECTIONS_PER_METRICS_CONNECTION).clamp(METRICS_CONNECTIONS_MIN, METRICS_CONNECTIONS_MAX)
+}
+
+/// Returns the maximum number of connections and lingering sockets together. As many sockets may linger as there may be
+/// connections, if the limit on descriptors allows it.
+pub(super) fn sockets_max(connections_max: usize, available: usize) -> usize {
+    connections_max.saturating_mul(2).min(available).max(connections_max)
 }
 
 /// The sockets whose connections are not part of a server's maximum number of connections.

@@ -4,9 +4,11 @@
 //!
 //! After the server has closed a socket, the kernel keeps the responses that the client has not received, and counts
 //! them as memory of the server's control group. A client could connect, request a long response, and end the
-//! connection without receiving it, again and again. So the server keeps such a socket open, and counts the socket as a
-//! connection and its responses as client memory. The client sees no difference: it receives its responses, and then the
-//! end of the stream.
+//! connection without receiving it, again and again. So the server keeps such a socket open, and counts its responses as
+//! client memory. The client sees no difference: it receives its responses, and then the end of the stream.
+//!
+//! Lingering sockets never keep a client from connecting: if a new connection finds no room, it replaces the socket that
+//! has lingered for the longest time. What the kernel still holds for that socket is not counted any more.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -18,6 +20,7 @@ use tokio::runtime::Handle;
 use tokio::time::sleep;
 
 use super::limits::Limits;
+use super::newest_tasks::Place;
 use super::socket_memory::SocketMemory;
 use super::state::ServerState;
 
@@ -32,6 +35,8 @@ const DESCRIPTOR_MIN: i32 = 3;
 /// A socket whose connection has ended.
 struct Lingering {
     server: Arc<ServerState>,
+    /// The place of the socket among the lingering sockets.
+    _place: Place,
     socket: OwnedFd,
     /// The memory that is counted for the socket.
     held_bytes: u64,
@@ -52,13 +57,16 @@ pub(super) fn linger(server: &Arc<ServerState>, socket: BorrowedFd<'_>, is_unix:
         return;
     }
     // Without a runtime, the process is ending. Without a descriptor, the kernel keeps the responses uncounted.
-    let Ok(runtime) = Handle::try_current() else { return };
+    if Handle::try_current().is_err() {
+        return;
+    }
     let Ok(socket) = rustix::io::fcntl_dupfd_cloexec(socket, DESCRIPTOR_MIN) else { return };
     // Fails only if the client has closed the connection.
     let _ = shutdown(&socket, Shutdown::Both);
-    server.client_memory.begin_lingering(held_bytes);
-    let lingering = Lingering { server: Arc::clone(server), socket, held_bytes };
-    runtime.spawn(lingering.run(is_unix));
+    server.client_memory.replace_lingering(0, held_bytes);
+    server
+        .lingering
+        .spawn(|place| Lingering { server: Arc::clone(server), _place: place, socket, held_bytes }.run(is_unix));
 }
 
 /// Makes the kernel discard the responses of a TCP socket when the socket is closed.
@@ -92,6 +100,6 @@ impl Lingering {
 
 impl Drop for Lingering {
     fn drop(&mut self) {
-        self.server.client_memory.end_lingering(self.held_bytes);
+        self.server.client_memory.replace_lingering(self.held_bytes, 0);
     }
 }

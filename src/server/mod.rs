@@ -305,21 +305,23 @@ impl Server {
         let workers = statistics.worker_count();
         let others = OtherSockets { tls: tls_address.is_some(), metrics: sockets.has_metrics() };
         let table = ServedTable::new(generation, workers, source.direct);
+        let available = limits::connections_available(workers, others);
+        let connections_max = limits.connections_max(available);
         let settings = Settings {
             source,
             socket: sockets.listener.path().to_path_buf(),
             tcp: tcp_address,
             tls: tls_address,
-            connections_max: limits.connections_max(workers, others),
+            connections_max,
+            sockets_max: limits::sockets_max(connections_max, available),
             limits,
             foreign_keys,
         };
         let notifier = Notifier::new(notify);
         let state = Arc::new(ServerState::new(settings, users, table, statistics, control.control.clone(), notifier));
-        let (wanted, available) = (state.settings.connections_max, limits::connections_available(workers, others));
-        if wanted > available {
+        if connections_max > available {
             warn!(
-                "{wanted} connections need more descriptors than the limit leaves for connections ({available}): raise \
+                "{connections_max} connections need more descriptors than the limit leaves for connections ({available}): raise \
                  the limit (ulimit -n)"
             );
         }

@@ -1,9 +1,9 @@
 //! Limits the number of tasks that serve connections of one kind: for a new task, the oldest one is aborted.
 //!
-//! In: tasks on a current-thread runtime. Out: at most a given number of them, the newest ones.
+//! In: tasks on current-thread runtimes. Out: at most a given number of them, the newest ones.
 //!
-//! Honest clients take milliseconds to send what such a task waits for, so an old task most likely belongs to a client
-//! that never sends it. If new tasks had to wait instead, these clients could block all others.
+//! Honest clients take milliseconds to send or receive what such a task waits for, so an old task most likely belongs to
+//! a client that never does. If new tasks had to wait instead, these clients could block all others.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -52,6 +52,16 @@ impl NewestTasks {
         let task = tokio::spawn(task(Place { tasks: Arc::clone(self), number }));
         unpoisoned(&self.running).tasks.insert(number, task.abort_handle());
         is_aborted
+    }
+
+    /// Aborts the oldest tasks until at most `max` are left.
+    pub(super) fn abort_oldest(&self, max: usize) {
+        let mut running = unpoisoned(&self.running);
+        while running.tasks.len() > max
+            && let Some((_, oldest)) = running.tasks.pop_first()
+        {
+            oldest.abort();
+        }
     }
 }
 

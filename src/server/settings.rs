@@ -31,4 +31,6 @@ pub(super) struct Settings {
     pub(super) foreign_keys: ForeignKeys,
     /// The maximum number of connections.
     pub(super) connections_max: usize,
+    /// The maximum number of connections and lingering sockets together, at least `connections_max`.
+    pub(super) sockets_max: usize,
 }

@@ -9,6 +9,7 @@ use super::cold_reads::ColdReads;
 use super::generations::{Control, ServedTable};
 use super::liveness::Liveness;
 use super::log_limit::LogLimit;
+use super::newest_tasks::NewestTasks;
 use super::registry::Registry;
 use super::residency::Residency;
 use super::service::Notifier;
@@ -31,6 +32,8 @@ pub(super) struct ServerState {
     /// The connections of each worker.
     pub(super) registries: Arc<[Arc<Registry>]>,
     pub(super) client_memory: ClientMemory,
+    /// The tasks of [lingering](super::lingering) sockets.
+    pub(super) lingering: Arc<NewestTasks>,
     pub(super) notifier: Arc<Notifier>,
     pub(super) liveness: Arc<Liveness>,
     /// Limits the log lines about connections that ended in a panic.
@@ -62,6 +65,7 @@ impl ServerState {
             registries: std::iter::repeat_with(|| Arc::new(Registry::new(limits, &users))).take(workers).collect(),
             users,
             client_memory: ClientMemory::new(limits.client_memory_max_bytes()),
+            lingering: NewestTasks::new(settings.connections_max),
             liveness: Arc::new(Liveness::new(workers, notifier.is_wanted())),
             notifier: Arc::new(notifier),
             panic_log: LogLimit::default(),

@@ -167,7 +167,6 @@ pub(super) mod tests {
     use super::*;
     use crate::server::Config;
     use crate::server::generations::{ControlChannel, ServedTable};
-    use crate::server::limits::OtherSockets;
     use crate::server::service::Notifier;
     use crate::server::settings::Settings;
     use crate::server::statistics::Statistics;
@@ -186,7 +185,8 @@ pub(super) mod tests {
             tls: None,
             limits: config.limits.clone(),
             foreign_keys: config.foreign_keys,
-            connections_max: config.limits.connections_max(1, OtherSockets::default()),
+            connections_max: config.limits.connections_max(100),
+            sockets_max: 100,
         };
         let notifier = Notifier::new(config.notify);
         let users = Arc::new(Users::new(config.users.as_deref()).unwrap());

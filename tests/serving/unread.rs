@@ -1,9 +1,10 @@
 //! Clients that do not read their responses, and the memory that the kernel holds for them.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::process::Command;
 
 use rustix::io::ioctl_fionread;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -125,33 +126,96 @@ fn responses_of_ended_connections_count_until_they_are_read() {
     eventually("nothing is held", || server.number("client_sockets_bytes") < 10_000);
 }
 
+/// Clients that request a value, end their side of the connection, and receive nothing yet.
+fn ended(server: &Server, count: usize) -> Vec<UnixStream> {
+    let client = |_| {
+        let mut client = server.connect();
+        client.write_all(&gets([SHORT])).unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        client
+    };
+    (0..count).map(client).collect()
+}
+
 #[test]
-fn an_ended_connection_whose_responses_are_not_read_counts_as_a_connection() {
+fn ended_connections_whose_responses_are_not_read_do_not_keep_others_from_connecting() {
+    const CONNECTIONS_MAX: usize = 5;
     let table = table();
     let server = serve(&table, &["--max-connections", "5"]);
     let mut observer = server.client();
-    let mut ended: Vec<UnixStream> = (0..4)
-        .map(|_| {
-            let mut client = server.connect();
-            client.write_all(&gets([SHORT])).unwrap();
-            client.shutdown(Shutdown::Write).unwrap();
-            client
-        })
-        .collect();
     let mut number = |name: &str| observer.info().unwrap().number::<u64>(name).unwrap();
-    eventually("the connections have ended", || number("connections") == 1);
-    let mut refused = server.connect();
-    // A refused client reads the end of the stream, or gets a reset.
-    let _ = refused.write_all(&gets([SHORT]));
-    assert_eq!(refused.read(&mut [0; 8]).unwrap_or(0), 0);
-    assert_eq!(number("connections_refused"), 1);
-    for client in &mut ended {
+    eventually("no other client is connected", || number("connections") == 1);
+    let descriptors = server.descriptors();
+    let mut unread = Vec::new();
+    for _ in 0..5 {
+        unread.extend(ended(&server, CONNECTIONS_MAX - 1));
+        eventually("all requests are answered", || number("hits") == unread.len() as u64);
+        eventually("the connections have ended", || number("connections") == 1);
+    }
+    assert_eq!(number("connections_refused"), 0);
+    // The newest sockets linger, as many as there may be connections. The others are closed.
+    eventually("the oldest sockets are closed", || server.descriptors() <= descriptors + CONNECTIONS_MAX);
+    assert!(number("client_sockets_bytes") >= 100_000 * CONNECTIONS_MAX as u64);
+    let mut accepted: Vec<UnixStream> = (1..CONNECTIONS_MAX).map(|_| server.connect()).collect();
+    for client in &mut accepted {
+        client.write_all(&gets([SHORT])).unwrap();
+        expect(client, &answer_to_get(&table.model, SHORT));
+    }
+    for client in &mut unread {
         assert_eq!(read_until_closed(client), answer_to_get(&table.model, SHORT));
     }
     eventually("nothing is held", || number("client_sockets_bytes") < 10_000);
-    let mut accepted = server.connect();
-    accepted.write_all(&gets([SHORT])).unwrap();
-    expect(&mut accepted, &answer_to_get(&table.model, SHORT));
+    eventually("all sockets are closed", || server.descriptors() <= descriptors + CONNECTIONS_MAX - 1);
+}
+
+#[test]
+fn stalled_clients_that_never_read_do_not_keep_others_from_connecting() {
+    let table = table();
+    let server = table.serve_with(&["--workers", "2", "--max-connections", "4", "--stall-timeout", "1"]);
+    let mut observer = server.client();
+    let mut number = |name: &str| observer.info().unwrap().number::<u64>(name).unwrap();
+    eventually("no other client is connected", || number("connections") == 1);
+    let mut stalled = Vec::new();
+    for round in 1..=2 {
+        for _ in 0..3 {
+            let mut client = server.connect();
+            client.write_all(&gets([LONG])).unwrap();
+            stalled.push(client);
+        }
+        eventually("the clients are disconnected", || number("connections_cut_stalled") == 3 * round);
+        eventually("their connections have ended", || number("connections") == 1);
+    }
+    assert_eq!(number("connections_refused"), 0);
+    let mut other = server.connect();
+    other.write_all(&gets([SHORT])).unwrap();
+    expect(&mut other, &answer_to_get(&table.model, SHORT));
+}
+
+/// A limit on descriptors that leaves none for lingering sockets beside the connections.
+#[test]
+fn a_new_connection_replaces_a_lingering_socket_if_descriptors_are_scarce() {
+    let table = table();
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -n 100; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_kv_store"), "--workers", "1"]);
+    command.arg("--db").arg(table.db()).arg("--socket").arg(table.socket());
+    let server = Server::of(command, &table.socket());
+    let mut observer = server.client();
+    let mut number = |name: &str| observer.info().unwrap().number::<u64>(name).unwrap();
+    // docs/operations/limits.md specifies the reserved descriptors: 64, and 4 for each worker.
+    const CONNECTIONS_MAX: usize = 32;
+    eventually("no other client is connected", || number("connections") == 1);
+    let unread = ended(&server, CONNECTIONS_MAX - 1);
+    eventually("all requests are answered", || number("hits") == unread.len() as u64);
+    eventually("the connections have ended", || number("connections") == 1);
+    let mut accepted: Vec<UnixStream> = (1..CONNECTIONS_MAX).map(|_| server.connect()).collect();
+    for client in &mut accepted {
+        client.write_all(&gets([SHORT])).unwrap();
+        expect(client, &answer_to_get(&table.model, SHORT));
+    }
+    assert_eq!(number("connections_refused"), 0);
+    for mut client in unread {
+        assert_eq!(read_until_closed(&mut client), answer_to_get(&table.model, SHORT));
+    }
 }
 
 #[test]
