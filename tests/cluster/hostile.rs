@@ -30,8 +30,15 @@ enum Answer {
 /// A node that answers each request as a test specifies.
 struct HostileNode {
     port: u16,
-    /// The numbers of connections and of requests.
-    counts: Arc<(AtomicUsize, AtomicUsize)>,
+    counts: Arc<Counts>,
+}
+
+#[derive(Default)]
+struct Counts {
+    connections: AtomicUsize,
+    requests: AtomicUsize,
+    open: AtomicUsize,
+    open_max: AtomicUsize,
 }
 
 impl HostileNode {
@@ -40,13 +47,18 @@ impl HostileNode {
     fn start(answer: impl Fn(u16, usize, u32) -> Answer + Send + Sync + 'static) -> HostileNode {
         let listener = TcpListener::bind(("0.0.0.0", 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
-        let counts = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0)));
+        let counts: Arc<Counts> = Arc::default();
         let (answer, counted) = (Arc::new(answer), Arc::clone(&counts));
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
-                counted.0.fetch_add(1, Ordering::Relaxed);
+                counted.connections.fetch_add(1, Ordering::Relaxed);
+                let open = counted.open.fetch_add(1, Ordering::Relaxed) + 1;
+                counted.open_max.fetch_max(open, Ordering::Relaxed);
                 let (answer, counted) = (Arc::clone(&answer), Arc::clone(&counted));
-                thread::spawn(move || converse(stream, &counted.1, |number, op| answer(port, number, op)));
+                thread::spawn(move || {
+                    converse(stream, &counted.requests, |number, op| answer(port, number, op));
+                    counted.open.fetch_sub(1, Ordering::Relaxed);
+                });
             }
         });
         HostileNode { port, counts }
@@ -57,11 +69,16 @@ impl HostileNode {
     }
 
     fn connections(&self) -> usize {
-        self.counts.0.load(Ordering::Relaxed)
+        self.counts.connections.load(Ordering::Relaxed)
+    }
+
+    /// Returns the largest number of connections that were open at a time.
+    fn open_connections_max(&self) -> usize {
+        self.counts.open_max.load(Ordering::Relaxed)
     }
 
     fn requests(&self) -> usize {
-        self.counts.1.load(Ordering::Relaxed)
+        self.counts.requests.load(Ordering::Relaxed)
     }
 }
 
@@ -320,8 +337,6 @@ pub(crate) fn a_topology_of_thousands_of_nodes_needs_few_threads_and_connections
     let mut client = ClusterClient::connect_with(&[node.address()], &options(600_000, 2)).unwrap();
     let keys: Vec<u64> = (0..3000).collect();
     assert_eq!(client.exists_many(&keys).unwrap(), vec![false; 3000]);
-    let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
-    // Both ends of each connection are in this process.
-    assert!(open() < 3 * 600, "{} descriptors", open());
-    drop(client);
+    assert!(node.connections() >= 2000, "{} connections", node.connections());
+    assert!(node.open_connections_max() < 600, "{} connections at a time", node.open_connections_max());
 }
