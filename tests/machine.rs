@@ -1,4 +1,4 @@
-//! Tests that need root, leases, mounts, user namespaces, a second disk, a table of IP ranges, systemd, or promtool.
+//! Tests that need root, leases, control groups, mounts, user namespaces, a second disk, a table of IP ranges, systemd, or promtool.
 //!
 //! With `ZERO_KV_FAULTS_SECONDS` of at least 100, a test also waits until the kernel breaks a lease.
 
@@ -10,6 +10,7 @@ mod machine {
     pub(crate) mod inherited_sockets;
     pub(crate) mod ip_ranges;
     pub(crate) mod leases;
+    pub(crate) mod memory_groups;
     pub(crate) mod mounted;
     pub(crate) mod outputs;
     pub(crate) mod overlay;
@@ -37,9 +38,9 @@ use libtest_mimic::{Arguments, run};
 
 use helpers::trials::trials;
 use machine::{
-    baker_disks, coarse_times, inherited_sockets, ip_ranges, leases, outputs, overlay, paused, planted, processes,
-    promtool, published_disks, remote, restored_times, served_disks, server_user, service_manager, stopping, tmpfs,
-    unit_files, users, writers,
+    baker_disks, coarse_times, inherited_sockets, ip_ranges, leases, memory_groups, outputs, overlay, paused, planted,
+    processes, promtool, published_disks, remote, restored_times, served_disks, server_user, service_manager, stopping,
+    tmpfs, unit_files, users, writers,
 };
 
 fn main() -> ExitCode {
@@ -60,6 +61,7 @@ fn main() -> ExitCode {
         ip_ranges::every_address_of_the_excerpt_has_its_country_or_none,
         ip_ranges::every_address_of_the_whole_table_has_its_country_or_none,
         leases::a_file_that_is_no_longer_served_is_no_longer_leased,
+        memory_groups::unread_responses_of_unix_sockets_do_not_fill_a_memory_group,
         outputs::links_at_output_paths_are_replaced_and_their_targets_kept,
         outputs::links_of_other_users_are_not_followed_to_devices_either,
         overlay::a_mapping_on_an_overlay_that_is_older_than_the_server_changes_no_value,
