@@ -4,9 +4,11 @@
 mod helpers;
 
 mod cluster {
+    pub(crate) mod chaos;
     pub(crate) mod clients;
     pub(crate) mod commands;
     pub(crate) mod differential;
+    pub(crate) mod fleet;
     pub(crate) mod generations;
     pub(crate) mod hostile;
     pub(crate) mod limits;
@@ -25,7 +27,7 @@ use std::process::ExitCode;
 use libtest_mimic::{Arguments, run};
 
 use cluster::{
-    clients, commands, differential, generations, hostile, limits, long_replies, moves, native_clients, stores,
+    chaos, clients, commands, differential, generations, hostile, limits, long_replies, moves, native_clients, stores,
     topologies,
 };
 use helpers::store_servers::stop_servers;
@@ -33,6 +35,7 @@ use helpers::trials::trials;
 
 fn main() -> ExitCode {
     let trials = trials![
+        chaos::clients_get_right_values_during_every_kind_of_fault,
         clients::go_redis,
         clients::ioredis,
         clients::jedis,

@@ -18,12 +18,11 @@ mod durability {
 
 use std::io::{self, Write};
 use std::process::ExitCode;
-use std::time::SystemTime;
 
 use libtest_mimic::{Arguments, run};
 
 use durability::{errors, power_loss, published, swaps};
-use helpers::random::Random;
+use helpers::random::{Random, seed};
 use helpers::trials::trials;
 
 fn main() -> ExitCode {
@@ -49,12 +48,7 @@ fn report(text: &str) {
 
 /// Returns a generator whose seed is printed.
 fn random(what: &str) -> Random {
-    let seed = match std::env::var("ZERO_KV_SEED") {
-        Ok(seed) => seed.parse().expect("ZERO_KV_SEED is a number"),
-        Err(_) => SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as u64,
-    };
-    println!("{what}: ZERO_KV_SEED={seed}");
-    Random(seed)
+    Random(seed(what))
 }
 
 /// Returns whether the environment requests all cases.

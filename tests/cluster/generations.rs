@@ -1,161 +1,18 @@
 //! Nodes that fetch generations and topologies from an S3 server. While nodes end, topologies change, and nodes lose their
 //! connections to the store, clients check that every value belongs to a published generation.
 
-use std::collections::HashMap;
-use std::io;
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
-use std::process::Command;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
-use std::thread;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::process::Signal;
-use tempfile::TempDir;
 use zero_kv::client::ClusterClient;
 use zero_kv::slots::SlotRange;
 
+use super::fleet::{Check, Cluster, Passage, SHAPE};
 use super::load::{Answer, Client, Effort, under_load_of};
-use super::nodes::{Member, ROWS, members, topology, topology_number};
-use crate::helpers::generations::{Shape, named};
+use super::nodes::{Member, ROWS, members, topology_number};
 use crate::helpers::redis_replies::Reply;
-use crate::helpers::servers::Server;
-use crate::helpers::store_servers::{Bucket, StoreKind};
 use crate::helpers::trials::Missing;
 use crate::helpers::waiting::eventually;
-
-const SHAPE: Shape = Shape { rows: ROWS, len_max_bytes: 40 };
-
-/// The connections of a node to the store, which a test can cut.
-struct Gate {
-    address: SocketAddr,
-    state: Arc<GateState>,
-}
-
-#[derive(Default)]
-struct GateState {
-    is_closed: AtomicBool,
-    connections: Mutex<Vec<TcpStream>>,
-}
-
-impl Gate {
-    /// Forwards connections to the store while the gate is open.
-    fn open_to(store: SocketAddr) -> Gate {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let gate = Gate { address: listener.local_addr().unwrap(), state: Arc::default() };
-        let state = Arc::clone(&gate.state);
-        thread::spawn(move || {
-            for client in listener.incoming().map_while(Result::ok) {
-                let Ok(server) = TcpStream::connect(store) else { continue };
-                let mut connections = state.connections.lock().unwrap();
-                if state.is_closed.load(Ordering::Relaxed) {
-                    continue;
-                }
-                connections.extend([client.try_clone().unwrap(), server.try_clone().unwrap()]);
-                let (from_server, to_client) = (server.try_clone().unwrap(), client.try_clone().unwrap());
-                thread::spawn(move || copy(from_server, to_client));
-                thread::spawn(move || copy(client, server));
-            }
-        });
-        gate
-    }
-
-    fn close(&self) {
-        let mut connections = self.state.connections.lock().unwrap();
-        self.state.is_closed.store(true, Ordering::Relaxed);
-        for connection in connections.drain(..) {
-            let _ = connection.shutdown(Shutdown::Both);
-        }
-    }
-
-    fn open(&self) {
-        self.state.is_closed.store(false, Ordering::Relaxed);
-    }
-}
-
-fn copy(mut from: TcpStream, mut to: TcpStream) {
-    // Either side may close its connection at any time.
-    let _ = io::copy(&mut from, &mut to);
-    let _ = to.shutdown(Shutdown::Both);
-}
-
-/// A table in a bucket, and the nodes that follow it.
-struct Cluster {
-    folder: TempDir,
-    bucket: Bucket,
-    /// The number of the newest generation that clients may see.
-    published: Arc<AtomicU64>,
-    gates: HashMap<String, Gate>,
-    servers: HashMap<String, Server>,
-}
-
-impl Cluster {
-    fn new() -> Result<Cluster, Missing> {
-        let (folder, bucket) = (tempfile::tempdir().unwrap(), Bucket::create(StoreKind::Moto)?);
-        let published = Arc::default();
-        Ok(Cluster { folder, bucket, published, gates: HashMap::new(), servers: HashMap::new() })
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn url(&self) -> String {
-        self.bucket.url("users")
-    }
-
-    /// Runs a program that changes the table in the bucket.
-    fn run(&self, program: &str, args: &[&str]) {
-        let output = Command::new(program).args(args).envs(self.bucket.variables()).output().unwrap();
-        assert!(output.status.success(), "{args:?}: {output:?}");
-    }
-
-    /// Publishes the next generation, whose number of shards depends on its number.
-    fn publish(&self) {
-        let generation = self.published.fetch_add(1, Ordering::Relaxed) + 1;
-        let (whole, shards) = (self.path("whole.db"), self.path(&format!("shards-{generation}")));
-        SHAPE.bake(generation, &whole);
-        let (whole, shards) = (whole.to_str().unwrap(), shards.to_str().unwrap());
-        let count = [4, 3, 8, 5][generation as usize % 4].to_string();
-        let args = ["merge", whole, "--shards", &count, "-o", shards, "--quiet", "--to", &self.url()];
-        self.run(env!("CARGO_BIN_EXE_baker"), &args);
-    }
-
-    fn apply(&self, number: u64, members: &[Member]) {
-        let file = self.path("topology.json");
-        std::fs::write(&file, topology(number, members)).unwrap();
-        self.run(env!("CARGO_BIN_EXE_zkv"), &["topology", "apply", file.to_str().unwrap(), "--to", &self.url()]);
-    }
-
-    /// Starts a node, and waits until it is ready.
-    fn start(&mut self, member: &Member) {
-        let (id, address) = (member.id.clone(), format!("127.0.0.1:{}", member.port));
-        let gate = self.gates.entry(id.clone()).or_insert_with(|| Gate::open_to(self.bucket.address));
-        let endpoint = format!("http://{}", gate.address);
-        let socket = self.folder.path().join(format!("{id}.sock"));
-        let mut command = Command::new(env!("CARGO_BIN_EXE_kv_store"));
-        command.args(["--from", &self.bucket.url("users"), "--node", &id, "--poll", "200ms", "--cache"]);
-        command.arg(self.folder.path().join(format!("cache-{id}"))).arg("--socket").arg(&socket);
-        command.args(["--cluster", "--announce", &address, "--tcp", &address]).env("RUST_LOG", "info");
-        command.envs(self.bucket.variables()).env("AWS_ENDPOINT_URL", endpoint);
-        self.servers.insert(id, Server::of(command, &socket));
-    }
-
-    fn kill(&mut self, member: &Member) {
-        self.servers.get_mut(&member.id).unwrap().kill();
-    }
-
-    /// Waits until all nodes except some follow a topology and serve the newest generation.
-    fn wait_for(&self, number: u64, except: &[&str]) {
-        let generation = self.published.load(Ordering::Relaxed);
-        for (id, server) in self.servers.iter().filter(|(id, _)| !except.contains(&id.as_str())) {
-            eventually(&format!("node {id} follows topology {number}"), || topology_number(server) == number);
-            eventually(&format!("node {id} serves generation {generation}"), || {
-                server.number("published_generation") == generation
-            });
-        }
-    }
-}
 
 /// Returns as many pairs of a primary and a replica as there are ranges of slots, which are equally long.
 fn pairs(members: &[Member], shards: u16, rotated_by: u16) -> Vec<Member> {
@@ -170,30 +27,6 @@ fn pairs(members: &[Member], shards: u16, rotated_by: u16) -> Vec<Member> {
     (0..shards).flat_map(pair).collect()
 }
 
-/// Checks that each value belongs to a published generation, and that a connection never sees an older generation after a
-/// newer one. Every generation has the keys from 1 to [`ROWS`].
-struct Check {
-    published: Arc<AtomicU64>,
-    /// The newest generation that each connection has seen.
-    seen: Mutex<HashMap<u64, u64>>,
-}
-
-impl Check {
-    fn is_right(&self, key: u64, answer: &Answer) -> bool {
-        let Reply::Bytes(value) = &answer.reply else {
-            return answer.reply == Reply::Null && !(1..=ROWS).contains(&key);
-        };
-        let Some(generation) = named(value) else { return false };
-        let mut seen = self.seen.lock().unwrap();
-        let newest = seen.entry(answer.connection_id).or_default();
-        let is_right = generation <= self.published.load(Ordering::Relaxed)
-            && generation >= *newest
-            && SHAPE.value(generation, key).as_ref() == Some(value);
-        *newest = generation;
-        is_right
-    }
-}
-
 pub(crate) fn every_value_is_of_a_published_generation_while_everything_fails() -> Result<(), Missing> {
     let mut cluster = Cluster::new()?;
     let all = members(8, 1);
@@ -202,7 +35,7 @@ pub(crate) fn every_value_is_of_a_published_generation_while_everything_fails() 
     cluster.apply(1, &four);
     four.iter().for_each(|member| cluster.start(member));
     cluster.wait_for(1, &[]);
-    let check = Check { published: Arc::clone(&cluster.published), seen: Mutex::default() };
+    let check = Check::of(&cluster);
     let seeds: Vec<u16> = four.iter().map(|member| member.port).collect();
     let is_right = |key, answer: &Answer| check.is_right(key, answer);
     let mut while_clients_read = |what: &str, changes: &mut dyn FnMut(&mut Cluster, &dyn Fn())| {
@@ -273,7 +106,7 @@ fn a_node_misses_topologies(cluster: &mut Cluster, all: &[Member], more: &dyn Fn
 /// Cuts one node and then all nodes off from the store, while generations and topologies change.
 fn the_store_is_out_of_reach(cluster: &mut Cluster, four: &[Member], more: &dyn Fn()) {
     let cut_off = &four[4];
-    cluster.gates[&cut_off.id].close();
+    cluster.gates[&cut_off.id].set(Passage::Closed);
     let before = cluster.published.load(Ordering::Relaxed);
     cluster.publish();
     cluster.publish();
@@ -289,12 +122,12 @@ fn the_store_is_out_of_reach(cluster: &mut Cluster, four: &[Member], more: &dyn 
         !server.info().get("published_error").unwrap_or_default().is_empty()
     });
     assert_eq!((server.number("published_generation"), topology_number(server)), (before, 5));
-    cluster.gates[&cut_off.id].open();
+    cluster.gates[&cut_off.id].set(Passage::Open);
     cluster.wait_for(6, &[]);
-    cluster.gates.values().for_each(Gate::close);
+    cluster.gates.values().for_each(|gate| gate.set(Passage::Closed));
     cluster.publish();
     more();
-    cluster.gates.values().for_each(Gate::open);
+    cluster.gates.values().for_each(|gate| gate.set(Passage::Open));
     cluster.apply(7, four);
     cluster.wait_for(7, &[]);
     more();

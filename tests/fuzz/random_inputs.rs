@@ -1,12 +1,10 @@
 //! Runs the code of each fuzz target with random inputs.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use super::{
     answers, canaries, compressed, csv, descriptors, documents, merge, native, open, parquet_file, resp, session,
     structure, typed, typed_text,
 };
-use crate::helpers::random::Random;
+use crate::helpers::random::{Random, seed};
 
 /// Pieces whose sequences are valid or almost valid rows.
 #[rustfmt::skip]
@@ -67,17 +65,9 @@ const REDIS_BYTES: &[&[u8]] = &[
     b"\xff",
 ];
 
-/// Returns the seed in `ZERO_KV_SEED`, or a new one, and prints it.
-fn seed() -> u64 {
-    let given = std::env::var("ZERO_KV_SEED").ok().map(|seed| seed.parse().unwrap());
-    let seed = given.unwrap_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64);
-    println!("ZERO_KV_SEED={seed}");
-    seed
-}
-
 /// Checks random inputs, each of which is a number of random bytes that select choices, followed by random pieces.
 fn try_random(cases: usize, choices_len_bytes: usize, pieces: &[&[u8]], check: impl Fn(&[u8])) {
-    let seed = seed();
+    let seed = seed("random inputs");
     let mut random = Random(seed);
     for _ in 0..cases {
         let mut data = random.bytes(choices_len_bytes);
@@ -176,7 +166,7 @@ fn any_descriptors_that_a_server_passes_are_rejected_or_usable() {
 fn any_value_of_a_document_leads_to_an_error_or_is_within_the_limits() {
     let table = documents::Table::publish();
     let scalars = table.scalar_count();
-    let mut random = Random(seed());
+    let mut random = Random(seed("random inputs"));
     for value in 0..table.value_count() {
         // Each run has other texts. A case takes a tenth of a second, because readers of new files wait.
         table.check_scalar(value, random.below(scalars));
@@ -212,7 +202,7 @@ fn a_table_is_served_exactly_if_it_matches_every_canary() {
 
 #[test]
 fn random_streams_are_parsed_equally_wherever_they_are_split() {
-    let seed = seed();
+    let seed = seed("random inputs");
     let mut random = Random(seed);
     for _ in 0..20_000 {
         let mut data = random.next().to_le_bytes().to_vec();

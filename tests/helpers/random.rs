@@ -1,5 +1,7 @@
 //! Random numbers that depend only on a seed, so that a failure can be repeated.
 
+use std::time::SystemTime;
+
 /// A SplitMix64 generator with this state.
 pub(crate) struct Random(pub(crate) u64);
 
@@ -25,6 +27,16 @@ impl Random {
             items.swap(i, self.below(i + 1));
         }
     }
+}
+
+/// Returns the seed in `ZERO_KV_SEED`, or another one for each run, and prints it.
+pub(crate) fn seed(what: &str) -> u64 {
+    let seed = match std::env::var("ZERO_KV_SEED") {
+        Ok(seed) => seed.parse().expect("ZERO_KV_SEED is a number"),
+        Err(_) => SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as u64,
+    };
+    println!("{what}: ZERO_KV_SEED={seed}");
+    seed
 }
 
 /// Returns a function that generates the numbers of [`Random`] with this seed.

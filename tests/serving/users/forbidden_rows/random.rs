@@ -1,14 +1,12 @@
 //! Random commands and requests: words that are valid somewhere, in any place.
 
-use std::hash::BuildHasher;
-
 use zero_kv::protocol::native::Op;
 use zero_kv::protocol::resp::commands::Id;
 
 use super::commands::{all_specs, encoded, is_volatile, lines, without_id};
 use super::{Kind, Pair, RESTRICTED};
 use crate::helpers::frames::request;
-use crate::helpers::random::Random;
+use crate::helpers::random::{Random, seed};
 use crate::helpers::redis_server::command;
 use crate::helpers::reference_server::{long, range_body};
 use crate::serving::users::auth;
@@ -57,14 +55,6 @@ const WORDS: [&str; 38] = [
     "a",
     "everything",
 ];
-
-/// Returns the seed in `ZERO_KV_SEED`, or another one for each run.
-fn seed() -> u64 {
-    let given = std::env::var("ZERO_KV_SEED").ok().map(|seed| seed.parse().unwrap());
-    let seed = given.unwrap_or_else(|| std::collections::hash_map::RandomState::new().hash_one(0));
-    println!("ZERO_KV_SEED={seed}");
-    seed
-}
 
 /// Returns a random command. Its reply is not random, and it waits for no time to pass.
 fn random_command(random: &mut Random, kind: Kind) -> Vec<u8> {
@@ -125,7 +115,7 @@ fn random_request(random: &mut Random, kind: Kind) -> Vec<u8> {
 
 #[test]
 fn random_conversations_do_not_depend_on_forbidden_rows() {
-    let mut random = Random(seed());
+    let mut random = Random(seed("forbidden rows"));
     for kind in Kind::ALL {
         let pair = Pair::new(kind);
         for number in 0..CONVERSATIONS {
