@@ -7,10 +7,12 @@ mod publishing {
     pub(crate) mod collection;
     pub(crate) mod damage;
     pub(crate) mod engine;
+    pub(crate) mod gaps;
     pub(crate) mod hostile;
     pub(crate) mod interrupts;
     pub(crate) mod life_cycle;
     pub(crate) mod local_folder;
+    pub(crate) mod lost_responses;
     pub(crate) mod nodes;
     pub(crate) mod plain_http;
     pub(crate) mod proxy;
@@ -28,8 +30,8 @@ use helpers::store_servers::{StoreKind, stop_servers};
 use helpers::trials::{trial, trials};
 use publishing::stores::Store;
 use publishing::{
-    baking, collection, damage, engine, hostile, interrupts, life_cycle, local_folder, plain_http, rejected, rollouts,
-    shards,
+    baking, collection, damage, engine, gaps, hostile, interrupts, life_cycle, local_folder, lost_responses,
+    plain_http, rejected, rollouts, shards,
 };
 
 /// Lists test functions of a store, each as one test with a folder, one test with S3, and one test with each other store
@@ -90,6 +92,10 @@ fn main() -> ExitCode {
         damage::a_manifest_of_a_newer_format_is_rejected,
         damage::a_missing_object_is_rejected,
         damage::a_truncated_object_is_rejected,
+        gaps::a_damaged_manifest_hides_no_other_generation,
+        gaps::documents_with_another_number_are_rejected,
+        gaps::numbers_of_deleted_documents_are_not_used_again,
+        gaps::numbers_that_nodes_or_pins_name_are_not_used_again,
         hostile::a_status_that_cannot_be_read_is_skipped_and_reported,
         interrupts::an_interrupted_download_leaves_the_old_file_and_continues,
         interrupts::an_interrupted_publication_is_complete_or_invisible,
@@ -123,6 +129,13 @@ fn main() -> ExitCode {
         local_folder::links_in_a_store_lead_nobody_out_of_it,
         local_folder::only_files_of_uploads_are_garbage,
         local_folder::special_files_in_a_store_block_no_program,
+        lost_responses::a_commit_that_another_publisher_overwrote_gets_the_next_number,
+        lost_responses::a_creation_whose_response_is_lost_succeeds,
+        lost_responses::a_creation_without_permission_is_tried_once,
+        lost_responses::a_store_that_hides_new_objects_is_found,
+        lost_responses::a_store_that_loses_some_races_is_found,
+        lost_responses::an_upload_whose_last_response_is_lost_succeeds,
+        lost_responses::reads_of_an_older_state_end_with_a_message,
         plain_http::a_download_over_http_continues,
         plain_http::a_published_folder_is_read_over_http,
         rejected::malformed_command_lines_are_rejected,

@@ -11,19 +11,28 @@ use crate::publish::{Canary, CommitOptions, Manifest, Publication, PublishError,
 pub struct NewGeneration {
     publication: Publication,
     options: CommitOptions,
+    print_warning: fn(&str),
 }
 
 impl NewGeneration {
     /// Opens the table at a URL, reads the canaries, and checks that the expected parent is the newest generation.
+    /// `print_warning` prints what the publisher should know but what is not an error.
     ///
     /// # Errors
     /// [`PublishError`].
-    pub fn prepare(url: &str, args: &GenerationArgs) -> Result<NewGeneration, PublishError> {
+    pub fn prepare(url: &str, args: &GenerationArgs, print_warning: fn(&str)) -> Result<NewGeneration, PublishError> {
         let canaries = args.canary.as_deref().map(Canary::read_file).transpose()?.unwrap_or_default();
         let note = args.note.clone().unwrap_or_default();
         let publication = Publication::create(url)?;
-        publication.check_parent(args.parent)?;
-        Ok(NewGeneration { publication, options: CommitOptions { parent: args.parent, canaries, note } })
+        let options = CommitOptions { parent: args.parent, canaries, note };
+        let generation = NewGeneration { publication, options, print_warning };
+        let checked = generation.publication.check_parent(args.parent);
+        generation.print_warnings();
+        checked.map(|()| generation)
+    }
+
+    fn print_warnings(&self) {
+        self.publication.take_warnings().iter().for_each(|warning| (self.print_warning)(warning));
     }
 
     /// Returns what a canceled publication has left, and how to continue.
@@ -44,12 +53,15 @@ impl NewGeneration {
         cancel: &Cancel,
         display: &TransferDisplay,
     ) -> Result<Manifest, PublishError> {
-        self.publication.publish(shards, &self.options, cancel, &mut |shard, progress| {
+        let published = self.publication.publish(shards, &self.options, cancel, &mut |shard, progress| {
             if progress.stage == Stage::Verify && progress.done_bytes == 0 {
                 display.begin_file(&shard.path);
             }
             display.show(progress);
-        })
+        });
+        display.clear();
+        self.print_warnings();
+        published
     }
 
     /// Describes a generation that was published.

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use object_store::{GetOptions, ObjectMeta, ObjectStoreExt, PutMode, PutOptions};
+use object_store::{GetOptions, ObjectMeta, ObjectStoreExt, PutOptions};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -22,6 +22,8 @@ use super::location::Location;
 
 /// The maximum time of a listing. A store can return empty pages without end.
 const LIST_MAX: Duration = Duration::from_secs(600);
+/// A search for the newest document that has come so far first checks that the store does not report every object.
+const PROBE_STEP: u64 = 16;
 
 /// A sequence of numbered documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +51,7 @@ impl Series {
     }
 
     /// Returns the maximum length of a document. A longer one is neither created nor read.
-    fn len_max_bytes(self) -> u64 {
+    pub(super) fn len_max_bytes(self) -> u64 {
         match self {
             Series::Manifests => MANIFEST_LEN_MAX_BYTES,
             Series::Pins => PIN_LEN_MAX_BYTES,
@@ -128,33 +130,6 @@ impl Location {
         Ok(Some(result.bytes().await.map_err(fault)?.to_vec()))
     }
 
-    /// Creates a document of a series. Returns false if it exists already with other bytes.
-    pub(super) async fn create_document(&self, series: Series, number: u64, json: &[u8]) -> Result<bool, PublishError> {
-        let (object, len_max_bytes) = (series.object(number), series.len_max_bytes());
-        if json.len() as u64 > len_max_bytes {
-            let problem = format!("would have {} bytes, expected at most {len_max_bytes}", json.len());
-            return Err(PublishError::Document { object: self.object_url(&object), problem });
-        }
-        self.create_bytes(&object, json).await
-    }
-
-    /// Creates an object. Returns false if it exists already with other bytes.
-    pub(super) async fn create_bytes(&self, object: &str, bytes: &[u8]) -> Result<bool, PublishError> {
-        let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
-        match self.store.put_opts(&self.path(object), bytes.to_vec().into(), options).await {
-            Ok(_) => Ok(true),
-            // A request that was retried finds the object that it created itself.
-            Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => {
-                match self.read_bytes(object, bytes.len() as u64).await {
-                    // A longer object is another one.
-                    Err(PublishError::Document { .. }) => Ok(false),
-                    found => Ok(found?.as_deref() == Some(bytes)),
-                }
-            }
-            Err(error) => Err(self.fault(object)(error)),
-        }
-    }
-
     /// Overwrites an object.
     pub(super) async fn overwrite_bytes(&self, object: &str, bytes: Vec<u8>) -> Result<(), PublishError> {
         let put = self.store.put_opts(&self.path(object), bytes.into(), PutOptions::default()).await;
@@ -170,15 +145,24 @@ impl Location {
         }
     }
 
-    /// Lists the objects in a folder of the table, at most `count_max` of them.
+    /// Lists the objects in a folder of the table, at most `count_max` of them. With `after`, lists only those whose names
+    /// follow the name of this object.
     ///
     /// # Errors
     /// [`PublishError::Document`] if there are more, or if the listing does not end in time.
-    pub(super) async fn list(&self, folder: &str, count_max: usize) -> Result<Vec<ObjectMeta>, PublishError> {
+    pub(super) async fn list(
+        &self,
+        folder: &str,
+        after: Option<&str>,
+        count_max: usize,
+    ) -> Result<Vec<ObjectMeta>, PublishError> {
         let (prefix, mut listed) = (self.path(folder), Vec::new());
         let endless = |problem: String| PublishError::Document { object: self.object_url(folder), problem };
         let list = async {
-            let mut objects = self.store.list(Some(&prefix));
+            let mut objects = match after {
+                Some(after) => self.store.list_with_offset(Some(&prefix), &self.path(after)),
+                None => self.store.list(Some(&prefix)),
+            };
             while let Some(object) = objects.next().await {
                 if listed.len() == count_max {
                     return Err(endless(format!("has more than {count_max} objects: delete those that nobody needs")));
@@ -200,7 +184,8 @@ impl Location {
     }
 
     /// Returns the number of the newest document of a series, or 0 if there is none. `known` is a number that exists,
-    /// or 0. Lists nothing: it doubles the distance from `known` until a number is missing, and then bisects.
+    /// or 0. Lists nothing: it doubles the distance from `known` until a number is missing, and then bisects. Sends at most
+    /// two requests per bit of a number.
     pub(super) async fn newest(&self, series: Series, known: u64) -> Result<u64, PublishError> {
         let (mut present, mut step) = (known, 1);
         let mut missing = loop {
@@ -215,6 +200,9 @@ impl Location {
             if !self.exists(&series.object(number)).await? {
                 break number;
             }
+            if step == PROBE_STEP {
+                self.check_absence(series).await?;
+            }
             (present, step) = (number, step * 2);
         };
         while missing - present > 1 {
@@ -225,6 +213,18 @@ impl Location {
             }
         }
         Ok(present)
+    }
+
+    /// Rejects a server that reports that every object exists, for example one that answers with a page for any path.
+    async fn check_absence(&self, series: Series) -> Result<(), PublishError> {
+        // Numbers begin at 1.
+        let object = series.object(0);
+        if !self.exists(&object).await? {
+            return Ok(());
+        }
+        let problem =
+            format!("the store reports that {object} exists, which nobody creates: check what answers at this address");
+        Err(PublishError::Document { object: self.object_url(&object), problem })
     }
 }
 
@@ -261,13 +261,13 @@ mod tests {
         let location = Location::parse(&format!("file://{}", folder.path().display())).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         for newest in 1..=40 {
-            assert!(runtime.block_on(location.create_bytes(&Series::Pins.object(newest), b"1")).unwrap());
+            assert!(runtime.block_on(location.create_document(Series::Pins, newest, b"1")).unwrap());
             for known in 0..=newest {
                 assert_eq!(runtime.block_on(location.newest(Series::Pins, known)).unwrap(), newest);
             }
         }
         assert_eq!(runtime.block_on(location.newest(Series::Manifests, 0)).unwrap(), 0);
-        assert!(!runtime.block_on(location.create_bytes(&Series::Pins.object(1), b"2")).unwrap());
-        assert!(runtime.block_on(location.create_bytes(&Series::Pins.object(1), b"1")).unwrap());
+        assert!(!runtime.block_on(location.create_document(Series::Pins, 1, b"2")).unwrap());
+        assert!(runtime.block_on(location.create_document(Series::Pins, 1, b"1")).unwrap());
     }
 }

@@ -39,6 +39,19 @@ pub enum PublishError {
         /// The cause and the remedy.
         problem: String,
     },
+    /// Whether the store has created a document is unknown.
+    #[error(
+        "{}: it is unknown whether the document was created: {}: read the table (generations, topology) before you repeat \
+         the command",
+        one_line(object),
+        one_line(problem)
+    )]
+    Unconfirmed {
+        /// The URL of the document.
+        object: String,
+        /// The cause.
+        problem: String,
+    },
     /// The table has no generation, or not the requested one.
     #[error("{url}: {problem}")]
     NoGeneration {
@@ -150,6 +163,7 @@ impl PublishError {
                 StoreFault::Folder { .. } => FailureKind::Disk,
                 StoreFault::Other(_) => FailureKind::Store,
             },
+            PublishError::Unconfirmed { .. } => FailureKind::Store,
             PublishError::NoGeneration { .. } => FailureKind::Missing,
             PublishError::Document { .. }
             | PublishError::Corrupt { .. }

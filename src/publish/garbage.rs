@@ -1,9 +1,9 @@
 //! Deletes the files of old generations.
 //!
 //! In: how many generations to retain, and how old an object must be. Out: the objects that an upload created, and that
-//! no retained or pinned generation references. Manifests and pins are never deleted, so their numbers have no gaps.
+//! no retained or pinned generation references. Manifests and pins are never deleted.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::time::{Duration, SystemTime};
 
 use object_store::ObjectStoreExt;
@@ -41,16 +41,16 @@ pub struct Garbage {
     pub young: u64,
 }
 
-/// Deletes, or only reports, what is not needed. Passes a message about each status that cannot be read to `skipped`.
+/// Deletes, or only reports, what is not needed. Passes a message about each status that cannot be read to `warn`.
 pub(super) async fn collect(
     location: &Location,
     rules: &GarbageRules,
-    skipped: &mut dyn FnMut(String),
+    warn: &mut dyn FnMut(String),
 ) -> Result<Garbage, PublishError> {
     location.check_writable()?;
     // The objects are listed first: an object that is uploaded and referenced afterwards is not in the list.
-    let listed = location.list("data", FILES_MAX).await?;
-    let referenced = referenced(location, rules.keep.max(1), skipped).await?;
+    let listed = location.list("data", None, FILES_MAX).await?;
+    let referenced = referenced(location, rules.keep.max(1), warn).await?;
     let mut garbage = Garbage::default();
     let now = SystemTime::now();
     for meta in listed {
@@ -83,27 +83,33 @@ pub(super) async fn collect(
 async fn referenced(
     location: &Location,
     keep: u64,
-    skipped: &mut dyn FnMut(String),
+    warn: &mut dyn FnMut(String),
 ) -> Result<HashSet<String>, PublishError> {
-    let newest = location.newest(Series::Manifests, 0).await?;
+    let newest = location.highest(Series::Manifests, 0).await?;
     let first_kept = newest.saturating_sub(keep - 1).max(1);
-    let mut older = HashSet::new();
+    // A generation whose manifest was deleted cannot be served, unless it is pinned or served already.
+    let mut needed: BTreeSet<u64> =
+        location.numbers_after(Series::Manifests, first_kept - 1).await?.into_iter().collect();
     // The newest pin also names the generation of the nodes that it does not apply to, so it is enough.
-    let pin = location.newest(Series::Pins, 0).await?;
+    let pin = location.highest(Series::Pins, 0).await?;
     let pin = Pin::read(location, pin).await?;
-    older.extend(pin.into_iter().flat_map(|pin| [pin.generation, pin.others]).flatten());
-    for status in NodeStatus::read_all(location, skipped).await? {
-        older.extend([status.serving, status.prepared]);
+    needed.extend(pin.into_iter().flat_map(|pin| [pin.generation, pin.others]).flatten());
+    for status in NodeStatus::read_all(location, warn).await? {
+        needed.extend([status.serving, status.prepared].into_iter().filter(|number| *number > 0));
     }
     let mut objects = HashSet::new();
-    // The numbers of the retained generations are not collected, because there may be many.
-    for number in older.into_iter().filter(|number| (1..first_kept).contains(number)).chain(first_kept..=newest) {
+    for number in needed {
         // A manifest that cannot be read might reference any object, so nothing is deleted.
-        let missing = || PublishError::Document {
+        let unreadable = |problem: String| PublishError::Document {
             object: location.object_url(&Series::Manifests.object(number)),
-            problem: "is missing: nothing is deleted".to_owned(),
+            problem: format!(
+                "{problem}: nothing is deleted: retain fewer generations, or serve and pin other ones, until nobody needs it"
+            ),
         };
-        let manifest = Manifest::read(location, number).await?.ok_or_else(missing)?;
+        let manifest = match Manifest::read(location, number).await {
+            Err(PublishError::Document { problem, .. }) => return Err(unreadable(problem)),
+            manifest => manifest?.ok_or_else(|| unreadable("is missing".to_owned()))?,
+        };
         objects.extend(manifest.entries.into_iter().map(|entry| entry.object));
     }
     Ok(objects)

@@ -51,6 +51,8 @@ pub(super) const RANGES_MAX: usize = SLOT_COUNT as usize / 2;
 /// The maximum number of statuses, or of files of a table, that are listed.
 pub(super) const STATUSES_MAX: usize = 1 << 16;
 pub(super) const FILES_MAX: usize = 1 << 22;
+/// The maximum number of documents of a series that are listed after a number that exists.
+pub(super) const NUMBERS_MAX: usize = 1 << 20;
 /// The maximum number of documents of a series that one poll reads. The next poll reads the others.
 pub(super) const DOCUMENTS_PER_POLL_MAX: u64 = 1000;
 

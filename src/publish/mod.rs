@@ -14,8 +14,8 @@
 //! status/NODE.json              overwritten by each node
 //! ```
 //!
-//! `location` parses URLs, and `document` reads and writes the small objects. `manifest`, `pin`, and `status` define
-//! them. Nothing in a store is trusted: `limits` bounds the numbers and lengths of documents, `bounded_http` the
+//! `location` parses URLs, `document` reads the small objects, `create` creates them, and `numbers` finds the numbers that
+//! were used. `manifest`, `pin`, and `status` define them. Nothing in a store is trusted: `limits` bounds the numbers and lengths of documents, `bounded_http` the
 //! responses, and `foreign_text` what is shown of them. `upload` and `download` transfer files. [`Publication`] has the operations of publishers and operators.
 //! `shard` has the operations of engines that bake a table in many processes. [`Follower`] is a node, which keeps its
 //! files in a `cache`.
@@ -24,6 +24,7 @@ mod bandwidth;
 mod bounded_http;
 mod cache;
 mod canary;
+mod create;
 mod document;
 mod download;
 mod error;
@@ -37,6 +38,7 @@ mod local_store;
 mod location;
 mod manifest;
 mod membership;
+mod numbers;
 mod pin;
 mod probe;
 mod publication;

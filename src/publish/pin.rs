@@ -7,6 +7,7 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
+use super::create::pause_after_race;
 use super::document::{Series, decode, encode};
 use super::error::PublishError;
 use super::limits::{self, NODES_MAX, NUMBER_MAX, TEXT_LEN_MAX_BYTES, check_count, check_len, check_number};
@@ -70,24 +71,42 @@ impl Pin {
         let decode = |json: &[u8]| {
             let pin: Pin = decode(json)?;
             pin.check().map_err(|problem| format!("{problem}: create another pin"))?;
-            Ok(pin)
+            match super::document::decode::<NumberOnly>(json)?.number {
+                Some(found) if found != number => Err(format!("is pin {found}, expected {number}: create another pin")),
+                _ => Ok(pin),
+            }
         };
         location.read_document(Series::Pins, number, decode).await
     }
 
-    /// Creates a pin with the next number. Returns the number.
-    pub(super) async fn create(&self, location: &Location) -> Result<u64, PublishError> {
-        let json = encode(self);
-        let mut newest = 0;
-        for _ in 0..CREATIONS_MAX {
-            newest = location.newest(Series::Pins, newest).await?;
-            if location.create_document(Series::Pins, newest + 1, &json).await? {
-                return Ok(newest + 1);
+    /// Creates a pin with the next number after `last`, the highest number that was used. Returns the number.
+    pub(super) async fn create(&self, location: &Location, last: u64) -> Result<u64, PublishError> {
+        let mut number = last;
+        for attempt in 0..CREATIONS_MAX {
+            number = location.highest(Series::Pins, number).await? + 1;
+            if location.create_document(Series::Pins, number, &encode(&Numbered { number, pin: self })).await? {
+                return Ok(number);
             }
+            // Another operator was first.
+            pause_after_race(attempt).await;
         }
-        let problem = format!("pin {} was created by others {CREATIONS_MAX} times: create the pin again", newest + 1);
-        Err(PublishError::Document { object: location.object_url(&Series::Pins.object(newest + 1)), problem })
+        let problem = format!("pin {number} was created by others {CREATIONS_MAX} times: create the pin again");
+        Err(PublishError::Document { object: location.object_url(&Series::Pins.object(number)), problem })
     }
+}
+
+/// The document of a pin.
+#[derive(Serialize)]
+struct Numbered<'a> {
+    number: u64,
+    #[serde(flatten)]
+    pin: &'a Pin,
+}
+
+/// The number of a pin in its document. Earlier versions did not write it.
+#[derive(Deserialize)]
+struct NumberOnly {
+    number: Option<u64>,
 }
 
 /// The decision of a rollout: whether the nodes that hold a generation serve it.
@@ -108,6 +127,7 @@ impl Decision {
 
     /// Creates the decision about a generation. The first decision is final: returns it, even if it is another one.
     pub(super) async fn create(self, location: &Location, generation: u64) -> Result<Decision, PublishError> {
+        // Whether it was created now or before does not matter.
         location.create_document(Series::Rollouts, generation, &encode(&self)).await?;
         let missing = || PublishError::NoGeneration {
             url: location.url().to_owned(),

@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Mutex;
-use std::time::Duration;
 
+use futures_util::stream::{self, StreamExt};
 use serde::Serialize;
 
 use super::bandwidth::Bandwidth;
 use super::cache::{Target, fetch_merged};
+use super::create::pause_after_race;
 use super::document::{Series, encode};
 use super::download::{download, with_suffix};
 use super::error::PublishError;
@@ -19,7 +20,7 @@ use super::manifest::{Canary, Entry, Manifest, check_coverage, check_note_and_ca
 use super::pin::{Decision, Pin};
 use super::probe::{self, StoreProbe};
 use super::status::NodeStatus;
-use super::transfer::{OnProgress, Progress, TransferRuntime, random_bytes, until_canceled};
+use super::transfer::{OnProgress, Progress, REQUESTS_MAX, TransferRuntime, random_bytes, until_canceled};
 use super::upload::{ShardFile, upload};
 use crate::bake::Cancel;
 use crate::cluster::SlotSet;
@@ -28,8 +29,8 @@ use crate::sync::unpoisoned;
 
 /// How often a commit without an expected parent is repeated when another publisher was first.
 const COMMITS_MAX: u32 = 100;
-/// The maximum number of statuses about which messages are kept.
-const SKIPPED_MAX: usize = 16;
+/// The maximum number of warnings that are kept.
+const WARNINGS_MAX: usize = 16;
 
 /// A published table: its place in an object store.
 ///
@@ -56,8 +57,8 @@ pub struct Publication {
     pub(super) runtime: TransferRuntime,
     /// A name that no other job of the table has.
     job: String,
-    /// Messages about statuses that could not be read.
-    skipped: Mutex<BTreeSet<String>>,
+    /// Messages for operators, which do not change the result of an operation.
+    warnings: Mutex<BTreeSet<String>>,
 }
 
 /// What a new generation contains besides its files.
@@ -111,7 +112,7 @@ impl Publication {
 
     fn new(location: Location) -> Result<Publication, PublishError> {
         let runtime = TransferRuntime::new().map_err(PublishError::io("the runtime of the transfer".as_ref()))?;
-        Ok(Publication { location, runtime, job: new_job(), skipped: Mutex::default() })
+        Ok(Publication { location, runtime, job: new_job(), warnings: Mutex::default() })
     }
 
     /// Runs an operation on the table.
@@ -149,7 +150,7 @@ impl Publication {
     /// [`PublishError::Parent`], [`PublishError::Store`].
     pub fn check_parent(&self, parent: Option<u64>) -> Result<(), PublishError> {
         let Some(parent) = parent else { return Ok(()) };
-        match self.newest()? {
+        match self.runtime.block_on(self.last_used(Series::Manifests))? {
             newest if newest == parent => Ok(()),
             newest => Err(PublishError::Parent { url: self.url().to_owned(), parent, newest }),
         }
@@ -190,7 +191,34 @@ impl Publication {
         manifest.canaries = options.canaries.clone();
         manifest.note = options.note.clone();
         manifest.check().map_err(|problem| self.malformed_manifest(problem))?;
-        self.runtime.block_on(commit(&self.location, manifest, options.parent))
+        self.runtime.block_on(self.commit_manifest(manifest, options.parent))
+    }
+
+    /// Gives a manifest the next number, and creates it.
+    async fn commit_manifest(&self, mut manifest: Manifest, parent: Option<u64>) -> Result<Manifest, PublishError> {
+        let location = &self.location;
+        location.check_writable()?;
+        let mut newest = self.last_used(Series::Manifests).await?;
+        for attempt in 0..COMMITS_MAX {
+            if let Some(parent) = parent.filter(|parent| *parent != newest) {
+                return Err(PublishError::Parent { url: self.url().to_owned(), parent, newest });
+            }
+            (manifest.number, manifest.parent) = (newest + 1, newest);
+            manifest.check().map_err(|problem| self.malformed_manifest(problem))?;
+            if location.create_document(Series::Manifests, manifest.number, &encode(&manifest)).await? {
+                return Ok(manifest);
+            }
+            // Another publisher was first.
+            pause_after_race(attempt).await;
+            newest = location.highest(Series::Manifests, manifest.number).await?;
+        }
+        let problem = format!("{COMMITS_MAX} other publishers were first: publish again");
+        Err(PublishError::NoGeneration { url: self.url().to_owned(), problem })
+    }
+
+    /// Returns the highest number of a series that was ever used.
+    pub(super) async fn last_used(&self, series: Series) -> Result<u64, PublishError> {
+        self.location.last_used(series, &mut |warning| self.warn(warning)).await
     }
 
     fn malformed_manifest(&self, problem: String) -> PublishError {
@@ -202,7 +230,7 @@ impl Publication {
     /// # Errors
     /// [`PublishError::Store`].
     pub fn newest(&self) -> Result<u64, PublishError> {
-        self.runtime.block_on(self.location.newest(Series::Manifests, 0))
+        self.runtime.block_on(self.location.highest(Series::Manifests, 0))
     }
 
     /// Returns the newest manifest, or the manifest of a generation.
@@ -213,7 +241,7 @@ impl Publication {
         self.runtime.block_on(async {
             let newest = match number {
                 Some(number) => number,
-                None => self.location.newest(Series::Manifests, 0).await?,
+                None => self.location.highest(Series::Manifests, 0).await?,
             };
             let missing = || PublishError::NoGeneration {
                 url: self.location.url().to_owned(),
@@ -226,22 +254,41 @@ impl Publication {
         })
     }
 
-    /// Returns the newest generations, at most `count` of them, in ascending order.
+    /// Returns the newest generations, at most `count` of them, in ascending order. Leaves out generations whose manifests
+    /// cannot be read: see [`Publication::take_warnings`].
     ///
     /// # Errors
-    /// [`PublishError`].
+    /// [`PublishError`]. [`PublishError::Document`] only if no manifest can be read.
     pub fn generations(&self, count: u64) -> Result<Vec<Generation>, PublishError> {
         self.runtime.block_on(async {
-            let newest = self.location.newest(Series::Manifests, 0).await?;
+            let newest = self.location.highest(Series::Manifests, 0).await?;
             let pin = self.pin_async().await?.and_then(|(_, pin)| pin.generation);
             let statuses = self.statuses_async().await?;
-            let mut generations = Vec::new();
-            for number in newest.saturating_sub(count.saturating_sub(1)).max(1)..=newest {
-                let Some(manifest) = Manifest::read(&self.location, number).await? else { continue };
+            let numbers = newest.saturating_sub(count.saturating_sub(1)).max(1)..=newest;
+            let read = |number| Manifest::read(&self.location, number);
+            let mut manifests = stream::iter(numbers.map(read)).buffered(REQUESTS_MAX);
+            let (mut generations, mut unreadable) = (Vec::new(), Vec::new());
+            while let Some(manifest) = manifests.next().await {
+                let manifest = match manifest {
+                    Ok(Some(manifest)) => manifest,
+                    Ok(None) => continue,
+                    Err(error @ PublishError::Document { .. }) => {
+                        unreadable.push(error);
+                        continue;
+                    }
+                    Err(error) => return Err(error),
+                };
+                let number = manifest.number;
                 let serving = statuses.iter().filter(|status| status.serving == number);
                 let nodes = serving.map(|status| status.node.clone()).collect();
                 generations.push(Generation { manifest, pinned: pin == Some(number), nodes });
             }
+            match unreadable.pop() {
+                // The table is not empty.
+                Some(error) if generations.is_empty() => return Err(error),
+                last => unreadable.extend(last),
+            }
+            unreadable.iter().for_each(|error| self.warn(format!("{error}: the generation is not listed")));
             Ok(generations)
         })
     }
@@ -255,7 +302,7 @@ impl Publication {
     }
 
     async fn pin_async(&self) -> Result<Option<(u64, Pin)>, PublishError> {
-        let number = self.location.newest(Series::Pins, 0).await?;
+        let number = self.location.highest(Series::Pins, 0).await?;
         Ok(Pin::read(&self.location, number).await?.map(|pin| (number, pin)))
     }
 
@@ -278,7 +325,7 @@ impl Publication {
         for number in [pin.generation, pin.others].into_iter().flatten() {
             self.manifest(Some(number))?;
         }
-        self.runtime.block_on(pin.create(&self.location))
+        self.runtime.block_on(async { pin.create(&self.location, self.last_used(Series::Pins).await?).await })
     }
 
     /// Decides whether the nodes that hold a generation serve it. The first decision is final: returns it, even if it
@@ -300,7 +347,7 @@ impl Publication {
     }
 
     /// Returns the statuses of all nodes, in the order of their names. Returns none if the store can only be read. Skips
-    /// statuses that cannot be read: see [`Publication::take_skipped`].
+    /// statuses that cannot be read: see [`Publication::take_warnings`].
     ///
     /// # Errors
     /// [`PublishError`].
@@ -312,21 +359,21 @@ impl Publication {
         if !self.location.is_writable {
             return Ok(Vec::new());
         }
-        NodeStatus::read_all(&self.location, &mut |problem| self.skip(problem)).await
+        NodeStatus::read_all(&self.location, &mut |warning| self.warn(warning)).await
     }
 
-    /// Records that a status could not be read.
-    fn skip(&self, problem: String) {
-        let mut skipped = unpoisoned(&self.skipped);
-        if skipped.len() < SKIPPED_MAX {
-            skipped.insert(problem);
+    fn warn(&self, warning: String) {
+        let mut warnings = unpoisoned(&self.warnings);
+        if warnings.len() < WARNINGS_MAX {
+            warnings.insert(warning);
         }
     }
 
-    /// Returns messages about the statuses that could not be read since the last call, at most 16. Whoever can write to
-    /// `status/` in the store can put anything there, which must not hide the other nodes.
-    pub fn take_skipped(&self) -> Vec<String> {
-        std::mem::take(&mut *unpoisoned(&self.skipped)).into_iter().collect()
+    /// Returns warnings of the operations since the last call, at most 16: about statuses and manifests that could not be
+    /// read and are left out, and about documents that were deleted. Whoever can write to `status/` in the store can put
+    /// anything there, which must not hide the other nodes.
+    pub fn take_warnings(&self) -> Vec<String> {
+        std::mem::take(&mut *unpoisoned(&self.warnings)).into_iter().collect()
     }
 
     /// Downloads a generation into one file, and verifies it. The file replaces the file at `path` when it is complete.
@@ -374,16 +421,16 @@ impl Publication {
     /// # Errors
     /// [`PublishError`]. If a manifest that matters cannot be read, nothing is deleted.
     pub fn collect_garbage(&self, rules: &GarbageRules) -> Result<Garbage, PublishError> {
-        self.runtime.block_on(garbage::collect(&self.location, rules, &mut |problem| self.skip(problem)))
+        self.runtime.block_on(garbage::collect(&self.location, rules, &mut |warning| self.warn(warning)))
     }
 
-    /// Checks that the store creates each object only once, and measures the rates of transfers with 64 MiB. Writes
-    /// objects below `probe/`, and deletes them.
+    /// Checks that the store creates each object only once, in this many races of simultaneous creations, and measures the
+    /// rates of transfers with 64 MiB. Writes objects below `probe/`, and deletes them.
     ///
     /// # Errors
     /// [`PublishError`].
-    pub fn probe(&self) -> Result<StoreProbe, PublishError> {
-        self.runtime.block_on(probe::probe(&self.location))
+    pub fn probe(&self, races: u64) -> Result<StoreProbe, PublishError> {
+        self.runtime.block_on(probe::probe(&self.location, races))
     }
 }
 
@@ -400,24 +447,4 @@ fn output(path: &Path) -> Result<(Folder, OsString), PublishError> {
 /// Returns a name that no other job of a table has.
 pub(super) fn new_job() -> String {
     format!("{:032x}", u128::from_le_bytes(random_bytes()))
-}
-
-/// Gives a manifest the next number, and creates it.
-async fn commit(location: &Location, mut manifest: Manifest, parent: Option<u64>) -> Result<Manifest, PublishError> {
-    location.check_writable()?;
-    let mut newest = 0;
-    for _ in 0..COMMITS_MAX {
-        newest = location.newest(Series::Manifests, newest).await?;
-        if let Some(parent) = parent.filter(|parent| *parent != newest) {
-            return Err(PublishError::Parent { url: location.url().to_owned(), parent, newest });
-        }
-        (manifest.number, manifest.parent) = (newest + 1, newest);
-        if location.create_document(Series::Manifests, manifest.number, &encode(&manifest)).await? {
-            return Ok(manifest);
-        }
-        // Another publisher was first.
-        tokio::time::sleep(Duration::from_millis(super::transfer::random_below(50))).await;
-    }
-    let problem = format!("{COMMITS_MAX} other publishers were first: publish again");
-    Err(PublishError::NoGeneration { url: location.url().to_owned(), problem })
 }

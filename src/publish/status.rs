@@ -4,6 +4,8 @@
 
 use std::time::SystemTime;
 
+use futures_util::stream::{self, StreamExt};
+use object_store::ObjectMeta;
 use serde::{Deserialize, Serialize};
 
 use super::document::{decode, encode};
@@ -15,6 +17,9 @@ use super::limits::{
 use super::location::Location;
 use crate::cluster::{SlotSet, node_id_problem};
 use crate::slots::SlotRange;
+
+/// The number of statuses that are read at the same time.
+const READS_MAX: usize = 64;
 
 /// The state of a node, as the node last reported it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -105,27 +110,32 @@ impl NodeStatus {
         location: &Location,
         skipped: &mut dyn FnMut(String),
     ) -> Result<Vec<NodeStatus>, PublishError> {
-        let mut statuses = Vec::new();
-        for listed in location.list("status", STATUSES_MAX).await? {
-            let Some(name) = listed.location.filename() else { continue };
+        let read = |listed: ObjectMeta| async move {
+            let name = listed.location.filename()?;
             // Other programs may have put other objects there.
-            let Some(node) = name.strip_suffix(".json").filter(|node| node_id_problem(node).is_none()) else {
-                continue;
+            let node = name.strip_suffix(".json").filter(|node| node_id_problem(node).is_none())?;
+            let object_name = object(node);
+            let json = match location.read_bytes(&object_name, STATUS_LEN_MAX_BYTES).await {
+                Ok(json) => json?,
+                Err(error) => return Some(Err(error)),
             };
-            match location.read_bytes(&object(node), STATUS_LEN_MAX_BYTES).await {
-                Ok(None) => {}
-                Ok(Some(json)) => match NodeStatus::decode(&json, node) {
-                    Ok(status) => {
-                        let age = SystemTime::now().duration_since(listed.last_modified.into()).unwrap_or_default();
-                        statuses.push(NodeStatus { age_s: age.as_secs(), ..status });
-                    }
-                    Err(problem) => {
-                        let object = location.object_url(&object(node));
-                        skipped(PublishError::Document { object, problem }.to_string());
-                    }
-                },
-                Err(error @ PublishError::Document { .. }) => skipped(error.to_string()),
-                Err(error) => return Err(error),
+            let age = SystemTime::now().duration_since(listed.last_modified.into()).unwrap_or_default();
+            Some(match NodeStatus::decode(&json, node) {
+                Ok(status) => Ok(NodeStatus { age_s: age.as_secs(), ..status }),
+                Err(problem) => Err(PublishError::Document { object: location.object_url(&object_name), problem }),
+            })
+        };
+        let listed = location.list("status", None, STATUSES_MAX).await?;
+        let mut statuses = Vec::new();
+        let mut reads = stream::iter(listed.into_iter().map(read)).buffer_unordered(READS_MAX);
+        while let Some(found) = reads.next().await {
+            match found {
+                None => {}
+                Some(Ok(status)) => statuses.push(status),
+                Some(Err(error @ PublishError::Document { .. })) => {
+                    skipped(format!("{error}: the status is skipped"));
+                }
+                Some(Err(error)) => return Err(error),
             }
         }
         statuses.sort_by(|left, right| left.node.cmp(&right.node));

@@ -17,7 +17,7 @@ impl Publication {
         self.block_on(async |location| {
             let number = match number {
                 Some(number) => number,
-                None => location.newest(Series::Topologies, 0).await?,
+                None => location.highest(Series::Topologies, 0).await?,
             };
             read(location, number).await
         })
@@ -34,13 +34,19 @@ impl Publication {
         topology.check().map_err(|error| rejected(error.to_string()))?;
         self.block_on(async |location| {
             location.check_writable()?;
-            let (newest, number) = (location.newest(Series::Topologies, 0).await?, topology.number);
-            if number != newest + 1 || !location.create_document(Series::Topologies, number, &encode(topology)).await? {
-                let newest = location.newest(Series::Topologies, newest).await?;
+            let (last, number) = (self.last_used(Series::Topologies).await?, topology.number);
+            let json = encode(topology);
+            let is_created = match number == last {
+                // The creation of the newest topology may be repeated, because its first outcome may be unknown.
+                true => read(location, number).await?.is_some_and(|newest| encode(&newest) == json),
+                false => number == last + 1 && location.create_document(Series::Topologies, number, &json).await?,
+            };
+            if !is_created {
+                let last = last.max(location.highest(Series::Topologies, 0).await?);
                 return Err(rejected(format!(
                     "the topology has number {number}, expected {}: another topology was created first: read it, and \
                      apply the change to it",
-                    newest + 1
+                    last + 1
                 )));
             }
             Ok(())

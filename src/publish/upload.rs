@@ -279,7 +279,14 @@ async fn send_parts(
     }
     drop(sent);
     let sent = state.parts.values().map(|content_id| PartId { content_id: content_id.clone() }).collect();
-    multipart.complete_multipart(&path, &id, sent).await.map(drop).map_err(fault)
+    let completed = multipart.complete_multipart(&path, &id, sent).await;
+    // The response may be lost. The whole object is read back in any case.
+    match completed {
+        Err(error) if location.len_bytes(&state.object).await.ok().flatten() != Some(verified.bytes) => {
+            Err(fault(error))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Reads an uploaded object back, and compares it with its file.

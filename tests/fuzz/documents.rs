@@ -237,7 +237,7 @@ fn read_as_operator(case: &Path) {
         assert!(status.slots.iter().all(|range| range.is_valid()), "{status:?}");
         assert!([status.serving, status.prepared, status.newest, status.pin].iter().all(|number| *number < 1 << 53));
     }
-    publication.take_skipped().iter().for_each(|message| assert_is_short_line(message));
+    publication.take_warnings().iter().for_each(|message| assert_is_short_line(message));
     if let Some(topology) = checked(publication.topology(None)).flatten() {
         use_topology(&topology);
     }

@@ -20,6 +20,8 @@ pub(crate) mod baker_scenes;
 #[cfg(feature = "cli")]
 pub(crate) mod client_programs;
 #[cfg(feature = "cli")]
+pub(crate) mod fault_proxy;
+#[cfg(feature = "cli")]
 pub(crate) mod generations;
 #[cfg(feature = "cli")]
 pub(crate) mod hostile_responses;

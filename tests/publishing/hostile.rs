@@ -3,6 +3,8 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use serde_json::json;
@@ -69,27 +71,32 @@ pub(crate) fn a_status_that_cannot_be_read_is_skipped_and_reported(store: &Store
     rollout.succeeds();
 }
 
-/// Starts a server that answers every request with this response. Returns its address.
-fn answer_everything(response: &'static str) -> SocketAddr {
+/// Starts a server that answers every request with this response. Returns its address, and the number of requests.
+fn answer_everything(response: &'static str) -> (SocketAddr, Arc<AtomicU64>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
+    let (address, requests) = (listener.local_addr().unwrap(), Arc::new(AtomicU64::new(0)));
+    let counted = Arc::clone(&requests);
     thread::spawn(move || {
         for mut stream in listener.incoming().map_while(Result::ok) {
             let lines = BufReader::new(&stream).lines();
             lines.map_while(Result::ok).take_while(|line| !line.is_empty()).for_each(drop);
+            counted.fetch_add(1, Ordering::Relaxed);
             // A client may close its connection at any time.
             let _ = stream.write_all(response.as_bytes());
         }
     });
-    address
+    (address, requests)
 }
 
 pub(crate) fn a_store_that_has_every_document_is_rejected() {
     let store = Store::folder();
-    let address = answer_everything("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}");
+    let (address, requests) = answer_everything("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}");
     let url = format!("http://{address}/users");
-    for args in [&["generations", &url][..], &["pull", &url, "-o", "copy.db"]] {
-        store.zkv(args).fails(2, &["the store reports that document ", "numbers have no gaps"]);
+    for args in [&["generations", &url][..], &["pull", &url, "-o", "copy.db"], &["topology", "show", &url]] {
+        let before = requests.load(Ordering::Relaxed);
+        store.zkv(args).fails(2, &["00000000000000000000.json exists, which nobody creates"]);
+        let sent = requests.load(Ordering::Relaxed) - before;
+        assert!(sent < 10, "{args:?}: {sent} requests");
     }
     assert!(!store.path("copy.db").exists());
 }

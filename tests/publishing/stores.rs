@@ -51,6 +51,10 @@ impl Store {
         &self.url
     }
 
+    pub(crate) fn is_folder(&self) -> bool {
+        self.bucket.is_none()
+    }
+
     pub(crate) fn address(&self) -> SocketAddr {
         self.bucket.as_ref().expect("a server").address
     }

@@ -29,7 +29,7 @@ mod with_store {
         /// Checks the table and the canaries, so that mistakes are reported before the bake.
         pub(crate) fn prepare(args: &Args) -> anyhow::Result<Publisher> {
             let args = args.publish();
-            let prepare = |url: &String| NewGeneration::prepare(url, &args.generation);
+            let prepare = |url: &String| NewGeneration::prepare(url, &args.generation, super::print_warning);
             Ok(Publisher(args.to.as_ref().map(prepare).transpose()?))
         }
 
@@ -44,7 +44,6 @@ mod with_store {
                 }
             };
             let published = generation.publish(&files, cancel, &display);
-            display.clear();
             let published = published.map_err(|error| match error {
                 PublishError::Canceled => {
                     anyhow!("canceled: readers see nothing of it: publish the file with zkv publish")
@@ -64,6 +63,11 @@ mod with_store {
             Ok(())
         }
     }
+}
+
+#[cfg(feature = "object-store")]
+fn print_warning(warning: &str) {
+    eprintln!("baker: warning: {}", zero_kv::printable::Printable(warning));
 }
 
 /// Publishes nothing. Without the feature `object-store`, every URL is rejected as an argument.

@@ -71,12 +71,16 @@ pub(crate) enum PublishingCommand {
 pub(crate) enum StoreCommand {
     /// Check that a store creates each object only once, as publishing requires, and measure the rates of transfers
     ///
-    /// The command writes 64 MiB below probe/ of the table's URL, reads them back, and deletes them.
+    /// The command lets several clients create the same object at the same time, many times, because some stores lose only
+    /// some of such races. It writes objects and 64 MiB below probe/ of the table's URL, reads them back, and deletes them.
     ///
     /// Exit status: 0 if the store can be used, 1 if it cannot, 2 after an error.
     Check {
         #[command(flatten)]
         table: TableArgs,
+        /// Run this many races; the more races, the surer is the result
+        #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+        races: u64,
     },
 }
 

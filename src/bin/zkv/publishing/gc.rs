@@ -19,8 +19,9 @@ struct Report<'a> {
 pub(super) fn gc(args: &GcArgs) -> anyhow::Result<bool> {
     let publication = Publication::open(&args.table.url)?;
     let rules = GarbageRules { keep: args.keep, age_min: args.older_than, delete: args.delete };
-    let garbage = publication.collect_garbage(&rules)?;
-    super::warn_of_skipped(&publication);
+    let garbage = publication.collect_garbage(&rules);
+    super::print_warnings(&publication);
+    let garbage = garbage?;
     print(|stdout| {
         if args.table.json {
             return write_json_line(stdout, &Report { deleted: args.delete, garbage: &garbage });

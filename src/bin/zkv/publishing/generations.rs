@@ -37,8 +37,9 @@ struct Listed<'a> {
 
 pub(super) fn generations(args: &GenerationsArgs) -> anyhow::Result<bool> {
     let publication = Publication::open(&args.table.url)?;
-    let generations = publication.generations(args.count)?;
-    super::warn_of_skipped(&publication);
+    let generations = publication.generations(args.count);
+    super::print_warnings(&publication);
+    let generations = generations?;
     let pin = publication.pin()?;
     if args.table.json {
         let generations: Vec<_> = generations.iter().map(Listed::new).collect();

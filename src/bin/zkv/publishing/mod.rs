@@ -32,17 +32,20 @@ pub(crate) fn run(command: &PublishingCommand) -> anyhow::Result<bool> {
         PublishingCommand::Unpin(args) => pins::unpin(args),
         PublishingCommand::Pull(args) => pull::pull(args),
         PublishingCommand::Gc(args) => gc::gc(args),
-        PublishingCommand::Store { command: StoreCommand::Check { table } } => store::check(table),
+        PublishingCommand::Store { command: StoreCommand::Check { table, races } } => store::check(table, *races),
         PublishingCommand::Rollout(args) => rollout::rollout(args),
     }
 }
 
-/// Warns of statuses that could not be read.
+/// Warns of what was left out or noticed.
 #[cfg(feature = "object-store")]
-pub(crate) fn warn_of_skipped(publication: &zero_kv::publish::Publication) {
-    for problem in publication.take_skipped() {
-        crate::output::print_error(&format_args!("warning: {problem}: the status is skipped"));
-    }
+pub(crate) fn print_warnings(publication: &zero_kv::publish::Publication) {
+    publication.take_warnings().iter().for_each(|warning| print_warning(warning));
+}
+
+#[cfg(feature = "object-store")]
+fn print_warning(warning: &str) {
+    crate::output::print_error(&format_args!("warning: {warning}"));
 }
 
 /// Does nothing. Without the feature `object-store`, every URL is rejected as an argument, so no command is run.

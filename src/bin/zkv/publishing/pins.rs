@@ -47,7 +47,7 @@ fn warn_of_unknown(publication: &Publication, nodes: &[String]) -> anyhow::Resul
         return Ok(());
     }
     let statuses = publication.statuses()?;
-    super::warn_of_skipped(publication);
+    super::print_warnings(publication);
     for node in nodes.iter().filter(|node| statuses.iter().all(|status| status.node != **node)) {
         print_error(&format_args!("warning: no node {node:?} has reported a status: check the name"));
     }
@@ -55,7 +55,9 @@ fn warn_of_unknown(publication: &Publication, nodes: &[String]) -> anyhow::Resul
 }
 
 fn create(publication: &Publication, pin: Pin, json: bool) -> anyhow::Result<bool> {
-    let number = publication.create_pin(&pin)?;
+    let created = publication.create_pin(&pin);
+    super::print_warnings(publication);
+    let number = created?;
     print(|stdout| match json {
         true => write_json_line(stdout, &PinReport { number, pin }),
         false => writeln!(stdout, "{}", describe(number, &pin)),

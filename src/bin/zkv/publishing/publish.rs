@@ -15,6 +15,7 @@ use zero_kv::cli::transfer_display::TransferDisplay;
 use zero_kv::publish::{PublishError, ShardFile};
 use zero_kv::slots::SlotRange;
 
+use super::print_warning;
 use crate::args::PublishArgs;
 use crate::output::{print, print_error, write_json_line};
 
@@ -22,11 +23,10 @@ pub(super) fn publish(args: &PublishArgs) -> anyhow::Result<bool> {
     let started = Instant::now();
     let shards = shards(&args.files)?;
     ShardFile::check_coverage(&shards)?;
-    let generation = NewGeneration::prepare(&args.to, &args.generation)?;
+    let generation = NewGeneration::prepare(&args.to, &args.generation, print_warning)?;
     let (cancel, display) = (Cancel::default(), TransferDisplay::new(false));
     let arrived = ArrivedSignal::watch(&cancel).context("signals cannot be handled")?;
     let published = generation.publish(&shards, &cancel, &display);
-    display.clear();
     let manifest = match published {
         Err(PublishError::Canceled) => {
             print_error(&generation.canceled());

@@ -125,7 +125,12 @@ fn apply(file: &Path, to: &Source) -> anyhow::Result<bool> {
     match to {
         Source::File(path) => replace_file(&topology, path)?,
         #[cfg(feature = "object-store")]
-        Source::Url(url) => zero_kv::publish::Publication::create(url)?.create_topology(&topology)?,
+        Source::Url(url) => {
+            let publication = zero_kv::publish::Publication::create(url)?;
+            let created = publication.create_topology(&topology);
+            crate::publishing::print_warnings(&publication);
+            created?;
+        }
         #[cfg(not(feature = "object-store"))]
         Source::Url(_) => {}
     }

@@ -38,7 +38,7 @@ pub(super) fn watch(args: &WatchArgs) -> anyhow::Result<bool> {
 fn step(publication: &Publication, args: &WatchArgs) -> anyhow::Result<Option<String>> {
     let Some(topology) = publication.topology(None)? else { return Ok(None) };
     let failed = failed(&topology, &publication.statuses()?, args);
-    crate::publishing::warn_of_skipped(publication);
+    crate::publishing::print_warnings(publication);
     if 2 * failed.len() > topology.nodes.len() {
         let (silent, nodes) = (failed.len(), topology.nodes.len());
         anyhow::bail!("{silent} of {nodes} nodes have stopped reporting: check the store, its clock, and the nodes");

@@ -54,7 +54,7 @@ pub(super) fn rollout(args: &RolloutArgs) -> anyhow::Result<bool> {
         (false, false) => node_by_node(&publication, args, &mut watch)?,
     };
     watch.end();
-    super::warn_of_skipped(&publication);
+    super::print_warnings(&publication);
     finish(&publication, args, outcome, watch.nodes())
 }
 
