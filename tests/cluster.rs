@@ -75,6 +75,7 @@ fn main() -> ExitCode {
         native_clients::the_client_routes_by_the_topology_and_follows_it,
         stores::a_failed_primary_is_replaced_by_its_replica,
         stores::a_node_with_several_ranges_has_their_rows,
+        stores::a_topology_takes_effect_while_nodes_fetch,
         stores::the_rows_of_moved_slots_stay_in_new_generations_while_the_node_serves_them,
         stores::nodes_fetch_the_slots_that_the_topology_assigns_to_them,
         topologies::a_topology_is_replaced_only_by_a_valid_one_with_a_higher_number,

@@ -4,6 +4,7 @@ mod helpers;
 
 mod following {
     mod cache;
+    mod changes;
     mod clocks;
     mod faults;
     mod forged_documents;

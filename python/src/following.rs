@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 
 use pyo3::prelude::*;
 use zero_kv::MappedStore;
-use zero_kv::publish::{FailureKind, FollowControl, Follower, Manifest, Polled, PublishError, Serve};
+use zero_kv::publish::{FailureKind, FollowControl, Follower, Manifest, Polled, PublishError};
 
 use crate::current_table::{CurrentTable, NumberedTable};
 use crate::errors::{Closed, follow_exception};
@@ -190,7 +190,7 @@ fn observe(follower: &mut Follower, progress: Py<PyAny>, raised: Raised, state: 
 /// Follows a table until the follower is stopped.
 fn run(mut follower: Follower, url: String, shared: &Arc<Shared>) {
     let (control, served) = (follower.control(), Arc::clone(shared));
-    let mut serve: Serve = Box::new(move |path, manifest| serve_file(&served, &url, path, manifest));
+    follower.serve_with(move |path, manifest| serve_file(&served, &url, path, manifest));
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -198,12 +198,12 @@ fn run(mut follower: Follower, url: String, shared: &Arc<Shared>) {
             return shared.change(|state| state.failure = Some(failure));
         }
     };
-    follower.serve_from_cache(&mut serve);
+    follower.serve_from_cache();
     let polled = |result: &Result<Polled, PublishError>| {
         let polled = control.facts().polls;
         shared.change(|state| (state.polled, state.failure) = (polled, failure(result)));
     };
-    runtime.block_on(follower.run(&mut serve, polled));
+    runtime.block_on(follower.run(polled));
     // A request that waits for the system, such as a look-up of a name, does not delay the end.
     runtime.shutdown_background();
 }

@@ -74,7 +74,7 @@ mod following {
     use zero_kv::config_file::{self, CANARIES_LEN_MAX_BYTES};
     use zero_kv::folder::Folder;
     use zero_kv::publish::{
-        ClusterMember, FailureKind, FollowControl, FollowOptions, Follower, Manifest, Polled, PublishError, Serve,
+        ClusterMember, FailureKind, FollowControl, FollowOptions, Follower, Manifest, Polled, PublishError,
     };
     use zero_kv::server::{
         ClusterNode, Config, Control, Opened, PublishedFacts, PublishedTable, Server, ServerError, lower_priority,
@@ -91,6 +91,7 @@ mod following {
     pub(crate) struct Following {
         url: String,
         node: String,
+        poll: Duration,
         follower: FollowControl,
         attempts: Arc<Mutex<Vec<Attempt>>>,
         /// Passes the handle of the running server to the thread.
@@ -113,7 +114,7 @@ mod following {
             let mut follower = Follower::open(&url, options)?;
             let cluster = config.cluster.clone();
             if let Some(node) = &cluster {
-                follower.join(Box::new(Member(Arc::clone(node))))?;
+                follower.join(Box::new(Member(Arc::clone(node))));
             }
             let canaries = Canaries { own: config.canaries.take(), slots, cluster, folder: follower.folder()? };
             config.canaries = Some(cache.join(CANARIES));
@@ -122,8 +123,15 @@ mod following {
             let (server, control) = channel();
             let (send_opened, opened) = oneshot::channel();
             let attempts = Arc::default();
-            let following =
-                Following { url, node, follower: follower.control(), attempts: Arc::clone(&attempts), server, opened };
+            let following = Following {
+                url,
+                node,
+                poll: args.poll,
+                follower: follower.control(),
+                attempts: Arc::clone(&attempts),
+                server,
+                opened,
+            };
             let serving = Serving {
                 canaries,
                 config: config.clone(),
@@ -169,6 +177,10 @@ mod following {
             self.follower.poll();
         }
 
+        fn damaged(&self) {
+            self.follower.damaged();
+        }
+
         fn facts(&self) -> PublishedFacts {
             let facts = self.follower.facts();
             PublishedFacts {
@@ -180,6 +192,8 @@ mod following {
                 newest: facts.status.newest,
                 pin: facts.status.pin,
                 lag_s: facts.status.lag_s,
+                poll_age_s: facts.poll_age_s,
+                poll_s: self.poll.as_secs(),
                 polls: facts.polls,
                 fetched_bytes: facts.fetched_bytes,
                 fetching_bytes: facts.fetching.unwrap_or_default(),
@@ -228,6 +242,10 @@ mod following {
 
         fn set_file_slots(&mut self, slots: &SlotSet) {
             self.0.set_file_slots(slots.clone());
+        }
+
+        fn confirm(&mut self, slots: &SlotSet) {
+            self.0.confirm(slots.clone());
         }
 
         fn served_slots(&self) -> SlotSet {
@@ -311,12 +329,12 @@ mod following {
         let control = follower.control();
         let serving = Arc::new(Mutex::new(serving));
         let served = Arc::clone(&serving);
-        let mut serve: Serve = Box::new(move |path, manifest| unpoisoned(&served).serve(path, manifest));
+        follower.serve_with(move |path, manifest| unpoisoned(&served).serve(path, manifest));
         let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
             Ok(runtime) => runtime,
             Err(error) => return error!("the published table cannot be followed: {error}"),
         };
-        if let Some(manifest) = follower.serve_from_cache(&mut serve) {
+        if let Some(manifest) = follower.serve_from_cache() {
             info!(
                 published = manifest.number,
                 "serving generation {} from the cache, without the store", manifest.number
@@ -330,7 +348,7 @@ mod following {
                 let outcome = log.log(result);
                 unpoisoned(&serving).end_reloads(control.facts().polls, &outcome);
             };
-            let run = AssertUnwindSafe(|| runtime.block_on(follower.run(&mut serve, polled)));
+            let run = AssertUnwindSafe(|| runtime.block_on(follower.run(polled)));
             if catch_unwind(run).is_err() {
                 error!(
                     "the thread that follows the published table panicked: it continues in {} s",

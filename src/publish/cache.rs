@@ -10,7 +10,7 @@
 //! data/DIGEST.zkv.partial    a download in progress
 //! manifests/NUMBER.json      the manifests of the complete generations
 //! serving.db                 a hard link to the file that is served
-//! serving.json               the number of the generation that is served, and the pin that applied
+//! serving.json               the number of the generation that is served, and the pin that the node follows
 //! ```
 //!
 //! Only files that belong to the process's user or to root are read. No link in the folder is followed.
@@ -22,22 +22,21 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{FlockOperation, flock};
-use serde::{Deserialize, Serialize};
+use rustix::fs::{Advice, FlockOperation, fadvise, flock};
 use twox_hash::XxHash3_64;
 
 use super::bandwidth::Bandwidth;
 use super::document::{decode, encode};
 use super::download::{check_space, download, open_verified, remove, sync_folder, verify, with_suffix};
 use super::error::PublishError;
-use super::limits::{self, MANIFEST_LEN_MAX_BYTES, NUMBER_MAX, RANGES_MAX, STATUS_LEN_MAX_BYTES};
+use super::limits::{MANIFEST_LEN_MAX_BYTES, RECORD_LEN_MAX_BYTES};
 use super::location::Location;
 use super::manifest::{Entry, Manifest};
+use super::record::Record;
 use super::transfer::OnProgress;
 use crate::bake::{self, BakeError, Cancel, Options};
 use crate::cluster::SlotSet;
 use crate::folder::Folder;
-use crate::slots::SlotRange;
 use crate::store::{MappedStore, StoreError};
 
 /// The name of the file that is served, in the folder.
@@ -48,10 +47,6 @@ pub(super) struct Cache {
     folder: Folder,
     data: Folder,
     manifests: Folder,
-    /// The slots of the files that are fetched.
-    slots: SlotSet,
-    /// The slots of the file that is served, which differ from `slots` while other slots are fetched.
-    served_slots: SlotSet,
     lock: File,
 }
 
@@ -62,20 +57,9 @@ impl Drop for Cache {
     }
 }
 
-/// What the node serves.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Serving {
-    pub(super) generation: u64,
-    /// The number of the newest pin that the node has read, or 0.
-    pub(super) pin: u64,
-    /// The slots of the file. Empty if an earlier version recorded them.
-    #[serde(default, deserialize_with = "limits::list::<_, _, RANGES_MAX>")]
-    pub(super) slots: Vec<SlotRange>,
-}
-
 impl Cache {
     /// Creates the folder if it does not exist, and locks it.
-    pub(super) fn open(folder: &Path, slots: SlotSet) -> Result<Cache, PublishError> {
+    pub(super) fn open(folder: &Path) -> Result<Cache, PublishError> {
         let folder = Folder::create_all(folder).map_err(PublishError::io(folder))?;
         let subfolder =
             |name: &str| folder.create_subfolder(name).map_err(|error| unusable(&folder, name.as_ref(), error));
@@ -86,7 +70,7 @@ impl Cache {
             PublishError::Io { path: folder.path().join("lock"), error }
         })?;
         folder.remove_hidden_files().map_err(PublishError::io(folder.path()))?;
-        Ok(Cache { folder, data, manifests, served_slots: slots.clone(), slots, lock })
+        Ok(Cache { folder, data, manifests, lock })
     }
 
     /// Returns the folder.
@@ -94,40 +78,18 @@ impl Cache {
         &self.folder
     }
 
-    /// Returns the slots of the files that are fetched.
-    pub(super) fn slots(&self) -> &SlotSet {
-        &self.slots
-    }
-
-    /// Sets the slots of the files that are fetched. Generations whose files have other slots are not complete, except
-    /// the one that is served.
-    pub(super) fn set_slots(&mut self, slots: SlotSet) {
-        self.slots = slots;
-    }
-
-    /// Records that the file that is served has the slots of the files that are fetched.
-    pub(super) fn serves_slots(&mut self) {
-        self.served_slots = self.slots.clone();
-    }
-
     /// Returns the path of the file that is served.
     pub(super) fn serving_path(&self) -> PathBuf {
         self.folder.path().join(SERVING)
     }
 
-    /// Returns the name of the verified file that has the node's slots of a generation, in the folder of data.
-    fn data_name(&self, manifest: &Manifest) -> String {
-        data_name_of(manifest, &self.slots)
+    /// Returns the manifests of the generations whose files have any of these sets of slots, in ascending order. Skips
+    /// manifests that are damaged. Returns none if the folder cannot be read.
+    pub(super) fn complete(&self, slots: &[SlotSet]) -> Vec<Manifest> {
+        self.read_complete(slots).unwrap_or_default()
     }
 
-    /// Returns the manifests of the complete generations, in ascending order. Skips manifests that are damaged. Returns
-    /// none if the folder cannot be read.
-    pub(super) fn complete(&self) -> Vec<Manifest> {
-        self.read_complete().unwrap_or_default()
-    }
-
-    /// Returns the manifests of the complete generations, in ascending order. Skips manifests that are damaged.
-    fn read_complete(&self) -> Result<Vec<Manifest>, PublishError> {
+    fn read_complete(&self, slots: &[SlotSet]) -> Result<Vec<Manifest>, PublishError> {
         let mut manifests = Vec::new();
         for name in self.manifests.names().map_err(PublishError::io(self.manifests.path()))? {
             let number = name.to_str().and_then(|name| name.strip_suffix(".json")?.parse().ok());
@@ -141,18 +103,20 @@ impl Cache {
                 json => json.map_err(&io)?,
             };
             let Ok(manifest) = Manifest::decode(&json, number) else { continue };
-            let is_complete = |slots| self.is_complete(&manifest, slots).map_err(&io);
-            if is_complete(&self.slots)? || is_complete(&self.served_slots)? {
-                manifests.push(manifest);
+            for slots in slots {
+                if self.is_complete(&manifest, slots).map_err(&io)? {
+                    manifests.push(manifest);
+                    break;
+                }
             }
         }
         manifests.sort_by_key(|manifest| manifest.number);
         Ok(manifests)
     }
 
-    /// Returns whether the file of a generation is known to be complete.
-    pub(super) fn has(&self, manifest: &Manifest) -> bool {
-        self.is_complete(manifest, &self.slots).unwrap_or(false)
+    /// Returns whether the file that has these slots of a generation is known to be complete.
+    pub(super) fn has(&self, manifest: &Manifest, slots: &SlotSet) -> bool {
+        self.is_complete(manifest, slots).unwrap_or(false)
     }
 
     fn is_complete(&self, manifest: &Manifest, slots: &SlotSet) -> io::Result<bool> {
@@ -161,11 +125,10 @@ impl Cache {
     }
 
     /// Returns what the node served last. Returns zeros if it is unknown.
-    pub(super) fn serving(&self) -> Serving {
-        let json = self.folder.read("serving.json", STATUS_LEN_MAX_BYTES);
-        let serving = json.ok().and_then(|json| decode::<Serving>(&json).ok());
-        let is_possible = |serving: &Serving| serving.generation <= NUMBER_MAX && serving.pin <= NUMBER_MAX;
-        serving.filter(is_possible).unwrap_or_default()
+    pub(super) fn record(&self) -> Record {
+        let json = self.folder.read("serving.json", RECORD_LEN_MAX_BYTES);
+        let record = json.ok().and_then(|json| decode::<Record>(&json).ok());
+        record.filter(Record::is_possible).unwrap_or_default()
     }
 
     /// Fetches and verifies the file of a generation, unless it is complete.
@@ -173,54 +136,65 @@ impl Cache {
         &self,
         location: &Location,
         manifest: &Manifest,
+        slots: &SlotSet,
         bandwidth: &Bandwidth,
         cancel: &Cancel,
         progress: OnProgress<'_>,
     ) -> Result<(), PublishError> {
-        let name = self.data_name(manifest);
+        let name = data_name_of(manifest, slots);
         if !self.data.has_own_file(&name).map_err(PublishError::io(self.data.path()))? {
             let target = Target { folder: &self.data, name: name.as_ref() };
-            fetch_merged(location, manifest, &self.slots, target, bandwidth, cancel, progress).await?;
+            fetch_merged(location, manifest, slots, target, bandwidth, cancel, progress).await?;
         }
         write_durably(&self.manifests, &manifest_name(manifest.number), &encode(manifest))
     }
 
     /// Makes a generation the one at [`Cache::serving_path`].
-    pub(super) fn place(&self, manifest: &Manifest) -> Result<(), PublishError> {
-        let placed = self.folder.replace_with_link(&self.data, &self.data_name(manifest), SERVING);
+    pub(super) fn place(&self, manifest: &Manifest, slots: &SlotSet) -> Result<(), PublishError> {
+        let placed = self.folder.replace_with_link(&self.data, &data_name_of(manifest, slots), SERVING);
         placed.map_err(PublishError::io(&self.serving_path()))?;
         sync_folder(&self.folder)
     }
 
     /// Records what the node serves.
-    pub(super) fn record(&self, serving: &Serving) -> Result<(), PublishError> {
-        write_durably(&self.folder, "serving.json", &encode(serving))
+    pub(super) fn write_record(&self, record: &Record) -> Result<(), PublishError> {
+        write_durably(&self.folder, "serving.json", &encode(record))
     }
 
-    /// Verifies the file of a generation that could not be served, and deletes it if it is damaged, so that it is fetched
-    /// again. Other failures, such as a full disk, do not make the file useless.
-    pub(super) fn discard_if_damaged(&self, manifest: &Manifest, cancel: &Cancel) -> Result<(), PublishError> {
-        let name = self.data_name(manifest);
-        let Ok(file) = self.data.open_own_file(&name) else { return Ok(()) };
+    /// Verifies the file of a generation, and deletes it if it is damaged, so that it is fetched again. Returns whether it
+    /// was damaged. Other failures, such as a full disk, do not make the file useless.
+    pub(super) fn discard_if_damaged(
+        &self,
+        manifest: &Manifest,
+        slots: &SlotSet,
+        cancel: &Cancel,
+    ) -> Result<bool, PublishError> {
+        let name = data_name_of(manifest, slots);
+        let Ok(file) = self.data.open_own_file(&name) else { return Ok(false) };
+        // What the disk has matters, and not what is cached in memory.
+        let _ = fadvise(&file, 0, None, Advice::DontNeed);
         match open_verified(&file, &self.data.path().join(&name), cancel) {
             Err(PublishError::File(StoreError::Format { .. })) => {
-                remove(&self.manifests, manifest_name(manifest.number).as_ref())?;
-                remove(&self.data, name.as_ref())
+                remove(&self.data, name.as_ref())?;
+                Ok(true)
             }
-            _ => Ok(()),
+            Err(PublishError::Canceled) => Err(PublishError::Canceled),
+            _ => Ok(false),
         }
     }
 
     /// Deletes complete generations until `keep` are left, downloads that were given up, and files that a killed process
-    /// left. Deletes the oldest generations first, but none of `needed`, and no download of the generation `fetched`.
-    pub(super) fn trim(&self, keep: usize, needed: &[u64], fetched: &Manifest) -> Result<(), PublishError> {
+    /// left. Deletes the oldest generations first, but none of `needed`, and none of their downloads. Of the other
+    /// generations, keeps the files that have any of these sets of slots.
+    pub(super) fn trim(&self, keep: usize, needed: &[Arc<Manifest>], slots: &[SlotSet]) -> Result<(), PublishError> {
         // If the folder cannot be read, nothing is deleted.
-        let complete = self.read_complete()?;
+        let complete = self.read_complete(slots)?;
+        let is_needed = |number: u64| needed.iter().any(|manifest| manifest.number == number);
         let surplus = complete.len().saturating_sub(keep.max(1));
         let (deleted, kept): (Vec<&Manifest>, Vec<&Manifest>) = {
             let mut left = surplus;
             complete.iter().partition(|manifest| {
-                let is_deleted = left > 0 && !needed.contains(&manifest.number);
+                let is_deleted = left > 0 && !is_needed(manifest.number);
                 left -= usize::from(is_deleted);
                 is_deleted
             })
@@ -229,12 +203,14 @@ impl Cache {
             remove(&self.manifests, manifest_name(manifest.number).as_ref())?;
         }
         let kept_names = kept.iter().flat_map(|kept| {
-            [manifest_name(kept.number), self.data_name(kept), data_name_of(kept, &self.served_slots)]
+            slots.iter().map(|slots| data_name_of(kept, slots)).chain([manifest_name(kept.number)])
         });
         let kept_names: HashSet<OsString> = kept_names.map(OsString::from).collect();
         // The names of the parts of a download begin with the digest.
-        let fetched_digest = (!self.has(fetched)).then(|| fetched.digest());
-        let is_download = |name: &str| fetched_digest.as_ref().is_some_and(|digest| name.starts_with(digest.as_str()));
+        let is_complete = |manifest: &Manifest| slots.iter().any(|slots| self.has(manifest, slots));
+        let downloads = needed.iter().filter(|manifest| !is_complete(manifest));
+        let digests: Vec<String> = downloads.map(|manifest| manifest.digest()).collect();
+        let is_download = |name: &str| digests.iter().any(|digest| name.starts_with(digest.as_str()));
         for folder in [&self.manifests, &self.data] {
             let names = folder.names().map_err(PublishError::io(folder.path()))?;
             for name in names {

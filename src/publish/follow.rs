@@ -1,94 +1,85 @@
 //! A node: follows a published table, and has new generations served.
 //!
 //! In: the documents of a table, and requests to look for new ones. Out: verified files in a folder, calls of a
-//! function that serves them, and the node's status. Each poll reads only the next manifest and the next pin, so it
-//! costs two requests and lists nothing. Failures are reported, and the generation that is served stays.
+//! function that serves them, and the node's status. [`NodeMachine`] decides what to do next. This file does it: reads
+//! run on the thread of the follower, and transfers and swaps on threads of their own, because they block.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use object_store::ObjectStoreExt;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
 use super::bandwidth::Bandwidth;
-use super::cache::{Cache, Serving};
+use super::cache::Cache;
 use super::document::Series;
 use super::error::{FailureKind, PublishError};
 use super::follow_control::{FollowControl, FollowFacts, FollowOptions};
 use super::foreign_text::one_line;
-use super::limits::DOCUMENTS_PER_POLL_MAX;
 use super::location::Location;
 use super::manifest::Manifest;
-use super::membership::{ClusterMember, Membership};
+use super::membership::{self, ClusterMember};
+use super::node::{Action, Event, Found, Goal, NodeMachine, NodeOptions, Polled, Read, SwapFailure};
 use super::pin::{Decision, Pin};
+use super::record::Record;
 use super::status::NodeStatus;
-use super::transfer::{Progress, random_below, until_canceled};
-use crate::cluster::{SlotSet, node_id_problem};
-use crate::folder::Folder;
+use super::topology;
+use super::transfer::{Progress, random_bytes, until_canceled};
+use crate::bake::Cancel;
+use crate::cluster::{SlotSet, Topology, node_id_problem};
 use crate::sync::unpoisoned;
 
-/// The maximum time between two attempts to serve a generation that failed.
-const RETRY_MAX: Duration = Duration::from_secs(300);
-/// The maximum time after which a status is written again although it did not change.
-const STATUS_EVERY: Duration = Duration::from_secs(60);
-/// The number of polls after which a node of a cluster writes its status again, so that its failure is noticed soon.
-const STATUS_POLLS: u32 = 3;
+/// How long a follower that stops waits for a transfer and a swap in progress, which it cancels.
+const STOP_MAX: Duration = Duration::from_secs(10);
 
 /// Serves the file at a path, which has the rows of a generation. Returns why the file is not served as the error.
-pub type Serve = Box<dyn FnMut(&Path, &Manifest) -> Result<(), String> + Send>;
-
-/// A node's copy of a published table.
-pub struct Follower {
-    location: Location,
-    cache: Cache,
-    options: FollowOptions,
-    bandwidth: Bandwidth,
-    control: FollowControl,
-    serving: Serving,
-    /// The slots of the file that is served.
-    held: SlotSet,
-    /// The cluster that the node is part of.
-    membership: Option<Membership>,
-    /// The newest manifest.
-    newest: Option<Manifest>,
-    /// The newest pin. Its number is in `serving`.
-    pin: Option<Pin>,
-    /// Whether the newest pin was read since the follower was opened.
-    are_pins_known: bool,
-    failure: Option<Failure>,
-    /// Whether the folder has the record of the served generation, and nothing that is not needed.
-    is_settled: bool,
-    /// When the status was written last, and the status without its time.
-    status_written: Option<(Instant, NodeStatus)>,
-    is_status_failing: bool,
-    observe: Option<Observe>,
-}
+type Serve = Box<dyn FnMut(&std::path::Path, &Manifest) -> Result<(), String> + Send>;
 
 /// Observes the downloads of a follower.
 type Observe = Box<dyn FnMut(Progress) + Send>;
 
-/// A generation that the node cannot serve.
-struct Failure {
-    generation: u64,
-    attempts: u32,
-    retry_at: Instant,
+/// Actions in progress.
+type Jobs = FuturesUnordered<BoxFuture<'static, Event>>;
+
+/// A node's copy of a published table.
+pub struct Follower {
+    location: Location,
+    options: FollowOptions,
+    control: FollowControl,
+    folder: Arc<Folder>,
+    /// The machine of the node. `None` before it starts.
+    machine: Option<NodeMachine>,
+    /// What is served: also if the machine starts again.
+    served: Option<(Manifest, SlotSet)>,
+    /// The slots that the program serves before their topology takes effect.
+    confirmed: SlotSet,
+    started: Instant,
+    /// Cancels the transfer in progress.
+    transfer: Cancel,
+    transfer_started: Instant,
+    transferred_bytes: Option<u64>,
+    /// The number of generations in the folder that were rejected when the node started.
+    rejected_at_start: u64,
+    observe: Option<Observe>,
 }
 
-/// What a poll changed.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Polled {
-    /// The node serves the generation that it should, which has this number.
-    Current(u64),
-    /// The node has begun to serve a generation.
-    Served(u64),
-    /// The node has prepared a generation, and waits for the decision of a rollout.
-    Holding(u64),
-    /// The generation with this number failed, and is tried again later.
-    Waiting(u64),
-    /// The table has no generation.
-    Empty,
-    /// The topology of the cluster assigns no slots to the node.
-    Unassigned,
+/// What the threads of transfers and swaps use.
+struct Folder {
+    cache: Cache,
+    keep: usize,
+    bandwidth: Bandwidth,
+    serve: Mutex<Serve>,
+    /// The cluster that the node is part of.
+    member: Mutex<Option<Box<dyn ClusterMember>>>,
+    stop: Cancel,
 }
 
 impl Follower {
@@ -102,23 +93,27 @@ impl Follower {
             return Err(PublishError::Url { url: url.to_owned(), problem });
         }
         let location = Location::parse(url)?;
-        let cache = Cache::open(&options.cache, SlotSet::from_iter([options.slots]))?;
-        let bandwidth = Bandwidth::new(options.bandwidth_bytes_per_s);
+        let control = FollowControl::default();
+        let folder = Folder {
+            cache: Cache::open(&options.cache)?,
+            keep: options.keep,
+            bandwidth: Bandwidth::new(options.bandwidth_bytes_per_s),
+            serve: Mutex::new(Box::new(|_, _| Err("no function serves the table".to_owned()))),
+            member: Mutex::default(),
+            stop: control.cancel.clone(),
+        };
         let follower = Follower {
             location,
-            cache,
-            bandwidth,
-            control: FollowControl::default(),
-            serving: Serving::default(),
-            held: SlotSet::NONE,
-            membership: None,
-            newest: None,
-            pin: None,
-            are_pins_known: false,
-            failure: None,
-            is_settled: false,
-            status_written: None,
-            is_status_failing: false,
+            control,
+            folder: Arc::new(folder),
+            machine: None,
+            served: None,
+            confirmed: SlotSet::NONE,
+            started: Instant::now(),
+            transfer: Cancel::default(),
+            transfer_started: Instant::now(),
+            transferred_bytes: None,
+            rejected_at_start: 0,
             observe: None,
             options,
         };
@@ -131,7 +126,16 @@ impl Follower {
         self.control.clone()
     }
 
-    /// Sets a function that observes the progress of downloads. It runs between the requests of a download, so it must
+    /// Sets the function that serves generations: it receives the path of a file that was verified, and its manifest, and
+    /// returns why the file is not served as the error. It may block: the node continues to follow the table meanwhile.
+    pub fn serve_with(
+        &mut self,
+        serve: impl FnMut(&std::path::Path, &Manifest) -> Result<(), String> + Send + 'static,
+    ) {
+        *unpoisoned(&self.folder.serve) = Box::new(serve);
+    }
+
+    /// Sets a function that observes the progress of downloads. It runs between the actions of the follower, so it must
     /// return soon.
     pub fn observe(&mut self, progress: impl FnMut(Progress) + Send + 'static) {
         self.observe = Some(Box::new(progress));
@@ -139,19 +143,8 @@ impl Follower {
 
     /// Makes the node a part of a cluster: it follows the topologies of the table, and has the slots that they assign to
     /// it.
-    ///
-    /// # Errors
-    /// [`PublishError::Io`].
-    pub fn join(&mut self, member: Box<dyn ClusterMember>) -> Result<(), PublishError> {
-        let folder = self.cache.folder().try_clone().map_err(PublishError::io(&self.options.cache))?;
-        let membership = Membership::open(member, &self.options.node, folder);
-        let recorded: SlotSet = self.cache.serving().slots.into_iter().filter(|range| range.is_valid()).collect();
-        // The file that was served last may have more slots than the node needs.
-        let needed = membership.slots_needed();
-        self.cache.set_slots(if needed.is_subset(&recorded) { recorded } else { needed });
-        self.cache.serves_slots();
-        self.membership = Some(membership);
-        Ok(())
+    pub fn join(&mut self, member: Box<dyn ClusterMember>) {
+        *unpoisoned(&self.folder.member) = Some(member);
     }
 
     /// Opens the folder of the node, for further files of its program.
@@ -159,350 +152,423 @@ impl Follower {
     /// # Errors
     /// [`PublishError::Io`].
     #[doc(hidden)]
-    pub fn folder(&self) -> Result<Folder, PublishError> {
-        self.cache.folder().try_clone().map_err(PublishError::io(&self.options.cache))
+    pub fn folder(&self) -> Result<crate::folder::Folder, PublishError> {
+        self.folder.cache.folder().try_clone().map_err(PublishError::io(&self.options.cache))
     }
 
     /// Returns the path of the file that is served.
     pub fn serving_path(&self) -> PathBuf {
-        self.cache.serving_path()
+        self.folder.cache.serving_path()
+    }
+
+    /// Starts the machine, if it has not started, and puts the topology into effect that the folder has.
+    fn machine(&mut self) -> &mut NodeMachine {
+        if self.machine.is_none() {
+            let topology = match &mut *unpoisoned(&self.folder.member) {
+                Some(member) => Some(membership::restore(&mut **member, self.folder.cache.folder())),
+                None => None,
+            };
+            let record = self.folder.cache.record();
+            let options = NodeOptions {
+                url: self.location.url().to_owned(),
+                name: self.options.node.clone(),
+                poll: self.options.poll,
+                slots: topology.is_none().then(|| SlotSet::from_iter([self.options.slots])),
+                is_writable: self.location.is_writable,
+                seed: u64::from_le_bytes(random_bytes()),
+            };
+            let recorded: SlotSet = record.slots.iter().copied().filter(|range| range.is_valid()).collect();
+            let complete = self.folder.cache.complete(&[recorded, SlotSet::from_iter([self.options.slots])]);
+            let mut machine = NodeMachine::new(options, &record, complete);
+            if let Some(topology) = topology.flatten() {
+                machine.follows(Arc::new(topology));
+            }
+            if let Some((manifest, slots)) = &self.served {
+                machine.serves(manifest, slots.clone());
+            }
+            self.machine = Some(machine);
+        }
+        self.machine.as_mut().expect("the machine was started")
     }
 
     /// Serves the generation that the node served last, or otherwise the newest one that is complete in the folder.
     /// Returns its manifest, or `None` if no generation is complete or can be served. Sends no request to the store.
-    pub fn serve_from_cache(&mut self, serve: &mut Serve) -> Option<Manifest> {
-        let (last, mut complete) = (self.cache.serving(), self.cache.complete());
+    pub fn serve_from_cache(&mut self) -> Option<Manifest> {
+        let served = self.folder.served_slots();
+        let machine = self.machine();
+        machine.set_served_slots(served);
+        let needed = machine.needed();
+        let last = self.folder.cache.record();
+        let recorded: SlotSet = last.slots.iter().copied().filter(|range| range.is_valid()).collect();
+        let is_member = unpoisoned(&self.folder.member).is_some();
+        // The file that was served last may have more slots than the node needs.
+        let slots = if is_member && needed.is_subset(&recorded) { recorded } else { needed };
+        let mut complete = self.folder.cache.complete(std::slice::from_ref(&slots));
         // The generation that was served last is tried first, because a pin may have selected it.
         complete.sort_by_key(|manifest| (manifest.number == last.generation, manifest.number));
         for manifest in complete.into_iter().rev() {
-            if let Some(membership) = &mut self.membership {
-                membership.set_file_slots(self.cache.slots());
-            }
-            let served = self.cache.place(&manifest).map_err(|error| error.to_string());
-            match served.and_then(|()| serve(&self.cache.serving_path(), &manifest)) {
+            let goal = Goal { manifest: Arc::new(manifest.clone()), slots: slots.clone(), repairs: false };
+            match self.folder.swap(&goal, None, None) {
                 Ok(()) => {
-                    self.held = self.cache.slots().clone();
-                    self.serving = Serving { generation: manifest.number, pin: last.pin, slots: self.held.ranges() };
-                    self.report_serving(&manifest);
+                    self.machine().serves(&manifest, slots.clone());
+                    self.served = Some((manifest.clone(), slots));
                     self.change(|facts| facts.started_from_cache = true);
+                    self.synchronize();
                     return Some(manifest);
                 }
-                Err(problem) => {
+                Err(SwapFailure { error, .. }) => {
+                    self.rejected_at_start += 1;
                     self.change(|facts| {
-                        facts.status.error =
-                            one_line(&format!("generation {} in the cache: {problem}", manifest.number));
+                        facts.status.error = one_line(&format!("generation {} in the cache: {error}", manifest.number));
                         facts.status.failed = manifest.number;
                         facts.failures[FailureKind::Rejected as usize] += 1;
                     });
-                    // The store may be unreachable, so a file that is not damaged stays.
-                    let _ = self.cache.discard_if_damaged(&manifest, &self.control.cancel);
                 }
             }
         }
         None
     }
 
-    /// Polls until the follower is stopped. `polled` observes the result of each poll.
-    pub async fn run(&mut self, serve: &mut Serve, mut polled: impl FnMut(&Result<Polled, PublishError>)) {
+    /// Follows the table until the follower is stopped. `polled` observes the result of each poll, when everything that the
+    /// poll started has ended.
+    pub async fn run(&mut self, mut polled: impl FnMut(&Result<Polled, PublishError>)) {
+        // After a panic, nothing is known about the actions that were in progress.
+        if self.machine.as_ref().is_some_and(|machine| machine.polls() > 0) {
+            self.machine = None;
+        }
+        self.machine();
+        let (mut jobs, (sender, mut progress)) = (Jobs::new(), unbounded_channel());
         while !self.control.is_stopped() {
-            let (cancel, poll) = (self.control.cancel.clone(), self.poll(serve));
-            polled(&until_canceled(&cancel, poll).await);
-            // A follower that is stopped does not wait for a store that cannot be reached.
-            let write = async {
-                self.write_status().await;
-                Ok(())
-            };
-            let _ = until_canceled(&cancel, write).await;
-            let poll_ms = self.options.poll.as_millis() as u64;
-            let wait = Duration::from_millis(poll_ms / 2 + random_below(poll_ms.saturating_add(1)));
-            tokio::select! {
-                () = tokio::time::sleep(wait) => {}
-                () = self.control.wake.notified() => {
-                    self.failure = None;
+            self.act(&jobs, &sender);
+            self.synchronize();
+            if let Some(report) = self.machine().take_report() {
+                polled(&report);
+            }
+            let now = self.started.elapsed();
+            let wait = self.machine().wait_until(now).saturating_sub(now).min(Duration::from_secs(3600));
+            let event = tokio::select! {
+                Some(event) = jobs.next(), if !jobs.is_empty() => event,
+                Some(report) = progress.recv() => {
+                    self.progress(report);
+                    continue;
                 }
+                () = self.control.wake.notified() => {
+                    if self.control.is_poll_requested.swap(false, Ordering::AcqRel) {
+                        self.apply(Event::Woken);
+                    }
+                    if self.control.is_damaged.swap(false, Ordering::AcqRel) {
+                        self.apply(Event::Damaged);
+                    }
+                    continue;
+                }
+                () = tokio::time::sleep(wait) => continue,
+            };
+            if let Event::Transferred(_) = event {
+                self.drain(&mut progress);
             }
+            self.apply(event);
         }
-    }
-
-    /// Reads the next manifest and the next pin, and serves another generation if the node should.
-    ///
-    /// # Errors
-    /// [`PublishError`], after which the node continues to serve what it serves.
-    pub async fn poll(&mut self, serve: &mut Serve) -> Result<Polled, PublishError> {
-        self.change(|facts| facts.polls += 1);
-        let result = self.poll_once(serve).await;
-        if let Err(error) = &result {
-            let (text, kind) = (error.to_string(), error.kind());
-            self.change(|facts| {
-                facts.fetching = None;
-                facts.status.error = text;
-                facts.failures[kind as usize] += 1;
-            });
-        }
-        result
-    }
-
-    async fn poll_once(&mut self, serve: &mut Serve) -> Result<Polled, PublishError> {
-        // A topology that cannot be read does not keep the node from serving new generations.
-        let topology = match &mut self.membership {
-            Some(membership) => membership.read(&self.location).await,
-            None => Ok(()),
-        };
-        let polled = self.poll_table(serve).await?;
-        topology?;
-        if let Some(membership) = &mut self.membership {
-            membership.advance(&self.location, &self.held).await?;
-            let number = membership.number();
-            self.change(|facts| facts.status.topology = number);
-        }
-        Ok(polled)
-    }
-
-    async fn poll_table(&mut self, serve: &mut Serve) -> Result<Polled, PublishError> {
-        self.read_manifests().await?;
-        self.read_pins().await?;
-        let (newest, pin) = (self.newest.as_ref().map_or(0, |newest| newest.number), self.serving.pin);
-        self.change(|facts| (facts.status.newest, facts.status.pin) = (newest, pin));
-        let Some((target, hold)) = self.target().await? else { return Ok(Polled::Empty) };
-        let needed = self.membership.as_ref().map(Membership::slots_needed);
-        if needed.as_ref().is_some_and(SlotSet::is_empty) {
-            return Ok(Polled::Unassigned);
-        }
-        let has_slots = needed.as_ref().is_none_or(|needed| needed.is_subset(&self.held));
-        if target.number == self.serving.generation && has_slots {
-            self.failure = None;
-            if !self.is_settled {
-                self.settle(&target, &[target.number])?;
+        self.transfer.set();
+        polled(&Err(PublishError::Canceled));
+        // Threads that use the folder must end before it is unlocked. Reads are dropped.
+        let _ = tokio::time::timeout(STOP_MAX, async {
+            while self.machine().is_folder_in_use() {
+                let Some(event) = jobs.next().await else { return };
+                self.apply(event);
             }
-            self.change(|facts| (facts.status.error, facts.status.failed, facts.status.lag_s) = (String::new(), 0, 0));
-            return Ok(Polled::Current(target.number));
-        }
-        let lag_s = age_s(&target.created);
-        self.change(|facts| facts.status.lag_s = lag_s);
-        let is_waiting = |failure: &Failure| failure.generation == target.number && Instant::now() < failure.retry_at;
-        if self.failure.as_ref().is_some_and(is_waiting) {
-            return Ok(Polled::Waiting(target.number));
-        }
-        if let Some(needed) = needed {
-            self.cache.set_slots(needed);
-        }
-        let prepared = self.prepare(&target).await;
-        if let Err(error) = prepared {
-            self.fail(target.number);
-            return Err(error);
-        }
-        self.change(|facts| facts.status.prepared = target.number);
-        if hold {
-            self.write_status().await;
-            return Ok(Polled::Holding(target.number));
-        }
-        self.serve(&target, serve)
+        })
+        .await;
     }
 
-    /// Reads the manifests that follow the newest known one.
-    async fn read_manifests(&mut self) -> Result<(), PublishError> {
-        let known = self.newest.as_ref().map(|newest| newest.number);
-        // A node that starts does not know how many generations there are, so it searches for the newest one.
-        let mut next = match known {
-            Some(known) => known + 1,
-            None => self.location.newest(Series::Manifests, 0).await?.max(1),
-        };
-        let end = next.saturating_add(DOCUMENTS_PER_POLL_MAX);
-        while next < end
-            && let Some(manifest) = Manifest::read(&self.location, next).await?
-        {
-            self.newest = Some(manifest);
-            next += 1;
+    fn apply(&mut self, event: Event) {
+        let now = self.started.elapsed();
+        if let Event::Swapped(Ok(())) = &event {
+            let goal = self.machine().swapping().cloned();
+            self.served = goal.map(|goal| ((*goal.manifest).clone(), goal.slots));
         }
-        Ok(())
+        self.machine().apply(event, now);
     }
 
-    /// Reads the pins that follow the newest known one.
-    async fn read_pins(&mut self) -> Result<(), PublishError> {
-        let mut next = match self.are_pins_known {
-            true => self.serving.pin + 1,
-            false => self.location.newest(Series::Pins, 0).await?.max(1),
-        };
-        let end = next.saturating_add(DOCUMENTS_PER_POLL_MAX);
-        while next < end
-            && let Some(pin) = Pin::read(&self.location, next).await?
-        {
-            (self.pin, self.serving.pin) = (Some(pin), next);
-            next += 1;
-        }
-        self.are_pins_known = true;
-        Ok(())
-    }
-
-    /// Returns the manifest of the generation that the node should prepare, and whether it waits for the decision of a
-    /// rollout before it serves the generation. Returns `None` if the table has no generation.
-    async fn target(&mut self) -> Result<Option<(Manifest, bool)>, PublishError> {
-        let node = self.options.node.as_str();
-        let pin = self.pin.as_ref().map(|pin| (pin.generation_for(Some(node)), pin.hold && pin.applies_to(node)));
-        let Some((Some(number), hold)) = pin else { return self.newest_target() };
-        let mut hold = hold && number != self.serving.generation;
-        if hold {
-            match Decision::read(&self.location, number).await? {
-                Some(Decision::Activate) => hold = false,
-                Some(Decision::Abort) => return self.current().await,
-                None => {}
-            }
-        }
-        Ok(Some((self.manifest(number).await?, hold)))
-    }
-
-    /// Returns the newest manifest, unless it is older than the one that is served: only a pin makes a node go back.
-    fn newest_target(&self) -> Result<Option<(Manifest, bool)>, PublishError> {
-        let (newest, serving) = (self.newest.as_ref().map_or(0, |newest| newest.number), self.serving.generation);
-        if newest < serving {
-            let problem = format!(
-                "the newest generation is {newest}, but this node serves generation {serving}: the store returned an \
-                 older state, or the table was created again: to serve that table, empty the cache and start again"
-            );
-            return Err(PublishError::NoGeneration { url: self.location.url().to_owned(), problem });
-        }
-        Ok(self.newest.clone().map(|newest| (newest, false)))
-    }
-
-    /// Returns the manifest of the generation that is served.
-    async fn current(&mut self) -> Result<Option<(Manifest, bool)>, PublishError> {
-        match self.serving.generation {
-            0 => Ok(None),
-            number => Ok(Some((self.manifest(number).await?, false))),
+    fn drain(&mut self, progress: &mut UnboundedReceiver<Progress>) {
+        while let Ok(report) = progress.try_recv() {
+            self.progress(report);
         }
     }
 
-    /// Returns the manifest of a generation, from the folder if possible.
-    async fn manifest(&self, number: u64) -> Result<Manifest, PublishError> {
-        if let Some(newest) = self.newest.as_ref().filter(|newest| newest.number == number) {
-            return Ok(newest.clone());
+    fn progress(&mut self, progress: Progress) {
+        if let Some(observe) = &mut self.observe {
+            observe(progress);
         }
-        if let Some(manifest) = self.cache.complete().into_iter().find(|manifest| manifest.number == number) {
-            return Ok(manifest);
-        }
-        let missing = || PublishError::NoGeneration {
-            url: self.location.url().to_owned(),
-            problem: format!("the pin names generation {number}, which does not exist: pin an existing generation"),
-        };
-        Manifest::read(&self.location, number).await?.ok_or_else(missing)
-    }
-
-    /// Fetches and verifies a generation, unless the folder has it.
-    async fn prepare(&mut self, manifest: &Manifest) -> Result<(), PublishError> {
-        if self.cache.has(manifest) {
-            return Ok(());
-        }
-        self.cache.trim(self.options.keep, &[self.serving.generation], manifest)?;
-        let facts = Arc::clone(&self.control.facts);
-        let mut last_bytes = None;
-        let observe = &mut self.observe;
-        let mut progress = move |progress: Progress| {
-            if let Some(observe) = observe {
-                observe(progress);
-            }
-            let mut facts = unpoisoned(&facts);
-            let more = last_bytes.map_or(0, |last| progress.done_bytes.saturating_sub(last));
-            last_bytes = Some(progress.done_bytes);
+        let more = self.transferred_bytes.map_or(0, |last| progress.done_bytes.saturating_sub(last));
+        self.transferred_bytes = Some(progress.done_bytes);
+        self.change(|facts| {
             facts.fetched_bytes += more;
             facts.fetching = Some((progress.done_bytes, progress.total_bytes));
-        };
-        let fetched =
-            self.cache.fetch(&self.location, manifest, &self.bandwidth, &self.control.cancel, &mut progress).await;
-        self.change(|facts| facts.fetching = None);
-        fetched
-    }
-
-    /// Serves a prepared generation.
-    fn serve(&mut self, manifest: &Manifest, serve: &mut Serve) -> Result<Polled, PublishError> {
-        let before = self.serving.generation;
-        if let Some(membership) = &mut self.membership {
-            membership.set_file_slots(self.cache.slots());
-        }
-        self.cache.place(manifest)?;
-        if let Err(problem) = serve(&self.cache.serving_path(), manifest) {
-            self.fail(manifest.number);
-            if let Some(membership) = &mut self.membership {
-                self.cache.set_slots(self.held.clone());
-                membership.set_file_slots(&self.held);
-            }
-            if let Some(before) = self.cache.complete().iter().find(|manifest| manifest.number == before) {
-                self.cache.place(before)?;
-            }
-            return Err(PublishError::Rejected { generation: manifest.number, problem });
-        }
-        self.cache.serves_slots();
-        self.held = self.cache.slots().clone();
-        (self.serving.generation, self.serving.slots) = (manifest.number, self.held.ranges());
-        (self.failure, self.is_settled) = (None, false);
-        self.settle(manifest, &[manifest.number, before])?;
-        Ok(Polled::Served(manifest.number))
-    }
-
-    /// Records what the node serves, and deletes what the folder need not keep. An attempt that failed is repeated at the
-    /// next poll.
-    fn settle(&mut self, served: &Manifest, needed: &[u64]) -> Result<(), PublishError> {
-        let recorded = self.cache.record(&self.serving);
-        self.report_serving(served);
-        recorded?;
-        self.cache.trim(self.options.keep, needed, served)?;
-        self.is_settled = true;
-        Ok(())
-    }
-
-    /// Records that a generation cannot be served now, so that the next attempt waits.
-    fn fail(&mut self, generation: u64) {
-        let attempts = self.failure.as_ref().filter(|failure| failure.generation == generation);
-        let attempts = attempts.map_or(0, |failure| failure.attempts) + 1;
-        let wait = self.options.poll.saturating_mul(1 << attempts.min(10)).min(RETRY_MAX);
-        self.failure = Some(Failure { generation, attempts, retry_at: Instant::now() + wait });
-        self.change(|facts| facts.status.failed = generation);
-    }
-
-    fn report_serving(&self, manifest: &Manifest) {
-        self.change(|facts| {
-            facts.slots = self.held.summary();
-            let status = &mut facts.status;
-            if self.membership.is_some() {
-                status.slots = self.held.ranges();
-            }
-            (status.serving, status.digest) = (manifest.number, manifest.digest());
-            (status.prepared, status.failed, status.lag_s) = (0, 0, 0);
-            status.error.clear();
         });
+    }
+
+    /// Starts all actions that are due.
+    fn act(&mut self, jobs: &Jobs, progress: &UnboundedSender<Progress>) {
+        loop {
+            let served = self.folder.served_slots();
+            let now = self.started.elapsed();
+            let machine = self.machine();
+            machine.set_served_slots(served);
+            let next = machine.next(now);
+            self.confirm();
+            let Some(action) = next else { return };
+            let job = match action {
+                Action::Read(read) => {
+                    let location = self.location.clone();
+                    async move {
+                        let found = find(&location, &read).await;
+                        Event::Read(read, found)
+                    }
+                    .boxed()
+                }
+                Action::Activate(topology) => {
+                    let activated = self.activate(&topology);
+                    self.apply(Event::Activated(topology, activated));
+                    continue;
+                }
+                Action::Transfer(goal) => self.transfer(goal, progress.clone()),
+                Action::CancelTransfer => {
+                    self.transfer.set();
+                    continue;
+                }
+                Action::Swap(goal, record) => {
+                    let (folder, served) = (Arc::clone(&self.folder), self.served.clone());
+                    let swap = move || folder.swap(&goal, Some(&record), served.as_ref());
+                    blocking(swap, |result| {
+                        Event::Swapped(result.unwrap_or_else(|error| Err(SwapFailure { error, is_damaged: false })))
+                    })
+                }
+                Action::Settle(record, needed) => {
+                    let slots = vec![self.machine().held().clone(), self.machine().needed()];
+                    let folder = Arc::clone(&self.folder);
+                    let settle = move || folder.settle(&record, &needed, &slots);
+                    blocking(settle, |result| Event::Settled(result.and_then(|result| result)))
+                }
+                Action::WriteStatus(status) => {
+                    let (location, status) = (self.location.clone(), self.extended(status));
+                    async move { Event::StatusWritten(status.write(&location).await) }.boxed()
+                }
+            };
+            jobs.push(job);
+        }
+    }
+
+    /// Serves the slots that the node confirms in its next status.
+    fn confirm(&mut self) {
+        let confirmed = self.machine().confirmed();
+        if confirmed != self.confirmed {
+            if let Some(member) = &mut *unpoisoned(&self.folder.member) {
+                member.confirm(&confirmed);
+            }
+            self.confirmed = confirmed;
+        }
+    }
+
+    fn activate(&self, topology: &Topology) -> Result<(), PublishError> {
+        match &mut *unpoisoned(&self.folder.member) {
+            Some(member) => membership::activate(&mut **member, topology, self.folder.cache.folder()),
+            None => Ok(()),
+        }
+    }
+
+    /// Starts a transfer on a thread of its own, because it verifies and merges files.
+    fn transfer(&mut self, goal: Goal, progress: UnboundedSender<Progress>) -> BoxFuture<'static, Event> {
+        (self.transfer, self.transferred_bytes) = (Cancel::default(), None);
+        self.transfer_started = Instant::now();
+        let needed =
+            self.served.iter().map(|(manifest, _)| Arc::new(manifest.clone())).chain([Arc::clone(&goal.manifest)]);
+        let needed: Vec<Arc<Manifest>> = needed.collect();
+        let slots = vec![goal.slots.clone(), self.machine().held().clone()];
+        let (folder, location) = (Arc::clone(&self.folder), self.location.clone());
+        let (cancel, handle) = (self.transfer.clone(), Handle::current());
+        let run = move || {
+            let mut report = move |report: Progress| {
+                // Fails only if the follower has ended.
+                let _ = progress.send(report);
+            };
+            let fetch = async {
+                let Goal { manifest, slots: wanted, repairs } = &goal;
+                if *repairs {
+                    folder.cache.discard_if_damaged(manifest, wanted, &cancel)?;
+                }
+                if !folder.cache.has(manifest, wanted) {
+                    folder.cache.trim(folder.keep, &needed, &slots)?;
+                }
+                folder.cache.fetch(&location, manifest, wanted, &folder.bandwidth, &cancel, &mut report).await
+            };
+            handle.block_on(until_canceled(&cancel, fetch))
+        };
+        blocking(run, |result| Event::Transferred(result.and_then(|result| result)))
+    }
+
+    /// Updates what other threads read.
+    fn synchronize(&mut self) {
+        let status = self.machine().status();
+        let status = self.extended(status);
+        let machine = self.machine();
+        let (polls, mut failures, is_fetching) = (machine.polls(), machine.failures(), machine.fetching().is_some());
+        let (slots, has_started) = (machine.held().summary(), machine.serving() > 0 || machine.polls() > 0);
+        failures[FailureKind::Rejected as usize] += self.rejected_at_start;
+        if !has_started {
+            return;
+        }
+        let poll_age_s = status.poll_age_s;
+        self.change(|facts| {
+            (facts.polls, facts.failures, facts.poll_age_s) = (polls, failures, poll_age_s);
+            if !is_fetching {
+                facts.fetching = None;
+            }
+            if status.serving > 0 {
+                facts.slots = slots;
+            }
+            facts.status = status;
+        });
+    }
+
+    /// Adds to a status what depends on the clock and on the transfer in progress.
+    fn extended(&mut self, status: NodeStatus) -> NodeStatus {
+        let now = self.started.elapsed();
+        let machine = self.machine();
+        let lag_s = machine.missing().map_or(0, |manifest| age_s(&manifest.created));
+        let poll_age_s = (now - machine.polled_at().unwrap_or_default()).as_secs();
+        let fetch = machine.fetching().and(self.control.facts().fetching);
+        let fetch_s = if status.fetching > 0 { self.transfer_started.elapsed() } else { Duration::ZERO };
+        let (fetched_bytes, fetch_bytes) = fetch.unwrap_or_default();
+        let rate = fetched_bytes as f64 / fetch_s.as_secs_f64().max(1.0);
+        let fetch_bytes_per_s = if fetch_bytes > 0 { rate as u64 } else { 0 };
+        NodeStatus {
+            lag_s,
+            poll_age_s,
+            fetched_bytes,
+            fetch_bytes,
+            fetch_bytes_per_s,
+            fetch_s: fetch_s.as_secs(),
+            ..status
+        }
     }
 
     fn change(&self, change: impl FnOnce(&mut FollowFacts)) {
         change(&mut unpoisoned(&self.control.facts));
     }
+}
 
-    /// Writes the status to the store, if it has changed or the last one is old. A failure is counted, but does not
-    /// affect serving.
-    async fn write_status(&mut self) {
-        if !self.location.is_writable {
-            return;
+impl Folder {
+    /// Returns the slots that the program serves, as a node of a cluster.
+    fn served_slots(&self) -> SlotSet {
+        unpoisoned(&self.member).as_ref().map_or(SlotSet::NONE, |member| member.served_slots())
+    }
+
+    fn announce(&self, slots: &SlotSet) {
+        if let Some(member) = &mut *unpoisoned(&self.member) {
+            member.set_file_slots(slots);
         }
-        let status = self.control.facts().status;
-        let every = match &self.membership {
-            Some(_) => STATUS_EVERY.min(self.options.poll.saturating_mul(STATUS_POLLS)),
-            None => STATUS_EVERY,
+    }
+
+    /// Serves a generation whose file is complete. The record is written first: a node that is killed before the end starts
+    /// with the generation that its clients may have seen. If the generation is rejected, restores what was served.
+    fn swap(
+        &self,
+        goal: &Goal,
+        record: Option<&Record>,
+        served: Option<&(Manifest, SlotSet)>,
+    ) -> Result<(), SwapFailure> {
+        let failed = |error| SwapFailure { error, is_damaged: false };
+        let (manifest, before) = (&goal.manifest, self.cache.record());
+        record.map_or(Ok(()), |record| self.cache.write_record(record)).map_err(failed)?;
+        self.announce(&goal.slots);
+        let placed = self.cache.place(manifest, &goal.slots);
+        let rejected = |problem| PublishError::Rejected { generation: manifest.number, problem };
+        let served_now =
+            placed.and_then(|()| (unpoisoned(&self.serve))(&self.cache.serving_path(), manifest).map_err(rejected));
+        let Err(error) = served_now else { return Ok(()) };
+        if record.is_some() {
+            let _ = self.cache.write_record(&before);
+        }
+        if let Some((manifest, slots)) = served {
+            self.announce(slots);
+            if self.cache.has(manifest, slots) {
+                let _ = self.cache.place(manifest, slots);
+            }
+        }
+        // Files in the cache were intact once. The store may be unreachable, so only a damaged one is deleted.
+        let is_damaged = self.cache.discard_if_damaged(manifest, &goal.slots, &self.stop).unwrap_or(false);
+        let error = match error {
+            PublishError::Rejected { generation, problem } if is_damaged => PublishError::Corrupt {
+                object: format!("generation {generation} in the cache"),
+                problem: format!("{problem}: it is fetched again"),
+            },
+            error => error,
         };
-        let compared = NodeStatus { lag_s: 0, ..status.clone() };
-        let is_same = |(at, last): &(Instant, NodeStatus)| *last == compared && at.elapsed() < every;
-        if self.status_written.as_ref().is_some_and(is_same) {
-            return;
+        Err(SwapFailure { error, is_damaged })
+    }
+
+    fn settle(&self, record: &Record, needed: &[Arc<Manifest>], slots: &[SlotSet]) -> Result<(), PublishError> {
+        self.cache.write_record(record)?;
+        self.cache.trim(self.keep, needed, slots)
+    }
+}
+
+/// Runs a function that blocks on a thread of its own. `event` receives its result, or an error if it panicked.
+fn blocking<T: Send + 'static>(
+    run: impl FnOnce() -> T + Send + 'static,
+    event: impl FnOnce(Result<T, PublishError>) -> Event + Send + 'static,
+) -> BoxFuture<'static, Event> {
+    let thread = spawn_blocking(run);
+    let panicked = |error: tokio::task::JoinError| PublishError::Rejected {
+        generation: 0,
+        problem: format!("a thread panicked, please report this: {error}"),
+    };
+    async move { event(thread.await.map_err(panicked)) }.boxed()
+}
+
+/// Reads what a node asks for.
+async fn find(location: &Location, read: &Read) -> Result<Found, PublishError> {
+    Ok(match read {
+        Read::NewestManifest(known) => Found::Newest(location.newest_beyond_gaps(Series::Manifests, *known).await?),
+        Read::NewestPin(known) => Found::Newest(location.newest_beyond_gaps(Series::Pins, *known).await?),
+        Read::NewestTopology(known) => Found::Newest(location.newest_beyond_gaps(Series::Topologies, *known).await?),
+        Read::CheckManifest(number) => Found::Checked {
+            exists: location.len_bytes(&Series::Manifests.object(*number)).await?.is_some(),
+            newest: match location.is_writable {
+                true => location.newest_beyond_gaps(Series::Manifests, *number).await?,
+                false => *number,
+            },
+        },
+        Read::Manifest(number) | Read::PinnedManifest(number) => {
+            Found::Manifest(Manifest::read(location, *number).await?)
         }
-        match status.write(&self.location).await {
-            Ok(()) => {
-                self.status_written = Some((Instant::now(), compared));
-                self.is_status_failing = false;
-            }
-            Err(error) if !self.is_status_failing => {
-                self.is_status_failing = true;
-                let kind = error.kind();
-                self.change(|facts| facts.failures[kind as usize] += 1);
-            }
-            Err(_) => {}
+        Read::Pin(number) => Found::Pin(Pin::read(location, *number).await?),
+        Read::Decision(number) => Found::Decision(Decision::read(location, *number).await?),
+        Read::Topology(number) | Read::TopologyBefore(number) => {
+            Found::Topology(topology::read(location, *number).await?)
         }
+        Read::Statuses(nodes) => {
+            let mut statuses = Vec::new();
+            for node in nodes {
+                statuses.extend(read_status(location, node).await?);
+            }
+            Found::Statuses(statuses)
+        }
+    })
+}
+
+/// Reads the status of a node with its age.
+async fn read_status(location: &Location, node: &str) -> Result<Option<NodeStatus>, PublishError> {
+    let Some(mut status) = NodeStatus::read(location, node).await? else { return Ok(None) };
+    let object = format!("status/{node}.json");
+    match location.store.head(&location.path(&object)).await {
+        Ok(meta) => {
+            let age = SystemTime::now().duration_since(meta.last_modified.into()).unwrap_or_default();
+            status.age_s = age.as_secs();
+            Ok(Some(status))
+        }
+        Err(object_store::Error::NotFound { .. }) => Ok(None),
+        Err(error) => Err(location.fault(&object)(error)),
     }
 }
 

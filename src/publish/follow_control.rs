@@ -3,6 +3,7 @@
 //! In: the options of a node, and requests of other threads. Out: the numbers that the node reports.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -62,6 +63,8 @@ pub struct FollowFacts {
     pub failures: [u64; FailureKind::ALL.len()],
     /// The download in progress: the bytes that are complete, and the length of the file. `None` if there is none.
     pub fetching: Option<(u64, u64)>,
+    /// The number of seconds since the last successful poll ended, or since the follower started.
+    pub poll_age_s: u64,
     /// Whether the table was served from the folder before the store was read.
     pub started_from_cache: bool,
     /// The slots whose rows are served, such as `0-16383`.
@@ -73,12 +76,23 @@ pub struct FollowFacts {
 pub struct FollowControl {
     pub(super) facts: Arc<Mutex<FollowFacts>>,
     pub(super) wake: Arc<Notify>,
+    /// Whether a poll is requested, and whether lookups found damaged blocks.
+    pub(super) is_poll_requested: Arc<AtomicBool>,
+    pub(super) is_damaged: Arc<AtomicBool>,
     pub(super) cancel: Cancel,
 }
 
 impl FollowControl {
     /// Makes the follower poll now, and try a generation again that failed.
     pub fn poll(&self) {
+        self.is_poll_requested.store(true, Ordering::Release);
+        self.wake.notify_one();
+    }
+
+    /// Makes the follower fetch the file that is served again, because lookups found damaged blocks in it. Until the new
+    /// file is complete, the old one stays.
+    pub fn damaged(&self) {
+        self.is_damaged.store(true, Ordering::Release);
         self.wake.notify_one();
     }
 

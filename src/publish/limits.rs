@@ -23,9 +23,10 @@ pub(super) const TOPOLOGY_LEN_MAX_BYTES: u64 = crate::cluster::TOPOLOGY_LEN_MAX_
 pub(super) const PIN_LEN_MAX_BYTES: u64 = 4 << 20;
 /// The maximum length of a decision, which has one word.
 pub(super) const DECISION_LEN_MAX_BYTES: u64 = 4 << 10;
-/// The maximum length of a status, and of the record of what a node serves. Both have room for every second slot as a
-/// range.
+/// The maximum length of a status, which has room for every second slot as a range.
 pub(super) const STATUS_LEN_MAX_BYTES: u64 = 1 << 20;
+/// The maximum length of the record of what a node serves, which has its slots, and its pin.
+pub(super) const RECORD_LEN_MAX_BYTES: u64 = STATUS_LEN_MAX_BYTES + PIN_LEN_MAX_BYTES;
 /// The maximum length of the state of an unfinished transfer. A longer state is ignored, and the transfer starts again.
 pub(super) const STATE_LEN_MAX_BYTES: u64 = 64 << 20;
 

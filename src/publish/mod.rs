@@ -14,11 +14,12 @@
 //! status/NODE.json              overwritten by each node
 //! ```
 //!
-//! `location` parses URLs, `document` reads the small objects, `create` creates them, and `numbers` finds the numbers that
-//! were used. `manifest`, `pin`, and `status` define them. Nothing in a store is trusted: `limits` bounds the numbers and lengths of documents, `bounded_http` the
-//! responses, and `foreign_text` what is shown of them. `upload` and `download` transfer files. [`Publication`] has the operations of publishers and operators.
-//! `shard` has the operations of engines that bake a table in many processes. [`Follower`] is a node, which keeps its
-//! files in a `cache`.
+//! `location` parses URLs, `document` reads the small objects, `create` creates them, and `numbers` finds the numbers
+//! that were used. `manifest`, `pin`, and `status` define them. Nothing in a store is trusted: `limits` bounds the numbers
+//! and lengths of documents, `bounded_http` the responses, and `foreign_text` what is shown of them. `upload` and
+//! `download` transfer files. [`Publication`] has the operations of publishers and operators. `shard` has the operations
+//! of engines that bake a table in many processes. [`Follower`] is a node: `node` makes its decisions, `follow` carries
+//! them out, and a `cache` keeps its files.
 
 mod bandwidth;
 mod bounded_http;
@@ -38,23 +39,29 @@ mod local_store;
 mod location;
 mod manifest;
 mod membership;
+mod newest;
+mod node;
 mod numbers;
 mod pin;
 mod probe;
 mod publication;
+mod record;
 mod shard;
+#[cfg(test)]
+mod simulation;
 mod status;
 mod topology;
 mod transfer;
 mod upload;
 
 pub use error::{FailureKind, PublishError, StoreFault};
-pub use follow::{Follower, Polled, Serve};
+pub use follow::Follower;
 pub use follow_control::{FollowControl, FollowFacts, FollowOptions};
 pub use garbage::{Garbage, GarbageRules};
 pub use herd::{HerdOptions, HerdReport, simulate_herd};
 pub use manifest::{Canary, Entry, MANIFEST_FORMAT, Manifest};
 pub use membership::ClusterMember;
+pub use node::Polled;
 pub use pin::{Decision, Pin};
 pub use probe::StoreProbe;
 pub use publication::{CommitOptions, Generation, Publication};

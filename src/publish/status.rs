@@ -50,6 +50,31 @@ pub struct NodeStatus {
     /// The number of the topology in effect, or 0 if the node is not part of a cluster.
     #[serde(default)]
     pub topology: u64,
+    /// The number of the newest topology whose rows the node has, or 0 if the node is not part of a cluster. The node
+    /// confirms that this topology may take effect.
+    #[serde(default)]
+    pub ready_topology: u64,
+    /// The generation that the node is fetching, or 0.
+    #[serde(default)]
+    pub fetching: u64,
+    /// The bytes of the file in progress that are fetched, and its length.
+    #[serde(default)]
+    pub fetched_bytes: u64,
+    /// The length of this file, in bytes.
+    #[serde(default)]
+    pub fetch_bytes: u64,
+    /// The mean rate of the fetch, in bytes per second.
+    #[serde(default)]
+    pub fetch_bytes_per_s: u64,
+    /// The number of seconds since the fetch began.
+    #[serde(default)]
+    pub fetch_s: u64,
+    /// The number of seconds since the node last read the store successfully.
+    #[serde(default)]
+    pub poll_age_s: u64,
+    /// A number that is different in each report of a node.
+    #[serde(default)]
+    pub beat: u64,
     /// When the node reported this status, as RFC 3339 text.
     pub updated: String,
     /// The program of the node, with its version.
@@ -80,8 +105,8 @@ impl NodeStatus {
         if status.node != node {
             return Err(format!("is the status of node {:?}, expected {node:?}", one_line(&status.node)));
         }
-        let NodeStatus { serving, prepared, newest, pin, failed, topology, .. } = status;
-        for number in [serving, prepared, newest, pin, failed, topology] {
+        let NodeStatus { serving, prepared, newest, pin, failed, topology, ready_topology, fetching, .. } = status;
+        for number in [serving, prepared, newest, pin, failed, topology, ready_topology, fetching] {
             check_number("a number", number, NUMBER_MAX)?;
         }
         for text in [&status.digest, &status.updated, &status.tool] {

@@ -267,6 +267,11 @@ pub(super) const FACTS: &[Fact] = &[
         Gauges(|s| published_series(s, |published| published.lag_s)),
     ),
     metric(
+        "zero_kv_published_poll_age_seconds",
+        "Time since the store was last read successfully.",
+        Gauges(|s| published_series(s, |published| published.poll_age_s)),
+    ),
+    metric(
         "zero_kv_published_fetched_bytes_total",
         "Bytes fetched from the store.",
         Counters(|s| published_series(s, |published| published.fetched_bytes)),
@@ -456,6 +461,8 @@ fn published_texts(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
         ("published_newest", published.newest.to_string()),
         ("published_pin", published.pin.to_string()),
         ("published_lag_s", published.lag_s.to_string()),
+        ("published_poll_age_s", published.poll_age_s.to_string()),
+        ("published_poll_s", published.poll_s.to_string()),
         ("published_polls", published.polls.to_string()),
         ("published_fetched_bytes", published.fetched_bytes.to_string()),
         ("published_fetching_bytes", fetching.to_string()),

@@ -10,6 +10,9 @@ pub trait PublishedTable: Send + Sync {
     /// number.
     fn request(&self, attempt: u64);
 
+    /// Fetches the file that is served again, because lookups found damaged blocks in it.
+    fn damaged(&self);
+
     /// Returns what the server reports about the table.
     fn facts(&self) -> PublishedFacts;
 }
@@ -33,6 +36,10 @@ pub struct PublishedFacts {
     pub pin: u64,
     /// The age of the generation that should be served, in seconds, or 0 if it is served.
     pub lag_s: u64,
+    /// The number of seconds since the store was last read successfully, or since the server started.
+    pub poll_age_s: u64,
+    /// The mean time between two polls, in whole seconds.
+    pub poll_s: u64,
     /// The number of times that the store was read.
     pub polls: u64,
     /// The number of bytes that were fetched.

@@ -13,6 +13,7 @@ use crate::helpers::published::{Published, start_node};
 use crate::helpers::redis_replies::Reply;
 use crate::helpers::rows::bake_text;
 use crate::helpers::servers::Server;
+use crate::helpers::store_server::{Fault, StoreServer};
 use crate::helpers::waiting::eventually;
 
 /// Publishes a table in this number of shards.
@@ -30,7 +31,12 @@ pub(crate) fn publish(published: &Published, shards: u16) {
 }
 
 fn command(published: &Published, id: &str, port: u16) -> Command {
-    let mut command = published.node_command(id, published.publication.url());
+    command_of(published, id, port, published.publication.url())
+}
+
+/// Returns the command that starts a node, which reads the store at a URL.
+fn command_of(published: &Published, id: &str, port: u16, url: &str) -> Command {
+    let mut command = published.node_command(id, url);
     let address = format!("127.0.0.1:{port}");
     command.args(["--cluster", "--announce", &address, "--tcp", &address]);
     command
@@ -152,6 +158,30 @@ pub(crate) fn the_rows_of_moved_slots_stay_in_new_generations_while_the_node_ser
         servers.iter().all(|server| server.number("published_generation") == 2)
     });
     assert_eq!(replies(), [value.clone(), value.clone()]);
+}
+
+pub(crate) fn a_topology_takes_effect_while_nodes_fetch() {
+    let published = Published::new();
+    publish(&published, 2);
+    let members = members(2, 0);
+    create(&published, 1, &members);
+    let store = StoreServer::start(&published.store());
+    let start = |member: &Member| {
+        start_node(command_of(&published, &member.id, member.port, &store.url("users")), &published.socket(&member.id))
+    };
+    let servers: Vec<Server> = members.iter().map(start).collect();
+    wait_for_topology(&servers, 1);
+    store.fail("/data/", Fault::Stalled);
+    publish(&published, 2);
+    eventually("both nodes fetch", || store.fault_count() >= 2);
+    let mut swapped = [members[0].clone(), members[1].clone()];
+    (swapped[0].slots, swapped[1].slots) = (members[1].slots, members[0].slots);
+    create(&published, 2, &swapped);
+    wait_for_topology(&servers, 2);
+    store.recover();
+    for server in &servers {
+        eventually("generation 2 is served", || server.number("published_generation") == 2);
+    }
 }
 
 pub(crate) fn a_node_with_several_ranges_has_their_rows() {

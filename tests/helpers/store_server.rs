@@ -38,7 +38,6 @@ struct State {
     fault: Option<(String, Fault)>,
     /// The number of requests that the fault was applied to.
     fault_count: u64,
-    request_count: u64,
     /// The number of bytes of bodies that were sent.
     sent_bytes: u64,
     /// The time by which the server's clock is ahead of this machine's clock, in seconds.
@@ -95,11 +94,6 @@ impl StoreServer {
     pub(crate) fn sent_bytes(&self) -> u64 {
         self.state.lock().unwrap().sent_bytes
     }
-
-    /// Returns the number of requests.
-    pub(crate) fn request_count(&self) -> u64 {
-        self.state.lock().unwrap().request_count
-    }
 }
 
 /// Serves the one request of a connection.
@@ -107,7 +101,6 @@ fn respond(stream: TcpStream, folder: &Path, state: &Mutex<State>) {
     let Some(request) = Request::read(&stream, folder) else { return };
     let (fault, clock_offset_s) = {
         let mut state = state.lock().unwrap();
-        state.request_count += 1;
         let path = request.path.to_str().unwrap();
         let fault = state.fault.clone().filter(|(part, _)| path.contains(part.as_str())).map(|(_, fault)| fault);
         state.fault_count += u64::from(fault.is_some());

@@ -27,12 +27,12 @@ impl Node {
         let (control, rejects) = (follower.control(), Arc::new(AtomicBool::new(false)));
         let is_rejecting = Arc::clone(&rejects);
         let thread = thread::spawn(move || {
-            let mut serve: zero_kv::publish::Serve = Box::new(move |_, _| match is_rejecting.load(Ordering::Relaxed) {
+            follower.serve_with(move |_, _| match is_rejecting.load(Ordering::Relaxed) {
                 true => Err("the canary failed".to_owned()),
                 false => Ok(()),
             });
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(follower.run(&mut serve, |_| ()));
+            runtime.block_on(follower.run(|_| ()));
         });
         Node { name, control, rejects, thread: Some(thread) }
     }

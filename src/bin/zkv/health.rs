@@ -73,6 +73,17 @@ fn problems(info: &Info) -> Vec<String> {
     problems
 }
 
+/// Returns a message if a server that follows a published table has not read the store for 10 polls, and at least 60 s.
+fn store_age_problem(info: &Info) -> Option<String> {
+    const AGE_MIN_S: u64 = 60;
+    const POLLS: u64 = 10;
+    let (age_s, poll_s) = (info.number::<u64>("published_poll_age_s")?, info.number::<u64>("published_poll_s")?);
+    (age_s > AGE_MIN_S.max(POLLS * poll_s)).then(|| {
+        let url = info.get("published_url").unwrap_or("?");
+        format!("the store of {url} was not read successfully for {age_s} s: newer generations are unknown")
+    })
+}
+
 /// Returns a message for each condition that does not make the server unhealthy, but may matter to an operator.
 fn notes(info: &Info) -> Vec<String> {
     let refused = info.get("file_refused").filter(|reason| !reason.is_empty());
@@ -106,6 +117,7 @@ fn notes(info: &Info) -> Vec<String> {
         let number = info.get("cluster_topology").unwrap_or("?");
         format!("the topology file was rejected, and topology {number} stays in effect: {reason}")
     });
+    let stale = store_age_problem(info);
     dropped
         .into_iter()
         .chain(refused)
@@ -114,5 +126,6 @@ fn notes(info: &Info) -> Vec<String> {
         .chain(expired)
         .chain(published)
         .chain(topology)
+        .chain(stale)
         .collect()
 }

@@ -88,6 +88,8 @@ pub struct ClusterNode {
     last_read: Mutex<LastRead>,
     /// When the topology was replaced. Holding the lock serializes changes of the view.
     changed: Mutex<Option<Instant>>,
+    /// The slots of a coming topology that the node serves already.
+    confirmed: Mutex<SlotSet>,
 }
 
 impl ClusterNode {
@@ -111,6 +113,7 @@ impl ClusterNode {
             version,
             last_read: Mutex::default(),
             changed: Mutex::default(),
+            confirmed: Mutex::new(SlotSet::NONE),
         })
     }
 
@@ -233,16 +236,35 @@ impl ClusterNode {
         Ok(true)
     }
 
+    /// Sets the slots of a coming topology that the node serves already, because other nodes may put that topology into
+    /// effect first, and redirect clients to this node.
+    pub fn confirm(&self, slots: SlotSet) {
+        let _changed = unpoisoned(&self.changed);
+        let before = std::mem::replace(&mut *unpoisoned(&self.confirmed), slots.clone());
+        let current = self.view();
+        let Some(topology) = current.topology().filter(|_| before != slots) else { return };
+        let mut retained = current.retained().clone();
+        retained.remove_all(&ServedSlots::as_primary(before));
+        retained.insert_all(&ServedSlots::as_primary(slots));
+        self.replace_served(topology, retained, current.version);
+    }
+
     /// Stops serving the slots that the topology assigns to other nodes, if the topology has been in effect long enough.
     pub(super) fn release_retained(&self) {
         let changed = unpoisoned(&self.changed);
         let current = self.view();
-        let Some(topology) = current.topology().filter(|_| !current.retained().is_empty()) else { return };
-        if changed.is_none_or(|changed| changed.elapsed() < self.retained_for) {
+        let Some(topology) = current.topology() else { return };
+        let mut confirmed = ServedSlots::as_primary(unpoisoned(&self.confirmed).clone());
+        confirmed.remove_all(&ServedSlots::as_primary(topology.slots_of(&self.id)));
+        if *current.retained() == confirmed || changed.is_none_or(|changed| changed.elapsed() < self.retained_for) {
             return;
         }
+        self.replace_served(topology, confirmed, current.version);
+    }
+
+    fn replace_served(&self, topology: &Topology, retained: ServedSlots, version: u64) {
         // The topology was valid before.
-        if let Ok(view) = View::new(topology.clone(), &self.id, current.version + 1, ServedSlots::NONE) {
+        if let Ok(view) = View::new(topology.clone(), &self.id, version + 1, retained) {
             self.replace(view);
         }
     }

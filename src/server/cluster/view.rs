@@ -10,7 +10,7 @@ use crate::cluster::{Health, NodeAddress, NodeIndex, Role, SlotSet, Topology, To
 use crate::protocol::resp::Version;
 
 /// The slots that a node serves.
-#[derive(Clone)]
+#[derive(Clone, PartialEq)]
 pub(super) struct ServedSlots {
     /// The slots that it serves to all clients, because it is their primary.
     primary: SlotSet,
@@ -29,18 +29,19 @@ impl ServedSlots {
         ServedSlots { primary, readonly }
     }
 
-    fn remove_all(&mut self, other: &ServedSlots) {
+    /// Returns slots that a node serves as their primary.
+    pub(super) fn as_primary(slots: SlotSet) -> ServedSlots {
+        ServedSlots { primary: slots.clone(), readonly: slots }
+    }
+
+    pub(super) fn remove_all(&mut self, other: &ServedSlots) {
         self.primary.remove_all(&other.primary);
         self.readonly.remove_all(&other.readonly);
     }
 
-    fn insert_all(&mut self, other: &ServedSlots) {
+    pub(super) fn insert_all(&mut self, other: &ServedSlots) {
         self.primary.insert_all(&other.primary);
         self.readonly.insert_all(&other.readonly);
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.primary.is_empty() && self.readonly.is_empty()
     }
 }
 

@@ -107,6 +107,13 @@ impl Control {
         self.published.get().map(|published| published.facts())
     }
 
+    /// Reports that lookups found damaged blocks in the served file. Returns whether the server follows a published table,
+    /// which is then fetched again.
+    pub(super) fn has_damaged_blocks(&self) -> bool {
+        let published = self.published.get();
+        published.inspect(|published| published.damaged()).is_some()
+    }
+
     /// Returns a receiver that is notified of each requested reload.
     pub(in crate::server) fn reloads(&self) -> watch::Receiver<()> {
         self.reloads.subscribe()

@@ -53,6 +53,7 @@ impl Supervisor {
         let source = supervised.source.clone().paced(Arc::clone(&thread), Arc::clone(&is_stopping));
         let state = Supervision {
             source,
+            control: control.clone(),
             server: supervised,
             thread: Arc::clone(&thread),
             path_checked: Instant::now(),
@@ -110,6 +111,7 @@ pub(in crate::server) struct Supervised {
 /// The state of the supervisor's thread.
 struct Supervision {
     source: Source,
+    control: Control,
     server: Supervised,
     thread: Arc<Thread>,
     /// When the path was last checked.
@@ -225,12 +227,17 @@ impl Supervision {
         (self.server.check_certificates)(false);
         let current = self.current();
         let is_trusted = current.store.is_trusted();
-        for block in current.store.take_damaged_blocks() {
+        let damaged = current.store.take_damaged_blocks();
+        let remedy = match !damaged.is_empty() && self.control.has_damaged_blocks() {
+            true => "the file is fetched again",
+            false => "bake or copy the file again",
+        };
+        for block in damaged {
             self.server.statistics.totals.faults.fetch_add(1, Ordering::Relaxed);
             let Some((section, block)) = current.store.section_of_block(block) else { continue };
             error!(
                 generation = current.number,
-                "{}: block {block} of the {section} is damaged: lookups of its keys fail: bake or copy the file again",
+                "{}: block {block} of the {section} is damaged: lookups of its keys fail: {remedy}",
                 self.source.path.display()
             );
         }

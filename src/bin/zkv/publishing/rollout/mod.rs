@@ -111,12 +111,15 @@ fn with_barrier(publication: &Publication, args: &RolloutArgs, watch: &mut Watch
 
 /// Returns the outcome if the awaited nodes serve the generation or have failed, otherwise `None`.
 fn all_serve(nodes: &[Node], is_awaited: impl Fn(&Node) -> bool) -> Option<Outcome> {
-    let mut outcome = Outcome::Done;
+    // Only nodes that confirm it count: without any, the generation is served by nobody.
+    let mut outcome = Outcome::NoNodes;
     for node in nodes.iter().filter(|node| is_awaited(node)) {
         match node.state {
-            State::Serving | State::Silent => {}
+            State::Serving if outcome == Outcome::NoNodes => outcome = Outcome::Done,
+            State::Serving => {}
             State::Failed => outcome = Outcome::Failed,
-            State::Waiting | State::Prepared => return None,
+            State::Silent if !node.is_awaited => {}
+            State::Waiting | State::Prepared | State::Silent => return None,
         }
     }
     Some(outcome)
@@ -126,7 +129,7 @@ fn all_serve(nodes: &[Node], is_awaited: impl Fn(&Node) -> bool) -> Option<Outco
 fn enough_are_ready(nodes: &[Node], args: &RolloutArgs) -> Option<Outcome> {
     let count = |states: &[State]| nodes.iter().filter(|node| states.contains(&node.state)).count();
     let (ready, failed) = (count(&[State::Prepared, State::Serving]), count(&[State::Failed]));
-    let live = nodes.len() - count(&[State::Silent]);
+    let live = nodes.iter().filter(|node| node.is_awaited).count();
     let needed = args.ready.of(live);
     if ready >= needed { Some(Outcome::Done) } else { (live - failed < needed).then_some(Outcome::Failed) }
 }

@@ -20,6 +20,9 @@ pub(super) struct Node {
     pub(super) error: String,
     /// The number of seconds since the node's last report.
     pub(super) age_s: u64,
+    /// Whether the node has reported during the rollout. Such a node is waited for, also if it becomes silent.
+    #[serde(skip)]
+    pub(super) is_awaited: bool,
 }
 
 /// The state of a node with regard to the generation that is rolled out.
@@ -60,7 +63,8 @@ impl Node {
         } else {
             State::Waiting
         };
-        Node { state, serving: status.serving, error: status.error, age_s: status.age_s, node: status.node }
+        let NodeStatus { node, serving, error, age_s, .. } = status;
+        Node { is_awaited: state != State::Silent, node, state, serving, error, age_s }
     }
 
     /// Describes the node on one line.

@@ -64,7 +64,10 @@ impl<'a> Watch<'a> {
     /// Reads the reports of the nodes, and shows what has changed.
     pub(super) fn read(&mut self) -> anyhow::Result<()> {
         let statuses = self.publication.statuses()?;
-        let nodes: Vec<Node> = statuses.into_iter().map(|status| Node::new(status, self.generation)).collect();
+        let mut nodes: Vec<Node> = statuses.into_iter().map(|status| Node::new(status, self.generation)).collect();
+        for node in &mut nodes {
+            node.is_awaited |= self.nodes.iter().any(|before| before.node == node.node && before.is_awaited);
+        }
         if self.prints_changes {
             let is_new = |node: &&Node| self.nodes.iter().all(|before| before.line() != node.line());
             let lines: Vec<String> = nodes.iter().filter(is_new).map(Node::line).collect();

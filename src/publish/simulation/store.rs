@@ -1,0 +1,125 @@
+//! A simulated store: documents with the times of their creation, so that a read can see an earlier state.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{NODES, damaged, unreachable};
+use crate::cluster::Topology;
+use crate::publish::error::PublishError;
+use crate::publish::location::Location;
+use crate::publish::manifest::Manifest;
+use crate::publish::node::{Found, Read};
+use crate::publish::pin::{Decision, Pin};
+use crate::publish::status::NodeStatus;
+
+/// The number of groups of slots, which move as a whole.
+pub(super) const GROUPS: u16 = 8;
+pub(super) const GROUP_SLOTS: u16 = 16384 / GROUPS;
+
+/// A document, or `None` if it is damaged, and when it was created.
+type Created<T> = (u64, Option<T>);
+
+#[derive(Default)]
+pub(super) struct SimulatedStore {
+    pub(super) manifests: BTreeMap<u64, Created<Manifest>>,
+    /// All manifests that ever existed, which nodes keep in their folders.
+    pub(super) published: BTreeMap<u64, Manifest>,
+    pub(super) pins: BTreeMap<u64, Created<Pin>>,
+    pub(super) decisions: BTreeMap<u64, Created<Decision>>,
+    pub(super) topologies: BTreeMap<u64, Created<Arc<Topology>>>,
+    /// All reports of each node, each with the time of its arrival.
+    statuses: BTreeMap<String, Vec<(u64, NodeStatus)>>,
+}
+
+pub(super) fn newest<T>(documents: &BTreeMap<u64, T>) -> u64 {
+    documents.keys().next_back().copied().unwrap_or(0)
+}
+
+impl SimulatedStore {
+    /// Creates the next manifest.
+    pub(super) fn publish(&mut self, now_ms: u64, is_damaged: bool) {
+        let number = newest(&self.manifests) + 1;
+        let mut manifest = Manifest::new(&Location::parse("http://store/users").unwrap(), "job", Vec::new());
+        manifest.number = number;
+        self.published.insert(number, manifest.clone());
+        self.manifests.insert(number, (now_ms, (!is_damaged).then_some(manifest)));
+    }
+
+    pub(super) fn create_pin(&mut self, now_ms: u64, pin: Option<Pin>) {
+        self.pins.insert(newest(&self.pins) + 1, (now_ms, pin));
+    }
+
+    /// Creates the next topology, in which a node is the primary of each group of slots.
+    pub(super) fn apply_topology(&mut self, now_ms: u64, owners: &[usize; GROUPS as usize]) {
+        let number = newest(&self.topologies) + 1;
+        let node = |(at, name): (usize, &&str)| {
+            let groups = (0..GROUPS).filter(|group| owners[usize::from(*group)] == at);
+            let ranges: Vec<String> =
+                groups.map(|group| format!("\"{}-{}\"", group * GROUP_SLOTS, (group + 1) * GROUP_SLOTS - 1)).collect();
+            format!(
+                r#"{{"id": "{name}", "host": "h", "port": {}, "role": "primary", "slots": [{}]}}"#,
+                at + 1,
+                ranges.join(",")
+            )
+        };
+        let nodes: Vec<String> = NODES.iter().enumerate().map(node).collect();
+        let json = format!(r#"{{"format": 1, "number": {number}, "nodes": [{}]}}"#, nodes.join(","));
+        let topology = Arc::new(Topology::parse(json.as_bytes()).unwrap());
+        self.topologies.insert(number, (now_ms, Some(topology)));
+    }
+
+    pub(super) fn write_status(&mut self, now_ms: u64, status: NodeStatus) {
+        self.statuses.entry(status.node.clone()).or_default().push((now_ms, status));
+    }
+
+    /// Returns what a read finds in the state of the store at a time.
+    pub(super) fn read(&self, read: &Read, view_ms: u64) -> Result<Found, PublishError> {
+        Ok(match read {
+            Read::NewestManifest(known) => Found::Newest(newest_at(&self.manifests, view_ms).max(*known)),
+            Read::NewestPin(known) => Found::Newest(newest_at(&self.pins, view_ms).max(*known)),
+            Read::NewestTopology(known) => Found::Newest(newest_at(&self.topologies, view_ms).max(*known)),
+            Read::CheckManifest(number) => Found::Checked {
+                exists: self.manifests.get(number).is_some_and(|(created, _)| *created <= view_ms),
+                newest: newest_at(&self.manifests, view_ms).max(*number),
+            },
+            Read::Manifest(number) | Read::PinnedManifest(number) => {
+                Found::Manifest(document(&self.manifests, *number, view_ms)?)
+            }
+            Read::Pin(number) => Found::Pin(document(&self.pins, *number, view_ms)?),
+            Read::Decision(number) => Found::Decision(document(&self.decisions, *number, view_ms)?),
+            Read::Topology(number) | Read::TopologyBefore(number) => {
+                Found::Topology(document(&self.topologies, *number, view_ms)?.map(|topology| (*topology).clone()))
+            }
+            Read::Statuses(nodes) => {
+                Found::Statuses(nodes.iter().filter_map(|node| self.status(node, view_ms)).collect())
+            }
+        })
+    }
+
+    fn status(&self, node: &str, view_ms: u64) -> Option<NodeStatus> {
+        let reports = self.statuses.get(node)?;
+        let (at_ms, status) = reports.iter().rev().find(|(at_ms, _)| *at_ms <= view_ms)?;
+        Some(NodeStatus { age_s: (view_ms - at_ms) / 1000, ..status.clone() })
+    }
+}
+
+fn newest_at<T>(documents: &BTreeMap<u64, Created<T>>, view_ms: u64) -> u64 {
+    let visible = documents.iter().filter(|(_, (created_ms, _))| *created_ms <= view_ms);
+    visible.map(|(number, _)| *number).max().unwrap_or(0)
+}
+
+fn document<T: Clone>(
+    documents: &BTreeMap<u64, Created<T>>,
+    number: u64,
+    view_ms: u64,
+) -> Result<Option<T>, PublishError> {
+    match documents.get(&number) {
+        Some((created_ms, document)) if *created_ms <= view_ms => document.clone().map(Some).ok_or_else(damaged),
+        _ => Ok(None),
+    }
+}
+
+/// Returns what a read that fails returns.
+pub(super) fn failed() -> Result<Found, PublishError> {
+    Err(unreachable())
+}

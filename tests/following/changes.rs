@@ -1,0 +1,148 @@
+//! Documents that change, or are damaged or missing, while a node fetches or starts.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+
+use zero_kv::publish::Decision;
+
+use crate::helpers::mixed_load::MixedLoad;
+use crate::helpers::published::{Published, SHAPE, names, wait_for_error, wait_until_served};
+use crate::helpers::servers::Server;
+use crate::helpers::store_server::{Fault, StoreServer};
+use crate::helpers::waiting::eventually;
+
+/// Waits until a node has begun and ended some more polls.
+fn wait_for_polls(node: &Server) {
+    let polls = node.number("published_polls");
+    node.wait_for("published_polls", polls + 3);
+}
+
+/// Starts a node that serves generation 1 and waits for the file of generation 2.
+fn fetching(published: &Published) -> (StoreServer, Server) {
+    published.publish(1);
+    let store = StoreServer::start(&published.store());
+    let node = published.node_of("a", &store.url("users"));
+    store.fail("/data/", Fault::Stalled);
+    published.publish(2);
+    eventually("the fetch has begun", || store.fault_count() > 0);
+    (store, node)
+}
+
+#[test]
+fn a_pin_that_is_created_during_a_fetch_is_obeyed() {
+    let published = Published::new();
+    let (store, node) = fetching(&published);
+    let load = MixedLoad::start(&node, SHAPE, 1);
+    published.pin(Some(1));
+    node.wait_for("published_pin", 1);
+    store.recover();
+    wait_for_polls(&node);
+    load.wait_for_right(1000);
+    // The load does not expect generation 2.
+    assert_eq!((load.finish(), node.number("published_generation")), (0, 1));
+    published.pin(None);
+    wait_until_served(&node, 2);
+}
+
+#[test]
+fn a_rollout_that_is_aborted_during_a_fetch_is_not_served() {
+    let published = Published::new();
+    published.publish(1);
+    published.pin(Some(1));
+    let store = StoreServer::start(&published.store());
+    let node = published.node_of("a", &store.url("users"));
+    let load = MixedLoad::start(&node, SHAPE, 1);
+    store.fail("/data/", Fault::Stalled);
+    published.publish(2);
+    published.pin(Some(2));
+    eventually("the fetch has begun", || store.fault_count() > 0);
+    published.publication.decide(2, Decision::Abort).unwrap();
+    let pin = published.pin(Some(1));
+    node.wait_for("published_pin", pin);
+    store.recover();
+    wait_for_polls(&node);
+    assert_eq!((load.finish(), node.number("published_generation")), (0, 1));
+}
+
+#[test]
+fn a_node_that_starts_while_pins_are_missing_follows_the_pin_that_it_knows() {
+    let published = Published::new();
+    published.publish(1);
+    published.pin(Some(1));
+    let store = StoreServer::start(&published.store());
+    let node = published.node_of("a", &store.url("users"));
+    node.wait_for("published_pin", 1);
+    published.publish(2);
+    wait_for_polls(&node);
+    drop(node);
+    for fault in [Fault::Status(404), Fault::Status(500), Fault::Dead] {
+        store.fail("/pins/", fault);
+        let node = published.node_of("a", &store.url("users"));
+        let load = MixedLoad::start(&node, SHAPE, 1);
+        wait_for_polls(&node);
+        assert_eq!((node.number("published_pin"), node.number("published_generation")), (1, 1), "{fault:?}");
+        store.recover();
+        wait_for_polls(&node);
+        assert_eq!((load.finish(), node.number("published_generation")), (0, 1), "{fault:?}");
+    }
+}
+
+#[test]
+fn a_pin_and_a_new_generation_lead_out_of_a_damaged_manifest() {
+    for damaged in [&b""[..], b"{}", b"{\"body\":{}}"] {
+        let published = Published::new();
+        (1..=2).for_each(|number| published.publish(number));
+        let node = published.node("a");
+        wait_until_served(&node, 2);
+        fs::write(published.table().join("manifests/00000000000000000003.json"), damaged).unwrap();
+        wait_for_error(&node, "manifests/00000000000000000003.json");
+        published.pin(Some(1));
+        wait_until_served(&node, 1);
+        published.publish(4);
+        published.pin(None);
+        wait_until_served(&node, 4);
+        eventually("the error is gone", || node.info().get("published_error") == Some(""));
+    }
+}
+
+#[test]
+fn a_file_in_the_cache_whose_blocks_are_damaged_is_fetched_again_while_the_node_serves() {
+    let published = Published::new();
+    published.publish(1);
+    drop(published.node("a"));
+    let data = published.cache("a").join("data");
+    let file = data.join(names(&data).remove(0));
+    let len_bytes = file.metadata().unwrap().len();
+    File::options().write(true).open(&file).unwrap().write_all_at(&[0; 20480], len_bytes / 5).unwrap();
+    // Without the store, the damaged blocks stay.
+    let store = StoreServer::start(&published.store());
+    store.fail("/data/", Fault::Status(500));
+    let node = published.node_of("a", &store.url("users"));
+    let failing = || {
+        let value = |key: u64| node.client().get(key).map(|value| assert_eq!(value, SHAPE.value(1, key)));
+        (1..=SHAPE.rows).filter(|key| value(*key).is_err()).count()
+    };
+    assert!(failing() > 0);
+    wait_for_error(&node, "damaged");
+    store.recover();
+    node.client().reload().unwrap();
+    eventually("the file is intact", || node.number("blocks_damaged") == 0 && failing() == 0);
+}
+
+#[test]
+fn a_generation_in_the_cache_that_is_damaged_when_it_is_served_again_is_fetched_again() {
+    let published = Published::new();
+    published.publish(1);
+    let node = published.node("a");
+    let data = published.cache("a").join("data");
+    let first = data.join(names(&data).remove(0));
+    published.publish(2);
+    wait_until_served(&node, 2);
+    let mut bytes = fs::read(&first).unwrap();
+    bytes[0] ^= 1;
+    fs::remove_file(&first).unwrap();
+    fs::write(&first, bytes).unwrap();
+    published.pin(Some(1));
+    wait_until_served(&node, 1);
+    assert_eq!(node.client().get(7).unwrap(), SHAPE.value(1, 7));
+}
