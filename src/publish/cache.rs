@@ -202,9 +202,9 @@ impl Cache {
         for manifest in deleted {
             remove(&self.manifests, manifest_name(manifest.number).as_ref())?;
         }
-        let kept_names = kept.iter().flat_map(|kept| {
-            slots.iter().map(|slots| data_name_of(kept, slots)).chain([manifest_name(kept.number)])
-        });
+        let kept_names = kept
+            .iter()
+            .flat_map(|kept| slots.iter().map(|slots| data_name_of(kept, slots)).chain([manifest_name(kept.number)]));
         let kept_names: HashSet<OsString> = kept_names.map(OsString::from).collect();
         // The names of the parts of a download begin with the digest.
         let is_complete = |manifest: &Manifest| slots.iter().any(|slots| self.has(manifest, slots));

@@ -41,7 +41,11 @@ pub(super) fn restore(member: &mut dyn ClusterMember, folder: &Folder) -> Option
 }
 
 /// Puts a topology into effect, and records it in the folder.
-pub(super) fn activate(member: &mut dyn ClusterMember, topology: &Topology, folder: &Folder) -> Result<(), PublishError> {
+pub(super) fn activate(
+    member: &mut dyn ClusterMember,
+    topology: &Topology,
+    folder: &Folder,
+) -> Result<(), PublishError> {
     let rejected = |problem| PublishError::Topology { url: format!("topology {}", topology.number), problem };
     member.apply(topology).map_err(rejected)?;
     write_durably(folder, FILE, &encode(topology))
