@@ -172,7 +172,8 @@ pub(crate) fn a_topology_takes_effect_while_nodes_fetch() {
     let servers: Vec<Server> = members.iter().map(start).collect();
     wait_for_topology(&servers, 1);
     store.fail("/data/", Fault::Stalled);
-    publish(&published, 2);
+    // Another number of shards makes the same rows another generation.
+    publish(&published, 3);
     eventually("both nodes fetch", || store.fault_count() >= 2);
     let mut swapped = [members[0].clone(), members[1].clone()];
     (swapped[0].slots, swapped[1].slots) = (members[1].slots, members[0].slots);
