@@ -394,7 +394,7 @@ impl World {
             3..6 => {
                 let mut pin = Pin::new(None);
                 let good: Vec<u64> = self.good_generations();
-                let mut any =
+                let any =
                     |world: &mut World| (!world.one_in(3)).then(|| good[world.below(good.len() as u64) as usize]);
                 pin.generation = any(self);
                 if self.one_in(3) {
