@@ -54,8 +54,6 @@ pub(super) const STATUSES_MAX: usize = 1 << 16;
 pub(super) const FILES_MAX: usize = 1 << 22;
 /// The maximum number of documents of a series that are listed after a number that exists.
 pub(super) const NUMBERS_MAX: usize = 1 << 20;
-/// The maximum number of documents of a series that one poll reads. The next poll reads the others.
-pub(super) const DOCUMENTS_PER_POLL_MAX: u64 = 1000;
 
 // The sums over all files of a generation cannot overflow.
 const _: () = assert!(FILE_LEN_MAX_BYTES.checked_mul(ENTRIES_MAX as u64).is_some());
