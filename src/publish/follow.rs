@@ -340,7 +340,7 @@ impl Follower {
                     let (folder, served) = (Arc::clone(&self.folder), self.served.clone());
                     let swap = move || folder.swap(&goal, Some(&record), served.as_ref());
                     blocking(swap, |result| {
-                        Event::Swapped(result.unwrap_or_else(|error| Err(SwapFailure { error, is_damaged: false })))
+                        Event::Swapped(result.unwrap_or_else(|error| Err(SwapFailure::new(error, false))))
                     })
                 }
                 Action::Settle(record, needed) => {
@@ -477,7 +477,7 @@ impl Folder {
         record: Option<&Record>,
         served: Option<&(Manifest, SlotSet)>,
     ) -> Result<(), SwapFailure> {
-        let failed = |error| SwapFailure { error, is_damaged: false };
+        let failed = |error| SwapFailure::new(error, false);
         let (manifest, before) = (&goal.manifest, self.cache.record());
         record.map_or(Ok(()), |record| self.cache.write_record(record)).map_err(failed)?;
         self.announce(&goal.slots);
@@ -504,7 +504,7 @@ impl Folder {
             },
             error => error,
         };
-        Err(SwapFailure { error, is_damaged })
+        Err(SwapFailure::new(error, is_damaged))
     }
 
     fn settle(&self, record: &Record, needed: &[Arc<Manifest>], slots: &[SlotSet]) -> Result<(), PublishError> {

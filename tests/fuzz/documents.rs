@@ -6,6 +6,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use tempfile::TempDir;
 use twox_hash::XxHash3_128;
@@ -13,7 +14,7 @@ use zero_kv::bake::{Options, bake_csv};
 use zero_kv::cluster::{SlotSet, Topology, moved_slots, plan, without_failed};
 use zero_kv::publish::{
     ClusterMember, CommitOptions, Entry, FollowOptions, Follower, GarbageRules, Manifest, Pin, Publication,
-    PublishError, Serve, ShardFile,
+    PublishError, ShardFile,
 };
 use zero_kv::slots::SlotRange;
 use zero_kv::store::MappedStore;
@@ -299,6 +300,10 @@ impl ClusterMember for Member {
         assert!(slots.ranges().into_iter().all(SlotRange::is_valid));
     }
 
+    fn confirm(&mut self, slots: &SlotSet) {
+        assert!(slots.ranges().into_iter().all(SlotRange::is_valid));
+    }
+
     fn served_slots(&self) -> SlotSet {
         SlotSet::NONE
     }
@@ -306,19 +311,31 @@ impl ClusterMember for Member {
 
 /// Runs a node that is named `a`.
 fn follow(case: &Path) -> Result<(), PublishError> {
-    let mut follower = Follower::open(&url(case), FollowOptions::new(case.join("cache"), "a"))?;
-    follower.join(Box::new(Member))?;
-    let mut serve: Serve = Box::new(|path, manifest| {
+    let mut options = FollowOptions::new(case.join("cache"), "a");
+    options.poll = Duration::from_millis(10);
+    let mut follower = Follower::open(&url(case), options)?;
+    follower.join(Box::new(Member));
+    follower.serve_with(|path, manifest| {
         assert_is_within_limits(manifest);
         let store = MappedStore::open(path).map_err(|error| error.to_string())?;
         store.get(7).map_err(|error| error.to_string())?;
         Ok(())
     });
-    follower.serve_from_cache(&mut serve);
+    follower.serve_from_cache();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    for _ in 0..2 {
-        checked(runtime.block_on(follower.poll(&mut serve)));
-    }
+    let (control, mut polls) = (follower.control(), 0);
+    runtime.block_on(follower.run(|polled| {
+        if let Err(error) = polled {
+            let line = error.to_string();
+            assert_is_short_line(&line);
+            // Files are served on other threads.
+            assert!(!line.contains("panicked"), "{line}");
+        }
+        polls += 1;
+        if polls == 2 {
+            control.stop();
+        }
+    }));
     assert_is_short_line(&follower.control().facts().status.error);
     Ok(())
 }

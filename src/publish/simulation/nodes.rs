@@ -9,6 +9,7 @@ use crate::cluster::{SlotSet, Topology};
 use crate::publish::manifest::Manifest;
 use crate::publish::node::{Goal, NodeMachine, NodeOptions};
 use crate::publish::record::Record;
+use crate::slots::SlotRange;
 
 /// The mean time between two polls, by the clock of the node.
 pub(super) const POLL_MS: u64 = 10_000;
@@ -43,6 +44,9 @@ pub(super) struct SimulatedNode {
     rate: u64,
     pub(super) disk: Disk,
     pub(super) topology: Option<Arc<Topology>>,
+    /// The slots of the node by this topology, and the owner of each group of slots.
+    own_slots: SlotSet,
+    owners: [Option<usize>; GROUPS as usize],
     retained: SlotSet,
     retained_until_ms: u64,
     /// The generation that clients see, and the slots of its file.
@@ -74,6 +78,8 @@ impl SimulatedNode {
             rate,
             disk: Disk::default(),
             topology: None,
+            own_slots: SlotSet::NONE,
+            owners: Default::default(),
             retained: SlotSet::NONE,
             retained_until_ms: 0,
             served: None,
@@ -106,7 +112,8 @@ impl SimulatedNode {
     }
 
     pub(super) fn crash(&mut self) {
-        (self.machine, self.served, self.topology, self.transfer) = (None, None, None, None);
+        (self.machine, self.served, self.transfer) = (None, None, None);
+        self.follow(None);
         (self.retained, self.retained_until_ms, self.record_before_swap) = (SlotSet::NONE, 0, None);
         self.incarnation += 1;
     }
@@ -126,7 +133,7 @@ impl SimulatedNode {
         let mut machine = NodeMachine::new(options, &self.disk.record, manifests.clone());
         if let Some(topology) = self.disk.topology.clone() {
             machine.follows(Arc::clone(&topology));
-            self.topology = Some(topology);
+            self.follow(Some(topology));
         }
         let Record { generation: recorded, slots, .. } = &self.disk.record;
         let mut files = self.disk.files.clone();
@@ -142,7 +149,7 @@ impl SimulatedNode {
 
     /// Returns the slots that the node serves by its topology, also those that it has given away a moment ago.
     pub(super) fn served_slots(&self, now_ms: u64) -> SlotSet {
-        let mut slots = self.topology.as_ref().map_or(SlotSet::NONE, |topology| topology.slots_of(self.name()));
+        let mut slots = self.own_slots.clone();
         if now_ms < self.retained_until_ms {
             slots.insert_all(&self.retained);
         }
@@ -155,7 +162,18 @@ impl SimulatedNode {
     pub(super) fn activate(&mut self, topology: Arc<Topology>, now_ms: u64) {
         (self.retained, self.retained_until_ms) = (self.served_slots(now_ms), now_ms + RETAINED_MS * 1000 / self.rate);
         self.disk.topology = Some(Arc::clone(&topology));
-        self.topology = Some(topology);
+        self.follow(Some(topology));
+    }
+
+    fn follow(&mut self, topology: Option<Arc<Topology>>) {
+        self.topology = topology;
+        let Some(topology) = &self.topology else {
+            (self.own_slots, self.owners) = (SlotSet::NONE, Default::default());
+            return;
+        };
+        self.own_slots = topology.slots_of(self.name());
+        let has = |group: usize, ranges: &[SlotRange]| ranges.iter().any(|range| range.has(group as u16 * GROUP_SLOTS));
+        self.owners = std::array::from_fn(|group| topology.nodes.iter().position(|node| has(group, &node.slots)));
     }
 
     pub(super) fn file(&mut self, goal: &Goal) -> Option<&mut SimulatedFile> {
@@ -176,8 +194,7 @@ impl SimulatedNode {
 
     /// Returns the node that this node names as the owner of a group of slots.
     pub(super) fn owner(&self, group: u16) -> Option<usize> {
-        let topology = self.topology.as_ref()?;
-        topology.nodes.iter().position(|node| node.slots.iter().any(|range| range.has(group * GROUP_SLOTS)))
+        self.owners[usize::from(group)]
     }
 }
 

@@ -19,8 +19,8 @@ pub(super) const GROUP_SLOTS: u16 = 16384 / GROUPS;
 /// A document, or `None` if it is damaged, and when it was created.
 type Created<T> = (u64, Option<T>);
 
-#[derive(Default)]
 pub(super) struct SimulatedStore {
+    location: Location,
     pub(super) manifests: BTreeMap<u64, Created<Manifest>>,
     /// All manifests that ever existed, which nodes keep in their folders.
     pub(super) published: BTreeMap<u64, Manifest>,
@@ -36,10 +36,22 @@ pub(super) fn newest<T>(documents: &BTreeMap<u64, T>) -> u64 {
 }
 
 impl SimulatedStore {
+    pub(super) fn new() -> SimulatedStore {
+        SimulatedStore {
+            location: Location::parse("http://store/users").unwrap(),
+            manifests: BTreeMap::new(),
+            published: BTreeMap::new(),
+            pins: BTreeMap::new(),
+            decisions: BTreeMap::new(),
+            topologies: BTreeMap::new(),
+            statuses: BTreeMap::new(),
+        }
+    }
+
     /// Creates the next manifest.
     pub(super) fn publish(&mut self, now_ms: u64, is_damaged: bool) {
         let number = newest(&self.manifests) + 1;
-        let mut manifest = Manifest::new(&Location::parse("http://store/users").unwrap(), "job", Vec::new());
+        let mut manifest = Manifest::new(&self.location, "job", Vec::new());
         manifest.number = number;
         self.published.insert(number, manifest.clone());
         self.manifests.insert(number, (now_ms, (!is_damaged).then_some(manifest)));

@@ -1,0 +1,235 @@
+//! The reads of a node: which document it reads next, and what each read changes.
+//!
+//! A poll is a round of reads, at most one at a time. A shorter round reads only the pins, immediately before a swap.
+
+use std::mem::discriminant;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::actions::{Action, Found, Read};
+use super::series::SeriesRead;
+use super::{CHECK_POLLS, NodeMachine, Round, split_mix};
+use crate::publish::error::PublishError;
+use crate::publish::pin::Pin;
+
+impl NodeMachine {
+    pub(super) fn next_read(&mut self, now: Duration) -> Option<Action> {
+        if self.is_reading {
+            return None;
+        }
+        if self.round.is_none() {
+            return if now >= self.next_round_at { self.begin_round(now, false) } else { None };
+        }
+        match self.next_read_of_round() {
+            Some(read) => {
+                self.is_reading = true;
+                self.confirming = self.ready.as_ref().map(|ready| ready.generation);
+                Some(Action::Read(read))
+            }
+            None => {
+                self.end_round(now);
+                // The end of a round may make a swap possible.
+                self.next(now)
+            }
+        }
+    }
+
+    pub(super) fn begin_round(&mut self, now: Duration, is_confirmation: bool) -> Option<Action> {
+        self.pins.begin_round();
+        if !is_confirmation {
+            self.polls += 1;
+            self.is_woken = false;
+            self.manifests.begin_round();
+            self.topologies.series.begin_round();
+        }
+        self.round = Some(Round {
+            is_confirmation,
+            error: None,
+            has_read_pinned: false,
+            has_read_decision: false,
+            has_read_statuses: false,
+            has_checked: false,
+        });
+        self.next_read(now)
+    }
+
+    fn next_read_of_round(&self) -> Option<Read> {
+        let round = self.round.as_ref()?;
+        match self.pins.next_read() {
+            Some(SeriesRead::Search(known)) => return Some(Read::NewestPin(known)),
+            Some(SeriesRead::Number(number)) => return Some(Read::Pin(number)),
+            None if round.is_confirmation => return None,
+            None => {}
+        }
+        match self.manifests.next_read() {
+            Some(SeriesRead::Search(known)) => return Some(Read::NewestManifest(known)),
+            Some(SeriesRead::Number(number)) => return Some(Read::Manifest(number)),
+            None => {}
+        }
+        let pin = self.pin.as_ref().filter(|_| self.pins.is_known());
+        let selected = pin.and_then(|pin| pin.generation_for(Some(&self.options.name)));
+        if let Some(number) = selected {
+            if !round.has_read_pinned && !self.bodies.contains_key(&number) {
+                return Some(Read::PinnedManifest(number));
+            }
+            let holds = pin.is_some_and(|pin| pin.hold && pin.applies_to(&self.options.name));
+            let is_decided = self.decision.is_some_and(|(decided, _)| decided == number);
+            if !round.has_read_decision && holds && number != self.serving && !is_decided {
+                return Some(Read::Decision(number));
+            }
+        }
+        if self.options.slots.is_none()
+            && let Some(read) = self.topologies.next_read(round.has_read_statuses, &self.options)
+        {
+            return Some(read);
+        }
+        let is_check_due =
+            self.polls_checked == 0 || self.is_newest_missing || self.polls >= self.polls_checked + CHECK_POLLS;
+        (!round.has_checked && is_check_due && self.manifests.exists() > 0)
+            .then(|| Read::CheckManifest(self.manifests.exists()))
+    }
+
+    fn end_round(&mut self, now: Duration) {
+        let Some(mut round) = self.round.take() else { return };
+        let mut error = round.error.take().map(|(_, error)| error);
+        if error.is_none() && !self.pins.is_known() {
+            error = Some(self.missing_pin());
+        }
+        self.is_unreported = true;
+        if round.is_confirmation {
+            if let Some(error) = error {
+                self.fail_poll(error);
+                self.waits_for_poll = true;
+            }
+            return;
+        }
+        let error = error.or_else(|| self.contradiction()).or_else(|| self.topologies.error.take());
+        self.waits_for_poll = false;
+        match error {
+            Some(error) => self.fail_poll(error),
+            None => {
+                (self.poll_error, self.polled_at) = (None, Some(now));
+                self.poll_problem.clear();
+            }
+        }
+        let poll_ns = self.options.poll.as_nanos() as u64;
+        let wait = poll_ns / 2 + split_mix(&mut self.random) % (poll_ns + 1);
+        self.next_round_at = if self.is_woken { now } else { now + Duration::from_nanos(wait) };
+        self.prune_bodies();
+    }
+
+    fn missing_pin(&self) -> PublishError {
+        let number = self.pins.exists();
+        PublishError::NoGeneration {
+            url: self.options.url.clone(),
+            problem: format!("pin {number} is missing or cannot be read: the served generation stays: create a pin"),
+        }
+    }
+
+    /// Returns why what the store returned contradicts what the node knows.
+    fn contradiction(&self) -> Option<PublishError> {
+        let (newest, serving) = (self.manifests.exists(), self.serving);
+        let problem = if serving > newest || self.is_newest_missing {
+            format!(
+                "the store does not have manifest {}, but this node serves generation {serving}: the store returned an \
+                 older state, the manifest was deleted, or the table was created again: to serve that table, empty the \
+                 cache and start again",
+                newest.max(serving)
+            )
+        } else {
+            return None;
+        };
+        Some(PublishError::NoGeneration { url: self.options.url.clone(), problem })
+    }
+
+    pub(super) fn fail_poll(&mut self, error: PublishError) {
+        self.failures[error.kind() as usize] += 1;
+        self.poll_problem = error.to_string();
+        self.poll_error = Some(error);
+    }
+
+    fn found_pin(&mut self, number: u64, pin: Pin, now: Duration) {
+        if !self.pins.found(number) {
+            return;
+        }
+        (self.pin, self.is_settled) = (Some(pin), false);
+        if self.round.as_ref().is_some_and(|round| round.is_confirmation) {
+            // Read the other documents that the pin needs.
+            self.next_round_at = now;
+        }
+    }
+
+    pub(super) fn apply_read(&mut self, read: Read, result: Result<Found, PublishError>, now: Duration) {
+        let (found, mut error) = match result {
+            Ok(found) => (Some(found), None),
+            Err(error) => (None, Some(error)),
+        };
+        let is_damaged = matches!(error, Some(PublishError::Document { .. }));
+        match (&read, found) {
+            (Read::NewestPin(_), Some(Found::Newest(newest))) => self.pins.searched(newest),
+            (Read::NewestPin(_), _) => self.pins.failed(),
+            (Read::NewestManifest(_), Some(Found::Newest(newest))) => self.manifests.searched(newest),
+            (Read::NewestManifest(_), _) => self.manifests.failed(),
+            (Read::Pin(number), Some(Found::Pin(Some(pin)))) => self.found_pin(*number, pin, now),
+            (Read::Pin(number), Some(_)) => self.pins.missing(*number),
+            (Read::Pin(number), None) if is_damaged => self.pins.damaged(*number),
+            (Read::Pin(_), None) => self.pins.failed(),
+            (Read::Manifest(number), Some(Found::Manifest(Some(manifest)))) => {
+                if self.manifests.found(*number) {
+                    self.is_newest_missing = false;
+                }
+                self.bodies.insert(*number, Arc::new(manifest));
+            }
+            (Read::Manifest(number), Some(_)) => self.manifests.missing(*number),
+            (Read::Manifest(number), None) if is_damaged => self.manifests.damaged(*number),
+            (Read::Manifest(_), None) => self.manifests.failed(),
+            (Read::CheckManifest(_), Some(Found::Checked { exists, newest })) => {
+                self.polls_checked = self.polls;
+                self.is_newest_missing = !exists && newest <= self.manifests.exists();
+                self.manifests.exists_up_to(newest);
+            }
+            (Read::PinnedManifest(number), Some(Found::Manifest(Some(manifest)))) => {
+                self.bodies.insert(*number, Arc::new(manifest));
+            }
+            (Read::Decision(number), Some(Found::Decision(Some(decision)))) => {
+                self.decision = Some((*number, decision));
+            }
+            (Read::NewestTopology(_) | Read::Topology(_) | Read::TopologyBefore(_) | Read::Statuses(_), found) => {
+                self.topologies.apply_read(&read, found, is_damaged, now);
+            }
+            _ => {}
+        }
+        // The pins that a swap depends on were read to their end at this moment.
+        if matches!(read, Read::Pin(_)) && error.is_none() && self.pins.next_read().is_none() && self.pins.is_known() {
+            self.confirmed = self.confirming;
+        }
+        let Some(round) = &mut self.round else { return };
+        match &read {
+            Read::PinnedManifest(number) => {
+                round.has_read_pinned = true;
+                if error.is_none() && !self.bodies.contains_key(number) {
+                    let problem =
+                        format!("the pin names generation {number}, which does not exist: pin an existing generation");
+                    error = Some(PublishError::NoGeneration { url: self.options.url.clone(), problem });
+                }
+            }
+            Read::Decision(_) => round.has_read_decision = true,
+            Read::Statuses(_) => round.has_read_statuses = true,
+            Read::CheckManifest(_) => round.has_checked = true,
+            _ => {}
+        }
+        let is_same_series = |(failed, _): &(Read, PublishError)| discriminant(failed) == discriminant(&read);
+        let is_known = match &read {
+            Read::Pin(_) => self.pins.is_known(),
+            Read::Manifest(_) => self.manifests.is_known(),
+            Read::Topology(_) => self.topologies.series.is_known(),
+            _ => false,
+        };
+        match (&round.error, error) {
+            // A later document leads out of a damaged one.
+            (Some(failed), None) if is_known && is_same_series(failed) => round.error = None,
+            (None, Some(error)) => round.error = Some((read, error)),
+            _ => {}
+        }
+    }
+}

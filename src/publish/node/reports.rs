@@ -1,0 +1,156 @@
+//! What a node reports: its status in the store, and the outcome of its polls.
+
+use std::mem::take;
+use std::time::Duration;
+
+use super::actions::{Action, Goal, Polled};
+use super::selection::Selection;
+use super::{NodeMachine, STATUS_EVERY, STATUS_GAP, STATUS_POLLS};
+use crate::cluster::SlotSet;
+use crate::publish::error::{FailureKind, PublishError};
+use crate::publish::status::NodeStatus;
+
+impl NodeMachine {
+    fn is_idle(&self) -> bool {
+        self.round.is_none() && self.transfer.is_none() && self.swap.is_none() && !self.is_settling
+    }
+
+    /// Returns the outcome of the polls that have ended, as soon as nothing that they started is in progress.
+    pub(in crate::publish) fn take_report(&mut self) -> Option<Result<Polled, PublishError>> {
+        if !self.is_unreported || !self.is_idle() || self.polls == 0 {
+            return None;
+        }
+        self.is_unreported = false;
+        let has_served = take(&mut self.has_served);
+        if let Some(error) = self.goal_error.take().or_else(|| self.poll_error.take()) {
+            return Some(Err(error));
+        }
+        Some(Ok(match self.selection() {
+            _ if has_served => Polled::Served(self.serving),
+            Selection::Generation { manifest, holds, .. } => {
+                let (number, needed) = (manifest.number, self.needed());
+                match self.is_served(number, &needed) {
+                    _ if needed.is_empty() => Polled::Unassigned,
+                    true => Polled::Current(number),
+                    false if holds => Polled::Holding(number),
+                    false => Polled::Waiting(number),
+                }
+            }
+            Selection::Nothing => Polled::Empty,
+            Selection::Unknown => Polled::Waiting(self.manifests.number()),
+        }))
+    }
+
+    /// Returns whether a transfer, a swap, or a record is in progress.
+    pub(in crate::publish) fn is_folder_in_use(&self) -> bool {
+        self.transfer.is_some() || self.swap.is_some() || self.is_settling
+    }
+
+    /// Returns what is about to be served.
+    pub(in crate::publish) fn swapping(&self) -> Option<&Goal> {
+        self.swap.as_ref()
+    }
+
+    pub(in crate::publish) fn polls(&self) -> u64 {
+        self.polls
+    }
+
+    pub(in crate::publish) fn serving(&self) -> u64 {
+        self.serving
+    }
+
+    pub(in crate::publish) fn held(&self) -> &SlotSet {
+        &self.held
+    }
+
+    pub(in crate::publish) fn failures(&self) -> [u64; FailureKind::ALL.len()] {
+        self.failures
+    }
+
+    /// Returns when the last successful poll ended.
+    pub(in crate::publish) fn polled_at(&self) -> Option<Duration> {
+        self.polled_at
+    }
+
+    /// Returns the generation that is being fetched, and when the fetch began.
+    pub(in crate::publish) fn fetching(&self) -> Option<(u64, Duration)> {
+        self.transfer.as_ref().map(|transfer| (transfer.prepared.generation, transfer.since))
+    }
+
+    /// Returns the status of the node, without what depends on other clocks or on the progress of a transfer.
+    pub(in crate::publish) fn status(&self) -> NodeStatus {
+        let missing = self.missing().map(|manifest| manifest.number);
+        let failure = self.failure.as_ref().filter(|failure| Some(failure.generation) == missing);
+        let ready = self.ready.as_ref().filter(|ready| Some(ready.generation) == missing);
+        let is_member = self.options.slots.is_none();
+        let problem = match failure {
+            Some(failure) => &failure.text,
+            None => &self.poll_problem,
+        };
+        NodeStatus {
+            node: self.options.name.clone(),
+            serving: self.serving,
+            digest: self.digest.clone(),
+            prepared: ready.map_or(0, |ready| ready.generation),
+            newest: self.manifests.number(),
+            pin: self.pins.number(),
+            error: problem.clone(),
+            failed: failure.map_or(0, |failure| failure.generation),
+            slots: if is_member { self.held_ranges.clone() } else { Vec::new() },
+            topology: self.topologies.number(),
+            ready_topology: if is_member { self.topologies.ready(&self.held) } else { 0 },
+            fetching: self.transfer.as_ref().map_or(0, |transfer| transfer.prepared.generation),
+            beat: self.beat,
+            ..NodeStatus::default()
+        }
+    }
+
+    fn status_every(&self) -> Duration {
+        let is_watched = self.options.slots.is_none() || self.transfer.is_some() || self.swap.is_some();
+        if is_watched { STATUS_EVERY.min(STATUS_POLLS * self.options.poll) } else { STATUS_EVERY }
+    }
+
+    pub(super) fn status_due_at(&self, status: &NodeStatus) -> Duration {
+        let Some(tried_at) = self.status_tried_at else { return Duration::ZERO };
+        let gap = self.options.poll.min(STATUS_GAP);
+        match &self.status_written {
+            Some((_, written)) if is_same_state(written, status) => tried_at + self.status_every(),
+            Some(_) | None if self.is_status_failing => tried_at + self.options.poll,
+            _ => tried_at + gap,
+        }
+    }
+
+    pub(super) fn next_status(&mut self, now: Duration) -> Option<Action> {
+        if !self.options.is_writable || self.is_writing_status {
+            return None;
+        }
+        let status = self.status();
+        if now < self.status_due_at(&status) {
+            return None;
+        }
+        self.beat = self.beat.wrapping_add(1);
+        (self.is_writing_status, self.status_tried_at) = (true, Some(now));
+        let status = NodeStatus { beat: self.beat, ..status };
+        self.status_written = Some((now, status.clone()));
+        Some(Action::WriteStatus(status))
+    }
+
+    pub(super) fn status_written(&mut self, result: Result<(), PublishError>) {
+        self.is_writing_status = false;
+        match result {
+            Ok(()) => self.is_status_failing = false,
+            Err(error) => {
+                if !self.is_status_failing {
+                    self.failures[error.kind() as usize] += 1;
+                }
+                self.is_status_failing = true;
+                self.status_written = None;
+            }
+        }
+    }
+}
+
+/// Returns whether two statuses differ at most in what changes all the time.
+fn is_same_state(left: &NodeStatus, right: &NodeStatus) -> bool {
+    NodeStatus { beat: right.beat, ..left.clone() } == *right
+}

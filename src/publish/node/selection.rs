@@ -1,0 +1,209 @@
+//! Which generation a node serves, and the next transfer or swap.
+//!
+//! In: the documents that the node has read, the file that it serves, and its transfer in progress. Out: an action.
+//! Nothing here is remembered: a newer pin, decision, manifest, or topology changes the result at the next step.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::actions::{Action, Goal};
+use super::{Failure, MANIFESTS_MAX, NodeMachine, Prepared, Transfer};
+use crate::cluster::SlotSet;
+use crate::publish::manifest::Manifest;
+use crate::publish::pin::Decision;
+use crate::publish::record::Record;
+
+/// What the documents select.
+pub(super) enum Selection {
+    /// Unknown, because a document cannot be read. The node continues what it does, but does not swap.
+    Unknown,
+    /// The table has no generation.
+    Nothing,
+    Generation {
+        manifest: Arc<Manifest>,
+        /// Whether the node waits for the decision of a rollout.
+        holds: bool,
+        /// Whether no pin selects the generation.
+        is_newest: bool,
+    },
+}
+
+impl NodeMachine {
+    /// Returns the slots that the node needs.
+    pub(in crate::publish) fn needed(&self) -> SlotSet {
+        match &self.options.slots {
+            Some(slots) => slots.clone(),
+            None => {
+                let mut needed = self.served_slots.clone();
+                needed.insert_all(&self.topologies.slots());
+                needed
+            }
+        }
+    }
+
+    pub(super) fn selection(&self) -> Selection {
+        if !self.pins.is_known() {
+            return Selection::Unknown;
+        }
+        let node = self.options.name.as_str();
+        let selected = self.pin.as_ref().map(|pin| (pin.generation_for(Some(node)), pin.hold && pin.applies_to(node)));
+        let Some((Some(number), holds)) = selected else { return self.newest_selection() };
+        let decision = self.decision.filter(|(decided, _)| *decided == number).map(|(_, decision)| decision);
+        let (number, holds) = match (holds && number != self.serving, decision) {
+            (true, Some(Decision::Abort)) if self.serving == 0 => return Selection::Nothing,
+            (true, Some(Decision::Abort)) => (self.serving, false),
+            (true, None) => (number, true),
+            _ => (number, false),
+        };
+        match self.bodies.get(&number) {
+            Some(manifest) => Selection::Generation { manifest: Arc::clone(manifest), holds, is_newest: false },
+            None => Selection::Unknown,
+        }
+    }
+
+    fn newest_selection(&self) -> Selection {
+        let newest = self.manifests.number();
+        let earlier = self.transfer.as_ref().map(|transfer| &transfer.prepared).or(self.ready.as_ref());
+        let earlier =
+            earlier.filter(|prepared| prepared.is_newest && (self.serving + 1..newest).contains(&prepared.generation));
+        let number = earlier.map_or(newest, |prepared| prepared.generation);
+        match self.bodies.get(&number) {
+            // Only a pin makes a node go back.
+            _ if newest == 0 && self.serving == 0 => Selection::Nothing,
+            Some(manifest) if number >= self.serving => {
+                Selection::Generation { manifest: Arc::clone(manifest), holds: false, is_newest: true }
+            }
+            _ => Selection::Unknown,
+        }
+    }
+
+    /// Returns whether the node serves a generation with the slots that it needs.
+    pub(super) fn is_served(&self, generation: u64, needed: &SlotSet) -> bool {
+        generation == self.serving && !self.is_damaged && needed.is_subset(&self.held)
+    }
+
+    /// Returns the manifest of the generation that the node should serve but does not.
+    pub(in crate::publish) fn missing(&self) -> Option<Arc<Manifest>> {
+        match self.selection() {
+            Selection::Generation { manifest, .. } if !self.is_served(manifest.number, &self.needed()) => {
+                Some(manifest)
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns whether the served file is damaged, or lacks rows of slots that the node needs.
+    fn lacks_rows(&self, needed: &SlotSet) -> bool {
+        self.serving != 0 && (self.is_damaged || !needed.is_subset(&self.held))
+    }
+
+    /// Returns whether a generation is served as soon as its file is complete.
+    fn can_serve(&self, selection: &Selection, now: Duration) -> bool {
+        let Selection::Generation { manifest, holds, .. } = selection else { return false };
+        let is_failing = |failure: &Failure| failure.generation == manifest.number && now < failure.retry_at;
+        !holds && !self.failure.as_ref().is_some_and(is_failing)
+    }
+
+    pub(super) fn next_transfer_or_swap(&mut self, now: Duration) -> Option<Action> {
+        let confirmed = self.confirmed.take();
+        if self.swap.is_some() {
+            return None;
+        }
+        let needed = self.needed();
+        let selection = match self.selection() {
+            // The rows of new slots do not wait for the decision of a rollout, or for a document that cannot be read.
+            selection if self.lacks_rows(&needed) && !self.can_serve(&selection, now) => {
+                self.bodies.get(&self.serving).map_or(selection, |manifest| Selection::Generation {
+                    manifest: Arc::clone(manifest),
+                    holds: false,
+                    is_newest: false,
+                })
+            }
+            selection => selection,
+        };
+        let (manifest, holds, is_newest) = match selection {
+            Selection::Unknown => return None,
+            Selection::Nothing => return self.cancel_transfer(),
+            Selection::Generation { manifest, holds, is_newest } => (manifest, holds, is_newest),
+        };
+        let generation = manifest.number;
+        if needed.is_empty() || self.is_served(generation, &needed) {
+            self.ready = None;
+            if self.failure.as_ref().is_some_and(|failure| failure.generation == generation) {
+                self.failure = None;
+            }
+            return self.cancel_transfer();
+        }
+        if let Some(transfer) = &self.transfer {
+            let is_wanted = transfer.prepared.generation == generation && needed.is_subset(&transfer.prepared.slots);
+            return if is_wanted { None } else { self.cancel_transfer() };
+        }
+        let is_failing =
+            self.failure.as_ref().is_some_and(|failure| failure.generation == generation && now < failure.retry_at);
+        if is_failing || self.is_settling {
+            return None;
+        }
+        let is_ready = |ready: &Prepared| ready.generation == generation && needed.is_subset(&ready.slots);
+        let Some(ready) = self.ready.clone().filter(is_ready) else {
+            self.ready = None;
+            let prepared = Prepared { generation, slots: needed.clone(), is_newest };
+            self.transfer = Some(Transfer { prepared, is_canceled: false, since: now });
+            return Some(Action::Transfer(Goal {
+                manifest,
+                slots: needed,
+                repairs: self.is_damaged && generation == self.serving,
+            }));
+        };
+        if holds || self.waits_for_poll {
+            return None;
+        }
+        if generation != self.serving && confirmed != Some(generation) {
+            // The pins may have changed during the transfer.
+            return if self.round.is_none() { self.begin_round(now, true) } else { None };
+        }
+        let goal = Goal { manifest, slots: ready.slots, repairs: false };
+        let record = Record { generation, slots: goal.slots.ranges(), ..self.record() };
+        self.swap = Some(goal.clone());
+        Some(Action::Swap(goal, record))
+    }
+
+    fn cancel_transfer(&mut self) -> Option<Action> {
+        let transfer = self.transfer.as_mut().filter(|transfer| !transfer.is_canceled)?;
+        transfer.is_canceled = true;
+        Some(Action::CancelTransfer)
+    }
+
+    pub(super) fn record(&self) -> Record {
+        Record {
+            generation: self.serving,
+            pin: self.pins.number(),
+            pinned: self.pin.clone(),
+            slots: self.held_ranges.clone(),
+        }
+    }
+
+    /// Returns the generations that are served, fetched, or about to be served.
+    fn used(&self) -> Vec<u64> {
+        let selected = match self.selection() {
+            Selection::Generation { manifest, .. } => Some(manifest.number),
+            _ => None,
+        };
+        let prepared = self.transfer.as_ref().map(|transfer| transfer.prepared.generation);
+        let ready = self.ready.as_ref().map(|ready| ready.generation);
+        [Some(self.serving), selected, prepared, ready].into_iter().flatten().collect()
+    }
+
+    pub(super) fn used_manifests(&self) -> Vec<Arc<Manifest>> {
+        self.used().iter().filter_map(|number| self.bodies.get(number)).cloned().collect()
+    }
+
+    /// Forgets the manifests that are not in use.
+    pub(super) fn prune_bodies(&mut self) {
+        let mut used = self.used();
+        used.push(self.manifests.number());
+        while self.bodies.len() > MANIFESTS_MAX {
+            let Some(unused) = self.bodies.keys().copied().find(|number| !used.contains(number)) else { return };
+            self.bodies.remove(&unused);
+        }
+    }
+}
