@@ -486,8 +486,8 @@ impl Folder {
         let served_now =
             placed.and_then(|()| (unpoisoned(&self.serve))(&self.cache.serving_path(), manifest).map_err(rejected));
         let Err(error) = served_now else { return Ok(()) };
-        if record.is_some() {
-            let _ = self.cache.write_record(&before);
+        if let Some(record) = record {
+            let _ = self.cache.write_record(&record.after_failure(before));
         }
         if let Some((manifest, slots)) = served {
             self.announce(slots);

@@ -23,6 +23,11 @@ pub(super) struct Record {
 }
 
 impl Record {
+    /// Returns the record after a swap to this one failed: `before` is what the node served. Its pin stays the newest one.
+    pub(super) fn after_failure(&self, before: Record) -> Record {
+        Record { generation: before.generation, slots: before.slots, ..self.clone() }
+    }
+
     /// Returns whether a node can have written the record.
     pub(super) fn is_possible(&self) -> bool {
         let is_pin = |pin: &Pin| self.pin > 0 && pin.check().is_ok();

@@ -361,7 +361,7 @@ impl World {
         let file = node.file(&goal).expect("a file is served that no transfer has verified").clone();
         let generation = goal.manifest.number;
         if is_rejected || file.is_damaged && is_noticed {
-            node.disk.record = before;
+            node.disk.record = node.disk.record.after_failure(before);
             if file.is_damaged {
                 node.disk.files.retain(|file| file.generation != generation);
             }
