@@ -69,7 +69,7 @@ impl Table {
         follow(&originals).unwrap();
         let status = r#"{"node":"b","serving":1,"digest":"","prepared":2,"newest":2,"pin":1,"lag_s":5,"error":"canceled",
             "failed":0,"slots":[{"first_slot":0,"last_slot":16383}],"topology":1,"updated":"2026-11-28T16:00:00Z","tool":"x"}"#;
-        fs::create_dir(originals.join("store/users/status")).unwrap();
+        fs::create_dir_all(originals.join("store/users/status")).unwrap();
         fs::write(originals.join("store/users/status/b.json"), seal(status)).unwrap();
         let mut pin = Pin::new(Some(2));
         (pin.nodes, pin.others, pin.hold) = (vec!["a".to_owned()], Some(1), true);
@@ -332,8 +332,9 @@ fn follow(case: &Path) -> Result<(), PublishError> {
             assert!(!line.contains("panicked"), "{line}");
         }
         polls += 1;
-        if polls == 2 {
-            control.stop();
+        match polls {
+            1 => control.poll(),
+            _ => control.stop(),
         }
     }));
     assert_is_short_line(&follower.control().facts().status.error);
