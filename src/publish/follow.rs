@@ -529,13 +529,13 @@ fn blocking<T: Send + 'static>(
 /// Reads what a node asks for.
 async fn find(location: &Location, read: &Read) -> Result<Found, PublishError> {
     Ok(match read {
-        Read::NewestManifest(known) => Found::Newest(location.newest_beyond_gaps(Series::Manifests, *known).await?),
-        Read::NewestPin(known) => Found::Newest(location.newest_beyond_gaps(Series::Pins, *known).await?),
-        Read::NewestTopology(known) => Found::Newest(location.newest_beyond_gaps(Series::Topologies, *known).await?),
+        Read::NewestManifest(known) => Found::Newest(location.highest_if_listed(Series::Manifests, *known).await?),
+        Read::NewestPin(known) => Found::Newest(location.highest_if_listed(Series::Pins, *known).await?),
+        Read::NewestTopology(known) => Found::Newest(location.highest_if_listed(Series::Topologies, *known).await?),
         Read::CheckManifest(number) => Found::Checked {
             exists: location.len_bytes(&Series::Manifests.object(*number)).await?.is_some(),
             newest: match location.is_writable {
-                true => location.newest_beyond_gaps(Series::Manifests, *number).await?,
+                true => location.highest_if_listed(Series::Manifests, *number).await?,
                 false => *number,
             },
         },

@@ -39,7 +39,6 @@ mod local_store;
 mod location;
 mod manifest;
 mod membership;
-mod newest;
 mod node;
 mod numbers;
 mod pin;

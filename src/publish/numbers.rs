@@ -4,6 +4,10 @@
 //! deleted by these programs, but lifecycle rules of buckets and people delete them. A number that was used must not be
 //! used again: nodes that know it would take the new document for the old one.
 
+use std::time::Duration;
+
+use tokio::time::timeout;
+
 use super::document::Series;
 use super::error::{PublishError, StoreFault};
 use super::limits::{NUMBER_MAX, NUMBERS_MAX};
@@ -15,12 +19,25 @@ use super::status::NodeStatus;
 /// could otherwise use up all numbers.
 const DISTANCE_MAX: u64 = 1 << 20;
 
+/// The maximum time of a listing during a poll.
+const LIST_MAX: Duration = Duration::from_secs(60);
+
 impl Location {
     /// Returns the highest number of a series, even if preceding documents were deleted. Returns 0 if there is none.
     /// `known` is a number that exists, or 0. A store that cannot be listed has no gaps.
     pub(super) async fn highest(&self, series: Series, known: u64) -> Result<u64, PublishError> {
         let newest = self.newest(series, known).await?;
         Ok(self.numbers_after(series, newest).await?.last().copied().unwrap_or(newest))
+    }
+
+    /// Does what [`Location::highest`] does. If the store cannot be listed, for example without the permission, gaps stay
+    /// unnoticed.
+    pub(super) async fn highest_if_listed(&self, series: Series, known: u64) -> Result<u64, PublishError> {
+        let newest = self.newest(series, known).await?;
+        match timeout(LIST_MAX, self.numbers_after(series, newest)).await {
+            Ok(Ok(numbers)) => Ok(numbers.last().copied().unwrap_or(newest)),
+            Ok(Err(_)) | Err(_) => Ok(newest),
+        }
     }
 
     /// Returns the numbers of a series that are higher than a number, in ascending order. Returns none if the store cannot
