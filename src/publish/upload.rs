@@ -118,7 +118,7 @@ fn is_intact(store: &MappedStore) -> bool {
     const ATTEMPTS: usize = 3;
     let store = store.unverified();
     (0..ATTEMPTS).any(|_| {
-        let epoch = store.begin_batch();
+        let Some(epoch) = store.begin_batch_of_whole_file() else { return false };
         let is_intact = (0..store.block_counts().0).all(|block| store.verify_block(block) == Some(true));
         is_intact && store.is_unchanged_since(epoch)
     })

@@ -13,9 +13,9 @@ use crate::store::Store;
 pub(super) const BORROWED_MAX: usize = 31;
 /// The maximum number of bytes that are copied at a time from a shared mapping, just before they are sent.
 const STAGE_LEN_BYTES: usize = 64 << 10;
-/// The maximum number of attempts to copy bytes from a shared mapping, if the names or the permissions of its file change
-/// during each attempt.
-const STAGE_ATTEMPTS_MAX: usize = 4;
+/// The maximum number of attempts to copy bytes from a shared mapping, if its pages are copied or the names or the
+/// permissions of its file change during each attempt.
+const STAGE_ATTEMPTS_MAX: usize = 8;
 
 /// A range of the records section that is sent directly from the file, or a range of a reply that connections share.
 #[derive(Clone, Copy, Default)]
@@ -141,14 +141,17 @@ impl<'a> Unsent<'a> {
     /// # Errors
     /// If the file was changed since the responses were read from it.
     pub(super) fn fill_stage(&mut self, store: &Store) -> io::Result<()> {
-        let mut epoch = store.begin_batch();
-        for _ in 0..STAGE_ATTEMPTS_MAX {
+        for attempt in 0..STAGE_ATTEMPTS_MAX {
+            // Every second attempt reads the copies that the attempt before it has made, and makes no others.
+            let (epoch, fixed) = match attempt % 2 {
+                0 => (store.begin_batch(), None),
+                _ => store.begin_batch_again(),
+            };
             if self.copy_to_stage(store) && store.is_unchanged_since(epoch) {
                 return Ok(());
             }
             // If only the names or the permissions of the file have changed, the file is trusted again.
-            let begun = std::mem::replace(&mut epoch, store.begin_batch());
-            if epoch == begun {
+            if fixed.is_none() && store.begin_batch() == epoch {
                 break;
             }
         }

@@ -4,6 +4,11 @@
 //! itself is in a block of the section of block sums, which is verified first, against the root. The time between two
 //! changes of the file is an epoch. After a change, no block is trusted until the root has been verified again. Then the
 //! next trusted epoch begins, with every block unverified.
+//!
+//! In a **copying** epoch, changes of the file cannot be detected, so the pages of a block are copied before the block is
+//! verified, and only copies are trusted. A batch may have read a page before another thread replaced it by its copy.
+//! Each verified copy therefore changes the value of [`Epoch`], and a batch is correct only if the value is the one with
+//! which the batch began.
 
 #[cfg(all(test, loom))]
 mod models;
@@ -22,13 +27,14 @@ use zerocopy::little_endian::U64;
 use crate::format::checksum::{BLOCK_LEN_BYTES, SUMS_PER_BLOCK, block_sum};
 use crate::sync::{AtomicU8, AtomicU64, Ordering, RwLock};
 
+use super::page_copies::{COPIES_LEN_MAX_BYTES, Copier};
 use super::verification::{self, BLOCK_WORK};
 
-/// The tag of a block is the lowest byte of the number of the epoch in which the block was last verified, or `NEVER` if
-/// the block was never verified. `NEVER` is the tag of no trusted epoch, because trusted epochs have odd numbers.
+/// The tag of a block is the tag of the epoch in which the block was last verified, or `NEVER` if the block was never
+/// verified. `NEVER` is the tag of no trusted epoch, because trusted epochs have odd tags.
 const NEVER: u8 = 0;
-/// The number of the first epoch. Epochs are numbered in order. In odd epochs, the file is trusted; in even epochs,
-/// every block counts as damaged.
+/// The first epoch. The tags of epochs are numbered in order, and repeat after 256 epochs. In odd epochs, the file is
+/// trusted; in even epochs, every block counts as damaged.
 const FIRST: u64 = 1;
 /// The maximum number of damaged blocks that are recorded in an epoch.
 const DAMAGED_MAX: usize = 64;
@@ -37,19 +43,53 @@ const DAMAGED_MAX: usize = 64;
 const GROUP_BLOCKS: usize = 256;
 
 /// The time between two changes of a file: see [`Store::epoch`](super::Store::epoch).
+///
+/// Bits 0 to 7 are the tag of the epoch. Bit 8 is set in copying epochs. Bits 9 to 63 count the epochs and, in copying
+/// epochs, the copies that were verified. This count does not wrap around in the lifetime of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Epoch(u64);
 
 impl Epoch {
+    const COPYING: u64 = 1 << 8;
+    const COUNT_ONE: u64 = 1 << 9;
+
     /// Returns the tag of the blocks that are verified in this epoch.
     #[inline(always)]
     fn tag(self) -> u8 {
         self.0 as u8
     }
 
+    /// Returns whether only copies of blocks are trusted in this epoch.
+    #[inline]
+    pub(super) fn is_copying(self) -> bool {
+        self.0 & Epoch::COPYING != 0
+    }
+
+    /// Returns whether this value is older than another value of the same file.
+    pub(super) fn is_before(self, other: Epoch) -> bool {
+        self.0 / Epoch::COUNT_ONE < other.0 / Epoch::COUNT_ONE
+    }
+
+    /// Returns how many epochs began, and how many copies were verified, since an older value.
+    #[cfg(test)]
+    pub(super) fn counted_since(self, older: Epoch) -> u64 {
+        self.0 / Epoch::COUNT_ONE - older.0 / Epoch::COUNT_ONE
+    }
+
+    /// Returns the value with which the next epoch begins.
+    pub(super) fn next(self, is_copying: bool) -> Epoch {
+        let count = (self.0 / Epoch::COUNT_ONE + 1) * Epoch::COUNT_ONE;
+        Epoch(count | if is_copying { Epoch::COPYING } else { 0 } | u64::from(self.tag().wrapping_add(1)))
+    }
+
+    /// Returns the value after another copy was verified in this copying epoch.
+    fn with_copy(self) -> Epoch {
+        Epoch(self.0 + Epoch::COUNT_ONE)
+    }
+
     /// Returns whether this is an epoch in which no byte is trusted.
     #[inline(always)]
-    pub(super) fn is_distrust(self) -> bool {
+    pub(crate) fn is_distrust(self) -> bool {
         self.0.is_multiple_of(2)
     }
 }
@@ -63,6 +103,8 @@ pub(super) struct BlockData<'a> {
     pub(super) sums: &'a [U64],
     /// The checksum of each block of `sums`. Must have been verified in this epoch.
     pub(super) root: &'a [U64],
+    /// Copies blocks in copying epochs. Without it, blocks can be verified in these epochs, but are not trusted.
+    pub(super) copier: Option<Copier<'a>>,
 }
 
 impl<'a> BlockData<'a> {
@@ -133,7 +175,7 @@ impl Coverage {
         }
         let first = u64::from(epoch.tag()) << Self::EPOCH_SHIFT | 1;
         // A count of an earlier epoch is replaced.
-        let _ = self.verified.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |verified| {
+        let _ = self.verified.fetch_update(Ordering::Release, Ordering::Relaxed, |verified| {
             let counted = (verified >> Self::EPOCH_SHIFT) as u8;
             Some(if counted == epoch.tag() { verified + 1 } else { first })
         });
@@ -263,6 +305,9 @@ impl Blocks {
                 Some(_) => {}
                 None => verification::count(blocks.len()),
             }
+            if epoch.is_copying() && !self.copy_records(epoch, data, &blocks, end - start) {
+                return false;
+            }
             if !{ blocks }.all(|block| self.verify_block(epoch, data, block)) {
                 return false;
             }
@@ -289,12 +334,12 @@ impl Blocks {
             return true;
         }
         if block >= sums.start {
-            return self.compare_sum(epoch, block, || data.block_of_sums(block - sums.start));
+            return self.compare_sum(epoch, data, block, || data.block_of_sums(block - sums.start));
         }
         let sums_block = sums.start + block / SUMS_PER_BLOCK;
         let are_sums_intact = self.is_verified(epoch, sums_block)
-            || self.compare_sum(epoch, sums_block, || data.block_of_sums(block / SUMS_PER_BLOCK));
-        are_sums_intact && self.compare_sum(epoch, block, || data.block(block))
+            || self.compare_sum(epoch, data, sums_block, || data.block_of_sums(block / SUMS_PER_BLOCK));
+        are_sums_intact && self.compare_sum(epoch, data, block, || data.block(block))
     }
 
     /// Compares the checksum of a block's bytes with the expected checksum, which `block_and_sum` returns. Records the
@@ -303,10 +348,17 @@ impl Blocks {
     fn compare_sum<'a>(
         &self,
         epoch: Epoch,
+        data: &BlockData<'_>,
         block: usize,
         block_and_sum: impl FnOnce() -> Option<(&'a [u8], U64)>,
     ) -> bool {
-        if block >= self.tags.len() || epoch.is_distrust() || !verification::begin(BLOCK_WORK) {
+        if block >= self.tags.len() || epoch.is_distrust() {
+            return false;
+        }
+        if let Some(copier) = data.copier.filter(|_| epoch.is_copying()) {
+            return self.compare_sum_of_copy(epoch, copier, block, block_and_sum);
+        }
+        if !verification::begin(BLOCK_WORK) {
             return false;
         }
         let is_intact = block_and_sum().is_some_and(|(bytes, sum)| block_sum(bytes) == sum);
@@ -317,20 +369,90 @@ impl Blocks {
         is_intact
     }
 
+    /// Copies a block in a copying epoch, and does what [`Blocks::compare_sum`] does with the copy.
+    #[cold]
+    fn compare_sum_of_copy<'a>(
+        &self,
+        epoch: Epoch,
+        copier: Copier<'_>,
+        block: usize,
+        block_and_sum: impl FnOnce() -> Option<(&'a [u8], U64)>,
+    ) -> bool {
+        if !verification::begin_copy() {
+            return false;
+        }
+        // The checksum is in a verified block of this copying epoch, if this epoch has not ended, which is checked below.
+        let Some((bytes, sum)) = block_and_sum() else {
+            self.note_damaged(block);
+            return false;
+        };
+        let mut copies = copier.lock();
+        if !copies.is_in(epoch) {
+            return false;
+        }
+        if copies.are_too_many() {
+            // The next batch releases the copies, and begins another copying epoch.
+            self.distrust(self.epoch());
+            return false;
+        }
+        if !copier.copy(&mut copies, bytes) {
+            return false;
+        }
+        let is_intact = block_sum(bytes) == sum;
+        match is_intact {
+            true => self.note_verified_copy(epoch, block),
+            false => self.note_damaged(block),
+        }
+        is_intact
+    }
+
+    /// Copies the blocks of a run of records at once, which needs fewer mappings than one copy per block. `len_bytes` is
+    /// the length of the range that a lookup needs. Returns `false` if the copies of a range of this length would take too
+    /// much memory.
+    #[cold]
+    fn copy_records(&self, epoch: Epoch, data: &BlockData<'_>, blocks: &Range<usize>, len_bytes: usize) -> bool {
+        let is_pending = || blocks.clone().any(|block| !self.is_verified(epoch, block));
+        let copier = data.copier.filter(|_| blocks.len() > 1 && is_pending() && !verification::has_fixed_copies());
+        let (start, end) = (blocks.start * BLOCK_LEN_BYTES, blocks.end * BLOCK_LEN_BYTES);
+        if let (Some(copier), Some(bytes)) = (copier, data.records().get(start..end.min(data.records().len()))) {
+            let mut copies = copier.lock();
+            if copies.is_in(epoch) && !copies.are_too_many() {
+                // If the system refuses, so it does for each block.
+                copier.copy(&mut copies, bytes);
+            }
+        }
+        len_bytes <= COPIES_LEN_MAX_BYTES / 2
+    }
+
+    /// Records that the copy of a block is verified in a copying epoch. The copies must be locked, so no other trusted
+    /// epoch begins meanwhile.
+    fn note_verified_copy(&self, epoch: Epoch, block: usize) {
+        // A batch that finds the tag also finds that the value of the epoch has changed, if the batch began before: the
+        // value is changed first. `Store::is_unchanged_since` has the other half of this order.
+        let count = |now: u64| Some(Epoch(now)).filter(|now| !now.is_distrust()).map(|now| now.with_copy().0);
+        let _ = self.epoch.fetch_update(Ordering::AcqRel, Ordering::Relaxed, count);
+        self.tag(epoch, block);
+    }
+
     /// Records that a block is verified in the current epoch.
     pub(super) fn mark_verified(&self, block: usize) {
         self.note_verified(self.epoch(), block);
     }
 
     fn note_verified(&self, epoch: Epoch, block: usize) {
+        // In a copying epoch, only copies are trusted.
+        if !epoch.is_copying() {
+            self.in_epoch(epoch, || self.tag(epoch, block));
+        }
+    }
+
+    fn tag(&self, epoch: Epoch, block: usize) {
         let Some(tag) = self.tags.get(block) else { return };
-        self.in_epoch(epoch, || {
-            if tag.swap(epoch.tag(), Ordering::Relaxed) != epoch.tag() {
-                self.records.add(epoch, block);
-                self.slots.add(epoch, block);
-                self.fences.add(epoch, block);
-            }
-        });
+        if tag.swap(epoch.tag(), Ordering::Release) != epoch.tag() {
+            self.records.add(epoch, block);
+            self.slots.add(epoch, block);
+            self.fences.add(epoch, block);
+        }
     }
 
     /// Calls `write_tags` if `epoch` is the current epoch. No new trusted epoch begins during the call.
@@ -350,7 +472,7 @@ impl Blocks {
     /// Ends a trusted epoch: from then on, no byte is trusted. Does nothing if `epoch` is distrusted or has already
     /// ended. Returns whether this call ended the epoch.
     pub(super) fn distrust(&self, epoch: Epoch) -> bool {
-        let has_ended = !epoch.is_distrust() && self.end_epoch(epoch);
+        let has_ended = !epoch.is_distrust() && self.end_epoch(epoch, false);
         if has_ended {
             // The list of damaged blocks is cleared, because blocks that were damaged while a process wrote to the file
             // may be intact after the writes.
@@ -375,14 +497,15 @@ impl Blocks {
         false
     }
 
-    /// Begins a trusted epoch after a distrusted one. Returns `false` if the current epoch is not distrusted.
-    pub(super) fn trust_again(&self) -> bool {
+    /// Begins a trusted epoch after a distrusted one, in which only copies of blocks are trusted if `is_copying` is set.
+    /// Returns `false` if the current epoch is not distrusted.
+    pub(super) fn trust_again(&self, is_copying: bool) -> bool {
         let epoch = self.epoch();
         let _tagging = self.tagging.write().unwrap_or_else(PoisonError::into_inner);
-        if Epoch(epoch.0 + 1).tag() == Epoch(FIRST).tag() {
+        if epoch.next(is_copying).tag() == Epoch(FIRST).tag() {
             self.forget_tags();
         }
-        epoch.is_distrust() && self.end_epoch(epoch)
+        epoch.is_distrust() && self.end_epoch(epoch, is_copying)
     }
 
     /// Marks all blocks as unverified, before the tags of earlier epochs are used again.
@@ -395,8 +518,9 @@ impl Blocks {
     }
 
     /// Ends an epoch, if it has not ended yet, and begins the next one. Returns whether this call ended the epoch.
-    fn end_epoch(&self, epoch: Epoch) -> bool {
-        self.epoch.compare_exchange(epoch.0, epoch.0 + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    fn end_epoch(&self, epoch: Epoch, is_next_copying: bool) -> bool {
+        let next = epoch.next(is_next_copying);
+        self.epoch.compare_exchange(epoch.0, next.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     fn note_damaged(&self, block: usize) {
@@ -451,7 +575,7 @@ impl Blocks {
         let root = crate::format::checksum::root_of(sums);
         self.verify_range(
             epoch,
-            &BlockData { sections: [records, &[], &[], &[], &[], &[]], sums, root: &root },
+            &BlockData { sections: [records, &[], &[], &[], &[], &[]], sums, root: &root, copier: None },
             start,
             end,
         )

@@ -226,6 +226,12 @@ pub(super) fn root(store: &Store) -> Result<(), FormatError> {
     expect_sum(SectionKind::BlockSums, store.layout.block_sums.checksum, found)
 }
 
+/// Returns the error of a root that cannot be read.
+pub(super) fn damaged_root(store: &Store) -> FormatError {
+    let expected = store.layout.block_sums.checksum;
+    FormatError::SectionChecksum { section: SectionKind::BlockSums, expected, found: !expected }
+}
+
 fn expect_sum(section: SectionKind, expected: u64, found: u64) -> Result<(), FormatError> {
     if expected == found { Ok(()) } else { Err(FormatError::SectionChecksum { section, expected, found }) }
 }

@@ -39,15 +39,6 @@ pub(super) fn has_reliable_leases(file: &File) -> io::Result<bool> {
     Ok(LOCAL.contains(&kind) || IN_MEMORY.contains(&kind))
 }
 
-/// The magic number of overlays, from `<linux/magic.h>`.
-const OVERLAY: FsWord = 0x794c_7630;
-
-/// Returns whether the times of a file may come from another clock than that of this machine's kernel: the clock of a file
-/// server, or of a process that implements the file system.
-pub(super) fn has_foreign_clock(file: &File) -> io::Result<bool> {
-    Ok(may_cache_times(file)? && fstatfs(file)?.f_type != OVERLAY)
-}
-
 /// Returns whether the kernel may report a file's modification time from a cache, although the file has been changed by
 /// another machine or by the process that implements the file system.
 pub(super) fn may_cache_times(file: &File) -> io::Result<bool> {

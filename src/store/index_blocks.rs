@@ -6,7 +6,7 @@
 use super::blocks::{BlockData, Epoch};
 #[cfg(feature = "server")]
 use super::{Pace, check};
-use super::{Store, typed};
+use super::{Store, WatchedFile, typed};
 #[cfg(feature = "server")]
 use crate::format::FormatError;
 use crate::format::checksum::{BLOCK_LEN_BYTES, split_root};
@@ -27,7 +27,12 @@ impl Store {
         let layout = &self.layout;
         let sections =
             [&layout.records, &layout.fences, &layout.fence_tree, &layout.pilots, &layout.places, &layout.schema];
-        BlockData { sections: sections.map(|section| self.section(section)), sums, root }
+        BlockData { sections: sections.map(|section| self.section(section)), sums, root, copier: None }
+    }
+
+    /// Returns the data in which lookups verify blocks.
+    pub(super) fn lookup_data(&self) -> BlockData<'_> {
+        BlockData { copier: self.watched_file().map(WatchedFile::copier), ..self.block_data() }
     }
 
     /// Verifies the block of a pilot in an epoch. Returns whether the block is intact.
@@ -55,7 +60,7 @@ impl Store {
 
     #[inline]
     pub(super) fn is_block_intact(&self, epoch: Epoch, block: usize) -> bool {
-        self.blocks.is_verified(epoch, block) || self.blocks.verify_block(epoch, &self.block_data(), block)
+        self.blocks.is_verified(epoch, block) || self.blocks.verify_block(epoch, &self.lookup_data(), block)
     }
 
     /// Returns a fence, after its block is verified. Returns `None` if the block is damaged, or if there is no such

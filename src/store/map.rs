@@ -7,6 +7,7 @@ mod pages;
 #[cfg(test)]
 mod tests;
 
+pub(super) use pages::page_len_bytes;
 #[cfg(feature = "server")]
 pub(super) use pages::touch;
 

@@ -24,8 +24,9 @@ use crate::typed::{ColumnBuffers, MatrixNumber, MatrixPlan, Schema, TypedRow};
 const BATCH_LEN_BYTES: usize = 64 << 10;
 /// The maximum number of keys in a batch of lookups.
 const BATCH_KEYS: usize = 256;
-/// The maximum number of attempts to look a batch up, if the file's names or permissions change during each attempt.
-const ATTEMPTS_MAX: usize = 4;
+/// The maximum number of attempts to look a batch up, if pages are copied or the file's names or permissions change during
+/// each attempt.
+const ATTEMPTS_MAX: usize = 16;
 
 /// The result of a check after bytes were copied from a mapped file: whether a process may have written to the file
 /// before the copy was complete.
@@ -60,8 +61,8 @@ pub(crate) trait Witness: Send + Sync {
 /// Without a lease, the check compares the file's length, modification time, and change time (ctime). If the file was
 /// modified recently, opening it waits until every further write will change the modification time: up to 50 ms, or up
 /// to 2.05 s if the file system may store times with a resolution of seconds. If only the change time has changed, for
-/// example because the file was renamed or deleted, the lookup waits for up to a tick of the kernel's clock (at most 10
-/// ms), and blocks are verified again on first access. The check does not detect a writer that writes through a mapping
+/// example because the file was renamed or deleted, blocks are verified again on first access, and for 50 ms, lookups
+/// copy the pages that they read. The check does not detect a writer that writes through a mapping
 /// that existed before this one, or through any mapping of a file on tmpfs. Use [`Store::open`] if you do not trust
 /// everybody who can write to the file.
 ///
@@ -365,23 +366,44 @@ impl MappedStore {
         &'s self,
         mut read: impl FnMut(&'s Store) -> Result<T, LookupError>,
     ) -> Result<T, LookupError> {
-        let mut attempts = 0;
-        loop {
-            let epoch = self.begin_batch();
-            let copied = read(&self.store);
+        let epoch = self.begin_batch();
+        let copied = read(&self.store);
+        if copied.is_ok() && self.is_unchanged_since(epoch) {
+            return copied;
+        }
+        self.copied_again(epoch, copied, &mut read)
+    }
+
+    /// Repeats a lookup whose result `copied` was rejected, if another result is possible.
+    #[cold]
+    #[inline(never)]
+    fn copied_again<'s, T>(
+        &'s self,
+        mut epoch: Epoch,
+        mut copied: Result<T, LookupError>,
+        read: &mut impl FnMut(&'s Store) -> Result<T, LookupError>,
+    ) -> Result<T, LookupError> {
+        let mut fixed = None;
+        for attempt in 1..ATTEMPTS_MAX {
+            // An attempt that could copy no pages may have failed because it needed another copy.
+            if fixed.take().is_none() && !self.is_worth_repeating(copied.as_ref().err(), epoch) {
+                break;
+            }
+            // The first attempt copies the pages that it needs. The second one reads only these copies.
+            (epoch, fixed) = match attempt % 2 {
+                1 if !self.has_lost_trust() => self.store.begin_batch_again(),
+                _ => (self.begin_batch(), None),
+            };
+            copied = read(&self.store);
             if copied.is_ok() && self.is_unchanged_since(epoch) {
                 return copied;
             }
-            attempts += 1;
-            if attempts == ATTEMPTS_MAX || !self.is_worth_repeating(copied.as_ref().err(), epoch) {
-                return copied.and(Err(LookupError::Damaged));
-            }
         }
+        copied.and(Err(LookupError::Damaged))
     }
 
-    /// Returns whether a lookup that failed with `error`, or whose result was rejected, should be repeated: whether the
-    /// file is trusted in a later epoch than the one in which the lookup began.
-    #[cold]
+    /// Returns whether a lookup that failed with `error`, or whose result was rejected, should be repeated: whether a
+    /// page was copied since the lookup began, or the file is trusted in a later epoch.
     fn is_worth_repeating(&self, error: Option<&LookupError>, epoch: Epoch) -> bool {
         if error.is_some_and(|error| *error != LookupError::Damaged) {
             return false;

@@ -24,6 +24,7 @@ mod neighbors;
 mod open;
 mod order;
 mod pace;
+mod page_copies;
 mod parts;
 mod ranges;
 #[cfg(feature = "server")]

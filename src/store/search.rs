@@ -438,7 +438,7 @@ impl<'a> Index<'a> {
     fn verify(&self, start: usize, end: usize) -> bool {
         let (blocks, end_in_section) = (&self.store.blocks, end.min(self.records.len()));
         blocks.are_verified(self.epoch, start, end)
-            || blocks.verify_range(self.epoch, &self.store.block_data(), start, end_in_section)
+            || blocks.verify_range(self.epoch, &self.store.lookup_data(), start, end_in_section)
     }
 
     /// Prefetches the start of a record, up to `typical_len_bytes`, and the tag that states whether the record's block

@@ -8,8 +8,6 @@
 
 use std::time::{Duration, SystemTime};
 
-use rustix::time::{ClockId, clock_gettime};
-
 /// The time from the last write to a file until the file counts as settled. Every write to a settled file changes the
 /// file's modification time. Applies to file systems that store times with a resolution of 10 ms or finer. `SETTLE` is
 /// longer than the resolution, so that a process that is still writing to the file usually writes again before the file
@@ -26,42 +24,14 @@ const COARSE_STEP_NS: u32 = 10_000_000;
 
 /// Returns how long to wait until every further write to a file will change the file's modification time. `modified` is
 /// the current modification time. Returns `None` if no wait is necessary. If `modified` is in the future, none is
-/// necessary, because every write sets an earlier time.
+/// necessary, because every write sets an earlier time. The same holds for a change time, and for every change of the
+/// file.
 pub(crate) fn unsettled_for(modified: SystemTime, now: SystemTime) -> Option<Duration> {
     let since_epoch = modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let is_coarse = since_epoch.subsec_nanos().is_multiple_of(COARSE_STEP_NS);
     let age_min = if is_coarse { SETTLE_COARSE } else { SETTLE };
     let age = now.duration_since(modified).ok()?;
     age_min.checked_sub(age).filter(|left| !left.is_zero())
-}
-
-/// The maximum time by which the change time of a file may be ahead of this machine's clock. A file system that stores
-/// fine-grained times uses a time within the current tick. Every write to a file with a later change time sets an
-/// earlier one.
-const AHEAD_MAX: Duration = Duration::from_millis(20);
-
-/// Returns how long to wait until every further change of a file will change the file's change time. `changed` is the
-/// current change time, and `now` the time of [`file_clock`]. `is_foreign` states that the change time comes from another
-/// clock than [`file_clock`], for example from the clock of a file server. Returns `None` if no wait is necessary.
-///
-/// Unlike a modification time, a change time also changes when a file is renamed, linked, or deleted. Because lookups
-/// wait in these cases, the wait is as short as possible: until the clock that file systems read shows a later time.
-pub(super) fn change_unsettled_for(changed: SystemTime, now: SystemTime, is_foreign: bool) -> Option<Duration> {
-    let since_epoch = changed.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let age_min = match since_epoch.subsec_nanos().is_multiple_of(COARSE_STEP_NS) {
-        true => SETTLE_COARSE,
-        false if is_foreign => SETTLE,
-        false => Duration::from_nanos(1),
-    };
-    let settled = changed.checked_add(age_min)?;
-    settled.duration_since(now).ok().filter(|left| !left.is_zero() && *left <= age_min + AHEAD_MAX)
-}
-
-/// Returns the time that the kernel stores when a file changes now. The clock advances once per tick, at least every
-/// 10 ms unless the machine is suspended.
-pub(super) fn file_clock() -> SystemTime {
-    let now = clock_gettime(ClockId::RealtimeCoarse);
-    SystemTime::UNIX_EPOCH + Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
 #[cfg(test)]
@@ -89,27 +59,6 @@ mod tests {
             assert_eq!(left(2050), None);
         }
         assert_eq!(unsettled_for(at(1000, 0), at(999, 0)), None, "a time in the future");
-    }
-
-    #[test]
-    fn a_change_time_is_settled_once_the_clock_shows_a_later_time() {
-        let changed = at(1000, 123_456_789);
-        let left = |age_ns: i64, is_foreign| {
-            let now = match u64::try_from(age_ns) {
-                Ok(age_ns) => changed + Duration::from_nanos(age_ns),
-                Err(_) => changed - Duration::from_nanos(age_ns.unsigned_abs()),
-            };
-            change_unsettled_for(changed, now, is_foreign)
-        };
-        let ns = |ns| Some(Duration::from_nanos(ns));
-        assert_eq!([left(0, false), left(1, false)], [ns(1), None]);
-        assert_eq!(left(-4_000_000, false), ns(4_000_001), "a time within the current tick");
-        assert_eq!(left(-30_000_000, false), None, "the clock was set back");
-        assert_eq!(
-            [left(0, true), left(20_000_000, true), left(50_000_000, true)],
-            [ns(50_000_000), ns(30_000_000), None]
-        );
-        assert_eq!(change_unsettled_for(at(1000, 0), at(1001, 0), false), ns(1_050_000_000), "whole seconds");
     }
 
     #[test]

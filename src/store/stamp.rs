@@ -14,28 +14,24 @@
 //! See [`Store::begin_batch`](super::Store::begin_batch).
 //!
 //! File systems store times with a limited resolution, so a write shortly after another write may not change the times.
-//! A file is therefore not trusted until it is [settled](super::settling): until every further write will change the
-//! times.
+//! A file is therefore not trusted until its modification time is [settled](super::settling): until every further write
+//! will change the time. While only the change time is not settled, nothing reveals a write whose modification time was
+//! restored, and lookups trust only [copies](super::page_copies) of pages.
 
 use std::fs::File;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
 use memmap2::Mmap;
 use rustix::fs::{AtFlags, StatxFlags, fstat, statx};
 
-use super::guard::Guarded;
 use super::lease::{Lease, LeaseState, Proof, Writers};
-use super::settling::{SETTLE, SETTLE_COARSE, change_unsettled_for, file_clock, unsettled_for};
+use super::page_copies::{Copier, CopyableMapping, LockedCopies};
+use super::settling::{SETTLE, SETTLE_COARSE, unsettled_for};
 use super::{Pace, file_system, sealed};
-use crate::sync::unpoisoned;
-
-/// The maximum time for which a lookup waits until a change time is settled. Longer than [`SETTLE`], because the clock that
-/// change times are compared with is late by up to a tick.
-const RECHECK_WAIT_MAX: Duration = Duration::from_millis(100);
 
 /// A time as fstat returns it: seconds and nanoseconds.
 type FileTime = [u64; 2];
@@ -55,6 +51,11 @@ impl Stamp {
     /// Returns a hash of everything except the change time.
     fn content_hash(&self) -> u64 {
         [self.len_bytes, self.modified[0], self.modified[1], self.faults].into_iter().fold(0, mix)
+    }
+
+    /// Returns whether everything except the change time is as in another stamp.
+    pub(super) fn has_content_of(&self, other: &Stamp) -> bool {
+        self.content_hash() == other.content_hash()
     }
 
     /// Returns a hash of the whole state.
@@ -79,7 +80,7 @@ fn system_time([seconds, ns]: FileTime) -> SystemTime {
 /// detects changes of the file by a lease or, without a lease, by examining the file.
 #[derive(Debug)]
 pub struct WatchedFile {
-    memory: Guarded,
+    pages: CopyableMapping,
     lease: Arc<Lease>,
     /// Whether the file has fs-verity, so that nobody can change it, with or without a lease.
     has_verity: bool,
@@ -87,16 +88,14 @@ pub struct WatchedFile {
     hides_mapped_writes: bool,
     /// Whether the kernel may report outdated times from a cache.
     may_cache_times: bool,
-    /// Whether the file's times may come from another clock than that of this machine's kernel.
-    has_foreign_clock: bool,
     /// The hash of the file's [`Stamp`] when the file was last trusted, or another number if further changes of the file
     /// may leave that stamp as it is.
     trusted_hash: AtomicU64,
     /// The hash of that stamp without the change time.
     trusted_content_hash: AtomicU64,
     trusted_faults: AtomicU64,
-    /// Locked while a thread rechecks the file.
-    rechecking: Mutex<()>,
+    /// A hash of the last stamp with which the root of the block sums was damaged: see [`WatchedFile::note_bad_root`].
+    bad_root: AtomicU64,
 }
 
 impl WatchedFile {
@@ -140,27 +139,26 @@ impl WatchedFile {
     /// after a call of [`survive_bus_errors`](super::survive_bus_errors) are counted.
     #[inline]
     pub fn faults(&self) -> u64 {
-        self.memory.faults()
+        self.pages.memory().faults()
     }
 
     /// Keeps the file open for later examination, and takes a lease on the file if the system grants one. `memory` is a
     /// mapping of the file.
     pub(super) fn new(file: &File, memory: Mmap) -> io::Result<WatchedFile> {
         let watched = WatchedFile {
-            memory: Guarded::new(memory),
+            pages: CopyableMapping::new(memory),
             lease: Lease::new(file.try_clone()?),
             has_verity: sealed::has_verity(file),
             hides_mapped_writes: file_system::hides_mapped_writes(file)?,
             may_cache_times: file_system::may_cache_times(file)?,
-            has_foreign_clock: file_system::has_foreign_clock(file)?,
             trusted_hash: AtomicU64::new(0),
             trusted_content_hash: AtomicU64::new(0),
             trusted_faults: AtomicU64::new(0),
-            rechecking: Mutex::default(),
+            bad_root: AtomicU64::new(0),
         };
-        watched.trust(&watched.stamp()?);
+        watched.trust(&watched.stamp()?, true);
         // No byte was read yet, so a change of the file before the lease is taken does no harm.
-        watched.lease.take(|| watched.stamp().inspect(|stamp| watched.trust(stamp)).is_ok());
+        watched.lease.take(|| watched.stamp().inspect(|stamp| watched.trust(stamp, true)).is_ok());
         Ok(watched)
     }
 
@@ -175,10 +173,7 @@ impl WatchedFile {
         while self.is_examined() {
             let stamp = self.stamp()?;
             let Some(left) = unsettled_for(system_time(stamp.modified), SystemTime::now()) else {
-                self.trust(&stamp);
-                if self.change_unsettled_for(&stamp).is_some() {
-                    self.trusted_hash.store(!stamp.hash(), Ordering::Release);
-                }
+                self.trust(&stamp, self.detects_changes(&stamp));
                 break;
             };
             if waited >= SETTLE_COARSE || !pace.goes_on() {
@@ -193,51 +188,61 @@ impl WatchedFile {
         Ok(())
     }
 
-    /// Returns the current stamp if every further write to the file will change it, or if changes are detected without
-    /// the stamp. Waits until the change time is settled, but at most [`RECHECK_WAIT_MAX`]. Returns `None` if one of the
-    /// two times is not settled.
+    /// Returns the current stamp if every further write to the file will change its modification time, or if changes are
+    /// detected without the stamp.
     pub(super) fn settled_stamp(&self) -> io::Result<Option<Stamp>> {
-        self.stamp_with_settled_change_time(|stamp| {
-            !self.is_examined() || unsettled_for(system_time(stamp.modified), SystemTime::now()).is_none()
-        })
+        let stamp = self.stamp()?;
+        let is_settled = !self.is_examined() || unsettled_for(system_time(stamp.modified), SystemTime::now()).is_none();
+        Ok(is_settled.then_some(stamp))
     }
 
     /// Returns the current stamp if, since the file was last trusted, nothing but the change time may have changed, and
-    /// changes are detected with the stamp. Waits as [`WatchedFile::settled_stamp`] does.
+    /// changes are detected with the stamp.
     pub(super) fn stamp_after_change_of_metadata(&self) -> io::Result<Option<Stamp>> {
-        self.stamp_with_settled_change_time(|stamp| {
-            self.is_examined() && stamp.content_hash() == self.trusted_content_hash.load(Ordering::Acquire)
-        })
+        let stamp = self.stamp()?;
+        Ok(Some(stamp).filter(|stamp| self.is_examined() && self.has_trusted_content(stamp)))
     }
 
-    fn stamp_with_settled_change_time(&self, is_accepted: impl Fn(&Stamp) -> bool) -> io::Result<Option<Stamp>> {
-        let mut waited = Duration::ZERO;
-        loop {
-            let stamp = self.stamp()?;
-            if !is_accepted(&stamp) {
-                return Ok(None);
-            }
-            let Some(left) = self.change_unsettled_for(&stamp).filter(|_| self.is_examined()) else {
-                return Ok(Some(stamp));
-            };
-            if waited + left > RECHECK_WAIT_MAX {
-                return Ok(None);
-            }
-            // The clock advances in ticks of at least a millisecond.
-            let nap = left.max(Duration::from_millis(1));
-            thread::sleep(nap);
-            waited += nap;
-        }
+    /// Returns whether everything except the change time is as it was when the file was last trusted.
+    pub(super) fn has_trusted_content(&self, stamp: &Stamp) -> bool {
+        stamp.content_hash() == self.trusted_content_hash.load(Ordering::Acquire)
     }
 
-    /// Returns how long to wait until every further change of the file will change its change time.
-    fn change_unsettled_for(&self, stamp: &Stamp) -> Option<Duration> {
-        change_unsettled_for(system_time(stamp.changed), file_clock(), self.has_foreign_clock)
+    /// Returns whether every change of the file from now on is detected: because it changes the change time of `stamp`,
+    /// or without the stamp.
+    pub(super) fn detects_changes(&self, stamp: &Stamp) -> bool {
+        !self.is_examined() || unsettled_for(system_time(stamp.changed), SystemTime::now()).is_none()
     }
 
-    /// Locks out other threads that would recheck the file.
-    pub(super) fn rechecking(&self) -> MutexGuard<'_, ()> {
-        unpoisoned(&self.rechecking)
+    /// Records that the root of the block sums was damaged with this stamp, so that it is not read again. While the
+    /// change time is not settled, a later write may restore the root and leave the stamp as it is, so the root is read
+    /// again when the change time is settled.
+    pub(super) fn note_bad_root(&self, stamp: &Stamp) {
+        self.bad_root.store(self.root_hash(stamp), Ordering::Relaxed);
+    }
+
+    /// Returns whether [`WatchedFile::note_bad_root`] was last called with this stamp.
+    pub(super) fn is_root_bad(&self, stamp: &Stamp) -> bool {
+        self.bad_root.load(Ordering::Relaxed) == self.root_hash(stamp)
+    }
+
+    fn root_hash(&self, stamp: &Stamp) -> u64 {
+        mix(stamp.hash(), u64::from(self.detects_changes(stamp)))
+    }
+
+    /// Locks out other threads that would recheck the file or copy its pages.
+    pub(super) fn lock_copies(&self) -> LockedCopies<'_> {
+        self.pages.lock()
+    }
+
+    pub(super) fn copier(&self) -> Copier<'_> {
+        Copier::new(&self.pages, self.file())
+    }
+
+    /// Returns whether some pages of the mapping are copies.
+    #[cfg(any(feature = "bake", feature = "server"))]
+    pub(super) fn has_copied_pages(&self) -> bool {
+        self.pages.has_copies()
     }
 
     /// Returns whether only the [`Stamp`] reveals changes: the file is not immutable and was never leased.
@@ -267,7 +272,7 @@ impl WatchedFile {
     }
 
     pub(super) fn memory(&self) -> &Mmap {
-        &self.memory
+        self.pages.memory()
     }
 
     /// Returns whether a process can write through a mapping without changing the file's modification time.
@@ -308,9 +313,11 @@ impl WatchedFile {
         Ok(Stamp { len_bytes, modified, changed, faults: self.faults() })
     }
 
-    /// Trusts the file as long as it has this stamp.
-    pub(super) fn trust(&self, stamp: &Stamp) {
-        self.trusted_hash.store(stamp.hash(), Ordering::Release);
+    /// Trusts the file as long as it has this stamp, if further changes of the file will change the stamp. Otherwise,
+    /// records only what the file must have in common with this stamp.
+    pub(super) fn trust(&self, stamp: &Stamp, detects_changes: bool) {
+        let hash = if detects_changes { stamp.hash() } else { !stamp.hash() };
+        self.trusted_hash.store(hash, Ordering::Release);
         self.trusted_content_hash.store(stamp.content_hash(), Ordering::Release);
         self.trusted_faults.store(stamp.faults, Ordering::Release);
     }
@@ -347,7 +354,7 @@ mod tests {
             assert!(watched.is_unchanged());
             change(&file);
             assert!(!watched.is_unchanged(), "{how}");
-            watched.trust(&watched.stamp().unwrap());
+            watched.trust(&watched.stamp().unwrap(), true);
             assert!(watched.is_unchanged());
         }
     }

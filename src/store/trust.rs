@@ -7,13 +7,16 @@
 use std::fs::File;
 use std::io;
 use std::ops::Range;
+use std::sync::atomic::{Ordering, fence};
 
 use thiserror::Error;
+use zerocopy::IntoBytes;
 
 use super::blocks::Epoch;
+use super::page_copies::{FixedCopies, LockedCopies};
 use super::sealed::reopened;
-use super::stamp::WatchedFile;
-use super::{Pace, Store, check};
+use super::stamp::{Stamp, WatchedFile};
+use super::{Pace, Store, check, verification};
 use crate::format::FormatError;
 
 /// The reason why [`Store::look_again`] does not trust a changed file again.
@@ -34,6 +37,10 @@ pub enum Mistrust {
     Changing,
 }
 
+/// The maximum number of attempts to begin a trusted epoch, if other threads end it at once because the file's names or
+/// permissions have changed again.
+const BEGIN_ATTEMPTS_MAX: usize = 4;
+
 impl Store {
     /// Returns the current epoch. Every change of the file begins a new epoch. See [`Store::is_unchanged_since`].
     #[inline(always)]
@@ -45,8 +52,12 @@ impl Store {
     ///
     /// If somebody has changed only the file's names or permissions, the change time (ctime) shows no more than that
     /// somebody may also have written to the file and restored the modification time. This function then verifies the
-    /// root of the block sums and trusts the file again, so lookups verify each block again on first access. It waits
-    /// until every further write will change the change time: up to a tick of the kernel's clock, at most 10 ms.
+    /// root of the block sums and trusts the file again, so lookups verify each block again on first access.
+    ///
+    /// In the first 50 ms after such a change, a further write may leave the change time as it is. During this time,
+    /// lookups copy the pages of each block before they verify the block, and read only the copies. Such a lookup must be
+    /// repeated if it copied a page, because it may have read the page before: [`Store::is_unchanged_since`] then returns
+    /// `false`.
     #[inline(always)]
     pub fn begin_batch(&self) -> Epoch {
         let epoch = self.epoch();
@@ -58,16 +69,95 @@ impl Store {
     #[cold]
     #[inline(never)]
     fn recheck_after_change_of_metadata(&self) -> Epoch {
-        if let Some(file) = self.watched_file()
-            && let Ok(Some(stamp)) = file.stamp_after_change_of_metadata()
-        {
-            let _rechecking = file.rechecking();
-            if self.epoch().is_distrust() && check::root(self).is_ok() {
-                file.trust(&stamp);
-                self.blocks.trust_again();
+        let Some(file) = self.watched_file().filter(|_| !verification::has_fixed_copies()) else { return self.epoch() };
+        for _ in 0..BEGIN_ATTEMPTS_MAX {
+            let stamp = file.stamp_after_change_of_metadata().ok().flatten();
+            let Some(stamp) = stamp.filter(|stamp| !file.is_root_bad(stamp)) else { break };
+            let mut copies = file.lock_copies();
+            if self.epoch().is_distrust()
+                && let Ok(detects_changes) = self.verify_root(file, &mut copies, &stamp)
+            {
+                self.begin_trusted_epoch(file, &mut copies, &stamp, detects_changes);
+            }
+            if !self.epoch().is_distrust() {
+                break;
             }
         }
         self.epoch()
+    }
+
+    /// Verifies the root of the block sums. Returns whether every change of the file from now on is detected. If not,
+    /// copies the root before it is verified. No epoch may be trusted meanwhile.
+    fn verify_root(
+        &self,
+        file: &WatchedFile,
+        copies: &mut LockedCopies<'_>,
+        stamp: &Stamp,
+    ) -> Result<bool, FormatError> {
+        copies.restore();
+        let detects_changes = file.detects_changes(stamp);
+        let is_read = detects_changes || file.copier().copy(copies, self.block_data().root.as_bytes());
+        // If the system refuses the copy, the root counts as damaged until changes are detected again.
+        let root = if is_read { check::root(self) } else { Err(check::damaged_root(self)) };
+        if root.is_err() {
+            file.note_bad_root(stamp);
+        }
+        root.map(|()| detects_changes)
+    }
+
+    fn begin_trusted_epoch(
+        &self,
+        file: &WatchedFile,
+        copies: &mut LockedCopies<'_>,
+        stamp: &Stamp,
+        detects_changes: bool,
+    ) {
+        file.trust(stamp, detects_changes);
+        copies.begin((!detects_changes).then(|| self.epoch().next(true)));
+        self.blocks.trust_again(!detects_changes);
+    }
+
+    /// Begins another attempt at a batch that was rejected: does what [`Store::begin_batch`] does, and, if lookups copy
+    /// pages, lets no thread copy more pages until the second result is dropped. A lookup that needs another copy is
+    /// then interrupted, as by the [`VerificationLimit`](verification::VerificationLimit); any other lookup is correct.
+    pub(crate) fn begin_batch_again(&self) -> (Epoch, Option<FixedCopies<'_>>) {
+        let begun = self.begin_batch();
+        let file = self.watched_file().filter(|_| begun.is_copying() && !verification::has_fixed_copies());
+        let fixed = file.map(|file| FixedCopies::new(file.lock_copies()));
+        // If the epoch has ended meanwhile, the batch is rejected, and not answered with errors.
+        let now = self.epoch();
+        (if now.is_distrust() { begun } else { now }, fixed)
+    }
+
+    /// Begins a batch that verifies the whole file, which must not be copied. Waits until every change of the file is
+    /// detected. Returns `None` if its names or permissions change too often, or if the file is not trusted.
+    #[cfg(feature = "object-store")]
+    pub(crate) fn begin_batch_of_whole_file(&self) -> Option<Epoch> {
+        use super::settling::{SETTLE, SETTLE_COARSE};
+
+        let nap = SETTLE / 10;
+        let mut waited = std::time::Duration::ZERO;
+        loop {
+            let epoch = self.begin_batch();
+            if !epoch.is_copying() || waited > SETTLE_COARSE + SETTLE {
+                return Some(epoch).filter(|epoch| !epoch.is_copying() && !epoch.is_distrust());
+            }
+            std::thread::sleep(nap);
+            waited += nap;
+            // Ends the epoch if changes are detected now.
+            self.is_unchanged_since(epoch);
+        }
+    }
+
+    /// Returns whether a file whose change time is not settled has no other change, so that a batch that read only
+    /// copies is correct. Returns `false` if the change time is settled now, so that lookups need no more copies.
+    #[cold]
+    fn is_right_in_copies(&self, epoch: Epoch, file: &WatchedFile) -> bool {
+        // Every tag of a copy that the batch has read was stored after the value of the epoch was changed. The fence orders
+        // the batch before the caller's next read of that value.
+        fence(Ordering::Acquire);
+        epoch.is_copying()
+            && file.stamp().is_ok_and(|stamp| file.has_trusted_content(&stamp) && !file.detects_changes(&stamp))
     }
 
     /// Returns whether the lookups since the beginning of an epoch are correct: the file was not written to or
@@ -75,6 +165,7 @@ impl Store {
     /// returns `true`, this check makes no system call. After this function has returned `false`, every lookup fails
     /// with [`LookupError::Damaged`](super::LookupError) until [`Store::look_again`] succeeds, or, if only the file's
     /// names or permissions have changed, until the next call of [`Store::begin_batch`].
+    /// If pages had to be copied, the result is `false`, too, and the lookups can be repeated.
     ///
     /// Bytes borrowed from a mapping can change at any time: copy them before this call.
     ///
@@ -103,7 +194,9 @@ impl Store {
     /// ```
     #[inline]
     pub fn is_unchanged_since(&self, epoch: Epoch) -> bool {
-        self.watched_file().is_none_or(|file| self.blocks.accept(epoch, || file.is_unchanged()))
+        self.watched_file().is_none_or(|file| {
+            self.blocks.accept(epoch, || file.is_unchanged() || self.is_right_in_copies(epoch, file))
+        })
     }
 
     /// Returns the mapped file, whose changes this process detects. Returns `None` if nobody can change the bytes that
@@ -156,17 +249,20 @@ impl Store {
             _ => Mistrust::Io(error),
         })?;
         let stamp = file.settled_stamp()?.ok_or(Mistrust::Changing)?;
-        check::root(self)?;
+        let mut copies = file.lock_copies();
+        if !self.epoch().is_distrust() {
+            return Ok(());
+        }
+        let detects_changes = self.verify_root(file, &mut copies, &stamp)?;
         if !pace.goes_on() {
             return Err(Mistrust::Canceled);
         }
-        // Without a lease, only the stamp reveals a write during the check.
-        if !file.is_lease_held_or_unused() || file.stamp()? != stamp {
+        // Without a lease, only the stamp reveals a write during the check. If the change time has changed, the next batch
+        // rechecks the file.
+        if !file.is_lease_held_or_unused() || !file.stamp()?.has_content_of(&stamp) {
             return Err(Mistrust::Changing);
         }
-        let _rechecking = file.rechecking();
-        file.trust(&stamp);
-        self.blocks.trust_again();
+        self.begin_trusted_epoch(file, &mut copies, &stamp, detects_changes);
         Ok(())
     }
 
@@ -188,7 +284,8 @@ impl Store {
     }
 
     /// Verifies the block with the number `block`, counted from 0, unless it is already verified. The blocks of the
-    /// records come first. Returns whether the block is intact, or `None` if the file has no such block.
+    /// records come first. Returns whether the block is intact, or `None` if the file has no such block. While lookups
+    /// trust only copies of pages, the result is not recorded, and nothing is copied.
     pub fn verify_block(&self, block: usize) -> Option<bool> {
         let is_block = block < self.blocks.tags().len();
         is_block.then(|| self.blocks.verify_block(self.epoch(), &self.block_data(), block))
@@ -218,12 +315,151 @@ impl Store {
         let epoch = self.epoch();
         self.blocks.are_verified(epoch, range.start, range.end)
             || range.is_empty()
-            || self.blocks.verify_range(epoch, &self.block_data(), range.start, range.end)
+            || self.blocks.verify_range(epoch, &self.lookup_data(), range.start, range.end)
     }
 
     /// Begins a new epoch, in which every block is unverified.
     #[cfg(test)]
     pub(crate) fn forget_verified_blocks(&self) {
-        assert!(self.blocks.distrust(self.epoch()) && self.blocks.trust_again());
+        assert!(self.blocks.distrust(self.epoch()) && self.blocks.trust_again(false));
+    }
+}
+
+#[cfg(all(test, feature = "bake"))]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::FileExt;
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::bake::{Keys, Options, bake_csv};
+    use crate::store::{LookupError, MappedStore};
+
+    const ROWS: u64 = 2000;
+
+    fn value(key: u64) -> Vec<u8> {
+        format!("value {key} ").repeat(1 + key as usize % 40).into_bytes()
+    }
+
+    /// A mapped table, whose file has no lease, because this process has it open for writing.
+    struct Scene {
+        _folder: tempfile::TempDir,
+        db: PathBuf,
+        file: File,
+        table: MappedStore,
+    }
+
+    impl Scene {
+        fn new(csv: &str) -> Scene {
+            let folder = tempfile::tempdir().unwrap();
+            let db = folder.path().join("storage.db");
+            bake_csv(csv.as_bytes(), &db, &Options { keys: Keys::U64, ..Options::default() }, &mut |_| ()).unwrap();
+            let file = File::options().read(true).write(true).open(&db).unwrap();
+            let table = MappedStore::open(&db).unwrap();
+            Scene { _folder: folder, db, file, table }
+        }
+
+        /// Creates a table with [`ROWS`] rows, of which every block is verified.
+        fn verified() -> Scene {
+            let text = |key| String::from_utf8(value(key)).unwrap();
+            let scene = Scene::new(&(0..ROWS).map(|key| format!("{key},{}\n", text(key))).collect::<String>());
+            (0..ROWS).for_each(|key| assert_eq!(scene.table.get(key), Ok(Some(value(key)))));
+            scene
+        }
+
+        /// Changes the change time of the file, and no byte.
+        fn change_names(&self) {
+            fs::hard_link(&self.db, self.db.with_extension("link")).unwrap();
+            fs::remove_file(self.db.with_extension("link")).unwrap();
+        }
+
+        /// Overwrites bytes, and restores the modification time.
+        fn overwrite(&self, bytes: &[u8], at: usize) {
+            let modified = self.file.metadata().unwrap().modified().unwrap();
+            self.file.write_all_at(bytes, at as u64).unwrap();
+            self.file.set_modified(modified).unwrap();
+        }
+    }
+
+    #[test]
+    fn lookups_after_a_change_of_names_do_bounded_work() {
+        const LOOKUPS: u64 = 50;
+        // The root, and for each of two keys, the blocks of its pilot, place, and record (two if it spans a boundary),
+        // and the block of their checksums.
+        const BLOCKS_MAX: u64 = 2 * 5;
+        let scene = Scene::verified();
+        let table = &scene.table;
+        for round in 0..200 {
+            let before = table.unverified().epoch();
+            scene.change_names();
+            for lookup in 0..LOOKUPS {
+                let key = (round * 7 + lookup % 2) % ROWS;
+                assert_eq!(table.get(key), Ok(Some(value(key))), "round {round}, key {key}");
+            }
+            // One change ends at most the epoch before it, begins a copying epoch, ends it 50 ms later, and begins another
+            // epoch. Each copied block counts once.
+            let work = table.unverified().epoch().counted_since(before);
+            assert!(work <= 4 + BLOCKS_MAX, "round {round}: {LOOKUPS} lookups did {work} rechecks and copies");
+        }
+        for key in 0..ROWS {
+            assert_eq!(table.get(key), Ok(Some(value(key))));
+            assert_eq!(table.get(key + ROWS), Ok(None));
+        }
+        let rows: Vec<_> = table.iter().map(|row| row.unwrap().1).collect();
+        assert!(rows.iter().zip(0..).all(|(row, key)| *row == value(key)) && rows.len() as u64 == ROWS);
+    }
+
+    #[test]
+    fn what_is_overwritten_before_the_times_are_restored_is_an_error_while_names_change() {
+        let scene = Scene::verified();
+        let table = &scene.table;
+        let (damaged, wrong) = (value(77), vec![b'#'; value(77).len()]);
+        let at = fs::read(&scene.db).unwrap().windows(damaged.len()).position(|window| window == damaged).unwrap();
+        scene.change_names();
+        assert_eq!(table.get(78), Ok(Some(value(78))));
+        scene.overwrite(&wrong, at);
+        for key in (0..ROWS).chain(0..ROWS) {
+            scene.change_names();
+            match table.get(key) {
+                Ok(found) => assert_eq!(found, Some(value(key))),
+                Err(error) => assert_eq!(error, LookupError::Damaged, "key {key}"),
+            }
+        }
+        assert_eq!(table.get(1900), Ok(Some(value(1900))), "an intact block");
+    }
+
+    #[test]
+    fn a_long_value_is_found_while_names_change() {
+        let long = "x".repeat(3 << 20);
+        let scene = Scene::new(&format!("1,{long}\n2,two\n"));
+        for _ in 0..20 {
+            scene.change_names();
+            assert_eq!(scene.table.get(1).unwrap().map(|value| value.len()), Some(long.len()));
+            assert_eq!(scene.table.get(2), Ok(Some(b"two".to_vec())));
+        }
+    }
+
+    #[test]
+    fn a_damaged_root_is_read_once() {
+        let scene = Scene::verified();
+        let store = scene.table.unverified();
+        let root_at = store.block_data().root.as_ptr().addr() - store.map.bytes().as_ptr().addr();
+        let intact = store.map.bytes()[root_at];
+        scene.overwrite(&[!intact], root_at);
+        let watched = store.watched_file().unwrap();
+        loop {
+            let before = watched.stamp().unwrap();
+            assert_eq!(scene.table.get(7), Err(LookupError::Damaged));
+            if watched.detects_changes(&before) {
+                break;
+            }
+        }
+        assert!(watched.is_root_bad(&watched.stamp().unwrap()));
+        // The byte is restored. The file is trusted again, at the latest when its change time is settled.
+        scene.overwrite(&[intact], root_at);
+        while scene.table.get(7).is_err() {
+            std::thread::yield_now();
+        }
+        assert_eq!(scene.table.get(7), Ok(Some(value(7))));
     }
 }

@@ -12,17 +12,27 @@ use crate::format::checksum::BLOCK_LEN_BYTES;
 /// block is already verified.
 pub(super) const BLOCK_WORK: usize = 200 * BLOCK_LEN_BYTES / 1024;
 
+/// The work of copying the pages of a block, verifying the copy, and releasing it later: about ten system calls.
+const COPY_WORK: usize = 10 * BLOCK_WORK;
+
 struct Meter {
     /// The total work that the thread has done. The count wraps around.
     done: Cell<usize>,
     /// How much more work the thread may do before verification is interrupted.
     left: Cell<usize>,
     is_interrupted: Cell<bool>,
+    /// Whether this thread has [`FixedCopies`](super::page_copies::FixedCopies).
+    has_fixed_copies: Cell<bool>,
 }
 
 thread_local! {
     static METER: Meter = const {
-        Meter { done: Cell::new(0), left: Cell::new(usize::MAX), is_interrupted: Cell::new(false) }
+        Meter {
+            done: Cell::new(0),
+            left: Cell::new(usize::MAX),
+            is_interrupted: Cell::new(false),
+            has_fixed_copies: Cell::new(false),
+        }
     };
 }
 
@@ -44,6 +54,26 @@ pub(super) fn begin(work: usize) -> bool {
         meter.done.set(meter.done.get().wrapping_add(work));
         true
     })
+}
+
+/// Does what [`begin`] does, for a block whose pages must be copied. Returns `false` while this thread has
+/// [`FixedCopies`](super::page_copies::FixedCopies).
+pub(super) fn begin_copy() -> bool {
+    let is_fixed = has_fixed_copies();
+    METER.with(|meter| meter.is_interrupted.set(meter.is_interrupted.get() || is_fixed));
+    !is_fixed && begin(COPY_WORK)
+}
+
+pub(super) fn has_fixed_copies() -> bool {
+    METER.with(|meter| meter.has_fixed_copies.get())
+}
+
+/// Records whether this thread has [`FixedCopies`](super::page_copies::FixedCopies).
+pub(super) fn fix_copies(is_fixed: bool) {
+    METER.with(|meter| {
+        meter.has_fixed_copies.set(is_fixed);
+        meter.is_interrupted.set(false);
+    });
 }
 
 /// Returns the verification work that this thread has done, in the unit that [`BLOCK_WORK`] defines. The count wraps

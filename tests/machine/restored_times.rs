@@ -6,7 +6,9 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use zero_kv::LookupError;
@@ -19,6 +21,7 @@ use crate::helpers::repeating::while_threads_repeat;
 use crate::helpers::scenes::{Scene, is_leased};
 use crate::helpers::servers::Server;
 use crate::helpers::trials::Missing;
+use crate::helpers::waiting::eventually;
 
 const SHAPE: Shape = Shape { rows: 2000, len_max_bytes: 300 };
 /// The key whose value is overwritten, and a key whose record is in another block.
@@ -139,6 +142,86 @@ pub(crate) fn changes_of_names_and_permissions_fail_no_lookup() {
         assert_eq!(snapshot.get(key), Ok(SHAPE.value(1, key)), "a snapshot of a file without a name");
     }
     assert!(snapshot.is_unchanged());
+}
+
+/// Changes the names and the permissions of a file for some time, without a pause or with short ones.
+fn change_metadata(db: &Path, link: &Path, pauses: &[Duration]) {
+    for pause in pauses {
+        let until = Instant::now() + CHANGES_MIN;
+        while Instant::now() < until {
+            fs::hard_link(db, link).unwrap();
+            thread::sleep(*pause);
+            fs::set_permissions(db, Permissions::from_mode(0o600)).unwrap();
+            fs::rename(link, link.with_extension("renamed")).unwrap();
+            thread::sleep(*pause);
+            fs::set_permissions(db, Permissions::from_mode(0o644)).unwrap();
+            fs::remove_file(link.with_extension("renamed")).unwrap();
+        }
+    }
+}
+
+/// For how long the metadata change with each pause.
+const CHANGES_MIN: Duration = Duration::from_millis(1500);
+const PAUSES: [Duration; 4] =
+    [Duration::ZERO, Duration::from_micros(100), Duration::from_millis(1), Duration::from_millis(2)];
+
+pub(crate) fn changes_of_names_and_permissions_without_pause_fail_no_lookup() {
+    let (scene, served) = served_without_lease();
+    let looked_up = AtomicU64::new(0);
+    let repeated = |thread| {
+        let mut lookups = Lookups::new(&served);
+        let (mut key, looked_up) = (thread as u64 * 500, &looked_up);
+        move || {
+            key = key % SHAPE.rows + 1;
+            let expected = SHAPE.value(1, key);
+            for (how, value) in ["native", "redis", "direct"].iter().zip(lookups.get(key)) {
+                assert_eq!(value, expected, "{how}, key {key}");
+            }
+            let keys: Vec<u64> = (1..=SHAPE.rows).skip(key as usize).step_by(37).collect();
+            let expected: Vec<_> = keys.iter().map(|key| SHAPE.value(1, *key)).collect();
+            assert_eq!(lookups.client.get_many(&keys).unwrap(), expected);
+            assert_eq!(lookups.direct.get_many(&keys).unwrap(), expected);
+            let rows: Vec<_> = lookups.direct.snapshot().range(key..key + 20).unwrap().map(Result::unwrap).collect();
+            assert!(rows.iter().zip(key..).all(|((_, value), key)| SHAPE.value(1, key).as_ref() == Some(value)));
+            looked_up.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    while_threads_repeat(3, repeated, || {
+        change_metadata(&scene.db(), &scene.path("link.db"), &PAUSES);
+        let before = looked_up.load(Ordering::Relaxed);
+        eventually("lookups go on", || looked_up.load(Ordering::Relaxed) > before + 3);
+    });
+    assert_eq!((served.logged("was changed in place"), served.number("generation")), (0, 1));
+}
+
+/// A process overwrites a value, and restores the bytes and the modification time at once, again and again. Another one
+/// changes the names of the file, so that its change time says nothing.
+pub(crate) fn a_value_that_is_overwritten_and_restored_while_names_change_is_right_or_an_error() {
+    let (scene, served) = served_without_lease();
+    let value = SHAPE.value(1, KEY).unwrap();
+    let at = fs::read(scene.db()).unwrap().windows(value.len()).position(|window| window == value).unwrap() as u64;
+    let repeated = |_| {
+        let mut lookups = Lookups::new(&served);
+        move || {
+            for value in lookups.get(KEY).into_iter().flatten() {
+                assert_eq!(Some(value), SHAPE.value(1, KEY));
+            }
+        }
+    };
+    let (file, wrong) = (File::options().write(true).open(scene.db()).unwrap(), vec![b'#'; value.len()]);
+    let modified = file.metadata().unwrap().modified().unwrap();
+    let overwrite = |_| {
+        || {
+            file.write_all_at(&wrong, at).unwrap();
+            file.write_all_at(&value, at).unwrap();
+            file.set_modified(modified).unwrap();
+        }
+    };
+    while_threads_repeat(3, repeated, || {
+        while_threads_repeat(1, overwrite, || {
+            change_metadata(&scene.db(), &scene.path("link.db"), &PAUSES[..2]);
+        });
+    });
 }
 
 /// While the server is suspended, the kernel breaks its lease, and a process writes to the file.

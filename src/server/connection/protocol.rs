@@ -18,6 +18,10 @@ use crate::server::{native, redis::Session};
 use crate::setting::Setting;
 use crate::store::VerificationLimit;
 
+/// The maximum number of attempts at a pass before other connections have their turn, if pages of the file are copied or
+/// the file's names or permissions change during each attempt.
+const ATTEMPTS_MAX: usize = 4;
+
 /// The first byte of a TLS handshake. No request and no command begins with this byte.
 const TLS_HANDSHAKE: u8 = 0x16;
 
@@ -100,9 +104,9 @@ impl Protocol {
         }
     }
 
-    /// Runs one pass, which reads one generation. If the file changes during the pass, discards the responses and
-    /// repeats the pass, unless the pass executed a Reload or a Rollback. If the blocks of a request take too long to
-    /// verify, the request stays in the input, and the next pass repeats it.
+    /// Runs one pass, which reads one generation. If the file changes during the pass, or pages of it had to be copied,
+    /// discards the responses and repeats the pass, unless the pass executed a Reload or a Rollback. If the blocks of a
+    /// request take too long to verify, the request stays in the input, and the next pass repeats it.
     pub(super) fn answer(
         &mut self,
         context: &ConnectionContext,
@@ -112,13 +116,18 @@ impl Protocol {
         responses: &mut Responses,
     ) -> Pass {
         let store = &generation.store;
+        let mut attempts = 0;
         loop {
             responses.clear();
             if store.may_be_cold() {
                 responses.steps().limit_time();
             }
             let mut tally = None;
-            let epoch = store.begin_batch();
+            // Every second attempt reads the copies that the attempt before it has made, and makes no others.
+            let (epoch, fixed) = match attempts % 2 {
+                0 => (store.begin_batch(), None),
+                _ => store.begin_batch_again(),
+            };
             let limit = VerificationLimit::begin(VERIFICATION_WORK_MAX);
             let pass = match self {
                 Protocol::Redis(session) => session.answer(generation, input, responses),
@@ -145,7 +154,8 @@ impl Protocol {
             // A pass that only waits for more input has read nothing from the file.
             let is_nothing = responses.total_len_bytes() == 0 && pass.then == Then::Read;
             let is_unchanged = is_nothing || responses.stage_beginning(store) && store.is_unchanged_since(epoch);
-            if !is_unchanged {
+            drop(fixed);
+            if !is_unchanged && store.begin_batch().is_distrust() {
                 context.worker.server.control.file_has_changed();
             }
             if is_unchanged || tally.as_ref().is_some_and(Tally::has_effects) {
@@ -158,6 +168,11 @@ impl Protocol {
             }
             if let Protocol::Redis(session) = self {
                 session.undo();
+            }
+            attempts += 1;
+            if attempts == ATTEMPTS_MAX {
+                responses.clear();
+                return Pass { taken_bytes: 0, then: Then::Yield };
             }
         }
     }

@@ -61,7 +61,7 @@ impl Table {
             && self.modified.load(Ordering::Acquire) == stamp
         {
             self.trusted.store(stamp, Ordering::Release);
-            self.blocks.trust_again();
+            self.blocks.trust_again(false);
         }
     }
 }
@@ -136,14 +136,19 @@ fn an_index_with_a_damaged_block_never_counts_as_verified() {
             let root = root_of(&sums);
             // A lookup of the first epoch may still read the old byte after the change.
             let place = if epoch == first { BAKED } else { OVERWRITTEN };
-            let data = BlockData { sections: [&[], &[], &[], &[BAKED], &[place], &[]], sums: &sums, root: &root };
+            let data = BlockData {
+                sections: [&[], &[], &[], &[BAKED], &[place], &[]],
+                sums: &sums,
+                root: &root,
+                copier: None,
+            };
             blocks.verify_block(epoch, &data, 0);
             blocks.verify_block(epoch, &data, 1);
         };
         let others = Arc::clone(&blocks);
         let verifier = thread::spawn(move || verify(&others));
         blocks.distrust(first);
-        blocks.trust_again();
+        blocks.trust_again(false);
         verify(&blocks);
         verifier.join().unwrap();
         assert!(!blocks.are_slots_verified(blocks.epoch()));

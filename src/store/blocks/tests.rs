@@ -30,7 +30,7 @@ fn a_block_is_verified_once_per_epoch() {
     assert!(blocks.distrust(epoch) && !blocks.distrust(epoch));
     assert!(!blocks.are_verified(blocks.epoch(), start, end));
     assert!(!blocks.verify_records(blocks.epoch(), &records, &sums, start, end));
-    assert!(blocks.trust_again());
+    assert!(blocks.trust_again(false));
     assert_eq!(blocks.verified_count(), 0);
     assert!(!blocks.verify_records(blocks.epoch(), &records, &sums, start, end));
     assert!(blocks.verify_records(blocks.epoch(), &records, &sums, end, end + 1));
@@ -41,7 +41,7 @@ fn a_block_that_was_verified_in_one_epoch_is_unverified_in_the_next() {
     let (records, sums) = records(1);
     let blocks = Blocks::of_records(1).unwrap();
     let old = blocks.epoch();
-    assert!(blocks.distrust(old) && blocks.trust_again());
+    assert!(blocks.distrust(old) && blocks.trust_again(false));
     // A lookup that began before the change ends after the change.
     assert!(blocks.verify_records(old, &records, &sums, 0, 1));
     assert!(!blocks.are_verified(blocks.epoch(), 0, 1));
@@ -58,7 +58,7 @@ fn a_group_is_verified_block_by_block_and_then_read_as_one_tag() {
     let byte = GROUP_BLOCKS * BLOCK_LEN_BYTES + 5;
     records[byte] ^= 1;
     assert!(blocks.verify_records(epoch, &records, &sums, start, end), "verified in this epoch");
-    assert!(blocks.distrust(epoch) && blocks.trust_again());
+    assert!(blocks.distrust(epoch) && blocks.trust_again(false));
     let epoch = blocks.epoch();
     assert!(!blocks.verify_records(epoch, &records, &sums, start, end));
     assert_eq!(blocks.take_damaged(), [GROUP_BLOCKS]);
@@ -89,7 +89,9 @@ fn interrupted_verification_continues_after_the_verified_blocks() {
         // The file changes once, so the whole file is verified again.
         if rounds == 3 {
             assert!(blocks.distrust(blocks.epoch()));
-            assert!(!blocks.verify_records(blocks.epoch(), &records, &sums, 0, records.len()) && blocks.trust_again());
+            assert!(
+                !blocks.verify_records(blocks.epoch(), &records, &sums, 0, records.len()) && blocks.trust_again(false)
+            );
             break;
         }
     }
@@ -118,7 +120,7 @@ fn a_block_is_verified_again_in_a_later_epoch_with_the_same_tag() {
     assert!(blocks.verify_records(first, &records, &sums, 0, records.len()) && blocks.are_records_verified(first));
     records[5] ^= 1;
     for _ in 0..300 {
-        assert!(blocks.distrust(blocks.epoch()) && blocks.trust_again());
+        assert!(blocks.distrust(blocks.epoch()) && blocks.trust_again(false));
         let epoch = blocks.epoch();
         assert!(epoch != first && !epoch.is_distrust() && blocks.verified_count() == 0);
         assert!(!blocks.are_verified(epoch, 0, 1) && !blocks.are_records_verified(epoch));
@@ -161,7 +163,7 @@ impl Indexed {
 
     fn verify(&self, block: usize) -> bool {
         let sections = self.sections.each_ref().map(Vec::as_slice);
-        let data = BlockData { sections, sums: &self.sums, root: &self.root };
+        let data = BlockData { sections, sums: &self.sums, root: &self.root, copier: None };
         self.blocks.verify_block(self.blocks.epoch(), &data, block)
     }
 
@@ -185,7 +187,7 @@ fn a_part_of_the_file_counts_as_verified_when_all_its_blocks_are_verified_in_one
         assert!(file.verify(2) && file.are_parts_verified() == (true, true, true));
         assert!(file.blocks.distrust(file.blocks.epoch()));
         assert_eq!(file.are_parts_verified(), (false, false, false));
-        assert!(!file.verify(6) && file.blocks.trust_again());
+        assert!(!file.verify(6) && file.blocks.trust_again(false));
     }
     assert!(file.blocks.take_damaged().is_empty());
 }

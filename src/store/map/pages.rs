@@ -110,13 +110,13 @@ impl Map {
     #[cfg(any(feature = "bake", feature = "server"))]
     pub(in crate::store) fn release(&self, range: Range<usize>) {
         let is_inside = range.start < range.end && range.end <= self.bytes.len();
-        if self.watched().is_none() || !is_inside {
+        if !is_inside || self.watched().is_none_or(WatchedFile::has_copied_pages) {
             return;
         }
         // SAFETY: `MADV_DONTNEED` discards the contents of a private mapping, but a shared mapping of a file only loses
         // its page table entries: a read through `bytes`, now or later, finds the file's bytes again. `watched` shows
-        // that `memory` is a shared mapping, made by `Mmap::map` and never written to. The range is inside the mapping,
-        // and so are the whole pages to which the system extends the range.
+        // that `memory` is a shared mapping, made by `Mmap::map` and never written to, and that no page of it is a copy.
+        // The range is inside the mapping, and so are the whole pages to which the system extends the range.
         let released = unsafe {
             self.memory().unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, range.start, range.len())
         };
@@ -157,7 +157,7 @@ impl Map {
 }
 
 /// Returns the length of a page of this system.
-fn page_len_bytes() -> usize {
+pub(in crate::store) fn page_len_bytes() -> usize {
     let len_bytes = sysconf(SysconfVar::PAGE_SIZE).ok().flatten();
     len_bytes
         .and_then(|len_bytes| usize::try_from(len_bytes).ok())

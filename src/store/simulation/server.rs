@@ -66,7 +66,7 @@ pub(super) fn look_again() {
     let is_held = with_lease_locked(|| generation.lease.is_held_or_unused());
     if is_held && generation.file().modified() == modified {
         generation.trusted_modified.set(modified);
-        generation.blocks.trust_again();
+        generation.blocks.trust_again(false);
         set_changed(false);
     }
 }
