@@ -19,7 +19,7 @@ from zero_kv.errors import KeyKind
 
 def get_many(table: Table[Any, Any] | Client[Any, Any], keys: Any, dtype: Any) -> Any:
     """Implement `get_many` with a dtype, or with keys from pyarrow or Polars."""
-    keys = _from_polars(keys)
+    keys = _to_arrow(keys)
     if dtype is None:
         return _arrow(table, keys)
     dtype = _fixed_dtype(dtype)
@@ -29,7 +29,7 @@ def get_many(table: Table[Any, Any] | Client[Any, Any], keys: Any, dtype: Any) -
 
 def neighbor_many(table: Table[Any, Any] | Client[Any, Any], keys: Any, dtype: Any, is_floor: bool) -> Any:
     """Implement `floor_many` and `ceiling_many` with a dtype, or with keys from pyarrow or Polars."""
-    keys = _from_polars(keys)
+    keys = _to_arrow(keys)
     if dtype is None:
         return _neighbors_arrow(table, keys, is_floor)
     import numpy
@@ -43,7 +43,7 @@ class Requested:
     """The keys and the result type of a call of the asyncio client, which gets lists from the server."""
 
     def __init__(self, keys: Any, dtype: Any, strict: bool = True) -> None:
-        keys = _from_polars(keys)
+        keys = _to_arrow(keys)
         self._dtype: Any = None if dtype is None else _fixed_dtype(dtype)
         self._arrow = _whole(keys) if dtype is None and _is_arrow(keys) else None
         self._chunk_lens = [len(chunk) for chunk in keys.chunks] if hasattr(keys, "chunks") else None
@@ -107,8 +107,26 @@ class Requested:
         return _fixed(bytearray(filled), self._dtype), found
 
 
-def _from_polars(keys: Any) -> Any:
-    return keys.to_arrow() if type(keys).__module__.partition(".")[0] == "polars" else keys
+def checked(arrays: Any, what: str) -> Any:
+    """Return Arrow arrays whose offsets, indexes, and text Arrow has checked.
+
+    Arrow's functions read memory at these offsets without checking them, and arrays from a damaged file or another library
+    can have any offsets. The Arrow C interface does not state the lengths of buffers, so they are as its caller says.
+    """
+    import pyarrow  # type: ignore[import-untyped, unused-ignore]
+
+    try:
+        arrays.validate(full=True)
+    except pyarrow.ArrowException as error:
+        raise ValueError(f"{what}: Arrow rejects the array: {error}: create it again") from error
+    return arrays
+
+
+def _to_arrow(keys: Any) -> Any:
+    """Convert a Polars Series to a pyarrow array, check an array of pyarrow, and return other keys unchanged."""
+    if type(keys).__module__.partition(".")[0] == "polars":
+        keys = keys.to_arrow()
+    return checked(keys, "the keys") if _is_arrow(keys) else keys
 
 
 def _is_arrow(keys: Any) -> bool:
@@ -208,7 +226,7 @@ def is_arrow(keys: Any) -> bool:
 
 def whole_array(keys: Any) -> Any:
     """Return the keys of a pyarrow array, a chunked array, or a Polars Series as one pyarrow array."""
-    return _whole(_from_polars(keys))
+    return _whole(_to_arrow(keys))
 
 
 def _decoded(keys: Any) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+from zero_kv._arrays import checked
 from zero_kv._native import Entry, divide_slots, measure_slots
 from zero_kv._shards import arrow_slots, buffers_of, check_kind, field_of, kind_of_keys, typed_columns, write_shard
 
@@ -121,7 +122,7 @@ def shard_numbers(key: str, kind: str, shards: list[range]) -> Callable[[Any], A
     def numbers_of(keys: Any) -> Any:
         import numpy
 
-        if keys.null_count:
+        if checked(keys, f"the column {key!r}").null_count:
             where = f"the column {key!r} is null in {keys.null_count} rows of a batch"
             raise ValueError(f"{where}, where each row needs a key: filter these rows")
         try:

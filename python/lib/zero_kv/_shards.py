@@ -10,7 +10,7 @@ from zero_kv._arrays import key_buffers, whole_array, with_nulls
 from zero_kv._arrow_parts import ArrayParts, array_parts
 from zero_kv._native import Entry, Generation, Progress, commit_entries, fill_slots, upload_shard
 from zero_kv._publish import slot_bounds
-from zero_kv._typed_rows import arrow_of, type_of
+from zero_kv._typed_rows import arrow_of, checked_batches, type_of
 
 _BATCH_ROWS = 16384
 _Parts = tuple[int, ArrayParts, list[ArrayParts]]
@@ -188,7 +188,7 @@ def _batches_of(batches: Any) -> tuple[Any, Iterable[Any]]:
         if type(first).__module__.partition(".")[0] != "pyarrow" or not hasattr(first, "schema"):
             found = type(first).__name__
             raise TypeError(f"an item of batches is of type {found}, where a pyarrow RecordBatch was expected")
-        return first.schema, _chain(first, rest)
+        return first.schema, checked_batches(_chain(first, rest))
     return None, ()
 
 

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from zero_kv._arrays import checked
 from zero_kv.errors import BakeFailed
 
 _BATCH_ROWS = 8192
@@ -71,8 +72,15 @@ def arrow_of(rows: Any, columns: list[str] | None = None) -> tuple[Any, Iterable
     elif package != "pyarrow" or not hasattr(rows, "schema"):
         return None
     if hasattr(rows, "to_batches"):
-        return rows.schema, rows.to_batches(max_chunksize=_BATCH_ROWS)
-    return rows.schema, rows if hasattr(rows, "read_next_batch") else [rows]
+        # The batches share dictionaries, which are checked once.
+        return rows.schema, checked(rows, "rows").to_batches(max_chunksize=_BATCH_ROWS)
+    return rows.schema, checked_batches(rows if hasattr(rows, "read_next_batch") else [rows])
+
+
+def checked_batches(batches: Iterable[Any]) -> Iterator[Any]:
+    """Return record batches, each of which is checked."""
+    for number, batch in enumerate(batches, 1):
+        yield checked(batch, f"batch {number}")
 
 
 def _lazy_batches(rows: Any) -> tuple[Any, Iterable[Any]]:
