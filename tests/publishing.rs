@@ -126,6 +126,7 @@ fn main() -> ExitCode {
         interrupts::a_second_signal_ends_a_publication_at_once,
         interrupts::an_interrupted_upload_continues,
         local_folder::a_signal_ends_a_download_while_the_folder_hangs,
+        local_folder::a_status_that_is_no_readable_file_hides_no_other,
         local_folder::links_in_a_store_lead_nobody_out_of_it,
         local_folder::only_files_of_uploads_are_garbage,
         local_folder::special_files_in_a_store_block_no_program,

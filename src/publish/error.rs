@@ -154,6 +154,18 @@ impl PublishError {
         move |error| PublishError::Io { path: path.to_path_buf(), error }
     }
 
+    /// Returns whether the error may be one of a single object, which other objects of the store do not have: the object
+    /// is malformed, or this process may not read it.
+    pub(super) fn is_of_one_object(&self) -> bool {
+        match self {
+            PublishError::Document { .. } => true,
+            PublishError::Store { cause, .. } => {
+                matches!(cause, StoreFault::NotFound | StoreFault::Credentials(_) | StoreFault::Folder { .. })
+            }
+            _ => false,
+        }
+    }
+
     /// Returns the kind of the failure, as metrics and statuses name it.
     pub fn kind(&self) -> FailureKind {
         match self {

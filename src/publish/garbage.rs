@@ -39,6 +39,9 @@ pub struct Garbage {
     pub bytes: u64,
     /// The number of objects that are not referenced but younger than the minimum age.
     pub young: u64,
+    /// The number of statuses that cannot be read. Their nodes may serve any generation, so the files of all generations
+    /// are retained.
+    pub unreadable_statuses: u64,
 }
 
 /// Deletes, or only reports, what is not needed. Passes a message about each status that cannot be read to `warn`.
@@ -50,8 +53,8 @@ pub(super) async fn collect(
     location.check_writable()?;
     // The objects are listed first: an object that is uploaded and referenced afterwards is not in the list.
     let listed = location.list("data", None, FILES_MAX).await?;
-    let referenced = referenced(location, rules.keep.max(1), warn).await?;
-    let mut garbage = Garbage::default();
+    let (referenced, unreadable_statuses) = referenced(location, rules.keep.max(1), warn).await?;
+    let mut garbage = Garbage { unreadable_statuses, ..Garbage::default() };
     let now = SystemTime::now();
     for meta in listed {
         let parts: Vec<String> = meta.location.parts().map(|part| part.as_ref().to_owned()).collect();
@@ -79,12 +82,13 @@ pub(super) async fn collect(
     Ok(garbage)
 }
 
-/// Returns the objects of the newest generations, and of those that are pinned or that nodes serve.
+/// Returns the objects of the newest generations, and of those that are pinned or that nodes serve. If a status cannot be
+/// read, returns the objects of all generations.
 async fn referenced(
     location: &Location,
     keep: u64,
     warn: &mut dyn FnMut(String),
-) -> Result<HashSet<String>, PublishError> {
+) -> Result<(HashSet<String>, u64), PublishError> {
     let newest = location.highest(Series::Manifests, 0).await?;
     let first_kept = newest.saturating_sub(keep - 1).max(1);
     // A generation whose manifest was deleted cannot be served, unless it is pinned or served already.
@@ -94,23 +98,35 @@ async fn referenced(
     let pin = location.highest(Series::Pins, 0).await?;
     let pin = Pin::read(location, pin).await?;
     needed.extend(pin.into_iter().flat_map(|pin| [pin.generation, pin.others]).flatten());
-    for status in NodeStatus::read_all(location, warn).await? {
+    let mut unreadable = 0;
+    let mut count_unreadable = |problem| {
+        unreadable += 1;
+        warn(problem);
+    };
+    for status in NodeStatus::read_all(location, &mut count_unreadable).await? {
         needed.extend([status.serving, status.prepared].into_iter().filter(|number| *number > 0));
     }
     let mut objects = HashSet::new();
+    if unreadable > 0 {
+        let older = location.numbers_after(Series::Manifests, 0).await?.into_iter();
+        for number in older.take_while(|number| *number < first_kept) {
+            let manifest = Manifest::read(location, number).await?;
+            objects.extend(manifest.into_iter().flat_map(|manifest| manifest.entries).map(|entry| entry.object));
+        }
+    }
     for number in needed {
         // A manifest that cannot be read might reference any object, so nothing is deleted.
-        let unreadable = |problem: String| PublishError::Document {
+        let retaining = |problem: String| PublishError::Document {
             object: location.object_url(&Series::Manifests.object(number)),
             problem: format!(
                 "{problem}: nothing is deleted: retain fewer generations, or serve and pin other ones, until nobody needs it"
             ),
         };
         let manifest = match Manifest::read(location, number).await {
-            Err(PublishError::Document { problem, .. }) => return Err(unreadable(problem)),
-            manifest => manifest?.ok_or_else(|| unreadable("is missing".to_owned()))?,
+            Err(PublishError::Document { problem, .. }) => return Err(retaining(problem)),
+            manifest => manifest?.ok_or_else(|| retaining("is missing".to_owned()))?,
         };
         objects.extend(manifest.entries.into_iter().map(|entry| entry.object));
     }
-    Ok(objects)
+    Ok((objects, unreadable))
 }

@@ -22,6 +22,9 @@ use object_store::{
     ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result, UploadPart,
 };
 
+use rustix::fs::FileType;
+use rustix::io::Errno;
+
 use crate::folder::{Folder, NewFile};
 
 /// The name of the store in the crate's errors.
@@ -104,6 +107,22 @@ impl LocalStore {
         Ok(objects)
     }
 
+    /// Returns the names in a folder of the store that belong to something else than a regular file, such as a link or
+    /// another folder. These are no objects.
+    pub(super) fn names_of_no_objects(&self, prefix: &Path) -> Result<Vec<String>> {
+        let (folder, _) = match self.walk(&prefix.clone().join("object"), Folder::subfolder) {
+            Err(Error::NotFound { .. }) => return Ok(Vec::new()),
+            folder => folder?,
+        };
+        let names = folder.names().map_err(|error| fault(prefix, error))?;
+        let names = names.into_iter().filter_map(|name| name.into_string().ok());
+        let is_regular = |name: &String| {
+            // What was deleted meanwhile is not in the folder.
+            folder.stat(name).is_ok_and(|found| FileType::from_raw_mode(found.st_mode) != FileType::RegularFile)
+        };
+        Ok(names.filter(is_regular).collect())
+    }
+
     fn delete_file(&self, location: &Path) -> Result<()> {
         let (folder, name) = self.folder_of(location)?;
         let delete = || folder.open_file(&name).and_then(|_| folder.remove(&name));
@@ -111,17 +130,15 @@ impl LocalStore {
     }
 }
 
-/// Appends the objects in a folder and in the folders below it.
+/// Appends the objects in a folder and in the folders below it. Other users may have put anything there: what this process
+/// may not read is no object, and does not hide the others.
 fn list_into(folder: &Folder, prefix: &Path, objects: &mut Vec<ObjectMeta>) -> Result<()> {
-    use rustix::fs::FileType;
-
     for name in folder.names().map_err(|error| fault(prefix, error))? {
         // Names that no path of an object can have are not those of objects.
         let Some(name) = name.to_str() else { continue };
         let Ok(location) = Path::parse(format!("{prefix}/{name}")) else { continue };
         let found = match folder.stat(name) {
-            // It was deleted after the folder was read.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) if is_no_object(&error) => continue,
             found => found.map_err(|error| fault(&location, error))?,
         };
         match FileType::from_raw_mode(found.st_mode) {
@@ -130,17 +147,25 @@ fn list_into(folder: &Folder, prefix: &Path, objects: &mut Vec<ObjectMeta>) -> R
                 objects.push(object_meta(location, found.st_mtime, nanoseconds, found.st_size as u64));
             }
             FileType::Directory if location.parts().count() < DEPTH_MAX => {
-                let below = match folder.subfolder(name) {
-                    // It was deleted or replaced after its attributes were read.
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                    below => below.map_err(|error| fault(&location, error))?,
-                };
-                list_into(&below, &location, objects)?;
+                let below = folder.subfolder(name).and_then(|below| below.names().map(|_| below));
+                match below {
+                    Err(error) if is_no_object(&error) => continue,
+                    below => list_into(&below.map_err(|error| fault(&location, error))?, &location, objects)?,
+                }
             }
             _ => {}
         }
     }
     Ok(())
+}
+
+/// Returns whether a file or a folder in a listed folder is missing, because it was deleted or replaced after the folder
+/// was read, or is one that other users do not let this process read.
+fn is_no_object(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidInput, NotADirectory, NotFound, PermissionDenied};
+
+    matches!(error.kind(), NotFound | PermissionDenied | NotADirectory | InvalidInput)
+        || error.raw_os_error() == Some(Errno::LOOP.raw_os_error())
 }
 
 fn object_meta(location: Path, seconds: i64, nanoseconds: i64, size: u64) -> ObjectMeta {

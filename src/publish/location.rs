@@ -39,6 +39,8 @@ pub(super) struct Location {
     pub(super) store: Arc<dyn ObjectStore>,
     /// The store as one whose uploads can be resumed. `None` if it is a local folder or a plain HTTP server.
     pub(super) multipart: Option<Arc<dyn MultipartStore>>,
+    /// The store, if it is a folder of this machine.
+    pub(super) folder: Option<LocalStore>,
     /// Whether the store can be written and listed. Plain HTTP servers can only be read.
     pub(super) is_writable: bool,
 }
@@ -82,6 +84,7 @@ impl Location {
             prefix,
             store,
             multipart,
+            folder: None,
             is_writable,
         };
         match scheme {
@@ -106,7 +109,8 @@ impl Location {
             "file" => {
                 // The folder is the root of the store, so that nothing outside it can be read or written.
                 let store = LocalStore::new(PathBuf::from(format!("/{path}")));
-                Ok(new(Arc::new(store), None, Path::default(), true))
+                let folder = Some(store.clone());
+                Ok(Location { folder, ..new(Arc::new(store), None, Path::default(), true) })
             }
             "http" | "https" => {
                 let builder = HttpBuilder::new().with_url(format!("{scheme}://{host}")).with_client_options(client);
@@ -125,7 +129,7 @@ impl Location {
 
     /// Returns whether the store is a folder of this machine.
     pub(super) fn is_local(&self) -> bool {
-        self.url.starts_with("file://")
+        self.folder.is_some()
     }
 
     /// Returns the last component of the URL, which is the table's name.

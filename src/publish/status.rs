@@ -9,7 +9,7 @@ use object_store::ObjectMeta;
 use serde::{Deserialize, Serialize};
 
 use super::document::{decode, encode};
-use super::error::PublishError;
+use super::error::{PublishError, StoreFault};
 use super::foreign_text::one_line;
 use super::limits::{
     self, NUMBER_MAX, RANGES_MAX, STATUS_LEN_MAX_BYTES, STATUSES_MAX, TEXT_LEN_MAX_BYTES, check_len, check_number,
@@ -20,6 +20,8 @@ use crate::slots::SlotRange;
 
 /// The number of statuses that are read at the same time.
 const READS_MAX: usize = 64;
+/// The number of statuses for which a store may return errors, after retries, until the store itself is considered failed.
+const FAILED_MAX: usize = 3;
 
 /// The state of a node, as the node last reported it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -120,11 +122,11 @@ impl NodeStatus {
         Ok(status)
     }
 
-    /// Reads the status of a node. Returns `None` if there is none, or if it is damaged.
+    /// Reads the status of a node. Returns `None` if there is none, or if it cannot be read.
     pub(super) async fn read(location: &Location, node: &str) -> Result<Option<NodeStatus>, PublishError> {
         match location.read_bytes(&object(node), STATUS_LEN_MAX_BYTES).await {
             Ok(json) => Ok(json.and_then(|json| NodeStatus::decode(&json, node).ok())),
-            Err(PublishError::Document { .. }) => Ok(None),
+            Err(error) if error.is_of_one_object() => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -135,30 +137,43 @@ impl NodeStatus {
         location: &Location,
         skipped: &mut dyn FnMut(String),
     ) -> Result<Vec<NodeStatus>, PublishError> {
+        let mut statuses = Vec::new();
+        let listed = match location.list("status", None, STATUSES_MAX).await {
+            // Who can write to the folder of a store can replace `status`. All statuses are then missing.
+            Err(error @ PublishError::Store { cause: StoreFault::Folder { .. }, .. }) => {
+                skipped(error.to_string());
+                Vec::new()
+            }
+            listed => listed?,
+        };
+        let others = location.folder.as_ref().map(|folder| folder.names_of_no_objects(&location.path("status")));
+        for name in others.and_then(Result::ok).unwrap_or_default() {
+            if let Some(node) = node_of(&name) {
+                let (object, problem) = (location.object_url(&object(node)), "is not a regular file".to_owned());
+                skipped(PublishError::Document { object, problem }.to_string());
+            }
+        }
         let read = |listed: ObjectMeta| async move {
-            let name = listed.location.filename()?;
-            // Other programs may have put other objects there.
-            let node = name.strip_suffix(".json").filter(|node| node_id_problem(node).is_none())?;
-            let object_name = object(node);
-            let json = match location.read_bytes(&object_name, STATUS_LEN_MAX_BYTES).await {
+            let node = listed.location.filename().and_then(node_of)?;
+            let json = match location.read_bytes(&object(node), STATUS_LEN_MAX_BYTES).await {
                 Ok(json) => json?,
                 Err(error) => return Some(Err(error)),
             };
             let age = SystemTime::now().duration_since(listed.last_modified.into()).unwrap_or_default();
             Some(match NodeStatus::decode(&json, node) {
                 Ok(status) => Ok(NodeStatus { age_s: age.as_secs(), ..status }),
-                Err(problem) => Err(PublishError::Document { object: location.object_url(&object_name), problem }),
+                Err(problem) => Err(PublishError::Document { object: location.object_url(&object(node)), problem }),
             })
         };
-        let listed = location.list("status", None, STATUSES_MAX).await?;
-        let mut statuses = Vec::new();
         let mut reads = stream::iter(listed.into_iter().map(read)).buffer_unordered(READS_MAX);
+        let mut failed = 0;
         while let Some(found) = reads.next().await {
             match found {
                 None => {}
                 Some(Ok(status)) => statuses.push(status),
-                Some(Err(error @ PublishError::Document { .. })) => {
-                    skipped(format!("{error}: the status is skipped"));
+                Some(Err(error)) if error.is_of_one_object() || failed < FAILED_MAX => {
+                    failed += usize::from(!error.is_of_one_object());
+                    skipped(error.to_string());
                 }
                 Some(Err(error)) => return Err(error),
             }
@@ -166,6 +181,11 @@ impl NodeStatus {
         statuses.sort_by(|left, right| left.node.cmp(&right.node));
         Ok(statuses)
     }
+}
+
+/// Returns the node whose status has a name. Other programs may have put other objects there.
+fn node_of(name: &str) -> Option<&str> {
+    name.strip_suffix(".json").filter(|node| node_id_problem(node).is_none())
 }
 
 /// Returns the name of the status of a node.

@@ -13,6 +13,7 @@ use zero_kv::client::{Client, Options};
 use super::requirements::{OTHER, root, user_namespaces};
 use crate::helpers::frames::{expect, gets, request};
 use crate::helpers::generations::Shape;
+use crate::helpers::published::{Published, sealed};
 use crate::helpers::scenes::Scene;
 use crate::helpers::servers::{Server, failure_message};
 use crate::helpers::shared_program::SharedProgram;
@@ -124,6 +125,40 @@ pub(crate) fn another_user_may_look_up_but_not_reload() -> Result<(), Missing> {
     assert_eq!(value.as_ref(), table.model.get(&3));
     let info = Client::connect(table.socket()).unwrap().info().unwrap();
     assert_eq!(info.number::<u64>("reload_requested"), Some(0));
+    Ok(())
+}
+
+pub(crate) fn a_status_or_folder_of_another_user_hides_no_other() -> Result<(), Missing> {
+    root()?;
+    let published = Published::new();
+    (1..=2).for_each(|generation| published.publish(generation));
+    fs::set_permissions(published.folder.path(), Permissions::from_mode(0o755)).unwrap();
+    let status = published.table().join("status");
+    let status_of = |node: &str| {
+        sealed(&format!(
+            r#"{{"node":"{node}","serving":1,"digest":"","prepared":0,"newest":2,"pin":0,"lag_s":0,"error":"","failed":0,
+            "updated":"","tool":""}}"#
+        ))
+    };
+    fs::create_dir_all(status.join("private")).unwrap();
+    fs::create_dir_all(published.table().join("pins")).unwrap();
+    for node in ["good", "secret"] {
+        fs::write(status.join(format!("{node}.json")), status_of(node)).unwrap();
+    }
+    fs::set_permissions(status.join("secret.json"), Permissions::from_mode(0o600)).unwrap();
+    fs::set_permissions(status.join("private"), Permissions::from_mode(0o700)).unwrap();
+    std::os::unix::fs::chown(published.table().join("pins"), Some(OTHER), Some(OTHER)).unwrap();
+    let zkv = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_zkv"));
+        command.args(args).arg(published.publication.url()).uid(OTHER).gid(OTHER).current_dir("/");
+        let output = command.output().unwrap();
+        let err = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{args:?}: {err}");
+        assert!(err.contains("/status/secret.json: ") && err.contains("Permission denied"), "{args:?}: {err}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert!(zkv(&["generations", "--json"]).contains(r#""nodes":["good"]"#));
+    assert!(zkv(&["gc", "--keep", "1", "--older-than", "0s"]).starts_with("not needed: 0 files"));
     Ok(())
 }
 

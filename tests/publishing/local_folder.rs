@@ -11,6 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::stores::{Ran, Store};
 use crate::helpers::intercepted_calls::{Call, Calls, Verdict, require_interception, spawn};
+use crate::helpers::published::sealed;
 use crate::helpers::trials::Missing;
 
 const JOB: &str = "0123456789abcdef0123456789abcdef";
@@ -38,6 +39,63 @@ fn assert_precious(victim: &Path) {
     }
     assert_eq!(fs::read_dir(victim).unwrap().count(), 4, "nothing was created in the folder");
     assert_eq!(fs::read_dir(victim.join(JOB)).unwrap().count(), 2, "nothing was created in the folder");
+}
+
+/// Puts things into `status/` that this user cannot read, also if it is root: none of them hides the other statuses.
+pub(crate) fn a_status_that_is_no_readable_file_hides_no_other() {
+    let store = Store::folder();
+    (1..=3).for_each(|generation| store.publish(generation));
+    let status = store.path("published/users/status");
+    let good = r#"{"node":"good","serving":2,"digest":"","prepared":0,"newest":3,"pin":0,"lag_s":0,"error":"",
+        "failed":0,"updated":"","tool":""}"#;
+    store.write("status/good.json", sealed(good));
+    symlink("loop.json", status.join("loop.json")).unwrap();
+    symlink("good.json", status.join("link.json")).unwrap();
+    fs::create_dir(status.join("folder.json")).unwrap();
+    mknodat(CWD, status.join("fifo.json"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    symlink("..", status.join("up")).unwrap();
+    fs::create_dir_all(status.join("deep/deep/deep")).unwrap();
+    let nodes = ["loop", "link", "folder", "fifo"];
+    let expect_warnings = |ran: &Ran| {
+        for node in nodes {
+            let expected = format!("/status/{node}.json: is not a regular file: the status is skipped");
+            assert!(ran.err.contains(&expected), "{node}: {}", ran.err);
+        }
+    };
+    let listed = store.zkv(&["generations", "URL", "--json"]);
+    expect_warnings(&listed);
+    assert_eq!(listed.json()["generations"][1]["nodes"], serde_json::json!(["good"]));
+    let pinned = store.zkv(&["pin", "URL", "3", "--node", "good"]);
+    expect_warnings(&pinned);
+    pinned.succeeds();
+    store.zkv(&["unpin", "URL"]).succeeds();
+    let gc = || store.zkv(&["gc", "URL", "--keep", "1", "--older-than", "0s", "--json"]);
+    let collected = gc();
+    expect_warnings(&collected);
+    assert!(collected.err.contains("4 statuses cannot be read: make them readable, or delete them"), "{collected:?}");
+    let report = collected.json();
+    assert_eq!((&report["objects"], &report["unreadable_statuses"]), (&serde_json::json!([]), &serde_json::json!(4)));
+    for node in nodes {
+        let path = status.join(format!("{node}.json"));
+        fs::remove_dir(&path).or_else(|_| fs::remove_file(&path)).unwrap();
+    }
+    let report = gc().json();
+    assert_eq!(report["objects"].as_array().unwrap().len(), 1, "generation 1, which no node serves: {report}");
+
+    // The whole folder is something else.
+    fs::rename(&status, store.path("moved")).unwrap();
+    for replace in [|path: &Path| symlink("status", path).unwrap(), |path: &Path| fs::write(path, "x").unwrap()] {
+        replace(&status);
+        store.zkv(&["generations", "URL"]).succeeds();
+        store.zkv(&["pin", "URL", "3", "--node", "good"]).succeeds();
+        store.zkv(&["unpin", "URL"]).succeeds();
+        let report = gc().json();
+        assert_eq!(
+            (&report["objects"], &report["unreadable_statuses"]),
+            (&serde_json::json!([]), &serde_json::json!(1))
+        );
+        fs::remove_file(&status).unwrap();
+    }
 }
 
 /// Replaces each folder of a table in turn by a link out of the store, and runs every command that reads or writes.

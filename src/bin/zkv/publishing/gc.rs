@@ -7,7 +7,7 @@ use zero_kv::printable::Printable;
 use zero_kv::publish::{Garbage, GarbageRules, Publication};
 
 use crate::args::GcArgs;
-use crate::output::{print, write_json_line};
+use crate::output::{print, print_error, write_json_line};
 
 #[derive(Serialize)]
 struct Report<'a> {
@@ -22,6 +22,13 @@ pub(super) fn gc(args: &GcArgs) -> anyhow::Result<bool> {
     let garbage = publication.collect_garbage(&rules);
     super::print_warnings(&publication);
     let garbage = garbage?;
+    if garbage.unreadable_statuses > 0 {
+        print_error(&format_args!(
+            "warning: the files of all generations are retained, because {} statuses cannot be read: make them readable, \
+             or delete them: a running node writes its status again within a minute",
+            garbage.unreadable_statuses
+        ));
+    }
     print(|stdout| {
         if args.table.json {
             return write_json_line(stdout, &Report { deleted: args.delete, garbage: &garbage });
