@@ -4,6 +4,8 @@ mod helpers;
 
 mod publishing {
     pub(crate) mod baking;
+    pub(crate) mod busy_stores;
+    pub(crate) mod changes;
     pub(crate) mod collection;
     pub(crate) mod damage;
     pub(crate) mod engine;
@@ -30,8 +32,8 @@ use helpers::store_servers::{StoreKind, stop_servers};
 use helpers::trials::{trial, trials};
 use publishing::stores::Store;
 use publishing::{
-    baking, collection, damage, engine, gaps, hostile, interrupts, life_cycle, local_folder, lost_responses,
-    plain_http, rejected, rollouts, shards,
+    baking, busy_stores, changes, collection, damage, engine, gaps, hostile, interrupts, life_cycle,
+    local_folder, lost_responses, plain_http, rejected, rollouts, shards,
 };
 
 /// Lists test functions of a store, each as one test with a folder, one test with S3, and one test with each other store
@@ -85,6 +87,9 @@ fn main() -> ExitCode {
         baking::a_bake_is_published_by_the_same_command,
         baking::a_merge_is_published_by_the_same_command,
         baking::shards_are_published_by_the_same_command,
+        changes::a_bake_that_publishes_is_compared,
+        changes::a_generation_is_compared_with_the_newest_one_that_can_be_read,
+        changes::suspicious_changes_are_rejected_unless_they_are_allowed,
         collection::files_are_deleted_only_if_nothing_needs_them_and_they_are_old,
         collection::nothing_is_deleted_if_a_manifest_is_damaged,
         damage::a_changed_object_is_rejected,
@@ -115,6 +120,8 @@ fn main() -> ExitCode {
         shards::slots_that_do_not_cover_everything_are_rejected,
     ];
     trials.extend(trials![
+        busy_stores::requests_wait_as_long_as_a_busy_store_asks,
+        busy_stores::statuses_of_many_nodes_are_read_at_the_same_time,
         engine::an_empty_shard_has_the_columns_of_the_others,
         engine::each_attempt_of_a_task_has_its_own_file,
         engine::entries_of_tasks_are_one_generation,
@@ -137,6 +144,7 @@ fn main() -> ExitCode {
         lost_responses::a_store_that_loses_some_races_is_found,
         lost_responses::an_upload_whose_last_response_is_lost_succeeds,
         lost_responses::reads_of_an_older_state_end_with_a_message,
+        plain_http::a_server_that_ignores_ranges_is_asked_once,
         plain_http::a_download_over_http_continues,
         plain_http::a_published_folder_is_read_over_http,
         rejected::malformed_command_lines_are_rejected,

@@ -4,8 +4,9 @@
 
 use std::path::PathBuf;
 
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use zero_kv::publish::{Canary, CommitOptions, Manifest, Publication, PublishError, ShardFile};
+use zero_kv::publish::{Canary, Change, CommitOptions, Manifest, Publication, PublishError, ShardFile};
 use zero_kv::slots::SlotRange;
 
 use crate::errors::publish_exception;
@@ -54,11 +55,12 @@ struct Draft {
     canary: Option<PathBuf>,
     note: String,
     parent: Option<u64>,
+    allow: Vec<Change>,
 }
 
 /// Publishes files, each with its first and last slot. `lib/zero_kv/_publish.py` has the keyword arguments.
 #[pyfunction]
-#[pyo3(signature = (files, to, canary, note, parent, progress))]
+#[pyo3(signature = (files, to, canary, note, parent, allow, progress))]
 pub(crate) fn publish_files(
     py: Python<'_>,
     files: Vec<(PathBuf, u16, u16)>,
@@ -66,13 +68,26 @@ pub(crate) fn publish_files(
     canary: Option<PathBuf>,
     note: String,
     parent: Option<u64>,
+    allow: Vec<String>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Generation> {
+    let allow = changes(&allow)?;
     let shard = |(path, first_slot, last_slot)| ShardFile { path, slots: SlotRange { first_slot, last_slot } };
-    let draft = Draft { shards: files.into_iter().map(shard).collect(), to, canary, note, parent };
+    let draft = Draft { shards: files.into_iter().map(shard).collect(), to, canary, note, parent, allow };
     let raised = Raised::default();
     let published = run_watched(py, &raised, progress.as_ref(), |reporter| draft.publish(&raised, reporter));
     committed(py, &raised, published?)
+}
+
+/// Returns the changes with some names.
+pub(crate) fn changes(names: &[String]) -> PyResult<Vec<Change>> {
+    let change = |name: &String| {
+        Change::from_name(name).ok_or_else(|| {
+            let expected = Change::ALL.map(Change::name).join(", ");
+            PyValueError::new_err(format!("allow has {name:?}, where one of these was expected: {expected}"))
+        })
+    };
+    names.iter().map(change).collect()
 }
 
 /// Returns a new generation, or the exception that canceled its publication.
@@ -97,7 +112,8 @@ pub(crate) fn committed(
 impl Draft {
     fn publish(&self, raised: &Raised, reporter: &mut Reporter) -> Result<Manifest, PublishError> {
         let canaries = self.canary.as_deref().map(Canary::read_file).transpose()?.unwrap_or_default();
-        let options = CommitOptions { parent: self.parent, canaries, note: self.note.clone() };
+        let (allow, note) = (self.allow.clone(), self.note.clone());
+        let options = CommitOptions { parent: self.parent, canaries, allow, note };
         ShardFile::check_coverage(&self.shards)?;
         let publication = Publication::create(&self.to)?;
         publication.check_parent(self.parent)?;

@@ -21,7 +21,7 @@ use crate::arrow_rows::ArrowRows;
 use crate::bake::DeclaredColumns;
 use crate::cells::columns_from;
 use crate::errors::publish_exception;
-use crate::publishing::{Generation, committed};
+use crate::publishing::{Generation, changes, committed};
 use crate::raised::{Raised, SIGNALS_EVERY};
 use crate::watched::run_watched;
 
@@ -187,7 +187,7 @@ fn bake_shard(
 
 /// Creates the next generation from entries, and from the ranges of slots without rows.
 #[pyfunction]
-#[pyo3(signature = (entries, empty, to, canary, note, parent))]
+#[pyo3(signature = (entries, empty, to, canary, note, parent, allow))]
 pub(crate) fn commit_entries(
     py: Python<'_>,
     entries: Vec<PyRef<'_, Entry>>,
@@ -196,13 +196,15 @@ pub(crate) fn commit_entries(
     canary: Option<PathBuf>,
     note: String,
     parent: Option<u64>,
+    allow: Vec<String>,
 ) -> PyResult<Generation> {
+    let allow = changes(&allow)?;
     let entries: Vec<publish::Entry> = entries.iter().map(|entry| entry.0.clone()).collect();
     let empty: Vec<_> = empty.iter().map(|slots| SlotRange { first_slot: slots.0, last_slot: slots.1 }).collect();
     let raised = Raised::default();
     let manifest = run_watched(py, &raised, None, |_| {
         let canaries = canary.as_deref().map(Canary::read_file).transpose()?.unwrap_or_default();
-        let options = CommitOptions { parent, canaries, note };
+        let options = CommitOptions { parent, canaries, allow, note };
         Publication::create(to)?.commit_shards(entries, &empty, &options, &raised.cancel)
     });
     committed(py, &raised, manifest?)

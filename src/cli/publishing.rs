@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::generation_args::GenerationArgs;
 use super::transfer_display::TransferDisplay;
 use crate::bake::Cancel;
-use crate::publish::{Canary, CommitOptions, Manifest, Publication, PublishError, ShardFile, Stage};
+use crate::publish::{Canary, Change, CommitOptions, Manifest, Publication, PublishError, ShardFile, Stage};
 
 /// A generation that can be published as soon as its files exist.
 pub struct NewGeneration {
@@ -16,15 +16,21 @@ pub struct NewGeneration {
 
 impl NewGeneration {
     /// Opens the table at a URL, reads the canaries, and checks that the expected parent is the newest generation.
-    /// `print_warning` prints what the publisher should know but what is not an error.
+    /// `allow` has the changes from the preceding
+    /// generation that are allowed. `print_warning` prints what the publisher should know but what is not an error.
     ///
     /// # Errors
     /// [`PublishError`].
-    pub fn prepare(url: &str, args: &GenerationArgs, print_warning: fn(&str)) -> Result<NewGeneration, PublishError> {
+    pub fn prepare(
+        url: &str,
+        args: &GenerationArgs,
+        allow: Vec<Change>,
+        print_warning: fn(&str),
+    ) -> Result<NewGeneration, PublishError> {
         let canaries = args.canary.as_deref().map(Canary::read_file).transpose()?.unwrap_or_default();
         let note = args.note.clone().unwrap_or_default();
         let publication = Publication::create(url)?;
-        let options = CommitOptions { parent: args.parent, canaries, note };
+        let options = CommitOptions { parent: args.parent, canaries, allow, note };
         let generation = NewGeneration { publication, options, print_warning };
         let checked = generation.publication.check_parent(args.parent);
         generation.print_warnings();
@@ -62,6 +68,17 @@ impl NewGeneration {
         display.clear();
         self.print_warnings();
         published
+    }
+
+    /// Returns the option that allows what an error rejects.
+    pub fn option_for(error: &PublishError) -> Option<&'static str> {
+        let PublishError::Change { change, .. } = error else { return None };
+        match change {
+            Change::Empty => Some("--allow-empty"),
+            Change::Shrink => Some("--allow-shrink"),
+            Change::KeyKind => Some("--allow-key-kind-change"),
+            Change::Schema => Some("--allow-schema-change"),
+        }
     }
 
     /// Describes a generation that was published.

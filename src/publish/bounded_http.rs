@@ -1,11 +1,13 @@
-//! Bounds for the responses of stores over HTTP.
+//! Bounds for the responses of stores over HTTP, and for the requests to stores that ask for a pause.
 //!
 //! In: requests of the crate `object_store`, which reads bodies until they end, and allocates what headers announce.
-//! Out: responses whose bodies and lengths are within limits. A body that is longer than what was requested is an error,
-//! and of the body of an error only the beginning is read.
+//! Out: responses whose bodies and lengths are within limits. A body that is longer than what was requested, and the whole
+//! object instead of a range, are errors whose bodies are not read; of the body of an error, only the beginning is read. If
+//! a store is busy and states for how long (`Retry-After`), all requests to the store wait.
 
 use std::pin::Pin;
-use std::time::Duration;
+use std::sync::Mutex;
+use std::time::{Duration, SystemTime};
 
 use futures_util::StreamExt;
 use object_store::ClientOptions;
@@ -13,15 +15,21 @@ use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody, HttpService,
     ReqwestConnector,
 };
+use reqwest::StatusCode;
+use reqwest::header::{HeaderMap, RETRY_AFTER};
 use thiserror::Error;
+use tokio::time::Instant;
 
 use super::limits::{FILE_LEN_MAX_BYTES, MANIFEST_LEN_MAX_BYTES};
+use crate::sync::unpoisoned;
 
 /// The maximum length of a body that does not belong to a requested range: of a document, or of a page of a listing.
 const BODY_LEN_MAX_BYTES: u64 = MANIFEST_LEN_MAX_BYTES;
 /// What is read of the body of an error, and how long.
 const ERROR_LEN_MAX_BYTES: usize = 4 << 10;
 const ERROR_TIME_MAX: Duration = Duration::from_secs(5);
+/// The maximum time that requests wait because a store is busy.
+const BUSY_MAX: Duration = Duration::from_secs(60);
 
 /// The maximum length of the body of a response, as an extension of a request.
 #[derive(Clone, Copy, Debug)]
@@ -29,14 +37,24 @@ pub(super) struct BodyLimit(pub(super) u64);
 
 /// Returns whether a request failed because the body of its response is longer than the [`BodyLimit`].
 pub(super) fn is_body_beyond_limit(error: &object_store::Error) -> bool {
+    matches!(beyond_limit(error), Some(BeyondLimit::Body { .. }))
+}
+
+/// Returns whether a request for a range failed because the store returned the whole object.
+pub(super) fn is_range_ignored(error: &object_store::Error) -> bool {
+    matches!(beyond_limit(error), Some(BeyondLimit::Range))
+}
+
+/// Returns the limit that a response exceeded, if this is the cause of an error.
+fn beyond_limit(error: &object_store::Error) -> Option<&BeyondLimit> {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = cause {
-        if matches!(error.downcast_ref(), Some(BeyondLimit::Body { .. })) {
-            return true;
+        if let Some(limit) = error.downcast_ref() {
+            return Some(limit);
         }
         cause = error.source();
     }
-    false
+    None
 }
 
 /// Makes clients whose responses are within limits.
@@ -45,12 +63,51 @@ pub(super) struct BoundedConnector;
 
 impl HttpConnector for BoundedConnector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        Ok(HttpClient::new(Bounded(ReqwestConnector::default().connect(options)?)))
+        let client = ReqwestConnector::default().connect(options)?;
+        Ok(HttpClient::new(Bounded { client, busy: Busy::default() }))
     }
 }
 
 #[derive(Debug)]
-struct Bounded(HttpClient);
+struct Bounded {
+    client: HttpClient,
+    busy: Busy,
+}
+
+/// The end of the pause that the store has asked for.
+#[derive(Debug, Default)]
+struct Busy(Mutex<Option<Instant>>);
+
+impl Busy {
+    /// Waits until the store accepts requests again.
+    async fn wait(&self) {
+        let end = *unpoisoned(&self.0);
+        if let Some(end) = end {
+            tokio::time::sleep_until(end).await;
+        }
+    }
+
+    /// Records a response that asks for a pause.
+    fn record(&self, status: StatusCode, headers: &HeaderMap) {
+        if status != StatusCode::TOO_MANY_REQUESTS && !status.is_server_error() {
+            return;
+        }
+        let pause = headers.get(RETRY_AFTER).and_then(|value| retry_after(value.to_str().ok()?));
+        if let Some(pause) = pause {
+            let mut end = unpoisoned(&self.0);
+            *end = (*end).max(Some(Instant::now() + pause.min(BUSY_MAX)));
+        }
+    }
+}
+
+/// Parses `Retry-After`: a number of seconds, or a date.
+fn retry_after(value: &str) -> Option<Duration> {
+    if let Ok(seconds) = value.trim().parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let date = chrono::DateTime::parse_from_rfc2822(value.trim()).ok()?;
+    SystemTime::from(date).duration_since(SystemTime::now()).ok()
+}
 
 /// A response that is not within the limits.
 #[derive(Debug, Error)]
@@ -59,6 +116,8 @@ enum BeyondLimit {
         "the response has more than the {expected_bytes} bytes that were requested: check what answers at this address"
     )]
     Body { expected_bytes: u64 },
+    #[error("the store ignores ranges, and returns the whole object: use a server that supports ranges")]
+    Range,
     #[error(
         "the header {name} is {value:?}, expected lengths of at most {FILE_LEN_MAX_BYTES} bytes: check what answers at \
          this address"
@@ -84,9 +143,15 @@ impl HttpService for Bounded {
     {
         Box::pin(async move {
             let (len_max_bytes, is_head) = (body_len_max_bytes(&request), request.method() == "HEAD");
-            let (parts, body) = self.0.execute(request).await?.into_parts();
+            let has_range = request.headers().contains_key("range");
+            self.busy.wait().await;
+            let (parts, body) = self.client.execute(request).await?.into_parts();
+            self.busy.record(parts.status, &parts.headers);
             let body = match parts.status.is_success() {
                 true => {
+                    if has_range && !is_head && parts.status != StatusCode::PARTIAL_CONTENT {
+                        return Err(BeyondLimit::Range.into());
+                    }
                     for name in ["content-length", "content-range"] {
                         let value = parts.headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()));
                         if let Some(value) = value.filter(|value| !is_within_limits(value)) {
@@ -157,6 +222,18 @@ async fn read_error(body: HttpResponseBody) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pauses_are_seconds_or_dates() {
+        assert_eq!(retry_after(" 120 "), Some(Duration::from_secs(120)));
+        assert_eq!(retry_after("18446744073709551615"), Some(Duration::from_secs(u64::MAX)));
+        let future = chrono::DateTime::<chrono::Utc>::from(SystemTime::now() + Duration::from_secs(3000));
+        let pause = retry_after(&future.format("%a, %d %b %Y %H:%M:%S GMT").to_string()).unwrap();
+        assert!(pause <= Duration::from_secs(3000) && pause > Duration::from_secs(2000), "{pause:?}");
+        for none in ["Wed, 21 Oct 2015 07:28:00 GMT", "", "-1", "soon", "1.5"] {
+            assert_eq!(retry_after(none), None, "{none}");
+        }
+    }
 
     #[test]
     fn numbers_of_headers_are_within_the_limits_of_files() {

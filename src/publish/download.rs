@@ -20,6 +20,7 @@ use rustix::fs::{Advice, fadvise};
 use serde::{Deserialize, Serialize};
 
 use super::bandwidth::Bandwidth;
+use super::bounded_http::is_range_ignored;
 use super::error::PublishError;
 use super::limits::STATE_LEN_MAX_BYTES;
 use super::location::Location;
@@ -181,7 +182,10 @@ pub(super) async fn read_range(
                 );
                 PublishError::Corrupt { object: location.object_url(object), problem }
             }
-            Err(error @ object_store::Error::NotFound { .. }) => return Err(location.fault(object)(error)),
+            // These errors do not pass.
+            Err(error) if is_range_ignored(&error) || matches!(error, object_store::Error::NotFound { .. }) => {
+                return Err(location.fault(object)(error));
+            }
             Err(error) => location.fault(object)(error),
         };
         attempt += 1;
@@ -246,7 +250,7 @@ pub(super) fn open_verified(file: &File, path: &Path, cancel: &Cancel) -> Result
 pub(super) fn check_space(path: &Path, needed_bytes: u64) -> Result<(), PublishError> {
     let available_bytes = available_bytes(path)?;
     if available_bytes < needed_bytes.saturating_add(FREE_MIN_BYTES) {
-        return Err(PublishError::DiskFull { path: folder_of(path).to_path_buf(), available_bytes, needed_bytes });
+        return Err(disk_full(path, available_bytes, needed_bytes));
     }
     Ok(())
 }
@@ -264,7 +268,12 @@ fn write_error(partial: &Path, file: &File, len_bytes: u64, error: io::Error) ->
     }
     let Ok(available_bytes) = available_bytes(partial) else { return PublishError::io(partial)(error) };
     let needed_bytes = len_bytes.saturating_sub(allocated_bytes(file));
-    PublishError::DiskFull { path: folder_of(partial).to_path_buf(), available_bytes, needed_bytes }
+    disk_full(partial, available_bytes, needed_bytes)
+}
+
+fn disk_full(path: &Path, available_bytes: u64, needed_bytes: u64) -> PublishError {
+    let (path, reserve_bytes) = (folder_of(path).to_path_buf(), FREE_MIN_BYTES);
+    PublishError::DiskFull { path, available_bytes, needed_bytes, reserve_bytes }
 }
 
 /// Returns the number of bytes of a file that have space on the disk.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
+use super::change::Change;
 use super::foreign_text::one_line;
 use super::local_store::STORE;
 use crate::bake::BakeError;
@@ -73,6 +74,22 @@ pub enum PublishError {
         /// The number of the newest generation.
         newest: u64,
     },
+    /// A generation differs from the one before it in a way that is not allowed.
+    #[error(
+        "{url}: the new generation differs from generation {parent}: {}: check the input, or allow the change \"{}\"",
+        one_line(problem),
+        change.name()
+    )]
+    Change {
+        /// The URL of the table.
+        url: String,
+        /// The number of the generation before.
+        parent: u64,
+        /// The change.
+        change: Change,
+        /// The values found and expected.
+        problem: String,
+    },
     /// A topology is not valid, or another one has its number.
     #[error("{url}: {}", one_line(problem))]
     Topology {
@@ -123,8 +140,8 @@ pub enum PublishError {
     },
     /// A disk has too little free space.
     #[error(
-        "{}: the disk has {available_bytes} free bytes, and the file needs {needed_bytes}: free space, or keep \
-         fewer generations",
+        "{}: the disk has {available_bytes} free bytes, and the file needs {needed_bytes} and leaves {reserve_bytes} \
+         free: free space, or keep fewer generations",
         path.display()
     )]
     DiskFull {
@@ -134,6 +151,8 @@ pub enum PublishError {
         available_bytes: u64,
         /// The space that the file needs, in bytes.
         needed_bytes: u64,
+        /// The space that stays free, in bytes.
+        reserve_bytes: u64,
     },
     /// A server rejected a generation.
     #[error("generation {generation} is rejected: {}", one_line(problem))]

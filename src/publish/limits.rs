@@ -41,6 +41,8 @@ pub(super) const OBJECT_LEN_MAX_BYTES: usize = 512;
 pub(super) const COLUMN_LEN_MAX_BYTES: usize = 1024;
 /// The maximum number of canaries. A server looks all of them up before it serves a generation.
 pub(super) const CANARIES_MAX: usize = 1 << 16;
+/// The maximum number of allowed changes. Newer versions may know more of them than this one.
+pub(super) const ALLOWED_MAX: usize = 64;
 /// The maximum length of a note. Linux has the same limit for an argument of a program.
 pub(super) const NOTE_LEN_MAX_BYTES: usize = 128 << 10;
 /// The maximum length of other texts, such as times and names.

@@ -2,6 +2,7 @@
 //!
 //! In: a URL, and the store's standard environment variables. Out: an object store, and the paths of a table's objects.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,15 +49,24 @@ pub(super) struct Location {
 impl Location {
     /// Parses a URL, and creates its folder if it names a local folder that does not exist.
     pub(super) fn create(text: &str) -> Result<Location, PublishError> {
+        Location::create_with(text, "")
+    }
+
+    /// Does the same. Environment variables whose names have a prefix replace those without it.
+    pub(super) fn create_with(text: &str, variables_prefix: &str) -> Result<Location, PublishError> {
         // Any other text is rejected below.
         if let Some(folder) = text.strip_prefix("file://").filter(|folder| folder.starts_with('/')) {
             Folder::create_all(folder.as_ref()).map_err(PublishError::io(folder.as_ref()))?;
         }
-        Location::parse(text)
+        Location::parse_with(text, variables_prefix)
     }
 
     /// Parses a URL. Sends no request to the store.
     pub(super) fn parse(text: &str) -> Result<Location, PublishError> {
+        Location::parse_with(text, "")
+    }
+
+    fn parse_with(text: &str, variables_prefix: &str) -> Result<Location, PublishError> {
         let refused = |problem: String| PublishError::Url { url: text.to_owned(), problem };
         let (scheme, rest) = text.split_once("://").ok_or_else(|| {
             refused(
@@ -89,19 +99,40 @@ impl Location {
         };
         match scheme {
             "s3" => {
-                let builder = AmazonS3Builder::from_env().with_bucket_name(host);
+                let builder = variables(variables_prefix, "AWS_").into_iter().fold(
+                    AmazonS3Builder::from_env(),
+                    |builder, (name, value)| match name.parse() {
+                        Ok(key) => builder.with_config(key, value),
+                        Err(_) => builder,
+                    },
+                );
+                let builder = builder.with_bucket_name(host);
                 let builder = builder.with_client_options(client).with_retry(retry);
                 let store = Arc::new(builder.with_http_connector(BoundedConnector).build().map_err(invalid)?);
                 Ok(new(Arc::clone(&store) as _, Some(store), parse_path(path)?, true))
             }
             "gs" => {
-                let builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(host);
+                let builder = variables(variables_prefix, "GOOGLE_").into_iter().fold(
+                    GoogleCloudStorageBuilder::from_env(),
+                    |builder, (name, value)| match name.parse() {
+                        Ok(key) => builder.with_config(key, value),
+                        Err(_) => builder,
+                    },
+                );
+                let builder = builder.with_bucket_name(host);
                 let builder = builder.with_client_options(client).with_retry(retry);
                 let store = Arc::new(builder.with_http_connector(BoundedConnector).build().map_err(invalid)?);
                 Ok(new(Arc::clone(&store) as _, Some(store), parse_path(path)?, true))
             }
             "az" => {
-                let builder = MicrosoftAzureBuilder::from_env().with_container_name(host);
+                let builder = variables(variables_prefix, "AZURE_").into_iter().fold(
+                    MicrosoftAzureBuilder::from_env(),
+                    |builder, (name, value)| match name.parse() {
+                        Ok(key) => builder.with_config(key, value),
+                        Err(_) => builder,
+                    },
+                );
+                let builder = builder.with_container_name(host);
                 let builder = builder.with_client_options(client).with_retry(retry);
                 let store = Arc::new(builder.with_http_connector(BoundedConnector).build().map_err(invalid)?);
                 Ok(new(Arc::clone(&store) as _, Some(store), parse_path(path)?, true))
@@ -162,6 +193,16 @@ impl Location {
             "http and https URLs can only be read: name the store itself, such as s3://BUCKET/PATH".to_owned();
         Err(PublishError::Url { url: self.url.clone(), problem })
     }
+}
+
+/// Returns the environment variables of a store whose names have a prefix, with their names in lowercase and without it.
+/// Returns none for the empty prefix, because the crate `object_store` reads the variables without a prefix.
+fn variables(prefix: &str, store: &str) -> Vec<(String, String)> {
+    let of_store = |(name, value): (OsString, OsString)| {
+        let name = name.to_str()?.strip_prefix(prefix).filter(|name| name.starts_with(store))?.to_ascii_lowercase();
+        Some((name, value.into_string().ok()?))
+    };
+    if prefix.is_empty() { Vec::new() } else { std::env::vars_os().filter_map(of_store).collect() }
 }
 
 /// Selects the provider of cryptography for TLS connections of this process, unless the program has selected one.

@@ -11,9 +11,9 @@ use super::document::Series;
 use super::error::PublishError;
 use super::foreign_text::one_line;
 use super::limits::{
-    self, CANARIES_MAX, COLUMN_COUNT_MAX, COLUMN_LEN_MAX_BYTES, ENTRIES_MAX, FILE_LEN_MAX_BYTES, KEY_LEN_MAX_BYTES,
-    NOTE_LEN_MAX_BYTES, NUMBER_MAX, OBJECT_LEN_MAX_BYTES, ROW_COUNT_MAX, TEXT_LEN_MAX_BYTES, check_count, check_len,
-    check_number,
+    self, ALLOWED_MAX, CANARIES_MAX, COLUMN_COUNT_MAX, COLUMN_LEN_MAX_BYTES, ENTRIES_MAX, FILE_LEN_MAX_BYTES,
+    KEY_LEN_MAX_BYTES, NOTE_LEN_MAX_BYTES, NUMBER_MAX, OBJECT_LEN_MAX_BYTES, ROW_COUNT_MAX, TEXT_LEN_MAX_BYTES,
+    check_count, check_len, check_number,
 };
 use super::location::Location;
 use crate::format::key::KeyKind;
@@ -61,6 +61,10 @@ pub struct Manifest {
     /// Keys with the digests of their values. A server looks them up before it serves the generation.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "limits::list::<_, _, CANARIES_MAX>")]
     pub canaries: Vec<Canary>,
+    /// The suspicious changes from the preceding generation that the publisher has allowed, by their names: see
+    /// [`Change`](super::Change).
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "limits::list::<_, _, ALLOWED_MAX>")]
+    pub allowed: Vec<String>,
     /// A text for people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
@@ -217,6 +221,7 @@ impl Manifest {
             slot_function: SLOT_FUNCTION.to_owned(),
             entries,
             canaries: Vec::new(),
+            allowed: Vec::new(),
             note: String::new(),
         }
     }
@@ -258,6 +263,7 @@ impl Manifest {
         check_count("columns", self.schema.len(), COLUMN_COUNT_MAX)?;
         self.schema.iter().try_for_each(|column| check_len("a column", column, COLUMN_LEN_MAX_BYTES))?;
         check_note_and_canaries(&self.note, &self.canaries)?;
+        self.allowed.iter().try_for_each(|change| check_len("an allowed change", change, TEXT_LEN_MAX_BYTES))?;
         if self.slot_function != SLOT_FUNCTION {
             return Err(format!("the slot function is {:?}, expected {SLOT_FUNCTION:?}", self.slot_function));
         }

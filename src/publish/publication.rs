@@ -3,20 +3,21 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use futures_util::stream::{self, StreamExt};
 use serde::Serialize;
 
 use super::bandwidth::Bandwidth;
 use super::cache::{Target, fetch_merged};
+use super::change::{Change, Facts};
 use super::create::pause_after_race;
 use super::document::{Series, encode};
 use super::download::{download, with_suffix};
 use super::error::PublishError;
 use super::garbage::{self, Garbage, GarbageRules};
 use super::location::Location;
-use super::manifest::{Canary, Entry, Manifest, check_coverage, check_note_and_canaries};
+use super::manifest::{Canary, Entry, Manifest, check_coverage, check_note_and_canaries, key_kind_name, schema_names};
 use super::pin::{Decision, Pin};
 use super::probe::{self, StoreProbe};
 use super::status::NodeStatus;
@@ -25,10 +26,13 @@ use super::upload::{ShardFile, upload};
 use crate::bake::Cancel;
 use crate::cluster::SlotSet;
 use crate::folder::Folder;
+use crate::store::MappedStore;
 use crate::sync::unpoisoned;
 
 /// How often a commit without an expected parent is repeated when another publisher was first.
-const COMMITS_MAX: u32 = 100;
+pub(super) const COMMITS_MAX: u32 = 100;
+/// The number of generations before the newest one with which a new one is compared if the newer ones cannot be read.
+const COMPARED_MAX: u64 = 8;
 /// The maximum number of warnings that are kept.
 const WARNINGS_MAX: usize = 16;
 
@@ -68,6 +72,8 @@ pub struct CommitOptions {
     pub parent: Option<u64>,
     /// Keys with the digests of their values, which servers look up before they serve the generation.
     pub canaries: Vec<Canary>,
+    /// The suspicious changes from the preceding generation that are allowed.
+    pub allow: Vec<Change>,
     /// A text for people.
     pub note: String,
 }
@@ -106,6 +112,17 @@ impl Publication {
     /// [`PublishError::Url`], [`PublishError::Io`].
     pub fn create(url: &str) -> Result<Publication, PublishError> {
         let location = Location::create(url)?;
+        location.check_writable()?;
+        Publication::new(location)
+    }
+
+    /// Opens a table as [`Publication::create`] does. Environment variables of the store whose names have a prefix, such as
+    /// `TO_AWS_REGION`, replace those without it, so that one process can use two stores.
+    ///
+    /// # Errors
+    /// [`PublishError::Url`], [`PublishError::Io`].
+    pub fn create_with(url: &str, variables_prefix: &str) -> Result<Publication, PublishError> {
+        let location = Location::create_with(url, variables_prefix)?;
         location.check_writable()?;
         Publication::new(location)
     }
@@ -150,13 +167,14 @@ impl Publication {
     /// [`PublishError::Parent`], [`PublishError::Store`].
     pub fn check_parent(&self, parent: Option<u64>) -> Result<(), PublishError> {
         let Some(parent) = parent else { return Ok(()) };
-        match self.runtime.block_on(self.last_used(Series::Manifests))? {
+        match self.last_generation()? {
             newest if newest == parent => Ok(()),
             newest => Err(PublishError::Parent { url: self.url().to_owned(), parent, newest }),
         }
     }
 
-    /// Checks the slots and the canaries of files, uploads the files, and creates the generation that consists of them.
+    /// Checks the slots and the canaries of files, compares them with the preceding generation, uploads the files, and
+    /// creates the generation that consists of them.
     /// `progress` observes each transfer with its file.
     ///
     /// # Errors
@@ -171,6 +189,8 @@ impl Publication {
         ShardFile::check_coverage(shards)?;
         options.check().map_err(|problem| self.malformed_manifest(problem))?;
         Canary::check_all(&options.canaries, shards)?;
+        // The file may be large, so it is compared before its upload.
+        self.check_changes_now(&facts(shards)?, &options.allow)?;
         let mut entries = Vec::new();
         for shard in shards {
             entries.push(self.upload(shard, cancel, &mut |state| progress(shard, state))?);
@@ -183,20 +203,38 @@ impl Publication {
     ///
     /// # Errors
     /// [`PublishError::Coverage`]; [`PublishError::Parent`] if another generation than the expected one is the newest;
-    /// [`PublishError::Store`].
+    /// [`PublishError::Change`]; [`PublishError::Store`].
     pub fn commit(&self, entries: Vec<Entry>, options: &CommitOptions) -> Result<Manifest, PublishError> {
         check_coverage(entries.iter().map(|entry| entry.slots))
             .map_err(|problem| PublishError::Coverage { problem })?;
         let mut manifest = Manifest::new(&self.location, &self.job, entries);
         manifest.canaries = options.canaries.clone();
         manifest.note = options.note.clone();
+        self.commit_new(manifest, options)
+    }
+
+    /// Gives a manifest the next number, and creates it. Of the options, uses only the parent and the allowed changes.
+    pub(super) fn commit_new(&self, manifest: Manifest, options: &CommitOptions) -> Result<Manifest, PublishError> {
         manifest.check().map_err(|problem| self.malformed_manifest(problem))?;
-        self.runtime.block_on(self.commit_manifest(manifest, options.parent))
+        self.runtime.block_on(self.commit_manifest(manifest, options))
+    }
+
+    /// Returns the highest number of a generation that was ever used.
+    pub(super) fn last_generation(&self) -> Result<u64, PublishError> {
+        self.runtime.block_on(self.last_used(Series::Manifests))
+    }
+
+    /// Compares a new generation with the newest one that can be read.
+    pub(super) fn check_changes_now(&self, facts: &Facts, allow: &[Change]) -> Result<(), PublishError> {
+        self.runtime.block_on(async {
+            let newest = self.location.highest(Series::Manifests, 0).await?;
+            self.check_changes(facts, newest, allow).await.map(drop)
+        })
     }
 
     /// Gives a manifest the next number, and creates it.
-    async fn commit_manifest(&self, mut manifest: Manifest, parent: Option<u64>) -> Result<Manifest, PublishError> {
-        let location = &self.location;
+    async fn commit_manifest(&self, mut manifest: Manifest, options: &CommitOptions) -> Result<Manifest, PublishError> {
+        let (location, parent, facts) = (&self.location, options.parent, Facts::of(&manifest));
         location.check_writable()?;
         let mut newest = self.last_used(Series::Manifests).await?;
         for attempt in 0..COMMITS_MAX {
@@ -204,6 +242,7 @@ impl Publication {
                 return Err(PublishError::Parent { url: self.url().to_owned(), parent, newest });
             }
             (manifest.number, manifest.parent) = (newest + 1, newest);
+            manifest.allowed = self.check_changes(&facts, newest, &options.allow).await?;
             manifest.check().map_err(|problem| self.malformed_manifest(problem))?;
             if location.create_document(Series::Manifests, manifest.number, &encode(&manifest)).await? {
                 return Ok(manifest);
@@ -214,6 +253,28 @@ impl Publication {
         }
         let problem = format!("{COMMITS_MAX} other publishers were first: publish again");
         Err(PublishError::NoGeneration { url: self.url().to_owned(), problem })
+    }
+
+    /// Compares a new generation with the newest one that can be read, up to a number. Returns the names of the changes that
+    /// are allowed.
+    async fn check_changes(&self, facts: &Facts, newest: u64, allow: &[Change]) -> Result<Vec<String>, PublishError> {
+        for number in (newest.saturating_sub(COMPARED_MAX).max(1)..=newest).rev() {
+            let parent = match Manifest::read(&self.location, number).await {
+                // It was deleted, or is damaged.
+                Ok(None) | Err(PublishError::Document { .. }) => continue,
+                Ok(Some(parent)) => parent,
+                Err(error) => return Err(error),
+            };
+            let mut allowed = Vec::new();
+            for (change, problem) in facts.changes_from(&Facts::of(&parent)) {
+                if !allow.contains(&change) {
+                    return Err(PublishError::Change { url: self.url().to_owned(), parent: number, change, problem });
+                }
+                allowed.push(change.name().to_owned());
+            }
+            return Ok(allowed);
+        }
+        Ok(Vec::new())
     }
 
     /// Returns the highest number of a series that was ever used.
@@ -442,6 +503,18 @@ fn output(path: &Path) -> Result<(Folder, OsString), PublishError> {
         Ok((folder, name))
     };
     open().map_err(PublishError::io(path))
+}
+
+/// Reads what is compared of files that form a generation.
+fn facts(shards: &[ShardFile]) -> Result<Facts, PublishError> {
+    let mut facts = Facts::default();
+    for shard in shards {
+        let store = MappedStore::open(&shard.path)?;
+        facts.rows = facts.rows.saturating_add(store.len() as u64);
+        facts.key_kind = key_kind_name(store.key_kind()).to_owned();
+        facts.schema = schema_names(store.schema().map(Arc::as_ref));
+    }
+    Ok(facts)
 }
 
 /// Returns a name that no other job of a table has.

@@ -155,7 +155,7 @@ impl Publication {
     }
 
     /// Checks that the store has the objects of all entries.
-    fn check_stored(&self, entries: &[Entry], cancel: &Cancel) -> Result<(), PublishError> {
+    pub(super) fn check_stored(&self, entries: &[Entry], cancel: &Cancel) -> Result<(), PublishError> {
         let check = |entry: &Entry| {
             let entry = entry.clone();
             async move {

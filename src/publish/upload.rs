@@ -165,14 +165,20 @@ fn object_name(job: &str, shard: &ShardFile, digest: &str) -> String {
 /// Returns whether an upload can have created an object of this name: an object that [`object_name`] names, or the
 /// hidden file of an upload into a folder.
 pub(super) fn is_object_name(object: &str) -> bool {
-    const DIGITS: usize = 32;
-    let is_hex = |text: &str| {
-        text.len() == DIGITS && text.bytes().all(|digit| digit.is_ascii_digit() || (b'a'..=b'f').contains(&digit))
-    };
     let ["data", job, name] = object.split('/').collect::<Vec<_>>()[..] else { return false };
     let parts = name.strip_suffix(".zkv").and_then(|name| name.rsplit_once('-'));
     let is_file = parts.is_some_and(|(slots, digest)| slots.parse::<SlotRange>().is_ok() && is_hex(digest));
     is_hex(job) && (is_file || is_hidden_name(name))
+}
+
+/// Returns whether a text can be the name of a job.
+pub(super) fn is_job(text: &str) -> bool {
+    is_hex(text)
+}
+
+fn is_hex(text: &str) -> bool {
+    const DIGITS: usize = 32;
+    text.len() == DIGITS && text.bytes().all(|digit| digit.is_ascii_digit() || (b'a'..=b'f').contains(&digit))
 }
 
 /// Uploads a file to a store that cannot resume uploads.

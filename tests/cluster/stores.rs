@@ -225,28 +225,28 @@ pub(crate) fn a_failed_primary_is_replaced_by_its_replica() {
         let output = command.output().unwrap();
         (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
     };
-    assert_eq!(watch("30"), (true, String::new()));
+    assert_eq!(watch("30s"), (true, String::new()));
     let seeds: Vec<u16> = members[2..].iter().map(|member| member.port).collect();
     under_load(&seeds, |more| {
         more();
         servers[0].kill();
-        eventually("the primary is replaced", || watch("3").1.contains("topology 2: failed: p0"));
+        eventually("the primary is replaced", || watch("3s").1.contains("topology 2: failed: p0"));
         wait_for_topology(&servers[1..], 2);
         let key = key_in(members[0].slots);
         assert_eq!(reply(&servers[1], &format!("GET {key}")), Reply::Bytes(format!("value {key}").into_bytes()));
         more();
         // The node comes back as a replica.
         servers[0] = start(&published, &members[0]);
-        eventually("the node is back", || watch("3").1.contains("topology 3: failed: no node"));
+        eventually("the node is back", || watch("3s").1.contains("topology 3: failed: no node"));
         wait_for_topology(&servers, 3);
         assert_eq!(reply(&servers[0], "ROLE").list()[0].text(), "slave");
         more();
     });
     // If the reports of most nodes are old, the fault is elsewhere.
     drop(servers);
-    eventually("the watch does nothing", || watch("1").1.contains("nodes have stopped reporting: check the store"));
+    eventually("the watch does nothing", || watch("1s").1.contains("nodes have stopped reporting: check the store"));
     let number = || published.publication.topology(None).unwrap().unwrap().number;
     let before = number();
-    assert!(!watch("1").0);
+    assert!(!watch("1s").0);
     assert_eq!(number(), before);
 }

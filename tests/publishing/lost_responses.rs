@@ -8,13 +8,13 @@ use crate::helpers::published::sealed;
 use crate::helpers::trials::Missing;
 
 /// A table on an S3 server behind a proxy.
-struct Proxied {
-    store: Store,
-    proxy: FaultProxy,
+pub(crate) struct Proxied {
+    pub(crate) store: Store,
+    pub(crate) proxy: FaultProxy,
 }
 
 impl Proxied {
-    fn new() -> Result<Proxied, Missing> {
+    pub(crate) fn new() -> Result<Proxied, Missing> {
         let store = Store::s3()?;
         let proxy = FaultProxy::start(store.address());
         store.bake("table.db", "1,one\n");
@@ -22,7 +22,7 @@ impl Proxied {
     }
 
     /// Runs `zkv`, whose requests the proxy transfers.
-    fn zkv(&self, args: &[&str]) -> Ran {
+    pub(crate) fn zkv(&self, args: &[&str]) -> Ran {
         let mut command = self.store.zkv_command(args);
         Ran::new(command.env("AWS_ENDPOINT_URL", self.proxy.url()).output().unwrap())
     }

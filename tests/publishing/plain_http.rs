@@ -6,7 +6,8 @@ use rustix::process::Signal;
 
 use super::interrupts::{bake_large, interrupt_when};
 use super::stores::Store;
-use crate::helpers::store_server::StoreServer;
+use crate::helpers::hostile_responses::Hostile;
+use crate::helpers::store_server::{Fault, StoreServer};
 
 pub(crate) fn a_published_folder_is_read_over_http() {
     let store = Store::folder();
@@ -41,4 +42,23 @@ pub(crate) fn a_download_over_http_continues() {
     // At most the requests in flight were repeated.
     let sent_bytes = server.sent_bytes();
     assert!(sent_bytes < len_bytes + len_bytes / 2, "{sent_bytes} bytes of a file of {len_bytes} bytes were sent");
+}
+
+/// Each try would cost the whole object.
+pub(crate) fn a_server_that_ignores_ranges_is_asked_once() {
+    let store = Store::folder();
+    bake_large(&store);
+    store.zkv(&["publish", "large.db", "--to", "URL"]).succeeds();
+    let server = StoreServer::start(store.files.path());
+    server.fail("/data/", Fault::Hostile(Hostile::WholeObject));
+    let ran = store.zkv(&["pull", &server.url("published/users"), "-o", "copy.db"]);
+    ran.fails(2, &["the store ignores ranges", "use a server that supports ranges"]);
+    // The first parts are requested at the same time.
+    assert!(server.fault_count() <= 8, "{} requests", server.fault_count());
+    // A file that has one part is requested once.
+    store.bake("table.db", "1,one\n");
+    store.zkv(&["publish", "table.db", "--to", "URL", "--allow-shrink"]).succeeds();
+    let before = server.fault_count();
+    store.zkv(&["pull", &server.url("published/users"), "-o", "copy.db"]).fails(2, &["the store ignores ranges"]);
+    assert_eq!(server.fault_count() - before, 1);
 }

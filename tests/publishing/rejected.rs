@@ -69,6 +69,11 @@ pub(crate) fn malformed_command_lines_are_rejected() {
         &["gc", "URL", "--keep", "0"],
         &["rollout", "URL", "1", "--barrier", "--ready", "0%"],
         &["rollout", "URL", "1", "--ready", "1"],
+        &["rollout", "URL", "1", "--timeout", "60"],
+        &["rollout", "URL", "1", "--interval", "1"],
+        &["rollout", "URL", "1", "--timeout", "1ms"],
+        &["topology", "watch", "URL", "--once", "--fail-after", "60"],
+        &["topology", "watch", "URL", "--once", "--interval", "5"],
         &["rollout", "URL", "1", "--barrier", "--canary-nodes", "1"],
         &["generations", "URL", "--socket", "s"],
         &["generations", "--socket", "s", "URL"],
@@ -77,6 +82,7 @@ pub(crate) fn malformed_command_lines_are_rejected() {
         let ran = store.zkv(args);
         assert_eq!((ran.output.status.code(), &*ran.out), (Some(2), ""), "{args:?}");
     }
+    store.zkv(&["topology", "watch", "URL", "--once", "--fail-after", "1min", "--interval", "500ms"]).succeeds();
     for args in [&["publish", "--help"][..], &["store", "check", "--help"], &["rollout", "--help"]] {
         let help = store.zkv(args).succeeds();
         assert!(help.contains("Exit status: 0") && !help.contains("--socket"), "{help}");

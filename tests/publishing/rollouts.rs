@@ -17,7 +17,7 @@ fn pinned_table() -> Store {
 }
 
 fn rollout(store: &Store, args: &[&str]) -> Ran {
-    store.zkv(&[&["rollout", "URL", "2", "--interval", "0.02"], args].concat())
+    store.zkv(&[&["rollout", "URL", "2", "--interval", "20ms"], args].concat())
 }
 
 /// Returns the nodes and states of a rollout in JSON.
@@ -55,7 +55,7 @@ pub(crate) fn a_terminal_shows_a_live_table_of_nodes() {
     let store = pinned_table();
     let _nodes = start(&store, ["a", "b"], 1);
     let mut terminal = Terminal::new();
-    let args = ["rollout", "URL", "2", "--interval", "0.02", "--canary-nodes", "1", "--wait"];
+    let args = ["rollout", "URL", "2", "--interval", "20ms", "--canary-nodes", "1", "--wait"];
     let mut child = terminal.start(&store.zkv_command(&args));
     terminal.wait_for("waiting");
     // A table that changes again at once may not be drawn, unlike these lines, which are drawn together with a table.
@@ -71,7 +71,7 @@ pub(crate) fn a_terminal_that_cannot_redraw_shows_lines() {
     let store = pinned_table();
     let _nodes = start(&store, ["a", "b"], 1);
     let mut terminal = Terminal::new();
-    let mut command = store.zkv_command(&["rollout", "URL", "2", "--interval", "0.02", "--wait"]);
+    let mut command = store.zkv_command(&["rollout", "URL", "2", "--interval", "20ms", "--wait"]);
     let mut child = terminal.start(command.env("TERM", "dumb"));
     terminal.wait_for("b: waiting, serves 1\r\n");
     terminal.wait_for("pin 2: all nodes serve generation 2\r\n");
@@ -136,12 +136,12 @@ pub(crate) fn too_few_ready_nodes_are_reported_after_the_time() {
     let [a, b] = start(&store, ["a", "b"], 1);
     // The node has reported recently, but will not prepare the generation.
     drop(b);
-    let ran = rollout(&store, &["--barrier", "--timeout", "0.5"]);
+    let ran = rollout(&store, &["--barrier", "--timeout", "500ms"]);
     assert_eq!(ran.output.status.code(), Some(1), "{ran:?}");
-    assert!(ran.err.contains("generation 2: not done within 0.5 s: repeat the command"), "{ran:?}");
+    assert!(ran.err.contains("generation 2: not done within 500ms: repeat the command"), "{ran:?}");
     assert_eq!(a.serving(), 1);
     // Half of the nodes is enough, but the command waits until all nodes serve.
-    let report = rollout(&store, &["--barrier", "--ready", "50%", "--timeout", "5", "--json"]);
+    let report = rollout(&store, &["--barrier", "--ready", "50%", "--timeout", "5s", "--json"]);
     assert_eq!(report.output.status.code(), Some(1), "{report:?}");
     let report: Value = serde_json::from_str(&report.out).unwrap();
     assert_eq!(report["result"], "timed_out");

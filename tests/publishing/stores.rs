@@ -51,6 +51,11 @@ impl Store {
         &self.url
     }
 
+    /// Returns the environment variables with which programs reach the store.
+    pub(crate) fn variables(&self) -> Vec<(&'static str, String)> {
+        self.bucket.iter().flat_map(Bucket::variables).collect()
+    }
+
     pub(crate) fn is_folder(&self) -> bool {
         self.bucket.is_none()
     }
@@ -69,7 +74,7 @@ impl Store {
         let mut command = Command::new("env");
         command.args(["--default-signal=INT,TERM,HUP", program]).current_dir(self.files.path());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.envs(self.bucket.iter().flat_map(Bucket::variables));
+        command.envs(self.variables());
         command
     }
 

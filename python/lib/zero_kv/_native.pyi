@@ -980,6 +980,7 @@ def publish_files(
     canary: _Path | None,
     note: str,
     parent: int | None,
+    allow: list[str],
     progress: Callable[[Progress], object] | None,
 ) -> Generation: ...
 def endpoint(
@@ -1009,6 +1010,7 @@ def commit_entries(
     canary: _Path | None,
     note: str,
     parent: int | None,
+    allow: list[str],
 ) -> Generation: ...
 def fill_slots(objects: Any, numbers: Any, offsets: Any, data: Any) -> Memory: ...
 def divide_slots(count: int) -> list[tuple[int, int]]: ...

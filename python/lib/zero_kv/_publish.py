@@ -17,6 +17,7 @@ def publish(
     canary: str | os.PathLike[str] | None = None,
     note: str | None = None,
     parent: int | None = None,
+    allow: Iterable[str] = (),
     progress: Callable[[Progress], object] | None = None,
 ) -> Generation:
     """Publish a baked file as the next generation of the table at the URL `to`.
@@ -29,6 +30,10 @@ def publish(
     looked up before the upload, and by readers before they use the generation. `note` is a text for people. With
     `parent`, the generation `parent` must be the newest one.
 
+    A generation that differs from the preceding one as the result of a failed export does is rejected, unless `allow` has
+    the name of the change: `"empty"` (no rows), `"shrink"` (at most half of the rows), `"key-kind"` (the other kind of
+    keys), or `"schema"` (other columns).
+
     `progress` is called with a `Progress` at most ten times per second, and at the start and the end of each phase. An
     exception in `progress`, or Ctrl-C, cancels the publication and is raised. A later call with the same file continues
     its upload, except in a folder.
@@ -39,7 +44,7 @@ def publish(
     """
     pairs = [(files, range(_SLOT_COUNT))] if isinstance(files, (str, os.PathLike)) else files
     named = [(os.fspath(path), *slot_bounds(slots)) for path, slots in pairs]
-    return publish_files(named, to, canary, note or "", parent, progress)
+    return publish_files(named, to, canary, note or "", parent, list(allow), progress)
 
 
 def slot_bounds(slots: range) -> tuple[int, int]:

@@ -138,6 +138,7 @@ def commit(
     note: str | None = None,
     parent: int | None = None,
     canary: str | os.PathLike[str] | None = None,
+    allow: Iterable[str] = (),
 ) -> Generation:
     """Publish the shards that `write_shard` has uploaded as the next generation of the table at `url`.
 
@@ -147,7 +148,7 @@ def commit(
     without rows are added for them. Together, entries and `empty` must cover every slot exactly once, so that the rows
     of a lost task are an error.
 
-    `note`, `parent`, and `canary` are those of `publish`, except that canaries are not looked up before the commit:
+    `note`, `parent`, `allow`, and `canary` are those of `publish`, except that canaries are not looked up before the commit:
     readers look them up before they use the generation.
 
     Raises `PublishFailed`, with the slots, if they are not covered exactly once, or if the store does not have a shard;
@@ -160,6 +161,7 @@ def commit(
         canary,
         note or "",
         parent,
+        list(allow),
     )
 
 

@@ -27,7 +27,7 @@ from zero_kv.errors import PublishFailed
 _BATCH_ROWS = 8192
 _WRITER_OPTIONS = {
     *("path", "key", "value", "columns", "types", "keys", "duplicates", "memory_bytes", "threads", "temp_dir"),
-    *("note", "parent", "canary"),
+    *("note", "parent", "canary", "allow"),
 }
 _READER_OPTIONS = {"path", "generation", "key", "value", "key_type", "temp_dir"}
 _SPARK_TYPES = {
@@ -101,7 +101,9 @@ class ZeroKvDataSource(DataSource):  # type: ignore[misc, unused-ignore]
         )
         newest_generation(url)
         parent = _number(options, "parent", None)
-        return _Writer(bake, {"note": options.get("note"), "parent": parent, "canary": options.get("canary")})
+        allow = [name.strip() for name in options.get("allow", "").split(",") if name.strip()]
+        generation = {"note": options.get("note"), "parent": parent, "canary": options.get("canary"), "allow": allow}
+        return _Writer(bake, generation)
 
     def _url(self, known: set[str]) -> str:
         unknown = sorted(set(self.options) - known)

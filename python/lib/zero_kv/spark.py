@@ -11,7 +11,7 @@ and speculative tasks stay in the store until `zkv gc` deletes them.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from zero_kv._engine import SLOT_COUNT, SLOTS_COLUMN, ShardBake, equal_shards
@@ -47,6 +47,7 @@ def write(
     note: str | None = None,
     parent: int | None = None,
     canary: str | os.PathLike[str] | None = None,
+    allow: Iterable[str] = (),
 ) -> Generation:
     """Publish the rows of a DataFrame as the next generation of the table at `url`.
 
@@ -61,8 +62,8 @@ def write(
     One task bakes each shard, with `threads` threads. `memory_bytes` is the memory of one task, and an executor runs
     several tasks at the same time. Rows that do not fit are sorted in `temp_dir` of the executor.
 
-    `keys` and `duplicates` are arguments of `zero_kv.write_shard`, and `note`, `parent`, and `canary` are those of
-    `zero_kv.commit`. `canary` is a file of the driver.
+    `keys` and `duplicates` are arguments of `zero_kv.write_shard`, and `note`, `parent`, `allow`, and `canary` are those
+    of `zero_kv.commit`. `canary` is a file of the driver.
 
     Raises `ValueError` for bad arguments, Spark's exceptions if a task fails repeatedly, with the message of the task,
     and the exceptions of `zero_kv.commit`.
@@ -93,7 +94,7 @@ def write(
     empty = [shard for shard in ranges if shard not in found]
     if not entries:
         entries, empty = [bake.write([], range(SLOT_COUNT))], []
-    return commit(entries, url, empty=empty, note=note, parent=parent, canary=canary)
+    return commit(entries, url, empty=empty, note=note, parent=parent, canary=canary, allow=allow)
 
 
 def partition(df: DataFrame, key: str, *, shards: int, keys: str = "auto") -> DataFrame:
@@ -113,8 +114,8 @@ def register(spark: SparkSession) -> None:
         df.write.format("zero_kv").mode("overwrite").option("key", "id").save("s3://tables/users")
 
     The options have the names of the arguments of `write`: `key`, `value`, `columns` (separated by commas), `types`
-    (such as `price:f32,name:text?`), `keys`, `duplicates`, `memory_bytes`, `threads`, `temp_dir`, `note`, `parent`, and
-    `canary`. For reading, they are the arguments of `read`.
+    (such as `price:f32,name:text?`), `keys`, `duplicates`, `memory_bytes`, `threads`, `temp_dir`, `note`, `parent`,
+    `canary`, and `allow` (separated by commas). For reading, they are the arguments of `read`.
     """
     from zero_kv._spark_source import ZeroKvDataSource
 

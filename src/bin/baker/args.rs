@@ -16,6 +16,8 @@ use zero_kv::bake::{
 use zero_kv::cli::generation_args::{GenerationArgs, parse_url};
 use zero_kv::cli::replace_args::ReplaceArgs;
 use zero_kv::cli::size::parse_size;
+#[cfg(feature = "object-store")]
+use zero_kv::replace::ReplaceRules;
 use zero_kv::slots::SlotRange;
 use zero_kv::typed::{ColumnType, SchemaError};
 
@@ -208,6 +210,12 @@ pub(crate) struct PublishArgs {
     pub(crate) to: Option<String>,
     #[command(flatten)]
     pub(crate) generation: GenerationArgs,
+    /// Publish although the table has at most half of the rows of the preceding generation
+    #[arg(long, requires = "to")]
+    pub(crate) allow_shrink: bool,
+    /// Publish although the table has other columns than the preceding generation
+    #[arg(long, requires = "to")]
+    pub(crate) allow_schema_change: bool,
 }
 
 #[derive(clap::Args)]
@@ -328,6 +336,11 @@ impl Args {
             None => &self.rows.publish,
             Some(Command::Merge(merge)) => &merge.publish,
         }
+    }
+
+    /// Returns the rules for the table that the output replaces.
+    pub(crate) fn replace_rules(&self) -> ReplaceRules {
+        self.output().replace.rules()
     }
 }
 

@@ -17,7 +17,7 @@ mod with_store {
     use anyhow::{Context, anyhow};
     use zero_kv::cli::publishing::NewGeneration;
     use zero_kv::cli::transfer_display::TransferDisplay;
-    use zero_kv::publish::{PublishError, ShardFile};
+    use zero_kv::publish::{Change, PublishError, ShardFile};
 
     use super::{Args, Baked, Cancel, OutputArgs};
     use crate::STDOUT;
@@ -28,8 +28,15 @@ mod with_store {
     impl Publisher {
         /// Checks the table and the canaries, so that mistakes are reported before the bake.
         pub(crate) fn prepare(args: &Args) -> anyhow::Result<Publisher> {
-            let args = args.publish();
-            let prepare = |url: &String| NewGeneration::prepare(url, &args.generation, super::print_warning);
+            let (rules, args) = (args.replace_rules(), args.publish());
+            let options = [
+                (rules.allow_empty, Change::Empty),
+                (args.allow_shrink, Change::Shrink),
+                (rules.allow_key_kind_change, Change::KeyKind),
+                (args.allow_schema_change, Change::Schema),
+            ];
+            let allowed = options.into_iter().filter(|(is_allowed, _)| *is_allowed).map(|(_, change)| change).collect();
+            let prepare = |url: &String| NewGeneration::prepare(url, &args.generation, allowed, super::print_warning);
             Ok(Publisher(args.to.as_ref().map(prepare).transpose()?))
         }
 
@@ -48,7 +55,10 @@ mod with_store {
                 PublishError::Canceled => {
                     anyhow!("canceled: readers see nothing of it: publish the file with zkv publish")
                 }
-                error => error.into(),
+                error => match NewGeneration::option_for(&error) {
+                    Some(option) => anyhow!("{error} ({option})"),
+                    None => error.into(),
+                },
             });
             let manifest =
                 published.with_context(|| format!("{} is in place, but not published", output.output.display()))?;

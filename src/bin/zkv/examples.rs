@@ -61,7 +61,7 @@ pub(crate) const EXAMPLES: &[CommandExamples] = &[
     ("topology check", &[("Check a file", "zkv topology check topology.json")]),
     ("topology plan", &[("Plan a cluster of two nodes", "zkv topology plan --nodes a=10.0.0.1:6380,b=10.0.0.2:6380 > topology.json")]),
     ("topology apply", &[("Make a planned topology the newest one of a published table", "zkv topology apply topology.json --to s3://tables/users")]),
-    ("topology watch", &[("Promote replicas of nodes that have not reported for 30 s", "zkv topology watch s3://tables/users --fail-after 30")]),
+    ("topology watch", &[("Promote replicas of nodes that have not reported for 30 s", "zkv topology watch s3://tables/users --fail-after 30s")]),
     ("publish", &[
         ("Publish a file to a bucket", "zkv publish users.db --to s3://tables/users --note nightly"),
         ("Publish to a folder, for a test without an object store", "zkv publish users.db --to file:///srv/tables/users"),

@@ -198,11 +198,17 @@ pub(crate) struct SlotArgs {
     pub(crate) keys: Vec<std::ffi::OsString>,
 }
 
-/// Parses a time-out or an interval in seconds. There is an upper limit, because adding a longer time to the clock
-/// could overflow.
+/// Parses a time-out or an interval with its unit. The limits are those of [`parse_seconds`].
+pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
+    let parsed = humantime::parse_duration(text).ok().filter(|time| (0.01..=1e6).contains(&time.as_secs_f64()));
+    parsed.ok_or_else(|| "expected a time of at least 10ms with its unit, such as 10s or 5min".to_owned())
+}
+
+/// Parses a time-out or an interval in seconds, or with its unit. There is an upper limit, because adding a longer time to
+/// the clock could overflow.
 pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
     match text.parse() {
         Ok(seconds @ 0.01..=1e6) => Ok(Duration::from_secs_f64(seconds)),
-        _ => Err("expected 0.01 to 1000000 seconds".to_owned()),
+        _ => parse_time(text).map_err(|_| "expected 0.01 to 1000000 seconds".to_owned()),
     }
 }

@@ -9,15 +9,18 @@ use std::time::Duration;
 use clap::Subcommand;
 use zero_kv::cli::generation_args::{GenerationArgs, parse_url};
 use zero_kv::cli::size::parse_size;
+#[cfg(feature = "object-store")]
+use zero_kv::publish::Change;
 
-use super::parse_seconds;
+use super::parse_time;
 
 #[derive(Subcommand)]
 pub(crate) enum PublishingCommand {
     /// Upload baked files to an object store, and make them the newest generation of a table
     ///
-    /// The files are verified before the upload, and the stored bytes are compared with them after it. Nodes
-    /// see the generation only when it is complete. Ctrl-C cancels the command; if it is repeated, it
+    /// The files are verified before the upload, and the stored bytes are compared with them after it. A table without
+    /// rows, with at most half of the rows, with the other kind of keys, or with other columns than the preceding
+    /// generation is rejected unless an option allows it. Nodes see the generation only when it is complete. Ctrl-C cancels the command; if it is repeated, it
     /// continues the upload where it was interrupted, except on file:// URLs.
     ///
     /// Exit status: 0 after success, 2 after an error.
@@ -107,9 +110,41 @@ pub(crate) struct PublishArgs {
     pub(crate) to: String,
     #[command(flatten)]
     pub(crate) generation: GenerationArgs,
+    #[command(flatten)]
+    pub(crate) changes: ChangeArgs,
     /// Write the manifest of the new generation as one line of JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// The changes from the preceding generation that are allowed.
+#[derive(clap::Args)]
+pub(crate) struct ChangeArgs {
+    /// Publish a table without rows although the preceding generation has rows
+    #[arg(long)]
+    allow_empty: bool,
+    /// Publish although the table has at most half of the rows of the preceding generation
+    #[arg(long)]
+    allow_shrink: bool,
+    /// Publish although the table has the other kind of keys than the preceding generation
+    #[arg(long)]
+    allow_key_kind_change: bool,
+    /// Publish although the table has other columns than the preceding generation
+    #[arg(long)]
+    allow_schema_change: bool,
+}
+
+#[cfg(feature = "object-store")]
+impl ChangeArgs {
+    pub(crate) fn allowed(&self) -> Vec<Change> {
+        let options = [
+            (self.allow_empty, Change::Empty),
+            (self.allow_shrink, Change::Shrink),
+            (self.allow_key_kind_change, Change::KeyKind),
+            (self.allow_schema_change, Change::Schema),
+        ];
+        options.into_iter().filter(|(is_allowed, _)| *is_allowed).map(|(_, change)| change).collect()
+    }
 }
 
 #[derive(clap::Args)]
@@ -195,11 +230,11 @@ pub(crate) struct RolloutArgs {
     /// Cancel a rollout with --barrier: nodes continue to serve what they serve
     #[arg(long, conflicts_with_all = ["canary_nodes", "wait", "barrier"])]
     pub(crate) abort: bool,
-    /// Wait at most this long for nodes
-    #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = parse_seconds)]
+    /// Wait at most this long for nodes, such as 90s or 1h
+    #[arg(long, value_name = "TIME", default_value = "10min", value_parser = parse_time)]
     pub(crate) timeout: Duration,
     /// Read the nodes' reports at this interval
-    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_seconds)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_time)]
     pub(crate) interval: Duration,
 }
 

@@ -8,7 +8,7 @@ use clap::Subcommand;
 use zero_kv::cli::generation_args::parse_url;
 use zero_kv::cluster::{Health, NodeAddress, Role, TopologyNode};
 
-use super::parse_seconds;
+use super::parse_time;
 
 #[derive(Subcommand)]
 pub(crate) enum TopologyCommand {
@@ -77,11 +77,11 @@ pub(crate) struct WatchArgs {
     /// Watch the cluster of the table at this URL
     #[arg(value_parser = parse_url)]
     pub(crate) url: String,
-    /// Mark a node as failed if its last report is older than this
-    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = parse_seconds)]
+    /// Mark a node as failed if its last report is older than this, such as 30s or 5min
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time)]
     pub(crate) fail_after: Duration,
     /// Read the reports of the nodes at this interval
-    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = parse_seconds)]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_time)]
     pub(crate) interval: Duration,
     /// Read the reports once, and end
     #[arg(long)]

@@ -4,7 +4,6 @@
 //! feature `object-store` recognize these commands, and say how to get a program that has the feature.
 
 #[cfg(feature = "object-store")]
-#[cfg(feature = "object-store")]
 mod gc;
 #[cfg(feature = "object-store")]
 mod generations;

@@ -23,7 +23,7 @@ pub(super) fn publish(args: &PublishArgs) -> anyhow::Result<bool> {
     let started = Instant::now();
     let shards = shards(&args.files)?;
     ShardFile::check_coverage(&shards)?;
-    let generation = NewGeneration::prepare(&args.to, &args.generation, print_warning)?;
+    let generation = NewGeneration::prepare(&args.to, &args.generation, args.changes.allowed(), print_warning)?;
     let (cancel, display) = (Cancel::default(), TransferDisplay::new(false));
     let arrived = ArrivedSignal::watch(&cancel).context("signals cannot be handled")?;
     let published = generation.publish(&shards, &cancel, &display);
@@ -33,7 +33,10 @@ pub(super) fn publish(args: &PublishArgs) -> anyhow::Result<bool> {
             arrived.die();
             return Ok(false);
         }
-        published => published?,
+        published => published.map_err(|error| match NewGeneration::option_for(&error) {
+            Some(option) => anyhow!("{error} ({option})"),
+            None => error.into(),
+        })?,
     };
     print(|stdout| match args.json {
         true => write_json_line(stdout, &manifest),

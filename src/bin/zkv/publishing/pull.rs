@@ -56,8 +56,11 @@ pub(super) fn pull(args: &PullArgs) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-/// Returns the manifest of the generation to download, and what selected it.
-fn select(publication: &Publication, requested: Option<u64>) -> Result<(Manifest, &'static str), PublishError> {
+/// Returns the manifest of the generation to read, and what selected it.
+pub(super) fn select(
+    publication: &Publication,
+    requested: Option<u64>,
+) -> Result<(Manifest, &'static str), PublishError> {
     if requested.is_some() {
         return Ok((publication.manifest(requested)?, "requested"));
     }

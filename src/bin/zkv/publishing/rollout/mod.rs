@@ -157,8 +157,8 @@ fn finish(publication: &Publication, args: &RolloutArgs, outcome: Outcome, nodes
             "nodes failed: correct the cause and repeat the command, or go back with zkv rollout --abort".to_owned()
         }
         Outcome::TimedOut => format!(
-            "not done within {} s: repeat the command to wait longer (--timeout), or go back with zkv rollout --abort",
-            args.timeout.as_secs_f64()
+            "not done within {}: repeat the command to wait longer (--timeout), or go back with zkv rollout --abort",
+            humantime::format_duration(args.timeout)
         ),
         Outcome::Aborted => "the rollout was aborted: publish again, or use zkv pin".to_owned(),
         Outcome::Activated => "nodes serve it already: use zkv pin to go back to another generation".to_owned(),

@@ -1,0 +1,41 @@
+//! Stores that are slow or busy, and many nodes.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::lost_responses::Proxied;
+use crate::helpers::fault_proxy::ProxyFault;
+use crate::helpers::published::sealed;
+use crate::helpers::trials::Missing;
+
+pub(crate) fn requests_wait_as_long_as_a_busy_store_asks() -> Result<(), Missing> {
+    let proxied = Proxied::new()?;
+    proxied.store.publish(1);
+    proxied.proxy.fail("HEAD", "/manifests/", ProxyFault::Status(503, "Retry-After: 2\r\n"), 1);
+    proxied.proxy.fail("HEAD", "/manifests/", ProxyFault::Status(429, "retry-after: 1\r\n"), 1);
+    proxied.zkv(&["generations", "URL"]).succeeds();
+    let requests = proxied.proxy.requests("GET|HEAD|PUT", "");
+    let pauses: Vec<Duration> = requests.windows(2).map(|pair| pair[1].at - pair[0].at).collect();
+    // The clock of the proxy begins later than that of the client.
+    assert!(pauses[0] > Duration::from_millis(1900) && pauses[1] > Duration::from_millis(900), "{pauses:?}");
+    Ok(())
+}
+
+pub(crate) fn statuses_of_many_nodes_are_read_at_the_same_time() -> Result<(), Missing> {
+    let proxied = Proxied::new()?;
+    proxied.store.publish(1);
+    for number in 0..100 {
+        let node = format!("node-{number:03}");
+        let status = json!({"node": node, "serving": 1, "digest": "", "prepared": 1, "newest": 1, "pin": 0, "lag_s": 0,
+            "error": "", "failed": 0, "updated": "", "tool": ""});
+        proxied.store.write(&format!("status/{node}.json"), sealed(&status.to_string()));
+    }
+    proxied.proxy.fail("GET", "/status/", ProxyFault::Delay(Duration::from_millis(200)), u64::MAX);
+    let listed = proxied.zkv(&["generations", "URL", "--json"]).json();
+    assert_eq!(listed["generations"][0]["nodes"].as_array().unwrap().len(), 100);
+    assert!(proxied.proxy.in_flight_max() >= 30, "{} requests in flight", proxied.proxy.in_flight_max());
+    let rollout = proxied.zkv(&["rollout", "URL", "1", "--wait", "--timeout", "10min", "--json"]).json();
+    assert_eq!(rollout["nodes"].as_array().unwrap().len(), 100);
+    Ok(())
+}
