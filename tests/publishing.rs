@@ -7,6 +7,7 @@ mod publishing {
     pub(crate) mod busy_stores;
     pub(crate) mod changes;
     pub(crate) mod collection;
+    pub(crate) mod copies;
     pub(crate) mod damage;
     pub(crate) mod engine;
     pub(crate) mod gaps;
@@ -32,7 +33,7 @@ use helpers::store_servers::{StoreKind, stop_servers};
 use helpers::trials::{trial, trials};
 use publishing::stores::Store;
 use publishing::{
-    baking, busy_stores, changes, collection, damage, engine, gaps, hostile, interrupts, life_cycle,
+    baking, busy_stores, changes, collection, copies, damage, engine, gaps, hostile, interrupts, life_cycle,
     local_folder, lost_responses, plain_http, rejected, rollouts, shards,
 };
 
@@ -92,6 +93,7 @@ fn main() -> ExitCode {
         changes::suspicious_changes_are_rejected_unless_they_are_allowed,
         collection::files_are_deleted_only_if_nothing_needs_them_and_they_are_old,
         collection::nothing_is_deleted_if_a_manifest_is_damaged,
+        copies::a_copy_has_the_bytes_and_the_facts_of_the_original,
         damage::a_changed_object_is_rejected,
         damage::a_damaged_manifest_is_rejected,
         damage::a_manifest_of_a_newer_format_is_rejected,
@@ -122,6 +124,9 @@ fn main() -> ExitCode {
     trials.extend(trials![
         busy_stores::requests_wait_as_long_as_a_busy_store_asks,
         busy_stores::statuses_of_many_nodes_are_read_at_the_same_time,
+        copies::an_interrupted_copy_continues,
+        copies::two_stores_have_their_own_variables,
+        copies::what_cannot_be_copied_is_rejected,
         engine::an_empty_shard_has_the_columns_of_the_others,
         engine::each_attempt_of_a_task_has_its_own_file,
         engine::entries_of_tasks_are_one_generation,

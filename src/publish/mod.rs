@@ -15,17 +15,19 @@
 //! ```
 //!
 //! `location` parses URLs, `document` reads the small objects, `create` creates them, and `numbers` finds the numbers
-//! that were used. `manifest`, `pin`, and `status` define them, and `change` compares a generation with the one before it.
-//! Nothing in a store is trusted: `limits` bounds the numbers and lengths of documents, `bounded_http` the responses, and
-//! `foreign_text` what is shown of them. `upload` and `download` transfer files. [`Publication`] has the operations of
-//! publishers and operators. `shard` has the operations of engines that bake a table in many processes. [`Follower`] is a
-//! node: `node` makes its decisions, `follow` carries them out, and a `cache` keeps its files.
+//! that were used. `manifest`, `pin`, and `status` define them. Nothing in a store is trusted: `limits` bounds the numbers
+//! and lengths of documents, `bounded_http` the responses, and `foreign_text` what is shown of them. `upload` and
+//! `download` transfer files. [`Publication`] has the operations of publishers and operators: `change` compares a
+//! generation with the one before it, `copy` copies generations between tables, and `shard` has the operations of engines
+//! that bake a table in many processes. [`Follower`] is a node: `node` makes its decisions, `follow` carries them out, and
+//! a `cache` keeps its files.
 
 mod bandwidth;
 mod bounded_http;
 mod cache;
 mod canary;
 mod change;
+mod copy;
 mod create;
 mod document;
 mod download;
@@ -55,6 +57,7 @@ mod transfer;
 mod upload;
 
 pub use change::Change;
+pub use copy::{Copied, CopyOptions};
 pub use error::{FailureKind, PublishError, StoreFault};
 pub use follow::Follower;
 pub use follow_control::{FollowControl, FollowFacts, FollowOptions};

@@ -70,6 +70,10 @@ pub(crate) const EXAMPLES: &[CommandExamples] = &[
     ("pin", &[("Go back to generation 41 on all nodes", "zkv pin s3://tables/users 41")]),
     ("unpin", &[("Serve the newest generation again", "zkv unpin s3://tables/users")]),
     ("pull", &[("Download the table into one file", "zkv pull s3://tables/users -o users.db")]),
+    ("copy", &[
+        ("Copy the table to a bucket in another region", "zkv copy s3://tables/users s3://tables-eu/users"),
+        ("Copy generation 42 to a folder", "zkv copy s3://tables/users file:///srv/tables/users 42"),
+    ]),
     ("gc", &[
         ("List the files that only older generations than the newest ten need", "zkv gc s3://tables/users --keep 10"),
         ("Delete these files", "zkv gc s3://tables/users --keep 10 --delete"),

@@ -46,6 +46,15 @@ pub(crate) enum PublishingCommand {
     ///
     /// Exit status: 0 after success, 1 if the table does not have the generation, 2 after an error.
     Pull(PullArgs),
+    /// Copy a generation of a published table to another table, for example in another region
+    ///
+    /// The copy is the next generation of the other table, with the canaries and the note of the original. Each file is
+    /// downloaded, verified, uploaded, and compared with the stored bytes. Environment variables with the prefix TO_, such
+    /// as TO_AWS_REGION, replace those without it for the other table. Ctrl-C cancels the command; if it is repeated, it
+    /// continues where it was interrupted. A generation that was copied before is not copied again.
+    ///
+    /// Exit status: 0 after success, 1 if the table does not have the generation, 2 after an error.
+    Copy(CopyArgs),
     /// Delete files of a published table that no retained, pinned, or served generation needs
     ///
     /// Without --delete, the command only lists the files.
@@ -145,6 +154,30 @@ impl ChangeArgs {
         ];
         options.into_iter().filter(|(is_allowed, _)| *is_allowed).map(|(_, change)| change).collect()
     }
+}
+
+#[derive(clap::Args)]
+pub(crate) struct CopyArgs {
+    /// Copy from the table at this URL
+    #[arg(value_name = "FROM", value_parser = parse_url)]
+    pub(crate) from: String,
+    /// Copy to the table at this URL
+    #[arg(value_name = "TO", value_parser = parse_url)]
+    pub(crate) to: String,
+    /// Copy this generation [default: the generation that the pin selects, otherwise the newest one]
+    #[arg(value_name = "N")]
+    pub(crate) generation: Option<u64>,
+    /// Keep each file in this folder until it is uploaded; to continue an interrupted copy, name the same folder
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub(crate) temp_dir: PathBuf,
+    /// Download at most this much per second, such as 50MB
+    #[arg(long, value_name = "RATE", value_parser = parse_size)]
+    pub(crate) bandwidth: Option<u64>,
+    #[command(flatten)]
+    pub(crate) changes: ChangeArgs,
+    /// Write one JSON object on one line
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(clap::Args)]

@@ -4,6 +4,8 @@
 //! feature `object-store` recognize these commands, and say how to get a program that has the feature.
 
 #[cfg(feature = "object-store")]
+mod copy;
+#[cfg(feature = "object-store")]
 mod gc;
 #[cfg(feature = "object-store")]
 mod generations;
@@ -30,6 +32,7 @@ pub(crate) fn run(command: &PublishingCommand) -> anyhow::Result<bool> {
         PublishingCommand::Pin(args) => pins::pin(args),
         PublishingCommand::Unpin(args) => pins::unpin(args),
         PublishingCommand::Pull(args) => pull::pull(args),
+        PublishingCommand::Copy(args) => copy::copy(args),
         PublishingCommand::Gc(args) => gc::gc(args),
         PublishingCommand::Store { command: StoreCommand::Check { table, races } } => store::check(table, *races),
         PublishingCommand::Rollout(args) => rollout::rollout(args),
