@@ -9,7 +9,9 @@ mod following {
     mod faults;
     mod forged_documents;
     mod hostile_stores;
+    mod outages;
     mod pins;
     mod rollouts;
     mod slots;
+    mod slow_links;
 }

@@ -7,9 +7,12 @@
 
 use std::pin::Pin;
 use std::sync::Mutex;
+use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
+use bytes::Bytes;
 use futures_util::StreamExt;
+use http_body::{Body, Frame, SizeHint};
 use object_store::ClientOptions;
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody, HttpService,
@@ -34,6 +37,11 @@ const BUSY_MAX: Duration = Duration::from_secs(60);
 /// The maximum length of the body of a response, as an extension of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BodyLimit(pub(super) u64);
+
+/// An extension of a request whose response is used as it arrives. The caller continues after a failure. Other requests
+/// are repeated as a whole.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Streamed;
 
 /// Returns whether a request failed because the body of its response is longer than the [`BodyLimit`].
 pub(super) fn is_body_beyond_limit(error: &object_store::Error) -> bool {
@@ -144,6 +152,7 @@ impl HttpService for Bounded {
         Box::pin(async move {
             let (len_max_bytes, is_head) = (body_len_max_bytes(&request), request.method() == "HEAD");
             let has_range = request.headers().contains_key("range");
+            let is_streamed = request.extensions().get::<Streamed>().is_some();
             self.busy.wait().await;
             let (parts, body) = self.client.execute(request).await?.into_parts();
             self.busy.record(parts.status, &parts.headers);
@@ -164,11 +173,16 @@ impl HttpService for Bounded {
                     if announced.is_some_and(|announced| announced > len_max_bytes) {
                         return Err(BeyondLimit::Body { expected_bytes: len_max_bytes }.into());
                     }
-                    read(body, len_max_bytes).await?
+                    match is_streamed {
+                        true => {
+                            HttpResponseBody::new(BoundedBody { body, expected_bytes: len_max_bytes, read_bytes: 0 })
+                        }
+                        false => read(body, len_max_bytes).await?.into(),
+                    }
                 }
-                false => read_error(body).await,
+                false => read_error(body).await.into(),
             };
-            Ok(HttpResponse::from_parts(parts, body.into()))
+            Ok(HttpResponse::from_parts(parts, body))
         })
     }
 }
@@ -186,6 +200,40 @@ fn body_len_max_bytes(request: &HttpRequest) -> u64 {
 fn is_within_limits(value: &str) -> bool {
     let numbers = value.split(|character: char| !character.is_ascii_digit()).filter(|number| !number.is_empty());
     numbers.into_iter().all(|number| number.parse::<u64>().is_ok_and(|number| number <= FILE_LEN_MAX_BYTES))
+}
+
+/// A body that fails after the bytes that were requested.
+struct BoundedBody {
+    body: HttpResponseBody,
+    expected_bytes: u64,
+    read_bytes: u64,
+}
+
+impl Body for BoundedBody {
+    type Data = Bytes;
+    type Error = HttpError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, HttpError>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(context);
+        if let Poll::Ready(Some(Ok(frame))) = &frame {
+            self.read_bytes += frame.data_ref().map_or(0, Bytes::len) as u64;
+            if self.read_bytes > self.expected_bytes {
+                return Poll::Ready(Some(Err(BeyondLimit::Body { expected_bytes: self.expected_bytes }.into())));
+            }
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
 }
 
 /// Reads a body. Allocates only for bytes that have arrived.

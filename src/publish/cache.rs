@@ -32,6 +32,7 @@ use super::error::PublishError;
 use super::limits::{MANIFEST_LEN_MAX_BYTES, RECORD_LEN_MAX_BYTES};
 use super::location::Location;
 use super::manifest::{Entry, Manifest};
+use super::partial::salvage;
 use super::record::Record;
 use super::transfer::OnProgress;
 use crate::bake::{self, BakeError, Cancel, Options};
@@ -161,10 +162,12 @@ impl Cache {
         write_durably(&self.folder, "serving.json", &encode(record))
     }
 
-    /// Verifies the file of a generation, and deletes it if it is damaged, so that it is fetched again. Returns whether it
-    /// was damaged. Other failures, such as a full disk, do not make the file useless.
+    /// Verifies the file of a generation, and deletes it if it is damaged, so that it is fetched again. Blocks that match
+    /// their checksums become an incomplete download, if the file is one that the store has. Returns whether the file was
+    /// damaged. Other failures, such as a full disk, do not make it useless.
     pub(super) fn discard_if_damaged(
         &self,
+        location: &Location,
         manifest: &Manifest,
         slots: &SlotSet,
         cancel: &Cancel,
@@ -175,6 +178,13 @@ impl Cache {
         let _ = fadvise(&file, 0, None, Advice::DontNeed);
         match open_verified(&file, &self.data.path().join(&name), cancel) {
             Err(PublishError::File(StoreError::Format { .. })) => {
+                if let [entry] = needed_entries(manifest, slots)[..]
+                    && of_entry(entry).is_subset(slots)
+                    && let Err(PublishError::Canceled) =
+                        salvage(location, entry, &self.data, name.as_ref(), &file, cancel)
+                {
+                    return Err(PublishError::Canceled);
+                }
                 remove(&self.data, name.as_ref())?;
                 Ok(true)
             }
@@ -235,6 +245,15 @@ fn data_name_of(manifest: &Manifest, slots: &SlotSet) -> String {
     format!("{}{slots}.zkv", manifest.digest())
 }
 
+fn of_entry(entry: &Entry) -> SlotSet {
+    SlotSet::from_iter([entry.slots])
+}
+
+/// Returns the entries of a manifest that have any of these slots.
+fn needed_entries<'m>(manifest: &'m Manifest, slots: &SlotSet) -> Vec<&'m Entry> {
+    manifest.entries.iter().filter(|entry| of_entry(entry).overlaps(slots)).collect()
+}
+
 fn manifest_name(number: u64) -> String {
     format!("{number:020}.json")
 }
@@ -271,10 +290,8 @@ pub(super) async fn fetch_merged(
     progress: OnProgress<'_>,
 ) -> Result<(), PublishError> {
     let Target { folder, name } = target;
-    let of_entry = |entry: &Entry| SlotSet::from_iter([entry.slots]);
-    let (contains, is_needed) =
-        (|entry: &Entry| of_entry(entry).is_subset(slots), |entry: &&Entry| of_entry(entry).overlaps(slots));
-    let entries: Vec<&Entry> = manifest.entries.iter().filter(is_needed).collect();
+    let contains = |entry: &Entry| of_entry(entry).is_subset(slots);
+    let entries = needed_entries(manifest, slots);
     if let [entry] = entries[..]
         && contains(entry)
     {

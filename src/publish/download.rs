@@ -1,47 +1,51 @@
 //! Downloads of baked files.
 //!
 //! In: an entry of a manifest. Out: a file on the disk that was verified after it was written. A download that was
-//! interrupted continues with the parts that are missing. The record of complete parts need not be reliable, because
+//! interrupted continues with the bytes that are missing. The record of what has arrived need not be reliable, because
 //! the whole file is verified at the end.
 
-use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
+use std::mem::take;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt};
 use object_store::{GetOptions, GetRange};
 use rustix::fs::{Advice, fadvise};
-use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::time::{Instant, sleep_until};
 
 use super::bandwidth::Bandwidth;
-use super::bounded_http::is_range_ignored;
-use super::error::PublishError;
-use super::limits::STATE_LEN_MAX_BYTES;
+use super::bounded_http::{Streamed, is_range_ignored};
+use super::byte_ranges::ByteRanges;
+use super::error::{PublishError, StoreFault};
 use super::location::Location;
 use super::manifest::{Entry, key_kind_name, schema_names};
+use super::partial::{DownloadState, Partial};
 use super::transfer::{
     ATTEMPTS_MAX, OnProgress, PART_LEN_BYTES, Parts, Progress, REQUESTS_MAX, Stage, back_off, check,
 };
 use crate::bake::Cancel;
-use crate::folder::{Folder, folder_of};
+use crate::folder::{Folder, NewFile, folder_of};
 use crate::store::{MappedStore, Memory, OpenOptions, Pace, Store, Verify, survive_bus_errors};
 
+/// The number of bytes that are written at once. On a slow link, fewer are written, so that a restart loses little.
+const WRITE_LEN_BYTES: usize = 256 << 10;
+/// The time after which what has arrived is written and recorded.
+const RECORD_EVERY: Duration = Duration::from_secs(1);
+/// The maximum time that a request waits for its next byte.
+const STALL_MAX: Duration = Duration::from_secs(60);
+/// The number of bytes that a failed request must have received, so that it does not count as a failure.
+const PROGRESS_MIN_BYTES: u64 = 16 << 10;
 /// The space that a download leaves free on a disk.
 const FREE_MIN_BYTES: u64 = 16 << 20;
-
-/// The parts that a download has completed.
-#[derive(Debug, Default, Serialize, Deserialize)]
-struct DownloadState {
-    object_url: String,
-    part_len_bytes: u64,
-    parts: BTreeSet<u64>,
-}
 
 /// Downloads the file of an entry into a folder, and verifies it. The new file replaces what has the name. The part that
 /// is already downloaded is stored beside it.
@@ -54,19 +58,17 @@ pub(super) async fn download(
     cancel: &Cancel,
     progress: OnProgress<'_>,
 ) -> Result<(), PublishError> {
-    let partial =
-        Partial { folder, name: with_suffix(name, ".partial"), state_name: with_suffix(name, ".partial.json") };
-    let path = folder.path().join(&partial.name);
+    let partial = Partial::of(folder, name);
+    let path = partial.path();
     let file = loop {
-        let (file, resumed_parts) = fetch_parts(location, entry, &partial, bandwidth, cancel, progress).await?;
+        let (file, resumed_bytes) = fetch_missing(location, entry, &partial, bandwidth, cancel, progress).await?;
         match verify(location, entry, &file, &path, cancel) {
             Ok(()) => break file,
             Err(PublishError::Canceled) => return Err(PublishError::Canceled),
             Err(error) => {
-                remove(folder, &partial.state_name)?;
-                remove(folder, &partial.name)?;
+                partial.discard()?;
                 // The earlier download may have left wrong bytes, for example after a power loss.
-                if resumed_parts == 0 {
+                if resumed_bytes == 0 {
                     return Err(error);
                 }
             }
@@ -85,115 +87,246 @@ pub(super) async fn download(
     place().map_err(PublishError::io(&path))
 }
 
-/// The files of an incomplete download.
-struct Partial<'f> {
-    folder: &'f Folder,
-    name: OsString,
-    /// The name of the file with the download's [`DownloadState`].
-    state_name: OsString,
-}
-
-/// Downloads the parts of a file that are missing. Returns the file, and the number of parts that an earlier download had
-/// completed.
-async fn fetch_parts(
+/// Downloads the bytes of a file that are missing. Returns the file, and the number of bytes that an earlier download had
+/// completed. Bytes that have arrived are kept if the download fails or is canceled.
+async fn fetch_missing(
     location: &Location,
     entry: &Entry,
     partial: &Partial<'_>,
     bandwidth: &Bandwidth,
     cancel: &Cancel,
     progress: OnProgress<'_>,
-) -> Result<(Arc<File>, usize), PublishError> {
+) -> Result<(Arc<File>, u64), PublishError> {
     let folder = partial.folder;
-    let path = &folder.path().join(&partial.name);
+    let path = &partial.path();
     let io = PublishError::io(path);
-    let len_bytes = bandwidth.range_len_bytes(PART_LEN_BYTES);
-    let mut state = DownloadState::read(partial, &location.object_url(&entry.object), len_bytes);
-    let parts = Parts::new(entry.bytes, len_bytes);
-    let continued = match state.parts.is_empty() {
+    let mut state = partial.state(location, entry);
+    let continued = match state.complete.is_empty() {
         true => None,
         false => folder.continue_file(&partial.name).map_err(&io)?,
     };
-    // A new file gets its name with its first part, so that a download that fails before leaves nothing.
-    let (file, mut new) = match continued {
+    // A new file gets its name with its first bytes, so that a download that fails before leaves nothing.
+    let (file, new) = match continued {
         Some(file) => (file, None),
         None => {
-            state.parts.clear();
+            state.complete = ByteRanges::default();
             let new = folder.new_file().map_err(&io)?;
             (new.file().try_clone().map_err(&io)?, Some(new))
         }
     };
     let file = Arc::new(file);
-    let resumed_parts = state.parts.len();
-    let mut done_bytes: u64 = state.parts.iter().map(|part| parts.len_bytes(*part)).sum();
+    let resumed_bytes = state.complete.len_bytes();
     // What the state claims to be complete may not be on the disk.
     check_space(path, entry.bytes.saturating_sub(allocated_bytes(&file)))?;
     file.set_len(entry.bytes).map_err(&io)?;
-    progress(Progress { stage: Stage::Download, done_bytes, total_bytes: entry.bytes });
-    let complete = state.parts.clone();
-    let missing = (0..parts.count()).filter(|part| !complete.contains(part));
-    let write_error = |error| write_error(path, &file, entry.bytes, error);
-    let fetch = |part: u64| {
-        let (range, file, write_error) = (parts.range(part), Arc::clone(&file), &write_error);
+    let len_bytes = bandwidth.range_len_bytes(PART_LEN_BYTES);
+    let divided = move |gap: Range<u64>| {
+        Parts::new(gap.end - gap.start, len_bytes)
+            .ranges()
+            .map(move |range| gap.start + range.start..gap.start + range.end)
+    };
+    let missing = state.complete.gaps(entry.bytes).into_iter().flat_map(divided);
+    let (sender, mut receiver) = unbounded_channel();
+    let write_error = &|error: io::Error| write_error(path, &file, entry.bytes, error);
+    let fetch = |range: Range<u64>| {
+        let mut arrived = Arrived::new(Arc::clone(&file), sender.clone());
         async move {
             bandwidth.reserve(range.end - range.start).await;
-            let bytes = read_range(location, &entry.object, range.clone(), cancel).await?;
-            let written = tokio::task::spawn_blocking(move || file.write_all_at(&bytes, range.start)).await;
-            written.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(write_error)?;
-            Ok::<u64, PublishError>(part)
+            receive_range(location, &entry.object, range, cancel, async |start_bytes, bytes| {
+                arrived.receive(start_bytes, bytes).await.map_err(write_error)
+            })
+            .await
         }
     };
-    let mut fetched = stream::iter(missing.map(fetch)).buffer_unordered(REQUESTS_MAX);
-    while let Some(part) = fetched.next().await {
-        let part = part?;
-        done_bytes += parts.len_bytes(part);
-        if let Some(new) = new.take() {
-            remove(folder, &partial.name)?;
-            new.create(&partial.name).map_err(&io)?;
+    let mut fetched = pin!(stream::iter(missing.map(fetch)).buffer_unordered(REQUESTS_MAX));
+    let mut record = Recorded { partial, state, new, unrecorded_bytes: 0, recorded_at: Instant::now() };
+    let total_bytes = entry.bytes;
+    let mut report = |record: &Recorded<'_>| {
+        progress(Progress { stage: Stage::Download, done_bytes: record.state.complete.len_bytes(), total_bytes });
+    };
+    report(&record);
+    let result = loop {
+        tokio::select! {
+            biased;
+            Some(range) = receiver.recv() => {
+                record.add(range)?;
+                report(&record);
+            }
+            () = sleep_until(record.recorded_at + RECORD_EVERY), if record.unrecorded_bytes > 0 => record.write(),
+            fetched = fetched.next() => match fetched {
+                None => break Ok(()),
+                Some(Ok(())) => {}
+                Some(Err(error)) => break Err(error),
+            },
         }
-        state.parts.insert(part);
-        state.write(partial);
-        progress(Progress { stage: Stage::Download, done_bytes, total_bytes: entry.bytes });
+    };
+    while let Ok(range) = receiver.try_recv() {
+        record.add(range)?;
     }
-    drop(fetched);
-    Ok((file, resumed_parts))
+    record.write();
+    report(&record);
+    result.map(|()| (Arc::clone(&file), resumed_bytes))
 }
 
-/// Reads a range of an object. Repeats failed reads, except of a local folder, whose errors do not pass within seconds.
+/// The bytes of a range that have arrived, some of which are not written yet.
+struct Arrived {
+    file: Arc<File>,
+    written: UnboundedSender<Range<u64>>,
+    start_bytes: u64,
+    bytes: Vec<u8>,
+    /// When the first of these bytes arrived.
+    since: Instant,
+}
+
+impl Arrived {
+    fn new(file: Arc<File>, written: UnboundedSender<Range<u64>>) -> Arrived {
+        Arrived { file, written, start_bytes: 0, bytes: Vec::new(), since: Instant::now() }
+    }
+
+    /// Receives the bytes at an offset, which follow the preceding ones unless those were written. Without bytes, writes
+    /// what has arrived.
+    async fn receive(&mut self, start_bytes: u64, bytes: Bytes) -> io::Result<()> {
+        if self.bytes.is_empty() {
+            (self.start_bytes, self.since) = (start_bytes, Instant::now());
+        }
+        self.bytes.extend_from_slice(&bytes);
+        let is_due = bytes.is_empty() || self.bytes.len() >= WRITE_LEN_BYTES || self.since.elapsed() >= RECORD_EVERY;
+        if self.bytes.is_empty() || !is_due {
+            return Ok(());
+        }
+        let (file, start_bytes, bytes) = (Arc::clone(&self.file), self.start_bytes, take(&mut self.bytes));
+        let end_bytes = start_bytes + bytes.len() as u64;
+        let written = tokio::task::spawn_blocking(move || file.write_all_at(&bytes, start_bytes)).await;
+        written.unwrap_or_else(|error| Err(io::Error::other(error)))?;
+        // Fails only if the download has ended.
+        let _ = self.written.send(start_bytes..end_bytes);
+        Ok(())
+    }
+}
+
+/// What the state of a download has recorded.
+struct Recorded<'p> {
+    partial: &'p Partial<'p>,
+    state: DownloadState,
+    /// The file, before it has its name.
+    new: Option<NewFile>,
+    unrecorded_bytes: u64,
+    recorded_at: Instant,
+}
+
+impl Recorded<'_> {
+    /// Adds bytes that were written.
+    fn add(&mut self, range: Range<u64>) -> Result<(), PublishError> {
+        if let Some(new) = self.new.take() {
+            remove(self.partial.folder, &self.partial.name)?;
+            new.create(&self.partial.name).map_err(PublishError::io(&self.partial.path()))?;
+        }
+        self.unrecorded_bytes += range.end - range.start;
+        self.state.complete.insert(range);
+        if self.unrecorded_bytes >= PART_LEN_BYTES || self.recorded_at.elapsed() >= RECORD_EVERY {
+            self.write();
+        }
+        Ok(())
+    }
+
+    fn write(&mut self) {
+        if self.unrecorded_bytes > 0 {
+            self.partial.write_state(&self.state);
+        }
+        (self.unrecorded_bytes, self.recorded_at) = (0, Instant::now());
+    }
+}
+
+/// Reads a range of an object: see [`receive_range`].
 pub(super) async fn read_range(
     location: &Location,
     object: &str,
     range: Range<u64>,
     cancel: &Cancel,
 ) -> Result<Bytes, PublishError> {
+    let (first_bytes, mut read) = (range.start, Vec::new());
+    let receive = async |start_bytes: u64, bytes: Bytes| {
+        read.truncate((start_bytes - first_bytes) as usize);
+        read.extend_from_slice(&bytes);
+        Ok(())
+    };
+    receive_range(location, object, range, cancel, receive).await?;
+    Ok(read.into())
+}
+
+/// Receives a range of an object, as its bytes arrive. After a failure, continues after the bytes that have arrived, so a
+/// link that is slower than the time limit of a request makes progress. Gives up after several failures without progress,
+/// or after the first one of a local folder, whose errors do not pass within seconds. Passes each piece with its offset to
+/// `receive`, and an empty piece when a request ends.
+async fn receive_range(
+    location: &Location,
+    object: &str,
+    range: Range<u64>,
+    cancel: &Cancel,
+    mut receive: impl AsyncFnMut(u64, Bytes) -> Result<(), PublishError>,
+) -> Result<(), PublishError> {
     let path = location.path(object);
     let attempts_max = if location.is_local() { 1 } else { ATTEMPTS_MAX };
-    let mut attempt = 0;
+    let (mut at, mut attempt) = (range.start, 0);
     loop {
         check(cancel)?;
-        let options = GetOptions { range: Some(GetRange::Bounded(range.clone())), ..GetOptions::default() };
-        let read = async { location.store.get_opts(&path, options).await?.bytes().await };
-        let error = match read.await {
-            Ok(bytes) if bytes.len() as u64 == range.end - range.start => return Ok(bytes),
-            Ok(bytes) => {
+        let start = at;
+        let mut options = GetOptions { range: Some(GetRange::Bounded(at..range.end)), ..GetOptions::default() };
+        options.extensions.insert(Streamed);
+        let read = async {
+            let mut body = unstalled(location.store.get_opts(&path, options)).await?.into_stream();
+            while let Some(bytes) = unstalled(async { body.next().await.transpose() }).await? {
+                // A body that is longer than the range fails before.
+                at += bytes.len() as u64;
+                receive(at - bytes.len() as u64, bytes).await.map_err(ReadError::Receiver)?;
+            }
+            Ok(())
+        };
+        let result = read.await;
+        receive(at, Bytes::new()).await?;
+        let error = match result {
+            Ok(()) if at == range.end => return Ok(()),
+            Ok(()) => {
+                let (found, expected) = (at.saturating_sub(start), range.end - start);
                 let problem = format!(
-                    "the store returned {} bytes, expected {}: the object is truncated: publish the generation again",
-                    bytes.len(),
-                    range.end - range.start
+                    "the store returned {found} bytes, expected {expected}: the object is truncated: publish the \
+                     generation again"
                 );
+                // The next response may be another one, so it has to return all of it.
+                at = start;
                 PublishError::Corrupt { object: location.object_url(object), problem }
             }
+            Err(ReadError::Receiver(error)) => return Err(error),
             // These errors do not pass.
-            Err(error) if is_range_ignored(&error) || matches!(error, object_store::Error::NotFound { .. }) => {
+            Err(ReadError::Store(error))
+                if is_range_ignored(&error) || matches!(error, object_store::Error::NotFound { .. }) =>
+            {
                 return Err(location.fault(object)(error));
             }
-            Err(error) => location.fault(object)(error),
+            Err(ReadError::Store(error)) => location.fault(object)(error),
+            Err(ReadError::Stalled) => {
+                let problem = format!("no byte arrived within {} s", STALL_MAX.as_secs());
+                PublishError::Store { object: location.object_url(object), cause: StoreFault::Other(problem) }
+            }
         };
-        attempt += 1;
+        attempt = if at - start >= PROGRESS_MIN_BYTES { 1 } else { attempt + 1 };
         if attempt >= attempts_max {
             return Err(error);
         }
         back_off(attempt).await;
     }
+}
+
+/// Why a request did not return its range.
+enum ReadError {
+    Store(object_store::Error),
+    Receiver(PublishError),
+    Stalled,
+}
+
+/// Waits for a step of a request, which stalls if nothing arrives.
+async fn unstalled<T>(step: impl Future<Output = object_store::Result<T>>) -> Result<T, ReadError> {
+    tokio::time::timeout(STALL_MAX, step).await.map_err(|_| ReadError::Stalled)?.map_err(ReadError::Store)
 }
 
 /// Verifies a downloaded file: its bytes on the disk, and that it is the entry's file.
@@ -297,20 +430,4 @@ pub(super) fn remove(folder: &Folder, name: &OsStr) -> Result<(), PublishError> 
 /// Makes the names in a folder durable.
 pub(super) fn sync_folder(folder: &Folder) -> Result<(), PublishError> {
     folder.sync().map_err(PublishError::io(folder.path()))
-}
-
-impl DownloadState {
-    /// Reads the state of an earlier download of the same object. Returns an empty state if there is none.
-    fn read(partial: &Partial<'_>, object_url: &str, part_len_bytes: u64) -> DownloadState {
-        let json = partial.folder.read(&partial.state_name, STATE_LEN_MAX_BYTES).ok();
-        let state = json.and_then(|json| serde_json::from_slice::<DownloadState>(&json).ok());
-        state.filter(|state| state.object_url == object_url && state.part_len_bytes == part_len_bytes).unwrap_or_else(
-            || DownloadState { object_url: object_url.to_owned(), part_len_bytes, ..Default::default() },
-        )
-    }
-
-    /// Writes the state. A failure only means that an interrupted download starts again.
-    fn write(&self, partial: &Partial<'_>) {
-        let _ = serde_json::to_vec(self).map(|json| partial.folder.write(&partial.state_name, &json));
-    }
 }

@@ -24,6 +24,7 @@
 
 mod bandwidth;
 mod bounded_http;
+mod byte_ranges;
 mod cache;
 mod canary;
 mod change;
@@ -44,6 +45,7 @@ mod manifest;
 mod membership;
 mod node;
 mod numbers;
+mod partial;
 mod pin;
 mod probe;
 mod publication;

@@ -3,6 +3,10 @@
 //! In: a path. Out: the header, a list of the damaged sections, and, if the whole file is intact, a [`MappedStore`].
 //! Does not look keys up.
 
+#[cfg(feature = "object-store")]
+use std::fs::File;
+#[cfg(feature = "object-store")]
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use super::blocks::{BlockNumbers, Blocks};
@@ -12,6 +16,8 @@ use super::memory::{self, Memory, OpenOptions, Verify};
 use super::recent_pages::RecentPages;
 use super::{MappedStore, PREFETCH_MAX_BYTES, Pace, Store, StoreError, check, survive_bus_errors};
 use crate::format::FormatError;
+#[cfg(feature = "object-store")]
+use crate::format::checksum::BLOCK_LEN_BYTES;
 use crate::format::checksum::section_sum_of;
 use crate::format::fence::TreeLevels;
 use crate::format::header::{Layout, SectionKind};
@@ -93,6 +99,43 @@ impl Unchecked {
             schema: None,
         };
         Ok(Unchecked { store, path: path.to_path_buf() })
+    }
+
+    /// Like [`Unchecked::open`], for a file that is already open. Error messages name it by `path`.
+    #[cfg(feature = "object-store")]
+    pub(crate) fn of_file(file: &File, path: &Path) -> Result<Unchecked, StoreError> {
+        Unchecked::new(memory::load(file, path, Memory::Map, &OpenOptions::default(), &mut |_| ())?, path)
+    }
+
+    /// Returns the digest in the header: see [`Store::digest`].
+    #[cfg(feature = "object-store")]
+    pub(crate) fn digest(&self) -> u128 {
+        self.store.digest()
+    }
+
+    /// Reads the whole file, and returns the ranges of the blocks that do not match their checksums. If a block of
+    /// checksums is damaged, all blocks are returned whose checksums it has.
+    ///
+    /// # Errors
+    /// [`StoreError::Format`] if the checksum of the checksums is wrong, [`StoreError::Canceled`].
+    #[cfg(feature = "object-store")]
+    pub(crate) fn damaged_ranges(&self, pace: &Pace) -> Result<Vec<Range<u64>>, StoreError> {
+        const PACED_BLOCKS: usize = 256;
+        check::root(&self.store).map_err(StoreError::format(&self.path))?;
+        let mut ranges = Vec::new();
+        for (kind, section) in self.store.layout.sections() {
+            for (at, block) in self.store.layout.blocks(kind).enumerate() {
+                if at.is_multiple_of(PACED_BLOCKS) && !pace.goes_on() {
+                    return Err(StoreError::Canceled { path: self.path.clone() });
+                }
+                if self.store.verify_block(block) == Some(false) {
+                    let start = section.offset_bytes + (at * BLOCK_LEN_BYTES) as u64;
+                    let end = (section.offset_bytes + section.len_bytes).min(start + BLOCK_LEN_BYTES as u64);
+                    ranges.push(start..end);
+                }
+            }
+        }
+        Ok(ranges)
     }
 
     /// Returns the layout that the header describes.

@@ -98,7 +98,7 @@ fn a_node_that_is_killed_during_a_download_continues_it() {
     });
     node.kill();
     let state = names(&data).into_iter().find(|name| name.ends_with(".partial.json")).unwrap();
-    assert!(fs::read_to_string(data.join(state)).unwrap().contains("\"parts\":["));
+    assert!(fs::read_to_string(data.join(state)).unwrap().contains("\"ranges\":[{"));
     let before = store.sent_bytes();
     let node = Server::of(command("100KB"), &published.socket("a"));
     wait_until_served(&node, 1);
@@ -117,7 +117,7 @@ fn a_damaged_partial_download_is_fetched_again() {
     let len = manifest.bytes();
     fs::write(data.join(format!("{}.zkv.partial", manifest.digest())), vec![0; len as usize]).unwrap();
     let object_url = format!("{}/{}", published.publication.url(), manifest.entries[0].object);
-    let state = format!(r#"{{"object_url":"{object_url}","part_len_bytes":8388608,"parts":[0]}}"#);
+    let state = format!(r#"{{"object_url":"{object_url}","complete":{{"ranges":[{{"start":0,"end":{len}}}]}}}}"#);
     fs::write(data.join(format!("{}.zkv.partial.json", manifest.digest())), state).unwrap();
     wait_until_served(&published.node("a"), 1);
 }

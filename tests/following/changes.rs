@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use zero_kv::publish::Decision;
 
 use crate::helpers::mixed_load::MixedLoad;
-use crate::helpers::published::{Published, SHAPE, names, wait_for_error, wait_until_served};
+use crate::helpers::published::{Published, SHAPE, health, names, wait_for_error, wait_until_served};
 use crate::helpers::servers::Server;
 use crate::helpers::store_server::{Fault, StoreServer};
 use crate::helpers::waiting::eventually;
@@ -109,18 +109,25 @@ fn a_pin_and_a_new_generation_lead_out_of_a_damaged_manifest() {
 fn a_file_in_the_cache_whose_blocks_are_damaged_is_fetched_again_while_the_node_serves() {
     let published = Published::new();
     published.publish(1);
-    drop(published.node("a"));
+    let store = StoreServer::start(&published.store());
+    drop(published.node_of("a", &store.url("users")));
     let data = published.cache("a").join("data");
     let file = data.join(names(&data).remove(0));
     let len_bytes = file.metadata().unwrap().len();
     File::options().write(true).open(&file).unwrap().write_all_at(&[0; 20480], len_bytes / 5).unwrap();
+    let sent_bytes = store.sent_bytes();
     // The damage is found when the file is opened, or by lookups.
-    let node = published.node("a");
+    let node = published.node_of("a", &store.url("users"));
     let is_intact = || {
         let value = |key: u64| node.client().get(key).map(|value| assert_eq!(value, SHAPE.value(1, key)));
         (1..=SHAPE.rows).all(|key| value(key).is_ok())
     };
     eventually("the file is intact", || is_intact() && node.number("blocks_damaged") == 0);
+    // Only the damaged blocks are fetched.
+    let sent_bytes = store.sent_bytes() - sent_bytes;
+    assert!((20480..len_bytes / 4).contains(&sent_bytes), "{sent_bytes} of {len_bytes} bytes were fetched");
+    assert_eq!(fs::read(&file).unwrap(), fs::read(published.data_file(1)).unwrap());
+    assert_eq!(health(&node), (Some(0), String::new()));
 }
 
 #[test]

@@ -222,16 +222,20 @@ fn a_forged_state_of_a_download_does_not_change_what_is_served() {
     published.publish(1);
     let digest = published.publication.manifest(Some(1)).unwrap().digest();
     let object = published.publication.manifest(Some(1)).unwrap().entries[0].object.clone();
-    for parts in ["[0]", "[0,1,18446744073709551615]", "[-1]", "{}", "[1e308]"] {
+    let range = |start: &str, end: &str| format!(r#"[{{"start":{start},"end":{end}}}]"#);
+    let len_bytes = published.data_file(1).metadata().unwrap().len();
+    let (first, all) = (range("0", "9"), range("0", &len_bytes.to_string()));
+    let (negative, long) = (range("-1", "9"), range("0", "18446744073709551615"));
+    for ranges in [first.as_str(), &all, &negative, &long, &range("0", "1e308"), "{}", &range("9", "9")] {
         let cache = published.cache("a");
         let _ = fs::remove_dir_all(&cache);
         fs::create_dir_all(cache.join("data")).unwrap();
         let url = published.publication.url();
-        let state = format!(r#"{{"object_url":"{url}/{object}","part_len_bytes":8388608,"parts":{parts}}}"#);
+        let state = format!(r#"{{"object_url":"{url}/{object}","complete":{{"ranges":{ranges}}}}}"#);
         fs::write(cache.join(format!("data/{digest}.zkv.partial")), b"wrong").unwrap();
         fs::write(cache.join(format!("data/{digest}.zkv.partial.json")), state).unwrap();
         let node: Server = published.node("a");
         wait_until_served(&node, 1);
-        assert_eq!(published.kept_and_garbage("a").1, [""; 0], "{parts}");
+        assert_eq!(published.kept_and_garbage("a").1, [""; 0], "{ranges}");
     }
 }

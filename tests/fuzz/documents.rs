@@ -77,8 +77,11 @@ impl Table {
         publication.decide(2, zero_kv::publish::Decision::Activate).unwrap();
         // A download that was interrupted.
         let entry = publication.manifest(Some(2)).unwrap().entries[0].clone();
-        let state =
-            format!("{{\"object_url\":\"{}/{}\",\"part_len_bytes\":8388608,\"parts\":[0]}}", url(&case), entry.object);
+        let state = format!(
+            r#"{{"object_url":"{}/{}","complete":{{"ranges":[{{"start":0,"end":9}}]}}}}"#,
+            url(&case),
+            entry.object
+        );
         let state_path = originals.join(format!("cache/data/{}-0-8191.zkv.0-16383.shard.partial.json", entry.digest));
         fs::write(&state_path, state).unwrap();
         fs::write(state_path.with_extension(""), b"a part").unwrap();

@@ -24,6 +24,8 @@ pub(crate) enum Fault {
     Status(u16),
     /// Resets the connection in the middle of the body.
     Reset,
+    /// Closes the connection after [`CUT_LEN_BYTES`] of the body.
+    Cut,
     /// Responds as if the object ended in the middle.
     Truncated,
     /// Changes one bit in the middle of the body.
@@ -31,6 +33,9 @@ pub(crate) enum Fault {
     /// Responds in a way that no store does.
     Hostile(Hostile),
 }
+
+/// The length after which [`Fault::Cut`] cuts bodies.
+pub(crate) const CUT_LEN_BYTES: usize = 32 << 10;
 
 #[derive(Default)]
 struct State {
@@ -198,6 +203,10 @@ impl Request {
                 body.truncate(body.len() / 2);
                 stream.write_all(&body)?;
                 set_socket_linger(&stream, Some(std::time::Duration::ZERO))?;
+            }
+            Some(Fault::Cut) => {
+                body.truncate(CUT_LEN_BYTES);
+                stream.write_all(&body)?;
             }
             _ => stream.write_all(&body)?,
         }

@@ -1,0 +1,128 @@
+//! An incomplete download: its file, and which bytes of the file are complete.
+//!
+//! In: the bytes that arrive, or a damaged file. Out: what is missing, also after a restart of the process.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::byte_ranges::ByteRanges;
+use super::download::{check_space, remove, with_suffix};
+use super::error::PublishError;
+use super::limits::STATE_LEN_MAX_BYTES;
+use super::location::Location;
+use super::manifest::Entry;
+use crate::bake::Cancel;
+use crate::folder::Folder;
+use crate::store::{Pace, Unchecked, survive_bus_errors};
+
+/// The number of bytes that are copied at once.
+const COPY_LEN_BYTES: usize = 1 << 20;
+
+/// The names of the files of an incomplete download, next to the file that it will become.
+pub(super) struct Partial<'f> {
+    pub(super) folder: &'f Folder,
+    pub(super) name: OsString,
+    /// The name of the file with the [`DownloadState`].
+    pub(super) state_name: OsString,
+}
+
+/// What a download has.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct DownloadState {
+    object_url: String,
+    pub(super) complete: ByteRanges,
+}
+
+impl<'f> Partial<'f> {
+    pub(super) fn of(folder: &'f Folder, name: &OsStr) -> Partial<'f> {
+        Partial { folder, name: with_suffix(name, ".partial"), state_name: with_suffix(name, ".partial.json") }
+    }
+
+    pub(super) fn path(&self) -> PathBuf {
+        self.folder.path().join(&self.name)
+    }
+
+    /// Deletes the files.
+    pub(super) fn discard(&self) -> Result<(), PublishError> {
+        remove(self.folder, &self.state_name)?;
+        remove(self.folder, &self.name)
+    }
+
+    /// Reads the state of an earlier download of the same object. Returns an empty state if there is none.
+    pub(super) fn state(&self, location: &Location, entry: &Entry) -> DownloadState {
+        let object_url = location.object_url(&entry.object);
+        let json = self.folder.read(&self.state_name, STATE_LEN_MAX_BYTES).ok();
+        let state = json.and_then(|json| serde_json::from_slice::<DownloadState>(&json).ok());
+        let is_valid = |state: &DownloadState| state.object_url == object_url && state.complete.is_valid(entry.bytes);
+        state.filter(is_valid).unwrap_or_else(|| DownloadState { object_url, ..Default::default() })
+    }
+
+    /// Writes the state. A failure only means that an interrupted download starts again.
+    pub(super) fn write_state(&self, state: &DownloadState) {
+        let _ = serde_json::to_vec(state).map(|json| self.folder.write(&self.state_name, &json));
+    }
+}
+
+/// Creates an incomplete download from a damaged file of an entry: it has the blocks that match their checksums, so that
+/// only the others are downloaded. Returns the number of bytes that are missing, or `None` if the checksums themselves
+/// are damaged. The file stays as it is, because it may be served.
+pub(super) fn salvage(
+    location: &Location,
+    entry: &Entry,
+    folder: &Folder,
+    name: &OsStr,
+    damaged: &File,
+    cancel: &Cancel,
+) -> Result<Option<u64>, PublishError> {
+    let (partial, path) = (Partial::of(folder, name), folder.path().join(name));
+    let Some(ranges) = damaged_ranges(entry, damaged, &path, cancel) else { return Ok(None) };
+    let mut state = DownloadState { object_url: location.object_url(&entry.object), ..Default::default() };
+    let mut broken = ByteRanges::default();
+    ranges.into_iter().for_each(|range| broken.insert(range));
+    broken.gaps(entry.bytes).into_iter().for_each(|intact| state.complete.insert(intact));
+    let missing_bytes = broken.len_bytes();
+    check_space(&partial.path(), entry.bytes)?;
+    let copy = || -> io::Result<bool> {
+        let new = folder.new_file()?;
+        new.file().set_len(entry.bytes)?;
+        let mut buffer = vec![0; COPY_LEN_BYTES];
+        for intact in broken.gaps(entry.bytes) {
+            for start in intact.clone().step_by(COPY_LEN_BYTES) {
+                if cancel.is_set() {
+                    return Ok(false);
+                }
+                let len_bytes = (intact.end - start).min(COPY_LEN_BYTES as u64) as usize;
+                damaged.read_exact_at(&mut buffer[..len_bytes], start)?;
+                new.file().write_all_at(&buffer[..len_bytes], start)?;
+            }
+        }
+        folder.remove(&partial.name)?;
+        new.create(&partial.name)?;
+        Ok(true)
+    };
+    match copy() {
+        Ok(true) => {}
+        Ok(false) => return Err(PublishError::Canceled),
+        // The disk cannot read the other blocks either.
+        Err(_) => return Ok(None),
+    }
+    partial.write_state(&state);
+    Ok(Some(missing_bytes))
+}
+
+/// Returns the ranges of a file that do not match their checksums, or `None` if the file is not that of the entry, or if
+/// its checksums are damaged.
+fn damaged_ranges(entry: &Entry, file: &File, path: &Path, cancel: &Cancel) -> Option<Vec<Range<u64>>> {
+    survive_bus_errors().ok()?;
+    let canceled = cancel.clone();
+    let unchecked = Unchecked::of_file(file, path).ok()?;
+    let is_entry = file.metadata().is_ok_and(|metadata| metadata.len() == entry.bytes)
+        && format!("{:032x}", unchecked.digest()) == entry.digest;
+    is_entry.then(|| unchecked.damaged_ranges(&Pace::new(move || !canceled.is_set())).ok()).flatten()
+}
