@@ -158,6 +158,7 @@ fn main() -> ExitCode {
         rollouts::a_failed_canary_node_stops_the_rollout,
         rollouts::a_terminal_shows_a_live_table_of_nodes,
         rollouts::a_terminal_that_cannot_redraw_shows_lines,
+        rollouts::a_rollout_that_no_node_confirms_is_not_done,
         rollouts::a_rollout_without_nodes_is_rejected,
         rollouts::an_aborted_rollout_goes_back_to_the_generation_before,
         rollouts::canary_nodes_serve_first,

@@ -193,6 +193,7 @@ mod following {
                 pin: facts.status.pin,
                 lag_s: facts.status.lag_s,
                 poll_age_s: facts.poll_age_s,
+                serving_age_s: facts.serving_age_s,
                 poll_s: self.poll.as_secs(),
                 polls: facts.polls,
                 fetched_bytes: facts.fetched_bytes,

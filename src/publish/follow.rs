@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use futures_util::stream::{FuturesUnordered, StreamExt};
+use futures_util::stream::{self, FuturesUnordered, StreamExt, TryStreamExt};
 use object_store::ObjectStoreExt;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -22,7 +22,7 @@ use super::bandwidth::Bandwidth;
 use super::cache::Cache;
 use super::document::Series;
 use super::error::{FailureKind, PublishError};
-use super::follow_control::{FollowControl, FollowFacts, FollowOptions};
+use super::follow_control::{FollowControl, FollowFacts, FollowOptions, age_s};
 use super::foreign_text::one_line;
 use super::location::Location;
 use super::manifest::Manifest;
@@ -37,6 +37,8 @@ use crate::bake::Cancel;
 use crate::cluster::{SlotSet, Topology, node_id_problem};
 use crate::sync::unpoisoned;
 
+/// The number of statuses of other nodes that are read at the same time.
+const STATUSES_AT_ONCE: usize = 16;
 /// How long a follower that stops waits for a transfer and a swap in progress, which it cancels.
 const STOP_MAX: Duration = Duration::from_secs(10);
 
@@ -74,6 +76,7 @@ pub struct Follower {
 /// What the threads of transfers and swaps use.
 struct Folder {
     cache: Cache,
+    location: Location,
     keep: usize,
     bandwidth: Bandwidth,
     serve: Mutex<Serve>,
@@ -96,6 +99,7 @@ impl Follower {
         let control = FollowControl::default();
         let folder = Folder {
             cache: Cache::open(&options.cache)?,
+            location: location.clone(),
             keep: options.keep,
             bandwidth: Bandwidth::new(options.bandwidth_bytes_per_s),
             serve: Mutex::new(Box::new(|_, _| Err("no function serves the table".to_owned()))),
@@ -117,7 +121,10 @@ impl Follower {
             observe: None,
             options,
         };
-        follower.change(|facts| facts.status.node = follower.options.node.clone());
+        follower.change(|facts| {
+            facts.status.node = follower.options.node.clone();
+            facts.polled_at = Some(follower.started.into_std());
+        });
         Ok(follower)
     }
 
@@ -394,7 +401,7 @@ impl Follower {
             let fetch = async {
                 let Goal { manifest, slots: wanted, repairs } = &goal;
                 if *repairs {
-                    folder.cache.discard_if_damaged(manifest, wanted, &cancel)?;
+                    folder.cache.discard_if_damaged(&location, manifest, wanted, &cancel)?;
                 }
                 if !folder.cache.has(manifest, wanted) {
                     folder.cache.trim(folder.keep, &needed, &slots)?;
@@ -417,9 +424,11 @@ impl Follower {
         if !has_started {
             return;
         }
-        let poll_age_s = status.poll_age_s;
+        let polled_at = (self.started + self.machine().polled_at().unwrap_or_default()).into_std();
+        let created = self.served.as_ref().map(|(manifest, _)| manifest.created.clone()).unwrap_or_default();
         self.change(|facts| {
-            (facts.polls, facts.failures, facts.poll_age_s) = (polls, failures, poll_age_s);
+            (facts.polls, facts.failures) = (polls, failures);
+            (facts.polled_at, facts.serving_created) = (Some(polled_at), created);
             if !is_fetching {
                 facts.fetching = None;
             }
@@ -496,7 +505,8 @@ impl Folder {
             }
         }
         // Files in the cache were intact once. The store may be unreachable, so only a damaged one is deleted.
-        let is_damaged = self.cache.discard_if_damaged(manifest, &goal.slots, &self.stop).unwrap_or(false);
+        let is_damaged =
+            self.cache.discard_if_damaged(&self.location, manifest, &goal.slots, &self.stop).unwrap_or(false);
         let error = match error {
             PublishError::Rejected { generation, problem } if is_damaged => PublishError::Corrupt {
                 object: format!("generation {generation} in the cache"),
@@ -548,11 +558,13 @@ async fn find(location: &Location, read: &Read) -> Result<Found, PublishError> {
             Found::Topology(topology::read(location, *number).await?)
         }
         Read::Statuses(nodes) => {
-            let mut statuses = Vec::new();
-            for node in nodes {
-                statuses.extend(read_status(location, node).await?);
-            }
-            Found::Statuses(statuses)
+            let read = |node: &String| {
+                let node = node.clone();
+                async move { read_status(location, &node).await }
+            };
+            let read: Vec<_> =
+                stream::iter(nodes.iter().map(read)).buffer_unordered(STATUSES_AT_ONCE).try_collect().await?;
+            Found::Statuses(read.into_iter().flatten().collect())
         }
     })
 }
@@ -570,10 +582,4 @@ async fn read_status(location: &Location, node: &str) -> Result<Option<NodeStatu
         Err(object_store::Error::NotFound { .. }) => Ok(None),
         Err(error) => Err(location.fault(&object)(error)),
     }
-}
-
-/// Returns the number of seconds since a time in RFC 3339 text, or 0 if the time is in the future or malformed.
-fn age_s(created: &str) -> u64 {
-    let created = humantime::parse_rfc3339(created).ok();
-    created.and_then(|created| SystemTime::now().duration_since(created).ok()).map_or(0, |age| age.as_secs())
 }

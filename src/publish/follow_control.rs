@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::Notify;
 
@@ -65,6 +65,13 @@ pub struct FollowFacts {
     pub fetching: Option<(u64, u64)>,
     /// The number of seconds since the last successful poll ended, or since the follower started.
     pub poll_age_s: u64,
+    /// The number of seconds since the served generation was published, by the clocks of the publisher and of this
+    /// machine, or 0 if none is served.
+    pub serving_age_s: u64,
+    /// When the last successful poll ended, or when the follower started.
+    pub(super) polled_at: Option<Instant>,
+    /// When the served generation was published, as RFC 3339 text.
+    pub(super) serving_created: String,
     /// Whether the table was served from the folder before the store was read.
     pub started_from_cache: bool,
     /// The slots whose rows are served, such as `0-16383`.
@@ -109,6 +116,15 @@ impl FollowControl {
 
     /// Returns the numbers that the node reports.
     pub fn facts(&self) -> FollowFacts {
-        unpoisoned(&self.facts).clone()
+        let mut facts = unpoisoned(&self.facts).clone();
+        facts.poll_age_s = facts.polled_at.map_or(0, |polled_at| polled_at.elapsed().as_secs());
+        facts.serving_age_s = age_s(&facts.serving_created);
+        facts
     }
+}
+
+/// Returns the number of seconds since a time in RFC 3339 text, or 0 if the time is in the future or malformed.
+pub(super) fn age_s(created: &str) -> u64 {
+    let created = humantime::parse_rfc3339(created).ok();
+    created.and_then(|created| SystemTime::now().duration_since(created).ok()).map_or(0, |age| age.as_secs())
 }

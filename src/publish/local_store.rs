@@ -11,6 +11,7 @@ use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -21,6 +22,7 @@ use object_store::{
     CopyOptions, Error, GetOptions, GetRange, GetResult, GetResultPayload, ListResult, MultipartUpload, ObjectMeta,
     ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result, UploadPart,
 };
+use tokio::sync::Semaphore;
 
 use rustix::fs::FileType;
 use rustix::io::Errno;
@@ -34,16 +36,23 @@ const DEPTH_MAX: usize = 3;
 /// The number of bytes that are read at once.
 const CHUNK_LEN_BYTES: u64 = 8 << 20;
 
+/// The maximum time of an operation that reads. A network file system that hangs would otherwise block a node, which
+/// has other things to do.
+const READ_MAX: Duration = Duration::from_secs(30);
+/// The maximum number of operations at a time. Each one that hangs keeps a thread.
+const OPERATIONS_MAX: usize = 64;
+
 /// An object store in a folder.
 #[derive(Clone, Debug)]
 pub(super) struct LocalStore {
     root: Arc<PathBuf>,
+    operations: Arc<Semaphore>,
 }
 
 impl LocalStore {
     /// Uses the folder at a path, which need not exist yet.
     pub(super) fn new(root: PathBuf) -> LocalStore {
-        LocalStore { root: Arc::new(root) }
+        LocalStore { root: Arc::new(root), operations: Arc::new(Semaphore::new(OPERATIONS_MAX)) }
     }
 
     /// Opens the folder of the store. Each operation opens it, so a store can be used as soon as it is mounted.
@@ -198,31 +207,49 @@ fn not_supported(operation: &str) -> Error {
     Error::NotSupported { source: format!("a folder does not support {operation}").into() }
 }
 
-/// Runs an operation that can wait for the disk on another thread.
-async fn blocking<T: Send + 'static>(operation: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    tokio::task::spawn_blocking(operation).await.unwrap_or_else(|error| Err(generic(io::Error::other(error))))
-}
+impl LocalStore {
+    /// Runs an operation that can wait for the disk on another thread.
+    async fn blocking<T: Send + 'static>(&self, operation: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+        let permit = Arc::clone(&self.operations).acquire_owned().await;
+        let operation = move || {
+            let result = operation();
+            drop(permit);
+            result
+        };
+        tokio::task::spawn_blocking(operation).await.unwrap_or_else(|error| Err(generic(io::Error::other(error))))
+    }
 
-/// Reads a range of a file as it is requested, and ends early if the file does.
-fn chunks(file: File, location: Path, range: Range<u64>) -> BoxStream<'static, Result<Bytes>> {
-    let file = Arc::new(file);
-    let read = move |range: Range<u64>| {
-        let (file, location) = (Arc::clone(&file), location.clone());
-        async move {
-            let len_bytes = CHUNK_LEN_BYTES.min(range.end - range.start);
-            let start = range.start;
-            let bytes = blocking(move || {
-                let mut bytes = vec![0; len_bytes as usize];
-                let read_bytes = read_at(&file, &mut bytes, start).map_err(|error| fault(&location, error))?;
-                bytes.truncate(read_bytes);
-                Ok(Bytes::from(bytes))
-            });
-            let bytes = bytes.await?;
-            let rest = range.start + bytes.len() as u64..range.end;
-            Ok((!bytes.is_empty()).then_some((bytes, rest)))
-        }
-    };
-    stream::try_unfold(range, read).boxed()
+    /// Runs an operation that reads, for a limited time. A thread that hangs is left behind.
+    async fn reading<T: Send + 'static>(&self, operation: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+        let hangs = |_| {
+            let (root, max_s) = (self.root.display(), READ_MAX.as_secs());
+            let problem = format!("{root}: no response within {max_s} s: check the file system");
+            Err(generic(io::Error::new(io::ErrorKind::TimedOut, problem)))
+        };
+        tokio::time::timeout(READ_MAX, self.blocking(operation)).await.unwrap_or_else(hangs)
+    }
+
+    /// Reads a range of a file as it is requested, and ends early if the file does.
+    fn chunks(&self, file: File, location: Path, range: Range<u64>) -> BoxStream<'static, Result<Bytes>> {
+        let (file, store) = (Arc::new(file), self.clone());
+        let read = move |range: Range<u64>| {
+            let (file, store, location) = (Arc::clone(&file), store.clone(), location.clone());
+            async move {
+                let len_bytes = CHUNK_LEN_BYTES.min(range.end - range.start);
+                let start = range.start;
+                let bytes = store.reading(move || {
+                    let mut bytes = vec![0; len_bytes as usize];
+                    let read_bytes = read_at(&file, &mut bytes, start).map_err(|error| fault(&location, error))?;
+                    bytes.truncate(read_bytes);
+                    Ok(Bytes::from(bytes))
+                });
+                let bytes = bytes.await?;
+                let rest = range.start + bytes.len() as u64..range.end;
+                Ok((!bytes.is_empty()).then_some((bytes, rest)))
+            }
+        };
+        stream::try_unfold(range, read).boxed()
+    }
 }
 
 /// Fills a buffer from an offset of a file. Returns the number of bytes before the end of the file.
@@ -252,7 +279,7 @@ impl ObjectStore for LocalStore {
         match options.mode {
             PutMode::Update(_) => Err(not_supported("updates of an object's version")),
             mode => {
-                blocking(move || store.put_file(&location, &payload, &mode)).await?;
+                self.blocking(move || store.put_file(&location, &payload, &mode)).await?;
                 Ok(PutResult { e_tag: None, version: None, extensions: Default::default() })
             }
         }
@@ -264,18 +291,18 @@ impl ObjectStore for LocalStore {
         _options: PutMultipartOptions,
     ) -> Result<Box<dyn MultipartUpload>> {
         let (store, location) = (self.clone(), location.clone());
-        blocking(move || {
+        self.blocking(move || {
             let (folder, name) = store.create_folder_of(&location)?;
             let new = folder.new_file().map_err(|error| fault(&location, error))?;
-            let file = new.file().try_clone().map_err(|error| fault(&location, error))?;
-            Ok(Box::new(LocalUpload { location, name, file: Arc::new(file), new: Some(new), end_bytes: 0 }) as Box<_>)
+            let file = Arc::new(new.file().try_clone().map_err(|error| fault(&location, error))?);
+            Ok(Box::new(LocalUpload { store, location, name, file, new: Some(new), end_bytes: 0 }) as Box<_>)
         })
         .await
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
         let (store, opened) = (self.clone(), location.clone());
-        let (file, meta) = blocking(move || store.open(&opened)).await?;
+        let (file, meta) = self.reading(move || store.open(&opened)).await?;
         options.check_preconditions(&meta)?;
         let range = match options.range {
             None => 0..meta.size,
@@ -283,7 +310,7 @@ impl ObjectStore for LocalStore {
             Some(GetRange::Offset(start)) => start.min(meta.size)..meta.size,
             Some(GetRange::Suffix(len_bytes)) => meta.size.saturating_sub(len_bytes)..meta.size,
         };
-        let payload = GetResultPayload::Stream(chunks(file, location.clone(), range.clone()));
+        let payload = GetResultPayload::Stream(self.chunks(file, location.clone(), range.clone()));
         Ok(GetResult { payload, meta, range, attributes: Default::default(), extensions: Default::default() })
     }
 
@@ -291,18 +318,26 @@ impl ObjectStore for LocalStore {
         let store = self.clone();
         let delete = move |location: Result<Path>| {
             let store = store.clone();
-            blocking(move || {
-                let location = location?;
-                store.delete_file(&location)?;
-                Ok(location)
-            })
+            async move {
+                let deleted = store.clone();
+                let delete = move || {
+                    let location = location?;
+                    deleted.delete_file(&location)?;
+                    Ok(location)
+                };
+                store.blocking(delete).await
+            }
         };
         locations.then(delete).boxed()
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
         let (store, prefix) = (self.clone(), prefix.cloned().unwrap_or_default());
-        let listed = blocking(move || store.list_all(&prefix));
+        let listed = async move {
+            // The caller limits the time of a listing, which reads many folders.
+            let listed = store.clone();
+            store.blocking(move || listed.list_all(&prefix)).await
+        };
         let objects = |listed: Result<Vec<ObjectMeta>>| match listed {
             Ok(objects) => stream::iter(objects.into_iter().map(Ok)).boxed(),
             Err(error) => stream::iter([Err(error)]).boxed(),
@@ -322,6 +357,7 @@ impl ObjectStore for LocalStore {
 /// An upload whose parts are written to a file, which gets its name when it is complete.
 #[derive(Debug)]
 struct LocalUpload {
+    store: LocalStore,
     location: Path,
     name: String,
     file: Arc<File>,
@@ -335,20 +371,22 @@ impl MultipartUpload for LocalUpload {
     fn put_part(&mut self, data: PutPayload) -> UploadPart {
         let (file, location, start_bytes) = (Arc::clone(&self.file), self.location.clone(), self.end_bytes);
         self.end_bytes += data.content_length() as u64;
-        Box::pin(blocking(move || {
+        let store = self.store.clone();
+        let write = move || {
             let mut at_bytes = start_bytes;
             for bytes in &data {
                 file.write_all_at(bytes, at_bytes).map_err(|error| fault(&location, error))?;
                 at_bytes += bytes.len() as u64;
             }
             Ok(())
-        }))
+        };
+        Box::pin(async move { store.blocking(write).await })
     }
 
     async fn complete(&mut self) -> Result<PutResult> {
         let (location, name) = (self.location.clone(), self.name.clone());
         let new = self.new.take().ok_or_else(|| not_supported("a second completion of an upload"))?;
-        blocking(move || {
+        let place = move || {
             let place = || -> io::Result<()> {
                 let folder = new.folder().try_clone()?;
                 new.file().sync_all()?;
@@ -356,8 +394,8 @@ impl MultipartUpload for LocalUpload {
                 folder.sync()
             };
             place().map_err(|error| fault(&location, error))
-        })
-        .await?;
+        };
+        self.store.blocking(place).await?;
         Ok(PutResult { e_tag: None, version: None, extensions: Default::default() })
     }
 
@@ -387,7 +425,7 @@ mod tests {
         fs::write(folder.path().join("victim/file"), "precious").unwrap();
         fs::write(folder.path().join("victim/sub/file"), "precious").unwrap();
         let store = LocalStore::new(folder.path().join("store"));
-        (folder, store, tokio::runtime::Builder::new_current_thread().build().unwrap())
+        (folder, store, tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap())
     }
 
     fn list(store: &LocalStore, runtime: &tokio::runtime::Runtime, prefix: &str) -> Vec<String> {
@@ -490,7 +528,7 @@ mod tests {
     #[test]
     fn a_missing_folder_is_not_a_missing_object() {
         let store = LocalStore::new("/no/such/folder".into());
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let error = runtime.block_on(store.get(&Path::from("pins/1.json"))).map(drop).unwrap_err();
         let Error::Generic { source, .. } = &error else { panic!("{error}") };
         assert!(source.to_string().contains("/no/such/folder: No such file or directory"), "{source}");

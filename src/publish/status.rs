@@ -2,7 +2,7 @@
 //!
 //! In: the state of a node. Out: a document that the node overwrites, and that operators read.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use futures_util::stream::{self, StreamExt};
 use object_store::ObjectMeta;
@@ -74,6 +74,9 @@ pub struct NodeStatus {
     /// The number of seconds since the node last read the store successfully.
     #[serde(default)]
     pub poll_age_s: u64,
+    /// The maximum number of seconds until the next report of the node. 0 if an earlier version wrote the status.
+    #[serde(default)]
+    pub report_every_s: u64,
     /// A number that is different in each report of a node.
     #[serde(default)]
     pub beat: u64,
@@ -94,6 +97,13 @@ impl NodeStatus {
         let tool = concat!("zero-kv ", env!("CARGO_PKG_VERSION")).to_owned();
         let json = encode(&NodeStatus { updated, tool, ..self.clone() });
         location.overwrite_bytes(&object(&self.node), json).await
+    }
+
+    /// Returns whether the node has stopped reporting: its status is older than a time, and two reports are missing. A
+    /// node that fetches, or that waits for a store, reports as often as otherwise.
+    pub fn is_silent_for(&self, fail_after: Duration) -> bool {
+        let missed_s = self.report_every_s.saturating_mul(2);
+        self.age_s > fail_after.as_secs().max(missed_s)
     }
 
     /// Returns the slots whose rows the node serves.

@@ -272,6 +272,11 @@ pub(super) const FACTS: &[Fact] = &[
         Gauges(|s| published_series(s, |published| published.poll_age_s)),
     ),
     metric(
+        "zero_kv_published_serving_age_seconds",
+        "Time since the served generation was published.",
+        Gauges(|s| published_series(s, |published| published.serving_age_s)),
+    ),
+    metric(
         "zero_kv_published_fetched_bytes_total",
         "Bytes fetched from the store.",
         Counters(|s| published_series(s, |published| published.fetched_bytes)),
@@ -463,6 +468,7 @@ fn published_texts(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
         ("published_lag_s", published.lag_s.to_string()),
         ("published_poll_age_s", published.poll_age_s.to_string()),
         ("published_poll_s", published.poll_s.to_string()),
+        ("published_serving_age_s", published.serving_age_s.to_string()),
         ("published_polls", published.polls.to_string()),
         ("published_fetched_bytes", published.fetched_bytes.to_string()),
         ("published_fetching_bytes", fetching.to_string()),

@@ -1,5 +1,7 @@
 //! `zkv rollout` with nodes.
 
+use std::time::{Duration, SystemTime};
+
 use serde_json::Value;
 
 use super::nodes::start;
@@ -146,6 +148,27 @@ pub(crate) fn too_few_ready_nodes_are_reported_after_the_time() {
     let report: Value = serde_json::from_str(&report.out).unwrap();
     assert_eq!(report["result"], "timed_out");
     assert_eq!(states(&report), [("a", "serving"), ("b", "waiting")]);
+}
+
+pub(crate) fn a_rollout_that_no_node_confirms_is_not_done() {
+    let store = pinned_table();
+    let nodes = start(&store, ["a"], 1);
+    store.zkv(&["pin", "URL", "2"]).succeeds();
+    eventually("the node reports generation 2", || {
+        let report = store.zkv(&["generations", "URL", "--json"]).json();
+        report["nodes"][0]["serving"] == 2
+    });
+    drop(nodes);
+    // The only node has stopped an hour ago.
+    let status = store.path("published/users/status/a.json");
+    let file = std::fs::File::options().write(true).open(status).unwrap();
+    file.set_modified(SystemTime::now() - Duration::from_secs(3600)).unwrap();
+    for args in [&["--wait"][..], &["--barrier"], &["--canary-nodes", "1"]] {
+        let ran = rollout(&store, args);
+        assert_eq!(ran.output.status.code(), Some(1), "{ran:?}");
+        assert!(ran.err.contains("no node has reported within 3 minutes"), "{ran:?}");
+        assert!(ran.err.contains("warning: node a has not reported for 36"), "{ran:?}");
+    }
 }
 
 pub(crate) fn a_rollout_without_nodes_is_rejected() {

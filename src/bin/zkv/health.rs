@@ -4,7 +4,7 @@
 //! for each note. A note describes a condition that does not make the server unhealthy.
 
 use std::io::Write;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::anyhow;
 use zero_kv::client::{ClientError, Info};
@@ -25,7 +25,7 @@ pub(crate) fn health(server: &Address, args: &HealthArgs) -> anyhow::Result<bool
             return Ok(false);
         }
     };
-    let problems = problems(&info);
+    let problems = problems(&info, args.stale_after);
     for line in problems.iter().chain(&notes(&info)) {
         print_error(&format_args!("{}: {line}", server.socket.display()));
     }
@@ -48,7 +48,7 @@ fn request_info(server: &Address, args: &HealthArgs) -> anyhow::Result<Info> {
 }
 
 /// Returns a message for each condition that makes the server unhealthy.
-fn problems(info: &Info) -> Vec<String> {
+fn problems(info: &Info, stale_after: Option<Duration>) -> Vec<String> {
     let file = info.get("file").unwrap_or("its file");
     let remedy = "bake it again, or replace it with an intact file by rename";
     let mut problems = Vec::new();
@@ -65,22 +65,28 @@ fn problems(info: &Info) -> Vec<String> {
     }
     if let Some(count @ 1..) = info.number::<u64>("blocks_damaged") {
         let blocks = info.get("blocks").unwrap_or("?");
+        // A node that follows a published table fetches the file again, without an operator.
+        let remedy = if info.get("published_url").is_some() { "the server fetches it again" } else { remedy };
         problems.push(format!("{file} has damaged blocks, {count} of {blocks}: {remedy}"));
     }
     if let Some(threads) = info.get("thread_problems").filter(|threads| !threads.is_empty()) {
         problems.push(format!("{threads}: restart the server, and report the errors in its log"));
     }
+    problems.extend(store_age_problem(info, stale_after));
     problems
 }
 
-/// Returns a message if a server that follows a published table has not read the store for 10 polls, and at least 60 s.
-fn store_age_problem(info: &Info) -> Option<String> {
+/// Returns a message if a server that follows a published table has not read the store for a time, which is 10 polls and
+/// at least 60 s by default.
+fn store_age_problem(info: &Info, stale_after: Option<Duration>) -> Option<String> {
     const AGE_MIN_S: u64 = 60;
     const POLLS: u64 = 10;
     let (age_s, poll_s) = (info.number::<u64>("published_poll_age_s")?, info.number::<u64>("published_poll_s")?);
-    (age_s > AGE_MIN_S.max(POLLS * poll_s)).then(|| {
+    let stale_after_s = stale_after.map_or(AGE_MIN_S.max(poll_s.saturating_mul(POLLS)), |after| after.as_secs());
+    (age_s > stale_after_s).then(|| {
         let url = info.get("published_url").unwrap_or("?");
-        format!("the store of {url} was not read successfully for {age_s} s: newer generations are unknown")
+        let error = info.get("published_error").filter(|error| !error.is_empty()).unwrap_or("see the log");
+        format!("{url} was not read successfully for {age_s} s, so newer generations and pins are unknown: {error}")
     })
 }
 
@@ -117,7 +123,6 @@ fn notes(info: &Info) -> Vec<String> {
         let number = info.get("cluster_topology").unwrap_or("?");
         format!("the topology file was rejected, and topology {number} stays in effect: {reason}")
     });
-    let stale = store_age_problem(info);
     dropped
         .into_iter()
         .chain(refused)
@@ -126,6 +131,5 @@ fn notes(info: &Info) -> Vec<String> {
         .chain(expired)
         .chain(published)
         .chain(topology)
-        .chain(stale)
         .collect()
 }

@@ -100,6 +100,7 @@ impl NodeMachine {
             topology: self.topologies.number(),
             ready_topology: if is_member { self.topologies.ready(&self.held) } else { 0 },
             fetching: self.transfer.as_ref().map_or(0, |transfer| transfer.prepared.generation),
+            report_every_s: self.status_every().as_secs_f64().ceil() as u64,
             beat: self.beat,
             ..NodeStatus::default()
         }

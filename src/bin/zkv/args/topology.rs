@@ -77,7 +77,8 @@ pub(crate) struct WatchArgs {
     /// Watch the cluster of the table at this URL
     #[arg(value_parser = parse_url)]
     pub(crate) url: String,
-    /// Mark a node as failed if its last report is older than this, such as 30s or 5min
+    /// Mark a node as failed if its last report is older than this, such as 30s or 5min, and two of its reports are
+    /// missing. A node reports after three polls, and at least every 60 s
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time)]
     pub(crate) fail_after: Duration,
     /// Read the reports of the nodes at this interval

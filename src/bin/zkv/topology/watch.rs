@@ -55,9 +55,9 @@ fn step(publication: &Publication, args: &WatchArgs) -> anyhow::Result<Option<St
 /// Returns the nodes that have no fresh report. A node that has never reported counts as failed only if the topology
 /// says it, because it may be starting.
 fn failed(topology: &Topology, statuses: &[NodeStatus], args: &WatchArgs) -> HashSet<String> {
-    let ages: HashMap<&str, u64> = statuses.iter().map(|status| (status.node.as_str(), status.age_s)).collect();
-    let is_failed = |node: &TopologyNode| match ages.get(node.id.as_str()) {
-        Some(age_s) => *age_s > args.fail_after.as_secs(),
+    let statuses: HashMap<&str, &NodeStatus> = statuses.iter().map(|status| (status.node.as_str(), status)).collect();
+    let is_failed = |node: &TopologyNode| match statuses.get(node.id.as_str()) {
+        Some(status) => status.is_silent_for(args.fail_after),
         None => node.health == Health::Fail,
     };
     topology.nodes.iter().filter(|node| is_failed(node)).map(|node| node.id.clone()).collect()
