@@ -27,72 +27,18 @@ use zerocopy::little_endian::U64;
 use crate::format::checksum::{BLOCK_LEN_BYTES, SUMS_PER_BLOCK, block_sum};
 use crate::sync::{AtomicU8, AtomicU64, Ordering, RwLock};
 
+use super::epoch::Epoch;
 use super::page_copies::{COPIES_LEN_MAX_BYTES, Copier};
 use super::verification::{self, BLOCK_WORK};
 
 /// The tag of a block is the tag of the epoch in which the block was last verified, or `NEVER` if the block was never
 /// verified. `NEVER` is the tag of no trusted epoch, because trusted epochs have odd tags.
 const NEVER: u8 = 0;
-/// The first epoch. The tags of epochs are numbered in order, and repeat after 256 epochs. In odd epochs, the file is
-/// trusted; in even epochs, every block counts as damaged.
-const FIRST: u64 = 1;
 /// The maximum number of damaged blocks that are recorded in an epoch.
 const DAMAGED_MAX: usize = 64;
 /// The number of blocks in a group, which is 1 MiB long. Each group has one tag with the number of the last epoch in
 /// which the whole group was verified, so a lookup of a long value reads few tags.
 const GROUP_BLOCKS: usize = 256;
-
-/// The time between two changes of a file: see [`Store::epoch`](super::Store::epoch).
-///
-/// Bits 0 to 7 are the tag of the epoch. Bit 8 is set in copying epochs. Bits 9 to 63 count the epochs and, in copying
-/// epochs, the copies that were verified. This count does not wrap around in the lifetime of a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Epoch(u64);
-
-impl Epoch {
-    const COPYING: u64 = 1 << 8;
-    const COUNT_ONE: u64 = 1 << 9;
-
-    /// Returns the tag of the blocks that are verified in this epoch.
-    #[inline(always)]
-    fn tag(self) -> u8 {
-        self.0 as u8
-    }
-
-    /// Returns whether only copies of blocks are trusted in this epoch.
-    #[inline]
-    pub(super) fn is_copying(self) -> bool {
-        self.0 & Epoch::COPYING != 0
-    }
-
-    /// Returns whether this value is older than another value of the same file.
-    pub(super) fn is_before(self, other: Epoch) -> bool {
-        self.0 / Epoch::COUNT_ONE < other.0 / Epoch::COUNT_ONE
-    }
-
-    /// Returns how many epochs began, and how many copies were verified, since an older value.
-    #[cfg(test)]
-    pub(super) fn counted_since(self, older: Epoch) -> u64 {
-        self.0 / Epoch::COUNT_ONE - older.0 / Epoch::COUNT_ONE
-    }
-
-    /// Returns the value with which the next epoch begins.
-    pub(super) fn next(self, is_copying: bool) -> Epoch {
-        let count = (self.0 / Epoch::COUNT_ONE + 1) * Epoch::COUNT_ONE;
-        Epoch(count | if is_copying { Epoch::COPYING } else { 0 } | u64::from(self.tag().wrapping_add(1)))
-    }
-
-    /// Returns the value after another copy was verified in this copying epoch.
-    fn with_copy(self) -> Epoch {
-        Epoch(self.0 + Epoch::COUNT_ONE)
-    }
-
-    /// Returns whether this is an epoch in which no byte is trusted.
-    #[inline(always)]
-    pub(crate) fn is_distrust(self) -> bool {
-        self.0.is_multiple_of(2)
-    }
-}
 
 /// The bytes of a file that blocks are verified in.
 #[derive(Clone, Copy)]
@@ -219,7 +165,7 @@ impl Blocks {
     pub(super) fn new(numbers: BlockNumbers) -> io::Result<Blocks> {
         let count = numbers.sums.end;
         let (tags, group_tags) = (unverified_tags(count)?, unverified_tags(count / GROUP_BLOCKS)?);
-        let (epoch, tagging) = (AtomicU64::new(FIRST), RwLock::new(()));
+        let (epoch, tagging) = (AtomicU64::new(Epoch::FIRST.0), RwLock::new(()));
         let records = Coverage::new(0..numbers.fences.start);
         let slots = Coverage::new(numbers.pilots.start..numbers.places.end);
         let fences = Coverage::new(numbers.fences.clone());
@@ -502,7 +448,7 @@ impl Blocks {
     pub(super) fn trust_again(&self, is_copying: bool) -> bool {
         let epoch = self.epoch();
         let _tagging = self.tagging.write().unwrap_or_else(PoisonError::into_inner);
-        if epoch.next(is_copying).tag() == Epoch(FIRST).tag() {
+        if epoch.next(is_copying).tag() == Epoch::FIRST.tag() {
             self.forget_tags();
         }
         epoch.is_distrust() && self.end_epoch(epoch, is_copying)

@@ -6,8 +6,8 @@
 use std::ops::Range;
 
 use super::Store;
-use super::blocks::Epoch;
 use super::cold::RecordOffset;
+use super::epoch::Epoch;
 use super::fences::{Gate, Lane};
 use super::order::{Side, is_before};
 use super::ranges::{Prefetched, RangeEnd, RangeLookup, UNDETERMINED};

@@ -7,7 +7,7 @@
 use zerocopy::{Immutable, IntoBytes};
 
 use super::Store;
-use super::blocks::Epoch;
+use super::epoch::Epoch;
 use super::machine::prefetch;
 use crate::format::fence::{FENCE_ROWS, Fence, NODE_HEADS, Node, TreeLevels, last_below};
 

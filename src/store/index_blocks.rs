@@ -3,7 +3,8 @@
 //! In: the position of a pilot, a place, or a fence. Out: whether the block that contains it is intact. Once all blocks
 //! of a part of the index are verified in an epoch, lookups skip these checks until the epoch ends.
 
-use super::blocks::{BlockData, Epoch};
+use super::blocks::BlockData;
+use super::epoch::Epoch;
 #[cfg(feature = "server")]
 use super::{Pace, check};
 use super::{Store, WatchedFile, typed};

@@ -7,7 +7,6 @@ mod pages;
 #[cfg(test)]
 mod tests;
 
-pub(super) use pages::page_len_bytes;
 #[cfg(feature = "server")]
 pub(super) use pages::touch;
 
@@ -23,8 +22,6 @@ use super::stamp::WatchedFile;
 
 /// The length of a huge page on x86-64, and on AArch64 with pages of 4 KiB.
 const HUGE_PAGE_LEN_BYTES: usize = 2 << 20;
-/// The length of the smallest page of any system.
-const PAGE_LEN_BYTES: usize = 4096;
 /// The number of bytes of a file that a thread reads at a time. A multiple of every page length.
 const PART_LEN_BYTES: usize = 4 * HUGE_PAGE_LEN_BYTES;
 

@@ -9,6 +9,7 @@ pub(crate) mod clock;
 mod cold;
 #[cfg(feature = "server")]
 mod cold_lookups;
+mod epoch;
 mod error;
 mod fences;
 mod file_system;
@@ -25,6 +26,7 @@ mod open;
 mod order;
 mod pace;
 mod page_copies;
+mod page_len;
 mod parts;
 mod ranges;
 #[cfg(feature = "server")]
@@ -62,9 +64,9 @@ use map::Map;
 use recent_pages::RecentPages;
 use search::{Index, RecordWindows};
 
-pub use blocks::Epoch;
 #[cfg(feature = "server")]
 pub(crate) use cold_lookups::{ColdLookup, PageLimits};
+pub use epoch::Epoch;
 pub use error::{LookupError, StoreError};
 pub(crate) use file_system::has_holes_that_take_memory;
 pub use guard::survive_bus_errors;

@@ -7,7 +7,7 @@
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
 
-use super::blocks::Epoch;
+use super::epoch::Epoch;
 use super::fences::{AllVerified, GROUP_KEYS, Gate, Lane, VerifyFirst, WINDOW_GROUPS, Window};
 use super::machine::prefetch;
 use super::order::{Side, is_before};

@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 
 use memmap2::{Mmap, MmapMut};
 
-use super::blocks::Epoch;
+use super::epoch::Epoch;
 use super::guard::Guarded;
-use super::map::page_len_bytes;
+use super::page_len::page_len_bytes;
 use super::verification;
 use crate::sync::unpoisoned;
 
@@ -91,6 +91,7 @@ impl CopyableMapping {
         LockedCopies { copies: unpoisoned(&self.copies), memory: &self.memory }
     }
 
+    #[cfg(any(feature = "bake", feature = "server"))]
     pub(super) fn has_copies(&self) -> bool {
         !unpoisoned(&self.copies).originals.is_empty()
     }

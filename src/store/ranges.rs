@@ -7,7 +7,7 @@
 use std::cmp::Ordering;
 use std::ops::{Bound, ControlFlow, Range};
 
-use super::blocks::Epoch;
+use super::epoch::Epoch;
 use super::fences::{AllVerified, GROUP_KEYS, Gate, Lane, NOT_ADMITTED, VerifyFirst, WINDOW_GROUPS, Window};
 use super::order::Side;
 use super::rows::Rows;

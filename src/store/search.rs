@@ -10,7 +10,7 @@ use std::slice::Chunks;
 use zerocopy::little_endian::U32;
 
 use super::Store;
-use super::blocks::Epoch;
+use super::epoch::Epoch;
 use super::machine::{Task, Windows, item_at_fraction, prefetch, run_with_new_instructions};
 use crate::format::checksum::BLOCK_LEN_BYTES;
 use crate::format::index::{Hash, Parts};

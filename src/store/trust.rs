@@ -12,7 +12,7 @@ use std::sync::atomic::{Ordering, fence};
 use thiserror::Error;
 use zerocopy::IntoBytes;
 
-use super::blocks::Epoch;
+use super::epoch::Epoch;
 use super::page_copies::{FixedCopies, LockedCopies};
 use super::sealed::reopened;
 use super::stamp::{Stamp, WatchedFile};

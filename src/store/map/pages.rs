@@ -7,13 +7,13 @@ use std::io::IoSliceMut;
 use std::num::NonZeroU64;
 use std::ops::Range;
 
-use nix::unistd::{SysconfVar, sysconf};
 use rustix::fs::{Advice, fadvise};
 #[cfg(feature = "server")]
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
-use super::{HUGE_PAGE_LEN_BYTES, Map, PAGE_LEN_BYTES, PART_LEN_BYTES};
+use super::{HUGE_PAGE_LEN_BYTES, Map, PART_LEN_BYTES};
 use crate::store::pace::Pace;
+use crate::store::page_len::{PAGE_LEN_BYTES, page_len_bytes};
 use crate::store::parts::for_each_part;
 use crate::store::stamp::WatchedFile;
 
@@ -154,14 +154,6 @@ impl Map {
         let smaps = fs::read_to_string("/proc/self/smaps").unwrap_or_default();
         huge_len_bytes(&smaps, self.memory().as_ptr() as u64)
     }
-}
-
-/// Returns the length of a page of this system.
-pub(in crate::store) fn page_len_bytes() -> usize {
-    let len_bytes = sysconf(SysconfVar::PAGE_SIZE).ok().flatten();
-    len_bytes
-        .and_then(|len_bytes| usize::try_from(len_bytes).ok())
-        .map_or(PAGE_LEN_BYTES, |len| len.max(PAGE_LEN_BYTES))
 }
 
 /// Reads one byte of each page.

@@ -16,7 +16,8 @@ use std::rc::Rc;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use super::blocks::{Blocks, Epoch};
+use super::blocks::Blocks;
+use super::epoch::Epoch;
 use super::lease::{Leasable, Lease, LeaseState, Proof};
 use super::mapped::Standing;
 use crate::format::checksum::block_sum;
