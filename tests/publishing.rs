@@ -137,6 +137,7 @@ fn main() -> ExitCode {
         hostile::texts_beyond_the_limits_are_not_published,
         interrupts::a_second_signal_ends_a_publication_at_once,
         interrupts::an_interrupted_upload_continues,
+        interrupts::the_first_signal_ends_a_publication_whose_errors_nobody_reads,
         local_folder::a_signal_ends_a_download_while_the_folder_hangs,
         local_folder::a_status_that_is_no_readable_file_hides_no_other,
         local_folder::links_in_a_store_lead_nobody_out_of_it,

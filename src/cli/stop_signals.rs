@@ -1,15 +1,18 @@
 //! Signals that stop a program: SIGINT, SIGTERM, and SIGHUP.
 //!
-//! The first signal lets the program end its work; a second signal kills the process at once. Signals that were already
-//! ignored when the process started, as under `nohup`, stay ignored.
+//! The first signal lets the program end its work; a second signal kills the process at once. If nobody reads standard
+//! error, a program that waits until it can write there cannot end its work, so the first signal kills it, too. Signals
+//! that were already ignored when the process started, as under `nohup`, stay ignored.
 
 use std::fs;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use nix::sys::signal::{SigSet, Signal};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{flag, iterator, low_level};
 
@@ -41,6 +44,15 @@ pub fn die(signal: i32) {
     std::process::exit(128 + signal);
 }
 
+/// The time after a signal until a program whose standard error nobody reads is killed, and the time between two checks.
+const STDERR_WAIT: Duration = Duration::from_millis(200);
+
+/// Returns whether a line can be written to standard error without waiting. Returns `true` if the system cannot tell.
+pub fn is_stderr_writable() -> bool {
+    let (stderr, now) = (io::stderr(), Timespec::default());
+    !matches!(poll(&mut [PollFd::new(&stderr, PollFlags::OUT)], Some(&now)), Ok(0))
+}
+
 /// The signal that arrived, if one has.
 #[derive(Clone, Default)]
 pub struct ArrivedSignal(Arc<AtomicI32>);
@@ -51,9 +63,15 @@ impl ArrivedSignal {
         let (arrived, cancel, mut signals) = (ArrivedSignal::default(), cancel.clone(), watch()?);
         let sees = arrived.clone();
         thread::Builder::new().name("signals".to_owned()).spawn(move || {
-            if let Some(signal) = signals.forever().next() {
-                sees.set(signal);
-                cancel.set();
+            let Some(signal) = signals.forever().next() else { return };
+            sees.set(signal);
+            cancel.set();
+            // The thread ends with the process.
+            loop {
+                thread::sleep(STDERR_WAIT);
+                if !is_stderr_writable() {
+                    die(signal);
+                }
             }
         })?;
         Ok(arrived)

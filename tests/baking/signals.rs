@@ -6,6 +6,8 @@ use std::os::unix::process::ExitStatusExt;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::helpers::baker_runs::{BAKER, Ended, Folder};
+use crate::helpers::full_pipe::{full_pipe, wait_until_handled};
+use crate::helpers::waiting::eventually;
 
 /// Returns more text than a pipe holds.
 fn text() -> Vec<u8> {
@@ -44,6 +46,23 @@ fn a_signal_stops_a_bake_that_waits_for_its_input_and_nothing_is_left() {
         assert_eq!(folder.names(), ["storage.db"]);
         assert!(fs::read(folder.path("storage.db")).unwrap() == before);
     }
+}
+
+#[test]
+fn the_first_signal_stops_a_bake_whose_errors_nobody_reads() {
+    let folder = Folder::new();
+    let (reader, writer) = full_pipe();
+    let mut command = folder.command(BAKER);
+    command.arg("-").stderr(writer);
+    let mut child = folder.start_bake(&mut command, &text());
+    // The command has the other copy of the pipe's end.
+    drop(command);
+    wait_until_handled(&child, Signal::TERM);
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    eventually("the bake ends", || child.try_wait().unwrap().is_some());
+    assert_eq!(child.wait().unwrap().signal(), Some(Signal::TERM.as_raw()));
+    drop(reader);
+    assert_eq!(folder.names(), [""; 0]);
 }
 
 #[test]

@@ -22,6 +22,7 @@ pub(crate) mod client_programs;
 #[cfg(feature = "cli")]
 pub(crate) mod fault_proxy;
 #[cfg(feature = "cli")]
+pub(crate) mod full_pipe;
 pub(crate) mod generations;
 #[cfg(feature = "cli")]
 pub(crate) mod hostile_responses;

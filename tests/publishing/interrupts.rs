@@ -9,6 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::proxy;
 use super::stores::{Ran, Store};
+use crate::helpers::full_pipe::{full_pipe, wait_until_handled};
 use crate::helpers::random::Random;
 use crate::helpers::trials::Missing;
 use crate::helpers::waiting::eventually;
@@ -40,6 +41,20 @@ pub(crate) fn interrupt_when(command: Command, signal: Signal, condition: impl F
 fn count_names(folder: &Path) -> usize {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.map(|entry| 1 + if entry.path().is_dir() { count_names(&entry.path()) } else { 0 }).sum()
+}
+
+pub(crate) fn the_first_signal_ends_a_publication_whose_errors_nobody_reads() {
+    let store = Store::folder();
+    bake_large(&store);
+    let (reader, writer) = full_pipe();
+    let mut command = store.zkv_command(&["publish", "large.db", "--to", "URL"]);
+    let mut child = command.stderr(writer).spawn().unwrap();
+    drop(command);
+    wait_until_handled(&child, Signal::TERM);
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    eventually("the publication ends", || child.try_wait().unwrap().is_some());
+    assert_eq!(child.wait().unwrap().signal(), Some(Signal::TERM.as_raw()));
+    drop(reader);
 }
 
 pub(crate) fn an_interrupted_publication_is_complete_or_invisible(store: &Store) {

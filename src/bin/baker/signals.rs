@@ -82,8 +82,11 @@ impl Watcher {
         // `abandon` returns false if the new file is already in place. In that case, the main thread is about to report
         // the result and to end the process.
         if self.cancel.abandon() {
-            self.live.clear();
-            let _ = writeln!(io::stderr(), "baker: {}", BakeError::Canceled);
+            // Nobody may read standard error. Another thread may even wait in a write to it, and have locked the display.
+            if stop_signals::is_stderr_writable() {
+                self.live.clear();
+                let _ = writeln!(io::stderr(), "baker: {}", BakeError::Canceled);
+            }
             stop_signals::die(signal);
         }
         drop(ending);
