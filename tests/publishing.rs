@@ -152,6 +152,8 @@ fn main() -> ExitCode {
         lost_responses::reads_of_an_older_state_end_with_a_message,
         plain_http::a_server_that_ignores_ranges_is_asked_once,
         plain_http::a_download_over_http_continues,
+        plain_http::a_folder_in_the_place_of_a_partial_download_is_named_with_the_remedy,
+        plain_http::redirects_lead_to_another_host_only_without_credentials,
         plain_http::a_published_folder_is_read_over_http,
         rejected::malformed_command_lines_are_rejected,
         rejected::wrong_credentials_are_reported,

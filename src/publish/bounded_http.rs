@@ -3,7 +3,8 @@
 //! In: requests of the crate `object_store`, which reads bodies until they end, and allocates what headers announce.
 //! Out: responses whose bodies and lengths are within limits. A body that is longer than what was requested, and the whole
 //! object instead of a range, are errors whose bodies are not read; of the body of an error, only the beginning is read. If
-//! a store is busy and states for how long (`Retry-After`), all requests to the store wait.
+//! a store is busy and states for how long (`Retry-After`), all requests to the store wait. Redirects are followed only
+//! where they are safe: see [`Redirects`].
 
 use std::pin::Pin;
 use std::sync::Mutex;
@@ -13,16 +14,17 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use http_body::{Body, Frame, SizeHint};
-use object_store::ClientOptions;
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody, HttpService,
-    ReqwestConnector,
 };
-use reqwest::StatusCode;
+use object_store::{ClientConfigKey, ClientOptions};
 use reqwest::header::{HeaderMap, RETRY_AFTER};
+use reqwest::redirect::{Attempt, Policy};
+use reqwest::{StatusCode, Url};
 use thiserror::Error;
 use tokio::time::Instant;
 
+use super::foreign_text::one_line;
 use super::limits::{FILE_LEN_MAX_BYTES, MANIFEST_LEN_MAX_BYTES};
 use crate::sync::unpoisoned;
 
@@ -65,14 +67,81 @@ fn beyond_limit(error: &object_store::Error) -> Option<&BeyondLimit> {
     None
 }
 
+/// Which redirects are followed. In any case, at most [`REDIRECTS_MAX`], and none from https to http.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Redirects {
+    /// Those to other hosts, too: requests have no credentials.
+    Anywhere,
+    /// Those within one host and port. Requests have credentials, in headers that another host must not get, and signatures
+    /// that are valid only for the host.
+    SameHost,
+}
+
+const REDIRECTS_MAX: usize = 10;
+
+/// A redirect that is not followed.
+#[derive(Debug, Error)]
+enum UnsafeRedirect {
+    #[error("the response redirects to {to} without TLS, which is not followed: use a URL that needs no redirect")]
+    Downgrade { to: String },
+    #[error(
+        "the response redirects to {to}, another host, which is not followed because the request has credentials: use the \
+         endpoint of that host"
+    )]
+    OtherHost { to: String },
+    #[error("the responses redirect more than {REDIRECTS_MAX} times: check the URL")]
+    TooMany,
+}
+
+impl Redirects {
+    fn policy(self) -> Policy {
+        Policy::custom(move |attempt: Attempt<'_>| match self.check(attempt.previous(), attempt.url()) {
+            Ok(()) => attempt.follow(),
+            Err(error) => attempt.error(error),
+        })
+    }
+
+    /// Checks a redirect to `to`, given the URLs of the requests before it.
+    fn check(self, previous: &[Url], to: &Url) -> Result<(), UnsafeRedirect> {
+        let Some(from) = previous.last() else { return Ok(()) };
+        let host = || one_line(&format!("{}://{}", to.scheme(), to.host_str().unwrap_or_default()));
+        let place = |url: &Url| (url.host_str().map(str::to_owned), url.port_or_known_default());
+        if previous.len() > REDIRECTS_MAX {
+            return Err(UnsafeRedirect::TooMany);
+        }
+        if from.scheme() == "https" && to.scheme() != "https" {
+            return Err(UnsafeRedirect::Downgrade { to: host() });
+        }
+        if self == Redirects::SameHost && place(from) != place(to) {
+            return Err(UnsafeRedirect::OtherHost { to: host() });
+        }
+        Ok(())
+    }
+}
+
 /// Makes clients whose responses are within limits.
 #[derive(Debug)]
-pub(super) struct BoundedConnector;
+pub(super) struct BoundedConnector(pub(super) Redirects);
 
 impl HttpConnector for BoundedConnector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        let client = ReqwestConnector::default().connect(options)?;
-        Ok(HttpClient::new(Bounded { client, busy: Busy::default() }))
+        let time = |key: ClientConfigKey| humantime::parse_duration(&options.get_config_value(&key)?).ok();
+        let mut client = reqwest::Client::builder()
+            .user_agent(concat!("zero-kv/", env!("CARGO_PKG_VERSION")))
+            .redirect(self.0.policy())
+            .http1_only();
+        if let Some(time) = time(ClientConfigKey::Timeout) {
+            client = client.timeout(time);
+        }
+        if let Some(time) = time(ClientConfigKey::ConnectTimeout) {
+            client = client.connect_timeout(time);
+        }
+        if let Some(time) = time(ClientConfigKey::ReadTimeout) {
+            client = client.read_timeout(time);
+        }
+        let client =
+            client.build().map_err(|error| object_store::Error::Generic { store: "HTTP", source: error.into() })?;
+        Ok(HttpClient::new(Bounded { client: HttpClient::new(client), busy: Busy::default() }))
     }
 }
 
@@ -280,6 +349,40 @@ mod tests {
         assert!(pause <= Duration::from_secs(3000) && pause > Duration::from_secs(2000), "{pause:?}");
         for none in ["Wed, 21 Oct 2015 07:28:00 GMT", "", "-1", "soon", "1.5"] {
             assert_eq!(retry_after(none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn redirects_lead_neither_from_https_to_http_nor_with_credentials_to_another_host() {
+        let check = |redirects: Redirects, from: &str, to: &str| {
+            redirects.check(&[from.parse().unwrap()], &to.parse().unwrap()).map_err(|error| error.to_string())
+        };
+        for redirects in [Redirects::Anywhere, Redirects::SameHost] {
+            for (from, to) in [
+                ("https://a/x", "https://a/y"),
+                ("https://a/x", "https://A:443/y"),
+                ("http://a:80/x", "http://a/y"),
+                ("http://a:443/x", "https://a/x"),
+            ] {
+                assert_eq!(check(redirects, from, to), Ok(()), "{from} {to}");
+            }
+            for (from, to) in
+                [("https://a/x", "http://a/x"), ("https://a/x", "http://a:443/x"), ("https://a", "ftp://a")]
+            {
+                let error = check(redirects, from, to).unwrap_err();
+                assert!(error.contains("without TLS, which is not followed"), "{error}");
+            }
+            let many: Vec<Url> =
+                (0..=REDIRECTS_MAX).map(|number| format!("http://a/{number}").parse().unwrap()).collect();
+            assert!(redirects.check(&many[1..], &many[0]).is_ok() && redirects.check(&many, &many[0]).is_err());
+        }
+        for to in ["https://b/x", "https://a:444/x", "https://a.b/x", "https://b@c/x"] {
+            assert_eq!(check(Redirects::Anywhere, "https://a/x", to), Ok(()), "{to}");
+            let error = check(Redirects::SameHost, "https://a/x", to).unwrap_err();
+            assert!(
+                error.contains("another host, which is not followed because the request has credentials"),
+                "{error}"
+            );
         }
     }
 

@@ -100,6 +100,13 @@ async fn fetch_missing(
     let folder = partial.folder;
     let path = &partial.path();
     let io = PublishError::io(path);
+    for name in [&partial.name, &partial.state_name] {
+        if folder.is_folder(name).map_err(&io)? {
+            let problem = "is a folder where a partial download was expected: move it, or choose another output";
+            let error = io::Error::new(io::ErrorKind::IsADirectory, problem);
+            return Err(PublishError::io(&folder.path().join(name))(error));
+        }
+    }
     let mut state = partial.state(location, entry);
     let continued = match state.complete.is_empty() {
         true => None,

@@ -15,7 +15,7 @@ use object_store::multipart::MultipartStore;
 use object_store::path::Path;
 use object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
 
-use super::bounded_http::BoundedConnector;
+use super::bounded_http::{BoundedConnector, Redirects};
 use super::error::{PublishError, StoreFault};
 use super::local_store::LocalStore;
 use crate::folder::Folder;
@@ -97,6 +97,7 @@ impl Location {
             folder: None,
             is_writable,
         };
+        let signed = BoundedConnector(Redirects::SameHost);
         match scheme {
             "s3" => {
                 let builder = variables(variables_prefix, "AWS_").into_iter().fold(
@@ -108,7 +109,7 @@ impl Location {
                 );
                 let builder = builder.with_bucket_name(host);
                 let builder = builder.with_client_options(client).with_retry(retry);
-                let store = Arc::new(builder.with_http_connector(BoundedConnector).build().map_err(invalid)?);
+                let store = Arc::new(builder.with_http_connector(signed).build().map_err(invalid)?);
                 Ok(new(Arc::clone(&store) as _, Some(store), parse_path(path)?, true))
             }
             "gs" => {
@@ -121,7 +122,7 @@ impl Location {
                 );
                 let builder = builder.with_bucket_name(host);
                 let builder = builder.with_client_options(client).with_retry(retry);
-                let store = Arc::new(builder.with_http_connector(BoundedConnector).build().map_err(invalid)?);
+                let store = Arc::new(builder.with_http_connector(signed).build().map_err(invalid)?);
                 Ok(new(Arc::clone(&store) as _, Some(store), parse_path(path)?, true))
             }
             "az" => {
@@ -134,7 +135,7 @@ impl Location {
                 );
                 let builder = builder.with_container_name(host);
                 let builder = builder.with_client_options(client).with_retry(retry);
-                let store = Arc::new(builder.with_http_connector(BoundedConnector).build().map_err(invalid)?);
+                let store = Arc::new(builder.with_http_connector(signed).build().map_err(invalid)?);
                 Ok(new(Arc::clone(&store) as _, Some(store), parse_path(path)?, true))
             }
             "file" => {
@@ -145,7 +146,7 @@ impl Location {
             }
             "http" | "https" => {
                 let builder = HttpBuilder::new().with_url(format!("{scheme}://{host}")).with_client_options(client);
-                let builder = builder.with_retry(retry).with_http_connector(BoundedConnector);
+                let builder = builder.with_retry(retry).with_http_connector(BoundedConnector(Redirects::Anywhere));
                 let store = builder.build().map_err(invalid)?;
                 Ok(new(Arc::new(store), None, parse_path(path)?, false))
             }

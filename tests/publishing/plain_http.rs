@@ -1,11 +1,15 @@
 //! Reading a published folder through a plain HTTP server.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex};
+use std::thread;
 
 use rustix::process::Signal;
 
 use super::interrupts::{bake_large, interrupt_when};
-use super::stores::Store;
+use super::stores::{Ran, Store};
 use crate::helpers::hostile_responses::Hostile;
 use crate::helpers::store_server::{Fault, StoreServer};
 
@@ -25,6 +29,61 @@ pub(crate) fn a_published_folder_is_read_over_http() {
     store.zkv(&["unpin", &url]).fails(2, &["can only be read"]);
     store.zkv(&["gc", &url, "--keep", "1"]).fails(2, &["can only be read"]);
     store.zkv(&["store", "check", &url]).fails(2, &["can only be read"]);
+}
+
+/// Starts a server that redirects every request to another server. Returns its address, and the requests that it got.
+fn redirect_to(other: String) -> (String, Arc<Mutex<Vec<String>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (address, requests) = (listener.local_addr().unwrap().to_string(), Arc::<Mutex<Vec<String>>>::default());
+    let got = Arc::clone(&requests);
+    thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let lines = BufReader::new(&stream).lines().map_while(Result::ok);
+            let head: Vec<String> = lines.take_while(|line| !line.is_empty()).collect();
+            let path = head.first().and_then(|line| line.split(' ').nth(1)).unwrap_or_default().to_owned();
+            got.lock().unwrap().push(head.join("\n"));
+            let response = format!("HTTP/1.1 302 Found\r\nLocation: {other}{path}\r\nContent-Length: 0\r\n\r\n");
+            let _ = stream.write_all(response.as_bytes());
+        }
+    });
+    (address, requests)
+}
+
+pub(crate) fn redirects_lead_to_another_host_only_without_credentials() {
+    let store = Store::folder();
+    store.publish(1);
+    let server = StoreServer::start(store.files.path());
+    let other = server.url("").trim_end_matches('/').to_owned();
+    let (address, _) = redirect_to(other);
+    store.zkv(&["pull", &format!("http://{address}/published/users"), "-o", "copy.db"]).succeeds();
+    assert!(fs::read(store.path("table.db")).unwrap() == fs::read(store.path("copy.db")).unwrap());
+
+    // Another server, which gets no request.
+    let (other, requests) = redirect_to("http://127.0.0.1:1".to_owned());
+    let (address, _) = redirect_to(format!("http://{other}"));
+    let mut command = store.zkv_command(&["pull", "s3://bucket/users", "-o", "other.db"]);
+    command.env("AWS_ENDPOINT", format!("http://{address}")).env("AWS_REGION", "us-east-1");
+    command.envs([("AWS_ACCESS_KEY_ID", "id"), ("AWS_SECRET_ACCESS_KEY", "key"), ("AWS_SESSION_TOKEN", "token")]);
+    let ran = Ran::new(command.output().unwrap());
+    ran.fails(2, &["redirects to http://127.0.0.1, another host, which is not followed"]);
+    assert_eq!(*requests.lock().unwrap(), [""; 0]);
+}
+
+pub(crate) fn a_folder_in_the_place_of_a_partial_download_is_named_with_the_remedy() {
+    let store = Store::folder();
+    store.publish(1);
+    let pulled = store.zkv(&["pull", "URL", "-o", "copy.db"]).succeeds();
+    let digest = pulled.trim_end().rsplit(' ').next().unwrap();
+    fs::remove_file(store.path("copy.db")).unwrap();
+    for name in ["partial", "partial.json"].map(|suffix| format!("copy.db.{digest}.{suffix}")) {
+        let name = name.as_str();
+        fs::create_dir(store.path(name)).unwrap();
+        let ran = store.zkv(&["pull", "URL", "-o", "copy.db"]);
+        ran.fails(2, &[name, "is a folder where a partial download was expected: move it, or choose another output"]);
+        assert!(!store.path("copy.db").exists());
+        fs::remove_dir(store.path(name)).unwrap();
+    }
+    store.zkv(&["pull", "URL", "-o", "copy.db"]).succeeds();
 }
 
 pub(crate) fn a_download_over_http_continues() {
