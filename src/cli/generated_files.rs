@@ -2,8 +2,9 @@
 //!
 //! In: the definition of a program's command line. Out: files in a folder.
 
+use std::ffi::OsStr;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::Command;
 use clap_complete::{Generator, Shell};
@@ -12,7 +13,7 @@ use clap_mangen::roff::{Roff, bold, roman};
 
 use super::completions::MoreCompletions;
 use super::examples::HEADING;
-use crate::folder::Folder;
+use crate::folder::{Folder, folder_of};
 
 /// The start of the code after the functions for zsh.
 const ZSH_END: &str = "\nif [ \"$funcstack[1]\" = ";
@@ -21,7 +22,7 @@ pub(super) fn generate(mut command: Command, more: &MoreCompletions, folder: &Pa
     let name = command.get_name().to_owned();
     // Files are generated in memory, because clap's generators would follow symbolic links that other users may have
     // created in `folder`.
-    let folder = Folder::create_all(folder)?;
+    let folder = output_folder(folder)?;
     // The command `help` gets no man page. Completions are generated after the man pages, because generating
     // completions adds the command `help`.
     let mut documented = command.clone().disable_help_subcommand(true);
@@ -35,6 +36,16 @@ pub(super) fn generate(mut command: Command, more: &MoreCompletions, folder: &Pa
         subfolder(&folder, folder_name)?.write(shell.file_name(&name), completions.as_bytes())?;
     }
     Ok(())
+}
+
+/// Opens the folder at a path, or creates it. A link at the path is not followed, because another user may have created it.
+fn output_folder(path: &Path) -> io::Result<Folder> {
+    // Without a slash at its end, which would follow a link.
+    let path: PathBuf = path.components().collect();
+    match path.file_name().and_then(OsStr::to_str) {
+        Some(name) => Folder::create_all(folder_of(&path))?.create_subfolder(name),
+        None => Folder::create_all(&path),
+    }
 }
 
 /// Opens a folder in the folder of generated files, or creates it.

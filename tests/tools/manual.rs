@@ -120,6 +120,27 @@ fn an_unwritable_folder_is_an_error_that_names_it() {
 }
 
 #[test]
+fn a_link_in_the_place_of_the_folder_is_not_followed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (victim, link) = (folder.path().join("victim"), folder.path().join("link"));
+    fs::create_dir(&victim).unwrap();
+    std::os::unix::fs::symlink(&victim, &link).unwrap();
+    for (_, program) in PROGRAMS {
+        for path in [link.clone(), link.join(""), folder.path().join("dangling")] {
+            let _ = std::os::unix::fs::symlink(folder.path().join("none"), folder.path().join("dangling"));
+            let output = Command::new(program).arg("--generate").arg(&path).output().unwrap();
+            let message = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(1), "{message}");
+            assert!(message.contains("is a symbolic link, which is not followed"), "{message}");
+        }
+        assert_eq!(fs::read_dir(&victim).unwrap().count(), 0);
+        // A link above the folder was chosen with the path.
+        assert!(Command::new(program).arg("--generate").arg(link.join("made")).status().unwrap().success());
+        fs::remove_dir_all(victim.join("made")).unwrap();
+    }
+}
+
+#[test]
 fn options_of_the_programs_that_zkv_runs_are_completed() {
     let folder = tempfile::tempdir().unwrap();
     for (_, program) in PROGRAMS {
