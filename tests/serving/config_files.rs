@@ -102,11 +102,37 @@ fn a_pipe_that_replaces_a_file_delays_neither_reloads_nor_the_end() {
 #[test]
 fn a_signal_ends_a_server_that_waits_for_its_configuration() {
     let table = Table::of_rows(10);
-    let pipe = table.folder.path().join("pipe");
-    fifo(&pipe);
-    let mut server = Server::spawn(table.command(&["--config", pipe.to_str().unwrap()]), &table.socket());
+    let (reader, writer) = std::io::pipe().unwrap();
+    let mut command = table.command(&["--config", "/dev/stdin"]);
+    command.stdin(reader);
+    let mut server = Server::spawn(command, &table.socket());
     server.signal(Signal::TERM);
     assert!(!server.wait().success());
+    drop(writer);
+}
+
+#[test]
+fn a_fifo_that_nobody_writes_to_is_rejected_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let [pipe, db] = ["pipe", "storage.db"].map(|name| folder.path().join(name));
+    fifo(&pipe);
+    let pipe = pipe.to_str().unwrap();
+    let mut server = kv_store(&db, &folder.path().join("s.sock"));
+    server.args(["--config", pipe]);
+    let mut zkv = Command::new(env!("CARGO_BIN_EXE_zkv"));
+    zkv.args(["topology", "check", pipe]);
+    for command in [server, zkv] {
+        let output = ended(command);
+        let err = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && err.contains("found a pipe, expected a regular file"), "{err}");
+    }
+    // A process substitution is a pipe without a name.
+    let mut shell = Command::new("bash");
+    let script = "exec \"$0\" topology check <(printf '{')";
+    shell.args(["-c", script, env!("CARGO_BIN_EXE_zkv")]);
+    let output = ended(shell);
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert!(err.contains("the document is malformed"), "{err}");
 }
 
 #[test]
