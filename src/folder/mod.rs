@@ -57,15 +57,7 @@ impl Folder {
     }
 
     fn walk(path: &Path, is_created: bool) -> io::Result<Folder> {
-        let start = if path.is_absolute() { "/" } else { "." };
-        let mut fd = openat(CWD, start, PASS, Mode::empty())?;
-        for component in path.components() {
-            fd = match component {
-                Component::Normal(name) => step(&fd, name, is_created)?,
-                Component::ParentDir => openat(&fd, "..", PASS, Mode::empty())?,
-                _ => continue,
-            };
-        }
+        let fd = walk_from(openat(CWD, ".", PASS, Mode::empty())?, path, is_created, LINKS_MAX)?;
         Ok(Folder { fd, path: path.to_path_buf() })
     }
 
@@ -365,8 +357,26 @@ impl Folder {
     }
 }
 
+/// The maximum number of links in a path in folders where everybody can write, which is the kernel's maximum, too.
+const LINKS_MAX: usize = 40;
+
+/// Opens the folder at a path, which is relative to a folder or absolute. Creates folders if `is_created` is true. Follows
+/// at most `links_max` links in folders where everybody can write.
+fn walk_from(folder: OwnedFd, path: &Path, is_created: bool, links_max: usize) -> io::Result<OwnedFd> {
+    let mut fd = folder;
+    for component in path.components() {
+        fd = match component {
+            Component::Normal(name) => step(&fd, name, is_created, links_max)?,
+            Component::ParentDir => openat(&fd, "..", PASS, Mode::empty())?,
+            Component::RootDir => openat(CWD, "/", PASS, Mode::empty())?,
+            _ => continue,
+        };
+    }
+    Ok(fd)
+}
+
 /// Opens a folder in a folder. Creates it if it does not exist and `is_created` is true.
-fn step(folder: &OwnedFd, name: &OsStr, is_created: bool) -> io::Result<OwnedFd> {
+fn step(folder: &OwnedFd, name: &OsStr, is_created: bool, links_max: usize) -> io::Result<OwnedFd> {
     let open = || openat(folder, name, PASS | OFlags::NOFOLLOW, Mode::empty());
     match open() {
         Err(Errno::NOENT) if is_created => {
@@ -376,29 +386,38 @@ fn step(folder: &OwnedFd, name: &OsStr, is_created: bool) -> io::Result<OwnedFd>
             }
             Ok(open()?)
         }
-        Err(Errno::NOTDIR | Errno::LOOP) => {
-            let found = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
-            if kind(&found) == FileType::Symlink {
-                check_followed(folder, name, &found)?;
-            }
-            Ok(openat(folder, name, PASS, Mode::empty())?)
-        }
+        Err(Errno::NOTDIR | Errno::LOOP) => follow(folder, name, links_max),
         opened => Ok(opened?),
     }
 }
 
-/// Rejects a link in a folder where everybody can write, unless it belongs to the owner of the folder, to root, or to
-/// this process's user. The kernel has the same rule for folders with the sticky bit, if `fs.protected_symlinks` is set.
-fn check_followed(folder: &OwnedFd, name: &OsStr, link: &Stat) -> io::Result<()> {
-    let (parent, owner) = (fstat(folder)?, link.st_uid);
-    if parent.st_mode & 0o002 == 0 || [0, geteuid().as_raw(), parent.st_uid].contains(&owner) {
-        return Ok(());
+/// Opens the folder that a link in a folder leads to. Rejects a link in a folder where everybody can write, unless it
+/// belongs to the owner of the folder, to root, or to this process's user. The kernel has the same rule for folders with
+/// the sticky bit, if `fs.protected_symlinks` is set.
+fn follow(folder: &OwnedFd, name: &OsStr, links_max: usize) -> io::Result<OwnedFd> {
+    let parent = fstat(folder)?;
+    if parent.st_mode & 0o002 == 0 {
+        return Ok(openat(folder, name, PASS, Mode::empty())?);
     }
-    let name = name.to_string_lossy();
-    Err(invalid(format!(
-        "{name} is a symbolic link of user {owner} in a folder where everybody can write, which is not followed: name \
-         the folder that it leads to"
-    )))
+    // Another user may replace the link at any time, also after its owner was checked. Therefore, the link itself is
+    // opened, and the target of the open link is followed.
+    let link = openat(folder, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    let found = fstat(&link)?;
+    if kind(&found) != FileType::Symlink {
+        return Ok(openat(folder, name, PASS | OFlags::NOFOLLOW, Mode::empty())?);
+    }
+    let owner = found.st_uid;
+    if ![0, geteuid().as_raw(), parent.st_uid].contains(&owner) {
+        let name = name.to_string_lossy();
+        return Err(invalid(format!(
+            "{name} is a symbolic link of user {owner} in a folder where everybody can write, which is not followed: name \
+             the folder that it leads to"
+        )));
+    }
+    let links_left = links_max.checked_sub(1).ok_or(Errno::LOOP)?;
+    let target = readlinkat(&link, "", Vec::new())?;
+    let folder = folder.try_clone()?;
+    walk_from(folder, Path::new(OsStr::from_bytes(target.to_bytes())), false, links_left)
 }
 
 /// Creates a file without a name in a folder, also if the file system does not support such files.

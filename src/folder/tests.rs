@@ -186,3 +186,42 @@ fn the_path_of_an_output_names_a_file() {
     assert!(Folder::of(Path::new("")).is_err() && Folder::of(Path::new("/")).is_err());
     assert_eq!(Folder::of(Path::new("x")).unwrap().1, "x");
 }
+
+#[test]
+fn links_in_a_folder_where_everybody_can_write_lead_to_the_same_folders_as_the_kernel_follows_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let shared = folder.path().join("shared");
+    fs::create_dir_all(folder.path().join("target/below")).unwrap();
+    fs::create_dir(&shared).unwrap();
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o1777)).unwrap();
+    let links = [
+        ("relative", "../target"),
+        ("chain", "relative/below"),
+        ("longer", "./chain/../below/.."),
+        ("self", "."),
+        ("dangling", "../none"),
+        ("loop", "loop"),
+        ("ring", "circle/x"),
+        ("circle", "ring"),
+        ("file", "../file"),
+    ];
+    for (name, target) in links {
+        symlink(target, shared.join(name)).unwrap();
+    }
+    symlink(folder.path().join("target"), shared.join("absolute")).unwrap();
+    fs::write(folder.path().join("file"), "").unwrap();
+    for name in links.iter().map(|(name, _)| *name).chain(["absolute", "absolute/below", "none"]) {
+        let path = shared.join(name);
+        match (Folder::open(&path), fs::metadata(&path)) {
+            (Ok(opened), Ok(expected)) => {
+                let found = fstat(&opened.fd).unwrap();
+                assert_eq!((found.st_dev, found.st_ino), (expected.dev(), expected.ino()), "{name}");
+            }
+            (Err(error), Err(expected)) => assert_eq!(error.raw_os_error(), expected.raw_os_error(), "{name}"),
+            (Err(error), Ok(expected)) => {
+                assert!(expected.is_file() && error.raw_os_error() == Some(Errno::NOTDIR.raw_os_error()), "{name}");
+            }
+            (Ok(_), Err(error)) => panic!("{name}: {error}"),
+        }
+    }
+}
