@@ -121,7 +121,8 @@ impl Shared {
             let lines = self.next_lines();
             // A closed pipe or a full disk fails again and again. There is one attempt for each batch of lines, so the
             // thread does not spin.
-            match output.write_all(&lines).and_then(|()| output.flush()) {
+            let (written_bytes, outcome) = write_all(&mut output, &lines);
+            match outcome {
                 Ok(()) => {
                     let dropped = self.dropped_lines.load(Ordering::Relaxed);
                     // The report is a line, too, so it waits until there is room.
@@ -130,7 +131,9 @@ impl Shared {
                         reported = dropped;
                     }
                 }
-                Err(_) => self.drop_lines(&lines),
+                // A line of which only a part was written counts as dropped.
+                Err(_) if written_bytes < lines.len() => self.drop_lines(&lines[written_bytes..]),
+                Err(_) => {}
             }
         }
     }
@@ -146,6 +149,20 @@ impl Shared {
         state.is_writing = true;
         std::mem::take(&mut state.pending)
     }
+}
+
+/// Writes bytes, and returns how many of them were written before an error.
+fn write_all(output: &mut impl Write, bytes: &[u8]) -> (usize, io::Result<()>) {
+    let mut written_bytes = 0;
+    while written_bytes < bytes.len() {
+        match output.write(&bytes[written_bytes..]) {
+            Ok(0) => return (written_bytes, Err(io::ErrorKind::WriteZero.into())),
+            Ok(len_bytes) => written_bytes += len_bytes,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return (written_bytes, Err(error)),
+        }
+    }
+    (written_bytes, output.flush())
 }
 
 #[cfg(test)]
@@ -237,6 +254,34 @@ mod tests {
         queue.push(b"c\nd\n");
         queue.flush(PATIENCE);
         assert_eq!(queue.dropped_lines(), 5);
+    }
+
+    /// Takes a number of bytes, and then fails.
+    struct Disk {
+        free_bytes: usize,
+    }
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let len_bytes = bytes.len().min(self.free_bytes);
+            self.free_bytes -= len_bytes;
+            if len_bytes == 0 { Err(io::ErrorKind::StorageFull.into()) } else { Ok(len_bytes) }
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn only_lines_that_were_not_written_whole_count_as_dropped() {
+        // Two bytes per line. The lines are pushed at once, so they are one batch.
+        for (free_bytes, dropped) in [(0, 4), (1, 4), (2, 3), (3, 3), (4, 2), (7, 1), (8, 0)] {
+            let queue = LogQueue::start(Disk { free_bytes }, |_| ()).unwrap();
+            queue.push(b"a\nb\nc\nd\n");
+            queue.flush(PATIENCE);
+            assert_eq!(queue.dropped_lines(), dropped, "{free_bytes} bytes are free");
+        }
     }
 
     #[test]
