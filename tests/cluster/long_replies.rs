@@ -36,11 +36,13 @@ pub(crate) fn long_replies_that_many_clients_do_not_read_are_held_once() {
     // On a busy machine, clients may pause for longer than the default time-outs.
     let options = ["--workers", "1", "--client-memory-max", "16MiB", "--stall-timeout", "0", "--min-drain-rate", "0"];
     let server = cluster.local("a", &cluster.path("whole.db"), &options);
-    let requests: [Vec<u8>; 4] = [
+    let requests: [Vec<u8>; 6] = [
         request(TOPOLOGY, 0).to_vec(),
         b"CLUSTER SLOTS\r\n".to_vec(),
         b"CLUSTER SHARDS\r\n".to_vec(),
         b"CLUSTER NODES\r\n".to_vec(),
+        b"CLUSTER REPLICAS a\r\n".to_vec(),
+        b"ROLE\r\n".to_vec(),
     ];
     let mut clients: Vec<Vec<UnixStream>> =
         requests.iter().map(|_| (0..CLIENTS).map(|_| server.connect()).collect()).collect();

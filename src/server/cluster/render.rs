@@ -90,8 +90,36 @@ pub(super) fn nodes(topology: &Topology, this: Option<usize>, version: Version) 
     bytes
 }
 
+/// Renders CLUSTER REPLICAS: a line for each replica of a node that clients see.
+pub(super) fn replicas(topology: &Topology, primary_id: &str, this: Option<usize>) -> Vec<u8> {
+    let visible = topology.replicas_of(primary_id).filter(|node| node.health != Health::Hidden);
+    let lines: Vec<String> = visible.map(|replica| node_line(topology, replica, this)).collect();
+    let mut bytes = Vec::new();
+    let mut reply = Reply::new(&mut bytes, Version::Resp2);
+    reply.array(lines.len());
+    lines.iter().for_each(|line| reply.bulk(line.as_bytes()));
+    bytes
+}
+
+/// Renders ROLE of a primary with these replicas.
+pub(super) fn primary_role(offset: i64, replicas: &[&TopologyNode]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut reply = Reply::new(&mut bytes, Version::Resp2);
+    reply.array(3);
+    reply.bulk(b"master");
+    reply.integer(offset);
+    reply.array(replicas.len());
+    for replica in replicas {
+        reply.array(3);
+        reply.bulk(replica.host.as_bytes());
+        reply.bulk(replica.port.to_string().as_bytes());
+        reply.bulk(offset.to_string().as_bytes());
+    }
+    bytes
+}
+
 /// Renders a node as CLUSTER NODES and CLUSTER REPLICAS do, without a line end.
-pub(super) fn node_line(topology: &Topology, node: &TopologyNode, this: Option<usize>) -> String {
+fn node_line(topology: &Topology, node: &TopologyNode, this: Option<usize>) -> String {
     let is_this = this.and_then(|this| topology.nodes.get(this)).is_some_and(|this| std::ptr::eq(this, node));
     let has_failed = node.health == Health::Fail;
     let flags = [

@@ -3,11 +3,13 @@
 //! In: a topology, and the id of this node. Out: the node that serves each slot, and the replies of the CLUSTER command.
 //! The replies are rendered once, because many clients ask for them at the same time when they reconnect.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock};
 
 use super::render;
 use crate::cluster::{Health, NodeAddress, NodeIndex, Role, SlotSet, Topology, TopologyError, TopologyNode};
 use crate::protocol::resp::Version;
+use crate::sync::unpoisoned;
 
 /// The slots that a node serves.
 #[derive(Clone, PartialEq)]
@@ -78,6 +80,10 @@ pub(in crate::server) struct View {
     /// The positions of the primary and of the visible replicas of this node.
     primary_of_this: Option<u16>,
     replicas_of_this: Box<[u16]>,
+    /// The replies to CLUSTER REPLICAS that clients have requested, by the position of the primary, and the reply to ROLE of
+    /// a primary. They are the same in both versions of the protocol. Together, they have each node once or twice.
+    replicas: Mutex<BTreeMap<u16, Arc<[u8]>>>,
+    role: OnceLock<Arc<[u8]>>,
     /// The topology document.
     json: Arc<[u8]>,
 }
@@ -107,6 +113,8 @@ impl View {
             by_id: Box::default(),
             primary_of_this: None,
             replicas_of_this: Box::default(),
+            replicas: Mutex::default(),
+            role: OnceLock::new(),
             json: Arc::default(),
             topology: None,
             this: None,
@@ -148,6 +156,8 @@ impl View {
             by_id: by_id.into(),
             primary_of_this: primary.and_then(|position| u16::try_from(position).ok()),
             replicas_of_this: replicas.map(|(position, _)| position).collect(),
+            replicas: Mutex::default(),
+            role: OnceLock::new(),
             json: topology.to_json().into_bytes().into(),
             this,
             owners,
@@ -260,25 +270,36 @@ impl View {
     /// # Errors
     /// The text of Redis's error, if there is no such node.
     pub(in crate::server) fn require_node(&self, id: &[u8]) -> Result<&TopologyNode, String> {
+        self.require_position(id).map(|(_, node)| node)
+    }
+
+    fn require_position(&self, id: &[u8]) -> Result<(u16, &TopologyNode), String> {
         let node_id = |position: &u16| self.node_at(*position).map(|node| node.id.as_bytes());
         let found = self.by_id.binary_search_by(|position| node_id(position).cmp(&Some(id))).ok();
-        found
-            .and_then(|at| self.node_at(self.by_id[at]))
+        let position = found.map(|at| self.by_id[at]);
+        position
+            .and_then(|position| Some((position, self.node_at(position)?)))
             .ok_or_else(|| format!("ERR Unknown node {}", String::from_utf8_lossy(id)))
     }
 
-    /// Returns the lines of CLUSTER REPLICAS.
+    /// Returns the reply to CLUSTER REPLICAS, which is rendered once for each primary.
     ///
     /// # Errors
     /// The text of Redis's error, if there is no such node or it is a replica.
-    pub(in crate::server) fn replica_lines(&self, id: &[u8]) -> Result<Vec<String>, String> {
-        let node = self.require_node(id)?;
-        let Some(topology) = &self.topology else { return Ok(Vec::new()) };
+    pub(in crate::server) fn replicas_reply(&self, id: &[u8]) -> Result<Arc<[u8]>, String> {
+        let (position, node) = self.require_position(id)?;
         if node.role == Role::Replica {
             return Err("ERR The specified node is not a master".to_owned());
         }
-        let visible = topology.replicas_of(&node.id).filter(|node| node.health != Health::Hidden);
-        Ok(visible.map(|replica| render::node_line(topology, replica, self.this)).collect())
+        let topology = self.topology.as_ref();
+        let render = || topology.map_or_else(Vec::new, |topology| render::replicas(topology, &node.id, self.this));
+        let mut replies = unpoisoned(&self.replicas);
+        Ok(Arc::clone(replies.entry(position).or_insert_with(|| render().into())))
+    }
+
+    /// Returns the reply to ROLE of a primary, or of a node that is not part of the topology.
+    pub(in crate::server) fn primary_role_reply(&self) -> &Arc<[u8]> {
+        self.role.get_or_init(|| render::primary_role(self.offset(), &self.replicas_of_this()).into())
     }
 
     /// Returns the lines of CLUSTER INFO.

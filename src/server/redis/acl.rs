@@ -2,6 +2,7 @@
 //!
 //! In: the users of the server. Out: their rules, in the form of Redis. Users can be changed only in the users file.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
 use super::permission::check_keys;
@@ -11,7 +12,7 @@ use super::{Out, Session};
 use crate::format::key::KeyKind;
 use crate::protocol::resp::commands::{COMMANDS, find, find_subcommand};
 use crate::protocol::resp::{Args, Command, integer};
-use crate::server::users::{Access, CATEGORIES, User, Users};
+use crate::server::users::{Access, CATEGORIES, Users};
 
 /// The cost, in steps, of describing one password or one rule of a user.
 const RULE_STEPS: usize = 10;
@@ -22,15 +23,18 @@ pub(super) fn who_am_i(access: &Access, users: &Users, out: &mut Out<'_>) {
 
 /// Begins the reply to ACL LIST or ACL USERS.
 pub(super) fn list(users: &Users, has_rules: bool, out: &mut Out<'_>) -> Outcome {
-    let users: Arc<[Arc<User>]> = users.by_name().values().cloned().collect();
-    out.sink().steps().add(users.len());
+    let users = users.by_name();
     out.array(users.len());
-    Outcome::Work(Work::Users(UserList { users, next: 0, has_rules }))
+    Outcome::Work(Work::Users(UserList { users, last: None, has_rules }))
 }
 
 impl UserList {
     pub(super) fn more(&mut self, out: &mut Out<'_>) -> Step {
-        while let Some(user) = self.users.get(self.next) {
+        loop {
+            let after = self.last.as_ref().map_or(Bound::Unbounded, |last| Bound::Excluded(last.name.as_str()));
+            let Some((_, user)) = self.users.range::<str, _>((after, Bound::Unbounded)).next() else {
+                return Step::Done;
+            };
             if out.sink().is_full() {
                 return Step::Full;
             }
@@ -38,13 +42,12 @@ impl UserList {
                 true => out.bulk(user.line().as_bytes()),
                 false => out.bulk(user.name.as_bytes()),
             }
-            self.next += 1;
             out.sink().steps().add(RULE_STEPS * if self.has_rules { user.rule_count() } else { 1 });
+            self.last = Some(Arc::clone(user));
             if out.sink().steps().is_pass_over() {
                 return Step::Yield;
             }
         }
-        Step::Done
     }
 }
 

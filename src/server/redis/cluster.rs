@@ -47,10 +47,9 @@ impl Session {
             Id::ClusterKeySlot => out.integer(slot_of(next(&mut args).into()).into()),
             Id::ClusterLinks => out.array(0),
             Id::ClusterReplicas | Id::ClusterSlaves => {
-                let lines = view.replica_lines(next(&mut args))?;
+                let reply = view.replicas_reply(next(&mut args))?;
                 out.sink().steps().add(view.node_count());
-                out.array(lines.len());
-                lines.iter().for_each(|line| out.bulk(line.as_bytes()));
+                push_rendered(&reply, out);
             }
             Id::ClusterCountFailureReports => {
                 view.require_node(next(&mut args))?;
@@ -76,28 +75,21 @@ impl Session {
     /// Replies to ROLE.
     pub(super) fn role(&self, out: &mut Out<'_>) {
         let view = self.cluster.as_ref().map(|cluster| cluster.view());
-        let offset = view.map_or(0, View::offset);
-        match view.and_then(View::primary_of_this) {
-            Some(primary) => {
+        match (view, view.and_then(View::primary_of_this)) {
+            (Some(view), Some(primary)) => {
                 out.array(5);
                 out.bulk(b"slave");
                 out.bulk(primary.host.as_bytes());
                 out.integer(primary.port.into());
                 out.bulk(b"connected");
-                out.integer(offset);
+                out.integer(view.offset());
             }
-            None => {
-                let replicas = view.map(View::replicas_of_this).unwrap_or_default();
+            (Some(view), None) => push_rendered(view.primary_role_reply(), out),
+            (None, _) => {
                 out.array(3);
                 out.bulk(b"master");
-                out.integer(offset);
-                out.array(replicas.len());
-                for replica in replicas {
-                    out.array(3);
-                    out.bulk(replica.host.as_bytes());
-                    out.bulk(replica.port.to_string().as_bytes());
-                    out.bulk(offset.to_string().as_bytes());
-                }
+                out.integer(0);
+                out.array(0);
             }
         }
     }

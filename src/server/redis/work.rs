@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use super::slots::SlotOfKeys;
-use crate::server::users::User;
+use crate::server::users::{User, UsersByName};
 
 /// The result of executing a command.
 pub(super) enum Outcome {
@@ -203,9 +203,10 @@ pub(super) struct GetKeys {
 /// An ACL LIST or ACL USERS in progress.
 #[derive(Clone)]
 pub(super) struct UserList {
-    pub(super) users: Arc<[Arc<User>]>,
-    /// The position of the next user.
-    pub(super) next: usize,
+    /// The users when the command began, which connections share.
+    pub(super) users: Arc<UsersByName>,
+    /// The last user in the reply so far.
+    pub(super) last: Option<Arc<User>>,
     /// Whether the reply has the rules of the users in addition to their names.
     pub(super) has_rules: bool,
 }

@@ -20,4 +20,4 @@ pub use parse::UsersError;
 pub(super) use permissions::{CATEGORIES, User};
 pub(super) use reload::watch;
 pub(super) use requirements::{KeysNeeded, OpNeeds, keys_of_command, needs_of_op};
-pub(super) use table::Users;
+pub(super) use table::{Users, UsersByName};
