@@ -6,6 +6,7 @@ use std::borrow::Cow;
 const END: &str = "…";
 
 /// Returns a text with at most `len_max_bytes`: the whole text, or its beginning and `…`.
+#[cfg(any(feature = "bake", feature = "cluster"))]
 pub(crate) fn excerpt(text: &str, len_max_bytes: usize) -> Cow<'_, str> {
     if text.len() <= len_max_bytes {
         return text.into();
@@ -15,7 +16,15 @@ pub(crate) fn excerpt(text: &str, len_max_bytes: usize) -> Cow<'_, str> {
     format!("{}{END}", &text[..end]).into()
 }
 
-#[cfg(test)]
+/// Returns a text with at most `chars_max` characters, and `…` instead of the others.
+pub(crate) fn excerpt_chars(text: &str, chars_max: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(chars_max) {
+        Some((end, _)) => format!("{}{END}", &text[..end]).into(),
+        None => text.into(),
+    }
+}
+
+#[cfg(all(test, any(feature = "bake", feature = "cluster")))]
 mod tests {
     use super::*;
 
@@ -26,6 +35,10 @@ mod tests {
                 let short = excerpt(text, len_max_bytes);
                 assert!(short.len() <= len_max_bytes);
                 assert_eq!(short == text, text.len() <= len_max_bytes);
+                assert!(short == text || text.starts_with(short.strip_suffix('…').unwrap()));
+                let short = excerpt_chars(text, len_max_bytes);
+                let chars = text.chars().count();
+                assert_eq!(short.chars().count(), if chars > len_max_bytes { len_max_bytes + 1 } else { chars });
                 assert!(short == text || text.starts_with(short.strip_suffix('…').unwrap()));
             }
         }

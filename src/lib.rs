@@ -81,7 +81,6 @@ pub mod config_file;
 #[doc(hidden)]
 pub mod csv_text;
 mod direct;
-#[cfg(any(feature = "bake", feature = "cluster"))]
 mod excerpt;
 #[cfg(any(feature = "bake", feature = "server"))]
 #[doc(hidden)]

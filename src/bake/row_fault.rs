@@ -3,6 +3,7 @@
 use thiserror::Error;
 
 use super::remedy::Remedy;
+use crate::excerpt::excerpt_chars;
 use crate::format::FormatError;
 use crate::format::key::{KEY_LEN_MAX_BYTES, Key};
 use crate::format::record::VALUE_LEN_MAX_BYTES;
@@ -274,22 +275,17 @@ pub(super) fn display_key(key: Key<'_>) -> String {
     }
 }
 
+/// The maximum number of characters of a field in a message.
+const SHOWN_CHARS: usize = 40;
+
 /// Shortens a text. Bytes that are not UTF-8 are replaced.
 fn shorten_text(text: &[u8]) -> String {
     /// More bytes than the characters shown can have.
     const READ_LEN_BYTES: usize = 256;
     let read = &text[..text.len().min(READ_LEN_BYTES)];
-    shortened(String::from_utf8_lossy(read).into_owned())
+    excerpt_chars(&String::from_utf8_lossy(read), SHOWN_CHARS).into_owned()
 }
 
 fn shorten(key: Key<'_>) -> String {
-    shortened(key.to_string())
-}
-
-fn shortened(text: String) -> String {
-    const SHOWN_CHARS: usize = 40;
-    match text.char_indices().nth(SHOWN_CHARS) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text,
-    }
+    excerpt_chars(&key.to_string(), SHOWN_CHARS).into_owned()
 }

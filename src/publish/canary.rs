@@ -13,6 +13,7 @@ use super::manifest::{Canary, Manifest, key_kind_name};
 use super::upload::ShardFile;
 use crate::cluster::SlotSet;
 use crate::config_file::{self, CANARIES_LEN_MAX_BYTES};
+use crate::excerpt::excerpt_chars;
 use crate::format::key::{Key, KeyKind};
 use crate::slots::slot_of;
 use crate::store::{LookupError, MappedStore};
@@ -34,7 +35,7 @@ impl Canary {
                 problem: format!(
                     "found {:?}, expected `key,digest`, where the digest is 32 hexadecimal digits or `{ABSENT}`: write \
                      the file with `zkv canary`",
-                    line.chars().take(100).collect::<String>()
+                    excerpt_chars(line, 100)
                 ),
             })
         };

@@ -16,6 +16,7 @@ use super::limits::{
     check_count, check_len, check_number,
 };
 use super::location::Location;
+use crate::excerpt::excerpt_chars;
 use crate::format::key::KeyKind;
 use crate::slots::{SLOT_COUNT, SlotRange};
 use crate::typed::Schema;
@@ -109,10 +110,7 @@ impl Entry {
     pub fn from_json(text: &str) -> Result<Entry, PublishError> {
         let malformed = |error: serde_json::Error| PublishError::Document {
             object: "entry".to_owned(),
-            problem: format!(
-                "found {:?}, expected the JSON of an entry: {error}",
-                text.chars().take(100).collect::<String>()
-            ),
+            problem: format!("found {:?}, expected the JSON of an entry: {error}", excerpt_chars(text, 100)),
         };
         serde_json::from_str(text).map_err(malformed)
     }

@@ -6,6 +6,7 @@ use super::cell::{Value, fits};
 use super::layout::Place;
 use super::schema::Schema;
 use super::types::ColumnType;
+use crate::excerpt::excerpt_chars;
 use crate::format::record::VALUE_LEN_MAX_BYTES;
 
 /// Encodes rows of a schema, one after another.
@@ -115,11 +116,7 @@ impl<S: AsRef<Schema>> RowEncoder<S> {
 
 fn type_error(column: &str, expected: ColumnType, value: &Value<'_>) -> EncodeError {
     const SHOWN_CHARS: usize = 60;
-    let mut found = format!("{value:?}");
-    if let Some((end, _)) = found.char_indices().nth(SHOWN_CHARS) {
-        found.truncate(end);
-        found.push('…');
-    }
+    let found = excerpt_chars(&format!("{value:?}"), SHOWN_CHARS).into_owned();
     EncodeError::Type { column: column.to_owned(), expected, found }
 }
 

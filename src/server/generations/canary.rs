@@ -12,6 +12,7 @@ use thiserror::Error;
 use twox_hash::XxHash3_128;
 
 use crate::config_file::{self, CANARIES_LEN_MAX_BYTES};
+use crate::excerpt::excerpt_chars;
 use crate::format::key::{Key, KeyKind};
 use crate::printable::shortened;
 use crate::store::{LookupError, Pace, Store};
@@ -118,7 +119,7 @@ impl Canaries {
         for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.is_empty()) {
             let parsed = line.rsplit_once(',').and_then(|(key, digest)| Some((key.to_owned(), parse(digest)?)));
             let refused = || {
-                let found = line.chars().take(KEY_CHARS_MAX).collect();
+                let found = excerpt_chars(line, KEY_CHARS_MAX).into_owned();
                 CanaryError::Line { path: path.to_path_buf(), line: number + 1, found }
             };
             lines.push(parsed.ok_or_else(refused)?);
