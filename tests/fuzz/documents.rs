@@ -61,7 +61,8 @@ impl Table {
                 key: key.to_owned(),
                 digest: if key == "7" { digest.clone() } else { "absent".to_owned() },
             });
-            let options = CommitOptions { canaries: canaries.into(), note: "note".to_owned(), ..CommitOptions::default() };
+            let options =
+                CommitOptions { canaries: canaries.into(), note: "note".to_owned(), ..CommitOptions::default() };
             publication.commit(vec![entry], &options).unwrap();
         }
         publication.create_topology(&Topology::parse(TOPOLOGY.as_bytes()).unwrap()).unwrap();
