@@ -32,8 +32,8 @@ use super::page_copies::{COPIES_LEN_MAX_BYTES, Copier};
 use super::verification::{self, BLOCK_WORK};
 
 /// The tag of a block is the tag of the epoch in which the block was last verified, or `NEVER` if the block was never
-/// verified. `NEVER` is the tag of no trusted epoch, because trusted epochs have odd tags.
-const NEVER: u8 = 0;
+/// verified. `NEVER` is the tag of no epoch, so no block counts as verified in an epoch in which nothing verified it.
+const NEVER: u8 = Epoch::NO_TAG;
 /// The maximum number of damaged blocks that are recorded in an epoch.
 const DAMAGED_MAX: usize = 64;
 /// The number of blocks in a group, which is 1 MiB long. Each group has one tag with the number of the last epoch in

@@ -2,15 +2,18 @@
 
 /// The time between two changes of a file: see [`Store::epoch`](super::Store::epoch).
 ///
-/// Bits 0 to 7 are the tag of the epoch. Tags are numbered in order, and repeat after 256 epochs. In epochs with odd tags, the
-/// file is trusted; in epochs with even tags, every block counts as damaged. Bit 8 is set in copying epochs. Bits 9 to 63 count the epochs and, in copying
-/// epochs, the copies that were verified. This count does not wrap around in the lifetime of a process.
+/// Bits 0 to 7 are the tag of the epoch. Tags are numbered in order, and repeat after 254 epochs: no epoch has the tag 0,
+/// or the tag 1, which would follow it. In epochs with odd tags, the file is trusted; in epochs with even tags, every block
+/// counts as damaged. Bit 8 is set in copying epochs. Bits 9 to 63 count the epochs and, in copying epochs, the copies that
+/// were verified. This count does not wrap around in the lifetime of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Epoch(pub(super) u64);
 
 impl Epoch {
     /// The first epoch, in which the file is trusted.
-    pub(super) const FIRST: Epoch = Epoch(1);
+    pub(super) const FIRST: Epoch = Epoch(3);
+    /// The tag of no epoch.
+    pub(super) const NO_TAG: u8 = 0;
     const COPYING: u64 = 1 << 8;
     const COUNT_ONE: u64 = 1 << 9;
 
@@ -40,7 +43,9 @@ impl Epoch {
     /// Returns the value with which the next epoch begins.
     pub(super) fn next(self, is_copying: bool) -> Epoch {
         let count = (self.0 / Epoch::COUNT_ONE + 1) * Epoch::COUNT_ONE;
-        Epoch(count | if is_copying { Epoch::COPYING } else { 0 } | u64::from(self.tag().wrapping_add(1)))
+        // The tags 0 and 1 are left out. A distrusted epoch begins after the highest tag, which is odd.
+        let tag = self.tag().checked_add(1).unwrap_or(2);
+        Epoch(count | if is_copying { Epoch::COPYING } else { 0 } | u64::from(tag))
     }
 
     /// Returns the value after another copy was verified in this copying epoch.

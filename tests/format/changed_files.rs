@@ -188,6 +188,33 @@ fn names_and_permissions_of_a_mapped_file_may_change_any_number_of_times() {
     assert!(mapped.get_many(&keys).unwrap() == expected && mapped.is_trusted());
 }
 
+/// A tag of a block has one byte, so the tags of epochs are used again after 127 changes.
+#[test]
+fn an_overwritten_value_is_an_error_after_any_number_of_changes() {
+    let scratch = Scratch::new();
+    let whole = scratch.bake(&rows(700));
+    let options = OpenOptions { verify: Verify::Touch, ..OpenOptions::default() };
+    let mapped = MappedStore::open_with(scratch.path(), &options, &mut |_| ()).unwrap();
+    let file = File::options().write(true).open(scratch.path()).unwrap();
+    let modified = file.metadata().unwrap().modified().unwrap();
+    let last = rows(700).pop().unwrap().1;
+    let at = whole.windows(last.len()).rposition(|window| window == last).unwrap() as u64;
+    for change in 0..600 {
+        file.write_all_at(&vec![b'#'; last.len()], at).unwrap();
+        file.set_modified(std::time::UNIX_EPOCH).unwrap();
+        assert!(!mapped.is_trusted());
+        assert_eq!(mapped.get(699 * 3 + 1), Err(LookupError::Damaged), "change {change}");
+        assert_eq!(mapped.get_many(&[699 * 3 + 1]), Err(LookupError::Damaged), "change {change}");
+        assert_eq!(mapped.last(), Err(LookupError::Damaged), "change {change}");
+        assert!(mapped.range(5..).is_err() || mapped.iter().next_back().is_none_or(|row| row.is_err()));
+        // No block is looked up while the file is trusted.
+        file.write_all_at(&last, at).unwrap();
+        file.set_modified(modified).unwrap();
+        assert!(mapped.is_trusted(), "change {change}");
+    }
+    assert_eq!(mapped.get(699 * 3 + 1), Ok(Some(last)));
+}
+
 #[test]
 fn no_lookup_of_a_mapped_file_that_is_being_overwritten_returns_a_wrong_value() {
     let scratch = Scratch::new();

@@ -5,7 +5,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
 use loom::thread;
 
-use super::{BlockData, BlockNumbers, Blocks};
+use super::{BlockData, BlockNumbers, Blocks, Epoch};
 use crate::format::checksum::{block_sum, root_of};
 use crate::sync::check_model;
 
@@ -153,5 +153,23 @@ fn an_index_with_a_damaged_block_never_counts_as_verified() {
         verifier.join().unwrap();
         assert!(!blocks.are_slots_verified(blocks.epoch()));
         assert!(blocks.is_verified(blocks.epoch(), 0) && !blocks.is_verified(blocks.epoch(), 1));
+    });
+}
+
+/// A batch begins in an epoch and verifies its block while the file changes so often that a new epoch has the same tag.
+#[test]
+fn a_tag_of_an_ended_epoch_is_not_written_when_its_number_is_used_again() {
+    check_model(3, || {
+        let table = Table::new();
+        let reading = Arc::clone(&table);
+        let reader = thread::spawn(move || assert!([None, Some(BAKED)].contains(&reading.batch())));
+        table.write(OVERWRITTEN);
+        // Skips the epochs of all other tags.
+        let distrusted = Epoch(u64::from(u8::MAX)).next(false);
+        assert_eq!((distrusted.is_distrust(), distrusted.next(false).tag()), (true, Epoch::FIRST.tag()));
+        table.blocks.epoch.store(distrusted.0, Ordering::Release);
+        table.look_again();
+        assert_eq!(table.batch(), None);
+        reader.join().unwrap();
     });
 }

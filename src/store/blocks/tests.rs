@@ -111,7 +111,7 @@ fn a_count_of_blocks_that_exceeds_the_address_space_is_an_error() {
     assert_eq!(Blocks::of_records(isize::MAX as usize).unwrap_err().kind(), io::ErrorKind::OutOfMemory);
 }
 
-/// A tag is one byte, so after 128 trusted epochs, an epoch has the tag of an earlier one.
+/// A tag is one byte, so after 127 trusted epochs, an epoch has the tag of an earlier one.
 #[test]
 fn a_block_is_verified_again_in_a_later_epoch_with_the_same_tag() {
     let (mut records, sums) = records(GROUP_BLOCKS);
@@ -129,6 +129,23 @@ fn a_block_is_verified_again_in_a_later_epoch_with_the_same_tag() {
         assert!(blocks.verify_records(first, &records, &sums, start, end) && blocks.verified_count() == 0);
         assert!(!blocks.verify_records(epoch, &records, &sums, 0, records.len()));
         assert!(blocks.verify_records(epoch, &records, &sums, start, end) && !blocks.are_records_verified(epoch));
+    }
+}
+
+/// In no epoch without trust, a block counts as verified that was never verified.
+#[test]
+fn no_block_is_verified_in_a_distrusted_epoch() {
+    let (records, sums) = records(GROUP_BLOCKS);
+    let blocks = Blocks::of_records(sums.len()).unwrap();
+    for _ in 0..600 {
+        assert!(blocks.distrust(blocks.epoch()));
+        let epoch = blocks.epoch();
+        assert!(epoch.is_distrust() && epoch.tag() != NEVER && blocks.verified_count() == 0);
+        assert!((0..sums.len()).all(|block| !blocks.is_verified(epoch, block)));
+        assert!(!blocks.is_in_verified_block(epoch, 0, 1) && !blocks.are_verified(epoch, 0, 1));
+        assert!(!blocks.verify_records(epoch, &records, &sums, 0, records.len()));
+        assert!(!blocks.are_records_verified(epoch));
+        assert!(blocks.trust_again(false));
     }
 }
 
