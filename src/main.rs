@@ -39,6 +39,8 @@ fn main() -> ExitCode {
         Ok(args) => args,
         Err(code) => return code,
     };
+    // The log opens a descriptor and starts a thread.
+    let inherited = inherited::take();
     return_large_allocations();
     let log = match log::start(args.logging.log_format) {
         Ok(log) => log,
@@ -47,7 +49,7 @@ fn main() -> ExitCode {
             return ExitCode::from(1);
         }
     };
-    match inherited::take().and_then(|inherited| run(args, inherited, &log)) {
+    match inherited.and_then(|inherited| run(args, inherited, &log)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             log.error(&error);

@@ -57,6 +57,8 @@ fn main() -> ExitCode {
         inherited_sockets::systemd_socket_activate_starts_a_server,
         inherited_sockets::inherited_unix_and_tcp_sockets_are_served_and_not_removed,
         inherited_sockets::an_inherited_descriptor_that_cannot_be_served_is_named,
+        inherited_sockets::wrong_variables_about_inherited_sockets_are_named,
+        inherited_sockets::announced_descriptors_that_are_closed_are_named,
         inherited_sockets::an_inherited_tcp_socket_beyond_loopback_requires_an_option,
         ip_ranges::every_address_of_the_excerpt_has_its_country_or_none,
         ip_ranges::every_address_of_the_whole_table_has_its_country_or_none,

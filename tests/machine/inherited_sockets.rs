@@ -1,6 +1,6 @@
 //! Sockets that the server inherits from a service manager.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
@@ -110,6 +110,45 @@ pub(crate) fn an_inherited_descriptor_that_cannot_be_served_is_named() {
         command.args(args);
         let message = failure_message(command, 1);
         assert!(message.contains(says), "{message}");
+    }
+}
+
+/// A count of 2^31 - 1 would take gigabytes of memory.
+pub(crate) fn wrong_variables_about_inherited_sockets_are_named() {
+    let table = Table::of_rows(10);
+    let limited = |variables: &[(&str, &str)]| {
+        let mut command = Command::new("sh");
+        command.args(["-c", "ulimit -v 4000000; exec \"$0\" --db \"$1\" 3<&- 4<&-", env!("CARGO_BIN_EXE_kv_store")]);
+        command.arg(table.db()).envs(variables.iter().copied());
+        failure_message(command, 1)
+    };
+    for count in ["3", "2147483647", "4294967295", "18446744073709551616", "-1", "+", "0x2", "", "1 ", "\u{1b}[2J"] {
+        let message = limited(&[("LISTEN_FDS", count)]);
+        let expected = format!("LISTEN_FDS is {count:?}, where a number of sockets from 0 to 2 was expected");
+        assert!(message.contains(&expected), "{message}");
+    }
+    for first in ["0", "2", "-2147483648", "2147483646", "2147483647", "x"] {
+        let message = limited(&[("LISTEN_FDS", "2"), ("LISTEN_FDS_FIRST_FD", first)]);
+        let expected = format!("LISTEN_FDS_FIRST_FD is {first:?}, where a descriptor from 3 on was expected");
+        assert!(message.contains(&expected), "{message}");
+    }
+}
+
+/// Descriptors that nobody has passed are not confused with descriptors that the server has opened, such as its log's.
+pub(crate) fn announced_descriptors_that_are_closed_are_named() {
+    let table = Table::of_rows(10);
+    let (log, servers_log) = UnixStream::pair().unwrap();
+    for (count, first) in [(1, 3), (2, 3), (1, 9), (1, i32::MAX - 2)] {
+        let mut command = Command::new("sh");
+        command.args(["-c", "exec \"$0\" --db \"$1\" 3<&- 4<&-", env!("CARGO_BIN_EXE_kv_store")]).arg(table.db());
+        command.env("LISTEN_FDS", count.to_string()).env("LISTEN_FDS_FIRST_FD", first.to_string());
+        // Like the journal of systemd, standard error is a Unix stream socket.
+        command.stderr(OwnedFd::from(servers_log.try_clone().unwrap()));
+        assert_eq!(command.status().unwrap().code(), Some(1));
+        let mut message = String::new();
+        BufReader::new(&log).read_line(&mut message).unwrap();
+        let expected = format!("socket 1 of {count} in LISTEN_FDS: neither a Unix nor a TCP stream socket");
+        assert!(message.contains(&expected), "{message}");
     }
 }
 
