@@ -55,6 +55,10 @@ impl ShardFile {
     }
 }
 
+/// The maximum length of a store's name of an upload. The name is a part of each request's URL, and the crate
+/// `object_store` panics if a URL has more than 64 KiB. In a URL, a byte can become three.
+const UPLOAD_ID_LEN_MAX_BYTES: usize = 8 << 10;
+
 /// The parts that an upload has completed. The state is stored beside the uploaded file until the upload is complete.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct UploadState {
@@ -358,6 +362,14 @@ impl UploadState {
         verified: &Verified,
     ) -> Result<UploadState, PublishError> {
         let upload_id = multipart.create_multipart(&location.path(&object)).await.map_err(location.fault(&object))?;
+        if upload_id.len() > UPLOAD_ID_LEN_MAX_BYTES {
+            let problem = format!(
+                "the store's name of the upload has {} bytes, expected at most {UPLOAD_ID_LEN_MAX_BYTES}: check what \
+                 answers at this address",
+                upload_id.len()
+            );
+            return Err(PublishError::Document { object: location.object_url(&object), problem });
+        }
         Ok(UploadState {
             object_url: location.object_url(&object),
             object,
@@ -373,9 +385,12 @@ impl UploadState {
     fn read(place: &StatePlace, location: &Location, verified: &Verified) -> Option<UploadState> {
         let json = place.folder.read(&place.name, STATE_LEN_MAX_BYTES).ok()?;
         let state: UploadState = serde_json::from_slice(&json).ok()?;
-        let is_same = state.object_url == location.object_url(&state.object)
+        // Whoever can write to the folder of the file must not choose another object, such as a manifest.
+        let is_same = is_object_name(&state.object)
+            && state.object_url == location.object_url(&state.object)
             && state.digest == verified.digest
             && state.bytes == verified.bytes
+            && state.upload_id.len() <= UPLOAD_ID_LEN_MAX_BYTES
             && state.part_len_bytes == part_len_bytes(verified.bytes)
             && state.parts.keys().all(|part| (*part as u64) < verified.bytes.div_ceil(state.part_len_bytes));
         is_same.then_some(state)

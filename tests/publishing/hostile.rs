@@ -9,7 +9,7 @@ use std::thread;
 
 use serde_json::json;
 
-use super::stores::Store;
+use super::stores::{Ran, Store};
 use crate::helpers::published::sealed;
 
 pub(crate) fn a_status_that_cannot_be_read_is_skipped_and_reported(store: &Store) {
@@ -47,7 +47,7 @@ pub(crate) fn a_status_that_cannot_be_read_is_skipped_and_reported(store: &Store
     store.write("status/notes.txt", b"x".to_vec());
     store.write("status/\u{1b}[2J.json", status("\u{1b}[2J", &[]));
     store.write("status/failed.json", status("failed", &[("error", json!("line\n\u{1b}[2J".repeat(10_000)))]));
-    let expect_warnings = |ran: &super::stores::Ran| {
+    let expect_warnings = |ran: &Ran| {
         for (node, _, problem) in &hostile {
             let found = ran.err.lines().any(|line| {
                 line.contains(&format!("/status/{node}.json: ")) && line.contains(problem) && line.ends_with("skipped")
@@ -108,8 +108,9 @@ const LISTING: &str = "<?xml version='1.0'?><ListBucketResult><Contents><Key>use
     <Size>18446744073709551615</Size></Contents><Contents><Key>users/data/../../etc/passwd</Key>\
     <LastModified>0000-01-01T00:00:00Z</LastModified><ETag>x</ETag><Size>1</Size></Contents></ListBucketResult>";
 
-pub(crate) fn a_listing_of_impossible_lengths_is_added_up() {
-    let store = Store::folder();
+/// Runs a command whose URL is in a bucket. The server answers requests whose first line contains `part` with the body,
+/// and has no other object.
+fn run_with_answer(store: &Store, args: &[&str], part: &'static str, body: String) -> Ran {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
@@ -117,19 +118,37 @@ pub(crate) fn a_listing_of_impossible_lengths_is_added_up() {
             let mut lines = BufReader::new(&stream).lines().map_while(Result::ok);
             let first = lines.next().unwrap_or_default();
             lines.take_while(|line| !line.is_empty()).for_each(drop);
-            let response = match first.contains("list-type") {
-                true => format!("200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{LISTING}", LISTING.len()),
+            let response = match first.contains(part) {
+                true => format!("200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len()),
                 false => "404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".to_owned(),
             };
             let _ = stream.write_all(format!("HTTP/1.1 {response}").as_bytes());
         }
     });
-    let mut command = store.zkv_command(&["gc", "s3://bucket/users", "--keep", "18446744073709551615"]);
+    let mut command = store.zkv_command(args);
     command.env("AWS_ENDPOINT_URL", format!("http://{address}")).env("AWS_ALLOW_HTTP", "true");
     command.env("AWS_ACCESS_KEY_ID", "key").env("AWS_SECRET_ACCESS_KEY", "secret").env("AWS_REGION", "us-east-1");
-    let ran = super::stores::Ran::new(command.args(["--older-than", "0s"]).output().unwrap());
+    Ran::new(command.output().unwrap())
+}
+
+pub(crate) fn a_listing_of_impossible_lengths_is_added_up() {
+    let args = ["gc", "s3://bucket/users", "--keep", "18446744073709551615", "--older-than", "0s"];
+    let ran = run_with_answer(&Store::folder(), &args, "list-type", LISTING.to_owned());
     // Whether the crate rejects such a listing or not, nothing panics.
     assert!(matches!(ran.output.status.code(), Some(0 | 2)) && !ran.err.contains("panicked"), "{ran:?}");
+}
+
+/// The name is a part of the URLs of later requests.
+pub(crate) fn a_long_name_of_an_upload_is_rejected() {
+    let store = Store::folder();
+    store.bake("table.db", "1,one\n");
+    for len_bytes in [8193, 100_000] {
+        let name = "\u{20ac}".repeat(len_bytes / 3 + 1);
+        let answer =
+            format!("<InitiateMultipartUploadResult><UploadId>{name}</UploadId></InitiateMultipartUploadResult>");
+        let ran = run_with_answer(&store, &["publish", "table.db", "--to", "s3://bucket/users"], "?uploads", answer);
+        ran.fails(2, &[&format!("name of the upload has {} bytes, expected at most 8192", name.len())]);
+    }
 }
 
 pub(crate) fn texts_beyond_the_limits_are_not_published() {

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
 
 use super::proxy;
 use super::stores::{Ran, Store};
@@ -82,7 +83,7 @@ pub(crate) fn an_interrupted_publication_is_complete_or_invisible(store: &Store)
 /// Returns the number of parts of the upload that the state beside the file lists as complete, and the object's name.
 fn upload_state(store: &Store) -> Option<(usize, String)> {
     let json = fs::read(store.path("large.db.upload.json")).ok()?;
-    let state: serde_json::Value = serde_json::from_slice(&json).ok()?;
+    let state: Value = serde_json::from_slice(&json).ok()?;
     Some((state["parts"].as_object()?.len(), state["object"].as_str()?.to_owned()))
 }
 
@@ -113,6 +114,46 @@ pub(crate) fn an_interrupted_upload_continues() -> Result<(), Missing> {
     assert!(!store.path("large.db.upload.json").exists());
     store.zkv(&["pull", "URL", "-o", "copy.db"]).succeeds();
     assert!(fs::read(store.path("large.db")).unwrap() == fs::read(store.path("copy.db")).unwrap());
+    Ok(())
+}
+
+/// The state is beside the file, in a folder that other users may be able to write to.
+pub(crate) fn a_forged_state_of_an_upload_does_not_change_what_is_published() -> Result<(), Missing> {
+    let store = Store::s3()?;
+    store.publish(1);
+    let object = store.objects("data").remove(0);
+    let digest = store.zkv(&["inspect", "table.db", "--json"]).json()["digest"].clone();
+    let at = |object: &str| json!(format!("{}/{object}", store.url()));
+    let found = json!({"object_url": at(&object), "object": object, "digest": digest, "upload_id": "x", "parts": {},
+        "bytes": fs::metadata(store.path("table.db")).unwrap().len(), "part_len_bytes": 8 << 20});
+    let manifest = store.objects("manifests").remove(0);
+    let forgeries = [
+        json!({}),
+        json!({"upload_id": "../../?acl&x=<y>\r\nz: 1"}),
+        json!({"upload_id": "x".repeat(100_000)}),
+        json!({"object": manifest, "object_url": at(&manifest)}),
+        json!({"object": "data/../pins/1", "object_url": at("data/../pins/1")}),
+        json!({"object": "", "object_url": at("")}),
+        json!({"parts": {"0": "\"0\""}}),
+        json!({"parts": {"0": "</ETag></Part><Part>"}}),
+        json!({"parts": {"1": "\"0\"", "18446744073709551615": ""}}),
+        json!({"parts": [0, 1]}),
+        json!({"part_len_bytes": 0}),
+        json!({"part_len_bytes": 1}),
+        json!({"bytes": u64::MAX}),
+    ];
+    let state = store.path("table.db.upload.json");
+    for (generation, forgery) in (2..).zip(&forgeries) {
+        let mut forged = found.clone();
+        forged.as_object_mut().unwrap().extend(forgery.as_object().unwrap().clone());
+        fs::write(&state, serde_json::to_vec(&forged).unwrap()).unwrap();
+        let published = store.zkv(&["publish", "table.db", "--to", "URL"]);
+        assert!(published.out.contains(&format!(": generation {generation}: ")), "{forgery}: {published:?}");
+        published.succeeds();
+        assert_eq!(store.objects("manifests").len(), generation, "{forgery}");
+    }
+    store.zkv(&["pull", "URL", "-o", "copy.db"]).succeeds();
+    assert!(fs::read(store.path("table.db")).unwrap() == fs::read(store.path("copy.db")).unwrap());
     Ok(())
 }
 
