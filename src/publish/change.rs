@@ -4,8 +4,6 @@
 //! causes. A publisher rejects such a generation unless the difference is allowed, because running nodes reject it, too,
 //! while a node that starts serves it.
 
-use super::manifest::Manifest;
-
 /// A difference between a generation and the one before it that is rejected unless it is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
@@ -49,10 +47,6 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    pub(super) fn of(manifest: &Manifest) -> Facts {
-        Facts { rows: manifest.rows(), key_kind: manifest.key_kind.clone(), schema: manifest.schema.clone() }
-    }
-
     /// Returns the changes from an older generation, each with what was found and what was expected.
     pub(super) fn changes_from(&self, old: &Facts) -> Vec<(Change, String)> {
         // Any table may replace one without rows.

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::bandwidth::Bandwidth;
-use super::change::{Change, Facts};
+use super::change::Change;
 use super::document::Series;
 use super::download::{download, remove};
 use super::error::PublishError;
@@ -83,7 +83,7 @@ impl Publication {
         }
         let mut commit = CommitOptions { allow: options.allow.clone(), ..CommitOptions::default() };
         commit.allow.extend(manifest.allowed.iter().filter_map(|name| Change::from_name(name)));
-        target.check_changes_now(&Facts::of(manifest), &commit.allow)?;
+        target.check_changes_now(&manifest.facts(), &commit.allow)?;
 
         let folder = Folder::open(&options.folder).map_err(PublishError::io(&options.folder))?;
         let state_name = OsString::from(format!("{}.copy.json", manifest.job));

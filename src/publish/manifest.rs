@@ -7,6 +7,7 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
+use super::change::Facts;
 use super::document::Series;
 use super::error::PublishError;
 use super::foreign_text::one_line;
@@ -273,6 +274,11 @@ impl Manifest {
             }
         }
         Ok(())
+    }
+
+    /// Returns what is compared with other generations.
+    pub(super) fn facts(&self) -> Facts {
+        Facts { rows: self.rows(), key_kind: self.key_kind.clone(), schema: self.schema.clone() }
     }
 
     /// Returns the number of rows of all files.

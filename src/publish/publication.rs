@@ -234,7 +234,7 @@ impl Publication {
 
     /// Gives a manifest the next number, and creates it.
     async fn commit_manifest(&self, mut manifest: Manifest, options: &CommitOptions) -> Result<Manifest, PublishError> {
-        let (location, parent, facts) = (&self.location, options.parent, Facts::of(&manifest));
+        let (location, parent, facts) = (&self.location, options.parent, manifest.facts());
         location.check_writable()?;
         let mut newest = self.last_used(Series::Manifests).await?;
         for attempt in 0..COMMITS_MAX {
@@ -266,7 +266,7 @@ impl Publication {
                 Err(error) => return Err(error),
             };
             let mut allowed = Vec::new();
-            for (change, problem) in facts.changes_from(&Facts::of(&parent)) {
+            for (change, problem) in facts.changes_from(&parent.facts()) {
                 if !allow.contains(&change) {
                     return Err(PublishError::Change { url: self.url().to_owned(), parent: number, change, problem });
                 }

@@ -15,7 +15,7 @@ pub(crate) fn suspicious_changes_are_rejected_unless_they_are_allowed(store: &St
     store.zkv(&["publish", "table.db", "--to", "URL"]).succeeds();
     store.bake("empty.db", "");
     store.bake("half.db", &rows(50));
-    bake_text(&store.path("bytes.db"), Keys::Bytes, &rows(100));
+    bake_text(&store.path("bytes.db"), Keys::Bytes, rows(100));
     let typed: String = (0..100).map(|key| format!("{key},{key}\n")).collect();
     std::fs::write(store.path("typed.csv"), format!("id,price\n{typed}")).unwrap();
     let mut bake = store.command(env!("CARGO_BIN_EXE_baker"));
