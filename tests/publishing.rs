@@ -19,6 +19,7 @@ mod publishing {
     pub(crate) mod nodes;
     pub(crate) mod plain_http;
     pub(crate) mod proxy;
+    pub(crate) mod quotas;
     pub(crate) mod rejected;
     pub(crate) mod rollouts;
     pub(crate) mod shards;
@@ -34,7 +35,7 @@ use helpers::trials::{trial, trials};
 use publishing::stores::Store;
 use publishing::{
     baking, busy_stores, changes, collection, copies, damage, engine, gaps, hostile, interrupts, life_cycle,
-    local_folder, lost_responses, plain_http, rejected, rollouts, shards,
+    local_folder, lost_responses, plain_http, quotas, rejected, rollouts, shards,
 };
 
 /// Lists test functions of a store, each as one test with a folder, one test with S3, and one test with each other store
@@ -113,6 +114,7 @@ fn main() -> ExitCode {
         life_cycle::pins_select_what_is_pulled,
         life_cycle::racing_publishers_lose_no_generation,
         life_cycle::the_store_is_checked,
+        quotas::a_generation_beyond_a_quota_is_rejected,
         rejected::a_canary_that_the_file_fails_is_rejected,
         rejected::a_damaged_file_is_not_published,
         rejected::a_pin_to_a_missing_generation_is_rejected,

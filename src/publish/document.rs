@@ -16,7 +16,8 @@ use twox_hash::XxHash3_128;
 use super::bounded_http::{BodyLimit, is_body_beyond_limit};
 use super::error::PublishError;
 use super::limits::{
-    DECISION_LEN_MAX_BYTES, MANIFEST_LEN_MAX_BYTES, NUMBER_MAX, PIN_LEN_MAX_BYTES, TOPOLOGY_LEN_MAX_BYTES,
+    DECISION_LEN_MAX_BYTES, MANIFEST_LEN_MAX_BYTES, NUMBER_MAX, PIN_LEN_MAX_BYTES, POLICY_LEN_MAX_BYTES,
+    TOPOLOGY_LEN_MAX_BYTES,
 };
 use super::location::Location;
 
@@ -36,6 +37,8 @@ pub(super) enum Series {
     Rollouts,
     /// Topologies: which nodes of a cluster serve which slots.
     Topologies,
+    /// Policies: the quotas of the table.
+    Policies,
 }
 
 impl Series {
@@ -46,6 +49,7 @@ impl Series {
             Series::Pins => "pins",
             Series::Rollouts => "rollouts",
             Series::Topologies => "topology",
+            Series::Policies => "policies",
         };
         format!("{folder}/{number:020}.json")
     }
@@ -57,6 +61,7 @@ impl Series {
             Series::Pins => PIN_LEN_MAX_BYTES,
             Series::Rollouts => DECISION_LEN_MAX_BYTES,
             Series::Topologies => TOPOLOGY_LEN_MAX_BYTES,
+            Series::Policies => POLICY_LEN_MAX_BYTES,
         }
     }
 }

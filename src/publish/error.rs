@@ -74,6 +74,19 @@ pub enum PublishError {
         /// The number of the newest generation.
         newest: u64,
     },
+    /// A generation exceeds a quota of the table.
+    #[error(
+        "{url}: the new generation exceeds a quota of policy {number}: {}: publish fewer rows, or create another policy",
+        one_line(problem)
+    )]
+    Quota {
+        /// The URL of the table.
+        url: String,
+        /// The number of the policy.
+        number: u64,
+        /// The values found and expected.
+        problem: String,
+    },
     /// A generation differs from the one before it in a way that is not allowed.
     #[error(
         "{url}: the new generation differs from generation {parent}: {}: check the input, or allow the change \"{}\"",

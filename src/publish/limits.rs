@@ -21,6 +21,8 @@ pub(super) const MANIFEST_LEN_MAX_BYTES: u64 = 64 << 20;
 pub(super) const TOPOLOGY_LEN_MAX_BYTES: u64 = crate::cluster::TOPOLOGY_LEN_MAX_BYTES as u64;
 /// The maximum length of a pin, which has room for the names of [`NODES_MAX`] nodes.
 pub(super) const PIN_LEN_MAX_BYTES: u64 = 4 << 20;
+/// The maximum length of a policy, which has two numbers.
+pub(super) const POLICY_LEN_MAX_BYTES: u64 = 4 << 10;
 /// The maximum length of a decision, which has one word.
 pub(super) const DECISION_LEN_MAX_BYTES: u64 = 4 << 10;
 /// The maximum length of a status, which has room for every second slot as a range.

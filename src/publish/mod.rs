@@ -11,12 +11,13 @@
 //! pins/NUMBER.json              created once, numbered without gaps; the highest number applies
 //! rollouts/NUMBER.json          created once: whether nodes that hold a generation serve it
 //! topology/NUMBER.json          created once, numbered without gaps: the nodes of a cluster and their slots
+//! policies/NUMBER.json          created once, numbered without gaps: the quotas of the table; the highest number applies
 //! status/NODE.json              overwritten by each node
 //! ```
 //!
 //! `location` parses URLs, `document` reads the small objects, `create` creates them, and `numbers` finds the numbers
-//! that were used. `manifest`, `pin`, and `status` define them. Nothing in a store is trusted: `limits` bounds the numbers
-//! and lengths of documents, `bounded_http` the responses, and `foreign_text` what is shown of them. `upload` and
+//! that were used. `manifest`, `pin`, `policy`, and `status` define them. Nothing in a store is trusted: `limits` bounds the
+//! numbers and lengths of documents, `bounded_http` the responses, and `foreign_text` what is shown of them. `upload` and
 //! `download` transfer files. [`Publication`] has the operations of publishers and operators: `change` compares a
 //! generation with the one before it, `copy` copies generations between tables, and `shard` has the operations of engines
 //! that bake a table in many processes. [`Follower`] is a node: `node` makes its decisions, `follow` carries them out, and
@@ -47,6 +48,7 @@ mod node;
 mod numbers;
 mod partial;
 mod pin;
+mod policy;
 mod probe;
 mod publication;
 mod record;
@@ -69,6 +71,7 @@ pub use manifest::{Canary, Entry, MANIFEST_FORMAT, Manifest};
 pub use membership::ClusterMember;
 pub use node::Polled;
 pub use pin::{Decision, Pin};
+pub use policy::Policy;
 pub use probe::StoreProbe;
 pub use publication::{CommitOptions, Generation, Publication};
 pub use shard::BakedShard;

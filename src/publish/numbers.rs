@@ -76,7 +76,8 @@ impl Location {
                 last = last.max(number);
             }
         }
-        if last > newest {
+        // Another publisher may have created it meanwhile.
+        if last > newest && self.len_bytes(&series.object(newest + 1)).await?.is_none() {
             let (deleted, next) = (self.object_url(&series.object(newest + 1)), last + 1);
             warn(format!(
                 "{deleted} was deleted, but later numbers were used: the next number is {next}: check the lifecycle rules of \
@@ -92,7 +93,7 @@ impl Location {
             Series::Manifests => status.serving.max(status.prepared).max(status.newest),
             Series::Pins => status.pin,
             Series::Topologies => status.topology,
-            Series::Rollouts => 0,
+            Series::Rollouts | Series::Policies => 0,
         };
         let statuses = permitted(NodeStatus::read_all(self, warn).await)?;
         let mut named: Vec<_> =

@@ -190,7 +190,8 @@ impl Publication {
         options.check().map_err(|problem| self.malformed_manifest(problem))?;
         Canary::check_all(&options.canaries, shards)?;
         // The file may be large, so it is compared before its upload.
-        self.check_changes_now(&facts(shards)?, &options.allow)?;
+        let (facts, bytes) = facts(shards)?;
+        self.check_new(&facts, bytes, &options.allow)?;
         let mut entries = Vec::new();
         for shard in shards {
             entries.push(self.upload(shard, cancel, &mut |state| progress(shard, state))?);
@@ -203,7 +204,7 @@ impl Publication {
     ///
     /// # Errors
     /// [`PublishError::Coverage`]; [`PublishError::Parent`] if another generation than the expected one is the newest;
-    /// [`PublishError::Change`]; [`PublishError::Store`].
+    /// [`PublishError::Quota`]; [`PublishError::Change`]; [`PublishError::Store`].
     pub fn commit(&self, entries: Vec<Entry>, options: &CommitOptions) -> Result<Manifest, PublishError> {
         check_coverage(entries.iter().map(|entry| entry.slots))
             .map_err(|problem| PublishError::Coverage { problem })?;
@@ -224,9 +225,10 @@ impl Publication {
         self.runtime.block_on(self.last_used(Series::Manifests))
     }
 
-    /// Compares a new generation with the newest one that can be read.
-    pub(super) fn check_changes_now(&self, facts: &Facts, allow: &[Change]) -> Result<(), PublishError> {
+    /// Checks the quotas for a new generation, and compares it with the newest one that can be read.
+    pub(super) fn check_new(&self, facts: &Facts, bytes: u64, allow: &[Change]) -> Result<(), PublishError> {
         self.runtime.block_on(async {
+            self.check_policy(facts.rows, bytes).await?;
             let newest = self.location.highest(Series::Manifests, 0).await?;
             self.check_changes(facts, newest, allow).await.map(drop)
         })
@@ -236,6 +238,7 @@ impl Publication {
     async fn commit_manifest(&self, mut manifest: Manifest, options: &CommitOptions) -> Result<Manifest, PublishError> {
         let (location, parent, facts) = (&self.location, options.parent, manifest.facts());
         location.check_writable()?;
+        self.check_policy(facts.rows, manifest.bytes()).await?;
         let mut newest = self.last_used(Series::Manifests).await?;
         for attempt in 0..COMMITS_MAX {
             if let Some(parent) = parent.filter(|parent| *parent != newest) {
@@ -505,16 +508,17 @@ fn output(path: &Path) -> Result<(Folder, OsString), PublishError> {
     open().map_err(PublishError::io(path))
 }
 
-/// Reads what is compared of files that form a generation.
-fn facts(shards: &[ShardFile]) -> Result<Facts, PublishError> {
-    let mut facts = Facts::default();
+/// Reads what is compared of files that form a generation, and their length in bytes.
+fn facts(shards: &[ShardFile]) -> Result<(Facts, u64), PublishError> {
+    let (mut facts, mut bytes) = (Facts::default(), 0_u64);
     for shard in shards {
         let store = MappedStore::open(&shard.path)?;
         facts.rows = facts.rows.saturating_add(store.len() as u64);
+        bytes = bytes.saturating_add(store.file_len_bytes());
         facts.key_kind = key_kind_name(store.key_kind()).to_owned();
         facts.schema = schema_names(store.schema().map(Arc::as_ref));
     }
-    Ok(facts)
+    Ok((facts, bytes))
 }
 
 /// Returns a name that no other job of a table has.

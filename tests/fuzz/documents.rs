@@ -66,6 +66,7 @@ impl Table {
             publication.commit(vec![entry], &options).unwrap();
         }
         publication.create_topology(&Topology::parse(TOPOLOGY.as_bytes()).unwrap()).unwrap();
+        publication.create_policy(Some(1 << 40), None).unwrap();
         publication.create_pin(&Pin::new(Some(1))).unwrap();
         follow(&originals).unwrap();
         let status = r#"{"node":"b","serving":1,"digest":"","prepared":2,"newest":2,"pin":1,"lag_s":5,"error":"canceled",
@@ -237,6 +238,7 @@ fn read_as_operator(case: &Path) {
         }
     }
     checked(publication.decision(2));
+    checked(publication.policy());
     for status in checked(publication.statuses()).unwrap_or_default() {
         assert_is_short_line(&status.error);
         assert!(status.slots.iter().all(|range| range.is_valid()), "{status:?}");

@@ -69,6 +69,10 @@ pub(crate) const EXAMPLES: &[CommandExamples] = &[
     ("generations", &[("List the newest generations, and the nodes that serve them", "zkv generations s3://tables/users")]),
     ("pin", &[("Go back to generation 41 on all nodes", "zkv pin s3://tables/users 41")]),
     ("unpin", &[("Serve the newest generation again", "zkv unpin s3://tables/users")]),
+    ("policy", &[
+        ("Show the quotas of a table", "zkv policy s3://tables/users"),
+        ("Reject generations of more than 50 GB", "zkv policy s3://tables/users --max-bytes 50GB"),
+    ]),
     ("pull", &[("Download the table into one file", "zkv pull s3://tables/users -o users.db")]),
     ("copy", &[
         ("Copy the table to a bucket in another region", "zkv copy s3://tables/users s3://tables-eu/users"),

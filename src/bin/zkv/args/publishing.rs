@@ -39,6 +39,13 @@ pub(crate) enum PublishingCommand {
     ///
     /// Exit status: 0 after success, 2 after an error.
     Unpin(UnpinArgs),
+    /// Show the quotas of a published table, or change them
+    ///
+    /// Publishers reject a generation that exceeds a quota. Without options, the command shows the quotas. A quota that is
+    /// not given stays.
+    ///
+    /// Exit status: 0 after success, 2 after an error.
+    Policy(PolicyArgs),
     /// Download a generation of a published table into one file, and verify it
     ///
     /// A generation of several files is merged. Ctrl-C cancels the command; if it is repeated, it continues the
@@ -208,6 +215,33 @@ pub(crate) struct PinArgs {
 pub(crate) struct UnpinArgs {
     #[command(flatten)]
     pub(crate) table: TableArgs,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct PolicyArgs {
+    #[command(flatten)]
+    pub(crate) table: TableArgs,
+    /// Allow generations whose files have at most this length, such as 50GB; `none` removes the quota
+    #[arg(long, value_name = "SIZE|none", value_parser = parse_size_quota)]
+    pub(crate) max_bytes: Option<Quota>,
+    /// Allow generations with at most this number of rows; `none` removes the quota
+    #[arg(long, value_name = "N|none", value_parser = parse_rows_quota)]
+    pub(crate) max_rows: Option<Quota>,
+}
+
+/// A quota, or `None` if it is removed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Quota(pub(crate) Option<u64>);
+
+fn parse_size_quota(text: &str) -> Result<Quota, String> {
+    if text == "none" { Ok(Quota(None)) } else { parse_size(text).map(|size| Quota(Some(size))) }
+}
+
+fn parse_rows_quota(text: &str) -> Result<Quota, String> {
+    match text {
+        "none" => Ok(Quota(None)),
+        rows => rows.parse().map(|rows| Quota(Some(rows))).map_err(|_| "expected a number of rows, or none".to_owned()),
+    }
 }
 
 #[derive(clap::Args)]

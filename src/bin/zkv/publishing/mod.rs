@@ -12,6 +12,8 @@ mod generations;
 #[cfg(feature = "object-store")]
 mod pins;
 #[cfg(feature = "object-store")]
+mod policy;
+#[cfg(feature = "object-store")]
 mod publish;
 #[cfg(feature = "object-store")]
 mod pull;
@@ -31,6 +33,7 @@ pub(crate) fn run(command: &PublishingCommand) -> anyhow::Result<bool> {
         PublishingCommand::Generations(args) => generations::generations(args),
         PublishingCommand::Pin(args) => pins::pin(args),
         PublishingCommand::Unpin(args) => pins::unpin(args),
+        PublishingCommand::Policy(args) => policy::policy(args),
         PublishingCommand::Pull(args) => pull::pull(args),
         PublishingCommand::Copy(args) => copy::copy(args),
         PublishingCommand::Gc(args) => gc::gc(args),
