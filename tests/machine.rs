@@ -72,6 +72,7 @@ fn main() -> ExitCode {
         planted::nothing_that_another_user_plants_makes_a_program_change_files_elsewhere_or_hang,
         processes::a_bake_without_enough_threads_is_an_error,
         processes::signals_that_the_parent_has_blocked_stop_a_server,
+        promtool::promtool_accepts_the_alerts,
         promtool::promtool_accepts_the_metrics,
         published_disks::a_disk_that_fills_during_a_fetch_keeps_the_served_generation,
         published_disks::a_fetch_does_not_start_on_a_full_disk,

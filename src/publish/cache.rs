@@ -26,8 +26,9 @@ use rustix::fs::{Advice, FlockOperation, fadvise, flock};
 use twox_hash::XxHash3_64;
 
 use super::bandwidth::Bandwidth;
+use super::disk::{check_space, remove, sync_folder, with_suffix};
 use super::document::{decode, encode};
-use super::download::{check_space, download, open_verified, remove, sync_folder, verify, with_suffix};
+use super::download::{download, open_verified, verify};
 use super::error::PublishError;
 use super::limits::{MANIFEST_LEN_MAX_BYTES, RECORD_LEN_MAX_BYTES};
 use super::location::Location;

@@ -12,8 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use super::bandwidth::Bandwidth;
 use super::change::Change;
+use super::disk::remove;
 use super::document::Series;
-use super::download::{download, remove};
+use super::download::download;
 use super::error::PublishError;
 use super::limits::STATE_LEN_MAX_BYTES;
 use super::manifest::{Entry, Manifest};

@@ -4,12 +4,12 @@
 //! interrupted continues with the bytes that are missing. The record of what has arrived need not be reliable, because
 //! the whole file is verified at the end.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::mem::take;
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
@@ -25,6 +25,7 @@ use tokio::time::{Instant, sleep_until};
 use super::bandwidth::Bandwidth;
 use super::bounded_http::{Streamed, is_range_ignored};
 use super::byte_ranges::ByteRanges;
+use super::disk::{allocated_bytes, check_space, remove, write_error};
 use super::error::{PublishError, StoreFault};
 use super::location::Location;
 use super::manifest::{Entry, key_kind_name, schema_names};
@@ -33,7 +34,7 @@ use super::transfer::{
     ATTEMPTS_MAX, OnProgress, PART_LEN_BYTES, Parts, Progress, REQUESTS_MAX, Stage, back_off, check,
 };
 use crate::bake::Cancel;
-use crate::folder::{Folder, NewFile, folder_of};
+use crate::folder::{Folder, NewFile};
 use crate::store::{MappedStore, Memory, OpenOptions, Pace, Store, Verify, survive_bus_errors};
 
 /// The number of bytes that are written at once. On a slow link, fewer are written, so that a restart loses little.
@@ -44,8 +45,6 @@ const RECORD_EVERY: Duration = Duration::from_secs(1);
 const STALL_MAX: Duration = Duration::from_secs(60);
 /// The number of bytes that a failed request must have received, so that it does not count as a failure.
 const PROGRESS_MIN_BYTES: u64 = 16 << 10;
-/// The space that a download leaves free on a disk.
-const FREE_MIN_BYTES: u64 = 16 << 20;
 
 /// Downloads the file of an entry into a folder, and verifies it. The new file replaces what has the name. The part that
 /// is already downloaded is stored beside it.
@@ -384,57 +383,4 @@ pub(super) fn open_verified(file: &File, path: &Path, cancel: &Cancel) -> Result
         Err(_) if cancel.is_set() => Err(PublishError::Canceled),
         Err(error) => Err(error.into()),
     }
-}
-
-/// Checks that the disk of a file has space for more bytes.
-pub(super) fn check_space(path: &Path, needed_bytes: u64) -> Result<(), PublishError> {
-    let available_bytes = available_bytes(path)?;
-    if available_bytes < needed_bytes.saturating_add(FREE_MIN_BYTES) {
-        return Err(disk_full(path, available_bytes, needed_bytes));
-    }
-    Ok(())
-}
-
-fn available_bytes(path: &Path) -> Result<u64, PublishError> {
-    let folder = folder_of(path);
-    let disk = rustix::fs::statvfs(folder).map_err(|error| PublishError::io(folder)(error.into()))?;
-    Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
-}
-
-/// Converts an error of a write to a partial file. A disk can become full after [`check_space`].
-fn write_error(partial: &Path, file: &File, len_bytes: u64, error: io::Error) -> PublishError {
-    if error.kind() != io::ErrorKind::StorageFull {
-        return PublishError::io(partial)(error);
-    }
-    let Ok(available_bytes) = available_bytes(partial) else { return PublishError::io(partial)(error) };
-    let needed_bytes = len_bytes.saturating_sub(allocated_bytes(file));
-    disk_full(partial, available_bytes, needed_bytes)
-}
-
-fn disk_full(path: &Path, available_bytes: u64, needed_bytes: u64) -> PublishError {
-    let (path, reserve_bytes) = (folder_of(path).to_path_buf(), FREE_MIN_BYTES);
-    PublishError::DiskFull { path, available_bytes, needed_bytes, reserve_bytes }
-}
-
-/// Returns the number of bytes of a file that have space on the disk.
-fn allocated_bytes(file: &File) -> u64 {
-    const BLOCK_BYTES: u64 = 512;
-    file.metadata().map_or(0, |metadata| metadata.blocks().saturating_mul(BLOCK_BYTES))
-}
-
-/// Returns a name with a suffix.
-pub(super) fn with_suffix(name: &OsStr, suffix: &str) -> OsString {
-    let mut name = name.to_owned();
-    name.push(suffix);
-    name
-}
-
-/// Removes a file, if it exists.
-pub(super) fn remove(folder: &Folder, name: &OsStr) -> Result<(), PublishError> {
-    folder.remove(name).map_err(PublishError::io(&folder.path().join(name)))
-}
-
-/// Makes the names in a folder durable.
-pub(super) fn sync_folder(folder: &Folder) -> Result<(), PublishError> {
-    folder.sync().map_err(PublishError::io(folder.path()))
 }

@@ -31,6 +31,7 @@ mod canary;
 mod change;
 mod copy;
 mod create;
+mod disk;
 mod document;
 mod download;
 mod error;

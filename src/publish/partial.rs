@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::byte_ranges::ByteRanges;
-use super::download::{check_space, remove, with_suffix};
+use super::disk::{check_space, remove, with_suffix};
 use super::error::PublishError;
 use super::limits::STATE_LEN_MAX_BYTES;
 use super::location::Location;

@@ -18,7 +18,8 @@ use object_store::multipart::{MultipartStore, PartId};
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_128;
 
-use super::download::{open_verified, read_range, with_suffix};
+use super::disk::with_suffix;
+use super::download::{open_verified, read_range};
 use super::error::PublishError;
 use super::limits::STATE_LEN_MAX_BYTES;
 use super::location::Location;

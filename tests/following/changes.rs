@@ -1,12 +1,14 @@
 //! Documents that change, or are damaged or missing, while a node fetches or starts.
 
 use std::fs::{self, File};
+use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixStream;
 
 use zero_kv::publish::Decision;
 
 use crate::helpers::mixed_load::MixedLoad;
-use crate::helpers::published::{Published, SHAPE, health, names, wait_for_error, wait_until_served};
+use crate::helpers::published::{Published, SHAPE, health, names, start_node, wait_for_error, wait_until_served};
 use crate::helpers::servers::Server;
 use crate::helpers::store_server::{Fault, StoreServer};
 use crate::helpers::waiting::eventually;
@@ -127,6 +129,39 @@ fn a_file_in_the_cache_whose_blocks_are_damaged_is_fetched_again_while_the_node_
     let sent_bytes = store.sent_bytes() - sent_bytes;
     assert!((20480..len_bytes / 4).contains(&sent_bytes), "{sent_bytes} of {len_bytes} bytes were fetched");
     assert_eq!(fs::read(&file).unwrap(), fs::read(published.data_file(1)).unwrap());
+    assert_eq!(health(&node), (Some(0), String::new()));
+}
+
+#[test]
+fn a_node_is_not_ready_while_damaged_blocks_are_fetched_again() {
+    let published = Published::new();
+    published.publish(1);
+    let store = StoreServer::start(&published.store());
+    drop(published.node_of("a", &store.url("users")));
+    let data = published.cache("a").join("data");
+    let file = data.join(names(&data).remove(0));
+    let len_bytes = file.metadata().unwrap().len();
+    File::options().write(true).open(&file).unwrap().write_all_at(&[0; 20480], len_bytes / 5).unwrap();
+    store.fail("/data/", Fault::Stalled);
+    let metrics = published.folder.path().join("metrics.sock");
+    let mut command = published.node_command("a", &store.url("users"));
+    command.arg("--metrics").arg(&metrics);
+    let node = start_node(command, &published.socket("a"));
+    let readiness = || {
+        let mut stream = UnixStream::connect(&metrics).unwrap();
+        stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: zero-kv\r\nConnection: close\r\n\r\n").unwrap();
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        response
+    };
+    eventually("lookups have found the damage", || {
+        (1..=SHAPE.rows).any(|key| node.client().get(key).is_err()) && readiness().starts_with("HTTP/1.1 503 ")
+    });
+    assert!(readiness().contains(" damaged blocks: the file is fetched again"), "{}", readiness());
+    let (status, text) = health(&node);
+    assert!(status == Some(1) && text.contains(": the server fetches it again"), "{text}");
+    store.recover();
+    eventually("the node is ready", || readiness().starts_with("HTTP/1.1 200 "));
     assert_eq!(health(&node), (Some(0), String::new()));
 }
 

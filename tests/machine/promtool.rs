@@ -1,4 +1,4 @@
-//! `promtool` checks the metrics.
+//! `promtool` checks the metrics and the alerts.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -25,6 +25,14 @@ pub(crate) fn promtool_accepts_the_metrics() -> Result<(), Missing> {
     let mut promtool = command.spawn().unwrap();
     promtool.stdin.take().unwrap().write_all(metrics.as_bytes()).unwrap();
     let output = promtool.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
+}
+
+pub(crate) fn promtool_accepts_the_alerts() -> Result<(), Missing> {
+    require("promtool", "--version")?;
+    let rules = concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/prometheus/zero-kv.rules.yml");
+    let output = Command::new("promtool").args(["check", "rules", rules]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Ok(())
 }

@@ -14,6 +14,7 @@ use crate::helpers::waiting::{PATIENCE, eventually};
 
 const MONITOR: &str = include_str!("../../docs/operations/monitor.md");
 const DASHBOARD: &str = include_str!("../../packaging/grafana/zero-kv.json");
+const RULES: &str = include_str!("../../packaging/prometheus/zero-kv.rules.yml");
 
 /// Starts a server with metrics. Returns it with the address of the metrics.
 fn serve(table: &Table) -> (Server, SocketAddr) {
@@ -114,15 +115,13 @@ fn the_dashboard_shows_only_existing_metrics() {
     let table = Table::of_rows(10);
     let (_server, address) = serve(&table);
     let (_, metrics) = get(address, "/metrics");
-    let series: BTreeSet<&str> = metrics.lines().filter_map(|line| line.split(['{', ' ']).next()).collect();
+    let series = series(&metrics);
     let dashboard: serde_json::Value = serde_json::from_str(DASHBOARD).unwrap();
     let panels = dashboard["panels"].as_array().unwrap();
     let mut shown = BTreeSet::new();
     for panel in panels {
         for target in panel["targets"].as_array().unwrap() {
-            let expression = target["expr"].as_str().unwrap();
-            let words = expression.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-            for name in words.filter(|word| word.starts_with("zero_kv_")) {
+            for name in metrics_in(target["expr"].as_str().unwrap()) {
                 assert!(series.contains(name), "{name} of {:?}", panel["title"]);
                 shown.insert(name);
             }
@@ -131,6 +130,36 @@ fn the_dashboard_shows_only_existing_metrics() {
     for name in ["zero_kv_requests_total", "zero_kv_generation", "zero_kv_resident_bytes", "zero_kv_faults_total"] {
         assert!(shown.contains(name), "{name}");
     }
+    let published = series.iter().filter(|name| name.starts_with("zero_kv_published_"));
+    published.for_each(|name| assert!(shown.contains(name), "{name}"));
+}
+
+#[test]
+fn the_alerts_are_about_existing_metrics() {
+    let table = Table::of_rows(10);
+    let (_server, address) = serve(&table);
+    let (_, metrics) = get(address, "/metrics");
+    let series = series(&metrics);
+    let mut alerts = BTreeSet::new();
+    for name in metrics_in(RULES) {
+        assert!(series.contains(name), "{name}");
+        alerts.insert(name);
+    }
+    for name in ["zero_kv_ready", "zero_kv_published_poll_age_seconds", "zero_kv_published_lag_seconds"] {
+        assert!(alerts.contains(name), "{name}");
+    }
+}
+
+/// Returns the names of all metrics and of their series.
+fn series(metrics: &str) -> BTreeSet<&str> {
+    let series = metrics.lines().filter_map(|line| line.split(['{', ' ']).next());
+    series.filter(|name| name.starts_with("zero_kv_")).chain(names(metrics)).collect()
+}
+
+/// Returns the names of metrics in expressions.
+fn metrics_in(expressions: &str) -> impl Iterator<Item = &str> {
+    let words = expressions.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    words.filter(|word| word.starts_with("zero_kv_"))
 }
 
 #[test]

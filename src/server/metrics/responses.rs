@@ -60,7 +60,8 @@ impl Responder {
             "/healthz" => text(StatusCode::OK, TEXT, "ok\n".to_owned()),
             "/readyz" => {
                 let snapshot = Snapshot::take(&self.state);
-                let is_ready = !snapshot.is_changed && snapshot.thread_problems.is_empty();
+                let is_intact = !snapshot.is_changed && blocks_to_replace(&snapshot) == 0;
+                let is_ready = is_intact && snapshot.thread_problems.is_empty();
                 let status = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
                 text(status, TEXT, readiness(&snapshot))
             }
@@ -100,6 +101,12 @@ fn text(status: StatusCode, content_type: &'static str, body: String) -> Respons
     response
 }
 
+/// Returns the number of damaged blocks, if the server fetches the file again. Other servers have their rows, but a server
+/// whose file somebody else has to replace may be one of many with the same file.
+fn blocks_to_replace(snapshot: &Snapshot) -> usize {
+    snapshot.published.as_ref().map_or(0, |_| snapshot.generation.store.damaged_block_count())
+}
+
 /// Returns one line with the state of the server, followed by one line for each problem.
 fn readiness(snapshot: &Snapshot) -> String {
     let (state, generation, store) = (snapshot.state(), snapshot.generation.number, &snapshot.generation.store);
@@ -109,6 +116,10 @@ fn readiness(snapshot: &Snapshot) -> String {
     let mut lines = format!(
         "{state}: generation {generation}, {rows} rows, {resident_len_bytes} of {file_len_bytes} bytes resident ({share:.1} %)\n"
     );
+    let damaged = blocks_to_replace(snapshot);
+    if damaged > 0 {
+        let _ = writeln!(lines, "{damaged} damaged blocks: the file is fetched again");
+    }
     for problem in &snapshot.thread_problems {
         let _ = writeln!(lines, "{}", Printable(problem));
     }
