@@ -84,6 +84,8 @@ mod following {
 
     /// How long the thread waits after a panic.
     const PANIC_WAIT: Duration = Duration::from_secs(10);
+    /// The number of different failures that are remembered, so that they are not logged again.
+    const FAILURES_MAX: usize = 8;
     /// The name of the file with the canaries, in the folder of the node.
     const CANARIES: &str = "canaries";
 
@@ -341,6 +343,10 @@ mod following {
                 "serving generation {} from the cache, without the store", manifest.number
             );
         } else {
+            let problem = control.facts().status.error;
+            if !problem.is_empty() {
+                warn!("{problem}");
+            }
             info!("the cache has no complete generation: waiting for the store");
         }
         let mut log = PollLog::default();
@@ -360,10 +366,10 @@ mod following {
         }
     }
 
-    /// Logs the results of polls, but a repeated failure only once.
+    /// Logs the results of polls, but repeated failures only once, also if they alternate.
     #[derive(Default)]
     struct PollLog {
-        last_failure: String,
+        last_failures: Vec<String>,
     }
 
     impl PollLog {
@@ -386,14 +392,15 @@ mod following {
                 Err(PublishError::Canceled) => return Err("the server stops".to_owned()),
                 Err(error) => {
                     let text = error.to_string();
-                    if text != self.last_failure {
+                    if !self.last_failures.contains(&text) {
                         warn!("{text}: the served generation stays");
+                        self.last_failures.truncate(FAILURES_MAX - 1);
+                        self.last_failures.insert(0, text.clone());
                     }
-                    self.last_failure.clone_from(&text);
                     return Err(text);
                 }
             };
-            self.last_failure.clear();
+            self.last_failures.clear();
             Ok(text)
         }
     }

@@ -23,7 +23,6 @@ use super::cache::Cache;
 use super::document::Series;
 use super::error::{FailureKind, PublishError};
 use super::follow_control::{FollowControl, FollowFacts, FollowOptions, age_s};
-use super::foreign_text::one_line;
 use super::location::Location;
 use super::manifest::Manifest;
 use super::membership::{self, ClusterMember};
@@ -226,7 +225,7 @@ impl Follower {
                 Err(SwapFailure { error, .. }) => {
                     self.rejected_at_start += 1;
                     self.change(|facts| {
-                        facts.status.error = one_line(&format!("generation {} in the cache: {error}", manifest.number));
+                        facts.status.error = error.to_string();
                         facts.status.failed = manifest.number;
                         facts.failures[FailureKind::Rejected as usize] += 1;
                     });
