@@ -47,12 +47,13 @@ const OPERATIONS_MAX: usize = 64;
 pub(super) struct LocalStore {
     root: Arc<PathBuf>,
     operations: Arc<Semaphore>,
+    read_max: Duration,
 }
 
 impl LocalStore {
     /// Uses the folder at a path, which need not exist yet.
     pub(super) fn new(root: PathBuf) -> LocalStore {
-        LocalStore { root: Arc::new(root), operations: Arc::new(Semaphore::new(OPERATIONS_MAX)) }
+        LocalStore { root: Arc::new(root), operations: Arc::new(Semaphore::new(OPERATIONS_MAX)), read_max: READ_MAX }
     }
 
     /// Opens the folder of the store. Each operation opens it, so a store can be used as soon as it is mounted.
@@ -222,11 +223,11 @@ impl LocalStore {
     /// Runs an operation that reads, for a limited time. A thread that hangs is left behind.
     async fn reading<T: Send + 'static>(&self, operation: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
         let hangs = |_| {
-            let (root, max_s) = (self.root.display(), READ_MAX.as_secs());
+            let (root, max_s) = (self.root.display(), self.read_max.as_secs());
             let problem = format!("{root}: no response within {max_s} s: check the file system");
             Err(generic(io::Error::new(io::ErrorKind::TimedOut, problem)))
         };
-        tokio::time::timeout(READ_MAX, self.blocking(operation)).await.unwrap_or_else(hangs)
+        tokio::time::timeout(self.read_max, self.blocking(operation)).await.unwrap_or_else(hangs)
     }
 
     /// Reads a range of a file as it is requested, and ends early if the file does.
@@ -433,6 +434,36 @@ mod tests {
         let mut names: Vec<String> = objects.into_iter().map(|object| object.location.to_string()).collect();
         names.sort();
         names
+    }
+
+    #[test]
+    fn a_folder_that_hangs_fails_reads_and_keeps_few_threads() {
+        let (_folder, mut store, runtime) = scene();
+        store.read_max = Duration::from_millis(1);
+        // Operations that hang until the end of the test.
+        let (hangs, has_ended) = std::sync::mpsc::channel::<()>();
+        let has_ended = Arc::new(std::sync::Mutex::new(has_ended));
+        let started = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        for _ in 0..2 * OPERATIONS_MAX {
+            let (has_ended, started) = (Arc::clone(&has_ended), Arc::clone(&started));
+            let hanging = store.reading(move || {
+                started.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                let _ = has_ended.lock().unwrap().recv();
+                Ok(())
+            });
+            let error = runtime.block_on(hanging).unwrap_err().to_string();
+            assert!(error.contains("no response within"), "{error}");
+        }
+        let path = Path::from("pins/1.json");
+        for error in [runtime.block_on(store.get(&path)).unwrap_err(), runtime.block_on(store.head(&path)).unwrap_err()]
+        {
+            assert!(error.to_string().contains("no response within"), "{error}");
+        }
+        assert!(started.load(std::sync::atomic::Ordering::Relaxed) <= OPERATIONS_MAX);
+        // The file system responds again.
+        drop(hangs);
+        store.read_max = READ_MAX;
+        assert!(matches!(runtime.block_on(store.get(&path)), Err(Error::NotFound { .. })));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Clusters whose topology is in an object store.
 
 use std::process::Command;
+use std::time::{Duration, Instant, SystemTime};
 
 use zero_kv::bake::{Keys, MEMORY_MIN_BYTES, Options, Shards, merge_shards};
 use zero_kv::cluster::Topology;
@@ -9,7 +10,7 @@ use zero_kv::slots::SlotRange;
 
 use super::load::under_load;
 use super::nodes::{Member, ROWS, key_in, members, moved, reply, topology, topology_number};
-use crate::helpers::published::{Published, start_node};
+use crate::helpers::published::{Published, sealed, start_node};
 use crate::helpers::redis_replies::Reply;
 use crate::helpers::rows::bake_text;
 use crate::helpers::servers::Server;
@@ -183,6 +184,65 @@ pub(crate) fn a_topology_takes_effect_while_nodes_fetch() {
     for server in &servers {
         eventually("generation 2 is served", || server.number("published_generation") == 2);
     }
+}
+
+/// Writes a status of a node that has the rows of all slots for topology 2.
+fn confirm(published: &Published, id: &str, beat: u64, age: Duration) {
+    let status = format!(
+        r#"{{"node":"{id}","serving":1,"digest":"","prepared":0,"newest":1,"pin":0,"lag_s":0,"error":"","failed":0,
+            "slots":[{{"first_slot":0,"last_slot":16383}}],"topology":1,"ready_topology":2,"beat":{beat},
+            "updated":"2026-11-28T16:00:00Z","tool":"x"}}"#
+    );
+    let (path, new) = (published.table().join(format!("status/{id}.json")), published.folder.path().join("status.new"));
+    std::fs::write(&new, sealed(&status)).unwrap();
+    let file = std::fs::File::options().write(true).open(&new).unwrap();
+    file.set_modified(SystemTime::now() - age).unwrap();
+    std::fs::rename(new, path).unwrap();
+}
+
+pub(crate) fn a_topology_waits_for_a_primary_that_has_stopped_reporting() {
+    let published = Published::new();
+    publish(&published, 2);
+    let (two, three) = (members(2, 0), members(3, 0));
+    create(&published, 1, &two);
+    let servers: Vec<Server> = two.iter().map(|member| start(&published, member)).collect();
+    wait_for_topology(&servers, 1);
+    // The third primary had the rows, and was killed an hour ago.
+    confirm(&published, &three[2].id, 1, Duration::from_secs(3600));
+    let mut next = three.clone();
+    (next[0].port, next[1].port) = (two[0].port, two[1].port);
+    create(&published, 2, &next);
+    for server in &servers {
+        let polls = server.number("published_polls");
+        server.wait_for("published_polls", polls + 20);
+        assert_eq!(topology_number(server), 1);
+    }
+    confirm(&published, &three[2].id, 2, Duration::ZERO);
+    wait_for_topology(&servers, 2);
+}
+
+pub(crate) fn a_node_that_fetches_is_not_failed_over() {
+    let published = Published::new();
+    published.publish(1);
+    let members = members(1, 1);
+    create(&published, 1, &members);
+    let mut slow = command(&published, &members[0].id, members[0].port);
+    slow.args(["--fetch-bandwidth", "20KB"]);
+    let slow = start_node(slow, &published.socket(&members[0].id));
+    let replica = start(&published, &members[1]);
+    wait_for_topology([&slow, &replica], 1);
+    published.publish(2);
+    eventually("the node fetches", || slow.number("published_fetching_total_bytes") > 0);
+    // The fetch takes longer than the node may be silent.
+    let started = Instant::now();
+    while slow.number("published_generation") == 1 {
+        let mut watch = Command::new(env!("CARGO_BIN_EXE_zkv"));
+        watch.args(["topology", "watch", published.publication.url(), "--once", "--fail-after", "10"]);
+        let output = watch.output().unwrap();
+        assert!(output.status.success() && output.stdout.is_empty(), "{output:?} after {:?}", started.elapsed());
+        std::thread::yield_now();
+    }
+    assert_eq!(published.publication.topology(None).unwrap().unwrap().number, 1);
 }
 
 pub(crate) fn a_node_with_several_ranges_has_their_rows() {
