@@ -1,19 +1,8 @@
 //! What a node reports while it cannot read the store.
 
-use std::process::Command;
-
-use crate::helpers::published::{Published, health, wait_until_served};
-use crate::helpers::servers::Server;
+use crate::helpers::published::{Published, health, health_within, wait_until_served};
 use crate::helpers::store_server::{Fault, StoreServer};
 use crate::helpers::waiting::eventually;
-
-/// Runs `zkv health` with a limit on the age of the last successful poll. Returns its exit status and its lines.
-fn health_within(node: &Server, stale_after_s: &str) -> (Option<i32>, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_zkv"));
-    command.args(["health", "--stale-after", stale_after_s, "--socket"]).arg(node.socket());
-    let output = command.output().unwrap();
-    (output.status.code(), String::from_utf8(output.stderr).unwrap())
-}
 
 #[test]
 fn a_node_that_cannot_read_the_store_reports_since_when() {
@@ -32,7 +21,7 @@ fn a_node_that_cannot_read_the_store_reports_since_when() {
         assert!(text.contains("so newer generations and pins are unknown: "), "{fault:?}: {text}");
         // The rows are served all the time, and a restart would not help.
         wait_until_served(&node, 1);
-        assert_eq!(health_within(&node, "3600").0, Some(0), "{fault:?}");
+        assert_eq!(health(&node).0, Some(0), "{fault:?}");
         store.recover();
         eventually("the outage is over", || node.number("published_poll_age_s") <= 1 && health(&node).1.is_empty());
     }

@@ -155,10 +155,16 @@ pub(crate) fn wait_for_error(node: &Server, text: &str) {
     });
 }
 
-/// Runs `zkv health`, and returns its exit status and its lines.
+/// Runs `zkv health`, and returns its exit status and its lines. The store may have been unreadable for any time.
 pub(crate) fn health(node: &Server) -> (Option<i32>, String) {
+    health_within(node, "86400")
+}
+
+/// Runs `zkv health` with a limit on the age of the last successful poll.
+pub(crate) fn health_within(node: &Server, stale_after_s: &str) -> (Option<i32>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_zkv"));
-    let output = command.arg("health").arg("--socket").arg(node.socket()).output().unwrap();
+    command.args(["health", "--stale-after", stale_after_s, "--socket"]).arg(node.socket());
+    let output = command.output().unwrap();
     (output.status.code(), String::from_utf8(output.stderr).unwrap())
 }
 

@@ -77,9 +77,9 @@ fn problems(info: &Info, stale_after: Option<Duration>) -> Vec<String> {
 }
 
 /// Returns a message if a server that follows a published table has not read the store for a time, which is 10 polls and
-/// at least 60 s by default.
+/// at least 30 s by default.
 fn store_age_problem(info: &Info, stale_after: Option<Duration>) -> Option<String> {
-    const AGE_MIN_S: u64 = 60;
+    const AGE_MIN_S: u64 = 30;
     const POLLS: u64 = 10;
     let (age_s, poll_s) = (info.number::<u64>("published_poll_age_s")?, info.number::<u64>("published_poll_s")?);
     let stale_after_s = stale_after.map_or(AGE_MIN_S.max(poll_s.saturating_mul(POLLS)), |after| after.as_secs());

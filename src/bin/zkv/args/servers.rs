@@ -50,7 +50,7 @@ pub(crate) struct HealthArgs {
     #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = parse_seconds)]
     pub(crate) timeout: Duration,
     /// Report a problem if a server that follows a published table has not read its store for this long [default: ten
-    /// polls, and at least 60 s]
+    /// polls, and at least 30 s]
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     pub(crate) stale_after: Option<Duration>,
     /// If the server is healthy, print the generation, digest, and number of rows of its table
