@@ -224,6 +224,19 @@ impl MappedStore {
         !self.has_lost_trust() && self.store.is_trusted()
     }
 
+    /// Returns whether nobody has written to the file. If its names or permissions have just changed, waits until every
+    /// further change is detected: up to 50 ms, or up to 2.05 s if the file system may store times with a resolution of
+    /// seconds. Returns `false` if they change too often to tell.
+    pub(crate) fn has_unchanged_file(&self) -> bool {
+        /// The first check can find a change of names or permissions, and so can the second one.
+        const ATTEMPTS: usize = 3;
+        let is_unchanged = || {
+            let epoch = if self.has_lost_trust() { None } else { self.store.begin_batch_of_whole_file() };
+            epoch.is_some_and(|epoch| self.is_unchanged_since(epoch))
+        };
+        (0..ATTEMPTS).any(|_| is_unchanged())
+    }
+
     /// Verifies the index of a file that has changed. If the index is intact, trusts the file again: see
     /// [`Store::look_again`].
     ///

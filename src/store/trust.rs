@@ -129,9 +129,8 @@ impl Store {
         (if now.is_distrust() { begun } else { now }, fixed)
     }
 
-    /// Begins a batch that verifies the whole file, which must not be copied. Waits until every change of the file is
+    /// Begins a batch that is about the whole file, of which nothing is copied. Waits until every change of the file is
     /// detected. Returns `None` if its names or permissions change too often, or if the file is not trusted.
-    #[cfg(feature = "object-store")]
     pub(crate) fn begin_batch_of_whole_file(&self) -> Option<Epoch> {
         use super::settling::{SETTLE, SETTLE_COARSE};
 
