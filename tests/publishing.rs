@@ -147,6 +147,7 @@ fn main() -> ExitCode {
         local_folder::links_in_a_store_lead_nobody_out_of_it,
         local_folder::only_files_of_uploads_are_garbage,
         local_folder::special_files_in_a_store_block_no_program,
+        local_folder::statuses_that_cannot_be_listed_do_not_stop_publishers,
         lost_responses::a_commit_that_another_publisher_overwrote_gets_the_next_number,
         lost_responses::a_creation_whose_response_is_lost_succeeds,
         lost_responses::a_creation_without_permission_is_tried_once,

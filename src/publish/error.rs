@@ -153,8 +153,8 @@ pub enum PublishError {
     },
     /// A disk has too little free space.
     #[error(
-        "{}: the disk has {available_bytes} free bytes, and the file needs {needed_bytes} and leaves {reserve_bytes} \
-         free: free space, or keep fewer generations",
+        "{}: the disk has {available_bytes} free bytes, and the file needs {needed_bytes}, and {reserve_bytes} \
+         must stay free: free space, or keep fewer generations",
         path.display()
     )]
     DiskFull {

@@ -367,7 +367,7 @@ impl Blocks {
                 copier.copy(&mut copies, bytes);
             }
         }
-        len_bytes <= COPIES_LEN_MAX_BYTES / 2
+        len_bytes <= COPIES_LEN_MAX_BYTES / 4 * 3
     }
 
     /// Records that the copy of a block is verified in a copying epoch. The copies must be locked, so no other trusted

@@ -453,6 +453,8 @@ mod tests {
                 break;
             }
         }
+        // From now on, the root is read with a stamp that does not change by itself.
+        assert_eq!(scene.table.get(7), Err(LookupError::Damaged));
         assert!(watched.is_root_bad(&watched.stamp().unwrap()));
         // The byte is restored. The file is trusted again, at the latest when its change time is settled.
         scene.overwrite(&[intact], root_at);

@@ -52,7 +52,7 @@ fn expect_full_disk(published: &Published, node: &Server, load: &MixedLoad) {
         statuses.iter().any(|status| (status.serving, status.failed) == (1, 2) && status.error.contains(reason))
     });
     assert!(node.logged(reason) > 0, "{}", node.log());
-    assert!(node.logged("and leaves 16777216 free: free space") > 0, "{}", node.log());
+    assert!(node.logged(", and 16777216 must stay free: free space") > 0, "{}", node.log());
     load.wait_for_right(1000);
 }
 

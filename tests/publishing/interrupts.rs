@@ -89,7 +89,8 @@ fn upload_state(store: &Store) -> Option<(usize, String)> {
 
 /// Returns a publication through a proxy that stalls while some parts are complete and others are not.
 fn stalled(store: &Store) -> Command {
-    let proxy = proxy::start(store.address(), 3);
+    // moto closes each connection after its response. Four requests read the policy and the preceding generation.
+    let proxy = proxy::start(store.address(), 7);
     let mut command = store.zkv_command(&["publish", "large.db", "--to", "URL"]);
     command.env("AWS_ENDPOINT_URL", format!("http://{proxy}"));
     command

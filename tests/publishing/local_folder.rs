@@ -114,7 +114,7 @@ pub(crate) fn links_in_a_store_lead_nobody_out_of_it() {
             "data/JOB/FILE" => symlink(victim.join(file_name(1)), &place).unwrap(),
             _ => symlink(&victim, &place).unwrap(),
         }
-        store.bake("next.db", "1,one\n");
+        store.bake("next.db", "1,one\n2,two\n");
         for args in [
             &["gc", "URL", "--keep", "1", "--older-than", "0s", "--delete"][..],
             &["publish", "next.db", "--to", "URL"],
@@ -221,4 +221,16 @@ pub(crate) fn a_signal_ends_a_download_while_the_folder_hangs() -> Result<(), Mi
     drop(responds);
     supervisor.join().unwrap();
     Ok(())
+}
+
+/// Whoever can write statuses must not keep publishers and operators from their work.
+pub(crate) fn statuses_that_cannot_be_listed_do_not_stop_publishers() {
+    let store = Store::folder();
+    store.publish(1);
+    fs::write(store.path("published/users/status"), "x").unwrap();
+    for args in [&["publish", "table.db", "--to", "URL"][..], &["pin", "URL", "2"]] {
+        let ran = store.zkv(args);
+        assert!(ran.err.contains("warning: ") && ran.err.contains("numbers that only nodes know"), "{ran:?}");
+        ran.succeeds();
+    }
 }

@@ -8,7 +8,7 @@ none.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from zero_kv._engine import SLOT_COUNT, SLOTS_COLUMN, ShardBake, decode, equal_shards, missing_shards, shard_numbers
@@ -42,6 +42,7 @@ def write(
     note: str | None = None,
     parent: int | None = None,
     canary: str | os.PathLike[str] | None = None,
+    allow: Iterable[str] = (),
 ) -> Generation:
     """Publish the rows of a dataset as the next generation of the table at `url`.
 
@@ -81,4 +82,4 @@ def write(
     empty = missing_shards(entries)
     if not entries:
         entries, empty = [bake.write([], range(SLOT_COUNT))], []
-    return commit(entries, url, empty=empty, note=note, parent=parent, canary=canary)
+    return commit(entries, url, empty=empty, note=note, parent=parent, canary=canary, allow=allow)
