@@ -147,11 +147,12 @@ impl NodeStatus {
         location: &Location,
         skipped: &mut dyn FnMut(String),
     ) -> Result<Vec<NodeStatus>, PublishError> {
+        let mut skip = |error: &PublishError| skipped(format!("{error}: the status is skipped"));
         let mut statuses = Vec::new();
         let listed = match location.list("status", None, STATUSES_MAX).await {
             // Who can write to the folder of a store can replace `status`. All statuses are then missing.
             Err(error @ PublishError::Store { cause: StoreFault::Folder { .. }, .. }) => {
-                skipped(error.to_string());
+                skip(&error);
                 Vec::new()
             }
             listed => listed?,
@@ -160,7 +161,7 @@ impl NodeStatus {
         for name in others.and_then(Result::ok).unwrap_or_default() {
             if let Some(node) = node_of(&name) {
                 let (object, problem) = (location.object_url(&object(node)), "is not a regular file".to_owned());
-                skipped(PublishError::Document { object, problem }.to_string());
+                skip(&PublishError::Document { object, problem });
             }
         }
         let read = |listed: ObjectMeta| async move {
@@ -183,7 +184,7 @@ impl NodeStatus {
                 Some(Ok(status)) => statuses.push(status),
                 Some(Err(error)) if error.is_of_one_object() || failed < FAILED_MAX => {
                     failed += usize::from(!error.is_of_one_object());
-                    skipped(error.to_string());
+                    skip(&error);
                 }
                 Some(Err(error)) => return Err(error),
             }

@@ -158,8 +158,12 @@ impl WatchedFile {
         };
         watched.trust(&watched.stamp()?, true);
         // No byte was read yet, so a change of the file before the lease is taken does no harm.
-        watched.lease.take(|| watched.stamp().inspect(|stamp| watched.trust(stamp, true)).is_ok());
-        Ok(watched)
+        let mut stamped = Ok(());
+        watched.lease.take(|| {
+            stamped = watched.stamp().map(|stamp| watched.trust(&stamp, true));
+            stamped.is_ok()
+        });
+        stamped.map(|()| watched)
     }
 
     /// Waits until every further write to the file will change the file's modification time, then trusts the current

@@ -6,7 +6,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread;
 use std::time::Duration;
 
@@ -47,7 +47,13 @@ pub(crate) struct Gate {
 
 struct GateState {
     passage: Mutex<Passage>,
-    connections: Mutex<Vec<TcpStream>>,
+    connections: Mutex<Vec<Weak<Connection>>>,
+}
+
+/// A connection of a node, and the one to the store that it is forwarded to.
+struct Connection {
+    client: TcpStream,
+    server: TcpStream,
 }
 
 impl Gate {
@@ -64,14 +70,19 @@ impl Gate {
                 if state.passage() == Passage::Closed {
                     continue;
                 }
-                connections.extend([client.try_clone().unwrap(), server.try_clone().unwrap()]);
+                let connection = Arc::new(Connection { client, server });
+                connections.retain(|connection| connection.strong_count() > 0);
+                connections.push(Arc::downgrade(&connection));
                 drop(connections);
-                let (from_server, to_client) = (server.try_clone().unwrap(), client.try_clone().unwrap());
                 let (requests, responses) = (Arc::clone(&state), Arc::clone(&state));
-                thread::spawn(move || copy(from_server, to_client, |client, bytes| responses.respond(client, bytes)));
-                let rejecting = client.try_clone().unwrap();
+                let responding = Arc::clone(&connection);
                 thread::spawn(move || {
-                    copy(client, server, |server, bytes| requests.request(&rejecting, server, bytes))
+                    let Connection { client, server } = &*responding;
+                    copy(server, client, |bytes| responses.respond(client, bytes));
+                });
+                thread::spawn(move || {
+                    let Connection { client, server } = &*connection;
+                    copy(client, server, |bytes| requests.request(client, server, bytes));
                 });
             }
         });
@@ -82,8 +93,9 @@ impl Gate {
     pub(crate) fn set(&self, passage: Passage) {
         let mut connections = self.state.connections.lock().unwrap();
         *self.state.passage.lock().unwrap() = passage;
-        for connection in connections.drain(..) {
-            let _ = connection.shutdown(Shutdown::Both);
+        for connection in connections.drain(..).filter_map(|connection| connection.upgrade()) {
+            let _ = connection.client.shutdown(Shutdown::Both);
+            let _ = connection.server.shutdown(Shutdown::Both);
         }
     }
 }
@@ -93,7 +105,7 @@ impl GateState {
         *self.passage.lock().unwrap()
     }
 
-    fn request(&self, mut client: &TcpStream, server: &mut TcpStream, bytes: &[u8]) -> io::Result<()> {
+    fn request(&self, mut client: &TcpStream, mut server: &TcpStream, bytes: &[u8]) -> io::Result<()> {
         if self.passage() == Passage::Unavailable {
             client.write_all(b"HTTP/1.1 503 Slow Down\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")?;
             return Err(io::ErrorKind::ConnectionAborted.into());
@@ -101,7 +113,7 @@ impl GateState {
         server.write_all(bytes)
     }
 
-    fn respond(&self, client: &mut TcpStream, bytes: &[u8]) -> io::Result<()> {
+    fn respond(&self, mut client: &TcpStream, bytes: &[u8]) -> io::Result<()> {
         match self.passage() {
             Passage::LosesResponses => Err(io::ErrorKind::ConnectionAborted.into()),
             Passage::Slow { bytes_per_s } => {
@@ -117,10 +129,10 @@ impl GateState {
 }
 
 /// Forwards bytes until one side closes its connection, or `forward` fails.
-fn copy(mut from: TcpStream, mut to: TcpStream, forward: impl Fn(&mut TcpStream, &[u8]) -> io::Result<()>) {
+fn copy(mut from: &TcpStream, to: &TcpStream, forward: impl Fn(&[u8]) -> io::Result<()>) {
     let mut bytes = vec![0; 16 << 10];
     while let Ok(len @ 1..) = from.read(&mut bytes) {
-        if forward(&mut to, &bytes[..len]).is_err() {
+        if forward(&bytes[..len]).is_err() {
             break;
         }
     }

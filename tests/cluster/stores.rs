@@ -237,7 +237,7 @@ pub(crate) fn a_node_that_fetches_is_not_failed_over() {
     let started = Instant::now();
     while slow.number("published_generation") == 1 {
         let mut watch = Command::new(env!("CARGO_BIN_EXE_zkv"));
-        watch.args(["topology", "watch", published.publication.url(), "--once", "--fail-after", "10"]);
+        watch.args(["topology", "watch", published.publication.url(), "--once", "--fail-after", "10s"]);
         let output = watch.output().unwrap();
         assert!(output.status.success() && output.stdout.is_empty(), "{output:?} after {:?}", started.elapsed());
         std::thread::yield_now();

@@ -147,7 +147,15 @@ fn a_write_is_detected_although_the_modification_time_is_restored() {
     file.write_all_at(&vec![b'#'; last.len()], at as u64).unwrap();
     file.set_modified(modified).unwrap();
 
-    assert_eq!(mapped.get(keys[699]), Err(LookupError::Damaged));
+    // A block that was copied before the write has the value that it had, until the copies are released.
+    let found_eventually = |key: usize, wanted: Result<Option<Vec<u8>>, LookupError>| loop {
+        let found = mapped.get(keys[key]);
+        if found == wanted {
+            break;
+        }
+        assert!(matches!(&found, Ok(value) if *value == expected[key]), "key {key}: {found:?}");
+    };
+    found_eventually(699, Err(LookupError::Damaged));
     assert_eq!(mapped.get_many(&keys), Err(LookupError::Damaged));
     assert_eq!(mapped.get(keys[0]), Ok(expected[0].clone()), "an intact block");
     assert!(mapped.is_trusted() && mapped.last().is_err());
@@ -159,7 +167,8 @@ fn a_write_is_detected_although_the_modification_time_is_restored() {
     // The root of the block sums is overwritten, too.
     file.write_all_at(&vec![0x5a; whole.len() - 4096], 4096).unwrap();
     file.set_modified(modified).unwrap();
-    assert!(keys.iter().all(|key| mapped.get(*key) == Err(LookupError::Damaged)) && !mapped.is_trusted());
+    (0..keys.len()).filter(|key| *key != 699).for_each(|key| found_eventually(key, Err(LookupError::Damaged)));
+    assert!(mapped.get(keys[699]) == Err(LookupError::Damaged) && !mapped.is_trusted());
 }
 
 #[test]

@@ -108,6 +108,8 @@ const LISTING: &str = "<?xml version='1.0'?><ListBucketResult><Contents><Key>use
     <Size>18446744073709551615</Size></Contents><Contents><Key>users/data/../../etc/passwd</Key>\
     <LastModified>0000-01-01T00:00:00Z</LastModified><ETag>x</ETag><Size>1</Size></Contents></ListBucketResult>";
 
+const EMPTY_LISTING: &str = "<ListBucketResult><Name>bucket</Name><IsTruncated>false</IsTruncated></ListBucketResult>";
+
 /// Runs a command whose URL is in a bucket. The server answers requests whose first line contains `part` with the body,
 /// and has no other object.
 fn run_with_answer(store: &Store, args: &[&str], part: &'static str, body: String) -> Ran {
@@ -118,9 +120,13 @@ fn run_with_answer(store: &Store, args: &[&str], part: &'static str, body: Strin
             let mut lines = BufReader::new(&stream).lines().map_while(Result::ok);
             let first = lines.next().unwrap_or_default();
             lines.take_while(|line| !line.is_empty()).for_each(drop);
-            let response = match first.contains(part) {
-                true => format!("200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len()),
-                false => "404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".to_owned(),
+            let answer = match first.contains(part) {
+                true => Some(&body[..]),
+                false => first.contains("list-type").then_some(EMPTY_LISTING),
+            };
+            let response = match answer {
+                Some(body) => format!("200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len()),
+                None => "404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".to_owned(),
             };
             let _ = stream.write_all(format!("HTTP/1.1 {response}").as_bytes());
         }

@@ -211,11 +211,19 @@ impl NodeMachine {
         (self.serving, self.digest) = (manifest.number, manifest.digest());
         self.hold(slots);
         self.bodies.insert(manifest.number, Arc::new(manifest.clone()));
+        // A process that was killed may have left files in the folder.
+        self.is_settled = false;
     }
 
     fn hold(&mut self, slots: SlotSet) {
         (self.held_ranges, self.held) = (slots.ranges(), slots);
         self.topologies.held_changed();
+    }
+
+    /// Returns whether topologies wait to take effect, and whether the node only assumes which one is in effect.
+    #[cfg(test)]
+    pub(super) fn topology_state(&self) -> (bool, bool) {
+        self.topologies.state()
     }
 
     /// Records that a topology is in effect.
@@ -242,7 +250,9 @@ impl NodeMachine {
         if let Some(topology) = self.topologies.next_activation(now, &self.options, &self.held) {
             return Some(Action::Activate(topology));
         }
-        if !self.is_settled && !self.is_settling && !self.waits_for_poll && self.swap.is_none() {
+        // The first poll shows which generations are needed.
+        let is_polled = self.polls > 1 || self.polls == 1 && self.round.is_none();
+        if !self.is_settled && is_polled && !self.is_settling && !self.waits_for_poll && self.swap.is_none() {
             self.is_settling = true;
             return Some(Action::Settle(self.record(), self.used_manifests()));
         }

@@ -88,6 +88,11 @@ impl Topologies {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn state(&self) -> (bool, bool) {
+        (!self.pending.is_empty(), self.is_assumed)
+    }
+
     fn known(&self, topology: Arc<Topology>) -> KnownTopology {
         KnownTopology { own: topology.slots_of(&self.name), topology }
     }
