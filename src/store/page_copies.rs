@@ -265,8 +265,9 @@ mod tests {
     }
 
     fn first_byte(mapping: &CopyableMapping, page: usize) -> u8 {
+        let address = mapping.memory.as_ptr().wrapping_add(page * page_len_bytes());
         // SAFETY: The address is inside the mapping. Another write may change the byte.
-        unsafe { mapping.memory.as_ptr().add(page * page_len_bytes()).read_volatile() }
+        unsafe { address.read_volatile() }
     }
 
     /// Returns the number of this process's mappings that begin inside the mapping.
@@ -282,7 +283,13 @@ mod tests {
         let (file, mapping) = mapped();
         let page = page_len_bytes();
         let before = mappings(&mapping);
-        for ranges in [&[3..4][..], &[0..1, 7..9, 5..20, 2..3], &[0..PAGES], &[PAGES - 1..PAGES + 1]] {
+        let whole = 0..PAGES + 1;
+        for ranges in [
+            &[3..4, PAGES - 1..PAGES + 1][..],
+            &[0..1, 7..9, 5..20, 2..3],
+            &[0..9, 9..PAGES],
+            std::slice::from_ref(&whole),
+        ] {
             let mut copies = mapping.lock();
             for range in ranges {
                 let end = (range.end * page).min(mapping.memory.len());

@@ -164,7 +164,9 @@ impl Store {
     /// returns `true`, this check makes no system call. After this function has returned `false`, every lookup fails
     /// with [`LookupError::Damaged`](super::LookupError) until [`Store::look_again`] succeeds, or, if only the file's
     /// names or permissions have changed, until the next call of [`Store::begin_batch`].
-    /// If pages had to be copied, the result is `false`, too, and the lookups can be repeated.
+    ///
+    /// In the first moments after the file was created or renamed, lookups copy the pages that they need, and the result is
+    /// `false`, too. Repeat the lookups then.
     ///
     /// Bytes borrowed from a mapping can change at any time: copy them before this call.
     ///
@@ -177,9 +179,13 @@ impl Store {
     /// # bake::bake_csv("7,seven\n".as_bytes(), &path, &Options::default(), &mut |_| ())?;
     /// // SAFETY: Every value is copied, and the copy is used only if the file is unchanged after it.
     /// let store = unsafe { zero_kv::Store::map(&path)? };
-    /// let epoch = store.begin_batch();
-    /// let value = store.get(7)?.map(<[u8]>::to_vec);
-    /// assert!(store.is_unchanged_since(epoch));
+    /// let (epoch, value) = loop {
+    ///     let epoch = store.begin_batch();
+    ///     let value = store.get(7)?.map(<[u8]>::to_vec);
+    ///     if store.is_unchanged_since(epoch) {
+    ///         break (epoch, value);
+    ///     }
+    /// };
     /// assert_eq!(value.as_deref(), Some(&b"seven"[..]));
     ///
     /// // Somebody writes into the file.
