@@ -61,6 +61,7 @@ struct Draft {
 /// Publishes files, each with its first and last slot. `lib/zero_kv/_publish.py` has the keyword arguments.
 #[pyfunction]
 #[pyo3(signature = (files, to, canary, note, parent, allow, progress))]
+#[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
 pub(crate) fn publish_files(
     py: Python<'_>,
     files: Vec<(PathBuf, u16, u16)>,

@@ -188,6 +188,7 @@ fn bake_shard(
 /// Creates the next generation from entries, and from the ranges of slots without rows.
 #[pyfunction]
 #[pyo3(signature = (entries, empty, to, canary, note, parent, allow))]
+#[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
 pub(crate) fn commit_entries(
     py: Python<'_>,
     entries: Vec<PyRef<'_, Entry>>,
