@@ -147,16 +147,16 @@ impl NodeStatus {
         location: &Location,
         skipped: &mut dyn FnMut(String),
     ) -> Result<Vec<NodeStatus>, PublishError> {
-        let mut skip = |error: &PublishError| skipped(format!("{error}: the status is skipped"));
         let mut statuses = Vec::new();
         let listed = match location.list("status", None, STATUSES_MAX).await {
             // Who can write to the folder of a store can replace `status`. All statuses are then missing.
             Err(error @ PublishError::Store { cause: StoreFault::Folder { .. }, .. }) => {
-                skip(&error);
+                skipped(format!("{error}: no status is read"));
                 Vec::new()
             }
             listed => listed?,
         };
+        let mut skip = |error: &PublishError| skipped(format!("{error}: the status is skipped"));
         let others = location.folder.as_ref().map(|folder| folder.names_of_no_objects(&location.path("status")));
         for name in others.and_then(Result::ok).unwrap_or_default() {
             if let Some(node) = node_of(&name) {

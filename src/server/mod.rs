@@ -46,7 +46,6 @@ mod log_queue;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod native;
-#[cfg(any(feature = "metrics", feature = "tls"))]
 mod newest_tasks;
 mod panics;
 mod pass;

@@ -37,6 +37,7 @@ impl NewestTasks {
         Arc::new(NewestTasks { max, running: Mutex::default() })
     }
 
+    #[cfg(any(feature = "metrics", feature = "tls"))]
     pub(super) fn max(&self) -> usize {
         self.max
     }

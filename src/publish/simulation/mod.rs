@@ -602,15 +602,13 @@ const SEED: &str = "ZERO_KV_SEED";
 /// The environment variable with the number of schedules.
 const SCHEDULES: &str = "ZERO_KV_SCHEDULES";
 
-/// `ZERO_KV_SCHEDULES=5000 cargo test --lib publish::simulation -- --nocapture` simulates many schedules, and
-/// `ZERO_KV_SEED=N ZERO_KV_SCHEDULES=1` with the same command replays one.
+/// `ZERO_KV_SEED=N ZERO_KV_SCHEDULES=5000 cargo test --lib publish::simulation -- --nocapture` simulates many schedules, and
+/// `ZERO_KV_SCHEDULES=1` with the same command replays one.
 #[test]
 fn nodes_keep_their_promises_in_every_schedule() {
     let variable = |name: &str| std::env::var(name).ok().map(|value| value.parse::<u64>().expect("a number"));
-    let first = variable(SEED).unwrap_or_else(|| {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-        now.as_nanos() as u64
-    });
+    // The gate always runs the same schedules. Other seeds are for searches of faults.
+    let first = variable(SEED).unwrap_or(1);
     let schedules = variable(SCHEDULES).unwrap_or(60);
     println!("{SEED}={first} {SCHEDULES}={schedules}");
     let mut swaps = 0;
