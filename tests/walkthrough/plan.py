@@ -171,18 +171,19 @@ for _ in range(6):
 """,
     ("python/README.md", "slots = zero_kv.slots("): """
 url = "s3://tables/orders"
-for _ in range(6):
-    zero_kv.publish("users.db", url)
 rows = pyarrow.record_batch({"id": ids, "price": ids / 2, "name": ["pen"] * 1000, "blob": [b"x"] * 1000})
 slot = pyarrow.array(zero_kv.slots(rows.column("id")))
 batch = rows.filter(pyarrow.compute.less(slot, 8192))
 batches = [batch]
 others = rows.filter(pyarrow.compute.and_(pyarrow.compute.greater_equal(slot, 8192), pyarrow.compute.less(slot, 12288)))
 columns = {"key": "id", "columns": ["price", "name"]}
-entries = [
-    zero_kv.write_shard([batch], range(0, 8192), url, **columns),
-    zero_kv.write_shard([others], range(8192, 12288), url, **columns),
-]
+for generation in range(1, 8):
+    entries = [
+        zero_kv.write_shard([batch], range(0, 8192), url, **columns),
+        zero_kv.write_shard([others], range(8192, 12288), url, **columns),
+    ]
+    if generation <= 6:
+        zero_kv.commit(entries, url, empty=[range(12288, 16384)])
 """,
     ("python/README.md", "generation = zero_kv.spark.write("): """
 import os
