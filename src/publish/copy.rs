@@ -152,7 +152,7 @@ impl Publication {
     }
 }
 
-/// Returns whether an entry is that of a copy of a file.
+/// Returns whether `copy` differs from `original` only in the name of its object.
 fn is_copy(copy: &Entry, original: &Entry) -> bool {
     *copy == Entry { object: copy.object.clone(), ..original.clone() }
 }

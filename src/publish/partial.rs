@@ -116,8 +116,8 @@ pub(super) fn salvage(
     Ok(Some(missing_bytes))
 }
 
-/// Returns the ranges of a file that do not match their checksums, or `None` if the file is not that of the entry, or if
-/// its checksums are damaged.
+/// Returns the ranges of a file that do not match their checksums. Returns `None` if the checksums themselves are damaged,
+/// or if the file has another length or digest than the entry.
 fn damaged_ranges(entry: &Entry, file: &File, path: &Path, cancel: &Cancel) -> Option<Vec<Range<u64>>> {
     survive_bus_errors().ok()?;
     let canceled = cancel.clone();

@@ -240,7 +240,7 @@ impl Check {
         Check { published: Arc::clone(&cluster.published), seen: Mutex::default() }
     }
 
-    /// Returns whether an answer is of a published generation, whatever its connection has seen.
+    /// Returns whether an answer is of a published generation, even if its connection has seen a newer one.
     pub(crate) fn is_published(&self, key: u64, answer: &Answer) -> bool {
         self.seen.lock().unwrap().remove(&answer.connection_id);
         self.is_right(key, answer)

@@ -100,7 +100,7 @@ impl SimulatedNode {
         NODES[self.at]
     }
 
-    /// Converts a time into that of the node's clock.
+    /// Returns the time that the node's clock shows at `now_ms`.
     pub(super) fn clock(&self, now_ms: u64) -> Duration {
         Duration::from_millis((now_ms - self.started_ms) * self.rate / 1000)
     }
