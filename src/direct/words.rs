@@ -66,7 +66,7 @@ impl TableState {
         self.is_of(then.0) && (!self.is_trusted() || then.is_leased() && !self.is_since(then))
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, feature = "server"))]
     pub(crate) fn is_changed(self) -> bool {
         self.0 & CHANGED != 0
     }

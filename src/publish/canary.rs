@@ -106,11 +106,10 @@ impl Manifest {
         self.canaries.iter().filter(move |canary| canary.key_of(kind).is_none_or(|key| slots.has(slot_of(key))))
     }
 
-    /// Looks the canaries of the generation up in its table, which has the rows of all its files. Returns the first
-    /// canary that the table does not satisfy as the error, in the form of [`Serve`](super::Serve).
+    /// Looks the canaries of the generation up in its table, which has the rows of all its files.
     ///
     /// # Errors
-    /// What is wrong.
+    /// What is wrong with the first canary that the table does not satisfy.
     pub fn check_canaries(&self, store: &MappedStore) -> Result<(), String> {
         let check = |canary: &Canary| {
             canary.check(store).map_err(|problem| format!("canary {}: {problem}", one_line(&canary.key)))

@@ -35,7 +35,7 @@ impl Epoch {
     }
 
     /// Returns how many epochs began, and how many copies were verified, since an older value.
-    #[cfg(test)]
+    #[cfg(all(test, feature = "bake"))]
     pub(super) fn counted_since(self, older: Epoch) -> u64 {
         self.0 / Epoch::COUNT_ONE - older.0 / Epoch::COUNT_ONE
     }

@@ -324,7 +324,7 @@ impl Store {
     }
 
     /// Begins a new epoch, in which every block is unverified.
-    #[cfg(test)]
+    #[cfg(all(test, feature = "bake", feature = "server"))]
     pub(crate) fn forget_verified_blocks(&self) {
         assert!(self.blocks.distrust(self.epoch()) && self.blocks.trust_again(false));
     }
