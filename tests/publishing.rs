@@ -125,6 +125,7 @@ fn main() -> ExitCode {
     ];
     trials.extend(trials![
         busy_stores::requests_wait_as_long_as_a_busy_store_asks,
+        busy_stores::a_part_that_takes_longer_than_a_response_is_sent_once,
         busy_stores::statuses_of_many_nodes_are_read_at_the_same_time,
         copies::an_interrupted_copy_continues,
         copies::two_stores_have_their_own_variables,

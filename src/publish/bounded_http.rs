@@ -1,7 +1,7 @@
 //! Bounds for the responses of stores over HTTP, and for the requests to stores that ask for a pause.
 //!
 //! In: requests of the crate `object_store`, which reads bodies until they end, and allocates what headers announce.
-//! Out: responses whose bodies and lengths are within limits. A body that is longer than what was requested, and the whole
+//! Out: responses whose bodies, lengths, and times are within limits. A body that is longer than what was requested, and the whole
 //! object instead of a range, are errors whose bodies are not read; of the body of an error, only the beginning is read. If
 //! a store is busy and states for how long (`Retry-After`), all requests to the store wait. Redirects are followed only
 //! where they are safe: see [`Redirects`].
@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use futures_util::StreamExt;
+use futures_util::{StreamExt, TryStreamExt};
 use http_body::{Body, Frame, SizeHint};
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody, HttpService,
@@ -22,7 +22,7 @@ use reqwest::header::{HeaderMap, RETRY_AFTER};
 use reqwest::redirect::{Attempt, Policy};
 use reqwest::{StatusCode, Url};
 use thiserror::Error;
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep};
 
 use super::foreign_text::one_line;
 use super::limits::{FILE_LEN_MAX_BYTES, MANIFEST_LEN_MAX_BYTES};
@@ -33,6 +33,17 @@ const BODY_LEN_MAX_BYTES: u64 = MANIFEST_LEN_MAX_BYTES;
 /// What is read of the body of an error, and how long.
 const ERROR_LEN_MAX_BYTES: usize = 4 << 10;
 const ERROR_TIME_MAX: Duration = Duration::from_secs(5);
+/// The maximum time until the response to a request without a body begins.
+const RESPONSE_MAX: Duration = Duration::from_secs(15);
+/// The rate, in bytes per second, at which the body of a request is sent at least. The body may take the time that it
+/// needs at this rate, because only the kernel knows how much of it the store has received. The kernel ends a connection
+/// if the store receives nothing for [`UNRECEIVED_MAX`].
+const SEND_RATE_MIN: u64 = 8 << 10;
+const UNRECEIVED_MAX: Duration = Duration::from_secs(30);
+/// The maximum time in which a body arrives that is not [`Streamed`].
+const BODY_MAX: Duration = Duration::from_secs(120);
+/// The maximum time that a response waits for its next byte.
+const STALL_MAX: Duration = Duration::from_secs(15);
 /// The maximum time that requests wait because a store is busy.
 const BUSY_MAX: Duration = Duration::from_secs(60);
 
@@ -129,15 +140,10 @@ impl HttpConnector for BoundedConnector {
         let mut client = reqwest::Client::builder()
             .user_agent(concat!("zero-kv/", env!("CARGO_PKG_VERSION")))
             .redirect(self.0.policy())
+            .tcp_user_timeout(UNRECEIVED_MAX)
             .http1_only();
-        if let Some(time) = time(ClientConfigKey::Timeout) {
-            client = client.timeout(time);
-        }
         if let Some(time) = time(ClientConfigKey::ConnectTimeout) {
             client = client.connect_timeout(time);
-        }
-        if let Some(time) = time(ClientConfigKey::ReadTimeout) {
-            client = client.read_timeout(time);
         }
         let client =
             client.build().map_err(|error| object_store::Error::Generic { store: "HTTP", source: error.into() })?;
@@ -222,8 +228,10 @@ impl HttpService for Bounded {
             let (len_max_bytes, is_head) = (body_len_max_bytes(&request), request.method() == "HEAD");
             let has_range = request.headers().contains_key("range");
             let is_streamed = request.extensions().get::<Streamed>().is_some();
+            let response_max = response_max(request.body().content_length() as u64);
             self.busy.wait().await;
-            let (parts, body) = self.client.execute(request).await?.into_parts();
+            let response = within(response_max, "the response did not begin", self.client.execute(request)).await?;
+            let (parts, body) = response.into_parts();
             self.busy.record(parts.status, &parts.headers);
             let body = match parts.status.is_success() {
                 true => {
@@ -242,11 +250,15 @@ impl HttpService for Bounded {
                     if announced.is_some_and(|announced| announced > len_max_bytes) {
                         return Err(BeyondLimit::Body { expected_bytes: len_max_bytes }.into());
                     }
+                    let body = HttpResponseBody::new(BoundedBody {
+                        body,
+                        expected_bytes: len_max_bytes,
+                        read_bytes: 0,
+                        stall: Box::pin(tokio::time::sleep(STALL_MAX)),
+                    });
                     match is_streamed {
-                        true => {
-                            HttpResponseBody::new(BoundedBody { body, expected_bytes: len_max_bytes, read_bytes: 0 })
-                        }
-                        false => read(body, len_max_bytes).await?.into(),
+                        true => body,
+                        false => within(BODY_MAX, "the response did not end", read(body)).await?.into(),
                     }
                 }
                 false => read_error(body).await.into(),
@@ -254,6 +266,29 @@ impl HttpService for Bounded {
             Ok(HttpResponse::from_parts(parts, body))
         })
     }
+}
+
+/// A response that did not arrive in time.
+#[derive(Debug, Error)]
+#[error("{what} within {} s", max.as_secs())]
+struct TooSlow {
+    what: &'static str,
+    max: Duration,
+}
+
+/// Returns the maximum time until the response to a request begins.
+fn response_max(sent_bytes: u64) -> Duration {
+    RESPONSE_MAX + Duration::from_secs(sent_bytes / SEND_RATE_MIN)
+}
+
+/// Fails if a step of a request takes longer than `max`. The crate repeats such requests.
+async fn within<T>(
+    max: Duration,
+    what: &'static str,
+    step: impl Future<Output = Result<T, HttpError>>,
+) -> Result<T, HttpError> {
+    let timed_out = |_| Err(HttpError::new(HttpErrorKind::Timeout, TooSlow { what, max }));
+    tokio::time::timeout(max, step).await.unwrap_or_else(timed_out)
 }
 
 /// Returns the maximum length of the body of a response.
@@ -271,11 +306,13 @@ fn is_within_limits(value: &str) -> bool {
     numbers.into_iter().all(|number| number.parse::<u64>().is_ok_and(|number| number <= FILE_LEN_MAX_BYTES))
 }
 
-/// A body that fails after the bytes that were requested.
+/// A body that fails after the bytes that were requested, and if it stalls.
 struct BoundedBody {
     body: HttpResponseBody,
     expected_bytes: u64,
     read_bytes: u64,
+    /// Ends when the next bytes are due.
+    stall: Pin<Box<Sleep>>,
 }
 
 impl Body for BoundedBody {
@@ -287,6 +324,12 @@ impl Body for BoundedBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, HttpError>>> {
         let frame = Pin::new(&mut self.body).poll_frame(context);
+        if frame.is_ready() {
+            self.stall.as_mut().reset(Instant::now() + STALL_MAX);
+        } else if self.stall.as_mut().poll(context).is_ready() {
+            let stalled = TooSlow { what: "the response did not continue", max: STALL_MAX };
+            return Poll::Ready(Some(Err(HttpError::new(HttpErrorKind::Timeout, stalled))));
+        }
         if let Poll::Ready(Some(Ok(frame))) = &frame {
             self.read_bytes += frame.data_ref().map_or(0, Bytes::len) as u64;
             if self.read_bytes > self.expected_bytes {
@@ -306,16 +349,15 @@ impl Body for BoundedBody {
 }
 
 /// Reads a body. Allocates only for bytes that have arrived.
-async fn read(body: HttpResponseBody, len_max_bytes: u64) -> Result<Vec<u8>, HttpError> {
-    let (mut bytes, mut pieces) = (Vec::new(), body.bytes_stream());
-    while let Some(piece) = pieces.next().await {
-        let piece = piece?;
-        if (bytes.len() + piece.len()) as u64 > len_max_bytes {
-            return Err(BeyondLimit::Body { expected_bytes: len_max_bytes }.into());
-        }
-        bytes.extend_from_slice(&piece);
-    }
-    Ok(bytes)
+async fn read(body: HttpResponseBody) -> Result<Vec<u8>, HttpError> {
+    body.bytes_stream()
+        .try_fold(Vec::new(), async |mut bytes, piece| {
+            Ok({
+                bytes.extend_from_slice(&piece);
+                bytes
+            })
+        })
+        .await
 }
 
 /// Reads the beginning of the body of an error, as text. The status is more important, so the body may be incomplete.
@@ -384,6 +426,14 @@ mod tests {
                 "{error}"
             );
         }
+    }
+
+    #[test]
+    fn a_request_has_the_time_that_its_body_needs_on_a_slow_link() {
+        assert_eq!(response_max(0), RESPONSE_MAX);
+        // A small document.
+        assert_eq!(response_max(4000), RESPONSE_MAX);
+        assert_eq!(response_max(8 << 20).as_secs(), 15 + 1024);
     }
 
     #[test]

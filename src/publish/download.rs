@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::stream::{self, StreamExt};
+use futures_util::stream::{self, StreamExt, TryStreamExt};
 use object_store::{GetOptions, GetRange};
 use rustix::fs::{Advice, fadvise};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -26,7 +26,7 @@ use super::bandwidth::Bandwidth;
 use super::bounded_http::{Streamed, is_range_ignored};
 use super::byte_ranges::ByteRanges;
 use super::disk::{allocated_bytes, check_space, remove, write_error};
-use super::error::{PublishError, StoreFault};
+use super::error::PublishError;
 use super::location::Location;
 use super::manifest::{Entry, key_kind_name, schema_names};
 use super::partial::{DownloadState, Partial};
@@ -41,8 +41,6 @@ use crate::store::{MappedStore, Memory, OpenOptions, Pace, Store, Verify, surviv
 const WRITE_LEN_BYTES: usize = 256 << 10;
 /// The time after which what has arrived is written and recorded.
 const RECORD_EVERY: Duration = Duration::from_secs(1);
-/// The maximum time that a request waits for its next byte.
-const STALL_MAX: Duration = Duration::from_secs(60);
 /// The number of bytes that a failed request must have received, so that it does not count as a failure.
 const PROGRESS_MIN_BYTES: u64 = 16 << 10;
 
@@ -280,8 +278,8 @@ async fn receive_range(
         let mut options = GetOptions { range: Some(GetRange::Bounded(at..range.end)), ..GetOptions::default() };
         options.extensions.insert(Streamed);
         let read = async {
-            let mut body = unstalled(location.store.get_opts(&path, options)).await?.into_stream();
-            while let Some(bytes) = unstalled(async { body.next().await.transpose() }).await? {
+            let mut body = location.store.get_opts(&path, options).await.map_err(ReadError::Store)?.into_stream();
+            while let Some(bytes) = body.try_next().await.map_err(ReadError::Store)? {
                 // A body that is longer than the range fails before.
                 at += bytes.len() as u64;
                 receive(at - bytes.len() as u64, bytes).await.map_err(ReadError::Receiver)?;
@@ -310,10 +308,6 @@ async fn receive_range(
                 return Err(location.fault(object)(error));
             }
             Err(ReadError::Store(error)) => location.fault(object)(error),
-            Err(ReadError::Stalled) => {
-                let problem = format!("no byte arrived within {} s", STALL_MAX.as_secs());
-                PublishError::Store { object: location.object_url(object), cause: StoreFault::Other(problem) }
-            }
         };
         attempt = if at - start >= PROGRESS_MIN_BYTES { 1 } else { attempt + 1 };
         if attempt >= attempts_max {
@@ -327,12 +321,6 @@ async fn receive_range(
 enum ReadError {
     Store(object_store::Error),
     Receiver(PublishError),
-    Stalled,
-}
-
-/// Waits for a step of a request, which stalls if nothing arrives.
-async fn unstalled<T>(step: impl Future<Output = object_store::Result<T>>) -> Result<T, ReadError> {
-    tokio::time::timeout(STALL_MAX, step).await.map_err(|_| ReadError::Stalled)?.map_err(ReadError::Store)
 }
 
 /// Verifies a downloaded file: its bytes on the disk, and that it is the entry's file.

@@ -22,10 +22,6 @@ use crate::folder::Folder;
 
 /// The maximum time that a connection to a store takes.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
-/// The maximum time between two reads of a response. A store that stalls for longer fails the request.
-const READ_MAX: Duration = Duration::from_secs(15);
-/// The maximum time of one request. A request transfers at most one part of an object.
-const REQUEST_MAX: Duration = Duration::from_secs(120);
 /// The maximum number of retries of a request that the crate `object_store` makes, and their maximum time. Callers
 /// retry later.
 const RETRIES_MAX: usize = 4;
@@ -213,11 +209,8 @@ fn install_crypto_provider() {
 
 fn client_options() -> ClientOptions {
     // An endpoint with TLS is the default. The user may name one without TLS, for example a server on this machine.
-    ClientOptions::new()
-        .with_allow_http(true)
-        .with_connect_timeout(CONNECT_MAX)
-        .with_read_timeout(READ_MAX)
-        .with_timeout(REQUEST_MAX)
+    // Other time limits depend on the request: see `BoundedConnector`.
+    ClientOptions::new().with_allow_http(true).with_connect_timeout(CONNECT_MAX)
 }
 
 fn retry_config() -> RetryConfig {

@@ -4,15 +4,16 @@
 //! verified before the upload, and the object is read back after it. An upload that was interrupted continues with the
 //! parts that are missing: see [`UploadState`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use futures_util::stream::{self, StreamExt};
+use futures_util::stream::{self, FuturesUnordered, StreamExt};
 use object_store::PutPayload;
 use object_store::multipart::{MultipartStore, PartId};
 use serde::{Deserialize, Serialize};
@@ -74,6 +75,37 @@ struct UploadState {
     upload_id: String,
     /// The store's name of each complete part, by the part's number.
     parts: BTreeMap<usize, String>,
+}
+
+/// How many parts of an upload are sent at the same time. A slow link sends few of them, so that each one arrives within
+/// the time of a request, and a failure costs little. Downloads need not adapt, because they keep what has arrived of a
+/// part.
+struct Concurrency {
+    requests: usize,
+}
+
+impl Default for Concurrency {
+    fn default() -> Concurrency {
+        Concurrency { requests: 2 }
+    }
+}
+
+impl Concurrency {
+    const FAST: Duration = Duration::from_secs(10);
+    const SLOW: Duration = Duration::from_secs(60);
+
+    fn requests(&self) -> usize {
+        self.requests
+    }
+
+    /// Adapts to the time that a part took.
+    fn adapt(&mut self, took: Duration) {
+        if took < Concurrency::FAST {
+            self.requests = REQUESTS_MAX.min(self.requests + 1);
+        } else if took > Concurrency::SLOW {
+            self.requests = 1.max(self.requests / 2);
+        }
+    }
 }
 
 /// A verified file that is ready for its upload.
@@ -263,32 +295,45 @@ async fn send_parts(
     let missing: Vec<usize> = (0..parts.count() as usize).filter(|part| !state.parts.contains_key(part)).collect();
     let mut done_bytes: u64 = state.parts.keys().map(|part| parts.len_bytes(*part as u64)).sum();
     progress(Progress { stage: Stage::Upload, done_bytes, total_bytes: verified.bytes });
-    let send = |part: usize| {
-        let (path, id, range, fault) = (path.clone(), id.clone(), parts.range(part as u64), &fault);
+    let send = |part: usize, attempt: u32| {
+        let (path, id, range) = (path.clone(), id.clone(), parts.range(part as u64));
         async move {
-            let mut attempt = 0;
-            loop {
-                check(cancel)?;
-                let bytes = read_part(&verified.file, &shard.path, &range)?;
-                match multipart.put_part(&path, &id, part, PutPayload::from(bytes)).await {
-                    Ok(sent) => return Ok((part, sent.content_id)),
-                    Err(error) if attempt + 1 >= ATTEMPTS_MAX => return Err(fault(error)),
-                    Err(_) => {}
-                }
+            check(cancel)?;
+            if attempt > 0 {
                 back_off(attempt).await;
-                attempt += 1;
             }
+            let bytes = read_part(&verified.file, &shard.path, &range)?;
+            let sent = multipart.put_part(&path, &id, part, PutPayload::from(bytes));
+            let (started, sent) = (Instant::now(), sent.await);
+            Ok::<_, PublishError>((part, attempt, started.elapsed(), sent))
         }
     };
-    let mut sent = stream::iter(missing.into_iter().map(send)).buffer_unordered(REQUESTS_MAX);
-    while let Some(part) = sent.next().await {
-        let (part, content_id) = part?;
-        done_bytes += parts.len_bytes(part as u64);
-        state.parts.insert(part, content_id);
-        state.write(&place);
-        progress(Progress { stage: Stage::Upload, done_bytes, total_bytes: verified.bytes });
+    let mut waiting: VecDeque<(usize, u32)> = missing.into_iter().map(|part| (part, 0)).collect();
+    let mut concurrency = Concurrency::default();
+    let mut sending = FuturesUnordered::new();
+    loop {
+        while sending.len() < concurrency.requests() {
+            let Some((part, attempt)) = waiting.pop_front() else { break };
+            sending.push(send(part, attempt));
+        }
+        let Some(sent) = sending.next().await else { break };
+        match sent? {
+            (part, _, took, Ok(sent)) => {
+                concurrency.adapt(took);
+                done_bytes += parts.len_bytes(part as u64);
+                state.parts.insert(part, sent.content_id);
+                state.write(&place);
+                progress(Progress { stage: Stage::Upload, done_bytes, total_bytes: verified.bytes });
+            }
+            (_, attempt, _, Err(error)) if attempt + 1 >= ATTEMPTS_MAX => return Err(fault(error)),
+            (part, attempt, took, Err(_)) => {
+                // A failure that comes fast does not show that the link is fast.
+                concurrency.adapt(took.max(Concurrency::FAST));
+                waiting.push_front((part, attempt + 1));
+            }
+        }
     }
-    drop(sent);
+    drop(sending);
     let sent = state.parts.values().map(|content_id| PartId { content_id: content_id.clone() }).collect();
     let completed = multipart.complete_multipart(&path, &id, sent).await;
     // The response may be lost. The whole object is read back in any case.
@@ -406,6 +451,21 @@ impl UploadState {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_slow_link_sends_one_part_at_a_time_and_a_fast_one_many() {
+        let after = |times_s: &[u64]| {
+            let mut concurrency = Concurrency::default();
+            times_s.iter().for_each(|time_s| concurrency.adapt(Duration::from_secs(*time_s)));
+            concurrency.requests()
+        };
+        assert_eq!(after(&[]), 2);
+        assert_eq!(after(&[30, 30, 30]), 2);
+        assert_eq!(after(&[160]), 1);
+        assert_eq!(after(&[160, 160, 30]), 1);
+        assert_eq!(after(&[1; 20]), REQUESTS_MAX);
+        assert_eq!(after(&[1, 1, 1, 1, 1, 1, 90, 90]), 2);
+    }
 
     #[test]
     fn only_names_of_uploaded_files_are_names_of_objects() {

@@ -22,6 +22,17 @@ pub(crate) fn requests_wait_as_long_as_a_busy_store_asks() -> Result<(), Missing
     Ok(())
 }
 
+pub(crate) fn a_part_that_takes_longer_than_a_response_is_sent_once() -> Result<(), Missing> {
+    let proxied = Proxied::new()?;
+    let rows: String = (0..10_000).map(|key| format!("{key},{key:0100}\n")).collect();
+    proxied.store.bake("table.db", &rows);
+    // A response without a sent body has to begin within 15 s.
+    proxied.proxy.fail("PUT", "/data/", ProxyFault::Delay(Duration::from_secs(17)), 1);
+    proxied.zkv(&["publish", "table.db", "--to", "URL"]).succeeds();
+    assert_eq!(proxied.proxy.requests("PUT", "/data/").len(), 1);
+    Ok(())
+}
+
 pub(crate) fn statuses_of_many_nodes_are_read_at_the_same_time() -> Result<(), Missing> {
     let proxied = Proxied::new()?;
     proxied.store.publish(1);
