@@ -107,6 +107,7 @@ fn main() -> ExitCode {
         unit_files::the_template_is_sandboxed,
         users::a_lock_file_of_another_user_is_named_with_its_owner_at_once,
         users::a_status_or_folder_of_another_user_hides_no_other,
+        users::a_node_starts_from_a_cache_that_it_cannot_write_to,
         users::a_uid_that_several_users_share_makes_nobody_an_administrator,
         users::a_server_whose_user_is_unmapped_is_rejected_unless_all_unmapped_users_are_accepted,
         users::another_user_may_look_up_but_not_reload,

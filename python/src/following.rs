@@ -10,6 +10,7 @@ use std::thread::{self, JoinHandle};
 
 use pyo3::prelude::*;
 use zero_kv::MappedStore;
+use zero_kv::cluster::SlotSet;
 use zero_kv::publish::{FailureKind, FollowControl, Follower, Manifest, Polled, PublishError};
 
 use crate::current_table::{CurrentTable, NumberedTable};
@@ -211,7 +212,7 @@ fn run(mut follower: Follower, url: String, shared: &Arc<Shared>) {
 /// Makes lookups use the file at a path, if it satisfies the canaries of its generation.
 fn serve_file(shared: &Shared, url: &str, path: &Path, manifest: &Manifest) -> Result<(), String> {
     let table = MappedStore::open(path).map_err(|error| error.to_string())?;
-    manifest.check_canaries(&table)?;
+    manifest.check_canaries(&table, &SlotSet::ALL)?;
     let next = NumberedTable { number: manifest.number, table: Arc::new(table) };
     shared.change(|state| match &state.table {
         Some(current) => current.replace(next),

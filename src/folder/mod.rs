@@ -206,9 +206,11 @@ impl Folder {
     /// [`io::ErrorKind::InvalidInput`] if the file can be no lock file: see [`check_lock_file`]. The system's error.
     pub fn open_lock_file(&self, name: impl AsRef<OsStr>) -> io::Result<File> {
         check_name(name.as_ref())?;
-        let flags = OFlags::WRONLY | OFlags::CREATE | SAFELY;
-        let file = match openat(&self.fd, name.as_ref(), flags, LOCK_MODE) {
+        let open = |flags: OFlags| openat(&self.fd, name.as_ref(), flags | SAFELY, LOCK_MODE);
+        let file = match open(OFlags::WRONLY | OFlags::CREATE) {
             Ok(file) => File::from(file),
+            // A lock needs no right to write.
+            Err(Errno::ROFS | Errno::ACCESS) if let Ok(file) = open(OFlags::RDONLY) => File::from(file),
             Err(error) => {
                 // What is at the name explains the error better.
                 self.stat(name).map_or(Ok(()), |found| self.check_lock_file(&found))?;
@@ -218,7 +220,10 @@ impl Folder {
         let found = fstat(&file)?;
         self.check_lock_file(&found)?;
         if found.st_mode & 0o077 != 0 && found.st_uid == geteuid().as_raw() {
-            fchmod(&file, LOCK_MODE)?;
+            match fchmod(&file, LOCK_MODE) {
+                Err(Errno::ROFS) => {}
+                changed => changed?,
+            }
         }
         Ok(file)
     }
@@ -259,6 +264,20 @@ impl Folder {
         // A rename does nothing if both names are links to the same file.
         self.remove(&hidden)?;
         renamed
+    }
+
+    /// Returns whether a name in this folder and a name in another one belong to the same file.
+    pub fn is_same_file(&self, name: &str, other: &Folder, other_name: &str) -> bool {
+        let identity = |found: io::Result<Stat>| found.ok().map(|found| (found.st_dev, found.st_ino));
+        let file = identity(self.stat(name));
+        file.is_some() && file == identity(other.stat(other_name))
+    }
+
+    /// Returns whether the folder was deleted, or another one has its path.
+    pub fn is_replaced(&self) -> bool {
+        let (opened, found) = (fstat(&self.fd), rustix::fs::stat(&self.path));
+        !matches!((opened, found), (Ok(opened), Ok(found))
+            if (opened.st_dev, opened.st_ino) == (found.st_dev, found.st_ino))
     }
 
     /// Renames a file within the folder. The new name replaces what has it.

@@ -61,7 +61,7 @@ pub(crate) use following::Following;
 #[cfg(feature = "object-store")]
 mod following {
     use std::panic::{AssertUnwindSafe, catch_unwind};
-    use std::path::{Path, PathBuf};
+    use std::path::Path;
     use std::sync::mpsc::{Receiver, Sender, channel};
     use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
     use std::thread;
@@ -71,14 +71,13 @@ mod following {
     use tokio::sync::oneshot;
     use tracing::{error, info, warn};
     use zero_kv::cluster::{SlotSet, Topology};
-    use zero_kv::config_file::{self, CANARIES_LEN_MAX_BYTES};
-    use zero_kv::folder::Folder;
     use zero_kv::publish::{
         ClusterMember, FailureKind, FollowControl, FollowOptions, Follower, Manifest, Polled, PublishError,
     };
     use zero_kv::server::{
         ClusterNode, Config, Control, Opened, PublishedFacts, PublishedTable, Server, ServerError, lower_priority,
     };
+    use zero_kv::store::MappedStore;
 
     use super::PublishedArgs;
 
@@ -86,8 +85,6 @@ mod following {
     const PANIC_WAIT: Duration = Duration::from_secs(10);
     /// The number of different failures that are remembered, so that they are not logged again.
     const FAILURES_MAX: usize = 8;
-    /// The name of the file with the canaries, in the folder of the node.
-    const CANARIES: &str = "canaries";
 
     /// A thread that follows a published table.
     pub(crate) struct Following {
@@ -118,8 +115,6 @@ mod following {
             if let Some(node) = &cluster {
                 follower.join(Box::new(Member(Arc::clone(node))));
             }
-            let canaries = Canaries { own: config.canaries.take(), slots, cluster, folder: follower.folder()? };
-            config.canaries = Some(cache.join(CANARIES));
             config.watch = false;
 
             let (server, control) = channel();
@@ -135,7 +130,8 @@ mod following {
                 opened,
             };
             let serving = Serving {
-                canaries,
+                slots,
+                cluster,
                 config: config.clone(),
                 opened: Some(send_opened),
                 receiver: control,
@@ -206,35 +202,6 @@ mod following {
         }
     }
 
-    /// The canaries of a generation, and those that the server's own option names.
-    struct Canaries {
-        own: Option<PathBuf>,
-        /// The slots of the node, if it is not part of a cluster.
-        slots: SlotSet,
-        cluster: Option<Arc<ClusterNode>>,
-        /// The folder of the file that the server reads.
-        folder: Folder,
-    }
-
-    impl Canaries {
-        /// Returns the slots of the file that is served next.
-        fn slots(&self) -> SlotSet {
-            self.cluster.as_ref().map_or_else(|| self.slots.clone(), |node| (*node.file_slots()).clone())
-        }
-
-        fn write(&self, manifest: &Manifest) -> Result<(), String> {
-            let slots = self.slots();
-            let canaries = manifest.canaries_of(&slots);
-            let mut text: String = canaries.map(|canary| format!("{},{}\n", canary.key, canary.digest)).collect();
-            if let Some(own) = &self.own {
-                let own_text = config_file::read_text(own, CANARIES_LEN_MAX_BYTES);
-                text += &own_text.map_err(|error| format!("canaries in {}: {error}", own.display()))?;
-            }
-            let written = self.folder.write(CANARIES, text.as_bytes());
-            written.map_err(|error| format!("{}: {error}", self.folder.path().join(CANARIES).display()))
-        }
-    }
-
     /// The server as a node of a cluster.
     struct Member(Arc<ClusterNode>);
 
@@ -258,7 +225,9 @@ mod following {
 
     /// Serves the generations that the follower has verified.
     struct Serving {
-        canaries: Canaries,
+        /// The slots of the node, if it is not part of a cluster.
+        slots: SlotSet,
+        cluster: Option<Arc<ClusterNode>>,
         config: Config,
         /// Receives the first generation, which the main thread serves.
         opened: Option<oneshot::Sender<Result<Opened, ServerError>>>,
@@ -281,7 +250,10 @@ mod following {
     impl Serving {
         /// Serves the file at a path. Returns why it is not served as the error.
         fn serve(&mut self, path: &Path, manifest: &Manifest) -> Result<(), String> {
-            self.canaries.write(manifest)?;
+            let slots = self.file_slots();
+            let table = MappedStore::open(path).map_err(|error| error.to_string())?;
+            manifest.check_canaries(&table, &slots)?;
+            drop(table);
             let outcome = match self.opened.take() {
                 Some(sender) => match Opened::new(path, &self.config) {
                     Ok(opened) => sender.send(Ok(opened)).map_err(|_| "the server stops".to_owned()),
@@ -292,13 +264,18 @@ mod following {
                 },
                 None => {
                     // The number of rows of other slots is no reason to reject them.
-                    let is_rollback = manifest.number < self.serving || self.canaries.slots() != self.serving_slots;
+                    let is_rollback = manifest.number < self.serving || slots != self.serving_slots;
                     self.control()?.serve_file(is_rollback).map(drop)
                 }
             };
             outcome.inspect(|()| {
-                (self.serving, self.serving_slots) = (manifest.number, self.canaries.slots());
+                (self.serving, self.serving_slots) = (manifest.number, slots);
             })
+        }
+
+        /// Returns the slots of the file that is served next.
+        fn file_slots(&self) -> SlotSet {
+            self.cluster.as_ref().map_or_else(|| self.slots.clone(), |node| (*node.file_slots()).clone())
         }
 
         /// Returns the handle of the server, which is available soon after the first generation was opened.

@@ -4,7 +4,6 @@
 //!
 //! ```text
 //! lock                       locked by the process that uses the folder
-//! canaries                   written by `kv_store`: what the server looks up before it serves a file
 //! topology.json              the topology that a node of a cluster follows
 //! data/DIGEST.zkv            verified files; data/DIGEST-SLOTS.zkv if the node has only some slots, or a hash of them
 //! data/DIGEST.zkv.partial    a download in progress
@@ -49,13 +48,16 @@ pub(super) struct Cache {
     folder: Folder,
     data: Folder,
     manifests: Folder,
-    lock: File,
+    lock: Arc<Lock>,
 }
 
-impl Drop for Cache {
+/// The locked file of a folder.
+struct Lock(File);
+
+impl Drop for Lock {
     fn drop(&mut self) {
         // A child process that this process forked may have the descriptor, too, and would keep the lock.
-        let _ = flock(&self.lock, FlockOperation::Unlock);
+        let _ = flock(&self.0, FlockOperation::Unlock);
     }
 }
 
@@ -63,16 +65,27 @@ impl Cache {
     /// Creates the folder if it does not exist, and locks it.
     pub(super) fn open(folder: &Path) -> Result<Cache, PublishError> {
         let folder = Folder::create_all(folder).map_err(PublishError::io(folder))?;
-        let subfolder =
-            |name: &str| folder.create_subfolder(name).map_err(|error| unusable(&folder, name.as_ref(), error));
-        let (data, manifests) = (subfolder("data")?, subfolder("manifests")?);
+        let (data, manifests) = create_subfolders(&folder)?;
         let lock = folder.open_lock_file("lock").map_err(|error| unusable(&folder, "lock".as_ref(), error))?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
             let error = io::Error::other("another process uses this folder: stop it, or choose another folder");
             PublishError::Io { path: folder.path().join("lock"), error }
         })?;
         folder.remove_hidden_files().map_err(PublishError::io(folder.path()))?;
-        Ok(Cache { folder, data, manifests, lock })
+        Ok(Cache { folder, data, manifests, lock: Arc::new(Lock(lock)) })
+    }
+
+    /// Opens the folder again if it, or a folder in it, was deleted, or if another one has its name.
+    pub(super) fn reopen_if_replaced(&self) -> Option<Result<Cache, PublishError>> {
+        if self.folder.is_replaced() {
+            return Some(Cache::open(self.folder.path()));
+        }
+        let reopen = || {
+            let (data, manifests) = create_subfolders(&self.folder)?;
+            let folder = self.folder.try_clone().map_err(PublishError::io(self.folder.path()))?;
+            Ok(Cache { folder, data, manifests, lock: Arc::clone(&self.lock) })
+        };
+        [&self.data, &self.manifests].into_iter().any(Folder::is_replaced).then(reopen)
     }
 
     /// Returns the folder.
@@ -153,7 +166,12 @@ impl Cache {
 
     /// Makes a generation the one at [`Cache::serving_path`].
     pub(super) fn place(&self, manifest: &Manifest, slots: &SlotSet) -> Result<(), PublishError> {
-        let placed = self.folder.replace_with_link(&self.data, &data_name_of(manifest, slots), SERVING);
+        let name = data_name_of(manifest, slots);
+        // A node starts with the generation that it served, even if it cannot write to the folder.
+        if self.data.is_same_file(&name, &self.folder, SERVING) {
+            return Ok(());
+        }
+        let placed = self.folder.replace_with_link(&self.data, &name, SERVING);
         placed.map_err(PublishError::io(&self.serving_path()))?;
         sync_folder(&self.folder)
     }
@@ -234,6 +252,11 @@ impl Cache {
         }
         self.folder.remove_hidden_files().map_err(PublishError::io(self.folder.path()))
     }
+}
+
+fn create_subfolders(folder: &Folder) -> Result<(Folder, Folder), PublishError> {
+    let create = |name: &str| folder.create_subfolder(name).map_err(|error| unusable(folder, name.as_ref(), error));
+    Ok((create("data")?, create("manifests")?))
 }
 
 fn data_name_of(manifest: &Manifest, slots: &SlotSet) -> String {

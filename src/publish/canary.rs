@@ -9,7 +9,7 @@ use twox_hash::XxHash3_128;
 
 use super::error::PublishError;
 use super::foreign_text::one_line;
-use super::manifest::{Canary, Manifest, key_kind_name};
+use super::manifest::{Canary, Manifest};
 use super::upload::ShardFile;
 use crate::cluster::SlotSet;
 use crate::config_file::{self, CANARIES_LEN_MAX_BYTES};
@@ -99,22 +99,17 @@ impl Canary {
 }
 
 impl Manifest {
-    /// Returns the canaries of a node that has these slots.
-    pub fn canaries_of<'s>(&'s self, slots: &'s SlotSet) -> impl Iterator<Item = &'s Canary> {
-        let kind = if self.key_kind == key_kind_name(KeyKind::U64) { KeyKind::U64 } else { KeyKind::Bytes };
-        // A malformed key is not left out, so that the generation is rejected.
-        self.canaries.iter().filter(move |canary| canary.key_of(kind).is_none_or(|key| slots.has(slot_of(key))))
-    }
-
-    /// Looks the canaries of the generation up in its table, which has the rows of all its files.
+    /// Looks the canaries of the generation up in a table that has its rows of these slots.
     ///
     /// # Errors
-    /// What is wrong with the first canary that the table does not satisfy.
-    pub fn check_canaries(&self, store: &MappedStore) -> Result<(), String> {
+    /// What is wrong with the first canary of the slots that the table does not satisfy.
+    pub fn check_canaries(&self, store: &MappedStore, slots: &SlotSet) -> Result<(), String> {
+        // A malformed key is not left out, so that the generation is rejected.
+        let is_in_slots = |canary: &&Canary| canary.key_of(store.key_kind()).is_none_or(|key| slots.has(slot_of(key)));
         let check = |canary: &Canary| {
             canary.check(store).map_err(|problem| format!("canary {}: {problem}", one_line(&canary.key)))
         };
-        self.canaries.iter().try_for_each(check)
+        self.canaries.iter().filter(is_in_slots).try_for_each(check)
     }
 }
 
@@ -134,7 +129,7 @@ mod tests {
         let seven = format!("{:032x}", XxHash3_128::oneshot(b"seven"));
         let canary = |key: &str, digest: &str| Canary { key: key.to_owned(), digest: digest.to_owned() };
         manifest.canaries = vec![canary("7", &seven), canary("8", ABSENT)];
-        manifest.check_canaries(&store).unwrap();
+        manifest.check_canaries(&store, &SlotSet::ALL).unwrap();
 
         for (key, digest, expected) in [
             ("7", ABSENT, format!("canary 7: found {seven}, expected absent")),
@@ -142,7 +137,7 @@ mod tests {
             ("x", ABSENT, "canary x: not a key of this table, whose keys are unsigned 64-bit numbers".to_owned()),
         ] {
             manifest.canaries = vec![canary(key, digest)];
-            assert_eq!(manifest.check_canaries(&store).unwrap_err(), expected);
+            assert_eq!(manifest.check_canaries(&store, &SlotSet::ALL).unwrap_err(), expected);
         }
     }
 }

@@ -74,7 +74,7 @@ pub struct Follower {
 
 /// What the threads of transfers and swaps use.
 struct Folder {
-    cache: Cache,
+    cache: Mutex<Arc<Cache>>,
     location: Location,
     keep: usize,
     bandwidth: Bandwidth,
@@ -97,7 +97,7 @@ impl Follower {
         let location = Location::parse(url)?;
         let control = FollowControl::default();
         let folder = Folder {
-            cache: Cache::open(&options.cache)?,
+            cache: Mutex::new(Arc::new(Cache::open(&options.cache)?)),
             location: location.clone(),
             keep: options.keep,
             bandwidth: Bandwidth::new(options.bandwidth_bytes_per_s),
@@ -153,28 +153,19 @@ impl Follower {
         *unpoisoned(&self.folder.member) = Some(member);
     }
 
-    /// Opens the folder of the node, for further files of its program.
-    ///
-    /// # Errors
-    /// [`PublishError::Io`].
-    #[doc(hidden)]
-    pub fn folder(&self) -> Result<crate::folder::Folder, PublishError> {
-        self.folder.cache.folder().try_clone().map_err(PublishError::io(&self.options.cache))
-    }
-
     /// Returns the path of the file that is served.
     pub fn serving_path(&self) -> PathBuf {
-        self.folder.cache.serving_path()
+        self.folder.cache().serving_path()
     }
 
     /// Starts the machine, if it has not started, and puts the topology into effect that the folder has.
     fn machine(&mut self) -> &mut NodeMachine {
         if self.machine.is_none() {
             let topology = match &mut *unpoisoned(&self.folder.member) {
-                Some(member) => Some(membership::restore(&mut **member, self.folder.cache.folder())),
+                Some(member) => Some(membership::restore(&mut **member, self.folder.cache().folder())),
                 None => None,
             };
-            let record = self.folder.cache.record();
+            let record = self.folder.cache().record();
             let options = NodeOptions {
                 url: self.location.url().to_owned(),
                 name: self.options.node.clone(),
@@ -184,7 +175,7 @@ impl Follower {
                 seed: u64::from_le_bytes(random_bytes()),
             };
             let recorded: SlotSet = record.slots.iter().copied().filter(|range| range.is_valid()).collect();
-            let complete = self.folder.cache.complete(&[recorded, SlotSet::from_iter([self.options.slots])]);
+            let complete = self.folder.cache().complete(&[recorded, SlotSet::from_iter([self.options.slots])]);
             let mut machine = NodeMachine::new(options, &record, complete);
             if let Some(topology) = topology.flatten() {
                 machine.follows(Arc::new(topology));
@@ -204,12 +195,12 @@ impl Follower {
         let machine = self.machine();
         machine.set_served_slots(served);
         let needed = machine.needed();
-        let last = self.folder.cache.record();
+        let last = self.folder.cache().record();
         let recorded: SlotSet = last.slots.iter().copied().filter(|range| range.is_valid()).collect();
         let is_member = unpoisoned(&self.folder.member).is_some();
         // The file that was served last may have more slots than the node needs.
         let slots = if is_member && needed.is_subset(&recorded) { recorded } else { needed };
-        let mut complete = self.folder.cache.complete(std::slice::from_ref(&slots));
+        let mut complete = self.folder.cache().complete(std::slice::from_ref(&slots));
         // The generation that was served last is tried first, because a pin may have selected it.
         complete.sort_by_key(|manifest| (manifest.number == last.generation, manifest.number));
         for manifest in complete.into_iter().rev() {
@@ -245,6 +236,10 @@ impl Follower {
         self.machine();
         let (mut jobs, (sender, mut progress)) = (Jobs::new(), unbounded_channel());
         while !self.control.is_stopped() {
+            // The result of a swap in progress would hide that its file is lost.
+            if self.machine().swapping().is_none() && self.folder.reopen_if_replaced() {
+                self.apply(Event::Damaged("the folder of the cache was deleted or replaced"));
+            }
             self.act(&jobs, &sender);
             self.synchronize();
             if let Some(report) = self.machine().take_report() {
@@ -263,7 +258,7 @@ impl Follower {
                         self.apply(Event::Woken);
                     }
                     if self.control.is_damaged.swap(false, Ordering::AcqRel) {
-                        self.apply(Event::Damaged);
+                        self.apply(Event::Damaged("lookups found damaged blocks in the file in the cache"));
                     }
                     continue;
                 }
@@ -377,7 +372,7 @@ impl Follower {
 
     fn activate(&self, topology: &Topology) -> Result<(), PublishError> {
         match &mut *unpoisoned(&self.folder.member) {
-            Some(member) => membership::activate(&mut **member, topology, self.folder.cache.folder()),
+            Some(member) => membership::activate(&mut **member, topology, self.folder.cache().folder()),
             None => Ok(()),
         }
     }
@@ -400,12 +395,12 @@ impl Follower {
             let fetch = async {
                 let Goal { manifest, slots: wanted, repairs } = &goal;
                 if *repairs {
-                    folder.cache.discard_if_damaged(&location, manifest, wanted, &cancel)?;
+                    folder.cache().discard_if_damaged(&location, manifest, wanted, &cancel)?;
                 }
-                if !folder.cache.has(manifest, wanted) {
-                    folder.cache.trim(folder.keep, &needed, &slots)?;
+                if !folder.cache().has(manifest, wanted) {
+                    folder.cache().trim(folder.keep, &needed, &slots)?;
                 }
-                folder.cache.fetch(&location, manifest, wanted, &folder.bandwidth, &cancel, &mut report).await
+                folder.cache().fetch(&location, manifest, wanted, &folder.bandwidth, &cancel, &mut report).await
             };
             handle.block_on(until_canceled(&cancel, fetch))
         };
@@ -466,6 +461,18 @@ impl Follower {
 }
 
 impl Folder {
+    fn cache(&self) -> Arc<Cache> {
+        Arc::clone(&unpoisoned(&self.cache))
+    }
+
+    /// Opens the folder again if it was deleted or replaced. Returns whether it was opened.
+    fn reopen_if_replaced(&self) -> bool {
+        let mut cache = unpoisoned(&self.cache);
+        // If this fails, the next write to the folder states why.
+        let reopened = cache.reopen_if_replaced().and_then(Result::ok);
+        reopened.map(|reopened| *cache = Arc::new(reopened)).is_some()
+    }
+
     /// Returns the slots that the program serves, as a node of a cluster.
     fn served_slots(&self) -> SlotSet {
         unpoisoned(&self.member).as_ref().map_or(SlotSet::NONE, |member| member.served_slots())
@@ -486,26 +493,26 @@ impl Folder {
         served: Option<&(Manifest, SlotSet)>,
     ) -> Result<(), SwapFailure> {
         let failed = |error| SwapFailure::new(error, false);
-        let (manifest, before) = (&goal.manifest, self.cache.record());
-        record.map_or(Ok(()), |record| self.cache.write_record(record)).map_err(failed)?;
+        let (manifest, before) = (&goal.manifest, self.cache().record());
+        record.map_or(Ok(()), |record| self.cache().write_record(record)).map_err(failed)?;
         self.announce(&goal.slots);
-        let placed = self.cache.place(manifest, &goal.slots);
+        let placed = self.cache().place(manifest, &goal.slots);
         let rejected = |problem| PublishError::Rejected { generation: manifest.number, problem };
         let served_now =
-            placed.and_then(|()| (unpoisoned(&self.serve))(&self.cache.serving_path(), manifest).map_err(rejected));
+            placed.and_then(|()| (unpoisoned(&self.serve))(&self.cache().serving_path(), manifest).map_err(rejected));
         let Err(error) = served_now else { return Ok(()) };
         if let Some(record) = record {
-            let _ = self.cache.write_record(&record.after_failure(before));
+            let _ = self.cache().write_record(&record.after_failure(before));
         }
         if let Some((manifest, slots)) = served {
             self.announce(slots);
-            if self.cache.has(manifest, slots) {
-                let _ = self.cache.place(manifest, slots);
+            if self.cache().has(manifest, slots) {
+                let _ = self.cache().place(manifest, slots);
             }
         }
         // Files in the cache were intact once. The store may be unreachable, so only a damaged one is deleted.
         let is_damaged =
-            self.cache.discard_if_damaged(&self.location, manifest, &goal.slots, &self.stop).unwrap_or(false);
+            self.cache().discard_if_damaged(&self.location, manifest, &goal.slots, &self.stop).unwrap_or(false);
         let error = match error {
             PublishError::Rejected { generation, problem } if is_damaged => PublishError::Corrupt {
                 object: format!("generation {generation} in the cache"),
@@ -517,8 +524,8 @@ impl Folder {
     }
 
     fn settle(&self, record: &Record, needed: &[Arc<Manifest>], slots: &[SlotSet]) -> Result<(), PublishError> {
-        self.cache.write_record(record)?;
-        self.cache.trim(self.keep, needed, slots)
+        self.cache().write_record(record)?;
+        self.cache().trim(self.keep, needed, slots)
     }
 }
 

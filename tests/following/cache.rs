@@ -1,6 +1,7 @@
 //! The folder of a node: starts without the store, resumed downloads, and the space that generations take.
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -135,6 +136,37 @@ fn a_damaged_file_in_the_cache_is_fetched_again() {
     fs::remove_file(&file).unwrap();
     fs::write(&file, bytes).unwrap();
     wait_until_served(&published.node("a"), 1);
+}
+
+#[test]
+fn a_node_whose_cache_is_deleted_or_moved_fetches_its_file_again() {
+    let published = Published::new();
+    published.publish(1);
+    let (node, cache) = (published.node("a"), published.cache("a"));
+    // The node may create a file in the folder meanwhile.
+    let delete = |folder: &Path| eventually("the folder is deleted", || fs::remove_dir_all(folder).is_ok());
+    let lose: [(&str, &dyn Fn()); 4] = [
+        ("folder deleted", &|| delete(&cache)),
+        ("folder moved", &|| fs::rename(&cache, cache.with_extension("moved")).unwrap()),
+        ("data deleted", &|| delete(&cache.join("data"))),
+        ("manifests deleted", &|| delete(&cache.join("manifests"))),
+    ];
+    for (generation, (lost, lose)) in (1..).zip(lose) {
+        wait_until_served(&node, generation);
+        lose();
+        eventually(lost, || {
+            let has = |name: &str| cache.join(name).exists();
+            ["serving.db", "data", "manifests"].into_iter().all(has)
+                && published.kept_and_garbage("a").1 == Vec::<String>::new()
+        });
+        wait_until_served(&node, generation);
+        published.publish(generation + 1);
+    }
+    wait_until_served(&node, 5);
+    eventually("the error is forgotten", || health(&node) == (Some(0), String::new()));
+    drop(node);
+    // The folder has everything that a start without the store needs.
+    wait_until_served(&published.node_of("a", "http://127.0.0.1:1/users"), 5);
 }
 
 #[test]

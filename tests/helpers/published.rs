@@ -92,8 +92,7 @@ impl Published {
         let cache = self.cache(node);
         let mut found = names(&cache);
         found.extend(names(&cache.join("data")));
-        let mut expected =
-            ["canaries", "data", "lock", "manifests", "serving.db", "serving.json"].map(str::to_owned).to_vec();
+        let mut expected = ["data", "lock", "manifests", "serving.db", "serving.json"].map(str::to_owned).to_vec();
         let kept = names(&cache.join("manifests"));
         for name in &kept {
             match name.strip_suffix(".json").and_then(|number| number.parse().ok()) {

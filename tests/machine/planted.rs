@@ -53,7 +53,7 @@ const CASES: [Case; 8] = [
         name: "follow",
         program: env!("CARGO_BIN_EXE_kv_store"),
         args: &["--from", "URL", "--cache", "shared/cache", "--socket", "shared/s.sock", "--node", "a"],
-        outputs: &["cache/serving.db", "cache/canaries"],
+        outputs: &["cache/serving.db", "cache/serving.json"],
         is_server: true,
     },
     Case {

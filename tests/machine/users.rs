@@ -13,7 +13,7 @@ use zero_kv::client::{Client, Options};
 use super::requirements::{OTHER, root, user_namespaces};
 use crate::helpers::frames::{expect, gets, request};
 use crate::helpers::generations::Shape;
-use crate::helpers::published::{Published, sealed};
+use crate::helpers::published::{Published, sealed, wait_for_error, wait_until_served};
 use crate::helpers::scenes::Scene;
 use crate::helpers::servers::{Server, failure_message};
 use crate::helpers::shared_program::SharedProgram;
@@ -159,6 +159,34 @@ pub(crate) fn a_status_or_folder_of_another_user_hides_no_other() -> Result<(), 
     };
     assert!(zkv(&["generations", "--json"]).contains(r#""nodes":["good"]"#));
     assert!(zkv(&["gc", "--keep", "1", "--older-than", "0s"]).starts_with("not needed: 0 files"));
+    Ok(())
+}
+
+pub(crate) fn a_node_starts_from_a_cache_that_it_cannot_write_to() -> Result<(), Missing> {
+    root()?;
+    let published = Published::new();
+    published.publish(1);
+    let program = SharedProgram::copy(env!("CARGO_BIN_EXE_kv_store"));
+    fs::set_permissions(published.folder.path(), Permissions::from_mode(0o1777)).unwrap();
+    let start = || {
+        let mut command = Command::new(program.path());
+        command.args(["--from", published.publication.url(), "--node", "a", "--poll", "50ms", "--cache"]);
+        command.arg(published.cache("a")).arg("--socket").arg(published.socket("a")).uid(OTHER).gid(OTHER);
+        Server::of(command, &published.socket("a"))
+    };
+    wait_until_served(&start(), 1);
+    let folders = ["", "data", "manifests"].map(|name| published.cache("a").join(name));
+    let set_mode = |mode: u32| {
+        folders.iter().for_each(|folder| fs::set_permissions(folder, Permissions::from_mode(mode)).unwrap());
+    };
+    set_mode(0o555);
+    let node = start();
+    wait_until_served(&node, 1);
+    published.publish(2);
+    wait_for_error(&node, "Permission denied");
+    wait_until_served(&node, 1);
+    set_mode(0o755);
+    wait_until_served(&node, 2);
     Ok(())
 }
 

@@ -98,8 +98,8 @@ pub(in crate::publish) enum Event {
     Swapped(Result<(), SwapFailure>),
     Settled(Result<(), PublishError>),
     StatusWritten(Result<(), PublishError>),
-    /// Lookups found damaged blocks in the served file.
-    Damaged,
+    /// The served file is damaged, or no longer in the folder: what was found.
+    Damaged(&'static str),
     /// A program requests a poll, also of a generation that failed.
     Woken,
 }

@@ -296,7 +296,7 @@ impl NodeMachine {
                 }
             }
             Event::StatusWritten(result) => self.status_written(result),
-            Event::Damaged => self.damaged(now),
+            Event::Damaged(problem) => self.damaged(problem, now),
             Event::Woken => {
                 (self.failure, self.waits_for_poll) = (None, false);
                 (self.next_round_at, self.is_woken) = (now, true);
@@ -346,12 +346,12 @@ impl NodeMachine {
         self.goal_error = Some(error);
     }
 
-    fn damaged(&mut self, now: Duration) {
+    fn damaged(&mut self, problem: &str, now: Duration) {
         if self.serving == 0 || self.is_damaged {
             return;
         }
         (self.is_damaged, self.repairs) = (true, self.repairs + 1);
-        let problem = "lookups found damaged blocks in the file in the cache: it is fetched again".to_owned();
+        let problem = format!("{problem}: it is fetched again");
         let error = PublishError::Corrupt { object: format!("generation {}", self.serving), problem };
         // A disk that damages each copy must not make the node fetch it all the time.
         let attempts = self.repairs - 1;

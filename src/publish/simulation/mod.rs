@@ -346,7 +346,9 @@ impl World {
             Step::StatusEnds { is_lost } => {
                 self.apply(at, Event::StatusWritten(if is_lost { Err(unreachable()) } else { Ok(()) }));
             }
-            Step::Noticed if self.nodes[at].serves_damaged => self.apply(at, Event::Damaged),
+            Step::Noticed if self.nodes[at].serves_damaged => {
+                self.apply(at, Event::Damaged("lookups found damaged blocks"))
+            }
             Step::Noticed => return,
             Step::Starts | Step::Change => unreachable!("handled before"),
         }
