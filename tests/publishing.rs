@@ -170,8 +170,16 @@ fn main() -> ExitCode {
         rollouts::a_rollout_that_no_node_confirms_is_not_done,
         rollouts::a_rollout_without_nodes_is_rejected,
         rollouts::an_aborted_rollout_goes_back_to_the_generation_before,
+        rollouts::a_failed_zone_keeps_the_next_one_from_beginning,
+        rollouts::a_rollout_continues_after_reports_could_not_be_read,
+        rollouts::another_pin_ends_a_rollout,
         rollouts::canary_nodes_serve_first,
+        rollouts::nodes_that_were_silent_before_the_rollout_count_as_tolerated,
+        rollouts::tolerated_nodes_are_named,
         rollouts::too_few_ready_nodes_are_reported_after_the_time,
+        rollouts::zones_serve_one_after_the_other,
+        rollouts::zones_that_are_not_those_of_the_nodes_are_rejected,
+        rollouts::zones_with_a_barrier_prepare_first_and_can_be_aborted,
     ]);
     trials.extend(other_stores());
     let conclusion = run(&Arguments::from_args(), trials);

@@ -37,6 +37,9 @@ pub(crate) struct PublishedArgs {
     /// machine]
     #[arg(long, value_name = "NAME", requires = "node-of")]
     pub(crate) node: Option<String>,
+    /// Report that the server is in this zone, such as a data center, so that `zkv rollout --zones` can proceed zone by zone
+    #[arg(long, value_name = "ZONE", requires = "from")]
+    zone: Option<String>,
 }
 
 #[cfg(feature = "object-store")]
@@ -106,6 +109,7 @@ mod following {
             let node = args.node.unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned());
             let mut options = FollowOptions::new(&cache, &node);
             options.poll = args.poll;
+            options.zone = args.zone.unwrap_or_default();
             options.slots = args.slots.unwrap_or(options.slots);
             let slots = SlotSet::from_iter([options.slots]);
             options.bandwidth_bytes_per_s = args.fetch_bandwidth;

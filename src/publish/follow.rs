@@ -94,6 +94,10 @@ impl Follower {
             let problem = format!("the name of the node is {:?}, {problem}", options.node);
             return Err(PublishError::Url { url: url.to_owned(), problem });
         }
+        if let Some(problem) = node_id_problem(&options.zone).filter(|_| !options.zone.is_empty()) {
+            let problem = format!("the zone of the node is {:?}, {problem}", options.zone);
+            return Err(PublishError::Url { url: url.to_owned(), problem });
+        }
         let location = Location::parse(url)?;
         let control = FollowControl::default();
         let folder = Folder {
@@ -451,6 +455,7 @@ impl Follower {
             fetch_bytes,
             fetch_bytes_per_s,
             fetch_s: fetch_s.as_secs(),
+            zone: self.options.zone.clone(),
             ..status
         }
     }

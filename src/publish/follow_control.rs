@@ -26,6 +26,8 @@ pub struct FollowOptions {
     pub slots: SlotRange,
     /// The name of the node, which is unique among the nodes of the table.
     pub node: String,
+    /// The zone of the node, such as a data center, or empty. A rollout can proceed zone by zone.
+    pub zone: String,
     /// The mean time between two polls. Each wait is random, between half and one and a half of this time.
     pub poll: Duration,
     /// The maximum rate of downloads, in bytes per second. `None` for no limit.
@@ -35,13 +37,14 @@ pub struct FollowOptions {
 }
 
 impl FollowOptions {
-    /// Returns the default options for a folder and a node's name: all slots, a poll every 5 seconds, no limit on the
+    /// Returns the default options for a folder and a node's name: all slots, no zone, a poll every 5 seconds, no limit on the
     /// rate, and 3 generations.
     pub fn new(cache: impl Into<PathBuf>, node: impl Into<String>) -> FollowOptions {
         FollowOptions {
             cache: cache.into(),
             slots: SlotRange::ALL,
             node: node.into(),
+            zone: String::new(),
             poll: Duration::from_secs(5),
             bandwidth_bytes_per_s: None,
             keep: 3,

@@ -76,6 +76,6 @@ pub use policy::Policy;
 pub use probe::StoreProbe;
 pub use publication::{CommitOptions, Generation, Publication};
 pub use shard::BakedShard;
-pub use status::NodeStatus;
+pub use status::{NodeReports, NodeStatus, UnreadableStatus};
 pub use transfer::{OnProgress, Progress, Stage};
 pub use upload::ShardFile;

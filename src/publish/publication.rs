@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
 use serde::Serialize;
@@ -15,13 +16,13 @@ use super::create::pause_after_race;
 use super::disk::with_suffix;
 use super::document::{Series, encode};
 use super::download::download;
-use super::error::PublishError;
+use super::error::{PublishError, StoreFault};
 use super::garbage::{self, Garbage, GarbageRules};
 use super::location::Location;
 use super::manifest::{Canary, Entry, Manifest, check_coverage, check_note_and_canaries, key_kind_name, schema_names};
 use super::pin::{Decision, Pin};
 use super::probe::{self, StoreProbe};
-use super::status::NodeStatus;
+use super::status::{NodeReports, NodeStatus, READS_MAX};
 use super::transfer::{OnProgress, Progress, REQUESTS_MAX, TransferRuntime, random_bytes, until_canceled};
 use super::upload::{ShardFile, upload};
 use crate::bake::Cancel;
@@ -418,6 +419,29 @@ impl Publication {
     /// [`PublishError`].
     pub fn statuses(&self) -> Result<Vec<NodeStatus>, PublishError> {
         self.runtime.block_on(self.statuses_async())
+    }
+
+    /// Returns the statuses of all nodes, and which ones cannot be read. Returns none if the store can only be read. Ends
+    /// after `time_max`. Malformed statuses are also [warnings](Publication::take_warnings).
+    ///
+    /// # Errors
+    /// [`PublishError`]. If the store fails for some nodes, returns the others.
+    pub fn reports(&self, time_max: Duration) -> Result<NodeReports, PublishError> {
+        if !self.location.is_writable {
+            return Ok(NodeReports::default());
+        }
+        let timed_out = |_| PublishError::Store {
+            object: self.location.object_url("status"),
+            cause: StoreFault::Other(format!("not read within {} s", time_max.as_secs())),
+        };
+        self.runtime.block_on(async {
+            let read = NodeReports::read(&self.location, READS_MAX);
+            let reports = tokio::time::timeout(time_max, read).await.map_err(timed_out)??;
+            // The store may return the others soon.
+            let malformed = reports.unreadable.iter().filter(|unreadable| !unreadable.is_temporary);
+            malformed.for_each(|unreadable| self.warn(unreadable.message()));
+            Ok(reports)
+        })
     }
 
     async fn statuses_async(&self) -> Result<Vec<NodeStatus>, PublishError> {

@@ -18,8 +18,9 @@ use super::location::Location;
 use crate::cluster::{SlotSet, node_id_problem};
 use crate::slots::SlotRange;
 
-/// The number of statuses that are read at the same time.
-const READS_MAX: usize = 64;
+/// The number of statuses that are read at the same time. A reader that waits for nodes accepts that the store fails for
+/// as many.
+pub(super) const READS_MAX: usize = 64;
 /// The number of statuses for which a store may return errors, after retries, until the store itself is considered failed.
 const FAILED_MAX: usize = 3;
 
@@ -84,6 +85,9 @@ pub struct NodeStatus {
     pub updated: String,
     /// The program of the node, with its version.
     pub tool: String,
+    /// The zone of the node, or empty.
+    #[serde(default)]
+    pub zone: String,
     /// The number of seconds since the store received the status, by the clock of the store and that of the reader. It
     /// is not part of the status. A node writes its status at least once per minute.
     #[serde(skip)]
@@ -121,7 +125,7 @@ impl NodeStatus {
         for number in [serving, prepared, newest, pin, failed, topology, ready_topology, fetching] {
             check_number("a number", number, NUMBER_MAX)?;
         }
-        for text in [&status.digest, &status.updated, &status.tool] {
+        for text in [&status.digest, &status.updated, &status.tool, &status.zone] {
             check_len("a text", text, TEXT_LEN_MAX_BYTES)?;
         }
         if let Some(range) = status.slots.iter().find(|range| !range.is_valid()) {
@@ -147,50 +151,97 @@ impl NodeStatus {
         location: &Location,
         skipped: &mut dyn FnMut(String),
     ) -> Result<Vec<NodeStatus>, PublishError> {
-        let mut statuses = Vec::new();
+        let reports = NodeReports::read(location, FAILED_MAX).await?;
+        reports.unreadable.iter().for_each(|unreadable| skipped(unreadable.message()));
+        Ok(reports.statuses)
+    }
+}
+
+/// The statuses of all nodes, as far as they can be read.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct NodeReports {
+    /// The statuses, in the order of the names of their nodes.
+    pub statuses: Vec<NodeStatus>,
+    /// The statuses that cannot be read.
+    pub unreadable: Vec<UnreadableStatus>,
+}
+
+/// A status that cannot be read.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct UnreadableStatus {
+    /// The node, or `None` if no status can be read.
+    pub node: Option<String>,
+    /// Why the status cannot be read.
+    pub problem: String,
+    /// Whether the store failed, so that a later read may succeed. Otherwise, the status itself is at fault.
+    pub is_temporary: bool,
+}
+
+impl UnreadableStatus {
+    fn new(node: Option<&str>, error: &PublishError) -> UnreadableStatus {
+        let is_temporary = !error.is_of_one_object();
+        UnreadableStatus { node: node.map(str::to_owned), problem: error.to_string(), is_temporary }
+    }
+
+    /// Returns a message for operators.
+    pub(super) fn message(&self) -> String {
+        let skipped = if self.node.is_some() { "the status is skipped" } else { "no status is read" };
+        format!("{}: {skipped}", self.problem)
+    }
+}
+
+impl NodeReports {
+    /// Reads the statuses of all nodes. Fails if the store fails for more than `failed_max` of them.
+    pub(super) async fn read(location: &Location, failed_max: usize) -> Result<NodeReports, PublishError> {
+        let mut reports = NodeReports::default();
         let listed = match location.list("status", None, STATUSES_MAX).await {
             // Who can write to the folder of a store can replace `status`. All statuses are then missing.
             Err(error @ PublishError::Store { cause: StoreFault::Folder { .. }, .. }) => {
-                skipped(format!("{error}: no status is read"));
+                reports.unreadable.push(UnreadableStatus::new(None, &error));
                 Vec::new()
             }
             listed => listed?,
         };
-        let mut skip = |error: &PublishError| skipped(format!("{error}: the status is skipped"));
         let others = location.folder.as_ref().map(|folder| folder.names_of_no_objects(&location.path("status")));
         for name in others.and_then(Result::ok).unwrap_or_default() {
             if let Some(node) = node_of(&name) {
                 let (object, problem) = (location.object_url(&object(node)), "is not a regular file".to_owned());
-                skip(&PublishError::Document { object, problem });
+                reports.unreadable.push(UnreadableStatus::new(Some(node), &PublishError::Document { object, problem }));
             }
         }
         let read = |listed: ObjectMeta| async move {
-            let node = listed.location.filename().and_then(node_of)?;
-            let json = match location.read_bytes(&object(node), STATUS_LEN_MAX_BYTES).await {
+            let node = listed.location.filename().and_then(node_of)?.to_owned();
+            let json = match location.read_bytes(&object(&node), STATUS_LEN_MAX_BYTES).await {
                 Ok(json) => json?,
-                Err(error) => return Some(Err(error)),
+                Err(error) => return Some((node, Err(error))),
             };
             let age = SystemTime::now().duration_since(listed.last_modified.into()).unwrap_or_default();
-            Some(match NodeStatus::decode(&json, node) {
+            let status = match NodeStatus::decode(&json, &node) {
                 Ok(status) => Ok(NodeStatus { age_s: age.as_secs(), ..status }),
-                Err(problem) => Err(PublishError::Document { object: location.object_url(&object(node)), problem }),
-            })
+                Err(problem) => Err(PublishError::Document { object: location.object_url(&object(&node)), problem }),
+            };
+            Some((node, status))
         };
         let mut reads = stream::iter(listed.into_iter().map(read)).buffer_unordered(READS_MAX);
         let mut failed = 0;
         while let Some(found) = reads.next().await {
             match found {
                 None => {}
-                Some(Ok(status)) => statuses.push(status),
-                Some(Err(error)) if error.is_of_one_object() || failed < FAILED_MAX => {
+                Some((_, Ok(status))) => reports.statuses.push(status),
+                Some((node, Err(error))) => {
                     failed += usize::from(!error.is_of_one_object());
-                    skip(&error);
+                    if failed > failed_max {
+                        return Err(error);
+                    }
+                    reports.unreadable.push(UnreadableStatus::new(Some(&node), &error));
                 }
-                Some(Err(error)) => return Err(error),
             }
         }
-        statuses.sort_by(|left, right| left.node.cmp(&right.node));
-        Ok(statuses)
+        reports.statuses.sort_by(|left, right| left.node.cmp(&right.node));
+        reports.unreadable.sort_by(|left, right| left.node.cmp(&right.node));
+        Ok(reports)
     }
 }
 

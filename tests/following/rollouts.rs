@@ -3,7 +3,7 @@
 use zero_kv::publish::{Decision, Pin};
 
 use crate::helpers::mixed_load::MixedLoad;
-use crate::helpers::published::{Published, SHAPE, wait_until_served};
+use crate::helpers::published::{Published, SHAPE, start_node, wait_until_served};
 use crate::helpers::servers::Server;
 use crate::helpers::waiting::eventually;
 
@@ -59,5 +59,23 @@ fn nodes_that_hold_a_generation_drop_it_when_it_is_aborted() {
     for (node, load) in nodes {
         wait_until_served(&node, 1);
         assert_eq!(load.finish(), 0);
+    }
+}
+
+#[test]
+fn a_node_reports_its_zone() {
+    let published = Published::new();
+    published.publish(1);
+    let mut command = published.node_command("a", published.publication.url());
+    command.args(["--zone", "east-1"]);
+    let _node = start_node(command, &published.socket("a"));
+    eventually("the node reports its zone", || {
+        published.publication.statuses().unwrap().iter().any(|status| status.zone == "east-1")
+    });
+    for zone in ["east,west", "../x"] {
+        let mut command = published.node_command("b", published.publication.url());
+        let output = command.args(["--zone", zone]).output().unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && error.contains("the zone of the node is "), "{error}");
     }
 }

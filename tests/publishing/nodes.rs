@@ -20,8 +20,10 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    pub(crate) fn start(store: &Store, name: &'static str) -> Node {
+    /// Starts a node in a zone.
+    fn start(store: &Store, zone: &str, name: &'static str) -> Node {
         let mut options = FollowOptions::new(store.path(name), name);
+        options.zone = zone.to_owned();
         options.poll = Duration::from_millis(20);
         let mut follower = Follower::open(store.url(), options).unwrap();
         let (control, rejects) = (follower.control(), Arc::new(AtomicBool::new(false)));
@@ -55,7 +57,16 @@ impl Drop for Node {
 
 /// Starts nodes, and waits until they report that they serve a generation.
 pub(crate) fn start<const N: usize>(store: &Store, names: [&'static str; N], generation: u64) -> [Node; N] {
-    let nodes = names.map(|name| Node::start(store, name));
+    start_in_zones(store, names.map(|name| ("", name)), generation)
+}
+
+/// Starts nodes in zones, and waits until they report that they serve a generation.
+pub(crate) fn start_in_zones<const N: usize>(
+    store: &Store,
+    nodes: [(&str, &'static str); N],
+    generation: u64,
+) -> [Node; N] {
+    let nodes = nodes.map(|(zone, name)| Node::start(store, zone, name));
     let reported = || store.zkv(&["generations", "URL", "--json"]).json();
     eventually("all nodes serve the generation", || {
         let generations = reported();

@@ -2,11 +2,15 @@
 
 use std::time::{Duration, SystemTime};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::nodes::start;
+use super::lost_responses::Proxied;
+use super::nodes::{Node, start, start_in_zones};
 use super::stores::{Ran, Store};
+use crate::helpers::fault_proxy::ProxyFault;
+use crate::helpers::published::sealed;
 use crate::helpers::terminal::Terminal;
+use crate::helpers::trials::Missing;
 use crate::helpers::waiting::eventually;
 
 /// Returns a table with generations 1 and 2, whose nodes are pinned to generation 1.
@@ -26,6 +30,13 @@ fn rollout(store: &Store, args: &[&str]) -> Ran {
 fn states(report: &Value) -> Vec<(&str, &str)> {
     let nodes = report["nodes"].as_array().unwrap().iter();
     nodes.map(|node| (node["node"].as_str().unwrap(), node["state"].as_str().unwrap())).collect()
+}
+
+/// Makes the last report of a stopped node one hour old.
+fn make_silent(store: &Store, node: &str) {
+    let status = store.path(&format!("published/users/status/{node}.json"));
+    let file = std::fs::File::options().write(true).open(status).unwrap();
+    file.set_modified(SystemTime::now() - Duration::from_secs(3600)).unwrap();
 }
 
 /// Returns the pins as JSON, in order.
@@ -161,10 +172,7 @@ pub(crate) fn a_rollout_that_no_node_confirms_is_not_done() {
         generations.into_iter().any(reported)
     });
     drop(nodes);
-    // The only node has stopped an hour ago.
-    let status = store.path("published/users/status/a.json");
-    let file = std::fs::File::options().write(true).open(status).unwrap();
-    file.set_modified(SystemTime::now() - Duration::from_secs(3600)).unwrap();
+    make_silent(&store, "a");
     for args in [&["--wait"][..], &["--barrier"], &["--canary-nodes", "1"]] {
         let ran = rollout(&store, args);
         assert_eq!(ran.output.status.code(), Some(1), "{ran:?}");
@@ -182,4 +190,204 @@ pub(crate) fn a_rollout_without_nodes_is_rejected() {
     }
     assert_eq!(pins(&store).len(), 1);
     assert_eq!(rollout(&store, &[]).succeeds(), "pin 2: all nodes serve generation 2\nnode  state  serves  error\n");
+}
+
+pub(crate) fn tolerated_nodes_are_named() {
+    let store = pinned_table();
+    let [a, b, c] = start(&store, ["a", "b", "c"], 1);
+    b.reject();
+    let ran = rollout(&store, &["--wait"]);
+    assert_eq!(ran.output.status.code(), Some(1), "{ran:?}");
+    let ran = rollout(&store, &["--wait", "--tolerate", "1"]);
+    assert!(ran.err.contains("warning: tolerated: node b: failed, serves 1: generation 2 is rejected: "), "{ran:?}");
+    ran.succeeds();
+    assert_eq!([a.serving(), b.serving(), c.serving()], [2, 1, 2]);
+    // A node that has stopped a moment ago is not silent yet, and does not serve the generation in time.
+    store.publish(3);
+    drop(c);
+    store.zkv(&["pin", "URL", "3"]).succeeds();
+    let reports = |node: &str, text: &str| {
+        let status = store.read(&format!("status/{node}.json"));
+        String::from_utf8(status).unwrap().contains(text)
+    };
+    eventually("the nodes serve or reject generation 3", || {
+        reports("a", "\"serving\":3") && reports("b", "\"failed\":3")
+    });
+    let late = |tolerate: &str| {
+        store.zkv(&["rollout", "URL", "3", "--interval", "20ms", "--timeout", "2s", "--wait", "--tolerate", tolerate])
+    };
+    let ran = late("2");
+    assert!(ran.err.contains("warning: tolerated: node b: failed, serves 1: "), "{ran:?}");
+    assert!(ran.err.contains("warning: tolerated: node c: waiting, serves 2\n"), "{ran:?}");
+    ran.succeeds();
+    let ran = late("1");
+    assert_eq!(ran.output.status.code(), Some(1), "{ran:?}");
+    assert!(ran.err.contains("generation 3: not done within 2s"), "{ran:?}");
+}
+
+pub(crate) fn nodes_that_were_silent_before_the_rollout_count_as_tolerated() {
+    let store = pinned_table();
+    let [_a, b, _c] = start(&store, ["a", "b", "c"], 1);
+    drop(b);
+    make_silent(&store, "b");
+    let ran = rollout(&store, &["--wait", "--timeout", "2s", "--tolerate", "0"]);
+    assert_eq!(ran.output.status.code(), Some(1), "{ran:?}");
+    for how in ["--wait", "--barrier"] {
+        let ran = rollout(&store, &[how, "--tolerate", "1"]);
+        assert!(ran.err.contains("warning: tolerated: node b: silent for 36"), "{ran:?}");
+        ran.succeeds();
+    }
+    // Without the option, nobody waits for such a node.
+    rollout(&store, &["--wait"]).succeeds();
+}
+
+/// Returns a table with generations 1 and 2, and nodes in the zones `a` and `b` and without a zone, which serve 1.
+fn zoned_table() -> (Store, [Node; 4]) {
+    let store = pinned_table();
+    let nodes = start_in_zones(&store, [("a", "a1"), ("a", "a2"), ("b", "b1"), ("", "x")], 1);
+    (store, nodes)
+}
+
+#[track_caller]
+fn assert_order(text: &str, lines: &[&str]) {
+    let mut rest = text;
+    for line in lines {
+        let at = rest.find(line).unwrap_or_else(|| panic!("{line:?} is not after the preceding line in {text}"));
+        rest = &rest[at + line.len()..];
+    }
+}
+
+pub(crate) fn zones_serve_one_after_the_other() {
+    let (store, nodes) = zoned_table();
+    let text = rollout(&store, &["--zones", "b,a", "--wait"]).succeeds();
+    let expected = [
+        "zone b\npin 2: nodes b1 serve generation 2, and other nodes serve generation 1\n",
+        "b1: serving, serves 2\n",
+        "zone a\npin 3: nodes a1,a2,b1 serve generation 2, and other nodes serve generation 1\n",
+        "all nodes\npin 4: all nodes serve generation 2\n",
+        "x: serving, serves 2\n",
+        "a1    a     serving       2\n",
+    ];
+    assert_order(&text, &expected);
+    let (before, after) = text.split_once("zone a\n").unwrap();
+    let zone_a = after.split_once("all nodes\n").unwrap().0;
+    for node in ["a1", "a2"] {
+        let line = format!("{node}: serving, serves 2\n");
+        assert!(!before.contains(&line) && zone_a.contains(&line), "{text}");
+    }
+    assert!(nodes.iter().all(|node| node.serving() == 2));
+    let report = rollout(&store, &["--zones", "b,a", "--wait", "--json"]).json();
+    assert_eq!((&report["nodes"][2]["zone"], &report["step"]), (&json!("b"), &json!("all nodes")));
+}
+
+pub(crate) fn a_failed_zone_keeps_the_next_one_from_beginning() {
+    let (store, nodes) = zoned_table();
+    nodes[0].reject();
+    let ran = rollout(&store, &["--zones", "a,b", "--wait"]);
+    assert_eq!(ran.output.status.code(), Some(1), "{ran:?}");
+    assert!(ran.err.contains("generation 2: zone a: nodes failed"), "{ran:?}");
+    assert_eq!(nodes.each_ref().map(Node::serving), [1, 2, 1, 1]);
+    // The number is that of all zones.
+    let ran = rollout(&store, &["--zones", "a,b", "--wait", "--tolerate", "1"]);
+    assert!(ran.err.contains("warning: tolerated: node a1: failed, serves 1"), "{ran:?}");
+    ran.succeeds();
+    assert_eq!(nodes.each_ref().map(Node::serving), [1, 2, 2, 2]);
+    nodes[2].reject();
+    store.publish(3);
+    let ran = store.zkv(&["rollout", "URL", "3", "--interval", "20ms", "--zones", "a,b", "--tolerate", "1"]);
+    assert_eq!(ran.output.status.code(), Some(1), "{ran:?}");
+    assert!(ran.err.contains("generation 3: zone b: nodes failed"), "{ran:?}");
+    assert_eq!(nodes.each_ref().map(Node::serving), [1, 3, 2, 2]);
+}
+
+pub(crate) fn zones_with_a_barrier_prepare_first_and_can_be_aborted() {
+    let (store, nodes) = zoned_table();
+    nodes[2].reject();
+    let ran = rollout(&store, &["--zones", "a,b", "--barrier"]);
+    assert_eq!(ran.output.status.code(), Some(1), "{ran:?}");
+    let expected = ["pin 2: all nodes prepare generation 2\n", "zone a\n", "a1: serving, serves 2\n", "zone b\n"];
+    assert_order(&ran.out, &expected);
+    let prepared = ran.out.split_once("zone a\n").unwrap().0;
+    for node in ["a1", "a2", "b1", "x"] {
+        assert!(prepared.contains(&format!("{node}: prepared, serves 1\n")), "{}", ran.out);
+    }
+    assert_eq!(nodes.each_ref().map(Node::serving), [2, 2, 1, 1]);
+    let text = rollout(&store, &["--abort"]).succeeds();
+    assert!(text.contains("pin 5: all nodes serve generation 1\n"), "{text}");
+    eventually("all nodes went back", || nodes.iter().all(|node| node.serving() == 1));
+    let ran = rollout(&store, &["--zones", "a,b", "--barrier"]);
+    assert!(ran.err.contains("the rollout was aborted"), "{ran:?}");
+}
+
+pub(crate) fn zones_that_are_not_those_of_the_nodes_are_rejected() {
+    let (store, [_a1, _a2, b1, _x]) = zoned_table();
+    let known = "zones of a (2 nodes), b (1 nodes), 1 nodes without a zone";
+    for (zones, expected) in [
+        ("a,c", &["no node of zone \"c\" has reported within 3 minutes", known][..]),
+        ("a,,b", &["no node of zone \"\" has reported", known]),
+        ("a", &["does not name zone \"b\", which has nodes"]),
+        ("a,b,a", &["names zone \"a\" twice"]),
+    ] {
+        let ran = rollout(&store, &["--zones", zones]);
+        assert_eq!(ran.output.status.code(), Some(2), "{ran:?}");
+        assert!(expected.iter().all(|text| ran.err.contains(text)), "{expected:?}: {ran:?}");
+    }
+    drop(b1);
+    make_silent(&store, "b1");
+    let ran = rollout(&store, &["--zones", "a,b"]);
+    assert!(ran.err.contains("no node of zone \"b\" has reported within 3 minutes"), "{ran:?}");
+    assert_eq!(pins(&store).len(), 1);
+    rollout(&store, &["--zones", "a", "--wait"]).succeeds();
+}
+
+pub(crate) fn another_pin_ends_a_rollout() {
+    let store = pinned_table();
+    let [_a, b] = start(&store, ["a", "b"], 1);
+    drop(b);
+    let mut command = store.zkv_command(&["rollout", "URL", "2", "--interval", "20ms", "--wait"]);
+    let child = command.spawn().unwrap();
+    eventually("the rollout has pinned the generation", || pins(&store).len() == 2);
+    store.zkv(&["pin", "URL", "1"]).succeeds();
+    let ran = Ran::new(child.wait_with_output().unwrap());
+    assert_eq!(ran.output.status.code(), Some(1), "{ran:?}");
+    assert!(ran.err.contains("another pin was created during the rollout"), "{ran:?}");
+}
+
+/// Writes the status of a node that serves generation 1.
+fn write_status(store: &Store, node: &str) {
+    let status = json!({"node": node, "serving": 1, "digest": "", "prepared": 0, "newest": 1, "pin": 0, "lag_s": 0,
+        "error": "", "failed": 0, "updated": "", "tool": ""});
+    store.write(&format!("status/{node}.json"), sealed(&status.to_string()));
+}
+
+pub(crate) fn a_rollout_continues_after_reports_could_not_be_read() -> Result<(), Missing> {
+    let proxied = Proxied::new()?;
+    proxied.store.publish(1);
+    write_status(&proxied.store, "a");
+    write_status(&proxied.store, "b");
+    let rollout =
+        |args: &[&str]| proxied.zkv(&[&["rollout", "URL", "1", "--interval", "20ms", "--wait"], args].concat());
+    // The HTTP client repeats a request four times, so two reads fail.
+    for (part, expected) in
+        [("status%2F", "the reports of nodes cannot be read, trying again: "), ("/status/b.json", "b: unreadable: ")]
+    {
+        proxied.proxy.fail("GET", part, ProxyFault::Status(500, ""), 10);
+        let text = rollout(&[]).succeeds();
+        let at = text.find(expected).unwrap_or_else(|| panic!("{expected:?} is not in {text}"));
+        assert!(text[at..].contains("b: serving, serves 1\n") || part == "status%2F", "{text}");
+    }
+    proxied.proxy.reset();
+    proxied.proxy.fail("GET", "/status/b.json", ProxyFault::Status(500, ""), u64::MAX);
+    let ran = rollout(&["--timeout", "2s"]);
+    assert_eq!(ran.output.status.code(), Some(1), "{ran:?}");
+    assert!(ran.err.contains("zkv: node b: ") && ran.err.contains("/status/b.json: "), "{ran:?}");
+    let ran = rollout(&["--timeout", "2s", "--tolerate", "1"]);
+    assert!(ran.err.contains("warning: tolerated: node b: unreadable: "), "{ran:?}");
+    ran.succeeds();
+    proxied.proxy.reset();
+    proxied.proxy.fail("GET", "status%2F", ProxyFault::Status(500, ""), u64::MAX);
+    let ran = rollout(&["--timeout", "2s"]);
+    assert_eq!(ran.output.status.code(), Some(2), "{ran:?}");
+    assert!(ran.err.contains("/status: "), "{ran:?}");
+    Ok(())
 }

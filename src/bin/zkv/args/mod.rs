@@ -25,8 +25,8 @@ pub(crate) use programs::ProgramCommand;
 pub(crate) use publishing::PublishingCommand;
 #[cfg(feature = "object-store")]
 pub(crate) use publishing::{
-    CopyArgs, GcArgs, GenerationsArgs, PinArgs, PolicyArgs, PublishArgs, PullArgs, Quota, RolloutArgs, StoreCommand,
-    TableArgs, UnpinArgs,
+    CopyArgs, GcArgs, GenerationsArgs, PinArgs, PolicyArgs, PublishArgs, PullArgs, Quota, Ready, RolloutArgs,
+    StoreCommand, TableArgs, UnpinArgs,
 };
 pub(crate) use servers::{HealthArgs, ReloadArgs, ServerCommand, TopArgs};
 #[cfg(feature = "object-store")]

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::Subcommand;
+use clap::{ArgGroup, Subcommand};
 use zero_kv::cli::generation_args::{GenerationArgs, parse_url};
 use zero_kv::cli::size::parse_size;
 #[cfg(feature = "object-store")]
@@ -77,12 +77,13 @@ pub(crate) enum PublishingCommand {
     ///
     /// By default, each node serves the generation as soon as it has verified it. With --canary-nodes, the first
     /// nodes must serve it before the others begin. With --barrier, all nodes verify the generation, wait, and
-    /// serve it within one poll of each other. Nodes that have not reported for 3 minutes are not waited for.
+    /// serve it within one poll of each other. With --zones, one zone must serve it before the next one begins. Nodes that
+    /// have not reported for 3 minutes are not waited for.
     ///
     /// To keep nodes from serving a new generation before its rollout, pin the current one before you publish.
     ///
-    /// Exit status: 0 if the nodes serve the generation, or after --abort; 1 if nodes failed or the time is
-    /// over, with the reasons; 2 after an error.
+    /// Exit status: 0 if the nodes serve the generation, except those that --tolerate allows, or after --abort; 1 if nodes
+    /// failed or the time is over, with the reasons; 2 after an error.
     Rollout(RolloutArgs),
 }
 
@@ -276,6 +277,7 @@ pub(crate) struct GcArgs {
 }
 
 #[derive(clap::Args)]
+#[command(group = ArgGroup::new("awaiting").args(["wait", "barrier", "canary_nodes", "zones"]).multiple(true))]
 pub(crate) struct RolloutArgs {
     #[command(flatten)]
     pub(crate) table: TableArgs,
@@ -285,17 +287,25 @@ pub(crate) struct RolloutArgs {
     /// Pin this many nodes first, in the order of their names, and pin all nodes when these nodes serve the generation
     #[arg(long, value_name = "K", conflicts_with = "barrier", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) canary_nodes: Option<u64>,
+    /// Pin the nodes of these zones, one zone after the other (kv_store --zone): the next zone begins when all nodes of
+    /// the zone serve the generation. Name all zones that have nodes. Nodes without a zone come last
+    #[arg(long, value_name = "ZONE,…", value_delimiter = ',', conflicts_with = "canary_nodes")]
+    pub(crate) zones: Vec<String>,
+    /// Succeed although up to this many nodes have failed, are silent, or do not serve the generation in time, and name
+    /// them. Nodes that were silent before the rollout count, too
+    #[arg(long, value_name = "K", requires = "awaiting")]
+    pub(crate) tolerate: Option<usize>,
     /// Wait until all nodes serve the generation
     #[arg(long)]
     pub(crate) wait: bool,
-    /// Let all nodes prepare the generation, and let them serve it when enough nodes are ready
+    /// Let all nodes prepare the generation, and let them serve it when enough nodes are ready, with --zones zone by zone
     #[arg(long)]
     pub(crate) barrier: bool,
     /// With --barrier, wait for this number or percentage of nodes before they serve the generation
     #[arg(long, value_name = "M|PERCENT", default_value = "100%", requires = "barrier")]
     pub(crate) ready: Ready,
-    /// Cancel a rollout with --barrier: nodes continue to serve what they serve
-    #[arg(long, conflicts_with_all = ["canary_nodes", "wait", "barrier"])]
+    /// Cancel a rollout: nodes serve what the pin before the rollout selects
+    #[arg(long, conflicts_with_all = ["canary_nodes", "zones", "tolerate", "wait", "barrier"])]
     pub(crate) abort: bool,
     /// Wait at most this long for nodes, such as 90s or 1h
     #[arg(long, value_name = "TIME", default_value = "10min", value_parser = parse_time)]

@@ -32,7 +32,7 @@ pub(super) fn unpin(args: &UnpinArgs) -> anyhow::Result<bool> {
 
 /// Returns a pin of some nodes, or of all nodes if `nodes` is empty. The generation of the other nodes stays the one
 /// that the newest pin selects for them.
-pub(super) fn pin_of(publication: &Publication, generation: u64, nodes: Vec<String>) -> anyhow::Result<Pin> {
+fn pin_of(publication: &Publication, generation: u64, nodes: Vec<String>) -> anyhow::Result<Pin> {
     let mut pin = Pin::new(Some(generation));
     if !nodes.is_empty() {
         pin.others = publication.pin()?.and_then(|(_, newest)| newest.generation_for(None));

@@ -5,20 +5,19 @@ use zero_kv::publish::{Decision, Pin, Publication};
 use super::Outcome;
 use super::watch::Watch;
 use crate::args::RolloutArgs;
-use crate::publishing::pins::describe;
 
 /// The maximum number of pins that are read to find the one before a rollout.
 const PINS_MAX: u64 = 1000;
 
 /// Decides that nodes do not serve the generation, and pins them to what they should have served before.
 pub(super) fn abort(publication: &Publication, args: &RolloutArgs, watch: &mut Watch<'_>) -> anyhow::Result<Outcome> {
-    watch.read()?;
+    watch.start()?;
     if publication.decide(args.generation, Decision::Abort)? == Decision::Activate {
         return Ok(Outcome::Activated);
     }
     watch.report(&format!("the rollout of generation {} is aborted", args.generation));
     if let Some(pin) = preceding(publication, args.generation, watch)? {
-        watch.report(&describe(publication.create_pin(&pin)?, &pin));
+        watch.pin(&pin)?;
     }
     Ok(Outcome::Aborted)
 }

@@ -4,17 +4,19 @@
 
 mod abort;
 mod nodes;
+mod tally;
 mod watch;
+mod zones;
 
 use std::io::Write;
 
 use serde::Serialize;
-use zero_kv::publish::{Decision, Publication};
+use zero_kv::publish::{Decision, Pin, Publication};
 
-use super::pins::{describe, pin_of};
 use crate::args::RolloutArgs;
 use crate::output::{print, print_error, write_json_line};
 use nodes::{Node, State};
+use tally::Tally;
 use watch::Watch;
 
 /// The rollout as JSON.
@@ -23,6 +25,8 @@ struct Report<'a> {
     url: &'a str,
     generation: u64,
     result: Outcome,
+    /// The last step that has begun, if the rollout proceeds by zones.
+    step: Option<&'a str>,
     nodes: &'a [Node],
 }
 
@@ -42,48 +46,59 @@ pub(super) enum Outcome {
     Activated,
     /// No node has reported a status.
     NoNodes,
+    /// Another pin was created meanwhile, for example by an abort.
+    Replaced,
 }
 
 pub(super) fn rollout(args: &RolloutArgs) -> anyhow::Result<bool> {
     let publication = Publication::open(&args.table.url)?;
     publication.manifest(Some(args.generation))?;
     let mut watch = Watch::new(&publication, args);
-    let outcome = match (args.abort, args.barrier) {
-        (true, _) => abort::abort(&publication, args, &mut watch)?,
-        (false, true) => with_barrier(&publication, args, &mut watch)?,
-        (false, false) => node_by_node(&publication, args, &mut watch)?,
+    let outcome = match args {
+        RolloutArgs { abort: true, .. } => abort::abort(&publication, args, &mut watch),
+        RolloutArgs { zones, .. } if !zones.is_empty() => zones::zone_by_zone(&publication, args, &mut watch),
+        RolloutArgs { barrier: true, .. } => with_barrier(&publication, args, &mut watch),
+        _ => node_by_node(&publication, args, &mut watch),
     };
     watch.end();
     super::print_warnings(&publication);
-    finish(&publication, args, outcome, watch.nodes())
+    finish(&publication, args, outcome?, &watch)
 }
 
 /// Pins the first nodes, waits until they serve the generation, and pins all nodes.
 fn node_by_node(publication: &Publication, args: &RolloutArgs, watch: &mut Watch<'_>) -> anyhow::Result<Outcome> {
-    watch.read()?;
+    watch.start()?;
     if let Some(count) = args.canary_nodes {
         let canaries: Vec<String> = watch.live().map(|node| node.node.clone()).take(count as usize).collect();
         if canaries.is_empty() {
             return Ok(Outcome::NoNodes);
         }
-        let mut pin = pin_of(publication, args.generation, canaries.clone())?;
-        if pin.others.is_none() {
-            // Without a pin, all nodes would serve the newest generation at once.
-            pin.others = watch.most_served();
-        }
-        watch.report(&describe(publication.create_pin(&pin)?, &pin));
-        let is_canary = |node: &Node| canaries.contains(&node.node);
-        let outcome = watch.wait(|nodes| all_serve(nodes, is_canary))?;
+        let mut pin = Pin::new(Some(args.generation));
+        (pin.nodes, pin.others) = (canaries.clone(), others(publication, args.generation, watch)?);
+        watch.pin(&pin)?;
+        let outcome = watch.wait_until_served(|node| canaries.contains(&node.node), false)?;
         if outcome != Outcome::Done {
             return Ok(outcome);
         }
     }
-    let pin = pin_of(publication, args.generation, Vec::new())?;
-    watch.report(&describe(publication.create_pin(&pin)?, &pin));
-    if !args.wait {
-        return Ok(Outcome::Done);
+    pin_all(args, watch)
+}
+
+/// Pins all nodes, and waits until they serve the generation if that is requested.
+fn pin_all(args: &RolloutArgs, watch: &mut Watch<'_>) -> anyhow::Result<Outcome> {
+    watch.pin(&Pin::new(Some(args.generation)))?;
+    match args.wait {
+        true => watch.wait_until_served(|_| true, true),
+        false => Ok(Outcome::Done),
     }
-    watch.wait(|nodes| all_serve(nodes, |_| true))
+}
+
+/// Returns the generation of the nodes that do not serve the new one yet: what the newest pin selects for them. Without such
+/// a pin, all nodes would serve the newest generation at once, so it is what most nodes serve.
+fn others(publication: &Publication, generation: u64, watch: &Watch<'_>) -> anyhow::Result<Option<u64>> {
+    // Nodes that hold the generation serve an older one.
+    let pin = publication.pin()?.map(|(_, pin)| pin).filter(|pin| !pin.hold || pin.generation != Some(generation));
+    Ok(pin.and_then(|pin| pin.generation_for(None)).or_else(|| watch.most_served()))
 }
 
 /// Makes all nodes prepare the generation, waits until enough of them are ready, and lets them serve it.
@@ -91,14 +106,11 @@ fn with_barrier(publication: &Publication, args: &RolloutArgs, watch: &mut Watch
     if publication.decision(args.generation)? == Some(Decision::Abort) {
         return Ok(Outcome::Aborted);
     }
-    watch.read()?;
+    watch.start()?;
     if watch.live().next().is_none() {
         return Ok(Outcome::NoNodes);
     }
-    let mut pin = pin_of(publication, args.generation, Vec::new())?;
-    pin.hold = true;
-    watch.report(&describe(publication.create_pin(&pin)?, &pin));
-    let outcome = watch.wait(|nodes| enough_are_ready(nodes, args))?;
+    let outcome = prepare(publication, args, watch)?;
     if outcome != Outcome::Done {
         return Ok(outcome);
     }
@@ -106,49 +118,47 @@ fn with_barrier(publication: &Publication, args: &RolloutArgs, watch: &mut Watch
         return Ok(Outcome::Aborted);
     }
     watch.report(&format!("generation {} is activated", args.generation));
-    watch.wait(|nodes| all_serve(nodes, |_| true))
+    watch.wait_until_served(|_| true, true)
 }
 
-/// Returns the outcome if the awaited nodes serve the generation or have failed, otherwise `None`.
-fn all_serve(nodes: &[Node], is_awaited: impl Fn(&Node) -> bool) -> Option<Outcome> {
-    // Only nodes that confirm it count: without any, the generation is served by nobody.
-    let mut outcome = Outcome::NoNodes;
-    for node in nodes.iter().filter(|node| is_awaited(node)) {
-        match node.state {
-            State::Serving if outcome == Outcome::NoNodes => outcome = Outcome::Done,
-            State::Serving => {}
-            State::Failed => outcome = Outcome::Failed,
-            State::Silent if !node.is_awaited => {}
-            State::Waiting | State::Prepared | State::Silent => return None,
-        }
-    }
-    Some(outcome)
-}
-
-/// Returns the outcome if enough nodes are ready, or can no longer become ready, otherwise `None`.
-fn enough_are_ready(nodes: &[Node], args: &RolloutArgs) -> Option<Outcome> {
-    let count = |states: &[State]| nodes.iter().filter(|node| states.contains(&node.state)).count();
-    let (ready, failed) = (count(&[State::Prepared, State::Serving]), count(&[State::Failed]));
-    let live = nodes.iter().filter(|node| node.is_awaited).count();
-    let needed = args.ready.of(live);
-    if ready >= needed { Some(Outcome::Done) } else { (live - failed < needed).then_some(Outcome::Failed) }
+/// Makes all nodes prepare the generation, and waits until enough of them are ready.
+fn prepare(publication: &Publication, args: &RolloutArgs, watch: &mut Watch<'_>) -> anyhow::Result<Outcome> {
+    let mut pin = Pin::new(Some(args.generation));
+    pin.hold = true;
+    watch.pin(&pin)?;
+    let outcome = watch.wait(|_| true, |tally: Tally| tally.enough_are_ready(args.ready))?;
+    // An abort also creates a pin.
+    let is_aborted = || Ok::<_, anyhow::Error>(publication.decision(args.generation)? == Some(Decision::Abort));
+    Ok(if outcome == Outcome::Replaced && is_aborted()? { Outcome::Aborted } else { outcome })
 }
 
 /// Prints the result. Returns whether the exit status is 0.
-fn finish(publication: &Publication, args: &RolloutArgs, outcome: Outcome, nodes: &[Node]) -> anyhow::Result<bool> {
-    let (url, generation) = (publication.url(), args.generation);
+fn finish(publication: &Publication, args: &RolloutArgs, outcome: Outcome, watch: &Watch<'_>) -> anyhow::Result<bool> {
+    let (url, generation, nodes) = (publication.url(), args.generation, watch.nodes());
     if args.table.json {
-        print(|stdout| write_json_line(stdout, &Report { url, generation, result: outcome, nodes }))?;
+        let step = watch.current_step();
+        print(|stdout| write_json_line(stdout, &Report { url, generation, result: outcome, step, nodes }))?;
     } else {
         print(|stdout| write!(stdout, "{}", nodes::table(nodes)))?;
     }
-    let is_silent = |node: &&Node| node.state == State::Silent;
-    for node in nodes.iter().filter(is_silent) {
+    for node in nodes.iter().filter(|node| node.state == State::Silent) {
         print_error(&format_args!("warning: node {} has not reported for {} s", node.node, node.age_s));
     }
-    let failed = nodes.iter().filter(|node| node.state == State::Failed);
-    if matches!(outcome, Outcome::Failed | Outcome::TimedOut) {
-        failed.for_each(|node| print_error(&format_args!("node {}: {}", node.node, node.error)));
+    match outcome {
+        Outcome::Done if args.tolerate.is_some() => {
+            for node in nodes.iter().filter(|node| node.state != State::Serving) {
+                print_error(&format_args!("warning: tolerated: node {}", node.line()));
+            }
+        }
+        Outcome::Failed | Outcome::TimedOut => {
+            for node in nodes.iter().filter(|node| matches!(node.state, State::Failed | State::Unreadable)) {
+                print_error(&format_args!("node {}: {}", node.node, node.error));
+            }
+        }
+        _ => {}
+    }
+    if let Some(problem) = watch.problem() {
+        print_error(&format_args!("the reports of nodes could not be read at the end: {problem}"));
     }
     let problem = match outcome {
         Outcome::Done => return Ok(true),
@@ -163,7 +173,11 @@ fn finish(publication: &Publication, args: &RolloutArgs, outcome: Outcome, nodes
         Outcome::Aborted => "the rollout was aborted: publish again, or use zkv pin".to_owned(),
         Outcome::Activated => "nodes serve it already: use zkv pin to go back to another generation".to_owned(),
         Outcome::NoNodes => "no node has reported within 3 minutes: start nodes, or use zkv pin".to_owned(),
+        Outcome::Replaced => {
+            "another pin was created during the rollout, which ends it: see zkv generations".to_owned()
+        }
     };
-    print_error(&format_args!("{url}: generation {generation}: {problem}"));
+    let step = watch.current_step().map(|step| format!("{step}: ")).unwrap_or_default();
+    print_error(&format_args!("{url}: generation {generation}: {step}{problem}"));
     Ok(false)
 }

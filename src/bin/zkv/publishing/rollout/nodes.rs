@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use zero_kv::printable::Printable;
-use zero_kv::publish::NodeStatus;
+use zero_kv::publish::{NodeStatus, UnreadableStatus};
 
 use crate::text_table::{Align, lines};
 
@@ -13,6 +13,8 @@ const SILENT_AFTER_S: u64 = 180;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Node {
     pub(super) node: String,
+    /// The zone of the node, or empty.
+    pub(super) zone: String,
     pub(super) state: State,
     /// The generation that the node serves, or 0.
     pub(super) serving: u64,
@@ -36,6 +38,8 @@ pub(super) enum State {
     Failed,
     /// The node has not reported for [`SILENT_AFTER_S`].
     Silent,
+    /// The report of the node cannot be read.
+    Unreadable,
 }
 
 impl State {
@@ -46,6 +50,7 @@ impl State {
             State::Serving => "serving",
             State::Failed => "failed",
             State::Silent => "silent",
+            State::Unreadable => "unreadable",
         }
     }
 }
@@ -63,8 +68,25 @@ impl Node {
         } else {
             State::Waiting
         };
-        let NodeStatus { node, serving, error, age_s, .. } = status;
-        Node { is_awaited: state != State::Silent, node, state, serving, error, age_s }
+        let NodeStatus { node, zone, serving, error, age_s, .. } = status;
+        Node { is_awaited: state != State::Silent, node, zone, state, serving, error, age_s }
+    }
+
+    /// Returns a node whose report cannot be read. `before` is the node as its last readable report describes it.
+    pub(super) fn unreadable(status: UnreadableStatus, before: Option<&Node>) -> Option<Node> {
+        let UnreadableStatus { node, problem, is_temporary, .. } = status;
+        let (zone, serving) = before.map_or((String::new(), 0), |before| (before.zone.clone(), before.serving));
+        let (state, error) = (State::Unreadable, problem);
+        Some(Node { node: node?, zone, state, serving, error, age_s: 0, is_awaited: is_temporary })
+    }
+
+    pub(super) fn is_live(&self) -> bool {
+        !matches!(self.state, State::Silent | State::Unreadable)
+    }
+
+    /// Returns whether two reports describe the same state of the node.
+    pub(super) fn looks_like(&self, other: &Node) -> bool {
+        Node { age_s: other.age_s, ..self.clone() }.line() == other.line()
     }
 
     /// Describes the node on one line.
@@ -72,16 +94,26 @@ impl Node {
         let Node { node, state, serving, error, .. } = self;
         let node = Printable(node);
         match state {
+            State::Silent => format!("{node}: silent for {} s, serves {serving}", self.age_s),
+            State::Unreadable => format!("{node}: unreadable: {}", Printable(error)),
             State::Failed => format!("{node}: failed, serves {serving}: {}", Printable(error)),
             state => format!("{node}: {}, serves {serving}", state.name()),
         }
     }
 }
 
+/// Returns a table of the nodes. Without zones, it has no column for them.
 pub(super) fn table(nodes: &[Node]) -> String {
-    let mut rows = vec![["node", "state", "serves", "error"].map(str::to_owned)];
-    let row =
-        |node: &Node| [node.node.clone(), node.state.name().to_owned(), node.serving.to_string(), node.error.clone()];
+    let mut rows = vec![["node", "zone", "state", "serves", "error"].map(str::to_owned)];
+    let row = |node: &Node| {
+        let Node { node, zone, state, serving, error, .. } = node.clone();
+        [node, zone, state.name().to_owned(), serving.to_string(), error]
+    };
     rows.extend(nodes.iter().map(row));
-    lines([Align::Left, Align::Left, Align::Right, Align::Left], &rows)
+    if nodes.iter().all(|node| node.zone.is_empty()) {
+        let without_zone = |[node, _, state, serving, error]: [String; 5]| [node, state, serving, error];
+        let rows: Vec<_> = rows.into_iter().map(without_zone).collect();
+        return lines([Align::Left, Align::Left, Align::Right, Align::Left], &rows);
+    }
+    lines([Align::Left, Align::Left, Align::Left, Align::Right, Align::Left], &rows)
 }

@@ -8,19 +8,31 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use zero_kv::cli::live_bar::live_bar;
 use zero_kv::printable::Printable;
-use zero_kv::publish::Publication;
+use zero_kv::publish::{Pin, Publication, PublishError};
 
 use super::Outcome;
-use super::nodes::{Node, State, table};
+use super::nodes::{Node, table};
+use super::tally::Tally;
 use crate::args::RolloutArgs;
 use crate::output::print;
+use crate::publishing::pins::describe;
+
+/// The minimum time that a read of the reports may take, also if the time of the rollout is over.
+const READ_MIN: Duration = Duration::from_secs(30);
 
 pub(super) struct Watch<'a> {
     publication: &'a Publication,
     generation: u64,
+    tolerate: Option<usize>,
     interval: Duration,
     deadline: Instant,
     nodes: Vec<Node>,
+    /// The number of the newest pin of the rollout.
+    pin: Option<u64>,
+    /// What the rollout waits for, if it has several steps.
+    step: Option<String>,
+    /// Why the reports could not be read the last time.
+    problem: Option<String>,
     /// The table on a terminal.
     bar: ProgressBar,
     /// Whether a line is printed for each change.
@@ -35,9 +47,13 @@ impl<'a> Watch<'a> {
         Watch {
             publication,
             generation: args.generation,
+            tolerate: args.tolerate,
             interval: args.interval,
             deadline: Instant::now() + args.timeout,
             nodes: Vec::new(),
+            pin: None,
+            step: None,
+            problem: None,
             bar,
             prints_changes: !args.table.json && !is_live,
         }
@@ -49,7 +65,17 @@ impl<'a> Watch<'a> {
 
     /// Returns the nodes that have reported recently, in the order of their names.
     pub(super) fn live(&self) -> impl Iterator<Item = &Node> {
-        self.nodes.iter().filter(|node| node.state != State::Silent)
+        self.nodes.iter().filter(|node| node.is_live())
+    }
+
+    /// Returns what the rollout waits for, if it has several steps.
+    pub(super) fn current_step(&self) -> Option<&str> {
+        self.step.as_deref()
+    }
+
+    /// Returns why the reports could not be read the last time, or `None` if they could.
+    pub(super) fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
     }
 
     /// Returns the generation that most nodes serve, besides the one that is rolled out.
@@ -61,22 +87,51 @@ impl<'a> Watch<'a> {
         counts.into_iter().max_by_key(|(generation, count)| (*count, *generation)).map(|(generation, _)| generation)
     }
 
-    /// Reads the reports of the nodes, and shows what has changed.
-    pub(super) fn read(&mut self) -> anyhow::Result<()> {
-        let statuses = self.publication.statuses()?;
-        let mut nodes: Vec<Node> = statuses.into_iter().map(|status| Node::new(status, self.generation)).collect();
+    /// Reads the reports of the nodes until they can be read. Fails when the time is over.
+    pub(super) fn start(&mut self) -> anyhow::Result<()> {
+        loop {
+            let Err(error) = self.read()? else { return Ok(()) };
+            if !self.pause() {
+                return Err(error.into());
+            }
+        }
+    }
+
+    /// Reads the reports of the nodes, and shows what has changed. Returns the error if they cannot be read, for example
+    /// while the store is unreachable: what is known of the nodes stays.
+    fn read(&mut self) -> anyhow::Result<Result<(), PublishError>> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        let reports = match self.publication.reports(left.max(READ_MIN)) {
+            Ok(reports) => reports,
+            Err(error) => {
+                let problem = error.to_string();
+                if self.problem.as_ref() != Some(&problem) {
+                    self.report(&format!("the reports of nodes cannot be read, trying again: {problem}"));
+                }
+                self.problem = Some(problem);
+                return Ok(Err(error));
+            }
+        };
+        self.problem = None;
+        let mut nodes: Vec<Node> =
+            reports.statuses.into_iter().map(|status| Node::new(status, self.generation)).collect();
+        nodes.extend(reports.unreadable.into_iter().filter_map(|status| {
+            let before = self.nodes.iter().find(|before| Some(&before.node) == status.node.as_ref());
+            Node::unreadable(status, before)
+        }));
+        nodes.sort_by(|left, right| left.node.cmp(&right.node));
         for node in &mut nodes {
             node.is_awaited |= self.nodes.iter().any(|before| before.node == node.node && before.is_awaited);
         }
         if self.prints_changes {
-            let is_new = |node: &&Node| self.nodes.iter().all(|before| before.line() != node.line());
+            let is_new = |node: &&Node| self.nodes.iter().all(|before| !before.looks_like(node));
             let lines: Vec<String> = nodes.iter().filter(is_new).map(Node::line).collect();
             print(|stdout| lines.iter().try_for_each(|line| writeln!(stdout, "{line}")))?;
         }
         self.bar.set_message(table(&nodes));
         self.bar.tick();
         self.nodes = nodes;
-        Ok(())
+        Ok(Ok(()))
     }
 
     /// Reports a step of the rollout.
@@ -89,19 +144,63 @@ impl<'a> Watch<'a> {
         }
     }
 
+    /// Begins one of several steps of the rollout.
+    pub(super) fn step(&mut self, step: &str) {
+        self.report(step);
+        self.step = Some(step.to_owned());
+    }
+
+    /// Creates a pin of the rollout.
+    pub(super) fn pin(&mut self, pin: &Pin) -> anyhow::Result<()> {
+        let number = self.publication.create_pin(pin)?;
+        self.report(&describe(number, pin));
+        self.pin = Some(number);
+        Ok(())
+    }
+
+    /// Waits until the counted nodes serve the generation. When the time is over, nodes that may be lost are not needed
+    /// if this is the last step.
+    pub(super) fn wait_until_served(
+        &mut self,
+        is_counted: impl Fn(&Node) -> bool,
+        is_last: bool,
+    ) -> anyhow::Result<Outcome> {
+        let outcome = self.wait(&is_counted, Tally::all_serve)?;
+        let is_enough = || Tally::new(&self.nodes, &is_counted, self.tolerate).is_enough_at_end();
+        Ok(if outcome == Outcome::TimedOut && is_last && is_enough() { Outcome::Done } else { outcome })
+    }
+
     /// Reads the reports of the nodes until `is_over` returns an outcome, or the time is over.
-    pub(super) fn wait(&mut self, is_over: impl Fn(&[Node]) -> Option<Outcome>) -> anyhow::Result<Outcome> {
+    pub(super) fn wait(
+        &mut self,
+        is_counted: impl Fn(&Node) -> bool,
+        is_over: impl Fn(Tally) -> Option<Outcome>,
+    ) -> anyhow::Result<Outcome> {
         loop {
-            self.read()?;
-            if let Some(outcome) = is_over(&self.nodes) {
+            let is_read = self.read()?.is_ok();
+            if self.is_replaced() {
+                return Ok(Outcome::Replaced);
+            }
+            let outcome = is_over(Tally::new(&self.nodes, &is_counted, self.tolerate));
+            if let Some(outcome) = outcome.filter(|_| is_read) {
                 return Ok(outcome);
             }
-            let left = self.deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if !self.pause() {
                 return Ok(Outcome::TimedOut);
             }
-            thread::sleep(self.interval.min(left));
         }
+    }
+
+    /// Returns whether somebody has created another pin. If it cannot be read, a later look finds it.
+    fn is_replaced(&self) -> bool {
+        self.pin.is_some_and(|pin| matches!(self.publication.pin_with_number(pin + 1), Ok(Some(_))))
+    }
+
+    /// Waits until the next read is due. Returns false if the time is over.
+    fn pause(&self) -> bool {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        thread::sleep(self.interval.min(left));
+        !left.is_zero()
     }
 
     /// Removes the live table.
