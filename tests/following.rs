@@ -9,6 +9,7 @@ mod following {
     mod faults;
     mod forged_documents;
     mod hostile_stores;
+    mod names;
     mod outages;
     mod pins;
     mod rollouts;

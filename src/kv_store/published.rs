@@ -201,6 +201,7 @@ mod following {
                 fetched_bytes: facts.fetched_bytes,
                 fetching_bytes: facts.fetching.unwrap_or_default(),
                 failures: FailureKind::ALL.map(FailureKind::name).into_iter().zip(facts.failures).collect(),
+                name_problem: facts.status.name_problem().unwrap_or_default(),
                 error: facts.status.error,
             }
         }

@@ -26,6 +26,7 @@ use super::follow_control::{FollowControl, FollowFacts, FollowOptions, age_s};
 use super::location::Location;
 use super::manifest::Manifest;
 use super::membership::{self, ClusterMember};
+use super::namesakes::Namesakes;
 use super::node::{Action, Event, Found, Goal, NodeMachine, NodeOptions, Polled, Read, SwapFailure};
 use super::pin::{Decision, Pin};
 use super::record::Record;
@@ -69,6 +70,8 @@ pub struct Follower {
     transferred_bytes: Option<u64>,
     /// The number of generations in the folder that were rejected when the node started.
     rejected_at_start: u64,
+    /// Other processes with the name of the node.
+    namesakes: Arc<Namesakes>,
     observe: Option<Observe>,
 }
 
@@ -121,6 +124,7 @@ impl Follower {
             transfer_started: Instant::now(),
             transferred_bytes: None,
             rejected_at_start: 0,
+            namesakes: Arc::new(Namesakes::new()),
             observe: None,
             options,
         };
@@ -356,7 +360,8 @@ impl Follower {
                 }
                 Action::WriteStatus(status) => {
                     let (location, status) = (self.location.clone(), self.extended(status));
-                    async move { Event::StatusWritten(status.write(&location).await) }.boxed()
+                    let namesakes = Arc::clone(&self.namesakes);
+                    async move { Event::StatusWritten(namesakes.report(&location, status).await) }.boxed()
                 }
             };
             jobs.push(job);
@@ -456,6 +461,8 @@ impl Follower {
             fetch_bytes_per_s,
             fetch_s: fetch_s.as_secs(),
             zone: self.options.zone.clone(),
+            instance: self.namesakes.instance().to_owned(),
+            other_instance: self.namesakes.other(),
             ..status
         }
     }

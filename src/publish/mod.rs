@@ -20,8 +20,8 @@
 //! numbers and lengths of documents, `bounded_http` the responses, and `foreign_text` what is shown of them. `upload` and
 //! `download` transfer files. [`Publication`] has the operations of publishers and operators: `change` compares a
 //! generation with the one before it, `copy` copies generations between tables, and `shard` has the operations of engines
-//! that bake a table in many processes. [`Follower`] is a node: `node` makes its decisions, `follow` carries them out, and
-//! a `cache` keeps its files.
+//! that bake a table in many processes. [`Follower`] is a node: `node` makes its decisions, `follow` carries them out,
+//! a `cache` keeps its files, and `namesakes` notices other processes with its name.
 
 mod bandwidth;
 mod bounded_http;
@@ -45,6 +45,7 @@ mod local_store;
 mod location;
 mod manifest;
 mod membership;
+mod namesakes;
 mod node;
 mod numbers;
 mod partial;

@@ -438,6 +438,7 @@ impl Publication {
             let read = NodeReports::read(&self.location, READS_MAX);
             let reports = tokio::time::timeout(time_max, read).await.map_err(timed_out)??;
             // The store may return the others soon.
+            reports.statuses.iter().filter_map(NodeStatus::name_problem).for_each(|problem| self.warn(problem));
             let malformed = reports.unreadable.iter().filter(|unreadable| !unreadable.is_temporary);
             malformed.for_each(|unreadable| self.warn(unreadable.message()));
             Ok(reports)
@@ -448,7 +449,9 @@ impl Publication {
         if !self.location.is_writable {
             return Ok(Vec::new());
         }
-        NodeStatus::read_all(&self.location, &mut |warning| self.warn(warning)).await
+        let statuses = NodeStatus::read_all(&self.location, &mut |warning| self.warn(warning)).await?;
+        statuses.iter().filter_map(NodeStatus::name_problem).for_each(|problem| self.warn(problem));
+        Ok(statuses)
     }
 
     fn warn(&self, warning: String) {
@@ -459,7 +462,7 @@ impl Publication {
     }
 
     /// Returns warnings of the operations since the last call, at most 16: about statuses and manifests that could not be
-    /// read and are left out, and about documents that were deleted. Whoever can write to `status/` in the store can put
+    /// read and are left out, about documents that were deleted, and about nodes with the same name. Whoever can write to `status/` in the store can put
     /// anything there, which must not hide the other nodes.
     pub fn take_warnings(&self) -> Vec<String> {
         std::mem::take(&mut *unpoisoned(&self.warnings)).into_iter().collect()

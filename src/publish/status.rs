@@ -88,6 +88,12 @@ pub struct NodeStatus {
     /// The zone of the node, or empty.
     #[serde(default)]
     pub zone: String,
+    /// A random text that is different for each process of the node. Empty if an earlier version wrote the status.
+    #[serde(default)]
+    pub instance: String,
+    /// The instance of another process that reports under the name of the node, or empty.
+    #[serde(default)]
+    pub other_instance: String,
     /// The number of seconds since the store received the status, by the clock of the store and that of the reader. It
     /// is not part of the status. A node writes its status at least once per minute.
     #[serde(skip)]
@@ -110,6 +116,17 @@ impl NodeStatus {
         self.age_s > fail_after.as_secs().max(missed_s)
     }
 
+    /// Returns what is wrong if two processes report under the name of the node.
+    pub fn name_problem(&self) -> Option<String> {
+        let (instance, other) = (one_line(&self.instance), one_line(&self.other_instance));
+        (!other.is_empty()).then(|| {
+            format!(
+                "two processes report as node {}, instances {instance} and {other}: give each its own name (--node)",
+                one_line(&self.node)
+            )
+        })
+    }
+
     /// Returns the slots whose rows the node serves.
     pub(super) fn slot_set(&self) -> SlotSet {
         self.slots.iter().copied().filter(|range| range.is_valid()).collect()
@@ -125,7 +142,8 @@ impl NodeStatus {
         for number in [serving, prepared, newest, pin, failed, topology, ready_topology, fetching] {
             check_number("a number", number, NUMBER_MAX)?;
         }
-        for text in [&status.digest, &status.updated, &status.tool, &status.zone] {
+        let NodeStatus { digest, updated, tool, zone, instance, other_instance, .. } = &status;
+        for text in [digest, updated, tool, zone, instance, other_instance] {
             check_len("a text", text, TEXT_LEN_MAX_BYTES)?;
         }
         if let Some(range) = status.slots.iter().find(|range| !range.is_valid()) {

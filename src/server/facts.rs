@@ -474,6 +474,7 @@ fn published_texts(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
         ("published_fetching_bytes", fetching.to_string()),
         ("published_fetching_total_bytes", fetching_total.to_string()),
         ("published_failures", published.failures.iter().map(|(_, count)| count).sum::<u64>().to_string()),
+        ("published_name_problem", published.name_problem.clone()),
         ("published_error", published.error.clone()),
     ]
 }
@@ -573,9 +574,9 @@ mod tests {
                     let name = REQUESTS_NAMES.iter().max_by_key(|name| name.len()).unwrap();
                     texts.extend(REQUESTS_NAMES.iter().map(|_| (*name, number.clone())));
                 }
-                // Info has 14 texts about a published table, and 7 about a cluster.
+                // Info has 18 texts about a published table, and fewer about a cluster.
                 Text::Texts(_) => {
-                    texts.extend([text("published_fetching_total_bytes")].into_iter().cycle().take(14));
+                    texts.extend([text("published_fetching_total_bytes")].into_iter().cycle().take(18));
                 }
             }
         }

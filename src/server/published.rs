@@ -51,6 +51,8 @@ pub struct PublishedFacts {
     pub fetching_bytes: (u64, u64),
     /// The number of failures of each kind.
     pub failures: Vec<(&'static str, u64)>,
+    /// What is wrong if another process reports under the name of this node. Empty if none does.
+    pub name_problem: String,
     /// Why the generation that should be served is not served. Empty if it is served, or if it is being fetched.
     pub error: String,
 }

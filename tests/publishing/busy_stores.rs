@@ -1,12 +1,13 @@
 //! Stores that are slow or busy, and many nodes.
 
-use std::time::Duration;
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 
 use super::lost_responses::Proxied;
 use crate::helpers::fault_proxy::ProxyFault;
-use crate::helpers::published::sealed;
+use crate::helpers::published::{sealed, start_node};
 use crate::helpers::trials::Missing;
 
 pub(crate) fn requests_wait_as_long_as_a_busy_store_asks() -> Result<(), Missing> {
@@ -48,5 +49,37 @@ pub(crate) fn statuses_of_many_nodes_are_read_at_the_same_time() -> Result<(), M
     assert!(proxied.proxy.in_flight_max() >= 30, "{} requests in flight", proxied.proxy.in_flight_max());
     let rollout = proxied.zkv(&["rollout", "URL", "1", "--wait", "--timeout", "10min", "--json"]).json();
     assert_eq!(rollout["nodes"].as_array().unwrap().len(), 100);
+    Ok(())
+}
+
+pub(crate) fn a_node_sends_two_requests_for_each_poll_and_no_status_without_a_change() -> Result<(), Missing> {
+    const POLLS: u64 = 96;
+    let proxied = Proxied::new()?;
+    proxied.store.publish(1);
+    let socket = proxied.store.path("a.sock");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kv_store"));
+    command.args(["--from", proxied.store.url(), "--node", "a", "--poll", "10ms", "--socket"]).arg(&socket);
+    command.arg("--cache").arg(proxied.store.path("cache")).envs(proxied.store.variables());
+    command.env("AWS_ENDPOINT_URL", proxied.proxy.url()).env("RUST_LOG", "info");
+    let node = start_node(command, &socket);
+    let polls = node.number("published_polls");
+    // What the node has served is reported within a second.
+    node.wait_for("published_polls", polls + 48);
+    let (requests, statuses) = (
+        || proxied.proxy.requests("GET|HEAD|PUT", "").len(),
+        || proxied.proxy.requests("PUT", "/status/").len() as u64,
+    );
+    let (first_requests, first_statuses, first, started) =
+        (requests(), statuses(), node.number("published_polls"), Instant::now());
+    assert!((1..=20).contains(&first_statuses), "{first_statuses} statuses at the start");
+    node.wait_for("published_polls", first + POLLS);
+    let polls = node.number("published_polls") + 1 - first;
+    let (sent_requests, sent_statuses) = ((requests() - first_requests) as u64, statuses() - first_statuses);
+    let minutes = started.elapsed().as_secs() / 60 + 1;
+    // A report is due each minute, and reads the report before.
+    assert!(sent_statuses <= minutes, "{sent_statuses} statuses in {minutes} minutes");
+    // Two requests for each poll, and three more for every twelfth one.
+    let budget = 2 * polls + 3 * (polls / 12 + 1) + 2 * minutes;
+    assert!(sent_requests <= budget, "{sent_requests} requests for {polls} polls, expected at most {budget}");
     Ok(())
 }

@@ -73,6 +73,7 @@ fn problems(info: &Info, stale_after: Option<Duration>) -> Vec<String> {
         problems.push(format!("{threads}: restart the server, and report the errors in its log"));
     }
     problems.extend(store_age_problem(info, stale_after));
+    problems.extend(info.get("published_name_problem").filter(|problem| !problem.is_empty()).map(str::to_owned));
     problems
 }
 

@@ -155,3 +155,74 @@ impl NodeMachine {
 fn is_same_state(left: &NodeStatus, right: &NodeStatus) -> bool {
     NodeStatus { beat: right.beat, ..left.clone() } == *right
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::actions::{Event, Found, NodeOptions, Read};
+    use super::*;
+    use crate::publish::record::Record;
+
+    /// Returns what an empty table has.
+    fn nothing(read: &Read) -> Found {
+        match read {
+            Read::NewestManifest(_) | Read::NewestPin(_) | Read::NewestTopology(_) => Found::Newest(0),
+            Read::CheckManifest(_) => Found::Checked { exists: false, newest: 0 },
+            Read::Manifest(_) | Read::PinnedManifest(_) => Found::Manifest(None),
+            Read::Pin(_) => Found::Pin(None),
+            Read::Decision(_) => Found::Decision(None),
+            Read::Topology(_) | Read::TopologyBefore(_) => Found::Topology(None),
+            Read::Statuses(_) => Found::Statuses(Vec::new()),
+        }
+    }
+
+    /// Returns the number of reports and reads of an idle node in an hour.
+    fn in_an_hour(poll: Duration, slots: Option<SlotSet>) -> (u64, u64) {
+        let options = NodeOptions {
+            url: "file:///table".to_owned(),
+            name: "a".to_owned(),
+            poll,
+            slots,
+            is_writable: true,
+            seed: 7,
+        };
+        let mut machine = NodeMachine::new(options, &Record::default(), Vec::new());
+        let (mut now, mut reports, mut reads) = (Duration::ZERO, 0, 0);
+        while now < Duration::from_secs(3600) {
+            while let Some(action) = machine.next(now) {
+                let event = match action {
+                    Action::Read(read) => {
+                        reads += 1;
+                        let found = nothing(&read);
+                        Event::Read(read, Ok(found))
+                    }
+                    Action::WriteStatus(_) => {
+                        reports += 1;
+                        Event::StatusWritten(Ok(()))
+                    }
+                    action => panic!("{action:?}"),
+                };
+                machine.apply(event, now);
+            }
+            now = machine.wait_until(now).max(now + Duration::from_millis(1));
+        }
+        (reports, reads)
+    }
+
+    #[test]
+    fn an_idle_node_reports_on_a_fixed_beat() {
+        for poll_ms in [100, 5_000, 30_000] {
+            let poll = Duration::from_millis(poll_ms);
+            let polls = 3_600_000 / poll_ms;
+            let (reports, reads) = in_an_hour(poll, Some(SlotSet::ALL));
+            assert!((59..=61).contains(&reports), "{reports} reports with a poll of {poll_ms} ms");
+            assert!((polls * 9 / 5..polls * 11 / 5 + 4).contains(&reads), "{reads} reads in {polls} polls");
+            let (reports, reads) = in_an_hour(poll, None);
+            let due = (polls / 3).max(60);
+            assert!(
+                (due * 9 / 10..=due + 2).contains(&reports),
+                "{reports} reports of a node of a cluster, {due} are due"
+            );
+            assert!((polls * 27 / 10..polls * 33 / 10 + 4).contains(&reads), "{reads} reads in {polls} polls");
+        }
+    }
+}
