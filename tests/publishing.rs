@@ -24,6 +24,7 @@ mod publishing {
     pub(crate) mod rollouts;
     pub(crate) mod shards;
     pub(crate) mod stores;
+    pub(crate) mod watch;
 }
 
 use std::process::ExitCode;
@@ -35,7 +36,7 @@ use helpers::trials::{trial, trials};
 use publishing::stores::Store;
 use publishing::{
     baking, busy_stores, changes, collection, copies, damage, engine, gaps, hostile, interrupts, life_cycle,
-    local_folder, lost_responses, plain_http, quotas, rejected, rollouts, shards,
+    local_folder, lost_responses, plain_http, quotas, rejected, rollouts, shards, watch,
 };
 
 /// Lists test functions of a store, each as one test with a folder, one test with S3, and one test with each other store
@@ -124,6 +125,7 @@ fn main() -> ExitCode {
         shards::slots_that_do_not_cover_everything_are_rejected,
     ];
     trials.extend(trials![
+        busy_stores::a_node_sends_two_requests_for_each_poll_and_no_status_without_a_change,
         busy_stores::requests_wait_as_long_as_a_busy_store_asks,
         busy_stores::a_part_that_takes_longer_than_a_response_is_sent_once,
         busy_stores::statuses_of_many_nodes_are_read_at_the_same_time,
@@ -177,6 +179,10 @@ fn main() -> ExitCode {
         rollouts::nodes_that_were_silent_before_the_rollout_count_as_tolerated,
         rollouts::tolerated_nodes_are_named,
         rollouts::too_few_ready_nodes_are_reported_after_the_time,
+        watch::a_failing_store_is_read_again,
+        watch::a_terminal_shows_printable_text,
+        watch::changes_of_nodes_are_lines,
+        watch::nodes_are_printed_once,
         rollouts::zones_serve_one_after_the_other,
         rollouts::zones_that_are_not_those_of_the_nodes_are_rejected,
         rollouts::zones_with_a_barrier_prepare_first_and_can_be_aborted,

@@ -67,6 +67,10 @@ pub(crate) const EXAMPLES: &[CommandExamples] = &[
         ("Publish to a folder, for a test without an object store", "zkv publish users.db --to file:///srv/tables/users"),
     ]),
     ("generations", &[("List the newest generations, and the nodes that serve them", "zkv generations s3://tables/users")]),
+    ("watch", &[
+        ("Show the nodes of a table, and what they fetch", "zkv watch s3://tables/users"),
+        ("Print the nodes as JSON, for a script", "zkv watch s3://tables/users --once --json"),
+    ]),
     ("pin", &[("Go back to generation 41 on all nodes", "zkv pin s3://tables/users 41")]),
     ("unpin", &[("Serve the newest generation again", "zkv unpin s3://tables/users")]),
     ("policy", &[

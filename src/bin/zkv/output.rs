@@ -116,9 +116,14 @@ pub(crate) type Report = PrintableWriter<io::StdoutLock<'static>>;
 /// Calls `write` with standard output, and flushes standard output. Everything except line ends is printable, whatever
 /// names and messages the report contains. A pipe that its reader closed is not an error.
 pub(crate) fn print(write: impl FnOnce(&mut Report) -> io::Result<()>) -> anyhow::Result<()> {
+    print_while_read(write).map(drop)
+}
+
+/// Does the same. Returns false if the reader has closed the pipe.
+pub(crate) fn print_while_read(write: impl FnOnce(&mut Report) -> io::Result<()>) -> anyhow::Result<bool> {
     let mut stdout = PrintableWriter::new(io::stdout().lock());
     let printed = write(&mut stdout).and_then(|()| stdout.flush());
-    ignore_closed_pipe(printed.map_err(Into::into), (), stdout_error)
+    ignore_closed_pipe(printed.map(|()| true).map_err(Into::into), false, stdout_error)
 }
 
 /// Prints a report: as one line of JSON if `json` is true, otherwise as text.

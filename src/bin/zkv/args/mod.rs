@@ -26,7 +26,7 @@ pub(crate) use publishing::PublishingCommand;
 #[cfg(feature = "object-store")]
 pub(crate) use publishing::{
     CopyArgs, GcArgs, GenerationsArgs, PinArgs, PolicyArgs, PublishArgs, PullArgs, Quota, Ready, RolloutArgs,
-    StoreCommand, TableArgs, UnpinArgs,
+    StoreCommand, TableArgs, UnpinArgs, WatchNodesArgs,
 };
 pub(crate) use servers::{HealthArgs, ReloadArgs, ServerCommand, TopArgs};
 #[cfg(feature = "object-store")]

@@ -29,6 +29,13 @@ pub(crate) enum PublishingCommand {
     ///
     /// Exit status: 0 if the table has a generation, 1 if it has none, 2 after an error.
     Generations(GenerationsArgs),
+    /// Show the nodes of a published table, and what each one serves, fetches, or reports as its problem
+    ///
+    /// On a terminal, the table is redrawn, and nodes that do not simply serve come first. Otherwise, each change of a
+    /// node is a line. Statuses are read again after errors of the store.
+    ///
+    /// Exit status: 0 after success, 1 with --once if no node has reported, 2 after an error.
+    Watch(WatchNodesArgs),
     /// Make nodes serve a certain generation of a published table until another pin is created
     ///
     /// Nodes that the pin does not name serve the generation that the preceding pin selected for them.
@@ -195,6 +202,18 @@ pub(crate) struct GenerationsArgs {
     /// List at most this many generations
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: u64,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct WatchNodesArgs {
+    #[command(flatten)]
+    pub(crate) table: TableArgs,
+    /// Read the nodes' reports at this interval
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_time)]
+    pub(crate) interval: Duration,
+    /// Read the reports once, print the nodes, and end
+    #[arg(long)]
+    pub(crate) once: bool,
 }
 
 #[derive(clap::Args)]

@@ -21,6 +21,8 @@ mod pull;
 mod rollout;
 #[cfg(feature = "object-store")]
 mod store;
+#[cfg(feature = "object-store")]
+mod watch;
 
 use crate::args::PublishingCommand;
 
@@ -31,6 +33,7 @@ pub(crate) fn run(command: &PublishingCommand) -> anyhow::Result<bool> {
     match command {
         PublishingCommand::Publish(args) => publish::publish(args),
         PublishingCommand::Generations(args) => generations::generations(args),
+        PublishingCommand::Watch(args) => watch::watch(args),
         PublishingCommand::Pin(args) => pins::pin(args),
         PublishingCommand::Unpin(args) => pins::unpin(args),
         PublishingCommand::Policy(args) => policy::policy(args),
@@ -41,6 +44,10 @@ pub(crate) fn run(command: &PublishingCommand) -> anyhow::Result<bool> {
         PublishingCommand::Rollout(args) => rollout::rollout(args),
     }
 }
+
+/// A node that has not reported for this long is silent. Nodes report at least once per minute.
+#[cfg(feature = "object-store")]
+const SILENT_AFTER: std::time::Duration = std::time::Duration::from_secs(180);
 
 /// Warns of what was left out or noticed.
 #[cfg(feature = "object-store")]

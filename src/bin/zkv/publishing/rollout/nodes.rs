@@ -4,10 +4,8 @@ use serde::Serialize;
 use zero_kv::printable::Printable;
 use zero_kv::publish::{NodeStatus, UnreadableStatus};
 
+use crate::publishing::SILENT_AFTER;
 use crate::text_table::{Align, lines};
-
-/// A node that has not reported for this long is not waited for. Nodes report at least once per minute.
-const SILENT_AFTER_S: u64 = 180;
 
 /// A node, as its last report describes it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -36,7 +34,7 @@ pub(super) enum State {
     Prepared,
     Serving,
     Failed,
-    /// The node has not reported for [`SILENT_AFTER_S`].
+    /// The node has not reported for [`SILENT_AFTER`].
     Silent,
     /// The report of the node cannot be read.
     Unreadable,
@@ -57,7 +55,7 @@ impl State {
 
 impl Node {
     pub(super) fn new(status: NodeStatus, generation: u64) -> Node {
-        let state = if status.age_s > SILENT_AFTER_S {
+        let state = if status.age_s > SILENT_AFTER.as_secs() {
             State::Silent
         } else if status.serving == generation {
             State::Serving
