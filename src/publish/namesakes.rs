@@ -91,7 +91,7 @@ mod tests {
             assert_eq!(namesakes.other_at(at(1)), "");
         }
         namesakes.found("other", at(60));
-        namesakes.found(&namesakes.instance().to_owned(), at(61));
+        namesakes.found(namesakes.instance(), at(61));
         assert_eq!((namesakes.other_at(at(60)), namesakes.other_at(at(239))), ("other".into(), "other".into()));
         assert_eq!(namesakes.other_at(at(240)), "");
         assert_ne!(Namesakes::new().instance(), namesakes.instance());

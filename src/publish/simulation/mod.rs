@@ -347,7 +347,7 @@ impl World {
                 self.apply(at, Event::StatusWritten(if is_lost { Err(unreachable()) } else { Ok(()) }));
             }
             Step::Noticed if self.nodes[at].serves_damaged => {
-                self.apply(at, Event::Damaged("lookups found damaged blocks"))
+                self.apply(at, Event::Damaged("lookups found damaged blocks"));
             }
             Step::Noticed => return,
             Step::Starts | Step::Change => unreachable!("handled before"),
