@@ -41,11 +41,13 @@ use crate::store::{MappedStore, Memory, OpenOptions, Pace, Store, Verify, surviv
 const WRITE_LEN_BYTES: usize = 256 << 10;
 /// The time after which what has arrived is written and recorded.
 const RECORD_EVERY: Duration = Duration::from_secs(1);
+/// How often the damaged blocks of a download are fetched again, until it fails.
+const REPAIRS_MAX: u32 = 3;
 /// The number of bytes that a failed request must have received, so that it does not count as a failure.
 const PROGRESS_MIN_BYTES: u64 = 16 << 10;
 
 /// Downloads the file of an entry into a folder, and verifies it. The new file replaces what has the name. The part that
-/// is already downloaded is stored beside it.
+/// is already downloaded is stored beside it. Blocks that were changed on the way are fetched again, and the others are kept.
 pub(super) async fn download(
     location: &Location,
     entry: &Entry,
@@ -57,20 +59,26 @@ pub(super) async fn download(
 ) -> Result<(), PublishError> {
     let partial = Partial::of(folder, name);
     let path = partial.path();
+    let mut repairs = 0;
     let file = loop {
         let (file, resumed_bytes) = fetch_missing(location, entry, &partial, bandwidth, cancel, progress).await?;
         match verify(location, entry, &file, &path, cancel) {
             Ok(()) => break file,
             Err(PublishError::Canceled) => return Err(PublishError::Canceled),
             Err(error) => {
-                partial.discard()?;
+                let is_corrupt = matches!(error, PublishError::Corrupt { .. });
+                let is_kept = is_corrupt && partial.keep_intact(location, entry, &file, cancel);
+                if !is_kept {
+                    partial.discard()?;
+                    progress(Progress { stage: Stage::Download, done_bytes: 0, total_bytes: entry.bytes });
+                }
                 // The earlier download may have left wrong bytes, for example after a power loss.
-                if resumed_bytes == 0 {
+                if repairs == REPAIRS_MAX || !is_kept && resumed_bytes == 0 {
                     return Err(error);
                 }
+                repairs += 1;
             }
         }
-        progress(Progress { stage: Stage::Download, done_bytes: 0, total_bytes: entry.bytes });
     };
     let place = || -> io::Result<()> {
         // Another download to the same path may have begun anew.

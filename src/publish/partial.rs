@@ -19,8 +19,11 @@ use super::location::Location;
 use super::manifest::Entry;
 use crate::bake::Cancel;
 use crate::folder::Folder;
+use crate::format::header::{HEADER_LEN_BYTES, Layout};
 use crate::store::{Pace, Unchecked, survive_bus_errors};
 
+/// The length of a block that has a checksum.
+const BLOCK_LEN_BYTES: u64 = crate::format::checksum::BLOCK_LEN_BYTES as u64;
 /// The number of bytes that are copied at once.
 const COPY_LEN_BYTES: usize = 1 << 20;
 
@@ -67,6 +70,43 @@ impl<'f> Partial<'f> {
     pub(super) fn write_state(&self, state: &DownloadState) {
         let _ = serde_json::to_vec(state).map(|json| self.folder.write(&self.state_name, &json));
     }
+}
+
+impl Partial<'_> {
+    /// Makes a complete download whose verification failed an incomplete one, which lacks the blocks that do not match
+    /// their checksums. Returns false if all blocks match.
+    pub(super) fn keep_intact(&self, location: &Location, entry: &Entry, file: &File, cancel: &Cancel) -> bool {
+        let damaged = damaged_ranges(entry, file, &self.path(), cancel);
+        let mut broken = ByteRanges::default();
+        damaged
+            .unwrap_or_else(|| uncovered_ranges(file, entry.bytes))
+            .into_iter()
+            .for_each(|range| broken.insert(range));
+        if broken.is_empty() {
+            return false;
+        }
+        let mut state = DownloadState { object_url: location.object_url(&entry.object), ..Default::default() };
+        broken.gaps(entry.bytes).into_iter().for_each(|intact| state.complete.insert(intact));
+        self.write_state(&state);
+        true
+    }
+}
+
+/// Returns the ranges of a file that no checksum of a block covers: the header, the padding, and the root of the checksums.
+/// As long as one of them is damaged, nothing is known about the blocks.
+fn uncovered_ranges(file: &File, file_len_bytes: u64) -> Vec<Range<u64>> {
+    // A root has 8 bytes for 512 blocks of 4 KiB, and is at the end of the file.
+    let root_len_max_bytes = file_len_bytes / (BLOCK_LEN_BYTES * 512) * 8 + BLOCK_LEN_BYTES;
+    let root_start = file_len_bytes.saturating_sub(root_len_max_bytes);
+    let mut ranges = vec![0..BLOCK_LEN_BYTES.min(file_len_bytes), root_start..file_len_bytes];
+    let mut start = [0; HEADER_LEN_BYTES];
+    // If the header is damaged, it is fetched first.
+    if file.read_exact_at(&mut start, 0).is_ok()
+        && let Ok(layout) = Layout::decode_start(&start, file_len_bytes)
+    {
+        ranges.extend(layout.paddings());
+    }
+    ranges
 }
 
 /// Creates an incomplete download from a damaged file of an entry: it has the blocks that match their checksums, so that

@@ -30,6 +30,8 @@ pub(crate) enum Fault {
     Truncated,
     /// Changes one bit in the middle of the body.
     Flipped,
+    /// Changes one bit of the byte at this offset of the object, in the first response that has it.
+    FlippedAt(u64),
     /// Responds in a way that no store does.
     Hostile(Hostile),
 }
@@ -108,6 +110,10 @@ fn respond(stream: TcpStream, folder: &Path, state: &Mutex<State>) {
         let mut state = state.lock().unwrap();
         let path = request.path.to_str().unwrap();
         let fault = state.fault.clone().filter(|(part, _)| path.contains(part.as_str())).map(|(_, fault)| fault);
+        let fault = fault.filter(|fault| request.meets(*fault));
+        if let Some(Fault::FlippedAt(_)) = fault {
+            state.fault = None;
+        }
         state.fault_count += u64::from(fault.is_some());
         (fault, state.clock_offset_s)
     };
@@ -161,6 +167,16 @@ impl Request {
         None
     }
 
+    /// Returns whether a fault applies to the request.
+    fn meets(&self, fault: Fault) -> bool {
+        match fault {
+            Fault::FlippedAt(offset) => {
+                !self.is_head && self.range.is_none_or(|(first, last)| (first..=last).contains(&offset))
+            }
+            _ => true,
+        }
+    }
+
     /// Sends the response. Returns the number of bytes of the body that were sent.
     fn answer(&self, mut stream: TcpStream, fault: Option<Fault>, clock_offset_s: i64) -> std::io::Result<u64> {
         let file = File::open(&self.path);
@@ -188,6 +204,9 @@ impl Request {
         file.read_exact_at(&mut body, first)?;
         if let (Some(Fault::Flipped), Some(byte)) = (fault, body.len().checked_sub(1).map(|last| last / 2)) {
             body[byte] ^= 0x10;
+        }
+        if let Some(Fault::FlippedAt(offset)) = fault {
+            body[(offset - first) as usize] ^= 0x10;
         }
         let status = if self.range.is_some() { "206 Partial Content" } else { "200 OK" };
         write!(stream, "HTTP/1.1 {status}\r\nContent-Length: {}\r\n", body.len())?;

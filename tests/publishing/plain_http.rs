@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use rustix::process::Signal;
+use zero_kv::format::header::SectionKind;
 
 use super::interrupts::{bake_large, interrupt_when};
 use super::stores::{Ran, Store};
@@ -120,4 +121,54 @@ pub(crate) fn a_server_that_ignores_ranges_is_asked_once() {
     let before = server.fault_count();
     store.zkv(&["pull", &server.url("published/users"), "-o", "copy.db"]).fails(2, &["the store ignores ranges"]);
     assert_eq!(server.fault_count() - before, 1);
+}
+
+/// Returns the number of bytes of bodies that a pull needs in addition to the file, if the byte at an offset is changed once.
+fn repaired_bytes(store: &Store, server: &StoreServer, offset: u64) -> u64 {
+    let expected = fs::read(store.path("large.db")).unwrap();
+    let before = server.sent_bytes();
+    server.fail("/data/", Fault::FlippedAt(offset));
+    store.zkv(&["pull", &server.url("published/users"), "-o", "copy.db"]).succeeds();
+    assert!(fs::read(store.path("copy.db")).unwrap() == expected, "byte {offset}");
+    assert!(!store.path("copy.db.partial").exists());
+    server.recover();
+    server.sent_bytes() - before - expected.len() as u64
+}
+
+pub(crate) fn a_changed_byte_costs_its_block_and_not_the_file() {
+    // The manifest, and other documents.
+    const DOCUMENTS_MAX: u64 = 16 << 10;
+    const BLOCK: u64 = 4096;
+    let store = Store::folder();
+    bake_large(&store);
+    store.zkv(&["publish", "large.db", "--to", "URL"]).succeeds();
+    let server = StoreServer::start(store.files.path());
+    let len_bytes = fs::metadata(store.path("large.db")).unwrap().len();
+    let file = zero_kv::store::Unchecked::open(store.path("large.db")).unwrap();
+    let sections = file.layout().sections();
+    let sums = sections.iter().find(|(kind, _)| *kind == SectionKind::BlockSums).unwrap().1;
+    for (_, section) in
+        sections.iter().filter(|(kind, section)| *kind != SectionKind::BlockSums && section.len_bytes > 0)
+    {
+        for offset in [section.offset_bytes, section.offset_bytes + section.len_bytes / 2] {
+            let bytes = repaired_bytes(&store, &server, offset);
+            assert!(bytes <= BLOCK + DOCUMENTS_MAX, "byte {offset}: {bytes} bytes");
+        }
+    }
+    // Padding after a section belongs to no block, but is verified, too.
+    for (_, section) in sections {
+        let offset = section.offset_bytes + section.len_bytes;
+        if offset < len_bytes && sections.iter().all(|(_, other)| other.offset_bytes != offset) {
+            let bytes = repaired_bytes(&store, &server, offset);
+            assert!(bytes <= 3 * BLOCK + DOCUMENTS_MAX, "byte {offset}: {bytes} bytes");
+        }
+    }
+    // The header, and the root of the checksums at the end of the file.
+    for offset in [0, 40, len_bytes - 1] {
+        let bytes = repaired_bytes(&store, &server, offset);
+        assert!(bytes <= 3 * BLOCK + DOCUMENTS_MAX, "byte {offset}: {bytes} bytes");
+    }
+    // A block of checksums has those of 512 blocks.
+    let bytes = repaired_bytes(&store, &server, sums.offset_bytes);
+    assert!(len_bytes > 4 * 512 * BLOCK && bytes <= 513 * BLOCK + DOCUMENTS_MAX, "{bytes} of {len_bytes} bytes");
 }
