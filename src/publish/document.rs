@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::{GetOptions, ObjectMeta, ObjectStoreExt, PutOptions};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -23,6 +24,8 @@ use super::location::Location;
 
 /// The maximum time of a listing. A store can return empty pages without end.
 const LIST_MAX: Duration = Duration::from_secs(600);
+/// The maximum length of the token with which a listing continues. It is a part of the URL of the next request.
+const PAGE_TOKEN_LEN_MAX_BYTES: usize = 8192;
 /// A search for the newest document that has come so far first checks that the store does not report every object.
 const PROBE_STEP: u64 = 16;
 
@@ -161,27 +164,80 @@ impl Location {
         after: Option<&str>,
         count_max: usize,
     ) -> Result<Vec<ObjectMeta>, PublishError> {
-        let (prefix, mut listed) = (self.path(folder), Vec::new());
-        let endless = |problem: String| PublishError::Document { object: self.object_url(folder), problem };
         let list = async {
-            let mut objects = match after {
-                Some(after) => self.store.list_with_offset(Some(&prefix), &self.path(after)),
-                None => self.store.list(Some(&prefix)),
-            };
-            while let Some(object) = objects.next().await {
-                if listed.len() == count_max {
-                    return Err(endless(format!("has more than {count_max} objects: delete those that nobody needs")));
-                }
-                listed.push(object.map_err(self.fault(folder))?);
+            match &self.pages {
+                Some(pages) => self.list_pages(&**pages, folder, after, count_max).await,
+                None => self.list_stream(folder, after, count_max).await,
             }
-            Ok(())
         };
         let timed_out = |_| {
             let max_s = LIST_MAX.as_secs();
-            endless(format!("the listing did not end within {max_s} s: check what answers at this address"))
+            self.endless(
+                folder,
+                format!("the listing did not end within {max_s} s: check what answers at this address"),
+            )
         };
-        tokio::time::timeout(LIST_MAX, list).await.map_err(timed_out)??;
+        tokio::time::timeout(LIST_MAX, list).await.map_err(timed_out)?
+    }
+
+    /// Lists page by page, because the crate panics if the token of the next page does not fit into a URL.
+    async fn list_pages(
+        &self,
+        pages: &dyn PaginatedListStore,
+        folder: &str,
+        after: Option<&str>,
+        count_max: usize,
+    ) -> Result<Vec<ObjectMeta>, PublishError> {
+        // Otherwise, the objects of a folder whose name begins with this name would be listed, too.
+        let prefix = format!("{}/", self.path(folder));
+        let (mut listed, mut page_token) = (Vec::new(), None);
+        loop {
+            let offset = after.map(|after| self.path(after).to_string());
+            let options = PaginatedListOptions { offset, page_token: page_token.clone(), ..Default::default() };
+            let page = pages.list_paginated(Some(&prefix), options).await.map_err(self.fault(folder))?;
+            listed.extend(page.result.objects);
+            if listed.len() > count_max {
+                return Err(self.too_many(folder, count_max));
+            }
+            let Some(token) = page.page_token.filter(|token| !token.is_empty()) else { return Ok(listed) };
+            if token.len() > PAGE_TOKEN_LEN_MAX_BYTES || page_token.as_ref() == Some(&token) {
+                let problem = format!(
+                    "the listing continues with a token of {} bytes, expected a new one of at most \
+                     {PAGE_TOKEN_LEN_MAX_BYTES}: check what answers at this address",
+                    token.len()
+                );
+                return Err(self.endless(folder, problem));
+            }
+            page_token = Some(token);
+        }
+    }
+
+    async fn list_stream(
+        &self,
+        folder: &str,
+        after: Option<&str>,
+        count_max: usize,
+    ) -> Result<Vec<ObjectMeta>, PublishError> {
+        let (prefix, mut listed) = (self.path(folder), Vec::new());
+        let mut objects = match after {
+            Some(after) => self.store.list_with_offset(Some(&prefix), &self.path(after)),
+            None => self.store.list(Some(&prefix)),
+        };
+        while let Some(object) = objects.next().await {
+            if listed.len() == count_max {
+                return Err(self.too_many(folder, count_max));
+            }
+            listed.push(object.map_err(self.fault(folder))?);
+        }
         Ok(listed)
+    }
+
+    fn too_many(&self, folder: &str, count_max: usize) -> PublishError {
+        self.endless(folder, format!("has more than {count_max} objects: delete those that nobody needs"))
+    }
+
+    fn endless(&self, folder: &str, problem: String) -> PublishError {
+        PublishError::Document { object: self.object_url(folder), problem }
     }
 
     async fn exists(&self, object: &str) -> Result<bool, PublishError> {

@@ -11,6 +11,7 @@ use object_store::aws::AmazonS3Builder;
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::http::HttpBuilder;
+use object_store::list::PaginatedListStore;
 use object_store::multipart::MultipartStore;
 use object_store::path::Path;
 use object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
@@ -36,6 +37,8 @@ pub(super) struct Location {
     pub(super) store: Arc<dyn ObjectStore>,
     /// The store as one whose uploads can be resumed. `None` if it is a local folder or a plain HTTP server.
     pub(super) multipart: Option<Arc<dyn MultipartStore>>,
+    /// The store as one that is listed in pages. `None` if it is a local folder or a plain HTTP server.
+    pub(super) pages: Option<Arc<dyn PaginatedListStore>>,
     /// The store, if it is a folder of this machine.
     pub(super) folder: Option<LocalStore>,
     /// Whether the store can be written and listed. Plain HTTP servers can only be read.
@@ -85,13 +88,14 @@ impl Location {
         let parse_path = |path: &str| Path::parse(path).map_err(|error| refused(error.to_string()));
         let url = format!("{scheme}://{rest}");
         let (client, retry) = (client_options(), retry_config());
-        let new = |store: Arc<dyn ObjectStore>, multipart, prefix, is_writable| Location {
+        let read_only = |store: Arc<dyn ObjectStore>, prefix| Location {
             url: url.clone(),
             prefix,
             store,
-            multipart,
+            multipart: None,
+            pages: None,
             folder: None,
-            is_writable,
+            is_writable: false,
         };
         let signed = BoundedConnector(Redirects::SameHost);
         match scheme {
@@ -106,7 +110,7 @@ impl Location {
                 let builder = builder.with_bucket_name(host);
                 let builder = builder.with_client_options(client).with_retry(retry);
                 let store = Arc::new(builder.with_http_connector(signed).build().map_err(invalid)?);
-                Ok(new(Arc::clone(&store) as _, Some(store), parse_path(path)?, true))
+                Ok(read_only(Arc::clone(&store) as _, parse_path(path)?).of_service(store))
             }
             "gs" => {
                 let builder = variables(variables_prefix, "GOOGLE_").into_iter().fold(
@@ -119,7 +123,7 @@ impl Location {
                 let builder = builder.with_bucket_name(host);
                 let builder = builder.with_client_options(client).with_retry(retry);
                 let store = Arc::new(builder.with_http_connector(signed).build().map_err(invalid)?);
-                Ok(new(Arc::clone(&store) as _, Some(store), parse_path(path)?, true))
+                Ok(read_only(Arc::clone(&store) as _, parse_path(path)?).of_service(store))
             }
             "az" => {
                 let builder = variables(variables_prefix, "AZURE_").into_iter().fold(
@@ -132,22 +136,27 @@ impl Location {
                 let builder = builder.with_container_name(host);
                 let builder = builder.with_client_options(client).with_retry(retry);
                 let store = Arc::new(builder.with_http_connector(signed).build().map_err(invalid)?);
-                Ok(new(Arc::clone(&store) as _, Some(store), parse_path(path)?, true))
+                Ok(read_only(Arc::clone(&store) as _, parse_path(path)?).of_service(store))
             }
             "file" => {
                 // The folder is the root of the store, so that nothing outside it can be read or written.
                 let store = LocalStore::new(PathBuf::from(format!("/{path}")));
                 let folder = Some(store.clone());
-                Ok(Location { folder, ..new(Arc::new(store), None, Path::default(), true) })
+                Ok(Location { folder, is_writable: true, ..read_only(Arc::new(store), Path::default()) })
             }
             "http" | "https" => {
                 let builder = HttpBuilder::new().with_url(format!("{scheme}://{host}")).with_client_options(client);
                 let builder = builder.with_retry(retry).with_http_connector(BoundedConnector(Redirects::Anywhere));
                 let store = builder.build().map_err(invalid)?;
-                Ok(new(Arc::new(store), None, parse_path(path)?, false))
+                Ok(read_only(Arc::new(store), parse_path(path)?))
             }
             _ => Err(refused(format!("the scheme is {scheme:?}, expected s3, gs, az, file, http, or https"))),
         }
+    }
+
+    /// Adds what the services of clouds can do.
+    fn of_service<S: MultipartStore + PaginatedListStore>(self, store: Arc<S>) -> Location {
+        Location { multipart: Some(Arc::clone(&store) as _), pages: Some(store), is_writable: true, ..self }
     }
 
     /// Returns the table's URL.

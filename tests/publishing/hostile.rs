@@ -144,6 +144,31 @@ pub(crate) fn a_listing_of_impossible_lengths_is_added_up() {
     assert!(matches!(ran.output.status.code(), Some(0 | 2)) && !ran.err.contains("panicked"), "{ran:?}");
 }
 
+/// The token is a part of the URL of the next request.
+pub(crate) fn a_listing_that_continues_with_an_impossible_token_is_rejected() {
+    let store = Store::folder();
+    for (token, problem) in [
+        ("x".repeat(70_000), "a token of 70000 bytes, expected a new one of at most 8192"),
+        ("\u{20ac}".repeat(8193 / 3), "a token of 8193 bytes"),
+        // The pages would never end.
+        ("same".to_owned(), "a token of 4 bytes, expected a new one"),
+    ] {
+        let listing = format!(
+            "<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>{token}</NextContinuationToken>\
+             </ListBucketResult>"
+        );
+        let commands = [
+            &["generations", "s3://bucket/users"][..],
+            &["gc", "s3://bucket/users", "--keep", "1"],
+            &["watch", "s3://bucket/users", "--once"],
+        ];
+        for args in commands {
+            let ran = run_with_answer(&store, args, "list-type", listing.clone());
+            ran.fails(2, &["the listing continues with ", problem]);
+        }
+    }
+}
+
 /// The name is a part of the URLs of later requests.
 pub(crate) fn a_long_name_of_an_upload_is_rejected() {
     let store = Store::folder();
