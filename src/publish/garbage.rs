@@ -53,6 +53,9 @@ pub(super) async fn collect(
     location.check_writable()?;
     // The objects are listed first: an object that is uploaded and referenced afterwards is not in the list.
     let listed = location.list("data", None, FILES_MAX).await?;
+    if !listed.is_empty() {
+        check_manifests(location).await?;
+    }
     let (referenced, unreadable_statuses) = referenced(location, rules.keep.max(1), warn).await?;
     let mut garbage = Garbage { unreadable_statuses, ..Garbage::default() };
     let now = SystemTime::now();
@@ -80,6 +83,27 @@ pub(super) async fn collect(
         garbage.objects.push(object);
     }
     Ok(garbage)
+}
+
+/// Rejects a table whose newest manifests were deleted, for example by a lifecycle rule: its files are those of generations
+/// that nodes serve, or that somebody wants to restore.
+async fn check_manifests(location: &Location) -> Result<(), PublishError> {
+    // The statuses that cannot be read are reported when they are read again.
+    let last = location.last_used(Series::Manifests, &mut |_| ()).await?;
+    // A generation that is published meanwhile is found by this read.
+    let newest = location.highest(Series::Manifests, 0).await?;
+    let problem = match newest {
+        0 => "has files, but no manifest".to_owned(),
+        newest if newest < last => format!("the newest manifest is {newest}, but generation {last} was used"),
+        _ => return Ok(()),
+    };
+    Err(PublishError::NoGeneration {
+        url: location.url().to_owned(),
+        problem: format!(
+            "{problem}: nothing is deleted: restore the deleted manifests, or publish the next generation, or delete the \
+             folder of the table if nobody needs it"
+        ),
+    })
 }
 
 /// Returns the objects of the newest generations, and of those that are pinned or that nodes serve. If a status cannot be

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::stores::Store;
+use crate::helpers::published::sealed;
 
 pub(crate) fn files_are_deleted_only_if_nothing_needs_them_and_they_are_old(store: &Store) {
     for generation in 1..=5 {
@@ -38,4 +39,47 @@ pub(crate) fn nothing_is_deleted_if_a_manifest_is_damaged(store: &Store) {
         .zkv(&["gc", "URL", "--keep", "1", "--older-than", "0s", "--delete"])
         .fails(2, &["manifests/00000000000000000003.json: is not a document"]);
     assert_eq!(store.objects("data"), before);
+}
+
+pub(crate) fn nothing_is_deleted_if_the_newest_manifests_were_deleted(store: &Store) {
+    let gc = || store.zkv(&["gc", "URL", "--keep", "1", "--older-than", "0s", "--delete"]);
+    assert_eq!(gc().succeeds(), "deleted: 0 files, 0 bytes\n");
+    for generation in 1..=3 {
+        store.publish(generation);
+    }
+    let before = store.objects("data");
+    let manifests: Vec<_> = store.objects("manifests").into_iter().map(|name| (store.read(&name), name)).collect();
+    let retained = |texts: &[&str]| {
+        gc().fails(2, texts);
+        assert_eq!(store.objects("data"), before);
+    };
+    // Without anything else that names a generation, only the missing manifests show that something is wrong.
+    manifests.iter().for_each(|(_, name)| store.remove(name));
+    retained(&["has files, but no manifest: nothing is deleted: restore the deleted manifests"]);
+    // A status, a decision, or a pin names the generation whose manifest is missing.
+    let (first, name) = &manifests[0];
+    store.write(name, first.clone());
+    let named = "the newest manifest is 1, but generation 3 was used: nothing is deleted";
+    let status = json!({"node": "a", "serving": 1, "digest": "", "prepared": 1, "newest": 3, "pin": 0, "lag_s": 0,
+        "error": "", "failed": 0, "updated": "", "tool": ""});
+    store.write("status/a.json", sealed(&status.to_string()));
+    retained(&[named]);
+    store.remove("status/a.json");
+    store.write("rollouts/00000000000000000003.json", sealed("\"abort\""));
+    retained(&[named]);
+    store.remove("rollouts/00000000000000000003.json");
+    // Restored manifests, and a next generation, end this state.
+    manifests.iter().for_each(|(manifest, name)| store.write(name, manifest.clone()));
+    assert!(gc().succeeds().starts_with("data/"));
+    assert_eq!(store.objects("data").len(), 1);
+}
+
+pub(crate) fn files_of_a_publication_that_never_ended_are_retained_without_a_manifest(store: &Store) {
+    store.bake("table.db", "1,one\n");
+    let object = "data/00112233445566778899aabbccddeeff/0-16383-00112233445566778899aabbccddeeff.zkv";
+    store.write(object, vec![1]);
+    let gc = || store.zkv(&["gc", "URL", "--keep", "1", "--older-than", "0s", "--delete"]);
+    gc().fails(2, &["has files, but no manifest"]);
+    store.publish(1);
+    assert_eq!(gc().succeeds(), format!("{object}\ndeleted: 1 files, 1 bytes\n"));
 }
