@@ -148,6 +148,7 @@ fn main() -> ExitCode {
         interrupts::a_forged_state_of_an_upload_does_not_change_what_is_published,
         interrupts::an_interrupted_upload_continues,
         interrupts::the_first_signal_ends_a_publication_whose_errors_nobody_reads,
+        local_folder::a_node_with_a_complete_cache_serves_while_the_folder_hangs,
         local_folder::a_signal_ends_a_download_while_the_folder_hangs,
         local_folder::a_status_that_is_no_readable_file_hides_no_other,
         local_folder::links_in_a_store_lead_nobody_out_of_it,

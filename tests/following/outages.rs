@@ -12,7 +12,7 @@ fn a_node_that_cannot_read_the_store_reports_since_when() {
     let node = published.node_of("a", &store.url("users"));
     assert_eq!(health(&node), (Some(0), String::new()));
     // A store that finds nothing, for example because its bucket was deleted, is an outage, too.
-    for fault in [Fault::Dead, Fault::Status(404), Fault::Status(500)] {
+    for fault in [Fault::Dead, Fault::Stalled, Fault::Status(404), Fault::Status(500)] {
         store.fail("/", fault);
         node.wait_for("published_poll_age_s", 2);
         let (status, text) = health_within(&node, "1");

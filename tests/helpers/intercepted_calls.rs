@@ -42,6 +42,8 @@ pub(crate) enum Verdict {
     Fail(Errno),
     /// The test has run the call; the child gets this result.
     Done(i64),
+    /// The call does not return. The other threads of the child continue.
+    Hang,
 }
 
 impl Call {
@@ -189,6 +191,7 @@ fn respond(listener: &OwnedFd, id: u64, verdict: &Verdict) {
         Verdict::Run => (0, 0, libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32),
         Verdict::Fail(errno) => (0, -errno.raw_os_error(), 0),
         Verdict::Done(result) => (*result, 0, 0),
+        Verdict::Hang => return,
     };
     let mut response = libc::seccomp_notif_resp { id, val, error, flags };
     // SAFETY: the descriptor is a seccomp listener, and the argument is what this request reads.

@@ -4,6 +4,9 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -11,8 +14,10 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::stores::{Ran, Store};
 use crate::helpers::intercepted_calls::{Call, Calls, Verdict, require_interception, spawn};
-use crate::helpers::published::sealed;
+use crate::helpers::published::{health_within, sealed, start_node};
+use crate::helpers::servers::Server;
 use crate::helpers::trials::Missing;
+use crate::helpers::waiting::eventually;
 
 const JOB: &str = "0123456789abcdef0123456789abcdef";
 
@@ -220,6 +225,44 @@ pub(crate) fn a_signal_ends_a_download_while_the_folder_hangs() -> Result<(), Mi
     assert_eq!(ran.output.status.signal(), Some(Signal::TERM.as_raw()), "{ran:?}");
     drop(responds);
     supervisor.join().unwrap();
+    Ok(())
+}
+
+pub(crate) fn a_node_with_a_complete_cache_serves_while_the_folder_hangs() -> Result<(), Missing> {
+    require_interception()?;
+    let store = Store::folder();
+    store.publish(1);
+    let socket = store.path("a.sock");
+    let command = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kv_store"));
+        command.args(["--from", store.url(), "--node", "a", "--poll", "50ms", "--cache"]).arg(store.path("cache"));
+        command.arg("--socket").arg(&socket).env("RUST_LOG", "info");
+        command
+    };
+    drop(start_node(command(), &socket));
+    let (folder, count) = (store.path("published").canonicalize().unwrap(), Arc::new(AtomicU64::new(0)));
+    let hung = Arc::clone(&count);
+    let hang = move |call: &Call| match call.number != libc::SYS_execve && call.path(Some(0), 1).starts_with(&folder) {
+        true => {
+            hung.fetch_add(1, Ordering::Relaxed);
+            Verdict::Hang
+        }
+        false => Verdict::Run,
+    };
+    let opens = Calls::Only(&[libc::SYS_openat, libc::SYS_openat2]);
+    let spawn_hanging = |command| spawn(command, &opens, hang).map(|(child, _)| child);
+    let mut node = Server::spawn_by(command(), &socket, spawn_hanging);
+    node.wait_for_log("ready on ");
+    eventually("a read of the folder hangs", || count.load(Ordering::Relaxed) > 0);
+    node.wait_for("published_poll_age_s", 2);
+    assert_eq!(node.client().get(1).unwrap().unwrap(), b"generation 1");
+    assert_eq!(node.number("published_generation"), 1);
+    let (status, text) = health_within(&node, "1");
+    assert!(status == Some(1) && text.contains(" was not read successfully for "), "{text}");
+    // A restart would not help, so the default leaves time for the store to come back.
+    assert_eq!(health_within(&node, "86400").0, Some(0));
+    node.signal(Signal::TERM);
+    assert!(node.wait().success());
     Ok(())
 }
 

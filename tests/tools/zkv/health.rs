@@ -72,6 +72,8 @@ fn each_problem_is_one_line() {
     let lines = String::from_utf8(two.stderr).unwrap();
     assert_eq!((two.status.code(), lines.lines().count()), (Some(1), 2), "{lines}");
     assert!(lines.contains("peer.sock: the supervisor thread has ended: restart the server"), "{lines}");
+    let twice = ask(&found(b"state serving\npublished_name_problem two processes report as node a\n"));
+    assert_damaged(&twice, "peer.sock: two processes report as node a");
     let refused = ask(&found(b"state serving\nfile_refused refused: f: why\n"));
     assert_eq!(refused.status.code(), Some(0));
     let note = String::from_utf8(refused.stderr).unwrap();
@@ -107,4 +109,31 @@ fn a_usage_error_does_not_report_an_unhealthy_server() {
         assert_usage_error(&health(&silent.socket(), &[&format!("--timeout={timeout}")]), "0.01 to 1000000 seconds");
     }
     assert_usage_error(&health(&silent.socket(), &["now"]), "unexpected argument");
+}
+
+#[test]
+fn a_server_is_unhealthy_if_it_has_not_read_its_store_for_ten_polls_and_thirty_seconds() {
+    let health_of = |age_s: u64, poll_s: u64, args: &[&str]| {
+        let info = format!(
+            "state serving\npublished_url file:///t\npublished_poll_age_s {age_s}\npublished_poll_s {poll_s}\n\
+             published_error the store is unreachable\n"
+        );
+        let server = ScriptedServer::answering(&[&found(info.as_bytes())]);
+        health(&server.socket(), &[&["--timeout", "20"], args].concat())
+    };
+    // Polls of less than a second are reported as 0 s.
+    for (poll_s, limit_s) in [(0, 30), (1, 30), (3, 30), (5, 50), (60, 600)] {
+        assert_eq!(health_of(limit_s, poll_s, &[]).status.code(), Some(0), "{poll_s}");
+        let problem = format!(
+            "file:///t was not read successfully for {} s, so newer generations and pins are unknown: the store is unreachable",
+            limit_s + 1
+        );
+        let output = health_of(limit_s + 1, poll_s, &[]);
+        let lines = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(1) && lines.contains(&problem), "{poll_s}: {lines}");
+        assert_eq!(health_of(limit_s + 1, poll_s, &["--stale-after", "86400"]).status.code(), Some(0));
+    }
+    let help = String::from_utf8(zkv().args(["health", "--help"]).output().unwrap().stdout).unwrap();
+    let words = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("[default: ten polls, and at least 30 s]"), "{help}");
 }
