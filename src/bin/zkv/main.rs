@@ -172,7 +172,7 @@ fn look_up(table: &mut dyn Table, lookup: &Lookup) -> anyhow::Result<bool> {
 fn command() -> clap::Command {
     let hidden = |name: &'static str| Arg::new(name).long(name).value_parser(value_parser!(PathBuf)).hide(true);
     let direct = || Arg::new("direct").long("direct").action(ArgAction::SetTrue).hide(true);
-    let timeout = || Arg::new("timeout").long("timeout").value_parser(args::parse_seconds).hide(true);
+    let timeout = || Arg::new("timeout").long("timeout").value_parser(args::parse_time).hide(true);
     let hide_all = |command: clap::Command| {
         command.args(["socket", "db"].map(hidden)).args([direct(), timeout()]).args(ServerArgs::hidden())
     };

@@ -63,7 +63,7 @@ pub(crate) struct Args {
     pub(crate) db: Option<PathBuf>,
     /// Wait at most this long for the connection, and for each batch of responses [default: 5 for the connection, 30
     /// for each batch]
-    #[arg(long, global = true, help_heading = SERVER_OR_FILE, value_name = "SECONDS", value_parser = parse_seconds)]
+    #[arg(long, global = true, help_heading = SERVER_OR_FILE, value_name = "TIME", value_parser = parse_time)]
     pub(crate) timeout: Option<Duration>,
     /// Use direct mode: map the server's file and look keys up in this process
     #[arg(long, global = true, help_heading = SERVER_OR_FILE)]
@@ -178,7 +178,7 @@ pub(crate) enum Command {
 #[derive(clap::Args)]
 pub(crate) struct BenchArgs {
     /// Measure for this long
-    #[arg(long, value_name = "SECONDS", default_value = "3", value_parser = parse_seconds)]
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = parse_time)]
     pub(crate) seconds: Duration,
     /// Look up this many keys per batch
     #[arg(long, value_name = "KEYS", default_value_t = 256, value_parser = RangedU64ValueParser::<usize>::new().range(1..=65_536))]
@@ -199,17 +199,12 @@ pub(crate) struct SlotArgs {
     pub(crate) keys: Vec<std::ffi::OsString>,
 }
 
-/// Parses a time-out or an interval with its unit. The limits are those of [`parse_seconds`].
+/// Parses a time-out or an interval: a number of seconds, or a time with its unit. There is an upper limit, because adding
+/// a longer time to the clock could overflow.
 pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
-    let parsed = humantime::parse_duration(text).ok().filter(|time| (0.01..=1e6).contains(&time.as_secs_f64()));
-    parsed.ok_or_else(|| "expected a time of at least 10ms with its unit, such as 10s or 5min".to_owned())
-}
-
-/// Parses a time-out or an interval in seconds, or with its unit. There is an upper limit, because adding a longer time to
-/// the clock could overflow.
-pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
-    match text.parse() {
-        Ok(seconds @ 0.01..=1e6) => Ok(Duration::from_secs_f64(seconds)),
-        _ => parse_time(text).map_err(|_| "expected 0.01 to 1000000 seconds".to_owned()),
-    }
+    const SECONDS: std::ops::RangeInclusive<f64> = 0.01..=1e6;
+    let seconds = text.parse().ok().filter(|seconds| SECONDS.contains(seconds)).map(Duration::from_secs_f64);
+    let with_unit = || humantime::parse_duration(text).ok().filter(|time| SECONDS.contains(&time.as_secs_f64()));
+    let expected = "expected 0.01 to 1000000 seconds, such as 10, or a time with its unit, such as 500ms or 5min";
+    seconds.or_else(with_unit).ok_or_else(|| expected.to_owned())
 }

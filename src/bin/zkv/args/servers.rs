@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Subcommand;
 
-use super::parse_seconds;
+use super::parse_time;
 
 #[derive(Subcommand)]
 pub(crate) enum ServerCommand {
@@ -47,11 +47,11 @@ pub(crate) enum ServerCommand {
 #[derive(clap::Args)]
 pub(crate) struct HealthArgs {
     /// Wait at most this long for the response
-    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = parse_seconds)]
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_time)]
     pub(crate) timeout: Duration,
     /// Report a problem if a server that follows a published table has not read its store for this long [default: ten
     /// polls, and at least 30 s]
-    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) stale_after: Option<Duration>,
     /// If the server is healthy, print the generation, digest, and number of rows of its table
     #[arg(short, long)]
@@ -61,7 +61,7 @@ pub(crate) struct HealthArgs {
 #[derive(clap::Args)]
 pub(crate) struct TopArgs {
     /// Sample the server at this interval
-    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_seconds)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_time)]
     pub(crate) interval: Duration,
     /// Write this many lines, one per interval, even to a terminal
     #[arg(long, value_name = "N")]
@@ -77,6 +77,6 @@ pub(crate) struct ReloadArgs {
     #[arg(long)]
     pub(crate) rollback: bool,
     /// Wait at most this long for the server to serve or reject the file
-    #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = parse_seconds)]
+    #[arg(long, value_name = "TIME", default_value = "300s", value_parser = parse_time)]
     pub(crate) timeout: Duration,
 }
