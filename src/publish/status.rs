@@ -121,7 +121,7 @@ impl NodeStatus {
         let (instance, other) = (one_line(&self.instance), one_line(&self.other_instance));
         (!other.is_empty()).then(|| {
             format!(
-                "two processes report as node {}, instances {instance} and {other}: give each its own name (--node)",
+                "two processes report as node {}, instances {instance} and {other}: give each its own name and folder",
                 one_line(&self.node)
             )
         })

@@ -38,7 +38,7 @@ fn two_servers_with_one_name_are_unhealthy() {
     for node in [&first, &second] {
         let (status, text) = health(node);
         assert_eq!(status, Some(1), "{text}");
-        assert!(text.contains(expected) && text.contains(": give each its own name (--node)"), "{text}");
+        assert!(text.contains(expected) && text.contains(": give each its own name"), "{text}");
     }
     eventually("the status names both", || !instances(&published).1.is_empty());
     assert!(published.publication.take_warnings().iter().any(|warning| warning.starts_with(expected)));

@@ -126,6 +126,11 @@ pub(crate) fn print_while_read(write: impl FnOnce(&mut Report) -> io::Result<()>
     ignore_closed_pipe(printed.map(|()| true).map_err(Into::into), false, stdout_error)
 }
 
+/// Returns whether standard output is a terminal.
+pub(crate) fn is_on_terminal() -> bool {
+    io::stdout().is_terminal()
+}
+
 /// Prints a report: as one line of JSON if `json` is true, otherwise as text.
 pub(crate) fn print_report(report: &(impl Serialize + fmt::Display), json: bool) -> anyhow::Result<()> {
     print(|stdout| if json { write_json_line(stdout, report) } else { write!(stdout, "{report}") })

@@ -4,7 +4,7 @@
 
 use std::cmp::Reverse;
 use std::fmt::Write as _;
-use std::io::{self, IsTerminal, Write};
+use std::io::Write;
 use std::thread;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use zero_kv::publish::{NodeReports, NodeStatus, Publication, UnreadableStatus};
 
 use super::SILENT_AFTER;
 use crate::args::WatchNodesArgs;
-use crate::output::{print, print_error, print_while_read, write_json_line};
+use crate::output::{is_on_terminal, print, print_error, print_while_read, write_json_line};
 use crate::text_table::{Align, lines};
 
 /// The maximum time of a read of the statuses.
@@ -190,7 +190,7 @@ pub(super) fn watch(args: &WatchNodesArgs) -> anyhow::Result<bool> {
 
 /// Shows the nodes until the reader of the output closes the pipe.
 fn follow(publication: &Publication, args: &WatchNodesArgs) -> anyhow::Result<bool> {
-    let bar = live_bar(args.table.json || !io::stdout().is_terminal());
+    let bar = live_bar(args.table.json || !is_on_terminal());
     bar.set_style(ProgressStyle::with_template("{msg}").expect("a valid template"));
     let (mut before, mut last_problem) = (Vec::new(), String::new());
     loop {
