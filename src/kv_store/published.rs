@@ -37,7 +37,7 @@ pub(crate) struct PublishedArgs {
     /// machine]
     #[arg(long, value_name = "NAME", requires = "node-of")]
     pub(crate) node: Option<String>,
-    /// Report that the server is in this zone, such as a data center, so that `zkv rollout --zones` can proceed zone by zone
+    /// Report that the server is in this zone, such as a data center, so that a rollout can proceed zone by zone
     #[arg(long, value_name = "ZONE", requires = "from")]
     zone: Option<String>,
 }
