@@ -89,7 +89,7 @@ pub(crate) enum PublishingCommand {
     ///
     /// To keep nodes from serving a new generation before its rollout, pin the current one before you publish.
     ///
-    /// Exit status: 0 if the nodes serve the generation, except those that --tolerate allows, or after --abort; 1 if nodes
+    /// Exit status: 0 if the nodes serve the generation, except those that are tolerated, or after an abort; 1 if nodes
     /// failed or the time is over, with the reasons; 2 after an error.
     Rollout(RolloutArgs),
 }
