@@ -15,4 +15,5 @@ mod following {
     mod rollouts;
     mod slots;
     mod slow_links;
+    mod unusable_generations;
 }

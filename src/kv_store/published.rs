@@ -75,8 +75,9 @@ mod following {
     use tracing::{error, info, warn};
     use zero_kv::cluster::{SlotSet, Topology};
     use zero_kv::publish::{
-        ClusterMember, FailureKind, FollowControl, FollowOptions, Follower, Manifest, Polled, PublishError,
+        Change, ClusterMember, FailureKind, FollowControl, FollowOptions, Follower, Manifest, Polled, PublishError,
     };
+    use zero_kv::replace::ReplaceRules;
     use zero_kv::server::{
         ClusterNode, Config, Control, Opened, PublishedFacts, PublishedTable, Server, ServerError, lower_priority,
     };
@@ -114,6 +115,9 @@ mod following {
             let slots = SlotSet::from_iter([options.slots]);
             options.bandwidth_bytes_per_s = args.fetch_bandwidth;
             options.keep = args.keep.into();
+            options.allow = vec![Change::Shrink, Change::Schema];
+            options.allow.extend(config.replace.allow_empty.then_some(Change::Empty));
+            options.allow.extend(config.replace.allow_key_kind_change.then_some(Change::KeyKind));
             let mut follower = Follower::open(&url, options)?;
             let cluster = config.cluster.clone();
             if let Some(node) = &cluster {
@@ -270,7 +274,8 @@ mod following {
                 None => {
                     // The number of rows of other slots is no reason to reject them.
                     let is_rollback = manifest.number < self.serving || slots != self.serving_slots;
-                    self.control()?.serve_file(is_rollback).map(drop)
+                    let rules = if is_rollback { ReplaceRules::any() } else { self.rules(manifest) };
+                    self.control()?.serve_file(rules).map(drop)
                 }
             };
             outcome.inspect(|()| {
@@ -281,6 +286,21 @@ mod following {
         /// Returns the slots of the file that is served next.
         fn file_slots(&self) -> SlotSet {
             self.cluster.as_ref().map_or_else(|| self.slots.clone(), |node| (*node.file_slots()).clone())
+        }
+
+        /// Returns the rules for a generation: those of the server, without those that its publisher has lifted.
+        fn rules(&self, manifest: &Manifest) -> ReplaceRules {
+            let mut rules = self.config.replace.clone();
+            for change in manifest.allowed.iter().filter_map(|name| Change::from_name(name)) {
+                match change {
+                    Change::Empty => rules.allow_empty = true,
+                    Change::Shrink => rules.shrink_max_percent = None,
+                    Change::KeyKind => rules.allow_key_kind_change = true,
+                    // The server has no rule for columns.
+                    _ => {}
+                }
+            }
+            rules
         }
 
         /// Returns the handle of the server, which is available soon after the first generation was opened.

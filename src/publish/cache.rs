@@ -43,6 +43,31 @@ use crate::store::{MappedStore, StoreError};
 /// The name of the file that is served, in the folder.
 pub(super) const SERVING: &str = "serving.db";
 
+/// The file of a generation that a node fetches.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted<'w> {
+    pub(super) manifest: &'w Manifest,
+    pub(super) slots: &'w SlotSet,
+    /// Whether a complete file is damaged, and is replaced.
+    pub(super) replaces: bool,
+}
+
+/// Which files of a generation the folder keeps.
+pub(super) struct Kept {
+    /// The sets of slots that the node serves and needs.
+    pub(super) slots: Vec<SlotSet>,
+    /// The sets that it has served before. A file with one of them stays if the generation has none of the others.
+    pub(super) earlier_slots: Vec<SlotSet>,
+    /// The generation whose file is damaged, and is being fetched again.
+    pub(super) repaired: Option<u64>,
+}
+
+impl Kept {
+    fn all(&self) -> Vec<SlotSet> {
+        self.slots.iter().chain(&self.earlier_slots).cloned().collect()
+    }
+}
+
 /// A node's folder of generations.
 pub(super) struct Cache {
     folder: Folder,
@@ -146,18 +171,18 @@ impl Cache {
         record.filter(Record::is_possible).unwrap_or_default()
     }
 
-    /// Fetches and verifies the file of a generation, unless it is complete.
+    /// Fetches and verifies a file, unless it is complete.
     pub(super) async fn fetch(
         &self,
         location: &Location,
-        manifest: &Manifest,
-        slots: &SlotSet,
+        wanted: Wanted<'_>,
         bandwidth: &Bandwidth,
         cancel: &Cancel,
         progress: OnProgress<'_>,
     ) -> Result<(), PublishError> {
+        let Wanted { manifest, slots, replaces } = wanted;
         let name = data_name_of(manifest, slots);
-        if !self.data.has_own_file(&name).map_err(PublishError::io(self.data.path()))? {
+        if replaces || !self.data.has_own_file(&name).map_err(PublishError::io(self.data.path()))? {
             let target = Target { folder: &self.data, name: name.as_ref() };
             fetch_merged(location, manifest, slots, target, bandwidth, cancel, progress).await?;
         }
@@ -181,10 +206,26 @@ impl Cache {
         write_durably(&self.folder, "serving.json", &encode(record))
     }
 
-    /// Verifies the file of a generation, and deletes it if it is damaged, so that it is fetched again. Blocks that match
-    /// their checksums become an incomplete download, if the file is one that the store has. Returns whether the file was
-    /// damaged. Other failures, such as a full disk, do not make it useless.
+    /// Verifies the file of a generation, and deletes it if it is damaged, so that it is fetched again. Returns whether the
+    /// file was damaged: see [`Cache::salvage_if_damaged`].
     pub(super) fn discard_if_damaged(
+        &self,
+        location: &Location,
+        manifest: &Manifest,
+        slots: &SlotSet,
+        cancel: &Cancel,
+    ) -> Result<bool, PublishError> {
+        let is_damaged = self.salvage_if_damaged(location, manifest, slots, cancel)?;
+        if is_damaged {
+            remove(&self.data, data_name_of(manifest, slots).as_ref())?;
+        }
+        Ok(is_damaged)
+    }
+
+    /// Verifies the file of a generation. If it is damaged, blocks that match their checksums become an incomplete download,
+    /// if the file is one that the store has. Returns whether the file is damaged. It stays, so that a node that starts again
+    /// before the download ends still serves the intact rows. Other failures, such as a full disk, do not make it useless.
+    pub(super) fn salvage_if_damaged(
         &self,
         location: &Location,
         manifest: &Manifest,
@@ -204,7 +245,6 @@ impl Cache {
                 {
                     return Err(PublishError::Canceled);
                 }
-                remove(&self.data, name.as_ref())?;
                 Ok(true)
             }
             Err(PublishError::Canceled) => Err(PublishError::Canceled),
@@ -213,14 +253,14 @@ impl Cache {
     }
 
     /// Deletes complete generations until `keep` are left, downloads that were given up, and files that a killed process
-    /// left. Deletes the oldest generations first, but none of `needed`, and none of their downloads. Of the other
-    /// generations, keeps the files that have any of these sets of slots.
-    pub(super) fn trim(&self, keep: usize, needed: &[Arc<Manifest>], slots: &[SlotSet]) -> Result<(), PublishError> {
+    /// left. Deletes the oldest generations first, but none of `needed`, and none of their downloads.
+    pub(super) fn trim(&self, keep: usize, needed: &[Arc<Manifest>], kept: &Kept) -> Result<(), PublishError> {
+        let slots = &kept.slots;
         // If the folder cannot be read, nothing is deleted.
-        let complete = self.read_complete(slots)?;
+        let complete = self.read_complete(&kept.all())?;
         let is_needed = |number: u64| needed.iter().any(|manifest| manifest.number == number);
         let surplus = complete.len().saturating_sub(keep.max(1));
-        let (deleted, kept): (Vec<&Manifest>, Vec<&Manifest>) = {
+        let (deleted, retained): (Vec<&Manifest>, Vec<&Manifest>) = {
             let mut left = surplus;
             complete.iter().partition(|manifest| {
                 let is_deleted = left > 0 && !is_needed(manifest.number);
@@ -231,12 +271,15 @@ impl Cache {
         for manifest in deleted {
             remove(&self.manifests, manifest_name(manifest.number).as_ref())?;
         }
-        let kept_names = kept
-            .iter()
-            .flat_map(|kept| slots.iter().map(|slots| data_name_of(kept, slots)).chain([manifest_name(kept.number)]));
-        let kept_names: HashSet<OsString> = kept_names.map(OsString::from).collect();
-        // The names of the parts of a download begin with the digest.
         let is_complete = |manifest: &Manifest| slots.iter().any(|slots| self.has(manifest, slots));
+        let mut kept_names = HashSet::new();
+        for manifest in retained {
+            let all = if is_complete(manifest) { slots } else { &kept.earlier_slots };
+            kept_names.extend(all.iter().map(|slots| OsString::from(data_name_of(manifest, slots))));
+            kept_names.insert(manifest_name(manifest.number).into());
+        }
+        // The names of the parts of a download begin with the digest.
+        let is_complete = |manifest: &Manifest| kept.repaired != Some(manifest.number) && is_complete(manifest);
         let downloads = needed.iter().filter(|manifest| !is_complete(manifest));
         let digests: Vec<String> = downloads.map(|manifest| manifest.digest()).collect();
         let is_download = |name: &str| digests.iter().any(|digest| name.starts_with(digest.as_str()));

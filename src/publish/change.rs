@@ -1,8 +1,8 @@
 //! Suspicious differences between a generation and the one before it.
 //!
 //! In: the rows, the kind of keys, and the columns of two generations. Out: the differences that a failed export often
-//! causes. A publisher rejects such a generation unless the difference is allowed, because running nodes reject it, too,
-//! while a node that starts serves it.
+//! causes. A publisher rejects such a generation unless the difference is allowed. Nodes reject those without rows, or with
+//! the other kind of keys, that no publisher has allowed.
 
 /// A difference between a generation and the one before it that is rejected unless it is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -19,7 +19,8 @@ use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
 use super::bandwidth::Bandwidth;
-use super::cache::Cache;
+use super::cache::{Cache, Kept, Wanted};
+use super::change::Change;
 use super::document::Series;
 use super::error::{FailureKind, PublishError};
 use super::follow_control::{FollowControl, FollowFacts, FollowOptions, age_s};
@@ -27,7 +28,7 @@ use super::location::Location;
 use super::manifest::Manifest;
 use super::membership::{self, ClusterMember};
 use super::namesakes::Namesakes;
-use super::node::{Action, Event, Found, Goal, NodeMachine, NodeOptions, Polled, Read, SwapFailure};
+use super::node::{Action, Event, Found, Goal, NodeMachine, NodeOptions, Polled, Read, SwapFailure, valid_slots};
 use super::pin::{Decision, Pin};
 use super::record::Record;
 use super::status::NodeStatus;
@@ -68,6 +69,8 @@ pub struct Follower {
     transfer: Cancel,
     transfer_started: Instant,
     transferred_bytes: Option<u64>,
+    /// The generation whose damaged file is being fetched again.
+    repaired: Option<u64>,
     /// The number of generations in the folder that were rejected when the node started.
     rejected_at_start: u64,
     /// Other processes with the name of the node.
@@ -123,6 +126,7 @@ impl Follower {
             transfer: Cancel::default(),
             transfer_started: Instant::now(),
             transferred_bytes: None,
+            repaired: None,
             rejected_at_start: 0,
             namesakes: Arc::new(Namesakes::new()),
             observe: None,
@@ -141,7 +145,9 @@ impl Follower {
     }
 
     /// Sets the function that serves generations: it receives the path of a file that was verified, and its manifest, and
-    /// returns why the file is not served as the error. It may block: the node continues to follow the table meanwhile.
+    /// returns why the file is not served as the error. The manifest's list of allowed changes has all changes from the
+    /// served generation that publishers have allowed. The function may block: the node continues to follow the table
+    /// meanwhile.
     pub fn serve_with(
         &mut self,
         serve: impl FnMut(&std::path::Path, &Manifest) -> Result<(), String> + Send + 'static,
@@ -180,11 +186,14 @@ impl Follower {
                 poll: self.options.poll,
                 slots: topology.is_none().then(|| SlotSet::from_iter([self.options.slots])),
                 is_writable: self.location.is_writable,
+                allow: self.options.allow.clone(),
                 seed: u64::from_le_bytes(random_bytes()),
             };
-            let recorded: SlotSet = record.slots.iter().copied().filter(|range| range.is_valid()).collect();
-            let complete = self.folder.cache().complete(&[recorded, SlotSet::from_iter([self.options.slots])]);
-            let mut machine = NodeMachine::new(options, &record, complete);
+            let recorded = valid_slots(&record.slots);
+            let earlier = record.earlier_slots.iter().map(|ranges| valid_slots(ranges));
+            let known: Vec<SlotSet> =
+                [recorded, SlotSet::from_iter([self.options.slots])].into_iter().chain(earlier).collect();
+            let mut machine = NodeMachine::new(options, &record, self.folder.cache().complete(&known));
             if let Some(topology) = topology.flatten() {
                 machine.follows(Arc::new(topology));
             }
@@ -204,15 +213,25 @@ impl Follower {
         machine.set_served_slots(served);
         let needed = machine.needed();
         let last = self.folder.cache().record();
-        let recorded: SlotSet = last.slots.iter().copied().filter(|range| range.is_valid()).collect();
-        let is_member = unpoisoned(&self.folder.member).is_some();
-        // The file that was served last may have more slots than the node needs.
-        let slots = if is_member && needed.is_subset(&recorded) { recorded } else { needed };
-        let mut complete = self.folder.cache().complete(std::slice::from_ref(&slots));
+        let mut sets = vec![needed.clone()];
+        if unpoisoned(&self.folder.member).is_some() {
+            // The file that was served last, and files of older generations, may have more slots than the node needs.
+            let known = [&last.slots].into_iter().chain(&last.earlier_slots).map(|ranges| valid_slots(ranges));
+            sets = known.filter(|known| needed.is_subset(known)).chain(sets).collect();
+        }
+        let mut complete = self.folder.cache().complete(&sets);
         // The generation that was served last is tried first, because a pin may have selected it.
         complete.sort_by_key(|manifest| (manifest.number == last.generation, manifest.number));
         for manifest in complete.into_iter().rev() {
-            let goal = Goal { manifest: Arc::new(manifest.clone()), slots: slots.clone(), repairs: false };
+            let Some(slots) = sets.iter().find(|slots| self.folder.cache().has(&manifest, slots)).cloned() else {
+                continue;
+            };
+            let goal = Goal {
+                manifest: Arc::new(manifest.clone()),
+                slots: slots.clone(),
+                repairs: false,
+                allowed: Change::ALL.to_vec(),
+            };
             match self.folder.swap(&goal, None, None) {
                 Ok(()) => {
                     self.machine().serves(&manifest, slots.clone());
@@ -274,6 +293,7 @@ impl Follower {
             };
             if let Event::Transferred(_) = event {
                 self.drain(&mut progress);
+                self.repaired = None;
             }
             self.apply(event);
         }
@@ -353,9 +373,9 @@ impl Follower {
                     })
                 }
                 Action::Settle(record, needed) => {
-                    let slots = vec![self.machine().held().clone(), self.machine().needed()];
-                    let folder = Arc::clone(&self.folder);
-                    let settle = move || folder.settle(&record, &needed, &slots);
+                    let needed_slots = self.machine().needed();
+                    let (kept, folder) = (self.kept(needed_slots), Arc::clone(&self.folder));
+                    let settle = move || folder.settle(&record, &needed, &kept);
                     blocking(settle, |result| Event::Settled(result.and_then(|result| result)))
                 }
                 Action::WriteStatus(status) => {
@@ -386,6 +406,13 @@ impl Follower {
         }
     }
 
+    /// Returns which files the folder keeps if the node needs these slots.
+    fn kept(&mut self, needed: SlotSet) -> Kept {
+        let repaired = self.repaired;
+        let machine = self.machine();
+        Kept { slots: vec![needed, machine.held().clone()], earlier_slots: machine.earlier_slots().to_vec(), repaired }
+    }
+
     /// Starts a transfer on a thread of its own, because it verifies and merges files.
     fn transfer(&mut self, goal: Goal, progress: UnboundedSender<Progress>) -> BoxFuture<'static, Event> {
         (self.transfer, self.transferred_bytes) = (Cancel::default(), None);
@@ -393,7 +420,8 @@ impl Follower {
         let needed =
             self.served.iter().map(|(manifest, _)| Arc::new(manifest.clone())).chain([Arc::clone(&goal.manifest)]);
         let needed: Vec<Arc<Manifest>> = needed.collect();
-        let slots = vec![goal.slots.clone(), self.machine().held().clone()];
+        self.repaired = goal.repairs.then_some(goal.manifest.number);
+        let kept = self.kept(goal.slots.clone());
         let (folder, location) = (Arc::clone(&self.folder), self.location.clone());
         let (cancel, handle) = (self.transfer.clone(), Handle::current());
         let run = move || {
@@ -402,14 +430,19 @@ impl Follower {
                 let _ = progress.send(report);
             };
             let fetch = async {
-                let Goal { manifest, slots: wanted, repairs } = &goal;
-                if *repairs {
-                    folder.cache().discard_if_damaged(&location, manifest, wanted, &cancel)?;
+                let Goal { manifest, slots: wanted, repairs, .. } = &goal;
+                let is_damaged = *repairs && folder.cache().salvage_if_damaged(&location, manifest, wanted, &cancel)?;
+                let mut complete = kept.slots.iter().chain(&kept.earlier_slots);
+                let complete =
+                    complete.find(|slots| wanted.is_subset(slots) && folder.cache().has(manifest, slots)).cloned();
+                match complete {
+                    Some(slots) if !is_damaged => return Ok(Box::new(slots)),
+                    Some(_) => {}
+                    None => folder.cache().trim(folder.keep, &needed, &kept)?,
                 }
-                if !folder.cache().has(manifest, wanted) {
-                    folder.cache().trim(folder.keep, &needed, &slots)?;
-                }
-                folder.cache().fetch(&location, manifest, wanted, &folder.bandwidth, &cancel, &mut report).await
+                let wanted = Wanted { manifest, slots: wanted, replaces: is_damaged };
+                folder.cache().fetch(&location, wanted, &folder.bandwidth, &cancel, &mut report).await?;
+                Ok(Box::new(goal.slots.clone()))
             };
             handle.block_on(until_canceled(&cancel, fetch))
         };
@@ -506,12 +539,14 @@ impl Folder {
     ) -> Result<(), SwapFailure> {
         let failed = |error| SwapFailure::new(error, false);
         let (manifest, before) = (&goal.manifest, self.cache().record());
+        let allowed = goal.allowed.iter().map(|change| change.name().to_owned()).collect();
+        let offered = Manifest { allowed, ..(**manifest).clone() };
         record.map_or(Ok(()), |record| self.cache().write_record(record)).map_err(failed)?;
         self.announce(&goal.slots);
         let placed = self.cache().place(manifest, &goal.slots);
         let rejected = |problem| PublishError::Rejected { generation: manifest.number, problem };
         let served_now =
-            placed.and_then(|()| (unpoisoned(&self.serve))(&self.cache().serving_path(), manifest).map_err(rejected));
+            placed.and_then(|()| (unpoisoned(&self.serve))(&self.cache().serving_path(), &offered).map_err(rejected));
         let Err(error) = served_now else { return Ok(()) };
         if let Some(record) = record {
             let _ = self.cache().write_record(&record.after_failure(before));
@@ -535,9 +570,9 @@ impl Folder {
         Err(SwapFailure::new(error, is_damaged))
     }
 
-    fn settle(&self, record: &Record, needed: &[Arc<Manifest>], slots: &[SlotSet]) -> Result<(), PublishError> {
+    fn settle(&self, record: &Record, needed: &[Arc<Manifest>], kept: &Kept) -> Result<(), PublishError> {
         self.cache().write_record(record)?;
-        self.cache().trim(self.keep, needed, slots)
+        self.cache().trim(self.keep, needed, kept)
     }
 }
 
@@ -567,12 +602,12 @@ async fn find(location: &Location, read: &Read) -> Result<Found, PublishError> {
                 false => *number,
             },
         },
-        Read::Manifest(number) | Read::PinnedManifest(number) => {
+        Read::Manifest(number) | Read::PinnedManifest(number) | Read::OlderManifest(number) => {
             Found::Manifest(Manifest::read(location, *number).await?)
         }
         Read::Pin(number) => Found::Pin(Pin::read(location, *number).await?),
         Read::Decision(number) => Found::Decision(Decision::read(location, *number).await?),
-        Read::Topology(number) | Read::TopologyBefore(number) => {
+        Read::Topology(number) | Read::ReportedTopology(number) => {
             Found::Topology(topology::read(location, *number).await?)
         }
         Read::Statuses(nodes) => {
@@ -584,6 +619,8 @@ async fn find(location: &Location, read: &Read) -> Result<Found, PublishError> {
                 stream::iter(nodes.iter().map(read)).buffer_unordered(STATUSES_AT_ONCE).try_collect().await?;
             Found::Statuses(read.into_iter().flatten().collect())
         }
+        // What cannot be read is no report.
+        Read::AllStatuses => Found::Statuses(NodeStatus::read_all(location, &mut |_| ()).await?),
     })
 }
 

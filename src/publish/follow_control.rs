@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::Notify;
 
+use super::change::Change;
 use super::error::FailureKind;
 use super::status::NodeStatus;
 use crate::bake::Cancel;
@@ -34,11 +35,13 @@ pub struct FollowOptions {
     pub bandwidth_bytes_per_s: Option<u64>,
     /// The number of generations that the folder keeps, at least 1.
     pub keep: usize,
+    /// The changes from one generation to the next that the node accepts although the publisher has not allowed them.
+    pub allow: Vec<Change>,
 }
 
 impl FollowOptions {
     /// Returns the default options for a folder and a node's name: all slots, no zone, a poll every 5 seconds, no limit on the
-    /// rate, and 3 generations.
+    /// rate, 3 generations, and all changes.
     pub fn new(cache: impl Into<PathBuf>, node: impl Into<String>) -> FollowOptions {
         FollowOptions {
             cache: cache.into(),
@@ -48,6 +51,7 @@ impl FollowOptions {
             poll: Duration::from_secs(5),
             bandwidth_bytes_per_s: None,
             keep: 3,
+            allow: Change::ALL.to_vec(),
         }
     }
 }

@@ -27,8 +27,8 @@ pub(super) const POLICY_LEN_MAX_BYTES: u64 = 4 << 10;
 pub(super) const DECISION_LEN_MAX_BYTES: u64 = 4 << 10;
 /// The maximum length of a status, which has room for every second slot as a range.
 pub(super) const STATUS_LEN_MAX_BYTES: u64 = 1 << 20;
-/// The maximum length of the record of what a node serves, which has its slots, and its pin.
-pub(super) const RECORD_LEN_MAX_BYTES: u64 = STATUS_LEN_MAX_BYTES + PIN_LEN_MAX_BYTES;
+/// The maximum length of the record of what a node serves, which has its slots, earlier ones, and its pin.
+pub(super) const RECORD_LEN_MAX_BYTES: u64 = (1 + EARLIER_SLOTS_MAX as u64) * STATUS_LEN_MAX_BYTES + PIN_LEN_MAX_BYTES;
 /// The maximum length of the state of an unfinished transfer. A longer state is ignored, and the transfer starts again.
 pub(super) const STATE_LEN_MAX_BYTES: u64 = 64 << 20;
 
@@ -53,6 +53,8 @@ pub(super) const TEXT_LEN_MAX_BYTES: usize = 1024;
 pub(super) const NODES_MAX: usize = 1 << 14;
 /// The maximum number of ranges of a set of slots. Between two ranges, a slot is missing.
 pub(super) const RANGES_MAX: usize = SLOT_COUNT as usize / 2;
+/// The maximum number of sets of slots that a node remembers. A topology changes less often than the table.
+pub(super) const EARLIER_SLOTS_MAX: usize = 4;
 /// The maximum number of statuses, or of files of a table, that are listed.
 pub(super) const STATUSES_MAX: usize = 1 << 16;
 pub(super) const FILES_MAX: usize = 1 << 22;

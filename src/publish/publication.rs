@@ -97,6 +97,8 @@ pub struct Generation {
     pub pinned: bool,
     /// The nodes that serve the generation.
     pub nodes: Vec<String>,
+    /// The nodes that cannot serve the generation, each with its reason.
+    pub failed: Vec<(String, String)>,
 }
 
 impl Publication {
@@ -129,7 +131,7 @@ impl Publication {
         Publication::new(location)
     }
 
-    fn new(location: Location) -> Result<Publication, PublishError> {
+    pub(super) fn new(location: Location) -> Result<Publication, PublishError> {
         let runtime = TransferRuntime::new().map_err(PublishError::io("the runtime of the transfer".as_ref()))?;
         Ok(Publication { location, runtime, job: new_job(), warnings: Mutex::default() })
     }
@@ -237,7 +239,11 @@ impl Publication {
     }
 
     /// Gives a manifest the next number, and creates it.
-    async fn commit_manifest(&self, mut manifest: Manifest, options: &CommitOptions) -> Result<Manifest, PublishError> {
+    pub(super) async fn commit_manifest(
+        &self,
+        mut manifest: Manifest,
+        options: &CommitOptions,
+    ) -> Result<Manifest, PublishError> {
         let (location, parent, facts) = (&self.location, options.parent, manifest.facts());
         location.check_writable()?;
         self.check_policy(facts.rows, manifest.bytes()).await?;
@@ -347,7 +353,9 @@ impl Publication {
                 let number = manifest.number;
                 let serving = statuses.iter().filter(|status| status.serving == number);
                 let nodes = serving.map(|status| status.node.clone()).collect();
-                generations.push(Generation { manifest, pinned: pin == Some(number), nodes });
+                let failed = statuses.iter().filter(|status| status.failed == number);
+                let failed = failed.map(|status| (status.node.clone(), status.error.clone())).collect();
+                generations.push(Generation { manifest, pinned: pin == Some(number), nodes, failed });
             }
             match unreadable.pop() {
                 // The table is not empty.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::limits::{self, NUMBER_MAX, RANGES_MAX};
+use super::limits::{self, EARLIER_SLOTS_MAX, NUMBER_MAX, RANGES_MAX};
 use super::pin::Pin;
 use crate::slots::SlotRange;
 
@@ -20,6 +20,9 @@ pub(super) struct Record {
     /// The slots of the file. Empty if an earlier version recorded them.
     #[serde(default, deserialize_with = "limits::list::<_, _, RANGES_MAX>")]
     pub(super) slots: Vec<SlotRange>,
+    /// The slots of the files that a node of a cluster served before. Files of older generations may have them.
+    #[serde(default, deserialize_with = "limits::list::<_, _, EARLIER_SLOTS_MAX>")]
+    pub(super) earlier_slots: Vec<Vec<SlotRange>>,
 }
 
 impl Record {

@@ -167,7 +167,7 @@ impl NodeStatus {
     /// message about each of them to `skipped`.
     pub(super) async fn read_all(
         location: &Location,
-        skipped: &mut dyn FnMut(String),
+        skipped: &mut (impl FnMut(String) + ?Sized),
     ) -> Result<Vec<NodeStatus>, PublishError> {
         let reports = NodeReports::read(location, FAILED_MAX).await?;
         reports.unreadable.iter().for_each(|unreadable| skipped(unreadable.message()));

@@ -30,27 +30,29 @@ impl Publication {
     /// [`PublishError::Topology`] if the topology is not valid, or if another one has its number;
     /// [`PublishError::Store`].
     pub fn create_topology(&self, topology: &Topology) -> Result<(), PublishError> {
+        self.block_on(async |_| self.create_topology_async(topology).await)
+    }
+
+    pub(super) async fn create_topology_async(&self, topology: &Topology) -> Result<(), PublishError> {
+        let (location, number) = (&self.location, topology.number);
         let rejected = |problem: String| PublishError::Topology { url: self.url().to_owned(), problem };
         topology.check().map_err(|error| rejected(error.to_string()))?;
-        self.block_on(async |location| {
-            location.check_writable()?;
-            let (last, number) = (self.last_used(Series::Topologies).await?, topology.number);
-            let json = encode(topology);
-            let is_created = match number == last {
-                // The creation of the newest topology may be repeated, because its first outcome may be unknown.
-                true => read(location, number).await?.is_some_and(|newest| encode(&newest) == json),
-                false => number == last + 1 && location.create_document(Series::Topologies, number, &json).await?,
-            };
-            if !is_created {
-                let last = last.max(location.highest(Series::Topologies, 0).await?);
-                return Err(rejected(format!(
-                    "the topology has number {number}, expected {}: another topology was created first: read it, and \
-                     apply the change to it",
-                    last + 1
-                )));
-            }
-            Ok(())
-        })
+        location.check_writable()?;
+        let (last, json) = (self.last_used(Series::Topologies).await?, encode(topology));
+        let is_created = match number == last {
+            // The creation of the newest topology may be repeated, because its first outcome may be unknown.
+            true => read(location, number).await?.is_some_and(|newest| encode(&newest) == json),
+            false => number == last + 1 && location.create_document(Series::Topologies, number, &json).await?,
+        };
+        if !is_created {
+            let last = last.max(location.highest(Series::Topologies, 0).await?);
+            return Err(rejected(format!(
+                "the topology has number {number}, expected {}: another topology was created first: read it, and apply \
+                 the change to it",
+                last + 1
+            )));
+        }
+        Ok(())
     }
 }
 

@@ -159,9 +159,27 @@ pub(super) fn random_below(end: u64) -> u64 {
     u64::from_le_bytes(random_bytes()) % end.max(1)
 }
 
+#[cfg(test)]
+thread_local! {
+    static SEEDED: std::cell::Cell<Option<u64>> = const { std::cell::Cell::new(None) };
+}
+
+/// Makes the random bytes of this thread depend on a seed, so that a simulation can be replayed.
+#[cfg(test)]
+pub(super) fn seed_random(seed: Option<u64>) {
+    SEEDED.set(seed);
+}
+
 /// Returns random bytes.
 pub(super) fn random_bytes<const LEN: usize>() -> [u8; LEN] {
     let mut bytes = [0; LEN];
+    #[cfg(test)]
+    if let Some(state) = SEEDED.get() {
+        let mut random = <rand::rngs::SmallRng as rand::SeedableRng>::seed_from_u64(state);
+        rand::Rng::fill_bytes(&mut random, &mut bytes);
+        SEEDED.set(Some(state.wrapping_add(1)));
+        return bytes;
+    }
     // The system call returns up to 256 bytes at once, and fails only if it is not supported.
     let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
     debug_assert_eq!(filled, Ok(LEN));

@@ -19,8 +19,13 @@ use crate::helpers::waiting::eventually;
 
 /// Publishes a table in this number of shards.
 pub(crate) fn publish(published: &Published, shards: u16) {
+    publish_values(published, shards, "value");
+}
+
+/// Publishes a table whose values begin with a text.
+fn publish_values(published: &Published, shards: u16, text: &str) {
     let (folder, db) = (tempfile::tempdir().unwrap(), published.folder.path().join("whole.db"));
-    bake_text(&db, Keys::U64, (0..ROWS).map(|key| format!("{key},value {key}\n")).collect::<String>());
+    bake_text(&db, Keys::U64, (0..ROWS).map(|key| format!("{key},{text} {key}\n")).collect::<String>());
     let mut options = Options::default();
     options.memory_bytes = Some(MEMORY_MIN_BYTES);
     let divided =
@@ -120,6 +125,112 @@ pub(crate) fn nodes_fetch_the_slots_that_the_topology_assigns_to_them() {
     assert_eq!(topology_number(&node), 2);
     let key = key_in(SlotRange { first_slot: 0, last_slot: 4095 });
     assert_eq!(reply(&node, &format!("GET {key}")), Reply::Bytes(format!("value {key}").into_bytes()));
+}
+
+/// Returns two primaries, the first of which has the slots up to the last one.
+fn divided_after(members: &[Member], last_slot: u16) -> [Member; 2] {
+    let slots =
+        [(0, last_slot), (last_slot + 1, 16383)].map(|(first_slot, last_slot)| SlotRange { first_slot, last_slot });
+    [0, 1].map(|at| Member { slots: slots[at], ..members[at].clone() })
+}
+
+/// Two topologies wait, so the one before the newest is not in effect either. Nodes that follow different topologies would
+/// redirect clients to each other.
+pub(crate) fn a_node_with_an_empty_folder_follows_the_topology_that_others_report() {
+    let published = Published::new();
+    publish(&published, 4);
+    let members = members(3, 0);
+    let [a, b] = divided_after(&members, 8191);
+    create(&published, 1, &[a.clone(), b.clone()]);
+    let mut servers: Vec<Server> = [&a, &b].into_iter().map(|member| start(&published, member)).collect();
+    wait_for_topology(&servers, 1);
+    // The node that gets some slots is not there.
+    let range = |first_slot, last_slot| SlotRange { first_slot, last_slot };
+    for (number, slots) in
+        [(2, [(8192, 16383), (0, 8000), (8001, 8191)]), (3, [(8192, 16383), (0, 7000), (7001, 8191)])]
+    {
+        let waiting: Vec<Member> = members
+            .iter()
+            .zip(slots)
+            .map(|(member, (first, last))| Member { slots: range(first, last), ..member.clone() })
+            .collect();
+        create(&published, number, &waiting);
+    }
+    eventually("both nodes have the rows of topology 3", || {
+        let statuses = published.publication.statuses().unwrap();
+        statuses.len() == 2 && statuses.iter().all(|status| (status.topology, status.ready_topology) == (1, 3))
+    });
+    drop(servers.pop());
+    std::fs::remove_dir_all(published.cache(&b.id)).unwrap();
+    servers.push(start(&published, &b));
+    let (low, high) = (key_in(a.slots), key_in(b.slots));
+    for (key, owner) in [(low, &servers[0]), (high, &servers[1])] {
+        let value = Reply::Bytes(format!("value {key}").into_bytes());
+        eventually("the owner has the row", || reply(owner, &format!("GET {key}")) == value);
+    }
+    assert_eq!([0, 1].map(|at| topology_number(&servers[at])), [1, 1]);
+    // With the third node, the newest topology takes effect.
+    servers.push(start(&published, &members[2]));
+    wait_for_topology(&servers, 3);
+}
+
+/// The nodes of a new cluster do not know a topology in effect.
+pub(crate) fn nodes_that_start_while_several_topologies_wait_follow_the_newest_when_all_have_its_rows() {
+    let published = Published::new();
+    publish(&published, 4);
+    let members = members(2, 0);
+    for (number, last_slot) in [(1, 8191), (2, 4095), (3, 12287)] {
+        create(&published, number, &divided_after(&members, last_slot));
+    }
+    let servers: Vec<Server> = members.iter().map(|member| start(&published, member)).collect();
+    wait_for_topology(&servers, 3);
+    let divided = divided_after(&members, 12287);
+    for (member, server) in divided.iter().zip(&servers) {
+        let key = key_in(member.slots);
+        assert_eq!(reply(server, &format!("GET {key}")), Reply::Bytes(format!("value {key}").into_bytes()));
+    }
+}
+
+pub(crate) fn older_generations_stay_in_the_folder_after_a_topology_changes() {
+    let published = Published::new();
+    let members = members(2, 0);
+    create(&published, 1, &divided_after(&members, 12287));
+    let publish = |number: u64| publish_values(&published, 4, &format!("generation {number}"));
+    publish(1);
+    let store = StoreServer::start(&published.store());
+    let start = |member: &Member| {
+        let command = command_of(&published, &member.id, member.port, &store.url("users"));
+        start_node(command, &published.socket(&member.id))
+    };
+    let servers: Vec<Server> = members.iter().map(start).collect();
+    let serve = |number: u64| {
+        for server in &servers {
+            eventually("the generation is served", || server.number("published_generation") == number);
+        }
+    };
+    for number in 2..=3 {
+        publish(number);
+        serve(number);
+    }
+    create(&published, 2, &divided_after(&members, 8191));
+    wait_for_topology(&servers, 2);
+    // A node serves the slots that it has given away for some time, and needs their rows.
+    let moved_key =
+        (0..ROWS).find(|key| SlotRange { first_slot: 8192, last_slot: 12287 }.has_key((*key).into())).unwrap();
+    eventually(
+        "the slots were given away",
+        || matches!(reply(&servers[0], &format!("GET {moved_key}")), Reply::Error(text) if text.starts_with("MOVED ")),
+    );
+    publish(4);
+    serve(4);
+    let kept = || crate::helpers::published::names(&published.cache(&members[0].id).join("manifests"));
+    eventually("three generations are kept", || kept().len() == 3);
+    // The first node has all rows of an older generation, and needs no store to go back.
+    store.fail("/data/", Fault::Dead);
+    published.pin(Some(3));
+    eventually("generation 3 is served", || servers[0].number("published_generation") == 3);
+    let key = key_in(SlotRange { first_slot: 0, last_slot: 8191 });
+    assert_eq!(reply(&servers[0], &format!("GET {key}")), Reply::Bytes(format!("generation 3 {key}").into_bytes()));
 }
 
 /// A node that has given slots away still answers for them, until the other nodes must know the new topology. A new

@@ -167,6 +167,37 @@ fn a_node_is_not_ready_while_damaged_blocks_are_fetched_again() {
 }
 
 #[test]
+fn a_node_that_is_killed_while_it_fetches_damaged_blocks_serves_the_intact_rows_when_it_starts_again() {
+    let published = Published::new();
+    published.publish(1);
+    let store = StoreServer::start(&published.store());
+    drop(published.node_of("a", &store.url("users")));
+    let data = published.cache("a").join("data");
+    let file = data.join(names(&data).remove(0));
+    let len_bytes = file.metadata().unwrap().len();
+    // A server looks up 16 rows of its first file, which are elsewhere.
+    File::options().write(true).open(&file).unwrap().write_all_at(&[0; 4096], len_bytes * 39 / 200).unwrap();
+    store.fail("/data/", Fault::Stalled);
+    for _ in 0..2 {
+        let faults = store.fault_count();
+        // The node serves although it cannot fetch anything.
+        let mut node = published.node_of("a", &store.url("users"));
+        eventually("lookups have found the damage, and the fetch has begun", || {
+            (1..=SHAPE.rows).any(|key| node.client().get(key).is_err()) && store.fault_count() > faults
+        });
+        assert!((1..=SHAPE.rows).any(|key| node.client().get(key).is_ok()));
+        node.kill();
+    }
+    store.recover();
+    let node = published.node_of("a", &store.url("users"));
+    eventually("the file is intact", || {
+        (1..=SHAPE.rows).all(|key| node.client().get(key).is_ok()) && node.number("blocks_damaged") == 0
+    });
+    assert_eq!(fs::read(&file).unwrap(), fs::read(published.data_file(1)).unwrap());
+    assert_eq!(published.kept_and_garbage("a").1, Vec::<String>::new());
+}
+
+#[test]
 fn a_generation_in_the_cache_that_is_damaged_when_it_is_served_again_is_fetched_again() {
     let published = Published::new();
     published.publish(1);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cluster::{SlotSet, Topology};
+use crate::publish::change::Change;
 use crate::publish::error::PublishError;
 use crate::publish::manifest::Manifest;
 use crate::publish::pin::{Decision, Pin};
@@ -21,6 +22,8 @@ pub(in crate::publish) struct NodeOptions {
     pub(in crate::publish) slots: Option<SlotSet>,
     /// Whether the store can be written.
     pub(in crate::publish) is_writable: bool,
+    /// The changes from one generation to the next that the node accepts without a permission of the publisher.
+    pub(in crate::publish) allow: Vec<Change>,
     /// Determines the random waits.
     pub(in crate::publish) seed: u64,
 }
@@ -49,6 +52,8 @@ pub(in crate::publish) struct Goal {
     pub(in crate::publish) slots: SlotSet,
     /// Whether lookups found damaged blocks in the file that the folder has.
     pub(in crate::publish) repairs: bool,
+    /// The changes from the served generation that publishers have allowed.
+    pub(in crate::publish) allowed: Vec<Change>,
 }
 
 /// A read of the store.
@@ -63,13 +68,17 @@ pub(in crate::publish) enum Read {
     Manifest(u64),
     /// The manifest of a generation that a pin names.
     PinnedManifest(u64),
+    /// An older manifest: of a generation that is served if newer ones are unusable, or that a newer one is compared with.
+    OlderManifest(u64),
     Pin(u64),
     Decision(u64),
     Topology(u64),
-    /// The topology before the newest one, which a node without a topology puts into effect.
-    TopologyBefore(u64),
+    /// The topology that other nodes report to be in effect.
+    ReportedTopology(u64),
     /// The statuses of these nodes.
     Statuses(Vec<String>),
+    /// The statuses of all nodes of the table.
+    AllStatuses,
 }
 
 /// What a read found.
@@ -94,7 +103,8 @@ pub(in crate::publish) enum Found {
 pub(in crate::publish) enum Event {
     Read(Read, Result<Found, PublishError>),
     Activated(Arc<Topology>, Result<(), PublishError>),
-    Transferred(Result<(), PublishError>),
+    /// The folder has a verified file with these slots, which the node needs, and maybe more.
+    Transferred(Result<Box<SlotSet>, PublishError>),
     Swapped(Result<(), SwapFailure>),
     Settled(Result<(), PublishError>),
     StatusWritten(Result<(), PublishError>),

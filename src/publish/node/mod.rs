@@ -15,12 +15,14 @@ mod reports;
 mod selection;
 mod series;
 mod topologies;
+mod usable;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::error::{FailureKind, PublishError};
+use super::limits::EARLIER_SLOTS_MAX;
 use super::manifest::Manifest;
 use super::pin::{Decision, Pin};
 use super::record::Record;
@@ -43,7 +45,9 @@ const STATUS_GAP: Duration = Duration::from_secs(1);
 /// The number of polls after which a node checks that the store still has the newest manifest.
 const CHECK_POLLS: u64 = 12;
 /// The number of manifests that are kept in memory, besides those in use.
-const MANIFESTS_MAX: usize = 8;
+const MANIFESTS_MAX: usize = 24;
+/// The maximum number of generations whose failures are remembered.
+const FAILURES_MAX: usize = 16;
 
 /// The reads of a poll, or those before a swap.
 struct Round {
@@ -54,7 +58,10 @@ struct Round {
     has_read_pinned: bool,
     has_read_decision: bool,
     has_read_statuses: bool,
+    has_read_reported: bool,
     has_checked: bool,
+    /// Whether an older manifest could not be read in this round.
+    has_failed_older: bool,
 }
 
 /// A transfer in progress, or the file that it made complete.
@@ -76,10 +83,11 @@ struct Transfer {
 
 /// A generation that the node cannot serve.
 struct Failure {
-    generation: u64,
     attempts: u32,
     retry_at: Duration,
     text: String,
+    /// Whether the generation itself is unusable, so that an older one is served until it can be used.
+    is_unusable: bool,
 }
 
 /// The state of a node.
@@ -101,6 +109,8 @@ pub(super) struct NodeMachine {
     digest: String,
     held: SlotSet,
     held_ranges: Vec<SlotRange>,
+    /// The sets of slots that a node of a cluster had before, newest first.
+    earlier_slots: Vec<SlotSet>,
     /// Whether lookups found damaged blocks in the served file.
     is_damaged: bool,
     /// How often the served generation was found damaged.
@@ -112,7 +122,10 @@ pub(super) struct NodeMachine {
     /// The generation whose file was complete when the read in progress began.
     confirming: Option<u64>,
     swap: Option<Goal>,
-    failure: Option<Failure>,
+    /// The failures of generations, by their numbers.
+    failures: BTreeMap<u64, Failure>,
+    /// Older manifests that are missing or damaged.
+    unreadable: BTreeSet<u64>,
     /// Whether the folder has the record of the current state, and nothing that is not needed.
     is_settled: bool,
     is_settling: bool,
@@ -132,10 +145,10 @@ pub(super) struct NodeMachine {
     polled_at: Option<Duration>,
     /// Errors that were not reported yet.
     poll_error: Option<PublishError>,
-    goal_error: Option<PublishError>,
+    goal_error: Option<(u64, PublishError)>,
     /// Why the last poll failed.
     poll_problem: String,
-    failures: [u64; FailureKind::ALL.len()],
+    failure_counts: [u64; FailureKind::ALL.len()],
     /// Whether something ended that was not reported yet, and whether a generation was served since the last report.
     is_unreported: bool,
     has_served: bool,
@@ -172,6 +185,7 @@ impl NodeMachine {
             digest: String::new(),
             held: SlotSet::NONE,
             held_ranges: Vec::new(),
+            earlier_slots: record.earlier_slots.iter().map(|ranges| valid_slots(ranges)).collect(),
             is_damaged: false,
             repairs: 0,
             transfer: None,
@@ -179,7 +193,8 @@ impl NodeMachine {
             confirmed: None,
             confirming: None,
             swap: None,
-            failure: None,
+            failures: BTreeMap::new(),
+            unreadable: BTreeSet::new(),
             is_settled: true,
             is_settling: false,
             waits_for_poll: false,
@@ -194,7 +209,7 @@ impl NodeMachine {
             poll_error: None,
             goal_error: None,
             poll_problem: String::new(),
-            failures: Default::default(),
+            failure_counts: Default::default(),
             is_unreported: false,
             has_served: false,
             is_writing_status: false,
@@ -216,14 +231,27 @@ impl NodeMachine {
     }
 
     fn hold(&mut self, slots: SlotSet) {
+        if self.options.slots.is_none() && self.held != slots {
+            let held = std::mem::replace(&mut self.held, SlotSet::NONE);
+            self.earlier_slots.retain(|earlier| *earlier != slots && *earlier != held);
+            if !held.is_empty() {
+                self.earlier_slots.insert(0, held);
+            }
+            self.earlier_slots.truncate(EARLIER_SLOTS_MAX);
+        }
         (self.held_ranges, self.held) = (slots.ranges(), slots);
         self.topologies.held_changed();
     }
 
-    /// Returns whether topologies wait to take effect, and whether the node only assumes which one is in effect.
+    /// Returns the sets of slots that a node of a cluster had before, newest first.
+    pub(super) fn earlier_slots(&self) -> &[SlotSet] {
+        &self.earlier_slots
+    }
+
+    /// Returns whether topologies wait to take effect.
     #[cfg(test)]
-    pub(super) fn topology_state(&self) -> (bool, bool) {
-        self.topologies.state()
+    pub(super) fn are_topologies_pending(&self) -> bool {
+        self.topologies.are_pending()
     }
 
     /// Records that a topology is in effect.
@@ -269,8 +297,8 @@ impl NodeMachine {
             true => self.status_due_at(&self.status()),
             false => Duration::MAX,
         };
-        let retry = self.failure.as_ref().map(|failure| failure.retry_at).filter(|retry_at| *retry_at > now);
-        round.min(status).min(retry.unwrap_or(Duration::MAX))
+        let retries = self.failures.values().map(|failure| failure.retry_at).filter(|retry_at| *retry_at > now);
+        round.min(status).min(retries.min().unwrap_or(Duration::MAX))
     }
 
     /// Records what happened.
@@ -298,18 +326,19 @@ impl NodeMachine {
             Event::StatusWritten(result) => self.status_written(result),
             Event::Damaged(problem) => self.damaged(problem, now),
             Event::Woken => {
-                (self.failure, self.waits_for_poll) = (None, false);
+                self.waits_for_poll = false;
+                (self.failures, self.unreadable) = (BTreeMap::new(), BTreeSet::new());
                 (self.next_round_at, self.is_woken) = (now, true);
             }
         }
     }
 
-    fn transferred(&mut self, result: Result<(), PublishError>, now: Duration) {
+    fn transferred(&mut self, result: Result<Box<SlotSet>, PublishError>, now: Duration) {
         let Some(transfer) = self.transfer.take() else { return };
         // A read that is in progress may have begun before the transfer ended.
         (self.confirming, self.confirmed) = (None, None);
         match result {
-            Ok(()) => self.ready = Some(transfer.prepared),
+            Ok(slots) => self.ready = Some(Prepared { slots: *slots, ..transfer.prepared }),
             Err(PublishError::Canceled) => {}
             Err(error) => self.fail(transfer.prepared.generation, error, false, now),
         }
@@ -326,7 +355,11 @@ impl NodeMachine {
                 }
                 (self.serving, self.digest) = (goal.manifest.number, goal.manifest.digest());
                 self.hold(goal.slots);
-                (self.failure, self.goal_error) = (None, None);
+                self.failures.remove(&self.serving);
+                let is_served = |(generation, _): &(u64, PublishError)| *generation == goal.manifest.number;
+                if self.goal_error.as_ref().is_some_and(is_served) {
+                    self.goal_error = None;
+                }
                 (self.is_damaged, self.is_settled, self.has_served) = (false, false, true);
             }
             Err(SwapFailure { error, is_damaged }) => self.fail(goal.manifest.number, *error, is_damaged, now),
@@ -337,13 +370,22 @@ impl NodeMachine {
     /// Records that a generation cannot be served now, so that the next attempt waits. The first attempt to replace a
     /// damaged file does not wait.
     fn fail(&mut self, generation: u64, error: PublishError, is_damaged: bool, now: Duration) {
-        let attempts = self.failure.as_ref().filter(|failure| failure.generation == generation);
-        let attempts = attempts.map_or(0, |failure| failure.attempts) + 1;
+        let attempts = self.failures.get(&generation).map_or(0, |failure| failure.attempts) + 1;
         let wait = self.options.poll.saturating_mul(1 << attempts.min(10)).min(RETRY_MAX);
         let wait = if is_damaged && attempts == 1 { Duration::ZERO } else { wait };
-        self.failures[error.kind() as usize] += 1;
-        self.failure = Some(Failure { generation, attempts, retry_at: now + wait, text: error.to_string() });
-        self.goal_error = Some(error);
+        self.failure_counts[error.kind() as usize] += 1;
+        let is_of_generation =
+            matches!(error.kind(), FailureKind::Missing | FailureKind::Corrupt | FailureKind::Rejected);
+        let is_unusable = is_of_generation && !is_damaged;
+        self.failures
+            .insert(generation, Failure { attempts, retry_at: now + wait, text: error.to_string(), is_unusable });
+        if self.failures.len() > FAILURES_MAX {
+            self.failures.pop_first();
+        }
+        // Of several generations that fail one after the other, the newest one is reported.
+        if self.goal_error.as_ref().is_none_or(|(reported, _)| *reported <= generation) {
+            self.goal_error = Some((generation, error));
+        }
     }
 
     fn damaged(&mut self, problem: &str, now: Duration) {
@@ -355,10 +397,15 @@ impl NodeMachine {
         let error = PublishError::Corrupt { object: format!("generation {}", self.serving), problem };
         // A disk that damages each copy must not make the node fetch it all the time.
         let attempts = self.repairs - 1;
-        self.failure =
-            (attempts > 0).then(|| Failure { generation: self.serving, attempts, retry_at: now, text: String::new() });
+        let failure = Failure { attempts, retry_at: now, text: String::new(), is_unusable: false };
+        self.failures.insert(self.serving, failure);
         self.fail(self.serving, error, true, now);
     }
+}
+
+/// Returns the slots of ranges that a folder has recorded.
+pub(super) fn valid_slots(ranges: &[SlotRange]) -> SlotSet {
+    ranges.iter().copied().filter(|range| range.is_valid()).collect()
 }
 
 /// Returns the next number of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).

@@ -48,7 +48,9 @@ impl NodeMachine {
             has_read_pinned: false,
             has_read_decision: false,
             has_read_statuses: false,
+            has_read_reported: false,
             has_checked: false,
+            has_failed_older: false,
         });
         self.next_read(now)
     }
@@ -66,6 +68,9 @@ impl NodeMachine {
             Some(SeriesRead::Number(number)) => return Some(Read::Manifest(number)),
             None => {}
         }
+        if let Some(number) = self.needed_manifest().filter(|_| !round.has_failed_older) {
+            return Some(Read::OlderManifest(number));
+        }
         let pin = self.pin.as_ref().filter(|_| self.pins.is_known());
         let selected = pin.and_then(|pin| pin.generation_for(Some(&self.options.name)));
         if let Some(number) = selected {
@@ -79,7 +84,7 @@ impl NodeMachine {
             }
         }
         if self.options.slots.is_none()
-            && let Some(read) = self.topologies.next_read(round.has_read_statuses, &self.options)
+            && let Some(read) = self.topologies.next_read(round, &self.options)
         {
             return Some(read);
         }
@@ -143,7 +148,7 @@ impl NodeMachine {
     }
 
     pub(super) fn fail_poll(&mut self, error: PublishError) {
-        self.failures[error.kind() as usize] += 1;
+        self.failure_counts[error.kind() as usize] += 1;
         self.poll_problem = error.to_string();
         self.poll_error = Some(error);
     }
@@ -185,18 +190,26 @@ impl NodeMachine {
             (Read::Manifest(_), None) => self.manifests.failed(),
             (Read::CheckManifest(_), Some(Found::Checked { exists, newest })) => {
                 self.polls_checked = self.polls;
+                self.unreadable.clear();
                 self.is_newest_missing = !exists && newest <= self.manifests.exists();
                 self.manifests.exists_up_to(newest);
             }
-            (Read::PinnedManifest(number), Some(Found::Manifest(Some(manifest)))) => {
+            (Read::OlderManifest(number), Some(Found::Manifest(None))) => drop(self.unreadable.insert(*number)),
+            (Read::OlderManifest(number), None) if is_damaged => drop(self.unreadable.insert(*number)),
+            (Read::PinnedManifest(number) | Read::OlderManifest(number), Some(Found::Manifest(Some(manifest)))) => {
                 self.bodies.insert(*number, Arc::new(manifest));
             }
             (Read::Decision(number), Some(Found::Decision(Some(decision)))) => {
                 self.decision = Some((*number, decision));
             }
-            (Read::NewestTopology(_) | Read::Topology(_) | Read::TopologyBefore(_) | Read::Statuses(_), found) => {
-                self.topologies.apply_read(&read, found, is_damaged, now);
-            }
+            (
+                Read::NewestTopology(_)
+                | Read::Topology(_)
+                | Read::ReportedTopology(_)
+                | Read::Statuses(_)
+                | Read::AllStatuses,
+                found,
+            ) => self.topologies.apply_read(&read, found, is_damaged, now),
             _ => {}
         }
         // The pins that a swap depends on were read to their end at this moment.
@@ -204,6 +217,10 @@ impl NodeMachine {
             self.confirmed = self.confirming;
         }
         let Some(round) = &mut self.round else { return };
+        if matches!(read, Read::OlderManifest(_)) && is_damaged {
+            // The generation is passed over. It is an error only if it is the newest one, or if a pin selects it.
+            error = None;
+        }
         match &read {
             Read::PinnedManifest(number) => {
                 round.has_read_pinned = true;
@@ -213,8 +230,10 @@ impl NodeMachine {
                     error = Some(PublishError::NoGeneration { url: self.options.url.clone(), problem });
                 }
             }
+            Read::OlderManifest(_) => round.has_failed_older |= error.is_some(),
             Read::Decision(_) => round.has_read_decision = true,
-            Read::Statuses(_) => round.has_read_statuses = true,
+            Read::Statuses(_) | Read::AllStatuses => round.has_read_statuses = true,
+            Read::ReportedTopology(_) => round.has_read_reported = true,
             Read::CheckManifest(_) => round.has_checked = true,
             _ => {}
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::actions::{Action, Goal, Polled};
 use super::selection::Selection;
-use super::{NodeMachine, STATUS_EVERY, STATUS_GAP, STATUS_POLLS};
+use super::{Failure, NodeMachine, STATUS_EVERY, STATUS_GAP, STATUS_POLLS};
 use crate::cluster::SlotSet;
 use crate::publish::error::{FailureKind, PublishError};
 use crate::publish::status::NodeStatus;
@@ -22,7 +22,11 @@ impl NodeMachine {
         }
         self.is_unreported = false;
         let has_served = take(&mut self.has_served);
-        if let Some(error) = self.goal_error.take().or_else(|| self.poll_error.take()) {
+        // A generation that is served although a newer one failed is reported before the failure.
+        self.is_unreported = has_served && self.goal_error.is_some();
+        if !self.is_unreported
+            && let Some(error) = self.goal_error.take().map(|(_, error)| error).or_else(|| self.poll_error.take())
+        {
             return Some(Err(error));
         }
         Some(Ok(match self.selection() {
@@ -64,7 +68,7 @@ impl NodeMachine {
     }
 
     pub(in crate::publish) fn failures(&self) -> [u64; FailureKind::ALL.len()] {
-        self.failures
+        self.failure_counts
     }
 
     /// Returns when the last successful poll ended.
@@ -80,11 +84,11 @@ impl NodeMachine {
     /// Returns the status of the node, without what depends on other clocks or on the progress of a transfer.
     pub(in crate::publish) fn status(&self) -> NodeStatus {
         let missing = self.missing().map(|manifest| manifest.number);
-        let failure = self.failure.as_ref().filter(|failure| Some(failure.generation) == missing);
+        let failure = self.reported_failure(missing);
         let ready = self.ready.as_ref().filter(|ready| Some(ready.generation) == missing);
         let is_member = self.options.slots.is_none();
         let problem = match failure {
-            Some(failure) => &failure.text,
+            Some((_, failure)) => &failure.text,
             None => &self.poll_problem,
         };
         NodeStatus {
@@ -95,7 +99,7 @@ impl NodeMachine {
             newest: self.manifests.number(),
             pin: self.pins.number(),
             error: problem.clone(),
-            failed: failure.map_or(0, |failure| failure.generation),
+            failed: failure.map_or(0, |(generation, _)| generation),
             slots: if is_member { self.held_ranges.clone() } else { Vec::new() },
             topology: self.topologies.number(),
             ready_topology: if is_member { self.topologies.ready(&self.held) } else { 0 },
@@ -104,6 +108,15 @@ impl NodeMachine {
             beat: self.beat,
             ..NodeStatus::default()
         }
+    }
+
+    /// Returns the failure of the newest generation that is unusable, so that the node serves or fetches an older one, or
+    /// the failure of the generation that is missing.
+    fn reported_failure(&self, missing: Option<u64>) -> Option<(u64, &Failure)> {
+        let oldest = missing.unwrap_or(self.serving + 1);
+        let newer = self.failures.range(oldest..).rev().find(|(_, failure)| failure.is_unusable && !self.is_pinned());
+        let failure = newer.or_else(|| self.failures.get_key_value(&missing?));
+        failure.map(|(generation, failure)| (*generation, failure))
     }
 
     fn status_every(&self) -> Duration {
@@ -142,7 +155,7 @@ impl NodeMachine {
             Ok(()) => self.is_status_failing = false,
             Err(error) => {
                 if !self.is_status_failing {
-                    self.failures[error.kind() as usize] += 1;
+                    self.failure_counts[error.kind() as usize] += 1;
                 }
                 self.is_status_failing = true;
                 self.status_written = None;
@@ -167,11 +180,11 @@ mod tests {
         match read {
             Read::NewestManifest(_) | Read::NewestPin(_) | Read::NewestTopology(_) => Found::Newest(0),
             Read::CheckManifest(_) => Found::Checked { exists: false, newest: 0 },
-            Read::Manifest(_) | Read::PinnedManifest(_) => Found::Manifest(None),
+            Read::Manifest(_) | Read::PinnedManifest(_) | Read::OlderManifest(_) => Found::Manifest(None),
             Read::Pin(_) => Found::Pin(None),
             Read::Decision(_) => Found::Decision(None),
-            Read::Topology(_) | Read::TopologyBefore(_) => Found::Topology(None),
-            Read::Statuses(_) => Found::Statuses(Vec::new()),
+            Read::Topology(_) | Read::ReportedTopology(_) => Found::Topology(None),
+            Read::Statuses(_) | Read::AllStatuses => Found::Statuses(Vec::new()),
         }
     }
 
@@ -183,6 +196,7 @@ mod tests {
             poll,
             slots,
             is_writable: true,
+            allow: Vec::new(),
             seed: 7,
         };
         let mut machine = NodeMachine::new(options, &Record::default(), Vec::new());

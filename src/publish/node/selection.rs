@@ -7,8 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::actions::{Action, Goal};
-use super::{Failure, MANIFESTS_MAX, NodeMachine, Prepared, Transfer};
+use super::usable::{COMPARED_MAX, Verdict};
+use super::{MANIFESTS_MAX, NodeMachine, Prepared, Transfer};
 use crate::cluster::SlotSet;
+use crate::publish::error::PublishError;
 use crate::publish::manifest::Manifest;
 use crate::publish::pin::Decision;
 use crate::publish::record::Record;
@@ -61,16 +63,17 @@ impl NodeMachine {
         }
     }
 
+    /// Returns whether a pin selects a generation for the node.
+    pub(super) fn is_pinned(&self) -> bool {
+        self.pin.as_ref().is_some_and(|pin| pin.generation_for(Some(&self.options.name)).is_some())
+    }
+
     fn newest_selection(&self) -> Selection {
         let newest = self.manifests.number();
-        let earlier = self.transfer.as_ref().map(|transfer| &transfer.prepared).or(self.ready.as_ref());
-        let earlier =
-            earlier.filter(|prepared| prepared.is_newest && (self.serving + 1..newest).contains(&prepared.generation));
-        let number = earlier.map_or(newest, |prepared| prepared.generation);
-        match self.bodies.get(&number) {
-            // Only a pin makes a node go back.
+        match self.newest_usable().ok().and_then(|number| self.bodies.get(&number)) {
             _ if newest == 0 && self.serving == 0 => Selection::Nothing,
-            Some(manifest) if number >= self.serving => {
+            // Only a pin makes a node go back.
+            Some(manifest) if manifest.number >= self.serving => {
                 Selection::Generation { manifest: Arc::clone(manifest), holds: false, is_newest: true }
             }
             _ => Selection::Unknown,
@@ -100,8 +103,20 @@ impl NodeMachine {
     /// Returns whether a generation is served as soon as its file is complete.
     fn can_serve(&self, selection: &Selection, now: Duration) -> bool {
         let Selection::Generation { manifest, holds, .. } = selection else { return false };
-        let is_failing = |failure: &Failure| failure.generation == manifest.number && now < failure.retry_at;
-        !holds && !self.failure.as_ref().is_some_and(is_failing)
+        !holds && !self.is_failing(manifest.number, now)
+    }
+
+    /// Returns whether the node fetches rows of the served generation because the selected one has failed. The next attempt
+    /// to fetch the selected one waits until these rows are complete.
+    fn fetches_rows(&self, selection: &Selection) -> bool {
+        let Selection::Generation { manifest, .. } = selection else { return false };
+        let has_failed = self.failures.contains_key(&manifest.number);
+        let fetched = self.transfer.as_ref().map(|transfer| &transfer.prepared).or(self.ready.as_ref());
+        has_failed && fetched.is_some_and(|prepared| prepared.generation == self.serving)
+    }
+
+    fn is_failing(&self, generation: u64, now: Duration) -> bool {
+        self.failures.get(&generation).is_some_and(|failure| now < failure.retry_at)
     }
 
     pub(super) fn next_transfer_or_swap(&mut self, now: Duration) -> Option<Action> {
@@ -112,7 +127,9 @@ impl NodeMachine {
         let needed = self.needed();
         let selection = match self.selection() {
             // The rows of new slots do not wait for the decision of a rollout, or for a document that cannot be read.
-            selection if self.lacks_rows(&needed) && !self.can_serve(&selection, now) => {
+            selection
+                if self.lacks_rows(&needed) && (!self.can_serve(&selection, now) || self.fetches_rows(&selection)) =>
+            {
                 self.bodies.get(&self.serving).map_or(selection, |manifest| Selection::Generation {
                     manifest: Arc::clone(manifest),
                     holds: false,
@@ -129,20 +146,26 @@ impl NodeMachine {
         let generation = manifest.number;
         if needed.is_empty() || self.is_served(generation, &needed) {
             self.ready = None;
-            if self.failure.as_ref().is_some_and(|failure| failure.generation == generation) {
-                self.failure = None;
-            }
+            self.failures.remove(&generation);
             return self.cancel_transfer();
         }
         if let Some(transfer) = &self.transfer {
             let is_wanted = transfer.prepared.generation == generation && needed.is_subset(&transfer.prepared.slots);
             return if is_wanted { None } else { self.cancel_transfer() };
         }
-        let is_failing =
-            self.failure.as_ref().is_some_and(|failure| failure.generation == generation && now < failure.retry_at);
-        if is_failing || self.is_settling {
+        if self.is_failing(generation, now) || self.is_settling {
             return None;
         }
+        let allowed = match self.verdict(&manifest, is_newest) {
+            Verdict::Usable(allowed) => allowed,
+            Verdict::Unknown => return None,
+            Verdict::Unusable(problem) => {
+                self.fail(generation, PublishError::Rejected { generation, problem }, false, now);
+                self.is_unreported = true;
+                // An older generation may be usable.
+                return self.next_transfer_or_swap(now);
+            }
+        };
         let is_ready = |ready: &Prepared| ready.generation == generation && needed.is_subset(&ready.slots);
         let Some(ready) = self.ready.clone().filter(is_ready) else {
             self.ready = None;
@@ -152,6 +175,7 @@ impl NodeMachine {
                 manifest,
                 slots: needed,
                 repairs: self.is_damaged && generation == self.serving,
+                allowed,
             }));
         };
         if holds || self.waits_for_poll {
@@ -161,7 +185,7 @@ impl NodeMachine {
             // The pins may have changed during the transfer.
             return if self.round.is_none() { self.begin_round(now, true) } else { None };
         }
-        let goal = Goal { manifest, slots: ready.slots, repairs: false };
+        let goal = Goal { manifest, slots: ready.slots, repairs: false, allowed };
         let record = Record { generation, slots: goal.slots.ranges(), ..self.record() };
         self.swap = Some(goal.clone());
         Some(Action::Swap(goal, record))
@@ -179,6 +203,7 @@ impl NodeMachine {
             pin: self.pins.number(),
             pinned: self.pin.clone(),
             slots: self.held_ranges.clone(),
+            earlier_slots: self.earlier_slots.iter().map(SlotSet::ranges).collect(),
         }
     }
 
@@ -200,7 +225,8 @@ impl NodeMachine {
     /// Forgets the manifests that are not in use.
     pub(super) fn prune_bodies(&mut self) {
         let mut used = self.used();
-        used.push(self.manifests.number());
+        let newest = self.manifests.number();
+        used.extend(newest.saturating_sub(2 * COMPARED_MAX)..=newest);
         while self.bodies.len() > MANIFESTS_MAX {
             let Some(unused) = self.bodies.keys().copied().find(|number| !used.contains(number)) else { return };
             self.bodies.remove(&unused);

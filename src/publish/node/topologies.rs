@@ -3,14 +3,15 @@
 //! In: topology documents, and the statuses of other nodes. Out: the topology to put into effect. A topology takes effect
 //! when each primary that gets slots has confirmed it: its status names this topology as one whose rows the node has, and
 //! the node still reports. If another node has put it into effect, it takes effect at once, because two nodes that follow
-//! different topologies could redirect a client to each other.
+//! different topologies could redirect a client to each other. For the same reason, a node that starts without a topology
+//! follows the one that other nodes report, and not the newest one, which may wait.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::series::{SeriesRead, SeriesReader};
-use super::{Found, NodeOptions, Read, STATUS_EVERY, STATUS_POLLS};
+use super::{Found, NodeOptions, Read, Round, STATUS_EVERY, STATUS_POLLS};
 use crate::cluster::{Health, NodeIndex, Role, SlotSet, TOPOLOGY_NODES_MAX, Topology};
 use crate::publish::error::PublishError;
 use crate::publish::status::NodeStatus;
@@ -29,15 +30,14 @@ pub(super) struct Topologies {
     name: String,
     pub(super) series: SeriesReader,
     current: Option<KnownTopology>,
-    /// Whether the topology in effect is the one before the newest, which a node without a topology assumes to be in
-    /// effect.
-    is_assumed: bool,
     /// Newer topologies that are not in effect yet, in ascending order.
     pending: Vec<KnownTopology>,
-    /// The topology before the newest one, if the node had none.
-    before: Option<KnownTopology>,
-    has_read_before: bool,
-    /// The other primaries whose slots change, or may have changed, between the topology in effect and the newest one.
+    /// When the node, which has no topology, first read the reports of all nodes.
+    has_reports_since: Option<Duration>,
+    /// Whether the last attempt to list the reports failed, for example because the node may not list objects.
+    has_failed_list: bool,
+    /// The other primaries whose slots change, or may have changed, between the topology in effect and the newest one. All
+    /// primaries of the newest one if the node has no topology.
     others: Vec<String>,
     observed: BTreeMap<String, Observed>,
     /// Whether something has changed since it was last decided whether a pending topology takes effect. With thousands
@@ -76,10 +76,9 @@ impl Topologies {
             name: name.to_owned(),
             series: SeriesReader::default(),
             current: None,
-            is_assumed: false,
             pending: Vec::new(),
-            before: None,
-            has_read_before: false,
+            has_reports_since: None,
+            has_failed_list: false,
             others: Vec::new(),
             observed: BTreeMap::new(),
             has_changed: false,
@@ -89,24 +88,29 @@ impl Topologies {
     }
 
     #[cfg(test)]
-    pub(super) fn state(&self) -> (bool, bool) {
-        (!self.pending.is_empty(), self.is_assumed)
+    pub(super) fn are_pending(&self) -> bool {
+        !self.pending.is_empty()
     }
 
     fn known(&self, topology: Arc<Topology>) -> KnownTopology {
         KnownTopology { own: topology.slots_of(&self.name), topology }
     }
 
-    /// Returns the number of the topology in effect, or 0 if there is none, or if the node only assumes it.
+    /// Returns the number of the topology in effect, or 0 if there is none.
     pub(super) fn number(&self) -> u64 {
-        self.current.as_ref().filter(|_| !self.is_assumed).map_or(0, KnownTopology::number)
+        self.current.as_ref().map_or(0, KnownTopology::number)
+    }
+
+    /// Returns the highest number of a topology that another node has put into effect, or 0.
+    fn reported(&self) -> u64 {
+        self.observed.values().map(|observed| observed.status.topology).max().unwrap_or(0)
     }
 
     /// Returns the slots that the topology in effect and the pending ones assign to the node. Any pending topology may be
     /// in effect on other nodes.
     pub(super) fn slots(&self) -> SlotSet {
         let mut slots = SlotSet::NONE;
-        let topologies = self.before.iter().chain(&self.current).chain(&self.pending);
+        let topologies = self.current.iter().chain(&self.pending);
         topologies.for_each(|topology| slots.insert_all(&topology.own));
         slots
     }
@@ -132,7 +136,6 @@ impl Topologies {
     }
 
     pub(super) fn activated(&mut self, topology: Arc<Topology>) {
-        self.is_assumed = self.before.take().is_some();
         self.pending.retain(|pending| pending.number() > topology.number);
         if self.series.number() < topology.number {
             self.series = SeriesReader::new(topology.number);
@@ -142,7 +145,7 @@ impl Topologies {
     }
 
     pub(super) fn rejected(&mut self, error: PublishError) {
-        (self.is_rejected, self.before, self.error) = (true, None, Some(error));
+        (self.is_rejected, self.error) = (true, Some(error));
     }
 
     fn topologies_changed(&mut self) {
@@ -151,29 +154,41 @@ impl Topologies {
     }
 
     /// Returns the next read of a round, or `None` after the last one.
-    pub(super) fn next_read(&self, has_read_statuses: bool, options: &NodeOptions) -> Option<Read> {
+    pub(super) fn next_read(&self, round: &Round, options: &NodeOptions) -> Option<Read> {
         match self.series.next_read() {
             Some(SeriesRead::Search(known)) => return Some(Read::NewestTopology(known)),
-            // A node that starts serves the preceding topology until the primaries of the newest one have their rows.
-            Some(SeriesRead::Number(number)) if self.current.is_none() && !self.has_read_before && number > 1 => {
-                return Some(Read::TopologyBefore(number - 1));
-            }
             Some(SeriesRead::Number(number)) => return Some(Read::Topology(number)),
             None => {}
         }
-        let needs_statuses = options.is_writable && !has_read_statuses && !self.others.is_empty();
-        needs_statuses.then(|| Read::Statuses(self.others.clone()))
+        if !options.is_writable {
+            return None;
+        }
+        // A topology that waits may have none of the nodes that serve.
+        let needs_all = self.current.is_none() && self.series.exists() > 1;
+        if !round.has_read_statuses && needs_all && !self.has_failed_list {
+            return Some(Read::AllStatuses);
+        }
+        if !round.has_read_statuses && !self.others.is_empty() {
+            return Some(Read::Statuses(self.others.clone()));
+        }
+        let reported = self.reported();
+        let is_known = |known: &KnownTopology| known.number() == reported;
+        let is_unread = (self.number() + 1..=self.series.exists()).contains(&reported);
+        (is_unread && !round.has_read_reported && !self.pending.iter().any(is_known))
+            .then_some(Read::ReportedTopology(reported))
     }
 
     pub(super) fn apply_read(&mut self, read: &Read, found: Option<Found>, is_damaged: bool, now: Duration) {
         (self.is_rejected, self.has_changed) = (false, true);
         match (read, found) {
             (Read::NewestTopology(_), Some(Found::Newest(newest))) => self.series.searched(newest),
-            (Read::TopologyBefore(_), Some(Found::Topology(before))) => {
-                self.has_read_before = true;
-                self.before = before.map(|before| self.known(Arc::new(before)));
+            (Read::ReportedTopology(_), Some(Found::Topology(Some(topology)))) => {
+                let at = self.pending.partition_point(|pending| pending.number() < topology.number);
+                let topology = self.known(Arc::new(topology));
+                self.pending.insert(at, topology);
+                self.topologies_changed();
             }
-            (Read::TopologyBefore(_), _) if is_damaged => self.has_read_before = true,
+            (Read::ReportedTopology(_), _) => {}
             (Read::Topology(number), Some(Found::Topology(Some(topology)))) => {
                 if self.series.found(*number) {
                     let topology = self.known(Arc::new(topology));
@@ -187,15 +202,23 @@ impl Topologies {
             }
             (Read::Topology(number), Some(_)) => self.series.missing(*number),
             (Read::Topology(number), None) if is_damaged => self.series.damaged(*number),
-            (Read::Statuses(_), Some(Found::Statuses(statuses))) => {
+            (Read::Statuses(_) | Read::AllStatuses, Some(Found::Statuses(statuses))) => {
+                self.has_failed_list = false;
+                if self.current.is_none() {
+                    self.has_reports_since.get_or_insert(now);
+                }
                 statuses.into_iter().for_each(|status| self.observe(status, now));
             }
+            (Read::AllStatuses, _) => self.has_failed_list = true,
             (Read::Statuses(_), _) => {}
             _ => self.series.failed(),
         }
     }
 
     fn observe(&mut self, status: NodeStatus, now: Duration) {
+        if status.node == self.name {
+            return;
+        }
         match self.observed.get_mut(&status.node) {
             Some(observed) => {
                 if !observed.beats.contains(&status.beat) {
@@ -224,31 +247,36 @@ impl Topologies {
         options: &NodeOptions,
         held: &SlotSet,
     ) -> Option<Arc<Topology>> {
-        if let Some(before) = &self.before {
-            return Some(Arc::clone(&before.topology));
-        }
         if !std::mem::take(&mut self.has_changed) {
             return None;
         }
         let newest = self.pending.last().filter(|_| !self.is_rejected)?;
-        // Nobody expects this node to serve slots before its first topology. If the store can only be read, there are no
-        // reports.
-        let Some(current) = self.current.as_ref().filter(|_| options.is_writable) else {
+        // If the store can only be read, there are no reports.
+        if !options.is_writable {
             return Some(Arc::clone(&newest.topology));
-        };
-        let in_effect = self.observed.values().map(|observed| observed.status.topology).max().unwrap_or(0);
+        }
         let indexes: Vec<NodeIndex<'_>> = self.pending.iter().map(|pending| pending.topology.index()).collect();
-        let current = (current.number(), current.topology.index());
-        let is_due = |at: &usize| {
-            self.pending[*at].number() <= in_effect || self.are_ready(&current, &indexes[..=*at], now, options, held)
+        let current = self.current.as_ref().map(|current| (current.number(), current.topology.index()));
+        let reported = self.reported();
+        let is_due = |at: &usize| match (self.pending[*at].number(), &current) {
+            (number, Some(current)) => {
+                number <= reported || self.are_ready(Some(current), &indexes[..=*at], now, options, held)
+            }
+            (number, None) if reported > 0 && reported <= self.series.exists() => number == reported,
+            (number, None) if number <= reported || number == 1 => true,
+            (_, None) => self.are_ready(None, &indexes[..=*at], now, options, held),
         };
-        (0..self.pending.len()).rev().find(is_due).map(|at| Arc::clone(&self.pending[at].topology))
+        let due = (0..self.pending.len()).rev().find(is_due).map(|at| &self.pending[at]);
+        // All nodes have lost their topology, or the one in effect cannot be read.
+        let is_alone =
+            current.is_none() && self.has_reports_since.is_some_and(|since| now >= since + confirmed_for(options));
+        due.or_else(|| is_alone.then_some(newest)).map(|due| Arc::clone(&due.topology))
     }
 
     /// Returns whether all primaries that get slots have confirmed the last one of the first pending topologies.
     fn are_ready(
         &self,
-        (current_number, current): &(u64, NodeIndex<'_>),
+        current: Option<&(u64, NodeIndex<'_>)>,
         indexes: &[NodeIndex<'_>],
         now: Duration,
         options: &NodeOptions,
@@ -256,15 +284,14 @@ impl Topologies {
     ) -> bool {
         let Some((index, between)) = indexes.split_last() else { return false };
         let next = &self.pending[between.len()].topology;
-        let report_every = STATUS_EVERY.min(options.poll.saturating_mul(STATUS_POLLS));
-        let confirmed_for = report_every.saturating_mul(REPORTS_MISSED).max(CONFIRMED_FOR_MIN);
+        let confirmed_for = confirmed_for(options);
         // A primary may have dropped rows that a topology between them assigned to another node.
-        let knows_all = next.number == current_number + indexes.len() as u64;
+        let before = current.filter(|(number, _)| next.number == number + indexes.len() as u64);
         next.nodes.iter().filter(|node| node.role == Role::Primary && node.health != Health::Fail).all(|primary| {
             let needed = index.slots_of(&primary.id);
             let had = |index: &NodeIndex<'_>| needed.is_subset(&index.slots_of(&primary.id));
             // A replica that is promoted has the rows already.
-            if knows_all && had(current) && between.iter().all(had) || needed.is_empty() {
+            if before.is_some_and(|(_, current)| had(current) && between.iter().all(had)) || needed.is_empty() {
                 return true;
             }
             if primary.id == self.name {
@@ -280,7 +307,12 @@ impl Topologies {
     }
 
     fn changed_primaries(&self) -> Vec<String> {
-        let (Some(current), Some(next)) = (&self.current, self.pending.last()) else { return Vec::new() };
+        let Some(next) = self.pending.last() else { return Vec::new() };
+        let Some(current) = &self.current else {
+            let primaries =
+                next.topology.nodes.iter().filter(|node| node.role == Role::Primary && node.id != self.name);
+            return primaries.map(|node| node.id.clone()).collect();
+        };
         let knows_all = next.number() == current.number() + self.pending.len() as u64;
         let indexes: Vec<NodeIndex<'_>> = self.pending.iter().map(|pending| pending.topology.index()).collect();
         let current_index = current.topology.index();
@@ -293,4 +325,10 @@ impl Topologies {
         };
         ids.iter().filter(changes).map(|id| (*id).to_owned()).collect()
     }
+}
+
+/// Returns how long a confirmation counts after the last report.
+fn confirmed_for(options: &NodeOptions) -> Duration {
+    let report_every = STATUS_EVERY.min(options.poll.saturating_mul(STATUS_POLLS));
+    report_every.saturating_mul(REPORTS_MISSED).max(CONFIRMED_FOR_MIN)
 }

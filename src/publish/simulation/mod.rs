@@ -1,10 +1,11 @@
 //! Simulates nodes that follow a table in a store with faults, on a virtual clock.
 //!
 //! The nodes run the real decisions ([`NodeMachine`](super::node::NodeMachine)); the store, the folders, the transfers,
-//! and the time are simulated. Reads fail, are late, and see earlier states; responses to writes are lost; nodes are
-//! partitioned from the store, crash at any step, and start again from their folders; files in folders are damaged; links
-//! are slow; the clocks of nodes run at different rates. Meanwhile, publishers and operators create manifests (some of
-//! them damaged), pins, decisions, and topologies. A seed determines all of this; together, it is called a schedule.
+//! and the time are simulated. Reads fail, are late, and see earlier states; responses to writes are lost; reports arrive
+//! twice, the second time after newer ones; nodes are partitioned from the store, crash after any action, and start again
+//! from their folders, or from empty ones; files in folders are damaged; links are slow; the clocks of nodes run at
+//! different rates. Meanwhile, publishers and operators create manifests (some of them damaged), pins, decisions, and
+//! topologies, and restart nodes. A seed determines all of this; together, it is called a schedule.
 //!
 //! A schedule has three phases: faults and changes, then only changes, then neither. In all of them:
 //!
@@ -17,6 +18,7 @@
 //! what the newest pin and the newest manifest select, follow the newest topology, and send no more requests than
 //! `docs/PUBLISHING.md` states.
 
+mod commands;
 mod nodes;
 mod store;
 
@@ -32,7 +34,7 @@ use super::pin::{Decision, Pin};
 use super::record::Record;
 use super::status::NodeStatus;
 use nodes::{POLL_MS, SimulatedFile, SimulatedNode, groups};
-use store::{GROUP_SLOTS, GROUPS, SimulatedStore, newest};
+use store::{GROUP_SLOTS, GROUPS, PublicationKind, SimulatedStore, newest};
 
 const NODES: [&str; 4] = ["a", "b", "c", "d"];
 const FAULTS_MS: u64 = 30 * POLL_MS;
@@ -131,7 +133,7 @@ impl World {
             slow_link: false,
             swaps: 0,
         };
-        world.store.publish(0, false);
+        world.store.publish(0, PublicationKind::Ordinary);
         if is_cluster {
             world.store.apply_topology(0, &world.owners);
         }
@@ -220,6 +222,9 @@ impl World {
                 return;
             };
             self.act(at, action);
+            if self.has_faults() && self.one_in(400) {
+                return self.crash(at);
+            }
         }
         panic!("node {} acts without end", NODES[at]);
     }
@@ -237,10 +242,7 @@ impl World {
                 self.apply(at, Event::Activated(topology, Ok(())));
             }
             Action::Transfer(goal) => {
-                if goal.repairs {
-                    self.nodes[at].disk.files.retain(|file| file.generation != goal.manifest.number);
-                }
-                let has = self.nodes[at].file(&goal).is_some();
+                let has = !goal.repairs && self.nodes[at].file(&goal).is_some();
                 let ms = match (has, self.slow_link) {
                     (true, _) => 1,
                     (false, false) => 100 + self.below(2 * POLL_MS),
@@ -269,6 +271,10 @@ impl World {
             Action::WriteStatus(status) => {
                 self.nodes[at].writes += 1;
                 let is_lost = self.has_faults() && self.one_in(10);
+                if self.has_faults() && self.one_in(12) {
+                    let ms = delay_ms + self.below(3 * POLL_MS);
+                    self.schedule(ms, at, Step::StatusArrives { status: status.clone() });
+                }
                 if !(is_lost && self.one_in(2)) {
                     self.schedule(delay_ms, at, Step::StatusArrives { status });
                 }
@@ -317,13 +323,24 @@ impl World {
             }
             Step::TransferEnds { goal, .. } => {
                 self.nodes[at].transfer = None;
+                let slots = goal.slots.clone();
                 let fails = self.has_faults() && self.one_in(5) || now_ms < self.nodes[at].partitioned_until_ms;
-                if !fails && self.nodes[at].file(&goal).is_none() {
+                let is_missing = self.store.gone.contains(&goal.manifest.number);
+                if !fails && !is_missing && (goal.repairs || self.nodes[at].file(&goal).is_none()) {
                     let (generation, slots) = (goal.manifest.number, goal.slots);
-                    self.nodes[at].disk.files.push(SimulatedFile { generation, slots, is_damaged: false });
+                    let files = &mut self.nodes[at].disk.files;
+                    files.retain(|file| file.generation != generation || file.slots != slots);
+                    files.push(SimulatedFile { generation, slots, is_damaged: false });
                 }
                 self.nodes[at].ready_at_ms = now_ms;
-                self.apply(at, Event::Transferred(if fails { Err(unreachable()) } else { Ok(()) }));
+                let result = match fails {
+                    true => Err(unreachable()),
+                    false if is_missing => {
+                        Err(PublishError::Store { object: "data".to_owned(), cause: StoreFault::NotFound })
+                    }
+                    false => Ok(Box::new(slots)),
+                };
+                self.apply(at, Event::Transferred(result));
             }
             Step::TransferCanceled { .. } => {
                 self.nodes[at].transfer = None;
@@ -388,10 +405,16 @@ impl World {
         let now_ms = self.now_ms;
         let at = self.below(NODES.len() as u64) as usize;
         let published = newest(&self.store.manifests);
-        match self.below(if self.has_faults() { 16 } else { 9 }) {
+        match self.below(if self.has_faults() { 17 } else { 10 }) {
             0..3 => {
-                let is_damaged = self.has_faults() && self.one_in(8);
-                self.store.publish(now_ms, is_damaged);
+                let kind = match self.below(if self.has_faults() { 14 } else { 13 }) {
+                    0 => PublicationKind::ChangesKeys,
+                    1 => PublicationKind::HasWrongKeys,
+                    2 | 3 => PublicationKind::IsIncomplete,
+                    13 => PublicationKind::IsDamaged,
+                    _ => PublicationKind::Ordinary,
+                };
+                self.store.publish(now_ms, kind);
             }
             3..6 => {
                 let mut pin = Pin::new(None);
@@ -418,12 +441,13 @@ impl World {
             }
             7..9 => self.slow_link = self.one_in(2),
             9..12 => {
-                self.nodes[at].crash();
-                let ms = self.below(3 * POLL_MS);
-                self.schedule(ms, at, Step::Starts);
+                self.crash(at);
+                if self.one_in(4) {
+                    self.nodes[at].lose_folder();
+                }
             }
-            12..14 => self.nodes[at].partitioned_until_ms = (now_ms + self.below(10 * POLL_MS)).min(FAULTS_MS),
-            14 => self.damage(at),
+            12..15 => self.nodes[at].partitioned_until_ms = (now_ms + self.below(10 * POLL_MS)).min(FAULTS_MS),
+            15 => self.damage(at),
             _ => {
                 // A lifecycle rule deletes the oldest manifest, if there are several.
                 let oldest = self.store.manifests.keys().next().copied().filter(|oldest| oldest + 3 < published);
@@ -432,6 +456,12 @@ impl World {
         }
         let ms = 1 + self.below(2 * POLL_MS);
         self.schedule(ms, at, Step::Change);
+    }
+
+    fn crash(&mut self, at: usize) {
+        self.nodes[at].crash();
+        let ms = self.below(3 * POLL_MS);
+        self.schedule(ms, at, Step::Starts);
     }
 
     fn good_generations(&self) -> Vec<u64> {
@@ -464,7 +494,9 @@ impl World {
         self.check_pin(at, record);
         let node = &self.nodes[at];
         let selected = record.pinned.as_ref().and_then(|pin| pin.generation_for(Some(NODES[at])));
-        let before = node.served.as_ref().map_or(node.disk.record.generation, |(served, _)| *served);
+        let recorded = node.disk.record.generation;
+        let has_recorded = node.disk.files.iter().any(|file| file.generation == recorded);
+        let before = node.served.as_ref().map_or(if has_recorded { recorded } else { 0 }, |(served, _)| *served);
         let next = goal.manifest.number;
         assert!(next >= before || selected == Some(next), "node {} goes back from {before} to {next}", NODES[at]);
         assert!(
@@ -490,7 +522,8 @@ impl World {
         // A node that has just started does not know what it has confirmed before.
         let has_polled =
             |node: &SimulatedNode| node.machine.as_ref().is_some_and(|machine| machine.polled_at().is_some());
-        let is_up = |node: &SimulatedNode| has_polled(node) && node.served.is_some() && node.topology.is_some();
+        self.nodes.iter_mut().for_each(SimulatedNode::recover);
+        let is_up = |node: &SimulatedNode| has_polled(node) && node.served.is_some() && !node.is_recovering;
         let answered: Vec<_> = self.nodes.iter().map(|node| node.answered(now_ms)).collect();
         for group in groups() {
             let at = usize::from(group);
@@ -510,10 +543,7 @@ impl World {
         for group in groups() {
             for (left, right) in (0..NODES.len()).flat_map(|left| (0..left).map(move |right| (left, right))) {
                 let redirects = |from: usize, to: usize| {
-                    let node = &self.nodes[from];
-                    // A node that starts without a topology, while others wait, does not know which one is in effect.
-                    let is_known = node.machine.as_ref().is_some_and(|machine| !machine.topology_state().1);
-                    is_known && !answered[from][usize::from(group)] && node.owner(group) == Some(to)
+                    !answered[from][usize::from(group)] && self.nodes[from].owner(group) == Some(to)
                 };
                 let key = (left, right, group);
                 if redirects(left, right) && redirects(right, left) {
@@ -541,7 +571,7 @@ impl World {
     }
 
     fn check_convergence(&self) {
-        let good = self.good_generations().last().copied();
+        let good = self.store.newest_usable();
         let newest_pin = self.store.pins.iter().next_back();
         for node in &self.nodes {
             let name = node.name();
@@ -572,7 +602,9 @@ impl World {
             if self.is_cluster && !self.owners.iter().any(|owner| NODES[*owner] == name) {
                 continue;
             }
-            if let Some(expected) = expected.filter(|number| self.store.manifests.contains_key(number)) {
+            // A pin to an unusable generation keeps a node where it is.
+            let is_checked = |number: &u64| self.store.is_usable(*number);
+            if let Some(expected) = expected.filter(is_checked) {
                 assert_eq!(machine.serving(), expected, "node {name}: {status:?}");
             }
         }
@@ -590,10 +622,14 @@ impl World {
             let bad = self.store.manifests.values().rev().take_while(|(_, manifest)| manifest.is_none()).count() as u64;
             let reads_max = reads_max + extra + (bad + 8) * polls * u64::from(bad > 0);
             // While a topology waits, a node also reads the statuses of the primaries whose slots change.
-            let waits = node.machine.as_ref().is_some_and(|machine| machine.topology_state().0);
+            let waits = node.machine.as_ref().is_some_and(|machine| machine.are_topologies_pending());
             let reads_max = reads_max + 2 * polls * NODES.len() as u64 * u64::from(waits);
             assert!(node.reads <= reads_max, "node {} sends {} reads in {polls} polls", node.name(), node.reads);
             let writes_max = if self.is_cluster { polls / 3 + 3 } else { polls / 6 + 3 };
+            // Each attempt to fetch an unusable generation, at most every 30 polls, begins and ends.
+            let retries = self.store.newest_usable() != Some(newest(&self.store.manifests));
+            let is_retried = retries || node.machine.as_ref().is_some_and(|machine| machine.status().failed > 0);
+            let writes_max = writes_max + 2 * (polls / 30 + 2) * u64::from(is_retried);
             assert!(node.writes <= writes_max, "node {} writes {} statuses in {polls} polls", node.name(), node.writes);
         }
     }
@@ -604,15 +640,24 @@ const SEED: &str = "ZERO_KV_SEED";
 /// The environment variable with the number of schedules.
 const SCHEDULES: &str = "ZERO_KV_SCHEDULES";
 
+/// Returns the seed of the first schedule, and the number of schedules. The gate always runs the same schedules. Other seeds
+/// are for searches of faults.
+fn schedules(default: u64) -> (u64, u64) {
+    let variable = |name: &str| std::env::var(name).ok().map(|value| value.parse::<u64>().expect("a number"));
+    let (first, schedules) = (variable(SEED).unwrap_or(1), variable(SCHEDULES).unwrap_or(default));
+    println!("{SEED}={first} {SCHEDULES}={schedules}");
+    (first, schedules)
+}
+
+fn replay(seed: u64) -> ! {
+    panic!("replay this schedule with {SEED}={seed} {SCHEDULES}=1")
+}
+
 /// `ZERO_KV_SEED=N ZERO_KV_SCHEDULES=5000 cargo test --lib publish::simulation -- --nocapture` simulates many schedules, and
 /// `ZERO_KV_SCHEDULES=1` with the same command replays one.
 #[test]
 fn nodes_keep_their_promises_in_every_schedule() {
-    let variable = |name: &str| std::env::var(name).ok().map(|value| value.parse::<u64>().expect("a number"));
-    // The gate always runs the same schedules. Other seeds are for searches of faults.
-    let first = variable(SEED).unwrap_or(1);
-    let schedules = variable(SCHEDULES).unwrap_or(60);
-    println!("{SEED}={first} {SCHEDULES}={schedules}");
+    let (first, schedules) = schedules(60);
     let mut swaps = 0;
     for seed in first..first + schedules {
         let simulated = std::panic::catch_unwind(|| {
@@ -620,7 +665,7 @@ fn nodes_keep_their_promises_in_every_schedule() {
             world.run();
             world.swaps
         });
-        swaps += simulated.unwrap_or_else(|_| panic!("replay this schedule with {SEED}={seed} {SCHEDULES}=1"));
+        swaps += simulated.unwrap_or_else(|_| replay(seed));
     }
     // With few swaps, the test would prove nothing.
     assert!(schedules < 10 || swaps > 5 * schedules, "{swaps} swaps in {schedules} schedules");

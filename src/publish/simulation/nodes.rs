@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::NODES;
 use super::store::{GROUP_SLOTS, GROUPS};
 use crate::cluster::{SlotSet, Topology};
+use crate::publish::change::Change;
 use crate::publish::manifest::Manifest;
 use crate::publish::node::{Goal, NodeMachine, NodeOptions};
 use crate::publish::record::Record;
@@ -53,6 +54,8 @@ pub(super) struct SimulatedNode {
     pub(super) served: Option<(u64, SlotSet)>,
     /// The file that is served is damaged.
     pub(super) serves_damaged: bool,
+    /// The node has started with an empty folder, and does not have the rows of its topology yet.
+    pub(super) is_recovering: bool,
     pub(super) transfer: Option<u64>,
     pub(super) record_before_swap: Option<Record>,
     /// The node cannot reach the store until then.
@@ -84,6 +87,7 @@ impl SimulatedNode {
             retained_until_ms: 0,
             served: None,
             serves_damaged: false,
+            is_recovering: true,
             transfer: None,
             record_before_swap: None,
             partitioned_until_ms: 0,
@@ -118,6 +122,17 @@ impl SimulatedNode {
         self.incarnation += 1;
     }
 
+    /// Empties the folder of the node.
+    pub(super) fn lose_folder(&mut self) {
+        (self.disk, self.pin, self.is_recovering) = (Disk::default(), 0, true);
+    }
+
+    /// Notices that a node that has started with an empty folder has the rows of its topology.
+    pub(super) fn recover(&mut self) {
+        let has_rows = self.served.as_ref().is_some_and(|(_, slots)| self.own_slots.is_subset(slots));
+        self.is_recovering &= self.topology.is_none() || !has_rows;
+    }
+
     /// Starts the node with its folder, as `Follower::serve_from_cache` does.
     pub(super) fn start(&mut self, now_ms: u64, seed: u64, is_member: bool, manifests: Vec<Manifest>) {
         self.incarnation += 1;
@@ -128,6 +143,7 @@ impl SimulatedNode {
             poll: Duration::from_millis(POLL_MS),
             slots: (!is_member).then_some(SlotSet::ALL),
             is_writable: true,
+            allow: vec![Change::Shrink, Change::Schema],
             seed,
         };
         let mut machine = NodeMachine::new(options, &self.disk.record, manifests.clone());

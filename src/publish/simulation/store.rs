@@ -1,13 +1,13 @@
 //! A simulated store: documents with the times of their creation, so that a read can see an earlier state.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::{NODES, damaged, unreachable};
 use crate::cluster::Topology;
 use crate::publish::error::PublishError;
 use crate::publish::location::Location;
-use crate::publish::manifest::Manifest;
+use crate::publish::manifest::{Entry, Manifest};
 use crate::publish::node::{Found, Read};
 use crate::publish::pin::{Decision, Pin};
 use crate::publish::status::NodeStatus;
@@ -16,12 +16,28 @@ use crate::publish::status::NodeStatus;
 pub(super) const GROUPS: u16 = 8;
 pub(super) const GROUP_SLOTS: u16 = 16384 / GROUPS;
 
+/// What is special about a generation.
+pub(super) enum PublicationKind {
+    Ordinary,
+    /// The publisher has allowed the other kind of keys, which later generations have, too.
+    ChangesKeys,
+    /// An earlier version has published the other kind of keys without a permission. Later generations do not have it.
+    HasWrongKeys,
+    /// The objects of its files are missing.
+    IsIncomplete,
+    /// Its manifest is damaged.
+    IsDamaged,
+}
+
 /// A document, or `None` if it is damaged, and when it was created.
 type Created<T> = (u64, Option<T>);
 
 pub(super) struct SimulatedStore {
     location: Location,
     pub(super) manifests: BTreeMap<u64, Created<Manifest>>,
+    /// The generations whose objects are missing.
+    pub(super) gone: BTreeSet<u64>,
+    key_kind: &'static str,
     /// All manifests that ever existed, which nodes keep in their folders.
     pub(super) published: BTreeMap<u64, Manifest>,
     pub(super) pins: BTreeMap<u64, Created<Pin>>,
@@ -38,8 +54,10 @@ pub(super) fn newest<T>(documents: &BTreeMap<u64, T>) -> u64 {
 impl SimulatedStore {
     pub(super) fn new() -> SimulatedStore {
         SimulatedStore {
-            location: Location::parse("http://store/users").unwrap(),
+            location: Location::parse("file:///store/users").unwrap(),
             manifests: BTreeMap::new(),
+            gone: BTreeSet::new(),
+            key_kind: "u64",
             published: BTreeMap::new(),
             pins: BTreeMap::new(),
             decisions: BTreeMap::new(),
@@ -49,10 +67,26 @@ impl SimulatedStore {
     }
 
     /// Creates the next manifest.
-    pub(super) fn publish(&mut self, now_ms: u64, is_damaged: bool) {
+    pub(super) fn publish(&mut self, now_ms: u64, kind: PublicationKind) {
         let number = newest(&self.manifests) + 1;
-        let mut manifest = Manifest::new(&self.location, "job", Vec::new());
+        let other = if self.key_kind == "u64" { "bytes" } else { "u64" };
+        let key_kind = match kind {
+            PublicationKind::ChangesKeys | PublicationKind::HasWrongKeys => other,
+            _ => self.key_kind,
+        };
+        let entry = format!(
+            r#"{{"first_slot": 0, "last_slot": 16383, "object": "data/job/{number}", "bytes": 1, "rows": 7,
+                "digest": "{number:032x}", "key_kind": "{key_kind}"}}"#
+        );
+        let mut manifest = Manifest::new(&self.location, "job", vec![Entry::from_json(&entry).unwrap()]);
         manifest.number = number;
+        if let PublicationKind::ChangesKeys = kind {
+            (self.key_kind, manifest.allowed) = (other, vec!["key-kind".to_owned()]);
+        }
+        if let PublicationKind::IsIncomplete = kind {
+            self.gone.insert(number);
+        }
+        let is_damaged = matches!(kind, PublicationKind::IsDamaged);
         self.published.insert(number, manifest.clone());
         self.manifests.insert(number, (now_ms, (!is_damaged).then_some(manifest)));
     }
@@ -84,6 +118,30 @@ impl SimulatedStore {
         self.statuses.entry(status.node.clone()).or_default().push((now_ms, status));
     }
 
+    /// Returns the newest generation that nodes can serve, not counting the oldest ones that they do not try.
+    pub(super) fn newest_usable(&self) -> Option<u64> {
+        let good = |number: u64| self.manifests.get(&number).and_then(|(_, manifest)| manifest.as_ref());
+        let newest = (1..=newest(&self.manifests)).rev().find(|number| good(*number).is_some())?;
+        let oldest = newest.saturating_sub(8).max(1);
+        (oldest..=newest).rev().find(|number| self.is_usable(*number))
+    }
+
+    /// Returns whether nodes can serve a generation, unless a pin selects an older one.
+    pub(super) fn is_usable(&self, number: u64) -> bool {
+        let mut usual = None;
+        for before in number.saturating_sub(8).max(1)..=number {
+            let Some((_, Some(manifest))) = self.manifests.get(&before) else { continue };
+            let is_usual = usual.is_none_or(|usual| usual == &manifest.key_kind) || !manifest.allowed.is_empty();
+            if is_usual {
+                usual = Some(&manifest.key_kind);
+            }
+            if before == number {
+                return is_usual && !self.gone.contains(&number);
+            }
+        }
+        false
+    }
+
     /// Returns what a read finds in the state of the store at a time.
     pub(super) fn read(&self, read: &Read, view_ms: u64) -> Result<Found, PublishError> {
         Ok(match read {
@@ -94,16 +152,19 @@ impl SimulatedStore {
                 exists: self.manifests.get(number).is_some_and(|(created, _)| *created <= view_ms),
                 newest: newest_at(&self.manifests, view_ms).max(*number),
             },
-            Read::Manifest(number) | Read::PinnedManifest(number) => {
+            Read::Manifest(number) | Read::PinnedManifest(number) | Read::OlderManifest(number) => {
                 Found::Manifest(document(&self.manifests, *number, view_ms)?)
             }
             Read::Pin(number) => Found::Pin(document(&self.pins, *number, view_ms)?),
             Read::Decision(number) => Found::Decision(document(&self.decisions, *number, view_ms)?),
-            Read::Topology(number) | Read::TopologyBefore(number) => {
+            Read::Topology(number) | Read::ReportedTopology(number) => {
                 Found::Topology(document(&self.topologies, *number, view_ms)?.map(|topology| (*topology).clone()))
             }
             Read::Statuses(nodes) => {
                 Found::Statuses(nodes.iter().filter_map(|node| self.status(node, view_ms)).collect())
+            }
+            Read::AllStatuses => {
+                Found::Statuses(self.statuses.keys().filter_map(|node| self.status(node, view_ms)).collect())
             }
         })
     }

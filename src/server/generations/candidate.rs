@@ -105,9 +105,10 @@ pub(in crate::server) struct Plan {
 
 /// What a candidate would replace.
 #[derive(Clone, Copy)]
-pub(super) enum Replaces {
+pub(super) enum Replaces<'r> {
     Nothing,
-    Table(TableSummary),
+    /// The served table, by these rules.
+    Table(TableSummary, &'r ReplaceRules),
     /// A rollback: the candidate was served before, so it may replace any table.
     Rollback,
 }
@@ -123,17 +124,17 @@ pub(super) struct Candidate {
 
 impl Plan {
     /// Opens and checks the file at a path.
-    pub(super) fn open(&self, path: &Path, replaces: Replaces) -> Result<Candidate, OpenError> {
+    pub(super) fn open(&self, path: &Path, replaces: Replaces<'_>) -> Result<Candidate, OpenError> {
         self.open_file(open_file(path)?, path, replaces)
     }
 
     /// Checks an open file. Error messages name the file by `path`.
-    pub(super) fn open_file(&self, file: File, path: &Path, replaces: Replaces) -> Result<Candidate, OpenError> {
+    pub(super) fn open_file(&self, file: File, path: &Path, replaces: Replaces<'_>) -> Result<Candidate, OpenError> {
         panics::catch(|| self.check(file, path, replaces))
             .unwrap_or_else(|panic| Err(OpenError::Panic { path: path.to_path_buf(), panic }))
     }
 
-    fn check(&self, file: File, path: &Path, replaces: Replaces) -> Result<Candidate, OpenError> {
+    fn check(&self, file: File, path: &Path, replaces: Replaces<'_>) -> Result<Candidate, OpenError> {
         let io = |error| StoreError::Io { path: path.to_path_buf(), error };
         // Other code in the process may have replaced the handler of SIGBUS since the last check.
         survive_bus_errors().map_err(io)?;
@@ -153,7 +154,7 @@ impl Plan {
         let store = Store::from_file(&file, path, self.memory, &self.options, &mut log_step)?;
         let checked = match replaces {
             Replaces::Nothing => self.replace.check(summary(&store), None),
-            Replaces::Table(old) => self.replace.check(summary(&store), Some(old)),
+            Replaces::Table(old, rules) => rules.check(summary(&store), Some(old)),
             Replaces::Rollback => Ok(()),
         };
         checked.map_err(|error| OpenError::Replace { path: path.to_path_buf(), error })?;

@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use tokio::sync::watch;
 
+use crate::replace::ReplaceRules;
 use crate::server::published::{PublishedFacts, PublishedTable};
 use crate::server::statistics::Statistics;
 
@@ -22,10 +23,9 @@ pub(super) enum Message {
     Reload(u64),
     /// Serve the previous generation. Contains the number of the attempt.
     Rollback(u64),
-    /// Serve the file at the path, and send the outcome. If `is_rollback` is true, the rules for replacing a table do
-    /// not apply.
+    /// Serve the file at the path by these rules, and send the outcome.
     Serve {
-        is_rollback: bool,
+        rules: ReplaceRules,
         outcome: Sender<Result<String, String>>,
     },
     /// Publish the outcome of an attempt that was made elsewhere.
@@ -63,14 +63,14 @@ impl Control {
         }
     }
 
-    /// Serves the file at the server's path, and waits until it is served or rejected. Returns a description of the
-    /// outcome. If `is_rollback` is true, the file may have fewer rows than the rules for replacing a table allow.
+    /// Serves the file at the server's path, if these rules allow it, and waits until it is served or rejected. Returns a
+    /// description of the outcome.
     ///
     /// # Errors
     /// The reason why the file is not served.
-    pub fn serve_file(&self, is_rollback: bool) -> Result<String, String> {
+    pub fn serve_file(&self, rules: ReplaceRules) -> Result<String, String> {
         let (outcome, received) = channel();
-        let _ = self.sender.send(Message::Serve { is_rollback, outcome });
+        let _ = self.sender.send(Message::Serve { rules, outcome });
         received.recv().unwrap_or_else(|_| Err("the server stops".to_owned()))
     }
 

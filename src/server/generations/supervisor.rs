@@ -22,6 +22,7 @@ use super::watch::{FileVersion, FolderWatch, Identity};
 use super::{Generation, OpenError, Source};
 use crate::cluster::SlotSet;
 use crate::format::checksum::BLOCK_LEN_BYTES;
+use crate::replace::ReplaceRules;
 use crate::server::liveness::{Liveness, Thread};
 use crate::server::priority::lower_priority;
 use crate::server::service::Notifier;
@@ -166,11 +167,11 @@ impl Supervision {
             self.server.liveness.second_passed_for_main();
         }
         match message {
-            Some(Message::Reload(number)) => self.attempt(number, |state| state.reload(false)),
+            Some(Message::Reload(number)) => self.attempt(number, |state| state.reload()),
             Some(Message::Rollback(number)) => self.attempt(number, Supervision::rollback),
-            Some(Message::Serve { is_rollback, outcome }) => {
+            Some(Message::Serve { rules, outcome }) => {
                 // Fails only if nobody waits for the outcome.
-                let _ = outcome.send(self.reload(is_rollback));
+                let _ = outcome.send(self.reload_by(&rules));
             }
             Some(Message::Attempted { number, outcome }) => self.attempt(number, |_| outcome),
             Some(Message::CheckPath | Message::Changed) => self.check_path(),
@@ -253,7 +254,7 @@ impl Supervision {
         }
         if (self.source.watch || !is_trusted) && self.has_new_file() {
             let retried = self.retries;
-            let outcome = self.reload(false);
+            let outcome = self.reload();
             // If a file is rejected repeatedly for temporary reasons, only the first rejection is reported.
             if !(retried && self.retries) {
                 let text = self.log_outcome(outcome);
@@ -320,7 +321,7 @@ impl Supervision {
             Ok(()) | Err(Mistrust::Changing) => self.unsettled = Some(SETTLE),
             Err(Mistrust::Canceled) => {}
             Err(_) if self.may_reopen_current() => {
-                let outcome = self.reload(false);
+                let outcome = self.reload();
                 let text = self.log_outcome(outcome);
                 self.server.notifier.status(&text);
             }
@@ -371,12 +372,17 @@ impl Supervision {
         *unpoisoned(&self.server.statistics.outcomes.file_refused) = reason;
     }
 
-    /// Serves the file at the path. Returns a description of the outcome. If `is_rollback` is true, the rules for
-    /// replacing a table do not apply.
+    /// Serves the file at the path by the rules of the configuration: see [`Supervision::reload_by`].
+    fn reload(&mut self) -> Result<String, String> {
+        let rules = self.source.plan.replace.clone();
+        self.reload_by(&rules)
+    }
+
+    /// Serves the file at the path, if these rules allow it. Returns a description of the outcome.
     ///
     /// # Errors
     /// The reason why the file was rejected.
-    fn reload(&mut self, is_rollback: bool) -> Result<String, String> {
+    fn reload_by(&mut self, rules: &ReplaceRules) -> Result<String, String> {
         let path = self.source.path.clone();
         let started = Instant::now();
         let found = Identity::at(&path).ok();
@@ -386,7 +392,7 @@ impl Supervision {
         // The field is set before the check: if the check panics, the file is not retried without a request.
         let tried = FileVersion::at(&path).ok();
         self.refused = tried;
-        let replaces = if is_rollback { Replaces::Rollback } else { Replaces::Table(summary(&self.current().store)) };
+        let replaces = Replaces::Table(summary(&self.current().store), rules);
         match self.source.plan.open(&path, replaces) {
             Ok(candidate) => {
                 (self.refused, self.left_by_rollback, self.retries) = (None, None, false);

@@ -1,5 +1,6 @@
 //! `zkv generations`: lists generations of a published table.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 
 use serde::Serialize;
@@ -30,9 +31,17 @@ struct Listed<'a> {
     pinned: bool,
     /// The nodes that serve the generation.
     nodes: &'a [String],
+    /// The nodes that cannot serve the generation, and why.
+    failed: Vec<FailedNode<'a>>,
     parent: u64,
     job: &'a str,
     files: usize,
+}
+
+#[derive(Serialize)]
+struct FailedNode<'a> {
+    node: &'a str,
+    error: &'a str,
 }
 
 pub(super) fn generations(args: &GenerationsArgs) -> anyhow::Result<bool> {
@@ -57,7 +66,7 @@ pub(super) fn generations(args: &GenerationsArgs) -> anyhow::Result<bool> {
 }
 
 fn table(generations: &[Generation], pin: Option<&(u64, Pin)>) -> String {
-    let names = ["generation", "published", "rows", "bytes", "digest", "pinned", "nodes", "note"];
+    let names = ["generation", "published", "rows", "bytes", "digest", "pinned", "nodes", "failed", "note"];
     let mut rows = vec![names.map(str::to_owned)];
     for generation in generations {
         let listed = Listed::new(generation);
@@ -69,15 +78,27 @@ fn table(generations: &[Generation], pin: Option<&(u64, Pin)>) -> String {
             listed.digest,
             if listed.pinned { "yes" } else { "" }.to_owned(),
             listed.nodes.join(","),
+            listed.failed.iter().map(|failed| failed.node).collect::<Vec<_>>().join(","),
             listed.note.to_owned(),
         ]);
     }
-    let mut aligns = [Align::Left; 8];
+    let mut aligns = [Align::Left; 9];
     for right in [0, 2, 3] {
         aligns[right] = Align::Right;
     }
     let pin = pin.map(|(number, pin)| format!("{}\n", describe(*number, pin))).unwrap_or_default();
-    lines(aligns, &rows) + &pin
+    let failed: String = generations.iter().map(failures).collect();
+    lines(aligns, &rows) + &pin + &failed
+}
+
+/// Returns a line for each reason why nodes cannot serve a generation.
+fn failures(generation: &Generation) -> String {
+    let mut reasons: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    generation.failed.iter().for_each(|(node, error)| reasons.entry(error).or_default().push(node));
+    let line = |(error, nodes): (&str, Vec<&str>)| {
+        format!("generation {} is not served by {}: {error}\n", generation.manifest.number, nodes.join(","))
+    };
+    reasons.into_iter().map(line).collect()
 }
 
 impl<'a> Listed<'a> {
@@ -92,6 +113,7 @@ impl<'a> Listed<'a> {
             note: &manifest.note,
             pinned: generation.pinned,
             nodes: &generation.nodes,
+            failed: generation.failed.iter().map(|(node, error)| FailedNode { node, error }).collect(),
             parent: manifest.parent,
             job: &manifest.job,
             files: manifest.entries.len(),
