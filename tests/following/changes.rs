@@ -183,15 +183,18 @@ fn a_node_that_is_killed_while_it_fetches_damaged_blocks_serves_the_intact_rows_
         // The node serves although it cannot fetch anything.
         let mut node = published.node_of("a", &store.url("users"));
         eventually("lookups have found the damage, and the fetch has begun", || {
-            (1..=SHAPE.rows).any(|key| node.client().get(key).is_err()) && store.fault_count() > faults
+            let mut client = node.client();
+            (1..=SHAPE.rows).any(|key| client.get(key).is_err()) && store.fault_count() > faults
         });
-        assert!((1..=SHAPE.rows).any(|key| node.client().get(key).is_ok()));
+        let mut client = node.client();
+        assert!((1..=SHAPE.rows).any(|key| client.get(key).is_ok()));
         node.kill();
     }
     store.recover();
     let node = published.node_of("a", &store.url("users"));
     eventually("the file is intact", || {
-        (1..=SHAPE.rows).all(|key| node.client().get(key).is_ok()) && node.number("blocks_damaged") == 0
+        let mut client = node.client();
+        (1..=SHAPE.rows).all(|key| client.get(key).is_ok()) && node.number("blocks_damaged") == 0
     });
     assert_eq!(fs::read(&file).unwrap(), fs::read(published.data_file(1)).unwrap());
     assert_eq!(published.kept_and_garbage("a").1, Vec::<String>::new());
