@@ -77,16 +77,19 @@ impl NodeMachine {
         let mut allowed = vec![Change::Empty, Change::KeyKind, Change::Schema];
         // The number of rows of a generation that was served long ago means nothing.
         allowed.extend((self.serving < oldest).then_some(Change::Shrink));
-        let mut base: Option<&Manifest> = None;
+        // The oldest of them may itself be wrong, unless the table began with it: then the next one replaces it.
+        let (mut base, mut is_confirmed): (Option<&Manifest>, bool) = (None, oldest == 1);
         for next in oldest..=number {
             let Some(manifest) = self.older(next)? else { continue };
             let differences = base.map_or(Ok(Vec::new()), |base| self.differences(manifest, base));
             match differences {
                 Ok(changes) => {
+                    is_confirmed |= base.is_some();
                     base = Some(manifest);
                     allowed.extend(changes.into_iter().filter(|_| next > self.serving));
                 }
                 Err(problem) if next == number => return Ok(Err(problem)),
+                Err(_) if !is_confirmed => base = Some(manifest),
                 // Nodes do not serve it.
                 Err(_) => {}
             }

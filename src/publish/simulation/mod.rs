@@ -641,7 +641,7 @@ const SEED: &str = "ZERO_KV_SEED";
 const SCHEDULES: &str = "ZERO_KV_SCHEDULES";
 
 /// The seeds of schedules that have shown faults.
-const FAULTY: [u64; 4] = [20_090, 20_190, 20_228, 30_062];
+const FAULTY: [u64; 5] = [20_090, 20_190, 20_228, 30_062, 70_160];
 
 /// Returns the seed of the first schedule, and the number of schedules. The gate always runs the same schedules. Other seeds
 /// are for searches of faults.

@@ -128,15 +128,19 @@ impl SimulatedStore {
 
     /// Returns whether nodes can serve a generation, unless a pin selects an older one.
     pub(super) fn is_usable(&self, number: u64) -> bool {
-        let mut usual = None;
-        for before in number.saturating_sub(8).max(1)..=number {
-            let Some((_, Some(manifest))) = self.manifests.get(&before) else { continue };
+        let (mut usual, oldest) = (None, number.saturating_sub(8).max(1));
+        let mut is_confirmed = oldest == 1;
+        for before in oldest..=number {
+            // A node may remember a manifest that was deleted.
+            let Some((_, manifest)) = self.manifests.get(&before) else { return false };
+            let Some(manifest) = manifest else { continue };
             let is_usual = usual.is_none_or(|usual| usual == &manifest.key_kind) || !manifest.allowed.is_empty();
-            if is_usual {
-                usual = Some(&manifest.key_kind);
-            }
             if before == number {
                 return is_usual && !self.gone.contains(&number);
+            }
+            is_confirmed |= is_usual && usual.is_some();
+            if is_usual || !is_confirmed {
+                usual = Some(&manifest.key_kind);
             }
         }
         false
