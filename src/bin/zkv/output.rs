@@ -127,6 +127,7 @@ pub(crate) fn print_while_read(write: impl FnOnce(&mut Report) -> io::Result<()>
 }
 
 /// Returns whether standard output is a terminal.
+#[cfg(feature = "object-store")]
 pub(crate) fn is_on_terminal() -> bool {
     io::stdout().is_terminal()
 }
