@@ -8,7 +8,7 @@ mod decompress;
 mod patterns;
 mod raw;
 pub(super) mod row_piece;
-#[cfg(test)]
+#[cfg(all(test, feature = "parquet", feature = "zstd"))]
 mod tests;
 
 use std::fmt;
