@@ -86,15 +86,16 @@ pub(super) fn encode(body: &impl Serialize) -> Vec<u8> {
     json
 }
 
+/// What to do about a document that cannot be read.
+const REMEDY: &str = "create a newer one, which replaces it";
+
 /// Decodes a document. Returns what is wrong with it as the error.
 pub(super) fn decode<T: DeserializeOwned>(json: &[u8]) -> Result<T, String> {
-    let sealed: Sealed = serde_json::from_slice(json).map_err(|error| format!("is not a document: {error}"))?;
+    let sealed: Sealed =
+        serde_json::from_slice(json).map_err(|error| format!("is not a document: {error}: {REMEDY}"))?;
     let expected = checksum(sealed.body);
     if sealed.xxh3_128 != expected {
-        return Err(format!(
-            "is damaged: its checksum is {:?}, expected {expected:?}: publish the table again",
-            sealed.xxh3_128
-        ));
+        return Err(format!("is damaged: its checksum is {:?}, expected {expected:?}: {REMEDY}", sealed.xxh3_128));
     }
     serde_json::from_str(sealed.body.get()).map_err(|error| format!("is malformed: {error}"))
 }

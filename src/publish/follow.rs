@@ -105,6 +105,7 @@ impl Follower {
             return Err(PublishError::Url { url: url.to_owned(), problem });
         }
         let location = Location::parse(url)?;
+        location.check_cache(&options.cache)?;
         let control = FollowControl::default();
         let folder = Folder {
             cache: Mutex::new(Arc::new(Cache::open(&options.cache)?)),

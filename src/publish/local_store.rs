@@ -57,6 +57,11 @@ impl LocalStore {
     }
 
     /// Opens the folder of the store. Each operation opens it, so a store can be used as soon as it is mounted.
+    /// Returns the path of the folder.
+    pub(super) fn path(&self) -> &std::path::Path {
+        &self.root
+    }
+
     fn root(&self) -> Result<Folder> {
         // Objects can be missing, but a missing folder means that the store is not available.
         Folder::open(&self.root)

@@ -169,6 +169,18 @@ impl Location {
         self.folder.is_some()
     }
 
+    /// Checks that a node's folder is not in a folder that is the store, nor the other way around: both have folders of
+    /// the same names, and a node deletes files that it does not need.
+    pub(super) fn check_cache(&self, cache: &std::path::Path) -> Result<(), PublishError> {
+        let Some(store) = &self.folder else { return Ok(()) };
+        let (store, real) = (real_path(store.path()), real_path(cache));
+        if !store.starts_with(&real) && !real.starts_with(&store) {
+            return Ok(());
+        }
+        let problem = format!("overlaps the store in {}: choose another folder for the cache", store.display());
+        Err(PublishError::Io { path: cache.to_path_buf(), error: std::io::Error::other(problem) })
+    }
+
     /// Returns the last component of the URL, which is the table's name.
     pub(super) fn table(&self) -> &str {
         self.url.rsplit('/').next().unwrap_or_default()
@@ -199,6 +211,16 @@ impl Location {
             "http and https URLs can only be read: name the store itself, such as s3://BUCKET/PATH".to_owned();
         Err(PublishError::Url { url: self.url.clone(), problem })
     }
+}
+
+/// Returns a path without links, as far as it exists.
+fn real_path(path: &std::path::Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    let real = |existing: &std::path::Path| {
+        let rest = path.strip_prefix(existing).ok()?;
+        existing.canonicalize().ok().map(|real| real.join(rest))
+    };
+    path.ancestors().find_map(real).unwrap_or_else(|| path.clone())
 }
 
 /// Returns the environment variables of a store whose names have a prefix, with their names in lowercase and without it.

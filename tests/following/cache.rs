@@ -139,6 +139,24 @@ fn a_damaged_file_in_the_cache_is_fetched_again() {
 }
 
 #[test]
+fn a_folder_that_overlaps_the_store_is_rejected_before_anything_is_deleted() {
+    let published = Published::new();
+    (1..=5).for_each(|generation| published.publish(generation));
+    let table = published.table();
+    let manifests = names(&table.join("manifests"));
+    let link = published.folder.path().join("link");
+    std::os::unix::fs::symlink(&table, &link).unwrap();
+    for cache in [table.clone(), table.join("data"), table.join("new/cache"), published.store(), link] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kv_store"));
+        command.args(["--from", published.publication.url(), "--cache"]).arg(&cache);
+        let message = failure_message(command, 1);
+        assert!(message.contains("overlaps the store in ") && message.contains("choose another folder"), "{message}");
+    }
+    assert_eq!(names(&table.join("manifests")), manifests);
+    assert!(!table.join("lock").exists() && !table.join("new").exists());
+}
+
+#[test]
 fn a_node_whose_cache_is_deleted_or_moved_fetches_its_file_again() {
     let published = Published::new();
     published.publish(1);
