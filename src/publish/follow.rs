@@ -596,13 +596,18 @@ async fn find(location: &Location, read: &Read) -> Result<Found, PublishError> {
         Read::NewestManifest(known) => Found::Newest(location.highest_if_listed(Series::Manifests, *known).await?),
         Read::NewestPin(known) => Found::Newest(location.highest_if_listed(Series::Pins, *known).await?),
         Read::NewestTopology(known) => Found::Newest(location.highest_if_listed(Series::Topologies, *known).await?),
-        Read::CheckManifest(number) => Found::Checked {
-            exists: location.len_bytes(&Series::Manifests.object(*number)).await?.is_some(),
-            newest: match location.is_writable {
+        Read::CheckManifest(number) => {
+            let (exists, manifest) = match Manifest::read(location, *number).await {
+                Ok(manifest) => (manifest.is_some(), manifest.map(Box::new)),
+                Err(PublishError::Document { .. }) => (true, None),
+                Err(error) => return Err(error),
+            };
+            let newest = match location.is_writable {
                 true => location.highest_if_listed(Series::Manifests, *number).await?,
                 false => *number,
-            },
-        },
+            };
+            Found::Checked { exists, manifest, newest }
+        }
         Read::Manifest(number) | Read::PinnedManifest(number) | Read::OlderManifest(number) => {
             Found::Manifest(Manifest::read(location, *number).await?)
         }

@@ -157,6 +157,31 @@ fn a_folder_that_overlaps_the_store_is_rejected_before_anything_is_deleted() {
 }
 
 #[test]
+fn a_folder_with_the_files_of_another_table_serves_the_table_of_the_url() {
+    let (users, orders, later) = (Published::new(), Published::new(), Published::new());
+    users.publish(1);
+    drop(users.node("a"));
+    // Each table has one generation. Returns the digest of the table.
+    let publish_rows_of = |published: &Published, number: u64| {
+        let db = published.folder.path().join("rows.db");
+        SHAPE.bake(number, &db);
+        assert_eq!(published.publish_file(&db, &CommitOptions::default()), 1);
+        published.publication.manifest(None).unwrap().digest()
+    };
+    let digest = publish_rows_of(&orders, 11);
+    let node = users.node_of("a", orders.publication.url());
+    eventually("the table of the URL is served", || node.info().get("digest") == Some(digest.as_str()));
+    // The table is deleted, and created again.
+    let digest = publish_rows_of(&later, 12);
+    for name in ["data", "manifests"] {
+        fs::remove_dir_all(orders.table().join(name)).unwrap();
+        fs::rename(later.table().join(name), orders.table().join(name)).unwrap();
+    }
+    eventually("the new table is served", || node.info().get("digest") == Some(digest.as_str()));
+    eventually("the error is forgotten", || health(&node) == (Some(0), String::new()));
+}
+
+#[test]
 fn a_node_whose_cache_is_deleted_or_moved_fetches_its_file_again() {
     let published = Published::new();
     published.publish(1);

@@ -89,6 +89,8 @@ pub(in crate::publish) enum Found {
     /// Whether the checked manifest exists, and the highest number that exists.
     Checked {
         exists: bool,
+        /// `None` if it cannot be read.
+        manifest: Option<Box<Manifest>>,
         newest: u64,
     },
     Manifest(Option<Manifest>),

@@ -60,6 +60,7 @@ struct Round {
     has_read_statuses: bool,
     has_read_reported: bool,
     has_checked: bool,
+    has_checked_serving: bool,
     /// Whether an older manifest could not be read in this round.
     has_failed_older: bool,
 }
@@ -140,6 +141,8 @@ pub(super) struct NodeMachine {
     /// The number of polls that have begun.
     polls: u64,
     polls_checked: u64,
+    /// Whether the store has the manifest of the generation that the node started with.
+    has_checked_serving: bool,
     /// Whether the store has the newest known manifest.
     is_newest_missing: bool,
     polled_at: Option<Duration>,
@@ -204,6 +207,7 @@ impl NodeMachine {
             is_woken: false,
             polls: 0,
             polls_checked: 0,
+            has_checked_serving: false,
             is_newest_missing: false,
             polled_at: None,
             poll_error: None,

@@ -10,6 +10,7 @@ use super::actions::{Action, Found, Read};
 use super::series::SeriesRead;
 use super::{CHECK_POLLS, NodeMachine, Round, split_mix};
 use crate::publish::error::PublishError;
+use crate::publish::manifest::Manifest;
 use crate::publish::pin::Pin;
 
 impl NodeMachine {
@@ -50,6 +51,7 @@ impl NodeMachine {
             has_read_statuses: false,
             has_read_reported: false,
             has_checked: false,
+            has_checked_serving: false,
             has_failed_older: false,
         });
         self.next_read(now)
@@ -87,6 +89,9 @@ impl NodeMachine {
             && let Some(read) = self.topologies.next_read(round, &self.options)
         {
             return Some(read);
+        }
+        if !round.has_checked_serving && !self.has_checked_serving && self.serving > 0 {
+            return Some(Read::CheckManifest(self.serving));
         }
         let is_check_due =
             self.polls_checked == 0 || self.is_newest_missing || self.polls >= self.polls_checked + CHECK_POLLS;
@@ -153,6 +158,19 @@ impl NodeMachine {
         self.poll_error = Some(error);
     }
 
+    /// Compares the manifest in the store with the known one. Manifests do not change, so another one belongs to another
+    /// table, whose file replaces the served one.
+    fn checked(&mut self, number: u64, manifest: Manifest, now: Duration) {
+        let is_other = |known: &Arc<Manifest>| known.digest() != manifest.digest();
+        if !self.bodies.get(&number).is_some_and(is_other) {
+            return;
+        }
+        self.bodies.insert(number, Arc::new(manifest));
+        if number == self.serving {
+            self.damaged("the table was created again, or the cache has files of another table", now);
+        }
+    }
+
     fn found_pin(&mut self, number: u64, pin: Pin, now: Duration) {
         if !self.pins.found(number) {
             return;
@@ -188,11 +206,17 @@ impl NodeMachine {
             (Read::Manifest(number), Some(_)) => self.manifests.missing(*number),
             (Read::Manifest(number), None) if is_damaged => self.manifests.damaged(*number),
             (Read::Manifest(_), None) => self.manifests.failed(),
-            (Read::CheckManifest(_), Some(Found::Checked { exists, newest })) => {
-                self.polls_checked = self.polls;
-                self.unreadable.clear();
-                self.is_newest_missing = !exists && newest <= self.manifests.exists();
+            (Read::CheckManifest(number), Some(Found::Checked { exists, manifest, newest })) => {
+                self.has_checked_serving |= *number == self.serving;
+                if *number == self.manifests.exists() {
+                    self.polls_checked = self.polls;
+                    self.unreadable.clear();
+                    self.is_newest_missing = !exists && newest <= *number;
+                }
                 self.manifests.exists_up_to(newest);
+                if let Some(manifest) = manifest {
+                    self.checked(*number, *manifest, now);
+                }
             }
             (Read::OlderManifest(number), Some(Found::Manifest(None))) => drop(self.unreadable.insert(*number)),
             (Read::OlderManifest(number), None) if is_damaged => drop(self.unreadable.insert(*number)),
@@ -234,7 +258,10 @@ impl NodeMachine {
             Read::Decision(_) => round.has_read_decision = true,
             Read::Statuses(_) | Read::AllStatuses => round.has_read_statuses = true,
             Read::ReportedTopology(_) => round.has_read_reported = true,
-            Read::CheckManifest(_) => round.has_checked = true,
+            Read::CheckManifest(number) => {
+                round.has_checked |= *number == self.manifests.exists() || error.is_some();
+                round.has_checked_serving |= *number == self.serving;
+            }
             _ => {}
         }
         let is_same_series = |(failed, _): &(Read, PublishError)| discriminant(failed) == discriminant(&read);

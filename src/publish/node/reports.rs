@@ -179,7 +179,7 @@ mod tests {
     fn nothing(read: &Read) -> Found {
         match read {
             Read::NewestManifest(_) | Read::NewestPin(_) | Read::NewestTopology(_) => Found::Newest(0),
-            Read::CheckManifest(_) => Found::Checked { exists: false, newest: 0 },
+            Read::CheckManifest(_) => Found::Checked { exists: false, manifest: None, newest: 0 },
             Read::Manifest(_) | Read::PinnedManifest(_) | Read::OlderManifest(_) => Found::Manifest(None),
             Read::Pin(_) => Found::Pin(None),
             Read::Decision(_) => Found::Decision(None),

@@ -154,6 +154,7 @@ impl SimulatedStore {
             Read::NewestTopology(known) => Found::Newest(newest_at(&self.topologies, view_ms).max(*known)),
             Read::CheckManifest(number) => Found::Checked {
                 exists: self.manifests.get(number).is_some_and(|(created, _)| *created <= view_ms),
+                manifest: document(&self.manifests, *number, view_ms).ok().flatten().map(Box::new),
                 newest: newest_at(&self.manifests, view_ms).max(*number),
             },
             Read::Manifest(number) | Read::PinnedManifest(number) | Read::OlderManifest(number) => {
