@@ -2,6 +2,7 @@
 //! swaps to it.
 
 use std::collections::HashMap;
+use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -285,6 +286,8 @@ pub(crate) fn a_node_that_cannot_serve_a_cached_generation_when_it_starts_keeps_
     for name in ["linkat", "renameat", "mmap"] {
         let kind = KINDS.iter().position(|kind| kind.name == name).unwrap();
         let fault = Fault { kind, ordinal: 0, errno: KINDS[kind].errors[0] };
+        // The file that is served needs no new link if it has one.
+        fs::remove_file(scene.published.cache(NODE).join("serving.db")).unwrap();
         scene.plan(Plan::Fail(Injector::new(Some(fault))));
         let node = scene.start();
         let Plan::Fail(injector) = scene.plan(Plan::Nothing) else { unreachable!("the plan is to fail") };
