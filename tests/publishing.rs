@@ -179,6 +179,7 @@ fn main() -> ExitCode {
         rollouts::an_aborted_rollout_goes_back_to_the_generation_before,
         rollouts::a_failed_zone_keeps_the_next_one_from_beginning,
         rollouts::a_rollout_continues_after_reports_could_not_be_read,
+        rollouts::reports_from_before_a_rollout_confirm_nothing,
         rollouts::another_pin_ends_a_rollout,
         rollouts::canary_nodes_serve_first,
         rollouts::nodes_that_were_silent_before_the_rollout_count_as_tolerated,

@@ -39,7 +39,7 @@ pub(crate) fn statuses_of_many_nodes_are_read_at_the_same_time() -> Result<(), M
     proxied.store.publish(1);
     for number in 0..100 {
         let node = format!("node-{number:03}");
-        let status = json!({"node": node, "serving": 1, "digest": "", "prepared": 1, "newest": 1, "pin": 0, "lag_s": 0,
+        let status = json!({"node": node, "serving": 1, "digest": "", "prepared": 1, "newest": 1, "pin": 1_u64 << 52, "lag_s": 0,
             "error": "", "failed": 0, "updated": "", "tool": ""});
         proxied.store.write(&format!("status/{node}.json"), sealed(&status.to_string()));
     }

@@ -16,7 +16,7 @@ pub(crate) fn a_status_that_cannot_be_read_is_skipped_and_reported(store: &Store
     store.publish(1);
     store.publish(2);
     let status = |node: &str, change: &[(&str, serde_json::Value)]| {
-        let mut status = json!({"node": node, "serving": 1, "digest": "", "prepared": 0, "newest": 1, "pin": 0,
+        let mut status = json!({"node": node, "serving": 1, "digest": "", "prepared": 0, "newest": 1, "pin": 1_u64 << 52,
             "lag_s": 0, "error": "", "failed": 0, "updated": "", "tool": ""});
         change.iter().for_each(|(field, value)| status[*field] = value.clone());
         sealed(&status.to_string())

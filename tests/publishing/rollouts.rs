@@ -353,11 +353,37 @@ pub(crate) fn another_pin_ends_a_rollout() {
     assert!(ran.err.contains("another pin was created during the rollout"), "{ran:?}");
 }
 
-/// Writes the status of a node that serves generation 1.
+/// Writes the status of a node that serves generation 1, and has read the pins of the test.
 fn write_status(store: &Store, node: &str) {
-    let status = json!({"node": node, "serving": 1, "digest": "", "prepared": 0, "newest": 1, "pin": 0, "lag_s": 0,
-        "error": "", "failed": 0, "updated": "", "tool": ""});
+    // Far beyond the pins of the table, so that it does not count as the number of one.
+    write_status_after_pin(store, node, 1 << 52, 0);
+}
+
+/// Writes the status of a node that serves generation 1, has read pins up to a number, and could not serve `failed`.
+fn write_status_after_pin(store: &Store, node: &str, pin: u64, failed: u64) {
+    let serving = u64::from(failed == 0);
+    let status = json!({"node": node, "serving": serving, "digest": "", "prepared": 0, "newest": 1, "pin": pin, "lag_s": 0,
+        "error": "", "failed": failed, "updated": "", "tool": ""});
     store.write(&format!("status/{node}.json"), sealed(&status.to_string()));
+}
+
+pub(crate) fn reports_from_before_a_rollout_confirm_nothing() -> Result<(), Missing> {
+    let proxied = Proxied::new()?;
+    proxied.store.publish(1);
+    let rollout = |args: &[&str]| {
+        proxied.zkv(&[&["rollout", "URL", "1", "--interval", "20ms", "--timeout", "300ms"], args].concat())
+    };
+    for failed in [0, 1] {
+        write_status_after_pin(&proxied.store, "a", 0, failed);
+        for args in [&["--wait"][..], &["--wait", "--tolerate", "0"], &["--canary-nodes", "1"]] {
+            let ran = rollout(args);
+            assert_eq!(ran.output.status.code(), Some(1), "{ran:?}");
+            assert!(ran.err.contains("not done within 300ms") && ran.out.contains("a: waiting"), "{ran:?}");
+        }
+    }
+    write_status(&proxied.store, "a");
+    rollout(&["--wait", "--tolerate", "0"]).succeeds();
+    Ok(())
 }
 
 pub(crate) fn a_rollout_continues_after_reports_could_not_be_read() -> Result<(), Missing> {

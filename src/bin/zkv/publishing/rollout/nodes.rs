@@ -54,9 +54,13 @@ impl State {
 }
 
 impl Node {
-    pub(super) fn new(status: NodeStatus, generation: u64) -> Node {
+    /// `pin` is the number of the newest pin of the rollout. What a node that has not read it reports may be from before the
+    /// rollout.
+    pub(super) fn new(status: NodeStatus, generation: u64, pin: Option<u64>) -> Node {
         let state = if status.age_s > SILENT_AFTER.as_secs() {
             State::Silent
+        } else if pin.is_some_and(|pin| status.pin < pin) {
+            State::Waiting
         } else if status.serving == generation {
             State::Serving
         } else if status.failed == generation {

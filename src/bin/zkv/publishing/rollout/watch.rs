@@ -114,7 +114,7 @@ impl<'a> Watch<'a> {
         };
         self.problem = None;
         let mut nodes: Vec<Node> =
-            reports.statuses.into_iter().map(|status| Node::new(status, self.generation)).collect();
+            reports.statuses.into_iter().map(|status| Node::new(status, self.generation, self.pin)).collect();
         nodes.extend(reports.unreadable.into_iter().filter_map(|status| {
             let before = self.nodes.iter().find(|before| Some(&before.node) == status.node.as_ref());
             Node::unreadable(status, before)
