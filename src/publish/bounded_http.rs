@@ -14,10 +14,10 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt};
 use http_body::{Body, Frame, SizeHint};
+use object_store::ClientOptions;
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody, HttpService,
 };
-use object_store::{ClientConfigKey, ClientOptions};
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use reqwest::redirect::{Attempt, Policy};
 use reqwest::{StatusCode, Url};
@@ -33,6 +33,8 @@ const BODY_LEN_MAX_BYTES: u64 = MANIFEST_LEN_MAX_BYTES;
 /// What is read of the body of an error, and how long.
 const ERROR_LEN_MAX_BYTES: usize = 4 << 10;
 const ERROR_TIME_MAX: Duration = Duration::from_secs(5);
+/// The maximum time that a connection to a store takes.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// The maximum time until the response to a request without a body begins.
 const RESPONSE_MAX: Duration = Duration::from_secs(15);
 /// The rate, in bytes per second, at which the body of a request is sent at least. The body may take the time that it
@@ -135,18 +137,15 @@ impl Redirects {
 pub(super) struct BoundedConnector(pub(super) Redirects);
 
 impl HttpConnector for BoundedConnector {
-    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        let time = |key: ClientConfigKey| humantime::parse_duration(&options.get_config_value(&key)?).ok();
-        let mut client = reqwest::Client::builder()
+    fn connect(&self, _options: &ClientOptions) -> object_store::Result<HttpClient> {
+        let client = reqwest::Client::builder()
             .user_agent(concat!("zero-kv/", env!("CARGO_PKG_VERSION")))
             .redirect(self.0.policy())
+            .connect_timeout(CONNECT_MAX)
             .tcp_user_timeout(UNRECEIVED_MAX)
-            .http1_only();
-        if let Some(time) = time(ClientConfigKey::ConnectTimeout) {
-            client = client.connect_timeout(time);
-        }
-        let client =
-            client.build().map_err(|error| object_store::Error::Generic { store: "HTTP", source: error.into() })?;
+            .http1_only()
+            .build()
+            .map_err(|error| object_store::Error::Generic { store: "HTTP", source: error.into() })?;
         Ok(HttpClient::new(Bounded { client: HttpClient::new(client), busy: Busy::default() }))
     }
 }

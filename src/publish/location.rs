@@ -21,8 +21,6 @@ use super::error::{PublishError, StoreFault};
 use super::local_store::LocalStore;
 use crate::folder::Folder;
 
-/// The maximum time that a connection to a store takes.
-const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// The maximum number of retries of a request that the crate `object_store` makes, and their maximum time. Callers
 /// retry later.
 const RETRIES_MAX: usize = 4;
@@ -169,8 +167,8 @@ impl Location {
         self.folder.is_some()
     }
 
-    /// Checks that a node's folder is not in a folder that is the store, nor the other way around: both have folders of
-    /// the same names, and a node deletes files that it does not need.
+    /// Checks that the folder of a node and a folder that is the store are not inside each other. Both have subfolders of the
+    /// same names, in which the node deletes what it does not need.
     pub(super) fn check_cache(&self, cache: &std::path::Path) -> Result<(), PublishError> {
         let Some(store) = &self.folder else { return Ok(()) };
         let (store, real) = (real_path(store.path()), real_path(cache));
@@ -240,8 +238,8 @@ fn install_crypto_provider() {
 
 fn client_options() -> ClientOptions {
     // An endpoint with TLS is the default. The user may name one without TLS, for example a server on this machine.
-    // Other time limits depend on the request: see `BoundedConnector`.
-    ClientOptions::new().with_allow_http(true).with_connect_timeout(CONNECT_MAX)
+    // `BoundedConnector` sets all time limits.
+    ClientOptions::new().with_allow_http(true)
 }
 
 fn retry_config() -> RetryConfig {

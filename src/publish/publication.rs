@@ -470,8 +470,8 @@ impl Publication {
     }
 
     /// Returns warnings of the operations since the last call, at most 16: about statuses and manifests that could not be
-    /// read and are left out, about documents that were deleted, and about nodes with the same name. Whoever can write to `status/` in the store can put
-    /// anything there, which must not hide the other nodes.
+    /// read and are left out, about documents that were deleted, and about nodes with the same name. Whoever can write to
+    /// `status/` in the store can put anything there, which must not hide the other nodes.
     pub fn take_warnings(&self) -> Vec<String> {
         std::mem::take(&mut *unpoisoned(&self.warnings)).into_iter().collect()
     }

@@ -1,7 +1,7 @@
 //! Measures, and releases, the memory that the kernel holds for a socket.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use libc::{AF_UNSPEC, SOL_SOCKET, c_int, c_void, connect, getsockopt, sa_family_t, sockaddr, socklen_t};
 
@@ -14,6 +14,10 @@ const RECEIVE_ALLOCATED: usize = 0;
 const SEND_ALLOCATED: usize = 2;
 const SEND_QUEUED: usize = 5;
 const NUMBER_COUNT: usize = 9;
+
+/// The minimum memory of a message in the receive queue of a Unix socket: the kernel needs several hundred bytes for each.
+/// While it frees a received message, it counts one byte for a moment.
+const MESSAGE_LEN_MIN_BYTES: u64 = 64;
 
 /// The memory of a socket's queues, including the kernel's overhead for each packet, which exceeds the length of short
 /// responses many times.
@@ -57,6 +61,15 @@ impl SocketMemory {
     }
 }
 
+/// Returns whether the peer of a Unix socket has not yet received all bytes that were sent to it.
+///
+/// # Errors
+/// If the system does not support the measurement.
+pub(super) fn has_unread_bytes(socket: impl AsFd) -> io::Result<bool> {
+    let memory = SocketMemory::of_number(socket.as_fd().as_raw_fd())?;
+    Ok(memory.send_bytes >= MESSAGE_LEN_MIN_BYTES)
+}
+
 /// Disconnects the TCP socket whose descriptor has this number: the kernel discards the socket's queues, and the client
 /// gets a reset. The descriptor stays open.
 ///
@@ -75,10 +88,21 @@ pub(super) fn disconnect_number(socket: RawFd) -> io::Result<()> {
 mod tests {
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
-    use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
 
     use super::*;
+
+    #[test]
+    fn a_byte_is_unread_until_the_peer_receives_it() {
+        let (mut sender, mut receiver) = UnixStream::pair().unwrap();
+        assert!(!has_unread_bytes(&sender).unwrap());
+        sender.write_all(b"ab").unwrap();
+        assert!(has_unread_bytes(&sender).unwrap());
+        receiver.read_exact(&mut [0; 1]).unwrap();
+        assert!(has_unread_bytes(&sender).unwrap(), "one of two bytes");
+        receiver.read_exact(&mut [0; 1]).unwrap();
+        assert!(!has_unread_bytes(&sender).unwrap());
+    }
 
     #[test]
     fn unread_bytes_of_a_unix_socket_are_measured_at_their_sender() {

@@ -12,7 +12,7 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use tokio::io::{AsyncRead, AsyncWrite, Interest};
 use tokio::net::{TcpStream, UnixStream};
 
-use super::unread::has_unread_bytes;
+use super::socket_memory::has_unread_bytes;
 
 /// The files whose descriptors are passed with one response: the table, and the shared page with the table's state.
 pub(super) type Descriptors = [File; 2];

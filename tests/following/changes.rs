@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 
 use zero_kv::publish::Decision;
 
@@ -132,10 +133,9 @@ fn a_file_in_the_cache_whose_blocks_are_damaged_is_fetched_again_while_the_node_
     assert_eq!(health(&node), (Some(0), String::new()));
 }
 
-#[test]
-fn a_node_is_not_ready_while_damaged_blocks_are_fetched_again() {
-    let published = Published::new();
-    published.publish(1);
+/// Damages a block of the file that node `a` has. Returns the file, and the node's store, which does not send the file
+/// again until it recovers.
+fn damage_a_block(published: &Published) -> (PathBuf, StoreServer) {
     let store = StoreServer::start(&published.store());
     drop(published.node_of("a", &store.url("users")));
     let data = published.cache("a").join("data");
@@ -144,6 +144,14 @@ fn a_node_is_not_ready_while_damaged_blocks_are_fetched_again() {
     // A server looks up 16 rows of its first file, which are elsewhere.
     File::options().write(true).open(&file).unwrap().write_all_at(&[0; 4096], len_bytes * 39 / 200).unwrap();
     store.fail("/data/", Fault::Stalled);
+    (file, store)
+}
+
+#[test]
+fn a_node_is_not_ready_while_damaged_blocks_are_fetched_again() {
+    let published = Published::new();
+    published.publish(1);
+    let (_, store) = damage_a_block(&published);
     let metrics = published.folder.path().join("metrics.sock");
     let mut command = published.node_command("a", &store.url("users"));
     command.arg("--metrics").arg(&metrics);
@@ -170,14 +178,7 @@ fn a_node_is_not_ready_while_damaged_blocks_are_fetched_again() {
 fn a_node_that_is_killed_while_it_fetches_damaged_blocks_serves_the_intact_rows_when_it_starts_again() {
     let published = Published::new();
     published.publish(1);
-    let store = StoreServer::start(&published.store());
-    drop(published.node_of("a", &store.url("users")));
-    let data = published.cache("a").join("data");
-    let file = data.join(names(&data).remove(0));
-    let len_bytes = file.metadata().unwrap().len();
-    // A server looks up 16 rows of its first file, which are elsewhere.
-    File::options().write(true).open(&file).unwrap().write_all_at(&[0; 4096], len_bytes * 39 / 200).unwrap();
-    store.fail("/data/", Fault::Stalled);
+    let (file, store) = damage_a_block(&published);
     for _ in 0..2 {
         let faults = store.fault_count();
         // The node serves although it cannot fetch anything.

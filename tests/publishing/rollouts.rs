@@ -287,7 +287,7 @@ pub(crate) fn a_failed_zone_keeps_the_next_one_from_beginning() {
     assert_eq!(ran.output.status.code(), Some(1), "{ran:?}");
     assert!(ran.err.contains("generation 2: zone a: nodes failed"), "{ran:?}");
     assert_eq!(nodes.each_ref().map(Node::serving), [1, 2, 1, 1]);
-    // The number is that of all zones.
+    // `--tolerate` counts the lost nodes of all zones together.
     let ran = rollout(&store, &["--zones", "a,b", "--wait", "--tolerate", "1"]);
     assert!(ran.err.contains("warning: tolerated: node a1: failed, serves 1"), "{ran:?}");
     ran.succeeds();

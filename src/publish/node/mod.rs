@@ -141,7 +141,7 @@ pub(super) struct NodeMachine {
     /// The number of polls that have begun.
     polls: u64,
     polls_checked: u64,
-    /// Whether the store has the manifest of the generation that the node started with.
+    /// Whether the manifest of the served generation was compared with the one in the store since the node started.
     has_checked_serving: bool,
     /// Whether the store has the newest known manifest.
     is_newest_missing: bool,

@@ -61,7 +61,7 @@ pub(crate) struct Args {
     /// Look keys up in this baked file, without a server; conflicts with --socket
     #[arg(long, global = true, help_heading = SERVER_OR_FILE, value_name = "FILE")]
     pub(crate) db: Option<PathBuf>,
-    /// Wait at most this long for the connection, and for each batch of responses [default: 5 for the connection, 30
+    /// Wait at most this long for the connection, and for each batch of responses [default: 5s for the connection, 30s
     /// for each batch]
     #[arg(long, global = true, help_heading = SERVER_OR_FILE, value_name = "TIME", value_parser = parse_time)]
     pub(crate) timeout: Option<Duration>,

@@ -43,7 +43,7 @@ struct Node {
     status: NodeStatus,
 }
 
-/// What a node does. The order is that of the screen, from its end.
+/// What a node does. The screen lists the last of these states first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum State {
