@@ -187,7 +187,7 @@ fn kill_in_swap(scene: &Scene, done: &[String], newest: &mut u64) -> Option<Stri
     load.expect_at_least(*newest);
     load.wait_for_right(100);
     assert_eq!(load.finish(), 0, "killed at {at:?}");
-    eventually("the cache has no garbage", || published.kept_and_garbage(NODE).1.is_empty());
+    published.wait_until_tidy(NODE);
     at
 }
 

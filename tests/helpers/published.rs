@@ -108,6 +108,12 @@ impl Published {
         (kept, garbage)
     }
 
+    /// Waits until the folder of a node has nothing that should not be there. A node that serves a generation still writes
+    /// its record, and deletes what it does not need.
+    pub(crate) fn wait_until_tidy(&self, node: &str) {
+        eventually("the folder has no garbage", || self.kept_and_garbage(node).1.is_empty());
+    }
+
     /// Creates or replaces a manifest that has the files of generation 1. `change` forges its body.
     pub(crate) fn forge_manifest(&self, number: u64, change: impl FnOnce(&mut serde_json::Value)) {
         let manifest = |number: u64| self.table().join(format!("manifests/{number:020}.json"));
