@@ -36,8 +36,8 @@ pub(super) enum Series {
     Manifests,
     /// Pins: which generation nodes serve.
     Pins,
-    /// Decisions about the generation with the same number. This series has gaps.
-    Rollouts,
+    /// Decisions about the pin with the same number. This series has gaps.
+    Decisions,
     /// Topologies: which nodes of a cluster serve which slots.
     Topologies,
     /// Policies: the quotas of the table.
@@ -50,7 +50,7 @@ impl Series {
         let folder = match self {
             Series::Manifests => "manifests",
             Series::Pins => "pins",
-            Series::Rollouts => "rollouts",
+            Series::Decisions => "decisions",
             Series::Topologies => "topology",
             Series::Policies => "policies",
         };
@@ -62,7 +62,7 @@ impl Series {
         match self {
             Series::Manifests => MANIFEST_LEN_MAX_BYTES,
             Series::Pins => PIN_LEN_MAX_BYTES,
-            Series::Rollouts => DECISION_LEN_MAX_BYTES,
+            Series::Decisions => DECISION_LEN_MAX_BYTES,
             Series::Topologies => TOPOLOGY_LEN_MAX_BYTES,
             Series::Policies => POLICY_LEN_MAX_BYTES,
         }

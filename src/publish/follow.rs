@@ -612,7 +612,7 @@ async fn find(location: &Location, read: &Read) -> Result<Found, PublishError> {
             Found::Manifest(Manifest::read(location, *number).await?)
         }
         Read::Pin(number) => Found::Pin(Pin::read(location, *number).await?),
-        Read::Decision(number) => Found::Decision(Decision::read(location, *number).await?),
+        Read::Decision(pin) => Found::Decision(Decision::read(location, *pin).await?),
         Read::Topology(number) | Read::ReportedTopology(number) => {
             Found::Topology(topology::read(location, *number).await?)
         }

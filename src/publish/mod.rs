@@ -9,7 +9,7 @@
 //! data/JOB/SLOTS-DIGEST.zkv     files, never overwritten
 //! manifests/NUMBER.json         created once, numbered without gaps; the highest number is the newest generation
 //! pins/NUMBER.json              created once, numbered without gaps; the highest number applies
-//! rollouts/NUMBER.json          created once: whether nodes that hold a generation serve it
+//! decisions/NUMBER.json         created once: whether nodes serve the generation that the pin with this number holds back
 //! topology/NUMBER.json          created once, numbered without gaps: the nodes of a cluster and their slots
 //! policies/NUMBER.json          created once, numbered without gaps: the quotas of the table; the highest number applies
 //! status/NODE.json              overwritten by each node

@@ -93,7 +93,7 @@ impl Location {
             Series::Manifests => status.serving.max(status.prepared).max(status.newest),
             Series::Pins => status.pin,
             Series::Topologies => status.topology,
-            Series::Rollouts | Series::Policies => 0,
+            Series::Decisions | Series::Policies => 0,
         };
         // Whoever can write statuses must not keep publishers from publishing.
         let statuses = permitted(NodeStatus::read_all(self, warn).await).unwrap_or_else(|error| {
@@ -102,9 +102,11 @@ impl Location {
         });
         let mut named: Vec<_> =
             statuses.iter().map(|status| (format!("status/{}.json", status.node), number(status))).collect();
+        if series == Series::Pins {
+            let decided = permitted(self.numbers_after(Series::Decisions, 0).await)?;
+            named.extend(decided.last().map(|number| (Series::Decisions.object(*number), *number)));
+        }
         if series == Series::Manifests {
-            let decided = permitted(self.numbers_after(Series::Rollouts, 0).await)?;
-            named.extend(decided.last().map(|number| (Series::Rollouts.object(*number), *number)));
             let pin = permitted(self.highest(Series::Pins, 0).await)?;
             // A pin that cannot be read names nothing.
             let pinned = Pin::read(self, pin).await.ok().flatten();

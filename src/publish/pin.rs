@@ -109,7 +109,7 @@ struct NumberOnly {
     number: Option<u64>,
 }
 
-/// The decision of a rollout: whether the nodes that hold a generation serve it.
+/// The decision about a pin with [`Pin::hold`]: whether nodes serve its generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Decision {
@@ -120,19 +120,20 @@ pub enum Decision {
 }
 
 impl Decision {
-    /// Reads the decision about a generation. Returns `None` if there is none.
-    pub(super) async fn read(location: &Location, generation: u64) -> Result<Option<Decision>, PublishError> {
-        location.read_document(Series::Rollouts, generation, decode).await
+    /// Reads the decision about the pin with a number. Returns `None` if there is none.
+    pub(super) async fn read(location: &Location, pin: u64) -> Result<Option<Decision>, PublishError> {
+        location.read_document(Series::Decisions, pin, decode).await
     }
 
-    /// Creates the decision about a generation. The first decision is final: returns it, even if it is another one.
-    pub(super) async fn create(self, location: &Location, generation: u64) -> Result<Decision, PublishError> {
+    /// Creates the decision about the pin with a number. The first decision is final: returns it, even if it is another
+    /// one.
+    pub(super) async fn create(self, location: &Location, pin: u64) -> Result<Decision, PublishError> {
         // Whether it was created now or before does not matter.
-        location.create_document(Series::Rollouts, generation, &encode(&self)).await?;
-        let missing = || PublishError::NoGeneration {
-            url: location.url().to_owned(),
-            problem: format!("the decision about generation {generation} was deleted"),
+        location.create_document(Series::Decisions, pin, &encode(&self)).await?;
+        let missing = || PublishError::Document {
+            object: location.object_url(&Series::Decisions.object(pin)),
+            problem: "was deleted: create another pin".to_owned(),
         };
-        Decision::read(location, generation).await?.ok_or_else(missing)
+        Decision::read(location, pin).await?.ok_or_else(missing)
     }
 }

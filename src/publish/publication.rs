@@ -402,22 +402,29 @@ impl Publication {
         self.runtime.block_on(async { pin.create(&self.location, self.last_used(Series::Pins).await?).await })
     }
 
-    /// Decides whether the nodes that hold a generation serve it. The first decision is final: returns it, even if it
-    /// is another one.
+    /// Decides whether nodes serve the generation that the pin with this number makes them [hold](Pin::hold). The first
+    /// decision is final: returns it, even if it is another one.
     ///
     /// # Errors
-    /// [`PublishError`].
-    pub fn decide(&self, generation: u64, decision: Decision) -> Result<Decision, PublishError> {
+    /// [`PublishError`]. [`PublishError::Document`] if there is no such pin, or if nodes need no decision about it.
+    pub fn decide(&self, pin: u64, decision: Decision) -> Result<Decision, PublishError> {
         self.location.check_writable()?;
-        self.runtime.block_on(decision.create(&self.location, generation))
+        self.runtime.block_on(async {
+            if !Pin::read(&self.location, pin).await?.is_some_and(|pin| pin.hold) {
+                let problem = "is not a pin whose generation nodes hold: create one before the decision".to_owned();
+                let object = self.location.object_url(&Series::Pins.object(pin));
+                return Err(PublishError::Document { object, problem });
+            }
+            decision.create(&self.location, pin).await
+        })
     }
 
-    /// Returns the decision about a generation, or `None` if there is none.
+    /// Returns the decision about the pin with this number, or `None` if there is none.
     ///
     /// # Errors
     /// [`PublishError`].
-    pub fn decision(&self, generation: u64) -> Result<Option<Decision>, PublishError> {
-        self.runtime.block_on(Decision::read(&self.location, generation))
+    pub fn decision(&self, pin: u64) -> Result<Option<Decision>, PublishError> {
+        self.runtime.block_on(Decision::read(&self.location, pin))
     }
 
     /// Returns the statuses of all nodes, in the order of their names. Returns none if the store can only be read. Skips

@@ -9,16 +9,12 @@ use std::path::PathBuf;
 use zero_kv::publish::Decision;
 
 use crate::helpers::mixed_load::MixedLoad;
-use crate::helpers::published::{Published, SHAPE, health, names, start_node, wait_for_error, wait_until_served};
+use crate::helpers::published::{
+    Published, SHAPE, health, names, start_node, wait_for_error, wait_for_polls, wait_until_served,
+};
 use crate::helpers::servers::Server;
 use crate::helpers::store_server::{Fault, StoreServer};
 use crate::helpers::waiting::eventually;
-
-/// Waits until a node has begun and ended some more polls.
-fn wait_for_polls(node: &Server) {
-    let polls = node.number("published_polls");
-    node.wait_for("published_polls", polls + 3);
-}
 
 /// Starts a node that serves generation 1 and waits for the file of generation 2.
 fn fetching(published: &Published) -> (StoreServer, Server) {
@@ -57,9 +53,9 @@ fn a_rollout_that_is_aborted_during_a_fetch_is_not_served() {
     let load = MixedLoad::start(&node, SHAPE, 1);
     store.fail("/data/", Fault::Stalled);
     published.publish(2);
-    published.pin(Some(2));
+    let pin = published.hold(2);
     eventually("the fetch has begun", || store.fault_count() > 0);
-    published.publication.decide(2, Decision::Abort).unwrap();
+    published.publication.decide(pin, Decision::Abort).unwrap();
     let pin = published.pin(Some(1));
     node.wait_for("published_pin", pin);
     store.recover();

@@ -179,7 +179,7 @@ fn pins_and_decisions_with_impossible_numbers_are_rejected() {
     // A decision that is none.
     published.publish(2);
     fs::write(pin(number), sealed(r#"{"generation":2,"created":"","hold":true}"#)).unwrap();
-    let decision = published.table().join("rollouts/00000000000000000002.json");
+    let decision = published.table().join(format!("decisions/{number:020}.json"));
     fs::create_dir_all(decision.parent().unwrap()).unwrap();
     fs::write(&decision, sealed(&format!("\"{}\"", "x".repeat(5000)))).unwrap();
     wait_for_error(&node, "expected at most 4096");

@@ -3,7 +3,7 @@
 use zero_kv::publish::Pin;
 
 use crate::helpers::mixed_load::MixedLoad;
-use crate::helpers::published::{Published, SHAPE, wait_for_error, wait_until_served};
+use crate::helpers::published::{Published, SHAPE, wait_for_error, wait_for_polls, wait_until_served};
 use crate::helpers::servers::Server;
 use crate::helpers::store_server::StoreServer;
 use crate::helpers::waiting::eventually;
@@ -57,8 +57,7 @@ fn a_pin_of_one_node_does_not_move_another() {
     pin.nodes = vec!["a".to_owned()];
     published.publication.create_pin(&pin).unwrap();
     wait_until_served(&a, 1);
-    let polls = b.number("published_polls");
-    b.wait_for("published_polls", polls + 2);
+    wait_for_polls(&b);
     wait_until_served(&b, 2);
     eventually("the statuses name both generations", || {
         (published.status_serving("a"), published.status_serving("b")) == (Some(1), Some(2))

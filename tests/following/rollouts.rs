@@ -1,9 +1,9 @@
 //! Rollouts: nodes that prepare a generation and wait for a decision.
 
-use zero_kv::publish::{Decision, Pin};
+use zero_kv::publish::Decision;
 
 use crate::helpers::mixed_load::MixedLoad;
-use crate::helpers::published::{Published, SHAPE, start_node, wait_until_served};
+use crate::helpers::published::{Published, SHAPE, start_node, wait_for_polls, wait_until_served};
 use crate::helpers::servers::Server;
 use crate::helpers::waiting::eventually;
 
@@ -15,19 +15,15 @@ fn holding(published: &Published) -> [(Server, MixedLoad); 2] {
         let load = MixedLoad::start(&node, SHAPE, 1);
         (node, load)
     });
-    let mut pin = Pin::new(Some(1));
-    published.publication.create_pin(&pin).unwrap();
+    published.pin(Some(1));
     nodes.iter().for_each(|(node, _)| node.wait_for("published_pin", 1));
     published.publish(2);
-    pin.generation = Some(2);
-    pin.hold = true;
-    published.publication.create_pin(&pin).unwrap();
+    assert_eq!(published.hold(2), 2);
     eventually("both nodes have prepared generation 2", || {
         published.publication.statuses().unwrap().iter().filter(|status| status.prepared == 2).count() == 2
     });
     for (node, _) in &nodes {
-        let polls = node.number("published_polls");
-        node.wait_for("published_polls", polls + 2);
+        wait_for_polls(node);
         assert_eq!((node.number("published_generation"), node.number("published_prepared")), (1, 2));
     }
     nodes
@@ -48,13 +44,38 @@ fn nodes_that_hold_a_generation_serve_it_when_it_is_activated() {
 }
 
 #[test]
+fn a_decision_applies_only_to_its_pin() {
+    let published = Published::new();
+    let nodes = holding(&published);
+    nodes.iter().for_each(|(_, load)| load.allow(2));
+    published.publication.decide(2, Decision::Activate).unwrap();
+    nodes.iter().for_each(|(node, _)| wait_until_served(node, 2));
+    for decision in [Decision::Abort, Decision::Activate] {
+        // The nodes go back, and prepare the generation again.
+        published.pin(Some(1));
+        nodes.iter().for_each(|(node, _)| wait_until_served(node, 1));
+        let pin = published.hold(2);
+        nodes.iter().for_each(|(node, _)| node.wait_for("published_prepared", 2));
+        nodes.iter().for_each(|(node, _)| wait_for_polls(node));
+        assert!(nodes.iter().all(|(node, _)| node.number("published_generation") == 1));
+        published.publication.decide(pin, decision).unwrap();
+    }
+    nodes.iter().for_each(|(node, _)| wait_until_served(node, 2));
+    // Only a pin with a generation that nodes hold needs a decision.
+    for pin in [1, 99] {
+        let error = published.publication.decide(pin, Decision::Activate).unwrap_err().to_string();
+        assert!(error.contains("is not a pin whose generation nodes hold"), "{error}");
+    }
+    nodes.into_iter().for_each(|(_, load)| assert_eq!(load.finish(), 0));
+}
+
+#[test]
 fn nodes_that_hold_a_generation_drop_it_when_it_is_aborted() {
     let published = Published::new();
     let nodes = holding(&published);
     published.publication.decide(2, Decision::Abort).unwrap();
     for (node, _) in &nodes {
-        let polls = node.number("published_polls");
-        node.wait_for("published_polls", polls + 2);
+        wait_for_polls(node);
     }
     for (node, load) in nodes {
         wait_until_served(&node, 1);

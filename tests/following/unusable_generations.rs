@@ -9,7 +9,9 @@ use serde_json::Value;
 use zero_kv::bake::Keys;
 use zero_kv::publish::{Change, CommitOptions};
 
-use crate::helpers::published::{Published, SHAPE, health, sealed, start_node, wait_for_error, wait_until_served};
+use crate::helpers::published::{
+    Published, SHAPE, health, sealed, start_node, wait_for_error, wait_for_polls, wait_until_served,
+};
 use crate::helpers::rows::bake_text;
 use crate::helpers::servers::Server;
 use crate::helpers::waiting::eventually;
@@ -43,12 +45,6 @@ fn generations(published: &Published, options: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_zkv"));
     command.args(["generations", published.publication.url()]).args(options);
     String::from_utf8(command.output().unwrap().stdout).unwrap()
-}
-
-/// Waits until a node has ended some more polls.
-fn wait_for_polls(node: &Server) {
-    let polls = node.number("published_polls");
-    node.wait_for("published_polls", polls + 3);
 }
 
 #[test]

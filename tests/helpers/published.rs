@@ -54,6 +54,13 @@ impl Published {
         self.publication.create_pin(&Pin::new(generation)).unwrap()
     }
 
+    /// Makes all nodes prepare a generation and wait for a decision. Returns the number of the pin.
+    pub(crate) fn hold(&self, generation: u64) -> u64 {
+        let mut pin = Pin::new(Some(generation));
+        pin.hold = true;
+        self.publication.create_pin(&pin).unwrap()
+    }
+
     /// Returns the command that starts a node, which reads the store at a URL.
     pub(crate) fn node_command(&self, name: &str, url: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_kv_store"));
@@ -151,6 +158,12 @@ pub(crate) fn start_node(command: Command, socket: &Path) -> Server {
 pub(crate) fn wait_until_served(node: &Server, generation: u64) {
     eventually(&format!("generation {generation} is served"), || node.number("published_generation") == generation);
     assert!(node.client().get(1).unwrap().unwrap().starts_with(format!("{generation}:1:").as_bytes()));
+}
+
+/// Waits until a node has begun and ended some more polls.
+pub(crate) fn wait_for_polls(node: &Server) {
+    let polls = node.number("published_polls");
+    node.wait_for("published_polls", polls + 3);
 }
 
 /// Waits until a node reports an error with a text.

@@ -56,7 +56,7 @@ pub(crate) fn nothing_is_deleted_if_the_newest_manifests_were_deleted(store: &St
     // Without anything else that names a generation, only the missing manifests show that something is wrong.
     manifests.iter().for_each(|(_, name)| store.remove(name));
     retained(&["has files, but no manifest: nothing is deleted: restore the deleted manifests"]);
-    // A status, a decision, or a pin names the generation whose manifest is missing.
+    // A status or a pin names the generation whose manifest is missing.
     let (first, name) = &manifests[0];
     store.write(name, first.clone());
     let named = "the newest manifest is 1, but generation 3 was used: nothing is deleted";
@@ -65,9 +65,9 @@ pub(crate) fn nothing_is_deleted_if_the_newest_manifests_were_deleted(store: &St
     store.write("status/a.json", sealed(&status.to_string()));
     retained(&[named]);
     store.remove("status/a.json");
-    store.write("rollouts/00000000000000000003.json", sealed("\"abort\""));
+    store.write("pins/00000000000000000001.json", sealed(r#"{"generation": 3, "created": ""}"#));
     retained(&[named]);
-    store.remove("rollouts/00000000000000000003.json");
+    store.remove("pins/00000000000000000001.json");
     // Restored manifests, and a next generation, end this state.
     manifests.iter().for_each(|(manifest, name)| store.write(name, manifest.clone()));
     assert!(gc().succeeds().starts_with("data/"));

@@ -65,9 +65,10 @@ pub(crate) fn a_creation_whose_response_is_lost_succeeds() -> Result<(), Missing
     write_topology(&proxied, 1, 2);
     apply().fails(2, &["the topology has number 1, expected 2"]);
     assert_eq!(proxied.numbers("topology"), [1]);
-    proxied.proxy.fail("PUT", "/rollouts/", ProxyFault::LoseResponse, 1);
+    proxied.zkv(&["pin", "URL", "2", "--hold"]).succeeds();
+    proxied.proxy.fail("PUT", "/decisions/", ProxyFault::LoseResponse, 1);
     proxied.zkv(&["rollout", "URL", "2", "--abort"]).succeeds();
-    assert_eq!(proxied.numbers("rollouts"), [2]);
+    assert_eq!((proxied.numbers("decisions"), proxied.numbers("pins")), (vec![2], vec![1, 2, 3]));
     Ok(())
 }
 

@@ -71,6 +71,7 @@ pub(in crate::publish) enum Read {
     /// An older manifest: of a generation that is served if newer ones are unusable, or that a newer one is compared with.
     OlderManifest(u64),
     Pin(u64),
+    /// The decision about the pin with a number.
     Decision(u64),
     Topology(u64),
     /// The topology that other nodes report to be in effect.

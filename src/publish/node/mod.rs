@@ -99,7 +99,7 @@ pub(super) struct NodeMachine {
     pins: SeriesReader,
     bodies: BTreeMap<u64, Arc<Manifest>>,
     pin: Option<Pin>,
-    /// The decision about a generation, which is final.
+    /// The number of a pin, and the decision about it, which is final.
     decision: Option<(u64, Decision)>,
     topologies: Topologies,
     /// The slots that the program serves, including those that it has given away a moment ago.

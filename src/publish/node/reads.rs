@@ -80,9 +80,8 @@ impl NodeMachine {
                 return Some(Read::PinnedManifest(number));
             }
             let holds = pin.is_some_and(|pin| pin.hold && pin.applies_to(&self.options.name));
-            let is_decided = self.decision.is_some_and(|(decided, _)| decided == number);
-            if !round.has_read_decision && holds && number != self.serving && !is_decided {
-                return Some(Read::Decision(number));
+            if !round.has_read_decision && holds && number != self.serving && self.decision().is_none() {
+                return Some(Read::Decision(self.pins.number()));
             }
         }
         if self.options.slots.is_none()
@@ -223,9 +222,7 @@ impl NodeMachine {
             (Read::PinnedManifest(number) | Read::OlderManifest(number), Some(Found::Manifest(Some(manifest)))) => {
                 self.bodies.insert(*number, Arc::new(manifest));
             }
-            (Read::Decision(number), Some(Found::Decision(Some(decision)))) => {
-                self.decision = Some((*number, decision));
-            }
+            (Read::Decision(pin), Some(Found::Decision(Some(decision)))) => self.decision = Some((*pin, decision)),
             (
                 Read::NewestTopology(_)
                 | Read::Topology(_)

@@ -50,8 +50,7 @@ impl NodeMachine {
         let node = self.options.name.as_str();
         let selected = self.pin.as_ref().map(|pin| (pin.generation_for(Some(node)), pin.hold && pin.applies_to(node)));
         let Some((Some(number), holds)) = selected else { return self.newest_selection() };
-        let decision = self.decision.filter(|(decided, _)| *decided == number).map(|(_, decision)| decision);
-        let (number, holds) = match (holds && number != self.serving, decision) {
+        let (number, holds) = match (holds && number != self.serving, self.decision()) {
             (true, Some(Decision::Abort)) if self.serving == 0 => return Selection::Nothing,
             (true, Some(Decision::Abort)) => (self.serving, false),
             (true, None) => (number, true),
@@ -61,6 +60,11 @@ impl NodeMachine {
             Some(manifest) => Selection::Generation { manifest: Arc::clone(manifest), holds, is_newest: false },
             None => Selection::Unknown,
         }
+    }
+
+    /// Returns the decision about the newest pin.
+    pub(super) fn decision(&self) -> Option<Decision> {
+        self.decision.filter(|(pin, _)| *pin == self.pins.number()).map(|(_, decision)| decision)
     }
 
     /// Returns whether a pin selects a generation for the node.

@@ -100,7 +100,8 @@ enum Step {
 struct World {
     random: SmallRng,
     now_ms: u64,
-    queue: BTreeMap<(u64, u64), (usize, u64, Step)>,
+    /// Steps are long, and the map moves its entries.
+    queue: BTreeMap<(u64, u64), (usize, u64, Box<Step>)>,
     queued: u64,
     store: SimulatedStore,
     nodes: Vec<SimulatedNode>,
@@ -159,7 +160,7 @@ impl World {
     fn schedule(&mut self, after_ms: u64, at: usize, step: Step) {
         self.queued += 1;
         let incarnation = self.nodes[at].incarnation;
-        self.queue.insert((self.now_ms + after_ms, self.queued), (at, incarnation, step));
+        self.queue.insert((self.now_ms + after_ms, self.queued), (at, incarnation, Box::new(step)));
     }
 
     fn run(&mut self) {
@@ -174,10 +175,10 @@ impl World {
             }
             self.now_ms = now_ms;
             let changes_slots =
-                !matches!(step, Step::Reading { .. } | Step::StatusArrives { .. } | Step::StatusEnds { .. });
+                !matches!(*step, Step::Reading { .. } | Step::StatusArrives { .. } | Step::StatusEnds { .. });
             steps += 1;
             assert!(steps < STEPS_MAX, "node {} acts without end", NODES[at]);
-            match step {
+            match *step {
                 Step::Change => self.change(),
                 Step::Starts if self.nodes[at].machine.is_none() => self.start(at),
                 _ if self.nodes[at].machine.is_none() || self.nodes[at].incarnation != incarnation => {}
@@ -197,9 +198,8 @@ impl World {
         let node = &mut self.nodes[at];
         let (before, recorded) = (node.pin, node.disk.record.generation);
         let has_recorded = node.disk.files.iter().any(|file| file.generation == recorded);
-        let manifests = self.store.published.values().cloned();
-        let complete = |number: u64| node.disk.files.iter().any(|file| file.generation == number);
-        let manifests = manifests.filter(|manifest: &Manifest| complete(manifest.number)).collect();
+        let is_complete = |manifest: &&Manifest| node.disk.files.iter().any(|file| file.generation == manifest.number);
+        let manifests = self.store.published.values().filter(is_complete).cloned().collect();
         node.start(now_ms, seed, self.is_cluster, manifests);
         assert!(node.disk.record.pin >= before, "the pin was lost");
         assert!(!has_recorded || node.served.as_ref().is_some_and(|(served, _)| *served == recorded));
@@ -430,8 +430,14 @@ impl World {
             }
             6 => {
                 let decision = if self.one_in(2) { Decision::Activate } else { Decision::Abort };
-                let generation = 1 + self.below(published);
-                self.store.decisions.entry(generation).or_insert((now_ms, Some(decision)));
+                let holds = |pin: &Option<Pin>| pin.as_ref().is_some_and(|pin| pin.hold);
+                let pins: Vec<u64> =
+                    self.store.pins.iter().filter(|(_, (_, pin))| holds(pin)).map(|(pin, _)| *pin).collect();
+                // Most decisions are about the newest pin.
+                let newest = if self.one_in(4) { 0 } else { pins.len().saturating_sub(1) as u64 };
+                if let Some(pin) = pins.get(newest.max(self.below(pins.len().max(1) as u64)) as usize) {
+                    self.store.decisions.entry(*pin).or_insert((now_ms, Some(decision)));
+                }
             }
             7 if self.is_cluster => {
                 let group = self.below(GROUPS.into()) as usize;
@@ -504,7 +510,7 @@ impl World {
             "the pin selects {selected:?}, not {next}"
         );
         let held = record.pinned.as_ref().is_some_and(|pin| pin.hold && pin.applies_to(NODES[at]));
-        let decided = self.store.decisions.get(&next).and_then(|(_, decision)| *decision);
+        let decided = self.store.decisions.get(&record.pin).and_then(|(_, decision)| *decision);
         assert!(!held || next == before || decided == Some(Decision::Activate), "generation {next} was not activated");
         assert!(self.nodes[at].disk.files.iter().any(|file| file.generation == next && file.slots == goal.slots));
         if next == before {
@@ -588,7 +594,7 @@ impl World {
             let holds = pin.is_some_and(|pin| pin.hold && pin.applies_to(name));
             let expected = match selected {
                 Some(number) if holds => {
-                    let decided = self.store.decisions.get(&number).and_then(|(_, decision)| *decision);
+                    let decided = self.store.decisions.get(&pin_number).and_then(|(_, decision)| *decision);
                     (decided == Some(Decision::Activate)).then_some(number)
                 }
                 selected => selected.or(good.filter(|good| *good >= machine.serving())),
@@ -656,11 +662,11 @@ fn replay(seed: u64) -> ! {
     panic!("replay this schedule with {SEED}={seed} {SCHEDULES}=1")
 }
 
-/// `ZERO_KV_SEED=N ZERO_KV_SCHEDULES=5000 cargo test --lib publish::simulation -- --nocapture` simulates many schedules, and
+/// `ZERO_KV_SEED=N ZERO_KV_SCHEDULES=50000 cargo test --lib publish::simulation -- --nocapture` simulates many schedules, and
 /// `ZERO_KV_SCHEDULES=1` with the same command replays one.
 #[test]
 fn nodes_keep_their_promises_in_every_schedule() {
-    let (first, schedules) = schedules(200);
+    let (first, schedules) = schedules(2000);
     let faulty: &[u64] = if std::env::var_os(SEED).is_none() { &FAULTY } else { &[] };
     let mut swaps = 0;
     for seed in (first..first + schedules).chain(faulty.iter().copied()) {

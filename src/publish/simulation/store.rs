@@ -41,6 +41,7 @@ pub(super) struct SimulatedStore {
     /// All manifests that ever existed, which nodes keep in their folders.
     pub(super) published: BTreeMap<u64, Manifest>,
     pub(super) pins: BTreeMap<u64, Created<Pin>>,
+    /// The decisions, by the numbers of their pins.
     pub(super) decisions: BTreeMap<u64, Created<Decision>>,
     pub(super) topologies: BTreeMap<u64, Created<Arc<Topology>>>,
     /// All reports of each node, each with the time of its arrival.
@@ -161,7 +162,7 @@ impl SimulatedStore {
                 Found::Manifest(document(&self.manifests, *number, view_ms)?)
             }
             Read::Pin(number) => Found::Pin(document(&self.pins, *number, view_ms)?),
-            Read::Decision(number) => Found::Decision(document(&self.decisions, *number, view_ms)?),
+            Read::Decision(pin) => Found::Decision(document(&self.decisions, *pin, view_ms)?),
             Read::Topology(number) | Read::ReportedTopology(number) => {
                 Found::Topology(document(&self.topologies, *number, view_ms)?.map(|topology| (*topology).clone()))
             }

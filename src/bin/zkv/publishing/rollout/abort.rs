@@ -1,6 +1,6 @@
 //! `zkv rollout --abort`: cancels a rollout.
 
-use zero_kv::publish::{Decision, Pin, Publication};
+use zero_kv::publish::{Decision, Pin, Publication, PublishError};
 
 use super::Outcome;
 use super::watch::Watch;
@@ -12,31 +12,44 @@ const PINS_MAX: u64 = 1000;
 /// Decides that nodes do not serve the generation, and pins them to what they should have served before.
 pub(super) fn abort(publication: &Publication, args: &RolloutArgs, watch: &mut Watch<'_>) -> anyhow::Result<Outcome> {
     watch.start()?;
-    if publication.decide(args.generation, Decision::Abort)? == Decision::Activate {
+    let Some((number, pin)) = publication.pin()?.filter(|(_, pin)| pin.generation == Some(args.generation)) else {
+        return Ok(Outcome::NotRolledOut);
+    };
+    let restored = preceding(publication, args.generation, number, watch)?;
+    if pin.hold && publication.decide(number, Decision::Abort)? == Decision::Activate {
         return Ok(Outcome::Activated);
     }
     watch.report(&format!("the rollout of generation {} is aborted", args.generation));
-    if let Some(pin) = preceding(publication, args.generation, watch)? {
+    if let Some(pin) = restored {
         watch.pin(&pin)?;
     }
     Ok(Outcome::Aborted)
 }
 
-/// Returns a pin that selects what the newest pin before the rollout selected. Returns `None` if the newest pin does
-/// not belong to the rollout, or if the table has no other generation.
-fn preceding(publication: &Publication, generation: u64, watch: &Watch<'_>) -> anyhow::Result<Option<Pin>> {
-    let Some((mut number, _)) = publication.pin()?.filter(|(_, pin)| pin.generation == Some(generation)) else {
-        return Ok(None);
-    };
-    let (mut before, oldest) = (None, number.saturating_sub(PINS_MAX).max(1));
-    while before.is_none() && number > oldest {
+/// Returns a pin that selects what the newest pin before the rollout selected. `number` is the number of the newest pin, which
+/// belongs to the rollout. Returns `None` if the table has no other generation.
+fn preceding(
+    publication: &Publication,
+    generation: u64,
+    mut number: u64,
+    watch: &Watch<'_>,
+) -> anyhow::Result<Option<Pin>> {
+    let (mut restored, oldest) = (Pin::new(None), number.saturating_sub(PINS_MAX).max(1));
+    while number > oldest {
         number -= 1;
-        before = publication.pin_with_number(number)?.filter(|pin| pin.generation != Some(generation));
-    }
-    let mut restored = Pin::new(None);
-    if let Some(before) = before {
-        (restored.generation, restored.nodes) = (before.generation, before.nodes);
-        (restored.others, restored.hold) = (before.others, before.hold);
+        let before = match publication.pin_with_number(number) {
+            // Nodes pass over pins that cannot be read, too.
+            Err(PublishError::Document { .. }) => None,
+            pin => pin?.filter(|pin| pin.generation != Some(generation)),
+        };
+        // A pin that was not activated has not changed what nodes serve.
+        let is_served = |pin: &Pin| Ok::<_, PublishError>(!pin.hold || is_activated(publication, number)?);
+        if let Some(pin) = before
+            && is_served(&pin)?
+        {
+            (restored.generation, restored.nodes, restored.others) = (pin.generation, pin.nodes, pin.others);
+            break;
+        }
     }
     if restored.generation.is_none() && publication.newest()? == generation {
         // Without a pin, nodes would serve the generation whose rollout is aborted, because it is the newest one.
@@ -46,5 +59,13 @@ fn preceding(publication: &Publication, generation: u64, watch: &Watch<'_>) -> a
             return Ok(None);
         }
     }
+    // Checked before anything is decided.
+    for number in [restored.generation, restored.others].into_iter().flatten() {
+        publication.manifest(Some(number))?;
+    }
     Ok(Some(restored))
+}
+
+fn is_activated(publication: &Publication, pin: u64) -> Result<bool, PublishError> {
+    Ok(publication.decision(pin)? == Some(Decision::Activate))
 }

@@ -44,6 +44,8 @@ pub(super) enum Outcome {
     Aborted,
     /// The rollout cannot be aborted, because nodes already serve the generation.
     Activated,
+    /// There is nothing to abort, because the newest pin does not select the generation.
+    NotRolledOut,
     /// No node has reported a status.
     NoNodes,
     /// Another pin was created meanwhile, for example by an abort.
@@ -103,32 +105,39 @@ fn others(publication: &Publication, generation: u64, watch: &Watch<'_>) -> anyh
 
 /// Makes all nodes prepare the generation, waits until enough of them are ready, and lets them serve it.
 fn with_barrier(publication: &Publication, args: &RolloutArgs, watch: &mut Watch<'_>) -> anyhow::Result<Outcome> {
-    if publication.decision(args.generation)? == Some(Decision::Abort) {
-        return Ok(Outcome::Aborted);
-    }
     watch.start()?;
     if watch.live().next().is_none() {
         return Ok(Outcome::NoNodes);
     }
-    let outcome = prepare(publication, args, watch)?;
+    let pin = hold(args, watch)?;
+    let outcome = wait_until_prepared(publication, pin, args, watch)?;
     if outcome != Outcome::Done {
         return Ok(outcome);
     }
-    if publication.decide(args.generation, Decision::Activate)? == Decision::Abort {
+    if publication.decide(pin, Decision::Activate)? == Decision::Abort {
         return Ok(Outcome::Aborted);
     }
     watch.report(&format!("generation {} is activated", args.generation));
     watch.wait_until_served(|_| true, true)
 }
 
-/// Makes all nodes prepare the generation, and waits until enough of them are ready.
-fn prepare(publication: &Publication, args: &RolloutArgs, watch: &mut Watch<'_>) -> anyhow::Result<Outcome> {
+/// Makes all nodes prepare the generation and wait for a decision. Returns the number of the pin that the decision is about.
+fn hold(args: &RolloutArgs, watch: &mut Watch<'_>) -> anyhow::Result<u64> {
     let mut pin = Pin::new(Some(args.generation));
     pin.hold = true;
-    watch.pin(&pin)?;
+    watch.pin(&pin)
+}
+
+/// Waits until enough nodes have prepared the generation.
+fn wait_until_prepared(
+    publication: &Publication,
+    pin: u64,
+    args: &RolloutArgs,
+    watch: &mut Watch<'_>,
+) -> anyhow::Result<Outcome> {
     let outcome = watch.wait(|_| true, |tally: Tally| tally.enough_are_ready(args.ready))?;
     // An abort also creates a pin.
-    let is_aborted = || Ok::<_, anyhow::Error>(publication.decision(args.generation)? == Some(Decision::Abort));
+    let is_aborted = || Ok::<_, anyhow::Error>(publication.decision(pin)? == Some(Decision::Abort));
     Ok(if outcome == Outcome::Replaced && is_aborted()? { Outcome::Aborted } else { outcome })
 }
 
@@ -170,7 +179,10 @@ fn finish(publication: &Publication, args: &RolloutArgs, outcome: Outcome, watch
             "not done within {}: repeat the command to wait longer (--timeout), or go back with zkv rollout --abort",
             humantime::format_duration(args.timeout)
         ),
-        Outcome::Aborted => "the rollout was aborted: publish again, or use zkv pin".to_owned(),
+        Outcome::Aborted => "the rollout was aborted: repeat the command, or use zkv pin".to_owned(),
+        Outcome::NotRolledOut => {
+            "is not rolled out, because the newest pin does not select it: use zkv pin to select another one".to_owned()
+        }
         Outcome::Activated => "nodes serve it already: use zkv pin to go back to another generation".to_owned(),
         Outcome::NoNodes => "no node has reported within 3 minutes: start nodes, or use zkv pin".to_owned(),
         Outcome::Replaced => {

@@ -150,12 +150,12 @@ impl<'a> Watch<'a> {
         self.step = Some(step.to_owned());
     }
 
-    /// Creates a pin of the rollout.
-    pub(super) fn pin(&mut self, pin: &Pin) -> anyhow::Result<()> {
+    /// Creates a pin of the rollout. Returns its number.
+    pub(super) fn pin(&mut self, pin: &Pin) -> anyhow::Result<u64> {
         let number = self.publication.create_pin(pin)?;
         self.report(&describe(number, pin));
         self.pin = Some(number);
-        Ok(())
+        Ok(number)
     }
 
     /// Waits until the counted nodes serve the generation. When the time is over, nodes that may be lost are not needed

@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 
 use anyhow::bail;
 use zero_kv::printable::Printable;
-use zero_kv::publish::{Decision, Pin, Publication};
+use zero_kv::publish::{Pin, Publication};
 
 use super::nodes::Node;
 use super::watch::Watch;
-use super::{Outcome, others, pin_all, prepare};
+use super::{Outcome, hold, others, pin_all, wait_until_prepared};
 use crate::args::RolloutArgs;
 
 pub(super) fn zone_by_zone(
@@ -27,15 +27,8 @@ pub(super) fn zone_by_zone(
     // Read before the first pin, which selects the generation.
     let others = others(publication, args.generation, watch)?;
     if args.barrier {
-        match publication.decision(args.generation)? {
-            Some(Decision::Abort) => return Ok(Outcome::Aborted),
-            Some(Decision::Activate) => bail!(
-                "generation {} was activated before, so all nodes would serve it at once: use --zones without --barrier",
-                args.generation
-            ),
-            None => {}
-        }
-        let outcome = prepare(publication, args, watch)?;
+        let pin = hold(args, watch)?;
+        let outcome = wait_until_prepared(publication, pin, args, watch)?;
         if outcome != Outcome::Done {
             return Ok(outcome);
         }
