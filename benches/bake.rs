@@ -49,7 +49,7 @@ fn check(file: &Path, sorted_keys: &[u64]) {
     let store = Store::open(file).expect("open the baked table");
     let mut value = Vec::new();
     assert_eq!(store.len(), sorted_keys.len());
-    for (expected, (key, found)) in sorted_keys.iter().zip(&store) {
+    for (expected, (key, found)) in sorted_keys.iter().zip(store.iter().map(Result::unwrap)) {
         value.clear();
         push_value(&mut value, *expected, VALUE_LEN_MIN_BYTES);
         assert_eq!((key, found), (Key::U64(*expected), &*value));

@@ -152,7 +152,7 @@ fn check<K: BenchKey>(store: &Store, keys: &[K], numbers: &[u64], rows: u64) {
 /// Returns the 100 rows that begin at a key.
 fn range<K: BenchKey>(store: &Store, key: K) -> impl Iterator<Item = (Key<'_>, &[u8])> {
     let key: Key<'static> = key.into();
-    store.range(key..).expect("valid key").take(RANGE_ROWS)
+    store.range(key..).expect("valid key").take(RANGE_ROWS).map(Result::unwrap)
 }
 
 #[divan::bench(types = [u64, Text], args = loads(), sample_count = 50, sample_size = 1)]

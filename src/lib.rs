@@ -17,7 +17,8 @@
 //! assert_eq!(names.get(8364)?, Some(&b"EURO SIGN"[..]));
 //! assert_eq!(names.get(66)?, None);
 //! assert_eq!(names.floor(100)?, Some((65.into(), &b"LATIN CAPITAL LETTER A"[..])));
-//! assert!(names.iter().map(|(key, _)| key).eq([65, 8364]));
+//! let rows = names.iter().collect::<Result<Vec<_>, _>>()?;
+//! assert!(rows.iter().map(|(key, _)| *key).eq([65, 8364]));
 //! # }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

@@ -107,7 +107,10 @@ impl<'s> MappedRows<'s> {
 
     /// Returns the next page: rows that are copied and verified together. Calls `next`, which copies one row, until the
     /// page is full or no rows remain, and then verifies the copies.
-    fn page(&mut self, next: fn(&mut Rows<'s>) -> Option<Row>) -> Result<VecDeque<Row>, LookupError> {
+    fn page(
+        &mut self,
+        next: fn(&mut Rows<'s>) -> Option<Result<Row, LookupError>>,
+    ) -> Result<VecDeque<Row>, LookupError> {
         let (rows, page_rows) = (&mut self.rows, self.page_rows);
         self.page_rows = (2 * page_rows).min(PAGE_ROWS_MAX);
         let (begin, mut is_first) = (rows.clone(), true);
@@ -118,11 +121,11 @@ impl<'s> MappedRows<'s> {
             }
             let (mut page, mut len_bytes) = (VecDeque::new(), 0);
             while page.len() < page_rows && len_bytes < PAGE_LEN_BYTES {
-                let Some(row) = next(rows) else { break };
+                let Some(row) = next(rows).transpose()? else { break };
                 len_bytes += row.1.len();
                 page.push_back(row);
             }
-            rows.outcome().map(|()| page)
+            Ok(page)
         });
         self.has_failed = page.is_err();
         page
@@ -130,7 +133,11 @@ impl<'s> MappedRows<'s> {
 
     /// Returns the next row from the front or the back (`end`) of the iteration. If no copied row is left for this end,
     /// calls `copy` for several rows, and verifies the copied rows together.
-    fn next_at(&mut self, end: usize, copy: fn(&mut Rows<'s>) -> Option<Row>) -> Option<Result<Row, LookupError>> {
+    fn next_at(
+        &mut self,
+        end: usize,
+        copy: fn(&mut Rows<'s>) -> Option<Result<Row, LookupError>>,
+    ) -> Option<Result<Row, LookupError>> {
         if self.has_failed {
             return None;
         }
@@ -157,7 +164,7 @@ impl Iterator for MappedRows<'_> {
     type Item = Result<Row, LookupError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.next_at(FRONT, |rows| rows.next().map(owned))
+        self.next_at(FRONT, |rows| rows.next().map(|row| row.map(owned)))
     }
 
     /// Skips `count` rows and returns the next one. Reads at most the rows between two fences to find that row.
@@ -173,7 +180,7 @@ impl Iterator for MappedRows<'_> {
 
 impl DoubleEndedIterator for MappedRows<'_> {
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.next_at(BACK, |rows| rows.next_back().map(owned))
+        self.next_at(BACK, |rows| rows.next_back().map(|row| row.map(owned)))
     }
 
     /// Skips `count` rows from the end and returns the row before them. Reads at most the rows between two fences to

@@ -366,8 +366,12 @@ impl Store {
     /// # let path = folder.path().join("storage.db");
     /// # bake::bake_csv("9,nine\n7,seven\n".as_bytes(), &path, &Options::default(), &mut |_| ())?;
     /// let store = zero_kv::Store::open(&path)?;
-    /// let keys: Vec<Option<u64>> = store.iter().map(|(key, _)| key.as_u64()).collect();
-    /// assert_eq!(keys, [Some(7), Some(9)]);
+    /// let mut keys = Vec::new();
+    /// for row in &store {
+    ///     let (key, _value) = row?;
+    ///     keys.push(key);
+    /// }
+    /// assert!(keys == [7, 9]);
     /// # }
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -494,7 +498,7 @@ fn bytes_of<'k, K: Into<Key<'k>> + Copy>(key: &K) -> &'k [u8] {
 }
 
 impl<'s> IntoIterator for &'s Store {
-    type Item = (Key<'s>, &'s [u8]);
+    type Item = Result<(Key<'s>, &'s [u8]), LookupError>;
     type IntoIter = Rows<'s>;
 
     fn into_iter(self) -> Rows<'s> {

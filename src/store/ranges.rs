@@ -115,9 +115,9 @@ impl Store {
     /// use zero_kv::Key;
     ///
     /// let store = zero_kv::Store::open(&path)?;
-    /// let keys: Vec<Key> = store.range("ant".."cat")?.map(|(key, _)| key).collect();
+    /// let keys: Vec<Key> = store.range("ant".."cat")?.map(|row| row.map(|(key, _)| key)).collect::<Result<_, _>>()?;
     /// assert_eq!(keys, ["ant", "bee"]);
-    /// assert_eq!(store.range("b"..)?.rev().next(), Some(("cat".into(), &b"3"[..])));
+    /// assert_eq!(store.range("b"..)?.next_back(), Some(Ok(("cat".into(), &b"3"[..]))));
     /// assert_eq!(store.count("b"..="cat")?, 2);
     /// # }
     /// # Ok::<(), Box<dyn std::error::Error>>(())

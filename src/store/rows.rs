@@ -1,6 +1,7 @@
 //! Iterates over the rows of a table in key order, from the start or the end.
 
 use std::fmt;
+use std::iter::FusedIterator;
 #[cfg(feature = "server")]
 use std::ops::Range;
 
@@ -29,7 +30,7 @@ impl Position {
 /// ([`Store::range`], [`Store::prefix`]).
 ///
 /// The iterator reads the rows that it returns and, in addition, at most as many rows as there are between two fences.
-/// At a damaged row, the iterator ends early: see [`Rows::outcome`].
+/// If it reaches a damaged row, it returns [`LookupError::Damaged`] and then ends, so the remaining rows are missing.
 #[derive(Clone)]
 pub struct Rows<'s> {
     store: &'s Store,
@@ -40,7 +41,8 @@ pub struct Rows<'s> {
     group: Group,
     /// The offset from which on the next rows must be read ahead, or `u64::MAX` if the system does that.
     read_ahead_at_bytes: u64,
-    damaged: bool,
+    /// Whether a row is damaged, which was not returned as an error yet.
+    is_damaged: bool,
 }
 
 /// The number of bytes that are read ahead of the next row. They are read in two halves.
@@ -67,25 +69,36 @@ impl<'s> Rows<'s> {
     pub(super) fn between(store: &'s Store, start: Position, end: Position) -> Self {
         let next = if start.row < end.row { start } else { end };
         let read_ahead_at_bytes = if store.may_be_cold() { next.offset_bytes } else { u64::MAX };
-        Rows { store, next, end, group: Group::NONE, read_ahead_at_bytes, damaged: false }
+        Rows { store, next, end, group: Group::NONE, read_ahead_at_bytes, is_damaged: false }
     }
 
-    /// Returns an error if iteration ended early.
-    ///
-    /// # Errors
-    /// [`LookupError::Damaged`] if the iterator reached a damaged row, and therefore did not return the remaining rows.
-    pub fn outcome(&self) -> Result<(), LookupError> {
-        if self.damaged { Err(LookupError::Damaged) } else { Ok(()) }
+    /// Returns the number of remaining rows, without reading them.
+    pub fn len(&self) -> usize {
+        self.end.row.saturating_sub(self.next.row)
+    }
+
+    /// Returns whether no rows remain.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// Returns `found`. If it is `None`, records that the iterator reached a damaged row.
     fn or_damaged<T>(&mut self, found: Option<T>) -> Option<T> {
-        self.damaged |= found.is_none();
+        self.is_damaged |= found.is_none();
         found
     }
 
-    /// Skips rows at the start. If the skipped rows are damaged, the iterator returns no more rows.
-    pub(super) fn skip_first(&mut self, count: usize) {
+    /// Returns the item of a record. Without a record, ends the iteration, with an error if a row is damaged.
+    fn item(&mut self, record: Option<Record<'s>>) -> Option<<Self as Iterator>::Item> {
+        if let Some(record) = record {
+            return Some(Ok((record.key(), record.value())));
+        }
+        self.next = self.end;
+        std::mem::take(&mut self.is_damaged).then_some(Err(LookupError::Damaged))
+    }
+
+    /// Skips rows at the start. If the skipped rows are damaged, the next item is an error.
+    pub(crate) fn skip_first(&mut self, count: usize) {
         let row = self.next.row.saturating_add(count).min(self.end.row);
         if row.saturating_sub(self.next.row) < FENCE_ROWS {
             while self.next.row < row && self.next_record().is_some() {}
@@ -97,7 +110,7 @@ impl<'s> Rows<'s> {
         }
     }
 
-    /// Skips rows at the end. If the skipped rows are damaged, the iterator returns no more rows.
+    /// Skips rows at the end. If the skipped rows are damaged, the next item is an error.
     pub(super) fn skip_last(&mut self, count: usize) {
         if count == 0 {
             return;
@@ -117,7 +130,7 @@ impl<'s> Rows<'s> {
 
     /// Returns the next row's record, and its offset in the records section.
     pub(super) fn next_record(&mut self) -> Option<(Record<'s>, u64)> {
-        if self.next.row >= self.end.row || self.damaged {
+        if self.next.row >= self.end.row || self.is_damaged {
             return None;
         }
         let offset_bytes = self.next.offset_bytes;
@@ -141,7 +154,7 @@ impl<'s> Rows<'s> {
     }
 
     fn previous_record(&mut self) -> Option<Record<'s>> {
-        if self.next.row >= self.end.row || self.damaged {
+        if self.next.row >= self.end.row || self.is_damaged {
             return None;
         }
         let row = self.end.row - 1;
@@ -217,10 +230,11 @@ impl Rows<'_> {
 }
 
 impl<'s> Iterator for Rows<'s> {
-    type Item = (Key<'s>, &'s [u8]);
+    type Item = Result<(Key<'s>, &'s [u8]), LookupError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.next_record().map(|(record, _)| (record.key(), record.value()))
+        let record = self.next_record().map(|(record, _)| record);
+        self.item(record)
     }
 
     /// Skips `count` rows and returns the next one. Reads at most the rows between two fences to find that row.
@@ -230,13 +244,8 @@ impl<'s> Iterator for Rows<'s> {
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        let left = self.end.row.saturating_sub(self.next.row);
-        (left, Some(left))
-    }
-
-    /// Returns the number of remaining rows, without reading them.
-    fn count(self) -> usize {
-        self.len()
+        // An error takes the place of the remaining rows.
+        (self.len().min(1), Some(self.len()))
     }
 
     fn last(mut self) -> Option<Self::Item> {
@@ -244,11 +253,12 @@ impl<'s> Iterator for Rows<'s> {
     }
 }
 
-impl ExactSizeIterator for Rows<'_> {}
+impl FusedIterator for Rows<'_> {}
 
 impl DoubleEndedIterator for Rows<'_> {
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.previous_record().map(|record| (record.key(), record.value()))
+        let record = self.previous_record();
+        self.item(record)
     }
 
     /// Skips `count` rows from the end and returns the row before them. Reads at most the rows between two fences to

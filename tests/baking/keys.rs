@@ -9,7 +9,11 @@ use crate::helpers::encoder::KEY_KIND;
 fn byte_rows(folder: &Folder) -> Vec<(Vec<u8>, Vec<u8>)> {
     let store = folder.open("storage.db");
     assert_eq!(store.key_kind(), KeyKind::Bytes);
-    store.iter().map(|(key, value)| (key.as_bytes().expect("bytes").to_vec(), value.to_vec())).collect()
+    store
+        .iter()
+        .map(Result::unwrap)
+        .map(|(key, value)| (key.as_bytes().expect("bytes").to_vec(), value.to_vec()))
+        .collect()
 }
 
 #[track_caller]

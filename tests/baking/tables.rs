@@ -42,7 +42,7 @@ fn the_base_determines_the_kind_of_keys_by_default() {
     let slots = ["--base", "storage.db", "--slots", "0-7999", "-o", "low.db"];
     folder.bake_text("c,three\n", &slots).succeeds();
     let low = folder.open("low.db");
-    let keys: Vec<_> = low.iter().map(|(key, _)| key.as_bytes().unwrap()).collect();
+    let keys: Vec<_> = low.iter().map(Result::unwrap).map(|(key, _)| key.as_bytes().unwrap()).collect();
     assert_eq!(keys, [b"b", b"c"]);
 }
 

@@ -265,9 +265,37 @@ fn a_row_damaged_after_open_is_an_error_and_is_never_skipped() {
         assert_eq!((found_floor, found_ceiling), (expected, expected), "batches of {key}");
         assert_eq!(store.count(key..), Ok(100 - key as usize), "count from {key}");
         assert_eq!(store.range(..=key).unwrap().len(), key as usize + 1, "range to {key}");
-        let read = store.range(key..).unwrap().map_while(|(key, _)| key.as_u64()).count();
-        assert_eq!(read as u64, if key <= 42 { 42 - key } else { 100 - key }, "rows from {key}");
+        let (mut rows, last) = (store.range(key..).unwrap(), if key <= 42 { 41 } else { 99 });
+        assert!((key..=last).eq(rows.by_ref().map_while(|row| key_of(row.ok()))), "rows from {key}");
+        if key <= 42 {
+            assert_eq!(store.range(key..).unwrap().nth(42 - key as usize), Some(Err(LookupError::Damaged)));
+        }
+        assert_eq!((rows.next(), rows.len()), (None, 0));
     }
+}
+
+/// An iteration in either direction does not end silently.
+#[test]
+fn an_iteration_that_reaches_a_damaged_row_ends_with_an_error() {
+    const ROWS: u64 = 100_000;
+    let rows: Vec<(u64, Vec<u8>)> = (0..ROWS).map(|key| (key, format!("value of {key}").into_bytes())).collect();
+    let scratch = Scratch::new();
+    let mut file = scratch.bake(&rows);
+    let store = map(&scratch);
+    let value_at = file.windows(14).position(|window| window == b"value of 25497").unwrap();
+    file[value_at - 8..value_at - 4].fill(0xFF);
+    overwrite(&scratch, &file);
+    let key = |row: (Key<'_>, &[u8])| row.0.as_u64().unwrap();
+    let forward: Vec<_> = store.range(0..).unwrap().map(|row| row.map(key)).collect();
+    let backward: Vec<_> = store.iter().rev().map(|row| row.map(key)).collect();
+    for (keys, expected) in [(&forward, (0..ROWS).collect::<Vec<_>>()), (&backward, (0..ROWS).rev().collect())] {
+        let (error, keys) = keys.split_last().unwrap();
+        assert_eq!(*error, Err(LookupError::Damaged));
+        assert!(keys.iter().copied().map(Result::unwrap).eq(expected[..keys.len()].iter().copied()));
+    }
+    assert!(forward.len() + backward.len() < ROWS as usize + 2, "the damaged row is returned");
+    assert_eq!(store.iter().count(), forward.len());
+    assert_eq!(store.iter().collect::<Result<Vec<_>, _>>(), Err(LookupError::Damaged));
 }
 
 fn map(scratch: &Scratch) -> Store {
@@ -304,8 +332,8 @@ fn make_every_lookup(store: &Store, keys: &[Key<'_>], random: &mut Random) {
     // A batch ends at the first invalid record.
     assert_eq!(outcome.is_ok(), answers == keys.len());
     let _ = (
-        store.iter().map(|(_, value)| value.len()).sum::<usize>(),
-        store.iter().rev().map(|(_, value)| value.len()).sum::<usize>(),
+        store.iter().flatten().map(|(_, value)| value.len()).sum::<usize>(),
+        store.iter().rev().flatten().map(|(_, value)| value.len()).sum::<usize>(),
     );
     for _ in 0..300 {
         let range = keys[random.below(keys.len())]..keys[random.below(keys.len())];

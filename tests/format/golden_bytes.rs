@@ -148,7 +148,7 @@ fn assert_answers<K: TestKey>(store: &Store, table: &BTreeMap<K, Vec<u8>>) {
         let near = key.next();
         assert_eq!(store.get(near.key()), Ok(table.get(&near).map(Vec::as_slice)), "key {near:?}");
     }
-    assert!(store.iter().eq(table.iter().map(|(key, value)| (key.key(), &value[..]))));
+    assert!(store.iter().map(Result::unwrap).eq(table.iter().map(|(key, value)| (key.key(), &value[..]))));
 }
 
 fn assert_encoder_agrees<K: TestKey + Keyed>(tables: Vec<BTreeMap<K, Vec<u8>>>) {

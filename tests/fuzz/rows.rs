@@ -73,7 +73,7 @@ impl Numbers {
             Key::U64(number) => number.to_be_bytes().to_vec(),
             key => key.as_bytes().expect("a key of either kind").to_vec(),
         };
-        store.iter().map(|(key, value)| (bytes(key), value.to_vec())).collect()
+        store.iter().map(Result::unwrap).map(|(key, value)| (bytes(key), value.to_vec())).collect()
     }
 }
 

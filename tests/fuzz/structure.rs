@@ -284,12 +284,9 @@ fn ask<K: RecordKey>(store: &Store, file: &[u8], keys: &[K], is_whole: bool) {
     };
     let rows = |rows: Result<zero_kv::store::Rows<'_>, LookupError>| {
         let Ok(rows) = rows else { return };
-        rows.clone().chain(rows.clone().rev()).for_each(|(key, value)| is_stored(key, value));
-        rows.clone()
-            .nth(17)
-            .into_iter()
-            .chain(rows.clone().nth_back(17))
-            .for_each(|(key, value)| is_stored(key, value));
+        let skipped = rows.clone().nth(17).into_iter().chain(rows.clone().nth_back(17));
+        let found = rows.clone().chain(rows.clone().rev()).chain(skipped);
+        found.flatten().for_each(|(key, value)| is_stored(key, value));
     };
     let row = |row: Result<Option<(Key<'_>, &[u8])>, LookupError>| {
         if let Ok(Some((key, value))) = row {

@@ -117,7 +117,7 @@ pub fn check(path: &Path, file: &[u8]) {
         };
         assert!(schema.encode() == file[start..start + len], "the encoding of a schema is unique");
         let mut valid = Vec::new();
-        for (key, value) in &store {
+        for (key, value) in store.iter().map(Result::unwrap) {
             let key = key.as_u64().expect("keys are numbers");
             let Ok(row) = TypedRow::new(schema, value) else {
                 assert!(store.typed_row(key).is_err(), "a row that is too short");

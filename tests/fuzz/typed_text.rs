@@ -83,7 +83,7 @@ fn check_table(path: &Path) {
     let store = Store::open_with(path, &full, &mut |_| ()).unwrap();
     let schema = store.schema().expect("a typed table");
     let (mut encoder, mut parser, mut text) = (RowEncoder::new(schema), TextParser::default(), Vec::new());
-    for (_, value) in &store {
+    for (_, value) in store.iter().map(Result::unwrap) {
         let row = TypedRow::new(schema, value).unwrap();
         row.check().unwrap();
         let cells: Vec<_> = row.values().map(Result::unwrap).collect();
@@ -102,7 +102,7 @@ fn table(path: &Path) -> BTreeMap<u64, Vec<String>> {
     let store = Store::open(path).unwrap();
     let schema = store.schema().expect("a typed table");
     let row = |value| TypedRow::new(schema, value).unwrap().values().map(|cell| shown(&cell.unwrap())).collect();
-    store.iter().map(|(key, value)| (key.as_u64().unwrap(), row(value))).collect()
+    store.iter().map(Result::unwrap).map(|(key, value)| (key.as_u64().unwrap(), row(value))).collect()
 }
 
 fn shown(value: &Value<'_>) -> String {

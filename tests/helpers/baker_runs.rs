@@ -116,7 +116,7 @@ impl Folder {
     /// Returns all rows of `storage.db`.
     pub(crate) fn rows(&self) -> Vec<(u64, Vec<u8>)> {
         let store = self.open("storage.db");
-        store.iter().map(|(key, value)| (key.as_u64().expect("a number"), value.to_vec())).collect()
+        store.iter().map(Result::unwrap).map(|(key, value)| (key.as_u64().expect("a number"), value.to_vec())).collect()
     }
 }
 

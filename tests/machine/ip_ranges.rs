@@ -19,7 +19,7 @@ fn ranges_in(store: &Store) -> Vec<Range> {
         let (last, country) = end_and_country(value);
         (key.as_u64().unwrap(), last, country)
     };
-    store.iter().map(row).collect()
+    store.iter().map(Result::unwrap).map(row).collect()
 }
 
 fn end_and_country(value: &[u8]) -> (u64, String) {

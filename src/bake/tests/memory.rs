@@ -54,7 +54,7 @@ fn keys_and_values_in_memory_can_be_any_bytes() {
     }
     bake(&bench, rows.iter().map(|(key, value)| (key.into(), &value[..])), &options(Keys::Bytes)).unwrap();
     let table = open(&bench.path("new.db"));
-    assert!(table.iter().eq(rows.iter().map(|(key, value)| (Key::from(key), &value[..]))));
+    assert!(table.iter().map(Result::unwrap).eq(rows.iter().map(|(key, value)| (Key::from(key), &value[..]))));
 }
 
 #[test]

@@ -113,9 +113,7 @@ pub(super) fn matches(glob: &Glob, text: &[u8], steps: &mut Steps) -> bool {
 
 /// Skips the rows before row number `row`.
 fn skip_to(rows: &mut Rows<'_>, row: usize) {
-    if let Some(last) = row.saturating_sub(rows.ends().0.row).checked_sub(1) {
-        rows.nth(last);
-    }
+    rows.skip_first(row.saturating_sub(rows.ends().0.row));
 }
 
 fn push_key(out: &mut Reply<'_, impl Sink>, key: Key<'_>) {
@@ -280,7 +278,7 @@ pub(super) fn scan(store: &Store, args: Args<'_>, out: &mut Out<'_>) -> Result<(
         if rows.ends().0.row >= end_row || found.sink().len() > SCAN_LEN_MAX_BYTES {
             break;
         }
-        let (key, _) = rows.next().ok_or_else(damaged)?;
+        let Some(Ok((key, _))) = rows.next() else { return Err(damaged()) };
         if scan.pattern.matches(key, out.sink().steps()) {
             push_key(&mut found, key);
             key_count += 1;
@@ -366,7 +364,7 @@ impl Keys {
                 if self.must_wait(store, rows.ends().1.row, responses) {
                     return Ok(Some(Step::Load));
                 }
-                let (key, _) = rows.next().ok_or_else(damaged)?;
+                let Some(Ok((key, _))) = rows.next() else { return Err(damaged()) };
                 self.matches += usize::from(pattern.matches(key, responses.steps()));
                 if count_visited(key, responses.steps()) {
                     self.row = rows.ends().0.row;
@@ -389,7 +387,7 @@ impl Keys {
             if self.must_wait(store, rows.ends().1.row, out.sink()) {
                 return Step::Load;
             }
-            let Some((key, _)) = rows.next() else {
+            let Some(Ok((key, _))) = rows.next() else {
                 // The file was changed since the keys were counted. An error replaces each missing key, because the
                 // array's header announced the number of keys.
                 out.error(damaged());

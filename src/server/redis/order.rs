@@ -24,7 +24,7 @@ type Row<'s> = (Key<'s>, &'s [u8], u64);
 /// Takes the first remaining row, or the last remaining row if `backward` is true.
 fn take<'s>(rows: &mut Rows<'s>, backward: bool) -> Option<Row<'s>> {
     let (start, _) = rows.ends();
-    let (key, value) = if backward { rows.next_back()? } else { rows.next()? };
+    let (key, value) = if backward { rows.next_back() } else { rows.next() }?.ok()?;
     let record = if backward { rows.ends().1 } else { start };
     Some((key, value, record.offset_bytes + value_offset_bytes(key) as u64))
 }
@@ -190,7 +190,7 @@ pub(super) fn range_or_count(
 /// Returns the key of the last row of a page.
 fn last_of<'s>(rows: &Rows<'s>, backward: bool, row_count: usize) -> Option<Key<'s>> {
     let (mut rows, last) = (rows.clone(), row_count.checked_sub(1)?);
-    let (key, _) = if backward { rows.nth_back(last)? } else { rows.nth(last)? };
+    let (key, _) = if backward { rows.nth_back(last) } else { rows.nth(last) }?.ok()?;
     Some(key)
 }
 

@@ -21,7 +21,7 @@ impl Folder {
             let cells = schema.columns().iter().zip(row.values().map(Result::unwrap)).map(cell);
             std::iter::once(key.to_string()).chain(cells).collect::<Vec<_>>().join(" ")
         };
-        store.iter().map(|(key, _)| row(key)).collect()
+        store.iter().map(Result::unwrap).map(|(key, _)| row(key)).collect()
     }
 
     /// Returns the schema of `storage.db`.

@@ -54,7 +54,7 @@ fn large_batches_return_the_values_of_the_file_in_order<C: AnyClient>() {
     assert_eq!(client.floor(7).unwrap().unwrap().0, 6);
     assert_eq!(client.count().unwrap(), ROWS);
     let rows = |backward| -> Vec<_> {
-        let rows = store.iter().map(|(key, value)| (OwnedKey::from(key), value.to_vec()));
+        let rows = store.iter().map(Result::unwrap).map(|(key, value)| (OwnedKey::from(key), value.to_vec()));
         if backward { rows.rev().collect() } else { rows.collect() }
     };
     for backward in [false, true] {

@@ -61,7 +61,7 @@ fn every_lookup_equals_the_lookup_in_the_file() {
             let (a, b) = (a.as_key(), b.as_key());
             assert_eq!(client.count(a..b).unwrap(), store.count(a..b).unwrap() as u64);
             let page = client.last_page(a..=b, 5).unwrap();
-            assert!(page.iter().rev().eq(store.range(a..=b).unwrap().rev().take(5)));
+            assert!(page.iter().rev().eq(store.range(a..=b).unwrap().map(Result::unwrap).rev().take(5)));
         }
         assert_eq!(client.first().unwrap(), store.first().unwrap().map(owned));
         assert_eq!(client.last().unwrap(), store.last().unwrap().map(owned));
@@ -74,11 +74,14 @@ fn rows_equal_the_rows_of_the_file_from_either_end() {
     for StoreAndClient { store, mut client, .. } in [of_bytes(), of_numbers()].into_iter() {
         for page_rows in [0, 1, 7, 1000] {
             let rows: Vec<_> = client.rows().page_rows(page_rows).map(Result::unwrap).collect();
-            assert!(rows.iter().cloned().eq(store.iter().map(owned)), "pages of {page_rows}");
+            assert!(rows.iter().cloned().eq(store.iter().map(Result::unwrap).map(owned)), "pages of {page_rows}");
             let rows: Vec<_> = client.rows().page_rows(page_rows).rev().map(Result::unwrap).collect();
-            assert!(rows.into_iter().eq(store.iter().rev().map(owned)), "pages of {page_rows}, backward");
+            assert!(
+                rows.into_iter().eq(store.iter().map(Result::unwrap).rev().map(owned)),
+                "pages of {page_rows}, backward"
+            );
             // From both ends in turn, until they meet.
-            let (mut here, mut there) = (client.rows().page_rows(page_rows), store.iter());
+            let (mut here, mut there) = (client.rows().page_rows(page_rows), store.iter().map(Result::unwrap));
             let mut random = random(9);
             loop {
                 let (found, expected) = match random().is_multiple_of(2) {
@@ -101,7 +104,11 @@ fn a_prefix_selects_the_keys_that_start_with_it() {
     for prefix in [&b""[..], b"k", b"key/1", b"key/123", b"key/99999", b"key/\xff", b"l", b"\xff\xff"] {
         let rows: Vec<_> = client.prefix(prefix).unwrap().map(Result::unwrap).collect();
         assert_eq!(client.count_prefix(prefix).unwrap(), rows.len() as u64);
-        assert!(rows.into_iter().eq(store.prefix(prefix).unwrap().map(owned)), "{}", prefix.escape_ascii());
+        assert!(
+            rows.into_iter().eq(store.prefix(prefix).unwrap().map(Result::unwrap).map(owned)),
+            "{}",
+            prefix.escape_ascii()
+        );
     }
 }
 

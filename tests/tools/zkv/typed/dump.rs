@@ -41,7 +41,7 @@ fn encoded(schema: &Schema, texts: &[Option<Vec<u8>>]) -> Vec<u8> {
 fn assert_rows_of(db: &Path, rows: impl IntoIterator<Item = (u64, Vec<u8>)>) {
     let store = Store::open(db).unwrap();
     let mut count = 0;
-    for ((key, value), expected) in rows.into_iter().zip(&store) {
+    for ((key, value), expected) in rows.into_iter().zip(store.iter().map(Result::unwrap)) {
         assert!((zero_kv::Key::U64(key), &value[..]) == expected, "key {key}");
         count += 1;
     }
