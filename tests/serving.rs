@@ -5,6 +5,7 @@ mod helpers;
 mod serving {
     mod access;
     mod cancel;
+    mod changed_metadata;
     mod config_files;
     mod connections;
     mod damaged_index;

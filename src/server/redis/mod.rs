@@ -170,6 +170,12 @@ impl Counted {
     }
 }
 
+/// Returns what ends the pass if a run of commands does not answer its first command: it waits for the disk, or the
+/// verification of its blocks was interrupted. Repeating it in the same pass would change nothing.
+fn unanswered(responses: &mut Responses) -> Then {
+    if responses.cold().must_wait() { Then::Load } else { Then::Yield }
+}
+
 impl Session {
     pub(super) fn new(context: &ConnectionContext, clients: &Arc<Clients>) -> Self {
         let access = Access::new(&context.worker.server.users, context.peer.is_unix());
@@ -278,10 +284,32 @@ impl Session {
         }
     }
 
-    /// Counts a run of ZKV.FLOOR and ZKV.CEILING commands.
-    fn count_neighbors(&mut self, run: &neighbors::Run, responses: &mut Responses) {
+    /// Counts a run of GET commands. Returns their length.
+    ///
+    /// # Errors
+    /// If the first command is not answered: see [`unanswered`].
+    fn count_gets(&mut self, run: &gets::Run, responses: &mut Responses) -> Result<usize, Then> {
         if run.count == 0 {
-            return;
+            return Err(unanswered(responses));
+        }
+        self.state.progress = Progress::default();
+        self.client.set_last_command(Id::Get);
+        self.counted.commands += run.count as u64;
+        self.counted.errors += run.errors as u64;
+        self.counted.hits += run.hits() as u64;
+        self.counted.misses += run.misses as u64;
+        responses.steps().add(LOOKUP_STEPS * run.count);
+        responses.steps().add_bytes(run.end_bytes);
+        Ok(run.end_bytes)
+    }
+
+    /// Counts a run of ZKV.FLOOR and ZKV.CEILING commands. Returns their length.
+    ///
+    /// # Errors
+    /// If the first command is not answered: see [`unanswered`].
+    fn count_neighbors(&mut self, run: &neighbors::Run, responses: &mut Responses) -> Result<usize, Then> {
+        if run.count == 0 {
+            return Err(unanswered(responses));
         }
         self.state.progress = Progress::default();
         self.client.set_last_command(if run.ends_with_floor { Id::ZkvFloor } else { Id::ZkvCeiling });
@@ -289,16 +317,16 @@ impl Session {
         self.counted.errors += run.damaged as u64;
         responses.steps().add(SEARCH_STEPS * run.count);
         responses.steps().add_bytes(run.end_bytes);
+        Ok(run.end_bytes)
     }
 
     /// Counts a run of ZKV.RANGE and ZKV.COUNT commands. Returns their length.
     ///
     /// # Errors
-    /// [`Then::Load`] if the first command waits for the disk, and [`Then::Yield`] if verification was interrupted before
-    /// the first command was answered.
+    /// If the first command is not answered: see [`unanswered`].
     fn count_ranges(&mut self, run: &ranges::Run, responses: &mut Responses) -> Result<usize, Then> {
         if run.count == 0 {
-            return Err(if responses.cold().must_wait() { Then::Load } else { Then::Yield });
+            return Err(unanswered(responses));
         }
         self.state.progress = Progress::default();
         self.client.set_last_command(if run.ends_with_count { Id::ZkvCount } else { Id::ZkvRange });
@@ -339,23 +367,14 @@ impl Session {
             && !self.is_monitored
             && let Some(run) = self.answer_gets(generation, rest, responses)
         {
-            self.state.progress = Progress::default();
-            self.client.set_last_command(Id::Get);
-            self.counted.commands += run.count as u64;
-            self.counted.errors += run.errors as u64;
-            self.counted.hits += run.hits() as u64;
-            self.counted.misses += run.misses as u64;
-            responses.steps().add(LOOKUP_STEPS * run.count);
-            responses.steps().add_bytes(run.end_bytes);
-            return Ok(run.end_bytes);
+            return self.count_gets(&run, responses);
         }
         if !self.state.transaction.is_queueing()
             && self.access.is_unrestricted(&self.worker.server.users)
             && !self.is_monitored
             && let Some(run) = neighbors::answer(&generation.store, rest, self.state.version, responses)
         {
-            self.count_neighbors(&run, responses);
-            return Ok(run.end_bytes);
+            return self.count_neighbors(&run, responses);
         }
         if !self.state.transaction.is_queueing()
             && self.access.is_unrestricted(&self.worker.server.users)

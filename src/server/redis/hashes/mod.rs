@@ -18,7 +18,7 @@ use super::other_types;
 use super::strings::{NOT_AN_INTEGER, SYNTAX, next};
 use super::text::number;
 use super::work::{HashReply, Items, Outcome, Parts, Step, Work};
-use super::{Counted, LOOKUP_STEPS, Out, Session};
+use super::{Counted, LOOKUP_STEPS, Out, Session, unanswered};
 use crate::protocol::resp::commands::{Id, Spec};
 use crate::protocol::resp::{Args, Command, Version, integer};
 use crate::server::fields::Fields;
@@ -37,9 +37,9 @@ impl Session {
     /// Counts a run of HGET, HMGET, and HGETALL commands. Returns their length.
     ///
     /// # Errors
-    /// [`Then::Answer`] if there was no room for the first reply.
+    /// [`Then::Answer`] if there was no room for the first reply, and what [`unanswered`] returns if it has another reason.
     pub(super) fn count_hash_reads(&mut self, run: &Run, responses: &mut Responses) -> Result<usize, Then> {
-        let Some(last) = run.last else { return if run.is_full { Err(Then::Answer) } else { Ok(0) } };
+        let Some(last) = run.last else { return Err(if run.is_full { Then::Answer } else { unanswered(responses) }) };
         self.state.progress = Default::default();
         self.client.set_last_command(last);
         self.counted.commands += run.count as u64;
