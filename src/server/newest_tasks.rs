@@ -23,7 +23,9 @@ pub(super) struct NewestTasks {
 #[derive(Default)]
 struct Running {
     last_number: u64,
-    tasks: BTreeMap<u64, AbortHandle>,
+    /// A task has a place before it is spawned, and `None` until then. Otherwise, threads that spawn at the same time would
+    /// each find room for the last task.
+    tasks: BTreeMap<u64, Option<AbortHandle>>,
 }
 
 /// The place of one task among the running tasks. Dropping this value removes the task from them.
@@ -48,34 +50,42 @@ impl NewestTasks {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let (number, is_aborted) = unpoisoned(&self.running).make_room(self.max);
+        let (number, is_aborted) = unpoisoned(&self.running).add(None, self.max);
         // Not under the lock: a runtime that is shutting down drops the task, and with it the place, at once.
         let task = tokio::spawn(task(Place { tasks: Arc::clone(self), number }));
-        unpoisoned(&self.running).tasks.insert(number, task.abort_handle());
+        match unpoisoned(&self.running).tasks.get_mut(&number) {
+            Some(handle) => *handle = Some(task.abort_handle()),
+            // The task has ended, or has already been replaced by newer ones.
+            None => task.abort(),
+        }
         is_aborted
     }
 
     /// Aborts the oldest tasks until at most `max` are left.
     pub(super) fn abort_oldest(&self, max: usize) {
         let mut running = unpoisoned(&self.running);
-        while running.tasks.len() > max
-            && let Some((_, oldest)) = running.tasks.pop_first()
-        {
-            oldest.abort();
+        while running.tasks.len() > max {
+            running.abort_oldest();
         }
     }
 }
 
 impl Running {
-    /// Returns the number of a new task, and whether the oldest task was aborted.
-    fn make_room(&mut self, max: usize) -> (u64, bool) {
-        let oldest = if self.tasks.len() >= max { self.tasks.pop_first() } else { None };
-        let is_aborted = oldest.is_some();
-        if let Some((_, oldest)) = oldest {
-            oldest.abort();
+    /// Adds a new task. Returns its number, and whether the oldest task was aborted to make room.
+    fn add(&mut self, task: Option<AbortHandle>, max: usize) -> (u64, bool) {
+        let is_full = self.tasks.len() >= max;
+        if is_full {
+            self.abort_oldest();
         }
         self.last_number += 1;
-        (self.last_number, is_aborted)
+        self.tasks.insert(self.last_number, task);
+        (self.last_number, is_full)
+    }
+
+    fn abort_oldest(&mut self) {
+        if let Some((_, Some(oldest))) = self.tasks.pop_first() {
+            oldest.abort();
+        }
     }
 }
 
@@ -85,12 +95,9 @@ impl Place {
     #[cfg(feature = "metrics")]
     pub(super) fn move_to(&mut self, tasks: &Arc<NewestTasks>) -> bool {
         let task = unpoisoned(&self.tasks.running).tasks.remove(&self.number);
-        // Without a handle, the task has been aborted, and ends the next time it waits.
+        // Without a place, the task has been aborted, and ends the next time it waits.
         let Some(task) = task else { return false };
-        let mut running = unpoisoned(&tasks.running);
-        let (number, is_aborted) = running.make_room(tasks.max);
-        running.tasks.insert(number, task);
-        drop(running);
+        let (number, is_aborted) = unpoisoned(&tasks.running).add(task, tasks.max);
         (self.tasks, self.number) = (Arc::clone(tasks), number);
         is_aborted
     }
@@ -112,6 +119,34 @@ mod tests {
 
     fn running(tasks: &NewestTasks) -> Vec<u64> {
         unpoisoned(&tasks.running).tasks.keys().copied().collect()
+    }
+
+    /// Each thread has its own runtime, as the workers of a server do.
+    #[test]
+    fn threads_that_spawn_at_the_same_time_exceed_no_limit() {
+        const THREADS: usize = 4;
+        let (tasks, barrier) = (NewestTasks::new(5), std::sync::Barrier::new(THREADS));
+        let most = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+                    runtime.block_on(async {
+                        for _ in 0..2000 {
+                            barrier.wait();
+                            tasks.spawn(|place| async move {
+                                std::future::pending::<()>().await;
+                                drop(place);
+                            });
+                            barrier.wait();
+                            most.fetch_max(running(&tasks).len(), Ordering::Relaxed);
+                            tokio::task::yield_now().await;
+                        }
+                    });
+                });
+            }
+        });
+        assert_eq!((most.into_inner(), running(&tasks).len()), (5, 0));
     }
 
     #[tokio::test]
