@@ -23,6 +23,7 @@ pub(crate) mod client_programs;
 pub(crate) mod fault_proxy;
 #[cfg(feature = "cli")]
 pub(crate) mod full_pipe;
+#[cfg(feature = "cli")]
 pub(crate) mod generations;
 #[cfg(feature = "cli")]
 pub(crate) mod hostile_responses;
