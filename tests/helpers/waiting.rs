@@ -5,6 +5,9 @@ use std::time::{Duration, Instant};
 /// The longest time that a test waits for something that must happen, even on a slow machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
+/// The time between two checks of a condition. The processor is free for the processes that a test waits for.
+const PAUSE: Duration = Duration::from_millis(1);
+
 /// Waits until a condition holds, and fails after [`PATIENCE`].
 #[track_caller]
 pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
@@ -20,7 +23,7 @@ pub(crate) fn found_eventually<T>(what: &str, mut find: impl FnMut() -> Option<T
             return found;
         }
         assert!(started.elapsed() < PATIENCE, "the condition did not become true in time: {what}");
-        std::thread::yield_now();
+        std::thread::sleep(PAUSE);
     }
 }
 

@@ -129,9 +129,10 @@ fn health_checks_succeed_during_floods_of_connections() {
                 is_answered && response.ends_with("\r\n\r\nok\n")
             });
         }
+        // A busy machine may answer all of them before the flood exceeds the limit.
+        eventually("connections of the flood are closed", || server.number("connections_cut_metrics") > 0);
         is_over.store(true, Ordering::Relaxed);
     });
-    assert!(server.number("connections_cut_metrics") > 0);
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! `zkv bake`, `zkv serve`, and `zkv saturate` run the other programs.
 
+use std::path::Path;
 use std::process::Command;
+
+use crate::helpers::shared_program::SharedProgram;
 
 const PROGRAMS: [(&str, &str); 3] = [
     ("bake", env!("CARGO_BIN_EXE_baker")),
@@ -20,13 +23,12 @@ fn a_command_passes_its_arguments_to_the_program() {
 
 #[test]
 fn a_missing_program_is_an_error_that_names_its_path() {
-    let folder = tempfile::tempdir().unwrap();
-    let zkv = folder.path().join("zkv");
-    std::fs::copy(env!("CARGO_BIN_EXE_zkv"), &zkv).unwrap();
-    let output = Command::new(&zkv).args(["bake", "rows.csv"]).output().unwrap();
+    let zkv = SharedProgram::copy(env!("CARGO_BIN_EXE_zkv"));
+    let folder = Path::new(zkv.path()).parent().unwrap();
+    let output = Command::new(zkv.path()).args(["bake", "rows.csv"]).output().unwrap();
     let expected = format!(
         "zkv: {}: cannot be run: No such file or directory (os error 2): install baker in the same folder as zkv\n",
-        folder.path().canonicalize().unwrap().join("baker").display()
+        folder.canonicalize().unwrap().join("baker").display()
     );
     assert_eq!((output.status.code(), String::from_utf8(output.stderr).unwrap()), (Some(2), expected));
 }
