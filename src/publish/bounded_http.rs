@@ -18,7 +18,7 @@ use object_store::ClientOptions;
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody, HttpService,
 };
-use reqwest::header::{HeaderMap, RETRY_AFTER};
+use reqwest::header::{HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::redirect::{Attempt, Policy};
 use reqwest::{StatusCode, Url};
 use thiserror::Error;
@@ -60,20 +60,25 @@ pub(super) struct Streamed;
 
 /// Returns whether a request failed because the body of its response is longer than the [`BodyLimit`].
 pub(super) fn is_body_beyond_limit(error: &object_store::Error) -> bool {
-    matches!(beyond_limit(error), Some(BeyondLimit::Body { .. }))
+    matches!(cause(error), Some(BeyondLimit::Body { .. }))
 }
 
 /// Returns whether a request for a range failed because the store returned the whole object.
 pub(super) fn is_range_ignored(error: &object_store::Error) -> bool {
-    matches!(beyond_limit(error), Some(BeyondLimit::Range))
+    matches!(cause(error), Some(BeyondLimit::Range))
 }
 
-/// Returns the limit that a response exceeded, if this is the cause of an error.
-fn beyond_limit(error: &object_store::Error) -> Option<&BeyondLimit> {
+/// Returns whether a request failed because the store does not have the bucket.
+pub(super) fn is_bucket_missing(error: &object_store::Error) -> bool {
+    cause::<NoBucket>(error).is_some()
+}
+
+/// Returns the cause of an error that has a type.
+fn cause<T: std::error::Error + 'static>(error: &object_store::Error) -> Option<&T> {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = cause {
-        if let Some(limit) = error.downcast_ref() {
-            return Some(limit);
+        if let Some(found) = error.downcast_ref() {
+            return Some(found);
         }
         cause = error.source();
     }
@@ -214,6 +219,29 @@ impl From<BeyondLimit> for HttpError {
     }
 }
 
+/// A response that says that the bucket does not exist. The crate reports it like a missing object, so an outage would look
+/// like a table without new documents.
+#[derive(Debug, Error)]
+#[error("the bucket does not exist")]
+struct NoBucket;
+
+/// The codes of such responses, as S3, Google Cloud Storage, and Azure state them.
+const NO_BUCKET_CODES: [&str; 2] = ["NoSuchBucket", "ContainerNotFound"];
+
+impl NoBucket {
+    /// Checks the response to a request. A response without a body, such as the one to HEAD, has no code, except in Azure.
+    fn check(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Result<(), HttpError> {
+        let header = headers.get("x-ms-error-code").map(HeaderValue::as_bytes);
+        let body = String::from_utf8_lossy(body);
+        let is_stated = |code: &&str| header == Some(code.as_bytes()) || body.contains(&format!("<Code>{code}</Code>"));
+        match status == StatusCode::NOT_FOUND && NO_BUCKET_CODES.iter().any(is_stated) {
+            // The crate does not repeat such requests.
+            true => Err(HttpError::new(HttpErrorKind::Decode, NoBucket)),
+            false => Ok(()),
+        }
+    }
+}
+
 // The form that the macro `async_trait` gives the function.
 type Response<'f> = Pin<Box<dyn Future<Output = Result<HttpResponse, HttpError>> + Send + 'f>>;
 
@@ -260,7 +288,11 @@ impl HttpService for Bounded {
                         false => within(BODY_MAX, "the response did not end", read(body)).await?.into(),
                     }
                 }
-                false => read_error(body).await.into(),
+                false => {
+                    let body = read_error(body).await;
+                    NoBucket::check(parts.status, &parts.headers, &body)?;
+                    body.into()
+                }
             };
             Ok(HttpResponse::from_parts(parts, body))
         })

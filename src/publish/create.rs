@@ -90,7 +90,8 @@ fn is_rejected(error: &object_store::Error) -> bool {
     use object_store::Error;
 
     let is_refused = matches!(error, Error::NotSupported { .. } | Error::NotImplemented { .. });
-    is_refused || matches!(StoreFault::new(error), StoreFault::NotFound | StoreFault::Credentials(_))
+    is_refused
+        || matches!(StoreFault::new(error), StoreFault::NotFound | StoreFault::NoBucket | StoreFault::Credentials(_))
 }
 
 /// Waits after another creator was first, longer after each attempt.

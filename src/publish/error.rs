@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
+use super::bounded_http::is_bucket_missing;
 use super::change::Change;
 use super::foreign_text::one_line;
 use super::local_store::STORE;
@@ -205,7 +206,7 @@ impl PublishError {
                 StoreFault::Credentials(_) => FailureKind::Credentials,
                 StoreFault::NotFound => FailureKind::Missing,
                 StoreFault::Folder { .. } => FailureKind::Disk,
-                StoreFault::Other(_) => FailureKind::Store,
+                StoreFault::NoBucket | StoreFault::Other(_) => FailureKind::Store,
             },
             PublishError::Unconfirmed { .. } => FailureKind::Store,
             PublishError::NoGeneration { .. } => FailureKind::Missing,
@@ -273,6 +274,9 @@ pub enum StoreFault {
     /// The object does not exist.
     #[error("not found")]
     NotFound,
+    /// The bucket or container does not exist, so nothing is known of its objects.
+    #[error("the bucket does not exist")]
+    NoBucket,
     /// The store rejected the credentials, or they lack a permission.
     #[error("{0}")]
     Credentials(String),
@@ -298,6 +302,7 @@ impl StoreFault {
     pub(super) fn new(error: &object_store::Error) -> StoreFault {
         let (chain, cause) = messages(error);
         match error {
+            error if is_bucket_missing(error) => StoreFault::NoBucket,
             object_store::Error::NotFound { .. } => StoreFault::NotFound,
             object_store::Error::PermissionDenied { .. } | object_store::Error::Unauthenticated { .. } => {
                 StoreFault::Credentials(cause)
@@ -317,6 +322,7 @@ impl StoreFault {
     fn remedy(&self) -> &'static str {
         match self {
             StoreFault::NotFound => ": check the URL, and that the bucket or the folder exists",
+            StoreFault::NoBucket => ": check the URL and the endpoint, and whether the bucket was deleted",
             StoreFault::Credentials(_) => {
                 ": check the credentials (for S3, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY) and their permissions: \
                  without the permission to list, S3 reports missing objects as forbidden"

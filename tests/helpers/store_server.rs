@@ -22,6 +22,8 @@ pub(crate) enum Fault {
     Stalled,
     /// Responds with this status.
     Status(u16),
+    /// Responds as S3 does if the bucket does not exist.
+    NoBucket,
     /// Resets the connection in the middle of the body.
     Reset,
     /// Closes the connection after [`CUT_LEN_BYTES`] of the body.
@@ -38,6 +40,11 @@ pub(crate) enum Fault {
 
 /// The length after which [`Fault::Cut`] cuts bodies.
 pub(crate) const CUT_LEN_BYTES: usize = 32 << 10;
+
+/// The body of the response of S3 if the bucket does not exist.
+const NO_BUCKET: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>NoSuchBucket</Code>\
+    <Message>The specified bucket does not exist</Message><BucketName>tables</BucketName>\
+    <RequestId>4442587FB7D0A2F9</RequestId></Error>";
 
 #[derive(Default)]
 struct State {
@@ -182,10 +189,17 @@ impl Request {
         let file = File::open(&self.path);
         let status = match fault {
             Some(Fault::Status(status)) => Some(status),
+            Some(Fault::NoBucket) => Some(404),
             _ => file.is_err().then_some(404),
         };
         if let Some(status) = status {
-            write!(stream, "HTTP/1.1 {status} Fault\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")?;
+            // The response to HEAD has no body.
+            let body = if fault == Some(Fault::NoBucket) && !self.is_head { NO_BUCKET } else { "" };
+            let len_bytes = body.len();
+            write!(
+                stream,
+                "HTTP/1.1 {status} Fault\r\nContent-Length: {len_bytes}\r\nConnection: close\r\n\r\n{body}"
+            )?;
             return Ok(0);
         }
         if let Some(Fault::Hostile(hostile)) = fault.filter(|_| !self.is_head) {

@@ -141,8 +141,9 @@ impl NodeMachine {
         let problem = if serving > newest || self.is_newest_missing {
             format!(
                 "the store does not have manifest {}, but this node serves generation {serving}: the store returned an \
-                 older state, the manifest was deleted, or the table was created again: to serve that table, empty the \
-                 cache and start again",
+                 older state, or the manifest or the whole table was deleted: check the URL and the store, and restore or \
+                 publish what is missing. Only if the table was created again, empty the cache and start again to serve \
+                 the new one",
                 newest.max(serving)
             )
         } else {
