@@ -78,6 +78,8 @@ pub mod client;
 pub mod cluster;
 #[doc(hidden)]
 pub mod config_file;
+#[doc(hidden)]
+pub mod counted;
 #[cfg(feature = "bake")]
 #[doc(hidden)]
 pub mod csv_text;

@@ -6,6 +6,7 @@
 
 use thiserror::Error;
 
+use crate::counted::counted;
 use crate::format::key::KeyKind;
 use crate::setting::Setting;
 
@@ -58,7 +59,10 @@ pub(crate) struct TableSummary {
 #[non_exhaustive]
 pub enum ReplaceError {
     /// The new table has fewer rows than the minimum.
-    #[error("the new table has {found} rows, and at least {min} are required: check the input, or lower the minimum")]
+    #[error(
+        "the new table has {}, and at least {min} are required: check the input, or lower the minimum",
+        counted(found, "row")
+    )]
     TooFewRows {
         /// The new table's number of rows.
         found: u64,
@@ -73,8 +77,9 @@ pub enum ReplaceError {
     },
     /// The new table lost too many of the old table's rows.
     #[error(
-        "the new table has {found} rows, and the old one has {old}, of which at most {max_percent} % may be lost: check \
-         the input, or allow a greater loss"
+        "the new table has {}, and the old one has {old}, of which at most {max_percent} % may be lost: check \
+         the input, or allow a greater loss",
+        counted(found, "row")
     )]
     Shrunk {
         /// The new table's number of rows.

@@ -58,7 +58,7 @@ def test_columns_come_from_the_current_generation(publisher: Publisher, cache: p
     numpy = pytest.importorskip("numpy")
     with zero_kv.Published(publisher.url, cache=cache) as table:
         zero_kv.bake({7: {"price": 2.5}}, publisher.folder.parent / "typed.db", types={"price": "f32"})
-        with pytest.raises(zero_kv.PublishFailed, match="differs from generation 1: it has 1 rows, expected more than"):
+        with pytest.raises(zero_kv.PublishFailed, match="differs from generation 1: it has 1 row, expected more than"):
             zero_kv.publish(publisher.folder.parent / "typed.db", publisher.url)
         with pytest.raises(ValueError, match='allow has "all", where one of these was expected: empty, shrink'):
             zero_kv.publish(publisher.folder.parent / "typed.db", publisher.url, allow=["all"])

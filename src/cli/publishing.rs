@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::generation_args::GenerationArgs;
 use super::transfer_display::TransferDisplay;
 use crate::bake::Cancel;
+use crate::counted::counted;
 use crate::publish::{Canary, Change, CommitOptions, Manifest, Publication, PublishError, ShardFile, Stage};
 
 /// A generation that can be published as soon as its files exist.
@@ -88,11 +89,11 @@ impl NewGeneration {
             files => format!("{files} files, "),
         };
         format!(
-            "{}: generation {}: {files}{} rows, {} bytes in {:.2} s, digest {}",
+            "{}: generation {}: {files}{}, {} in {:.2} s, digest {}",
             self.publication.url(),
             manifest.number,
-            manifest.rows(),
-            manifest.bytes(),
+            counted(manifest.rows(), "row"),
+            counted(manifest.bytes(), "byte"),
             took.as_secs_f64(),
             manifest.digest(),
         )

@@ -22,6 +22,7 @@ use super::index::NodeIndex;
 use super::limits::{
     HOST_LEN_MAX_BYTES, ID_LEN_MAX_BYTES, LEN_MAX_BYTES, NODES_MAX, NUMBER_MAX, SLOT_ENTRIES_MAX, ZONE_LEN_MAX_BYTES,
 };
+use crate::counted::counted;
 use crate::excerpt::excerpt;
 use crate::slot_set::SlotSet;
 use crate::slots::{SLOT_COUNT, SlotRange};
@@ -205,7 +206,7 @@ pub enum TopologyError {
         found: u64,
     },
     /// The number of nodes is not valid.
-    #[error("the document has {found} nodes, expected 1 to {NODES_MAX}")]
+    #[error("the document has {}, expected 1 to {NODES_MAX}", counted(found, "node"))]
     Nodes {
         /// The number of nodes.
         found: usize,

@@ -10,6 +10,7 @@ use thiserror::Error;
 use super::document::{Health, Role, TOPOLOGY_FORMAT, Topology, TopologyError, TopologyNode};
 use super::index::NodeIndex;
 use super::replica_places::ReplicaPlaces;
+use crate::counted::counted;
 use crate::slot_set::SlotSet;
 use crate::slots::SLOT_COUNT;
 
@@ -19,9 +20,10 @@ use crate::slots::SLOT_COUNT;
 pub enum PlanError {
     /// There are too few nodes for one primary with its replicas, or too many for one slot each.
     #[error(
-        "{nodes} nodes are given, expected at least {} for one primary with {replicas} replicas, and at most one primary \
-         for each of the {SLOT_COUNT} slots: name more nodes, or fewer replicas",
-        replicas + 1
+        "{} given, expected at least {} for one primary with {}, and at most one primary for each of the {SLOT_COUNT} slots: name more nodes, or fewer replicas",
+        counted(nodes, "node"),
+        replicas + 1,
+        counted(replicas, "replica")
     )]
     Nodes {
         /// The number of nodes.

@@ -4,6 +4,8 @@
 //! causes. A publisher rejects such a generation unless the difference is allowed. Nodes reject those without rows, or with
 //! the other kind of keys, that no publisher has allowed.
 
+use crate::counted::counted;
+
 /// A difference between a generation and the one before it that is rejected unless it is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
@@ -58,7 +60,10 @@ impl Facts {
         if rows == 0 {
             changes.push((Change::Empty, format!("it has no rows, expected about {old_rows}")));
         } else if rows <= old_rows / 2 {
-            changes.push((Change::Shrink, format!("it has {rows} rows, expected more than {}", old_rows / 2)));
+            changes.push((
+                Change::Shrink,
+                format!("it has {}, expected more than {}", counted(rows, "row"), old_rows / 2),
+            ));
         }
         if self.key_kind != old.key_kind {
             changes.push((Change::KeyKind, format!("its keys are {}, expected {}", self.key_kind, old.key_kind)));

@@ -14,6 +14,7 @@ use tracing::{error, warn};
 use super::log_limit::LogLimit;
 use super::panics;
 use super::service::Notifier;
+use crate::counted::counted;
 use crate::sync::unpoisoned;
 
 /// The time between two beats (reports of progress) of a thread, unless the watchdog requires more frequent beats.
@@ -168,7 +169,7 @@ impl Thread {
         } else if self.is_running.load(Ordering::Relaxed) && self.beats_expected && silent_s >= STUCK_AFTER_S {
             format!("the {name} thread has made no progress for {silent_s} s")
         } else if self.panics_recent.load(Ordering::Relaxed) >= PANICS_MAX {
-            format!("the {name} thread has panicked {} times", self.panics())
+            format!("the {name} thread has panicked {}", counted(self.panics(), "time"))
         } else {
             return None;
         };

@@ -89,6 +89,7 @@ use tokio::sync::Mutex;
 use tokio::sync::mpsc::unbounded_channel;
 use tracing::{info, warn};
 
+use crate::counted::counted;
 use crate::direct::{BEAT_EVERY, Board};
 use crate::store::survive_bus_errors;
 use accept::Acceptor;
@@ -442,7 +443,7 @@ fn report_ready(state: &ServerState) {
     let (path, workers) = (settings.socket.display(), state.statistics.worker_count());
     let (rows, digest) = (generation.store.len(), snapshot::digest_text(generation.store.digest()));
     info!(generation = generation.number, digest, rows, workers, "ready on {path}{on_tcp}{on_tls}");
-    state.notifier.ready(&format!("serves {rows} rows on {path}{on_tcp}{on_tls}"));
+    state.notifier.ready(&format!("serves {} on {path}{on_tcp}{on_tls}", counted(rows, "row")));
 }
 
 /// Returns the parts of the state that the supervisor uses.

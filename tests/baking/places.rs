@@ -31,7 +31,7 @@ fn start_bake(folder: &Folder, text: &[u8]) -> Child {
 fn the_default_output_is_storage_db_in_the_current_folder() {
     let folder = Folder::new();
     folder.write("rows.csv", "1,one\n");
-    assert!(folder.bake(&["rows.csv"]).succeeds().out.starts_with("storage.db: 1 rows, "));
+    assert!(folder.bake(&["rows.csv"]).succeeds().out.starts_with("storage.db: 1 row, "));
     assert_eq!(folder.names(), ["rows.csv", "storage.db"]);
     fs::create_dir(folder.path("sub")).unwrap();
     let absolute = folder.path("absolute.db");

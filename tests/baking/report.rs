@@ -90,7 +90,7 @@ fn standard_output_has_only_the_report() {
     let ended = folder.bake_text("1,one\n", &["--report", "-"]);
     let report: Value = serde_json::from_str(&ended.out).unwrap();
     assert_eq!(report["inputs"][0]["name"], "standard input");
-    assert!(ended.err.starts_with("storage.db: 1 rows, "), "{}", ended.err);
+    assert!(ended.err.starts_with("storage.db: 1 row, "), "{}", ended.err);
     let ended = folder.bake_text("1,one\n", &["--report", "-", "--quiet"]);
     assert_eq!(serde_json::from_str::<Value>(&ended.succeeds().out).unwrap()["rows"]["baked"], 1);
     assert!(ended.stages.is_empty());

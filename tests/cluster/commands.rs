@@ -70,6 +70,6 @@ pub(crate) fn topologies_are_planned_checked_applied_and_shown() {
     assert!(failure(&format!("check {next}")).contains("malformed: missing field `format`"));
     assert!(failure(&format!("check {}", path("missing"))).contains("missing: No such file"));
     assert!(failure("plan --nodes a=h:1,a=h:2").contains("another node has this id"));
-    assert!(failure("plan --nodes a=h:1 --replicas 1").contains("1 nodes are given, expected at least 2"));
+    assert!(failure("plan --nodes a=h:1 --replicas 1").contains("1 node given, expected at least 2"));
     assert!(failure("plan --nodes a").contains("expected ID=HOST:PORT"));
 }

@@ -365,7 +365,7 @@ pub(crate) fn zones_with_a_barrier_prepare_first_and_can_be_aborted() {
 
 pub(crate) fn zones_that_are_not_those_of_the_nodes_are_rejected() {
     let (store, [_a1, _a2, b1, _x]) = zoned_table();
-    let known = "zones of a (2 nodes), b (1 nodes), 1 nodes without a zone";
+    let known = "zones of a (2 nodes), b (1 node), 1 node without a zone";
     for (zones, expected) in [
         ("a,c", &["no node of zone \"c\" has reported within 3 minutes", known][..]),
         ("a,,b", &["no node of zone \"\" has reported", known]),

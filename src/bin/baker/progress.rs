@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use indicatif::{HumanCount, ProgressBar, ProgressState, ProgressStyle};
 use zero_kv::bake::{Progress, Stage, StageFacts};
 use zero_kv::cli::live_bar::live_bar;
+use zero_kv::counted::counted;
 use zero_kv::printable::Printable;
 
 /// The template of the live line (the progress on a terminal) for stages that count rows.
@@ -109,7 +110,7 @@ impl ProgressDisplay {
 fn stage_line(facts: &StageFacts) -> String {
     let seconds = facts.took.as_secs_f64();
     let mib = facts.len_bytes.map(|len_bytes| len_bytes as f64 / MIB);
-    let rows = facts.rows.map(|rows| format!("{rows} rows")).unwrap_or_default();
+    let rows = facts.rows.map(|rows| counted(rows, "row")).unwrap_or_default();
     let len = mib.map(|mib| format!("{mib:.1} MiB")).unwrap_or_default();
     let rate = mib.filter(|_| seconds >= 0.01).map(|mib| format!("{:>7.0} MiB/s", mib / seconds)).unwrap_or_default();
     format!("{:<7}{rows:>16}{len:>14}{seconds:>8.2} s{rate}", facts.stage.name())

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use zero_kv::KeyKind;
 use zero_kv::bake::{Report, ShardReport, TableFacts};
+use zero_kv::counted::counted;
 
 /// What was baked.
 pub(crate) enum Baked {
@@ -63,13 +64,14 @@ pub(crate) fn summary(output: &Path, baked: &Baked, took: Duration) -> String {
     };
     let files = match baked {
         Baked::Table(_) => String::new(),
-        Baked::Shards(shards) => format!("{} shard{}, ", shards.len(), if shards.len() == 1 { "" } else { "s" }),
+        Baked::Shards(shards) => format!("{}, ", counted(shards.len(), "shard")),
     };
     let rows = baked.sum(|report| report.rows);
     format!(
-        "{}: {files}{rows} rows{counts}, {} bytes in {seconds:.2} s, {:.0} rows/s, {:.1} bytes of overhead per row; keys are \
+        "{}: {files}{}{counts}, {} bytes in {seconds:.2} s, {:.0} rows/s, {:.1} bytes of overhead per row; keys are \
          {}{why}",
         output.display(),
+        counted(rows, "row"),
         baked.sum(|report| report.file_len_bytes),
         rows as f64 / seconds,
         baked.overhead_bytes_per_row(),

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::anyhow;
 use zero_kv::client::{ClientError, Info};
+use zero_kv::counted::counted;
 use zero_kv::printable::Printable;
 
 use crate::args::{Address, HealthArgs};
@@ -36,7 +37,7 @@ pub(crate) fn health(server: &Address, args: &HealthArgs) -> anyhow::Result<bool
     if args.verbose && problems.is_empty() {
         let value = |name| Printable(info.get(name).unwrap_or("?"));
         let (generation, digest, rows) = (value("generation"), value("digest"), value("rows"));
-        print(|stdout| writeln!(stdout, "generation {generation}, digest {digest}, {rows} rows"))?;
+        print(|stdout| writeln!(stdout, "generation {generation}, digest {digest}, {}", counted(rows, "row")))?;
     }
     Ok(problems.is_empty())
 }

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Instant;
 
+use zero_kv::counted::counted;
 use zero_kv::printable::Printable;
 
 use crate::output::{print, report_damage};
@@ -18,9 +19,7 @@ pub(crate) fn verify(path: &Path) -> anyhow::Result<bool> {
     };
     let (seconds, len_bytes) = (started.elapsed().as_secs_f64(), store.file_len_bytes());
     let rate = len_bytes as f64 / seconds / 1e9;
-    let (name, rows) = (Printable(path.display()), store.len());
-    print(|stdout| {
-        writeln!(stdout, "{name}: intact: {rows} rows, {len_bytes} bytes in {seconds:.2} s, {rate:.2} GB/s")
-    })?;
+    let (name, rows) = (Printable(path.display()), counted(store.len(), "row"));
+    print(|stdout| writeln!(stdout, "{name}: intact: {rows}, {len_bytes} bytes in {seconds:.2} s, {rate:.2} GB/s"))?;
     Ok(true)
 }

@@ -13,6 +13,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use tokio::sync::Mutex;
 
 use super::families;
+use crate::counted::counted;
 use crate::printable::Printable;
 use crate::server::snapshot::Snapshot;
 use crate::server::state::ServerState;
@@ -112,9 +113,9 @@ fn readiness(snapshot: &Snapshot) -> String {
     let (state, generation, store) = (snapshot.state(), snapshot.generation.number, &snapshot.generation.store);
     let (resident_len_bytes, file_len_bytes) = (snapshot.server.residency.len_bytes(), store.file_len_bytes());
     let share = 100.0 * resident_len_bytes as f64 / file_len_bytes.max(1) as f64;
-    let rows = store.len();
+    let rows = counted(store.len(), "row");
     let mut lines = format!(
-        "{state}: generation {generation}, {rows} rows, {resident_len_bytes} of {file_len_bytes} bytes resident ({share:.1} %)\n"
+        "{state}: generation {generation}, {rows}, {resident_len_bytes} of {file_len_bytes} bytes resident ({share:.1} %)\n"
     );
     let damaged = blocks_to_replace(snapshot);
     if damaged > 0 {

@@ -11,6 +11,7 @@ use tracing::{error, info, warn};
 use super::parse::{FILE_LEN_MAX_BYTES, UsersError, parse};
 use super::permissions::User;
 use crate::config_file;
+use crate::counted::counted;
 use crate::server::generations::FileVersion;
 use crate::server::log_limit::LogLimit;
 use crate::server::peer::Peer;
@@ -150,7 +151,7 @@ impl Users {
         });
         match accepted {
             Ok(users) => {
-                info!("{}: the server has {} users now", path.display(), users.len());
+                info!("{}: the server has {} now", path.display(), counted(users.len(), "user"));
                 self.replace(users);
                 unpoisoned(&self.refused).clear();
                 true

@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use serde::Serialize;
+use zero_kv::counted::counted;
 use zero_kv::printable::Printable;
 use zero_kv::publish::{Garbage, GarbageRules, Publication};
 
@@ -24,9 +25,9 @@ pub(super) fn gc(args: &GcArgs) -> anyhow::Result<bool> {
     let garbage = garbage?;
     if garbage.unreadable_statuses > 0 {
         print_error(&format_args!(
-            "warning: the files of all generations are retained, because {} statuses cannot be read: make them readable, \
-             or delete them: a running node writes its status again within a minute",
-            garbage.unreadable_statuses
+            "warning: the files of all generations are retained, because {} cannot be read: make them readable, or delete \
+             them: a running node writes its status again within a minute",
+            counted(garbage.unreadable_statuses, "status")
         ));
     }
     print(|stdout| {
@@ -34,14 +35,16 @@ pub(super) fn gc(args: &GcArgs) -> anyhow::Result<bool> {
             return write_json_line(stdout, &Report { deleted: args.delete, garbage: &garbage });
         }
         garbage.objects.iter().try_for_each(|object| writeln!(stdout, "{}", Printable(object)))?;
-        let (objects, bytes) = (garbage.objects.len(), garbage.bytes);
-        let remedy = if args.delete || objects == 0 { "" } else { ": pass --delete to delete them" };
+        let (files, bytes) = (counted(garbage.objects.len(), "file"), counted(garbage.bytes, "byte"));
+        let remedy = if args.delete || garbage.objects.is_empty() { "" } else { ": pass --delete to delete them" };
         let verb = if args.delete { "deleted" } else { "not needed" };
-        writeln!(stdout, "{verb}: {objects} files, {bytes} bytes{remedy}")?;
+        writeln!(stdout, "{verb}: {files}, {bytes}{remedy}")?;
         let age = humantime::format_duration(args.older_than);
         match garbage.young {
             0 => Ok(()),
-            young => writeln!(stdout, "retained: {young} files that are not needed but younger than {age}"),
+            young => {
+                writeln!(stdout, "retained: {} not needed but younger than {age}", counted(young, "file"))
+            }
         }
     })?;
     Ok(true)

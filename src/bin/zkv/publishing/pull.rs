@@ -7,6 +7,7 @@ use anyhow::Context;
 use zero_kv::bake::Cancel;
 use zero_kv::cli::stop_signals::ArrivedSignal;
 use zero_kv::cli::transfer_display::TransferDisplay;
+use zero_kv::counted::counted;
 use zero_kv::publish::{Manifest, Publication, PublishError};
 
 use crate::args::PullArgs;
@@ -43,11 +44,11 @@ pub(super) fn pull(args: &PullArgs) -> anyhow::Result<bool> {
         true => write_json_line(stdout, &manifest),
         false => writeln!(
             stdout,
-            "{}: generation {} ({selected_by}), {} rows, {} bytes in {:.2} s, digest {}",
+            "{}: generation {} ({selected_by}), {}, {} in {:.2} s, digest {}",
             args.output.display(),
             manifest.number,
-            manifest.rows(),
-            manifest.bytes(),
+            counted(manifest.rows(), "row"),
+            counted(manifest.bytes(), "byte"),
             started.elapsed().as_secs_f64(),
             manifest.digest(),
         ),

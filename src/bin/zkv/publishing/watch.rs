@@ -12,6 +12,7 @@ use anyhow::bail;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use zero_kv::cli::live_bar::live_bar;
+use zero_kv::counted::counted;
 use zero_kv::printable::Printable;
 use zero_kv::publish::{NodeReports, NodeStatus, Publication, UnreadableStatus};
 
@@ -161,7 +162,7 @@ fn table<'a>(nodes: impl ExactSizeIterator<Item = &'a Node> + Clone) -> String {
     rows.extend(nodes.clone().map(Node::row));
     let mut aligns = [Align::Left; 7];
     (aligns[3], aligns[5]) = (Align::Right, Align::Right);
-    format!("{} nodes: {}\n{}", nodes.len(), counts.join(", "), lines(aligns, &rows))
+    format!("{}: {}\n{}", counted(nodes.len(), "node"), counts.join(", "), lines(aligns, &rows))
 }
 
 pub(super) fn watch(args: &WatchNodesArgs) -> anyhow::Result<bool> {

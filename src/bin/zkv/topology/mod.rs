@@ -12,6 +12,7 @@ use anyhow::{Context, anyhow};
 use zero_kv::cli::whole_file::write_whole;
 use zero_kv::cluster::{Health, Role, SlotSet, TOPOLOGY_LEN_MAX_BYTES, Topology, moved_slots, plan};
 use zero_kv::config_file;
+use zero_kv::counted::counted;
 
 use crate::args::{PlanArgs, Source, TopologyCommand};
 use crate::output::{print, print_error};
@@ -104,7 +105,8 @@ fn counts(topology: &Topology) -> String {
     let count = |role: Role| topology.nodes.iter().filter(|node| node.role == role).count();
     let failed = topology.nodes.iter().filter(|node| node.health == Health::Fail).count();
     let failed = if failed > 0 { format!(", {failed} failed") } else { String::new() };
-    format!("{} primaries, {} replicas{failed}", count(Role::Primary), count(Role::Replica))
+    let (primaries, replicas) = (counted(count(Role::Primary), "primary"), counted(count(Role::Replica), "replica"));
+    format!("{primaries}, {replicas}{failed}")
 }
 
 fn print_plan(args: &PlanArgs) -> anyhow::Result<bool> {

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::bail;
+use zero_kv::counted::counted;
 use zero_kv::printable::Printable;
 use zero_kv::publish::{Pin, Publication};
 
@@ -57,9 +58,10 @@ fn check(zones: &[String], nodes: &[Node]) -> anyhow::Result<()> {
         *known.entry(&node.zone).or_default() += 1;
     }
     let without = known.remove("").unwrap_or(0);
-    let mut list: Vec<String> = known.iter().map(|(zone, count)| format!("{zone} ({count} nodes)")).collect();
+    let mut list: Vec<String> =
+        known.iter().map(|(zone, count)| format!("{zone} ({})", counted(count, "node"))).collect();
     if without > 0 {
-        list.push(format!("{without} nodes without a zone"));
+        list.push(format!("{} without a zone", counted(without, "node")));
     }
     let list = list.join(", ");
     for (index, zone) in zones.iter().enumerate() {
