@@ -128,6 +128,7 @@ fn main() -> ExitCode {
     ];
     trials.extend(trials![
         busy_stores::a_node_sends_two_requests_for_each_poll_and_no_status_without_a_change,
+        busy_stores::a_command_waits_for_a_busy_store_until_its_deadline,
         busy_stores::requests_wait_as_long_as_a_busy_store_asks,
         busy_stores::a_part_that_takes_longer_than_a_response_is_sent_once,
         busy_stores::statuses_of_many_nodes_are_read_at_the_same_time,

@@ -31,6 +31,7 @@ impl NewGeneration {
         let canaries = args.canary.as_deref().map(Canary::read_file).transpose()?.unwrap_or_default();
         let note = args.note.clone().unwrap_or_default();
         let publication = Publication::create(url)?;
+        publication.set_patience(None, print_warning);
         let options = CommitOptions { parent: args.parent, canaries, allow, note };
         let generation = NewGeneration { publication, options, print_warning };
         let checked = generation.publication.check_parent(args.parent);

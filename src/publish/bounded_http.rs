@@ -1,15 +1,14 @@
-//! Bounds for the responses of stores over HTTP, and for the requests to stores that ask for a pause.
+//! Bounds for the responses of stores over HTTP.
 //!
 //! In: requests of the crate `object_store`, which reads bodies until they end, and allocates what headers announce.
 //! Out: responses whose bodies, lengths, and times are within limits. A body that is longer than what was requested, and the whole
-//! object instead of a range, are errors whose bodies are not read; of the body of an error, only the beginning is read. If
-//! a store is busy and states for how long (`Retry-After`), all requests to the store wait. Redirects are followed only
-//! where they are safe: see [`Redirects`].
+//! object instead of a range, are errors whose bodies are not read; of the body of an error, only the beginning is read.
+//! Requests wait while the store is [`Busy`]. Redirects are followed only where they are safe: see [`Redirects`].
 
 use std::pin::Pin;
-use std::sync::Mutex;
+use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt};
@@ -18,15 +17,15 @@ use object_store::ClientOptions;
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody, HttpService,
 };
-use reqwest::header::{HeaderMap, HeaderValue, RETRY_AFTER};
+use reqwest::header::{HeaderMap, HeaderValue};
 use reqwest::redirect::{Attempt, Policy};
 use reqwest::{StatusCode, Url};
 use thiserror::Error;
 use tokio::time::{Instant, Sleep};
 
+use super::busy::Busy;
 use super::foreign_text::one_line;
 use super::limits::{FILE_LEN_MAX_BYTES, MANIFEST_LEN_MAX_BYTES};
-use crate::sync::unpoisoned;
 
 /// The maximum length of a body that does not belong to a requested range: of a document, or of a page of a listing.
 const BODY_LEN_MAX_BYTES: u64 = MANIFEST_LEN_MAX_BYTES;
@@ -46,8 +45,6 @@ const UNRECEIVED_MAX: Duration = Duration::from_secs(30);
 const BODY_MAX: Duration = Duration::from_secs(120);
 /// The maximum time that a response waits for its next byte.
 const STALL_MAX: Duration = Duration::from_secs(15);
-/// The maximum time that requests wait because a store is busy.
-const BUSY_MAX: Duration = Duration::from_secs(60);
 
 /// The maximum length of the body of a response, as an extension of a request.
 #[derive(Clone, Copy, Debug)]
@@ -60,21 +57,16 @@ pub(super) struct Streamed;
 
 /// Returns whether a request failed because the body of its response is longer than the [`BodyLimit`].
 pub(super) fn is_body_beyond_limit(error: &object_store::Error) -> bool {
-    matches!(cause(error), Some(BeyondLimit::Body { .. }))
+    matches!(cause_of(error), Some(BeyondLimit::Body { .. }))
 }
 
 /// Returns whether a request for a range failed because the store returned the whole object.
 pub(super) fn is_range_ignored(error: &object_store::Error) -> bool {
-    matches!(cause(error), Some(BeyondLimit::Range))
-}
-
-/// Returns whether a request failed because the store does not have the bucket.
-pub(super) fn is_bucket_missing(error: &object_store::Error) -> bool {
-    cause::<NoBucket>(error).is_some()
+    matches!(cause_of(error), Some(BeyondLimit::Range))
 }
 
 /// Returns the cause of an error that has a type.
-fn cause<T: std::error::Error + 'static>(error: &object_store::Error) -> Option<&T> {
+pub(super) fn cause_of<T: std::error::Error + 'static>(error: &object_store::Error) -> Option<&T> {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = cause {
         if let Some(found) = error.downcast_ref() {
@@ -139,61 +131,29 @@ impl Redirects {
 
 /// Makes clients whose responses are within limits.
 #[derive(Debug)]
-pub(super) struct BoundedConnector(pub(super) Redirects);
+pub(super) struct BoundedConnector {
+    pub(super) redirects: Redirects,
+    pub(super) busy: Arc<Busy>,
+}
 
 impl HttpConnector for BoundedConnector {
     fn connect(&self, _options: &ClientOptions) -> object_store::Result<HttpClient> {
         let client = reqwest::Client::builder()
             .user_agent(concat!("zero-kv/", env!("CARGO_PKG_VERSION")))
-            .redirect(self.0.policy())
+            .redirect(self.redirects.policy())
             .connect_timeout(CONNECT_MAX)
             .tcp_user_timeout(UNRECEIVED_MAX)
             .http1_only()
             .build()
             .map_err(|error| object_store::Error::Generic { store: "HTTP", source: error.into() })?;
-        Ok(HttpClient::new(Bounded { client: HttpClient::new(client), busy: Busy::default() }))
+        Ok(HttpClient::new(Bounded { client: HttpClient::new(client), busy: Arc::clone(&self.busy) }))
     }
 }
 
 #[derive(Debug)]
 struct Bounded {
     client: HttpClient,
-    busy: Busy,
-}
-
-/// The end of the pause that the store has asked for.
-#[derive(Debug, Default)]
-struct Busy(Mutex<Option<Instant>>);
-
-impl Busy {
-    /// Waits until the store accepts requests again.
-    async fn wait(&self) {
-        let end = *unpoisoned(&self.0);
-        if let Some(end) = end {
-            tokio::time::sleep_until(end).await;
-        }
-    }
-
-    /// Records a response that asks for a pause.
-    fn record(&self, status: StatusCode, headers: &HeaderMap) {
-        if status != StatusCode::TOO_MANY_REQUESTS && !status.is_server_error() {
-            return;
-        }
-        let pause = headers.get(RETRY_AFTER).and_then(|value| retry_after(value.to_str().ok()?));
-        if let Some(pause) = pause {
-            let mut end = unpoisoned(&self.0);
-            *end = (*end).max(Some(Instant::now() + pause.min(BUSY_MAX)));
-        }
-    }
-}
-
-/// Parses `Retry-After`: a number of seconds, or a date.
-fn retry_after(value: &str) -> Option<Duration> {
-    if let Ok(seconds) = value.trim().parse() {
-        return Some(Duration::from_secs(seconds));
-    }
-    let date = chrono::DateTime::parse_from_rfc2822(value.trim()).ok()?;
-    SystemTime::from(date).duration_since(SystemTime::now()).ok()
+    busy: Arc<Busy>,
 }
 
 /// A response that is not within the limits.
@@ -223,7 +183,7 @@ impl From<BeyondLimit> for HttpError {
 /// like a table without new documents.
 #[derive(Debug, Error)]
 #[error("the bucket does not exist")]
-struct NoBucket;
+pub(super) struct NoBucket;
 
 /// The codes of such responses, as S3, Google Cloud Storage, and Azure state them.
 const NO_BUCKET_CODES: [&str; 2] = ["NoSuchBucket", "ContainerNotFound"];
@@ -256,7 +216,7 @@ impl HttpService for Bounded {
             let has_range = request.headers().contains_key("range");
             let is_streamed = request.extensions().get::<Streamed>().is_some();
             let response_max = response_max(request.body().content_length() as u64);
-            self.busy.wait().await;
+            self.busy.wait().await?;
             let response = within(response_max, "the response did not begin", self.client.execute(request)).await?;
             let (parts, body) = response.into_parts();
             self.busy.record(parts.status, &parts.headers);
@@ -412,18 +372,6 @@ async fn read_error(body: HttpResponseBody) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn pauses_are_seconds_or_dates() {
-        assert_eq!(retry_after(" 120 "), Some(Duration::from_secs(120)));
-        assert_eq!(retry_after("18446744073709551615"), Some(Duration::from_secs(u64::MAX)));
-        let future = chrono::DateTime::<chrono::Utc>::from(SystemTime::now() + Duration::from_secs(3000));
-        let pause = retry_after(&future.format("%a, %d %b %Y %H:%M:%S GMT").to_string()).unwrap();
-        assert!(pause <= Duration::from_secs(3000) && pause > Duration::from_secs(2000), "{pause:?}");
-        for none in ["Wed, 21 Oct 2015 07:28:00 GMT", "", "-1", "soon", "1.5"] {
-            assert_eq!(retry_after(none), None, "{none}");
-        }
-    }
 
     #[test]
     fn redirects_lead_neither_from_https_to_http_nor_with_credentials_to_another_host() {

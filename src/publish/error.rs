@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use super::bounded_http::is_bucket_missing;
+use super::bounded_http::{NoBucket, cause_of};
+use super::busy::TooBusy;
 use super::change::Change;
 use super::foreign_text::one_line;
 use super::local_store::STORE;
@@ -206,7 +207,7 @@ impl PublishError {
                 StoreFault::Credentials(_) => FailureKind::Credentials,
                 StoreFault::NotFound => FailureKind::Missing,
                 StoreFault::Folder { .. } => FailureKind::Disk,
-                StoreFault::NoBucket | StoreFault::Other(_) => FailureKind::Store,
+                StoreFault::NoBucket | StoreFault::Busy(_) | StoreFault::Other(_) => FailureKind::Store,
             },
             PublishError::Unconfirmed { .. } => FailureKind::Store,
             PublishError::NoGeneration { .. } => FailureKind::Missing,
@@ -280,6 +281,9 @@ pub enum StoreFault {
     /// The store rejected the credentials, or they lack a permission.
     #[error("{0}")]
     Credentials(String),
+    /// The store asks for a pause that is longer than the operation may take.
+    #[error("{0}")]
+    Busy(String),
     /// The folder of a local store cannot be read or written.
     #[error("{problem}")]
     Folder {
@@ -302,7 +306,8 @@ impl StoreFault {
     pub(super) fn new(error: &object_store::Error) -> StoreFault {
         let (chain, cause) = messages(error);
         match error {
-            error if is_bucket_missing(error) => StoreFault::NoBucket,
+            error if cause_of::<NoBucket>(error).is_some() => StoreFault::NoBucket,
+            error if cause_of::<TooBusy>(error).is_some() => StoreFault::Busy(cause),
             object_store::Error::NotFound { .. } => StoreFault::NotFound,
             object_store::Error::PermissionDenied { .. } | object_store::Error::Unauthenticated { .. } => {
                 StoreFault::Credentials(cause)
@@ -323,6 +328,7 @@ impl StoreFault {
         match self {
             StoreFault::NotFound => ": check the URL, and that the bucket or the folder exists",
             StoreFault::NoBucket => ": check the URL and the endpoint, and whether the bucket was deleted",
+            StoreFault::Busy(_) => ": repeat the command later, or let it wait longer",
             StoreFault::Credentials(_) => {
                 ": check the credentials (for S3, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY) and their permissions: \
                  without the permission to list, S3 reports missing objects as forbidden"

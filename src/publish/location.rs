@@ -17,6 +17,7 @@ use object_store::path::Path;
 use object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
 
 use super::bounded_http::{BoundedConnector, Redirects};
+use super::busy::Busy;
 use super::error::{PublishError, StoreFault};
 use super::local_store::LocalStore;
 use crate::folder::Folder;
@@ -41,6 +42,8 @@ pub(super) struct Location {
     pub(super) folder: Option<LocalStore>,
     /// Whether the store can be written and listed. Plain HTTP servers can only be read.
     pub(super) is_writable: bool,
+    /// The pause that the store has asked for.
+    pub(super) busy: Arc<Busy>,
 }
 
 impl Location {
@@ -85,7 +88,7 @@ impl Location {
         let invalid = |error: object_store::Error| refused(StoreFault::new(&error).to_string());
         let parse_path = |path: &str| Path::parse(path).map_err(|error| refused(error.to_string()));
         let url = format!("{scheme}://{rest}");
-        let (client, retry) = (client_options(), retry_config());
+        let (client, retry, busy) = (client_options(), retry_config(), Arc::<Busy>::default());
         let read_only = |store: Arc<dyn ObjectStore>, prefix| Location {
             url: url.clone(),
             prefix,
@@ -94,8 +97,10 @@ impl Location {
             pages: None,
             folder: None,
             is_writable: false,
+            busy: Arc::clone(&busy),
         };
-        let signed = BoundedConnector(Redirects::SameHost);
+        let connector = |redirects| BoundedConnector { redirects, busy: Arc::clone(&busy) };
+        let signed = connector(Redirects::SameHost);
         match scheme {
             "s3" => {
                 let builder = variables(variables_prefix, "AWS_").into_iter().fold(
@@ -144,7 +149,7 @@ impl Location {
             }
             "http" | "https" => {
                 let builder = HttpBuilder::new().with_url(format!("{scheme}://{host}")).with_client_options(client);
-                let builder = builder.with_retry(retry).with_http_connector(BoundedConnector(Redirects::Anywhere));
+                let builder = builder.with_retry(retry).with_http_connector(connector(Redirects::Anywhere));
                 let store = builder.build().map_err(invalid)?;
                 Ok(read_only(Arc::new(store), parse_path(path)?))
             }

@@ -25,6 +25,7 @@
 
 mod bandwidth;
 mod bounded_http;
+mod busy;
 mod byte_ranges;
 mod cache;
 mod canary;

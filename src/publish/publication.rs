@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::stream::{self, StreamExt};
 use serde::Serialize;
@@ -147,6 +147,13 @@ impl Publication {
     /// Returns the table's URL.
     pub fn url(&self) -> &str {
         self.location.url()
+    }
+
+    /// Sets how the operations on the table wait for a store that is busy and asks for a pause (`Retry-After`), which is at
+    /// most a minute. Passes a message to `notice` if a pause takes longer than some seconds. An operation whose pause
+    /// would end after the deadline fails at once.
+    pub fn set_patience(&self, deadline: Option<Instant>, notice: impl Fn(&str) + Send + Sync + 'static) {
+        self.location.busy.set_patience(deadline.map(Into::into), Arc::new(notice));
     }
 
     /// Returns whether an upload that was interrupted continues if the same file is uploaded again.

@@ -23,6 +23,22 @@ pub(crate) fn requests_wait_as_long_as_a_busy_store_asks() -> Result<(), Missing
     Ok(())
 }
 
+pub(crate) fn a_command_waits_for_a_busy_store_until_its_deadline() -> Result<(), Missing> {
+    let proxied = Proxied::new()?;
+    proxied.store.publish(1);
+    proxied.proxy.fail("GET|HEAD|PUT", "", ProxyFault::Status(503, "Retry-After: 60\r\n"), u64::MAX);
+    let ran = proxied.zkv(&["rollout", "URL", "1", "--wait", "--timeout", "10s"]);
+    ran.fails(2, &["the store is busy (status 503), and asks to wait", "longer than this command may wait: repeat"]);
+    assert_eq!(proxied.proxy.requests("GET|HEAD|PUT", "").len(), 1, "{ran:?}");
+    // A command that may wait says what it waits for.
+    proxied.proxy.reset();
+    proxied.proxy.fail("HEAD", "/manifests/", ProxyFault::Status(503, "Retry-After: 6\r\n"), 1);
+    let ran = proxied.zkv(&["generations", "URL"]);
+    assert_eq!(ran.output.status.code(), Some(0), "{ran:?}");
+    assert!(ran.err.contains(": the store is busy (status 503), and asked to wait"), "{ran:?}");
+    Ok(())
+}
+
 pub(crate) fn a_part_that_takes_longer_than_a_response_is_sent_once() -> Result<(), Missing> {
     let proxied = Proxied::new()?;
     let rows: String = (0..10_000).map(|key| format!("{key},{key:0100}\n")).collect();

@@ -12,8 +12,8 @@ use zero_kv::cli::stop_signals::ArrivedSignal;
 use zero_kv::cli::transfer_display::TransferDisplay;
 use zero_kv::publish::{CopyOptions, Manifest, Progress, Publication, PublishError, Stage};
 
-use super::print_warnings;
 use super::pull::select;
+use super::{open, print_warnings, telling_pauses};
 use crate::args::CopyArgs;
 use crate::output::{print, print_error, write_json_line};
 
@@ -32,8 +32,8 @@ struct Report<'a> {
 
 pub(super) fn copy(args: &CopyArgs) -> anyhow::Result<bool> {
     let started = Instant::now();
-    let source = Publication::open(&args.from)?;
-    let target = Publication::create_with(&args.to, TARGET_VARIABLES)?;
+    let source = open(&args.from)?;
+    let target = telling_pauses(Publication::create_with(&args.to, TARGET_VARIABLES)?);
     let (manifest, selected_by) = match select(&source, args.generation) {
         Err(error @ PublishError::NoGeneration { .. }) => {
             print_error(&error);

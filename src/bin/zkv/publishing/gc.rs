@@ -5,7 +5,7 @@ use std::io::Write;
 use serde::Serialize;
 use zero_kv::counted::counted;
 use zero_kv::printable::Printable;
-use zero_kv::publish::{Garbage, GarbageRules, Publication};
+use zero_kv::publish::{Garbage, GarbageRules};
 
 use crate::args::GcArgs;
 use crate::output::{print, print_error, write_json_line};
@@ -18,7 +18,7 @@ struct Report<'a> {
 }
 
 pub(super) fn gc(args: &GcArgs) -> anyhow::Result<bool> {
-    let publication = Publication::open(&args.table.url)?;
+    let publication = super::open(&args.table.url)?;
     let rules = GarbageRules { keep: args.keep, age_min: args.older_than, delete: args.delete };
     let garbage = publication.collect_garbage(&rules);
     super::print_warnings(&publication);

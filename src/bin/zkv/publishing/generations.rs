@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use serde::Serialize;
-use zero_kv::publish::{Generation, Pin, Publication};
+use zero_kv::publish::{Generation, Pin, PublishError};
 
 use super::pins::{PinReport, describe};
 use crate::args::GenerationsArgs;
@@ -45,7 +45,7 @@ struct FailedNode<'a> {
 }
 
 pub(super) fn generations(args: &GenerationsArgs) -> anyhow::Result<bool> {
-    let publication = Publication::open(&args.table.url)?;
+    let publication = super::open(&args.table.url)?;
     let generations = publication.generations(args.count);
     super::print_warnings(&publication);
     let generations = generations?;

@@ -24,6 +24,9 @@ mod store;
 #[cfg(feature = "object-store")]
 mod watch;
 
+#[cfg(feature = "object-store")]
+use zero_kv::publish::{Publication, PublishError};
+
 use crate::args::PublishingCommand;
 
 #[cfg(feature = "object-store")]
@@ -49,9 +52,28 @@ pub(crate) fn run(command: &PublishingCommand) -> anyhow::Result<bool> {
 #[cfg(feature = "object-store")]
 const SILENT_AFTER: std::time::Duration = std::time::Duration::from_secs(180);
 
+/// Opens a table. Tells the user about long pauses that a busy store asks for.
+#[cfg(feature = "object-store")]
+pub(crate) fn open(url: &str) -> Result<Publication, PublishError> {
+    Publication::open(url).map(telling_pauses)
+}
+
+/// Opens a table for writing, and creates its folder. Tells the user about long pauses that a busy store asks for.
+#[cfg(feature = "object-store")]
+pub(crate) fn create(url: &str) -> Result<Publication, PublishError> {
+    Publication::create(url).map(telling_pauses)
+}
+
+#[cfg(feature = "object-store")]
+fn telling_pauses(publication: Publication) -> Publication {
+    let url = publication.url().to_owned();
+    publication.set_patience(None, move |pause| crate::output::print_error(&format_args!("{url}: {pause}")));
+    publication
+}
+
 /// Warns of what was left out or noticed.
 #[cfg(feature = "object-store")]
-pub(crate) fn print_warnings(publication: &zero_kv::publish::Publication) {
+pub(crate) fn print_warnings(publication: &Publication) {
     publication.take_warnings().iter().for_each(|warning| print_warning(warning));
 }
 

@@ -18,7 +18,7 @@ pub(super) struct PinReport {
 }
 
 pub(super) fn pin(args: &PinArgs) -> anyhow::Result<bool> {
-    let publication = Publication::open(&args.table.url)?;
+    let publication = super::open(&args.table.url)?;
     let mut pin = pin_of(&publication, args.generation, args.node.clone())?;
     pin.hold = args.hold;
     warn_of_unknown(&publication, &args.node)?;
@@ -26,7 +26,7 @@ pub(super) fn pin(args: &PinArgs) -> anyhow::Result<bool> {
 }
 
 pub(super) fn unpin(args: &UnpinArgs) -> anyhow::Result<bool> {
-    let publication = Publication::open(&args.table.url)?;
+    let publication = super::open(&args.table.url)?;
     create(&publication, Pin::new(None), args.table.json)
 }
 

@@ -2,13 +2,13 @@
 
 use std::io::Write;
 
-use zero_kv::publish::{Policy, Publication};
+use zero_kv::publish::Policy;
 
 use crate::args::{PolicyArgs, Quota};
 use crate::output::{print, write_json_line};
 
 pub(super) fn policy(args: &PolicyArgs) -> anyhow::Result<bool> {
-    let publication = Publication::open(&args.table.url)?;
+    let publication = super::open(&args.table.url)?;
     let policy = match (args.max_bytes, args.max_rows) {
         (None, None) => publication.policy()?,
         // A policy that cannot be read is replaced.

@@ -15,7 +15,7 @@ use crate::output::{print, print_error, write_json_line};
 
 pub(super) fn pull(args: &PullArgs) -> anyhow::Result<bool> {
     let started = Instant::now();
-    let publication = Publication::open(&args.table.url)?;
+    let publication = super::open(&args.table.url)?;
     let (manifest, selected_by) = match select(&publication, args.generation) {
         Err(error @ PublishError::NoGeneration { .. }) => {
             print_error(&error);

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use serde::Serialize;
-use zero_kv::publish::{Publication, StoreProbe};
+use zero_kv::publish::StoreProbe;
 
 use crate::args::TableArgs;
 use crate::output::{print, write_json_line};
@@ -17,7 +17,7 @@ struct Report<'a> {
 }
 
 pub(super) fn check(args: &TableArgs, races: u64) -> anyhow::Result<bool> {
-    let publication = Publication::create(&args.url)?;
+    let publication = super::create(&args.url)?;
     let (probe, url) = (publication.probe(races)?, publication.url());
     let usable = probe.is_usable();
     let mib_per_s = |bytes_per_s: u64| bytes_per_s as f64 / f64::from(1 << 20);

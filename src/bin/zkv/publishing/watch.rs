@@ -166,7 +166,7 @@ fn table<'a>(nodes: impl ExactSizeIterator<Item = &'a Node> + Clone) -> String {
 }
 
 pub(super) fn watch(args: &WatchNodesArgs) -> anyhow::Result<bool> {
-    let publication = Publication::open(&args.table.url)?;
+    let publication = super::open(&args.table.url)?;
     if publication.url().starts_with("http") {
         bail!(
             "{}: statuses cannot be listed over HTTP: name the store itself, such as s3://BUCKET/PATH",

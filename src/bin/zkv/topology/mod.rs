@@ -49,7 +49,7 @@ fn read(source: &Source) -> anyhow::Result<Option<Topology>> {
     match source {
         Source::File(path) => Ok(Some(read_file(path)?)),
         #[cfg(feature = "object-store")]
-        Source::Url(url) => Ok(zero_kv::publish::Publication::open(url)?.topology(None)?),
+        Source::Url(url) => Ok(crate::publishing::open(url)?.topology(None)?),
         #[cfg(not(feature = "object-store"))]
         Source::Url(_) => Ok(None),
     }
@@ -128,7 +128,7 @@ fn apply(file: &Path, to: &Source) -> anyhow::Result<bool> {
         Source::File(path) => replace_file(&topology, path)?,
         #[cfg(feature = "object-store")]
         Source::Url(url) => {
-            let publication = zero_kv::publish::Publication::create(url)?;
+            let publication = crate::publishing::create(url)?;
             let created = publication.create_topology(&topology);
             crate::publishing::print_warnings(&publication);
             created?;

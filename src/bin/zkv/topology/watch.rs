@@ -11,7 +11,7 @@ use crate::args::WatchArgs;
 use crate::output::{print, print_error};
 
 pub(super) fn watch(args: &WatchArgs) -> anyhow::Result<bool> {
-    let publication = Publication::open(&args.url)?;
+    let publication = crate::publishing::open(&args.url)?;
     let mut last_problem = String::new();
     loop {
         match step(&publication, args) {

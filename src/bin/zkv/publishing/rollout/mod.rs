@@ -53,9 +53,10 @@ pub(super) enum Outcome {
 }
 
 pub(super) fn rollout(args: &RolloutArgs) -> anyhow::Result<bool> {
-    let publication = Publication::open(&args.table.url)?;
-    publication.manifest(Some(args.generation))?;
+    let publication = super::open(&args.table.url)?;
+    // It sets the deadline of all requests.
     let mut watch = Watch::new(&publication, args);
+    publication.manifest(Some(args.generation))?;
     let outcome = match args {
         RolloutArgs { abort: true, .. } => abort::abort(&publication, args, &mut watch),
         RolloutArgs { zones, .. } if !zones.is_empty() => zones::zone_by_zone(&publication, args, &mut watch),

@@ -14,7 +14,7 @@ use super::Outcome;
 use super::nodes::{Node, table};
 use super::tally::Tally;
 use crate::args::RolloutArgs;
-use crate::output::print;
+use crate::output::{print, print_error};
 use crate::publishing::pins::describe;
 
 /// The minimum time that a read of the reports may take, also if the time of the rollout is over.
@@ -44,12 +44,17 @@ impl<'a> Watch<'a> {
         let bar = live_bar(args.table.json);
         let is_live = !bar.is_hidden();
         bar.set_style(ProgressStyle::with_template("{msg}").expect("a valid template"));
+        let deadline = Instant::now() + args.timeout;
+        let (url, screen) = (publication.url().to_owned(), bar.clone());
+        publication.set_patience(Some(deadline), move |pause| {
+            screen.suspend(|| print_error(&format_args!("{url}: {pause}")));
+        });
         Watch {
             publication,
             generation: args.generation,
             tolerate: args.tolerate,
             interval: args.interval,
-            deadline: Instant::now() + args.timeout,
+            deadline,
             nodes: Vec::new(),
             pin: None,
             step: None,
