@@ -7,6 +7,7 @@ pub mod generate;
 mod generated_files;
 pub mod generation_args;
 pub mod live_bar;
+pub mod names;
 pub mod number;
 #[cfg(feature = "object-store")]
 pub mod publishing;

@@ -2,6 +2,17 @@
 
 const EXPECTED: &str = "expected a size, such as 512MiB or 2GB";
 
+/// Parses a number of bytes per second, such as `50MB`.
+pub fn parse_rate(text: &str) -> Result<u64, String> {
+    match parse_size(text)? {
+        0 => {
+            Err("expected at least 1 byte per second, such as 50MB; without the option, the rate has no limit"
+                .to_owned())
+        }
+        rate => Ok(rate),
+    }
+}
+
 /// Parses a number of bytes, with or without a unit, such as `4096`, `512MiB`, or `2GB`.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();

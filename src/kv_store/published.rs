@@ -6,7 +6,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use zero_kv::cli::size::parse_size;
+use zero_kv::cli::names::parse_name;
+use zero_kv::cli::size::parse_rate;
 use zero_kv::slots::SlotRange;
 
 #[derive(Clone, Debug, clap::Args)]
@@ -28,17 +29,17 @@ pub(crate) struct PublishedArgs {
     #[arg(long, value_name = "TIME", requires = "from", default_value = "5s", value_parser = parse_poll)]
     pub(crate) poll: Duration,
     /// Fetch at most this many bytes per second, such as 50MB [default: no limit]
-    #[arg(long, value_name = "RATE", requires = "from", value_parser = parse_size)]
+    #[arg(long, value_name = "RATE", requires = "from", value_parser = parse_rate)]
     fetch_bandwidth: Option<u64>,
     /// Keep this many generations in the folder, so that a rollback needs no download
     #[arg(long, value_name = "N", requires = "from", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
     keep: u16,
     /// Use this name for the server in reports to the store and in the topology of a cluster [default: the name of the
     /// machine]
-    #[arg(long, value_name = "NAME", requires = "node-of")]
+    #[arg(long, value_name = "NAME", requires = "node-of", value_parser = parse_name)]
     pub(crate) node: Option<String>,
     /// Report that the server is in this zone, such as a data center, so that a rollout can proceed zone by zone
-    #[arg(long, value_name = "ZONE", requires = "from")]
+    #[arg(long, value_name = "ZONE", requires = "from", value_parser = parse_zone)]
     zone: Option<String>,
 }
 
@@ -50,6 +51,11 @@ fn parse_url(text: &str) -> Result<String, &'static str> {
 #[cfg(not(feature = "object-store"))]
 fn parse_url(_: &str) -> Result<String, &'static str> {
     Err("this program was built without the feature object-store: build it with the feature object-store or full")
+}
+
+/// Parses the name of a zone. An empty text, as an environment variable may have it, is no zone.
+fn parse_zone(text: &str) -> Result<String, &'static str> {
+    if text.is_empty() { Ok(String::new()) } else { parse_name(text) }
 }
 
 fn parse_poll(text: &str) -> Result<Duration, String> {

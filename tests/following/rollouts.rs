@@ -93,10 +93,12 @@ fn a_node_reports_its_zone() {
     eventually("the node reports its zone", || {
         published.publication.statuses().unwrap().iter().any(|status| status.zone == "east-1")
     });
-    for zone in ["east,west", "../x"] {
+    for args in [["--zone", "east,west"], ["--zone", "../x"], ["--zone", "a b"], ["--fetch-bandwidth", "0"]] {
         let mut command = published.node_command("b", published.publication.url());
-        let output = command.args(["--zone", zone]).output().unwrap();
+        let output = command.args(args).output().unwrap();
         let error = String::from_utf8(output.stderr).unwrap();
-        assert!(!output.status.success() && error.contains("the zone of the node is "), "{error}");
+        assert!(output.status.code() == Some(2) && error.contains("expected at "), "{args:?}: {error}");
     }
+    let output = published.node_command("a/b", published.publication.url()).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
 }

@@ -54,7 +54,8 @@ pub(crate) fn a_pin_to_a_missing_generation_is_rejected(store: &Store) {
 
 pub(crate) fn malformed_command_lines_are_rejected() {
     let store = Store::folder();
-    store.bake("table.db", "1,one\n");
+    // The table has a generation, so that a command that is not rejected would write something.
+    store.publish(1);
     for url in ["users", "ftp://host/users", "s3://bucket", "file://host/users"] {
         store.zkv(&["publish", "table.db", "--to", url]).fails(2, &[&format!("zkv: {url}: ")]);
     }
@@ -80,6 +81,15 @@ pub(crate) fn malformed_command_lines_are_rejected() {
         &["rollout", "URL", "1", "--wait", "--tolerate", "-1"],
         &["rollout", "URL", "1", "--abort", "--tolerate", "1"],
         &["rollout", "URL", "1", "--abort", "--zones", "a"],
+        &["rollout", "URL", "1", "--zones", ""],
+        &["rollout", "URL", "1", "--zones", "a,a"],
+        &["rollout", "URL", "1", "--zones", "a,,b"],
+        &["pin", "URL", "1", "--node", ""],
+        &["pin", "URL", "1", "--node", "a,,b"],
+        &["pin", "URL", "1", "--node", "a b"],
+        &["pin", "URL", "1", "--node", "a,a"],
+        &["pull", "URL", "-o", "copy.db", "--bandwidth", "0"],
+        &["copy", "URL", "URL", "--bandwidth", "0"],
         &["generations", "URL", "--socket", "s"],
         &["generations", "--socket", "s", "URL"],
         &["--db", "table.db", "store", "check", "URL"],
@@ -87,6 +97,7 @@ pub(crate) fn malformed_command_lines_are_rejected() {
         let ran = store.zkv(args);
         assert_eq!((ran.output.status.code(), &*ran.out), (Some(2), ""), "{args:?}");
     }
+    assert_eq!(store.objects("pins"), [""; 0]);
     for (fail_after, interval) in [("1min", "500ms"), ("60", "0.5")] {
         store
             .zkv(&["topology", "watch", "URL", "--once", "--fail-after", fail_after, "--interval", interval])

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Subcommand};
 use zero_kv::cli::generation_args::{GenerationArgs, parse_url};
-use zero_kv::cli::size::parse_size;
+use zero_kv::cli::names::parse_name;
+use zero_kv::cli::size::{parse_rate, parse_size};
 #[cfg(feature = "object-store")]
 use zero_kv::publish::Change;
 
@@ -84,13 +85,14 @@ pub(crate) enum PublishingCommand {
     ///
     /// By default, each node serves the generation as soon as it has verified it. With --canary-nodes, the first
     /// nodes must serve it before the others begin. With --barrier, all nodes verify the generation, wait, and
-    /// serve it within one poll of each other. With --zones, one zone must serve it before the next one begins. Nodes that
-    /// have not reported for 3 minutes are not waited for.
+    /// serve it within one poll of each other. With --zones, one zone must serve it before the next one begins. Without
+    /// these options and --wait, the command only pins all nodes, and waits for none. Nodes that have not reported for 3
+    /// minutes are not waited for.
     ///
     /// To keep nodes from serving a new generation before its rollout, pin the current one before you publish.
     ///
-    /// Exit status: 0 if the nodes serve the generation, except those that are tolerated, or after an abort; 1 if nodes
-    /// failed or the time is over, with the reasons; 2 after an error.
+    /// Exit status: 0 if the nodes serve the generation, except those that are tolerated, if the command only pins nodes,
+    /// or after an abort; 1 if nodes failed, none has reported, or the time is over, with the reasons; 2 after an error.
     Rollout(RolloutArgs),
 }
 
@@ -186,7 +188,7 @@ pub(crate) struct CopyArgs {
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) temp_dir: PathBuf,
     /// Download at most this much per second, such as 50MB
-    #[arg(long, value_name = "RATE", value_parser = parse_size)]
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     pub(crate) bandwidth: Option<u64>,
     #[command(flatten)]
     pub(crate) changes: ChangeArgs,
@@ -224,7 +226,7 @@ pub(crate) struct PinArgs {
     #[arg(value_name = "N")]
     pub(crate) generation: u64,
     /// Pin only these nodes
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = parse_name)]
     pub(crate) node: Vec<String>,
     /// Make nodes fetch and verify the generation, but not serve it before the decision of a rollout
     #[arg(long)]
@@ -275,7 +277,7 @@ pub(crate) struct PullArgs {
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: PathBuf,
     /// Download at most this much per second, such as 50MB
-    #[arg(long, value_name = "RATE", value_parser = parse_size)]
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     pub(crate) bandwidth: Option<u64>,
 }
 
@@ -308,7 +310,7 @@ pub(crate) struct RolloutArgs {
     pub(crate) canary_nodes: Option<u64>,
     /// Pin the nodes of these zones, one zone after the other (kv_store --zone): the next zone begins when all nodes of
     /// the zone serve the generation. Name all zones that have nodes. Nodes without a zone come last
-    #[arg(long, value_name = "ZONE,…", value_delimiter = ',', conflicts_with = "canary_nodes")]
+    #[arg(long, value_name = "ZONE,…", value_delimiter = ',', value_parser = parse_name, conflicts_with = "canary_nodes")]
     pub(crate) zones: Vec<String>,
     /// Succeed although up to this many nodes have failed, are silent, or do not serve the generation in time, and name
     /// them. Nodes that were silent before the rollout count, too
@@ -320,7 +322,8 @@ pub(crate) struct RolloutArgs {
     /// Let all nodes prepare the generation, and let them serve it when enough nodes are ready, with --zones zone by zone
     #[arg(long)]
     pub(crate) barrier: bool,
-    /// With --barrier, wait for this number or percentage of nodes before they serve the generation
+    /// With --barrier, wait for this number of nodes, or for this percentage of the nodes that have reported, before they
+    /// serve the generation
     #[arg(long, value_name = "M|PERCENT", default_value = "100%", requires = "barrier")]
     pub(crate) ready: Ready,
     /// Cancel a rollout: nodes serve what the pin before the rollout selects
@@ -354,10 +357,10 @@ impl FromStr for Ready {
 }
 
 impl Ready {
-    /// Returns the number of nodes out of `nodes` that must be ready.
+    /// Returns the number of nodes that must be ready if `nodes` nodes have reported, which may be less.
     pub(crate) fn of(self, nodes: usize) -> usize {
         match self {
-            Ready::Nodes(ready) => ready.min(nodes),
+            Ready::Nodes(ready) => ready,
             Ready::Percent(percent) => (nodes * percent).div_ceil(100),
         }
     }

@@ -71,6 +71,15 @@ fn telling_pauses(publication: Publication) -> Publication {
     publication
 }
 
+/// Checks that a list of names on the command line has no name twice, before anything is read or written.
+#[cfg(feature = "object-store")]
+fn check_distinct(option: &str, names: &[String]) -> anyhow::Result<()> {
+    match zero_kv::cli::names::repeated(names) {
+        Some(name) => anyhow::bail!("{option} has {name} twice: name each one once"),
+        None => Ok(()),
+    }
+}
+
 /// Warns of what was left out or noticed.
 #[cfg(feature = "object-store")]
 pub(crate) fn print_warnings(publication: &Publication) {

@@ -18,6 +18,7 @@ pub(super) struct PinReport {
 }
 
 pub(super) fn pin(args: &PinArgs) -> anyhow::Result<bool> {
+    super::check_distinct("--node", &args.node)?;
     let publication = super::open(&args.table.url)?;
     let mut pin = pin_of(&publication, args.generation, args.node.clone())?;
     pin.hold = args.hold;

@@ -53,6 +53,7 @@ pub(super) enum Outcome {
 }
 
 pub(super) fn rollout(args: &RolloutArgs) -> anyhow::Result<bool> {
+    super::check_distinct("--zones", &args.zones)?;
     let publication = super::open(&args.table.url)?;
     // It sets the deadline of all requests.
     let mut watch = Watch::new(&publication, args);
@@ -136,6 +137,7 @@ fn wait_until_prepared(
     args: &RolloutArgs,
     watch: &mut Watch<'_>,
 ) -> anyhow::Result<Outcome> {
+    watch.tell_missing(args.ready);
     let outcome = watch.wait(|_| true, |tally: Tally| tally.enough_are_ready(args.ready))?;
     // An abort also creates a pin.
     let is_aborted = || Ok::<_, anyhow::Error>(publication.decision(pin)? == Some(Decision::Abort));

@@ -59,7 +59,8 @@ impl Tally {
         let (are_ready, lost) = (self.prepared + self.serving, self.failed + self.absent);
         let nodes = are_ready + self.waiting + lost;
         let needed = ready.of(nodes);
-        if are_ready >= needed || self.waiting == 0 && are_ready > 0 && lost <= self.tolerated {
+        let is_rest_lost = self.waiting == 0 && are_ready > 0 && lost <= self.tolerated && nodes >= needed;
+        if are_ready >= needed || is_rest_lost {
             return Some(Outcome::Done);
         }
         (nodes - self.failed < needed && self.failed > self.tolerated).then_some(Outcome::Failed)
@@ -137,5 +138,10 @@ mod tests {
         assert_eq!(ready("pX", None, "100%"), Some(Done));
         assert_eq!(ready("pffw", Some(1), "100%"), Some(Failed));
         assert_eq!(ready("f", Some(1), "100%"), None);
+        // A number is one of nodes, also of those that have not reported yet.
+        assert_eq!(ready("pp", None, "2"), Some(Done));
+        assert_eq!(ready("pp", None, "9"), None);
+        assert_eq!(ready("pf", Some(1), "9"), None);
+        assert_eq!(ready("pppf", Some(1), "4"), Some(Done));
     }
 }

@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use zero_kv::cli::live_bar::live_bar;
+use zero_kv::counted::counted;
 use zero_kv::printable::Printable;
 use zero_kv::publish::{Pin, Publication, PublishError};
 
 use super::Outcome;
 use super::nodes::{Node, table};
 use super::tally::Tally;
-use crate::args::RolloutArgs;
+use crate::args::{Ready, RolloutArgs};
 use crate::output::{print, print_error};
 use crate::publishing::pins::describe;
 
@@ -146,6 +147,18 @@ impl<'a> Watch<'a> {
             let _ = print(|stdout| writeln!(stdout, "{step}"));
         } else {
             self.bar.println(Printable(step).to_string());
+        }
+    }
+
+    /// Says that more nodes must be ready than have reported.
+    pub(super) fn tell_missing(&self, ready: Ready) {
+        let (nodes, needed) = (self.live().count(), ready.of(self.live().count()));
+        if needed > nodes {
+            let missing = format!(
+                "--ready expects {}, found {nodes} that have reported: waiting for more",
+                counted(needed, "node")
+            );
+            self.bar.suspend(|| print_error(&missing));
         }
     }
 
