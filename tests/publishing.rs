@@ -190,6 +190,7 @@ fn main() -> ExitCode {
         rollouts::too_few_ready_nodes_are_reported_after_the_time,
         watch::a_failing_store_is_read_again,
         watch::a_terminal_shows_printable_text,
+        watch::a_store_without_readable_statuses_has_no_nameless_node,
         watch::changes_of_nodes_are_lines,
         watch::nodes_are_printed_once,
         rollouts::zones_serve_one_after_the_other,

@@ -68,6 +68,12 @@ impl LocalStore {
             .map_err(|error| generic(io::Error::new(error.kind(), format!("{}: {error}", self.root.display()))))
     }
 
+    /// Fails if the folder of the store is missing, cannot be opened, or hangs.
+    pub(super) async fn check(&self) -> Result<()> {
+        let store = self.clone();
+        self.reading(move || store.root().map(drop)).await
+    }
+
     /// Returns the folder of an object, and the object's name in it.
     fn folder_of(&self, location: &Path) -> Result<(Folder, String)> {
         self.walk(location, Folder::subfolder)

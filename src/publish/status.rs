@@ -215,8 +215,12 @@ impl NodeReports {
     pub(super) async fn read(location: &Location, failed_max: usize) -> Result<NodeReports, PublishError> {
         let mut reports = NodeReports::default();
         let listed = match location.list("status", None, STATUSES_MAX).await {
-            // Who can write to the folder of a store can replace `status`. All statuses are then missing.
+            // Who can write to the folder of a store can replace `status`. All statuses are then missing. If the store itself
+            // is missing, nothing is known of nodes.
             Err(error @ PublishError::Store { cause: StoreFault::Folder { .. }, .. }) => {
+                if let Some(folder) = &location.folder {
+                    folder.check().await.map_err(location.fault("status"))?;
+                }
                 reports.unreadable.push(UnreadableStatus::new(None, &error));
                 Vec::new()
             }

@@ -116,6 +116,17 @@ pub(crate) fn nodes_are_printed_once() {
     store.zkv(&["watch", "http://127.0.0.1:1/users", "--once"]).fails(2, &["cannot be listed over HTTP"]);
 }
 
+pub(crate) fn a_store_without_readable_statuses_has_no_nameless_node() {
+    let store = Store::folder();
+    std::fs::write(store.path("published/users/status"), "no folder").unwrap();
+    let ran = store.zkv(&["watch", "URL", "--once"]);
+    ran.fails(1, &["/status: ", ": no status is read", "no node has reported"]);
+    std::fs::rename(store.path("published"), store.path("unmounted")).unwrap();
+    for args in [&["watch", "URL", "--once"][..], &["watch", "URL", "--once", "--json"]] {
+        store.zkv(args).fails(2, &["/status: ", "No such file or directory", ": check the URL, and the disk"]);
+    }
+}
+
 pub(crate) fn changes_of_nodes_are_lines() {
     let store = Store::folder();
     store.publish(1);

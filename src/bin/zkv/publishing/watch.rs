@@ -100,10 +100,15 @@ impl Node {
         Node { state, age_s: status.age_s, problem, status }
     }
 
-    fn unreadable(unreadable: UnreadableStatus) -> Node {
+    /// Returns a node whose status cannot be read. Returns why no status can be read as the error.
+    fn unreadable(unreadable: UnreadableStatus) -> Result<Node, String> {
+        let UnreadableStatus { node, problem, .. } = unreadable;
         let mut status = NodeStatus::default();
-        status.node = unreadable.node.unwrap_or_default();
-        Node { state: State::Unreadable, age_s: 0, problem: unreadable.problem, status }
+        status.node = match node {
+            Some(node) => node,
+            None => return Err(format!("warning: {problem}: no status is read")),
+        };
+        Ok(Node { state: State::Unreadable, age_s: 0, problem, status })
     }
 
     /// Describes what the node fetches or has prepared.
@@ -145,12 +150,18 @@ impl Node {
     }
 }
 
-/// Returns the nodes of a table, in the order of their names.
-fn nodes(reports: NodeReports) -> Vec<Node> {
+/// Returns the nodes of a table, in the order of their names, and why no status can be read, or an empty text.
+fn nodes(reports: NodeReports) -> (Vec<Node>, String) {
     let mut nodes: Vec<Node> = reports.statuses.into_iter().map(Node::new).collect();
-    nodes.extend(reports.unreadable.into_iter().map(Node::unreadable));
+    let mut problem = String::new();
+    for unreadable in reports.unreadable {
+        match Node::unreadable(unreadable) {
+            Ok(node) => nodes.push(node),
+            Err(found) => problem = found,
+        }
+    }
     nodes.sort_by(|left, right| left.status.node.cmp(&right.status.node));
-    nodes
+    (nodes, problem)
 }
 
 /// Returns the nodes as a table of text, after a line with their number in each state.
@@ -174,7 +185,10 @@ pub(super) fn watch(args: &WatchNodesArgs) -> anyhow::Result<bool> {
         );
     }
     if args.once {
-        let nodes = nodes(publication.reports(READ_MAX)?);
+        let (nodes, problem) = nodes(publication.reports(READ_MAX)?);
+        if !problem.is_empty() {
+            print_error(&problem);
+        }
         let (has_any, url) = (!nodes.is_empty(), publication.url());
         print(|stdout| match args.table.json {
             true => write_json_line(stdout, &Report { url, nodes: &nodes }),
@@ -195,23 +209,21 @@ fn follow(publication: &Publication, args: &WatchNodesArgs) -> anyhow::Result<bo
     bar.set_style(ProgressStyle::with_template("{msg}").expect("a valid template"));
     let (mut before, mut last_problem) = (Vec::new(), String::new());
     loop {
-        match publication.reports(READ_MAX) {
+        let problem = match publication.reports(READ_MAX) {
             Ok(reports) => {
-                last_problem.clear();
-                let nodes = nodes(reports);
+                let (nodes, problem) = nodes(reports);
                 if !show(&bar, args.table.json, publication.url(), &before, &nodes)? {
                     return Ok(true);
                 }
                 before = nodes;
+                problem
             }
-            Err(error) => {
-                let problem = error.to_string();
-                if problem != last_problem {
-                    bar.suspend(|| print_error(&format_args!("{problem}: trying again")));
-                }
-                last_problem = problem;
-            }
+            Err(error) => format!("{error}: trying again"),
+        };
+        if !problem.is_empty() && problem != last_problem {
+            bar.suspend(|| print_error(&problem));
         }
+        last_problem = problem;
         thread::sleep(args.interval);
     }
 }
