@@ -18,8 +18,8 @@ use std::path::{Component, Path, PathBuf};
 
 use nix::unistd::geteuid;
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fchmod, fstat, linkat, mkdirat, openat, readlinkat, renameat,
-    statat, unlinkat,
+    Access, AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fchmod, fstat, linkat, mkdirat, openat, readlinkat,
+    renameat, statat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -271,6 +271,11 @@ impl Folder {
         let identity = |found: io::Result<Stat>| found.ok().map(|found| (found.st_dev, found.st_ino));
         let file = identity(self.stat(name));
         file.is_some() && file == identity(other.stat(other_name))
+    }
+
+    /// Returns whether this process may create files in the folder.
+    pub fn is_writable(&self) -> bool {
+        rustix::fs::accessat(&self.fd, ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS).is_ok()
     }
 
     /// Returns whether the folder was deleted, or another one has its path.

@@ -357,6 +357,7 @@ mod following {
             }
             info!("the cache has no complete generation: waiting for the store");
         }
+        follower.notice_with(|notice| warn!("{notice}"));
         let mut log = PollLog::default();
         while !control.is_stopped() {
             let polled = |result: &Result<Polled, PublishError>| {

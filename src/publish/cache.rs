@@ -73,7 +73,8 @@ pub(super) struct Cache {
     folder: Folder,
     data: Folder,
     manifests: Folder,
-    lock: Arc<Lock>,
+    /// `None` if this process can write nothing to the folder.
+    lock: Option<Arc<Lock>>,
 }
 
 /// The locked file of a folder.
@@ -91,13 +92,9 @@ impl Cache {
     pub(super) fn open(folder: &Path) -> Result<Cache, PublishError> {
         let folder = Folder::create_all(folder).map_err(PublishError::io(folder))?;
         let (data, manifests) = create_subfolders(&folder)?;
-        let lock = folder.open_lock_file("lock").map_err(|error| unusable(&folder, "lock".as_ref(), error))?;
-        flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
-            let error = io::Error::other("another process uses this folder: stop it, or choose another folder");
-            PublishError::Io { path: folder.path().join("lock"), error }
-        })?;
+        let lock = lock(&folder)?;
         folder.remove_hidden_files().map_err(PublishError::io(folder.path()))?;
-        Ok(Cache { folder, data, manifests, lock: Arc::new(Lock(lock)) })
+        Ok(Cache { folder, data, manifests, lock })
     }
 
     /// Opens the folder again if it, or a folder in it, was deleted, or if another one has its name.
@@ -108,7 +105,7 @@ impl Cache {
         let reopen = || {
             let (data, manifests) = create_subfolders(&self.folder)?;
             let folder = self.folder.try_clone().map_err(PublishError::io(self.folder.path()))?;
-            Ok(Cache { folder, data, manifests, lock: Arc::clone(&self.lock) })
+            Ok(Cache { folder, data, manifests, lock: self.lock.clone() })
         };
         [&self.data, &self.manifests].into_iter().any(Folder::is_replaced).then(reopen)
     }
@@ -295,6 +292,20 @@ impl Cache {
         }
         self.folder.remove_hidden_files().map_err(PublishError::io(self.folder.path()))
     }
+}
+
+/// Locks a folder. Returns `None` if this process can neither lock the folder nor write to it, for example because root has
+/// filled it and mounted it read-only. Such a process only reads complete files, which nobody changes.
+fn lock(folder: &Folder) -> Result<Option<Arc<Lock>>, PublishError> {
+    let file = match folder.open_lock_file("lock") {
+        Err(_) if !folder.is_writable() => return Ok(None),
+        opened => opened.map_err(|error| unusable(folder, "lock".as_ref(), error))?,
+    };
+    flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+        let error = io::Error::other("another process uses this folder: stop it, or choose another folder");
+        PublishError::Io { path: folder.path().join("lock"), error }
+    })?;
+    Ok(Some(Arc::new(Lock(file))))
 }
 
 fn create_subfolders(folder: &Folder) -> Result<(Folder, Folder), PublishError> {

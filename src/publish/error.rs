@@ -363,6 +363,7 @@ fn disk_remedy(kind: io::ErrorKind) -> Option<&'static str> {
         io::ErrorKind::StorageFull => Some(": free space on the disk"),
         io::ErrorKind::QuotaExceeded => Some(": free space, or raise the quota"),
         io::ErrorKind::ReadOnlyFilesystem => Some(": mount the file system for writing, or use another folder"),
+        io::ErrorKind::NotADirectory => Some(": expected a folder: remove what has this name, or use another folder"),
         io::ErrorKind::PermissionDenied => Some(": check the owner and the permissions of the folder and its files"),
         _ => None,
     }

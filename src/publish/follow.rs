@@ -49,6 +49,9 @@ type Serve = Box<dyn FnMut(&std::path::Path, &Manifest) -> Result<(), String> + 
 /// Observes the downloads of a follower.
 type Observe = Box<dyn FnMut(Progress) + Send>;
 
+/// Receives messages for the log.
+type Notice = Box<dyn FnMut(&str) + Send>;
+
 /// Actions in progress.
 type Jobs = FuturesUnordered<BoxFuture<'static, Event>>;
 
@@ -76,6 +79,9 @@ pub struct Follower {
     /// Other processes with the name of the node.
     namesakes: Arc<Namesakes>,
     observe: Option<Observe>,
+    notice: Notice,
+    /// Why the folder cannot be opened again after it was deleted or replaced, or empty.
+    folder_problem: String,
 }
 
 /// What the threads of transfers and swaps use.
@@ -131,6 +137,8 @@ impl Follower {
             rejected_at_start: 0,
             namesakes: Arc::new(Namesakes::new()),
             observe: None,
+            notice: Box::new(|_| ()),
+            folder_problem: String::new(),
             options,
         };
         follower.change(|facts| {
@@ -160,6 +168,12 @@ impl Follower {
     /// return soon.
     pub fn observe(&mut self, progress: impl FnMut(Progress) + Send + 'static) {
         self.observe = Some(Box::new(progress));
+    }
+
+    /// Sets a function that receives messages about damage that the node repairs, which therefore may be in no result of a
+    /// poll: the file or the folder was damaged, deleted, or replaced.
+    pub fn notice_with(&mut self, notice: impl FnMut(&str) + Send + 'static) {
+        self.notice = Box::new(notice);
     }
 
     /// Makes the node a part of a cluster: it follows the topologies of the table, and has the slots that they assign to
@@ -264,10 +278,7 @@ impl Follower {
         self.machine();
         let (mut jobs, (sender, mut progress)) = (Jobs::new(), unbounded_channel());
         while !self.control.is_stopped() {
-            // The result of a swap in progress would hide that its file is lost.
-            if self.machine().swapping().is_none() && self.folder.reopen_if_replaced() {
-                self.apply(Event::Damaged("the folder of the cache was deleted or replaced"));
-            }
+            self.check_folder();
             self.act(&jobs, &sender);
             self.synchronize();
             if let Some(report) = self.machine().take_report() {
@@ -310,6 +321,26 @@ impl Follower {
         .await;
     }
 
+    /// Opens the folder again if it was deleted or replaced.
+    fn check_folder(&mut self) {
+        // The result of a swap in progress would hide that its file is lost.
+        if self.machine().swapping().is_some() {
+            return;
+        }
+        let problem = match self.folder.reopen_if_replaced() {
+            Some(Err(error)) => error.to_string(),
+            Some(Ok(())) => {
+                self.apply(Event::Damaged("the folder of the cache was deleted or replaced"));
+                String::new()
+            }
+            None => String::new(),
+        };
+        if !problem.is_empty() && problem != self.folder_problem {
+            (self.notice)(&format!("{problem}: the served generation stays"));
+        }
+        self.folder_problem = problem;
+    }
+
     fn apply(&mut self, event: Event) {
         let now = self.started.elapsed();
         if let Event::Swapped(Ok(())) = &event {
@@ -317,6 +348,9 @@ impl Follower {
             self.served = goal.map(|goal| ((*goal.manifest).clone(), goal.slots));
         }
         self.machine().apply(event, now);
+        for notice in self.machine().take_notices() {
+            (self.notice)(&notice);
+        }
     }
 
     fn drain(&mut self, progress: &mut UnboundedReceiver<Progress>) {
@@ -497,6 +531,7 @@ impl Follower {
             zone: self.options.zone.clone(),
             instance: self.namesakes.instance().to_owned(),
             other_instance: self.namesakes.other(),
+            error: if self.folder_problem.is_empty() { status.error } else { self.folder_problem.clone() },
             ..status
         }
     }
@@ -511,12 +546,11 @@ impl Folder {
         Arc::clone(&unpoisoned(&self.cache))
     }
 
-    /// Opens the folder again if it was deleted or replaced. Returns whether it was opened.
-    fn reopen_if_replaced(&self) -> bool {
+    /// Opens the folder again if it was deleted or replaced. Returns `None` if it was not.
+    fn reopen_if_replaced(&self) -> Option<Result<(), PublishError>> {
         let mut cache = unpoisoned(&self.cache);
-        // If this fails, the next write to the folder states why.
-        let reopened = cache.reopen_if_replaced().and_then(Result::ok);
-        reopened.map(|reopened| *cache = Arc::new(reopened)).is_some()
+        let reopened = cache.reopen_if_replaced()?;
+        Some(reopened.map(|reopened| *cache = Arc::new(reopened)))
     }
 
     /// Returns the slots that the program serves, as a node of a cluster.

@@ -197,6 +197,9 @@ fn a_node_whose_cache_is_deleted_or_moved_fetches_its_file_again() {
     for (generation, (lost, lose)) in (1..).zip(lose) {
         wait_until_served(&node, generation);
         lose();
+        let notice =
+            format!("generation {generation}: the folder of the cache was deleted or replaced: it is fetched again");
+        eventually("the loss is logged", || node.logged(&notice) > 0);
         eventually(lost, || {
             let has = |name: &str| cache.join(name).exists();
             ["serving.db", "data", "manifests"].into_iter().all(has)
@@ -210,6 +213,32 @@ fn a_node_whose_cache_is_deleted_or_moved_fetches_its_file_again() {
     drop(node);
     // The folder has everything that a start without the store needs.
     wait_until_served(&published.node_of("a", "http://127.0.0.1:1/users"), 5);
+}
+
+#[test]
+fn a_file_in_the_place_of_the_cache_is_reported_until_it_is_removed() {
+    let published = Published::new();
+    published.publish(1);
+    let (node, cache) = (published.node("a"), published.cache("a"));
+    for (generation, place) in (1..).zip([cache.clone(), cache.join("data"), cache.join("manifests")]) {
+        fs::rename(&place, published.folder.path().join(format!("moved-{generation}"))).unwrap();
+        // The node may create the folder again before the file is there.
+        eventually("a file takes the name", || {
+            let _ = fs::remove_dir_all(&place);
+            fs::write(&place, "no folder").is_ok()
+        });
+        wait_for_error(&node, "Not a directory (os error 20): expected a folder: remove what has this name");
+        eventually("the problem is logged", || node.logged(&format!("{}: Not a directory", place.display())) > 0);
+        wait_until_served(&node, generation);
+        fs::remove_file(&place).unwrap();
+        eventually("the folder is complete", || {
+            let has = |name: &str| cache.join(name).exists();
+            ["data", "manifests"].into_iter().all(has) && published.kept_and_garbage("a").1 == Vec::<String>::new()
+        });
+        published.publish(generation + 1);
+        wait_until_served(&node, generation + 1);
+        eventually("the error is forgotten", || health(&node) == (Some(0), String::new()));
+    }
 }
 
 #[test]

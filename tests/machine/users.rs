@@ -180,6 +180,11 @@ pub(crate) fn a_node_starts_from_a_cache_that_it_cannot_write_to() -> Result<(),
         folders.iter().for_each(|folder| fs::set_permissions(folder, Permissions::from_mode(mode)).unwrap());
     };
     set_mode(0o555);
+    // Whoever has filled the folder may own the file that a process locks before it writes.
+    let lock = published.cache("a").join("lock");
+    std::os::unix::fs::chown(&lock, Some(OTHER + 1), None).unwrap();
+    wait_until_served(&start(), 1);
+    std::os::unix::fs::chown(&lock, Some(OTHER), None).unwrap();
     let node = start();
     wait_until_served(&node, 1);
     published.publish(2);

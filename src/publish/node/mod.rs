@@ -155,6 +155,8 @@ pub(super) struct NodeMachine {
     /// Whether something ended that was not reported yet, and whether a generation was served since the last report.
     is_unreported: bool,
     has_served: bool,
+    /// Messages about damage, which may be repaired before the next report.
+    notices: Vec<String>,
 
     is_writing_status: bool,
     status_tried_at: Option<Duration>,
@@ -216,6 +218,7 @@ impl NodeMachine {
             failure_counts: Default::default(),
             is_unreported: false,
             has_served: false,
+            notices: Vec::new(),
             is_writing_status: false,
             status_tried_at: None,
             status_written: None,
@@ -337,6 +340,11 @@ impl NodeMachine {
         }
     }
 
+    /// Returns messages about damage since the last call.
+    pub(super) fn take_notices(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notices)
+    }
+
     fn transferred(&mut self, result: Result<Box<SlotSet>, PublishError>, now: Duration) {
         let Some(transfer) = self.transfer.take() else { return };
         // A read that is in progress may have begun before the transfer ended.
@@ -399,6 +407,7 @@ impl NodeMachine {
         (self.is_damaged, self.repairs) = (true, self.repairs + 1);
         let problem = format!("{problem}: it is fetched again");
         let error = PublishError::Corrupt { object: format!("generation {}", self.serving), problem };
+        self.notices.push(error.to_string());
         // A disk that damages each copy must not make the node fetch it all the time.
         let attempts = self.repairs - 1;
         let failure = Failure { attempts, retry_at: now, text: String::new(), is_unusable: false };
