@@ -387,6 +387,29 @@ pub(crate) fn zones_that_are_not_those_of_the_nodes_are_rejected() {
     rollout(&store, &["--zones", "a", "--wait"]).succeeds();
 }
 
+pub(crate) fn a_pin_of_one_node_does_not_activate_what_the_others_hold() {
+    let store = pinned_table();
+    let [_a, b] = start(&store, ["a", "b"], 1);
+    let pin = |args: &[&str]| store.zkv(&[&["pin", "URL"], args].concat()).succeeds();
+    pin(&["2", "--hold"]);
+    pin(&["2", "--hold"]);
+    let expected = "pin 4: nodes a serve generation 2, and other nodes serve generation 1\n";
+    assert_eq!(pin(&["2", "--node", "a"]), expected);
+    assert_eq!(b.serving(), 1);
+    // Without a pin before, the others keep what they report.
+    store.zkv(&["unpin", "URL"]).succeeds();
+    rollout(&store, &["--wait"]).succeeds();
+    store.zkv(&["unpin", "URL"]).succeeds();
+    pin(&["1", "--hold"]);
+    let expected = "pin 9: nodes a serve generation 1, and other nodes serve generation 2\n";
+    assert_eq!(pin(&["1", "--node", "a"]), expected);
+    // After a rollout, the pin counts.
+    store.publish(3);
+    store.zkv(&["rollout", "URL", "3", "--interval", "20ms", "--barrier"]).succeeds();
+    let expected = "pin 11: nodes a serve generation 2, and other nodes serve generation 3\n";
+    assert_eq!(pin(&["2", "--node", "a"]), expected);
+}
+
 pub(crate) fn another_pin_ends_a_rollout() {
     let store = pinned_table();
     let [_a, b] = start(&store, ["a", "b"], 1);

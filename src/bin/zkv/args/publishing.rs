@@ -39,7 +39,8 @@ pub(crate) enum PublishingCommand {
     Watch(WatchNodesArgs),
     /// Make nodes serve a certain generation of a published table until another pin is created
     ///
-    /// Nodes that the pin does not name serve the generation that the preceding pin selected for them.
+    /// Nodes that the pin does not name serve the generation that the preceding pin selected for them. A generation that
+    /// they only hold for a rollout does not count.
     ///
     /// Exit status: 0 after success, 2 after an error.
     Pin(PinArgs),

@@ -1,13 +1,18 @@
 //! `zkv pin` and `zkv unpin`: select the generation that nodes serve.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 
 use serde::Serialize;
 use zero_kv::printable::Printable;
-use zero_kv::publish::{Pin, Publication};
+use zero_kv::publish::{Decision, Pin, Publication, PublishError};
 
+use super::SILENT_AFTER;
 use crate::args::{PinArgs, UnpinArgs};
 use crate::output::{print, print_error, write_json_line};
+
+/// The maximum number of pins that are read to find out what nodes serve that hold a generation.
+const PINS_MAX: u64 = 1000;
 
 /// A pin as JSON.
 #[derive(Serialize)]
@@ -31,15 +36,65 @@ pub(super) fn unpin(args: &UnpinArgs) -> anyhow::Result<bool> {
     create(&publication, Pin::new(None), args.table.json)
 }
 
-/// Returns a pin of some nodes, or of all nodes if `nodes` is empty. The generation of the other nodes stays the one
-/// that the newest pin selects for them.
+/// Returns a pin of some nodes, or of all nodes if `nodes` is empty. The other nodes keep their generation.
 fn pin_of(publication: &Publication, generation: u64, nodes: Vec<String>) -> anyhow::Result<Pin> {
     let mut pin = Pin::new(Some(generation));
     if !nodes.is_empty() {
-        pin.others = publication.pin()?.and_then(|(_, newest)| newest.generation_for(None));
+        pin.others = generation_of_others(publication, || {
+            let statuses = publication.statuses()?;
+            let live = statuses.iter().filter(|status| status.age_s <= SILENT_AFTER.as_secs());
+            Ok(most_served(live.filter(|status| !nodes.contains(&status.node)).map(|status| status.serving)))
+        })?;
     }
     pin.nodes = nodes;
     Ok(pin)
+}
+
+/// Returns the generation of the nodes that a new pin does not name, or `None` for the newest one: what the newest pin
+/// selects for them. A pin that holds its generation for all nodes counts only if a rollout has activated it, because
+/// nodes serve until then what they served before: what the pin before it selects, or otherwise `served`.
+pub(super) fn generation_of_others(
+    publication: &Publication,
+    served: impl FnOnce() -> anyhow::Result<Option<u64>>,
+) -> anyhow::Result<Option<u64>> {
+    let (newest, pin) = match publication.pin() {
+        // Nodes keep what they serve until they can read another pin.
+        Err(PublishError::Document { .. }) => return served(),
+        pin => match pin? {
+            Some(found) => found,
+            None => return Ok(None),
+        },
+    };
+    let (mut number, mut before) = (newest, Some(pin));
+    while number > newest.saturating_sub(PINS_MAX) {
+        // A pin that was not activated has not changed what nodes serve. They pass over pins that cannot be read.
+        if let Some(pin) = before
+            && (!pin.hold || !pin.nodes.is_empty() || is_activated(publication, number)?)
+        {
+            match pin.generation_for(None) {
+                None if number < newest => break,
+                selected => return Ok(selected),
+            }
+        }
+        number -= 1;
+        before = match publication.pin_with_number(number) {
+            Err(PublishError::Document { .. }) => None,
+            pin => pin?,
+        };
+    }
+    served()
+}
+
+/// Returns whether a rollout has decided that nodes serve the generation of the pin with a number.
+pub(super) fn is_activated(publication: &Publication, pin: u64) -> Result<bool, PublishError> {
+    Ok(publication.decision(pin)? == Some(Decision::Activate))
+}
+
+/// Returns the generation that occurs most often, besides 0, which is none.
+pub(super) fn most_served(served: impl Iterator<Item = u64>) -> Option<u64> {
+    let mut counts = BTreeMap::new();
+    served.filter(|generation| *generation != 0).for_each(|generation| *counts.entry(generation).or_insert(0) += 1);
+    counts.into_iter().max_by_key(|(generation, count)| (*count, *generation)).map(|(generation, _)| generation)
 }
 
 /// Warns of nodes that have not reported a status, because their names may be misspelled.

@@ -5,6 +5,7 @@ use zero_kv::publish::{Decision, Pin, Publication, PublishError};
 use super::Outcome;
 use super::watch::Watch;
 use crate::args::RolloutArgs;
+use crate::publishing::pins::is_activated;
 
 /// The maximum number of pins that are read to find the one before a rollout.
 const PINS_MAX: u64 = 1000;
@@ -64,8 +65,4 @@ fn preceding(
         publication.manifest(Some(number))?;
     }
     Ok(Some(restored))
-}
-
-fn is_activated(publication: &Publication, pin: u64) -> Result<bool, PublishError> {
-    Ok(publication.decision(pin)? == Some(Decision::Activate))
 }

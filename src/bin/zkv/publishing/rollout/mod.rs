@@ -15,6 +15,7 @@ use zero_kv::publish::{Decision, Pin, Publication};
 
 use crate::args::RolloutArgs;
 use crate::output::{print, print_error, write_json_line};
+use crate::publishing::pins::generation_of_others;
 use nodes::{Node, State};
 use tally::Tally;
 use watch::Watch;
@@ -78,7 +79,7 @@ fn node_by_node(publication: &Publication, args: &RolloutArgs, watch: &mut Watch
             return Ok(Outcome::NoNodes);
         }
         let mut pin = Pin::new(Some(args.generation));
-        (pin.nodes, pin.others) = (canaries.clone(), others(publication, args.generation, watch)?);
+        (pin.nodes, pin.others) = (canaries.clone(), others(publication, watch)?);
         watch.pin(&pin)?;
         let outcome = watch.wait_until_served(|node| canaries.contains(&node.node), false)?;
         if outcome != Outcome::Done {
@@ -99,10 +100,9 @@ fn pin_all(args: &RolloutArgs, watch: &mut Watch<'_>) -> anyhow::Result<Outcome>
 
 /// Returns the generation of the nodes that do not serve the new one yet: what the newest pin selects for them. Without such
 /// a pin, all nodes would serve the newest generation at once, so it is what most nodes serve.
-fn others(publication: &Publication, generation: u64, watch: &Watch<'_>) -> anyhow::Result<Option<u64>> {
-    // Nodes that hold the generation serve an older one.
-    let pin = publication.pin()?.map(|(_, pin)| pin).filter(|pin| !pin.hold || pin.generation != Some(generation));
-    Ok(pin.and_then(|pin| pin.generation_for(None)).or_else(|| watch.most_served()))
+fn others(publication: &Publication, watch: &Watch<'_>) -> anyhow::Result<Option<u64>> {
+    let selected = generation_of_others(publication, || Ok(watch.most_served()))?;
+    Ok(selected.or_else(|| watch.most_served()))
 }
 
 /// Makes all nodes prepare the generation, waits until enough of them are ready, and lets them serve it.

@@ -1,6 +1,5 @@
 //! Waits for nodes, and shows their states: as a live table on a terminal, otherwise as one line per change.
 
-use std::collections::BTreeMap;
 use std::io::Write;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,7 +15,7 @@ use super::nodes::{Node, table};
 use super::tally::Tally;
 use crate::args::{Ready, RolloutArgs};
 use crate::output::{print, print_error};
-use crate::publishing::pins::describe;
+use crate::publishing::pins::{describe, most_served};
 
 /// The minimum time that a read of the reports may take, also if the time of the rollout is over.
 const READ_MIN: Duration = Duration::from_secs(30);
@@ -86,11 +85,7 @@ impl<'a> Watch<'a> {
 
     /// Returns the generation that most nodes serve, besides the one that is rolled out.
     pub(super) fn most_served(&self) -> Option<u64> {
-        let mut counts = BTreeMap::new();
-        for node in self.live().filter(|node| node.serving != 0 && node.serving != self.generation) {
-            *counts.entry(node.serving).or_insert(0) += 1;
-        }
-        counts.into_iter().max_by_key(|(generation, count)| (*count, *generation)).map(|(generation, _)| generation)
+        most_served(self.live().map(|node| node.serving).filter(|serving| *serving != self.generation))
     }
 
     /// Reads the reports of the nodes until they can be read. Fails when the time is over.

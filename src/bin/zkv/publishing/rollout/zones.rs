@@ -26,7 +26,7 @@ pub(super) fn zone_by_zone(
     }
     check(&args.zones, watch.nodes())?;
     // Read before the first pin, which selects the generation.
-    let others = others(publication, args.generation, watch)?;
+    let others = others(publication, watch)?;
     if args.barrier {
         let pin = hold(args, watch)?;
         let outcome = wait_until_prepared(publication, pin, args, watch)?;
