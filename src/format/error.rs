@@ -230,3 +230,42 @@ pub enum FormatError {
     )]
     Unhashable,
 }
+
+/// The remedies for a file on this machine, with which messages about damage end.
+#[cfg(feature = "object-store")]
+const REMEDIES: [&str; 3] =
+    ["; copy or bake it again", "; copy or bake the file again", ": bake one with `baker input.csv`"];
+
+#[cfg(feature = "object-store")]
+impl FormatError {
+    /// Returns the message without the remedy for a file on this machine, for files that are repaired in another way.
+    pub(crate) fn without_remedy(&self) -> String {
+        let text = self.to_string();
+        let shortened = REMEDIES.iter().find_map(|remedy| text.strip_suffix(remedy));
+        shortened.map(str::to_owned).unwrap_or(text)
+    }
+}
+
+#[cfg(all(test, feature = "object-store"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_remedy_is_removed_from_the_end_of_a_message() {
+        let damaged = [
+            FormatError::Magic { found: [0; 8] },
+            FormatError::FileLen { expected_bytes: 2, found_bytes: 1 },
+            FormatError::Digest { expected: 2, found: 1 },
+            FormatError::BlockChecksum { block: 0, offset_bytes: 4096, expected: 2, found: 1 },
+        ];
+        for error in damaged {
+            let text = error.without_remedy();
+            assert!(
+                !text.contains("; copy") && !text.contains("`baker") && error.to_string().starts_with(&text),
+                "{text}"
+            );
+        }
+        let short = FormatError::TooShort { len_bytes: 1 };
+        assert_eq!(short.without_remedy(), short.to_string());
+    }
+}

@@ -35,10 +35,13 @@ use super::transfer::{
 };
 use crate::bake::Cancel;
 use crate::folder::{Folder, NewFile};
-use crate::store::{MappedStore, Memory, OpenOptions, Pace, Store, Verify, survive_bus_errors};
+use crate::store::{MappedStore, Memory, OpenOptions, Pace, Store, StoreError, Verify, survive_bus_errors};
 
 /// The number of bytes that are written at once. On a slow link, fewer are written, so that a restart loses little.
 const WRITE_LEN_BYTES: usize = 256 << 10;
+/// What an operator can do about an object that does not have the published bytes.
+const REPUBLISH: &str = "if this repeats, the object in the store is damaged: publish the generation again from the original \
+                         file, and pin another generation until then";
 /// The time after which what has arrived is written and recorded.
 const RECORD_EVERY: Duration = Duration::from_secs(1);
 /// How often the damaged blocks of a download are fetched again, until it fails.
@@ -301,8 +304,7 @@ async fn receive_range(
             Ok(()) => {
                 let (found, expected) = (at.saturating_sub(start), range.end - start);
                 let problem = format!(
-                    "the store returned {found} bytes, expected {expected}: the object is truncated: publish the \
-                     generation again"
+                    "the store returned {found} bytes, expected {expected}: the object is truncated: {REPUBLISH}"
                 );
                 // The next response may be another one, so it has to return all of it.
                 at = start;
@@ -346,7 +348,12 @@ pub(super) fn verify(
     let object = || location.object_url(&entry.object);
     let store = open_verified(file, path, cancel).map_err(|error| match error {
         PublishError::File(error) => {
-            PublishError::Corrupt { object: object(), problem: format!("the downloaded file is rejected: {error}") }
+            let problem = match &error {
+                StoreError::Format { error, .. } => error.without_remedy(),
+                error => error.to_string(),
+            };
+            let problem = format!("the downloaded file is rejected: {problem}: {REPUBLISH}");
+            PublishError::Corrupt { object: object(), problem }
         }
         error => error,
     })?;
@@ -362,7 +369,7 @@ pub(super) fn verify(
         let text = |entry: &Entry| {
             format!("digest {}, {} rows, {} bytes, keys {}", entry.digest, entry.rows, entry.bytes, entry.key_kind)
         };
-        let problem = format!("found {}, expected {}: publish the generation again", text(&found), text(entry));
+        let problem = format!("found {}, expected {}: {REPUBLISH}", text(&found), text(entry));
         return Err(PublishError::Corrupt { object: object(), problem });
     }
     Ok(())

@@ -17,6 +17,7 @@ use super::manifest::Manifest;
 use super::pin::Pin;
 use super::status::NodeStatus;
 use super::upload::is_object_name;
+use crate::counted::counted;
 
 /// What [`collect_garbage`](super::Publication::collect_garbage) deletes.
 #[derive(Clone, Copy, Debug)]
@@ -106,6 +107,18 @@ async fn check_manifests(location: &Location) -> Result<(), PublishError> {
     })
 }
 
+/// Returns how files can be deleted although the manifest of a needed generation cannot be read.
+fn remedy(number: u64, first_kept: u64, newest: u64) -> String {
+    match number {
+        _ if number == newest => {
+            "it is the newest generation: publish the next one, and then retain only generations after this one"
+                .to_owned()
+        }
+        _ if number >= first_kept => format!("retain at most {}", counted(newest - number, "generation")),
+        _ => "a pin or a node needs it: pin another generation, and wait until no node serves this one".to_owned(),
+    }
+}
+
 /// Returns the objects of the newest generations, and of those that are pinned or that nodes serve. If a status cannot be
 /// read, returns the objects of all generations.
 async fn referenced(
@@ -120,7 +133,13 @@ async fn referenced(
         location.numbers_after(Series::Manifests, first_kept - 1).await?.into_iter().collect();
     // The newest pin also names the generation of the nodes that it does not apply to, so it is enough.
     let pin = location.highest(Series::Pins, 0).await?;
-    let pin = Pin::read(location, pin).await?;
+    let pin = Pin::read(location, pin).await.map_err(|error| match error {
+        // Nodes keep what the pin before it selects.
+        PublishError::Document { object, problem } => {
+            PublishError::Document { object, problem: format!("{problem}: nothing is deleted: create another pin") }
+        }
+        error => error,
+    })?;
     needed.extend(pin.into_iter().flat_map(|pin| [pin.generation, pin.others]).flatten());
     let mut unreadable = 0;
     let mut count_unreadable = |problem| {
@@ -142,9 +161,7 @@ async fn referenced(
         // A manifest that cannot be read might reference any object, so nothing is deleted.
         let retaining = |problem: String| PublishError::Document {
             object: location.object_url(&Series::Manifests.object(number)),
-            problem: format!(
-                "{problem}: nothing is deleted: retain fewer generations, or serve and pin other ones, until nobody needs it"
-            ),
+            problem: format!("{problem}: nothing is deleted: {}", remedy(number, first_kept, newest)),
         };
         let manifest = match Manifest::read(location, number).await {
             Err(PublishError::Document { problem, .. }) => return Err(retaining(problem)),

@@ -334,14 +334,20 @@ impl Publication {
     }
 
     /// Returns the newest generations, at most `count` of them, in ascending order. Leaves out generations whose manifests
-    /// cannot be read: see [`Publication::take_warnings`].
+    /// cannot be read: see [`Publication::take_warnings`]. If the newest pin cannot be read, no generation counts as pinned.
     ///
     /// # Errors
     /// [`PublishError`]. [`PublishError::Document`] only if no manifest can be read.
     pub fn generations(&self, count: u64) -> Result<Vec<Generation>, PublishError> {
         self.runtime.block_on(async {
             let newest = self.location.highest(Series::Manifests, 0).await?;
-            let pin = self.pin_async().await?.and_then(|(_, pin)| pin.generation);
+            let pin = match self.pin_async().await {
+                Err(error @ PublishError::Document { .. }) => {
+                    self.warn(format!("{error}: until then, nodes keep what they serve"));
+                    None
+                }
+                pin => pin?.and_then(|(_, pin)| pin.generation),
+            };
             let statuses = self.statuses_async().await?;
             let numbers = newest.saturating_sub(count.saturating_sub(1)).max(1)..=newest;
             let read = |number| Manifest::read(&self.location, number);
@@ -483,8 +489,8 @@ impl Publication {
         }
     }
 
-    /// Returns warnings of the operations since the last call, at most 16: about statuses and manifests that could not be
-    /// read and are left out, about documents that were deleted, and about nodes with the same name. Whoever can write to
+    /// Returns warnings of the operations since the last call, at most 16: about statuses, manifests, and pins that could not
+    /// be read and are left out, about documents that were deleted, and about nodes with the same name. Whoever can write to
     /// `status/` in the store can put anything there, which must not hide the other nodes.
     pub fn take_warnings(&self) -> Vec<String> {
         std::mem::take(&mut *unpoisoned(&self.warnings)).into_iter().collect()

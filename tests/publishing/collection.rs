@@ -37,8 +37,21 @@ pub(crate) fn nothing_is_deleted_if_a_manifest_is_damaged(store: &Store) {
     store.write("manifests/00000000000000000003.json", b"{}".to_vec());
     store
         .zkv(&["gc", "URL", "--keep", "1", "--older-than", "0s", "--delete"])
-        .fails(2, &["manifests/00000000000000000003.json: is not a document"]);
+        .fails(2, &["manifests/00000000000000000003.json: is not a document", "publish the next one"]);
     assert_eq!(store.objects("data"), before);
+    // The remedies lead out.
+    store.publish(4);
+    let gc = |keep: &str| store.zkv(&["gc", "URL", "--keep", keep, "--older-than", "0s", "--delete"]);
+    gc("2").fails(2, &["nothing is deleted: retain at most 1 generation\n"]);
+    gc("4").fails(2, &["nothing is deleted: retain at most 1 generation\n"]);
+    assert_eq!(store.objects("data").len(), 4);
+    gc("1").succeeds();
+    assert_eq!(store.objects("data").len(), 1);
+    store.write("manifests/00000000000000000001.json", b"{}".to_vec());
+    let status = json!({"node": "a", "serving": 1, "digest": "", "prepared": 1, "newest": 4, "pin": 0, "lag_s": 0,
+        "error": "", "failed": 0, "updated": "", "tool": ""});
+    store.write("status/a.json", sealed(&status.to_string()));
+    gc("1").fails(2, &["a pin or a node needs it: pin another generation, and wait until no node serves this one"]);
 }
 
 pub(crate) fn nothing_is_deleted_if_the_newest_manifests_were_deleted(store: &Store) {

@@ -29,7 +29,13 @@ pub(crate) fn a_changed_object_is_rejected(store: &Store) {
         let mut changed = bytes.clone();
         changed[at] ^= 1;
         store.write(&object, changed);
-        assert_rejected(store, &[&object]);
+        assert_rejected(
+            store,
+            &[&object, "the object in the store is damaged: publish the generation again from the original"],
+        );
+        let copy = store.zkv(&["copy", "URL", &format!("file://{}", store.path("copied").display())]);
+        copy.fails(2, &[&object, "the object in the store is damaged: publish the generation again from the original"]);
+        assert!(!copy.err.contains("bake it") && !copy.err.contains("bake the"), "{copy:?}");
     }
     store.write(&object, bytes);
     store.zkv(&["pull", "URL", "-o", "copy.db"]).succeeds();

@@ -88,7 +88,7 @@ pub(crate) fn a_damaged_manifest_hides_no_other_generation(store: &Store) {
     assert_eq!(numbers(&listed.json()), [1, 3]);
     store.zkv(&["pin", "URL", "1"]).succeeds();
     let gc = |keep: &str| store.zkv(&["gc", "URL", "--keep", keep, "--older-than", "0s"]);
-    gc("2").fails(2, &["manifests/00000000000000000002.json", "nothing is deleted", "retain fewer generations"]);
+    gc("2").fails(2, &["manifests/00000000000000000002.json", "nothing is deleted: retain at most 1 generation"]);
     gc("1").succeeds();
     store.remove(&object("manifests", 2));
     gc("2").succeeds();
@@ -102,8 +102,19 @@ pub(crate) fn documents_with_another_number_are_rejected(store: &Store) {
     store.publish(1);
     store.zkv(&["pin", "URL", "1"]).succeeds();
     store.write(&object("pins", 2), store.read(&object("pins", 1)));
-    store.zkv(&["generations", "URL"]).fails(2, &["pins/00000000000000000002.json: is pin 1, expected 2"]);
-    store.remove(&object("pins", 2));
+    let problem = "pins/00000000000000000002.json: is pin 1, expected 2: create another pin";
+    let listed = store.zkv(&["generations", "URL"]);
+    assert!(listed.err.contains(&format!("{problem}: until then, nodes keep what they serve")), "{listed:?}");
+    assert!(listed.succeeds().contains("generation  published"));
+    let listed = store.zkv(&["generations", "URL", "--json"]).json();
+    assert!(listed["pin"].is_null() && listed["pin_error"].as_str().unwrap().contains(problem), "{listed}");
+    let gc = || store.zkv(&["gc", "URL", "--keep", "1", "--older-than", "0s"]);
+    gc().fails(2, &["pins/00000000000000000002.json: is pin 1", "nothing is deleted: create another pin"]);
+    // A pin of one node, and any other pin, leads out.
+    let pin = store.zkv(&["pin", "URL", "1", "--node", "a"]).succeeds();
+    assert_eq!(pin, "pin 3: nodes a serve generation 1, and other nodes serve the newest generation\n");
+    gc().succeeds();
+    assert_eq!(store.zkv(&["generations", "URL", "--json"]).json()["pin"]["number"], 3);
     store.write(&object("manifests", 2), store.read(&object("manifests", 1)));
     store.zkv(&["pull", "URL", "2", "-o", "copy.db"]).fails(2, &["is the manifest of generation 1, expected 2"]);
 }

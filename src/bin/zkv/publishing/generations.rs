@@ -15,8 +15,11 @@ use crate::text_table::{Align, lines};
 #[derive(Serialize)]
 struct Listing<'a> {
     url: &'a str,
-    /// The newest pin.
+    /// The newest pin. `None` if there is none, or if it cannot be read.
     pin: Option<PinReport>,
+    /// Why the newest pin cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pin_error: Option<String>,
     generations: Vec<Listed<'a>>,
 }
 
@@ -49,12 +52,16 @@ pub(super) fn generations(args: &GenerationsArgs) -> anyhow::Result<bool> {
     let generations = publication.generations(args.count);
     super::print_warnings(&publication);
     let generations = generations?;
-    let pin = publication.pin()?;
+    let (pin, pin_error) = match publication.pin() {
+        // It was reported with the warnings.
+        Err(error @ PublishError::Document { .. }) => (None, Some(error.to_string())),
+        pin => (pin?, None),
+    };
     if args.table.json {
         let generations: Vec<_> = generations.iter().map(Listed::new).collect();
         let has_any = !generations.is_empty();
         let pin = pin.map(|(number, pin)| PinReport { number, pin });
-        print(|stdout| write_json_line(stdout, &Listing { url: publication.url(), pin, generations }))?;
+        print(|stdout| write_json_line(stdout, &Listing { url: publication.url(), pin, pin_error, generations }))?;
         return Ok(has_any);
     }
     if generations.is_empty() {
