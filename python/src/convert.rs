@@ -167,13 +167,23 @@ pub(crate) fn optional_row<'py>(
 }
 
 /// The facts about a server whose values are text even if they look like numbers.
-const TEXT_FACTS: [&str; 20] = [
+const TEXT_FACTS: [&str; 30] = [
     "batch_requests_buckets",
+    "cluster_file_slots",
+    "cluster_file_slots_digits",
+    "cluster_node",
+    "cluster_slots",
+    "cluster_topology_refused",
     "digest",
     "file",
     "file_refused",
     "keys",
     "memory",
+    "published_error",
+    "published_name_problem",
+    "published_node",
+    "published_slots",
+    "published_url",
     "reload_last",
     "service_ns_buckets",
     "socket",
@@ -199,7 +209,7 @@ pub(crate) fn info_dict<'py>(py: Python<'py>, info: &Info) -> PyResult<Bound<'py
             facts.set_item(name, value == "yes")?;
         } else if TEXT_FACTS.contains(&name) {
             facts.set_item(name, value)?;
-        } else if name.starts_with("service_us_") {
+        } else if name == "published_poll_s" || name.starts_with("service_us_") {
             facts.set_item(name, value.parse::<f64>().ok())?;
         } else if let Ok(number) = value.parse::<u64>() {
             facts.set_item(name, number)?;

@@ -36,7 +36,8 @@ static FOLLOWED: Mutex<Vec<Weak<FollowedTable>>> = Mutex::new(Vec::new());
 /// generation, and `last_error` has the reason.
 ///
 /// One process at a time can use a folder, which keeps `keep` generations. The process reports its state to the store
-/// under the name `node`, by default the machine's name. `bandwidth_bytes_per_second` limits downloads. With `slots`, such
+/// under the name `node`, by default the machine's name, and in the zone `zone`, so that a rollout can proceed zone by zone.
+/// `bandwidth_bytes_per_second` limits downloads. With `slots`, such
 /// as `range(0, 8192)`, only the files that have some of these slots are fetched, and the table has only their rows.
 /// `strict` is described at `Table`.
 ///
@@ -103,7 +104,7 @@ pub(crate) fn stop_following(py: Python<'_>) {
 #[pymethods]
 impl Published {
     #[new]
-    #[pyo3(signature = (url, *, cache, poll_seconds = 5.0, progress = None, node = None, keep = 3,
+    #[pyo3(signature = (url, *, cache, poll_seconds = 5.0, progress = None, node = None, zone = None, keep = 3,
                         bandwidth_bytes_per_second = None, slots = None, strict = false))]
     #[expect(clippy::too_many_arguments, reason = "one for each keyword argument")]
     fn new(
@@ -113,6 +114,7 @@ impl Published {
         poll_seconds: f64,
         progress: Option<Py<PyAny>>,
         node: Option<String>,
+        zone: Option<String>,
         keep: u16,
         bandwidth_bytes_per_second: Option<u64>,
         slots: Option<Bound<'_, PyAny>>,
@@ -120,6 +122,7 @@ impl Published {
     ) -> PyResult<PyClassInitializer<Published>> {
         let node = node.unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned());
         let mut options = FollowOptions::new(cache, node);
+        options.zone = zone.unwrap_or_default();
         options.poll = duration("poll_seconds", poll_seconds)?;
         if options.poll < POLL_MIN || keep == 0 {
             let message = format!(

@@ -22,19 +22,40 @@ HERE = pathlib.Path(__file__).resolve().parent
 PROGRAMS = pathlib.Path(os.environ.get("ZERO_KV_BIN", HERE.parents[1] / "target" / "debug"))
 
 
-class Server:
-    """A `kv_store` that serves a file on a socket in the same directory, by default with the name of the file."""
+def check_facts(info: zero_kv.ServerInfo) -> None:
+    """Check that facts about a server have the types that `ServerInfo` declares."""
+    declared = zero_kv.ServerInfo.__annotations__
+    names = {"str": str, "int": int, "float": float, "bool": bool}
+    for name, value in info.items():
+        kind = declared[name]
+        assert type(value) is names[getattr(kind, "__forward_arg__", getattr(kind, "__name__", kind))], name
 
-    def __init__(self, file: pathlib.Path, *arguments: str, socket_name: str | None = None) -> None:
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+class Server:
+    """A `kv_store` that serves a file on a socket in the same directory, by default with the name of the file. With the URL
+    of a published table, the file is the folder in which the server keeps generations.
+    """
+
+    def __init__(
+        self, file: pathlib.Path, *arguments: str, socket_name: str | None = None, url: str | None = None
+    ) -> None:
         self.file = file
         self.path = str(file.with_name(socket_name) if socket_name else file.with_suffix(".sock"))
-        self._arguments = arguments
+        self._arguments = ["--db", file] if url is None else ["--from", url, "--cache", file]
+        self._arguments += arguments
         self.start()
 
     def start(self) -> None:
         program = PROGRAMS / "kv_store"
         assert program.exists(), f"{program} is missing: cargo build --features full, or set ZERO_KV_BIN to its directory"
-        command = [program, "--db", self.file, "--socket", self.path, *self._arguments]
+        command = [program, "--socket", self.path, *self._arguments]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         assert self.process.stderr is not None
         seen = []
@@ -60,8 +81,8 @@ class Server:
 
 
 @contextlib.contextmanager
-def serving(file: pathlib.Path, *arguments: str) -> Iterator[Server]:
-    server = Server(file, *arguments)
+def serving(file: pathlib.Path, *arguments: str, url: str | None = None) -> Iterator[Server]:
+    server = Server(file, *arguments, url=url)
     try:
         yield server
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import pickle
@@ -14,7 +15,7 @@ import pytest
 import zero_kv
 from conftest import ROWS
 from folder_server import serving_folder
-from support import PROGRAMS
+from support import PROGRAMS, check_facts, serving, wait_until
 
 
 class Publisher:
@@ -52,6 +53,25 @@ def test_lookups_are_those_of_a_table(publisher: Publisher, cache: pathlib.Path)
         assert repr(table) == f'<zero_kv.Published "{publisher.url}", {len(ROWS)} rows, keys u64>'
         with pytest.raises(TypeError, match="create one in each process"):
             pickle.dumps(table)
+
+
+def test_a_process_reports_its_zone(publisher: Publisher, cache: pathlib.Path) -> None:
+    status = publisher.folder / "status" / "one.json"
+    with zero_kv.Published(publisher.url, cache=cache, node="one", zone="east"):
+        wait_until(status.exists)
+        assert json.loads(status.read_text())["body"]["zone"] == "east"
+    with pytest.raises(ValueError, match="the zone of the node is"):
+        zero_kv.Published(publisher.url, cache=cache, node="one", zone="a b")
+
+
+def test_facts_about_a_server_of_a_published_table_have_types(publisher: Publisher, cache: pathlib.Path) -> None:
+    # Names that look like numbers stay text.
+    with serving(cache, "--node", "7", "--poll", "500ms", url=publisher.url) as server:
+        with zero_kv.Client(server.path) as client:
+            wait_until(lambda: client.info().get("published_generation") == 1)
+            info = client.info()
+            check_facts(info)
+            assert (info["published_node"], info["published_poll_s"], info["published_name_problem"]) == ("7", 0.5, "")
 
 
 def test_columns_come_from_the_current_generation(publisher: Publisher, cache: pathlib.Path) -> None:

@@ -9,26 +9,17 @@ import signal
 import stat
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 
 import pytest
 
 import zero_kv
 from conftest import ROWS
-from support import PROGRAMS
+from support import PROGRAMS, wait_until
 
 
 @pytest.fixture(autouse=True)
 def programs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ZERO_KV_BIN", str(PROGRAMS))
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def runs(pid: int) -> bool:

@@ -206,7 +206,7 @@ mod following {
                 lag_s: facts.status.lag_s,
                 poll_age_s: facts.poll_age_s,
                 serving_age_s: facts.serving_age_s,
-                poll_s: self.poll.as_secs(),
+                poll_s: self.poll.as_secs_f64(),
                 polls: facts.polls,
                 fetched_bytes: facts.fetched_bytes,
                 fetching_bytes: facts.fetching.unwrap_or_default(),

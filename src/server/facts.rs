@@ -286,6 +286,11 @@ pub(super) const FACTS: &[Fact] = &[
         "Times that the store was read.",
         Counters(|s| published_series(s, |published| published.polls)),
     ),
+    metric(
+        "zero_kv_published_name_taken",
+        "1 if another process reports under the name of this server, otherwise 0.",
+        Gauges(|s| published_series(s, |published| (!published.name_problem.is_empty()).into())),
+    ),
     metric("zero_kv_published_failures_total", "Failures, by kind.", Counters(published_failures)),
     texts_of(cluster_texts).metric(
         "zero_kv_cluster_topology",

@@ -40,8 +40,8 @@ pub struct PublishedFacts {
     pub poll_age_s: u64,
     /// The number of seconds since the served generation was published, or 0 if none is served.
     pub serving_age_s: u64,
-    /// The mean time between two polls, in whole seconds.
-    pub poll_s: u64,
+    /// The mean time between two polls, in seconds.
+    pub poll_s: f64,
     /// The number of times that the store was read.
     pub polls: u64,
     /// The number of bytes that were fetched.

@@ -106,6 +106,31 @@ class ServerInfo(_Percentiles, total=False):
     tls_refused: str
     thread_panics: int
     thread_problems: str
+    published_url: str
+    published_node: str
+    published_slots: str
+    published_generation: int
+    published_prepared: int
+    published_newest: int
+    published_pin: int
+    published_lag_s: int
+    published_poll_age_s: int
+    published_poll_s: float
+    published_serving_age_s: int
+    published_polls: int
+    published_fetched_bytes: int
+    published_fetching_bytes: int
+    published_fetching_total_bytes: int
+    published_failures: int
+    published_name_problem: str
+    published_error: str
+    cluster_node: str
+    cluster_topology: int
+    cluster_role: str
+    cluster_slots: str
+    cluster_file_slots: str
+    cluster_file_slots_digits: str
+    cluster_topology_refused: str
     log_dropped_lines: int
     log_1: str
     log_2: str

@@ -344,7 +344,8 @@ class Published(Table[_K, _V]):
     generation, and `last_error` has the reason.
 
     One process at a time can use a folder, which keeps `keep` generations. The process reports its state to the store
-    under the name `node`, by default the machine's name. `bandwidth_bytes_per_second` limits downloads. With `slots`, such
+    under the name `node`, by default the machine's name, and in the zone `zone`, so that a rollout can proceed zone by zone.
+    `bandwidth_bytes_per_second` limits downloads. With `slots`, such
     as `range(0, 8192)`, only the files that have some of these slots are fetched, and the table has only their rows.
     `strict` is described at `Table`.
 
@@ -365,6 +366,7 @@ class Published(Table[_K, _V]):
         poll_seconds: float = 5.0,
         progress: Callable[[Progress], object] | None = None,
         node: str | None = None,
+        zone: str | None = None,
         keep: int = 3,
         bandwidth_bytes_per_second: int | None = None,
         slots: range | None = None,

@@ -81,11 +81,11 @@ fn problems(info: &Info, stale_after: Option<Duration>) -> Vec<String> {
 /// Returns a message if a server that follows a published table has not read the store for a time, which is 10 polls and
 /// at least 30 s by default.
 fn store_age_problem(info: &Info, stale_after: Option<Duration>) -> Option<String> {
-    const AGE_MIN_S: u64 = 30;
-    const POLLS: u64 = 10;
-    let (age_s, poll_s) = (info.number::<u64>("published_poll_age_s")?, info.number::<u64>("published_poll_s")?);
-    let stale_after_s = stale_after.map_or(AGE_MIN_S.max(poll_s.saturating_mul(POLLS)), |after| after.as_secs());
-    (age_s > stale_after_s).then(|| {
+    const AGE_MIN_S: f64 = 30.0;
+    const POLLS: f64 = 10.0;
+    let (age_s, poll_s) = (info.number::<u64>("published_poll_age_s")?, info.number::<f64>("published_poll_s")?);
+    let stale_after_s = stale_after.map_or(AGE_MIN_S.max(poll_s * POLLS), |after| after.as_secs_f64());
+    (age_s as f64 > stale_after_s).then(|| {
         let url = info.get("published_url").unwrap_or("?");
         let error = info.get("published_error").filter(|error| !error.is_empty()).unwrap_or("see the log");
         format!("{url} was not read successfully for {age_s} s, so newer generations and pins are unknown: {error}")
