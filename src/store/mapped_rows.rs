@@ -141,7 +141,7 @@ impl<'s> MappedRows<'s> {
         if self.has_failed {
             return None;
         }
-        if self.copied[end].is_empty() && self.rows.len() > 0 {
+        if self.copied[end].is_empty() && !self.rows.is_empty() {
             match self.page(copy) {
                 Ok(page) => self.copied[end] = page,
                 Err(error) => return Some(Err(error)),

@@ -359,7 +359,7 @@ impl Keys {
             self.matches = rows.len();
         } else {
             skip_to(&mut rows, self.row);
-            while rows.len() > 0 {
+            while !rows.is_empty() {
                 self.row = rows.ends().0.row;
                 if self.must_wait(store, rows.ends().1.row, responses) {
                     return Ok(Some(Step::Load));
