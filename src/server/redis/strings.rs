@@ -134,6 +134,10 @@ pub(super) fn more_of_mget(
             }
             KeyKind::Bytes => gets::run(lookup.store, &[][..], next_text, version, Unrouted, responses),
         };
+        if run.count == 0 && !responses.cold().must_wait() {
+            // The verification of blocks was interrupted. Another attempt in the same pass would change nothing.
+            return Step::Yield;
+        }
         counted.hits += run.hits() as u64;
         counted.misses += run.misses as u64;
         *next_arg = run.end_bytes.max(run_start_bytes);
