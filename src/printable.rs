@@ -7,8 +7,8 @@
 use std::fmt::{self, Display, Write as _};
 use std::io::{self, Write};
 
-/// Returns whether a character is escaped.
-fn is_escaped(char: char) -> bool {
+/// Returns whether a character could mislead a reader, so that it is escaped.
+pub fn is_escaped(char: char) -> bool {
     char.is_control()
         || matches!(char,
             // Marks, embeddings, overrides, and isolates that change the direction of the text around them.

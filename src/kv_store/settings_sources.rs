@@ -17,6 +17,7 @@ use clap::{Arg, ArgMatches, Command, FromArgMatches};
 
 use zero_kv::client::SOCKET_VARIABLE;
 use zero_kv::config_file;
+use zero_kv::printable::{Printable, is_escaped};
 
 use super::args::Args;
 use super::command::command;
@@ -76,7 +77,7 @@ fn note_origin(given: &Given) {
         Origin::File(path) => path.clone(),
         Origin::CommandLine | Origin::Default => return,
     };
-    let _ = writeln!(io::stderr(), "note: --{} is set in {from}", given.name);
+    let _ = writeln!(io::stderr(), "note: --{} is set in {}", given.name, Printable(from));
 }
 
 /// Returns the options that the command line lacks and another source has. Returns what is wrong with a source as the
@@ -203,10 +204,9 @@ fn print(matches: &ArgMatches, given: &[Given]) -> String {
             None if matches.value_source(id) == Some(ValueSource::CommandLine) => Origin::CommandLine,
             None => Origin::Default,
         };
-        let quote = |value: &str| toml::Value::String(value.to_owned()).to_string();
         let values: Vec<String> = matches
             .get_raw(id)
-            .map(|values| values.map(|value| quote(&value.to_string_lossy())).collect())
+            .map(|values| values.map(|value| toml_string(&value.to_string_lossy())).collect())
             .unwrap_or_default();
         let value = match &values[..] {
             _ if !arg.get_action().takes_values() => matches.get_flag(id).to_string(),
@@ -224,9 +224,19 @@ fn print(matches: &ArgMatches, given: &[Given]) -> String {
             Origin::File(path) => ("", path),
             Origin::Default => ("# ", "default".to_owned()),
         };
-        let _ = writeln!(text, "{start}{name} = {value}  # {origin}");
+        let _ = writeln!(text, "{start}{name} = {value}  # {}", Printable(origin));
     }
     text
+}
+
+/// Returns a string in the form of TOML, on one line. Characters that could mislead a reader are escaped.
+fn toml_string(value: &str) -> String {
+    let escape = |char: char| match char {
+        '"' | '\\' => format!("\\{char}"),
+        char if is_escaped(char) => format!("\\U{:08x}", u32::from(char)),
+        char => char.to_string(),
+    };
+    format!("\"{}\"", value.chars().map(escape).collect::<String>())
 }
 
 #[cfg(test)]
@@ -289,5 +299,14 @@ mod tests {
             let error = added("kv_store", variables, file).unwrap_err();
             assert!(error.contains(expected), "{error}");
         }
+    }
+
+    #[test]
+    fn a_printed_string_is_one_line_that_misleads_nobody() {
+        let value = "a\u{9b}31m \u{202e}b\n\"c\" \\ #\u{1f600}é";
+        let printed = toml_string(value);
+        assert_eq!(printed, "\"a\\U0000009b31m \\U0000202eb\\U0000000a\\\"c\\\" \\\\ #\u{1f600}é\"");
+        let table: toml::Table = format!("value = {printed}").parse().unwrap();
+        assert_eq!(table["value"].as_str(), Some(value));
     }
 }
