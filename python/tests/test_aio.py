@@ -142,9 +142,11 @@ async def test_calls_survive_a_restart_of_the_server(server: Server) -> None:
         for how in (signal.SIGKILL, signal.SIGTERM) * 3:
             assert await client.get(2) == ROWS[2]
             server.stop(how)
-            threading.Thread(target=server.start).start()
+            starting = threading.Thread(target=server.start)
+            starting.start()
             values = await asyncio.gather(*(client.get(key) for key in range(100)), client.get_many([4, 5]))
             assert values == [*(ROWS.get(key) for key in range(100)), [ROWS[4], None]]
+            starting.join()
 
 
 @with_asyncio

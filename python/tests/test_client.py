@@ -131,9 +131,11 @@ def test_calls_survive_a_restart_of_the_server(server: Server) -> None:
         for how in (signal.SIGKILL, signal.SIGTERM) * 3:
             assert client.get(2) == ROWS[2]
             server.stop(how)
-            threading.Thread(target=server.start).start()
+            starting = threading.Thread(target=server.start)
+            starting.start()
             # The socket may exist without a listener, or not exist.
             assert client.get_many([4, 5, 6]) == [ROWS[4], None, ROWS[6]]
+            starting.join()
 
 
 def test_threads_share_a_client(server: Server) -> None:
