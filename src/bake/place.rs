@@ -10,7 +10,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use super::cancel::Cancel;
-use crate::folder::{Folder, proc_path};
+use crate::folder::{Folder, proc_path, random_number};
 
 /// A file that is being written, in the folder of its final path.
 ///
@@ -103,18 +103,13 @@ pub(super) enum PlaceError {
     FolderSync(io::Error),
 }
 
-/// Calls `take` with one hidden name after another, until `take` finds a name that is not in use. A hidden name contains
-/// the process ID. A name can be in use by another bake of this process, or by a process with the same ID that was
-/// killed or runs in another container.
+/// Calls `take` with random hidden names until one is not in use. A hidden name contains the process ID, for people.
 fn with_free_hidden_name<T>(take: impl Fn(&str) -> io::Result<T>) -> io::Result<(T, String)> {
-    const ATTEMPTS: usize = 1000;
-    let mut attempt = 0;
     loop {
         // The hidden name does not contain the file's own name, which may already have the maximum length.
-        let hidden = format!(".baker.{}.{attempt}.tmp", std::process::id());
-        attempt += 1;
+        let hidden = format!(".baker.{}.{}.tmp", std::process::id(), random_number());
         match take(&hidden) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempt < ATTEMPTS => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             taken => return Ok((taken?, hidden)),
         }
     }

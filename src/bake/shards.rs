@@ -91,23 +91,19 @@ pub(super) fn path_of(folder: &Path, slots: SlotRange) -> PathBuf {
 /// The folder has files, or cannot be created. The error of the bake.
 pub(super) fn in_empty_folder<T>(folder: &Path, bake: impl FnOnce() -> Result<T, BakeError>) -> Result<T, BakeError> {
     let failed = |error| BakeError::output(folder, error);
-    let is_new = match fs::create_dir(folder) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
-        created => created.map(|()| true).map_err(failed)?,
-    };
+    // The folder above it must exist.
+    let above = Folder::open(folder_of(folder)).map_err(failed)?;
+    let is_new = fs::symlink_metadata(folder).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
     // The next bake removes the hidden files of killed bakes.
     let is_visible = |name: &OsString| !name.as_encoded_bytes().starts_with(b".");
-    let names = fs::read_dir(folder).map_err(failed)?.map(|entry| Ok(entry?.file_name()));
-    let names = names.collect::<Result<Vec<_>, _>>().map_err(failed)?;
+    let names = Folder::create_all(folder).and_then(|folder| folder.names()).map_err(failed)?;
     if let Some(name) = names.into_iter().find(is_visible) {
         return Err(BakeError::ShardFolder { folder: folder.to_path_buf(), name });
     }
     let baked = bake();
     match &baked {
         // The name of a new folder must survive a power loss, too.
-        Ok(_) if is_new => {
-            Folder::open(folder_of(folder)).and_then(|parent| parent.sync()).map_err(failed)?;
-        }
+        Ok(_) if is_new => above.sync().map_err(failed)?,
         // The bake has failed already, so an error here changes nothing.
         Err(_) if is_new => drop(fs::remove_dir(folder)),
         _ => {}

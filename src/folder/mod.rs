@@ -4,8 +4,8 @@
 //! anything at any name, at any time. Therefore, each call acts on names relative to the open folder, and follows no
 //! symbolic link at a name, waits for no FIFO, and opens no device. A file is written only if this process created it,
 //! or if [`Folder::continue_file`] or [`Folder::open_lock_file`] found that nobody else could have. Links in the path
-//! of the folder itself are followed, because the user of the program chose the path, unless another user could have put
-//! the link into a folder where everybody can write.
+//! of the folder itself are followed, because the user of the program chose the path, unless another user has put the
+//! link into a folder where others than its owner can write, or at the path of a folder that would be created.
 
 mod new_file;
 
@@ -23,7 +23,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-pub use new_file::{NewFile, is_hidden_name};
+pub use new_file::{NewFile, is_hidden_name, random_number};
 
 /// The mode of new files and the mode of new folders. The umask of the process applies to both.
 const FILE_MODE: Mode = Mode::from_raw_mode(0o666);
@@ -388,9 +388,11 @@ const LINKS_MAX: usize = 40;
 /// at most `links_max` links in folders where everybody can write.
 fn walk_from(folder: OwnedFd, path: &Path, is_created: bool, links_max: usize) -> io::Result<OwnedFd> {
     let mut fd = folder;
-    for component in path.components() {
+    let mut components = path.components();
+    while let Some(component) = components.next() {
+        let is_output = is_created && components.as_path().as_os_str().is_empty();
         fd = match component {
-            Component::Normal(name) => step(&fd, name, is_created, links_max)?,
+            Component::Normal(name) => step(&fd, name, is_created, is_output, links_max)?,
             Component::ParentDir => openat(&fd, "..", PASS, Mode::empty())?,
             Component::RootDir => openat(CWD, "/", PASS, Mode::empty())?,
             _ => continue,
@@ -399,8 +401,9 @@ fn walk_from(folder: OwnedFd, path: &Path, is_created: bool, links_max: usize) -
     Ok(fd)
 }
 
-/// Opens a folder in a folder. Creates it if it does not exist and `is_created` is true.
-fn step(folder: &OwnedFd, name: &OsStr, is_created: bool, links_max: usize) -> io::Result<OwnedFd> {
+/// Opens a folder in a folder. Creates it if it does not exist and `is_created` is true. `is_output` is true for the folder
+/// that the program writes to, and false for those above it.
+fn step(folder: &OwnedFd, name: &OsStr, is_created: bool, is_output: bool, links_max: usize) -> io::Result<OwnedFd> {
     let open = || openat(folder, name, PASS | OFlags::NOFOLLOW, Mode::empty());
     match open() {
         Err(Errno::NOENT) if is_created => {
@@ -410,17 +413,18 @@ fn step(folder: &OwnedFd, name: &OsStr, is_created: bool, links_max: usize) -> i
             }
             Ok(open()?)
         }
-        Err(Errno::NOTDIR | Errno::LOOP) => follow(folder, name, links_max),
+        Err(Errno::NOTDIR | Errno::LOOP) => follow(folder, name, is_output, links_max),
         opened => Ok(opened?),
     }
 }
 
-/// Opens the folder that a link in a folder leads to. Rejects a link in a folder where everybody can write, unless it
-/// belongs to the owner of the folder, to root, or to this process's user. The kernel has the same rule for folders with
-/// the sticky bit, if `fs.protected_symlinks` is set.
-fn follow(folder: &OwnedFd, name: &OsStr, links_max: usize) -> io::Result<OwnedFd> {
+/// Opens the folder that a link in a folder leads to. Rejects a link in a folder where others than its owner can write,
+/// unless it belongs to the owner of the folder, to root, or to this process's user. The kernel has the same rule for
+/// folders with the sticky bit where everybody can write, if `fs.protected_symlinks` is set. Rejects a link at the path of
+/// an output unless it belongs to root or to this process's user.
+fn follow(folder: &OwnedFd, name: &OsStr, is_output: bool, links_max: usize) -> io::Result<OwnedFd> {
     let parent = fstat(folder)?;
-    if parent.st_mode & 0o002 == 0 {
+    if parent.st_mode & 0o022 == 0 && !is_output {
         return Ok(openat(folder, name, PASS, Mode::empty())?);
     }
     // Another user may replace the link at any time, also after its owner was checked. Therefore, the link itself is
@@ -430,12 +434,13 @@ fn follow(folder: &OwnedFd, name: &OsStr, links_max: usize) -> io::Result<OwnedF
     if kind(&found) != FileType::Symlink {
         return Ok(openat(folder, name, PASS | OFlags::NOFOLLOW, Mode::empty())?);
     }
-    let owner = found.st_uid;
-    if ![0, geteuid().as_raw(), parent.st_uid].contains(&owner) {
+    let (owner, user) = (found.st_uid, geteuid().as_raw());
+    let is_trusted = [0, user].contains(&owner) || !is_output && owner == parent.st_uid;
+    if !is_trusted {
         let name = name.to_string_lossy();
         return Err(invalid(format!(
-            "{name} is a symbolic link of user {owner} in a folder where everybody can write, which is not followed: name \
-             the folder that it leads to"
+            "{name} is a symbolic link of user {owner}, and this program runs as user {user}, so the link is not followed: \
+             name the folder that it leads to"
         )));
     }
     let links_left = links_max.checked_sub(1).ok_or(Errno::LOOP)?;

@@ -94,14 +94,17 @@ impl Drop for NewFile {
 /// Calls `take` with random hidden names until one is not in use. Returns the name.
 pub(super) fn with_hidden_name<T>(take: impl Fn(&str) -> io::Result<T>) -> io::Result<(T, String)> {
     loop {
-        // Others cannot predict the name, so they cannot occupy it.
-        let random = || u128::from(RandomState::new().hash_one(()));
-        let hidden = format!("{PREFIX}{:032x}{SUFFIX}", (random() << 64) | random());
+        let hidden = format!("{PREFIX}{:016x}{:016x}{SUFFIX}", random_number(), random_number());
         match take(&hidden) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             taken => return Ok((taken?, hidden)),
         }
     }
+}
+
+/// Returns a number that others cannot predict, so they cannot occupy a name that contains it.
+pub fn random_number() -> u64 {
+    RandomState::new().hash_one(())
 }
 
 const PREFIX: &str = ".zero-kv.";

@@ -167,12 +167,18 @@ fn a_path_is_walked_through_links_of_trusted_users() {
     // Only root can create a link of another user.
     let link = parent.path().join("link");
     if std::os::unix::fs::lchown(&link, Some(4321), Some(4321)).is_ok() {
-        for (mode, is_followed) in [(0o755, true), (0o775, true), (0o777, false), (0o1777, false)] {
+        for (mode, is_followed) in [(0o755, true), (0o775, false), (0o2775, false), (0o777, false), (0o1777, false)] {
             fs::set_permissions(parent.path(), fs::Permissions::from_mode(mode)).unwrap();
             assert_eq!(Folder::open(&link).is_ok(), is_followed, "{mode:o}");
+            assert_eq!(Folder::create_all(&link.join("new")).is_ok(), is_followed, "{mode:o}");
+            // A link at the path of an output itself.
+            let error = Folder::create_all(&link).unwrap_err().to_string();
+            assert!(error.contains("link is a symbolic link of user 4321"), "{mode:o}: {error}");
         }
-        let error = Folder::create_all(&link.join("new")).unwrap_err().to_string();
-        assert!(error.contains("link is a symbolic link of user 4321"), "{error}");
+        // Also if the folder above belongs to the user of the link.
+        fs::set_permissions(parent.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        std::os::unix::fs::chown(parent.path(), Some(4321), None).unwrap();
+        assert!(Folder::open(&link).is_ok() && Folder::create_all(&link).is_err());
     }
 }
 
