@@ -103,7 +103,7 @@ def test_a_child_process_follows_new_tables(server: Server) -> None:
 
 
 def test_threads_of_a_child_process_share_one_transfer(server: Server) -> None:
-    direct = zero_kv.Direct(server.path)
+    direct = zero_kv.Direct(server.path, connect_timeout=60.0)
     child = os.fork()
     if child == 0:
         barrier = threading.Barrier(16)
