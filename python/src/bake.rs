@@ -12,6 +12,7 @@ use pyo3::exceptions::{PyTypeError, PyUnicodeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyIterator, PyList, PyMemoryView, PyTuple};
 use zero_kv::bake::{self, Column, Input, Keys, Options, Progress, RowPiece, TypedColumns};
+use zero_kv::counted::counted;
 use zero_kv::{Key, KeyKind};
 
 use crate::arguments::{self, unknown_value};
@@ -52,7 +53,7 @@ pub(crate) struct Report {
 impl Report {
     fn __repr__(&self) -> String {
         let Report { rows, key_kind, file_len_bytes, elapsed_s, .. } = self;
-        format!("<zero_kv.Report {rows} rows, keys {key_kind}, {file_len_bytes} bytes, {elapsed_s:.2} s>")
+        format!("<zero_kv.Report {}, keys {key_kind}, {file_len_bytes} bytes, {elapsed_s:.2} s>", counted(rows, "row"))
     }
 }
 

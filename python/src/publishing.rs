@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use zero_kv::counted::counted;
 use zero_kv::publish::{Canary, Change, CommitOptions, Manifest, Publication, PublishError, ShardFile};
 use zero_kv::slots::SlotRange;
 
@@ -32,7 +33,7 @@ pub(crate) struct Generation {
 impl Generation {
     fn __repr__(&self) -> String {
         let Generation { number, rows, len_bytes, .. } = self;
-        format!("<zero_kv.Generation {number}, {rows} rows, {len_bytes} bytes>")
+        format!("<zero_kv.Generation {number}, {}, {len_bytes} bytes>", counted(rows, "row"))
     }
 }
 

@@ -13,6 +13,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyIterator, PyRange, PyTuple, PyType};
 use zero_kv::bake::{self, Input, Keys, Options, RowPiece, TypedColumns};
+use zero_kv::counted::counted;
 use zero_kv::publish::{self, BakedShard, Canary, CommitOptions, Publication, PublishError};
 use zero_kv::slots::SlotRange;
 
@@ -114,7 +115,7 @@ impl Entry {
     }
 
     fn __repr__(&self) -> String {
-        format!("<zero_kv.Entry slots {}, {} rows, {} bytes>", self.0.slots, self.0.rows, self.0.bytes)
+        format!("<zero_kv.Entry slots {}, {}, {} bytes>", self.0.slots, counted(self.0.rows, "row"), self.0.bytes)
     }
 }
 

@@ -11,6 +11,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyMemoryView, PyTuple, PyType};
 use zero_kv::client::Row;
+use zero_kv::counted::counted;
 use zero_kv::store::{self, OpenOptions, Verify};
 use zero_kv::typed::Schema;
 use zero_kv::{Key, KeyKind, LookupError, MappedStore, Store, StoreError};
@@ -482,9 +483,11 @@ impl Table {
             Origin::Published(current) => ("Published", current.url.as_ref()),
         };
         match self.version(py) {
-            Ok(table) => {
-                Ok(format!("<zero_kv.{name} {path:?}, {} rows, keys {}>", table.len(), kind_name(table.key_kind())))
-            }
+            Ok(table) => Ok(format!(
+                "<zero_kv.{name} {path:?}, {}, keys {}>",
+                counted(table.len(), "row"),
+                kind_name(table.key_kind())
+            )),
             Err(error) if error.is_instance_of::<Closed>(py) => Ok(format!("<zero_kv.{name} {path:?}, closed>")),
             Err(error) => Err(error),
         }

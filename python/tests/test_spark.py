@@ -168,7 +168,7 @@ def test_mistakes_are_reported(spark: SparkSession, url: str) -> None:
         write(df, "ftp://host/users", "id", value="v", shards=2)
     with pytest.raises(zero_kv.ParentConflict, match="generation 0 is the newest one, expected 7"):
         write(df, url, "id", value="v", shards=2, parent=7)
-    with pytest.raises(Exception, match="the column 'id' is null in 1 rows"):
+    with pytest.raises(Exception, match="the column 'id' is null in 1 row of"):
         write(df, url, "id", value="v", shards=2)
     twice = spark.createDataFrame([(1, "a"), (1, "b")], "id bigint, v string")
     with pytest.raises(Exception, match="key 1 is already on row 1"):

@@ -37,6 +37,7 @@ use super::record::Record;
 use super::transfer::OnProgress;
 use crate::bake::{self, BakeError, Cancel, Options};
 use crate::cluster::SlotSet;
+use crate::counted::counted;
 use crate::folder::Folder;
 use crate::store::{MappedStore, StoreError};
 
@@ -394,7 +395,7 @@ pub(super) async fn fetch_merged(
     let has_all = entries.iter().all(|entry| contains(entry));
     if rows > rows_max || has_all && rows < rows_max {
         remove(folder, &merged_name)?;
-        let problem = format!("the merged files have {rows} rows, expected {rows_max}: publish again");
+        let problem = format!("the merged files have {}, expected {rows_max}: publish again", counted(rows, "row"));
         return Err(PublishError::Corrupt { object: location.url().to_owned(), problem });
     }
     folder.rename(&merged_name, name).map_err(PublishError::io(&merged))?;

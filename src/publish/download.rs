@@ -34,6 +34,7 @@ use super::transfer::{
     ATTEMPTS_MAX, OnProgress, PART_LEN_BYTES, Parts, Progress, REQUESTS_MAX, Stage, back_off, check,
 };
 use crate::bake::Cancel;
+use crate::counted::counted;
 use crate::folder::{Folder, NewFile};
 use crate::store::{MappedStore, Memory, OpenOptions, Pace, Store, StoreError, Verify, survive_bus_errors};
 
@@ -367,7 +368,8 @@ pub(super) fn verify(
     };
     if found != *entry {
         let text = |entry: &Entry| {
-            format!("digest {}, {} rows, {} bytes, keys {}", entry.digest, entry.rows, entry.bytes, entry.key_kind)
+            let rows = counted(entry.rows, "row");
+            format!("digest {}, {rows}, {} bytes, keys {}", entry.digest, entry.bytes, entry.key_kind)
         };
         let problem = format!("found {}, expected {}: {REPUBLISH}", text(&found), text(entry));
         return Err(PublishError::Corrupt { object: object(), problem });

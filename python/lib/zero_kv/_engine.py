@@ -123,7 +123,8 @@ def shard_numbers(key: str, kind: str, shards: list[range]) -> Callable[[Any], A
         import numpy
 
         if checked(keys, f"the column {key!r}").null_count:
-            where = f"the column {key!r} is null in {keys.null_count} rows of a batch"
+            rows = "1 row" if keys.null_count == 1 else f"{keys.null_count} rows"
+            where = f"the column {key!r} is null in {rows} of a batch"
             raise ValueError(f"{where}, where each row needs a key: filter these rows")
         try:
             found = arrow_slots(keys, kind)

@@ -12,6 +12,7 @@ use super::Out;
 use super::clients::{CLIENTS_PER_BATCH, Clients, LINE_STEPS, RedisClient};
 use super::text::quoted;
 use super::work::{Filters, Kill, Killing, Outcome, Step, Work};
+use crate::counted::counted;
 use crate::protocol::resp::{Args, integer};
 use crate::server::peer::Peer;
 use crate::server::state::ServerState;
@@ -130,7 +131,8 @@ impl Kill {
         if killed > 0 && !std::mem::replace(&mut killing.is_reported, true) {
             server.statistics.totals.cut_killed.fetch_add(killed, Ordering::Relaxed);
             if let Some(left_out) = clients.kill_log.line() {
-                info!(%peer, left_out, "disconnected: {killed} connections, which this client ended with CLIENT KILL");
+                let connections = counted(killed, "connection");
+                info!(%peer, left_out, "disconnected: {connections}, which this client ended with CLIENT KILL");
             }
         }
         match killed {

@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use serde::Serialize;
+use zero_kv::counted::counted;
 use zero_kv::publish::StoreProbe;
 
 use crate::args::TableArgs;
@@ -29,7 +30,11 @@ pub(super) fn check(args: &TableArgs, races: u64) -> anyhow::Result<bool> {
         writeln!(stdout, "creates an object only once: {}", yes(probe.creates_once))?;
         let won = probe.races - probe.lost_races;
         let in_race = yes(probe.creates_once_in_a_race);
-        writeln!(stdout, "creates an object only once in a race: {in_race}, in {won} of {} races", probe.races)?;
+        writeln!(
+            stdout,
+            "creates an object only once in a race: {in_race}, in {won} of {}",
+            counted(probe.races, "race")
+        )?;
         writeln!(stdout, "returns new objects: {}", yes(probe.reads_new_objects))?;
         writeln!(stdout, "lists new objects: {}", yes(probe.lists_new_objects))?;
         writeln!(stdout, "upload: {:.1} MiB/s", mib_per_s(probe.upload_bytes_per_s))?;

@@ -13,6 +13,7 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::Line;
 use ratatui::widgets::{Block, LineGauge, Paragraph};
+use zero_kv::counted::counted;
 
 use super::view::View;
 use crate::top::sample::{Delta, Sample};
@@ -177,9 +178,9 @@ fn disconnected_for_other_reasons(sample: &Sample) -> Option<u64> {
 fn file(sample: &Sample) -> Vec<Line<'static>> {
     let field = |name| sample.text(name).unwrap_or(UNKNOWN);
     let len = sample.number("file_len_bytes").map_or_else(|| UNKNOWN.to_owned(), |len| DecimalBytes(len).to_string());
-    let rows = number(sample.number("rows"));
+    let rows = counted(number(sample.number("rows")), "row");
     vec![
-        Line::from(format!("{}: {len}, {rows} rows, keys {}", field("file"), field("keys"))),
+        Line::from(format!("{}: {len}, {rows}, keys {}", field("file"), field("keys"))),
         Line::from(format!("generation {}, digest {}", field("generation"), field("digest"))),
         Line::from(format!(
             "{} swaps, {} rollbacks, {} files rejected, {} faults; memory {}, verify {}",
