@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tracing::{debug, info, warn};
@@ -24,11 +24,13 @@ pub(super) struct Acceptor {
     state: Arc<ServerState>,
     workers: Vec<Worker>,
     refusal_log: LogLimit,
+    /// Limits the log lines about users that do not receive the responses of ended connections.
+    unread_log: LogLimit,
 }
 
 impl Acceptor {
     pub(super) fn new(state: Arc<ServerState>, workers: Vec<Worker>) -> Acceptor {
-        Acceptor { state, workers, refusal_log: LogLimit::default() }
+        Acceptor { state, workers, refusal_log: LogLimit::default(), unread_log: LogLimit::default() }
     }
 
     /// Returns the workers, so that the caller can stop them.
@@ -41,7 +43,7 @@ impl Acceptor {
         self.accept(async || {
             loop {
                 let (stream, _) = listener.accept().await?;
-                if peer_filter.admits(&stream) {
+                if peer_filter.admits(&stream) && !self.leaves_too_much_unread(&stream) {
                     return Accepted::unix(stream);
                 }
                 self.state.statistics.totals.refused.fetch_add(1, Ordering::Relaxed);
@@ -96,6 +98,29 @@ impl Acceptor {
                 }
             }
         }
+    }
+
+    /// Returns whether ended connections of the client's user hold too much memory for another connection, and logs it.
+    fn leaves_too_much_unread(&self, stream: &UnixStream) -> bool {
+        let memory = &self.state.client_memory;
+        if !memory.is_lingering_full() {
+            return false;
+        }
+        let user = stream.peer_cred().ok().map(|peer| peer.uid());
+        let Some((uid, unread_bytes)) = user.and_then(|user| Some((user, memory.lingering_of(user)?))) else {
+            return false;
+        };
+        if let Some(left_out) = self.unread_log.line() {
+            warn!(
+                uid,
+                left_out,
+                "refused: ended connections of this user hold {unread_bytes} bytes of responses that it has not received, and \
+                 all ended connections hold the limit of {} bytes ({})",
+                memory.max_bytes,
+                Setting::ClientMemoryMax
+            );
+        }
+        true
     }
 
     fn connections(&self) -> u64 {

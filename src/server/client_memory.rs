@@ -6,6 +6,7 @@
 //! nothing here.
 
 use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -18,10 +19,15 @@ use super::socket_budget::SocketBudget;
 use super::socket_memory::SocketMemory;
 use super::statistics::Totals;
 use crate::setting::Setting;
+use crate::sync::unpoisoned;
 
 /// When connections exceed the memory limit, the server evicts (disconnects) the largest ones until 1/`FREED_SHARE` of
 /// the limit is free, so that evictions are less frequent.
 const FREED_SHARE: u64 = 8;
+
+/// A user may connect to the Unix socket while its ended connections hold less than this share of the limit, even if all
+/// ended connections together hold the limit.
+const LINGERING_SHARE: u64 = 8;
 
 /// The sum of the memory of all connections, and its limit.
 pub(super) struct ClientMemory {
@@ -32,6 +38,8 @@ pub(super) struct ClientMemory {
     pub(super) sockets: SocketBudget,
     /// The memory of the sockets of ended connections: see `lingering`.
     lingering_bytes: AtomicU64,
+    /// How many of the `lingering_bytes` belong to which users of the Unix socket.
+    lingering_users: Mutex<HashMap<u32, u64>>,
     /// How many of the `held_bytes` belong to evicted connections that have not ended yet.
     evicted_bytes: AtomicU64,
     /// The lock that a worker holds while it chooses the connections to evict.
@@ -46,6 +54,7 @@ impl ClientMemory {
             held_bytes: AtomicU64::new(0),
             sockets: SocketBudget::new(max_bytes),
             lingering_bytes: AtomicU64::new(0),
+            lingering_users: Mutex::default(),
             evicted_bytes: AtomicU64::new(0),
             choosing: Mutex::default(),
             eviction_log: LogLimit::default(),
@@ -58,10 +67,31 @@ impl ClientMemory {
         self.held_bytes.load(Ordering::Relaxed) + self.lingering_bytes.load(Ordering::Relaxed)
     }
 
-    /// Replaces the last measurement of the socket of an ended connection.
-    pub(super) fn replace_lingering(&self, before_bytes: u64, held_bytes: u64) {
+    /// Replaces the last measurement of the socket of an ended connection, which a user of the Unix socket has opened.
+    pub(super) fn replace_lingering(&self, user: Option<u32>, before_bytes: u64, held_bytes: u64) {
         self.lingering_bytes.fetch_add(held_bytes.wrapping_sub(before_bytes), Ordering::Relaxed);
         self.sockets.replace(before_bytes, held_bytes);
+        let Some(user) = user else { return };
+        let mut users = unpoisoned(&self.lingering_users);
+        let user_bytes = users.entry(user).or_default();
+        *user_bytes = (*user_bytes + held_bytes).saturating_sub(before_bytes);
+        if *user_bytes == 0 {
+            users.remove(&user);
+        }
+    }
+
+    /// Returns whether ended connections hold so much memory that some users may not open others. The kernel keeps the
+    /// responses that a client of a Unix socket has not received, whatever the server does, so only fewer connections keep
+    /// this memory within a limit.
+    #[inline]
+    pub(super) fn is_lingering_full(&self) -> bool {
+        self.lingering_bytes.load(Ordering::Relaxed) >= self.max_bytes
+    }
+
+    /// Returns the memory of a user's ended connections, if it is more than a small part of the limit.
+    pub(super) fn lingering_of(&self, user: u32) -> Option<u64> {
+        let user_bytes = unpoisoned(&self.lingering_users).get(&user).copied();
+        user_bytes.filter(|user_bytes| *user_bytes >= self.max_bytes / LINGERING_SHARE)
     }
 
     /// Records the measured memory of a connection's socket.

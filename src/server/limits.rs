@@ -151,10 +151,9 @@ pub(super) fn metrics_connections_max(connections_max: usize) -> usize {
     (connections_max / CONNECTIONS_PER_METRICS_CONNECTION).clamp(METRICS_CONNECTIONS_MIN, METRICS_CONNECTIONS_MAX)
 }
 
-/// Returns the maximum number of connections and lingering sockets together. As many sockets may linger as there may be
-/// connections, if the limit on descriptors allows it.
+/// Returns the maximum number of connections and lingering sockets together: what the limit on descriptors allows.
 pub(super) fn sockets_max(connections_max: usize, available: usize) -> usize {
-    connections_max.saturating_mul(2).min(available).max(connections_max)
+    available.max(connections_max)
 }
 
 /// The sockets whose connections are not part of a server's maximum number of connections.

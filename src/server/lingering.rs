@@ -7,14 +7,16 @@
 //! connection without receiving it, again and again. So the server keeps such a socket open, and counts its responses as
 //! client memory. The client sees no difference: it receives its responses, and then the end of the stream.
 //!
-//! Lingering sockets never keep a client from connecting: if a new connection finds no room, it replaces the socket that
-//! has lingered for the longest time. What the kernel still holds for that socket is not counted any more.
+//! Lingering sockets use the descriptors that connections leave. If a new connection finds no descriptor, it replaces the
+//! socket that has lingered for the longest time. What the kernel still holds for that socket is not counted any more.
+//! While lingering sockets hold as much memory as the limit on client memory, users of the Unix socket to whom much of it
+//! belongs cannot open other connections.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::net::sockopt::set_socket_linger;
+use rustix::net::sockopt::{set_socket_linger, socket_peercred};
 use rustix::net::{Shutdown, shutdown};
 use tokio::runtime::Handle;
 use tokio::time::sleep;
@@ -38,6 +40,8 @@ struct Lingering {
     /// The place of the socket among the lingering sockets.
     _place: Place,
     socket: OwnedFd,
+    /// The user of the client, if the socket is a Unix socket.
+    user: Option<u32>,
     /// The memory that is counted for the socket.
     held_bytes: u64,
 }
@@ -63,10 +67,11 @@ pub(super) fn linger(server: &Arc<ServerState>, socket: BorrowedFd<'_>, is_unix:
     let Ok(socket) = rustix::io::fcntl_dupfd_cloexec(socket, DESCRIPTOR_MIN) else { return };
     // Fails only if the client has closed the connection.
     let _ = shutdown(&socket, Shutdown::Both);
-    server.client_memory.replace_lingering(0, held_bytes);
+    let user = if is_unix { socket_peercred(&socket).ok().map(|peer| peer.uid.as_raw()) } else { None };
+    server.client_memory.replace_lingering(user, 0, held_bytes);
     server
         .lingering
-        .spawn(|place| Lingering { server: Arc::clone(server), _place: place, socket, held_bytes }.run(is_unix));
+        .spawn(|place| Lingering { server: Arc::clone(server), _place: place, socket, user, held_bytes }.run(is_unix));
 }
 
 /// Makes the kernel discard the responses of a TCP socket when the socket is closed.
@@ -88,7 +93,7 @@ impl Lingering {
             sleep(pause).await;
             let held_bytes = SocketMemory::of(self.socket.as_fd()).send_bytes;
             stalled = if held_bytes < self.held_bytes { Duration::ZERO } else { stalled + pause };
-            self.server.client_memory.replace_lingering(self.held_bytes, held_bytes);
+            self.server.client_memory.replace_lingering(self.user, self.held_bytes, held_bytes);
             self.held_bytes = held_bytes;
             if !is_unix && stalled >= stall_timeout {
                 return reset(self.socket.as_fd());
@@ -100,6 +105,6 @@ impl Lingering {
 
 impl Drop for Lingering {
     fn drop(&mut self) {
-        self.server.client_memory.replace_lingering(self.held_bytes, 0);
+        self.server.client_memory.replace_lingering(self.user, self.held_bytes, 0);
     }
 }

@@ -65,7 +65,7 @@ impl ServerState {
             registries: std::iter::repeat_with(|| Arc::new(Registry::new(limits, &users))).take(workers).collect(),
             users,
             client_memory: ClientMemory::new(limits.client_memory_max_bytes()),
-            lingering: NewestTasks::new(settings.connections_max),
+            lingering: NewestTasks::new(settings.sockets_max),
             liveness: Arc::new(Liveness::new(workers, notifier.is_wanted())),
             notifier: Arc::new(notifier),
             panic_log: LogLimit::default(),
