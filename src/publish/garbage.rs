@@ -109,13 +109,13 @@ async fn check_manifests(location: &Location) -> Result<(), PublishError> {
 
 /// Returns how files can be deleted although the manifest of a needed generation cannot be read.
 fn remedy(number: u64, first_kept: u64, newest: u64) -> String {
-    match number {
-        _ if number == newest => {
-            "it is the newest generation: publish the next one, and then retain only generations after this one"
-                .to_owned()
-        }
-        _ if number >= first_kept => format!("retain at most {}", counted(newest - number, "generation")),
-        _ => "a pin or a node needs it: pin another generation, and wait until no node serves this one".to_owned(),
+    if number == newest {
+        "it is the newest generation: publish the next one, and then retain only generations after this one".to_owned()
+    } else if (first_kept..newest).contains(&number) {
+        format!("retain at most {}", counted(newest - number, "generation"))
+    } else {
+        // Also a number after a gap.
+        "a pin or a node needs it: pin another generation, and wait until no node serves this one".to_owned()
     }
 }
 
@@ -170,4 +170,19 @@ async fn referenced(
         objects.extend(manifest.entries.into_iter().map(|entry| entry.object));
     }
     Ok((objects, unreadable))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_generation_has_a_remedy() {
+        assert_eq!(remedy(6, 5, 7), "retain at most 1 generation");
+        assert_eq!(remedy(5, 5, 7), "retain at most 2 generations");
+        assert!(remedy(7, 5, 7).contains("publish the next one"));
+        for number in [0, 4, 8, u64::MAX] {
+            assert!(remedy(number, 5, 7).contains("pin another generation"), "{number}");
+        }
+    }
 }
