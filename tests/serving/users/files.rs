@@ -142,7 +142,7 @@ fn without_watching_a_new_file_takes_effect_on_sighup() {
     assert_eq!(ask(&mut stream, &["EXISTS", "1"]), ":1");
     std::fs::write(&file, "user default on nopass ~2* +@read").unwrap();
     server.signal(Signal::HUP);
-    server.wait_for_log("the server has 1 users now");
+    server.wait_for_log("the server has 1 user now");
     assert!(ask(&mut stream, &["EXISTS", "1"]).starts_with("-NOPERM"));
 }
 
