@@ -18,10 +18,10 @@ use crate::sync::unpoisoned;
 
 /// The maximum time that requests wait because a store is busy.
 const BUSY_MAX: Duration = Duration::from_secs(60);
-/// The time after which a command is told what it waits for.
+/// After this time, the user of a command learns why it waits.
 const NOTICE_AFTER: Duration = Duration::from_secs(2);
 
-/// A function that is told what a command waits for.
+/// Shows a message to the user of a command.
 type Notice = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// The pause that a store has asked for, and who waits for its end.
@@ -53,7 +53,8 @@ pub(super) struct TooBusy {
 }
 
 impl Busy {
-    /// Sets until when requests wait, and a function that is told about a pause that lasts for some seconds.
+    /// Sets the time that no pause may exceed, and a function that shows a message about each pause longer than
+    /// [`NOTICE_AFTER`].
     pub(super) fn set_patience(&self, deadline: Option<Instant>, notice: Notice) {
         let mut state = unpoisoned(&self.0);
         (state.deadline, state.notice) = (deadline, Some(notice));

@@ -11,8 +11,8 @@ use super::SILENT_AFTER;
 use crate::args::{PinArgs, UnpinArgs};
 use crate::output::{print, print_error, write_json_line};
 
-/// The maximum number of pins that are read to find out what nodes serve that hold a generation.
-const PINS_MAX: u64 = 1000;
+/// The maximum number of pins that are read to find the last one that nodes have followed.
+pub(super) const PINS_MAX: u64 = 1000;
 
 /// A pin as JSON.
 #[derive(Serialize)]

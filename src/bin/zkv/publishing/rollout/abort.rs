@@ -5,10 +5,7 @@ use zero_kv::publish::{Decision, Pin, Publication, PublishError};
 use super::Outcome;
 use super::watch::Watch;
 use crate::args::RolloutArgs;
-use crate::publishing::pins::is_activated;
-
-/// The maximum number of pins that are read to find the one before a rollout.
-const PINS_MAX: u64 = 1000;
+use crate::publishing::pins::{PINS_MAX, is_activated};
 
 /// Decides that nodes do not serve the generation, and pins them to what they should have served before.
 pub(super) fn abort(publication: &Publication, args: &RolloutArgs, watch: &mut Watch<'_>) -> anyhow::Result<Outcome> {
