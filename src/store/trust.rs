@@ -363,7 +363,7 @@ mod tests {
             let table = MappedStore::open(&db).unwrap();
             // The bake has just renamed the file. Until that is settled, lookups copy pages, and a test of what is
             // detected would read the copies.
-            assert!(table.unverified().begin_batch_of_whole_file().is_some());
+            assert!(table.has_unchanged_file());
             Scene { _folder: folder, db, file, table }
         }
 
