@@ -108,7 +108,7 @@ fn check(case: &'static Case, fault: Fault, expected: &Files) -> Result<Outcome,
             return Err(of(&format!("{} is neither what it was nor what it is to be", output.display())));
         }
     }
-    if succeeded && KINDS[fault.kind].is_vital && fault.errno != Errno::INTR && !is_read_of_table(failed, fault) {
+    if succeeded && KINDS[fault.kind].is_vital && fault.errno != Errno::INTR && !is_examination_of_table(failed, fault) {
         return Err(of("the error was ignored"));
     }
     if !succeeded && fault.errno == Errno::INTR && KINDS[fault.kind].is_vital {
@@ -131,7 +131,7 @@ enum Outcome {
 fn check_message(case: &Case, err: &str, failed: &Path, fault: Fault) -> Result<(), String> {
     const CONSEQUENCES: [&str; 3] = ["nothing was put in place", "is in place, but ", "the file was not written"];
     let line = err.lines().last().unwrap_or_default();
-    if is_read_of_table(failed, fault) && line.contains("depends on damaged bytes of the file") {
+    if is_examination_of_table(failed, fault) && line.contains("depends on damaged bytes of the file") {
         return Ok(());
     }
     let system = format!("(os error {})", fault.errno.raw_os_error());
@@ -150,11 +150,12 @@ fn check_message(case: &Case, err: &str, failed: &Path, fault: Fault) -> Result<
     Ok(())
 }
 
-/// Returns whether the call that failed reads a table. In the first moments after a table was created, lookups copy the
-/// pages that they need. A lookup whose copy fails is repeated, and if that fails, too, reports damage, as for a page that
-/// cannot be read.
-fn is_read_of_table(failed: &Path, fault: Fault) -> bool {
-    failed.extension().is_some_and(|extension| extension == "db") && fault.name().starts_with("read ")
+/// Returns whether the call that failed reads or examines a table. In the first moments after a table was created, lookups
+/// copy the pages that they need. A lookup whose copy fails, or that cannot examine the file, is repeated, and if that
+/// fails, too, reports damage, as for a page that cannot be read.
+fn is_examination_of_table(failed: &Path, fault: Fault) -> bool {
+    let is_table = failed.extension().is_some_and(|extension| extension == "db");
+    is_table && ["read ", "fstat "].iter().any(|call| fault.name().starts_with(call))
 }
 
 /// Returns whether an output is new. Reports contain times, so only their form is checked.
