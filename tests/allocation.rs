@@ -2,7 +2,7 @@
 //!
 //! The tests count the allocations of the whole process, so they run one after the other on the main thread.
 
-mod helpers;
+use testkit as helpers;
 
 mod allocation {
     pub(crate) mod counting_allocator;

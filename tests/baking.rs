@@ -1,6 +1,6 @@
 //! Tests of `baker` and of the rules that reject a suspicious table.
 
-mod helpers;
+use testkit as helpers;
 
 mod baking {
     mod environment;

@@ -1,6 +1,6 @@
 //! Tests of the crate's clients, over a socket and in direct mode.
 
-mod helpers;
+use testkit as helpers;
 
 mod clients {
     mod direct;

@@ -1,7 +1,7 @@
 //! `kv_store` as a node of a cluster: compared with a real Redis cluster, driven by third-party clients, and while nodes
 //! and topologies change.
 
-mod helpers;
+use testkit as helpers;
 
 mod cluster {
     pub(crate) mod chaos;

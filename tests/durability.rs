@@ -3,7 +3,7 @@
 //! A seed selects the cases. Each test prints the seed, and `ZERO_KV_SEED` sets it. By default the tests run for a few
 //! seconds; with `ZERO_KV_FAULTS_ALL=1`, every system call of every case fails with every error.
 
-mod helpers;
+use testkit as helpers;
 
 mod durability {
     pub(crate) mod cases;

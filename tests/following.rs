@@ -1,6 +1,6 @@
 //! Tests of `kv_store --from`: servers that follow a published table.
 
-mod helpers;
+use testkit as helpers;
 
 mod following {
     mod cache;

@@ -1,6 +1,6 @@
 //! Tests of the file format: its bytes, the lookups in a file, and the rejection of damaged and forged files.
 
-mod helpers;
+use testkit as helpers;
 
 mod format {
     mod changed_files;

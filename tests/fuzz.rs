@@ -3,20 +3,24 @@
 
 #![allow(missing_docs, unreachable_pub, reason = "the fuzz targets are other crates")]
 
-mod helpers;
+use testkit as helpers;
 
 pub mod fuzz {
     pub mod answers;
     pub mod canaries;
+    #[cfg(feature = "full")]
     pub mod compressed;
     pub mod csv;
     pub mod descriptors;
+    #[cfg(feature = "full")]
     pub mod documents;
     mod in_process_server;
+    #[cfg(feature = "full")]
     mod json;
     pub mod merge;
     pub mod native;
     pub mod open;
+    #[cfg(feature = "full")]
     pub mod parquet_file;
     #[cfg(test)]
     mod random_inputs;

@@ -1,7 +1,7 @@
 //! The programs of `examples/native` and `examples/redis` build as their first lines say, and find the rows of a model. The
 //! Java programs of the cookbook print what the page shows.
 
-mod helpers;
+use testkit as helpers;
 
 mod languages {
     pub(crate) mod answering;

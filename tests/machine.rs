@@ -2,7 +2,7 @@
 //!
 //! With `ZERO_KV_FAULTS_SECONDS` of at least 100, a test also waits until the kernel breaks a lease.
 
-mod helpers;
+use testkit as helpers;
 
 mod machine {
     pub(crate) mod baker_disks;

@@ -1,6 +1,6 @@
 //! The protocols that `docs/PROTOCOL.md` and `docs/REDIS.md` specify, tested with bytes on raw sockets.
 
-mod helpers;
+use testkit as helpers;
 
 mod protocol {
     mod native;

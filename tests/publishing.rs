@@ -1,6 +1,6 @@
 //! Published tables: publishers and operators use the real programs on folders, on S3, and on plain HTTP servers.
 
-mod helpers;
+use testkit as helpers;
 
 mod publishing {
     pub(crate) mod baking;

@@ -1,6 +1,6 @@
 //! `kv_store` as Redis clients see it: compared with a real Redis, and driven by third-party clients.
 
-mod helpers;
+use testkit as helpers;
 
 mod redis {
     pub(crate) mod administration;

@@ -4,7 +4,7 @@
 //! and makes the test of swaps under load swap 200 times over 100 connections. `ZERO_KV_SOAK_SECONDS` sets the duration
 //! of the soak test.
 
-mod helpers;
+use testkit as helpers;
 
 mod resilience {
     mod clients;

@@ -1,11 +1,12 @@
 //! Tests of `kv_store` as a process: options, limits, reports, and clients that must not affect each other.
 
-mod helpers;
+use testkit as helpers;
 
 mod serving {
     mod access;
     mod cancel;
     mod changed_metadata;
+    #[cfg(feature = "full")]
     mod config_files;
     mod connections;
     mod damaged_index;
@@ -19,6 +20,7 @@ mod serving {
     mod metrics_clients;
     mod panics;
     mod spin;
+    #[cfg(feature = "full")]
     mod tls {
         mod certificates;
         mod clients;

@@ -1,9 +1,10 @@
 //! Tests of `zkv`, `benchmarker`, and the man pages.
 
-mod helpers;
+use testkit as helpers;
 
 mod tools {
     mod benchmarker;
+    #[cfg(feature = "full")]
     mod manual;
     mod zkv;
 }

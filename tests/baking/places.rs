@@ -24,7 +24,7 @@ fn folder_with_a_table() -> (Folder, Vec<u8>) {
 
 /// Starts a bake that reads this text and waits for more.
 fn start_bake(folder: &Folder, text: &[u8]) -> Child {
-    folder.start_bake(folder.command(BAKER).arg("-"), text)
+    folder.start_bake(folder.command(&BAKER).arg("-"), text)
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn the_files_mode_follows_the_umask() {
     for (umask, mode) in [("022", 0o644), ("027", 0o640), ("077", 0o600), ("000", 0o666)] {
         let folder = Folder::new();
         let script = format!("umask {umask}; exec \"$0\" - -q");
-        folder.run(folder.command("sh").args(["-c", &script, BAKER]), b"1,one\n").succeeds();
+        folder.run(folder.command("sh").args(["-c", &script, &BAKER]), b"1,one\n").succeeds();
         let found = fs::metadata(folder.path("storage.db")).unwrap().permissions().mode() & 0o7777;
         assert_eq!(found, mode, "{found:o} under {umask}");
     }
@@ -72,7 +72,7 @@ fn a_write_that_fails_leaves_the_old_file_and_nothing_else() {
     let (folder, before) = folder_with_a_table();
     // A write beyond the limit on file sizes fails without killing the process.
     let script = "ulimit -f 8; exec \"$0\" -";
-    let ended = folder.run(folder.command("sh").args(["-c", script, BAKER]), &large_text());
+    let ended = folder.run(folder.command("sh").args(["-c", script, &BAKER]), &large_text());
     ended.fails("storage.db: File too large (os error 27): nothing was put in place");
     assert!(fs::read(folder.path("storage.db")).unwrap() == before);
     assert_eq!(folder.names(), ["storage.db"]);
@@ -149,7 +149,7 @@ fn a_symbolic_link_is_replaced_and_its_target_stays() {
 fn a_summary_that_cannot_be_printed_does_not_fail_the_bake() {
     let folder = Folder::new();
     let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let mut command = folder.command(BAKER);
+    let mut command = folder.command(&BAKER);
     let ended = folder.run(command.arg("-").stdout(Stdio::from(full)), b"1,one\n");
     ended.succeeds();
     assert_eq!(folder.rows(), rows([(1, b"one")]));
@@ -163,7 +163,7 @@ fn an_error_before_the_rename_leaves_the_old_file() {
     let root = fs::metadata(folder.path("")).unwrap().uid() == 0;
     // A folder that is writable but not readable cannot be synced.
     fs::set_permissions(folder.path(""), fs::Permissions::from_mode(0o333)).unwrap();
-    let baker = SharedProgram::copy(BAKER);
+    let baker = SharedProgram::copy(&BAKER);
     let mut command = folder.command(baker.path());
     if root {
         command.uid(NOBODY).gid(NOBODY);

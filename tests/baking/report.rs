@@ -148,7 +148,7 @@ fn each_stage_is_printed_on_one_line_and_quiet_prints_none() {
 fn a_terminal_that_cannot_redraw_shows_a_line_for_each_stage() {
     let folder = Folder::new();
     folder.write("rows.csv", "1,one\n");
-    let mut command = folder.command(BAKER);
+    let mut command = folder.command(&BAKER);
     command.arg(folder.path("rows.csv")).arg("--output").arg(folder.path("storage.db")).env("TERM", "dumb");
     let mut terminal = Terminal::new();
     let mut child = terminal.start(&command);

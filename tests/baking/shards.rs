@@ -80,6 +80,7 @@ fn options_that_contradict_shards_exit_with_2() {
         (&["--shards", "2"][..], "--output <FILE>"),
         (&["--shards", "2", "--shard-size", "1GB", "-o", "shards"], "cannot be used with"),
         (&["--shards", "many", "-o", "shards"], "invalid digit"),
+        #[cfg(feature = "full")]
         (&["--slots", "0-8191", "-o", "low.db", "--to", "file:///store"], "--to cannot be used with --slots"),
     ] {
         let ended = folder.bake_text("1,a\n", args);

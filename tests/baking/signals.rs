@@ -24,7 +24,7 @@ fn a_signal_stops_a_bake_that_waits_for_its_input_and_nothing_is_left() {
             // A test that runs in the background of a script inherits an ignored SIGINT.
             folder.command("env").args([
                 "--default-signal=INT,TERM,HUP",
-                BAKER,
+                &BAKER,
                 "-",
                 "--report",
                 "report.json",
@@ -52,7 +52,7 @@ fn a_signal_stops_a_bake_that_waits_for_its_input_and_nothing_is_left() {
 fn the_first_signal_stops_a_bake_whose_errors_nobody_reads() {
     let folder = Folder::new();
     let (reader, writer) = full_pipe();
-    let mut command = folder.command(BAKER);
+    let mut command = folder.command(&BAKER);
     command.arg("-").stderr(writer);
     let mut child = folder.start_bake(&mut command, &text());
     // The command has the other copy of the pipe's end.
@@ -70,7 +70,7 @@ fn an_ignored_signal_stays_ignored() {
     let folder = Folder::new();
     // Shells ignore signals for background jobs, and nohup for jobs that outlive the shell.
     let script = "trap '' INT HUP; exec \"$0\" -";
-    let mut child = folder.start_bake(folder.command("sh").args(["-c", script, BAKER]), &text());
+    let mut child = folder.start_bake(folder.command("sh").args(["-c", script, &BAKER]), &text());
     for signal in [Signal::INT, Signal::HUP] {
         kill_process(Pid::from_child(&child), signal).unwrap();
     }

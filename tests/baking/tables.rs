@@ -94,7 +94,7 @@ fn the_memory_of_a_bake_does_not_depend_on_the_length_that_a_base_declares() {
     let script = format!("ulimit -d {DATA_LEN_MAX_KIB} && exec \"$0\" \"$@\" --memory 16MiB -o new.db");
     for args in [&["--base", "forged.db", "one.csv"][..], &["merge", "forged.db"]] {
         let mut command = folder.command("sh");
-        let ended = folder.run(command.args(["-c", &script, BAKER]).args(args), b"");
+        let ended = folder.run(command.args(["-c", &script, &BAKER]).args(args), b"");
         assert_eq!(ended.status.code(), Some(1), "{args:?}: {}", ended.err);
         let expected = "baker: forged.db: section block sums has checksum ";
         assert!(ended.err.starts_with(expected), "{args:?}: {}", ended.err);

@@ -137,7 +137,7 @@ fn no_file_has_two_roles() {
         assert_eq!(fs::read(folder.path("rows.csv")).unwrap(), b"1,a\n", "{args:?}");
     }
     let stdin = fs::File::open(folder.path("rows.csv")).unwrap();
-    let output = folder.command(BAKER).args(["-", "-o", "rows.csv"]).stdin(stdin).output().unwrap();
+    let output = folder.command(&BAKER).args(["-", "-o", "rows.csv"]).stdin(stdin).output().unwrap();
     let err = String::from_utf8(output.stderr).unwrap();
     assert_eq!(err, "baker: standard input: is also the output: name another file with -o\n");
     // Reading an input twice is allowed.

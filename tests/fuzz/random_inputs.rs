@@ -1,9 +1,8 @@
 //! Runs the code of each fuzz target with random inputs.
 
-use super::{
-    answers, canaries, compressed, csv, descriptors, documents, merge, native, open, parquet_file, resp, session,
-    structure, typed, typed_text,
-};
+use super::{answers, canaries, csv, descriptors, merge, native, open, resp, session, structure, typed, typed_text};
+#[cfg(feature = "full")]
+use super::{compressed, documents, parquet_file};
 use crate::helpers::random::{Random, seed};
 
 /// Pieces whose sequences are valid or almost valid rows.
@@ -162,6 +161,7 @@ fn any_descriptors_that_a_server_passes_are_rejected_or_usable() {
     try_random(400, 40, &[], |data| descriptors::check(&passing, data));
 }
 
+#[cfg(feature = "full")]
 #[test]
 fn any_value_of_a_document_leads_to_an_error_or_is_within_the_limits() {
     let table = documents::Table::publish();
@@ -173,18 +173,21 @@ fn any_value_of_a_document_leads_to_an_error_or_is_within_the_limits() {
     }
 }
 
+#[cfg(feature = "full")]
 #[test]
 fn any_documents_of_a_table_lead_to_an_error_or_are_within_the_limits() {
     let table = documents::Table::publish();
     try_random(100, 60, &[], |data| documents::check(&table, data));
 }
 
+#[cfg(feature = "full")]
 #[test]
 fn any_compressed_input_is_baked_as_its_text_or_rejected() {
     let folder = tempfile::tempdir().unwrap();
     try_random(200, 200, &[], |data| compressed::check(folder.path(), data));
 }
 
+#[cfg(feature = "full")]
 #[test]
 fn any_parquet_input_is_baked_as_its_rows_or_rejected() {
     let folder = tempfile::tempdir().unwrap();

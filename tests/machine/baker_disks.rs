@@ -26,7 +26,7 @@ fn bake_on_disk(scene: &Scene, mounter: Mounter, mount_options: &str, args: &str
          \"$0\" -q {args}; echo \"ended with $?\"; ls -A disk; cmp -s disk/storage.db storage.db && echo same"
     );
     let mut command = scene.folder.command(mounter[0]);
-    let ended = scene.folder.run(command.arg(mounter[1]).args(["sh", "-c", &script, BAKER]), b"");
+    let ended = scene.folder.run(command.arg(mounter[1]).args(["sh", "-c", &script, &BAKER]), b"");
     let expected = match ended.err.is_empty() {
         true => "ended with 0\nstorage.db\n",
         false => "ended with 1\nstorage.db\nsame\n",
@@ -160,7 +160,7 @@ pub(crate) fn without_unnamed_files_a_bake_uses_a_hidden_name_and_removes_it() -
     std::fs::remove_dir(folder.path("temp")).unwrap();
     // The baker names an unnamed file through /proc.
     let mut command = folder.command(mounter[0]);
-    command.args([mounter[1], "sh", "-c", "mount -t tmpfs none /proc && exec \"$0\" -", BAKER]);
+    command.args([mounter[1], "sh", "-c", "mount -t tmpfs none /proc && exec \"$0\" -", &BAKER]);
     folder.run(&mut command, b"1,one\nx,two\n");
     assert_eq!(folder.names(), ["storage.db"], "after a bake that failed");
 

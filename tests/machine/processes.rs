@@ -36,7 +36,7 @@ pub(crate) fn a_bake_without_enough_threads_is_an_error() -> Result<(), Missing>
     let folder = tempfile::tempdir().unwrap();
     std::os::unix::fs::chown(folder.path(), Some(UNUSED), Some(UNUSED)).unwrap();
     std::fs::write(folder.path().join("rows.csv"), shuffled_rows(2000, 100)).unwrap();
-    let baker = SharedProgram::copy(BAKER);
+    let baker = SharedProgram::copy(&BAKER);
     let bake = |limit: u32| {
         let script = format!("ulimit -u {limit} && exec \"$0\" -q rows.csv -o new.db --threads 4 --memory 16MiB");
         let mut command = Command::new("bash");

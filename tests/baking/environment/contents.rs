@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
+#[cfg(feature = "full")]
 use flate2::write::GzEncoder;
 
 use super::*;
@@ -10,12 +11,14 @@ use super::*;
 const DECIMAL: &str = "where an unsigned 64-bit decimal (0 to 18446744073709551615) was expected";
 const REMEDY: &str = "correct the row, choose another key column, or take keys as bytes (--key, --keys bytes)";
 
+#[cfg(feature = "full")]
 fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::fast());
     encoder.write_all(bytes).unwrap();
     encoder.finish().unwrap()
 }
 
+#[cfg(feature = "full")]
 fn zstd(bytes: &[u8]) -> Vec<u8> {
     zstd::encode_all(bytes, 1).unwrap()
 }
@@ -102,6 +105,7 @@ fn file_names_need_not_be_text() {
     scene.assert_untouched();
 }
 
+#[cfg(feature = "full")]
 #[test]
 fn a_compressed_input_truncated_at_any_length_is_an_error() {
     let scene = Scene::new();
@@ -126,6 +130,7 @@ fn a_compressed_input_truncated_at_any_length_is_an_error() {
     }
 }
 
+#[cfg(feature = "full")]
 #[test]
 fn damaged_and_trailing_bytes_of_compressed_inputs_are_errors() {
     let scene = Scene::new();

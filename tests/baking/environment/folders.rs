@@ -53,7 +53,7 @@ fn the_error_for_a_folder_without_write_permission_names_it() {
     set_mode("temp", 0o777);
     std::fs::write(scene.folder.path("temp/old.db"), &scene.before).unwrap();
     set_mode("temp/old.db", 0o444);
-    let baker = SharedProgram::copy(BAKER);
+    let baker = SharedProgram::copy(&BAKER);
     let refused = |args: &[&str]| scene.folder.run(&mut without_root(&scene, &baker, args), b"");
     let denied = "Permission denied (os error 13): nothing was put in place";
     refused(&["rows.csv"]).fails(&format!("storage.db: {denied}"));
@@ -78,7 +78,7 @@ fn a_table_without_read_permission_is_not_replaced() {
     };
     set_mode("", 0o777);
     set_mode("storage.db", 0);
-    let baker = SharedProgram::copy(BAKER);
+    let baker = SharedProgram::copy(&BAKER);
     let ended = scene.folder.run(&mut without_root(&scene, &baker, &["-"]), b"2,two\n");
     ended.fails("storage.db: Permission denied (os error 13): nothing was put in place");
     set_mode("storage.db", 0o644);

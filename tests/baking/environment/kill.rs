@@ -12,7 +12,7 @@ const SEED: u64 = 0x5eed_0911;
 
 /// Starts a bake that prints its stages.
 fn bake_with_progress(scene: &Scene) -> Command {
-    let mut command = scene.folder.command(BAKER);
+    let mut command = scene.folder.command(&BAKER);
     command.args(["rows.csv", "--temp-dir", "temp"]).args(LEAST_MEMORY);
     command
 }

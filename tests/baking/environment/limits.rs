@@ -1,5 +1,6 @@
 //! Endless rows are rejected with their line, in little memory.
 
+#[cfg(feature = "full")]
 use flate2::write::GzEncoder;
 
 use super::memory::{FinalMessage, REFUSAL_MAX_BYTES, long_name, run};
@@ -17,7 +18,7 @@ fn assert_endless(what: &str, line: u64, args: &[&str], feed: impl FnOnce(&mut d
     // Standard input, by a long name.
     std::os::unix::fs::symlink("/dev/stdin", scene.folder.path("rows")).unwrap();
     let name = long_name("rows");
-    let mut command = scene.folder.command(BAKER);
+    let mut command = scene.folder.command(&BAKER);
     command.args([&*name, "--temp-dir", "temp"]).args(LEAST_MEMORY).args(args);
     let memory_use = run(command, FinalMessage::Error, feed);
     println!("{what}: {} KiB at most", memory_use.peak_bytes >> 10);
@@ -66,6 +67,7 @@ fn an_input_without_end_is_rejected() {
     scene.assert_fails(&[&["/dev/zero"], &LEAST_MEMORY[..]].concat(), b"", message);
 }
 
+#[cfg(feature = "full")]
 fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::default());
     encoder.write_all(bytes).unwrap();
@@ -73,6 +75,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// Returns a start and a GiB of one byte, compressed to a megabyte or less by repeating one member or frame.
+#[cfg(feature = "full")]
 fn compressed_gib(compress: impl Fn(&[u8]) -> Vec<u8>, start: &[u8], byte: u8) -> Vec<u8> {
     let part = compress(&vec![byte; 8 << 20]);
     let compressed_gib = [compress(start), part.repeat(GIB / (8 << 20))].concat();
@@ -80,6 +83,7 @@ fn compressed_gib(compress: impl Fn(&[u8]) -> Vec<u8>, start: &[u8], byte: u8) -
     compressed_gib
 }
 
+#[cfg(feature = "full")]
 #[test]
 fn a_gib_compressed_to_a_megabyte_is_rejected_in_little_memory() {
     let zstd = |bytes: &[u8]| zstd::encode_all(bytes, 3).unwrap();
@@ -95,6 +99,7 @@ fn a_gib_compressed_to_a_megabyte_is_rejected_in_little_memory() {
     }
 }
 
+#[cfg(feature = "full")]
 #[test]
 fn a_zstd_window_larger_than_the_memory_is_rejected() {
     let scene = Scene::new();

@@ -72,7 +72,7 @@ fn kind_of_message(text: &str) -> FinalMessage {
 #[track_caller]
 fn assert_bounded(what: &str, args: &[&str], feed: impl FnOnce(&mut dyn Write) + Send) {
     let scene = Scene::new();
-    let mut command = scene.folder.command(BAKER);
+    let mut command = scene.folder.command(&BAKER);
     command.args(["-", "-o", &long_name("storage.db")]).args(LEAST_MEMORY).args(args);
     let memory_use = run(command, FinalMessage::Summary, feed);
     let len_bytes = std::fs::metadata(scene.folder.path("storage.db")).unwrap().len();

@@ -43,11 +43,11 @@ fn a_bake_whose_output_nobody_reads_ends_normally() {
     for redirection in [">&-", "2>&-", ">&- 2>&-", ">/dev/full 2>/dev/full", "| true", "2>&1 | true"] {
         // The exit status of the bake, which is the first command in a pipe.
         let script = |text: &str| format!("{{ printf '{text}' | \"$0\" -; echo $? >code; }} {redirection}; cat code");
-        let ended = scene.folder.run(scene.folder.command("sh").args(["-c", &script("2,two\\n"), BAKER]), b"");
+        let ended = scene.folder.run(scene.folder.command("sh").args(["-c", &script("2,two\\n"), &BAKER]), b"");
         assert!(ended.out.ends_with("0\n"), "{redirection}: {ended:?}");
         assert_eq!(scene.folder.rows(), rows([(2, b"two")]), "{redirection}");
         std::fs::write(scene.folder.path("storage.db"), &scene.before).unwrap();
-        let ended = scene.folder.run(scene.folder.command("sh").args(["-c", &script("2\\n"), BAKER]), b"");
+        let ended = scene.folder.run(scene.folder.command("sh").args(["-c", &script("2\\n"), &BAKER]), b"");
         assert!(ended.out.ends_with("1\n"), "{redirection}: {ended:?}");
         assert!(!ended.err.contains("panicked"), "{redirection}: {ended:?}");
         scene.assert_untouched();
@@ -57,7 +57,7 @@ fn a_bake_whose_output_nobody_reads_ends_normally() {
 #[test]
 fn a_closed_standard_input_is_empty() {
     let scene = Scene::new();
-    let ended = scene.folder.run(scene.folder.command("sh").args(["-c", "\"$0\" -q --allow-empty - <&-", BAKER]), b"");
+    let ended = scene.folder.run(scene.folder.command("sh").args(["-c", "\"$0\" -q --allow-empty - <&-", &BAKER]), b"");
     ended.succeeds();
     assert_eq!(scene.folder.rows(), rows([]));
 }

@@ -3,12 +3,14 @@
 mod both;
 mod cancel;
 mod columns;
+#[cfg(feature = "full")]
 mod logins;
 mod pages;
 mod pools;
 mod restarts;
 mod server;
 mod surfaces;
+#[cfg(feature = "full")]
 mod tls;
 mod wrong_responses;
 

@@ -1,7 +1,9 @@
 //! Names, values, and servers that try to send commands to the terminal of whoever runs `zkv`.
 
 use super::*;
-use crate::helpers::scripted_server::{Script, found};
+#[cfg(feature = "full")]
+use crate::helpers::scripted_server::Script;
+use crate::helpers::scripted_server::found;
 use crate::helpers::terminal::Terminal;
 
 /// Clears the screen, sets the title, moves the cursor, reverses text, hides text, and begins a line that looks like a
@@ -59,6 +61,7 @@ fn reports_about_a_hostile_server_are_printable() {
     }
 }
 
+#[cfg(feature = "full")]
 #[test]
 fn the_screen_of_top_shows_hostile_facts_as_text() {
     let info = format!(

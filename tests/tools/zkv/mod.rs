@@ -12,11 +12,13 @@ mod hostile;
 mod info;
 mod inspect;
 mod keys;
+#[cfg(feature = "full")]
 mod logins;
 mod programs;
 mod reload;
 mod server;
 mod slot;
+#[cfg(feature = "full")]
 mod terminal;
 mod top;
 mod typed;

@@ -1,6 +1,7 @@
 //! `zkv` and typed tables: schemas, columns, and cells.
 
 mod diff;
+#[cfg(feature = "full")]
 mod dump;
 mod lookups;
 mod reports;
