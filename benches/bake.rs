@@ -42,7 +42,7 @@ fn bake_shuffled(bencher: Bencher, rows: usize) {
 }
 
 fn bake(csv: &[u8], output: &Path) -> Report {
-    bake_csv(csv, output, &Options::default(), &mut |_| ()).expect("bake")
+    bake_csv(csv, output, &Options::default()).expect("bake")
 }
 
 fn check(file: &Path, sorted_keys: &[u64]) {

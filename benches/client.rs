@@ -45,7 +45,7 @@ fn socket() -> PathBuf {
         let mut csv = Vec::new();
         (1..=rows()).for_each(|key| push_csv_row(&mut csv, key, VALUE_LEN_MIN_BYTES));
         let db = folder.path().join("storage.db");
-        bake::bake_csv(&csv[..], &db, &Options::default(), &mut |_| ()).expect("bake");
+        bake::bake_csv(&csv[..], &db, &Options::default()).expect("bake");
         let config = Config { socket: folder.path().join("s.sock"), workers: NonZero::new(1), ..Config::default() };
         let server = Server::bind(&db, &config).expect("bind");
         thread::spawn(move || server.run(std::future::pending()));

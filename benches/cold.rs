@@ -92,7 +92,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let db = args.db.clone().unwrap_or_else(|| folder.path().join("cold.db"));
     if !db.exists() {
         println!("baking {} rows", args.rows);
-        bake_csv(CsvRows::new(args.rows), &db, &Options::default(), &mut |_| ())?;
+        bake_csv(CsvRows::new(args.rows), &db, &Options::default())?;
     }
     println!("{} bytes, {} rows", fs::metadata(&db)?.len(), args.rows);
     let loads = [(Lookup::Get, 64, 16), (Lookup::RedisGet, 64, 16), (Lookup::Floor, 64, 16), (Lookup::Get, 16, 1)];

@@ -72,7 +72,7 @@ impl ServedTable {
     fn bake(&self, generation: u64) -> Result<(), Box<dyn std::error::Error>> {
         let mut csv = format!("{GENERATION_KEY},{generation}\n").into_bytes();
         (1..=self.rows).for_each(|key| support::push_csv_row(&mut csv, key, VALUE_LEN_MIN_BYTES));
-        bake_csv(&csv[..], &self.db, &Options::default(), &mut |_| ())?;
+        bake_csv(&csv[..], &self.db, &Options::default())?;
         Ok(())
     }
 

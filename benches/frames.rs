@@ -119,7 +119,7 @@ fn assemble_responses(bencher: Bencher) {
     let db = folder.path().join("storage.db");
     let mut csv = Vec::new();
     (0..row_count).for_each(|key| push_csv_row(&mut csv, key, VALUE_LEN_MIN_BYTES));
-    bake::bake_csv(&csv[..], &db, &Options::default(), &mut |_| ()).expect("bake");
+    bake::bake_csv(&csv[..], &db, &Options::default()).expect("bake");
     let store = Store::open(&db).expect("open the baked table");
     let mut keys: Vec<u64> = (0..row_count).collect();
     keys.shuffle(&mut SmallRng::seed_from_u64(3));

@@ -118,7 +118,7 @@ fn bake<K: BenchKey>(rows: u64) -> Store {
     }
     let mut options = Options::default();
     options.keys = K::KEYS;
-    bake_csv(&*csv, &output, &options, &mut |_| ()).expect("bake");
+    bake_csv(&*csv, &output, &options).expect("bake");
     // SAFETY: no other process writes to the file, which is in a new temporary folder that is removed on return.
     unsafe { Store::map(&output) }.expect("open the baked table")
 }

@@ -40,7 +40,7 @@ use rand::rngs::SmallRng;
 use support::{is_test, warn_if_slow};
 use table::{CsvRows, push_value};
 use tempfile::TempDir;
-use zero_kv::bake::{Options, bake_csv};
+use zero_kv::bake::{Cancel, Options, bake_csv};
 use zero_kv::client::Client;
 use zero_kv::publish::{CommitOptions, Entry, Publication, ShardFile};
 
@@ -110,8 +110,8 @@ impl Table {
     fn upload(&mut self) -> Result<Entry, Box<dyn Error>> {
         let db = self.path("next.db");
         self.newest += 1;
-        bake_csv(CsvRows::new(self.rows + self.newest), &db, &Options::default(), &mut |_| ())?;
-        let entry = self.publication.upload(&ShardFile::whole(&db), &Default::default(), &mut |_| ())?;
+        bake_csv(CsvRows::new(self.rows + self.newest), &db, &Options::default())?;
+        let entry = self.publication.upload(&ShardFile::whole(&db), &Cancel::default())?;
         // Otherwise, the system would write these bytes while the next ones are measured.
         rustix::fs::sync();
         Ok(entry)

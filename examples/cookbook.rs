@@ -46,7 +46,7 @@ fn random(limit: u64) -> impl FnMut() -> u64 {
 
 fn ip_to_country(file: &Path) -> Result<(), Box<dyn Error>> {
     let rows = std::fs::File::open("datasets/ip-ranges.csv")?;
-    bake::bake_csv(rows, file, &Options::default(), &mut |_| ())?;
+    bake::bake_csv(rows, file, &Options::default())?;
     let ranges = Store::open(file)?;
     let (first, last) = (ranges.first()?.ok_or("no ranges")?.0, ranges.last()?.ok_or("no ranges")?.0);
     let (first, last) = (first.as_u64().ok_or("numbers")?, last.as_u64().ok_or("numbers")?);
@@ -70,7 +70,7 @@ fn ip_to_country(file: &Path) -> Result<(), Box<dyn Error>> {
 fn features(file: &Path) -> Result<(), Box<dyn Error>> {
     let items = 100_000;
     let rows = (0..items).map(|item| (item, [item as f32; WIDTH].map(f32::to_le_bytes).concat()));
-    bake::bake_rows(rows, file, &Options::default(), &mut |_| ())?;
+    bake::bake_rows(rows, file, &Options::default())?;
     let table = Store::open(file)?;
     let mut next = random(items);
     let requested: Vec<u64> = (0..LOOKUPS).map(|_| next()).collect();
@@ -97,7 +97,7 @@ fn configuration(file: &Path, socket: &Path) -> Result<(), Box<dyn Error>> {
     let mut options = Options::default();
     options.keys = Keys::Bytes;
     let names: Vec<String> = (0..1000).map(|setting| format!("setting.{setting}")).collect();
-    let bake = |value: &str| bake::bake_rows(names.iter().map(|name| (name, value)), file, &options, &mut |_| ());
+    let bake = |value: &str| bake::bake_rows(names.iter().map(|name| (name, value)), file, &options);
     bake("1")?;
     let server = Server::bind(file, &Config { socket: socket.to_path_buf(), ..Config::default() })?;
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();

@@ -11,7 +11,7 @@
 //!
 //! let folder = tempfile::tempdir()?;
 //! let file = folder.path().join("storage.db");
-//! bake::bake_csv("8364,EURO SIGN\n65,LATIN CAPITAL LETTER A\n".as_bytes(), &file, &Options::default(), &mut |_| ())?;
+//! bake::bake_csv("8364,EURO SIGN\n65,LATIN CAPITAL LETTER A\n".as_bytes(), &file, &Options::default())?;
 //!
 //! let names = Store::open(&file)?;
 //! assert_eq!(names.get(8364)?, Some(&b"EURO SIGN"[..]));
@@ -93,6 +93,7 @@ mod machine_memory;
 #[cfg(any(feature = "cli", feature = "object-store", feature = "server"))]
 #[doc(hidden)]
 pub mod printable;
+mod progress;
 pub mod protocol;
 #[cfg(feature = "object-store")]
 pub mod publish;
@@ -115,6 +116,7 @@ mod user_namespace;
 
 pub use format::KeyBounds;
 pub use format::key::{Key, KeyKind};
+pub use progress::WithProgress;
 pub use setting::{Setting, name_settings};
 pub use store::{LookupError, MappedStore, Store, StoreError};
 

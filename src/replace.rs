@@ -22,7 +22,7 @@ use crate::setting::Setting;
 /// # let path = folder.path().join("storage.db");
 /// use zero_kv::bake::{self, Options};
 ///
-/// let bake = |csv: &'static str, options: &Options| bake::bake_csv(csv.as_bytes(), &path, options, &mut |_| ());
+/// let bake = |csv: &'static str, options: &Options| bake::bake_csv(csv.as_bytes(), &path, options);
 /// let mut options = Options::default();
 /// bake("7,seven\n8,eight\n", &options)?;
 /// assert!(bake("", &options).unwrap_err().to_string().contains("allow an empty table"));

@@ -39,7 +39,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Box<dyn Error>> {
         let merged = table.path("merged.db");
         let paths: Vec<PathBuf> = shards.iter().map(|(_, path)| path.clone()).collect();
         let (began, cpu_began) = (Instant::now(), own_cpu_seconds());
-        bake::merge(&paths, &merged, &Options::default(), &mut |_| ())?;
+        bake::merge(&paths, &merged, &Options::default())?;
         let (seconds, cpu) = (began.elapsed().as_secs_f64(), own_cpu_seconds() - cpu_began);
         let one = Store::open(&merged)?;
         let many: Vec<(SlotRange, Store)> = shards

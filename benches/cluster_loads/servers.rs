@@ -52,7 +52,7 @@ impl Table {
         (0..rows).for_each(|key| push_csv_row(&mut csv, key, VALUE_LEN_MIN_BYTES));
         let mut options = Options::default();
         options.keys = Keys::U64;
-        bake::bake_csv(&csv[..], &table.whole(), &options, &mut |_| ())?;
+        bake::bake_csv(&csv[..], &table.whole(), &options)?;
         Ok(table)
     }
 
@@ -67,8 +67,7 @@ impl Table {
     /// Divides the table into files with equally many slots.
     pub(crate) fn shards(&self, count: u16) -> Result<Vec<(SlotRange, PathBuf)>, Box<dyn Error>> {
         let folder = self.path(&format!("shards-{count}"));
-        let shards =
-            bake::merge_shards(&[self.whole()], &folder, Shards::Count(count), &Options::default(), &mut |_| ())?;
+        let shards = bake::merge_shards(&[self.whole()], &folder, Shards::Count(count), &Options::default())?;
         Ok(shards.into_iter().map(|shard| (shard.slots, shard.path)).collect())
     }
 }

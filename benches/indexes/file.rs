@@ -12,7 +12,7 @@ pub(crate) fn bake(keys: &[u64], value_len_bytes: usize) -> [Store; 2] {
     let folder = tempfile::tempdir().expect("a folder");
     let output = folder.path().join("storage.db");
     let csv = Csv { keys, value_len_bytes, block: Vec::new(), read_bytes: 0 };
-    bake_csv(csv, &output, &Options::default(), &mut |_| ()).expect("a table");
+    bake_csv(csv, &output, &Options::default()).expect("a table");
     // SAFETY: no other process writes to the file, which is in a new temporary folder that is removed on return.
     let mapped = unsafe { Store::map(&output) };
     [mapped, Store::open(&output)].map(|store| store.expect("open the baked table"))

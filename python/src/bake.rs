@@ -134,7 +134,7 @@ pub(crate) fn bake_rows(
                 });
             }
         };
-        bake::bake(vec![Input::rows("rows", fill)], &path, &options, &mut on_progress)
+        bake::bake(vec![Input::rows("rows", fill)], &path, options.with_progress(&mut on_progress))
     });
     if let Some(raised) = raised.take() {
         return Err(raised);

@@ -119,8 +119,7 @@ impl Draft {
         ShardFile::check_coverage(&self.shards)?;
         let publication = Publication::create(&self.to)?;
         publication.check_parent(self.parent)?;
-        publication.publish(&self.shards, &options, &raised.cancel, &mut |shard, progress| {
-            reporter.report(progress, Some(&shard.path));
-        })
+        let mut report = |(at, progress): (usize, _)| reporter.report(progress, Some(&self.shards[at].path));
+        publication.publish(&self.shards, &options, raised.cancel.with_progress(&mut report))
     }
 }

@@ -164,7 +164,7 @@ pub(crate) fn upload_shard(
     }
     let baked = baked.map_err(|error| publish_exception(&error))?;
     let uploaded = run_watched(py, &raised, progress.as_ref(), |reporter| {
-        baked.upload(&publication, &raised.cancel, &mut |progress| reporter.report(progress, None))
+        baked.upload(&publication, raised.cancel.with_progress(&mut |progress| reporter.report(progress, None)))
     })?;
     finished(&raised, uploaded).map(Entry)
 }
@@ -177,13 +177,14 @@ fn bake_shard(
 ) -> Result<BakedShard, PublishError> {
     let fill = |piece: &mut RowPiece| raised.guard(|py| rows.fill(py, piece));
     let mut checked = Instant::now();
-    BakedShard::bake(vec![Input::rows("rows", fill)], slots, options, &mut |_| {
+    let mut check_signals = |_| {
         if checked.elapsed() >= SIGNALS_EVERY {
             checked = Instant::now();
             // The error needs no handling here: `guard` has stored the exception and canceled the bake.
             let _ = raised.guard(|py| py.check_signals());
         }
-    })
+    };
+    BakedShard::bake(vec![Input::rows("rows", fill)], slots, options.with_progress(&mut check_signals))
 }
 
 /// Creates the next generation from entries, and from the ranges of slots without rows.
@@ -234,7 +235,7 @@ pub(crate) fn read_generation(py: Python<'_>, url: &str, number: Option<u64>) ->
 pub(crate) fn pull_shard(py: Python<'_>, url: &str, entry: &Entry, path: PathBuf) -> PyResult<()> {
     let raised = Raised::default();
     let pulled = run_watched(py, &raised, None, |_| {
-        Publication::open(url)?.pull_shard(&entry.0, &path, &raised.cancel, &mut |_| ())
+        Publication::open(url)?.pull_shard(&entry.0, &path, &raised.cancel)
     })?;
     finished(&raised, pulled)
 }

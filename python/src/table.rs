@@ -114,8 +114,8 @@ pub(crate) fn open(py: Python<'_>, path: PathBuf, verify: &str, memory: &str, st
     let absolute = std::path::absolute(&path)?;
     let opened = py.detach(|| -> Result<MappedStore, StoreError> {
         match in_memory {
-            store::Memory::Map => MappedStore::open_with(&path, &options, &mut |_| ()),
-            _ => Ok(Store::open_with(&path, &options, &mut |_| ())?.into()),
+            store::Memory::Map => MappedStore::open_with(&path, &options),
+            _ => Ok(Store::open_with(&path, &options)?.into()),
         }
     });
     let table = TableVersion::File(Arc::new(opened.map_err(|error| store_exception(&error))?));

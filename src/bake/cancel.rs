@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::folder::Folder;
+use crate::progress::WithProgress;
 
 /// A handle that cancels bakes. All clones of a handle cancel the same bakes.
 #[derive(Clone, Debug, Default)]
@@ -45,6 +46,11 @@ impl Cancel {
     /// Returns whether [`Cancel::set`] was called.
     pub fn is_set(&self) -> bool {
         self.0.is_set.load(Ordering::Relaxed)
+    }
+
+    /// Adds a function that a transfer calls with each event of its progress: see [`crate::publish`].
+    pub fn with_progress<'a, E>(&'a self, progress: &'a mut (dyn FnMut(E) + Send)) -> WithProgress<'a, Cancel, E> {
+        WithProgress::new(self, progress)
     }
 
     /// Cancels all bakes that use this handle and removes their hidden files, so that the process can exit without

@@ -86,6 +86,7 @@ use stream::SortedStream;
 use typed::{Base, TypedPlan, check_base, check_options, final_schema};
 
 use crate::format::key::Key;
+use crate::progress::WithProgress;
 use crate::slots::SlotRange;
 
 /// Bakes delimited text (RFC 4180) from one reader into a table at `output`: see [`bake`].
@@ -99,20 +100,19 @@ use crate::slots::SlotRange;
 ///
 /// let folder = tempfile::tempdir()?;
 /// let output = folder.path().join("storage.db");
-/// let report = bake::bake_csv("2,two\n1,\"one, quoted\"\n".as_bytes(), &output, &Options::default(), &mut |_| ())?;
+/// let report = bake::bake_csv("2,two\n1,\"one, quoted\"\n".as_bytes(), &output, &Options::default())?;
 /// assert_eq!(report.rows, 2);
 ///
-/// let error = bake::bake_csv("1,one\n1,uno\n".as_bytes(), &output, &Options::default(), &mut |_| ()).unwrap_err();
+/// let error = bake::bake_csv("1,one\n1,uno\n".as_bytes(), &output, &Options::default()).unwrap_err();
 /// assert!(error.to_string().starts_with("input:2: key 1 is already on line 1"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn bake_csv(
+pub fn bake_csv<'a>(
     input: impl Read + Send,
     output: &Path,
-    options: &Options,
-    progress: &mut dyn FnMut(Progress),
+    options: impl Into<WithProgress<'a, Options, Progress>>,
 ) -> Result<Report, BakeError> {
-    bake(vec![Input::reader("input", input)], output, options, progress)
+    bake(vec![Input::reader("input", input)], output, options)
 }
 
 /// Bakes rows from memory into a table at `output`: see [`bake`] and [`Input::rows`]. Keys and values may be any bytes.
@@ -127,19 +127,18 @@ pub fn bake_csv(
 ///
 /// let folder = tempfile::tempdir()?;
 /// let output = folder.path().join("storage.db");
-/// let report = bake::bake_rows([(2, "two"), (1, "one\nand more")], &output, &Options::default(), &mut |_| ())?;
+/// let report = bake::bake_rows([(2, "two"), (1, "one\nand more")], &output, &Options::default())?;
 /// assert_eq!(report.rows, 2);
 /// assert_eq!(Store::open(&output)?.get(1)?, Some(&b"one\nand more"[..]));
 ///
-/// let error = bake::bake_rows([(1, "one"), (1, "uno")], &output, &Options::default(), &mut |_| ()).unwrap_err();
+/// let error = bake::bake_rows([(1, "one"), (1, "uno")], &output, &Options::default()).unwrap_err();
 /// assert!(error.to_string().starts_with("rows:2: key 1 is already on row 1"), "{error}");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn bake_rows<'k, K, V, I>(
+pub fn bake_rows<'a, 'k, K, V, I>(
     rows: I,
     output: &Path,
-    options: &Options,
-    progress: &mut dyn FnMut(Progress),
+    options: impl Into<WithProgress<'a, Options, Progress>>,
 ) -> Result<Report, BakeError>
 where
     K: Into<Key<'k>>,
@@ -155,7 +154,7 @@ where
         }
         Ok(())
     };
-    bake(vec![Input::rows("rows", fill)], output, options, progress)
+    bake(vec![Input::rows("rows", fill)], output, options)
 }
 
 /// Bakes the rows of all inputs into one table at `output`. The inputs are read in the order given.
@@ -168,13 +167,14 @@ where
 ///
 /// # Errors
 /// [`BakeError`]. The message for a bad row names its input and line.
-pub fn bake(
+pub fn bake<'a>(
     inputs: Vec<Input<'_>>,
     output: &Path,
-    options: &Options,
-    progress: &mut dyn FnMut(Progress),
+    options: impl Into<WithProgress<'a, Options, Progress>>,
 ) -> Result<Report, BakeError> {
-    bake_within(Budget::new(options, output)?, inputs, output, options, progress)
+    options
+        .into()
+        .run(|options, progress| bake_within(Budget::new(options, output)?, inputs, output, options, progress))
 }
 
 fn bake_within(
@@ -205,21 +205,22 @@ fn bake_within(
 ///
 /// let (parent, options) = (tempfile::tempdir()?, Options::default());
 /// let rows = Input::reader("rows.csv", "7,seven\n42,forty-two\n".as_bytes());
-/// let shards = bake::bake_shards(vec![rows], &parent.path().join("shards"), Shards::Count(2), &options, &mut |_| ())?;
+/// let shards = bake::bake_shards(vec![rows], &parent.path().join("shards"), Shards::Count(2), &options)?;
 /// assert!(shards[0].path.ends_with("shards/0-8191.db"));
 /// // The slot of 42 is 8000.
 /// assert_eq!(Store::open(&shards[0].path)?.get(42)?, Some(&b"forty-two"[..]));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn bake_shards(
+pub fn bake_shards<'a>(
     inputs: Vec<Input<'_>>,
     folder: &Path,
     shards: Shards,
-    options: &Options,
-    progress: &mut dyn FnMut(Progress),
+    options: impl Into<WithProgress<'a, Options, Progress>>,
 ) -> Result<Vec<ShardReport>, BakeError> {
-    let budget = Budget::new(options, &folder.join("shard"))?;
-    in_empty_folder(folder, || bake_to(budget, inputs, Output::Folder(folder, shards), options, progress))
+    options.into().run(|options, progress| {
+        let budget = Budget::new(options, &folder.join("shard"))?;
+        in_empty_folder(folder, || bake_to(budget, inputs, Output::Folder(folder, shards), options, progress))
+    })
 }
 
 fn bake_to(
@@ -286,26 +287,27 @@ fn bake_to(
 ///
 /// let folder = tempfile::tempdir()?;
 /// let [old, new, both] = ["old.db", "new.db", "both.db"].map(|name| folder.path().join(name));
-/// bake::bake_csv("1,one\n2,two\n".as_bytes(), &old, &Options::default(), &mut |_| ())?;
-/// bake::bake_csv("2,dos\n3,tres\n".as_bytes(), &new, &Options::default(), &mut |_| ())?;
+/// bake::bake_csv("1,one\n2,two\n".as_bytes(), &old, &Options::default())?;
+/// bake::bake_csv("2,dos\n3,tres\n".as_bytes(), &new, &Options::default())?;
 ///
 /// let mut options = Options::default();
-/// let error = bake::merge(&[old.clone(), new.clone()], &both, &options, &mut |_| ()).unwrap_err();
+/// let error = bake::merge(&[old.clone(), new.clone()], &both, &options).unwrap_err();
 /// assert!(error.to_string().contains("new.db: row 0: key 2 is already on row 1 of"), "{error}");
 ///
 /// options.duplicates = Duplicates::Last;
-/// let report = bake::merge(&[old, new], &both, &options, &mut |_| ())?;
+/// let report = bake::merge(&[old, new], &both, &options)?;
 /// assert_eq!((report.rows, report.duplicates_dropped), (3, 1));
 /// assert_eq!(Store::open(&both)?.get(2)?, Some(&b"dos"[..]));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn merge(
+pub fn merge<'a>(
     tables: &[PathBuf],
     output: &Path,
-    options: &Options,
-    progress: &mut dyn FnMut(Progress),
+    options: impl Into<WithProgress<'a, Options, Progress>>,
 ) -> Result<Report, BakeError> {
-    merge_within(Budget::new(options, output)?, tables, output, options, progress)
+    options
+        .into()
+        .run(|options, progress| merge_within(Budget::new(options, output)?, tables, output, options, progress))
 }
 
 fn merge_within(
@@ -323,15 +325,16 @@ fn merge_within(
 ///
 /// # Errors
 /// [`BakeError`].
-pub fn merge_shards(
+pub fn merge_shards<'a>(
     tables: &[PathBuf],
     folder: &Path,
     shards: Shards,
-    options: &Options,
-    progress: &mut dyn FnMut(Progress),
+    options: impl Into<WithProgress<'a, Options, Progress>>,
 ) -> Result<Vec<ShardReport>, BakeError> {
-    let budget = Budget::new(options, &folder.join("shard"))?;
-    in_empty_folder(folder, || merge_to(budget, tables, Output::Folder(folder, shards), options, progress))
+    options.into().run(|options, progress| {
+        let budget = Budget::new(options, &folder.join("shard"))?;
+        in_empty_folder(folder, || merge_to(budget, tables, Output::Folder(folder, shards), options, progress))
+    })
 }
 
 fn merge_to(

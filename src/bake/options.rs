@@ -9,7 +9,9 @@ use super::cancel::Cancel;
 use super::columns::{Column, ValueSpec};
 use super::input_format::Format;
 use super::keys::Keys;
+use super::progress::Progress;
 use super::typed_columns::TypedColumns;
+use crate::progress::WithProgress;
 use crate::replace::ReplaceRules;
 use crate::slot_set::SlotSet;
 use crate::slots::SlotRange;
@@ -93,4 +95,26 @@ pub struct Options {
     pub replace: ReplaceRules,
     /// The handle that can cancel the bake from another thread.
     pub cancel: Cancel,
+}
+
+impl Options {
+    /// Adds a function that a bake calls with each event of its progress.
+    ///
+    /// # Example
+    /// ```
+    /// use zero_kv::bake::{self, Options};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let (options, mut events) = (Options::default(), 0);
+    /// let mut count = |_| events += 1;
+    /// bake::bake_csv("7,seven\n".as_bytes(), &folder.path().join("storage.db"), options.with_progress(&mut count))?;
+    /// assert!(events > 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn with_progress<'a>(
+        &'a self,
+        progress: &'a mut (dyn FnMut(Progress) + Send),
+    ) -> WithProgress<'a, Options, Progress> {
+        WithProgress::new(self, progress)
+    }
 }

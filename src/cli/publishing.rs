@@ -6,7 +6,7 @@ use super::generation_args::GenerationArgs;
 use super::transfer_display::TransferDisplay;
 use crate::bake::Cancel;
 use crate::counted::counted;
-use crate::publish::{Canary, Change, CommitOptions, Manifest, Publication, PublishError, ShardFile, Stage};
+use crate::publish::{Canary, Change, CommitOptions, Manifest, Progress, Publication, PublishError, ShardFile, Stage};
 
 /// A generation that can be published as soon as its files exist.
 pub struct NewGeneration {
@@ -61,12 +61,13 @@ impl NewGeneration {
         cancel: &Cancel,
         display: &TransferDisplay,
     ) -> Result<Manifest, PublishError> {
-        let published = self.publication.publish(shards, &self.options, cancel, &mut |shard, progress| {
+        let mut show = |(at, progress): (usize, Progress)| {
             if progress.stage == Stage::Verify && progress.done_bytes == 0 {
-                display.begin_file(&shard.path);
+                display.begin_file(&shards[at].path);
             }
             display.show(progress);
-        });
+        };
+        let published = self.publication.publish(shards, &self.options, cancel.with_progress(&mut show));
         display.clear();
         self.print_warnings();
         published

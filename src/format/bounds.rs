@@ -23,7 +23,7 @@ use super::key::Key;
 /// # let path = folder.path().join("storage.db");
 /// # let mut options = Options::default();
 /// # options.keys = Keys::Bytes;
-/// # bake::bake_csv("ant,1\nbee,2\ncat,3\n".as_bytes(), &path, &options, &mut |_| ())?;
+/// # bake::bake_csv("ant,1\nbee,2\ncat,3\n".as_bytes(), &path, &options)?;
 /// use std::ops::Bound;
 ///
 /// let store = zero_kv::Store::open(&path)?;

@@ -408,7 +408,7 @@ fn merge(shards: &[PathBuf], slots: &SlotSet, merged: &Path, cancel: &Cancel) ->
     let mut options = Options { cancel: cancel.clone(), ..Options::default() };
     options.table_slots = Some(Arc::new(slots.clone()));
     options.replace.allow_empty = true;
-    bake::merge(shards, merged, &options, &mut |_| ()).map(drop).map_err(|error| match error {
+    bake::merge(shards, merged, &options).map(drop).map_err(|error| match error {
         BakeError::Canceled => PublishError::Canceled,
         BakeError::Output { path, error } => PublishError::Io { path, error },
         BakeError::Temporary { folder, error } => PublishError::Io { path: folder, error },

@@ -123,7 +123,7 @@ mod tests {
     fn a_table_must_satisfy_the_canaries_of_its_generation() {
         let folder = tempfile::tempdir().unwrap();
         let db = folder.path().join("users.db");
-        bake_csv("7,seven\n".as_bytes(), &db, &Options::default(), &mut |_| ()).unwrap();
+        bake_csv("7,seven\n".as_bytes(), &db, &Options::default()).unwrap();
         let store = MappedStore::open(&db).unwrap();
         let mut manifest = Manifest::new(&Location::parse("http://host/users").unwrap(), "job", Vec::new());
         let seven = format!("{:032x}", XxHash3_128::oneshot(b"seven"));

@@ -79,5 +79,5 @@ pub use probe::StoreProbe;
 pub use publication::{CommitOptions, Generation, Publication};
 pub use shard::BakedShard;
 pub use status::{NodeReports, NodeStatus, UnreadableStatus};
-pub use transfer::{OnProgress, Progress, Stage};
+pub use transfer::{Progress, Stage};
 pub use upload::ShardFile;

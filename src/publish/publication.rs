@@ -23,11 +23,12 @@ use super::manifest::{Canary, Entry, Manifest, check_coverage, check_note_and_ca
 use super::pin::{Decision, Pin};
 use super::probe::{self, StoreProbe};
 use super::status::{NodeReports, NodeStatus, READS_MAX};
-use super::transfer::{OnProgress, Progress, REQUESTS_MAX, TransferRuntime, random_bytes, until_canceled};
+use super::transfer::{Progress, REQUESTS_MAX, TransferRuntime, random_bytes, until_canceled};
 use super::upload::{ShardFile, upload};
 use crate::bake::Cancel;
 use crate::cluster::SlotSet;
 use crate::folder::Folder;
+use crate::progress::WithProgress;
 use crate::store::MappedStore;
 use crate::sync::unpoisoned;
 
@@ -47,14 +48,14 @@ const WARNINGS_MAX: usize = 16;
 ///
 /// let folder = tempfile::tempdir()?;
 /// let (db, copy) = (folder.path().join("users.db"), folder.path().join("copy.db"));
-/// bake::bake_csv("7,seven\n".as_bytes(), &db, &Options::default(), &mut |_| ())?;
+/// bake::bake_csv("7,seven\n".as_bytes(), &db, &Options::default())?;
 ///
 /// let publication = Publication::create(&format!("file://{}/published/users", folder.path().display()))?;
-/// let entry = publication.upload(&ShardFile::whole(&db), &Default::default(), &mut |_| ())?;
+/// let entry = publication.upload(&ShardFile::whole(&db), &Cancel::default())?;
 /// let manifest = publication.commit(vec![entry], &CommitOptions::default())?;
 /// assert_eq!((manifest.number, manifest.rows()), (1, 1));
 ///
-/// publication.pull(&manifest, &copy, None, &Default::default(), &mut |_| ())?;
+/// publication.pull(&manifest, &copy, None, &Cancel::default())?;
 /// assert_eq!(std::fs::read(db)?, std::fs::read(copy)?);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -167,9 +168,15 @@ impl Publication {
     ///
     /// # Errors
     /// [`PublishError`].
-    pub fn upload(&self, shard: &ShardFile, cancel: &Cancel, progress: OnProgress<'_>) -> Result<Entry, PublishError> {
-        let upload = upload(&self.location, &self.job, shard, cancel, progress);
-        self.runtime.block_on(until_canceled(cancel, upload))
+    pub fn upload<'a>(
+        &self,
+        shard: &ShardFile,
+        cancel: impl Into<WithProgress<'a, Cancel, Progress>>,
+    ) -> Result<Entry, PublishError> {
+        cancel.into().run(|cancel, progress| {
+            let upload = upload(&self.location, &self.job, shard, cancel, progress);
+            self.runtime.block_on(until_canceled(cancel, upload))
+        })
     }
 
     /// Checks that the expected generation is the newest one. Without an expected generation, checks nothing.
@@ -186,16 +193,25 @@ impl Publication {
 
     /// Checks the slots and the canaries of files, compares them with the preceding generation, uploads the files, and
     /// creates the generation that consists of them.
-    /// `progress` observes each transfer with its file.
+    /// [`Cancel::with_progress`] observes each transfer with the position of its file in `shards`.
     ///
     /// # Errors
     /// [`PublishError`]. After an error, readers see no new generation.
-    pub fn publish(
+    pub fn publish<'a>(
+        &self,
+        shards: &[ShardFile],
+        options: &CommitOptions,
+        cancel: impl Into<WithProgress<'a, Cancel, (usize, Progress)>>,
+    ) -> Result<Manifest, PublishError> {
+        cancel.into().run(|cancel, progress| self.publish_observed(shards, options, cancel, progress))
+    }
+
+    fn publish_observed(
         &self,
         shards: &[ShardFile],
         options: &CommitOptions,
         cancel: &Cancel,
-        progress: &mut (dyn FnMut(&ShardFile, Progress) + Send),
+        progress: &mut (dyn FnMut((usize, Progress)) + Send),
     ) -> Result<Manifest, PublishError> {
         ShardFile::check_coverage(shards)?;
         options.check().map_err(|problem| self.malformed_manifest(problem))?;
@@ -204,8 +220,8 @@ impl Publication {
         let (facts, bytes) = facts(shards)?;
         self.check_new(&facts, bytes, &options.allow)?;
         let mut entries = Vec::new();
-        for shard in shards {
-            entries.push(self.upload(shard, cancel, &mut |state| progress(shard, state))?);
+        for (at, shard) in shards.iter().enumerate() {
+            entries.push(self.upload(shard, cancel.with_progress(&mut |state| progress((at, state))))?);
         }
         super::transfer::check(cancel)?;
         self.commit(entries, options)
@@ -501,21 +517,22 @@ impl Publication {
     ///
     /// # Errors
     /// [`PublishError`].
-    pub fn pull(
+    pub fn pull<'a>(
         &self,
         manifest: &Manifest,
         path: &Path,
         bandwidth_bytes_per_s: Option<u64>,
-        cancel: &Cancel,
-        progress: OnProgress<'_>,
+        cancel: impl Into<WithProgress<'a, Cancel, Progress>>,
     ) -> Result<(), PublishError> {
         let bandwidth = Bandwidth::new(bandwidth_bytes_per_s);
         let (folder, name) = output(path)?;
         // The name has the digest, because the download of another generation must not be continued.
         let new = with_suffix(&name, &format!(".{}", manifest.digest()));
         let target = Target { folder: &folder, name: &new };
-        let fetch = fetch_merged(&self.location, manifest, &SlotSet::ALL, target, &bandwidth, cancel, progress);
-        self.runtime.block_on(until_canceled(cancel, fetch))?;
+        cancel.into().run(|cancel, progress| {
+            let fetch = fetch_merged(&self.location, manifest, &SlotSet::ALL, target, &bandwidth, cancel, progress);
+            self.runtime.block_on(until_canceled(cancel, fetch))
+        })?;
         folder.rename(&new, &name).and_then(|()| folder.sync()).map_err(PublishError::io(path))
     }
 
@@ -524,16 +541,17 @@ impl Publication {
     ///
     /// # Errors
     /// [`PublishError`].
-    pub fn pull_shard(
+    pub fn pull_shard<'a>(
         &self,
         entry: &Entry,
         path: &Path,
-        cancel: &Cancel,
-        progress: OnProgress<'_>,
+        cancel: impl Into<WithProgress<'a, Cancel, Progress>>,
     ) -> Result<(), PublishError> {
         let (bandwidth, (folder, name)) = (Bandwidth::new(None), output(path)?);
-        let fetch = download(&self.location, entry, &folder, &name, &bandwidth, cancel, progress);
-        self.runtime.block_on(until_canceled(cancel, fetch))
+        cancel.into().run(|cancel, progress| {
+            let fetch = download(&self.location, entry, &folder, &name, &bandwidth, cancel, progress);
+            self.runtime.block_on(until_canceled(cancel, fetch))
+        })
     }
 
     /// Deletes, or only reports, the files that no retained, pinned, or served generation references.

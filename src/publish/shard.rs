@@ -10,10 +10,11 @@ use tempfile::TempDir;
 use super::error::PublishError;
 use super::manifest::{Entry, Manifest, check_coverage};
 use super::publication::{CommitOptions, Publication, new_job};
-use super::transfer::{OnProgress, REQUESTS_MAX, until_canceled};
+use super::transfer::{self, REQUESTS_MAX, until_canceled};
 use super::upload::{ShardFile, upload};
 use crate::bake::{self, BakeError, Cancel, Column, Input, Keys, Options, Progress, Report, TypedColumns};
 use crate::format::key::KeyKind;
+use crate::progress::WithProgress;
 use crate::slots::SlotRange;
 
 /// A shard that has been baked into a temporary file, but not uploaded yet.
@@ -34,11 +35,19 @@ impl BakedShard {
     ///
     /// # Errors
     /// [`PublishError::Bake`], [`PublishError::Io`].
-    pub fn bake(
+    pub fn bake<'a>(
+        inputs: Vec<Input<'_>>,
+        slots: SlotRange,
+        options: impl Into<WithProgress<'a, Options, Progress>>,
+    ) -> Result<BakedShard, PublishError> {
+        options.into().run(|options, progress| BakedShard::bake_observed(inputs, slots, options, progress))
+    }
+
+    fn bake_observed(
         inputs: Vec<Input<'_>>,
         slots: SlotRange,
         options: &Options,
-        progress: &mut dyn FnMut(Progress),
+        progress: &mut (dyn FnMut(Progress) + Send),
     ) -> Result<BakedShard, PublishError> {
         if !slots.is_valid() {
             return Err(BakeError::Slots { slots }.into());
@@ -52,7 +61,7 @@ impl BakedShard {
         let folder = tempfile::Builder::new().prefix("zero-kv-shard-").tempdir_in(&parent);
         let folder = folder.map_err(PublishError::io(&parent))?;
         let path = folder.path().join(format!("{slots}.db"));
-        let report = bake::bake(inputs, &path, options, progress).map_err(|error| match error {
+        let report = bake::bake(inputs, &path, options.with_progress(progress)).map_err(|error| match error {
             BakeError::Canceled => PublishError::Canceled,
             error => error.into(),
         })?;
@@ -69,15 +78,16 @@ impl BakedShard {
     ///
     /// # Errors
     /// [`PublishError::Slot`] if a row has another slot; [`PublishError`].
-    pub fn upload(
+    pub fn upload<'a>(
         &self,
         publication: &Publication,
-        cancel: &Cancel,
-        progress: OnProgress<'_>,
+        cancel: impl Into<WithProgress<'a, Cancel, transfer::Progress>>,
     ) -> Result<Entry, PublishError> {
         let job = new_job();
-        let upload = upload(&publication.location, &job, &self.file, cancel, progress);
-        publication.runtime.block_on(until_canceled(cancel, upload))
+        cancel.into().run(|cancel, progress| {
+            let upload = upload(&publication.location, &job, &self.file, cancel, progress);
+            publication.runtime.block_on(until_canceled(cancel, upload))
+        })
     }
 }
 
@@ -118,7 +128,7 @@ impl Publication {
         options: &Options,
     ) -> Result<Entry, PublishError> {
         self.location.check_writable()?;
-        BakedShard::bake(inputs, slots, options, &mut |_| ())?.upload(self, &options.cancel, &mut |_| ())
+        BakedShard::bake(inputs, slots, options)?.upload(self, &options.cancel)
     }
 
     /// Creates the next generation from the entries of shards, which other processes may have uploaded.

@@ -102,7 +102,7 @@ pub struct Progress {
 }
 
 /// A function that observes the progress of a transfer.
-pub type OnProgress<'a> = &'a mut (dyn FnMut(Progress) + Send);
+pub(super) type OnProgress<'a> = &'a mut (dyn FnMut(Progress) + Send);
 
 /// Returns the length of the parts of an object.
 pub(super) fn part_len_bytes(object_len_bytes: u64) -> u64 {

@@ -212,7 +212,7 @@ impl Server {
     /// # use zero_kv::bake::{self, Options};
     /// # let folder = tempfile::tempdir()?;
     /// # let (db, socket) = (folder.path().join("storage.db"), folder.path().join("s.sock"));
-    /// # bake::bake_csv("7,seven\n".as_bytes(), &db, &Options::default(), &mut |_| ())?;
+    /// # bake::bake_csv("7,seven\n".as_bytes(), &db, &Options::default())?;
     /// use zero_kv::client::Client;
     /// use zero_kv::server::{Config, Server};
     ///

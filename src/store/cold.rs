@@ -295,12 +295,12 @@ mod tests {
             csv.extend(value(key));
             csv.push(b'\n');
         }
-        bake_csv(&csv[..], db, &Options { keys: Keys::U64, ..Options::default() }, &mut |_| ()).unwrap();
+        bake_csv(&csv[..], db, &Options { keys: Keys::U64, ..Options::default() }).unwrap();
     }
 
     fn open(db: &Path, assume_cold: bool) -> MappedStore {
         let options = OpenOptions { verify: Verify::Touch, assume_cold, ..OpenOptions::default() };
-        MappedStore::open_with(db, &options, &mut |_| ()).unwrap()
+        MappedStore::open_with(db, &options).unwrap()
     }
 
     /// Discards the pages of a file, as the system does if memory is short.

@@ -411,9 +411,9 @@ mod tests {
             let db = folder.path().join("storage.db");
             let value = |row: u64| "v".repeat(20 + (row % 900) as usize);
             let csv: String = (0..60_000_u64).map(|row| format!("{:08},{}\n", row * 7, value(row))).collect();
-            bake_csv(csv.as_bytes(), &db, &Options { keys, ..Options::default() }, &mut |_| ()).unwrap();
+            bake_csv(csv.as_bytes(), &db, &Options { keys, ..Options::default() }).unwrap();
             let options = OpenOptions { verify: Verify::Touch, ..OpenOptions::default() };
-            let table = MappedStore::open_with(&db, &options, &mut |_| ()).unwrap();
+            let table = MappedStore::open_with(&db, &options).unwrap();
             let store = table.unverified();
             store.map.read_randomly(0..store.map.bytes().len(), true);
             store.map.release(0..store.map.bytes().len());

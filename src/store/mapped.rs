@@ -17,6 +17,7 @@ use super::{
 };
 use crate::format::Row;
 use crate::format::key::{Key, KeyKind};
+use crate::progress::WithProgress;
 use crate::typed::{ColumnBuffers, MatrixNumber, MatrixPlan, Schema, TypedRow};
 
 /// A batch of lookups ends once its values have this total length. After each batch, the file is checked for changes,
@@ -72,7 +73,7 @@ pub(crate) trait Witness: Send + Sync {
 /// # use zero_kv::bake::{self, Options};
 /// # let folder = tempfile::tempdir()?;
 /// # let path = folder.path().join("storage.db");
-/// # bake::bake_csv("7,seven\n9,nine\n".as_bytes(), &path, &Options::default(), &mut |_| ())?;
+/// # bake::bake_csv("7,seven\n9,nine\n".as_bytes(), &path, &Options::default())?;
 /// use zero_kv::{LookupError, MappedStore};
 ///
 /// let table = MappedStore::open(&path)?;
@@ -99,23 +100,23 @@ impl MappedStore {
     /// # Errors
     /// The errors of [`Store::open`], and [`StoreError::Io`] if the system rejects the handler for SIGBUS.
     pub fn open(path: impl AsRef<Path>) -> Result<MappedStore, StoreError> {
-        MappedStore::open_with(path, &OpenOptions::default(), &mut |_| ())
+        MappedStore::open_with(path, &OpenOptions::default())
     }
 
-    /// Maps a baked file with options. Calls `done` after each [`Step`] of loading the file into memory.
+    /// Maps a baked file with options.
     ///
     /// # Errors
     /// The errors of [`MappedStore::open`], [`StoreError::Memory`] if the system cannot do what the options request,
     /// such as to lock memory, and [`StoreError::Canceled`] if `options.pace` cancels the work.
-    pub fn open_with(
+    pub fn open_with<'a>(
         path: impl AsRef<Path>,
-        options: &OpenOptions,
-        done: &mut dyn FnMut(&Step),
+        options: impl Into<WithProgress<'a, OpenOptions, Step>>,
     ) -> Result<MappedStore, StoreError> {
         let path = path.as_ref();
         let file = open_file(path)?;
         survive_bus_errors().map_err(StoreError::io(path))?;
-        Ok(Store::from_file(&file, path, Memory::Map, options, done)?.into())
+        let store = options.into().run(|options, done| Store::from_file(&file, path, Memory::Map, options, done))?;
+        Ok(store.into())
     }
 
     /// Wraps a store. `witness` detects changes of the store's file.

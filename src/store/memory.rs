@@ -14,6 +14,7 @@ use super::map::Map;
 use super::{Pace, StoreError, sealed};
 use crate::format::header::{HEADER_LEN_BYTES, Layout};
 use crate::machine_memory::{self, Available};
+use crate::progress::WithProgress;
 
 /// The kind of memory in which a server, or a process in direct mode, holds a table.
 ///
@@ -42,12 +43,12 @@ pub enum Memory {
 /// # use zero_kv::bake::{self, Options};
 /// # let folder = tempfile::tempdir()?;
 /// # let path = folder.path().join("storage.db");
-/// # bake::bake_csv("7,seven\n".as_bytes(), &path, &Options::default(), &mut |_| ())?;
+/// # bake::bake_csv("7,seven\n".as_bytes(), &path, &Options::default())?;
 /// use zero_kv::Store;
 /// use zero_kv::store::{OpenOptions, Verify};
 ///
 /// let options = OpenOptions { verify: Verify::Full, warm: true, ..OpenOptions::default() };
-/// let store = Store::open_with(&path, &options, &mut |step| println!("{step}"))?;
+/// let store = Store::open_with(&path, options.with_progress(&mut |step| println!("{step}")))?;
 /// std::fs::File::create(&path)?; // truncates the file
 /// assert_eq!(store.get(7)?, Some(&b"seven"[..]));
 /// # }
@@ -68,6 +69,16 @@ pub struct OpenOptions {
     /// Whether to treat a mapped file as if it did not fit into memory, and as if no record were in memory. For tests.
     #[doc(hidden)]
     pub assume_cold: bool,
+}
+
+impl OpenOptions {
+    /// Adds a function that is called after each [`Step`] of loading the file into memory.
+    pub fn with_progress<'a>(
+        &'a self,
+        progress: &'a mut (dyn FnMut(Step) + Send),
+    ) -> WithProgress<'a, OpenOptions, Step> {
+        WithProgress::new(self, progress)
+    }
 }
 
 /// The time at which the blocks of a file are verified against their checksums: when the file is opened, or on first
@@ -141,7 +152,7 @@ pub(super) fn load(
     path: &Path,
     memory: Memory,
     options: &OpenOptions,
-    done: &mut dyn FnMut(&Step),
+    done: &mut dyn FnMut(Step),
 ) -> Result<Map, StoreError> {
     let map = match memory {
         Memory::Map => Map::map_file(file).map_err(StoreError::io(path))?,
@@ -160,7 +171,7 @@ pub(super) fn load_immutable(
     file: &File,
     path: &Path,
     options: &OpenOptions,
-    done: &mut dyn FnMut(&Step),
+    done: &mut dyn FnMut(Step),
 ) -> Result<Map, StoreError> {
     if sealed::is_sealed(file) {
         return load(file, path, Memory::Map, options, done);
@@ -175,7 +186,7 @@ fn copy(
     copy: impl FnOnce(&File, &Pace) -> io::Result<Map>,
     kind: StepKind,
     options: &OpenOptions,
-    done: &mut dyn FnMut(&Step),
+    done: &mut dyn FnMut(Step),
 ) -> Result<Map, StoreError> {
     let started = Instant::now();
     let len_bytes = check_header(file, path)?;
@@ -215,7 +226,7 @@ fn check_header(file: &File, path: &Path) -> Result<u64, StoreError> {
 }
 
 /// Warms the memory if `options.warm` is set, and then locks it if `options.lock` is set.
-fn prepare(map: Map, path: &Path, options: &OpenOptions, done: &mut dyn FnMut(&Step)) -> Result<Map, StoreError> {
+fn prepare(map: Map, path: &Path, options: &OpenOptions, done: &mut dyn FnMut(Step)) -> Result<Map, StoreError> {
     let (pace, len_bytes) = (&options.pace, map.bytes().len() as u64);
     if options.warm {
         let started = Instant::now();
@@ -230,9 +241,9 @@ fn prepare(map: Map, path: &Path, options: &OpenOptions, done: &mut dyn FnMut(&S
     Ok(map)
 }
 
-fn report_step(map: &Map, kind: StepKind, started: Instant, done: &mut dyn FnMut(&Step)) {
+fn report_step(map: &Map, kind: StepKind, started: Instant, done: &mut dyn FnMut(Step)) {
     let (len_bytes, elapsed) = (map.bytes().len() as u64, started.elapsed());
-    done(&Step { kind, len_bytes, huge_len_bytes: map.huge_len_bytes(), elapsed });
+    done(Step { kind, len_bytes, huge_len_bytes: map.huge_len_bytes(), elapsed });
 }
 
 /// Returns an error if a copy does not fit into the available memory. Without this check, the allocation would succeed,

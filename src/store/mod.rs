@@ -139,7 +139,7 @@ const PREFETCH_MAX_BYTES: usize = 256;
 ///
 /// let folder = tempfile::tempdir()?;
 /// let path = folder.path().join("storage.db");
-/// bake::bake_csv("7,seven\n9,nine\n".as_bytes(), &path, &Options::default(), &mut |_| ())?;
+/// bake::bake_csv("7,seven\n9,nine\n".as_bytes(), &path, &Options::default())?;
 ///
 /// let store = Store::open(&path)?;
 /// assert_eq!(store.len(), 2);
@@ -185,7 +185,7 @@ impl Store {
     /// # use zero_kv::bake::{self, Options};
     /// # let folder = tempfile::tempdir()?;
     /// # let path = folder.path().join("storage.db");
-    /// # bake::bake_csv("7,seven\n9,\n".as_bytes(), &path, &Options::default(), &mut |_| ())?;
+    /// # bake::bake_csv("7,seven\n9,\n".as_bytes(), &path, &Options::default())?;
     /// let store = zero_kv::Store::open(&path)?;
     /// assert_eq!(store.get(7)?, Some(&b"seven"[..]));
     /// assert_eq!(store.get(9)?, Some(&b""[..]));
@@ -224,7 +224,7 @@ impl Store {
     /// # use zero_kv::bake::{self, Options};
     /// # let folder = tempfile::tempdir()?;
     /// # let path = folder.path().join("storage.db");
-    /// # bake::bake_csv("7,seven\n9,nine\n".as_bytes(), &path, &Options::default(), &mut |_| ())?;
+    /// # bake::bake_csv("7,seven\n9,nine\n".as_bytes(), &path, &Options::default())?;
     /// let store = zero_kv::Store::open(&path)?;
     /// let mut found = Vec::new();
     /// store.get_many(&[9, 8, 7], |_, value| found.push(value))?;
@@ -364,7 +364,7 @@ impl Store {
     /// # use zero_kv::bake::{self, Options};
     /// # let folder = tempfile::tempdir()?;
     /// # let path = folder.path().join("storage.db");
-    /// # bake::bake_csv("9,nine\n7,seven\n".as_bytes(), &path, &Options::default(), &mut |_| ())?;
+    /// # bake::bake_csv("9,nine\n7,seven\n".as_bytes(), &path, &Options::default())?;
     /// let store = zero_kv::Store::open(&path)?;
     /// let mut keys = Vec::new();
     /// for row in &store {

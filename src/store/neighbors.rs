@@ -39,7 +39,7 @@ impl Store {
     /// # let folder = tempfile::tempdir()?;
     /// # let path = folder.path().join("storage.db");
     /// // Each key is the first address of a range, and each value is the range's owner.
-    /// # bake::bake_csv("100,first\n200,second\n".as_bytes(), &path, &Options::default(), &mut |_| ())?;
+    /// # bake::bake_csv("100,first\n200,second\n".as_bytes(), &path, &Options::default())?;
     /// let store = zero_kv::Store::open(&path)?;
     /// assert_eq!(store.floor(150)?, Some((100.into(), &b"first"[..])));
     /// assert_eq!(store.ceiling(150)?, Some((200.into(), &b"second"[..])));
@@ -75,7 +75,7 @@ impl Store {
     /// # use zero_kv::bake::{self, Options};
     /// # let folder = tempfile::tempdir()?;
     /// # let path = folder.path().join("storage.db");
-    /// # bake::bake_csv("100,first\n200,second\n".as_bytes(), &path, &Options::default(), &mut |_| ())?;
+    /// # bake::bake_csv("100,first\n200,second\n".as_bytes(), &path, &Options::default())?;
     /// let store = zero_kv::Store::open(&path)?;
     /// let mut owners = Vec::new();
     /// store.floor_many(&[99, 150, 200], |_, row| owners.push(row.map(|(_, owner)| owner)))?;

@@ -11,6 +11,7 @@ use super::unchecked::Unchecked;
 use super::{Store, StoreError};
 #[cfg(feature = "bake")]
 use crate::format::header::Layout;
+use crate::progress::WithProgress;
 
 impl Store {
     /// Opens a baked file in memory that nobody can change. Each block is verified when a lookup first reads it: a
@@ -31,37 +32,37 @@ impl Store {
     /// assert!(error.to_string().starts_with("no/such/file.db: "));
     /// ```
     pub fn open(path: impl AsRef<Path>) -> Result<Store, StoreError> {
-        Store::open_with(path, &OpenOptions::default(), &mut |_| ())
+        Store::open_with(path, &OpenOptions::default())
     }
 
-    /// Opens a baked file as [`Store::open`] does, with options. Calls `done` after each [`Step`] of loading the file
-    /// into memory. If the file is copied, the copy is verified, not the file.
+    /// Opens a baked file as [`Store::open`] does, with options. If the file is copied, the copy is verified, not the
+    /// file.
     ///
     /// # Errors
     /// The errors of [`Store::open`], [`StoreError::Format`] if a verified block is damaged, [`StoreError::Memory`] if the system rejects a request in the options, such as to
     /// lock memory, and [`StoreError::Canceled`] if `options.pace` cancels the work. A copy that is not entirely in
     /// huge pages is not an error: see [`Step::lacks_huge_pages`].
-    pub fn open_with(
+    pub fn open_with<'a>(
         path: impl AsRef<Path>,
-        options: &OpenOptions,
-        done: &mut dyn FnMut(&Step),
+        options: impl Into<WithProgress<'a, OpenOptions, Step>>,
     ) -> Result<Store, StoreError> {
         let path = path.as_ref();
-        let map = memory::load_immutable(&open_file(path)?, path, options, done)?;
-        Unchecked::new(map, path)?.check_as(options.verify, false, &options.pace)
+        options.into().run(|options, done| {
+            let map = memory::load_immutable(&open_file(path)?, path, options, done)?;
+            Unchecked::new(map, path)?.check_as(options.verify, false, &options.pace)
+        })
     }
 
     /// Copies a baked file into sealed memory, which [`Store::share`] can transfer to other processes.
     ///
     /// # Errors
     /// The errors of [`Store::open_with`].
-    pub fn open_sealed(
+    pub fn open_sealed<'a>(
         path: impl AsRef<Path>,
-        options: &OpenOptions,
-        done: &mut dyn FnMut(&Step),
+        options: impl Into<WithProgress<'a, OpenOptions, Step>>,
     ) -> Result<Store, StoreError> {
         let path = path.as_ref();
-        Store::from_file(&open_file(path)?, path, Memory::Sealed, options, done)
+        options.into().run(|options, done| Store::from_file(&open_file(path)?, path, Memory::Sealed, options, done))
     }
 
     /// Maps a baked file. Blocks are verified as [`Store::open`] does it. Lookups borrow values from the file's pages,
@@ -84,7 +85,7 @@ impl Store {
     /// # use zero_kv::bake::{self, Options};
     /// # let folder = tempfile::tempdir()?;
     /// # let path = folder.path().join("storage.db");
-    /// # bake::bake_csv("7,seven\n".as_bytes(), &path, &Options::default(), &mut |_| ())?;
+    /// # bake::bake_csv("7,seven\n".as_bytes(), &path, &Options::default())?;
     /// // SAFETY: Only `baker` writes files here, and it replaces them by rename.
     /// let store = unsafe { zero_kv::Store::map(&path)? };
     /// assert_eq!(store.get(7)?, Some(&b"seven"[..]));
@@ -93,11 +94,10 @@ impl Store {
     /// ```
     pub unsafe fn map(path: impl AsRef<Path>) -> Result<Store, StoreError> {
         // SAFETY: `map_with` has the safety requirements of this function, which the caller meets.
-        unsafe { Store::map_with(path, &OpenOptions::default(), &mut |_| ()) }
+        unsafe { Store::map_with(path, &OpenOptions::default()) }
     }
 
-    /// Maps a baked file as [`Store::map`] does, with options. Calls `done` after each [`Step`] of loading the file
-    /// into memory.
+    /// Maps a baked file as [`Store::map`] does, with options.
     ///
     /// # Safety
     /// The caller must meet the safety requirements of [`Store::map`].
@@ -105,13 +105,12 @@ impl Store {
     /// # Errors
     /// The errors of [`Store::map`], [`StoreError::Memory`] if the system cannot do what the options request, such as
     /// to lock memory, and [`StoreError::Canceled`] if `options.pace` cancels the work.
-    pub unsafe fn map_with(
+    pub unsafe fn map_with<'a>(
         path: impl AsRef<Path>,
-        options: &OpenOptions,
-        done: &mut dyn FnMut(&Step),
+        options: impl Into<WithProgress<'a, OpenOptions, Step>>,
     ) -> Result<Store, StoreError> {
         let path = path.as_ref();
-        Store::from_file(&open_file(path)?, path, Memory::Map, options, done)
+        options.into().run(|options, done| Store::from_file(&open_file(path)?, path, Memory::Map, options, done))
     }
 
     /// Creates a `Store` from an open file. Error messages name the file by `path`. With [`Memory::Map`], the caller
@@ -122,7 +121,7 @@ impl Store {
         path: &Path,
         memory: Memory,
         options: &OpenOptions,
-        done: &mut dyn FnMut(&Step),
+        done: &mut dyn FnMut(Step),
     ) -> Result<Store, StoreError> {
         let map = memory::load(file, path, memory, options, done)?;
         if options.verify == Verify::Touch {

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// # use zero_kv::bake::{self, Options};
 /// # let folder = tempfile::tempdir()?;
 /// # let path = folder.path().join("storage.db");
-/// # bake::bake_csv("7,seven\n".as_bytes(), &path, &Options::default(), &mut |_| ())?;
+/// # bake::bake_csv("7,seven\n".as_bytes(), &path, &Options::default())?;
 /// use std::sync::Arc;
 /// use std::sync::atomic::{AtomicBool, Ordering};
 ///
@@ -25,9 +25,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// let stop = Arc::new(AtomicBool::new(false));
 /// let flag = Arc::clone(&stop);
 /// let options = OpenOptions { pace: Pace::new(move || !flag.load(Ordering::Relaxed)), ..OpenOptions::default() };
-/// assert!(Store::open_with(&path, &options, &mut |_| ()).is_ok());
+/// assert!(Store::open_with(&path, &options).is_ok());
 /// stop.store(true, Ordering::Relaxed);
-/// assert!(matches!(Store::open_with(&path, &options, &mut |_| ()), Err(StoreError::Canceled { .. })));
+/// assert!(matches!(Store::open_with(&path, &options), Err(StoreError::Canceled { .. })));
 /// # }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -111,7 +111,7 @@ impl Store {
     /// # let path = folder.path().join("storage.db");
     /// # let mut options = Options::default();
     /// # options.keys = Keys::Bytes;
-    /// # bake::bake_csv("ant,1\nbee,2\ncat,3\n".as_bytes(), &path, &options, &mut |_| ())?;
+    /// # bake::bake_csv("ant,1\nbee,2\ncat,3\n".as_bytes(), &path, &options)?;
     /// use zero_kv::Key;
     ///
     /// let store = zero_kv::Store::open(&path)?;
@@ -179,7 +179,7 @@ impl Store {
     /// # use zero_kv::bake::{self, Options};
     /// # let folder = tempfile::tempdir()?;
     /// # let path = folder.path().join("storage.db");
-    /// # bake::bake_csv("100,first\n150,second\n200,third\n".as_bytes(), &path, &Options::default(), &mut |_| ())?;
+    /// # bake::bake_csv("100,first\n150,second\n200,third\n".as_bytes(), &path, &Options::default())?;
     /// let store = zero_kv::Store::open(&path)?;
     /// let mut counts = Vec::new();
     /// store.count_many(&[0..100, 100..200, 200..300], |_, count| counts.push(count))?;

@@ -176,7 +176,7 @@ impl Store {
     /// # use zero_kv::bake::{self, Options};
     /// # let folder = tempfile::tempdir()?;
     /// # let path = folder.path().join("storage.db");
-    /// # bake::bake_csv("7,seven\n".as_bytes(), &path, &Options::default(), &mut |_| ())?;
+    /// # bake::bake_csv("7,seven\n".as_bytes(), &path, &Options::default())?;
     /// // SAFETY: Every value is copied, and the copy is used only if the file is unchanged after it.
     /// let store = unsafe { zero_kv::Store::map(&path)? };
     /// let (epoch, value) = loop {
@@ -358,7 +358,7 @@ mod tests {
         fn new(csv: &str) -> Scene {
             let folder = tempfile::tempdir().unwrap();
             let db = folder.path().join("storage.db");
-            bake_csv(csv.as_bytes(), &db, &Options { keys: Keys::U64, ..Options::default() }, &mut |_| ()).unwrap();
+            bake_csv(csv.as_bytes(), &db, &Options { keys: Keys::U64, ..Options::default() }).unwrap();
             let file = File::options().read(true).write(true).open(&db).unwrap();
             let table = MappedStore::open(&db).unwrap();
             // The bake has just renamed the file. Until that is settled, lookups copy pages, and a test of what is

@@ -31,7 +31,7 @@ use crate::format::header::{Layout, SectionKind};
 /// # use zero_kv::bake::{self, Options};
 /// # let folder = tempfile::tempdir()?;
 /// # let path = folder.path().join("storage.db");
-/// # bake::bake_csv("7,seven\n9,nine\n".as_bytes(), &path, &Options::default(), &mut |_| ())?;
+/// # bake::bake_csv("7,seven\n9,nine\n".as_bytes(), &path, &Options::default())?;
 /// use zero_kv::format::header::SectionKind;
 /// use zero_kv::store::Unchecked;
 ///

@@ -43,7 +43,7 @@ impl Cluster {
         let mut options = Options::default();
         (options.typed, options.key) = (Some(typed), Some(Column::Name("id".to_owned())));
         let rows = Input::reader("rows", std::io::Cursor::new(rows.into()));
-        bake::bake(vec![rows], &folder.path().join("whole.db"), &options, &mut |_| ()).unwrap();
+        bake::bake(vec![rows], &folder.path().join("whole.db"), &options).unwrap();
         Cluster { folder }
     }
 
@@ -65,7 +65,7 @@ impl Cluster {
         let mut options = Options::default();
         options.slots = Some(slots);
         options.replace = zero_kv::replace::ReplaceRules::any();
-        bake::merge(&[self.path("whole.db")], &path, &options, &mut |_| ()).unwrap();
+        bake::merge(&[self.path("whole.db")], &path, &options).unwrap();
         path
     }
 

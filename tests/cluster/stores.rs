@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
 
-use zero_kv::bake::{Keys, MEMORY_MIN_BYTES, Options, Shards, merge_shards};
+use zero_kv::bake::{Cancel, Keys, MEMORY_MIN_BYTES, Options, Shards, merge_shards};
 use zero_kv::cluster::Topology;
 use zero_kv::publish::{CommitOptions, ShardFile};
 use zero_kv::slots::SlotRange;
@@ -28,12 +28,11 @@ fn publish_values(published: &Published, shards: u16, text: &str) {
     bake_text(&db, Keys::U64, (0..ROWS).map(|key| format!("{key},{text} {key}\n")).collect::<String>());
     let mut options = Options::default();
     options.memory_bytes = Some(MEMORY_MIN_BYTES);
-    let divided =
-        merge_shards(&[db], &folder.path().join("shards"), Shards::Count(shards), &options, &mut |_| ()).unwrap();
+    let divided = merge_shards(&[db], &folder.path().join("shards"), Shards::Count(shards), &options).unwrap();
     let files: Vec<ShardFile> =
         divided.iter().map(|shard| ShardFile { path: shard.path.clone(), slots: shard.slots }).collect();
     let commit = CommitOptions::default();
-    published.publication.publish(&files, &commit, &Default::default(), &mut |_, _| ()).unwrap();
+    published.publication.publish(&files, &commit, &Cancel::default()).unwrap();
 }
 
 fn command(published: &Published, id: &str, port: u16) -> Command {

@@ -102,7 +102,7 @@ impl Scene {
     }
 
     fn bake(&self, name: &str, rows: &[String]) {
-        bake_csv(rows.concat().as_bytes(), &self.path(name), &Options::default(), &mut |_| ()).unwrap();
+        bake_csv(rows.concat().as_bytes(), &self.path(name), &Options::default()).unwrap();
     }
 
     pub(crate) fn folder(&self) -> &Path {

@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use zero_kv::bake::Cancel;
 use zero_kv::publish::{GarbageRules, ShardFile};
 
 use crate::helpers::mixed_load::MixedLoad;
@@ -82,7 +83,7 @@ fn a_publication_in_progress_is_retained_if_the_clocks_differ_by_less_than_the_m
         published.publish(1);
         let db = published.folder.path().join("next.db");
         SHAPE.bake(2, &db);
-        let entry = published.publication.upload(&ShardFile::whole(&db), &Default::default(), &mut |_| ()).unwrap();
+        let entry = published.publication.upload(&ShardFile::whole(&db), &Cancel::default()).unwrap();
         set_times(&published.table(), offset_s);
         let rules = GarbageRules { keep: 1, age_min: Duration::from_secs(DAY_S as u64), delete: true };
         let garbage = published.publication.collect_garbage(&rules).unwrap();

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use zero_kv::bake::{Keys, MEMORY_MIN_BYTES, Options, Shards, merge, merge_shards};
+use zero_kv::bake::{Cancel, Keys, MEMORY_MIN_BYTES, Options, Shards, merge, merge_shards};
 use zero_kv::publish::{Canary, CommitOptions, ShardFile};
 use zero_kv::server::value_digest;
 use zero_kv::slots::SlotRange;
@@ -34,10 +34,10 @@ fn publish(published: &Published, generation: u64, shards: u16, options: &Commit
     let (db, folder) = (bake(published, generation), tempfile::tempdir().unwrap());
     let mut bake_options = Options::default();
     bake_options.memory_bytes = Some(MEMORY_MIN_BYTES);
-    let divided = merge_shards(&[db], &folder.path().join("shards"), Shards::Count(shards), &bake_options, &mut |_| ());
+    let divided = merge_shards(&[db], &folder.path().join("shards"), Shards::Count(shards), &bake_options);
     let upload = |shard: &zero_kv::bake::ShardReport| {
         let file = ShardFile { path: shard.path.clone(), slots: shard.slots };
-        published.publication.upload(&file, &Default::default(), &mut |_| ()).unwrap()
+        published.publication.upload(&file, &Cancel::default()).unwrap()
     };
     let entries = divided.unwrap().iter().map(upload).collect();
     assert_eq!(published.publication.commit(entries, options).unwrap().number, generation);
@@ -49,7 +49,7 @@ fn assert_serves(published: &Published, name: &str, node: &Server, slots: SlotRa
     let mut options = Options::default();
     options.slots = Some(slots);
     options.replace = zero_kv::replace::ReplaceRules::any();
-    merge(&[db], &expected, &options, &mut |_| ()).unwrap();
+    merge(&[db], &expected, &options).unwrap();
     let served = |path: &Path| fs::read(path).unwrap();
     assert!(served(&published.cache(name).join("serving.db")) == served(&expected), "generation {generation}");
     let mut client = node.client();

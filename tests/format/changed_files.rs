@@ -109,7 +109,7 @@ fn a_mapped_file_that_is_truncated_or_overwritten_gives_errors() {
             let file = File::options().write(true).open(scratch.path()).unwrap();
             file.set_modified(std::time::UNIX_EPOCH).unwrap();
             let options = OpenOptions { verify, ..OpenOptions::default() };
-            let mapped = MappedStore::open_with(scratch.path(), &options, &mut |_| ()).unwrap();
+            let mapped = MappedStore::open_with(scratch.path(), &options).unwrap();
             let mut half = mapped.iter();
             assert!(half.next().is_some_and(|row| row.is_ok()));
             change(&file);
@@ -203,7 +203,7 @@ fn an_overwritten_value_is_an_error_after_any_number_of_changes() {
     let scratch = Scratch::new();
     let whole = scratch.bake(&rows(700));
     let options = OpenOptions { verify: Verify::Touch, ..OpenOptions::default() };
-    let mapped = MappedStore::open_with(scratch.path(), &options, &mut |_| ()).unwrap();
+    let mapped = MappedStore::open_with(scratch.path(), &options).unwrap();
     let file = File::options().write(true).open(scratch.path()).unwrap();
     let modified = file.metadata().unwrap().modified().unwrap();
     let last = rows(700).pop().unwrap().1;
@@ -262,8 +262,8 @@ fn a_private_store_is_not_affected_by_changes_to_its_file() {
     let scratch = Scratch::new();
     let whole = scratch.bake(&rows(300));
     let open = |options: &OpenOptions| {
-        let sealed = Store::open_sealed(scratch.path(), options, &mut |_| ());
-        [Store::open_with(scratch.path(), options, &mut |_| ()).unwrap(), sealed.unwrap()]
+        let sealed = Store::open_sealed(scratch.path(), options);
+        [Store::open_with(scratch.path(), options).unwrap(), sealed.unwrap()]
     };
     for verify in [Verify::Full, Verify::Touch] {
         fs::write(scratch.path(), &whole).unwrap();
@@ -287,12 +287,13 @@ fn a_sealed_file_is_opened_without_a_copy() {
     scratch.bake(&rows(300));
     let steps = |path: &std::path::Path| {
         let mut steps = Vec::new();
-        let store = Store::open_with(path, &OpenOptions::default(), &mut |step| steps.push(step.kind)).unwrap();
+        let store =
+            Store::open_with(path, OpenOptions::default().with_progress(&mut |step| steps.push(step.kind))).unwrap();
         assert!(store.is_private() && store.get(4).unwrap() == Some(&[1]));
         steps
     };
     assert_eq!(steps(&scratch.path()), [StepKind::Copied]);
-    let sealed = Store::open_sealed(scratch.path(), &OpenOptions::default(), &mut |_| ()).unwrap();
+    let sealed = Store::open_sealed(scratch.path(), &OpenOptions::default()).unwrap();
     let shared = sealed.share().unwrap().expect("sealed memory has a descriptor");
     assert_eq!(steps(format!("/proc/self/fd/{}", shared.as_raw_fd()).as_ref()), []);
     assert!(MappedStore::from(sealed).as_private().is_some());

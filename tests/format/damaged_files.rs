@@ -302,7 +302,7 @@ fn map(scratch: &Scratch) -> Store {
     let options = zero_kv::store::OpenOptions { verify: zero_kv::store::Verify::Full, ..Default::default() };
     // SAFETY: The tests change the file while nothing is borrowed from the store. What is borrowed after the change is
     // only compared or dropped.
-    unsafe { Store::map_with(scratch.path(), &options, &mut |_| ()) }.unwrap()
+    unsafe { Store::map_with(scratch.path(), &options) }.unwrap()
 }
 
 /// Returns bytes that are not a valid file.
@@ -369,7 +369,7 @@ fn a_change_of_a_file_that_is_trusted_again_is_detected_since_an_earlier_epoch()
     fs::write(scratch.path(), &whole).unwrap();
     let options = zero_kv::store::OpenOptions { verify: zero_kv::store::Verify::Touch, ..Default::default() };
     // SAFETY: As in `map`.
-    let store = unsafe { Store::map_with(scratch.path(), &options, &mut |_| ()) }.unwrap();
+    let store = unsafe { Store::map_with(scratch.path(), &options) }.unwrap();
     let file = OpenOptions::new().write(true).open(scratch.path()).unwrap();
     let modified = |seconds| std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
     file.set_modified(modified(1)).unwrap();

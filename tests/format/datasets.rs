@@ -24,7 +24,7 @@ fn the_unicode_names_can_be_baked_and_looked_up() {
     let folder = tempfile::tempdir().unwrap();
     let output = folder.path().join("names.db");
     let input = Path::new(env!("CARGO_MANIFEST_DIR")).join("datasets/unicode-names.csv");
-    bake::bake_csv(File::open(input).unwrap(), &output, &Options::default(), &mut |_| ()).unwrap();
+    bake::bake_csv(File::open(input).unwrap(), &output, &Options::default()).unwrap();
 
     let store = Store::open(&output).unwrap();
     assert_eq!(store.len(), readme_number("rows"));

@@ -196,8 +196,8 @@ fn every_changed_byte_of_the_schema_is_rejected_at_open() {
         };
         for verify in [Verify::Touch, Verify::Full] {
             let options = OpenOptions { verify, ..OpenOptions::default() };
-            assert!(is_named(Store::open_with(&path, &options, &mut |_| ()).map(drop)), "byte {at}, {verify:?}");
-            assert!(is_named(MappedStore::open_with(&path, &options, &mut |_| ()).map(drop)), "byte {at}, {verify:?}");
+            assert!(is_named(Store::open_with(&path, &options).map(drop)), "byte {at}, {verify:?}");
+            assert!(is_named(MappedStore::open_with(&path, &options).map(drop)), "byte {at}, {verify:?}");
         }
         assert_eq!(Unchecked::open(&path).unwrap().damaged_sections(), [SectionKind::Schema]);
     }

@@ -87,7 +87,7 @@ fn baked(folder: &Path, bytes: &[u8]) -> Result<Vec<u8>, BakeError> {
     let output = folder.join("new.db");
     let mut options = Options::default();
     (options.format, options.keys) = (Format::Delimited, Keys::Bytes);
-    let report = bake::bake(vec![Input::reader("input", bytes)], &output, &options, &mut |_| ());
+    let report = bake::bake(vec![Input::reader("input", bytes)], &output, &options);
     assert_eq!(fs::read_dir(folder).unwrap().count(), usize::from(report.is_ok()), "nothing is left behind");
     report?;
     let file = fs::read(&output).unwrap();

@@ -142,7 +142,7 @@ impl ResourceOptions {
         options.memory_bytes = Some(self.memory_bytes);
         let named = texts.iter().zip(["a", "b"]);
         let inputs = named.map(|(text, name)| Input::reader(name, Chunks { text, len_max: self.read_len_max_bytes }));
-        bake::bake(inputs.collect(), output, &options, &mut |_| ())
+        bake::bake(inputs.collect(), output, &options)
     }
 
     /// A longer row may be rejected.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use twox_hash::XxHash3_128;
-use zero_kv::bake::{Options, bake_csv};
+use zero_kv::bake::{Cancel, Options, bake_csv};
 use zero_kv::cluster::{SlotSet, Topology, moved_slots, plan, without_failed};
 use zero_kv::publish::{
     ClusterMember, CommitOptions, Entry, FollowOptions, Follower, GarbageRules, Manifest, Pin, Publication,
@@ -54,8 +54,8 @@ impl Table {
         let publication = Publication::create(&url(&originals)).unwrap();
         for generation in 1..=2 {
             let db = folder.path().join("table.db");
-            bake_csv(format!("1,{generation}\n7,seven\n").as_bytes(), &db, &Options::default(), &mut |_| ()).unwrap();
-            let entry = publication.upload(&ShardFile::whole(&db), &Default::default(), &mut |_| ()).unwrap();
+            bake_csv(format!("1,{generation}\n7,seven\n").as_bytes(), &db, &Options::default()).unwrap();
+            let entry = publication.upload(&ShardFile::whole(&db), &Cancel::default()).unwrap();
             let digest = format!("{:032x}", XxHash3_128::oneshot(b"seven"));
             let canaries = ["7", "8"].map(|key| zero_kv::publish::Canary {
                 key: key.to_owned(),
@@ -251,7 +251,7 @@ fn read_as_operator(case: &Path) {
     checked(publication.collect_garbage(&GarbageRules { keep: u64::MAX, age_min: Default::default(), delete: false }));
     if let Some(manifest) = checked(publication.manifest(None)) {
         let pulled = case.join("pulled.db");
-        if checked(publication.pull(&manifest, &pulled, None, &Default::default(), &mut |_| ())).is_some() {
+        if checked(publication.pull(&manifest, &pulled, None, &Cancel::default())).is_some() {
             let store = MappedStore::open(&pulled).unwrap();
             assert_eq!(store.len() as u64, manifest.rows());
             let _ = manifest.check_canaries(&store, &SlotSet::ALL);

@@ -64,7 +64,7 @@ pub fn check(folder: &Path, data: &[u8]) {
     } else {
         let tables: Vec<PathBuf> = (0..case.tables.len()).map(named).collect();
         case.tables.iter().zip(&tables).for_each(|(rows, table)| drop(case.numbers.bake(rows, table)));
-        bake::merge(&tables, &output, &options, &mut |_| ())
+        bake::merge(&tables, &output, &options)
     };
     let files = case.base.iter().count() + if case.is_text { 0 } else { case.tables.len() };
     let new = usize::from(baked.is_ok() && output.ends_with("new.db"));
@@ -110,7 +110,7 @@ impl Case {
     fn bake(&self, options: &mut Options, output: &Path) -> Result<Report, BakeError> {
         options.delete_marker = Some(MARKER.to_vec());
         let text = self.numbers.csv(self.tables.iter().flatten());
-        bake::bake(vec![Input::reader("rows", &text[..])], output, options, &mut |_| ())
+        bake::bake(vec![Input::reader("rows", &text[..])], output, &*options)
     }
 
     fn is_wanted(&self, key: &[u8]) -> bool {

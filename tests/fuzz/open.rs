@@ -60,7 +60,7 @@ pub fn check(files: &Files, data: &[u8]) {
     }
     write_new(&files.path, &file);
     let options = OpenOptions { verify, ..OpenOptions::default() };
-    let Ok(store) = Store::open_with(&files.path, &options, &mut |_| ()) else { return };
+    let Ok(store) = Store::open_with(&files.path, &options) else { return };
     if verify == Verify::Touch {
         // A file with this digest has the baked header, and all checksums that depend on it.
         let is_baked = file[DIGEST] == good[DIGEST];

@@ -79,7 +79,7 @@ pub fn check(inputs: &Inputs, folder: &Path, data: &[u8]) {
         tamper::change(&mut source, &mut bytes);
     }
     let output = folder.join("new.db");
-    let report = bake::bake(vec![Input::reader("rows.parquet", &bytes[..])], &output, &options, &mut |_| ());
+    let report = bake::bake(vec![Input::reader("rows.parquet", &bytes[..])], &output, &options);
     assert_eq!(fs::read_dir(folder).unwrap().count(), usize::from(report.is_ok()), "nothing is left behind");
     match report {
         Ok(report) => {

@@ -241,7 +241,7 @@ pub fn check(path: &Path, file: &[u8]) {
     });
     let [full, touch] = [Verify::Full, Verify::Touch].map(|verify| {
         let options = OpenOptions { verify, ..OpenOptions::default() };
-        Store::open_with(path, &options, &mut |_| ()).ok()
+        Store::open_with(path, &options).ok()
     });
     assert_eq!(full.is_some(), is_whole, "both full checks agree");
     assert!(full.is_none() || touch.is_some(), "a whole file opens in every mode");

@@ -109,7 +109,7 @@ pub fn check(path: &Path, file: &[u8]) {
     write_new(path, file);
     for verify in [Verify::Full, Verify::Touch] {
         let options = OpenOptions { verify, ..OpenOptions::default() };
-        let Ok(store) = Store::open_with(path, &options, &mut |_| ()) else { continue };
+        let Ok(store) = Store::open_with(path, &options) else { continue };
         let (start, len) = encoder::section(file, SCHEMA);
         let Some(schema) = store.schema() else {
             assert_eq!(len, 0, "only an empty section is no schema");

@@ -80,7 +80,7 @@ fn options(source: &mut Source<'_>, declared: Option<&str>) -> Options {
 /// Checks that each value is what the encoder makes of the cells in it, and that the texts of cells are read back.
 fn check_table(path: &Path) {
     let full = OpenOptions { verify: Verify::Full, ..OpenOptions::default() };
-    let store = Store::open_with(path, &full, &mut |_| ()).unwrap();
+    let store = Store::open_with(path, &full).unwrap();
     let schema = store.schema().expect("a typed table");
     let (mut encoder, mut parser, mut text) = (RowEncoder::new(schema), TextParser::default(), Vec::new());
     for (_, value) in store.iter().map(Result::unwrap) {

@@ -81,7 +81,7 @@ pub(crate) fn every_address_of_the_excerpt_has_its_country_or_none() {
     let ranges: Vec<Range> = ranges.collect();
     let scratch = Scratch::new();
     let options = zero_kv::bake::Options::default();
-    zero_kv::bake::bake_csv(text.as_bytes(), &scratch.path(), &options, &mut |_| ()).unwrap();
+    zero_kv::bake::bake_csv(text.as_bytes(), &scratch.path(), &options).unwrap();
     assert_answers(&Store::open(scratch.path()).unwrap(), &ranges);
 }
 

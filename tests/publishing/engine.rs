@@ -39,7 +39,7 @@ impl Table {
     /// Returns the rows of a generation.
     fn pull(&self, manifest: &Manifest) -> BTreeMap<u64, Vec<u8>> {
         let path = self.folder.path().join("copy.db");
-        self.publication.pull(manifest, &path, None, &Cancel::default(), &mut |_| ()).unwrap();
+        self.publication.pull(manifest, &path, None, &Cancel::default()).unwrap();
         let store = Store::open(&path).unwrap();
         (0..4000).filter_map(|key| Some((key, store.get(key).unwrap()?.to_vec()))).collect()
     }

@@ -203,7 +203,7 @@ fn each_of_2000_bit_flips_is_rejected_or_every_result_is_right_or_an_error() {
             flipped[bit / 8] ^= 1 << (bit % 8);
             write_new(&scene.db(), &flipped);
             let options = OpenOptions { verify: Verify::Touch, ..OpenOptions::default() };
-            let Ok(store) = Store::open_with(scene.db(), &options, &mut |_| ()) else {
+            let Ok(store) = Store::open_with(scene.db(), &options) else {
                 refused += 1;
                 continue;
             };

@@ -37,9 +37,9 @@ fn open(
     let pace = Pace::new(move || counted.fetch_add(1, Ordering::Relaxed) < calls_max);
     let options = OpenOptions { pace, ..options.clone() };
     let opened = match memory {
-        Memory::Map => MappedStore::open_with(table.db(), &options, &mut |_| ()),
-        Memory::Sealed => Store::open_sealed(table.db(), &options, &mut |_| ()).map(MappedStore::from),
-        _ => Store::open_with(table.db(), &options, &mut |_| ()).map(MappedStore::from),
+        Memory::Map => MappedStore::open_with(table.db(), &options),
+        Memory::Sealed => Store::open_sealed(table.db(), &options).map(MappedStore::from),
+        _ => Store::open_with(table.db(), &options).map(MappedStore::from),
     };
     (opened, calls.load(Ordering::Relaxed))
 }

@@ -161,7 +161,7 @@ fn bake(rows: &Rows, db: &Path) -> Result<()> {
         writer.write_all(b"\n")?;
     }
     writer.into_inner()?;
-    bake_csv(File::open(&csv)?, db, &Options::default(), &mut |_| ())?;
+    bake_csv(File::open(&csv)?, db, &Options::default())?;
     Ok(fs::remove_file(csv)?)
 }
 

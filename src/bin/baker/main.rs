@@ -89,8 +89,8 @@ fn bake_rows(
     let progress = &mut |progress| live.show(progress, input_len_bytes);
     let output = &args.output.output;
     let baked = match shards {
-        None => bake::bake(inputs, output, options, progress).map(|report| Baked::Table(report.into())),
-        Some(shards) => bake::bake_shards(inputs, output, shards, options, progress).map(Baked::Shards),
+        None => bake::bake(inputs, output, options.with_progress(progress)).map(|report| Baked::Table(report.into())),
+        Some(shards) => bake::bake_shards(inputs, output, shards, options.with_progress(progress)).map(Baked::Shards),
     };
     baked.map_err(|error| explain(&error))
 }
@@ -106,8 +106,8 @@ fn merge_tables(
     let progress = &mut |progress| live.show(progress, None);
     let (tables, output) = (&args.tables, &args.output.output);
     let baked = match shards {
-        None => bake::merge(tables, output, options, progress).map(|report| Baked::Table(report.into())),
-        Some(shards) => bake::merge_shards(tables, output, shards, options, progress).map(Baked::Shards),
+        None => bake::merge(tables, output, options.with_progress(progress)).map(|report| Baked::Table(report.into())),
+        Some(shards) => bake::merge_shards(tables, output, shards, options.with_progress(progress)).map(Baked::Shards),
     };
     baked.map_err(|error| explain(&error))
 }

@@ -299,7 +299,7 @@ mod tests {
                 KeyKind::U64 => Keys::U64,
                 KeyKind::Bytes => Keys::Bytes,
             };
-            bake::bake_csv("1,one\n2,second\n3,\n".as_bytes(), &path, &options, &mut |_| ()).unwrap();
+            bake::bake_csv("1,one\n2,second\n3,\n".as_bytes(), &path, &options).unwrap();
             let table = Table::new(
                 MappedStore::open(&path).unwrap(),
                 protocol,

@@ -31,7 +31,7 @@ pub(crate) struct Scan<'a> {
 /// Maps a file and verifies all of it.
 pub(crate) fn open_whole(path: &Path) -> Result<MappedStore, StoreError> {
     let options = OpenOptions { verify: Verify::Full, ..OpenOptions::default() };
-    MappedStore::open_with(path, &options, &mut |_| ())
+    MappedStore::open_with(path, &options)
 }
 
 pub(crate) type Row<'r> = (Key<'r>, &'r [u8]);

@@ -22,7 +22,7 @@ const REQUESTS: usize = READ_LEN_BYTES / size_of::<Request>() + 10;
 /// Bakes a table in which the value of key 7 consists of `byte`.
 fn bake(db: &Path, byte: u8) {
     let csv = [b"7,", &[byte; VALUE_LEN_BYTES][..], b"\n"].concat();
-    bake_csv(&csv[..], db, &Options::default(), &mut |_| ()).unwrap();
+    bake_csv(&csv[..], db, &Options::default()).unwrap();
 }
 
 /// Appends the bytes that have arrived.

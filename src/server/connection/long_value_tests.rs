@@ -43,7 +43,7 @@ impl Table {
             let value = std::io::repeat(b'v').take(len_bytes as u64);
             Box::new(csv.chain(Cursor::new(format!("{key},"))).chain(value).chain(&b"\n"[..]))
         });
-        bake_csv(csv, &table.db(), &Options { keys, ..Options::default() }, &mut |_| ()).unwrap();
+        bake_csv(csv, &table.db(), &Options { keys, ..Options::default() }).unwrap();
         table
     }
 

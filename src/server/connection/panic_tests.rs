@@ -88,7 +88,7 @@ fn a_panic_ends_its_connection_and_no_other() {
     let value = |key: u64| format!("{key}").repeat(1 + key as usize * key as usize * 500);
     let csv: String = (0..10).map(|key| format!("{key},{}\n", value(key))).collect();
     let db = folder.path().join("storage.db");
-    bake_csv(csv.as_bytes(), &db, &Options::default(), &mut |_| ()).unwrap();
+    bake_csv(csv.as_bytes(), &db, &Options::default()).unwrap();
     let connections = connections_over(&db);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     panics::install_hook();

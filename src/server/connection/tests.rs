@@ -32,7 +32,7 @@ fn responses_are_complete_even_if_the_socket_takes_few_bytes_at_a_time() {
     let value = |key: u64| "v".repeat([0, 1, 26, 56, 57, 300, 4088, 4089, 9000][key as usize % 9] + key as usize % 5);
     let csv: String = (0..100).map(|key| format!("{key},{}\n", value(key))).collect();
     let db = folder.path().join("storage.db");
-    bake_csv(csv.as_bytes(), &db, &Options::default(), &mut |_| ()).unwrap();
+    bake_csv(csv.as_bytes(), &db, &Options::default()).unwrap();
     let connections = connections_over(&db);
     connections.worker.counters().connection_opened();
 
@@ -79,7 +79,7 @@ fn a_connection_that_yields_lets_the_runtime_poll_other_connections() {
     let folder = tempfile::tempdir().unwrap();
     let csv: String = (0..100_000).map(|key| format!("{key},v\n")).collect();
     let db = folder.path().join("storage.db");
-    bake_csv(csv.as_bytes(), &db, &Options::default(), &mut |_| ()).unwrap();
+    bake_csv(csv.as_bytes(), &db, &Options::default()).unwrap();
     let connections = connections_over(&db);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -104,7 +104,7 @@ fn a_connection_that_yields_lets_the_runtime_poll_other_connections() {
 fn connections_over_an_overwritten_file() -> (tempfile::TempDir, Connections) {
     let folder = tempfile::tempdir().unwrap();
     let db = folder.path().join("storage.db");
-    bake_csv(&b"7,seven\n"[..], &db, &Options::default(), &mut |_| ()).unwrap();
+    bake_csv(&b"7,seven\n"[..], &db, &Options::default()).unwrap();
     let file = File::options().write(true).open(&db).unwrap();
     // Sets an old modification time. Otherwise, a change within the resolution of the file system's clock would leave
     // the modification time as it is, and would not be detected.

@@ -166,7 +166,7 @@ fn table(name: &str, keys: Keys, rows: impl Iterator<Item = (String, String)>) -
     let csv: String = rows.map(|(key, value)| format!("{key},{value}\n")).collect();
     let db = folder.path().join(name);
     let options = Options { keys, ..Options::default() };
-    bake_csv(csv.as_bytes(), &db, &options, &mut |_| ()).unwrap();
+    bake_csv(csv.as_bytes(), &db, &options).unwrap();
     let connections = connections_over(&db);
     (folder, connections)
 }

@@ -20,7 +20,7 @@ fn bake(db: &Path, types: &str, rows: impl Iterator<Item = String>) {
     let typed = Some(TypedColumns { types, ..TypedColumns::default() });
     let options = Options { keys: Keys::U64, key: Some(Column::Number(1)), typed, ..Options::default() };
     let csv: String = rows.map(|row| row + "\n").collect();
-    bake_csv(csv.as_bytes(), db, &options, &mut |_| ()).unwrap();
+    bake_csv(csv.as_bytes(), db, &options).unwrap();
 }
 
 fn warm_connections(db: &Path) -> Connections {

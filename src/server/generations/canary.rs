@@ -186,7 +186,7 @@ mod tests {
     fn table(csv: &str, keys: Keys) -> (tempfile::TempDir, Store) {
         let folder = tempfile::tempdir().unwrap();
         let db = folder.path().join("storage.db");
-        bake_csv(csv.as_bytes(), &db, &Options { keys, ..Options::default() }, &mut |_| ()).unwrap();
+        bake_csv(csv.as_bytes(), &db, &Options { keys, ..Options::default() }).unwrap();
         let store = Store::open(db).unwrap();
         (folder, store)
     }

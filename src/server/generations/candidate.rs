@@ -248,7 +248,7 @@ pub(super) fn summary(store: &Store) -> TableSummary {
     TableSummary { rows: store.len() as u64, key_kind: store.key_kind() }
 }
 
-fn log_step(step: &Step) {
+fn log_step(step: Step) {
     match step.lacks_huge_pages() {
         true => warn!(
             "{step}: fewer huge pages than requested: memory is fragmented, or \
@@ -278,7 +278,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let db = folder.path().join("storage.db");
         let rows = [&b"7,"[..], VALUE, b"\n"].concat();
-        bake::bake_csv(&rows[..], &db, &Options::default(), &mut |_| ()).unwrap();
+        bake::bake_csv(&rows[..], &db, &Options::default()).unwrap();
         let bytes = std::fs::read(&db).unwrap();
         let at = bytes.windows(VALUE.len()).position(|window| window == VALUE).unwrap() as u64;
         let file = File::options().write(true).open(&db).unwrap();

@@ -135,7 +135,7 @@ mod tests {
     fn other_connections_get_their_turn_between_requests_about_the_server() {
         let folder = tempfile::tempdir().unwrap();
         let db = folder.path().join("storage.db");
-        bake_csv(&b"7,seven\n"[..], &db, &Options::default(), &mut |_| ()).unwrap();
+        bake_csv(&b"7,seven\n"[..], &db, &Options::default()).unwrap();
         let context = ConnectionContext::new(Peer::Unix(None), worker_over(&db, &Config::default()));
         let generation = context.worker.pin();
         for between in [Op::Info, Op::Get] {
@@ -165,7 +165,7 @@ mod tests {
     fn a_reload_or_rollback_by_an_unprivileged_client_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let db = folder.path().join("storage.db");
-        bake_csv(&b"7,seven\n"[..], &db, &Options::default(), &mut |_| ()).unwrap();
+        bake_csv(&b"7,seven\n"[..], &db, &Options::default()).unwrap();
         let context = ConnectionContext::new(Peer::Unix(None), worker_over(&db, &Config::default()));
         let mut responses = Responses::new();
         for op in [Op::Reload, Op::Rollback] {

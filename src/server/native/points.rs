@@ -231,7 +231,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let db = folder.path().join("storage.db");
         let rows = (0..3000).map(|key| format!("{key},{}\n", String::from_utf8(value(key)).unwrap()));
-        bake_csv(rows.collect::<String>().as_bytes(), &db, &Options::default(), &mut |_| ()).unwrap();
+        bake_csv(rows.collect::<String>().as_bytes(), &db, &Options::default()).unwrap();
         let store = crate::MappedStore::open(&db).unwrap();
         let requests: Vec<(Op, u64)> = (0..6100_u64)
             .map(|i| (if i % 7 == 0 { Op::Exists } else { Op::Get }, i * 7919 % 3050))

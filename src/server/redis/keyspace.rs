@@ -415,7 +415,7 @@ mod tests {
     fn table(csv: &str) -> (tempfile::TempDir, Store) {
         let folder = tempfile::tempdir().unwrap();
         let db = folder.path().join("storage.db");
-        bake_csv(csv.as_bytes(), &db, &Options::default(), &mut |_| ()).unwrap();
+        bake_csv(csv.as_bytes(), &db, &Options::default()).unwrap();
         let store = Store::open(db).unwrap();
         (folder, store)
     }

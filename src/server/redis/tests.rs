@@ -10,7 +10,7 @@ pub(super) fn session(rows: usize) -> (tempfile::TempDir, Arc<WorkerState>, Sess
     let folder = tempfile::tempdir().unwrap();
     let csv: String = (0..rows).map(|key| format!("{key},{key}\n")).collect();
     let db = folder.path().join("storage.db");
-    bake_csv(csv.as_bytes(), &db, &Options::default(), &mut |_| ()).unwrap();
+    bake_csv(csv.as_bytes(), &db, &Options::default()).unwrap();
     let worker = worker_over(&db, &Config::default());
     let context = ConnectionContext::new(Peer::default(), Arc::clone(&worker));
     let session = Session::new(&context, &Arc::default());

@@ -349,7 +349,7 @@ fn from_memory(folder: &Folder, schema: &Schema, rows: &[(u64, Vec<Cell>)]) -> V
         Ok(())
     };
     let output = folder.path("memory.db");
-    bake::bake(vec![Input::rows("rows", fill)], &output, &options, &mut |_| ()).unwrap();
+    bake::bake(vec![Input::rows("rows", fill)], &output, &options).unwrap();
     std::fs::read(output).unwrap()
 }
 
@@ -358,8 +358,7 @@ fn a_value_from_memory_that_is_not_a_row_is_rejected() {
     let folder = Folder::new();
     let mut options = Options::default();
     let bake_rows = |options: &Options, value: &[u8]| {
-        bake::bake_rows([(1, value)], &folder.path("storage.db"), options, &mut |_| ())
-            .map_err(|error| error.to_string())
+        bake::bake_rows([(1, value)], &folder.path("storage.db"), options).map_err(|error| error.to_string())
     };
     options.typed = Some(TypedColumns::default());
     let error = bake_rows(&options, b"").unwrap_err();

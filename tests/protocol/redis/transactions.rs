@@ -13,7 +13,7 @@ use crate::helpers::waiting::eventually;
 fn swap(served: &ServedRows, value: &str) {
     let next = served.scene.path("next.db");
     let csv: String = (0..1000).map(|key| format!("{key},{value}\n")).collect();
-    bake_csv(csv.as_bytes(), &next, &Options::default(), &mut |_| ()).unwrap();
+    bake_csv(csv.as_bytes(), &next, &Options::default()).unwrap();
     fs::rename(next, served.scene.db()).unwrap();
     let expected = format!("${}\r\n{value}\r\n", value.len());
     eventually("the new table is served", || ask(&mut served.connect(), "GET 7") == expected);

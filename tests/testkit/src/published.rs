@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tempfile::TempDir;
+use zero_kv::bake::Cancel;
 use zero_kv::publish::{CommitOptions, Pin, Publication, ShardFile};
 
 use super::generations::Shape;
@@ -47,7 +48,7 @@ impl Published {
 
     /// Publishes a file. Returns the number of the generation.
     pub fn publish_file(&self, db: &Path, options: &CommitOptions) -> u64 {
-        let entry = self.publication.upload(&ShardFile::whole(db), &Default::default(), &mut |_| ()).unwrap();
+        let entry = self.publication.upload(&ShardFile::whole(db), &Cancel::default()).unwrap();
         self.publication.commit(vec![entry], options).unwrap().number
     }
 

@@ -85,7 +85,7 @@ pub fn bake_text(path: &Path, keys: Keys, text: impl AsRef<[u8]>) -> Report {
     let mut options = Options::default();
     options.replace = zero_kv::replace::ReplaceRules::any();
     options.keys = keys;
-    bake::bake_csv(text.as_ref(), path, &options, &mut |_| ()).expect("valid rows")
+    bake::bake_csv(text.as_ref(), path, &options).expect("valid rows")
 }
 
 /// Writes a new file, which replaces the file at the path. If an existing file were truncated instead, some file systems
@@ -120,7 +120,7 @@ impl Scratch {
     pub fn open(&self, bytes: &[u8]) -> Result<Store, zero_kv::StoreError> {
         write_new(&self.path(), bytes);
         let options = OpenOptions { verify: Verify::Full, ..OpenOptions::default() };
-        Store::open_with(self.path(), &options, &mut |_| ())
+        Store::open_with(self.path(), &options)
     }
 
     /// Returns the error with which the store rejects a file with these bytes.

@@ -71,7 +71,7 @@ fn assert_bakes_to_identical_file<K: TestKey>(db: &Path, more: &[&str], format: 
     options.keys = K::KEYS;
     options.format = format;
     options.delimiter = Some(delimiter);
-    bake::bake_csv(&output.stdout[..], &again, &options, &mut |_| ()).unwrap();
+    bake::bake_csv(&output.stdout[..], &again, &options).unwrap();
     assert!(fs::read(db).unwrap() == fs::read(&again).unwrap(), "{} {more:?}", db.display());
 }
 

@@ -29,7 +29,7 @@ pub(super) fn engine() -> Engine {
 }
 
 pub(crate) fn bake(rows: &Rows, output: &Path) -> Result<()> {
-    bake_csv(Csv::new(rows), output, &Options::default(), &mut |_| ())?;
+    bake_csv(Csv::new(rows), output, &Options::default())?;
     Ok(())
 }
 

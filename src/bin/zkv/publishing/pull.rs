@@ -26,8 +26,12 @@ pub(super) fn pull(args: &PullArgs) -> anyhow::Result<bool> {
     let (cancel, display) = (Cancel::default(), TransferDisplay::new(false));
     let arrived = ArrivedSignal::watch(&cancel).context("signals cannot be handled")?;
     display.begin_file(&args.output);
-    let pulled =
-        publication.pull(&manifest, &args.output, args.bandwidth, &cancel, &mut |progress| display.show(progress));
+    let pulled = publication.pull(
+        &manifest,
+        &args.output,
+        args.bandwidth,
+        cancel.with_progress(&mut |progress| display.show(progress)),
+    );
     display.clear();
     match pulled {
         Err(PublishError::Canceled) => {

@@ -164,5 +164,5 @@ fn bake_typed(db: &std::path::Path, rows: String) {
     (options.typed, options.key) = (Some(typed), Some(Column::Name("id".to_owned())));
     options.replace = ReplaceRules::any();
     let rows = Input::reader("rows", std::io::Cursor::new(rows.into_bytes()));
-    bake::bake(vec![rows], db, &options, &mut |_| ()).unwrap();
+    bake::bake(vec![rows], db, &options).unwrap();
 }

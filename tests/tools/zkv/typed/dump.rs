@@ -185,7 +185,7 @@ fn parquet_of_an_untyped_table_has_keys_and_values() {
         options.keys = Keys::U64;
         options.replace = ReplaceRules::any();
         let (input, again) = (Input::file(&path), db.with_extension("again"));
-        bake::bake(vec![input], &again, &options, &mut |_| ()).unwrap();
+        bake::bake(vec![input], &again, &options).unwrap();
         assert!(fs::read(&db).unwrap() == fs::read(again).unwrap(), "{count} rows");
     }
 }
