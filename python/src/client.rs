@@ -22,6 +22,7 @@ use crate::connection::Security;
 use crate::connection_pool::{ConnectionPool, SendRequests};
 use crate::convert::{info_dict, missing_key, prefix_from, range_between, range_kind, range_with_prefix};
 use crate::errors::client_exception;
+use crate::interrupt;
 use crate::many;
 use crate::neighbors::{Neighbor, neighbor_many};
 use crate::rows::RowPart;
@@ -130,6 +131,7 @@ impl Client {
             retries,
             reconnect_timeout: duration("reconnect_timeout", reconnect_timeout)?,
             server_user: server_user.map(String::from),
+            interrupt_check: Some(interrupt::is_raised),
             ..Options::default()
         };
         let security = Security::from_keywords(security)?;

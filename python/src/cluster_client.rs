@@ -22,6 +22,7 @@ use crate::columns::{self, Wanted};
 use crate::connection::Security;
 use crate::connection_pool::{ConnectionPool, SendRequests};
 use crate::convert::{missing_key, prefix_from, range_between, range_kind, range_with_prefix};
+use crate::interrupt;
 use crate::many;
 use crate::neighbors::{Neighbor, neighbor_many};
 use crate::rows::RowPart;
@@ -125,6 +126,7 @@ impl ClusterClient {
             connect_timeout: duration("connect_timeout", connect_timeout)?,
             call_timeout: timeout.map(|timeout| duration("timeout", timeout)).transpose()?,
             server_user: server_user.map(String::from),
+            interrupt_check: Some(interrupt::is_raised),
             ..Options::default()
         };
         let security = Security::from_keywords(security)?;

@@ -9,6 +9,7 @@ use zero_kv::client::{self, Address, Login, Options, TlsOptions};
 
 use crate::arguments::UserName;
 use crate::errors::client_exception;
+use crate::interrupt;
 use crate::request::Request;
 
 /// The keyword arguments for logins and TLS.
@@ -94,7 +95,11 @@ pub(crate) fn endpoint(
     server_user: Option<UserName>,
     security: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Endpoint> {
-    let mut options = Options { server_user: server_user.map(String::from), ..Options::default() };
+    let mut options = Options {
+        server_user: server_user.map(String::from),
+        interrupt_check: Some(interrupt::is_raised),
+        ..Options::default()
+    };
     Security::from_keywords(security)?.add_to(&address, &mut options)?;
     let parsed = client::check_options(&address, &options).map_err(|error| client_exception(&error))?;
     let login = options.login.as_ref().map(|login| Request::authenticate(&address, login)).transpose()?;

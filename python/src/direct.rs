@@ -7,6 +7,7 @@ use zero_kv::client::{self, DirectOptions, Options};
 
 use crate::arguments::{UserName, duration, table_memory};
 use crate::errors::client_exception;
+use crate::interrupt;
 use crate::served::ServedTable;
 use crate::table::{FixedTable, Origin, Table};
 use crate::table_version::TableVersion;
@@ -56,6 +57,7 @@ impl Direct {
                 connect_timeout: duration("connect_timeout", connect_timeout)?,
                 call_timeout: timeout.map(|timeout| duration("timeout", timeout)).transpose()?,
                 server_user: server_user.map(String::from),
+                interrupt_check: Some(interrupt::is_raised),
                 ..Options::default()
             },
             ..DirectOptions::default()

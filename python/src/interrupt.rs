@@ -11,11 +11,6 @@ thread_local! {
     static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
 }
 
-/// Makes the clients of the library run Python's signal handlers when a signal interrupts a wait.
-pub(crate) fn install() {
-    zero_kv::client::set_interrupt_check(is_raised);
-}
-
 /// Runs Python's signal handlers, and keeps their exception for `take`. Returns whether there is one.
 pub(crate) fn is_raised() -> bool {
     Python::attach(|py| {

@@ -131,11 +131,10 @@ mod _native {
     #[pymodule_export]
     use super::view::Memory;
 
-    /// Makes the library's error messages name the keyword arguments of this package, and its clients handle signals.
+    /// Makes the library's error messages name the keyword arguments of this package.
     #[pymodule_init]
     fn name_settings(module: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-        super::interrupt::install();
         zero_kv::name_settings(|setting| match setting {
             Setting::ServerUser => Some("server_user"),
             Setting::PasswordFile => Some("password_file"),

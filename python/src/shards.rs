@@ -234,9 +234,8 @@ pub(crate) fn read_generation(py: Python<'_>, url: &str, number: Option<u64>) ->
 #[pyfunction]
 pub(crate) fn pull_shard(py: Python<'_>, url: &str, entry: &Entry, path: PathBuf) -> PyResult<()> {
     let raised = Raised::default();
-    let pulled = run_watched(py, &raised, None, |_| {
-        Publication::open(url)?.pull_shard(&entry.0, &path, &raised.cancel)
-    })?;
+    let pulled =
+        run_watched(py, &raised, None, |_| Publication::open(url)?.pull_shard(&entry.0, &path, &raised.cancel))?;
     finished(&raised, pulled)
 }
 

@@ -26,6 +26,7 @@ pub enum BakeError {
         /// The input's name.
         input: String,
         /// The system's error.
+        #[source]
         error: io::Error,
     },
     /// A baked table was given as an input. A table can be used only as the base or in a merge.
@@ -60,6 +61,7 @@ pub enum BakeError {
         /// The output's path.
         path: PathBuf,
         /// The system's error.
+        #[source]
         error: io::Error,
     },
     /// A temporary file cannot be written or read.
@@ -68,6 +70,7 @@ pub enum BakeError {
         /// The folder of the temporary files.
         folder: PathBuf,
         /// The system's error.
+        #[source]
         error: io::Error,
     },
     /// The contents of a temporary file differ from what was written.
@@ -80,7 +83,7 @@ pub enum BakeError {
     },
     /// The base or a table to merge is damaged or cannot be read.
     #[error("{0}: nothing was put in place")]
-    OldTable(StoreError),
+    OldTable(#[source] StoreError),
     /// A row of a table to merge is rejected.
     #[error("{}: row {row}: {fault}", path.display())]
     TableRow {
@@ -282,6 +285,7 @@ pub enum BakeError {
         /// The path of the file for bad rows.
         path: PathBuf,
         /// The system's error.
+        #[source]
         error: io::Error,
     },
     /// A rule in [`Options::replace`](super::Options::replace) does not allow the new table to replace the table at the
@@ -291,6 +295,7 @@ pub enum BakeError {
         /// The output's path.
         path: PathBuf,
         /// The violated rule.
+        #[source]
         error: ReplaceError,
     },
     /// The bake was canceled through [`Options::cancel`](super::Options::cancel).
@@ -302,6 +307,7 @@ pub enum BakeError {
         /// The output's path.
         path: PathBuf,
         /// The system's error.
+        #[source]
         error: io::Error,
     },
     /// The table exceeds a limit of the file format.
@@ -309,7 +315,7 @@ pub enum BakeError {
     Limit(#[from] FormatError),
     /// The new file failed verification.
     #[error("reading the new file back: {0}: nothing was put in place; check disk and memory")]
-    Verify(StoreError),
+    Verify(#[source] StoreError),
     /// A block of the new file does not match the checksum that the bake computed before it wrote the block.
     #[error("{}: reading the new file back: the block at byte {offset_bytes} differs from what was written: nothing was put in place; check disk and memory", path.display())]
     Damaged {

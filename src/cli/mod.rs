@@ -1,5 +1,6 @@
 //! Code that several binaries share. It is not part of the library's public interface.
 
+pub mod causes;
 pub mod completions;
 pub mod examples;
 pub mod generate;

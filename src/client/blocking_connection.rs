@@ -10,7 +10,6 @@ use rustix::net::sockopt::Timeout;
 
 use super::address::Address;
 use super::error::{ClientError, Phase};
-use super::interrupt;
 use super::pipeline::{Pipeline, TransferError};
 use super::retry::Deadline;
 use super::socket::{connect_within, set_timeout};
@@ -27,6 +26,8 @@ pub(super) struct BlockingConnection {
     pub(super) pipeline: Pipeline,
     /// The socket's receive time-out (SO_RCVTIMEO).
     receive_timeout: Option<Duration>,
+    /// [`Options::interrupt_check`](super::Options).
+    interrupt_check: Option<fn() -> bool>,
 }
 
 impl BlockingConnection {
@@ -40,8 +41,8 @@ impl BlockingConnection {
             Address::Unix(path) => connect_within(path, timeout, options.server_user.as_deref())?,
             Address::Tcp(tcp) => tcp::connect(server, tcp, deadline)?.into(),
         };
-        let mut connection =
-            BlockingConnection { socket, tls, pipeline: Pipeline::new(options), receive_timeout: None };
+        let (pipeline, interrupt_check) = (Pipeline::new(options), options.interrupt_check);
+        let mut connection = BlockingConnection { socket, tls, pipeline, receive_timeout: None, interrupt_check };
         match connection.shake_hands(deadline) {
             Ok(()) => Ok(connection),
             Err(error) => Err(connection.pipeline.error(server, error.while_connecting(), deadline)),
@@ -93,16 +94,33 @@ impl BlockingConnection {
                     .map_err(|error| TransferError::System(phase, error.into()))?;
                 socket.receive_flags = RecvFlags::empty();
             } else {
-                wait_until_ready(&self.socket, left)?;
+                self.wait_until_ready(left)?;
             }
             // After an interruption or the time-out of the socket, the loop checks the remaining time.
             if receive_responses(&mut self.tls, &mut self.pipeline, &mut socket)? || !is_all_sent {
                 return Ok(());
             }
-            if interrupt::is_requested() {
+            if self.is_interrupted() {
                 return Err(TransferError::System(phase, Errno::INTR.into()));
             }
         }
+    }
+
+    /// Waits until the socket is readable or writable.
+    fn wait_until_ready(&self, left: Option<Duration>) -> Result<(), TransferError> {
+        // A time-out beyond the kernel's range counts as unlimited.
+        let timeout = left.and_then(|left| Timespec::try_from(left).ok());
+        match poll(&mut [PollFd::new(&self.socket, PollFlags::IN | PollFlags::OUT)], timeout.as_ref()) {
+            Ok(0) => Err(TransferError::TimedOut(Phase::Send)),
+            Err(Errno::INTR) if self.is_interrupted() => Err(TransferError::System(Phase::Send, Errno::INTR.into())),
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(TransferError::System(Phase::Send, error.into())),
+        }
+    }
+
+    /// Returns whether a call that a signal has interrupted must end.
+    fn is_interrupted(&self) -> bool {
+        self.interrupt_check.is_some_and(|check| check())
     }
 }
 
@@ -118,16 +136,4 @@ fn set_receive_timeout(socket: &OwnedFd, current: &mut Option<Duration>, left: O
         *current = left;
     }
     Ok(())
-}
-
-/// Waits until the socket is readable or writable.
-fn wait_until_ready(socket: &OwnedFd, left: Option<Duration>) -> Result<(), TransferError> {
-    // A time-out beyond the kernel's range counts as unlimited.
-    let timeout = left.and_then(|left| Timespec::try_from(left).ok());
-    match poll(&mut [PollFd::new(socket, PollFlags::IN | PollFlags::OUT)], timeout.as_ref()) {
-        Ok(0) => Err(TransferError::TimedOut(Phase::Send)),
-        Err(Errno::INTR) if interrupt::is_requested() => Err(TransferError::System(Phase::Send, Errno::INTR.into())),
-        Ok(_) | Err(Errno::INTR) => Ok(()),
-        Err(error) => Err(TransferError::System(Phase::Send, error.into())),
-    }
 }

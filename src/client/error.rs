@@ -48,6 +48,7 @@ pub enum ClientError {
         server: Address,
         /// [`io::ErrorKind::NotFound`] if the socket does not exist, [`io::ErrorKind::ConnectionRefused`] if no process
         /// listens on the socket or port.
+        #[source]
         error: io::Error,
     },
     /// The kernel or the server refused the connection.
@@ -99,6 +100,7 @@ pub enum ClientError {
         /// The address of the server.
         server: Address,
         /// The violation.
+        #[source]
         error: Violation,
     },
     /// The server responded with an error status.
@@ -125,6 +127,7 @@ pub enum ClientError {
         /// The address of the server.
         server: Address,
         /// The reason, with the name of the column.
+        #[source]
         error: ProjectionError,
     },
     /// The server kept replacing its table while requests were repeated that one table must answer.
@@ -227,6 +230,7 @@ pub enum ClientError {
         /// What the client was doing.
         phase: Phase,
         /// The error of the system call.
+        #[source]
         error: io::Error,
     },
 }

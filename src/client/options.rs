@@ -18,7 +18,7 @@ use crate::protocol::native::VALUE_LEN_MAX_BYTES;
 /// let client = Client::connect_with("/tmp/zero-kv.sock", &options)?;
 /// # Ok::<(), zero_kv::client::ClientError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Maximum time to connect, including the TLS handshake. Over a Unix socket, a client waits only while the server's
     /// queue of new connections is full. 5 s by default.
@@ -56,6 +56,12 @@ pub struct Options {
     pub login: Option<Login>,
     /// Options for connections to addresses that start with `zkv+tls://`.
     pub tls: TlsOptions,
+    /// A function that blocking clients call when a signal interrupts their wait for a server, for hosts with their own
+    /// handling of signals, such as the interpreter of another language. If it returns true, the call fails with
+    /// [`ClientError::Io`](super::ClientError::Io) and an error of kind
+    /// [`Interrupted`](std::io::ErrorKind::Interrupted), and the connection is closed. Otherwise, or with `None`, the
+    /// default, the call continues to wait.
+    pub interrupt_check: Option<fn() -> bool>,
 }
 
 /// How a client checks a server's certificate, and the certificate that the client itself presents. The files are read
@@ -97,6 +103,7 @@ impl Default for Options {
             server_user: None,
             login: None,
             tls: TlsOptions::default(),
+            interrupt_check: None,
         }
     }
 }
@@ -111,7 +118,7 @@ impl Default for Options {
 /// let pool = Pool::connect_with("/tmp/zero-kv.sock", &options)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct PoolOptions {
     /// Maximum number of connections. The pool connects on demand. 8 by default.
     pub connections_max: NonZeroUsize,

@@ -101,7 +101,7 @@ pub enum Violation {
     ResponseBeforeRequest,
     /// The value is not a valid page for the request.
     #[error("an invalid page of rows: {0}")]
-    Page(PageError),
+    Page(#[source] PageError),
     /// The value is not a valid schema.
     #[error("an invalid schema of {len_bytes} bytes")]
     Schema {

@@ -151,6 +151,7 @@ pub enum PublishError {
         /// The path.
         path: PathBuf,
         /// The system's error.
+        #[source]
         error: io::Error,
     },
     /// A disk has too little free space.

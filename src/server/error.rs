@@ -43,8 +43,8 @@ pub enum ServerError {
     Limits(String),
     /// A thread or a runtime cannot be started.
     #[error("a thread or its runtime cannot be started: {0}")]
-    Worker(io::Error),
+    Worker(#[source] io::Error),
     /// The handler of SIGBUS cannot be installed.
     #[error("the handler of SIGBUS cannot be installed: {0}")]
-    Signal(io::Error),
+    Signal(#[source] io::Error),
 }

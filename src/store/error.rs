@@ -18,6 +18,7 @@ pub enum StoreError {
         /// The file.
         path: PathBuf,
         /// The system's error.
+        #[source]
         error: io::Error,
     },
     /// The file's bytes cannot be held in memory as requested.
@@ -40,6 +41,7 @@ pub enum StoreError {
         /// The file.
         path: PathBuf,
         /// The problem.
+        #[source]
         error: FormatError,
     },
 }

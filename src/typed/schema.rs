@@ -100,6 +100,7 @@ pub enum SchemaError {
         /// The name of the column.
         column: String,
         /// The reason why the type is unknown.
+        #[source]
         error: TypeNameError,
     },
     /// A text does not have the form `name:type`.

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::FromArgMatches;
 use zero_kv::bake::{self, Cancel, Input, Options, Shards};
+use zero_kv::cli::causes::WithCauses;
 use zero_kv::cli::completions::MoreCompletions;
 use zero_kv::cli::generate;
 use zero_kv::cli::whole_file;
@@ -47,7 +48,7 @@ fn main() -> ExitCode {
 }
 
 fn fail(error: &anyhow::Error) -> ExitCode {
-    let _ = writeln!(io::stderr(), "baker: {}", Printable(format!("{error:#}")));
+    let _ = writeln!(io::stderr(), "baker: {}", Printable(WithCauses(error)));
     ExitCode::from(1)
 }
 

@@ -39,6 +39,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail};
+use zero_kv::cli::causes::WithCauses;
 use zero_kv::cli::completions::MoreCompletions;
 use zero_kv::cli::generate;
 use zero_kv::cli::server_args::name_client_options;
@@ -72,7 +73,7 @@ fn main() -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let _ = writeln!(io::stderr(), "benchmarker: {}", Printable(format!("{error:#}")));
+            let _ = writeln!(io::stderr(), "benchmarker: {}", Printable(WithCauses(&error)));
             ExitCode::from(1)
         }
     }

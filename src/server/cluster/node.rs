@@ -39,6 +39,7 @@ pub enum ClusterError {
         /// The path of the file.
         path: PathBuf,
         /// The error of the operating system.
+        #[source]
         error: std::io::Error,
     },
     /// The document is not valid.
@@ -47,6 +48,7 @@ pub enum ClusterError {
         /// The path or the URL of the document.
         document: String,
         /// What is wrong with it.
+        #[source]
         error: TopologyError,
     },
     /// The document is older than the topology in effect.

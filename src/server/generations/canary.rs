@@ -40,6 +40,7 @@ pub enum CanaryError {
         /// The path of the canary file.
         path: PathBuf,
         /// The system's error.
+        #[source]
         error: io::Error,
     },
     /// A line of the canary file is malformed.

@@ -47,6 +47,7 @@ pub enum OpenError {
         /// The path of the file.
         path: PathBuf,
         /// The rule that the table breaks.
+        #[source]
         error: ReplaceError,
     },
     /// The file would be served from a mapping, but a process has it open for writing or has a writable mapping of it.
@@ -66,6 +67,7 @@ pub enum OpenError {
         /// The path of the file.
         path: PathBuf,
         /// Why the table failed its canaries.
+        #[source]
         error: CanaryError,
     },
 }

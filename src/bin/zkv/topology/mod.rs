@@ -9,6 +9,7 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 
 use anyhow::{Context, anyhow};
+use zero_kv::cli::causes::WithCauses;
 use zero_kv::cli::whole_file::write_whole;
 use zero_kv::cluster::{Health, Role, SlotSet, TOPOLOGY_LEN_MAX_BYTES, Topology, moved_slots, plan};
 use zero_kv::config_file;
@@ -40,7 +41,7 @@ fn read_file(path: &Path) -> anyhow::Result<Topology> {
         _ => config_file::read_once(path, TOPOLOGY_LEN_MAX_BYTES).map(|bytes| json = bytes),
     }
     .with_context(|| path.display().to_string())
-    .map_err(|error| anyhow!("{error:#}"))?;
+    .map_err(|error| anyhow!("{}", WithCauses(&error)))?;
     Topology::parse(&json).map_err(|error| anyhow!("{}: {error}", path.display()))
 }
 

@@ -1,0 +1,40 @@
+//! Errors with their causes, on one line.
+
+use std::fmt::{self, Display};
+
+/// Displays an error with its causes. Messages of the library contain the messages of their causes, which a program that
+/// logs [`source`](std::error::Error::source) sees twice; here, a cause that the line already contains is left out.
+pub struct WithCauses<'e>(pub &'e anyhow::Error);
+
+impl Display for WithCauses<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut line = self.0.to_string();
+        for cause in self.0.chain().skip(1).map(ToString::to_string) {
+            if !line.contains(&cause) {
+                line.push_str(": ");
+                line.push_str(&cause);
+            }
+        }
+        f.write_str(&line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::path::PathBuf;
+
+    use anyhow::Context;
+
+    use super::*;
+    use crate::store::StoreError;
+
+    #[test]
+    fn each_cause_is_displayed_once() {
+        let cause = || io::Error::other("the disk is on fire");
+        let error = anyhow::Error::new(StoreError::Io { path: PathBuf::from("a.db"), error: cause() });
+        assert_eq!(WithCauses(&error).to_string(), "a.db: the disk is on fire");
+        let error = Err::<(), _>(cause()).context("a.db").unwrap_err();
+        assert_eq!(WithCauses(&error).to_string(), "a.db: the disk is on fire");
+    }
+}
