@@ -141,7 +141,6 @@ pub(crate) fn replies_with_users_are_equal() -> Result<(), Missing> {
         "AUTH admin root; ACL LIST; ACL USERS; ACL WHOAMI; ACL WHOAMI x; ACL CAT; ACL CAT nope; ACL CAT read x",
         "AUTH admin root; ACL GETUSER alice; ACL GETUSER admin; ACL GETUSER default; ACL GETUSER two; ACL GETUSER none",
         "AUTH admin root; HELLO 3; ACL GETUSER reader; ACL GETUSER nothing; ACL GETUSER NOTHING; ACL LIST; ACL USERS",
-        "AUTH admin root; ACL LOG RESET; ACL LOG; ACL LOG x; ACL LOG -1; ACL LOG 0",
         "AUTH admin root; ACL DRYRUN alice GET z; ACL DRYRUN alice GET user:1; ACL DRYRUN alice PING; ACL DRYRUN no GET z",
         "AUTH admin root; ACL DRYRUN alice FOO z; ACL DRYRUN alice GET; ACL DRYRUN alice mget user:1 z; ACL DRYRUN admin QUIT",
         "AUTH admin root; ACL DRYRUN alice client|list; ACL DRYRUN alice client list; ACL DRYRUN alice auth x; ACL DRYRUN a",

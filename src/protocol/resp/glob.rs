@@ -8,63 +8,40 @@
 //! range, and a range may be reversed. In a range, bytes above 127 are greater than bytes up to 127; in Redis, the
 //! order depends on the C compiler.
 //!
-//! A pattern is compiled into segments, which are the parts between its stars. Every element of a segment matches
-//! exactly one byte, so a segment has a fixed length. The leftmost match of each segment is always a correct choice, so
-//! a search never backtracks. A short segment is compared at each position of the key. A long segment is searched with
-//! one bit per element (Shift-And), 64 elements at a time. Matching therefore takes time that is linear in the length
-//! of the key: for each byte, at most [`SHORT_SEGMENT_LEN_MAX`] comparisons, or one operation per 64 elements.
+//! Between two stars, the leftmost match is always a correct choice, so the loop returns only to the last star. After a
+//! star, at most [`PART_LEN_MAX_BYTES`] bytes of the pattern are compared at each position of the key, which bounds the
+//! time for one key.
 
-/// Maximum number of elements of a segment that is compared at each position of the key, without masks.
-const SHORT_SEGMENT_LEN_MAX: usize = 8;
+/// The maximum length of a part of a pattern that follows a star, up to the next star or the end of the pattern.
+pub const PART_LEN_MAX_BYTES: usize = 64;
 
-/// The cost, in operations, of allocating a segment: a part of [`Glob::compile_ops`].
-const SEGMENT_OPS: usize = 64;
-
-/// A compiled pattern.
+/// A pattern.
 #[derive(Clone, Debug)]
 pub struct Glob {
-    /// The segments between the stars. There is one more segment than there are stars.
-    segments: Vec<Segment>,
+    pattern: Vec<u8>,
     literal_prefix: Vec<u8>,
 }
 
 impl Glob {
-    /// Compiles a pattern. Every sequence of bytes is a valid pattern.
-    pub fn new(pattern: &[u8]) -> Self {
-        let (mut segments, mut elements) = (Vec::new(), Vec::new());
+    /// Checks a pattern. Returns `None` if a part that follows a star is longer than [`PART_LEN_MAX_BYTES`].
+    pub fn new(pattern: &[u8]) -> Option<Self> {
         let (mut literal_prefix, mut is_prefix) = (Vec::new(), true);
-        let mut rest = pattern;
-        while let Some((element, after)) = next_element(rest) {
-            match element {
-                Element::Literal(byte) if is_prefix => literal_prefix.push(byte),
-                _ => is_prefix = false,
+        let (mut rest, mut after_star) = (pattern, None);
+        loop {
+            let (element, after) = next_element(rest);
+            if matches!(element, Element::Star | Element::End)
+                && after_star.is_some_and(|start: &[u8]| start.len() - rest.len() > PART_LEN_MAX_BYTES)
+            {
+                return None;
             }
             match element {
-                Element::Star => segments.push(std::mem::take(&mut elements)),
-                Element::Literal(byte) => elements.push(ByteSet::EMPTY.with(byte, byte)),
-                Element::Class(set) => elements.push(set),
+                Element::End => return Some(Glob { pattern: pattern.to_vec(), literal_prefix }),
+                Element::Literal(byte) if is_prefix => literal_prefix.push(byte),
+                Element::Star => (is_prefix, after_star) = (false, Some(after)),
+                _ => is_prefix = false,
             }
             rest = after;
         }
-        segments.push(elements);
-        let last = segments.len() - 1;
-        let is_searched = |at: usize| 0 < at && at < last;
-        let segments = segments.into_iter().enumerate().map(|(at, elements)| Segment::new(elements, is_searched(at)));
-        Glob { segments: segments.collect(), literal_prefix }
-    }
-
-    /// Returns the number of operations that compiling the pattern took.
-    pub fn compile_ops(&self) -> usize {
-        let ops = |segment: &Segment| match segment.masks.is_empty() {
-            true => SEGMENT_OPS + segment.elements.len(),
-            false => SEGMENT_OPS + 256 * segment.elements.len(),
-        };
-        self.segments.iter().map(ops).sum()
-    }
-
-    /// Returns whether the pattern matches all of `text`.
-    pub fn matches(&self, text: &[u8]) -> bool {
-        self.matches_in(text, &mut 0)
     }
 
     /// Returns the common prefix of all matches: the bytes before the pattern's first `?`, `*`, or class, with escapes
@@ -73,173 +50,89 @@ impl Glob {
         &self.literal_prefix
     }
 
-    /// Returns whether the pattern matches all of `text`. Increases `ops` by the number of operations that the
-    /// comparison took.
+    /// Returns whether the pattern matches all of `text`.
+    pub fn matches(&self, text: &[u8]) -> bool {
+        self.matches_in(text, &mut 0)
+    }
+
+    /// Returns whether the pattern matches all of `text`. Increases `ops` by the number of bytes that were compared.
     pub fn matches_in(&self, text: &[u8], ops: &mut usize) -> bool {
-        *ops += 1;
-        let (first, rest) = self.segments.split_first().expect("a pattern has a segment");
-        let Some((last, middle)) = rest.split_last() else {
-            return text.len() == first.elements.len() && first.matches_start(text, ops);
-        };
-        let Some(between_len) = text.len().checked_sub(first.elements.len() + last.elements.len()) else {
-            return false;
-        };
-        let (start, text) = text.split_at(first.elements.len());
-        let (mut between, end) = text.split_at(between_len);
-        if !first.matches_start(start, ops) || !last.matches_start(end, ops) {
-            return false;
-        }
-        middle.iter().all(|segment| match segment.find_end(between, ops) {
-            Some(end) => {
-                between = &between[end..];
-                true
-            }
-            None => false,
-        })
-    }
-}
-
-/// Consecutive elements of a pattern, without a star between them.
-#[derive(Clone, Debug)]
-struct Segment {
-    elements: Vec<ByteSet>,
-    /// The bit masks for the Shift-And search for this segment. Empty if the segment is short, or is the first or the
-    /// last one, which is compared at only one position of the key. Each of the 256 byte values has a mask of
-    /// [`Segment::words`] words, with one bit per element. A bit is set if its element matches the byte value.
-    masks: Vec<u64>,
-}
-
-impl Segment {
-    fn new(elements: Vec<ByteSet>, is_searched: bool) -> Segment {
-        let mut segment = Segment { elements, masks: Vec::new() };
-        if is_searched && segment.elements.len() > SHORT_SEGMENT_LEN_MAX {
-            let words = segment.words();
-            segment.masks = vec![0; 256 * words];
-            for (at, element) in segment.elements.iter().enumerate() {
-                for byte in (0..=u8::MAX).filter(|byte| element.has(*byte)) {
-                    segment.masks[usize::from(byte) * words + at / 64] |= 1 << (at % 64);
+        let (mut pattern, mut left) = (&*self.pattern, text);
+        // The pattern after the last star, and the text that is left if this star matches one more byte.
+        let mut retry: Option<(&[u8], &[u8])> = None;
+        loop {
+            let (element, after) = next_element(pattern);
+            *ops += 1 + pattern.len() - after.len();
+            let is_match = match (element, left.split_first()) {
+                (Element::Star, _) => {
+                    (pattern, retry) = (after, Some((after, left)));
+                    continue;
                 }
+                (Element::End, None) => return true,
+                (Element::End, _) | (_, None) => false,
+                (Element::Any, _) => true,
+                (Element::Literal(literal), Some((byte, _))) => literal == *byte,
+                (Element::Class { members, is_complement }, Some((byte, _))) => {
+                    is_member(members, *byte) != is_complement
+                }
+            };
+            if is_match {
+                (pattern, left) = (after, &left[1..]);
+                continue;
             }
+            let Some((after_star, [_, rest @ ..])) = retry else { return false };
+            (pattern, left, retry) = (after_star, rest, Some((after_star, rest)));
         }
-        segment
-    }
-
-    fn words(&self) -> usize {
-        self.elements.len().div_ceil(64)
-    }
-
-    /// Returns whether `text` starts with a match of this segment. `text` must be at least as long as the segment.
-    fn matches_start(&self, text: &[u8], ops: &mut usize) -> bool {
-        self.elements.iter().zip(text).all(|(element, byte)| {
-            *ops += 1;
-            element.has(*byte)
-        })
-    }
-
-    /// Returns the end of the first match in `text`.
-    fn find_end(&self, text: &[u8], ops: &mut usize) -> Option<usize> {
-        let len = self.elements.len();
-        if self.masks.is_empty() {
-            let start = (0..(text.len() + 1).saturating_sub(len)).find(|start| {
-                *ops += 1;
-                self.matches_start(&text[*start..], ops)
-            });
-            return start.map(|start| start + len);
-        }
-        let words = self.words();
-        // Bit `n` is set if the first `n + 1` elements match the `n + 1` bytes that end with the current byte.
-        let mut matching = vec![0_u64; words];
-        for (at, byte) in text.iter().enumerate() {
-            let masks = &self.masks[usize::from(*byte) * words..][..words];
-            let mut carry = 1;
-            for (word, mask) in matching.iter_mut().zip(masks) {
-                let next_carry = *word >> 63;
-                *word = (*word << 1 | carry) & mask;
-                carry = next_carry;
-            }
-            *ops += words;
-            if matching[words - 1] >> ((len - 1) % 64) & 1 == 1 {
-                return Some(at + 1);
-            }
-        }
-        None
     }
 }
 
-#[derive(Clone, Copy, Debug)]
-struct ByteSet([u64; 4]);
-
-impl ByteSet {
-    const EMPTY: ByteSet = ByteSet([0; 4]);
-    const FULL: ByteSet = ByteSet([u64::MAX; 4]);
-
-    #[inline]
-    fn has(&self, byte: u8) -> bool {
-        self.0[usize::from(byte / 64)] >> (byte % 64) & 1 == 1
-    }
-
-    /// Returns the set with the bytes from `first` to `last` added.
-    fn with(mut self, first: u8, last: u8) -> ByteSet {
-        for (number, word) in (0..).zip(&mut self.0) {
-            let (low, high) = (first.max(number * 64), last.min(number * 64 + 63));
-            if low <= high {
-                *word |= (u64::MAX >> (63 - (high - low))) << (low % 64);
-            }
-        }
-        self
-    }
-
-    fn complement(self) -> ByteSet {
-        ByteSet(self.0.map(|word| !word))
-    }
-}
-
-enum Element {
+#[derive(Clone, Copy)]
+enum Element<'p> {
+    End,
     Star,
+    Any,
     Literal(u8),
-    Class(ByteSet),
+    Class { members: &'p [u8], is_complement: bool },
 }
 
 /// Returns the first element of a pattern, and the rest of the pattern.
-fn next_element(pattern: &[u8]) -> Option<(Element, &[u8])> {
-    Some(match pattern {
-        [] => return None,
+fn next_element(pattern: &[u8]) -> (Element<'_>, &[u8]) {
+    let class = |class, is_complement| {
+        let mut rest: &[u8] = class;
+        while let Some((.., after)) = next_range(rest) {
+            rest = after;
+        }
+        let members = &class[..class.len() - rest.len()];
+        (Element::Class { members, is_complement }, rest.get(1..).unwrap_or_default())
+    };
+    match pattern {
+        [] => (Element::End, pattern),
         [b'*', after @ ..] => (Element::Star, after),
-        [b'?', after @ ..] => (Element::Class(ByteSet::FULL), after),
-        [b'[', b'^', class @ ..] => {
-            let (members, after) = class_members(class);
-            (Element::Class(members.complement()), after)
-        }
-        [b'[', class @ ..] => {
-            let (members, after) = class_members(class);
-            (Element::Class(members), after)
-        }
+        [b'?', after @ ..] => (Element::Any, after),
+        [b'[', b'^', members @ ..] => class(members, true),
+        [b'[', members @ ..] => class(members, false),
         [b'\\', byte, after @ ..] | [byte, after @ ..] => (Element::Literal(*byte), after),
-    })
+    }
 }
 
-/// Parses a class such as `[a-z]`. `class` starts after the opening bracket. Returns the members, and the rest of the
-/// pattern.
-fn class_members(mut class: &[u8]) -> (ByteSet, &[u8]) {
-    let mut members = ByteSet::EMPTY;
-    loop {
-        match class {
-            [] => return (members, class),
-            [b']', after @ ..] => return (members, after),
-            [b'\\', one, after @ ..] => {
-                members = members.with(*one, *one);
-                class = after;
-            }
-            [one, b'-', other, after @ ..] => {
-                members = members.with(*one.min(other), *one.max(other));
-                class = after;
-            }
-            [one, after @ ..] => {
-                members = members.with(*one, *one);
-                class = after;
-            }
-        }
+/// Returns the first range of a class (its two ends), and the rest of the class. Returns `None` at the end of the class.
+fn next_range(class: &[u8]) -> Option<(u8, u8, &[u8])> {
+    match class {
+        [] | [b']', ..] => None,
+        [b'\\', one, after @ ..] => Some((*one, *one, after)),
+        [one, b'-', other, after @ ..] => Some((*one.min(other), *one.max(other), after)),
+        [one, after @ ..] => Some((*one, *one, after)),
     }
+}
+
+fn is_member(mut members: &[u8], byte: u8) -> bool {
+    while let Some((first, last, after)) = next_range(members) {
+        if (first..=last).contains(&byte) {
+            return true;
+        }
+        members = after;
+    }
+    false
 }
 
 #[cfg(test)]
@@ -247,7 +140,7 @@ mod tests {
     use super::*;
 
     fn matches(pattern: &str, text: &str) -> bool {
-        Glob::new(pattern.as_bytes()).matches(text.as_bytes())
+        Glob::new(pattern.as_bytes()).unwrap().matches(text.as_bytes())
     }
 
     #[test]
@@ -293,9 +186,9 @@ mod tests {
 
     #[test]
     fn any_byte_can_be_in_a_pattern_or_key() {
-        assert!(Glob::new(b"[\x7f-\x81]\xff").matches(b"\x80\xff"));
-        assert!(!Glob::new("?".as_bytes()).matches("é".as_bytes()));
-        assert!(Glob::new(b"a?b").matches(b"a\0b"));
+        assert!(Glob::new(b"[\x7f-\x81]\xff").unwrap().matches(b"\x80\xff"));
+        assert!(!Glob::new("?".as_bytes()).unwrap().matches("é".as_bytes()));
+        assert!(Glob::new(b"a?b").unwrap().matches(b"a\0b"));
     }
 
     /// Returns all texts of up to `len_max` bytes that consist of `letters`.
@@ -330,7 +223,7 @@ mod tests {
     fn every_short_pattern_matches_the_same_texts_as_the_model() {
         let texts = texts(b"ab*\\", 4);
         for pattern in self::texts(b"ab*?\\", 5) {
-            let glob = Glob::new(&pattern);
+            let glob = Glob::new(&pattern).unwrap();
             let prefix = glob.literal_prefix();
             for text in &texts {
                 let matched = glob.matches(text);
@@ -348,54 +241,24 @@ mod tests {
         for (pattern, prefix) in
             [("user:[12]*", "user:"), ("a\\*b*", "a*b"), ("\\[a]?", "[a]"), ("a\\", "a\\"), ("*a", "")]
         {
-            assert_eq!(Glob::new(pattern.as_bytes()).literal_prefix(), prefix.as_bytes());
+            assert_eq!(Glob::new(pattern.as_bytes()).unwrap().literal_prefix(), prefix.as_bytes());
         }
     }
 
     #[test]
-    fn long_segments_match_the_same_texts_as_the_model() {
-        // Segments of more than 8 elements are searched with 64-bit words. More than 64 elements need several words.
-        let text: Vec<u8> = (0..400_usize).map(|at| b'a' + (at * at / 7 % 3) as u8).collect();
-        let mut found = [0; 2];
-        for len in [1, 8, 9, 10, 63, 64, 65, 66, 128, 129, 200] {
-            for start in (0..text.len() - len).step_by(7) {
-                let mut segment = text[start..start + len].to_vec();
-                segment[len / 2] = b'?';
-                for last in [segment[len - 1], b'x'] {
-                    segment[len - 1] = last;
-                    for glob in [[&b"*"[..], &segment, b"*"].concat(), [&b"a*"[..], &segment, b"*?"].concat()] {
-                        let takes = |at: usize| {
-                            text[at..].len() >= len
-                                && segment.iter().zip(&text[at..]).all(|(one, byte)| *one == b'?' || one == byte)
-                        };
-                        let (first, end) = if glob[0] == b'a' { (1, text.len() - 1) } else { (0, text.len()) };
-                        let expected = (first..=end - len).any(takes);
-                        assert_eq!(Glob::new(&glob).matches(&text), expected, "{len} from {start}, {last}");
-                        found[usize::from(expected)] += 1;
-                    }
-                }
-            }
-        }
-        assert!(found.iter().all(|count| *count > 100), "{found:?}");
-    }
-
-    #[test]
-    fn a_match_takes_time_linear_in_the_text() {
-        let text = "a".repeat(65_535);
-        for part in ["*a", "*?", "*[a-z]", "**a", "*aaaaaaa", "*aaaaaaab", "*aaaaaaaaaaaaaaaaaab", "*????????????????b"]
-        {
-            let pattern = part.repeat(1024 / part.len()) + "b";
-            let (glob, mut ops) = (Glob::new(pattern.as_bytes()), 0);
-            assert!(!glob.matches_in(text.as_bytes(), &mut ops));
-            assert!(ops <= (SHORT_SEGMENT_LEN_MAX + 2) * text.len(), "{part}: {ops}");
-            assert!(glob.compile_ops() <= 256 * 1025, "{part}: {}", glob.compile_ops());
-        }
-        // For each byte of the text, the longest segments need one operation per 64 elements.
-        for element in ["a", "?", "[^b]"] {
-            let elements = 1021 / element.len();
-            let (glob, mut ops) = (Glob::new(format!("*{}b*", element.repeat(elements)).as_bytes()), 0);
-            assert!(!glob.matches_in(text.as_bytes(), &mut ops));
-            assert!(ops <= (elements / 64 + 2) * text.len(), "{element}: {ops}");
+    fn the_time_for_one_key_is_bounded() {
+        let part = "a".repeat(PART_LEN_MAX_BYTES - 1);
+        for (pattern, is_valid) in [
+            (format!("{part}{part}*{part}b*b{part}"), true),
+            (format!("*{part}bb"), false),
+            (format!("*{part}bb*"), false),
+            (format!("a*b*[{}]", "*".repeat(PART_LEN_MAX_BYTES)), false),
+        ] {
+            let glob = Glob::new(pattern.as_bytes());
+            assert_eq!(glob.is_some(), is_valid, "{pattern}");
+            let (text, mut ops) = (vec![b'a'; 65_535], 0);
+            assert!(glob.is_none_or(|glob| !glob.matches_in(&text, &mut ops)));
+            assert!(ops <= 2 * PART_LEN_MAX_BYTES * text.len(), "{ops}");
         }
     }
 }

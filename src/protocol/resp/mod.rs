@@ -22,7 +22,7 @@ mod reply_len;
 
 pub use command::{Args, Command};
 pub use get::{floor_or_ceiling, get, range_or_count};
-pub use glob::Glob;
+pub use glob::{Glob, PART_LEN_MAX_BYTES};
 pub use hash::{HashFields, HashRead, hash_read};
 pub use number::integer;
 pub use parse::{Parsed, Progress, ProtocolError, parse};

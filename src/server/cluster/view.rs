@@ -265,14 +265,10 @@ impl View {
         &self.nodes[usize::from(version == Version::Resp3)]
     }
 
-    /// Returns the node with this id.
+    /// Returns the node with this id, and its position.
     ///
     /// # Errors
     /// The text of Redis's error, if there is no such node.
-    pub(in crate::server) fn require_node(&self, id: &[u8]) -> Result<&TopologyNode, String> {
-        self.require_position(id).map(|(_, node)| node)
-    }
-
     fn require_position(&self, id: &[u8]) -> Result<(u16, &TopologyNode), String> {
         let node_id = |position: &u16| self.node_at(*position).map(|node| node.id.as_bytes());
         let found = self.by_id.binary_search_by(|position| node_id(position).cmp(&Some(id))).ok();

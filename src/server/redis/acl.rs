@@ -11,7 +11,7 @@ use super::work::{Outcome, Step, UserList, Work};
 use super::{Out, Session};
 use crate::format::key::KeyKind;
 use crate::protocol::resp::commands::{COMMANDS, find, find_subcommand};
-use crate::protocol::resp::{Args, Command, integer};
+use crate::protocol::resp::{Args, Command};
 use crate::server::users::{Access, CATEGORIES, Users};
 
 /// The cost, in steps, of describing one password or one rule of a user.
@@ -95,18 +95,6 @@ pub(super) fn cat(mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
     out.sink().steps().add(COMMANDS.len());
     out.array(names.len());
     names.iter().for_each(|name| out.bulk(name.as_bytes()));
-    Ok(())
-}
-
-/// Replies to ACL LOG. ACL LOG never has entries, because failed logins are written to the server's own log.
-pub(super) fn log(mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
-    match args.next() {
-        Some(reset) if reset.eq_ignore_ascii_case(b"RESET") => out.ok(),
-        Some(count) if integer(count).is_none() => {
-            return Err("ERR value is not an integer or out of range".to_owned());
-        }
-        _ => out.array(0),
-    }
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! The commands about the cluster that this server is a node of: CLUSTER, READONLY, READWRITE, ASKING, and ROLE.
+//! The commands about the cluster that this server is a node of: CLUSTER, READONLY, READWRITE, ASKING, ROLE, and WAIT.
 //!
 //! In: the node's view. Out: replies in the formats of Redis. The topology comes from a document, so commands that would
 //! change it are rejected.
@@ -14,8 +14,8 @@ use crate::protocol::resp::{Args, integer};
 use crate::server::cluster::View;
 use crate::slots::{SLOT_COUNT, slot_of};
 
-/// The error for CLUSTER commands that would change the topology.
-const TOPOLOGY_FIXED: &str = "ERR the topology of this cluster comes from a document: change the document instead";
+/// The error for commands that only a node of a cluster executes.
+const NO_CLUSTER: &str = "ERR This instance has cluster support disabled";
 
 impl Session {
     /// Executes a command about the cluster.
@@ -28,7 +28,7 @@ impl Session {
         mut args: Args<'_>,
         out: &mut Out<'_>,
     ) -> Result<Outcome, String> {
-        let Some(cluster) = &self.cluster else { return Err(super::topology::NO_CLUSTER.to_owned()) };
+        let Some(cluster) = &self.cluster else { return Err(NO_CLUSTER.to_owned()) };
         let view = cluster.view();
         match spec.id {
             Id::ReadOnly | Id::ReadWrite => {
@@ -45,15 +45,10 @@ impl Session {
             Id::ClusterInfo => out.verbatim(view.info_text()),
             Id::ClusterMyId => out.bulk(cluster.node().id().as_bytes()),
             Id::ClusterKeySlot => out.integer(slot_of(next(&mut args).into()).into()),
-            Id::ClusterLinks => out.array(0),
-            Id::ClusterReplicas | Id::ClusterSlaves => {
+            Id::ClusterReplicas => {
                 let reply = view.replicas_reply(next(&mut args))?;
                 out.sink().steps().add(view.node_count());
                 push_rendered(&reply, out);
-            }
-            Id::ClusterCountFailureReports => {
-                view.require_node(next(&mut args))?;
-                out.integer(0);
             }
             Id::ClusterCountKeysInSlot => {
                 let slot = integer(next(&mut args)).ok_or(NOT_AN_INTEGER)?;
@@ -67,7 +62,7 @@ impl Session {
                     valid_slot(slot).zip(usize::try_from(count).ok()).ok_or("ERR Invalid slot or number of keys")?;
                 return Ok(begin_slot(SlotTask { slot, keys_max: Some(count) }));
             }
-            _ => return Err(TOPOLOGY_FIXED.to_owned()),
+            _ => return Err(NO_CLUSTER.to_owned()),
         }
         Ok(Outcome::Done)
     }
@@ -98,6 +93,17 @@ impl Session {
     pub(super) fn is_replica(&self) -> bool {
         self.cluster.as_ref().is_some_and(|cluster| cluster.view().primary_of_this().is_some())
     }
+}
+
+/// Replies at once that no replica has acknowledged the client's writes, because the server has no replicas.
+pub(super) fn wait(mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
+    integer(next(&mut args)).ok_or(NOT_AN_INTEGER)?;
+    let timeout = integer(next(&mut args)).ok_or("ERR timeout is not an integer or out of range")?;
+    if timeout < 0 {
+        return Err("ERR timeout is negative".to_owned());
+    }
+    out.integer(0);
+    Ok(())
 }
 
 fn push_rendered(reply: &Arc<[u8]>, out: &mut Out<'_>) {

@@ -40,7 +40,7 @@ pub(super) fn must_wait(store: &Store, command: &Command<'_>, responses: &mut Re
             range.lookup(kind).ok().map(|lookup| ColdLookup::Range(lookup, range.limits())).into_iter().collect()
         }
         _ => {
-            let positions = spec.key_positions(command.args(), command.arg_count()).unwrap_or_default();
+            let positions = spec.key_positions(command.arg_count());
             let texts = command.args().skip(positions.start).take(positions.len().min(KEYS_MAX));
             texts.filter_map(|text| key(kind, text).ok()).map(|key| point_lookup(store, key)).collect()
         }

@@ -36,7 +36,7 @@ pub(super) fn list(mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> 
         None => COMMANDS.iter().map(|spec| spec.name).collect(),
         Some((kind, pattern)) if kind.eq_ignore_ascii_case(b"PATTERN") => {
             let steps = out.sink().steps();
-            let glob = keyspace::compile(pattern, steps);
+            let glob = keyspace::compile(pattern, steps)?;
             let names = COMMANDS.iter().map(|spec| spec.name);
             names.filter(|name| keyspace::matches(&glob, name.as_bytes(), steps)).collect()
         }
@@ -125,11 +125,10 @@ pub(super) fn get_keys(mut args: Args<'_>, command: &Command<'_>, out: &mut Out<
     if arg_count < arity.abs() || arity > 0 && arg_count != arity {
         return Err("ERR Invalid number of arguments specified for command".to_owned());
     }
-    if spec.keys.first == 0 && !spec.counts_keys {
+    if spec.keys.first == 0 {
         return Err("ERR The command has no key arguments".to_owned());
     }
-    let positions = spec.key_positions(first_arg.clone(), arg_count as usize);
-    let positions = positions.map_err(|_| "ERR Invalid arguments specified for command")?;
+    let positions = spec.key_positions(arg_count as usize);
     let (mut args, left) = (first_arg, positions.len());
     args.nth(positions.start - 1);
     out.array(left);

@@ -6,12 +6,10 @@ use super::lookup::Lookup;
 use super::order::RangeCommand;
 use super::work::{KeysOf, Outcome, Step, Work};
 use super::{
-    COMMAND_STEPS, Counted, Out, Session, acl, bits, clients, commands, handshake, hashes, info, keyspace, kill, order,
-    other_types, strings, subsequence, tools, topology, transaction, whole_values,
+    COMMAND_STEPS, Out, Session, acl, clients, cluster, commands, handshake, hashes, info, keyspace, kill, order,
+    strings, tools, transaction,
 };
-use crate::protocol::resp::commands::{
-    ARGS_MAX_AT_ONCE, Id, Refusal, Spec, cluster_commands, find_full, help, is_http, other_types, resolve, string_reads,
-};
+use crate::protocol::resp::commands::{ARGS_MAX_AT_ONCE, Id, Refusal, Spec, find_full, help, is_http, resolve};
 use crate::protocol::resp::{Args, Command, Reply};
 use crate::server::generations::Generation;
 use crate::server::responses::Responses;
@@ -126,11 +124,13 @@ impl Session {
         let (store, counted) = (&generation.store, &mut self.counted);
         let lookup = Lookup { store, foreign_keys: server.settings.foreign_keys };
         let args = args_of(spec, command);
-        if let Some(fields) = &generation.fields
-            && hashes::is_hash_command(spec.id)
-        {
+        if let Some(missing) = spec.missing {
+            let Some(fields) = &generation.fields else {
+                hashes::execute_on_strings(lookup, missing, command, counted, out)?;
+                return Ok(Outcome::Done);
+            };
             let random = self.random.next();
-            return hashes::execute(lookup, fields, spec, command, random, &mut self.counted, out);
+            return hashes::execute(lookup, fields, (spec.id, missing), command, random, counted, out);
         }
         match spec.id {
             Id::Get => strings::get(lookup, args, counted, out)?,
@@ -139,12 +139,23 @@ impl Session {
             Id::StrLen => strings::strlen(lookup, args, counted, out)?,
             Id::GetRange => strings::get_range(lookup, args, counted, out)?,
             Id::Type => strings::type_of(lookup, args, out)?,
-            Id::Ttl | Id::PTtl => strings::time_to_live(lookup, args, out)?,
+            Id::GetBit => strings::get_bit(lookup, args, counted, out)?,
+            Id::Touch => return Ok(strings::check_keys(args, KeysOf::Exists)),
+            Id::Ttl | Id::PTtl | Id::ExpireTime | Id::PExpireTime => strings::time_to_live(lookup, args, out)?,
             Id::ObjectEncoding => match &generation.fields {
                 Some(fields) => hashes::encoding(lookup, fields, args, out)?,
                 None => strings::encoding(lookup, args, out)?,
             },
-            string_reads!() | other_types!() => return read(lookup, spec, command, counted, out),
+            Id::HExists
+            | Id::HGet
+            | Id::HGetAll
+            | Id::HKeys
+            | Id::HLen
+            | Id::HMGet
+            | Id::HRandField
+            | Id::HScan
+            | Id::HStrLen
+            | Id::HVals => unreachable!("commands that read hashes have a reply to missing keys"),
             Id::MemoryUsage => strings::memory_usage(lookup, args, out)?,
             Id::DbSize => out.integer(store.len() as i64),
             Id::RandomKey => {
@@ -201,12 +212,23 @@ impl Session {
             Id::AclUsers => return Ok(acl::list(&server.users, false, out)),
             Id::AclGetUser => acl::get_user(&server.users, args, out),
             Id::AclCat => acl::cat(args, out)?,
-            Id::AclLog => acl::log(args, out)?,
             Id::AclDryRun => self.dry_run(store.key_kind(), args, command, out)?,
             Id::Role => self.role(out),
-            Id::Wait => topology::wait(args, out)?,
+            Id::Wait => cluster::wait(args, out)?,
             Id::ClusterHelp if self.cluster.is_some() => push_help(spec, out),
-            cluster_commands!() => return self.execute_about_cluster(spec, args, out),
+            Id::ReadOnly
+            | Id::ReadWrite
+            | Id::Asking
+            | Id::ClusterCountKeysInSlot
+            | Id::ClusterGetKeysInSlot
+            | Id::ClusterHelp
+            | Id::ClusterInfo
+            | Id::ClusterKeySlot
+            | Id::ClusterMyId
+            | Id::ClusterNodes
+            | Id::ClusterReplicas
+            | Id::ClusterShards
+            | Id::ClusterSlots => return self.execute_about_cluster(spec, args, out),
             Id::ClientKill => {
                 self.require_admin(spec)?;
                 return kill::kill(args, &server.users);
@@ -215,25 +237,13 @@ impl Session {
                 self.require_admin(spec)?;
                 self.start_monitor(out)?;
             }
-            Id::ClientReply => tools::client_reply(args, out)?,
-            Id::ClientUnblock => tools::unblock(args, out)?,
-            Id::ClientTracking => tools::tracking(args, out)?,
-            Id::ClientTrackingInfo => tools::tracking_info(out),
-            Id::ClientGetRedir => out.integer(-1),
-            Id::ClientCaching => return Err(tools::CACHING_ERROR.to_owned()),
             Id::SlowLogGet => tools::slow_log(args, out)?,
-            Id::LatencyLatest | Id::LatencyHistory | Id::ModuleList => out.array(0),
-            Id::SlowLogLen | Id::LatencyReset | Id::PubSubNumPat => out.integer(0),
-            Id::SlowLogReset | Id::MemoryPurge | Id::ClientUnpause => out.ok(),
+            Id::SlowLogLen => out.integer(0),
+            Id::SlowLogReset => out.ok(),
+            Id::LatencyLatest | Id::ModuleList => out.array(0),
             Id::LatencyHistogram => out.map(0),
-            Id::LatencyGraph => tools::latency_graph(args)?,
-            Id::LatencyDoctor => tools::latency_doctor(out),
             Id::MemoryStats => tools::memory_stats(server, out),
-            Id::MemoryDoctor => tools::memory_doctor(server, out),
-            Id::MemoryMallocStats => tools::malloc_stats(out),
             Id::LastSave => tools::last_save(server, out),
-            Id::PubSubChannels | Id::PubSubShardChannels => tools::channels(spec, args, out)?,
-            Id::PubSubNumSub | Id::PubSubShardNumSub => tools::subscriber_counts(args, out),
             Id::Unsubscribe | Id::PUnsubscribe | Id::SUnsubscribe => tools::unsubscribe(spec, args, out),
             Id::Acl
             | Id::Config
@@ -243,9 +253,7 @@ impl Session {
             | Id::SlowLog
             | Id::Latency
             | Id::Module
-            | Id::PubSub
-            | Id::Cluster
-            | Id::XInfo => {
+            | Id::Cluster => {
                 return Err(Refusal::ArgCount(spec.name).to_string());
             }
             Id::AclHelp
@@ -256,9 +264,7 @@ impl Session {
             | Id::ObjectHelp
             | Id::SlowLogHelp
             | Id::LatencyHelp
-            | Id::ModuleHelp
-            | Id::PubSubHelp
-            | Id::XInfoHelp => push_help(spec, out),
+            | Id::ModuleHelp => push_help(spec, out),
         }
         Ok(Outcome::Done)
     }
@@ -313,7 +319,6 @@ impl Session {
             Work::MGet { next_arg } => Ok(strings::more_of_mget(lookup, command, next_arg, counted, out)),
             Work::Exists { next_arg, count } => strings::more_of_exists(lookup, command, next_arg, count, counted, out),
             Work::Hash(reply) => Ok(hashes::more(reply, lookup, generation.fields.as_ref(), command, out)),
-            Work::WholeValue(value) => value.more(lookup, command, out),
             Work::Keys(keys) => Ok(keys.more(store, command, out)),
             Work::Commands(described) => Ok(described.more(command, out)),
             Work::GetKeys(keys) => Ok(keys.more(command, out)),
@@ -326,36 +331,6 @@ impl Session {
             Step::Done
         })
     }
-}
-
-/// Executes a command that `commands::string_reads` (the less common commands that read strings) or
-/// `commands::other_types` lists.
-///
-/// # Errors
-/// The text of the error reply.
-fn read(
-    lookup: Lookup<'_>,
-    spec: &Spec,
-    command: &Command<'_>,
-    counted: &mut Counted,
-    out: &mut Out<'_>,
-) -> Result<Outcome, String> {
-    let args = args_of(spec, command);
-    match spec.id {
-        Id::GetEx => strings::get(lookup, args, counted, out)?,
-        Id::SubStr => strings::get_range(lookup, args, counted, out)?,
-        Id::Touch => return Ok(strings::check_keys(args, KeysOf::Exists)),
-        Id::ExpireTime | Id::PExpireTime => strings::time_to_live(lookup, args, out)?,
-        Id::ObjectFreq | Id::ObjectIdleTime | Id::ObjectRefCount => strings::statistic(lookup, spec.id, args, out)?,
-        Id::GetBit => bits::get_bit(lookup, args, counted, out)?,
-        Id::BitFieldRo => bits::bit_field(lookup, args, counted, out)?,
-        Id::BitCount => return whole_values::bit_count(lookup, args, counted, out),
-        Id::BitPos => return whole_values::bit_position(lookup, args, counted, out),
-        Id::Dump => return whole_values::dump(lookup, args, counted, out),
-        Id::Lcs => subsequence::lcs(lookup, args, counted, out)?,
-        _ => other_types::execute(lookup, spec, command, counted, out)?,
-    }
-    Ok(Outcome::Done)
 }
 
 /// Replies with the number and the digest of a generation.

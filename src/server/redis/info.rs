@@ -249,7 +249,7 @@ pub(super) fn config_get(server: &ServerState, patterns: Args<'_>, out: &mut Out
     let mut settings = settings(server);
     let mut is_wanted = vec![false; settings.len()];
     for pattern in patterns {
-        let glob = keyspace::compile(&pattern.to_ascii_lowercase(), out.sink().steps());
+        let glob = keyspace::compile(&pattern.to_ascii_lowercase(), out.sink().steps())?;
         for (is_wanted, (name, _)) in is_wanted.iter_mut().zip(&settings) {
             *is_wanted |= keyspace::matches(&glob, name.as_bytes(), out.sink().steps());
         }

@@ -9,7 +9,7 @@ use super::text::{damaged, key_text, number};
 use super::work::{Keys, Outcome, SlotTask, Step, Work};
 use crate::format::key::{Key, KeyKind};
 use crate::protocol::resp::commands::{Id, resolve};
-use crate::protocol::resp::{Args, Command, Glob, Reply, Sink, integer};
+use crate::protocol::resp::{Args, Command, Glob, PART_LEN_MAX_BYTES, Reply, Sink, integer};
 use crate::server::responses::Responses;
 use crate::server::steps::Steps;
 use crate::slots::slot_of;
@@ -46,7 +46,7 @@ impl Pattern {
         if glob.is_some_and(|glob| glob.len() > PATTERN_LEN_MAX_BYTES) {
             return Err(format!("ERR the pattern is too long, the limit is {PATTERN_LEN_MAX_BYTES} bytes"));
         }
-        Ok(Pattern { glob: glob.map(|glob| compile(glob, steps)), slot: None })
+        Ok(Pattern { glob: glob.map(|glob| compile(glob, steps)).transpose()?, slot: None })
     }
 
     /// Returns the pattern of a command that lists or counts keys.
@@ -96,11 +96,12 @@ impl Pattern {
     }
 }
 
-/// Compiles a pattern, and adds the steps of this work to `steps`.
-pub(super) fn compile(pattern: &[u8], steps: &mut Steps) -> Glob {
-    let glob = Glob::new(pattern);
-    steps.add(1 + glob.compile_ops() / STEP_GLOB_OPS);
-    glob
+/// Checks a pattern, and adds the steps of this work to `steps`.
+pub(super) fn compile(pattern: &[u8], steps: &mut Steps) -> Result<Glob, String> {
+    steps.add(1 + pattern.len() / STEP_GLOB_OPS);
+    Glob::new(pattern).ok_or_else(|| {
+        format!("ERR a part of the pattern after a star is too long, the limit is {PART_LEN_MAX_BYTES} bytes")
+    })
 }
 
 /// Returns whether a text matches, and adds the steps of this work to `steps`.

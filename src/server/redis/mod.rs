@@ -7,7 +7,6 @@
 //! of unbounded length is sent piece by piece while it is computed, except CLIENT LIST, which is first held in memory.
 
 mod acl;
-mod bits;
 mod clients;
 mod cluster;
 mod cold;
@@ -24,21 +23,16 @@ mod lookup;
 mod monitor;
 mod neighbors;
 mod order;
-mod other_types;
 mod permission;
 mod random;
 mod ranges;
 mod routing;
-mod serialized;
 mod slots;
 mod stored;
 mod strings;
-mod subsequence;
 mod text;
 mod tools;
-mod topology;
 mod transaction;
-mod whole_values;
 mod work;
 
 #[cfg(all(test, feature = "bake"))]

@@ -174,8 +174,7 @@ pub(super) fn check_keys<'a>(
             if Span::is_prefix(by) && access.permits_prefix(prefix) { Ok(()) } else { Err(None) }
         }
         KeysNeeded::Named => {
-            // If the number of keys is not valid, the command fails before it looks a key up.
-            let Ok(positions) = spec.key_positions(args.clone(), arg_count) else { return Ok(()) };
+            let positions = spec.key_positions(arg_count);
             let mut keys = args.take(positions.end).skip(positions.start);
             keys.find(|key| !access.permits_key(kind, key)).map_or(Ok(()), |key| Err(Some(key)))
         }

@@ -201,8 +201,7 @@ impl Session {
         let checked = match spec.id {
             Id::Exec => self.state.transaction.add_slots(&mut slot),
             _ => {
-                // If the number of keys is not valid, the command fails before it looks a key up.
-                let keys = spec.key_positions(command.args(), command.arg_count()).unwrap_or_default();
+                let keys = spec.key_positions(command.arg_count());
                 out.sink().steps().add(HASH_STEPS * keys.len());
                 let mut keys = command.args().skip(keys.start).take(keys.len());
                 keys.try_for_each(|key| slot.add(generation.store.key_kind(), key))

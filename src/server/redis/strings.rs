@@ -10,7 +10,6 @@ use super::work::{KeysOf, Outcome, Step, Work};
 use super::{Counted, LOOKUP_STEPS, Out, gets};
 use crate::format::key::KeyKind;
 use crate::format::record::{ALIGN_BYTES, record_len_bytes};
-use crate::protocol::resp::commands::Id;
 use crate::protocol::resp::{Args, Command, integer};
 
 /// The length at which a group of MGET arguments that are looked up together ends. The argument that reaches this
@@ -21,8 +20,8 @@ const EMBSTR_MAX_BYTES: usize = 44;
 
 pub(super) const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
 pub(super) const SYNTAX: &str = "ERR syntax error";
-const NO_FREQUENCY: &str = "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that \
-    when switching between policies at runtime LRU and LFU data will take some time to adjust.";
+/// The maximum length of a string in Redis, by default.
+const STRING_LEN_MAX_BYTES: u64 = 512 << 20;
 
 /// Returns the next argument. The caller has checked the number of arguments.
 pub(super) fn next<'a>(args: &mut Args<'a>) -> &'a [u8] {
@@ -218,6 +217,22 @@ fn part(len_bytes: usize, start: i64, end: i64) -> (usize, usize) {
     if from >= to || len == 0 { (0, 0) } else { (from as usize, to as usize) }
 }
 
+/// Replies to GETBIT. Bits after the end of the value are zeros.
+pub(super) fn get_bit(
+    lookup: Lookup<'_>,
+    mut args: Args<'_>,
+    counted: &mut Counted,
+    out: &mut Out<'_>,
+) -> Result<(), String> {
+    let (text, bit) = (next(&mut args), integer(next(&mut args)).and_then(|bit| u64::try_from(bit).ok()));
+    let bit =
+        bit.filter(|bit| bit / 8 < STRING_LEN_MAX_BYTES).ok_or("ERR bit offset is not an integer or out of range")?;
+    let (value, _) = lookup.find_string(text, counted)?.unwrap_or_default();
+    let byte = value.get((bit / 8) as usize).copied().unwrap_or_default();
+    out.integer(i64::from(byte >> (7 - bit % 8) & 1));
+    Ok(())
+}
+
 pub(super) fn type_of(lookup: Lookup<'_>, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
     let there = lookup.find(next(&mut args))?.is_some();
     out.simple(if there { type_name(lookup.store) } else { "none" });
@@ -238,18 +253,6 @@ pub(super) fn encoding(lookup: Lookup<'_>, mut args: Args<'_>, out: &mut Out<'_>
         Some((value, _)) if value.len() <= EMBSTR_MAX_BYTES => out.bulk(b"embstr"),
         Some(_) => out.bulk(b"raw"),
         None => out.null(),
-    }
-    Ok(())
-}
-
-/// Replies to OBJECT FREQ, OBJECT IDLETIME, or OBJECT REFCOUNT. The server does not collect these statistics, so every
-/// key in the table gets the same reply: an error for FREQ, 0 for IDLETIME, and 1 for REFCOUNT.
-pub(super) fn statistic(lookup: Lookup<'_>, id: Id, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
-    match (lookup.find(next(&mut args))?, id) {
-        (None, _) => out.null(),
-        (Some(_), Id::ObjectFreq) => return Err(NO_FREQUENCY.to_owned()),
-        (Some(_), Id::ObjectIdleTime) => out.integer(0),
-        (Some(_), _) => out.integer(1),
     }
     Ok(())
 }

@@ -1,7 +1,6 @@
 //! The work that is left after a pass has executed a part of a command. The work is continued by the module that began
-//! it: `acl`, `clients`, `commands`, `hashes`, `keyspace`, `kill`, `permission`, `routing`, `strings`, or `whole_values`.
+//! it: `acl`, `clients`, `commands`, `hashes`, `keyspace`, `kill`, `permission`, `routing`, or `strings`.
 
-use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -29,7 +28,6 @@ pub(super) enum Work {
     CheckKeys { next_arg: usize, of: KeysOf },
     MGet { next_arg: usize },
     Exists { next_arg: usize, count: i64 },
-    WholeValue(WholeValue),
     Hash(HashReply),
     Keys(Keys),
     Commands(Described),
@@ -53,7 +51,6 @@ impl Work {
             | Work::CheckKeys { .. }
             | Work::MGet { .. }
             | Work::Exists { .. }
-            | Work::WholeValue(_)
             | Work::Keys(_)
             | Work::Commands(_)
             | Work::GetKeys(_)
@@ -84,14 +81,6 @@ pub(super) enum Step {
 pub(super) enum KeysOf {
     MGet,
     Exists,
-}
-
-/// A command in progress that reads a whole value: BITCOUNT, BITPOS, or DUMP.
-#[derive(Clone)]
-pub(super) struct WholeValue {
-    /// The number of bytes of the value that have been read so far.
-    pub(super) read_bytes: usize,
-    pub(super) task: ValueTask,
 }
 
 /// A command in progress that replies with fields of a row.
@@ -140,17 +129,6 @@ pub(super) enum CellProgress {
     Sending {
         element: usize,
     },
-}
-
-/// What a command does with the bytes of a value.
-#[derive(Clone)]
-pub(super) enum ValueTask {
-    /// Counts the ones among the bits of this range.
-    Count { bits: Range<u64>, ones: u64 },
-    /// Finds the first bit of this range that equals `wanted`.
-    Find { bits: Range<u64>, wanted: bool, is_end_given: bool },
-    /// Computes the checksum of the serialized value. The checksum includes the bytes before the value.
-    Dump { checksum: u64 },
 }
 
 /// A KEYS command in progress. It first counts the matching keys, because the reply begins with their number, and then

@@ -51,26 +51,10 @@ pub(in crate::server) const fn keys_of_command(id: Id) -> KeysNeeded {
         | Id::Watch
         | Id::MemoryUsage
         | Id::ObjectEncoding
-        | Id::ObjectFreq
-        | Id::ObjectIdleTime
-        | Id::ObjectRefCount
-        | Id::SubStr
         | Id::GetBit
-        | Id::BitCount
-        | Id::BitPos
-        | Id::BitFieldRo
-        | Id::Lcs
-        | Id::Dump
         | Id::Touch
         | Id::ExpireTime
         | Id::PExpireTime
-        | Id::GetEx
-        | Id::GeoRadiusRo
-        | Id::GeoRadiusByMemberRo
-        | Id::GeoDist
-        | Id::GeoHash
-        | Id::GeoPos
-        | Id::GeoSearch
         | Id::HExists
         | Id::HGet
         | Id::HGetAll
@@ -80,49 +64,7 @@ pub(in crate::server) const fn keys_of_command(id: Id) -> KeysNeeded {
         | Id::HRandField
         | Id::HScan
         | Id::HStrLen
-        | Id::HVals
-        | Id::LIndex
-        | Id::LLen
-        | Id::LPos
-        | Id::LRange
-        | Id::PfCount
-        | Id::SCard
-        | Id::SDiff
-        | Id::SInter
-        | Id::SInterCard
-        | Id::SIsMember
-        | Id::SMembers
-        | Id::SMIsMember
-        | Id::SortRo
-        | Id::SRandMember
-        | Id::SScan
-        | Id::SUnion
-        | Id::XLen
-        | Id::XPending
-        | Id::XRange
-        | Id::XRevRange
-        | Id::XInfoStream
-        | Id::XInfoGroups
-        | Id::XInfoConsumers
-        | Id::ZCard
-        | Id::ZCount
-        | Id::ZDiff
-        | Id::ZInter
-        | Id::ZInterCard
-        | Id::ZLexCount
-        | Id::ZMScore
-        | Id::ZRandMember
-        | Id::ZRange
-        | Id::ZRangeByLex
-        | Id::ZRangeByScore
-        | Id::ZRank
-        | Id::ZRevRange
-        | Id::ZRevRangeByLex
-        | Id::ZRevRangeByScore
-        | Id::ZRevRank
-        | Id::ZScan
-        | Id::ZScore
-        | Id::ZUnion => KeysNeeded::Named,
+        | Id::HVals => KeysNeeded::Named,
 
         Id::ZkvRange | Id::ZkvCount => KeysNeeded::Prefix,
 
@@ -131,9 +73,7 @@ pub(in crate::server) const fn keys_of_command(id: Id) -> KeysNeeded {
         // The reply can be the row of another key than the argument.
         Id::ZkvFloor | Id::ZkvCeiling => KeysNeeded::All,
         // These replies describe the served file: its digest, its length, or its time.
-        Id::ZkvGeneration | Id::MemoryStats | Id::MemoryDoctor | Id::MemoryMallocStats | Id::LastSave => {
-            KeysNeeded::All
-        }
+        Id::ZkvGeneration | Id::MemoryStats | Id::LastSave => KeysNeeded::All,
         // The lines show the keys of other clients.
         Id::Monitor => KeysNeeded::All,
 
@@ -145,13 +85,6 @@ pub(in crate::server) const fn keys_of_command(id: Id) -> KeysNeeded {
         Id::CommandGetKeys | Id::ClusterKeySlot | Id::AclDryRun => KeysNeeded::None,
         // The arguments are channels.
         Id::SUnsubscribe | Id::Unsubscribe | Id::PUnsubscribe => KeysNeeded::None,
-        Id::PubSub
-        | Id::PubSubChannels
-        | Id::PubSubNumSub
-        | Id::PubSubNumPat
-        | Id::PubSubShardChannels
-        | Id::PubSubShardNumSub
-        | Id::PubSubHelp => KeysNeeded::None,
         // EXEC checks the permission of each command again.
         Id::Multi | Id::Exec | Id::Discard | Id::Unwatch => KeysNeeded::None,
         // The topology, which a document describes.
@@ -161,29 +94,12 @@ pub(in crate::server) const fn keys_of_command(id: Id) -> KeysNeeded {
         | Id::ReadWrite
         | Id::Asking
         | Id::Cluster
-        | Id::ClusterAddSlots
-        | Id::ClusterAddSlotsRange
-        | Id::ClusterBumpEpoch
-        | Id::ClusterCountFailureReports
-        | Id::ClusterDelSlots
-        | Id::ClusterDelSlotsRange
-        | Id::ClusterFailOver
-        | Id::ClusterFlushSlots
-        | Id::ClusterForget
         | Id::ClusterHelp
         | Id::ClusterInfo
-        | Id::ClusterLinks
-        | Id::ClusterMeet
         | Id::ClusterMyId
         | Id::ClusterNodes
         | Id::ClusterReplicas
-        | Id::ClusterReplicate
-        | Id::ClusterReset
-        | Id::ClusterSaveConfig
-        | Id::ClusterSetConfigEpoch
-        | Id::ClusterSetSlot
         | Id::ClusterShards
-        | Id::ClusterSlaves
         | Id::ClusterSlots => KeysNeeded::None,
         // The connection, the users, the settings, and the commands.
         Id::Ping
@@ -200,7 +116,6 @@ pub(in crate::server) const fn keys_of_command(id: Id) -> KeysNeeded {
         | Id::AclUsers
         | Id::AclGetUser
         | Id::AclCat
-        | Id::AclLog
         | Id::AclHelp
         | Id::Config
         | Id::ConfigGet
@@ -218,17 +133,9 @@ pub(in crate::server) const fn keys_of_command(id: Id) -> KeysNeeded {
         | Id::ClientId
         | Id::ClientNoEvict
         | Id::ClientNoTouch
-        | Id::ClientReply
-        | Id::ClientUnpause
-        | Id::ClientUnblock
-        | Id::ClientTracking
-        | Id::ClientTrackingInfo
-        | Id::ClientGetRedir
-        | Id::ClientCaching
         | Id::ClientHelp => KeysNeeded::None,
         // These replies are the same for every table.
         Id::Memory
-        | Id::MemoryPurge
         | Id::MemoryHelp
         | Id::Object
         | Id::ObjectHelp
@@ -239,17 +146,11 @@ pub(in crate::server) const fn keys_of_command(id: Id) -> KeysNeeded {
         | Id::SlowLogHelp
         | Id::Latency
         | Id::LatencyLatest
-        | Id::LatencyHistory
-        | Id::LatencyReset
-        | Id::LatencyGraph
-        | Id::LatencyDoctor
         | Id::LatencyHistogram
         | Id::LatencyHelp
         | Id::Module
         | Id::ModuleList
-        | Id::ModuleHelp
-        | Id::XInfo
-        | Id::XInfoHelp => KeysNeeded::None,
+        | Id::ModuleHelp => KeysNeeded::None,
     }
 }
 
@@ -302,7 +203,7 @@ mod tests {
     #[test]
     fn keys_are_needed_where_the_arguments_have_keys() {
         for spec in all() {
-            let has_keys = spec.keys.first != 0 || spec.counts_keys;
+            let has_keys = spec.keys.first != 0;
             match keys_of_command(spec.id) {
                 KeysNeeded::Named => assert!(has_keys, "{}: no argument is a key", spec.name),
                 // The keys of these commands are not the only ones that the reply depends on.

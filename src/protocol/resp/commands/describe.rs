@@ -4,7 +4,7 @@
 //! `COMMAND DOCS`, and the subcommand `HELP`.
 
 use super::super::{Reply, Sink};
-use super::{Spec, arguments};
+use super::Spec;
 
 /// Appends the description of one command, which is an element of the reply to `COMMAND INFO`.
 pub fn info<S: Sink>(spec: &Spec, reply: &mut Reply<S>) {
@@ -18,15 +18,9 @@ pub fn info<S: Sink>(spec: &Spec, reply: &mut Reply<S>) {
     words(spec.categories, reply);
     reply.set(spec.tips.len());
     spec.tips.iter().for_each(|tip| reply.bulk(tip.as_bytes()));
-    let is_incomplete = has_unlisted_keys(spec);
-    reply.set(usize::from(spec.keys.first != 0 || spec.counts_keys) + usize::from(is_incomplete));
-    if spec.counts_keys {
-        counted_keys(spec, reply);
-    } else if spec.keys.first != 0 {
+    reply.set(usize::from(spec.keys.first != 0));
+    if spec.keys.first != 0 {
         key_spec(spec, reply);
-    }
-    if is_incomplete {
-        unlisted_keys(spec, reply);
     }
     reply.set(spec.subcommands.len());
     for subcommand in spec.subcommands {
@@ -37,19 +31,16 @@ pub fn info<S: Sink>(spec: &Spec, reply: &mut Reply<S>) {
 /// Appends an entry of the reply to `COMMAND DOCS`: the name and the documentation of one command.
 pub fn docs<S: Sink>(spec: &Spec, reply: &mut Reply<S>) {
     reply.bulk(spec.name.as_bytes());
-    let arguments = arguments::parse(spec.syntax);
-    let texts =
-        [("summary", spec.summary), ("since", spec.since), ("group", spec.group), ("complexity", spec.complexity)];
-    let texts = texts.iter().filter(|(_, text)| !text.is_empty());
-    reply.map(texts.clone().count() + usize::from(!arguments.is_empty()) + usize::from(!spec.subcommands.is_empty()));
-    for (name, text) in texts {
+    let arguments = arguments(spec.syntax);
+    reply.map(3 + usize::from(!arguments.is_empty()) + usize::from(!spec.subcommands.is_empty()));
+    for (name, text) in [("summary", spec.summary), ("since", spec.since), ("group", spec.group)] {
         reply.bulk(name.as_bytes());
         reply.bulk(text.as_bytes());
     }
     if !arguments.is_empty() {
         reply.bulk(b"arguments");
         reply.array(arguments.len());
-        arguments.iter().for_each(|argument| argument.write(reply));
+        arguments.iter().for_each(|argument| push_argument(argument, reply));
     }
     if !spec.subcommands.is_empty() {
         reply.bulk(b"subcommands");
@@ -79,54 +70,51 @@ fn words<S: Sink>(words: &[&str], reply: &mut Reply<S>) {
     }
 }
 
+/// Splits a syntax text, such as `key [SAMPLES count]`, at the spaces outside its brackets.
+fn arguments(syntax: &str) -> Vec<&str> {
+    let mut depth = 0_usize;
+    let is_between = |letter: char| {
+        match letter {
+            '[' | '<' => depth += 1,
+            ']' | '>' => depth -= 1,
+            _ => {}
+        }
+        letter == ' ' && depth == 0
+    };
+    syntax.split(is_between).filter(|argument| !argument.is_empty()).collect()
+}
+
+/// Appends the map that describes an argument. `redis-cli` prints help and hints from the names, and encloses optional
+/// arguments in brackets.
+fn push_argument<S: Sink>(argument: &str, reply: &mut Reply<S>) {
+    let optional = argument.strip_prefix('[').and_then(|inner| inner.strip_suffix(']'));
+    let name = optional.or_else(|| argument.strip_prefix('<')?.strip_suffix('>')).unwrap_or(argument);
+    reply.map(if optional.is_some() { 3 } else { 2 });
+    for (field, text) in [("name", name), ("type", if name == "key" { "key" } else { "string" })] {
+        reply.bulk(field.as_bytes());
+        reply.bulk(text.as_bytes());
+    }
+    if optional.is_some() {
+        reply.bulk(b"flags");
+        words(&["optional"], reply);
+    }
+}
+
 /// Appends a key specification. Clients for Redis 7 or later derive the positions of keys from it.
 fn key_spec<S: Sink>(spec: &Spec, reply: &mut Reply<S>) {
     let keys = spec.keys;
     // In this reply, the position of the last key is relative to the first key.
     let last = if keys.last < 0 { keys.last } else { keys.last - keys.first };
-    let note = if has_unlisted_keys(spec) { "" } else { spec.key_note };
-    search(spec, note, ("index", &[("index", keys.first)]), reply);
-    find_step("range", &[("lastkey", last), ("keystep", keys.step), ("limit", 0)], reply);
-}
-
-/// Appends the key specification of a command whose first argument is the number of its keys.
-fn counted_keys<S: Sink>(spec: &Spec, reply: &mut Reply<S>) {
-    search(spec, spec.key_note, ("index", &[("index", 1)]), reply);
-    find_step("keynum", &[("keynumidx", 0), ("firstkey", 1), ("keystep", 1)], reply);
-}
-
-/// Returns whether the command reads keys that its arguments do not contain.
-fn has_unlisted_keys(spec: &Spec) -> bool {
-    spec.flags.contains(&"movablekeys") && !spec.counts_keys
-}
-
-/// Appends the key specification of keys that the arguments do not contain.
-fn unlisted_keys<S: Sink>(spec: &Spec, reply: &mut Reply<S>) {
-    search(spec, spec.key_note, ("unknown", &[]), reply);
-    find_step("unknown", &[], reply);
-}
-
-/// Begins a key specification. Appends `note` (unless it is empty), the flags of the keys, and the method by which a
-/// client finds the first key: the method's type `kind` and its parameters `numbers`.
-fn search<S: Sink>(spec: &Spec, note: &str, (kind, numbers): (&str, &[(&str, i32)]), reply: &mut Reply<S>) {
-    reply.map(if note.is_empty() { 3 } else { 4 });
-    if !note.is_empty() {
-        reply.bulk(b"notes");
-        reply.bulk(note.as_bytes());
-    }
+    reply.map(3);
     reply.bulk(b"flags");
     words(spec.key_flags, reply);
-    reply.bulk(b"begin_search");
-    search_step(kind, numbers, reply);
+    search_step("begin_search", "index", &[("index", keys.first)], reply);
+    search_step("find_keys", "range", &[("lastkey", last), ("keystep", keys.step), ("limit", 0)], reply);
 }
 
-/// Appends how a client finds the keys after the first key.
-fn find_step<S: Sink>(kind: &str, numbers: &[(&str, i32)], reply: &mut Reply<S>) {
-    reply.bulk(b"find_keys");
-    search_step(kind, numbers, reply);
-}
-
-fn search_step<S: Sink>(kind: &str, numbers: &[(&str, i32)], reply: &mut Reply<S>) {
+/// Appends a step by which a client finds keys: the step's name, the type of the method, and the method's parameters.
+fn search_step<S: Sink>(name: &str, kind: &str, numbers: &[(&str, i32)], reply: &mut Reply<S>) {
+    reply.bulk(name.as_bytes());
     reply.map(2);
     reply.bulk(b"type");
     reply.bulk(kind.as_bytes());
@@ -167,11 +155,23 @@ mod tests {
         );
         assert_eq!(
             written(Version::Resp3, |reply| docs(find(b"strlen").unwrap(), reply)),
-            "$6|strlen|%5|$7|summary|$43|Get the length of the value stored in a key|\
+            "$6|strlen|%4|$7|summary|$43|Get the length of the value stored in a key|\
              $5|since|$5|2.2.0|$5|group|$6|string|\
-             $10|complexity|$4|O(1)|\
-             $9|arguments|*1|%3|$4|name|$3|key|$4|type|$3|key|$14|key_spec_index|:0|"
+             $9|arguments|*1|%2|$4|name|$3|key|$4|type|$3|key|"
         );
+    }
+
+    #[test]
+    fn a_syntax_text_is_split_outside_its_brackets() {
+        for (syntax, expected) in [
+            ("", &[][..]),
+            ("key", &["key"]),
+            ("key [key ...]", &["key", "[key ...]"]),
+            ("<min max | PREFIX prefix> [REV] [LIMIT count]", &["<min max | PREFIX prefix>", "[REV]", "[LIMIT count]"]),
+            ("key [count [WITHVALUES]]", &["key", "[count [WITHVALUES]]"]),
+        ] {
+            assert_eq!(arguments(syntax), expected);
+        }
     }
 
     #[test]

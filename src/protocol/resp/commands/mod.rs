@@ -3,48 +3,21 @@
 //! In: a command. Out: the command's entry in [`COMMANDS`], or Redis's text for the error. This module does not execute
 //! commands.
 
-mod arguments;
 mod describe;
-mod other_types;
 mod refusal;
-mod string_reads;
 mod table;
-mod topology;
 mod unsupported;
 mod writes;
 
 pub use describe::{docs, help, info};
-pub(crate) use other_types::other_types;
 pub use refusal::{Refusal, is_http};
-pub(crate) use string_reads::string_reads;
-pub use table::Id;
-pub(crate) use topology::cluster_commands;
+pub use table::{COMMANDS, Id};
+pub use unsupported::is_unsupported_name;
 pub use writes::{is_write_name, write_name};
 
 use std::ops::Range;
 
-use super::{Args, Command, integer};
-use other_types::OTHER_TYPES;
-use string_reads::STRING_READS;
-use topology::TOPOLOGY;
-
-/// All commands, the most frequent ones first.
-pub static COMMANDS: &[Spec] = &joined::<
-    { table::FREQUENT.len() + STRING_READS.len() + OTHER_TYPES.len() + TOPOLOGY.len() },
->([table::FREQUENT, STRING_READS, OTHER_TYPES, TOPOLOGY]);
-
-const fn joined<const N: usize>(tables: [&[Spec]; 4]) -> [Spec; N] {
-    let mut all = [tables[0][0]; N];
-    let (mut table, mut row, mut at) = (0, 0, 0);
-    while at < N {
-        if row == tables[table].len() {
-            (table, row) = (table + 1, 0);
-        }
-        all[at] = tables[table][row];
-        (row, at) = (row + 1, at + 1);
-    }
-    all
-}
+use super::Command;
 
 /// The names of [`COMMANDS`] as numbers, so that looking a command up compares numbers instead of byte strings. 0
 /// stands for a name that is too long for a number.
@@ -86,8 +59,6 @@ pub struct Spec {
     /// The first version of Redis that has the command. For Zero-KV's own commands, the first version of Zero-KV that
     /// has the command.
     pub since: &'static str,
-    /// The time complexity. Empty if Redis's documentation has none.
-    pub complexity: &'static str,
     /// The syntax of the arguments.
     pub syntax: &'static str,
     /// A summary of the command.
@@ -95,17 +66,11 @@ pub struct Spec {
     /// The subcommands. If the list is not empty, the first argument after the command's name, if any, must name one of
     /// them.
     pub subcommands: &'static [Spec],
-    /// The command's reply to a missing key, if the command reads keys of a type other than string. `None` for other
-    /// commands.
+    /// The command's reply to a missing key, if the command reads hashes. `None` for other commands.
     pub missing: Option<Missing>,
-    /// Whether the first argument after the name is the number of keys, and the keys follow this argument. If so,
-    /// [`Spec::keys`] has no positions, as in Redis.
-    pub counts_keys: bool,
-    /// Redis's note about the keys. Empty for most commands.
-    pub key_note: &'static str,
 }
 
-/// The reply of a command to a missing key, if the command reads keys of a type other than string.
+/// The reply of a command that reads hashes to a missing key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
     /// Null.
@@ -116,27 +81,12 @@ pub enum Missing {
     Array,
     /// An empty map.
     Map,
-    /// An empty set.
-    Set,
     /// An array with a null for each argument after the key.
     Nulls,
-    /// An array with a null array for each argument after the key.
-    NullArrays,
-    /// An array with a 0 for each argument after the key.
-    Zeros,
     /// Null, or an empty array if the client requests a number of elements.
     NullOrArray,
-    /// Null, or an empty array if the client uses the option `COUNT`.
-    NullOrMatches,
     /// The cursor 0 and an empty array.
     Scan,
-    /// The number 0. Redis stores a HyperLogLog as a string, so an existing key gets a special error: its value is not
-    /// a valid HyperLogLog.
-    Estimate,
-    /// The error that the key does not exist.
-    NoKey,
-    /// The error that the key or the consumer group does not exist.
-    NoGroup,
 }
 
 /// Maximum number of arguments, including the name, of a command that is executed in one pass. A command that may have
@@ -164,35 +114,11 @@ impl Spec {
         accepts(self.arity, arg_count)
     }
 
-    /// Returns the positions of the keys among the arguments of a command or subcommand. `args` begins with the
-    /// command's name, which has position 0, and `arg_count` is the number of arguments.
-    ///
-    /// # Errors
-    /// The text of Redis's error, if the number of keys is not valid.
-    pub fn key_positions(&self, args: Args<'_>, arg_count: usize) -> Result<Range<usize>, String> {
-        if self.counts_keys {
-            return Ok(2..2 + self.key_count(args, arg_count)?);
-        }
+    /// Returns the positions of the keys among `arg_count` arguments. The command's name has position 0.
+    pub fn key_positions(&self, arg_count: usize) -> Range<usize> {
         let last = self.keys.last + if self.keys.last < 0 { arg_count as i32 } else { 0 };
         let first = self.keys.first as usize;
-        Ok(if first == 0 { 0..0 } else { first..(last as usize + 1).max(first) })
-    }
-
-    /// Returns the number of keys, which is the first argument after the name.
-    fn key_count(&self, mut args: Args<'_>, arg_count: usize) -> Result<usize, String> {
-        let count = args.nth(1).and_then(integer);
-        let is_set = self.group == "set";
-        let count = match (count, is_set) {
-            (Some(count), _) if count > 0 => count as usize,
-            (_, true) => return Err("ERR numkeys should be greater than 0".to_owned()),
-            (None, false) => return Err("ERR value is not an integer or out of range".to_owned()),
-            (Some(_), false) => return Err(format!("ERR at least 1 input key is needed for '{}' command", self.name)),
-        };
-        match (count > arg_count - 2, is_set) {
-            (false, _) => Ok(count),
-            (true, true) => Err("ERR Number of keys can't be greater than number of args".to_owned()),
-            (true, false) => Err("ERR syntax error".to_owned()),
-        }
+        if first == 0 { 0..0 } else { first..(last as usize + 1).max(first) }
     }
 }
 
@@ -243,8 +169,6 @@ pub fn resolve<'a>(command: &Command<'a>) -> Result<&'static Spec, Refusal<'a>> 
     }
     match command.arg_count() {
         arg_count if arg_count > spec.args_max => Err(Refusal::TooManyArgs { spec, arg_count }),
-        // GETEX with an option changes the time to live of its key.
-        3.. if spec.id == Id::GetEx => Err(Refusal::Write),
         arg_count if accepts(spec.arity, arg_count) => Ok(spec),
         _ => Err(Refusal::ArgCount(spec.name)),
     }

@@ -203,7 +203,7 @@ mod tests {
         ] {
             assert_eq!(error_or_name(words), format!("ERR {error}"), "{words}");
         }
-        for words in ["sett", "xread", "georadiusbymemberx", "function|load", "xgroup|create k g 0"] {
+        for words in ["sett", "xreads", "georadiusbymemberx", "function|load", "xgroup|create k g 0"] {
             assert!(error_or_name(words).starts_with("ERR unknown command"), "{words}");
         }
     }

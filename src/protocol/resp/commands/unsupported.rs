@@ -10,20 +10,42 @@ const PUBLISH: &str = "ERR publishing is not supported: the table is read-only, 
                        messages through another server";
 const SCRIPT: &str = "ERR scripts and functions are not supported: the server only looks up rows and has no \
                       interpreter: send the reads of the script in a pipeline, or between MULTI and EXEC";
+const STRING: &str = "ERR this command is not supported: read the value with GET, and compute the result in the client";
+const OTHER_TYPE: &str = "WRONGTYPE a table has only strings, or hashes if it has columns: read its rows with GET or \
+                          HGETALL";
+const TOPOLOGY: &str = "ERR the topology of a cluster comes from a document: change the document instead";
 
 /// The names of the unsupported commands and subcommands, each with the text of its error. The error of a command also
 /// applies to its subcommands.
 #[rustfmt::skip]
 const UNSUPPORTED: &[(&[&str], &str)] = &[
-    (&["subscribe", "psubscribe", "ssubscribe"], SUBSCRIBE),
+    (&["subscribe", "psubscribe", "ssubscribe", "pubsub"], SUBSCRIBE),
     (&["publish", "spublish"], PUBLISH),
     (&["eval", "eval_ro", "evalsha", "evalsha_ro", "script", "fcall", "fcall_ro", "function"], SCRIPT),
+    (&["geodist", "geohash", "geopos", "georadius_ro", "georadiusbymember_ro", "geosearch", "lindex", "llen", "lpos",
+        "lrange", "pfcount", "scard", "sdiff", "sinter", "sintercard", "sismember", "smembers", "smismember", "sort_ro",
+        "srandmember", "sscan", "sunion", "xinfo", "xlen", "xpending", "xrange", "xread", "xrevrange", "zcard", "zcount",
+        "zdiff", "zinter", "zintercard", "zlexcount", "zmscore", "zrandmember", "zrange", "zrangebylex", "zrangebyscore",
+        "zrank", "zrevrange", "zrevrangebylex", "zrevrangebyscore", "zrevrank", "zscan", "zscore", "zunion"], OTHER_TYPE),
+    (&["bitcount", "bitfield_ro", "bitpos", "dump", "lcs", "substr"], STRING),
+    (&["cluster|addslots", "cluster|addslotsrange", "cluster|bumpepoch", "cluster|delslots", "cluster|delslotsrange",
+        "cluster|failover", "cluster|flushslots", "cluster|forget", "cluster|meet", "cluster|replicate", "cluster|reset",
+        "cluster|saveconfig", "cluster|set-config-epoch", "cluster|setslot"], TOPOLOGY),
     (&["config|set"], "ERR settings cannot be changed while the server runs: restart kv_store with other options"),
     (&["config|resetstat"], "ERR counters cannot be reset, because several tools can read them at the same time: \
         subtract an earlier value, or restart kv_store"),
     (&["config|rewrite"], "ERR the server has no configuration file: its settings are the options of kv_store"),
     (&["client|pause"], "ERR clients cannot be paused: the table is read-only, so there are no writes to stop"),
+    (&["client|reply"], "ERR replies cannot be turned off: the table is read-only, so a command without a reply has no \
+        effect: receive and discard the replies"),
+    (&["client|tracking"], "ERR the server sends no invalidation messages: a cached row stays valid until the generation \
+        changes: poll ZKV.GENERATION"),
 ];
+
+/// Returns whether the command or subcommand with this name is unsupported. The name must be in lower case.
+pub fn is_unsupported_name(name: &[u8]) -> bool {
+    UNSUPPORTED.iter().any(|(names, _)| names.iter().any(|listed| listed.as_bytes() == name))
+}
 
 /// Returns the text of the error for an unsupported command. Returns `None` for other commands.
 pub(super) fn reason(command: &Command<'_>) -> Option<&'static str> {

@@ -11,7 +11,7 @@ const WRITES: &[(&str, i32)] = &[
     ("brpoplpush", 4), ("bzmpop", -5), ("bzpopmax", -3), ("bzpopmin", -3), ("copy", -3), ("decr", 2), ("decrby", 3),
     ("del", -2), ("expire", -3), ("expireat", -3), ("flushall", -1), ("flushdb", -1), ("function|delete", 3),
     ("function|flush", -2), ("function|load", -3), ("function|restore", -3), ("geoadd", -5), ("georadius", -6),
-    ("georadiusbymember", -5), ("geosearchstore", -8), ("getdel", 2), ("getset", 3), ("hdel", -3),
+    ("georadiusbymember", -5), ("geosearchstore", -8), ("getdel", 2), ("getex", -2), ("getset", 3), ("hdel", -3),
     ("hincrby", 4), ("hincrbyfloat", 4), ("hmset", -4), ("hset", -4), ("hsetnx", 4), ("incr", 2), ("incrby", 3),
     ("incrbyfloat", 3), ("linsert", 5), ("lmove", 5), ("lmpop", -4), ("lpop", -2), ("lpush", -3), ("lpushx", -3),
     ("lrem", 4), ("lset", 4), ("ltrim", 4), ("migrate", -6), ("move", 3), ("mset", -3), ("msetnx", -3), ("persist", 2),

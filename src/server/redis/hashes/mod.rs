@@ -13,13 +13,12 @@ mod tests;
 use std::sync::Arc;
 
 use super::keyspace::{self, CursorOwner, PATTERN_LEN_MAX_BYTES};
-use super::lookup::{LONE_LOOKUP_STEPS, Lookup};
-use super::other_types;
+use super::lookup::{LONE_LOOKUP_STEPS, Lookup, WRONG_TYPE};
 use super::strings::{NOT_AN_INTEGER, SYNTAX, next};
 use super::text::number;
 use super::work::{HashReply, Items, Outcome, Parts, Step, Work};
 use super::{Counted, LOOKUP_STEPS, Out, Session, unanswered};
-use crate::protocol::resp::commands::{Id, Spec};
+use crate::protocol::resp::commands::{Id, Missing};
 use crate::protocol::resp::{Args, Command, Version, integer};
 use crate::server::fields::Fields;
 use crate::server::pass::Then;
@@ -52,23 +51,6 @@ impl Session {
     }
 }
 
-/// Returns whether [`execute`] executes this command on a typed table.
-pub(super) fn is_hash_command(id: Id) -> bool {
-    matches!(
-        id,
-        Id::HExists
-            | Id::HGet
-            | Id::HGetAll
-            | Id::HKeys
-            | Id::HLen
-            | Id::HMGet
-            | Id::HRandField
-            | Id::HScan
-            | Id::HStrLen
-            | Id::HVals
-    )
-}
-
 /// Executes a command that reads a hash.
 ///
 /// # Errors
@@ -76,7 +58,7 @@ pub(super) fn is_hash_command(id: Id) -> bool {
 pub(super) fn execute(
     lookup: Lookup<'_>,
     fields: &Fields,
-    spec: &Spec,
+    (id, missing): (Id, Missing),
     command: &Command<'_>,
     random: u64,
     counted: &mut Counted,
@@ -86,13 +68,14 @@ pub(super) fn execute(
     args.next();
     let text = next(&mut args);
     // Redis checks these arguments before it looks the key up.
-    let cursor = if spec.id == Id::HScan { number(next(&mut args)).ok_or("ERR invalid cursor")? } else { 0 };
-    let wanted = if spec.id == Id::HRandField { Wanted::parse(args.clone())? } else { None };
+    let cursor = if id == Id::HScan { number(next(&mut args)).ok_or("ERR invalid cursor")? } else { 0 };
+    let wanted = if id == Id::HRandField { Wanted::parse(args.clone())? } else { None };
     let Some((value, _)) = lookup.find_counted(text, counted)? else {
-        return other_types::push_missing_key(spec, command, out).map(|()| Outcome::Done);
+        push_missing(missing, command, out);
+        return Ok(Outcome::Done);
     };
     let row = checked_row(fields, value, out)?;
-    match spec.id {
+    match id {
         Id::HLen => out.integer(fields.count_values(&row) as i64),
         Id::HExists => {
             let column = fields.position(next(&mut args));
@@ -114,7 +97,7 @@ pub(super) fn execute(
         Id::HRandField => return Ok(random_fields(all_columns(fields, &row), wanted, random, out)),
         _ => {
             let listed = all_columns(fields, &row);
-            let (count, parts) = (listed.len(), parts_of(spec.id));
+            let (count, parts) = (listed.len(), parts_of(id));
             if parts == Parts::Both {
                 out.map(count);
             } else {
@@ -124,6 +107,46 @@ pub(super) fn execute(
         }
     }
     Ok(Outcome::Done)
+}
+
+/// Executes a command that reads a hash, on a table without columns: its keys are missing, or have the wrong type.
+///
+/// # Errors
+/// The text of the error reply.
+pub(super) fn execute_on_strings(
+    lookup: Lookup<'_>,
+    missing: Missing,
+    command: &Command<'_>,
+    counted: &mut Counted,
+    out: &mut Out<'_>,
+) -> Result<(), String> {
+    out.sink().steps().add(LONE_LOOKUP_STEPS);
+    if lookup.find_counted(command.args().nth(1).unwrap_or_default(), counted)?.is_some() {
+        return Err(WRONG_TYPE.to_owned());
+    }
+    push_missing(missing, command, out);
+    Ok(())
+}
+
+/// Replies that the key of a command does not exist.
+fn push_missing(missing: Missing, command: &Command<'_>, out: &mut Out<'_>) {
+    let args_after_key = command.arg_count().saturating_sub(2);
+    match missing {
+        Missing::Null => out.null(),
+        Missing::Zero => out.integer(0),
+        Missing::Map => out.map(0),
+        Missing::Nulls => {
+            out.array(args_after_key);
+            (0..args_after_key).for_each(|_| out.null());
+        }
+        Missing::NullOrArray if args_after_key == 0 => out.null(),
+        Missing::Array | Missing::NullOrArray => out.array(0),
+        Missing::Scan => {
+            out.array(2);
+            out.bulk(b"0");
+            out.array(0);
+        }
+    }
 }
 
 /// Returns what HGETALL, HKEYS, or HVALS replies for each field.
@@ -221,7 +244,7 @@ fn scan(
         return Err(format!("ERR the pattern is too long, the limit is {PATTERN_LEN_MAX_BYTES} bytes"));
     }
     let steps = out.sink().steps();
-    let glob = pattern.map(|pattern| keyspace::compile(pattern, steps));
+    let glob = pattern.map(|pattern| keyspace::compile(pattern, steps)).transpose()?;
     steps.add(fields.len());
     let (is_listpack, owner) = (fields.is_listpack(row), CursorOwner::schema(fields.schema()));
     let start = match owner.position(cursor, fields.len()) {
