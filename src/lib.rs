@@ -70,6 +70,9 @@ compile_error!("Zero-KV maps files that need a 64-bit address space");
 
 #[cfg(feature = "bake")]
 pub mod bake;
+#[cfg(any(feature = "object-store", feature = "server"))]
+#[doc(hidden)]
+pub mod canary;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod cli;

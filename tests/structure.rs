@@ -23,6 +23,7 @@ const LIBRARY: &[&str] = &[
     "typed",
     "store",
     "config_file",
+    "canary",
     "direct",
     "bake",
     "publish",

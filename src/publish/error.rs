@@ -11,6 +11,7 @@ use super::change::Change;
 use super::foreign_text::one_line;
 use super::local_store::STORE;
 use crate::bake::BakeError;
+use crate::canary::CanaryError;
 use crate::slots::SlotRange;
 use crate::store::StoreError;
 
@@ -178,9 +179,21 @@ pub enum PublishError {
         /// The server's reason.
         problem: String,
     },
+    /// A line of a canary file is malformed, or a file does not satisfy a canary.
+    #[error(transparent)]
+    Canary(CanaryError),
     /// The operation was canceled.
     #[error("canceled")]
     Canceled,
+}
+
+impl From<CanaryError> for PublishError {
+    fn from(error: CanaryError) -> Self {
+        match error {
+            CanaryError::Io { path, error } => PublishError::Io { path, error },
+            error => PublishError::Canary(error),
+        }
+    }
 }
 
 impl PublishError {
@@ -213,6 +226,7 @@ impl PublishError {
             PublishError::Unconfirmed { .. } => FailureKind::Store,
             PublishError::NoGeneration { .. } => FailureKind::Missing,
             PublishError::Document { .. }
+            | PublishError::Canary(_)
             | PublishError::Corrupt { .. }
             | PublishError::Coverage { .. }
             | PublishError::File(_) => FailureKind::Corrupt,

@@ -17,9 +17,12 @@ use super::limits::{
     check_count, check_len, check_number,
 };
 use super::location::Location;
+use crate::canary::Canary;
+use crate::cluster::SlotSet;
 use crate::excerpt::excerpt_chars;
 use crate::format::key::KeyKind;
-use crate::slots::{SLOT_COUNT, SlotRange};
+use crate::slots::{SLOT_COUNT, SlotRange, slot_of};
+use crate::store::MappedStore;
 use crate::typed::Schema;
 
 /// The format of the manifests that this version writes, and the newest that it reads.
@@ -167,24 +170,13 @@ impl From<EntryFields> for Entry {
     }
 }
 
-/// A key with the digest of its expected value.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Canary {
-    /// The key, as text.
-    pub key: String,
-    /// The XXH3-128 of the value, as 32 hexadecimal digits, or `absent` if the table must not have the key.
-    pub digest: String,
-}
-
-impl Canary {
-    /// Checks that the canary can be a line of a canary file. Returns what is wrong as the error.
-    fn check_text(&self) -> Result<(), String> {
-        check_len("the key of a canary", &self.key, KEY_LEN_MAX_BYTES)?;
-        check_len("the digest of a canary", &self.digest, TEXT_LEN_MAX_BYTES)?;
-        match self.key.contains('\n') {
-            true => Err(format!("the key of a canary has a line end: {:?}", one_line(&self.key))),
-            false => Ok(()),
-        }
+/// Checks that a canary can be a line of a canary file. Returns what is wrong as the error.
+fn check_canary_text(canary: &Canary) -> Result<(), String> {
+    check_len("the key of a canary", &canary.key, KEY_LEN_MAX_BYTES)?;
+    check_len("the digest of a canary", &canary.digest, TEXT_LEN_MAX_BYTES)?;
+    match canary.key.contains('\n') {
+        true => Err(format!("the key of a canary has a line end: {:?}", one_line(&canary.key))),
+        false => Ok(()),
     }
 }
 
@@ -192,7 +184,7 @@ impl Canary {
 pub(super) fn check_note_and_canaries(note: &str, canaries: &[Canary]) -> Result<(), String> {
     check_len("the note", note, NOTE_LEN_MAX_BYTES)?;
     check_count("canaries", canaries.len(), CANARIES_MAX)?;
-    canaries.iter().try_for_each(Canary::check_text)
+    canaries.iter().try_for_each(check_canary_text)
 }
 
 /// What is read first, because a newer format may have other fields.
@@ -274,6 +266,18 @@ impl Manifest {
             }
         }
         Ok(())
+    }
+
+    /// Looks the canaries of the generation up in a table that has its rows of these slots.
+    ///
+    /// # Errors
+    /// What is wrong with the first canary of the slots that the table does not satisfy.
+    pub fn check_canaries(&self, store: &MappedStore, slots: &SlotSet) -> Result<(), String> {
+        let held = store.key_kind();
+        // A malformed key is not left out, so that the generation is rejected.
+        let is_in_slots = |canary: &&Canary| canary.key_of(held).map_or(true, |key| slots.has(slot_of(key)));
+        let check = |canary: &Canary| canary.check(held, |key| store.get(key)).map_err(|error| error.to_string());
+        self.canaries.iter().filter(is_in_slots).try_for_each(check)
     }
 
     /// Returns what is compared with other generations.

@@ -19,16 +19,18 @@ use super::download::download;
 use super::error::{PublishError, StoreFault};
 use super::garbage::{self, Garbage, GarbageRules};
 use super::location::Location;
-use super::manifest::{Canary, Entry, Manifest, check_coverage, check_note_and_canaries, key_kind_name, schema_names};
+use super::manifest::{Entry, Manifest, check_coverage, check_note_and_canaries, key_kind_name, schema_names};
 use super::pin::{Decision, Pin};
 use super::probe::{self, StoreProbe};
 use super::status::{NodeReports, NodeStatus, READS_MAX};
 use super::transfer::{Progress, REQUESTS_MAX, TransferRuntime, random_bytes, until_canceled};
 use super::upload::{ShardFile, upload};
 use crate::bake::Cancel;
+use crate::canary::Canary;
 use crate::cluster::SlotSet;
 use crate::folder::Folder;
 use crate::progress::WithProgress;
+use crate::slots::slot_of;
 use crate::store::MappedStore;
 use crate::sync::unpoisoned;
 
@@ -215,7 +217,7 @@ impl Publication {
     ) -> Result<Manifest, PublishError> {
         ShardFile::check_coverage(shards)?;
         options.check().map_err(|problem| self.malformed_manifest(problem))?;
-        Canary::check_all(&options.canaries, shards)?;
+        check_canaries(&options.canaries, shards)?;
         // The file may be large, so it is compared before its upload.
         let (facts, bytes) = facts(shards)?;
         self.check_new(&facts, bytes, &options.allow)?;
@@ -580,6 +582,25 @@ fn output(path: &Path) -> Result<(Folder, OsString), PublishError> {
         Ok((folder, name))
     };
     open().map_err(PublishError::io(path))
+}
+
+/// Looks canaries up in the files of a generation, so that a mistake is found before the generation is published.
+///
+/// # Errors
+/// [`PublishError::Canary`] for the first canary that a server would reject; [`PublishError::File`].
+fn check_canaries(canaries: &[Canary], shards: &[ShardFile]) -> Result<(), PublishError> {
+    if canaries.is_empty() {
+        return Ok(());
+    }
+    let open = |shard: &ShardFile| Ok((shard.slots, MappedStore::open(&shard.path)?));
+    let stores = shards.iter().map(open).collect::<Result<Vec<_>, PublishError>>()?;
+    for canary in canaries {
+        let Some((_, first)) = stores.first() else { continue };
+        let slot = slot_of(canary.key_of(first.key_kind())?);
+        let Some((_, store)) = stores.iter().find(|(slots, _)| slots.has(slot)) else { continue };
+        canary.check(store.key_kind(), |key| store.get(key))?;
+    }
+    Ok(())
 }
 
 /// Reads what is compared of files that form a generation, and their length in bytes.

@@ -89,6 +89,7 @@ use tokio::sync::Mutex;
 use tokio::sync::mpsc::unbounded_channel;
 use tracing::{info, warn};
 
+pub use crate::canary::{CanaryError, value_digest};
 use crate::counted::counted;
 use crate::direct::{BEAT_EVERY, Board};
 use crate::store::survive_bus_errors;
@@ -96,7 +97,7 @@ use accept::Acceptor;
 pub use cluster::{ClusterError, ClusterNode};
 pub use config::{Check, Config, SPIN};
 pub use error::ServerError;
-pub use generations::{CanaryError, Control, OpenError, value_digest};
+pub use generations::{Control, OpenError};
 use generations::{ControlChannel, Generation, ServedTable, Source, Supervised, Supervisor};
 pub use limits::Limits;
 use limits::OtherSockets;

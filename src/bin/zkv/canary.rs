@@ -5,16 +5,13 @@
 use std::io::Write;
 
 use anyhow::anyhow;
-use zero_kv::server::value_digest;
+use zero_kv::canary::digest_text;
 use zero_kv::{Key, MappedStore};
 
 use crate::args::CanaryArgs;
 use crate::batches::{KeySyntax, for_each_batch};
 use crate::output::{DisplayKey, RowOutput, buffered, ignore_closed_pipe, stdout_error};
 use crate::table::open_whole;
-
-/// The text that is written instead of a digest if the key is not in the table.
-const ABSENT: &str = "absent";
 
 pub(crate) fn canary(args: &CanaryArgs) -> anyhow::Result<bool> {
     let store = open_whole(&args.file)?;
@@ -52,7 +49,7 @@ fn write_line(store: &MappedStore, key: Key<'_>, output: &mut impl Write) -> any
             DisplayKey(key)
         ));
     }
-    let digest = store.get(key)?.map_or(ABSENT.to_owned(), |value| format!("{:032x}", value_digest(&value)));
+    let digest = digest_text(store.get(key)?.as_deref());
     match key {
         Key::U64(key) => write!(output, "{key}")?,
         Key::Bytes(key) => output.write_all(key)?,

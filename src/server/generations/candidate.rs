@@ -12,15 +12,24 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 use tracing::{info, warn};
 
-use super::canary::{Canaries, CanaryError, FIRST_SAMPLE_ROWS, SAMPLE_ROWS};
 use super::watch::Identity;
+use crate::canary::{Canary, CanaryError};
 use crate::replace::{ReplaceError, ReplaceRules, TableSummary};
 use crate::server::panics;
 use crate::setting::Setting;
 use crate::store::{
-    Memory, OpenOptions, SETTLE, Step, Store, StoreError, Writers, open_file, survive_bus_errors, writers_of,
+    LookupError, Memory, OpenOptions, Pace, SETTLE, Step, Store, StoreError, Writers, open_file, survive_bus_errors,
+    writers_of,
 };
 
+/// The maximum number of rows of a candidate that are sampled and looked up, besides the canaries. The table's last row
+/// is always looked up and is not counted here.
+const SAMPLE_ROWS: usize = 1000;
+/// The maximum number of sampled rows of a server's first file, which clients wait for. Each sampled row can cost
+/// several reads from the disk, and the verification of several blocks.
+const FIRST_SAMPLE_ROWS: usize = 16;
+/// The number of sampled rows that are looked up between two pauses of the check.
+const ROWS_PER_STEP: usize = 16;
 /// The maximum time that a check waits for the writers of a file to close the file.
 const CLOSE_WAIT_MAX: Duration = Duration::from_millis(100);
 
@@ -160,14 +169,12 @@ impl Plan {
             Replaces::Rollback => Ok(()),
         };
         checked.map_err(|error| OpenError::Replace { path: path.to_path_buf(), error })?;
-        let canaries = match &self.canaries {
-            Some(canaries) => Canaries::read(canaries),
-            None => Ok(Canaries::default()),
-        };
+        let canaries = self.canaries.as_deref().map_or(Ok(Vec::new()), Canary::read_file);
         let pace = &self.options.pace;
         let is_first = matches!(replaces, Replaces::Nothing);
         let sample_rows = if is_first { FIRST_SAMPLE_ROWS } else { SAMPLE_ROWS };
-        let tried = canaries.and_then(|canaries| store.with_random_reads(|| canaries.run(&store, sample_rows, pace)));
+        let tried =
+            canaries.and_then(|canaries| store.with_random_reads(|| look_up(&canaries, &store, sample_rows, pace)));
         if pace.is_canceled() {
             return Err(StoreError::Canceled { path: path.to_path_buf() }.into());
         }
@@ -260,6 +267,34 @@ fn log_step(step: Step) {
     }
 }
 
+/// Looks up the canaries, and a sample of at most `sample_rows` of the table's rows. Stops early, without an error, if
+/// `pace` cancels the work.
+///
+/// # Errors
+/// [`CanaryError`] for the first mismatch.
+fn look_up(canaries: &[Canary], store: &Store, sample_rows: usize, pace: &Pace) -> Result<(), CanaryError> {
+    for canary in canaries.iter().take_while(|_| pace.goes_on()) {
+        canary.check(store.key_kind(), |key| store.get(key))?;
+    }
+    let step = store.len().div_ceil(sample_rows).max(1);
+    let rows: Vec<usize> = (0..store.len()).step_by(step).chain(store.len().checked_sub(1)).collect();
+    store.begin_reads_of_rows(&rows);
+    let steps = || rows.chunks(ROWS_PER_STEP).take_while(|_| pace.goes_on()).flatten().copied();
+    let keys = steps().map(|row| store.row(row));
+    store.begin_index_reads(keys.filter_map(|row| row.ok().flatten()).map(|(key, _)| key));
+    steps().try_for_each(|row| find_row(store, row).map_err(|problem| CanaryError::Row { row, problem }))
+}
+
+/// Checks that the index finds a row by its key.
+fn find_row(store: &Store, row: usize) -> Result<(), &'static str> {
+    let damaged = |_: LookupError| "it is damaged";
+    let (key, value) = store.row(row).map_err(damaged)?.ok_or("it does not exist")?;
+    match store.get(key).map_err(damaged)? {
+        Some(found) if found.as_ptr() == value.as_ptr() && found.len() == value.len() => Ok(()),
+        _ => Err("the index does not find it"),
+    }
+}
+
 #[cfg(all(test, feature = "bake"))]
 mod tests {
     use std::os::unix::fs::FileExt;
@@ -298,7 +333,7 @@ mod tests {
             true
         });
         let canaries = folder.path().join("canaries");
-        std::fs::write(&canaries, format!("7,{:032x}\n8,absent\n", super::super::value_digest(VALUE))).unwrap();
+        std::fs::write(&canaries, format!("7,{:032x}\n8,absent\n", crate::canary::value_digest(VALUE))).unwrap();
         let mut config = Config { check: Check::Full, canaries: Some(canaries), ..Config::default() };
         config.open.pace = pace;
         let checked = config.source(&db).plan.open(&db, Replaces::Nothing);

@@ -5,7 +5,6 @@
 //! generation. If a file fails a check, it is rejected, and the current generation stays. This folder does not depend
 //! on connections.
 
-mod canary;
 mod candidate;
 mod control;
 mod retained;
@@ -18,7 +17,6 @@ use std::fs::File;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-pub use canary::{CanaryError, value_digest};
 pub use candidate::OpenError;
 pub(super) use candidate::Plan;
 pub use control::Control;
