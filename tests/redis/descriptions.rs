@@ -75,8 +75,8 @@ pub(crate) fn redis_cli_prints_the_syntax_of_every_command() -> Result<(), Missi
     require("redis-cli", "--version")?;
     let (_table, served) = serve(&[]);
     for (words, expected) in [
-        ("ZKV.RANGE", "ZKV.RANGE min max|PREFIX prefix [REV] [LIMIT count] [FROM cursor]"),
-        ("ZKV.COUNT", "ZKV.COUNT min max|PREFIX prefix"),
+        ("ZKV.RANGE", "ZKV.RANGE min max | PREFIX prefix [REV] [LIMIT count] [FROM cursor]"),
+        ("ZKV.COUNT", "ZKV.COUNT min max | PREFIX prefix"),
         ("ZKV.FLOOR", "ZKV.FLOOR key"),
         ("MGET", "MGET key [key ...]"),
         ("SCAN", "SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]"),
