@@ -22,13 +22,12 @@ use zero_kv::server::{Config, Control, Inherited, Opened, ServerError};
 use zero_kv::store::Pace;
 
 use kv_store::allocator::return_large_allocations;
-use kv_store::args::{Args, name_of};
-use kv_store::command::command;
-use kv_store::log::Log;
+use kv_store::args::{Args, command, name_of};
+use kv_store::log::{self, Log};
 #[cfg(feature = "object-store")]
 use kv_store::published::Following;
 use kv_store::resource_limits::raise_limit;
-use kv_store::{inherited, log, settings_sources};
+use kv_store::{inherited, settings_sources};
 
 fn main() -> ExitCode {
     if let Some(code) = generate::run_if_requested(command, MoreCompletions::default()) {

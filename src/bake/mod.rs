@@ -48,7 +48,6 @@ mod tests;
 mod typed;
 mod typed_columns;
 mod value_lens;
-mod verify;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};

@@ -10,20 +10,22 @@
 //! Every slot has exactly one primary. A replica has the slots of its primary. A node follows only documents with higher
 //! numbers than the one it has.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::marker::PhantomData;
 use std::net::Ipv6Addr;
+use std::str::FromStr;
 
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::index::NodeIndex;
-use super::limits::{
-    HOST_LEN_MAX_BYTES, ID_LEN_MAX_BYTES, LEN_MAX_BYTES, NODES_MAX, NUMBER_MAX, SLOT_ENTRIES_MAX, ZONE_LEN_MAX_BYTES,
-};
 use crate::counted::counted;
 use crate::excerpt::excerpt;
+use crate::protocol::native;
 use crate::slot_set::SlotSet;
 use crate::slots::{SLOT_COUNT, SlotRange};
 
@@ -525,5 +527,72 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(is_valid)
 }
 
+/// The maximum length of a document, both as written by an operator and as nodes send it to clients.
+pub const LEN_MAX_BYTES: usize = native::TOPOLOGY_LEN_MAX_BYTES;
+/// The maximum number of a document. Every program that reads JSON represents such numbers exactly, and there is always
+/// a next number.
+pub(crate) const NUMBER_MAX: u64 = (1 << 53) - 1;
+/// The maximum number of nodes: one primary for each slot.
+pub const NODES_MAX: usize = 16_384;
+/// The maximum length of a node's id.
+pub(super) const ID_LEN_MAX_BYTES: usize = 100;
+/// The maximum length of a host's name, as in DNS.
+pub(super) const HOST_LEN_MAX_BYTES: usize = 253;
+/// The maximum length of a zone's name.
+pub(super) const ZONE_LEN_MAX_BYTES: usize = 253;
+/// The maximum number of entries of CLUSTER SLOTS, which has the primary and all replicas of each range of slots. Without a
+/// limit, a primary with thousands of ranges and of replicas would have a reply of gigabytes. Every slot can be a range of
+/// its own, with three replicas.
+pub(super) const SLOT_ENTRIES_MAX: usize = 65_536;
+
+/// The address of a node that clients connect to.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct NodeAddress {
+    /// A host name or an IP address, without brackets.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+}
+
+impl fmt::Display for NodeAddress {
+    /// Shows the address as `HOST:PORT`, as Redis does, also for IPv6 addresses.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
+    }
+}
+
+impl FromStr for NodeAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<NodeAddress, String> {
+        let expected = || format!("found {text:?}, expected HOST:PORT, such as 10.0.0.1:6380 or [::1]:6380");
+        let (host, port) = text.rsplit_once(':').ok_or_else(expected)?;
+        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        let port = port.parse().ok().filter(|port| *port != 0).ok_or_else(expected)?;
+        if host_problem(host).is_some() {
+            return Err(expected());
+        }
+        Ok(NodeAddress { host: host.to_owned(), port })
+    }
+}
+
 #[cfg(test)]
-mod tests;
+mod address_tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_parsed_with_and_without_brackets() {
+        for (text, host, port) in [
+            ("10.0.0.1:6380", "10.0.0.1", 6380),
+            ("[::1]:1", "::1", 1),
+            ("::1:65535", "::1", 65535),
+            ("h.x:5", "h.x", 5),
+        ] {
+            assert_eq!(text.parse(), Ok(NodeAddress { host: host.to_owned(), port }), "{text}");
+        }
+        for text in ["", "h", "h:", "h:0", "h:65536", ":5", "a b:5", "h:-1", "[]:5"] {
+            let error = text.parse::<NodeAddress>().unwrap_err();
+            assert!(error.contains("expected HOST:PORT"), "{text}: {error}");
+        }
+    }
+}

@@ -3,21 +3,26 @@
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use clap::{ArgGroup, Parser, ValueEnum};
+use anyhow::anyhow;
+use clap::{ArgGroup, Command, CommandFactory, Parser, ValueEnum};
+use nix::unistd::{Group, User};
+use zero_kv::cli::examples::{CommandExamples, add_examples};
+use zero_kv::cli::generate;
 use zero_kv::cli::number::{parse_count, parse_u32};
 use zero_kv::cli::replace_args::{self, ReplaceArgs};
+use zero_kv::cli::size::parse_size;
 use zero_kv::client::SOCKET_VARIABLE;
-use zero_kv::server::{Check, Config, ForeignKeys, Inherited, MetricsAddress};
+use zero_kv::cluster::NodeAddress;
+use zero_kv::server::{
+    Check, ClusterNode, Config, ForeignKeys, Inherited, Limits, MetricsAddress, Server, SocketAccess,
+};
 use zero_kv::store::{Memory, OpenOptions};
 use zero_kv::{DEFAULT_FILE, DEFAULT_SOCKET, Setting};
 
-use super::access::AccessArgs;
-use super::client_limits::ClientLimitArgs;
-use super::cluster::ClusterArgs;
 use super::published::PublishedArgs;
-use super::tls::TlsArgs;
 
 /// Serves a baked file to all processes of this machine.
 ///
@@ -273,4 +278,260 @@ struct ThreadArgs {
     /// Let a worker poll this long after a response before it sleeps [default: 50, or 0 on one processor]
     #[arg(long, value_name = "MICROSECONDS", value_parser = parse_u32)]
     spin: Option<u32>,
+}
+
+// None of these options affects --tcp.
+#[derive(clap::Args)]
+pub(crate) struct AccessArgs {
+    /// Set the permissions of the socket, in octal; a client needs write permission to connect [default: 0660]
+    #[arg(long, value_name = "MODE", value_parser = parse_mode)]
+    mode: Option<u32>,
+    /// Set the owner of the socket, by user name or UID; needs root [default: the server's user]
+    #[arg(long, value_name = "USER", value_parser = parse_uid)]
+    owner: Option<u32>,
+    /// Set the group of the socket, by group name or GID; the server must run as a member of the group or as root
+    #[arg(long, value_name = "GROUP", value_parser = parse_gid)]
+    group: Option<u32>,
+    /// Serve only processes of these users (names or numbers), and of the groups that --allow-gid lists; close all
+    /// other connections, even from root
+    #[arg(long, value_name = "USER", value_parser = parse_uid, value_delimiter = ',')]
+    allow_uid: Vec<u32>,
+    /// Serve only processes whose effective group is one of these (names or numbers), and processes of the users that
+    /// --allow-uid lists. Supplementary groups do not count; to admit all members of a group, use --group
+    #[arg(long, value_name = "GROUP", value_parser = parse_gid, value_delimiter = ',')]
+    allow_gid: Vec<u32>,
+    /// Reject requests for direct mode, in which a client maps the file and looks keys up itself
+    #[arg(long)]
+    pub(crate) no_direct: bool,
+}
+
+impl From<AccessArgs> for SocketAccess {
+    fn from(args: AccessArgs) -> Self {
+        SocketAccess {
+            mode: args.mode,
+            owner: args.owner,
+            group: args.group,
+            allow_uids: args.allow_uid,
+            allow_gids: args.allow_gid,
+        }
+    }
+}
+
+fn parse_mode(text: &str) -> Result<u32, &'static str> {
+    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777 && !text.starts_with('+'));
+    mode.ok_or("expected three octal digits, such as 0660 (owner and group) or 0666 (everybody)")
+}
+
+fn parse_uid(text: &str) -> Result<u32, String> {
+    parse_id(text, "passwd", || Ok(User::from_name(text)?.map(|user| user.uid.as_raw())))
+}
+
+fn parse_gid(text: &str) -> Result<u32, String> {
+    parse_id(text, "group", || Ok(Group::from_name(text)?.map(|group| group.gid.as_raw())))
+}
+
+/// Returns the ID of a user or group: `text` itself if it is a number, otherwise the result of `look_up`. An error
+/// names `database`, the database of getent(1) that lists the valid names.
+fn parse_id(text: &str, database: &str, look_up: impl Fn() -> nix::Result<Option<u32>>) -> Result<u32, String> {
+    // For chown, u32::MAX (-1) means "do not change".
+    if let Some(id) = text.parse().ok().filter(|id| *id != u32::MAX) {
+        return Ok(id);
+    }
+    match look_up() {
+        Ok(Some(id)) => Ok(id),
+        Ok(None) => Err(format!("no such name: pass a name that `getent {database}` lists, or a number")),
+        Err(error) => Err(format!("the name cannot be looked up: {error}: pass a number")),
+    }
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ClientLimitArgs {
+    /// Allow at most this many connections, and close each further connection immediately [default: as many as the
+    /// limit of file descriptors allows, at most 16384]
+    #[arg(long, value_name = "N", value_parser = parse_count)]
+    max_connections: Option<NonZeroUsize>,
+    /// Keep at most this many bytes of unanswered requests per connection: an incomplete request, and requests that the
+    /// client sends before it reads the responses to earlier requests. A client that sends more gets an error and is
+    /// disconnected. The limit cannot be less than 256KiB
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "256MiB")]
+    buffer: u64,
+    /// Disconnect a client that sends no request for this long; 0: never
+    #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = parse_u32)]
+    idle_timeout: u32,
+    /// Disconnect a client that reads no byte of its pending responses, or sends no byte of an
+    /// incomplete request, for this long; 0: never
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = parse_u32)]
+    stall_timeout: u32,
+    /// Disconnect a client that reads its pending responses slower than this many bytes per second, averaged
+    /// over two stall time-outs (60 s by default); 0: never
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "1KiB")]
+    min_drain_rate: u64,
+    /// Keep at most this many replaced generations for pending responses; beyond that, disconnect the
+    /// clients with pending responses from the oldest generation
+    #[arg(long, value_name = "N", default_value_t = Limits::GENERATIONS_MAX)]
+    generations_max: usize,
+    /// Let all connections together use at most this much memory for buffers; beyond that, disconnect the
+    /// clients that use the most [default: an eighth of the memory of the machine, or of the control group]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    client_memory_max: Option<u64>,
+}
+
+impl From<ClientLimitArgs> for Limits {
+    fn from(args: ClientLimitArgs) -> Limits {
+        Limits {
+            connections_max: args.max_connections,
+            buffer_max_bytes: usize::try_from(args.buffer).unwrap_or(usize::MAX),
+            idle_timeout: Duration::from_secs(args.idle_timeout.into()),
+            stall_timeout: Duration::from_secs(args.stall_timeout.into()),
+            drain_rate_min_bytes_per_s: args.min_drain_rate,
+            generations_max: args.generations_max,
+            client_memory_max_bytes: args.client_memory_max,
+        }
+    }
+}
+
+/// How long a node that follows a store still serves the slots that a new topology assigns to other nodes: this number of
+/// polls, but not less than the minimum. A wait between two polls is at most one and a half of the option, and a node
+/// that cannot reach the store needs more.
+const RETAINED_POLLS: u32 = 4;
+const RETAINED_FOR_MIN: Duration = Duration::from_secs(5);
+
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct ClusterArgs {
+    /// Serve this server's slots to clients of a Redis Cluster, and redirect them to the nodes of other slots. Clients
+    /// need --tcp or --tls
+    #[arg(long, requires = "node", requires = "announce", requires = "topology-of")]
+    cluster: bool,
+    /// Announce this address to clients of the cluster, such as 10.0.0.1:6380
+    #[arg(long, value_name = "HOST:PORT", requires = "cluster")]
+    announce: Option<NodeAddress>,
+    /// Read the nodes of the cluster and their slots from this JSON file, and again when the file changes. With --from,
+    /// they are read from the store
+    #[arg(long, value_name = "FILE", requires = "cluster", conflicts_with = "from")]
+    topology: Option<PathBuf>,
+}
+
+impl ClusterArgs {
+    /// Returns the node, or `None` if the server is not part of a cluster.
+    pub(crate) fn node(&self, published: &PublishedArgs) -> anyhow::Result<Option<Arc<ClusterNode>>> {
+        if !self.cluster {
+            return Ok(None);
+        }
+        let missing = || anyhow!("--cluster needs --node and --announce");
+        let (id, announced) = published.node.as_deref().zip(self.announce.clone()).ok_or_else(missing)?;
+        let mut node = ClusterNode::new(id, announced)?;
+        match (published.slots, &published.from) {
+            (Some(_), Some(_)) => {
+                return Err(anyhow!(
+                    "--slots contradicts --cluster: with --from, the topology has the slots of this node"
+                ));
+            }
+            (Some(slots), None) => node.set_file_slots([slots].into_iter().collect()),
+            (None, Some(_)) => node.set_retained_for(RETAINED_FOR_MIN.max(RETAINED_POLLS * published.poll)),
+            (None, None) => {}
+        }
+        if let Some(path) = &self.topology {
+            node.follow_file(path)?;
+        }
+        Ok(Some(Arc::new(node)))
+    }
+}
+
+#[derive(Clone, clap::Args)]
+#[cfg_attr(not(feature = "tls"), allow(dead_code, reason = "only TLS reads the files and the time"))]
+pub(crate) struct TlsArgs {
+    /// Also listen on this TCP address, such as 127.0.0.1:6390, for clients that use TLS
+    #[arg(long, value_name = "ADDRESS", requires_all = ["tls_cert", "tls_key"], value_parser = parse_address)]
+    pub(crate) tls: Option<SocketAddr>,
+    /// Prove the server's identity with the certificate in this PEM file, which may also contain intermediate
+    /// certificates. The files of --tls-cert, --tls-key, and --tls-ca are read again when they change, and on SIGHUP
+    #[arg(long, value_name = "FILE", requires = "tls")]
+    tls_cert: Option<PathBuf>,
+    /// Use the certificate's private key in this PEM file
+    #[arg(long, value_name = "FILE", requires = "tls")]
+    tls_key: Option<PathBuf>,
+    /// Serve only TLS clients that have a certificate from one of the authorities in this file, as PEM
+    #[arg(long, value_name = "FILE", requires = "tls")]
+    tls_ca: Option<PathBuf>,
+    /// Disconnect a client whose TLS handshake takes longer than this
+    #[arg(long, value_name = "SECONDS", requires = "tls", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    tls_handshake_timeout: u32,
+}
+
+impl TlsArgs {
+    /// Makes the server listen on the TLS port, if the options name one.
+    #[cfg(feature = "tls")]
+    pub(crate) fn serve(self, server: &mut Server, exposed: bool) -> anyhow::Result<()> {
+        use std::time::Duration;
+        use zero_kv::server::TlsConfig;
+
+        let (Some(address), Some(certificate), Some(key)) = (self.tls, self.tls_cert, self.tls_key) else {
+            return Ok(());
+        };
+        let handshake_timeout = Duration::from_secs(self.tls_handshake_timeout.into());
+        let config = TlsConfig { certificate, key, client_ca: self.tls_ca, handshake_timeout };
+        Ok(server.serve_tls(address, &config, exposed)?)
+    }
+
+    /// Does nothing. Without the feature `tls`, [`parse_address`] rejects every address, so there is no TLS port.
+    #[cfg(not(feature = "tls"))]
+    pub(crate) fn serve(self, _: &mut Server, _: bool) -> anyhow::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(feature = "tls")]
+fn parse_address(text: &str) -> Result<SocketAddr, std::net::AddrParseError> {
+    text.parse()
+}
+
+#[cfg(not(feature = "tls"))]
+fn parse_address(_: &str) -> Result<SocketAddr, &'static str> {
+    Err("this program was built without the feature tls: build it with the feature tls or full")
+}
+
+const EXAMPLES: &[CommandExamples] = &[(
+    "",
+    &[
+        ("Serve ./storage.db on the default socket", "kv_store"),
+        (
+            "Serve a file on another socket, after reading the whole file into memory",
+            "kv_store users.db --socket /run/zero-kv/users.sock --warm",
+        ),
+        (
+            "Also serve Redis clients of this machine over TCP, and metrics over HTTP",
+            "kv_store --tcp 127.0.0.1:6380 --metrics 127.0.0.1:9464",
+        ),
+        (
+            "Let only user 1000 connect, and only as a member of group 2000",
+            "kv_store --mode 660 --group 2000 --allow-uid 1000",
+        ),
+        (
+            "Serve other machines with TLS, to users with passwords",
+            "kv_store --tls 0.0.0.0:6390 --tls-cert server.crt --tls-key server.key --users users.acl",
+        ),
+        (
+            "Serve the newest generation of a published table, and follow the table",
+            "kv_store --from s3://tables/users --cache /var/cache/zero-kv",
+        ),
+        ("Print the options that a file and the environment set", "kv_store --config kv_store.toml --print-config"),
+    ],
+)];
+
+pub(crate) fn command() -> Command {
+    add_examples(generate::with_option(Args::command()), EXAMPLES)
+}
+
+#[cfg(test)]
+mod tests {
+    use zero_kv::cli::examples::check_examples;
+
+    use super::*;
+
+    #[test]
+    fn the_examples_of_the_help_are_valid_command_lines() {
+        check_examples(&command(), EXAMPLES, |args| {
+            command().try_get_matches_from(args).map(drop).map_err(|error| error.to_string())
+        });
+    }
 }

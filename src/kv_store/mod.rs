@@ -1,15 +1,10 @@
 //! The modules of the program `kv_store`. They convert its options into the configuration of the library's server. They
 //! also set up the log, the inherited sockets, the resource limits, and the allocator of the process.
 
-pub(crate) mod access;
 pub(crate) mod allocator;
 pub(crate) mod args;
-mod client_limits;
-pub(crate) mod cluster;
-pub(crate) mod command;
 pub(crate) mod inherited;
 pub(crate) mod log;
 pub(crate) mod published;
 pub(crate) mod resource_limits;
 pub(crate) mod settings_sources;
-mod tls;

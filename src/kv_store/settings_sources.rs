@@ -14,13 +14,11 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command, FromArgMatches};
-
 use zero_kv::client::SOCKET_VARIABLE;
 use zero_kv::config_file;
 use zero_kv::printable::{Printable, is_escaped};
 
-use super::args::Args;
-use super::command::command;
+use super::args::{Args, command};
 
 /// The prefix of the environment variables.
 const PREFIX: &str = "KV_STORE_";

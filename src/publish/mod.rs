@@ -44,7 +44,6 @@ mod local_store;
 mod location;
 mod manifest;
 mod membership;
-mod namesakes;
 mod node;
 mod numbers;
 mod partial;
@@ -57,7 +56,6 @@ mod shard;
 #[cfg(test)]
 mod simulation;
 mod status;
-mod topology;
 mod transfer;
 mod upload;
 

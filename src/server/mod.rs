@@ -7,14 +7,14 @@
 //!
 //! Each module imports only modules that precede it in this list (`tests/structure.rs` checks this):
 //!
-//! 1. `limits`, `log_limit`, `log_queue`, `newest_tasks`, `panics`, `peer`, `priority`, `spin`, `socket_memory`, `stream`, `pass`, `steps`, `turn`: basics of all other modules
+//! 1. `limits`, `log_limit`, `log_queue`, `newest_tasks`, `panics`, `peer`, `priority`, `socket_memory`, `stream`, `pass`, `steps`, `turn`: basics of all other modules
 //! 2. `counters`, `statistics`: counters of each worker, and of the whole server
 //! 3. `service`, `liveness`, `leases`, `published`, `cluster`: the service manager, the health of threads, the leases of
 //!    files, the interface to a published table, the cluster that this server is a node of
 //! 4. `fields`, `generations`: the columns of a typed table as fields of Redis hashes; opens and checks files, and replaces the served generation
 //! 5. `users`: names, passwords, and permissions
 //! 6. `activity`, `timeouts`, `registry`, `socket_budget`, `client_memory`: the state of connections, and the rules that disconnect them
-//! 7. `residency`, `cold_reads`, `settings`, `state`, `lingering`, `worker_state`: the state that threads share
+//! 7. `residency`, `cold_reads`, `settings`, `state`, `worker_state`: the state that threads share
 //! 8. `tls`: encrypted connections
 //! 9. `cold_lookups`, `sending`, `pending`, `responses`, `snapshot`, `facts`: responses, and what the server reports about itself
 //! 10. `native`, `redis`: the two protocols
@@ -38,7 +38,6 @@ mod generations;
 mod handshakes;
 mod leases;
 mod limits;
-mod lingering;
 mod listener;
 mod liveness;
 mod log_limit;
@@ -63,7 +62,6 @@ mod settings;
 mod snapshot;
 mod socket_budget;
 mod socket_memory;
-mod spin;
 mod state;
 mod statistics;
 mod steps;

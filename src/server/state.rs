@@ -32,7 +32,7 @@ pub(super) struct ServerState {
     /// The connections of each worker.
     pub(super) registries: Arc<[Arc<Registry>]>,
     pub(super) client_memory: ClientMemory,
-    /// The tasks of [lingering](super::lingering) sockets.
+    /// The tasks of [lingering](super::connection) sockets.
     pub(super) lingering: Arc<NewestTasks>,
     pub(super) notifier: Arc<Notifier>,
     pub(super) liveness: Arc<Liveness>,

@@ -1,11 +1,12 @@
 //! The state that the connections of one worker share.
 
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use std::{io, thread};
 
 use tokio::sync::Notify;
+use tokio::task::yield_now;
 use tracing::warn;
 
 use super::activity::Activity;
@@ -13,7 +14,6 @@ use super::counters::Counters;
 use super::generations::{Generation, PinnedGeneration};
 use super::peer::Peer;
 use super::registry::Registry;
-use super::spin::Spin;
 use super::state::ServerState;
 use super::stream::Descriptors;
 use crate::protocol::native::Status;
@@ -192,5 +192,47 @@ pub(super) mod tests {
         let users = Arc::new(Users::new(config.users.as_deref()).unwrap());
         let server = ServerState::new(settings, users, table, statistics, control, notifier);
         Arc::new(WorkerState::new(Arc::new(server), 0, Duration::ZERO))
+    }
+}
+
+/// Keeps one worker awake for some time after each response. Only the worker's own thread uses this type.
+pub(super) struct Spin {
+    time: Duration,
+    /// Whether responses were produced since the polling task last checked.
+    answered: AtomicBool,
+    /// Whether the polling task waits for `wake`.
+    asleep: AtomicBool,
+    wake: Notify,
+}
+
+impl Spin {
+    pub(super) fn new(time: Duration) -> Self {
+        Spin { time, answered: AtomicBool::new(false), asleep: AtomicBool::new(false), wake: Notify::new() }
+    }
+
+    /// Records that responses were produced, and wakes the polling task.
+    pub(super) fn answered(&self) {
+        self.answered.store(true, Ordering::Relaxed);
+        if self.asleep.load(Ordering::Relaxed) {
+            self.asleep.store(false, Ordering::Relaxed);
+            self.wake.notify_one();
+        }
+    }
+
+    /// After each response, polls for the configured time, and then sleeps until the next response. Never returns.
+    pub(super) async fn run(&self) {
+        loop {
+            self.asleep.store(true, Ordering::Relaxed);
+            self.wake.notified().await;
+            let mut since = Instant::now();
+            while since.elapsed() < self.time {
+                yield_now().await;
+                // Yields the processor to clients and other workers that wait for it.
+                thread::yield_now();
+                if self.answered.swap(false, Ordering::Relaxed) {
+                    since = Instant::now();
+                }
+            }
+        }
     }
 }

@@ -4,8 +4,6 @@
 //! file that changes while it is read is an error, because nobody could know which rows were baked. This module does
 //! not know the formats of inputs.
 
-mod decompress;
-mod patterns;
 mod raw;
 pub(super) mod row_piece;
 #[cfg(all(test, feature = "parquet", feature = "zstd"))]
@@ -19,13 +17,15 @@ use std::io::{self, Chain, Cursor, Read};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
+use flate2::bufread::MultiGzDecoder;
+use glob::MatchOptions;
+#[cfg(feature = "zstd")]
+use zstd::stream::read::Decoder;
+
 use super::error::BakeError;
 use crate::format::header::MAGIC;
-use decompress::Decompressor;
-use raw::RawInput;
+use raw::{Buffered, RawInput};
 use row_piece::RowPiece;
-
-pub use decompress::Compression;
 
 #[cfg(feature = "parquet")]
 const COPY_LEN_BYTES: usize = 256 << 10;
@@ -84,7 +84,7 @@ impl<'a> Input<'a> {
     /// # Errors
     /// [`BakeError::Input`] if a file does not exist, or no file matches a pattern.
     pub fn expand(patterns: &[PathBuf]) -> Result<Vec<Self>, BakeError> {
-        patterns::expand(patterns)
+        expand(patterns)
     }
 
     /// Returns the name that messages use for the input.
@@ -237,4 +237,174 @@ impl Read for OpenInput<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.input.read(buffer)
     }
+}
+
+/// The number of bytes that are read from the start of an input to detect its compression.
+const MAGIC_LEN_BYTES: u64 = 4;
+
+/// The compression of an input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Compression {
+    /// No compression.
+    None,
+    /// gzip (RFC 1952), one member or several.
+    Gzip,
+    /// Zstandard (RFC 8878), one frame or several.
+    Zstd,
+}
+
+impl fmt::Display for Compression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Compression::None => "none",
+            Compression::Gzip => "gzip",
+            Compression::Zstd => "zstd",
+        })
+    }
+}
+
+impl Compression {
+    /// Detects the compression of an input. `head` must contain at least the first [`MAGIC_LEN_BYTES`] of the input, or
+    /// all bytes of a shorter input.
+    fn detect(head: &[u8]) -> Self {
+        match head {
+            // gzip has no compression method other than 8 (deflate).
+            [0x1f, 0x8b] | [0x1f, 0x8b, 8, ..] => Compression::Gzip,
+            // The start of a frame, or of a skippable frame, which parallel compressors write first.
+            [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Compression::Zstd,
+            _ => Compression::None,
+        }
+    }
+}
+
+/// Decompresses an input.
+enum Decompressor<'a> {
+    Plain(Box<Buffered<'a>>),
+    Gzip(Box<MultiGzDecoder<Buffered<'a>>>),
+    #[cfg(feature = "zstd")]
+    Zstd(Box<Decoder<'static, Buffered<'a>>>),
+}
+
+impl<'a> Decompressor<'a> {
+    fn new(raw: RawInput<'a>) -> io::Result<Self> {
+        let (head, input) = raw.buffered(MAGIC_LEN_BYTES)?;
+        Ok(match Compression::detect(&head) {
+            Compression::None => Decompressor::Plain(Box::new(input)),
+            Compression::Gzip => Decompressor::Gzip(Box::new(MultiGzDecoder::new(input))),
+            #[cfg(feature = "zstd")]
+            Compression::Zstd => Decompressor::Zstd(Box::new(Decoder::with_buffer(input)?)),
+            #[cfg(not(feature = "zstd"))]
+            Compression::Zstd => {
+                return Err(io::Error::new(
+                    io::ErrorKind::Unsupported,
+                    "is compressed by zstd, but this program was built without the feature zstd: build it with the \
+                     feature zstd or full, or decompress the input first",
+                ));
+            }
+        })
+    }
+
+    fn compression(&self) -> Compression {
+        match self {
+            Decompressor::Plain(_) => Compression::None,
+            Decompressor::Gzip(_) => Compression::Gzip,
+            #[cfg(feature = "zstd")]
+            Decompressor::Zstd(_) => Compression::Zstd,
+        }
+    }
+
+    fn raw(&self) -> &RawInput<'a> {
+        let input = match self {
+            Decompressor::Plain(input) => input,
+            Decompressor::Gzip(decoder) => decoder.get_ref(),
+            #[cfg(feature = "zstd")]
+            Decompressor::Zstd(decoder) => decoder.get_ref(),
+        };
+        input.get_ref().1.get_ref()
+    }
+
+    /// Returns the input's file, if the file is not compressed and is read from its start.
+    #[cfg(feature = "parquet")]
+    fn plain_file(&self) -> Option<io::Result<File>> {
+        match self {
+            Decompressor::Plain(_) => self.raw().whole_file(),
+            _ => None,
+        }
+    }
+
+    /// Adds the compression, the number of bytes read, and the remedy to a decoder's error. Returns the error unchanged
+    /// if the input could not be read.
+    fn fault(&self, error: io::Error) -> io::Error {
+        if self.raw().has_failed() {
+            return error;
+        }
+        let (compression, read_bytes) = (self.compression(), self.raw().read_bytes());
+        let message = match error.kind() {
+            io::ErrorKind::UnexpectedEof => format!(
+                "is compressed by {compression} and ends after {read_bytes} bytes in the middle of a {}: copy or compress it again",
+                if compression == Compression::Gzip { "member" } else { "frame" }
+            ),
+            _ => format!(
+                "cannot be decompressed as {compression}: {error}, within the first {read_bytes} bytes: copy or compress it again"
+            ),
+        };
+        io::Error::new(error.kind(), message)
+    }
+}
+
+impl Read for Decompressor<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = match self {
+            Decompressor::Plain(input) => input.read(buffer),
+            Decompressor::Gzip(decoder) => decoder.read(buffer),
+            #[cfg(feature = "zstd")]
+            Decompressor::Zstd(decoder) => decoder.read(buffer),
+        };
+        read.map_err(|error| self.fault(error))
+    }
+}
+
+/// Options that make patterns match as in a shell.
+const OPTIONS: MatchOptions =
+    MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: true };
+
+fn expand<'a>(patterns: &[PathBuf]) -> Result<Vec<Input<'a>>, BakeError> {
+    let mut inputs = Vec::new();
+    for pattern in patterns {
+        match pattern.to_str() {
+            Some("-") if patterns.iter().filter(|other| *other == pattern).count() > 1 => {
+                let message = "is named twice, but can be read only once: name it once";
+                let error = io::Error::new(io::ErrorKind::InvalidInput, message);
+                return Err(BakeError::Input { input: "standard input".to_owned(), error });
+            }
+            Some("-") => inputs.push(Input::stdin()),
+            _ => {
+                let fault = |error| BakeError::Input { input: pattern.display().to_string(), error };
+                inputs.extend(files(pattern).map_err(fault)?.into_iter().map(Input::file));
+            }
+        }
+    }
+    Ok(inputs)
+}
+
+fn files(pattern: &Path) -> io::Result<Vec<PathBuf>> {
+    let no_such_file = match pattern.symlink_metadata() {
+        Ok(_) => return Ok(vec![pattern.to_path_buf()]),
+        Err(error) => error,
+    };
+    let Some(text) = pattern.to_str().filter(|text| text.contains(['*', '?', '['])) else {
+        return Err(no_such_file);
+    };
+    let invalid = |message| io::Error::new(io::ErrorKind::InvalidInput, message);
+    let paths = glob::glob_with(text, OPTIONS).map_err(|error| invalid(error.to_string()))?;
+    let mut paths = paths.map(|path| path.map_err(io::Error::from)).collect::<io::Result<Vec<_>>>()?;
+    if paths.is_empty() {
+        return Err(io::Error::new(
+            io::ErrorKind::NotFound,
+            "is not a file, and matches no file as a pattern: check the path",
+        ));
+    }
+    paths.sort();
+    Ok(paths)
 }

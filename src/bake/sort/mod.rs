@@ -5,7 +5,6 @@
 //! and `spill` writes sorted runs to disk with a checksum for each block. `blocks` reads blocks from disk and verifies
 //! them. `sorted_rows` reads sorted rows from memory or disk, `merge` merges them, and `tally` counts dropped rows.
 
-pub(super) mod arena;
 pub(super) mod block_sums;
 pub(super) mod blocks;
 pub(super) mod extent_owner;

@@ -12,24 +12,18 @@ mod examples;
 mod health;
 mod info;
 mod inspect;
-mod inspect_schema;
-mod keys;
 mod lookup;
 mod output;
 #[cfg(feature = "parquet")]
 mod parquet_dump;
-mod ping;
 mod programs;
 mod publishing;
-mod reload;
-mod rows;
 mod served_table;
 mod slot;
 mod table;
 mod text_table;
 mod top;
 mod topology;
-mod typed_diff;
 mod typed_dump;
 mod verify;
 
@@ -98,10 +92,10 @@ fn run(args: &Args) -> anyhow::Result<bool> {
         (Command::Bench(bench), None) => bench::bench(bench, || Ok(Box::new(ServedTable::new(args.connect()?)))),
         (Command::Server(command), _) => match command {
             ServerCommand::Info { json } => info::info(&mut args.connect()?, *json),
-            ServerCommand::Ping => ping::ping(&mut args.connect()?),
+            ServerCommand::Ping => info::ping(&mut args.connect()?),
             ServerCommand::Health(health) => health::health(&args.address()?, health),
             ServerCommand::Top(top) => top::top(args.address()?, top),
-            ServerCommand::Reload(reload) => reload::reload(&args.address()?, reload),
+            ServerCommand::Reload(reload) => info::reload(&args.address()?, reload),
         },
         (Command::File(command), _) => match command {
             FileCommand::Inspect { file, json } => inspect::inspect(file, *json),

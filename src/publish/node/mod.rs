@@ -15,7 +15,6 @@ mod reports;
 mod selection;
 mod series;
 mod topologies;
-mod usable;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -4,11 +4,9 @@
 //! the node that serves any other slot. A view replaces the preceding one as a whole. This folder does not depend on
 //! connections.
 
-mod follow;
 mod node;
-mod render;
 mod view;
 
-pub(super) use follow::follow;
+pub(super) use node::follow;
 pub use node::{ClusterError, ClusterNode};
 pub(super) use view::View;

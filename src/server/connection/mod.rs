@@ -5,14 +5,6 @@
 //! the connection reads further requests up to a limit ([`read_ahead`]), but answers them only when there is room for
 //! their responses.
 
-mod delay;
-mod memory;
-mod monitor_lines;
-mod protocol;
-mod read_ahead;
-mod socket_use;
-mod unanswered;
-
 #[cfg(all(test, feature = "bake"))]
 mod cold_tests;
 #[cfg(all(test, feature = "bake"))]
@@ -21,6 +13,8 @@ mod generation_tests;
 mod long_value_tests;
 #[cfg(all(test, feature = "bake"))]
 mod panic_tests;
+mod protocol;
+mod socket_use;
 #[cfg(all(test, feature = "bake"))]
 mod tests;
 #[cfg(all(test, feature = "bake"))]
@@ -33,36 +27,41 @@ mod worst_commands;
 use std::cell::RefCell;
 use std::future::Future;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
 
+use rustix::net::sockopt::{set_socket_linger, socket_peercred};
+use rustix::net::{Shutdown, shutdown};
 use tokio::io::ReadBuf;
+use tokio::runtime::Handle;
 use tokio::task::yield_now;
-use tracing::{debug, error};
+use tokio::time::{Sleep, sleep, sleep_until};
+use tracing::{debug, error, warn};
 
 use super::activity::Waits;
 use super::cold_reads::ColdWait;
 use super::generations::PinnedGeneration;
-use super::lingering::linger;
-use super::panics;
+use super::limits::Limits;
+use super::newest_tasks::Place;
 use super::pass::{READ_LEN_BYTES, Then};
 use super::peer::Peer;
 use super::pending::PendingResponses;
-use super::redis;
 use super::responses::Responses;
 use super::sending::Unsent;
+use super::socket_memory::SocketMemory;
+use super::state::ServerState;
 use super::stream::{ClientStream, is_too_many, poll_send};
 use super::turn::Turn;
 use super::worker_state::{ConnectionContext, WorkerState};
+use super::{panics, redis};
 use crate::direct::Waiter;
-use delay::Delay;
+use crate::setting::Setting;
 use protocol::Protocol;
-use read_ahead::Input;
 use socket_use::SocketUse;
-use unanswered::Unanswered;
 
 /// After a connection has answered requests of this total length from one generation, it may answer later requests from
 /// a newer generation. Without this limit, a client that never stops sending would hold the old generation forever.
@@ -529,5 +528,385 @@ impl<S: ClientStream> Drop for Connection<S> {
         worker.server.client_memory.release(activity);
         worker.server.client_memory.sockets.connection_closed();
         worker.counters().connection_closed();
+    }
+}
+
+/// The timer of a delayed response. Allocated for the first delay of a connection.
+#[derive(Default)]
+struct Delay(Option<Pin<Box<Sleep>>>);
+
+impl Delay {
+    /// Returns `Ready` if the time `until` has come. Otherwise, the task is woken at that time.
+    #[cold]
+    fn poll_until(&mut self, cx: &mut Context<'_>, until: Instant) -> Poll<()> {
+        let sleep = self.0.get_or_insert_with(|| Box::pin(sleep_until(until.into())));
+        if sleep.deadline() != until.into() {
+            sleep.as_mut().reset(until.into());
+        }
+        sleep.as_mut().poll(cx)
+    }
+}
+
+impl<S: ClientStream> Connection<S> {
+    /// Records the number of bytes that the connection holds, if it has changed since the last turn.
+    #[inline]
+    fn report_held(&self, cx: &Context<'_>) {
+        let held_bytes = self.held_bytes();
+        let before_bytes = self.context.activity.held_bytes();
+        if held_bytes != before_bytes {
+            self.report_changed(held_bytes, held_bytes > before_bytes, cx);
+        }
+    }
+
+    /// Returns the number of bytes that are allocated for the connection: for unanswered requests, pending responses, and
+    /// the sessions of both protocols and of TLS, and by the kernel for its socket.
+    fn held_bytes(&self) -> u64 {
+        let pending_bytes = self.pending.as_ref().map_or(0, |pending| pending.capacity_bytes());
+        let session_bytes = match &self.protocol {
+            Protocol::Redis(session) => session.held_bytes(),
+            Protocol::Native(session) => session.held_bytes(),
+            Protocol::Unknown => 0,
+        };
+        let own_bytes = self.stream.held_bytes() + self.unanswered.capacity_bytes() + pending_bytes + session_bytes;
+        own_bytes as u64 + self.context.activity.socket_bytes()
+    }
+
+    #[cold]
+    fn report_changed(&self, held_bytes: u64, has_grown: bool, cx: &Context<'_>) {
+        let server = &self.context.worker.server;
+        // A connection that holds memory may be evicted. The eviction wakes the connection's task.
+        self.context.activity.set_waker(cx.waker());
+        server.client_memory.record(&self.context.activity, held_bytes);
+        if has_grown {
+            server.evict_if_over_limit();
+        }
+    }
+
+    /// Answers the unfinished request of an evicted connection with an error, if the socket takes the error at once.
+    /// Sends no error if a response is partly sent, because the client would mistake the error for the rest of the
+    /// response.
+    fn refuse_unfinished(&mut self, cx: &mut Context<'_>) {
+        let is_pending = self.pending.as_ref().is_some_and(|pending| !pending.is_empty());
+        if self.unanswered.is_empty() || is_pending || self.then != Then::Read {
+            return;
+        }
+        let max_bytes = self.context.worker.server.client_memory.max_bytes;
+        let error = self.protocol.error(&format!(
+            "all connections together hold more than {max_bytes} bytes ({}), and this one is among those that hold the \
+             most: send shorter commands, or try again later",
+            Setting::ClientMemoryMax
+        ));
+        // The connection ends, whether or not the client learns the reason.
+        let _ = Pin::new(&mut self.stream).poll_write(cx, &error);
+    }
+}
+
+impl<S: ClientStream> Connection<S> {
+    /// Takes the next lines of the output of MONITOR, and stores them as pending responses. Returns false if there are
+    /// no lines. If the user has lost the permission for MONITOR, closes the connection instead.
+    #[inline]
+    fn take_monitor_lines(&mut self, cx: &Context<'_>) -> bool {
+        let Some(monitor) = self.protocol.monitor() else { return false };
+        // The waker is set before the queue is checked. Otherwise, lines that arrive right after the check would not
+        // wake the task.
+        self.context.activity.set_waker(cx.waker());
+        let Some(lines) = monitor.next_lines() else { return false };
+        if !self.protocol.may_monitor() {
+            self.then = Then::Close;
+            return true;
+        }
+        self.pending.get_or_insert_default().replace(&lines);
+        self.begin_pending();
+        self.moved();
+        true
+    }
+}
+
+/// The state of a connection's input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Input {
+    /// The client may send more bytes.
+    Open,
+    /// The client has closed its sending side of the connection.
+    Ended,
+    /// The client has sent more unanswered requests than `Protocol::unanswered_max_bytes` allows. All further
+    /// bytes from the client are discarded.
+    Discarded,
+}
+
+impl<S: ClientStream> Connection<S> {
+    /// Reads more requests if responses are pending because the socket does not take them.
+    ///
+    /// # Errors
+    /// If the connection has failed.
+    #[inline]
+    fn read_ahead(&mut self, cx: &mut Context<'_>, input: &mut [u8], turn: &mut Turn) -> io::Result<()> {
+        match &self.pending {
+            Some(pending) if !pending.is_empty() => match self.poll_read_ahead(cx, input, turn) {
+                Poll::Ready(result) => result,
+                Poll::Pending => Ok(()),
+            },
+            _ => Ok(()),
+        }
+    }
+
+    #[inline(never)]
+    fn poll_read_ahead(&mut self, cx: &mut Context<'_>, input: &mut [u8], turn: &mut Turn) -> Poll<io::Result<()>> {
+        // While a login is delayed, nothing is read.
+        let is_closing = matches!(self.then, Then::Close | Then::Delay(_)) || self.context.worker.is_stopping();
+        // If the turn has ended, responses may be pending although the socket has room for them.
+        if turn.has_ended || self.input == Input::Ended || is_closing {
+            return Poll::Ready(Ok(()));
+        }
+        let max_bytes = self.context.worker.server.settings.limits.buffer_max_bytes;
+        let max_bytes = self.protocol.unanswered_max_bytes(max_bytes);
+        loop {
+            if turn.is_over() {
+                return self.poll_others(cx, turn);
+            }
+            let mut buffer = ReadBuf::new(input);
+            ready!(self.poll_read(cx, &mut buffer))?;
+            let read = buffer.filled();
+            if read.is_empty() {
+                if self.input == Input::Open {
+                    self.input = Input::Ended;
+                }
+                return Poll::Ready(Ok(()));
+            }
+            self.context.worker.counters().read(read.len());
+            turn.use_input(read.len());
+            if self.input == Input::Discarded {
+                continue;
+            }
+            if self.unanswered.len_bytes() + read.len() > max_bytes {
+                self.input = Input::Discarded;
+                continue;
+            }
+            self.unanswered.push(read);
+            self.context.activity.count_progress(read.len());
+            self.moved();
+            if matches!(self.then, Then::Read | Then::Wait(_)) {
+                self.then = Then::Answer;
+            }
+        }
+    }
+
+    /// Ends a connection whose last response is sent. If the input is [`Input::Discarded`], first reads and discards
+    /// all bytes that the client still sends. Otherwise, the kernel would discard the last responses before the client
+    /// could read them.
+    fn poll_close(&mut self, cx: &mut Context<'_>, input: &mut [u8]) -> Poll<io::Result<End>> {
+        if self.input == Input::Discarded && !self.context.worker.is_stopping() {
+            self.end_pending();
+            ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
+            loop {
+                let mut buffer = ReadBuf::new(input);
+                ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buffer))?;
+                if buffer.filled().is_empty() {
+                    break;
+                }
+            }
+        }
+        Poll::Ready(Ok(End::Connection))
+    }
+
+    /// Stores an error as the last pending response of a client whose input is [`Input::Discarded`]. The caller must
+    /// already have answered all complete requests that arrived before the discarded bytes.
+    #[cold]
+    fn refuse_excess(&mut self) {
+        let server = &self.context.worker.server;
+        let max_bytes = self.protocol.unanswered_max_bytes(server.settings.limits.buffer_max_bytes);
+        server.statistics.totals.cut_buffer.fetch_add(1, Ordering::Relaxed);
+        if let Some(left_out) = server.excess_log.line() {
+            warn!(
+                peer = %self.context.peer,
+                left_out,
+                "disconnected: the client sent more than {max_bytes} bytes of requests without receiving the responses ({})",
+                Setting::BufferMax
+            );
+        }
+        let error = self.protocol.error(&format!(
+            "more than {max_bytes} bytes of commands wait for their replies to be received ({}): the rest of the \
+             pipeline was not executed; receive replies while sending, or send shorter pipelines",
+            Setting::BufferMax
+        ));
+        self.unanswered = Default::default();
+        self.pending.get_or_insert_default().replace(&error);
+        self.begin_pending();
+        self.then = Then::Close;
+    }
+}
+
+/// The maximum capacity that an empty buffer keeps, so that a client that often sends requests in pieces does not cause
+/// an allocation each time.
+const KEPT_MAX_BYTES: usize = 2 * READ_LEN_BYTES;
+
+/// Bytes that were read from a client and that are not answered yet.
+#[derive(Default)]
+struct Unanswered {
+    bytes: Vec<u8>,
+    /// The number of bytes at the start of `bytes` that are already answered. They are removed when they take at least
+    /// half of `bytes`, so that every byte is moved only a few times, however long the pipeline is.
+    answered_bytes: usize,
+}
+
+impl Unanswered {
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[self.answered_bytes..]
+    }
+
+    fn len_bytes(&self) -> usize {
+        self.bytes.len() - self.answered_bytes
+    }
+
+    fn is_empty(&self) -> bool {
+        self.len_bytes() == 0
+    }
+
+    /// Returns the number of bytes that are allocated.
+    fn capacity_bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// Appends bytes that the client sent.
+    fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Removes the first `len_bytes` bytes, which are answered.
+    ///
+    /// # Panics
+    /// If `len_bytes` exceeds the number of unanswered bytes.
+    fn remove(&mut self, len_bytes: usize) {
+        assert!(len_bytes <= self.len_bytes(), "answered bytes that were not read");
+        self.answered_bytes += len_bytes;
+        if self.answered_bytes < self.len_bytes() {
+            return;
+        }
+        self.bytes.drain(..self.answered_bytes);
+        self.answered_bytes = 0;
+        if self.bytes.capacity() > KEPT_MAX_BYTES.max(4 * self.bytes.len()) {
+            self.bytes.shrink_to(2 * self.bytes.len());
+        }
+    }
+}
+
+/// The pause before the first check of a lingering socket. Each pause is twice as long as the one before. Most clients
+/// receive their last response at once.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// The first number of a duplicated descriptor, so that the duplicate never becomes a standard stream.
+const DESCRIPTOR_MIN: i32 = 3;
+
+/// A socket whose connection has ended.
+struct Lingering {
+    server: Arc<ServerState>,
+    /// The place of the socket among the lingering sockets.
+    _place: Place,
+    socket: OwnedFd,
+    /// The user of the client, if the socket is a Unix socket.
+    user: Option<u32>,
+    /// The memory that is counted for the socket.
+    held_bytes: u64,
+}
+
+/// Ends the stream of a socket, but keeps the socket open while the kernel holds responses for it. The caller closes its
+/// own descriptor of the socket.
+///
+/// With `resets`, discards the responses of a TCP socket instead, and the client gets a reset. The responses of a Unix
+/// socket cannot be discarded.
+pub(super) fn linger(server: &Arc<ServerState>, socket: BorrowedFd<'_>, is_unix: bool, resets: bool) {
+    if !is_unix && resets {
+        reset(socket);
+        return;
+    }
+    let held_bytes = SocketMemory::of(socket).send_bytes;
+    if held_bytes == 0 {
+        return;
+    }
+    // Without a runtime, the process is ending. Without a descriptor, the kernel keeps the responses uncounted.
+    if Handle::try_current().is_err() {
+        return;
+    }
+    let Ok(socket) = rustix::io::fcntl_dupfd_cloexec(socket, DESCRIPTOR_MIN) else { return };
+    // Fails only if the client has closed the connection.
+    let _ = shutdown(&socket, Shutdown::Both);
+    let user = if is_unix { socket_peercred(&socket).ok().map(|peer| peer.uid.as_raw()) } else { None };
+    server.client_memory.replace_lingering(user, 0, held_bytes);
+    server
+        .lingering
+        .spawn(|place| Lingering { server: Arc::clone(server), _place: place, socket, user, held_bytes }.run(is_unix));
+}
+
+/// Makes the kernel discard the responses of a TCP socket when the socket is closed.
+fn reset(socket: BorrowedFd<'_>) {
+    // If this fails, the kernel keeps the responses for some minutes.
+    let _ = set_socket_linger(socket, Some(Duration::ZERO));
+}
+
+impl Lingering {
+    /// Waits until the client has received everything. A TCP client that receives nothing for the stall time-out gets a
+    /// reset.
+    async fn run(mut self, is_unix: bool) {
+        let stall_timeout = match self.server.settings.limits.stall_timeout {
+            Duration::ZERO => Limits::STALL_TIMEOUT,
+            timeout => timeout,
+        };
+        let (mut pause, mut stalled) = (PAUSE_MIN, Duration::ZERO);
+        while self.held_bytes > 0 {
+            sleep(pause).await;
+            let held_bytes = SocketMemory::of(self.socket.as_fd()).send_bytes;
+            stalled = if held_bytes < self.held_bytes { Duration::ZERO } else { stalled + pause };
+            self.server.client_memory.replace_lingering(self.user, self.held_bytes, held_bytes);
+            self.held_bytes = held_bytes;
+            if !is_unix && stalled >= stall_timeout {
+                return reset(self.socket.as_fd());
+            }
+            pause = (2 * pause).min(PAUSE_MAX);
+        }
+    }
+}
+
+impl Drop for Lingering {
+    fn drop(&mut self) {
+        self.server.client_memory.replace_lingering(self.user, self.held_bytes, 0);
+    }
+}
+
+#[cfg(test)]
+mod unanswered_tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_removed_in_the_order_in_which_they_were_added() {
+        let (mut unanswered, mut expected) = (Unanswered::default(), std::collections::VecDeque::<u8>::new());
+        for round in 0_usize..2000 {
+            let added: Vec<u8> = (0..round * 37 % 101).map(|i| (round + i) as u8).collect();
+            unanswered.push(&added);
+            expected.extend(&added);
+            let removed = round * 53 % 97;
+            let removed = removed.min(expected.len());
+            unanswered.remove(removed);
+            expected.drain(..removed);
+            assert_eq!(unanswered.len_bytes(), expected.len());
+            assert!(expected.iter().eq(unanswered.bytes()));
+        }
+    }
+
+    #[test]
+    fn memory_is_released_as_a_long_pipeline_is_answered() {
+        let mut unanswered = Unanswered::default();
+        let mut moved_bytes = 0;
+        unanswered.push(&vec![0; 8 << 20]);
+        while !unanswered.is_empty() {
+            let before = unanswered.answered_bytes;
+            unanswered.remove(1024);
+            if unanswered.answered_bytes < before {
+                moved_bytes += unanswered.len_bytes();
+            }
+            assert!(unanswered.capacity_bytes() <= KEPT_MAX_BYTES.max(8 * unanswered.len_bytes()));
+        }
+        assert!(moved_bytes <= 8 << 20, "{moved_bytes} bytes were moved");
+        assert!(unanswered.capacity_bytes() <= KEPT_MAX_BYTES);
     }
 }

@@ -6,9 +6,6 @@
 //! on connections.
 
 mod candidate;
-mod control;
-mod retained;
-mod served_table;
 mod source;
 mod supervisor;
 mod watch;
@@ -17,19 +14,16 @@ use std::fs::File;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-pub use candidate::OpenError;
-pub(super) use candidate::Plan;
-pub use control::Control;
-pub(super) use control::ControlChannel;
-pub(super) use served_table::{PinnedGeneration, ServedTable};
-pub(super) use source::Source;
-pub(super) use supervisor::{Supervised, Supervisor};
-pub(super) use watch::{FileVersion, FolderWatch};
-
 use super::fields::Fields;
 use crate::cluster::SlotSet;
 use crate::store::{Store, Writers};
+pub use candidate::OpenError;
+pub(super) use candidate::Plan;
+pub(super) use source::Source;
+pub use supervisor::Control;
+pub(super) use supervisor::{ControlChannel, PinnedGeneration, ServedTable, Supervised, Supervisor};
 use watch::Identity;
+pub(super) use watch::{FileVersion, FolderWatch};
 
 /// A version of the table: one immutable file that is or was served.
 pub(super) struct Generation {

@@ -3,11 +3,11 @@
 //! In: one complete command. Out: its reply, or the work that is left.
 
 use super::lookup::Lookup;
-use super::order::RangeCommand;
+use super::order::{self, RangeCommand};
 use super::work::{KeysOf, Outcome, Step, Work};
 use super::{
-    COMMAND_STEPS, Out, Session, acl, clients, cluster, commands, handshake, hashes, info, keyspace, kill, order,
-    strings, tools, transaction,
+    COMMAND_STEPS, Out, Session, acl, clients, cluster, commands, hashes, info, keyspace, kill, login, strings, tools,
+    transaction,
 };
 use crate::protocol::resp::commands::{ARGS_MAX_AT_ONCE, Id, Refusal, Spec, find_full, help, is_http, resolve};
 use crate::protocol::resp::{Args, Command, Reply};
@@ -169,15 +169,15 @@ impl Session {
             Id::ZkvRange => order::range_or_count(store, RangeCommand::range(args), out)?,
             Id::ZkvCount => order::range_or_count(store, RangeCommand::count(args), out)?,
             Id::ZkvGeneration => push_generation(generation, out),
-            Id::Ping => handshake::ping(args, out)?,
-            Id::Echo => handshake::echo(args, out),
+            Id::Ping => login::ping(args, out)?,
+            Id::Echo => login::echo(args, out),
             Id::Time => info::time(out),
             Id::Info => {
                 out.sink().steps().add(Snapshot::steps(server));
                 info::info(server, &self.clients, self.access.permits_all_keys(), args, out);
             }
             Id::ConfigGet => info::config_get(server, args, out)?,
-            Id::Select => handshake::select(server.settings.source.cluster.is_some(), args, out)?,
+            Id::Select => login::select(server.settings.source.cluster.is_some(), args, out)?,
             Id::Auth => return self.auth(args, out),
             Id::Hello => return self.hello(args, out),
             Id::Reset => self.reset(out),
@@ -206,7 +206,7 @@ impl Session {
             Id::ClientSetInfo => clients::set_info(&self.client, args, out)?,
             Id::ClientInfo => clients::info(&self.client, &server.settings, out),
             Id::ClientList => return clients::list(args),
-            Id::ClientNoEvict | Id::ClientNoTouch => handshake::on_or_off(args, out)?,
+            Id::ClientNoEvict | Id::ClientNoTouch => login::on_or_off(args, out)?,
             Id::AclWhoAmI => acl::who_am_i(&self.access, &server.users, out),
             Id::AclList => return Ok(acl::list(&server.users, true, out)),
             Id::AclUsers => return Ok(acl::list(&server.users, false, out)),

@@ -13,7 +13,6 @@ mod cold;
 mod commands;
 mod execute;
 mod gets;
-mod handshake;
 mod hashes;
 mod info;
 mod keyspace;
@@ -24,20 +23,20 @@ mod monitor;
 mod neighbors;
 mod order;
 mod permission;
-mod random;
 mod ranges;
 mod routing;
 mod slots;
 mod stored;
 mod strings;
+#[cfg(all(test, feature = "bake"))]
+mod tests;
 mod text;
 mod tools;
 mod transaction;
 mod work;
 
-#[cfg(all(test, feature = "bake"))]
-mod tests;
-
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -58,7 +57,6 @@ pub(super) use clients::Clients;
 use clients::RedisClient;
 pub(super) use monitor::Monitor;
 use order::SEARCH_STEPS;
-use random::Random;
 use routing::ClusterSession;
 use transaction::Transaction;
 use work::{Outcome, Step, Work};
@@ -508,5 +506,24 @@ impl Drop for Session {
     fn drop(&mut self) {
         self.end_monitor();
         self.clients.remove(&self.client);
+    }
+}
+
+/// The state of a sequence. A copy continues with the same numbers.
+#[derive(Clone, Copy)]
+struct Random(u64);
+
+impl Random {
+    /// Begins a sequence that differs from others.
+    fn new() -> Random {
+        Random(RandomState::new().build_hasher().finish())
+    }
+
+    /// Returns the next number.
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
     }
 }

@@ -4,7 +4,6 @@
 //! with decrypted requests and encrypted responses. Nothing in this folder depends on the protocol of the requests.
 
 mod certificates;
-mod expiry;
 mod handshake;
 mod stream;
 

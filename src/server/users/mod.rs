@@ -7,15 +7,13 @@
 //! depends neither on connections nor on how a protocol executes its requests.
 
 mod access;
-mod attempts;
 mod parse;
 mod permissions;
 mod reload;
 mod requirements;
 mod table;
 
-pub(super) use access::{Access, Denied, LoginFailed};
-pub(super) use attempts::Attempts;
+pub(super) use access::{Access, Attempts, Denied, LoginFailed};
 pub use parse::UsersError;
 pub(super) use permissions::{CATEGORIES, User};
 pub(super) use reload::watch;

@@ -1,37 +1,31 @@
 //! The command-line options and commands of `zkv`.
 
-mod files;
-mod lookups;
-mod programs;
 mod publishing;
-mod servers;
-mod topology;
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::Read;
+use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::builder::RangedU64ValueParser;
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
 use zero_kv::DEFAULT_SOCKET;
+use zero_kv::cli::generation_args::parse_url;
+use zero_kv::cli::number::parse_count;
 use zero_kv::cli::server_args::ServerArgs;
 use zero_kv::client::{Client, ClientError, Direct, DirectOptions, Options, SOCKET_VARIABLE, default_address};
+use zero_kv::cluster::{Health, NodeAddress, Role, TopologyNode};
 use zero_kv::format::header::MAGIC;
 
-pub(crate) use files::{CanaryArgs, DiffArgs, DiffFormat, DumpArgs, DumpFormat, FileCommand};
-pub(crate) use lookups::{Format, KeysArgs, Lookup, OutputArgs, Part, Presence, RangeArgs};
-pub(crate) use programs::ProgramCommand;
 pub(crate) use publishing::PublishingCommand;
 #[cfg(feature = "object-store")]
 pub(crate) use publishing::{
     CopyArgs, GcArgs, GenerationsArgs, PinArgs, PolicyArgs, PublishArgs, PullArgs, Quota, Ready, RolloutArgs,
     StoreCommand, TableArgs, UnpinArgs, WatchNodesArgs,
 };
-pub(crate) use servers::{HealthArgs, ReloadArgs, ServerCommand, TopArgs};
-#[cfg(feature = "object-store")]
-pub(crate) use topology::WatchArgs;
-pub(crate) use topology::{PlanArgs, Source, TopologyCommand};
 
 /// Help heading of the options that all lookups share.
 const SERVER_OR_FILE: &str = "Server or file";
@@ -207,4 +201,521 @@ pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
     let with_unit = || humantime::parse_duration(text).ok().filter(|time| SECONDS.contains(&time.as_secs_f64()));
     let expected = "expected 0.01 to 1000000 seconds, such as 10, or a time with its unit, such as 500ms or 5min";
     seconds.or_else(with_unit).ok_or_else(|| expected.to_owned())
+}
+
+#[derive(Subcommand)]
+pub(crate) enum ProgramCommand {
+    /// Compile rows into a file to serve: runs `baker`
+    ///
+    /// All arguments are passed to `baker`; `zkv bake --help` lists them.
+    Bake,
+    /// Serve a baked file to all processes of this machine: runs `kv_store`
+    ///
+    /// All arguments are passed to `kv_store`; `zkv serve --help` lists them.
+    Serve,
+    /// Saturate a server with requests of many clients, and measure it: runs `benchmarker`
+    ///
+    /// All arguments are passed to `benchmarker`; `zkv saturate --help` lists them. To measure the client library
+    /// instead of a server, use `zkv bench`.
+    Saturate,
+}
+
+impl ProgramCommand {
+    /// Returns the program that a command runs, or `None` if no such command exists.
+    pub(crate) fn program(command: &str) -> Option<&'static str> {
+        match command {
+            "bake" => Some("baker"),
+            "serve" => Some("kv_store"),
+            "saturate" => Some("benchmarker"),
+            _ => None,
+        }
+    }
+}
+
+#[derive(Subcommand)]
+pub(crate) enum ServerCommand {
+    /// Print the server's settings, facts about its file, and its counters, as lines of `name value`
+    ///
+    /// Counters begin at 0 when the server starts.
+    ///
+    /// Exit status: 0 after success, 2 after an error.
+    Info {
+        /// Write one JSON object on one line
+        #[arg(long)]
+        json: bool,
+    },
+    /// Measure the round-trip time of one ping request
+    ///
+    /// Exit status: 0 if the server responds, 2 after an error.
+    Ping,
+    /// Report whether the server responds and serves an intact file
+    ///
+    /// Exit status: 0 if the server is healthy; 1 if it is not, with a line for each reason; 2 after a
+    /// usage error.
+    Health(HealthArgs),
+    /// Show live statistics of the server; if standard output is not a terminal, write one line per
+    /// interval
+    ///
+    /// Press q, Esc, or Ctrl-C to quit. Rates cover the last interval.
+    ///
+    /// Exit status: 0 after success, 2 after an error.
+    Top(TopArgs),
+    /// Reload the file now and wait until the server serves or rejects it
+    ///
+    /// Only root and the server's own user may request a reload.
+    ///
+    /// Exit status: 0 if the server serves the requested file or generation, even if the server already
+    /// served it before; 1 if the server rejected the file, with the reason; 2 after an error.
+    Reload(ReloadArgs),
+}
+
+#[derive(clap::Args)]
+pub(crate) struct HealthArgs {
+    /// Wait at most this long for the response
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_time)]
+    pub(crate) timeout: Duration,
+    /// Report a problem if a server that follows a published table has not read its store for this long [default: ten
+    /// polls, and at least 30 s]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub(crate) stale_after: Option<Duration>,
+    /// If the server is healthy, print the generation, digest, and number of rows of its table
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct TopArgs {
+    /// Sample the server at this interval
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_time)]
+    pub(crate) interval: Duration,
+    /// Write this many lines, one per interval, even to a terminal
+    #[arg(long, value_name = "N")]
+    pub(crate) count: Option<NonZeroU64>,
+    /// Write one line (short for --count 1)
+    #[arg(long, conflicts_with = "count")]
+    pub(crate) once: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ReloadArgs {
+    /// Go back to the previous generation instead
+    #[arg(long)]
+    pub(crate) rollback: bool,
+    /// Wait at most this long for the server to serve or reject the file
+    #[arg(long, value_name = "TIME", default_value = "300s", value_parser = parse_time)]
+    pub(crate) timeout: Duration,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum TopologyCommand {
+    /// Print the nodes of a cluster and their slots
+    ///
+    /// Exit status: 0 if there is a topology, 1 if the table has none, 2 after an error.
+    Show {
+        /// Read the topology from this file, or the newest one from the table at this URL
+        source: Source,
+        /// Print the document, which `zkv topology apply` accepts
+        #[arg(long)]
+        json: bool,
+    },
+    /// Check that a topology file is valid
+    ///
+    /// Exit status: 0 if it is valid, 2 with the reason otherwise.
+    Check {
+        /// Check this file
+        file: PathBuf,
+    },
+    /// Print the next topology for some nodes, which moves as few slots as possible
+    ///
+    /// Each primary gets an equal number of slots. The document is written to standard output, and a summary to
+    /// standard error.
+    ///
+    /// Exit status: 0 after success, 2 after an error.
+    Plan(PlanArgs),
+    /// Make a topology the newest one
+    ///
+    /// A store accepts the topology only if its number is one more than the highest number in the store. The nodes put
+    /// it into effect when all primaries have their rows. A file is replaced by rename if the number is higher.
+    ///
+    /// Exit status: 0 after success, 2 after an error.
+    Apply {
+        /// Apply the topology in this file; `-` reads standard input
+        file: PathBuf,
+        /// Apply the topology to the table at this URL, or to the file that nodes read
+        #[arg(long, value_name = "URL|FILE")]
+        to: Source,
+    },
+    /// Mark nodes that have stopped reporting as failed, and promote their replicas, until interrupted
+    ///
+    /// Run one process per cluster; several processes do not harm, because each topology is created only once. If more
+    /// than half of the nodes have stopped reporting, nothing is changed.
+    ///
+    /// Exit status: 0 with --once, 2 after an error.
+    Watch(WatchArgs),
+}
+
+#[derive(clap::Args)]
+pub(crate) struct PlanArgs {
+    /// Plan for these nodes, such as a=10.0.0.1:6380,b=10.0.0.2:6380@zone-2
+    #[arg(long, required = true, value_name = "ID=HOST:PORT[@ZONE],…", value_delimiter = ',')]
+    pub(crate) nodes: Vec<PlannedNode>,
+    /// Give each primary this many replicas
+    #[arg(long, value_name = "R", default_value_t = 0)]
+    pub(crate) replicas: usize,
+    /// Move slots from the topology in this file, or from the newest one of the table at this URL
+    #[arg(long, value_name = "URL|FILE")]
+    pub(crate) from: Option<Source>,
+}
+
+#[derive(clap::Args)]
+#[cfg_attr(not(feature = "object-store"), allow(dead_code, reason = "only the feature object-store reads them"))]
+pub(crate) struct WatchArgs {
+    /// Watch the cluster of the table at this URL
+    #[arg(value_parser = parse_url)]
+    pub(crate) url: String,
+    /// Mark a node as failed if its last report is older than this, such as 30s or 5min, and two of its reports are
+    /// missing. A node reports after three polls, and at least every 60 s
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time)]
+    pub(crate) fail_after: Duration,
+    /// Read the reports of the nodes at this interval
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_time)]
+    pub(crate) interval: Duration,
+    /// Read the reports once, and end
+    #[arg(long)]
+    pub(crate) once: bool,
+}
+
+/// The place of a topology.
+#[derive(Clone, Debug)]
+#[cfg_attr(not(feature = "object-store"), allow(dead_code, reason = "only the feature object-store reads URLs"))]
+pub(crate) enum Source {
+    File(PathBuf),
+    Url(String),
+}
+
+impl FromStr for Source {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Source, String> {
+        match text.contains("://") {
+            true => Ok(Source::Url(parse_url(text)?.to_owned())),
+            false => Ok(Source::File(text.into())),
+        }
+    }
+}
+
+/// A node of a plan.
+#[derive(Clone, Debug)]
+pub(crate) struct PlannedNode(pub(crate) TopologyNode);
+
+impl FromStr for PlannedNode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<PlannedNode, String> {
+        let expected = || format!("found {text:?}, expected ID=HOST:PORT or ID=HOST:PORT@ZONE");
+        let (id, rest) = text.split_once('=').ok_or_else(expected)?;
+        let (address, zone) = rest.split_once('@').map_or((rest, None), |(address, zone)| (address, Some(zone)));
+        let NodeAddress { host, port } = address.parse()?;
+        Ok(PlannedNode(TopologyNode {
+            id: id.to_owned(),
+            host,
+            port,
+            role: Role::Primary,
+            primary: None,
+            slots: Vec::new(),
+            zone: zone.map(str::to_owned),
+            health: Health::Online,
+        }))
+    }
+}
+
+#[derive(Subcommand)]
+pub(crate) enum FileCommand {
+    /// Describe a file: its header, sections, keys, and lengths of values
+    ///
+    /// The command reads and verifies the whole file. For a damaged file, it prints the header and
+    /// marks the damaged sections.
+    ///
+    /// Exit status: 0 if the file is intact, 1 if it is damaged or not a baked file, 2 if it cannot be
+    /// read.
+    Inspect {
+        /// Read this baked file
+        file: PathBuf,
+        /// Write one JSON object on one line
+        #[arg(long)]
+        json: bool,
+    },
+    /// Verify a whole file: check all checksums and the order of the keys, and look up every key
+    ///
+    /// Exit status: 0 if the file is intact, 1 if it is damaged or not a baked file, 2 if it cannot be
+    /// read.
+    Verify {
+        /// Verify this baked file
+        file: PathBuf,
+    },
+    /// Write the rows of a file as text or Parquet that bakes to the same file
+    ///
+    /// Exit status: 0 after success, 2 after an error. If the reader of the output closes the pipe early,
+    /// the exit status is 0.
+    Dump(DumpArgs),
+    /// Print the rows that differ between two files, in key order
+    ///
+    /// A line of text begins with `-` for a key that only A has, with `+` for a key that only B has, and
+    /// with `~` for a key whose values differ. The last line counts these keys and the equal rows. If the
+    /// headers of both files have the same digest, the command reports all rows as equal without reading
+    /// them. A digest can be forged: if you do not trust the files, use cmp to compare them.
+    ///
+    /// In typed tables, the first lines are the columns that differ, and each line `~` names the columns whose values
+    /// differ. Rows are compared by the columns that both tables have.
+    ///
+    /// Exit status: 0 if all rows and columns are equal, 1 if some differ, 2 after an error.
+    Diff(DiffArgs),
+    /// Write canaries: `key,digest` lines that `kv_store --canary` checks in a new file before serving it
+    ///
+    /// The digest is the XXH3-128 of the key's value, as 32 hexadecimal digits, or `absent` for a key
+    /// that is not in the table.
+    ///
+    /// Exit status: 0 after success, 2 after an error.
+    Canary(CanaryArgs),
+}
+
+#[derive(clap::Args)]
+pub(crate) struct DumpArgs {
+    /// Read this baked file
+    pub(crate) file: PathBuf,
+    /// Choose the output format
+    #[arg(long, value_name = "FORMAT", default_value = "csv")]
+    pub(crate) format: DumpFormat,
+    /// Write to this file, which gets its name only when it is complete; `-` is standard output
+    #[arg(short, long, value_name = "FILE", default_value = "-")]
+    pub(crate) output: PathBuf,
+    /// Write only these columns of a typed table, in this order
+    #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
+    pub(crate) columns: Vec<String>,
+    #[command(flatten)]
+    pub(crate) range: RangeArgs,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+pub(crate) enum DumpFormat {
+    /// Lines `key,value`, quoted where necessary; for a typed table, a row of column names and one field per column
+    Csv,
+    /// Like csv, with tabs instead of commas, for `baker --format tsv`
+    Tsv,
+    /// Lines `{"key":…,"value":"…"}`, or for a typed table, with one field per column; only for tables whose keys and
+    /// values are UTF-8
+    Jsonl,
+    /// Apache Parquet, with the types of a typed table's columns; requires the feature `parquet`
+    Parquet,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct DiffArgs {
+    /// Compare this baked file
+    pub(crate) a: PathBuf,
+    /// Compare A with this baked file
+    pub(crate) b: PathBuf,
+    /// Write the values too
+    #[arg(long)]
+    pub(crate) values: bool,
+    /// Write only the counts
+    #[arg(long, conflicts_with = "values")]
+    pub(crate) summary: bool,
+    /// Choose the output format
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub(crate) format: DiffFormat,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+pub(crate) enum DiffFormat {
+    /// Text for people: byte keys and values are quoted, with everything but printable ASCII escaped
+    Text,
+    /// One JSON object per line; only for tables whose keys and values are UTF-8
+    Jsonl,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct CanaryArgs {
+    /// Read this baked file
+    pub(crate) file: PathBuf,
+    /// Write canaries for these keys. A key is an unsigned 64-bit decimal, or bytes. Pass `--` before the keys if one
+    /// begins with `-`. A single `-` reads keys from standard input, one per line
+    #[arg(required_unless_present = "sample", value_name = "KEY", allow_negative_numbers = true)]
+    pub(crate) keys: Vec<OsString>,
+    /// Write canaries for this many evenly spaced keys of the table, or for all keys if there are fewer
+    #[arg(long, value_name = "N", conflicts_with = "keys", value_parser = parse_count)]
+    pub(crate) sample: Option<NonZeroUsize>,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Lookup {
+    /// Write the value of a key to standard output, unchanged, and with a line end only on a terminal
+    ///
+    /// In a typed table, write one line `name: value` per column instead.
+    ///
+    /// For several keys, or keys from standard input, write the rows of the keys that are in the table,
+    /// in the order in which the keys are given. If the first argument is a baked file, keys are looked
+    /// up in this file: `zkv get FILE KEY…`
+    ///
+    /// Exit status: 0 if all keys are in the table, 1 if some are not, 2 after an error.
+    Get {
+        #[command(flatten)]
+        keys: KeysArgs,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Check whether keys are in the table; without --print, report the result only by the exit status
+    ///
+    /// Exit status: 0 if all keys are in the table, 1 if some are not, 2 after an error.
+    Exists {
+        #[command(flatten)]
+        keys: KeysArgs,
+        /// Write the keys that are in the table, or the keys that are absent, one per line, unchanged
+        #[arg(long, value_name = "WHICH")]
+        print: Option<Presence>,
+        /// Terminate keys with NUL instead of line ends, in standard input and output
+        #[arg(short = 'z', long)]
+        null: bool,
+    },
+    /// Write the row with the largest key that is less than or equal to KEY
+    ///
+    /// For several keys, or keys from standard input, each row is preceded by the key that was looked up.
+    ///
+    /// Exit status: 0 if every key has such a row, 1 if some keys have none, 2 after an error.
+    Floor {
+        #[command(flatten)]
+        keys: KeysArgs,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Write the row with the smallest key that is greater than or equal to KEY
+    ///
+    /// For several keys, or keys from standard input, each row is preceded by the key that was looked up.
+    ///
+    /// Exit status: 0 if every key has such a row, 1 if some keys have none, 2 after an error.
+    Ceiling {
+        #[command(flatten)]
+        keys: KeysArgs,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Write the row with the smallest key
+    First {
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Write the row with the largest key
+    Last {
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Write the rows of a range in key order; without bounds, all rows
+    Range {
+        #[command(flatten)]
+        range: RangeArgs,
+        /// Write the rows in descending key order
+        #[arg(long)]
+        reverse: bool,
+        /// Write at most this many rows
+        #[arg(long, value_name = "N")]
+        limit: Option<usize>,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Write the rows whose keys begin with PREFIX, in key order; without PREFIX, all rows
+    Scan {
+        /// Write only rows whose keys begin with these bytes
+        prefix: Option<OsString>,
+        /// Write at most this many rows
+        #[arg(long, value_name = "N")]
+        limit: Option<usize>,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Write the number of keys in a range; without bounds, the number of all keys
+    Count {
+        #[command(flatten)]
+        range: RangeArgs,
+    },
+}
+
+#[derive(clap::Args)]
+pub(crate) struct KeysArgs {
+    /// Look up these keys: unsigned 64-bit decimals, or bytes. Pass `--` before the keys if one begins with
+    /// `-`. A single `-` reads keys from standard input, one per line
+    #[arg(required = true, value_name = "KEY", allow_negative_numbers = true)]
+    pub(crate) keys: Vec<OsString>,
+    /// Decode escapes in keys, such as `\n`, `\x00`, and `\\`; --format escaped writes the same escapes
+    #[arg(short, long)]
+    pub(crate) escapes: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct OutputArgs {
+    /// Choose the output format [default: csv, but raw for `get` with one key]
+    #[arg(short, long, value_name = "FORMAT")]
+    pub(crate) format: Option<Format>,
+    /// Write only keys, or only values
+    #[arg(long, value_name = "PART")]
+    pub(crate) only: Option<Part>,
+    /// Write only these columns of a typed table, in this order
+    #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
+    pub(crate) columns: Vec<String>,
+    /// Terminate keys and rows with NUL instead of line ends, in standard input and in all formats except csv
+    /// and json
+    #[arg(short = 'z', long)]
+    pub(crate) null: bool,
+}
+
+impl OutputArgs {
+    /// Returns the options that write only keys, unchanged.
+    pub(crate) fn for_keys(null: bool) -> OutputArgs {
+        OutputArgs { format: Some(Format::Raw), only: Some(Part::Keys), columns: Vec::new(), null }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+pub(crate) enum Format {
+    /// Lines `key,value`, or in a typed table, with one field per column; quoted where necessary
+    Csv,
+    /// Unchanged bytes, with a tab between key and value
+    Raw,
+    /// Like raw, but bytes that are not printable ASCII are written as escapes, such as `\n` and `\xff`
+    Escaped,
+    /// Like raw, with bytes as hexadecimal digits; keys that are numbers stay decimal
+    Hex,
+    /// Lines `{"key":…,"value":"…"}`, or in a typed table, with one field per column; bytes that are not UTF-8 are
+    /// written as `key_hex` or `value_hex`
+    Json,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+pub(crate) enum Part {
+    Keys,
+    Values,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+pub(crate) enum Presence {
+    Present,
+    Absent,
+}
+
+#[derive(clap::Args, Default)]
+pub(crate) struct RangeArgs {
+    /// Begin at this key, inclusive
+    #[arg(long, value_name = "KEY", conflicts_with = "after")]
+    pub(crate) from: Option<OsString>,
+    /// Begin after this key
+    #[arg(long, value_name = "KEY")]
+    pub(crate) after: Option<OsString>,
+    /// End at this key, inclusive
+    #[arg(long, value_name = "KEY", conflicts_with = "before")]
+    pub(crate) to: Option<OsString>,
+    /// End before this key
+    #[arg(long, value_name = "KEY")]
+    pub(crate) before: Option<OsString>,
+    /// Include only keys that begin with these bytes
+    #[arg(long, value_name = "BYTES", conflicts_with_all = ["from", "after", "to", "before"])]
+    pub(crate) prefix: Option<OsString>,
 }

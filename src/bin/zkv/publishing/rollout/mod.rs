@@ -2,20 +2,22 @@
 //!
 //! In: the generation, and the reports of nodes. Out: pins and decisions in the store, and a live table of nodes.
 
-mod abort;
 mod nodes;
 mod tally;
 mod watch;
-mod zones;
 
+use std::collections::BTreeMap;
 use std::io::Write;
 
+use anyhow::bail;
 use serde::Serialize;
-use zero_kv::publish::{Decision, Pin, Publication};
+use zero_kv::counted::counted;
+use zero_kv::printable::Printable;
+use zero_kv::publish::{Decision, Pin, Publication, PublishError};
 
+use super::pins::{PINS_MAX, generation_of_others, is_activated};
 use crate::args::RolloutArgs;
 use crate::output::{print, print_error, write_json_line};
-use crate::publishing::pins::generation_of_others;
 use nodes::{Node, State};
 use tally::Tally;
 use watch::Watch;
@@ -60,8 +62,8 @@ pub(super) fn rollout(args: &RolloutArgs) -> anyhow::Result<bool> {
     let mut watch = Watch::new(&publication, args);
     publication.manifest(Some(args.generation))?;
     let outcome = match args {
-        RolloutArgs { abort: true, .. } => abort::abort(&publication, args, &mut watch),
-        RolloutArgs { zones, .. } if !zones.is_empty() => zones::zone_by_zone(&publication, args, &mut watch),
+        RolloutArgs { abort: true, .. } => abort(&publication, args, &mut watch),
+        RolloutArgs { zones, .. } if !zones.is_empty() => zone_by_zone(&publication, args, &mut watch),
         RolloutArgs { barrier: true, .. } => with_barrier(&publication, args, &mut watch),
         _ => node_by_node(&publication, args, &mut watch),
     };
@@ -195,4 +197,124 @@ fn finish(publication: &Publication, args: &RolloutArgs, outcome: Outcome, watch
     let step = watch.current_step().map(|step| format!("{step}: ")).unwrap_or_default();
     print_error(&format_args!("{url}: generation {generation}: {step}{problem}"));
     Ok(false)
+}
+
+/// Decides that nodes do not serve the generation, and pins them to what they should have served before.
+fn abort(publication: &Publication, args: &RolloutArgs, watch: &mut Watch<'_>) -> anyhow::Result<Outcome> {
+    watch.start()?;
+    let Some((number, pin)) = publication.pin()?.filter(|(_, pin)| pin.generation == Some(args.generation)) else {
+        return Ok(Outcome::NotRolledOut);
+    };
+    let restored = preceding(publication, args.generation, number, watch)?;
+    if pin.hold && publication.decide(number, Decision::Abort)? == Decision::Activate {
+        return Ok(Outcome::Activated);
+    }
+    watch.report(&format!("the rollout of generation {} is aborted", args.generation));
+    if let Some(pin) = restored {
+        watch.pin(&pin)?;
+    }
+    Ok(Outcome::Aborted)
+}
+
+/// Returns a pin that selects what the newest pin before the rollout selected. `number` is the number of the newest pin, which
+/// belongs to the rollout. Returns `None` if the table has no other generation.
+fn preceding(
+    publication: &Publication,
+    generation: u64,
+    mut number: u64,
+    watch: &Watch<'_>,
+) -> anyhow::Result<Option<Pin>> {
+    let (mut restored, oldest) = (Pin::new(None), number.saturating_sub(PINS_MAX).max(1));
+    while number > oldest {
+        number -= 1;
+        let before = match publication.pin_with_number(number) {
+            // Nodes pass over pins that cannot be read, too.
+            Err(PublishError::Document { .. }) => None,
+            pin => pin?.filter(|pin| pin.generation != Some(generation)),
+        };
+        // A pin that was not activated has not changed what nodes serve.
+        let is_served = |pin: &Pin| Ok::<_, PublishError>(!pin.hold || is_activated(publication, number)?);
+        if let Some(pin) = before
+            && is_served(&pin)?
+        {
+            (restored.generation, restored.nodes, restored.others) = (pin.generation, pin.nodes, pin.others);
+            break;
+        }
+    }
+    if restored.generation.is_none() && publication.newest()? == generation {
+        // Without a pin, nodes would serve the generation whose rollout is aborted, because it is the newest one.
+        let parent = publication.manifest(Some(generation))?.parent;
+        restored = Pin::new(watch.most_served().or(Some(parent).filter(|parent| *parent > 0)));
+        if restored.generation.is_none() {
+            return Ok(None);
+        }
+    }
+    // Checked before anything is decided.
+    for number in [restored.generation, restored.others].into_iter().flatten() {
+        publication.manifest(Some(number))?;
+    }
+    Ok(Some(restored))
+}
+
+fn zone_by_zone(publication: &Publication, args: &RolloutArgs, watch: &mut Watch<'_>) -> anyhow::Result<Outcome> {
+    watch.start()?;
+    if watch.live().next().is_none() {
+        return Ok(Outcome::NoNodes);
+    }
+    check(&args.zones, watch.nodes())?;
+    // Read before the first pin, which selects the generation.
+    let others = others(publication, watch)?;
+    if args.barrier {
+        let pin = hold(args, watch)?;
+        let outcome = wait_until_prepared(publication, pin, args, watch)?;
+        if outcome != Outcome::Done {
+            return Ok(outcome);
+        }
+    }
+    for (index, zone) in args.zones.iter().enumerate() {
+        watch.step(&format!("zone {zone}"));
+        let named = &args.zones[..=index];
+        let is_named = |node: &&Node| named.contains(&node.zone);
+        let nodes: Vec<String> = watch.nodes().iter().filter(is_named).map(|node| node.node.clone()).collect();
+        let mut pin = Pin::new(Some(args.generation));
+        (pin.nodes, pin.others) = (nodes.clone(), others);
+        watch.pin(&pin)?;
+        let outcome = watch.wait_until_served(|node| nodes.contains(&node.node), false)?;
+        if outcome != Outcome::Done {
+            return Ok(outcome);
+        }
+    }
+    watch.step("all nodes");
+    pin_all(args, watch)
+}
+
+/// Checks that the named zones are those of the nodes, because a rollout ends with a pin of all nodes.
+fn check(zones: &[String], nodes: &[Node]) -> anyhow::Result<()> {
+    let mut known: BTreeMap<&str, usize> = BTreeMap::new();
+    for node in nodes.iter().filter(|node| node.is_live()) {
+        *known.entry(&node.zone).or_default() += 1;
+    }
+    let without = known.remove("").unwrap_or(0);
+    let mut list: Vec<String> =
+        known.iter().map(|(zone, count)| format!("{zone} ({})", counted(count, "node"))).collect();
+    if without > 0 {
+        list.push(format!("{} without a zone", counted(without, "node")));
+    }
+    let list = list.join(", ");
+    for zone in zones {
+        if !known.contains_key(zone.as_str()) {
+            bail!(
+                "--zones: no node of zone {:?} has reported within 3 minutes: expected zones of {}",
+                zone,
+                Printable(list)
+            );
+        }
+    }
+    if let Some(zone) = known.keys().find(|zone| zones.iter().all(|named| named != *zone)) {
+        bail!(
+            "--zones: does not name zone {zone:?}, which has nodes: name all zones, because a rollout ends with all nodes: {}",
+            Printable(list)
+        );
+    }
+    Ok(())
 }
