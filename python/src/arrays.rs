@@ -4,78 +4,34 @@ use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyMemoryError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
-use crate::client::Client;
-use crate::cluster_client::ClusterClient;
 use crate::errors::KeyKind;
 use crate::key_batch::{KeyBatch, PossibleKeys};
-use crate::many::{FoundValues, LookUpMany, detached};
-use crate::neighbors::{FindNeighbors, NearestRows, Neighbor, RowKeys};
-use crate::table::Table;
+use crate::lookup_table::LookupTable;
+use crate::many::detached;
+use crate::neighbors::{Neighbor, RowKeys};
 use crate::view::Memory;
 
-/// The object whose method `get_many`, `floor_many`, or `ceiling_many` was called.
-#[derive(FromPyObject)]
-pub(crate) enum LookUpTarget<'py> {
-    Table(Bound<'py, Table>),
-    Client(Bound<'py, Client>),
-    ClusterClient(Bound<'py, ClusterClient>),
-}
-
-impl<'py> LookUpTarget<'py> {
-    /// Looks up all keys and passes their values to `make`. Other Python threads run during the lookup and during
-    /// `make`, unless there are few keys.
-    fn look_up<T: Send>(
-        &self,
-        py: Python<'py>,
-        keys: &PossibleKeys<'py>,
-        make: impl FnOnce(Vec<Option<&[u8]>>) -> T + Send,
-    ) -> PyResult<T> {
-        let make = |values: &FoundValues<'_>, _: Option<&_>| Ok(detached(py, keys.len(), || make(values.slices())));
-        match self {
-            LookUpTarget::Table(table) => table.get().look_up_possible(py, keys, false, make),
-            LookUpTarget::Client(client) => client.get().look_up_possible(py, keys, false, make),
-            LookUpTarget::ClusterClient(client) => client.get().look_up_possible(py, keys, false, make),
-        }
-    }
-
-    /// Converts the keys of a call.
-    fn possible_keys(&self, keys: &Bound<'py, PyAny>) -> PyResult<PossibleKeys<'py>> {
-        match self {
-            LookUpTarget::Table(table) => table.get().possible_keys(keys),
-            LookUpTarget::Client(client) => client.get().possible_keys(keys),
-            LookUpTarget::ClusterClient(client) => client.get().possible_keys(keys),
-        }
-    }
-
-    fn is_strict(&self) -> bool {
-        match self {
-            LookUpTarget::Table(table) => table.get().is_strict(),
-            LookUpTarget::Client(client) => LookUpMany::is_strict(client.get()),
-            LookUpTarget::ClusterClient(client) => LookUpMany::is_strict(client.get()),
-        }
-    }
-
-    /// Looks up the nearest rows of all keys.
-    fn find_neighbors(&self, py: Python<'py>, keys: &KeyBatch<'py>, neighbor: Neighbor) -> PyResult<NearestRows> {
-        match self {
-            LookUpTarget::Table(table) => table.get().find_neighbors(py, keys, neighbor),
-            LookUpTarget::Client(client) => client.get().find_neighbors(py, keys, neighbor),
-            LookUpTarget::ClusterClient(client) => client.get().find_neighbors(py, keys, neighbor),
-        }
-    }
+/// Looks up all keys and passes their values to `make`. Other Python threads run during the lookup and during `make`,
+/// unless there are few keys.
+fn look_up<T: Send>(
+    table: &Bound<'_, LookupTable>,
+    keys: &PossibleKeys<'_>,
+    make: impl FnOnce(Vec<Option<&[u8]>>) -> T + Send,
+) -> PyResult<T> {
+    let py = table.py();
+    table.get().look_up_many(py, keys, false, |values, _| Ok(detached(py, keys.len(), || make(values.slices()))))
 }
 
 /// Looks up keys, and returns two buffers. The first contains the concatenated values, with zeros for missing keys. The
 /// second contains one byte per key, which is 1 if the key was found. All values must have the length `len_bytes`.
 #[pyfunction]
 pub(crate) fn fill_fixed<'py>(
-    py: Python<'py>,
-    target: LookUpTarget<'py>,
+    table: &Bound<'py, LookupTable>,
     keys: &Bound<'py, PyAny>,
     len_bytes: usize,
 ) -> PyResult<(Memory, Memory)> {
-    let keys = target.possible_keys(keys)?;
-    let (filled, found) = target.look_up(py, &keys, |values| fixed_array(&values, len_bytes))??;
+    let keys = table.get().possible_keys(keys)?;
+    let (filled, found) = look_up(table, &keys, |values| fixed_array(&values, len_bytes))??;
     Ok((Memory::from_bytes(filled), Memory::from_bytes(found)))
 }
 
@@ -112,10 +68,10 @@ type ArrowParts = (Memory, Memory, Memory, usize, bool);
 /// The keys are the non-null elements of an Arrow array: either `numbers`, or `offsets` and `data`. If the array has
 /// nulls, `valid` has one byte per element of the array, which is zero for a null. The value of a null key is null.
 #[pyfunction]
-#[pyo3(signature = (target, numbers, offsets, data, valid))]
+#[pyo3(signature = (table, numbers, offsets, data, valid))]
 pub(crate) fn fill_arrow<'py>(
     py: Python<'py>,
-    target: LookUpTarget<'py>,
+    table: &Bound<'py, LookupTable>,
     numbers: Option<Bound<'py, PyAny>>,
     offsets: Option<Bound<'py, PyAny>>,
     data: Option<Bound<'py, PyAny>>,
@@ -126,11 +82,11 @@ pub(crate) fn fill_arrow<'py>(
     if valid.as_ref().is_some_and(|valid| valid.iter().filter(|valid| **valid != 0).count() != keys.len()) {
         return Err(PyValueError::new_err("the number of nonzero bytes in valid differs from the number of keys"));
     }
-    let keys = match target.is_strict() {
+    let keys = match table.get().is_strict {
         true => PossibleKeys::from(keys),
         false => PossibleKeys::from_batch(keys)?,
     };
-    let array = target.look_up(py, &keys, |values| match valid {
+    let array = look_up(table, &keys, |values| match valid {
         None => arrow_array(&values),
         Some(valid) => {
             let mut values = values.into_iter();
@@ -206,13 +162,13 @@ fn arrow_array(values: &[Option<&[u8]>]) -> ArrowArray {
 #[pyfunction]
 pub(crate) fn fill_neighbors_fixed<'py>(
     py: Python<'py>,
-    target: LookUpTarget<'py>,
+    table: &Bound<'py, LookupTable>,
     keys: &Bound<'py, PyAny>,
     len_bytes: usize,
     is_floor: bool,
 ) -> PyResult<(Memory, Memory, Memory)> {
     let keys = KeyBatch::from_object(keys)?;
-    let rows = target.find_neighbors(py, &keys, Neighbor::new(is_floor))?;
+    let rows = table.get().find_neighbors(py, &keys, Neighbor::new(is_floor))?;
     let RowKeys::Numbers(numbers) = rows.keys else {
         let message = "the table's keys are bytes, where a dtype requires numbers: pass a pyarrow array of keys";
         return Err(KeyKind::new_err(message));
@@ -225,17 +181,17 @@ pub(crate) fn fill_neighbors_fixed<'py>(
 /// which are null where the values are null, or an array of bytes. `numbers`, `offsets`, and `data` are the arguments of
 /// `fill_arrow`.
 #[pyfunction]
-#[pyo3(signature = (target, numbers, offsets, data, is_floor))]
+#[pyo3(signature = (table, numbers, offsets, data, is_floor))]
 pub(crate) fn fill_neighbors_arrow<'py>(
     py: Python<'py>,
-    target: LookUpTarget<'py>,
+    table: &Bound<'py, LookupTable>,
     numbers: Option<Bound<'py, PyAny>>,
     offsets: Option<Bound<'py, PyAny>>,
     data: Option<Bound<'py, PyAny>>,
     is_floor: bool,
 ) -> PyResult<(Option<Memory>, Option<ArrowParts>, ArrowParts)> {
     let keys = arrow_keys(py, numbers, offsets, data)?;
-    let rows = target.find_neighbors(py, &keys, Neighbor::new(is_floor))?;
+    let rows = table.get().find_neighbors(py, &keys, Neighbor::new(is_floor))?;
     let values = detached(py, keys.len(), || arrow_array(&rows.values.slices()));
     Ok(match rows.keys {
         RowKeys::Numbers(numbers) => (Some(Memory::from_bytes(number_bytes(&numbers))), None, values.into()),

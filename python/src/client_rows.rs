@@ -6,41 +6,14 @@ use std::sync::Arc;
 use std::vec;
 
 use pyo3::prelude::*;
-use zero_kv::Key;
 use zero_kv::client::{KeyRange, Row};
 
-use crate::client_requests::{Page, Requests, RowSchemas};
 use crate::connection_pool::ConnectionPool;
 use crate::convert::{key_object, lookup_key, range_kind, row_tuple};
 use crate::errors::KeyKind;
+use crate::neighbors::RowSchemas;
 use crate::rows::RowPart;
 use crate::typed_row::value_object;
-
-/// Connections that pages are requested on.
-pub(crate) trait RequestPages: Send + Sync {
-    /// Returns the name of the server or of the cluster.
-    fn name(&self) -> &str;
-
-    /// Requests the first or the last page of a range.
-    fn request_page(&self, py: Python<'_>, range: &KeyRange, is_backward: bool, needs_schema: bool) -> PyResult<Page>;
-
-    /// Requests whether the table has a key.
-    fn request_exists(&self, py: Python<'_>, key: Key<'_>) -> PyResult<bool>;
-}
-
-impl<C: Requests> RequestPages for ConnectionPool<C> {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn request_page(&self, py: Python<'_>, range: &KeyRange, is_backward: bool, needs_schema: bool) -> PyResult<Page> {
-        self.call_with_kind(py, range_kind(range), |client| client.page(range, is_backward, needs_schema))
-    }
-
-    fn request_exists(&self, py: Python<'_>, key: Key<'_>) -> PyResult<bool> {
-        Ok(self.call_with_kind(py, Some(key.kind()), |client| client.exist(&[key]))? == [true])
-    }
-}
 
 /// The keys, values, or rows of a range in key order, requested page by page during each iteration. The values of a typed
 /// table are `TypedRow`.
@@ -48,20 +21,20 @@ impl<C: Requests> RequestPages for ConnectionPool<C> {
 /// If the server replaces its table during an iteration, the rows come from both the old and the new table.
 #[pyclass(frozen, module = "zero_kv")]
 pub(crate) struct ClientRows {
-    source: Arc<dyn RequestPages>,
+    pool: Arc<ConnectionPool>,
     range: KeyRange,
     part: RowPart,
     is_strict: bool,
 }
 
 impl ClientRows {
-    pub(crate) fn new(source: Arc<dyn RequestPages>, range: KeyRange, part: RowPart, is_strict: bool) -> ClientRows {
-        ClientRows { source, range, part, is_strict }
+    pub(crate) fn new(pool: Arc<ConnectionPool>, range: KeyRange, part: RowPart, is_strict: bool) -> ClientRows {
+        ClientRows { pool, range, part, is_strict }
     }
 
     pub(crate) fn iterate(&self, is_backward: bool) -> ClientRowIterator {
         ClientRowIterator {
-            source: Arc::clone(&self.source),
+            pool: Arc::clone(&self.pool),
             rest: Some(self.range.clone()),
             part: self.part,
             is_backward,
@@ -83,13 +56,14 @@ impl ClientRows {
     }
 
     fn __contains__(slf: &Bound<'_, Self>, item: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let ClientRows { source, part, is_strict, .. } = slf.get();
+        let ClientRows { pool, part, is_strict, .. } = slf.get();
         if *part == RowPart::Keys {
             // Without `range`, all keys are selected.
             let Some(key) = lookup_key(item, *is_strict)? else { return Ok(false) };
-            return match source.request_exists(item.py(), key) {
+            let found = pool.call_with_kind(item.py(), Some(key.kind()), |client| client.contains_many(&[key]));
+            return match found {
                 Err(error) if !is_strict && error.is_instance_of::<KeyKind>(item.py()) => Ok(false),
-                found => found,
+                found => Ok(found? == [true]),
             };
         }
         for row in slf.try_iter()? {
@@ -106,13 +80,13 @@ impl ClientRows {
             RowPart::Values => "values",
             RowPart::Both => "rows",
         };
-        format!("<zero_kv.ClientRows: {part} from {:?}, requested during iteration>", self.source.name())
+        format!("<zero_kv.ClientRows: {part} from {:?}, requested during iteration>", self.pool.name)
     }
 }
 
 #[pyclass(module = "zero_kv")]
 pub(crate) struct ClientRowIterator {
-    source: Arc<dyn RequestPages>,
+    pool: Arc<ConnectionPool>,
     /// The part of the range that has not been requested yet. `None` if the whole range was requested.
     rest: Option<KeyRange>,
     part: RowPart,
@@ -130,7 +104,9 @@ impl ClientRowIterator {
     fn read_page(&mut self, py: Python<'_>, range: &KeyRange) -> PyResult<()> {
         py.check_signals()?;
         let needs_schema = self.part != RowPart::Keys;
-        let page = self.source.request_page(py, range, self.is_backward, needs_schema)?;
+        let (pool, is_backward) = (&self.pool, self.is_backward);
+        let page =
+            pool.call_with_kind(py, range_kind(range), |client| client.page(range, is_backward, needs_schema))?;
         self.page_len = page.rows.len();
         (self.page, self.rest, self.schemas) = (page.rows.into_iter(), page.rest, page.schemas);
         Ok(())

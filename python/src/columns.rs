@@ -41,18 +41,6 @@ pub(crate) trait ColumnRows: Sync {
     fn buffers(&self) -> Result<ColumnBuffers, TypedLookupError>;
 }
 
-/// An object with a method `columns`.
-pub(crate) trait LookUpColumns {
-    /// Looks up the columns with these names, or all columns, and passes them to `use_rows`.
-    fn look_up_columns(
-        &self,
-        py: Python<'_>,
-        keys: &KeyBatch<'_>,
-        names: Option<&[&str]>,
-        use_rows: impl ColumnUse,
-    ) -> PyResult<Py<PyAny>>;
-}
-
 /// A function with a generic argument.
 pub(crate) trait ColumnUse {
     fn call(self, py: Python<'_>, rows: &impl ColumnRows) -> PyResult<Py<PyAny>>;
@@ -256,24 +244,25 @@ pub(crate) struct Wanted<'a, 'py> {
     pub(crate) format: &'a str,
 }
 
-/// Implements the method `columns` of a class. `target` is the Rust value in `object`.
-pub(crate) fn columns<'py>(
-    object: &Bound<'py, PyAny>,
-    target: &impl LookUpColumns,
+/// Implements the method `columns` of `table`. `look_up` looks up the columns with the given names, or all columns, and
+/// passes them to the function that is its last argument.
+pub(crate) fn columns<'a, 'py>(
+    table: &Bound<'py, PyAny>,
     keys: &Bound<'py, PyAny>,
     names: Option<&Bound<'py, PyAny>>,
-    wanted: &Wanted<'_, 'py>,
+    wanted: &'a Wanted<'a, 'py>,
+    look_up: impl FnOnce(&KeyBatch<'_>, Option<&[&str]>, UseOfRows<'a, 'py>) -> PyResult<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = keys.py();
     let use_rows = wanted.check()?;
     if is_arrow_array(keys)? {
         let look_up = py.import("zero_kv._columns")?.getattr("with_arrow_keys")?;
-        return look_up.call1((object, keys, names, wanted.fill, wanted.out, wanted.format));
+        return look_up.call1((table, keys, names, wanted.fill, wanted.out, wanted.format));
     }
     let names = names.map(column_names).transpose()?;
     let names = names.as_ref().map(|names| names.iter().map(|name| name.to_str()).collect::<PyResult<Vec<_>>>());
     let keys = KeyBatch::from_object(keys)?;
-    Ok(target.look_up_columns(py, &keys, names.transpose()?.as_deref(), use_rows)?.into_bound(py))
+    Ok(look_up(&keys, names.transpose()?.as_deref(), use_rows)?.into_bound(py))
 }
 
 /// Returns the names of columns in a list or another iterable.
@@ -294,7 +283,7 @@ pub(crate) fn column_names<'py>(names: &Bound<'py, PyAny>) -> PyResult<Vec<Bound
 
 impl<'py> Wanted<'_, 'py> {
     /// Checks the combination of arguments.
-    pub(crate) fn check(&self) -> PyResult<impl ColumnUse + use<'_, 'py>> {
+    pub(crate) fn check(&self) -> PyResult<UseOfRows<'_, 'py>> {
         let Some((_, format)) = Format::NAMES.iter().find(|(name, _)| *name == self.format) else {
             let expected = "\"numpy\", \"arrow\", \"pandas\", or \"polars\"";
             return Err(unknown_value("format", self.format, expected));
@@ -310,7 +299,8 @@ impl<'py> Wanted<'_, 'py> {
     }
 }
 
-struct UseOfRows<'a, 'py> {
+/// Returns the columns of rows to the caller in the format that it wants.
+pub(crate) struct UseOfRows<'a, 'py> {
     wanted: &'a Wanted<'a, 'py>,
     format: Format,
 }

@@ -1,110 +1,165 @@
-//! The address of a server, and the keyword arguments for logins and TLS.
+//! A connection to a server, or to the nodes of a cluster.
+//!
+//! In: keys and ranges. Out: what the servers sent.
 
-use std::path::PathBuf;
+use std::sync::Arc;
 
-use pyo3::exceptions::{PyTypeError, PyValueError};
-use pyo3::prelude::*;
-use pyo3::types::PyDict;
-use zero_kv::client::{self, Address, Login, Options, TlsOptions};
+use zero_kv::client::request::{Ceiling, FirstRow, Floor, GetPage, LastRow};
+use zero_kv::client::{
+    Client, ClientError, ClusterClient, KeyRange, NearestRow, OwnedKey, ProjectedRows, Row, RowsOrValues,
+};
+use zero_kv::typed::Schema;
+use zero_kv::{Key, KeyKind};
 
-use crate::arguments::UserName;
-use crate::errors::client_exception;
-use crate::interrupt;
-use crate::request::Request;
+use crate::neighbors::{Nearest, Neighbor, RowSchemas};
 
-/// The keyword arguments for logins and TLS.
-#[derive(Clone, Default)]
-pub(crate) struct Security {
-    user: Option<String>,
-    password: Option<String>,
-    password_file: Option<PathBuf>,
-    ca_file: Option<PathBuf>,
-    certificate_file: Option<PathBuf>,
-    key_file: Option<PathBuf>,
-    server_name: Option<String>,
+/// A connection to a server, or connections to the nodes of a cluster.
+pub(crate) enum Connection {
+    Server(Client),
+    Cluster(ClusterClient),
 }
 
-impl Security {
-    /// Converts the keyword arguments for logins and TLS, which functions take as `**security`.
-    pub(crate) fn from_keywords(keywords: Option<&Bound<'_, PyDict>>) -> PyResult<Security> {
-        let mut security = Security::default();
-        for (name, value) in keywords.into_iter().flatten() {
-            match &*name.extract::<String>()? {
-                "user" => security.user = value.extract()?,
-                "password" => security.password = value.extract()?,
-                "password_file" => security.password_file = value.extract()?,
-                "ca_file" => security.ca_file = value.extract()?,
-                "certificate_file" => security.certificate_file = value.extract()?,
-                "key_file" => security.key_file = value.extract()?,
-                "server_name" => security.server_name = value.extract()?,
-                name => {
-                    return Err(PyTypeError::new_err(format!("got an unexpected keyword argument {name:?}")));
-                }
+/// Rows in key order.
+pub(crate) struct Page {
+    pub(crate) rows: Vec<Row>,
+    /// The range of the rows after these, if any.
+    pub(crate) rest: Option<KeyRange>,
+    pub(crate) schemas: RowSchemas,
+}
+
+/// Calls a method that both clients have.
+macro_rules! call {
+    ($connection:expr, $method:ident($($argument:expr),*)) => {
+        match $connection {
+            Connection::Server(client) => client.$method($($argument),*),
+            Connection::Cluster(client) => client.$method($($argument),*),
+        }
+    };
+}
+
+impl Connection {
+    /// Returns the client of a server, for requests that a cluster does not answer.
+    pub(crate) fn server(&mut self) -> &mut Client {
+        match self {
+            Connection::Server(client) => client,
+            Connection::Cluster(_) => unreachable!("the class Client connects to a server"),
+        }
+    }
+
+    /// Returns the client of a cluster.
+    pub(crate) fn cluster(&mut self) -> &mut ClusterClient {
+        match self {
+            Connection::Cluster(client) => client,
+            Connection::Server(_) => unreachable!("the class ClusterClient connects to a cluster"),
+        }
+    }
+
+    pub(crate) fn key_kind(&mut self) -> Result<KeyKind, ClientError> {
+        call!(self, key_kind())
+    }
+
+    pub(crate) fn schema(&mut self) -> Result<Option<Arc<Schema>>, ClientError> {
+        call!(self, schema())
+    }
+
+    pub(crate) fn get(&mut self, key: Key<'_>) -> Result<Option<Vec<u8>>, ClientError> {
+        call!(self, get(key))
+    }
+
+    /// Passes the value of each key to `visit`, in the order of the keys.
+    pub(crate) fn get_each(
+        &mut self,
+        keys: &[Key<'_>],
+        mut visit: impl FnMut(Option<&[u8]>),
+    ) -> Result<(), ClientError> {
+        match self {
+            Connection::Server(client) => client.get_many_with(keys, |_, value| visit(value)),
+            Connection::Cluster(client) => {
+                client.get_many(keys)?.iter().for_each(|value| visit(value.as_deref()));
+                Ok(())
             }
         }
-        Ok(security)
     }
 
-    /// Sets the login and the TLS options in the options of a client.
-    pub(crate) fn add_to(&self, address: &PathBuf, options: &mut Options) -> PyResult<()> {
-        let parsed = Address::parse(address).map_err(|error| PyValueError::new_err(error.to_string()))?;
-        let user = self.user.as_deref().or(parsed.user());
-        options.login = match (user, &self.password, &self.password_file) {
-            (_, Some(_), Some(_)) => {
-                return Err(PyValueError::new_err("password and password_file are given: give one of them"));
+    pub(crate) fn rows_or_values(&mut self, keys: &[Key<'_>]) -> Result<RowsOrValues, ClientError> {
+        call!(self, get_rows_or_values(keys))
+    }
+
+    /// Returns the rows of the columns with these names, or of all columns.
+    pub(crate) fn columns(&mut self, keys: &[Key<'_>], names: Option<&[&str]>) -> Result<ProjectedRows, ClientError> {
+        match names {
+            None => call!(self, get_rows(keys)),
+            Some(names) => call!(self, get_columns(keys, names)),
+        }
+    }
+
+    pub(crate) fn contains_many(&mut self, keys: &[Key<'_>]) -> Result<Vec<bool>, ClientError> {
+        call!(self, exists_many(keys))
+    }
+
+    /// Returns the number of keys in a range.
+    pub(crate) fn count(&mut self, range: &KeyRange) -> Result<u64, ClientError> {
+        call!(self, count(range.bounds()))
+    }
+
+    pub(crate) fn count_prefix(&mut self, prefix: &[u8]) -> Result<u64, ClientError> {
+        call!(self, count_prefix(prefix))
+    }
+
+    pub(crate) fn first(&mut self) -> Result<Nearest, ClientError> {
+        self.nearest(&[FirstRow])
+    }
+
+    pub(crate) fn last(&mut self) -> Result<Nearest, ClientError> {
+        self.nearest(&[LastRow])
+    }
+
+    pub(crate) fn neighbors(&mut self, keys: &[Key<'_>], neighbor: Neighbor) -> Result<Nearest, ClientError> {
+        let keys = keys.iter().copied();
+        match neighbor {
+            Neighbor::Floor => self.nearest(&keys.map(Floor::new).collect::<Result<Vec<_>, _>>()?),
+            Neighbor::Ceiling => self.nearest(&keys.map(Ceiling::new).collect::<Result<Vec<_>, _>>()?),
+        }
+    }
+
+    /// Requests rows. Those of a server come from tables with the same schema; the nodes of a cluster can have tables
+    /// with different schemas.
+    fn nearest<R: NearestRow>(&mut self, requests: &[R]) -> Result<Nearest, ClientError> {
+        match self {
+            Connection::Server(client) => {
+                let (rows, schema) = client.call_with_schema(requests)?;
+                Ok((rows, RowSchemas::Common(schema)))
             }
-            (None, None, None) => None,
-            (None, ..) => {
-                let message = "a password is given without a user: name the user with user, or in the address";
-                return Err(PyValueError::new_err(message));
+            Connection::Cluster(client) => {
+                let (rows, schemas) = client.call_with_schema(requests)?;
+                Ok((rows, RowSchemas::Each(schemas)))
             }
-            (Some(user), Some(password), None) => Some(Login::new(user, password.as_bytes())),
-            (Some(user), None, Some(path)) => Some(Login::with_password_file(user, path)),
-            (Some(user), None, None) => Some(Login::from_environment(user)),
-        };
-        options.tls = TlsOptions {
-            ca_file: self.ca_file.clone(),
-            certificate_file: self.certificate_file.clone(),
-            key_file: self.key_file.clone(),
-            server_name: self.server_name.clone(),
-        };
-        Ok(())
+        }
     }
 
-    /// Adds the keyword arguments to a dictionary, for pickling.
-    pub(crate) fn add_to_keywords(&self, keywords: &Bound<'_, PyDict>) -> PyResult<()> {
-        keywords.set_item("user", &self.user)?;
-        keywords.set_item("password", &self.password)?;
-        keywords.set_item("password_file", &self.password_file)?;
-        keywords.set_item("ca_file", &self.ca_file)?;
-        keywords.set_item("certificate_file", &self.certificate_file)?;
-        keywords.set_item("key_file", &self.key_file)?;
-        keywords.set_item("server_name", &self.server_name)
+    /// Returns the first rows of a range, or, if `is_backward` is true, the last rows. Requests their schema if it is
+    /// needed.
+    pub(crate) fn page(
+        &mut self,
+        range: &KeyRange,
+        is_backward: bool,
+        needs_schema: bool,
+    ) -> Result<Page, ClientError> {
+        let bounds = range.bounds();
+        let client = match self {
+            Connection::Server(client) => client,
+            Connection::Cluster(client) => {
+                let page = if is_backward { client.last_page(bounds) } else { client.first_page(bounds) }?;
+                return Ok(Page { rows: page.rows, rest: page.rest, schemas: RowSchemas::Each(page.schemas) });
+            }
+        };
+        let request = if is_backward { GetPage::last(bounds, 0) } else { GetPage::first(bounds, 0) }?;
+        let (pages, schema) = match needs_schema {
+            true => client.call_with_schema(&[request])?,
+            false => (vec![client.call(request)?], None),
+        };
+        let rows = pages.iter().flat_map(|page| page.iter());
+        let rows = rows.map(|(key, value)| (OwnedKey::from(key), value.to_vec())).collect();
+        Ok(Page { rows, rest: pages.iter().find_map(|page| page.rest().cloned()), schemas: RowSchemas::Common(schema) })
     }
-}
-
-/// How the asyncio client connects: the host, the port, whether the connection uses TLS, and the request that logs in.
-/// The host is `None` for a Unix socket.
-type Endpoint = (Option<String>, u16, bool, Option<Request>);
-
-/// Checks the address and the options of the asyncio client, and reads its password.
-#[pyfunction]
-#[pyo3(signature = (address, server_user, **security))]
-pub(crate) fn endpoint(
-    address: PathBuf,
-    server_user: Option<UserName>,
-    security: Option<&Bound<'_, PyDict>>,
-) -> PyResult<Endpoint> {
-    let mut options = Options {
-        server_user: server_user.map(String::from),
-        interrupt_check: Some(interrupt::is_raised),
-        ..Options::default()
-    };
-    Security::from_keywords(security)?.add_to(&address, &mut options)?;
-    let parsed = client::check_options(&address, &options).map_err(|error| client_exception(&error))?;
-    let login = options.login.as_ref().map(|login| Request::authenticate(&address, login)).transpose()?;
-    Ok(match parsed {
-        Address::Unix(_) => (None, 0, false, login),
-        Address::Tcp(tcp) => (Some(tcp.host), tcp.port, tcp.tls, login),
-    })
 }

@@ -5,54 +5,46 @@
 
 use std::io;
 use std::process;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
 use zero_kv::client::ClientError;
 use zero_kv::{KeyKind, LookupError};
 
-use crate::client_requests::Requests;
+use crate::connection::Connection;
 use crate::errors::{Closed, client_exception, lookup_exception};
 use crate::interrupt;
 
 /// The maximum number of idle connections that are kept for later calls.
 const IDLE_MAX: usize = 64;
 
-/// Connections of type `C` with the same options. A connection to a cluster consists of connections to its nodes.
-pub(crate) struct ConnectionPool<C> {
+/// Connections with the same options.
+pub(crate) struct ConnectionPool {
     /// The name of the server or of the cluster, for error messages.
     pub(crate) name: String,
-    connect: Box<dyn Fn() -> Result<C, ClientError> + Send + Sync>,
+    connect: Box<dyn Fn() -> Result<Connection, ClientError> + Send + Sync>,
     /// A thread locks this mutex only while it holds Python's global lock. A thread that forks holds Python's global
     /// lock, too, so no child process inherits a locked mutex.
-    connections: Mutex<IdleConnections<C>>,
+    connections: Mutex<IdleConnections>,
 }
 
-/// A Python class that sends requests.
-pub(crate) trait SendRequests {
-    type Connection: Requests + 'static;
-    fn pool(&self) -> &Arc<ConnectionPool<Self::Connection>>;
-    /// Whether a key that the table cannot have is an error.
-    fn is_strict(&self) -> bool;
-}
-
-struct IdleConnections<C> {
+struct IdleConnections {
     /// The process that opened the connections.
     process_id: u32,
     /// `None` after the pool was closed.
-    clients: Option<Vec<C>>,
+    clients: Option<Vec<Connection>>,
 }
 
-impl<C: Requests> ConnectionPool<C> {
+impl ConnectionPool {
     pub(crate) fn new(
         name: String,
-        connect: impl Fn() -> Result<C, ClientError> + Send + Sync + 'static,
-    ) -> ConnectionPool<C> {
+        connect: impl Fn() -> Result<Connection, ClientError> + Send + Sync + 'static,
+    ) -> ConnectionPool {
         let connections = Mutex::new(IdleConnections { process_id: process::id(), clients: Some(Vec::new()) });
         ConnectionPool { name, connect: Box::new(connect), connections }
     }
 
-    fn connections(&self) -> MutexGuard<'_, IdleConnections<C>> {
+    fn connections(&self) -> MutexGuard<'_, IdleConnections> {
         let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
         let process_id = process::id();
         if connections.process_id != process_id {
@@ -79,7 +71,7 @@ impl<C: Requests> ConnectionPool<C> {
     pub(crate) fn call<T: Send>(
         &self,
         py: Python<'_>,
-        call: impl FnOnce(&mut C) -> Result<T, ClientError> + Send,
+        call: impl FnOnce(&mut Connection) -> Result<T, ClientError> + Send,
     ) -> PyResult<T> {
         self.call_with_kind(py, None, call)
     }
@@ -90,7 +82,7 @@ impl<C: Requests> ConnectionPool<C> {
         &self,
         py: Python<'_>,
         asked: Option<KeyKind>,
-        call: impl FnOnce(&mut C) -> Result<T, ClientError> + Send,
+        call: impl FnOnce(&mut Connection) -> Result<T, ClientError> + Send,
     ) -> PyResult<T> {
         let idle = match &mut self.connections().clients {
             Some(clients) => clients.pop(),
@@ -104,7 +96,7 @@ impl<C: Requests> ConnectionPool<C> {
             let result = call(&mut client);
             // The protocol has one error for all problems of a key.
             let held = match (&result, asked) {
-                (Err(ClientError::Server { .. }), Some(_)) => client.kind_of_keys().ok(),
+                (Err(ClientError::Server { .. }), Some(_)) => client.key_kind().ok(),
                 _ => None,
             };
             Ok((result, held, client))

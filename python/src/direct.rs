@@ -2,15 +2,18 @@
 
 use std::path::PathBuf;
 
+use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
-use zero_kv::client::{self, DirectOptions, Options};
+use pyo3::types::PyDict;
+use zero_kv::client::{self, DirectOptions};
 
-use crate::arguments::{UserName, duration, table_memory};
+use crate::arguments::table_memory;
 use crate::errors::client_exception;
-use crate::interrupt;
+use crate::local_table::LocalTable;
+use crate::lookup_table::Arguments;
+use crate::options::Keywords;
 use crate::served::ServedTable;
-use crate::table::{FixedTable, Origin, Table};
-use crate::table_version::TableVersion;
+use crate::table::{Table, table_in};
 
 /// A server's table, in which this process looks keys up without sending requests.
 ///
@@ -19,8 +22,8 @@ use crate::table_version::TableVersion;
 /// Threads can share a `Direct`. After a fork, the child process requests its own transfer at its first lookup.
 ///
 /// With `memory="copy"`, the process has a private copy, which nobody can change. The default of `path` is the value of
-/// the environment variable `ZERO_KV_SOCKET`, or `/tmp/zero-kv.sock`. `strict` is described at `Table`. `with` or `close`
-/// disconnects from the server.
+/// the environment variable `ZERO_KV_SOCKET`, or `/tmp/zero-kv.sock`. `strict` is described at `LookupTable`, and the
+/// times at `Client`. `close`, also at the end of `with`, disconnects from the server.
 ///
 /// Raises `DirectRefused` if the server does not transfer its table, and the exceptions of `Client`.
 #[pyclass(frozen, extends = Table, module = "zero_kv")]
@@ -28,9 +31,9 @@ pub(crate) struct Direct;
 
 impl Direct {
     fn served<'a>(slf: &'a Bound<'_, Self>) -> &'a ServedTable {
-        match &slf.as_super().get().origin {
-            Origin::Server(served) => served,
-            _ => unreachable!("the constructor sets Origin::Server"),
+        match slf.as_super().as_super().get().table() {
+            LocalTable::Served(served) => served,
+            _ => unreachable!("the constructor sets LocalTable::Served"),
         }
     }
 }
@@ -38,34 +41,23 @@ impl Direct {
 #[pymethods]
 impl Direct {
     #[new]
-    #[pyo3(signature = (path = None, *, memory = "map", connect_timeout = 1.0, timeout = Some(30.0),
-                        server_user = None, strict = false),
-           text_signature = "(path=None, *, memory=\"map\", connect_timeout=1.0, timeout=30.0, server_user=None, \
-                             strict=False)")]
+    #[pyo3(signature = (path = None, **options))]
     fn new(
         py: Python<'_>,
         path: Option<PathBuf>,
-        memory: &str,
-        connect_timeout: f64,
-        timeout: Option<f64>,
-        server_user: Option<UserName>,
-        strict: bool,
+        options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<PyClassInitializer<Direct>> {
-        let options = DirectOptions {
-            memory: table_memory(memory)?,
-            client: Options {
-                connect_timeout: duration("connect_timeout", connect_timeout)?,
-                call_timeout: timeout.map(|timeout| duration("timeout", timeout)).transpose()?,
-                server_user: server_user.map(String::from),
-                interrupt_check: Some(interrupt::is_raised),
-                ..Options::default()
-            },
-            ..DirectOptions::default()
-        };
         let path = path.unwrap_or_else(client::default_address);
-        let served = ServedTable::open(py, path, memory.to_owned(), options)?;
-        let table = Table { origin: Origin::Server(Box::new(served)), is_strict: strict };
-        Ok(PyClassInitializer::from(table).add_subclass(Direct))
+        let arguments =
+            Arguments::new(py.get_type::<Direct>().into_any(), path.as_os_str().into_bound_py_any(py)?, options)?;
+        let keywords = Keywords::new(py, options)?;
+        let mut options = DirectOptions { client: keywords.client_options()?, ..DirectOptions::default() };
+        if let Some(memory) = keywords.take::<String>("memory")? {
+            options.memory = table_memory(&memory)?;
+        }
+        let is_strict = keywords.finish()?;
+        let served = ServedTable::open(py, path, options)?;
+        Ok(table_in(LocalTable::Served(Box::new(served)), is_strict, arguments).add_subclass(Direct))
     }
 
     /// The number of the generation that lookups use, as assigned by the server.
@@ -84,15 +76,5 @@ impl Direct {
     fn refresh(slf: &Bound<'_, Self>) -> PyResult<()> {
         let direct = Self::served(slf).direct(slf.py())?;
         slf.py().detach(|| direct.refresh()).map_err(|error| client_exception(&error))
-    }
-
-    /// Return the current table, for several lookups in one version.
-    ///
-    /// The returned table does not change when the server serves a new table.
-    fn snapshot(slf: &Bound<'_, Self>) -> PyResult<Table> {
-        let served = Self::served(slf);
-        let table = TableVersion::Served(served.direct(slf.py())?.snapshot());
-        let fixed = FixedTable::new(table, served.path().to_path_buf(), None);
-        Ok(Table { origin: Origin::Fixed(fixed), is_strict: slf.as_super().get().is_strict })
     }
 }

@@ -118,12 +118,17 @@ impl<'py> KeyBatch<'py> {
         }
     }
 
+    /// Returns the keys as the library's type.
+    pub(crate) fn keys(&self) -> PyResult<Vec<Key<'_>>> {
+        Ok(match self {
+            KeyBatch::Numbers(numbers) => numbers.iter().copied().map(Key::U64).collect(),
+            _ => self.slices()?.into_iter().map(Key::Bytes).collect(),
+        })
+    }
+
     /// Returns copies of the keys.
     pub(crate) fn owned(&self) -> PyResult<Vec<OwnedKey>> {
-        Ok(match self {
-            KeyBatch::Numbers(numbers) => numbers.iter().copied().map(OwnedKey::U64).collect(),
-            _ => self.slices()?.into_iter().map(|key| OwnedKey::Bytes(key.to_vec())).collect(),
-        })
+        Ok(self.keys()?.into_iter().map(OwnedKey::from).collect())
     }
 }
 

@@ -3,12 +3,12 @@
 //! In: Python objects. Out: Python objects, and exceptions of `zero_kv.errors`. Other Python threads run while a
 //! function waits, reads a file, or processes many rows. The modules:
 //!
-//! - `convert`, `arguments`, `connection`, `key_batch`, and `errors` convert objects, arguments, keys, and errors.
-//! - `table`, `rows`, and `direct` look keys up in this process. A `table_version` is the table of a file, or a table
-//!   that a server transferred (`served`).
-//! - `client` sends requests to a server and waits, and `cluster_client` to the nodes of a cluster. `client_requests` has the
-//!   requests that both have in common, `client_lookups` looks up many keys with them, and `client_rows` iterates over rows.
-//!   `request` encodes requests for the asyncio client, which has its own socket, and `pipeline` is the state of
+//! - `convert`, `arguments`, `key_batch`, and `errors` convert objects, arguments, keys, and errors. `options` has the
+//!   keyword arguments of clients.
+//! - `lookup_table` is the base class of tables in this process (`table` and `direct`) and of blocking clients (`client`). A
+//!   `local_table` has versions: a `table_version` is the table of a file, or a table that a server transferred
+//!   (`served`). Clients use connections (`connection`) of a `connection_pool`. `rows` and `client_rows` iterate over rows.
+//! - `request` encodes requests for the asyncio client, which has its own socket, and `pipeline` is the state of
 //!   its connection.
 //! - `schema`, `typed_row`, and `cell` represent the schemas, rows, and cells of typed tables. `cells` encodes rows. `columns` looks up columns
 //!   of many rows, and `column_parts` lends the memory of columns. `received` has
@@ -28,10 +28,7 @@ mod bake;
 mod cell;
 mod cells;
 mod client;
-mod client_lookups;
-mod client_requests;
 mod client_rows;
-mod cluster_client;
 mod column_parts;
 mod columns;
 mod connection;
@@ -45,10 +42,13 @@ mod errors;
 mod following;
 mod interrupt;
 mod key_batch;
+mod local_table;
+mod lookup_table;
 mod many;
 mod neighbors;
 #[cfg(not(feature = "object-store"))]
 mod no_object_store;
+mod options;
 mod pipeline;
 #[cfg(feature = "object-store")]
 mod progress;
@@ -83,21 +83,21 @@ mod _native {
     #[pymodule_export]
     use super::bake::{Report, bake_rows};
     #[pymodule_export]
-    use super::client::{Client, check_server_user, default_address};
+    use super::client::{Client, ClusterClient};
     #[pymodule_export]
     use super::client_rows::{ClientRowIterator, ClientRows};
     #[pymodule_export]
-    use super::cluster_client::ClusterClient;
-    #[pymodule_export]
-    use super::connection::endpoint;
-    #[pymodule_export]
     use super::direct::Direct;
+    #[pymodule_export]
+    use super::lookup_table::LookupTable;
     #[cfg(not(feature = "object-store"))]
     #[pymodule_export]
     use super::no_object_store::{
         Entry, Generation, Progress, Published, commit_entries, newest_generation, publish_files, pull_shard,
         read_generation, stop_following, upload_shard,
     };
+    #[pymodule_export]
+    use super::options::{check_server_user, default_address, default_options, endpoint};
     #[pymodule_export]
     use super::pipeline::Pipeline;
     #[cfg(feature = "object-store")]

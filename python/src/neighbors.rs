@@ -3,14 +3,17 @@
 //! In: keys, and a table or a client. Out: for each key, the row with the largest key at or below it (`floor`) or the row with the
 //! smallest key at or above it (`ceiling`), in buffers from which `arrays` makes arrays, or as a list.
 
+use std::sync::Arc;
+
 use pyo3::prelude::*;
 use pyo3::types::PyList;
+use zero_kv::client::Row;
+use zero_kv::typed::Schema;
 use zero_kv::{Key, KeyKind, MappedStore};
 
-use crate::client_requests::RowSchemas;
 use crate::convert::row_tuple;
 use crate::key_batch::KeyBatch;
-use crate::many::{CopiedValues, in_chunks, is_arrow_array, list_of};
+use crate::many::{CopiedValues, in_chunks, list_of};
 
 /// The row that a lookup returns for a key.
 #[derive(Clone, Copy)]
@@ -27,17 +30,32 @@ impl Neighbor {
     }
 }
 
-/// An object that looks up the rows nearest to many keys: a table, or the client of a server.
-pub(crate) trait FindNeighbors {
-    /// Looks up all keys. Other Python threads may run during the lookup.
-    fn find_neighbors(&self, py: Python<'_>, keys: &KeyBatch<'_>, neighbor: Neighbor) -> PyResult<NearestRows>;
+/// The row nearest to each of some keys, and their schemas, which servers sent.
+pub(crate) type Nearest = (Vec<Option<Row>>, RowSchemas);
+
+/// The schemas of rows.
+pub(crate) enum RowSchemas {
+    /// All rows have the same schema, or none.
+    Common(Option<Arc<Schema>>),
+    /// The schema of each row.
+    Each(Vec<Option<Arc<Schema>>>),
+}
+
+impl RowSchemas {
+    /// Returns the schema of the row at a position.
+    pub(crate) fn of_row(&self, position: usize) -> Option<&Arc<Schema>> {
+        match self {
+            RowSchemas::Common(schema) => schema.as_ref(),
+            RowSchemas::Each(schemas) => schemas[position].as_ref(),
+        }
+    }
 }
 
 /// The rows that were found for some keys. `keys` and `values` have one element per requested key.
 pub(crate) struct NearestRows {
     pub(crate) keys: RowKeys,
     pub(crate) values: CopiedValues,
-    pub(crate) schemas: RowSchemas,
+    schemas: RowSchemas,
 }
 
 pub(crate) enum RowKeys {
@@ -60,7 +78,15 @@ impl NearestRows {
         }
     }
 
-    pub(crate) fn with_capacity(kind: KeyKind, count: usize) -> NearestRows {
+    /// Copies the rows that servers sent for keys of this kind.
+    pub(crate) fn received(kind: KeyKind, (found, schemas): Nearest) -> NearestRows {
+        let mut rows = NearestRows::with_capacity(kind, found.len());
+        rows.schemas = schemas;
+        found.iter().for_each(|row| rows.push(row.as_ref().map(|(key, value)| (key.as_key(), &value[..]))));
+        rows
+    }
+
+    fn with_capacity(kind: KeyKind, count: usize) -> NearestRows {
         let keys = match kind {
             KeyKind::U64 => RowKeys::Numbers(Vec::with_capacity(count)),
             KeyKind::Bytes => RowKeys::Bytes(CopiedValues::with_capacity(count)),
@@ -68,7 +94,7 @@ impl NearestRows {
         NearestRows { keys, values: CopiedValues::with_capacity(count), schemas: RowSchemas::Common(None) }
     }
 
-    pub(crate) fn push(&mut self, row: Option<(Key<'_>, &[u8])>) {
+    fn push(&mut self, row: Option<(Key<'_>, &[u8])>) {
         let key = row.map(|(key, _)| key);
         match &mut self.keys {
             RowKeys::Numbers(numbers) => numbers.push(key.and_then(|key| key.as_u64()).unwrap_or_default()),
@@ -77,7 +103,7 @@ impl NearestRows {
         self.values.push(row.map(|(_, value)| value));
     }
 
-    fn into_list(self, py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
+    pub(crate) fn into_list(self, py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
         let values = self.values.slices();
         let keys: Vec<Option<Key<'_>>> = match &self.keys {
             RowKeys::Numbers(numbers) => numbers.iter().map(|number| Some(Key::U64(*number))).collect(),
@@ -103,21 +129,4 @@ where
         Neighbor::Ceiling => table.ceiling_many_with(keys, |_, row| rows.push(row)),
     })?;
     Ok(rows)
-}
-
-/// Implements the methods `floor_many` and `ceiling_many` of a class. `target` is the Rust value in `object`.
-pub(crate) fn neighbor_many<'py>(
-    object: &Bound<'py, PyAny>,
-    target: &impl FindNeighbors,
-    keys: &Bound<'py, PyAny>,
-    dtype: Option<&Bound<'py, PyAny>>,
-    neighbor: Neighbor,
-) -> PyResult<Bound<'py, PyAny>> {
-    let py = keys.py();
-    if dtype.is_some() || is_arrow_array(keys)? {
-        let is_floor = matches!(neighbor, Neighbor::Floor);
-        return py.import("zero_kv._arrays")?.getattr("neighbor_many")?.call1((object, keys, dtype, is_floor));
-    }
-    let rows = target.find_neighbors(py, &KeyBatch::from_object(keys)?, neighbor)?;
-    Ok(rows.into_list(py)?.into_any())
 }

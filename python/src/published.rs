@@ -16,9 +16,10 @@ use crate::arguments::duration;
 use crate::current_table::CurrentTable;
 use crate::errors::{Closed, publish_exception};
 use crate::following::Following;
+use crate::local_table::LocalTable;
+use crate::lookup_table::Arguments;
 use crate::served::fork_count;
-use crate::table::{FixedTable, Origin, Table};
-use crate::table_version::TableVersion;
+use crate::table::{Table, table_in};
 
 /// The shortest mean time between two polls, as that of `kv_store`.
 const POLL_MIN: Duration = Duration::from_millis(10);
@@ -39,7 +40,7 @@ static FOLLOWED: Mutex<Vec<Weak<FollowedTable>>> = Mutex::new(Vec::new());
 /// under the name `node`, by default the machine's name, and in the zone `zone`, so that a rollout can proceed zone by zone.
 /// `bandwidth_bytes_per_second` limits downloads. With `slots`, such
 /// as `range(0, 8192)`, only the files that have some of these slots are fetched, and the table has only their rows.
-/// `strict` is described at `Table`.
+/// `strict` is described at `LookupTable`.
 ///
 /// `progress` is called with a `Progress` during downloads, from the thread, at most ten times per second. Its exceptions
 /// end the constructor. After that, they are passed to `sys.unraisablehook`.
@@ -144,8 +145,8 @@ impl Published {
         let mut all = FOLLOWED.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|other| other.strong_count() > 0);
         all.push(Arc::downgrade(&followed));
-        let table = Table { origin: Origin::Published(table), is_strict: strict };
-        Ok(PyClassInitializer::from(table).add_subclass(Published { followed }))
+        let arguments = Arguments::Impossible(UNPICKLABLE);
+        Ok(table_in(LocalTable::Published(table), strict, arguments).add_subclass(Published { followed }))
     }
 
     /// The table's URL.
@@ -181,31 +182,14 @@ impl Published {
         Ok(self.generation() != before)
     }
 
-    /// Return the current table, for several lookups in one version.
-    ///
-    /// The returned table does not change when lookups use a new generation.
-    fn snapshot(slf: &Bound<'_, Self>) -> Table {
-        let followed = &slf.get().followed;
-        let CurrentTable { url, .. } = &*followed.table;
-        let fixed = FixedTable::new(TableVersion::File(followed.table.table()), url.into(), None);
-        Table { origin: Origin::Fixed(fixed), is_strict: slf.as_super().get().is_strict }
-    }
-
     /// Stop following the table, and unlock the folder. Lookups continue in the current generation.
     fn close(&self, py: Python<'_>) {
         self.followed.stop(py);
     }
-
-    fn __enter__(slf: Py<Self>) -> Py<Self> {
-        slf
-    }
-
-    #[pyo3(signature = (*_arguments))]
-    fn __exit__(&self, py: Python<'_>, _arguments: &Bound<'_, pyo3::types::PyTuple>) {
-        self.close(py);
-    }
 }
 
+/// Why a published table cannot be pickled.
+const UNPICKLABLE: &str = "a Published cannot be pickled: create one in each process, with its own cache";
 /// Why a child process does not follow a table.
 const FORKED: &str = "the process was forked, and the table is not followed here: open it again in this process, with \
                       another cache";

@@ -236,12 +236,7 @@ impl Request {
     }
 
     #[staticmethod]
-    fn exists(key: &Bound<'_, PyAny>) -> PyResult<Request> {
-        Request::for_key(RequestItem::Exists, key)
-    }
-
-    #[staticmethod]
-    fn exists_many(keys: &Bound<'_, PyAny>) -> PyResult<Request> {
+    fn contains_many(keys: &Bound<'_, PyAny>) -> PyResult<Request> {
         Request::for_keys(RequestItem::Exists, keys)
     }
 

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::PySlice;
 use zero_kv::{Key, LookupError};
 
-use crate::convert::{key_object, possible_key, row_tuple, type_name};
+use crate::convert::{key_from, key_object, possible_key, row_tuple, type_name};
 use crate::errors::lookup_exception;
 use crate::table_version::TableVersion;
 use crate::typed_row::value_object;
@@ -29,6 +29,13 @@ pub(crate) enum Selection<'k> {
 
 impl Selection<'_> {
     pub(crate) const ALL: Selection<'static> = Selection::Between(None, None);
+
+    pub(crate) fn between<'k>(
+        start: Option<&'k Bound<'_, PyAny>>,
+        end: Option<&'k Bound<'_, PyAny>>,
+    ) -> PyResult<Selection<'k>> {
+        Ok(Selection::Between(start.map(key_from).transpose()?, end.map(key_from).transpose()?))
+    }
 }
 
 /// Whether an iteration returns keys, values, or both.
@@ -47,7 +54,7 @@ const SHOWN_ROW_LEN_MAX: usize = 60;
 /// Keys, values, or rows of a table in key order, read during iteration or by their position, as in a list: `rows[0]` is
 /// the first one, `rows[-1]` the last one, and `rows[10:20]` selects ten.
 ///
-/// All rows come from one table, even if the server replaces its table during the iteration.
+/// `len` reads no rows. All rows come from one table, even if the server replaces its table during the iteration.
 #[pyclass(frozen, module = "zero_kv")]
 pub(crate) struct Rows {
     table: TableVersion,

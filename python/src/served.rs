@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
-use zero_kv::client::{Client, Direct, DirectOptions, Options};
+use zero_kv::client::{Client, Direct, DirectOptions};
 
 use crate::errors::{client_exception, closed};
 
@@ -31,7 +31,6 @@ pub(crate) fn fork_count() -> u64 {
 /// A table that a server transfers.
 pub(crate) struct ServedTable {
     path: PathBuf,
-    memory: String,
     options: DirectOptions,
     /// A thread locks this mutex only while it holds Python's global lock. A thread that forks holds Python's global
     /// lock, too, so no child process inherits a locked mutex.
@@ -48,9 +47,9 @@ struct Transferred {
 }
 
 impl ServedTable {
-    pub(crate) fn open(py: Python<'_>, path: PathBuf, memory: String, options: DirectOptions) -> PyResult<ServedTable> {
+    pub(crate) fn open(py: Python<'_>, path: PathBuf, options: DirectOptions) -> PyResult<ServedTable> {
         let transferred = Mutex::new(Some(Transferred::open(py, &path, &options)?));
-        Ok(ServedTable { path, memory, options, transferred })
+        Ok(ServedTable { path, options, transferred })
     }
 
     fn transferred(&self) -> MutexGuard<'_, Option<Transferred>> {
@@ -90,13 +89,6 @@ impl ServedTable {
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
-    }
-
-    /// Returns the arguments with which another process opens the same table.
-    pub(crate) fn arguments(&self, is_strict: bool) -> (&Path, &str, f64, Option<f64>, Option<&str>, bool) {
-        let Options { connect_timeout, call_timeout, server_user, .. } = &self.options.client;
-        let call_timeout_s = call_timeout.map(|timeout| timeout.as_secs_f64());
-        (&self.path, &self.memory, connect_timeout.as_secs_f64(), call_timeout_s, server_user.as_deref(), is_strict)
     }
 }
 

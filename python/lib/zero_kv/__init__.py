@@ -3,7 +3,7 @@
 `bake` compiles rows into a file, and `open` opens the file for lookups. If a server serves the file, `Client` and
 `AsyncClient` send requests to the server, and `Direct` looks keys up in the server's table, in this process. When the
 server replaces its table, all three use the new table. `ClusterClient` and `AsyncClusterClient` send requests to the nodes
-of a cluster. `publish` uploads a file to an object store, and `Published` follows such a table without a server. `serve`
+of a cluster. All of them have the same lookups, which `LookupTable` describes. `publish` uploads a file to an object store, and `Published` follows such a table without a server. `serve`
 starts a server for tests and notebooks. Engines that bake a table in many processes call `slots`, `write_shard`, and
 `commit`; `zero_kv.spark` does so in Spark.
 """
@@ -11,13 +11,11 @@ starts a server for tests and notebooks. Engines that bake a table in many proce
 import atexit as _atexit
 import os as _os
 from collections.abc import Mapping as _Mapping
-from typing import Any as _Any
-from typing import Literal as _Literal
 
 from zero_kv._aio import AsyncClient
 from zero_kv._bake import bake
 from zero_kv._cluster import AsyncClusterClient
-from zero_kv._info import ServerInfo
+from zero_kv._info import ServerInfo, Topology, TopologyNode
 from zero_kv._native import (
     Client,
     ClientRows,
@@ -25,6 +23,7 @@ from zero_kv._native import (
     Direct,
     Entry,
     Generation,
+    LookupTable,
     Progress,
     Published,
     Report,
@@ -37,11 +36,14 @@ from zero_kv._native import (
 )
 from zero_kv._native import forked as _forked
 from zero_kv._native import stop_following as _stop_following
+from zero_kv._options import ClientOptions as _ClientOptions
+from zero_kv._options import ClusterOptions as _ClusterOptions
+from zero_kv._options import DirectOptions as _DirectOptions
+from zero_kv._options import describe as _describe
 from zero_kv._progress import BakeProgress
 from zero_kv._publish import publish
 from zero_kv._serve import Server, serve
 from zero_kv._shards import commit, slots, write_shard
-from zero_kv._topology import Topology, TopologyNode
 from zero_kv.errors import (
     BakeFailed,
     Closed,
@@ -81,6 +83,7 @@ __all__ = [
     "Generation",
     "KeyKind",
     "LoginFailed",
+    "LookupTable",
     "NotPermitted",
     "NotRunning",
     "NotTyped",
@@ -115,46 +118,11 @@ __all__ = [
 ]
 
 
-_Mapping.register(Client)
-_Mapping.register(ClusterClient)
-_Mapping.register(Table)
+_Mapping.register(LookupTable)
 _Mapping.register(Schema)
 _Mapping.register(TypedRow)
+_describe(Client, _ClientOptions)
+_describe(ClusterClient, _ClusterOptions)
+_describe(Direct, _DirectOptions)
 _os.register_at_fork(after_in_child=_forked)
 _atexit.register(_stop_following)
-
-
-def _reopen(
-    path: str, verify: _Literal["full", "touch"], memory: _Literal["map", "copy"], strict: bool = False
-) -> Table[_Any, _Any]:
-    """Return the table that another process pickled."""
-    return open(path, verify=verify, memory=memory, strict=strict)
-
-
-def _redirect(
-    path: str,
-    memory: _Literal["map", "copy"],
-    connect_timeout: float,
-    timeout: float | None,
-    server_user: str | None,
-    strict: bool = False,
-) -> Direct[_Any, _Any]:
-    """Return the Direct that another process pickled."""
-    return Direct(
-        path,
-        memory=memory,
-        connect_timeout=connect_timeout,
-        timeout=timeout,
-        server_user=server_user,
-        strict=strict,
-    )
-
-
-def _reconnect(address: str, options: dict[str, _Any]) -> Client[_Any, _Any]:
-    """Return the client that another process pickled."""
-    return Client(address, **options)
-
-
-def _reconnect_to_cluster(nodes: list[str], options: dict[str, _Any]) -> ClusterClient:
-    """Return the client of a cluster that another process pickled."""
-    return ClusterClient(nodes, **options)

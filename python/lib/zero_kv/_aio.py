@@ -11,12 +11,13 @@ import math
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
 from zero_kv._arrays import Requested, is_arrow, whole_array
 from zero_kv._columns import dense_keys, with_nulls
 from zero_kv._connection import Connection, Endpoint
-from zero_kv._native import Request, decode_row, default_address, index_of, key_kinds, wrong_kind
+from zero_kv._native import Client, Request, decode_row, default_address, index_of, key_kinds, wrong_kind
+from zero_kv._options import ClientOptions, asynchronous, with_defaults
 from zero_kv.errors import Closed, Error, KeyKind, NotRunning, NotTyped, Refused, ServerError, TimedOut
 
 if TYPE_CHECKING:
@@ -29,51 +30,28 @@ _PAUSE_MIN_S = 0.001
 _PAUSE_MAX_S = 0.1
 
 
+@asynchronous(Client, ClientOptions)
 class AsyncClient:
-    """A client of a server, for asyncio.
+    """A client of a server, for asyncio. `Client` describes the methods and the options.
 
     All tasks share one connection, and their requests are pipelined. A canceled call does not affect other calls. If
     the connection fails, the client reconnects, and requests without a response are retried `retries` times.
 
-    The first call connects. `async with` closes the connection at its end. `Client` describes the options.
+    The first call connects. `await client[key]` returns a value, and `async for` iterates over keys and rows. `close`, also
+    at the end of `async with`, disconnects from the server; waiting calls then raise `Closed`.
 
     >>> async with AsyncClient("/tmp/zero-kv.sock") as client:  # doctest: +SKIP
     ...     value = await client.get(128512)
     """
 
-    def __init__(
-        self,
-        address: str | os.PathLike[str] | None = None,
-        *,
-        connect_timeout: float = 1.0,
-        timeout: float | None = 30.0,
-        retries: int = 1,
-        reconnect_timeout: float = 0.5,
-        server_user: str | int | None = None,
-        strict: bool = False,
-        user: str | None = None,
-        password: str | None = None,
-        password_file: str | os.PathLike[str] | None = None,
-        ca_file: str | os.PathLike[str] | None = None,
-        certificate_file: str | os.PathLike[str] | None = None,
-        key_file: str | os.PathLike[str] | None = None,
-        server_name: str | None = None,
-    ) -> None:
+    def __init__(self, address: str | os.PathLike[str] | None = None, **options: Unpack[ClientOptions]) -> None:
+        given = with_defaults(options, ClientOptions)
         self._address = os.fspath(default_address() if address is None else address)
-        self._timeout = timeout
-        self._retries = retries
-        self._reconnect_timeout = reconnect_timeout
-        self._strict = strict
-        security: dict[str, Any] = {
-            "user": user,
-            "password": password,
-            "password_file": password_file,
-            "ca_file": ca_file,
-            "certificate_file": certificate_file,
-            "key_file": key_file,
-            "server_name": server_name,
-        }
-        self._endpoint = Endpoint(self._address, connect_timeout, server_user, security)
+        self._timeout: float | None = given["timeout"]
+        self._retries: int = given["retries"]
+        self._reconnect_timeout: float = given["reconnect_timeout"]
+        self._strict: bool = given["strict"]
+        self._endpoint = Endpoint(self._address, given)
         self._connection: Connection | None = None
         self._connecting: asyncio.Task[Connection] | None = None
         self._is_closed = False
@@ -81,13 +59,9 @@ class AsyncClient:
 
     @property
     def strict(self) -> bool:
-        """Whether a key that the table cannot have is an error."""
         return self._strict
 
     async def get(self, key: int | bytes | str, default: Any = None, /) -> Any:
-        """Return the value of a key, or `default` if the table does not have the key. The value is `bytes`, or, in a typed
-        table, a `TypedRow`.
-        """
         value = (await self._found([key], self._rows_or_values))[0]
         return default if value is None else value
 
@@ -99,14 +73,10 @@ class AsyncClient:
         return value
 
     async def get_bytes(self, key: int | bytes | str, default: Any = None, /) -> Any:
-        """Return the bytes of a value or row, or `default` if the table does not have the key."""
         value = (await self._found([key], self._values))[0]
         return default if value is None else value
 
     async def get_bytes_many(self, keys: Iterable[int] | Iterable[bytes | str]) -> list[bytes | None]:
-        """Return the bytes of the values or rows of many keys, in the order of the keys, with pipelined requests. The
-        result has `None` for keys that the table does not have.
-        """
         values: list[bytes | None] = await self._found(keys, self._values)
         return values
 
@@ -117,13 +87,11 @@ class AsyncClient:
     @overload
     async def get_many(self, keys: Any, *, dtype: Any) -> tuple[Any, ...]: ...
     async def get_many(self, keys: Any, *, dtype: Any = None) -> Any:
-        """Return the values of many keys, in the order of the keys, with pipelined requests: see `Table.get_many`."""
         requested = Requested(keys, dtype, self._strict)
         look_up = self._rows_or_values if requested.is_list else self._values
         return requested.values(await self._found(requested.keys, look_up))
 
     async def schema(self) -> Schema | None:
-        """Return the columns of the server's table, or `None` if its values are bytes."""
         return await self._request_schema(self._until())
 
     async def _request_schema(self, until: float | None) -> Schema | None:
@@ -131,14 +99,10 @@ class AsyncClient:
         return self._schema
 
     async def get_row(self, key: int | bytes | str, default: Any = None, /) -> Any:
-        """Return the row of a key in a typed table, or `default` if the table does not have the key."""
         row = (await self._found([key], self._all_columns))[0]
         return default if row is None else row
 
     async def get_rows(self, keys: Iterable[int] | Iterable[bytes | str]) -> list[TypedRow | None]:
-        """Return the rows of many keys in a typed table, in the order of the keys, with pipelined requests. The result
-        has `None` for keys that the table does not have.
-        """
         rows: list[TypedRow | None] = await self._found(keys, self._all_columns)
         return rows
 
@@ -151,9 +115,6 @@ class AsyncClient:
         out: Any = None,
         format: Literal["numpy", "arrow", "pandas", "polars"] = "numpy",
     ) -> Any:
-        """Return some columns of the rows of many keys in a typed table, in the order of the keys, with pipelined
-        requests: see `Table.columns` and `Client.columns`.
-        """
         if columns is not None and not isinstance(columns, str):
             columns = list(columns)
         if not is_arrow(keys):
@@ -258,20 +219,17 @@ class AsyncClient:
             self._schema = None
         raise self._unstable()
 
-    async def exists(self, key: int | bytes | str) -> bool:
-        """Return whether the table has a key. `key in client` is not possible, because it cannot wait."""
-        return bool((await self._found([key], self._exists))[0])
+    async def contains(self, key: int | bytes | str) -> bool:
+        return bool((await self._found([key], self._contained))[0])
 
-    async def exists_many(self, keys: Iterable[int] | Iterable[bytes | str]) -> list[bool]:
-        """Return whether the table has each of many keys, with pipelined requests."""
-        return [bool(found) for found in await self._found(keys, self._exists)]
+    async def contains_many(self, keys: Iterable[int] | Iterable[bytes | str]) -> list[bool]:
+        return [bool(found) for found in await self._found(keys, self._contained)]
 
-    async def _exists(self, keys: Any, until: float | None) -> list[bool]:
-        found: list[bool] = await self._call(Request.exists_many(keys), until)
+    async def _contained(self, keys: Any, until: float | None) -> list[bool]:
+        found: list[bool] = await self._call(Request.contains_many(keys), until)
         return found
 
     async def floor(self, key: int | bytes | str) -> tuple[Any, Any] | None:
-        """Return the row with the largest key less than or equal to `key`."""
         return (await self._rows_with_schema(Request.floor_many([key])))[0]
 
     @overload
@@ -281,14 +239,10 @@ class AsyncClient:
     @overload
     async def floor_many(self, keys: Any, *, dtype: Any) -> tuple[Any, ...]: ...
     async def floor_many(self, keys: Any, *, dtype: Any = None) -> Any:
-        """Return the result of `floor` for many keys, in the order of the keys, with pipelined requests: see
-        `Table.floor_many`.
-        """
         requested = Requested(keys, dtype)
         return requested.rows(await self._rows_with_schema(Request.floor_many(requested.keys), requested.is_list))
 
     async def ceiling(self, key: int | bytes | str) -> tuple[Any, Any] | None:
-        """Return the row with the smallest key greater than or equal to `key`."""
         return (await self._rows_with_schema(Request.ceiling_many([key])))[0]
 
     @overload
@@ -298,46 +252,36 @@ class AsyncClient:
     @overload
     async def ceiling_many(self, keys: Any, *, dtype: Any) -> tuple[Any, ...]: ...
     async def ceiling_many(self, keys: Any, *, dtype: Any = None) -> Any:
-        """Return the result of `ceiling` for many keys, in the order of the keys: see `floor_many`."""
         requested = Requested(keys, dtype)
         return requested.rows(await self._rows_with_schema(Request.ceiling_many(requested.keys), requested.is_list))
 
     async def first(self) -> tuple[Any, Any] | None:
-        """Return the row with the smallest key."""
         return (await self._rows_with_schema([Request.first()]))[0]
 
     async def last(self) -> tuple[Any, Any] | None:
-        """Return the row with the largest key."""
         return (await self._rows_with_schema([Request.last()]))[0]
 
     def range(
         self, start: int | bytes | str | None = None, end: int | bytes | str | None = None
     ) -> AsyncIterator[tuple[Any, Any]]:
-        """Return the rows with keys from `start` up to, but not including, `end`."""
         return self._rows(Request.page(start, end))
 
     def prefix(self, prefix: bytes | str) -> AsyncIterator[tuple[Any, Any]]:
-        """Return the rows whose keys start with `prefix`."""
         return self._rows(Request.page_with_prefix(prefix))
 
     async def count(self, start: int | bytes | str | None = None, end: int | bytes | str | None = None) -> int:
-        """Return the number of keys from `start` up to, but not including, `end`."""
         return int(await self._call(Request.count(start, end), self._until()))
 
     async def count_prefix(self, prefix: bytes | str) -> int:
-        """Return the number of keys that start with `prefix`."""
         return int(await self._call(Request.count_prefix(prefix), self._until()))
 
     def keys(self) -> AsyncIterator[Any]:
-        """Return all keys in ascending order, requested page by page during each iteration."""
         return self._part(0)
 
     def values(self) -> AsyncIterator[Any]:
-        """Return all values, in the order of their keys, requested page by page during each iteration."""
         return self._part(1)
 
     def items(self) -> AsyncIterator[tuple[Any, Any]]:
-        """Return all rows, in the order of their keys, requested page by page during each iteration."""
         return self.range()
 
     def __aiter__(self) -> AsyncIterator[Any]:
@@ -348,16 +292,13 @@ class AsyncClient:
             yield row[part]
 
     async def info(self) -> ServerInfo:
-        """Return facts about the server and its table: see `ServerInfo`."""
         info: ServerInfo = await self._call(Request.info(), self._until())
         return info
 
     async def ping(self) -> None:
-        """Send a request without a key, and return when the server has responded."""
         await self._call(Request.ping(), self._until())
 
     async def close(self) -> None:
-        """Disconnect from the server. Waiting calls and later calls raise `Closed`."""
         self._is_closed = True
         if self._connecting is not None:
             self._connecting.cancel()

@@ -6,8 +6,7 @@ import itertools
 from typing import Any, Literal
 
 from zero_kv._native import (
-    Client,
-    Direct,
+    LookupTable,
     Table,
     fill_arrow,
     fill_fixed,
@@ -17,7 +16,7 @@ from zero_kv._native import (
 from zero_kv.errors import KeyKind
 
 
-def get_many(table: Table[Any, Any] | Client[Any, Any], keys: Any, dtype: Any) -> Any:
+def get_many(table: LookupTable[Any, Any], keys: Any, dtype: Any) -> Any:
     """Implement `get_many` with a dtype, or with keys from pyarrow or Polars."""
     keys = _to_arrow(keys)
     if dtype is None:
@@ -27,7 +26,7 @@ def get_many(table: Table[Any, Any] | Client[Any, Any], keys: Any, dtype: Any) -
     return _fixed(values, dtype), _marks(marks)
 
 
-def neighbor_many(table: Table[Any, Any] | Client[Any, Any], keys: Any, dtype: Any, is_floor: bool) -> Any:
+def neighbor_many(table: LookupTable[Any, Any], keys: Any, dtype: Any, is_floor: bool) -> Any:
     """Implement `floor_many` and `ceiling_many` with a dtype, or with keys from pyarrow or Polars."""
     keys = _to_arrow(keys)
     if dtype is None:
@@ -166,12 +165,12 @@ def _marks(marks: Any) -> Any:
     return numpy.asarray(memoryview(marks)).view(numpy.bool_)
 
 
-def _arrow(table: Table[Any, Any] | Client[Any, Any], keys: Any) -> Any:
+def _arrow(table: LookupTable[Any, Any], keys: Any) -> Any:
     import pyarrow  # type: ignore[import-untyped, unused-ignore]
 
     if isinstance(keys, pyarrow.ChunkedArray):
         # The snapshot makes all chunks use one version of the table.
-        table = table.snapshot() if isinstance(table, Direct) else table
+        table = table.snapshot() if isinstance(table, Table) else table
         chunks = [_arrow(table, chunk) for chunk in keys.chunks]
         if any(pyarrow.types.is_large_binary(chunk.type) for chunk in chunks):
             chunks = [chunk.cast(pyarrow.large_binary()) for chunk in chunks]
@@ -184,7 +183,7 @@ def _arrow(table: Table[Any, Any] | Client[Any, Any], keys: Any) -> Any:
     return _binary(len(keys), fill_arrow(table, *key_buffers(keys.drop_null()), valid))
 
 
-def _neighbors_arrow(table: Table[Any, Any] | Client[Any, Any], keys: Any, is_floor: bool) -> Any:
+def _neighbors_arrow(table: LookupTable[Any, Any], keys: Any, is_floor: bool) -> Any:
     """Return the keys and the values of the nearest rows."""
     import pyarrow
 

@@ -13,14 +13,15 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack
 
 from zero_kv._native import ClusterClient
+from zero_kv._options import ClusterOptions, asynchronous, with_defaults
 from zero_kv.errors import Closed
 
 if TYPE_CHECKING:
     from zero_kv._native import ClientRows, Schema, TypedRow
-    from zero_kv._topology import Topology
+    from zero_kv._info import Topology
 
 # The number of calls that run at the same time. Further calls wait.
 _CALLS_MAX = 32
@@ -66,65 +67,34 @@ class _Calls:
         self.executor.shutdown(wait=False)
 
 
+@asynchronous(ClusterClient, ClusterOptions)
 class AsyncClusterClient:
-    """A client of a cluster, for asyncio: see `ClusterClient` for the nodes and the options.
+    """A client of a cluster, for asyncio. `ClusterClient` describes the methods, the nodes, and the options.
 
     Each call runs in a thread, and up to 32 calls run at the same time, so this client suits calls with many keys. If a
     task is canceled, its call continues in the thread until it ends.
 
-    The first call connects. `async with` closes the connections at its end. Event loops can share a client. After a fork,
-    the child process reconnects, as does a process that unpickles the client.
+    The first call connects. `close`, also at the end of `async with`, disconnects from all nodes; calls that have not started
+    then raise `Closed`, and calls that a thread runs end normally. Event loops can share a client. After a fork, the child
+    process reconnects, as does a process that unpickles the client.
 
     >>> async with AsyncClusterClient(["zkv://10.0.0.1:6380"]) as client:  # doctest: +SKIP
     ...     values = await client.get_many([7, 8, 9])
     """
 
     def __init__(
-        self,
-        nodes: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-        *,
-        read_from_replicas: bool = False,
-        zone: str | None = None,
-        attempts: int = 10,
-        connect_timeout: float = 1.0,
-        timeout: float | None = 30.0,
-        server_user: str | int | None = None,
-        strict: bool = False,
-        user: str | None = None,
-        password: str | None = None,
-        password_file: str | os.PathLike[str] | None = None,
-        ca_file: str | os.PathLike[str] | None = None,
-        certificate_file: str | os.PathLike[str] | None = None,
-        key_file: str | os.PathLike[str] | None = None,
-        server_name: str | None = None,
+        self, nodes: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], **options: Unpack[ClusterOptions]
     ) -> None:
         self._nodes = nodes
-        self._options: dict[str, Any] = {
-            "read_from_replicas": read_from_replicas,
-            "zone": zone,
-            "attempts": attempts,
-            "connect_timeout": connect_timeout,
-            "timeout": timeout,
-            "server_user": server_user,
-            "strict": strict,
-            "user": user,
-            "password": password,
-            "password_file": password_file,
-            "ca_file": ca_file,
-            "certificate_file": certificate_file,
-            "key_file": key_file,
-            "server_name": server_name,
-        }
+        self._options = with_defaults(options, ClusterOptions)
         self._calls: _Calls | None = None
         self._is_closed = False
 
     @property
     def strict(self) -> bool:
-        """Whether a key that the table cannot have is an error."""
         return bool(self._options["strict"])
 
     async def get(self, key: int | bytes | str, default: Any = None, /) -> Any:
-        """Return the value of a key, or `default` if the table does not have the key."""
         return await self._call(ClusterClient.get, key, default)
 
     async def __getitem__(self, key: int | bytes | str, /) -> Any:
@@ -132,27 +102,21 @@ class AsyncClusterClient:
         return await self._call(ClusterClient.__getitem__, key)
 
     async def get_bytes(self, key: int | bytes | str, default: Any = None, /) -> Any:
-        """Return the bytes of a value or row, or `default` if the table does not have the key."""
         return await self._call(ClusterClient.get_bytes, key, default)
 
     async def get_bytes_many(self, keys: Iterable[int] | Iterable[bytes | str]) -> list[bytes | None]:
-        """Return the bytes of the values or rows of many keys, in the order of the keys."""
         return await self._call(ClusterClient.get_bytes_many, keys)
 
     async def get_many(self, keys: Any, *, dtype: Any = None) -> Any:
-        """Return the values of many keys, in the order of the keys: see `Table.get_many`."""
         return await self._call(ClusterClient.get_many, keys, dtype=dtype)
 
     async def schema(self) -> Schema | None:
-        """Return the columns of a node's table, or `None` if its values are bytes."""
         return await self._call(ClusterClient.schema)
 
     async def get_row(self, key: int | bytes | str, default: Any = None, /) -> Any:
-        """Return the row of a key in a typed table, or `default` if the table does not have the key."""
         return await self._call(ClusterClient.get_row, key, default)
 
     async def get_rows(self, keys: Iterable[int] | Iterable[bytes | str]) -> list[TypedRow | None]:
-        """Return the rows of many keys in a typed table, in the order of the keys."""
         return await self._call(ClusterClient.get_rows, keys)
 
     async def columns(
@@ -164,84 +128,62 @@ class AsyncClusterClient:
         out: Any = None,
         format: Literal["numpy", "arrow", "pandas", "polars"] = "numpy",
     ) -> Any:
-        """Return some columns of the rows of many keys in a typed table, in the order of the keys: see `Table.columns`
-        and `ClusterClient.columns`.
-        """
         return await self._call(ClusterClient.columns, keys, columns, fill=fill, out=out, format=format)
 
-    async def exists(self, key: int | bytes | str) -> bool:
-        """Return whether the table has a key."""
-        return await self._call(ClusterClient.exists, key)
+    async def contains(self, key: int | bytes | str) -> bool:
+        return await self._call(ClusterClient.contains, key)
 
-    async def exists_many(self, keys: Iterable[int] | Iterable[bytes | str]) -> list[bool]:
-        """Return whether the table has each of many keys."""
-        return await self._call(ClusterClient.exists_many, keys)
+    async def contains_many(self, keys: Iterable[int] | Iterable[bytes | str]) -> list[bool]:
+        return await self._call(ClusterClient.contains_many, keys)
 
     def keys(self) -> AsyncIterator[Any]:
-        """Return all keys of all nodes in ascending order, requested page by page during each iteration."""
         return self._rows(ClusterClient.keys)
 
     def values(self) -> AsyncIterator[Any]:
-        """Return all values of all nodes, in the order of their keys, requested page by page during each iteration."""
         return self._rows(ClusterClient.values)
 
     def items(self) -> AsyncIterator[tuple[Any, Any]]:
-        """Return all rows of all nodes, in the order of their keys, requested page by page during each iteration."""
         return self._rows(ClusterClient.items)
 
     def __aiter__(self) -> AsyncIterator[Any]:
         return self.keys()
 
     async def floor(self, key: int | bytes | str) -> tuple[Any, Any] | None:
-        """Return the row with the largest key less than or equal to `key`, of all nodes."""
         return await self._call(ClusterClient.floor, key)
 
     async def floor_many(self, keys: Any, *, dtype: Any = None) -> Any:
-        """Return the result of `floor` for many keys, in the order of the keys: see `Table.floor_many`."""
         return await self._call(ClusterClient.floor_many, keys, dtype=dtype)
 
     async def ceiling(self, key: int | bytes | str) -> tuple[Any, Any] | None:
-        """Return the row with the smallest key greater than or equal to `key`, of all nodes."""
         return await self._call(ClusterClient.ceiling, key)
 
     async def ceiling_many(self, keys: Any, *, dtype: Any = None) -> Any:
-        """Return the result of `ceiling` for many keys, in the order of the keys: see `floor_many`."""
         return await self._call(ClusterClient.ceiling_many, keys, dtype=dtype)
 
     async def first(self) -> tuple[Any, Any] | None:
-        """Return the row with the smallest key of all nodes."""
         return await self._call(ClusterClient.first)
 
     async def last(self) -> tuple[Any, Any] | None:
-        """Return the row with the largest key of all nodes."""
         return await self._call(ClusterClient.last)
 
     def range(
         self, start: int | bytes | str | None = None, end: int | bytes | str | None = None
     ) -> AsyncIterator[tuple[Any, Any]]:
-        """Return the rows of all nodes with keys from `start` up to, but not including, `end`, in key order."""
         return self._rows(ClusterClient.range, start, end)
 
     def prefix(self, prefix: bytes | str) -> AsyncIterator[tuple[Any, Any]]:
-        """Return the rows of all nodes whose keys start with `prefix`, in key order."""
         return self._rows(ClusterClient.prefix, prefix)
 
     async def count(self, start: int | bytes | str | None = None, end: int | bytes | str | None = None) -> int:
-        """Return the number of keys from `start` up to, but not including, `end`."""
         return await self._call(ClusterClient.count, start, end)
 
     async def count_prefix(self, prefix: bytes | str) -> int:
-        """Return the number of keys that start with `prefix`."""
         return await self._call(ClusterClient.count_prefix, prefix)
 
     async def topology(self) -> Topology:
-        """Return the topology that the client follows, as the document that docs/CLUSTER.md describes."""
         return await self._call(ClusterClient.topology)
 
     async def close(self) -> None:
-        """Disconnect from all nodes. Calls that have not started and later calls raise `Closed`. Calls that a thread
-        runs end normally.
-        """
         self._is_closed = True
         if self._calls is not None and self._calls.process_id == os.getpid():
             self._calls.close()

@@ -83,25 +83,22 @@ class Connection(asyncio.Protocol):
 class Endpoint:
     """An address, and how to connect to it."""
 
-    def __init__(
-        self, address: str, connect_timeout: float, server_user: str | int | None, security: dict[str, Any]
-    ) -> None:
+    def __init__(self, address: str, options: dict[str, Any]) -> None:
         self._address = address
-        self._connect_timeout = connect_timeout
-        self._server_user = server_user
-        self._security = security
+        self._options = options
 
     async def connect(self, loop: asyncio.AbstractEventLoop) -> Connection:
         """Connect, and log in if a user is named."""
         try:
-            async with asyncio.timeout(self._connect_timeout):
+            async with asyncio.timeout(self._options["connect_timeout"]):
                 return await self._open(loop)
         except (FileNotFoundError, ConnectionRefusedError) as error:
             kind = "port" if "://" in self._address else "socket"
             message = f"{self._address}: cannot connect: {error.strerror}: is kv_store running, and on this {kind}?"
             raise NotRunning(message) from error
         except TimeoutError as error:
-            raise TimedOut(f"{self._address}: timed out after {self._connect_timeout} s connecting") from error
+            timeout = self._options["connect_timeout"]
+            raise TimedOut(f"{self._address}: timed out after {timeout} s connecting") from error
         except ssl.SSLError as error:
             raise _tls_failed(self._address, error) from error
         except (ConnectionResetError, ConnectionAbortedError) as error:
@@ -111,13 +108,13 @@ class Endpoint:
             raise OSError(error.errno, message) from error
 
     async def _open(self, loop: asyncio.AbstractEventLoop) -> Connection:
-        host, port, uses_tls, login = endpoint(self._address, self._server_user, **self._security)
+        host, port, uses_tls, login = endpoint(self._address, **self._options)
         factory = functools.partial(Connection, self._address, loop)
         if host is None:
             transport, connection = await self._open_unix(loop, factory)
         else:
             context = self._ssl_context() if uses_tls else None
-            server_name = (self._security["server_name"] or host) if uses_tls else None
+            server_name = (self._options["server_name"] or host) if uses_tls else None
             transport, connection = await loop.create_connection(
                 factory, host, port, ssl=context, server_hostname=server_name
             )
@@ -140,7 +137,7 @@ class Endpoint:
             reason = f"{error.strerror}: ask for access to the socket and its directory"
             raise Refused(f"{self._address}: cannot connect: {reason}") from error
         try:
-            check_server_user(self._address, _peer_uid(transport), self._server_user)
+            check_server_user(self._address, _peer_uid(transport), self._options["server_user"])
         except BaseException:
             transport.abort()
             raise
@@ -148,9 +145,9 @@ class Endpoint:
 
     def _ssl_context(self) -> ssl.SSLContext:
         """Return a new TLS context. The certificate files are read for each connection, because they can change."""
-        context = ssl.create_default_context(cafile=self._security["ca_file"])
-        if (certificate := self._security["certificate_file"]) is not None:
-            context.load_cert_chain(certificate, self._security["key_file"])
+        context = ssl.create_default_context(cafile=self._options["ca_file"])
+        if (certificate := self._options["certificate_file"]) is not None:
+            context.load_cert_chain(certificate, self._options["key_file"])
         return context
 
 

@@ -1,8 +1,8 @@
-"""The type of `Client.info`."""
+"""The types of the facts about servers and of the topologies of clusters."""
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import Literal, NotRequired, TypedDict
 
 _Percentiles = TypedDict("_Percentiles", {"service_us_p99.9": float}, total=False)
 
@@ -144,3 +144,24 @@ class ServerInfo(_Percentiles, total=False):
     log_10: str
     batch_requests_buckets: str
     service_ns_buckets: str
+
+
+class TopologyNode(TypedDict):
+    """A node of a `Topology`. Without `health`, the node is online. docs/CLUSTER.md describes the fields."""
+
+    id: str
+    host: str
+    port: int
+    role: Literal["primary", "replica"]
+    primary: NotRequired[str]
+    slots: NotRequired[list[str]]
+    zone: NotRequired[str]
+    health: NotRequired[Literal["loading", "fail", "hidden"]]
+
+
+class Topology(TypedDict):
+    """The nodes of a cluster and their slots, from `ClusterClient.topology`. docs/CLUSTER.md describes the fields."""
+
+    format: int
+    number: int
+    nodes: list[TopologyNode]

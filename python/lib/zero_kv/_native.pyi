@@ -3,14 +3,14 @@ import pathlib
 from asyncio import Future
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Generic, Literal, Protocol, Self, TypeAlias, final, overload
+from typing import Any, Generic, Literal, Protocol, Self, TypeAlias, Unpack, final, overload
 
 import numpy
 import numpy.typing
 from typing_extensions import TypeVar
 
-from zero_kv._info import ServerInfo
-from zero_kv._topology import Topology
+from zero_kv._info import ServerInfo, Topology
+from zero_kv._options import ClientOptions, ClusterOptions, DirectOptions
 
 __version__: str
 
@@ -24,7 +24,7 @@ Key: TypeAlias = int | bytes | str
 """A key as an argument. Keys in results are `int` or `bytes`."""
 
 _Keys: TypeAlias = Iterable[int | None] | Iterable[bytes | str | None]
-_Row: TypeAlias = tuple[Any, Any]
+_Numbers: TypeAlias = numpy.typing.NDArray[numpy.integer[Any]]
 _ArrowParts: TypeAlias = tuple[Memory, Memory, Memory, int, bool]
 
 class _ArrowArray(Protocol):
@@ -38,7 +38,7 @@ class Rows(Generic[_T]):
     """Keys, values, or rows of a table in key order, read during iteration or by their position, as in a list: `rows[0]` is
     the first one, `rows[-1]` the last one, and `rows[10:20]` selects ten.
 
-    All rows come from one table, even if the server replaces its table during the iteration.
+    `len` reads no rows. All rows come from one table, even if the server replaces its table during the iteration.
     """
 
     def __len__(self) -> int: ...
@@ -92,22 +92,15 @@ class TypedRow(Mapping[str, Any]):
     def schema(self) -> Schema:
         """The columns of the row."""
 
-class Table(Mapping[_K, _V]):
-    """A table as a mapping: keys are `int`, or `bytes` and `str` (as UTF-8). Values are `bytes`, or, in a typed table,
-    `TypedRow`. Methods that return buffers and arrays of values return the bytes of rows.
+class LookupTable(Mapping[_K, _V]):
+    """What tables in this process (`Table`, `Direct`, and `Published`) and blocking clients (`Client` and `ClusterClient`) have
+    in common: the lookups of a mapping. Keys are `int`, or `bytes` and `str` (as UTF-8). Values are `bytes`, or, in a typed
+    table, `TypedRow`. Methods that return buffers and arrays of values return the bytes of rows.
 
     The table does not have a key of the other kind, a number that is negative or has more than 64 bits, `None`, or bytes
     that are empty or longer than 65535: `in` is false, `get` and `get_many` return the default, and `[]` raises
     `KeyError`. With `strict=True`, these keys raise `KeyKind` or `TypeError`, `OverflowError`, or `ValueError`. `floor`,
-    `ceiling`, `range`, `prefix`, and `columns` always raise these exceptions.
-
-    Threads can share a table. `with` or `close` ends the use of the table and unmaps its file. Afterward, lookups raise
-    `Closed`. Rows, iterators, and views that exist remain valid, and keep the file mapped.
-
-    A lookup in a file that was changed in place or truncated raises `Damaged`. To replace a file, rename a new file
-    to its name, as `bake` does. Changes of a mapped file are detected by its length and its times. A change is not
-    detected if somebody writes through a mapping that is older than the table's, or, on tmpfs, through any mapping.
-    Nobody can change a table with `memory="copy"`.
+    `ceiling`, `range`, `prefix`, `count`, and `columns` always raise these exceptions.
     """
 
     def __getitem__(self, key: Key, /) -> _V:  # type: ignore[override]
@@ -117,7 +110,9 @@ class Table(Mapping[_K, _V]):
     def get(self, key: object, /) -> _V | None: ...
     @overload
     def get(self, key: object, default: _V | _T, /) -> _V | _T:
-        """Return the value of a key, or `default` if the table does not have the key."""
+        """Return the value of a key, or `default` if the table does not have the key. The value is `bytes`, or, in a typed
+        table, a `TypedRow`.
+        """
 
     @overload
     def get_bytes(self, key: object, /) -> bytes | None: ...
@@ -125,33 +120,21 @@ class Table(Mapping[_K, _V]):
     def get_bytes(self, key: object, default: _T, /) -> bytes | _T:
         """Return the bytes of a value or row, or `default` if the table does not have the key."""
 
-    def get_bytes_many(self, keys: _Keys | numpy.typing.NDArray[numpy.integer[Any]]) -> list[bytes | None]:
-        """Return the bytes of the values or rows of many keys, in the order of the keys. The result has `None` for keys that
-        the table does not have.
-        """
+    def get_row(self, key: object, default: Any = None, /) -> Any:
+        """Return the row of a key in a typed table, or `default` if the table does not have the key.
 
-    def view(self, key: Key) -> memoryview:
-        """Return the value of a key as a read-only `memoryview`, or raise `KeyError` if the table does not have the key.
-
-        If nobody can change the table (`memory="copy"`, or a server's sealed memory), the view refers to the value
-        in the table. The view then keeps this table in memory, even if the server serves a newer table. For a mapped
-        file, the view refers to a copy of the value.
+        Raises `NotTyped` if the table has no schema.
         """
 
     @overload
-    def get_many(
-        self, keys: _Keys | numpy.typing.NDArray[numpy.integer[Any]], *, dtype: None = None
-    ) -> list[_V | None]: ...
+    def get_many(self, keys: _Keys | _Numbers, *, dtype: None = None) -> list[_V | None]: ...
     @overload
     def get_many(self, keys: _ArrowArray | _ArrowStream, *, dtype: None = None) -> Any: ...
     @overload
     def get_many(
         self, keys: Any, *, dtype: numpy.typing.DTypeLike
     ) -> tuple[numpy.typing.NDArray[Any], numpy.typing.NDArray[numpy.bool_]]:
-        """Return the values of many keys, in the order of the keys. All values come from one table.
-
-        This method is several times faster than one call per key. With 64 keys or more, other threads run during the
-        call.
+        """Return the values of many keys, in the order of the keys. This method is several times faster than one call per key.
 
         For a list, another iterable, or a NumPy array of keys, the result is a list with `None` for keys that the
         table does not have. For a pyarrow array or a Polars Series, the result is a pyarrow array of type binary,
@@ -162,71 +145,17 @@ class Table(Mapping[_K, _V]):
         each value is a row of 64 floats.
         """
 
-    def floor(self, key: Key) -> tuple[_K, _V] | None:
-        """Return the row with the largest key less than or equal to `key`."""
-
-    def ceiling(self, key: Key) -> tuple[_K, _V] | None:
-        """Return the row with the smallest key greater than or equal to `key`."""
-
-    @overload
-    def floor_many(
-        self, keys: _Keys | numpy.typing.NDArray[numpy.integer[Any]], *, dtype: None = None
-    ) -> list[tuple[_K, _V] | None]: ...
-    @overload
-    def floor_many(self, keys: _ArrowArray | _ArrowStream, *, dtype: None = None) -> tuple[Any, Any]: ...
-    @overload
-    def floor_many(
-        self, keys: Any, *, dtype: numpy.typing.DTypeLike
-    ) -> tuple[numpy.typing.NDArray[numpy.uint64], numpy.typing.NDArray[Any], numpy.typing.NDArray[numpy.bool_]]:
-        """Return the result of `floor` for many keys, in the order of the keys. All rows come from one table.
-
-        This method is several times faster than one call per key. With 64 keys or more, other threads run during the
-        call.
-
-        For a list, another iterable, or a NumPy array of keys, the result is a list of rows, with `None` for keys
-        without a row. For a pyarrow array or a Polars Series, the result is two pyarrow arrays with nulls: the rows'
-        keys and their values.
-
-        With `dtype`, the result is three NumPy arrays: the rows' keys, their values, and Booleans that are true for the
-        keys with a row. Without a row, key and value are zero. The table's keys must be numbers, and all values must
-        have the length of `dtype`.
+    def get_bytes_many(self, keys: _Keys | _Numbers) -> list[bytes | None]:
+        """Return the bytes of the values or rows of many keys, in the order of the keys. The result has `None` for keys that
+        the table does not have.
         """
 
-    @overload
-    def ceiling_many(
-        self, keys: _Keys | numpy.typing.NDArray[numpy.integer[Any]], *, dtype: None = None
-    ) -> list[tuple[_K, _V] | None]: ...
-    @overload
-    def ceiling_many(self, keys: _ArrowArray | _ArrowStream, *, dtype: None = None) -> tuple[Any, Any]: ...
-    @overload
-    def ceiling_many(
-        self, keys: Any, *, dtype: numpy.typing.DTypeLike
-    ) -> tuple[numpy.typing.NDArray[numpy.uint64], numpy.typing.NDArray[Any], numpy.typing.NDArray[numpy.bool_]]:
-        """Return the result of `ceiling` for many keys, in the order of the keys: see `floor_many`."""
+    def get_rows(self, keys: _Keys | _Numbers) -> list[TypedRow | None]:
+        """Return the rows of many keys in a typed table, in the order of the keys. The result has `None` for keys that the
+        table does not have.
 
-    def first(self) -> tuple[_K, _V] | None:
-        """Return the row with the smallest key."""
-
-    def last(self) -> tuple[_K, _V] | None:
-        """Return the row with the largest key."""
-
-    def range(self, start: Key | None = None, end: Key | None = None) -> Rows[tuple[_K, _V]]:
-        """Return the rows with keys from `start` up to, but not including, `end`.
-
-        `len` of the result reads no rows.
+        Raises `NotTyped` if the table has no schema.
         """
-
-    def prefix(self, prefix: bytes | str) -> Rows[tuple[_K, _V]]:
-        """Return the rows whose keys start with `prefix`."""
-
-    def keys(self) -> Rows[_K]:  # type: ignore[override]
-        """Return all keys in ascending order."""
-
-    def values(self) -> Rows[_V]:  # type: ignore[override]
-        """Return all values, in the order of their keys."""
-
-    def items(self) -> Rows[tuple[_K, _V]]:  # type: ignore[override]
-        """Return all rows, in the order of their keys."""
 
     def columns(
         self,
@@ -237,9 +166,8 @@ class Table(Mapping[_K, _V]):
         out: numpy.typing.NDArray[Any] | None = None,
         format: Literal["numpy", "arrow", "pandas", "polars"] = "numpy",
     ) -> Any:
-        """Return some columns of the rows of many keys in a typed table, in the order of the keys. All rows come from one
-        table. `columns` are the names of the columns; `None` means all columns. With 64 keys or more, other threads run
-        during the call.
+        """Return some columns of the rows of many keys in a typed table, in the order of the keys. `columns` are the names of
+        the columns; `None` means all columns. A server sends only these columns.
 
         With `format="numpy"`, and if all columns have one numeric type, the result is a matrix with a row for each key: a
         two-dimensional array in C order. A list of fixed length takes as many columns of the matrix as it has elements.
@@ -260,24 +188,128 @@ class Table(Mapping[_K, _V]):
         Raises `NotTyped` if the table has no schema, and `ValueError` if it does not have one of the columns.
         """
 
-    @property
     def schema(self) -> Schema | None:
-        """The columns of a typed table, or `None` if the table's values are bytes."""
+        """Return the columns of a typed table, or `None` if the table's values are bytes."""
+
+    def contains(self, key: object) -> bool:
+        """Return whether the table has a key."""
+
+    def contains_many(self, keys: _Keys | _Numbers) -> list[bool]:
+        """Return whether the table has each of many keys, in the order of the keys."""
+
+    def keys(self) -> Rows[_K] | ClientRows[_K]:  # type: ignore[override]
+        """Return all keys in ascending order."""
+
+    def values(self) -> Rows[_V] | ClientRows[_V]:  # type: ignore[override]
+        """Return all values, in the order of their keys."""
+
+    def items(self) -> Rows[tuple[_K, _V]] | ClientRows[tuple[_K, _V]]:  # type: ignore[override]
+        """Return all rows, in the order of their keys."""
+
+    def floor(self, key: Key) -> tuple[_K, _V] | None:
+        """Return the row with the largest key less than or equal to `key`."""
+
+    def ceiling(self, key: Key) -> tuple[_K, _V] | None:
+        """Return the row with the smallest key greater than or equal to `key`."""
+
+    @overload
+    def floor_many(self, keys: _Keys | _Numbers, *, dtype: None = None) -> list[tuple[_K, _V] | None]: ...
+    @overload
+    def floor_many(self, keys: _ArrowArray | _ArrowStream, *, dtype: None = None) -> tuple[Any, Any]: ...
+    @overload
+    def floor_many(
+        self, keys: Any, *, dtype: numpy.typing.DTypeLike
+    ) -> tuple[numpy.typing.NDArray[numpy.uint64], numpy.typing.NDArray[Any], numpy.typing.NDArray[numpy.bool_]]:
+        """Return the result of `floor` for many keys, in the order of the keys. This method is several times faster than one
+        call per key.
+
+        For a list, another iterable, or a NumPy array of keys, the result is a list of rows, with `None` for keys
+        without a row. For a pyarrow array or a Polars Series, the result is two pyarrow arrays with nulls: the rows'
+        keys and their values.
+
+        With `dtype`, the result is three NumPy arrays: the rows' keys, their values, and Booleans that are true for the
+        keys with a row. Without a row, key and value are zero. The table's keys must be numbers, and all values must
+        have the length of `dtype`.
+        """
+
+    @overload
+    def ceiling_many(self, keys: _Keys | _Numbers, *, dtype: None = None) -> list[tuple[_K, _V] | None]: ...
+    @overload
+    def ceiling_many(self, keys: _ArrowArray | _ArrowStream, *, dtype: None = None) -> tuple[Any, Any]: ...
+    @overload
+    def ceiling_many(
+        self, keys: Any, *, dtype: numpy.typing.DTypeLike
+    ) -> tuple[numpy.typing.NDArray[numpy.uint64], numpy.typing.NDArray[Any], numpy.typing.NDArray[numpy.bool_]]:
+        """Return the result of `ceiling` for many keys, in the order of the keys: see `floor_many`."""
+
+    def first(self) -> tuple[_K, _V] | None:
+        """Return the row with the smallest key."""
+
+    def last(self) -> tuple[_K, _V] | None:
+        """Return the row with the largest key."""
+
+    def range(
+        self, start: Key | None = None, end: Key | None = None
+    ) -> Rows[tuple[_K, _V]] | ClientRows[tuple[_K, _V]]:
+        """Return the rows with keys from `start` up to, but not including, `end`, in key order."""
+
+    def prefix(self, prefix: bytes | str) -> Rows[tuple[_K, _V]] | ClientRows[tuple[_K, _V]]:
+        """Return the rows whose keys start with `prefix`, in key order."""
+
+    def count(self, start: Key | None = None, end: Key | None = None) -> int:
+        """Return the number of keys from `start` up to, but not including, `end`."""
+
+    def count_prefix(self, prefix: bytes | str) -> int:
+        """Return the number of keys that start with `prefix`."""
+
+    @property
+    def strict(self) -> bool:
+        """Whether a key that the table cannot have is an error."""
+
+    def close(self) -> None:
+        """End the use of the table or client. Later calls raise `Closed`."""
 
     def __contains__(self, key: object, /) -> bool: ...
     def __len__(self) -> int: ...
+    def __bool__(self) -> bool: ...
     def __iter__(self) -> Iterator[_K]: ...
     def __reversed__(self) -> Iterator[_K]: ...
-    def close(self) -> None:
-        """End the use of the table, and unmap its file unless rows, iterators, or views use it. Later lookups raise `Closed`."""
-
     def __enter__(self) -> Self: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
-    @property
-    def strict(self) -> bool:
-        """Whether a key that the table cannot have is an error."""
+
+class Table(LookupTable[_K, _V]):
+    """A table in the memory of this process: of a file, and, as a `Direct` or `Published`, the newest one of a server or of an
+    object store.
+
+    All results of a call come from one version of the table. With 64 keys or more, other threads run during a call. Threads
+    can share a table. `close`, also at the end of `with`, unmaps the file. Rows, iterators, and views that exist remain
+    valid, and keep the file mapped. A table is false if it has no rows, like a dict.
+
+    A lookup in a file that was changed in place or truncated raises `Damaged`. To replace a file, rename a new file
+    to its name, as `bake` does. Changes of a mapped file are detected by its length and its times. A change is not
+    detected if somebody writes through a mapping that is older than the table's, or, on tmpfs, through any mapping.
+    Nobody can change a table with `memory="copy"`.
+    """
+
+    def keys(self) -> Rows[_K]: ...  # type: ignore[override]
+    def values(self) -> Rows[_V]: ...  # type: ignore[override]
+    def items(self) -> Rows[tuple[_K, _V]]: ...  # type: ignore[override]
+    def range(self, start: Key | None = None, end: Key | None = None) -> Rows[tuple[_K, _V]]: ...
+    def prefix(self, prefix: bytes | str) -> Rows[tuple[_K, _V]]: ...
+    def view(self, key: Key) -> memoryview:
+        """Return the value of a key as a read-only `memoryview`, or raise `KeyError` if the table does not have the key.
+
+        If nobody can change the table (`memory="copy"`, or a server's sealed memory), the view refers to the value
+        in the table. The view then keeps this table in memory, even if the server serves a newer table. For a mapped
+        file, the view refers to a copy of the value.
+        """
+
+    def snapshot(self) -> Table[_K, _V]:
+        """Return the current version of the table, for several lookups. It does not change when lookups in this table use a
+        newer version.
+        """
 
     @property
     def key_kind(self) -> Literal["u64", "bytes"]:
@@ -300,22 +332,13 @@ class Direct(Table[_K, _V]):
     Threads can share a `Direct`. After a fork, the child process requests its own transfer at its first lookup.
 
     With `memory="copy"`, the process has a private copy, which nobody can change. The default of `path` is the value of
-    the environment variable `ZERO_KV_SOCKET`, or `/tmp/zero-kv.sock`. `strict` is described at `Table`. `with` or `close`
-    disconnects from the server.
+    the environment variable `ZERO_KV_SOCKET`, or `/tmp/zero-kv.sock`. `strict` is described at `LookupTable`, and the
+    times at `Client`. `close`, also at the end of `with`, disconnects from the server.
 
     Raises `DirectRefused` if the server does not transfer its table, and the exceptions of `Client`.
     """
 
-    def __new__(
-        cls,
-        path: _Path | None = None,
-        *,
-        memory: Literal["map", "copy"] = "map",
-        connect_timeout: float = 1.0,
-        timeout: float | None = 30.0,
-        server_user: str | int | None = None,
-        strict: bool = False,
-    ) -> Self: ...
+    def __new__(cls, path: _Path | None = None, **options: Unpack[DirectOptions]) -> Self: ...
     @property
     def generation(self) -> int:
         """The number of the generation that lookups use, as assigned by the server."""
@@ -326,12 +349,6 @@ class Direct(Table[_K, _V]):
 
     def refresh(self) -> None:
         """Wait until lookups use the table that the server serves now."""
-
-    def snapshot(self) -> Table[_K, _V]:
-        """Return the current table, for several lookups in one version.
-
-        The returned table does not change when the server serves a new table.
-        """
 
 @final
 class Published(Table[_K, _V]):
@@ -347,7 +364,7 @@ class Published(Table[_K, _V]):
     under the name `node`, by default the machine's name, and in the zone `zone`, so that a rollout can proceed zone by zone.
     `bandwidth_bytes_per_second` limits downloads. With `slots`, such
     as `range(0, 8192)`, only the files that have some of these slots are fetched, and the table has only their rows.
-    `strict` is described at `Table`.
+    `strict` is described at `LookupTable`.
 
     `progress` is called with a `Progress` during downloads, from the thread, at most ten times per second. Its exceptions
     end the constructor. After that, they are passed to `sys.unraisablehook`.
@@ -392,19 +409,8 @@ class Published(Table[_K, _V]):
         the current generation.
         """
 
-    def snapshot(self) -> Table[_K, _V]:
-        """Return the current table, for several lookups in one version.
-
-        The returned table does not change when lookups use a new generation.
-        """
-
     def close(self) -> None:
         """Stop following the table, and unlock the folder. Lookups continue in the current generation."""
-
-    def __enter__(self) -> Self: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
 
 @final
 class Entry:
@@ -479,26 +485,28 @@ def open(
     With `verify="full"`, the whole file is verified before this function returns. With `verify="touch"`, only the
     file's index is verified before this function returns, and each block is verified when a lookup first reads it.
     With `memory="map"`, all processes share the file's pages, and each value is copied and then verified. With
-    `memory="copy"`, this process has a private copy, which nobody can change. `strict` is described at `Table`.
+    `memory="copy"`, this process has a private copy, which nobody can change. `strict` is described at `LookupTable`.
 
     Raises `OSError` if the file cannot be opened, and `Damaged` if the file is not a complete table.
     """
 
 @final
-class Client(Mapping[_K, _V]):
+class Client(LookupTable[_K, _V]):
     """A blocking client of a server. The address is the path of a Unix socket (a path that starts with `@` names an
     abstract socket), `zkv://host:port` for TCP, or `zkv+tls://host:port` for TCP with TLS. The default is the value of the
     environment variable `ZERO_KV_SOCKET`, or `/tmp/zero-kv.sock`.
 
-    A client is a mapping, as a `Table` is: `[]`, `in`, `len`, and iteration send requests, and `strict` is described at
-    `Table`. `dict(client)` sends a request for each key, so call `dict(client.items())`.
+    A client is a mapping whose `[]`, `in`, `len`, and iteration send requests. It is always true. `dict(client)` sends a
+    request for each key, so call `dict(client.items())`. If the server replaces its table during a call with many keys or an
+    iteration, the results may come from both the old and the new table.
 
     Threads can share a client: each call uses its own connection, and other threads run during the call. Ctrl-C ends a
     call. After a fork, the child process reconnects.
 
     If the connection fails during a call, for example because the server restarted, the call is retried `retries` times,
     and attempts to reconnect continue for up to `reconnect_timeout`. If no server runs, a call fails after that time, and
-    the next call reconnects. Connecting takes at most `connect_timeout`, and a call `timeout`. Times are in seconds.
+    the next call reconnects. Connecting takes at most `connect_timeout`, and a call `timeout`. Times are in seconds, and
+    without a `timeout` (`None`), a call waits forever. `strict` is described at `LookupTable`.
 
     On a Unix socket, the server must run as root, as this process's user, or as `server_user` (a name or a number, by
     default the value of the environment variable `ZERO_KV_SERVER_USER`). If no user is named, a server that runs as
@@ -515,184 +523,26 @@ class Client(Mapping[_K, _V]):
     `ProtocolError`, or `ServerError`, which are all subclasses of `Error`.
     """
 
-    def __new__(
-        cls,
-        address: _Path | None = None,
-        *,
-        connect_timeout: float = 1.0,
-        timeout: float | None = 30.0,
-        retries: int = 1,
-        reconnect_timeout: float = 0.5,
-        server_user: str | int | None = None,
-        strict: bool = False,
-        user: str | None = None,
-        password: str | None = None,
-        password_file: _Path | None = None,
-        ca_file: _Path | None = None,
-        certificate_file: _Path | None = None,
-        key_file: _Path | None = None,
-        server_name: str | None = None,
-    ) -> Self: ...
-    @overload
-    def get(self, key: object, /) -> _V | None: ...
-    @overload
-    def get(self, key: object, default: _V | _T, /) -> _V | _T:
-        """Return the value of a key, or `default` if the table does not have the key. The value is `bytes`, or, in a typed
-        table, a `TypedRow`.
-        """
-
-    def __getitem__(self, key: Key, /) -> _V:  # type: ignore[override]
-        """Return the value of a key, or raise `KeyError` if the table does not have the key."""
-
-    @overload
-    def get_bytes(self, key: object, /) -> bytes | None: ...
-    @overload
-    def get_bytes(self, key: object, default: _T, /) -> bytes | _T:
-        """Return the bytes of a value or row, or `default` if the table does not have the key."""
-
-    def get_bytes_many(self, keys: _Keys | numpy.typing.NDArray[numpy.integer[Any]]) -> list[bytes | None]:
-        """Return the bytes of the values or rows of many keys, in the order of the keys, with pipelined requests. The result
-        has `None` for keys that the table does not have.
-        """
-
-    @overload
-    def get_many(
-        self, keys: _Keys | numpy.typing.NDArray[numpy.integer[Any]], *, dtype: None = None
-    ) -> list[_V | None]: ...
-    @overload
-    def get_many(self, keys: _ArrowArray | _ArrowStream, *, dtype: None = None) -> Any: ...
-    @overload
-    def get_many(
-        self, keys: Any, *, dtype: numpy.typing.DTypeLike
-    ) -> tuple[numpy.typing.NDArray[Any], numpy.typing.NDArray[numpy.bool_]]:
-        """Return the values of many keys, in the order of the keys, with pipelined requests: see `Table.get_many`.
-
-        If the server replaces its table during the call, the values may come from both the old and the new table.
-        """
-
-    @property
-    def strict(self) -> bool:
-        """Whether a key that the table cannot have is an error."""
-
-    def schema(self) -> Schema | None:
-        """Return the columns of the server's table, or `None` if its values are bytes."""
-
-    def get_row(self, key: Key, default: Any = None, /) -> Any:
-        """Return the row of a key in a typed table, or `default` if the table does not have the key."""
-
-    def get_rows(self, keys: _Keys) -> list[TypedRow | None]:
-        """Return the rows of many keys in a typed table, in the order of the keys, with pipelined requests. The result has
-        `None` for keys that the table does not have.
-        """
-
-    def columns(
-        self,
-        keys: Any,
-        columns: Iterable[str] | None = None,
-        *,
-        fill: Any = None,
-        out: numpy.typing.NDArray[Any] | None = None,
-        format: Literal["numpy", "arrow", "pandas", "polars"] = "numpy",
-    ) -> Any:
-        """Return some columns of the rows of many keys in a typed table, in the order of the keys, with pipelined requests:
-        see `Table.columns`. The server sends only these columns.
-
-        If the server replaces its table during the call, the rows may come from both the old and the new table. If the new
-        table has other columns, the client requests its schema, and all rows come from tables with one schema.
-        """
-
-    def exists(self, key: object) -> bool:
-        """Return whether the table has a key. `key in client` does the same."""
-
-    def exists_many(self, keys: _Keys) -> list[bool]:
-        """Return whether the table has each of many keys, with pipelined requests."""
-
-    def __contains__(self, key: object, /) -> bool: ...
-    def __len__(self) -> int: ...
-    def __iter__(self) -> Iterator[_K]: ...
-    def __reversed__(self) -> Iterator[_K]: ...
-    def keys(self) -> ClientRows[_K]:  # type: ignore[override]
-        """Return all keys in ascending order, requested page by page during each iteration."""
-
-    def values(self) -> ClientRows[_V]:  # type: ignore[override]
-        """Return all values, in the order of their keys, requested page by page during each iteration."""
-
-    def items(self) -> ClientRows[tuple[_K, _V]]:  # type: ignore[override]
-        """Return all rows, in the order of their keys, requested page by page during each iteration."""
-
-    def floor(self, key: Key) -> tuple[_K, _V] | None:
-        """Return the row with the largest key less than or equal to `key`."""
-
-    @overload
-    def floor_many(
-        self, keys: _Keys | numpy.typing.NDArray[numpy.integer[Any]], *, dtype: None = None
-    ) -> list[tuple[_K, _V] | None]: ...
-    @overload
-    def floor_many(self, keys: _ArrowArray | _ArrowStream, *, dtype: None = None) -> tuple[Any, Any]: ...
-    @overload
-    def floor_many(
-        self, keys: Any, *, dtype: numpy.typing.DTypeLike
-    ) -> tuple[numpy.typing.NDArray[numpy.uint64], numpy.typing.NDArray[Any], numpy.typing.NDArray[numpy.bool_]]:
-        """Return the result of `floor` for many keys, in the order of the keys, with pipelined requests: see
-        `Table.floor_many`.
-
-        If the server replaces its table during the call, the rows may come from both the old and the new table.
-        """
-
-    def ceiling(self, key: Key) -> tuple[_K, _V] | None:
-        """Return the row with the smallest key greater than or equal to `key`."""
-
-    @overload
-    def ceiling_many(
-        self, keys: _Keys | numpy.typing.NDArray[numpy.integer[Any]], *, dtype: None = None
-    ) -> list[tuple[_K, _V] | None]: ...
-    @overload
-    def ceiling_many(self, keys: _ArrowArray | _ArrowStream, *, dtype: None = None) -> tuple[Any, Any]: ...
-    @overload
-    def ceiling_many(
-        self, keys: Any, *, dtype: numpy.typing.DTypeLike
-    ) -> tuple[numpy.typing.NDArray[numpy.uint64], numpy.typing.NDArray[Any], numpy.typing.NDArray[numpy.bool_]]:
-        """Return the result of `ceiling` for many keys, in the order of the keys: see `floor_many`."""
-
-    def first(self) -> tuple[_K, _V] | None:
-        """Return the row with the smallest key."""
-
-    def last(self) -> tuple[_K, _V] | None:
-        """Return the row with the largest key."""
-
-    def range(self, start: Key | None = None, end: Key | None = None) -> ClientRows[tuple[_K, _V]]:
-        """Return the rows with keys from `start` up to, but not including, `end`."""
-
-    def prefix(self, prefix: bytes | str) -> ClientRows[tuple[_K, _V]]:
-        """Return the rows whose keys start with `prefix`."""
-
-    def count(self, start: Key | None = None, end: Key | None = None) -> int:
-        """Return the number of keys from `start` up to, but not including, `end`."""
-
-    def count_prefix(self, prefix: bytes | str) -> int:
-        """Return the number of keys that start with `prefix`."""
-
+    def __new__(cls, address: _Path | None = None, **options: Unpack[ClientOptions]) -> Self: ...
+    def keys(self) -> ClientRows[_K]: ...  # type: ignore[override]
+    def values(self) -> ClientRows[_V]: ...  # type: ignore[override]
+    def items(self) -> ClientRows[tuple[_K, _V]]: ...  # type: ignore[override]
+    def range(self, start: Key | None = None, end: Key | None = None) -> ClientRows[tuple[_K, _V]]: ...
+    def prefix(self, prefix: bytes | str) -> ClientRows[tuple[_K, _V]]: ...
     def info(self) -> ServerInfo:
         """Return facts about the server and its table: see `ServerInfo`."""
 
     def ping(self) -> None:
         """Send a request without a key, and return when the server has responded."""
 
-    def close(self) -> None:
-        """Disconnect from the server. Later calls raise `Closed`."""
-
-    def __enter__(self) -> Self: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
 @final
-class ClusterClient:
+class ClusterClient(LookupTable[_K, _V]):
     """A blocking client of a cluster, which sends each request to a node that has the rows of the key's slot.
 
     `nodes` is the address of a node, or a list of addresses, such as `["zkv://10.0.0.1:6380", "zkv://10.0.0.2:6380"]`. The
     client learns the topology from the first of them that responds, and learns it again when a node responds that another
-    node has the slot, or cannot be reached. Requests to different nodes are sent at the same time.
+    node has the slot, or cannot be reached. Requests to different nodes are sent at the same time. Results in key order are
+    those of all nodes.
 
     With `read_from_replicas=True`, requests go to replicas first; otherwise they go to a replica only if the primary cannot
     be reached. `zone` is the zone of this process, whose nodes are preferred to other nodes with the same role. In each of
@@ -701,180 +551,22 @@ class ClusterClient:
     after twice this time, a call ends. `None` means no limit. The other options are those of `Client`, for the connections to
     all nodes.
 
-    A client is a mapping, as a `Table` is, and `strict` is described at `Table`. Threads can share a client. After a fork,
-    the child process reconnects. Ctrl-C ends a call to one node; a call to several nodes ends when all of them have
-    responded, or after `timeout`.
+    A client is a mapping, as a `Client` is. Threads can share a client. After a fork, the child process reconnects. Ctrl-C
+    ends a call to one node; a call to several nodes ends when all of them have responded, or after `timeout`.
 
     Raises `NotRunning`, `Refused`, `TimedOut`, or `Closed` if no node of a slot can be reached, `ProtocolError` if a node sends
-    an invalid topology, `ServerError` if nodes redirect requests to each other, `ValueError` if a server is not a node of a
-    cluster, and the exceptions of `Client`.
+    an invalid topology, `ServerError` if nodes redirect requests to each other or have different types of a requested column,
+    `ValueError` if a server is not a node of a cluster, and the exceptions of `Client`.
     """
 
-    def __new__(
-        cls,
-        nodes: _Path | Sequence[_Path],
-        *,
-        read_from_replicas: bool = False,
-        zone: str | None = None,
-        attempts: int = 10,
-        connect_timeout: float = 1.0,
-        timeout: float | None = 30.0,
-        server_user: str | int | None = None,
-        strict: bool = False,
-        user: str | None = None,
-        password: str | None = None,
-        password_file: _Path | None = None,
-        ca_file: _Path | None = None,
-        certificate_file: _Path | None = None,
-        key_file: _Path | None = None,
-        server_name: str | None = None,
-    ) -> Self: ...
-    def get(self, key: Key, default: Any = None, /) -> Any:
-        """Return the value of a key, or `default` if the table does not have the key. The value is `bytes`, or, in a typed
-        table, a `TypedRow`.
-        """
-
-    def __getitem__(self, key: Key, /) -> Any:
-        """Return the value of a key, or raise `KeyError` if the table does not have the key."""
-
-    @overload
-    def get_bytes(self, key: Key, /) -> bytes | None: ...
-    @overload
-    def get_bytes(self, key: Key, default: _T, /) -> bytes | _T:
-        """Return the bytes of a value or row, or `default` if the table does not have the key."""
-
-    def get_bytes_many(self, keys: _Keys | numpy.typing.NDArray[numpy.integer[Any]]) -> list[bytes | None]:
-        """Return the bytes of the values or rows of many keys, in the order of the keys. The result has `None` for keys that
-        the table does not have.
-        """
-
-    @overload
-    def get_many(
-        self, keys: _Keys | numpy.typing.NDArray[numpy.integer[Any]], *, dtype: None = None
-    ) -> list[Any]: ...
-    @overload
-    def get_many(self, keys: _ArrowArray | _ArrowStream, *, dtype: None = None) -> Any: ...
-    @overload
-    def get_many(
-        self, keys: Any, *, dtype: numpy.typing.DTypeLike
-    ) -> tuple[numpy.typing.NDArray[Any], numpy.typing.NDArray[numpy.bool_]]:
-        """Return the values of many keys, in the order of the keys: see `Table.get_many`. The requests to different nodes are
-        sent at the same time.
-
-        If nodes replace their tables during the call, the values may come from both the old and the new table.
-        """
-
-    @property
-    def strict(self) -> bool:
-        """Whether a key that the table cannot have is an error."""
-
-    def schema(self) -> Schema | None:
-        """Return the columns of a node's table, or `None` if its values are bytes."""
-
-    def get_row(self, key: Key, default: Any = None, /) -> Any:
-        """Return the row of a key in a typed table, or `default` if the table does not have the key."""
-
-    def get_rows(self, keys: _Keys) -> list[TypedRow | None]:
-        """Return the rows of many keys in a typed table, in the order of the keys. The result has `None` for keys that the
-        table does not have.
-        """
-
-    def columns(
-        self,
-        keys: Any,
-        columns: Iterable[str] | None = None,
-        *,
-        fill: Any = None,
-        out: numpy.typing.NDArray[Any] | None = None,
-        format: Literal["numpy", "arrow", "pandas", "polars"] = "numpy",
-    ) -> Any:
-        """Return some columns of the rows of many keys in a typed table, in the order of the keys: see `Table.columns`. The
-        nodes send only these columns.
-
-        Raises `ServerError` if the columns have different types on different nodes, as during the change to a table with
-        other columns.
-        """
-
-    def exists(self, key: Key) -> bool:
-        """Return whether the table has a key. `key in client` does the same."""
-
-    def __contains__(self, key: object, /) -> bool: ...
-
-    def exists_many(self, keys: _Keys) -> list[bool]:
-        """Return whether the table has each of many keys."""
-
-    def __len__(self) -> int:
-        """Return the number of rows of all nodes."""
-
-    def __iter__(self) -> Iterator[Any]: ...
-    def __reversed__(self) -> Iterator[Any]: ...
-    def keys(self) -> ClientRows[Any]:
-        """Return all keys of all nodes in ascending order, requested page by page during each iteration."""
-
-    def values(self) -> ClientRows[Any]:
-        """Return all values of all nodes, in the order of their keys, requested page by page during each iteration."""
-
-    def items(self) -> ClientRows[tuple[Any, Any]]:
-        """Return all rows of all nodes, in the order of their keys, requested page by page during each iteration."""
-
-    def floor(self, key: Key) -> _Row | None:
-        """Return the row with the largest key less than or equal to `key`, of all nodes."""
-
-    @overload
-    def floor_many(
-        self, keys: _Keys | numpy.typing.NDArray[numpy.integer[Any]], *, dtype: None = None
-    ) -> list[_Row | None]: ...
-    @overload
-    def floor_many(self, keys: _ArrowArray | _ArrowStream, *, dtype: None = None) -> tuple[Any, Any]: ...
-    @overload
-    def floor_many(
-        self, keys: Any, *, dtype: numpy.typing.DTypeLike
-    ) -> tuple[numpy.typing.NDArray[numpy.uint64], numpy.typing.NDArray[Any], numpy.typing.NDArray[numpy.bool_]]:
-        """Return the result of `floor` for many keys, in the order of the keys: see `Table.floor_many`."""
-
-    def ceiling(self, key: Key) -> _Row | None:
-        """Return the row with the smallest key greater than or equal to `key`, of all nodes."""
-
-    @overload
-    def ceiling_many(
-        self, keys: _Keys | numpy.typing.NDArray[numpy.integer[Any]], *, dtype: None = None
-    ) -> list[_Row | None]: ...
-    @overload
-    def ceiling_many(self, keys: _ArrowArray | _ArrowStream, *, dtype: None = None) -> tuple[Any, Any]: ...
-    @overload
-    def ceiling_many(
-        self, keys: Any, *, dtype: numpy.typing.DTypeLike
-    ) -> tuple[numpy.typing.NDArray[numpy.uint64], numpy.typing.NDArray[Any], numpy.typing.NDArray[numpy.bool_]]:
-        """Return the result of `ceiling` for many keys, in the order of the keys: see `floor_many`."""
-
-    def first(self) -> _Row | None:
-        """Return the row with the smallest key of all nodes."""
-
-    def last(self) -> _Row | None:
-        """Return the row with the largest key of all nodes."""
-
-    def range(self, start: Key | None = None, end: Key | None = None) -> ClientRows[tuple[Any, Any]]:
-        """Return the rows of all nodes with keys from `start` up to, but not including, `end`, in key order."""
-
-    def prefix(self, prefix: bytes | str) -> ClientRows[tuple[Any, Any]]:
-        """Return the rows of all nodes whose keys start with `prefix`, in key order."""
-
-    def count(self, start: Key | None = None, end: Key | None = None) -> int:
-        """Return the number of keys from `start` up to, but not including, `end`."""
-
-    def count_prefix(self, prefix: bytes | str) -> int:
-        """Return the number of keys that start with `prefix`."""
-
+    def __new__(cls, nodes: _Path | Sequence[_Path], **options: Unpack[ClusterOptions]) -> Self: ...
+    def keys(self) -> ClientRows[_K]: ...  # type: ignore[override]
+    def values(self) -> ClientRows[_V]: ...  # type: ignore[override]
+    def items(self) -> ClientRows[tuple[_K, _V]]: ...  # type: ignore[override]
+    def range(self, start: Key | None = None, end: Key | None = None) -> ClientRows[tuple[_K, _V]]: ...
+    def prefix(self, prefix: bytes | str) -> ClientRows[tuple[_K, _V]]: ...
     def topology(self) -> Topology:
         """Return the topology that the client follows, as the document that docs/CLUSTER.md describes."""
-
-    def close(self) -> None:
-        """Disconnect from all nodes. Later calls raise `Closed`."""
-
-    def __enter__(self) -> Self: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
 
 @final
 class Report:
@@ -914,9 +606,7 @@ class Request:
     @staticmethod
     def get_with_schema(keys: _Keys) -> list[Request]: ...
     @staticmethod
-    def exists(key: Key) -> Request: ...
-    @staticmethod
-    def exists_many(keys: _Keys) -> Request: ...
+    def contains_many(keys: _Keys) -> Request: ...
     @staticmethod
     def floor_many(keys: Any) -> list[Request]: ...
     @staticmethod
@@ -964,15 +654,15 @@ def bake_rows(
     typed: tuple[list[tuple[str, str]], str | None, bool] | None,
     progress: Callable[[str, int, int | None], object] | None,
 ) -> Report: ...
-def fill_fixed(target: Table[Any, Any] | Client[Any, Any] | ClusterClient, keys: Any, len_bytes: int) -> tuple[Memory, Memory]: ...
+def fill_fixed(table: LookupTable[Any, Any], keys: Any, len_bytes: int) -> tuple[Memory, Memory]: ...
 def fill_neighbors_fixed(
-    target: Table[Any, Any] | Client[Any, Any] | ClusterClient, keys: Any, len_bytes: int, is_floor: bool
+    table: LookupTable[Any, Any], keys: Any, len_bytes: int, is_floor: bool
 ) -> tuple[Memory, Memory, Memory]: ...
 def fill_neighbors_arrow(
-    target: Table[Any, Any] | Client[Any, Any] | ClusterClient, numbers: Any, offsets: Any, data: Any, is_floor: bool
+    table: LookupTable[Any, Any], numbers: Any, offsets: Any, data: Any, is_floor: bool
 ) -> tuple[Memory | None, _ArrowParts | None, _ArrowParts]: ...
 def fill_arrow(
-    target: Table[Any, Any] | Client[Any, Any] | ClusterClient, numbers: Any, offsets: Any, data: Any, valid: Any
+    table: LookupTable[Any, Any], numbers: Any, offsets: Any, data: Any, valid: Any
 ) -> _ArrowParts: ...
 def forked() -> None: ...
 def stop_following() -> None: ...
@@ -985,11 +675,10 @@ def publish_files(
     allow: list[str],
     progress: Callable[[Progress], object] | None,
 ) -> Generation: ...
-def endpoint(
-    address: str, server_user: str | int | None, **security: Any
-) -> tuple[str | None, int, bool, Request | None]: ...
+def endpoint(address: str, **options: Any) -> tuple[str | None, int, bool, Request | None]: ...
 def decode_row(schema: Schema, bytes: bytes) -> TypedRow: ...
 def default_address() -> str: ...
+def default_options() -> dict[str, Any]: ...
 def index_of(key: Any) -> int | bytes: ...
 def key_kinds(keys: Iterable[Any]) -> list[Literal["u64", "bytes"] | None]: ...
 def wrong_kind(held: str, asked: str) -> str: ...

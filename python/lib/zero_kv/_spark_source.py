@@ -185,12 +185,13 @@ def _batches(table: Any, schema: Any) -> Iterator[Any]:
     """Return the rows of a table as record batches."""
     import pyarrow  # type: ignore[import-untyped, unused-ignore]
 
-    rows = iter(table.keys() if table.schema is not None else table.items())
+    columns = table.schema()
+    rows = iter(table.items() if columns is None else table.keys())
     while batch := list(itertools.islice(rows, _BATCH_ROWS)):
-        if table.schema is None:
+        if columns is None:
             keys, arrays = [key for key, _ in batch], [pyarrow.array([value for _, value in batch], pyarrow.binary())]
         else:
-            found = table.columns(batch, list(table.schema), format="arrow")
+            found = table.columns(batch, list(columns), format="arrow")
             keys, arrays = batch, found.columns
         numbers = pyarrow.array(keys, pyarrow.uint64() if table.key_kind == "u64" else pyarrow.binary())
         fields = zip([numbers, *arrays], schema, strict=True)

@@ -43,7 +43,7 @@ from feast.repo_config import FeastConfigBaseModel  # type: ignore[import-untype
 from feast.types import Array, PrimitiveFeastType  # type: ignore[import-untyped, import-not-found, unused-ignore]
 
 from zero_kv._bake import bake
-from zero_kv._native import Client, Direct, Table, open
+from zero_kv._native import Client, Direct, LookupTable, Table, open
 
 # The columns beside the features. Feast reserves names that begin with two underscores.
 _EVENT_TIMESTAMP = "__event_timestamp"
@@ -133,7 +133,7 @@ class ZeroKvOnlineStore(OnlineStore):  # type: ignore[misc, unused-ignore]
         self._lock = threading.Lock()
         # For each file, its identity when it was opened, and its table.
         self._opened: dict[pathlib.Path, tuple[tuple[int, int, int], Table]] = {}
-        self._served: dict[str, Direct | Client] = {}
+        self._served: dict[str, LookupTable] = {}
 
     def online_write_batch(
         self, config: Any, table: Any, data: _Rows, progress: Callable[[int], Any] | None
@@ -204,7 +204,7 @@ class ZeroKvOnlineStore(OnlineStore):  # type: ignore[misc, unused-ignore]
         with _writing(path):
             path.unlink(missing_ok=True)
 
-    def _table(self, config: Any, view: Any) -> Table | Client | None:
+    def _table(self, config: Any, view: Any) -> LookupTable | None:
         """Return the current table of a feature view, or `None` if it has none."""
         if config.online_store.read != "file":
             socket = config.online_store.socket.format(table=_name(config, view))
