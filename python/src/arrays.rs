@@ -83,7 +83,7 @@ pub(crate) fn fill_arrow<'py>(
         return Err(PyValueError::new_err("the number of nonzero bytes in valid differs from the number of keys"));
     }
     let keys = match table.get().is_strict {
-        true => PossibleKeys::from(keys),
+        true => PossibleKeys::from(keys.checked()?),
         false => PossibleKeys::from_batch(keys)?,
     };
     let array = look_up(table, &keys, |values| match valid {
@@ -190,7 +190,7 @@ pub(crate) fn fill_neighbors_arrow<'py>(
     data: Option<Bound<'py, PyAny>>,
     is_floor: bool,
 ) -> PyResult<(Option<Memory>, Option<ArrowParts>, ArrowParts)> {
-    let keys = arrow_keys(py, numbers, offsets, data)?;
+    let keys = arrow_keys(py, numbers, offsets, data)?.checked()?;
     let rows = table.get().find_neighbors(py, &keys, Neighbor::new(is_floor))?;
     let values = detached(py, keys.len(), || arrow_array(&rows.values.slices()));
     Ok(match rows.keys {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use pyo3::exceptions::{PyException, PyKeyError, PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyFloat, PyInt, PyMemoryView, PySlice, PyString, PyTuple};
-use zero_kv::client::request::prefix_range;
-use zero_kv::client::{Info, KeyRange, OwnedKey, Row};
+use zero_kv::client::request::{Count, prefix_range};
+use zero_kv::client::{ClientError, Info, KeyRange, OwnedKey, Row};
 use zero_kv::protocol::native::KEY_LEN_MAX_BYTES;
 use zero_kv::typed::Schema;
 use zero_kv::{Key, KeyKind};
@@ -15,8 +15,23 @@ use zero_kv::{Key, KeyKind};
 use crate::errors::client_exception;
 use crate::typed_row::value_object;
 
-/// Converts an `int`, `bytes`, or `str` object to a key. A `str` is encoded as UTF-8.
+/// Converts an `int`, `bytes`, or `str` object to a key that a table can have. A `str` is encoded as UTF-8.
 pub(crate) fn key_from<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<Key<'a>> {
+    checked_key(any_key_from(object)?)
+}
+
+/// Raises `ValueError` for bytes of a length that no key can have.
+pub(crate) fn checked_key(key: Key<'_>) -> PyResult<Key<'_>> {
+    match key {
+        Key::Bytes(bytes) if !is_key_len(bytes.len()) => {
+            Err(client_exception(&ClientError::KeyLen { len_bytes: bytes.len() }))
+        }
+        _ => Ok(key),
+    }
+}
+
+/// Converts an `int`, or `bytes` or `str` of any length.
+pub(crate) fn any_key_from<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<Key<'a>> {
     if let Ok(number) = object.cast::<PyInt>() {
         return number_from(number).map(Key::U64);
     }
@@ -96,9 +111,12 @@ pub(crate) fn prefix_from<'a>(prefix: &'a Bound<'_, PyAny>) -> PyResult<&'a [u8]
 
 /// Returns the range of keys from `start` up to, but not including, `end`.
 pub(crate) fn range_between(start: Option<&Bound<'_, PyAny>>, end: Option<&Bound<'_, PyAny>>) -> PyResult<KeyRange> {
-    let key = |key: Option<&Bound<'_, PyAny>>| key.map(|key| key_from(key).map(OwnedKey::from)).transpose();
+    let key = |key: Option<&Bound<'_, PyAny>>| key.map(|key| any_key_from(key).map(OwnedKey::from)).transpose();
     let (start, end) = (key(start)?, key(end)?);
-    Ok(KeyRange::new(start.map_or(End::Unbounded, End::Included), end.map_or(End::Unbounded, End::Excluded)))
+    let range = KeyRange::new(start.map_or(End::Unbounded, End::Included), end.map_or(End::Unbounded, End::Excluded));
+    // The request checks both keys.
+    Count::new(range.bounds()).map_err(|error| client_exception(&error))?;
+    Ok(range)
 }
 
 /// Returns the kind of the keys at the ends of a range, or `None` if both ends are unbounded.

@@ -13,7 +13,7 @@ use pyo3::types::{PyByteArray, PyBytes, PyIterator, PyList, PyString, PyTuple};
 use zero_kv::Key;
 use zero_kv::client::OwnedKey;
 
-use crate::convert::{is_key_len, key_from, possible_key, type_name};
+use crate::convert::{any_key_from, checked_key, is_key_len, possible_key, type_name};
 use crate::errors::KeyKind;
 
 /// How many objects are converted before signals are checked.
@@ -33,7 +33,19 @@ pub(crate) enum KeyBatch<'py> {
 }
 
 impl<'py> KeyBatch<'py> {
+    /// Converts keys that a table can have.
     pub(crate) fn from_object(keys: &Bound<'py, PyAny>) -> PyResult<Self> {
+        Self::from_any(keys)?.checked()
+    }
+
+    /// Raises `ValueError` if there are bytes of a length that no key can have.
+    pub(crate) fn checked(self) -> PyResult<Self> {
+        self.slices()?.into_iter().try_for_each(|key| checked_key(Key::Bytes(key)).map(drop))?;
+        Ok(self)
+    }
+
+    /// Converts numbers, or bytes of any length.
+    fn from_any(keys: &Bound<'py, PyAny>) -> PyResult<Self> {
         if let Ok(list) = keys.cast::<PyList>() {
             return Self::from_objects(list.iter());
         }
@@ -65,7 +77,7 @@ impl<'py> KeyBatch<'py> {
             if position % SIGNALS_EVERY_KEYS == SIGNALS_EVERY_KEYS - 1 {
                 object.py().check_signals()?;
             }
-            match key_from(&object)? {
+            match any_key_from(&object)? {
                 Key::U64(number) => {
                     numbers.reserve(count - position);
                     numbers.push(number);
@@ -150,7 +162,7 @@ fn objects_of<'py>(keys: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>>
 }
 
 fn slice_from<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<&'a [u8]> {
-    Ok(key_from(object)?.as_bytes().unwrap_or_default())
+    Ok(any_key_from(object)?.as_bytes().unwrap_or_default())
 }
 
 /// Returns whether the numbers of a buffer have the machine's byte order. The element type `T` does not imply the byte
@@ -202,8 +214,8 @@ impl<'py> PossibleKeys<'py> {
         let is_iterator = !is_strict && keys.cast::<PyIterator>().is_ok();
         let listed = if is_iterator { PyList::new(keys.py(), objects_of(keys)?)?.into_any() } else { keys.clone() };
         let py = keys.py();
-        match KeyBatch::from_object(&listed) {
-            Ok(batch) if is_strict => Ok(batch.into()),
+        match KeyBatch::from_any(&listed) {
+            Ok(batch) if is_strict => batch.checked().map(Self::from),
             Ok(batch) => Self::from_batch(batch),
             Err(error) if is_strict => Err(error),
             Err(error) => {

@@ -221,8 +221,7 @@ impl LookupTable {
             Source::Remote(pool) => request_values(pool, py, &keys.batch).map(|values| (values, None)),
         };
         let (values, schema) = self.missing_if_other_kind(py, found)?.unzip();
-        let (count, is_possible) = (keys.batch.len(), keys.is_possible());
-        use_values(&FoundValues { values, count, is_possible }, schema.flatten().as_ref())
+        use_values(&FoundValues::new(values, keys), schema.flatten().as_ref())
     }
 
     /// Looks up the nearest rows of all keys.
@@ -272,9 +271,10 @@ impl LookupTable {
 
     /// Returns parts of all rows.
     fn all_rows<'py>(&self, py: Python<'py>, part: RowPart) -> PyResult<Bound<'py, PyAny>> {
+        let range = KeyRange::new(End::Unbounded, End::Unbounded);
         match &self.source {
-            Source::Local(table) => local_rows(table, py, Selection::ALL, part),
-            Source::Remote(pool) => self.client_rows(py, pool, KeyRange::new(End::Unbounded, End::Unbounded), part),
+            Source::Local(table) => local_rows(table, py, Selection::Range(&range), part),
+            Source::Remote(pool) => self.client_rows(py, pool, range, part),
         }
     }
 
@@ -378,11 +378,14 @@ impl LookupTable {
     fn get_rows(&self, keys: &Bound<'_, PyAny>) -> PyResult<Vec<Option<TypedRow>>> {
         let (py, keys) = (keys.py(), self.possible_keys(keys)?);
         match &self.source {
-            Source::Local(_) => self.look_up_many(py, &keys, true, |values, schema| {
-                let schema = schema.ok_or_else(not_typed)?;
+            Source::Local(table) => {
+                let version = table.version(py)?;
+                let schema = version.schema().ok_or_else(not_typed)?;
+                let found = self.missing_if_other_kind(py, Values::from_table(py, &version, &keys.batch))?;
+                let values = FoundValues::new(found, &keys);
                 let row = |row: Option<&[u8]>| row.map(|row| TypedRow::new(schema, row)).transpose();
                 values.slices().into_iter().map(row).collect()
-            }),
+            }
             Source::Remote(pool) => {
                 let found = call_with_keys(pool, py, &keys.batch, |client, keys| client.columns(keys, None));
                 let rows = match self.missing_if_other_kind(py, found)? {
@@ -577,9 +580,10 @@ impl LookupTable {
         start: Option<&Bound<'py, PyAny>>,
         end: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        let range = range_between(start, end)?;
         match &self.source {
-            Source::Local(table) => local_rows(table, py, Selection::between(start, end)?, RowPart::Both),
-            Source::Remote(pool) => self.client_rows(py, pool, range_between(start, end)?, RowPart::Both),
+            Source::Local(table) => local_rows(table, py, Selection::Range(&range), RowPart::Both),
+            Source::Remote(pool) => self.client_rows(py, pool, range, RowPart::Both),
         }
     }
 

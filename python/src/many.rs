@@ -12,7 +12,7 @@ use zero_kv::typed::Schema;
 use zero_kv::{Key, LookupError, MappedStore};
 
 use crate::errors::lookup_exception;
-use crate::key_batch::{KeyBatch, SIGNALS_EVERY_KEYS, with_impossible};
+use crate::key_batch::{KeyBatch, PossibleKeys, SIGNALS_EVERY_KEYS, with_impossible};
 
 /// The smallest number of keys for which other Python threads run during a lookup.
 const DETACH_KEYS_MIN: usize = 64;
@@ -20,13 +20,17 @@ const DETACH_KEYS_MIN: usize = 64;
 /// The values of the keys of a call.
 pub(crate) struct FoundValues<'v> {
     /// The values of the possible keys, or `None` if the table has keys of the other kind.
-    pub(crate) values: Option<Values<'v>>,
+    values: Option<Values<'v>>,
     /// The number of possible keys.
-    pub(crate) count: usize,
-    pub(crate) is_possible: Option<&'v [bool]>,
+    count: usize,
+    is_possible: Option<&'v [bool]>,
 }
 
-impl FoundValues<'_> {
+impl<'v> FoundValues<'v> {
+    pub(crate) fn new(values: Option<Values<'v>>, keys: &'v PossibleKeys<'_>) -> FoundValues<'v> {
+        FoundValues { values, count: keys.batch.len(), is_possible: keys.is_possible() }
+    }
+
     pub(crate) fn slices(&self) -> Vec<Option<&[u8]>> {
         let found = self.values.as_ref().map_or_else(|| vec![None; self.count], Values::slices);
         with_impossible(found, self.is_possible)

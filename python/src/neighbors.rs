@@ -72,10 +72,24 @@ impl NearestRows {
         keys: &KeyBatch<'_>,
         neighbor: Neighbor,
     ) -> PyResult<NearestRows> {
+        let mut rows = NearestRows::with_capacity(keys.kind(), keys.len());
+        rows.schemas = RowSchemas::Common(table.schema().cloned());
         match keys {
-            KeyBatch::Numbers(numbers) => find(py, table, numbers, neighbor),
-            _ => find(py, table, &keys.slices()?, neighbor),
+            // Without keys there is no key kind to check.
+            KeyBatch::Numbers(numbers) => rows.find_each(py, table, numbers, neighbor)?,
+            _ => rows.find_each(py, table, &keys.slices()?, neighbor)?,
         }
+        Ok(rows)
+    }
+
+    fn find_each<'k, K>(&mut self, py: Python<'_>, table: &MappedStore, keys: &[K], neighbor: Neighbor) -> PyResult<()>
+    where
+        K: Into<Key<'k>> + Copy + Sync,
+    {
+        in_chunks(py, keys, |keys| match neighbor {
+            Neighbor::Floor => table.floor_many_with(keys, |_, row| self.push(row)),
+            Neighbor::Ceiling => table.ceiling_many_with(keys, |_, row| self.push(row)),
+        })
     }
 
     /// Copies the rows that servers sent for keys of this kind.
@@ -115,18 +129,4 @@ impl NearestRows {
         let rows = keys.into_iter().zip(values).enumerate().collect();
         list_of(py, rows, |found| Ok(row(found)?.map(Bound::into_any)))
     }
-}
-
-fn find<'k, K>(py: Python<'_>, table: &MappedStore, keys: &[K], neighbor: Neighbor) -> PyResult<NearestRows>
-where
-    K: Into<Key<'k>> + Copy + Sync,
-{
-    let mut rows = NearestRows::with_capacity(table.key_kind(), keys.len());
-    rows.schemas = RowSchemas::Common(table.schema().cloned());
-    // Without keys there is no key kind to check.
-    in_chunks(py, keys, |keys| match neighbor {
-        Neighbor::Floor => table.floor_many_with(keys, |_, row| rows.push(row)),
-        Neighbor::Ceiling => table.ceiling_many_with(keys, |_, row| rows.push(row)),
-    })?;
-    Ok(rows)
 }

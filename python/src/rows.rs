@@ -7,9 +7,10 @@ use std::ops::Bound as End;
 use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PySlice;
+use zero_kv::client::KeyRange;
 use zero_kv::{Key, LookupError};
 
-use crate::convert::{key_from, key_object, possible_key, row_tuple, type_name};
+use crate::convert::{key_object, possible_key, row_tuple, type_name};
 use crate::errors::lookup_exception;
 use crate::table_version::TableVersion;
 use crate::typed_row::value_object;
@@ -21,21 +22,10 @@ const CHUNK_LEN_BYTES: usize = 64 << 10;
 
 /// A selection of a table's keys.
 pub(crate) enum Selection<'k> {
-    /// The keys from the first key up to, but not including, the second key.
-    Between(Option<Key<'k>>, Option<Key<'k>>),
+    /// The keys from the start up to, but not including, the end.
+    Range(&'k KeyRange),
     /// The keys that start with these bytes.
     Prefix(&'k [u8]),
-}
-
-impl Selection<'_> {
-    pub(crate) const ALL: Selection<'static> = Selection::Between(None, None);
-
-    pub(crate) fn between<'k>(
-        start: Option<&'k Bound<'_, PyAny>>,
-        end: Option<&'k Bound<'_, PyAny>>,
-    ) -> PyResult<Selection<'k>> {
-        Ok(Selection::Between(start.map(key_from).transpose()?, end.map(key_from).transpose()?))
-    }
 }
 
 /// Whether an iteration returns keys, values, or both.
@@ -68,9 +58,14 @@ impl Rows {
     pub(crate) fn new(table: TableVersion, range: Selection<'_>, part: RowPart) -> Result<Rows, LookupError> {
         let rows_before = |key: Key<'_>| table.count((End::Unbounded, End::Excluded(key)));
         let (first, count) = match range {
-            Selection::Between(start, end) => {
-                let first = start.map_or(Ok(0), rows_before)?;
-                (first, end.map_or(Ok(table.len()), rows_before)?.saturating_sub(first))
+            Selection::Range(range) => {
+                let (start, end) = range.bounds();
+                let index = |bound, default| match bound {
+                    End::Included(key) | End::Excluded(key) => rows_before(key),
+                    End::Unbounded => Ok(default),
+                };
+                let first = index(start, 0)?;
+                (first, index(end, table.len())?.saturating_sub(first))
             }
             Selection::Prefix(prefix) => (rows_before(Key::Bytes(prefix))?, table.prefix(prefix)?.len()),
         };

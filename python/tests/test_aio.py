@@ -42,12 +42,12 @@ async def test_every_lookup_equals_the_lookup_in_the_file(rows_of: Any, tmp_path
         async with zero_kv.AsyncClient(server.path) as client:
             assert await client.get_many(asked) == table.get_many(asked)
             assert await client.get_many([]) == []
-            assert await client.exists_many(asked) == [key in table for key in asked]
+            assert await client.contains_many(asked) == [key in table for key in asked]
             assert await client.floor_many(asked[:300]) == [table.floor(key) for key in asked[:300]]
             assert await client.ceiling_many(asked[:300]) == [table.ceiling(key) for key in asked[:300]]
             for key in asked[:100]:
                 answers = await asyncio.gather(
-                    client.get(key), client.exists(key), client.floor(key), client.ceiling(key), client.get(key, 7)
+                    client.get(key), client.contains(key), client.floor(key), client.ceiling(key), client.get(key, 7)
                 )
                 assert answers == [table.get(key), key in table, table.floor(key), table.ceiling(key), table.get(key, 7)]
             assert (await client.first(), await client.last()) == (table.first(), table.last())

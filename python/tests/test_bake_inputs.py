@@ -77,7 +77,7 @@ def test_embeddings_can_be_typed_columns(name: str, tmp_path: pathlib.Path) -> N
     types = None if name in ("arrays", "lists of arrays") or "List" not in name and "pandas" not in name else {"vector": "list(f32,4)"}
     zero_kv.bake(frames()[name], tmp_path / "table.db", typed=True, types=types)
     table = zero_kv.open(tmp_path / "table.db")
-    assert table.schema is not None and [kind.removesuffix("?") for kind in table.schema.values()] == ["list(f32,4)"]
+    assert table.schema() is not None and [kind.removesuffix("?") for kind in table.schema().values()] == ["list(f32,4)"]
     assert (table.columns(IDS) == MATRIX).all()
 
 
@@ -97,7 +97,7 @@ def test_numbers_and_dates_are_values(kind: str, tmp_path: pathlib.Path) -> None
     for rows in (dict(enumerate(cells)), list(enumerate(cells)), iter(enumerate(cells))):
         zero_kv.bake(rows, path)
         table = zero_kv.open(path)
-        assert dict(table.schema or {}) == {"value": kind} and [row["value"] for row in table.values()] == cells
+        assert dict(table.schema() or {}) == {"value": kind} and [row["value"] for row in table.values()] == cells
     zero_kv.bake({5: cells[0]}, path, base=path)
     assert zero_kv.open(path)[5]["value"] == cells[0] and len(zero_kv.open(path)) == 4
     arrow = pyarrow.table({"id": [0, 1, 2], "cell": cells})
@@ -115,7 +115,7 @@ def test_several_columns_are_values(tmp_path: pathlib.Path) -> None:
         2: {"name": "ink", "price": 3.5},
     }
     zero_kv.bake(frame, path, key="id", typed=True)
-    assert list(zero_kv.open(path).schema or {}) == ["price", "name", "blob"]
+    assert list(zero_kv.open(path).schema() or {}) == ["price", "name", "blob"]
     zero_kv.bake(frame, path, key="id", value="blob")
     assert dict(zero_kv.open(path).items()) == {1: b"a", 2: b"b"}
     zero_kv.bake(polars.from_pandas(frame).lazy().filter(polars.col("price") > 3), path, key="id", value=["price"])

@@ -34,10 +34,10 @@ def test_every_lookup_equals_the_lookup_in_the_file(rows_of: object, tmp_path: p
         assert client.get_many(asked) == table.get_many(asked)
         assert client.get_many([]) == []
         for key in asked[:300]:
-            assert client.get(key) == table.get(key) and client.exists(key) == (key in table)
+            assert client.get(key) == table.get(key) and client.contains(key) == (key in table)
             assert client.floor(key) == table.floor(key) and client.ceiling(key) == table.ceiling(key)
             assert client.get(key, 7) == table.get(key, 7)
-        assert client.exists_many(asked) == [key in table for key in asked]
+        assert client.contains_many(asked) == [key in table for key in asked]
         assert client.floor_many(asked[:300]) == [table.floor(key) for key in asked[:300]]
         assert client.ceiling_many(asked[:300]) == [table.ceiling(key) for key in asked[:300]]
         assert (client.first(), client.last()) == (table.first(), table.last())

@@ -104,7 +104,7 @@ def test_errors_about_the_kind_of_keys_are_the_same_everywhere(server: Server) -
 
     async def ask() -> None:
         async with zero_kv.AsyncClient(server.path, strict=True) as client:
-            for awaited in (client.get("seven"), client.floor("seven"), client.get_many(["seven"]), client.exists("seven")):
+            for awaited in (client.get("seven"), client.floor("seven"), client.get_many(["seven"]), client.contains("seven")):
                 with pytest.raises(zero_kv.KeyKind) as raised:
                     await awaited
                 messages.add(str(raised.value))
@@ -116,9 +116,9 @@ def test_errors_about_the_kind_of_keys_are_the_same_everywhere(server: Server) -
 def test_an_asynchronous_client_finds_no_impossible_keys(server: Server) -> None:
     client: Any = BlockingCalls(lambda: zero_kv.AsyncClient(server.path))
     for key in IMPOSSIBLE:
-        assert client.get(key) is None and client.get(key, 7) == 7 and client.exists(key) is False, key
+        assert client.get(key) is None and client.get(key, 7) == 7 and client.contains(key) is False, key
     assert client.get_many([2, *IMPOSSIBLE, 4]) == [ROWS[2], *[None] * len(IMPOSSIBLE), ROWS[4]]
-    assert client.exists_many(iter([2, None, "x", 4.0])) == [True, False, False, True]
+    assert client.contains_many(iter([2, None, "x", 4.0])) == [True, False, False, True]
     assert client.get_many(["a", "b"]) == [None, None] and client.get_many(numpy.array([4, -4])) == [ROWS[4], None]
     assert client.get_many(pyarrow.array([2, -1, None])).to_pylist() == [ROWS[2], None, None]
     with pytest.raises(TypeError, match="the key is of type list"):
@@ -250,7 +250,7 @@ def test_calls_fail_soon_without_a_server_and_recover_with_it(server: Server) ->
 def test_help_shows_real_defaults() -> None:
     script = "import zero_kv; help(zero_kv)"
     text = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
-    assert "timeout=30.0" in text and "strict=False" in text and "reconnect_timeout=0.5" in text
+    assert "timeout=30.0" in text and "strict=False" in text and "reconnect_timeout=2.0" in text
     signatures = [line for line in text.splitlines() if line.lstrip(" |").startswith(("Client(", "Direct(", "open(", "Published("))]
     assert len(signatures) == 4, signatures
     assert not [line for line in signatures if "..." in line or "Ellipsis" in line or "into(" in line], signatures

@@ -83,7 +83,7 @@ def test_columns_come_from_the_current_generation(publisher: Publisher, cache: p
         with pytest.raises(ValueError, match='allow has "all", where one of these was expected: empty, shrink'):
             zero_kv.publish(publisher.folder.parent / "typed.db", publisher.url, allow=["all"])
         zero_kv.publish(publisher.folder.parent / "typed.db", publisher.url, allow=["shrink", "schema"])
-        assert table.schema is None and table.refresh()
+        assert table.schema() is None and table.refresh()
         assert (table.columns([7], ["price"]) == numpy.array([[2.5]], "f4")).all()
 
 

@@ -88,7 +88,7 @@ def test_a_dataframe_without_rows_is_a_table(spark: SparkSession, tmp_path: path
     empty = spark.createDataFrame([], "id bigint, price float, name string")
     assert zero_kv.spark.write(empty, url, "id", shards=4).rows == 0
     with zero_kv.Published(url, cache=tmp_path / "cache") as table:
-        assert (len(table), table.key_kind, dict(table.schema or {})) == (0, "u64", {"price": "f32?", "name": "text?"})
+        assert (len(table), table.key_kind, dict(table.schema() or {})) == (0, "u64", {"price": "f32?", "name": "text?"})
     assert zero_kv.spark.read(spark, url).collect() == []
     # Most of the shards have no rows.
     one = spark.createDataFrame([(42, 0.5, "x")], "id bigint, price float, name string")

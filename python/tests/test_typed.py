@@ -106,11 +106,11 @@ def test_a_row_is_a_mapping_of_columns(typed: Any) -> None:
 
 def test_a_schema_maps_names_to_types(typed: Any) -> None:
     table, _ = typed
-    schema = table.schema
+    schema = table.schema()
     assert isinstance(schema, zero_kv.Schema) and dict(schema) == TYPES == schema and list(schema) == list(TYPES)
     assert schema.key_name == "id" and schema["price"] == "f32?" and "id" not in schema and len(schema) == len(TYPES)
     assert list(schema.items()) == list(TYPES.items()) and schema.get("x") is None
-    assert pickle.loads(pickle.dumps(schema)) == schema and hash(schema) == hash(table.schema)
+    assert pickle.loads(pickle.dumps(schema)) == schema and hash(schema) == hash(table.schema())
     assert repr(schema).startswith("<zero_kv.Schema flag:bool,small:i8?,")
     with pytest.raises(KeyError):
         schema["id"]
@@ -119,7 +119,7 @@ def test_a_schema_maps_names_to_types(typed: Any) -> None:
 def test_a_table_without_columns_has_no_schema(tmp_path: pathlib.Path) -> None:
     zero_kv.bake({1: "one"}, tmp_path / "table.db")
     table = zero_kv.open(tmp_path / "table.db")
-    assert table.schema is None and table[1] == b"one"
+    assert table.schema() is None and table[1] == b"one"
     with pytest.raises(zero_kv.NotTyped, match="values without columns"):
         table.columns([1], ["a"])
 
@@ -325,11 +325,11 @@ def test_arrow_rows_keep_their_types(tmp_path: pathlib.Path) -> None:
         report = zero_kv.bake(given, tmp_path / "table.db", typed=True, types={"tags": "list(i16)?", "flag": "bool"})
         table = zero_kv.open(tmp_path / "table.db")
         assert report.rows == len(table) >= len(rows) - 3
-        assert table.schema.key_name == "id" and table.schema["flag"] == "bool" and table.schema["tags"] == "list(i16)?"
-        assert table.schema["day"] == "date?" and table.schema["cost"] == "decimal(10,2)?" and table.schema["second"] == "timestamp(ms)?"
+        assert table.schema().key_name == "id" and table.schema()["flag"] == "bool" and table.schema()["tags"] == "list(i16)?"
+        assert table.schema()["day"] == "date?" and table.schema()["cost"] == "decimal(10,2)?" and table.schema()["second"] == "timestamp(ms)?"
         for key, row in table.items():
             expected = rows[key] | {"word": rows[key]["name"], "second": rows[key]["at"].replace(microsecond=0)}
-            assert row == {name: expected[name] for name in table.schema}
+            assert row == {name: expected[name] for name in table.schema()}
     back = table.columns(list(rows)[3:], format="arrow")
     zero_kv.bake(back.append_column("id", pyarrow.array(list(rows)[3:])), tmp_path / "again.db", key="id", typed=True)
     assert dict(zero_kv.open(tmp_path / "again.db").items()) == dict(table.items())
@@ -345,7 +345,7 @@ def test_frames_become_typed_tables(tmp_path: pathlib.Path) -> None:
             2: {"price": 2.5, "name": None},
         }
         zero_kv.bake(frame[["price", "id"]], tmp_path / "table.db", key="id", types={"price": "f32"})
-        assert dict(zero_kv.open(tmp_path / "table.db").schema) == {"price": "f32"}
+        assert dict(zero_kv.open(tmp_path / "table.db").schema()) == {"price": "f32"}
 
 
 def test_a_base_is_merged_by_the_names_of_columns(tmp_path: pathlib.Path) -> None:
@@ -467,8 +467,8 @@ def test_a_new_generation_can_have_other_columns(tmp_path: pathlib.Path) -> None
         while direct.generation == 1:
             direct.refresh()
         assert direct.columns([1], ["a"]).tolist() == [[3.0]] and direct[1] == {"b": 2, "a": 3.0}
-        assert old.columns([1], ["a"]).tolist() == [[1.0]] and dict(old.schema) == {"a": "f32"}
+        assert old.columns([1], ["a"]).tolist() == [[1.0]] and dict(old.schema()) == {"a": "f32"}
         zero_kv.bake({1: "bytes"}, path)
         while direct.generation == 2:
             direct.refresh()
-        assert direct[1] == b"bytes" and direct.schema is None
+        assert direct[1] == b"bytes" and direct.schema() is None

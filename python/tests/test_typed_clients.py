@@ -52,7 +52,7 @@ def client(request: pytest.FixtureRequest, server: Server) -> Iterator[Any]:
 
 def test_clients_return_what_a_table_returns(client: Any, server: Server) -> None:
     table = zero_kv.open(server.file)
-    assert client.schema() == table.schema and client.schema().key_name == "id"
+    assert client.schema() == table.schema() and client.schema().key_name == "id"
     keys = seeded("keys").choices(range(1100), k=400)
     assert client.get_rows(keys) == [table.get(key) for key in keys] and client.get_rows([]) == []
     assert client.get_row(2) == table[2] and client.get_row(3) is None and client.get_row(3, "none") == "none"

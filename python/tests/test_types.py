@@ -11,7 +11,6 @@ import pathlib
 import re
 import subprocess
 import sys
-from typing import Any
 
 import pytest
 
@@ -49,7 +48,8 @@ def use(path: str) -> None:
     values, mask = table.get_many([1, 2], dtype=numpy.float32)
     mask.any()
     price: float = unnamed[1]["price"]
-    kind: str = table.schema["price"] if table.schema else "f32"
+    schema = table.schema()
+    kind: str = schema["price"] if schema else "f32"
     matrix = table.columns([1, 2], ["price"], fill=0.0)
     zero_kv.bake({1: {"price": price}}, path, types={"price": kind}, base=path)
     direct: zero_kv.Table = zero_kv.Direct(timeout=None)
@@ -131,28 +131,6 @@ def test_public_names_have_the_docstrings_of_the_stub() -> None:
     for name in compared:
         assert inspect.getdoc(operator.attrgetter(name)(zero_kv)) == documented[name], name
     assert len(compared) > 40
-
-
-def public_methods(cls: type) -> dict[str, Any]:
-    return {name: method for name, method in vars(cls).items() if not name.startswith("_") and callable(method)}
-
-
-def signature_without_self(method: Any) -> list[tuple[str, Any, Any]]:
-    _, *parameters = inspect.signature(method).parameters.values()
-    return [(parameter.name, parameter.kind, parameter.default) for parameter in parameters]
-
-
-@pytest.mark.parametrize(
-    ("blocking_class", "asynchronous_class"),
-    [(zero_kv.Client, zero_kv.AsyncClient), (zero_kv.ClusterClient, zero_kv.AsyncClusterClient)],
-)
-def test_both_clients_have_the_same_methods(blocking_class: type, asynchronous_class: type) -> None:
-    blocking, asynchronous = public_methods(blocking_class), public_methods(asynchronous_class)
-    assert blocking.keys() == asynchronous.keys()
-    for name, method in blocking.items():
-        assert signature_without_self(asynchronous[name]) == signature_without_self(method), name
-        first_line = str(inspect.getdoc(method)).partition(".")[0].partition(", with pipelined requests")[0]
-        assert str(inspect.getdoc(asynchronous[name])).startswith(first_line), name
 
 
 def test_the_modules_in_rust_have_no_import_cycle() -> None:

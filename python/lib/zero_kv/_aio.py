@@ -115,8 +115,9 @@ class AsyncClient:
         out: Any = None,
         format: Literal["numpy", "arrow", "pandas", "polars"] = "numpy",
     ) -> Any:
-        if columns is not None and not isinstance(columns, str):
-            columns = list(columns)
+        if isinstance(columns, str):
+            raise TypeError("columns is a str, where a list of names was expected: put the name in a list")
+        columns = None if columns is None else list(columns)
         if not is_arrow(keys):
             return (await self._rows_of(keys, columns, self._until())).columns(fill, out, format)
         keys = whole_array(keys)
@@ -204,6 +205,7 @@ class AsyncClient:
             is_known = self._schema is not None
             schema = self._schema if is_known else await self._request_schema(until)
             if schema is None:
+                Request.get_many(keys)  # Raises the exception of a key that no table can have.
                 raise NotTyped(f"{self._address}: the table has no schema: bake it with types, or request whole values")
             try:
                 request = Request.columns(schema, columns, keys)

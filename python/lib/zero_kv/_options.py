@@ -61,7 +61,7 @@ def with_defaults(given: Mapping[str, Any], options: type) -> dict[str, Any]:
 
 def describe(cls: _C, options: type) -> _C:
     """Make the signature of a class show the options and their defaults."""
-    first, *_ = inspect.signature(cls).parameters.values()
+    first = next(iter(inspect.signature(cls).parameters.values())).replace(annotation=inspect.Parameter.empty)
     keywords = with_defaults({}, options).items()
     shown = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default) for name, default in keywords]
     cls.__signature__ = inspect.Signature([first, *shown])  # type: ignore[attr-defined]

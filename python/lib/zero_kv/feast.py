@@ -190,7 +190,7 @@ class ZeroKvOnlineStore(OnlineStore):  # type: ignore[misc, unused-ignore]
         for view in tables_to_keep:
             columns, path = _columns(view), _path(config, view)
             with _writing(path):
-                if not path.exists() or dict(open(path, verify="touch").schema or {}) != _types(columns):
+                if not path.exists() or dict(open(path, verify="touch").schema() or {}) != _types(columns):
                     _bake([], path, columns)
 
     def teardown(self, config: Any, tables: Sequence[Any], entities: Sequence[Any]) -> None:
