@@ -15,7 +15,7 @@ import pytest
 
 import zero_kv
 from conftest import ROWS
-from support import Server, number_rows, seeded, serving, text_rows
+from support import Server, seeded, serving
 
 Test = Callable[..., None]
 
@@ -28,39 +28,6 @@ def with_asyncio(test: Callable[..., Coroutine[Any, Any, None]]) -> Test:
         asyncio.run(test(*arguments, **named))
 
     return run
-
-
-@pytest.mark.parametrize("rows_of", [number_rows, text_rows])
-@with_asyncio
-async def test_every_lookup_equals_the_lookup_in_the_file(rows_of: Any, tmp_path: pathlib.Path) -> None:
-    rng = seeded(f"aio {rows_of.__name__}")
-    rows = rows_of(rng, 3000)
-    zero_kv.bake(rows, tmp_path / "table.db")
-    table = zero_kv.open(tmp_path / "table.db")
-    asked = rng.choices([*rows, *rows_of(rng, 3000)], k=5000)
-    with serving(tmp_path / "table.db") as server:
-        async with zero_kv.AsyncClient(server.path) as client:
-            assert await client.get_many(asked) == table.get_many(asked)
-            assert await client.get_many([]) == []
-            assert await client.contains_many(asked) == [key in table for key in asked]
-            assert await client.floor_many(asked[:300]) == [table.floor(key) for key in asked[:300]]
-            assert await client.ceiling_many(asked[:300]) == [table.ceiling(key) for key in asked[:300]]
-            for key in asked[:100]:
-                answers = await asyncio.gather(
-                    client.get(key), client.contains(key), client.floor(key), client.ceiling(key), client.get(key, 7)
-                )
-                assert answers == [table.get(key), key in table, table.floor(key), table.ceiling(key), table.get(key, 7)]
-            assert (await client.first(), await client.last()) == (table.first(), table.last())
-            for _ in range(20):
-                start, end = rng.choice([None, *asked]), rng.choice([None, *asked])
-                expected = list(table.range(start, end))
-                assert [row async for row in client.range(start, end)] == expected
-                assert await client.count(start, end) == len(expected)
-            if rows_of is text_rows:
-                assert [row async for row in client.prefix(b"\x07")] == list(table.prefix(b"\x07"))
-                assert await client.count_prefix(b"\x07") == len(table.prefix(b"\x07"))
-            assert (await client.info())["digest"] == table.digest
-            await client.ping()
 
 
 @with_asyncio

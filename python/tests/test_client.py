@@ -19,39 +19,7 @@ import pytest
 
 import zero_kv
 from conftest import ROWS
-from support import Server, number_rows, seeded, serving, text_rows
-
-
-@pytest.mark.parametrize("rows_of", [number_rows, text_rows])
-def test_every_lookup_equals_the_lookup_in_the_file(rows_of: object, tmp_path: pathlib.Path) -> None:
-    assert callable(rows_of)
-    rng = seeded(f"client {rows_of.__name__}")
-    rows = rows_of(rng, 3000)
-    zero_kv.bake(rows, tmp_path / "table.db")
-    table = zero_kv.open(tmp_path / "table.db")
-    asked = rng.choices([*rows, *rows_of(rng, 3000)], k=5000)
-    with serving(tmp_path / "table.db") as server, zero_kv.Client(server.path) as client:
-        assert client.get_many(asked) == table.get_many(asked)
-        assert client.get_many([]) == []
-        for key in asked[:300]:
-            assert client.get(key) == table.get(key) and client.contains(key) == (key in table)
-            assert client.floor(key) == table.floor(key) and client.ceiling(key) == table.ceiling(key)
-            assert client.get(key, 7) == table.get(key, 7)
-        assert client.contains_many(asked) == [key in table for key in asked]
-        assert client.floor_many(asked[:300]) == [table.floor(key) for key in asked[:300]]
-        assert client.ceiling_many(asked[:300]) == [table.ceiling(key) for key in asked[:300]]
-        assert (client.first(), client.last()) == (table.first(), table.last())
-        for _ in range(20):
-            start, end = rng.choice([None, *asked]), rng.choice([None, *asked])
-            expected = list(table.range(start, end))
-            assert list(client.range(start, end)) == expected
-            assert list(reversed(client.range(start, end))) == expected[::-1]
-            assert client.count(start, end) == len(expected)
-        assert client.info()["rows"] == len(client) == len(table) and client.info()["digest"] == table.digest
-        client.ping()
-        if rows_of is text_rows:
-            assert list(client.prefix(b"\x07")) == list(table.prefix(b"\x07"))
-            assert client.count_prefix(b"\x07") == len(table.prefix(b"\x07"))
+from support import Server, seeded, serving
 
 
 def test_the_environment_has_the_default_address(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,17 +19,7 @@ from typing import Any
 import pytest
 
 import zero_kv
-from support import (
-    BlockingCalls,
-    Cluster,
-    HostileNode,
-    cluster_of,
-    number_rows,
-    seeded,
-    serving,
-    text_rows,
-    topology_of,
-)
+from support import BlockingCalls, Cluster, HostileNode, cluster_of, seeded, serving, topology_of
 
 CLIENTS = ["blocking", "asyncio"]
 
@@ -48,43 +38,6 @@ def requests_of(cluster: Cluster, node: str) -> int:
         return int(info["hits"]) + int(info["misses"])
 
 
-@pytest.mark.parametrize("kind", CLIENTS)
-@pytest.mark.parametrize("rows_of", [number_rows, text_rows])
-def test_every_lookup_equals_the_lookup_in_one_file(rows_of: Any, kind: str, tmp_path: pathlib.Path) -> None:
-    rng = seeded(f"cluster {rows_of.__name__}")
-    rows = rows_of(rng, 3000)
-    if rows_of is text_rows:
-        # Keys with one hash tag have one slot.
-        rows |= {b"{user}.%d" % number: b"%d" % number for number in range(50)}
-    zero_kv.bake(rows, tmp_path / "table.db")
-    table = zero_kv.open(tmp_path / "table.db")
-    asked = rng.choices([*rows, *rows_of(rng, 3000)], k=2000)
-    with cluster_of(tmp_path / "table.db", 3) as cluster:
-        client = connected(kind, cluster)
-        assert client.get_many(asked) == client.get_bytes_many(asked) == table.get_many(asked)
-        assert client.get_many([]) == []
-        for key in asked[:50]:
-            assert client.get(key) == client.get_bytes(key) == table.get(key) and client.contains(key) == (key in table)
-            assert client.floor(key) == table.floor(key) and client.ceiling(key) == table.ceiling(key)
-            assert client.get(key, 7) == table.get(key, 7)
-        assert client.contains_many(asked) == [key in table for key in asked]
-        assert client.floor_many(asked[:300]) == [table.floor(key) for key in asked[:300]]
-        assert client.ceiling_many(asked[:300]) == [table.ceiling(key) for key in asked[:300]]
-        assert (client.first(), client.last()) == (table.first(), table.last())
-        for _ in range(10):
-            start, end = rng.choice([None, *asked]), rng.choice([None, *asked])
-            expected = list(table.range(start, end))
-            assert list(client.range(start, end)) == expected
-            assert client.count(start, end) == len(expected)
-            if kind == "blocking":
-                assert list(reversed(client.range(start, end))) == expected[::-1]
-        if rows_of is text_rows:
-            assert list(client.prefix(b"{user}.")) == list(table.prefix(b"{user}."))
-            assert client.count_prefix(b"{user}.") == 50
-        assert [node["id"] for node in client.topology()["nodes"]] == ["p0", "p1", "p2"]
-        assert client.schema() is None
-
-
 def test_pages_longer_than_a_response_are_complete(tmp_path: pathlib.Path) -> None:
     rng = seeded("long pages")
     rows = {key: rng.randbytes(rng.choice((0, 100, 70_000))) for key in range(300)}
@@ -92,50 +45,6 @@ def test_pages_longer_than_a_response_are_complete(tmp_path: pathlib.Path) -> No
     with cluster_of(tmp_path / "table.db", 2) as cluster, zero_kv.ClusterClient(cluster.addresses()) as client:
         assert dict(client.range()) == rows and list(client.range()) == list(rows.items())
         assert list(reversed(client.range(5, 290))) == list(rows.items())[5:290][::-1]
-
-
-def test_operators_and_arrays_are_those_of_a_table(tmp_path: pathlib.Path) -> None:
-    numpy, pyarrow = pytest.importorskip("numpy"), pytest.importorskip("pyarrow")
-    zero_kv.bake({key: key.to_bytes(4, "little") for key in range(0, 1000, 2)}, tmp_path / "table.db")
-    table = zero_kv.open(tmp_path / "table.db")
-    with cluster_of(tmp_path / "table.db", 2) as cluster, zero_kv.ClusterClient(cluster.addresses()[0]) as client:
-        assert client[8] == table[8] and 8 in client and 9 not in client
-        with pytest.raises(KeyError, match="9"):
-            client[9]
-        keys = numpy.arange(1000, dtype=numpy.uint64)
-        found, expected = client.get_many(keys, dtype=numpy.uint32), table.get_many(keys, dtype=numpy.uint32)
-        assert all((left == right).all() for left, right in zip(found, expected, strict=True))
-        assert client.get_many(pyarrow.array(keys)) == table.get_many(pyarrow.array(keys))
-        found, expected = client.floor_many(keys, dtype=numpy.uint32), table.floor_many(keys, dtype=numpy.uint32)
-        assert all((left == right).all() for left, right in zip(found, expected, strict=True))
-        assert repr(client) == f"<zero_kv.ClusterClient ['{cluster.addresses()[0]}']>"
-
-
-@pytest.mark.parametrize("kind", CLIENTS)
-def test_rows_of_a_typed_table_have_columns(kind: str, tmp_path: pathlib.Path) -> None:
-    numpy = pytest.importorskip("numpy")
-    rows = {key: {"price": key / 2, "name": f"name {key}"} for key in range(500)}
-    zero_kv.bake(rows, tmp_path / "table.db", types={"price": "f32", "name": "text"})
-    table = zero_kv.open(tmp_path / "table.db")
-    keys = [3, 1000, 499, 0, 250]
-    with cluster_of(tmp_path / "table.db", 3) as cluster:
-        client = connected(kind, cluster)
-        assert client.schema() == table.schema()
-        assert client.get(3) == table[3] and client.get_many(keys) == [table.get(key) for key in keys]
-        assert client.get_row(3) == table[3] and client.get_row(1000, "none") == "none"
-        assert client.get_rows(keys) == [table.get(key) for key in keys] and client.get_rows([]) == []
-        assert numpy.array_equal(client.columns(keys, ["price"]), table.columns(keys, ["price"]), equal_nan=True)
-        assert client.columns(keys)["name"].tolist() == table.columns(keys)["name"].tolist()
-        assert client.columns([], ["price"]).shape == (0, 1)
-        with pytest.raises(ValueError, match="nothing"):
-            client.columns([3], ["nothing"])
-        assert client.floor(3) == table.floor(3) and client.first()[1]["name"] == "name 0"
-        assert client.floor_many(keys) == table.floor_many(keys) and client.ceiling_many(keys) == table.ceiling_many(keys)
-        assert (client.first(), client.last()) == (table.first(), table.last())
-        assert list(client.range(7, 90)) == list(table.range(7, 90)) and list(client.items()) == list(table.items())
-        assert list(client.values()) == list(table.values()) and list(client.keys()) == list(table.keys())
-        if kind == "blocking":
-            assert list(reversed(client.range(7, 90))) == list(reversed(table.range(7, 90)))
 
 
 @pytest.mark.parametrize("kind", CLIENTS)

@@ -18,7 +18,7 @@ import pytest
 
 import zero_kv
 from conftest import ROWS
-from support import BlockingCalls, Server, check_facts, serving
+from support import Server, check_facts
 
 IMPOSSIBLE: list[Any] = [2**64, -1, None, "seven", b"seven", 1.5, float("nan"), b"x" * 70_000, "\ud800", 10**5000, (1,), object]
 
@@ -92,39 +92,6 @@ def test_a_strict_table_raises_typed_errors(kind: str, server: Server) -> None:
             table.get_many(pyarrow.array([-1]))
 
 
-def test_errors_about_the_kind_of_keys_are_the_same_everywhere(server: Server) -> None:
-    messages = set()
-    for kind in KINDS:
-        with opened(kind, server, strict=True) as table:
-            calls = [table.get, table.floor, table.ceiling, lambda key: list(table.range(key)), lambda key: table.get_many([key])]
-            for call in calls:
-                with pytest.raises(zero_kv.KeyKind) as raised:
-                    call("seven")
-                messages.add(str(raised.value))
-
-    async def ask() -> None:
-        async with zero_kv.AsyncClient(server.path, strict=True) as client:
-            for awaited in (client.get("seven"), client.floor("seven"), client.get_many(["seven"]), client.contains("seven")):
-                with pytest.raises(zero_kv.KeyKind) as raised:
-                    await awaited
-                messages.add(str(raised.value))
-
-    asyncio.run(ask())
-    assert len(messages) == 1, messages
-
-
-def test_an_asynchronous_client_finds_no_impossible_keys(server: Server) -> None:
-    client: Any = BlockingCalls(lambda: zero_kv.AsyncClient(server.path))
-    for key in IMPOSSIBLE:
-        assert client.get(key) is None and client.get(key, 7) == 7 and client.contains(key) is False, key
-    assert client.get_many([2, *IMPOSSIBLE, 4]) == [ROWS[2], *[None] * len(IMPOSSIBLE), ROWS[4]]
-    assert client.contains_many(iter([2, None, "x", 4.0])) == [True, False, False, True]
-    assert client.get_many(["a", "b"]) == [None, None] and client.get_many(numpy.array([4, -4])) == [ROWS[4], None]
-    assert client.get_many(pyarrow.array([2, -1, None])).to_pylist() == [ROWS[2], None, None]
-    with pytest.raises(TypeError, match="the key is of type list"):
-        client.get_many([[1]])
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_objects_that_a_dict_rejects_are_type_errors(kind: str, server: Server) -> None:
     with opened(kind, server) as table:
@@ -148,22 +115,6 @@ def test_iteration_and_length_are_those_of_a_mapping(kind: str, server: Server) 
         assert 2 in table.keys() and 3 not in table.keys() and None not in table.keys()
         assert (2, ROWS[2]) in table.items() and (2, b"") not in table.items() and ROWS[2] in table.values()
         assert 2 in table and table[2] == ROWS[2]
-
-
-def test_a_client_iterates_over_the_rows_of_a_typed_table(tmp_path: pathlib.Path) -> None:
-    zero_kv.bake({key: (float(key),) for key in range(3000)}, tmp_path / "table.db", types={"price": "f32"})
-    with serving(tmp_path / "table.db") as server, zero_kv.Client(server.path) as client:
-        table = zero_kv.open(tmp_path / "table.db")
-        assert list(client.items()) == list(table.items()) and list(client.values()) == list(table.values())
-        assert [dict(row) for _, row in client.range(5, 7)] == [{"price": 5.0}, {"price": 6.0}]
-
-        async def read() -> list[Any]:
-            async with zero_kv.AsyncClient(server.path) as other:
-                assert [key async for key in other] == [key async for key in other.keys()] == list(table)
-                assert [value async for value in other.values()] == list(table.values())
-                return [row async for row in other.items()]
-
-        assert asyncio.run(read()) == list(table.items())
 
 
 @pytest.mark.parametrize("kind", ["open", "direct", "client"])

@@ -130,9 +130,19 @@ def typed_rows(rng: random.Random, count: int) -> dict[int, dict[str, Any]]:
     }
 
 
+def hashed_rows(rng: random.Random, count: int) -> dict[bytes, bytes]:
+    # Keys with one hash tag have one slot.
+    return text_rows(rng, count) | {b"{user}.%d" % number: b"%d" % number for number in range(50)}
+
+
+def fixed_rows(rng: random.Random, count: int) -> dict[int, bytes]:
+    return {rng.randrange(10 * count): rng.randbytes(4) for _ in range(count)}
+
+
 ROWS: dict[str, tuple[Callable[..., dict[Any, Any]], dict[str, Any]]] = {
     "numbers": (number_rows, {}),
-    "text": (text_rows, {}),
+    "text": (hashed_rows, {}),
+    "fixed": (fixed_rows, {}),
     "typed": (typed_rows, {"types": {"price": "f32", "stock": "i64?", "name": "text?"}}),
 }
 
@@ -141,7 +151,7 @@ ROWS: dict[str, tuple[Callable[..., dict[Any, Any]], dict[str, Any]]] = {
 def surfaces(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Surfaces]:
     make, options = ROWS[request.param]
     with contextlib.ExitStack() as stack:
-        rows = make(seeded(f"surfaces {request.param}"), 1000)
+        rows = make(seeded(f"surfaces {request.param}"), 3000)
         yield Surfaces(stack, tmp_path_factory.mktemp(request.param), rows, **options)
 
 
@@ -164,7 +174,7 @@ def calls_of(table: zero_kv.Table, rng: random.Random) -> Iterator[tuple[str, tu
             yield name, (key,), {}
         for name in ("get", "get_bytes", "get_row"):
             yield name, (key, "default"), {}
-    many = rng.choices([*known, *others], k=500)
+    many = rng.choices([*known, *others], k=2000)
     arrow = pyarrow.array([*many, None], pyarrow.uint64() if is_u64 else pyarrow.binary())
     every = [many, tuple(many[:3]), [*many, *IMPOSSIBLE], [*many, wrong], [wrong], [], [None], arrow, [[1]], b"many", 7]
     if is_u64:
@@ -175,7 +185,7 @@ def calls_of(table: zero_kv.Table, rng: random.Random) -> Iterator[tuple[str, tu
                 continue  # These methods have no results for arrays.
             yield name, (keys,), {"fill": 0} if name == "columns" else {}
         for name in ("get_many", "floor_many"):
-            yield name, (keys,), {"dtype": "V12"}
+            yield name, (keys,), {"dtype": "V4"}
     yield "columns", (many, ["price"]), {}
     yield "columns", (many, ["name", "stock"]), {"format": "arrow"}
     yield "columns", (many, ["nothing"]), {}
@@ -186,7 +196,7 @@ def calls_of(table: zero_kv.Table, rng: random.Random) -> Iterator[tuple[str, tu
     for start, end in ((wrong, None), (None, wrong), (some[0], wrong), (None, -1)):
         yield "range", (start, end), {}
         yield "count", (start, end), {}
-    for prefix in (b"\x07", "s", "", b"\xff", 7, None):
+    for prefix in (b"\x07", "{user}.", "", b"\xff", 7, None):
         yield "prefix", (prefix,), {}
         yield "count_prefix", (prefix,), {}
     for name in ("first", "last", "keys", "values", "items", "schema"):
@@ -239,6 +249,7 @@ def test_blocking_clients_are_mappings_as_tables_are(surfaces: Surfaces) -> None
         for kind in ("Direct", "Published", "Client", "ClusterClient"):
             other = opened[kind]
             assert isinstance(other, zero_kv.LookupTable) and other and not other.strict
+            assert repr(other).startswith(f"<zero_kv.{kind} \"")
             assert len(other) == len(table) and list(other) == list(table) == list(reversed(other))[::-1]
             assert list(reversed(other.range(key))) == list(reversed(table.items()))
             assert other[key] == table[key] and key in other and key in other.keys() and None not in other

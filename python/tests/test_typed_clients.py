@@ -82,56 +82,6 @@ def test_clients_return_what_a_table_returns(client: Any, server: Server) -> Non
         client.columns([2], "price")
 
 
-def test_get_and_get_many_return_what_a_table_returns(client: Any, server: Server) -> None:
-    compare_gets(client, zero_kv.Direct(server.path))
-
-
-def compare_gets(client: Any, table: Any) -> None:
-    keys = seeded("gets").choices(range(1100), k=400)
-    assert client.get_many(keys) == [table.get(key) for key in keys] == table.get_many(keys)
-    assert client.get_many(iter(keys)) == table.get_many(keys) and client.get_many([]) == []
-    assert client.get_many(numpy.array(keys, numpy.uint64)) == table.get_many(keys)
-    assert client.get(2) == table.get(2) and type(client.get(2)) is type(table.get(2))
-    assert client.get(3) is None and client.get(3, "none") == "none"
-    assert client.get_bytes_many(keys) == table.get_bytes_many(keys) == [table.get_bytes(key) for key in keys]
-    assert client.get_bytes(2) == table.get_bytes(2) == bytes(table.view(2)) and client.get_bytes(3, "none") == "none"
-    arrow = pyarrow.array(keys, pyarrow.uint64())
-    assert client.get_many(arrow) == table.get_many(arrow)
-
-
-def test_nearest_rows_are_what_a_table_returns(client: Any, server: Server) -> None:
-    compare_nearest_rows(client, zero_kv.Direct(server.path))
-
-
-def compare_nearest_rows(client: Any, table: Any) -> None:
-    keys = [0, 2, 3, 500, 999, 5000]
-    for name in ("floor", "ceiling"):
-        expected = [getattr(table, name)(key) for key in keys]
-        assert [getattr(client, name)(key) for key in keys] == getattr(client, f"{name}_many")(keys) == expected
-        assert getattr(client, f"{name}_many")([]) == []
-        arrow = pyarrow.array(keys, pyarrow.uint64())
-        assert getattr(client, f"{name}_many")(arrow) == getattr(table, f"{name}_many")(arrow)
-    assert client.first() == table.first() and client.last() == table.last()
-    found = client.last()[1]
-    assert type(found) is type(table.last()[1]) and found == client.get(client.last()[0])
-
-
-def test_items_of_clients_are_those_of_a_table(server: Server) -> None:
-    table = zero_kv.Direct(server.path)
-
-    async def ask() -> None:
-        async with zero_kv.AsyncClient(server.path) as client:
-            assert await client[2] == table[2]
-            with pytest.raises(KeyError):
-                await client[3]
-
-    with zero_kv.Client(server.path) as client:
-        assert client[2] == table[2] == client.get_row(2)
-        with pytest.raises(KeyError):
-            client[3]
-    asyncio.run(ask())
-
-
 def test_gets_follow_tables_with_and_without_columns(server: Server) -> None:
     async def ask() -> None:
         async with zero_kv.AsyncClient(server.path) as client:
@@ -155,14 +105,6 @@ def test_gets_follow_tables_with_and_without_columns(server: Server) -> None:
     with zero_kv.Client(server.path) as blocking:
         assert blocking.get(2)["price"] == 0.5
         asyncio.run(ask())
-
-
-def test_gets_of_tables_without_columns_are_bytes(tmp_path: pathlib.Path) -> None:
-    zero_kv.bake({key: b"v%d" % key for key in range(0, 2000, 2)}, tmp_path / "table.db")
-    with serving(tmp_path / "table.db") as server, zero_kv.Client(server.path) as blocking:
-        for client in (blocking, BlockingCalls(lambda: zero_kv.AsyncClient(server.path))):
-            compare_gets(client, zero_kv.Direct(server.path))
-            compare_nearest_rows(client, zero_kv.Direct(server.path))
 
 
 def test_a_table_without_columns_is_reported(tmp_path: pathlib.Path) -> None:
