@@ -38,6 +38,14 @@ pub(crate) fn table_memory(memory: &str) -> PyResult<Memory> {
     }
 }
 
+/// Returns the value of the argument `memory`.
+pub(crate) fn memory_name(memory: Memory) -> &'static str {
+    match memory {
+        Memory::Copy => "copy",
+        _ => "map",
+    }
+}
+
 /// Returns the exception for an argument whose value is none of the expected values.
 pub(crate) fn unknown_value(argument: &str, found: &str, expected: &str) -> PyErr {
     PyValueError::new_err(format!("{argument} is {found:?}, where {expected} was expected"))

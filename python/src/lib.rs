@@ -5,21 +5,23 @@
 //!
 //! - `convert`, `arguments`, `key_batch`, and `errors` convert objects, arguments, keys, and errors. `options` has the
 //!   keyword arguments of clients.
-//! - `lookup_table` is the base class of tables in this process (`table` and `direct`) and of blocking clients (`client`). A
-//!   `local_table` has versions: a `table_version` is the table of a file, or a table that a server transferred
-//!   (`served`). Clients use connections (`connection`) of a `connection_pool`. `rows` and `client_rows` iterate over rows.
-//! - `request` encodes requests for the asyncio client, which has its own socket, and `pipeline` is the state of
-//!   its connection.
-//! - `schema`, `typed_row`, and `cell` represent the schemas, rows, and cells of typed tables. `cells` encodes rows. `columns` looks up columns
-//!   of many rows, and `column_parts` lends the memory of columns. `received` has
-//!   the rows that a server sent.
-//! - `many` looks up many keys, and `arrays` makes arrays from the values. `view` implements the buffer protocol.
+//! - `lookup_table` is the base class of tables in this process (`table` and `direct`) and of blocking clients
+//!   (`client`). A `local_table` has versions: a `table_version` is the table of a file, or a table that a server
+//!   transferred (`served`). Clients use connections (`connection`) of a `connection_pool`. `rows` and `client_rows`
+//!   iterate over rows.
+//! - `request` encodes requests for the asyncio client, which has its own socket, and `pipeline` is the state of its
+//!   connection.
+//! - `schema`, `typed_row`, and `cell` represent the schemas, rows, and cells of typed tables. `cells` encodes rows.
+//!   `columns` looks up columns of many rows, and `column_parts` lends the memory of columns. `received` has the rows
+//!   that a server sent.
+//! - `many` looks up many keys, `neighbors` their nearest rows, and `arrays` makes arrays. `view` implements the buffer
+//!   protocol.
 //! - `bake` makes files, and `publishing` publishes them. `shards` bakes and publishes the shards of a table in several
-//!   processes: `arrow_rows` reads their rows, and `slots` computes the slots of keys. `published` looks keys up in a published table: `following` is the
-//!   thread that fetches generations, and `current_table` has the current one. `no_object_store` replaces these modules in
-//!   a build without the feature `object-store`.
-//! - `interrupt` ends calls of clients after a signal. `raised` stops long operations after an exception, `progress` reports how far they are, and `watched` runs them in
-//!   another thread.
+//!   processes: `arrow_rows` reads their rows, and `slots` computes the slots of keys. `published` looks keys up in a
+//!   published table: `following` is the thread that fetches generations, and `current_table` has the current one.
+//!   `no_object_store` replaces these modules in a build without the feature `object-store`.
+//! - `interrupt` ends calls of clients after a signal. `raised` stops long operations after an exception, `progress`
+//!   reports how far they are, and `watched` runs them in another thread.
 
 mod arguments;
 mod arrays;

@@ -52,7 +52,8 @@ impl LocalTable {
         }
     }
 
-    /// Runs `use_table` with the current version of the table, without a change of its number of references if possible.
+    /// Runs `use_table` with the current version of the table, without a change of its number of references if
+    /// possible.
     #[inline]
     pub(crate) fn with_table<T>(
         &self,

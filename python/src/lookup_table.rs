@@ -1,7 +1,7 @@
 //! The class `LookupTable`: what tables in this process and blocking clients have in common.
 //!
-//! In: keys. Out: values and rows, from the memory of this process or from servers. Other Python threads run while a server
-//! is asked and while many keys are looked up.
+//! In: keys. Out: values and rows, from the memory of this process or from servers. Other Python threads run while a
+//! server is asked and while many keys are looked up.
 
 use std::ops::Bound as End;
 use std::sync::Arc;
@@ -62,14 +62,15 @@ impl Arguments {
     }
 }
 
-/// What tables in this process (`Table`, `Direct`, and `Published`) and blocking clients (`Client` and `ClusterClient`) have
-/// in common: the lookups of a mapping. Keys are `int`, or `bytes` and `str` (as UTF-8). Values are `bytes`, or, in a typed
-/// table, `TypedRow`. Methods that return buffers and arrays of values return the bytes of rows.
+/// What tables in this process (`Table`, `Direct`, and `Published`) and blocking clients (`Client` and
+/// `ClusterClient`) have in common: the lookups of a mapping. Keys are `int`, or `bytes` and `str` (as UTF-8).
+/// Values are `bytes`, or, in a typed table, `TypedRow`. Methods that return buffers and arrays of values return the
+/// bytes of rows.
 ///
-/// The table does not have a key of the other kind, a number that is negative or has more than 64 bits, `None`, or bytes
-/// that are empty or longer than 65535: `in` is false, `get` and `get_many` return the default, and `[]` raises
-/// `KeyError`. With `strict=True`, these keys raise `KeyKind` or `TypeError`, `OverflowError`, or `ValueError`. `floor`,
-/// `ceiling`, `range`, `prefix`, `count`, and `columns` always raise these exceptions.
+/// The table does not have a key of the other kind, a number that is negative or has more than 64 bits, `None`, or
+/// bytes that are empty or longer than 65535: `in` is false, `get` and `get_many` return the default, and `[]`
+/// raises `KeyError`. With `strict=True`, these keys raise `KeyKind` or `TypeError`, `OverflowError`, or
+/// `ValueError`. `floor`, `ceiling`, `range`, `prefix`, `count`, and `columns` always raise these exceptions.
 #[pyclass(frozen, mapping, subclass, module = "zero_kv")]
 pub(crate) struct LookupTable {
     source: Source,
@@ -201,9 +202,9 @@ impl LookupTable {
         })
     }
 
-    /// Looks up the keys of a call, and passes their values to `use_values`. Keys that the table cannot have have no value,
-    /// unless the table is strict. With `needs_schema`, the schema of a typed table is passed, too, which a client has to
-    /// request.
+    /// Looks up the keys of a call, and passes their values to `use_values`. Keys that the table cannot have have no
+    /// value, unless the table is strict. With `needs_schema`, the schema of a typed table is passed, too, which a
+    /// client has to request.
     pub(crate) fn look_up_many<T>(
         &self,
         py: Python<'_>,
@@ -336,15 +337,16 @@ impl LookupTable {
         Ok(row.map(Bound::into_any).or(default))
     }
 
-    /// Return the values of many keys, in the order of the keys. This method is several times faster than one call per key.
+    /// Return the values of many keys, in the order of the keys. This method is several times faster than one call
+    /// per key.
     ///
     /// For a list, another iterable, or a NumPy array of keys, the result is a list with `None` for keys that the
     /// table does not have. For a pyarrow array or a Polars Series, the result is a pyarrow array of type binary,
     /// with nulls.
     ///
     /// With `dtype`, the result is two NumPy arrays: the values, with zeros for missing keys, and Booleans that are
-    /// true for the keys that were found. All values must have the length of `dtype`. With `dtype=(numpy.float32, 64)`,
-    /// each value is a row of 64 floats.
+    /// true for the keys that were found. All values must have the length of `dtype`. With `dtype=(numpy.float32,
+    /// 64)`, each value is a row of 64 floats.
     #[pyo3(signature = (keys, *, dtype = None))]
     fn get_many<'py>(
         slf: &Bound<'py, Self>,
@@ -361,8 +363,8 @@ impl LookupTable {
         })
     }
 
-    /// Return the bytes of the values or rows of many keys, in the order of the keys. The result has `None` for keys that
-    /// the table does not have.
+    /// Return the bytes of the values or rows of many keys, in the order of the keys. The result has `None` for keys
+    /// that the table does not have.
     fn get_bytes_many<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
         let py = keys.py();
         self.look_up_many(py, &self.possible_keys(keys)?, false, |values, _| {
@@ -397,20 +399,20 @@ impl LookupTable {
         }
     }
 
-    /// Return some columns of the rows of many keys in a typed table, in the order of the keys. `columns` are the names of
-    /// the columns; `None` means all columns. A server sends only these columns.
+    /// Return some columns of the rows of many keys in a typed table, in the order of the keys. `columns` are the
+    /// names of the columns; `None` means all columns. A server sends only these columns.
     ///
-    /// With `format="numpy"`, and if all columns have one numeric type, the result is a matrix with a row for each key: a
-    /// two-dimensional array in C order. A list of fixed length takes as many columns of the matrix as it has elements.
-    /// The matrix is `out` if `out` is given: a writable array in C order with the result's shape and dtype. Otherwise,
-    /// the result is a dict with an array for each column: numbers and Booleans as usual, dates as `datetime64[D]`,
-    /// timestamps as `datetime64` of their unit, lists of fixed length as two-dimensional arrays, and other types as
-    /// objects of the types of `TypedRow`.
+    /// With `format="numpy"`, and if all columns have one numeric type, the result is a matrix with a row for each
+    /// key: a two-dimensional array in C order. A list of fixed length takes as many columns of the matrix as it has
+    /// elements. The matrix is `out` if `out` is given: a writable array in C order with the result's shape and
+    /// dtype. Otherwise, the result is a dict with an array for each column: numbers and Booleans as usual, dates as
+    /// `datetime64[D]`, timestamps as `datetime64` of their unit, lists of fixed length as two-dimensional arrays,
+    /// and other types as objects of the types of `TypedRow`.
     ///
-    /// `fill` takes the place of null and of the values of missing keys. For a dict of arrays, `fill` applies to numbers
-    /// and Booleans, or is a dict with a value for each column. Without `fill`, the value is `NaN` for floats, `NaT` for
-    /// dates and timestamps, and `None` for objects. Integers and Booleans require `fill` if a column can be null or a key
-    /// is missing.
+    /// `fill` takes the place of null and of the values of missing keys. For a dict of arrays, `fill` applies to
+    /// numbers and Booleans, or is a dict with a value for each column. Without `fill`, the value is `NaN` for
+    /// floats, `NaT` for dates and timestamps, and `None` for objects. Integers and Booleans require `fill` if a
+    /// column can be null or a key is missing.
     ///
     /// With `format="arrow"`, the result is a `pyarrow.RecordBatch`, with null for missing values. `"pandas"` and
     /// `"polars"` return DataFrames with the memory of the RecordBatch; the columns of the pandas DataFrame are of
@@ -527,16 +529,16 @@ impl LookupTable {
         self.neighbor(key, Neighbor::Ceiling)
     }
 
-    /// Return the result of `floor` for many keys, in the order of the keys. This method is several times faster than one
-    /// call per key.
+    /// Return the result of `floor` for many keys, in the order of the keys. This method is several times faster
+    /// than one call per key.
     ///
     /// For a list, another iterable, or a NumPy array of keys, the result is a list of rows, with `None` for keys
     /// without a row. For a pyarrow array or a Polars Series, the result is two pyarrow arrays with nulls: the rows'
     /// keys and their values.
     ///
-    /// With `dtype`, the result is three NumPy arrays: the rows' keys, their values, and Booleans that are true for the
-    /// keys with a row. Without a row, key and value are zero. The table's keys must be numbers, and all values must
-    /// have the length of `dtype`.
+    /// With `dtype`, the result is three NumPy arrays: the rows' keys, their values, and Booleans that are true for
+    /// the keys with a row. Without a row, key and value are zero. The table's keys must be numbers, and all values
+    /// must have the length of `dtype`.
     #[pyo3(signature = (keys, *, dtype = None))]
     fn floor_many<'py>(
         slf: &Bound<'py, Self>,

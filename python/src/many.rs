@@ -1,7 +1,7 @@
 //! Lookups of many keys.
 //!
-//! In: keys, and a table to look them up in. Out: their values, from which `lookup_table` makes lists and `arrays` makes
-//! arrays.
+//! In: keys, and a table to look them up in. Out: their values, from which `lookup_table` makes lists and `arrays`
+//! makes arrays.
 
 use std::sync::Arc;
 

@@ -9,9 +9,9 @@ use pyo3::conversion::FromPyObjectOwned;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use zero_kv::client::{self, Address, ClusterOptions, Login, Options, TlsOptions};
+use zero_kv::client::{self, Address, ClusterOptions, DirectOptions, Login, Options, TlsOptions};
 
-use crate::arguments::{UserName, duration};
+use crate::arguments::{UserName, duration, memory_name};
 use crate::errors::client_exception;
 use crate::request::Request;
 
@@ -137,13 +137,13 @@ pub(crate) fn default_options() -> Defaults {
         reconnect_timeout: client.reconnect_timeout.as_secs_f64(),
         read_from_replicas: reads_replicas,
         attempts,
-        memory: "map",
+        memory: memory_name(DirectOptions::default().memory),
         strict: false,
     }
 }
 
-/// Returns the address in the environment variable `ZERO_KV_SOCKET`, or otherwise the default. It is text, because a path
-/// object would drop a slash of a URL.
+/// Returns the address in the environment variable `ZERO_KV_SOCKET`, or otherwise the default. It is text, because a
+/// path object would drop a slash of a URL.
 #[pyfunction]
 pub(crate) fn default_address() -> OsString {
     client::default_address().into_os_string()

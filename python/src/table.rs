@@ -1,7 +1,7 @@
 //! The class `Table`: a table in the memory of this process.
 //!
-//! In: a path, then keys. Out: what only tables in this process have: views, a digest, and snapshots. Values of a mapped
-//! file are copied and then verified. Values are borrowed only from memory that nobody can change.
+//! In: a path, then keys. Out: what only tables in this process have: views, a digest, and snapshots. Values of a
+//! mapped file are copied and then verified. Values are borrowed only from memory that nobody can change.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,12 +20,12 @@ use crate::lookup_table::{Arguments, LookupTable};
 use crate::table_version::TableVersion;
 use crate::view::Memory;
 
-/// A table in the memory of this process: of a file, and, as a `Direct` or `Published`, the newest one of a server or of an
-/// object store.
+/// A table in the memory of this process: of a file, and, as a `Direct` or `Published`, the newest one of a server
+/// or of an object store.
 ///
-/// All results of a call come from one version of the table. With 64 keys or more, other threads run during a call. Threads
-/// can share a table. `close`, also at the end of `with`, unmaps the file. Rows, iterators, and views that exist remain
-/// valid, and keep the file mapped. A table is false if it has no rows, like a dict.
+/// All results of a call come from one version of the table. With 64 keys or more, other threads run during a call.
+/// Threads can share a table. `close`, also at the end of `with`, unmaps the file. Rows, iterators, and views that
+/// exist remain valid, and keep the file mapped. A table is false if it has no rows, like a dict.
 ///
 /// A lookup in a file that was changed in place or truncated raises `Damaged`. To replace a file, rename a new file
 /// to its name, as `bake` does. Changes of a mapped file are detected by its length and its times. A change is not
@@ -103,8 +103,8 @@ impl Table {
         value.ok_or_else(|| missing_key(key))?.into_view(py)
     }
 
-    /// Return the current version of the table, for several lookups. It does not change when lookups in this table use a
-    /// newer version.
+    /// Return the current version of the table, for several lookups. It does not change when lookups in this table
+    /// use a newer version.
     fn snapshot<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Table>> {
         let table = slf.as_super().get();
         let fixed = FixedTable::new(table.table().version(slf.py())?, table.table().path());

@@ -32,6 +32,8 @@ def use(path: str) -> None:
     numbers: Mapping[int, bytes] = table
     names: Mapping[bytes, bytes] = zero_kv.open(path, strict=True)
     remote: Mapping[int, bytes] = zero_kv.Client(path)
+    anywhere: list[zero_kv.LookupTable[int, bytes]] = [zero_kv.Client(path), zero_kv.open(path), zero_kv.ClusterClient([path])]
+    pages: zero_kv.ClientRows[int] = zero_kv.Client[int, bytes](path).keys()
     unnamed: zero_kv.Table = zero_kv.open(path)
     with table, zero_kv.serve(path) as server, server.client() as served:
         rows_served: int = served.info()["rows"]

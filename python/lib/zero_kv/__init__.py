@@ -2,10 +2,11 @@
 
 `bake` compiles rows into a file, and `open` opens the file for lookups. If a server serves the file, `Client` and
 `AsyncClient` send requests to the server, and `Direct` looks keys up in the server's table, in this process. When the
-server replaces its table, all three use the new table. `ClusterClient` and `AsyncClusterClient` send requests to the nodes
-of a cluster. All of them have the same lookups, which `LookupTable` describes. `publish` uploads a file to an object store, and `Published` follows such a table without a server. `serve`
-starts a server for tests and notebooks. Engines that bake a table in many processes call `slots`, `write_shard`, and
-`commit`; `zero_kv.spark` does so in Spark.
+server replaces its table, all three use the new table. `ClusterClient` and `AsyncClusterClient` send requests to the
+nodes of a cluster. All of them have the same lookups, which `LookupTable` describes. `publish` uploads a file to an
+object store, and `Published` follows such a table without a server. `serve` starts a server for tests and notebooks.
+Engines that bake a table in many processes call `slots`, `write_shard`, and `commit`; `zero_kv.spark` does so in
+Spark.
 """
 
 import atexit as _atexit

@@ -37,8 +37,8 @@ class AsyncClient:
     All tasks share one connection, and their requests are pipelined. A canceled call does not affect other calls. If
     the connection fails, the client reconnects, and requests without a response are retried `retries` times.
 
-    The first call connects. `await client[key]` returns a value, and `async for` iterates over keys and rows. `close`, also
-    at the end of `async with`, disconnects from the server; waiting calls then raise `Closed`.
+    The first call connects. `await client[key]` returns a value, and `async for` iterates over keys and rows. `close`,
+    also at the end of `async with`, disconnects from the server; waiting calls then raise `Closed`.
 
     >>> async with AsyncClient("/tmp/zero-kv.sock") as client:  # doctest: +SKIP
     ...     value = await client.get(128512)

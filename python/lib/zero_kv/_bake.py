@@ -82,7 +82,8 @@ def bake(
     >>> bake({128512: "GRINNING FACE"}, "names.db").rows  # doctest: +SKIP
     1
     """
-    found = rows_of(rows, key, value, typed, types, None if base is None else lambda: open(base, verify="touch").schema())
+    schema_of_base = None if base is None else lambda: open(base, verify="touch").schema()
+    found = rows_of(rows, key, value, typed, types, schema_of_base)
     if cast and found.columns is None:
         raise ValueError("cast is given, which converts the columns of a typed table: pass typed=True or types")
     display = Display(progress) if progress else None

@@ -74,9 +74,9 @@ class AsyncClusterClient:
     Each call runs in a thread, and up to 32 calls run at the same time, so this client suits calls with many keys. If a
     task is canceled, its call continues in the thread until it ends.
 
-    The first call connects. `close`, also at the end of `async with`, disconnects from all nodes; calls that have not started
-    then raise `Closed`, and calls that a thread runs end normally. Event loops can share a client. After a fork, the child
-    process reconnects, as does a process that unpickles the client.
+    The first call connects. `close`, also at the end of `async with`, disconnects from all nodes; calls that have not
+    started then raise `Closed`, and calls that a thread runs end normally. Event loops can share a client. After a
+    fork, the child process reconnects, as does a process that unpickles the client.
 
     >>> async with AsyncClusterClient(["zkv://10.0.0.1:6380"]) as client:  # doctest: +SKIP
     ...     values = await client.get_many([7, 8, 9])

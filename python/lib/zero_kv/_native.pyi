@@ -93,14 +93,15 @@ class TypedRow(Mapping[str, Any]):
         """The columns of the row."""
 
 class LookupTable(Mapping[_K, _V]):
-    """What tables in this process (`Table`, `Direct`, and `Published`) and blocking clients (`Client` and `ClusterClient`) have
-    in common: the lookups of a mapping. Keys are `int`, or `bytes` and `str` (as UTF-8). Values are `bytes`, or, in a typed
-    table, `TypedRow`. Methods that return buffers and arrays of values return the bytes of rows.
+    """What tables in this process (`Table`, `Direct`, and `Published`) and blocking clients (`Client` and
+    `ClusterClient`) have in common: the lookups of a mapping. Keys are `int`, or `bytes` and `str` (as UTF-8).
+    Values are `bytes`, or, in a typed table, `TypedRow`. Methods that return buffers and arrays of values return the
+    bytes of rows.
 
-    The table does not have a key of the other kind, a number that is negative or has more than 64 bits, `None`, or bytes
-    that are empty or longer than 65535: `in` is false, `get` and `get_many` return the default, and `[]` raises
-    `KeyError`. With `strict=True`, these keys raise `KeyKind` or `TypeError`, `OverflowError`, or `ValueError`. `floor`,
-    `ceiling`, `range`, `prefix`, `count`, and `columns` always raise these exceptions.
+    The table does not have a key of the other kind, a number that is negative or has more than 64 bits, `None`, or
+    bytes that are empty or longer than 65535: `in` is false, `get` and `get_many` return the default, and `[]`
+    raises `KeyError`. With `strict=True`, these keys raise `KeyKind` or `TypeError`, `OverflowError`, or
+    `ValueError`. `floor`, `ceiling`, `range`, `prefix`, `count`, and `columns` always raise these exceptions.
     """
 
     def __getitem__(self, key: Key, /) -> _V:  # type: ignore[override]
@@ -134,20 +135,21 @@ class LookupTable(Mapping[_K, _V]):
     def get_many(
         self, keys: Any, *, dtype: numpy.typing.DTypeLike
     ) -> tuple[numpy.typing.NDArray[Any], numpy.typing.NDArray[numpy.bool_]]:
-        """Return the values of many keys, in the order of the keys. This method is several times faster than one call per key.
+        """Return the values of many keys, in the order of the keys. This method is several times faster than one call
+        per key.
 
         For a list, another iterable, or a NumPy array of keys, the result is a list with `None` for keys that the
         table does not have. For a pyarrow array or a Polars Series, the result is a pyarrow array of type binary,
         with nulls.
 
         With `dtype`, the result is two NumPy arrays: the values, with zeros for missing keys, and Booleans that are
-        true for the keys that were found. All values must have the length of `dtype`. With `dtype=(numpy.float32, 64)`,
-        each value is a row of 64 floats.
+        true for the keys that were found. All values must have the length of `dtype`. With `dtype=(numpy.float32,
+        64)`, each value is a row of 64 floats.
         """
 
     def get_bytes_many(self, keys: _Keys | _Numbers) -> list[bytes | None]:
-        """Return the bytes of the values or rows of many keys, in the order of the keys. The result has `None` for keys that
-        the table does not have.
+        """Return the bytes of the values or rows of many keys, in the order of the keys. The result has `None` for keys
+        that the table does not have.
         """
 
     def get_rows(self, keys: _Keys | _Numbers) -> list[TypedRow | None]:
@@ -166,20 +168,20 @@ class LookupTable(Mapping[_K, _V]):
         out: numpy.typing.NDArray[Any] | None = None,
         format: Literal["numpy", "arrow", "pandas", "polars"] = "numpy",
     ) -> Any:
-        """Return some columns of the rows of many keys in a typed table, in the order of the keys. `columns` are the names of
-        the columns; `None` means all columns. A server sends only these columns.
+        """Return some columns of the rows of many keys in a typed table, in the order of the keys. `columns` are the
+        names of the columns; `None` means all columns. A server sends only these columns.
 
-        With `format="numpy"`, and if all columns have one numeric type, the result is a matrix with a row for each key: a
-        two-dimensional array in C order. A list of fixed length takes as many columns of the matrix as it has elements.
-        The matrix is `out` if `out` is given: a writable array in C order with the result's shape and dtype. Otherwise,
-        the result is a dict with an array for each column: numbers and Booleans as usual, dates as `datetime64[D]`,
-        timestamps as `datetime64` of their unit, lists of fixed length as two-dimensional arrays, and other types as
-        objects of the types of `TypedRow`.
+        With `format="numpy"`, and if all columns have one numeric type, the result is a matrix with a row for each
+        key: a two-dimensional array in C order. A list of fixed length takes as many columns of the matrix as it has
+        elements. The matrix is `out` if `out` is given: a writable array in C order with the result's shape and
+        dtype. Otherwise, the result is a dict with an array for each column: numbers and Booleans as usual, dates as
+        `datetime64[D]`, timestamps as `datetime64` of their unit, lists of fixed length as two-dimensional arrays,
+        and other types as objects of the types of `TypedRow`.
 
-        `fill` takes the place of null and of the values of missing keys. For a dict of arrays, `fill` applies to numbers
-        and Booleans, or is a dict with a value for each column. Without `fill`, the value is `NaN` for floats, `NaT` for
-        dates and timestamps, and `None` for objects. Integers and Booleans require `fill` if a column can be null or a key
-        is missing.
+        `fill` takes the place of null and of the values of missing keys. For a dict of arrays, `fill` applies to
+        numbers and Booleans, or is a dict with a value for each column. Without `fill`, the value is `NaN` for
+        floats, `NaT` for dates and timestamps, and `None` for objects. Integers and Booleans require `fill` if a
+        column can be null or a key is missing.
 
         With `format="arrow"`, the result is a `pyarrow.RecordBatch`, with null for missing values. `"pandas"` and
         `"polars"` return DataFrames with the memory of the RecordBatch; the columns of the pandas DataFrame are of
@@ -220,16 +222,16 @@ class LookupTable(Mapping[_K, _V]):
     def floor_many(
         self, keys: Any, *, dtype: numpy.typing.DTypeLike
     ) -> tuple[numpy.typing.NDArray[numpy.uint64], numpy.typing.NDArray[Any], numpy.typing.NDArray[numpy.bool_]]:
-        """Return the result of `floor` for many keys, in the order of the keys. This method is several times faster than one
-        call per key.
+        """Return the result of `floor` for many keys, in the order of the keys. This method is several times faster
+        than one call per key.
 
         For a list, another iterable, or a NumPy array of keys, the result is a list of rows, with `None` for keys
         without a row. For a pyarrow array or a Polars Series, the result is two pyarrow arrays with nulls: the rows'
         keys and their values.
 
-        With `dtype`, the result is three NumPy arrays: the rows' keys, their values, and Booleans that are true for the
-        keys with a row. Without a row, key and value are zero. The table's keys must be numbers, and all values must
-        have the length of `dtype`.
+        With `dtype`, the result is three NumPy arrays: the rows' keys, their values, and Booleans that are true for
+        the keys with a row. Without a row, key and value are zero. The table's keys must be numbers, and all values
+        must have the length of `dtype`.
         """
 
     @overload
@@ -280,12 +282,12 @@ class LookupTable(Mapping[_K, _V]):
     ) -> None: ...
 
 class Table(LookupTable[_K, _V]):
-    """A table in the memory of this process: of a file, and, as a `Direct` or `Published`, the newest one of a server or of an
-    object store.
+    """A table in the memory of this process: of a file, and, as a `Direct` or `Published`, the newest one of a server
+    or of an object store.
 
-    All results of a call come from one version of the table. With 64 keys or more, other threads run during a call. Threads
-    can share a table. `close`, also at the end of `with`, unmaps the file. Rows, iterators, and views that exist remain
-    valid, and keep the file mapped. A table is false if it has no rows, like a dict.
+    All results of a call come from one version of the table. With 64 keys or more, other threads run during a call.
+    Threads can share a table. `close`, also at the end of `with`, unmaps the file. Rows, iterators, and views that
+    exist remain valid, and keep the file mapped. A table is false if it has no rows, like a dict.
 
     A lookup in a file that was changed in place or truncated raises `Damaged`. To replace a file, rename a new file
     to its name, as `bake` does. Changes of a mapped file are detected by its length and its times. A change is not
@@ -307,8 +309,8 @@ class Table(LookupTable[_K, _V]):
         """
 
     def snapshot(self) -> Table[_K, _V]:
-        """Return the current version of the table, for several lookups. It does not change when lookups in this table use a
-        newer version.
+        """Return the current version of the table, for several lookups. It does not change when lookups in this table
+        use a newer version.
         """
 
     @property
@@ -493,34 +495,35 @@ def open(
 @final
 class Client(LookupTable[_K, _V]):
     """A blocking client of a server. The address is the path of a Unix socket (a path that starts with `@` names an
-    abstract socket), `zkv://host:port` for TCP, or `zkv+tls://host:port` for TCP with TLS. The default is the value of the
-    environment variable `ZERO_KV_SOCKET`, or `/tmp/zero-kv.sock`.
+    abstract socket), `zkv://host:port` for TCP, or `zkv+tls://host:port` for TCP with TLS. The default is the value
+    of the environment variable `ZERO_KV_SOCKET`, or `/tmp/zero-kv.sock`.
 
-    A client is a mapping whose `[]`, `in`, `len`, and iteration send requests. It is always true. `dict(client)` sends a
-    request for each key, so call `dict(client.items())`. If the server replaces its table during a call with many keys or an
-    iteration, the results may come from both the old and the new table.
+    A client is a mapping whose `[]`, `in`, `len`, and iteration send requests. It is always true. `dict(client)`
+    sends a request for each key, so call `dict(client.items())`. If the server replaces its table during a call with
+    many keys or an iteration, the results may come from both the old and the new table.
 
-    Threads can share a client: each call uses its own connection, and other threads run during the call. Ctrl-C ends a
-    call. After a fork, the child process reconnects.
+    Threads can share a client: each call uses its own connection, and other threads run during the call. Ctrl-C ends
+    a call. After a fork, the child process reconnects.
 
-    If the connection fails during a call, for example because the server restarted, the call is retried `retries` times,
-    and attempts to reconnect continue for up to `reconnect_timeout`. If no server runs, a call fails after that time, and
-    the next call reconnects. Connecting takes at most `connect_timeout`, and a call `timeout`. Times are in seconds, and
-    without a `timeout` (`None`), a call waits forever. `strict` is described at `LookupTable`.
+    If the connection fails during a call, for example because the server restarted, the call is retried `retries`
+    times, and attempts to reconnect continue for up to `reconnect_timeout`. If no server runs, a call fails after
+    that time, and the next call reconnects. Connecting takes at most `connect_timeout`, and a call `timeout`. Times
+    are in seconds, and without a `timeout` (`None`), a call waits forever. `strict` is described at `LookupTable`.
 
-    On a Unix socket, the server must run as root, as this process's user, or as `server_user` (a name or a number, by
-    default the value of the environment variable `ZERO_KV_SERVER_USER`). If no user is named, a server that runs as
-    another user is accepted if only that user, root, and this process's user can write to the socket's directory and
-    the directories above it.
+    On a Unix socket, the server must run as root, as this process's user, or as `server_user` (a name or a number,
+    by default the value of the environment variable `ZERO_KV_SERVER_USER`). If no user is named, a server that runs
+    as another user is accepted if only that user, root, and this process's user can write to the socket's directory
+    and the directories above it.
 
-    With a user in the address, as in `zkv+tls://user@host:port`, or with `user`, each connection logs in. The password
-    is `password`, or is read from the file `password_file`, from the environment variable `ZERO_KV_PASSWORD`, or from
-    the file that `ZERO_KV_PASSWORD_FILE` names. With TLS, the server's certificate must be signed by an authority in
-    `ca_file` (by default, one that the system trusts), and must be valid for `server_name` (by default, the host).
-    `certificate_file` and `key_file` are the client's own certificate and its key.
+    With a user in the address, as in `zkv+tls://user@host:port`, or with `user`, each connection logs in. The
+    password is `password`, or is read from the file `password_file`, from the environment variable
+    `ZERO_KV_PASSWORD`, or from the file that `ZERO_KV_PASSWORD_FILE` names. With TLS, the server's certificate must
+    be signed by an authority in `ca_file` (by default, one that the system trusts), and must be valid for
+    `server_name` (by default, the host). `certificate_file` and `key_file` are the client's own certificate and its
+    key.
 
-    Raises `NotRunning`, `Refused`, `UntrustedServer`, `TlsFailed`, `LoginFailed`, `NotPermitted`, `TimedOut`, `Closed`,
-    `ProtocolError`, or `ServerError`, which are all subclasses of `Error`.
+    Raises `NotRunning`, `Refused`, `UntrustedServer`, `TlsFailed`, `LoginFailed`, `NotPermitted`, `TimedOut`,
+    `Closed`, `ProtocolError`, or `ServerError`, which are all subclasses of `Error`.
     """
 
     def __new__(cls, address: _Path | None = None, **options: Unpack[ClientOptions]) -> Self: ...
@@ -539,24 +542,24 @@ class Client(LookupTable[_K, _V]):
 class ClusterClient(LookupTable[_K, _V]):
     """A blocking client of a cluster, which sends each request to a node that has the rows of the key's slot.
 
-    `nodes` is the address of a node, or a list of addresses, such as `["zkv://10.0.0.1:6380", "zkv://10.0.0.2:6380"]`. The
-    client learns the topology from the first of them that responds, and learns it again when a node responds that another
-    node has the slot, or cannot be reached. Requests to different nodes are sent at the same time. Results in key order are
-    those of all nodes.
+    `nodes` is the address of a node, or a list of addresses, such as `["zkv://10.0.0.1:6380",
+    "zkv://10.0.0.2:6380"]`. The client learns the topology from the first of them that responds, and learns it again
+    when a node responds that another node has the slot, or cannot be reached. Requests to different nodes are sent
+    at the same time. Results in key order are those of all nodes.
 
-    With `read_from_replicas=True`, requests go to replicas first; otherwise they go to a replica only if the primary cannot
-    be reached. `zone` is the zone of this process, whose nodes are preferred to other nodes with the same role. In each of
-    `attempts` attempts, a call tries all nodes of a slot until one answers. `timeout` is the maximum time in seconds of one
-    request to one node. After this time, a call that all nodes of a slot have failed to answer is not attempted again, and
-    after twice this time, a call ends. `None` means no limit. The other options are those of `Client`, for the connections to
-    all nodes.
+    With `read_from_replicas=True`, requests go to replicas first; otherwise they go to a replica only if the primary
+    cannot be reached. `zone` is the zone of this process, whose nodes are preferred to other nodes with the same
+    role. In each of `attempts` attempts, a call tries all nodes of a slot until one answers. `timeout` is the
+    maximum time in seconds of one request to one node. After this time, a call that all nodes of a slot have failed
+    to answer is not attempted again, and after twice this time, a call ends. `None` means no limit. The other
+    options are those of `Client`, for the connections to all nodes.
 
-    A client is a mapping, as a `Client` is. Threads can share a client. After a fork, the child process reconnects. Ctrl-C
-    ends a call to one node; a call to several nodes ends when all of them have responded, or after `timeout`.
+    A client is a mapping, as a `Client` is. Threads can share a client. After a fork, the child process reconnects.
+    Ctrl-C ends a call to one node; a call to several nodes ends when all of them have responded, or after `timeout`.
 
-    Raises `NotRunning`, `Refused`, `TimedOut`, or `Closed` if no node of a slot can be reached, `ProtocolError` if a node sends
-    an invalid topology, `ServerError` if nodes redirect requests to each other or have different types of a requested column,
-    `ValueError` if a server is not a node of a cluster, and the exceptions of `Client`.
+    Raises `NotRunning`, `Refused`, `TimedOut`, or `Closed` if no node of a slot can be reached, `ProtocolError` if a
+    node sends an invalid topology, `ServerError` if nodes redirect requests to each other or have different types of
+    a requested column, `ValueError` if a server is not a node of a cluster, and the exceptions of `Client`.
     """
 
     def __new__(cls, nodes: _Path | Sequence[_Path], **options: Unpack[ClusterOptions]) -> Self: ...

@@ -15,10 +15,11 @@ import threading
 import weakref
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from zero_kv._aio import AsyncClient
 from zero_kv._native import Client, Direct
+from zero_kv._options import ClientOptions, DirectOptions
 from zero_kv.errors import NotRunning, TimedOut
 
 _LOG_LINES = 200
@@ -124,15 +125,15 @@ class Server:
         """The last 200 lines of the server's log."""
         return "".join(self._lines)
 
-    def client(self, **options: Any) -> Client[Any, Any]:
+    def client(self, **options: Unpack[ClientOptions]) -> Client[Any, Any]:
         """Return a `Client` of the server. `options` are the arguments of `Client`."""
         return Client(self.address, **options)
 
-    def async_client(self, **options: Any) -> AsyncClient:
+    def async_client(self, **options: Unpack[ClientOptions]) -> AsyncClient:
         """Return an `AsyncClient` of the server. `options` are the arguments of `AsyncClient`."""
         return AsyncClient(self.address, **options)
 
-    def direct(self, **options: Any) -> Direct[Any, Any]:
+    def direct(self, **options: Unpack[DirectOptions]) -> Direct[Any, Any]:
         """Return a `Direct` that looks up in the server's table. `options` are the arguments of `Direct`."""
         return Direct(self.address, **options)
 
