@@ -4,17 +4,19 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const FOLDERS: [&str; 11] = [
+const FOLDERS: [&str; 13] = [
     "",
     "benches/peers",
     "datasets",
     "docs",
     "docs/cookbook",
+    "docs/decisions",
     "docs/operations",
     "examples",
     "fuzz",
     "models",
     "python",
+    "tests",
     "tests/vectors",
 ];
 
@@ -83,6 +85,55 @@ fn documents_link_to_files_and_headings_that_exist() {
         }
     }
     assert!(checked > 100, "{checked} links");
+}
+
+/// The list is how a reader finds a decision.
+#[test]
+fn the_list_of_decisions_has_every_page_with_its_question() {
+    let folder = repository().join("docs/decisions");
+    let list = read(&folder.join("README.md"));
+    let mut pages = 0;
+    for page in documents().into_iter().filter(|path| path.parent() == Some(&folder) && !path.ends_with("README.md")) {
+        let text = read(&page);
+        let question = text.lines().next().and_then(|line| line.strip_prefix("# ")).unwrap_or_default();
+        assert!(question.ends_with('?'), "{}: found the title {question:?}, expected a question", page.display());
+        let line = format!("| [{question}]({}) |", page.file_name().unwrap().display());
+        assert_eq!(
+            list.matches(&line).count(),
+            1,
+            "docs/decisions/README.md: expected one line that begins with {line}"
+        );
+        pages += 1;
+    }
+    assert_eq!(list.matches("| [").count(), pages, "docs/decisions/README.md: a line without a page");
+    assert!(pages > 50, "{pages} pages");
+}
+
+/// The folders whose files the documents name by paths from the root of the repository.
+const NAMED_FOLDERS: [&str; 10] =
+    [".ci/", "benches/", "docs/", "examples/", "fuzz/", "models/", "packaging/", "python/", "src/", "tests/"];
+
+/// Returns the paths that a document quotes in prose, such as `src/store/map.rs`. `NAME` stands for any name.
+fn named_paths(text: &str) -> Vec<&str> {
+    let is_path = |quoted: &&str| {
+        NAMED_FOLDERS.iter().any(|folder| quoted.starts_with(folder))
+            && quoted.chars().all(|c| c.is_alphanumeric() || "/._-".contains(c))
+            && !quoted.contains("NAME")
+    };
+    prose(text).flat_map(|line| line.split('`').skip(1).step_by(2)).filter(is_path).collect()
+}
+
+#[test]
+fn files_that_documents_name_exist() {
+    let mut checked = 0;
+    for document in documents() {
+        for path in named_paths(&read(&document)) {
+            let is_found = [repository(), document.parent().unwrap()].iter().any(|root| root.join(path).exists());
+            assert!(is_found, "{}: no file {path}", document.display());
+            checked += 1;
+        }
+    }
+    assert!(checked > 100, "{checked} paths");
 }
 
 /// Returns the sources, with string literals that continue on the next line joined.

@@ -13,6 +13,7 @@ use zero_kv::client::{self, Address, ClusterOptions, DirectOptions, Login, Optio
 
 use crate::arguments::{UserName, duration, memory_name};
 use crate::errors::client_exception;
+use crate::interrupt;
 use crate::request::Request;
 
 /// Keyword arguments that have not been used yet.
@@ -39,7 +40,7 @@ impl<'py> Keywords<'py> {
 
     /// Returns the options of all clients.
     pub(crate) fn client_options(&self) -> PyResult<Options> {
-        let mut options = Options::default();
+        let mut options = Options { interrupt_check: Some(interrupt::is_raised), ..Options::default() };
         if let Some(timeout) = self.take("connect_timeout")? {
             options.connect_timeout = duration("connect_timeout", timeout)?;
         }

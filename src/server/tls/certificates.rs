@@ -292,7 +292,7 @@ impl ExpiryLog {
 
 #[cfg(test)]
 mod tests {
-    use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+    use testkit::rcgen::{CertificateParams, KeyPair, date_time_ymd};
 
     use super::*;
 
