@@ -38,4 +38,4 @@ features=()
 
 cargo build --release --locked --manifest-path ../../Cargo.toml --bin kv_store --bin benchmarker >&2
 cargo build --release --locked --features "${features[*]}" >&2
-exec target/release/zero-kv-peers "$@"
+exec target/release/peers "$@"

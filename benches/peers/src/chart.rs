@@ -2,9 +2,8 @@
 
 use std::fmt::Write;
 
-use crate::measure::{Figure, Table};
-use crate::report::{Report, grouped};
-use crate::server::{CLIENTS, DEPTHS, Line, Plan};
+use crate::figures::{FigureTable, Figures};
+use crate::server::{CLIENTS, DEPTHS};
 
 const WIDTH: usize = 760;
 /// The x coordinate of the left end of all bars.
@@ -33,13 +32,11 @@ struct Panel {
     bars: Vec<Bar>,
 }
 
-/// Returns a chart with a panel for engines and a panel for servers. Each panel shows the results for the table with a
-/// million rows, or for the last table if no table has a million rows.
-pub(crate) fn svg(report: &Report) -> String {
-    let tables: Vec<&Table> = report.tables.iter().filter(|table| !table.plan.mixed).collect();
-    let table = tables.iter().find(|table| table.plan.rows.count == 1_000_000).or(tables.last());
-    let servers = report.servers.iter().find(|(plan, _)| plan.rows.count == 1_000_000).or(report.servers.last());
-    let panels = [table.map(|table| engines(table)), servers.map(|(plan, lines)| servers_panel(plan, lines))];
+/// Returns a chart with a panel for engines and a panel for servers. Each panel shows the figures of the table with a
+/// million rows, or of the last table if no table has a million rows.
+pub(crate) fn svg(figures: &Figures) -> String {
+    let table = |kind: &str| figures.get(&format!("{kind}-1000000x26")).or_else(|| figures.last(kind));
+    let panels = [table("engines").map(engines), table("servers").map(servers)];
     let mut body = String::new();
     let mut y = 16;
     for panel in panels.into_iter().flatten().filter(|panel| !panel.bars.is_empty()) {
@@ -51,43 +48,37 @@ pub(crate) fn svg(report: &Report) -> String {
     )
 }
 
-fn engines(table: &Table) -> Panel {
-    let mut bars = Vec::new();
-    for column in &table.columns {
-        let name = column.engine.name;
-        let figures = [(name.to_owned(), Figure::GetNs), (format!("{name}, batches of 256"), Figure::BatchNs)];
-        for (name, figure) in figures {
-            if let Some(value) = column.median(figure) {
-                bars.push(Bar { name, value, label: format!("{value:.0} ns") });
-            }
-        }
-    }
+fn engines(table: &FigureTable) -> Panel {
+    let mut bars = bars_of(table, "get, ns", "", "ns");
+    bars.extend(bars_of(table, "get in batches, ns", ", batches of 256", "ns"));
     bars.sort_by(|a, b| a.value.total_cmp(&b.value));
     Panel {
         title: "Random gets in one process: time per get, shorter is better".to_owned(),
-        note: note(table.plan.rows.count, table.plan.rows.value_len_bytes, "one thread, every byte read"),
+        note: format!("{}, one thread, every byte read", table.load),
         bars,
     }
 }
 
-fn servers_panel(plan: &Plan, lines: &[Line]) -> Panel {
+fn servers(table: &FigureTable) -> Panel {
     let depth = DEPTHS[DEPTHS.len() - 1];
-    let bar = |line: &Line| {
-        let (value, _) = line.medians(depth)?;
-        Some(Bar { name: line.name.to_owned(), value, label: format!("{:.1} M/s", value / 1e6) })
-    };
-    let mut bars: Vec<Bar> = lines.iter().filter_map(bar).collect();
+    let mut bars = bars_of(table, &format!("{depth} in flight"), "", "M/s");
     bars.sort_by(|a, b| b.value.total_cmp(&a.value));
-    let load = format!("{CLIENTS} clients, {depth} requests in flight each");
     Panel {
         title: "Gets over a Unix socket: requests per second, longer is better".to_owned(),
-        note: note(plan.rows.count, plan.rows.value_len_bytes, &load),
+        note: format!("{}, {CLIENTS} clients, {depth} requests in flight each", table.load),
         bars,
     }
 }
 
-fn note(rows: u64, value_len_bytes: usize, load: &str) -> String {
-    format!("{} rows, values of {value_len_bytes} bytes, {load}", grouped(rows))
+/// Returns the bars of the numbers in a column. The name of a bar is the first cell of its row.
+fn bars_of(table: &FigureTable, column: &str, suffix: &str, unit: &str) -> Vec<Bar> {
+    let cells = table.column(column).into_iter().flatten();
+    let bar = |(row, cell): (&Vec<String>, &str)| {
+        let number = cell.split(' ').next().unwrap_or_default();
+        let value = number.parse().ok()?;
+        Some(Bar { name: format!("{}{suffix}", row[0]), value, label: format!("{number} {unit}") })
+    };
+    table.rows.iter().zip(cells).filter_map(bar).collect()
 }
 
 /// Draws a panel whose top is at the y coordinate `y`. Returns the y coordinate of the next panel's top.

@@ -20,7 +20,9 @@ use anyhow::{Context, Result, bail, ensure};
 use group::{MemoryGroup, command_in};
 
 use crate::engine::{self, Engine};
+use crate::figures::{FigureTable, Figures, Origin};
 use crate::page_cache::drop_files;
+use crate::report::load_of;
 use crate::rows::{Random, Rows};
 
 /// The arguments of a child: the engine, the folder, the rows, the length of values, keys per call, milliseconds, and a seed,
@@ -34,13 +36,18 @@ const LOADS: [(usize, usize); 3] = [(16, 1), (64, 1), (16, 256)];
 /// them into its block cache. The other engines have caches in each process.
 const ENGINES: [&str; 3] = ["Zero-KV", "LMDB", "RocksDB"];
 
-/// Measures engines, and prints a line for each load.
-pub(crate) fn measure(rows: Rows, memory_bytes: u64, measured: Duration, folder: &Path) -> Result<()> {
+/// Measures engines, and prints the table.
+pub(crate) fn measure(
+    rows: Rows,
+    memory_bytes: u64,
+    measured: Duration,
+    folder: &Path,
+    origin: &Origin,
+) -> Result<Figures> {
     let engines: Vec<Engine> = engine::all().into_iter().flatten().filter(|e| ENGINES.contains(&e.name)).collect();
     let group = MemoryGroup::new(memory_bytes).context("run as root, for a control group")?;
-    println!(
-        "| engine | processes | keys per call | gets/s | device, reads/s | ratio |\n|---|---:|---:|---:|---:|---:|"
-    );
+    let columns = ["engine", "processes", "keys per call", "gets/s", "device, reads/s", "ratio"];
+    let mut table = FigureTable::new(load_of(rows), origin, &columns);
     for engine in &engines {
         let Some(build) = engine.build else { continue };
         let folder = folder.join(engine.name);
@@ -54,11 +61,16 @@ pub(crate) fn measure(rows: Rows, memory_bytes: u64, measured: Duration, folder:
             let device = device_rate(&folder, processes, measured)?;
             drop_files(&folder)?;
             let rate = rate(engine.name, rows, &folder, &group, processes, keys, measured)?;
-            println!("| {} | {processes} | {keys} | {rate:.0} | {device:.0} | {:.2} |", engine.name, rate / device);
+            let rates = [rate, device].map(|rate| format!("{:.0} k", rate / 1e3));
+            let load = [engine.name.to_owned(), processes.to_string(), keys.to_string()];
+            table.rows.push(load.into_iter().chain(rates).chain([format!("{:.2}", rate / device)]).collect());
         }
         fs::remove_dir_all(&folder)?;
     }
-    Ok(())
+    println!("{table}");
+    let mut figures = Figures::default();
+    figures.insert("cold-engines".to_owned(), table);
+    Ok(figures)
 }
 
 /// Runs a child, if this process is one. Returns whether it is.

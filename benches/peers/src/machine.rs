@@ -5,22 +5,20 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-/// Describes the machine in one line.
+/// Describes the machine and its kernel in one line.
 pub(crate) fn machine() -> String {
     let cpu_info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpu_info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
     let model = model.map_or("unknown processor", |(_, model)| model);
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let memory_gib = memory_total_bytes().unwrap_or(0) as f64 / (1_u64 << 30) as f64;
-    format!("{processors} processors ({model}), {memory_gib:.1} GiB of memory")
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    format!("{processors} processors ({model}), {memory_gib:.1} GiB of memory, Linux {}", kernel.trim())
 }
 
-pub(crate) fn kernel() -> String {
-    fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned()
-}
-
+/// Returns the current day.
 pub(crate) fn date() -> String {
-    output_of("date", &["-u", "+%Y-%m-%d %H:%M UTC"]).unwrap_or_else(|| "unknown".to_owned())
+    output_of("date", &["-u", "+%Y-%m-%d"]).unwrap_or_else(|| "unknown".to_owned())
 }
 
 pub(crate) fn rust_version() -> String {

@@ -1,13 +1,15 @@
-//! Compares Zero-KV with other engines and servers on equal rows, and writes a Markdown report and a chart.
+//! Compares Zero-KV with other engines and servers on equal rows, writes a Markdown report, and records the figures of the
+//! documents.
 //!
 //! `rows` defines rows and requests, `engine` builds, opens, and reads each engine, and `measure` measures the engines
 //! alternately. `server` starts and measures servers, and `resp` compares `kv_store` with Redis in the Redis protocol.
-//! `report` and `chart` write the results.
+//! `report` writes the results. `figures` records them in the data file of the documents, and `chart` draws them.
 
 mod chart;
 mod cleanup;
 mod cold;
 mod engine;
+mod figures;
 mod machine;
 mod measure;
 mod page_cache;
@@ -17,7 +19,6 @@ mod resp;
 mod rows;
 mod server;
 
-use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -26,11 +27,14 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::Parser;
 
+use crate::figures::{Figures, Origin};
 use crate::measure::Table;
 use crate::plan::Plans;
 use crate::report::Report;
 use crate::rows::Rows;
 
+/// The folder of the documents.
+const DOCUMENTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
 /// The duration of each load of `--cold`.
 const COLD_MEASURED: Duration = Duration::from_secs(4);
 
@@ -69,24 +73,30 @@ struct Args {
     kv_store: PathBuf,
     /// Measure gets in a table that is larger than the memory, instead of everything else: Zero-KV, LMDB, and the device.
     /// Needs root, for a control group [default of --table: 20000000x100]
-    #[arg(long, conflicts_with_all = ["quick", "only", "mixed_rows", "svg"])]
+    #[arg(long, conflicts_with_all = ["quick", "only", "mixed_rows"])]
     cold: bool,
     /// With --cold, limit the memory of the processes of an engine to this
     #[arg(long, value_name = "MIB", default_value_t = 640, requires = "cold")]
     memory_mib: u64,
-    /// Write the chart to this file [default: peers.svg beside run.sh, unless an option makes the run smaller]
-    #[arg(long, value_name = "FILE")]
-    svg: Option<PathBuf>,
+    /// Record the figures in FOLDER/figures.json, and write the tables of the documents in FOLDER and the chart from it
+    /// [default of FOLDER: docs]
+    #[arg(long, value_name = "FOLDER", num_args = 0..=1, require_equals = true, default_missing_value = DOCUMENTS)]
+    record: Option<PathBuf>,
+    /// Run this bench of the main package instead of the comparison; with --record, its tables are recorded. Arguments
+    /// after `--` are passed to the bench
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["quick", "tables", "mixed_rows", "only", "cold"])]
+    bench: Option<String>,
+    /// Measure nothing, and write the tables of the documents in docs and the chart from docs/figures.json
+    #[arg(long, exclusive = true)]
+    render: bool,
+    #[arg(last = true, hide = true, requires = "bench")]
+    bench_arguments: Vec<String>,
 }
 
 impl Args {
     fn is_selected(&self, name: &str) -> bool {
         let lower = name.to_lowercase();
         self.only.is_empty() || self.only.iter().any(|only| lower.starts_with(&only.to_lowercase()))
-    }
-
-    fn is_full(&self) -> bool {
-        !self.quick && self.tables.is_empty() && self.mixed_rows.is_none() && self.only.is_empty()
     }
 }
 
@@ -102,24 +112,43 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<()> {
+    if args.render {
+        return figures::render(Path::new(DOCUMENTS));
+    }
+    let measured = match &args.bench {
+        Some(name) => figures::of_bench(name, &args.bench_arguments, origin())?,
+        None => compare(args)?,
+    };
+    match &args.record {
+        Some(folder) => measured.record(folder),
+        None => Ok(()),
+    }
+}
+
+/// Describes this run. The command has no option of where the figures are recorded.
+fn origin() -> Origin {
+    let arguments = std::env::args().skip(1).filter(|argument| !argument.starts_with("--record"));
+    let command = ["benches/peers/run.sh".to_owned()].into_iter().chain(arguments).collect::<Vec<_>>().join(" ");
+    Origin { command, machine: machine::machine(), date: machine::date() }
+}
+
+/// Compares engines and servers, and prints the report.
+fn compare(args: &Args) -> Result<Figures> {
     let folder = cleanup::run_folder(&args.dir)?;
+    let cannot_remove = || format!("{}: cannot remove the run's folder", args.dir.display());
     if args.cold {
         let rows = args.tables.first().copied().unwrap_or(Rows { count: 20_000_000, value_len_bytes: 100 });
-        cold::measure(rows, args.memory_mib << 20, COLD_MEASURED, folder.path())?;
-        return folder.close().with_context(|| format!("{}: cannot remove the run's folder", args.dir.display()));
+        let measured = cold::measure(rows, args.memory_mib << 20, COLD_MEASURED, folder.path(), &origin())?;
+        folder.close().with_context(cannot_remove)?;
+        return Ok(measured);
     }
     let free_bytes = page_cache::free_disk_bytes(folder.path())?;
     let plans = Plans::new(args, free_bytes)?;
     let report = measure_all(args, &plans, folder.path());
-    folder.close().with_context(|| format!("{}: cannot remove the run's folder", args.dir.display()))?;
-
-    let default_svg = args.is_full().then(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("peers.svg"));
-    if let Some(path) = args.svg.clone().or(default_svg) {
-        fs::write(&path, chart::svg(&report)).with_context(|| path.display().to_string())?;
-    }
+    folder.close().with_context(cannot_remove)?;
     match write!(io::stdout(), "{report}") {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        result => Ok(result?),
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(report.figures()),
     }
 }
 
@@ -127,7 +156,7 @@ fn measure_all(args: &Args, plans: &Plans, folder: &Path) -> Report {
     let log = |text: &str| {
         let _ = writeln!(io::stderr(), "{text}");
     };
-    let mut report = Report::new();
+    let mut report = Report::new(origin());
     let mut engines = Vec::new();
     for engine in engine::all() {
         match engine {

@@ -57,7 +57,9 @@ impl Table for Store {
     }
 
     fn scan(&mut self, start: u64, rows: u64, sink: &mut impl Sink) -> Result<()> {
-        self.range(start..)?.take(rows as usize).for_each(|(_, value)| sink.found(value));
+        for row in self.range(start..)?.take(rows as usize) {
+            sink.found(row?.1);
+        }
         Ok(())
     }
 }
