@@ -1,4 +1,8 @@
-//! Links and quotations in the documents refer to things that exist.
+//! Links, quotations, and figures in the documents refer to things that exist.
+
+mod documents {
+    mod figures;
+}
 
 use std::collections::BTreeSet;
 use std::fs;

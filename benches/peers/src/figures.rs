@@ -58,12 +58,22 @@ impl FigureTable {
         Some(self.rows.iter().map(move |row| &*row[at]))
     }
 
+    /// Returns a line with the origin of the table.
+    fn origin(&self) -> String {
+        let command = format!("`{}`", self.command);
+        let parts = [&*self.load, if self.command.is_empty() { "" } else { &command }, &self.machine, &self.date];
+        format!("{ORIGIN}{}.", parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; "))
+    }
+
     /// Whether the cells of a column are numbers, which Markdown aligns at the right.
     fn is_numeric(&self, at: usize) -> bool {
         let is_number = |cell: &str| cell.starts_with(|c: char| c.is_ascii_digit()) || ["", "–"].contains(&cell);
         self.rows.iter().all(|row| is_number(&row[at]))
     }
 }
+
+/// The beginning of the line after a table in a document.
+const ORIGIN: &str = "Measured: ";
 
 /// Writes the table as Markdown, without a line end after its last line.
 impl Display for FigureTable {
@@ -172,8 +182,9 @@ impl Figures {
             document.extend([line, "\n"]);
             if let Some(name) = marked_name(line) {
                 let table = self.0.get(name).with_context(|| format!("found no figures of {name:?}, expected some"))?;
-                while lines.next_if(|line| line.is_empty() || line.starts_with('|')).is_some() {}
-                document.push_str(&format!("\n{table}\n\n"));
+                let is_old = |line: &&str| line.is_empty() || line.starts_with('|') || line.starts_with(ORIGIN);
+                while lines.next_if(is_old).is_some() {}
+                document.push_str(&format!("\n{table}\n\n{}\n\n", table.origin()));
             }
         }
         Ok(document.trim_end().to_owned() + "\n")
@@ -251,8 +262,9 @@ mod tests {
     #[test]
     fn a_document_gets_the_figures_of_its_marked_tables() {
         let figures = Figures([("a".to_owned(), table())].into());
-        let filled = format!("# T\n\n<!-- figures: a -->\n\n{MARKDOWN}\n\nText.\n");
-        for old in ["", "\n| engine |\n|---|\n| old |\n"] {
+        let origin = "Measured: 2 rows; `run`; one; 2026-01-02.";
+        let filled = format!("# T\n\n<!-- figures: a -->\n\n{MARKDOWN}\n\n{origin}\n\nText.\n");
+        for old in ["", "\n| engine |\n|---|\n| old |\n\nMeasured: old.\n"] {
             assert_eq!(figures.document(&format!("# T\n\n<!-- figures: a -->\n{old}\nText.\n")).unwrap(), filled);
         }
         assert_eq!(figures.document(&filled).unwrap(), filled);

@@ -49,7 +49,7 @@ fn name_of(kind: &str, rows: Rows) -> String {
 
 /// Describes the rows of a table.
 pub(crate) fn load_of(rows: Rows) -> String {
-    format!("{} rows, values of {} bytes", grouped(rows.count), rows.value_len_bytes)
+    format!("{} rows with values of {} bytes", grouped(rows.count), rows.value_len_bytes)
 }
 
 impl Display for Report {
