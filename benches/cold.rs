@@ -95,16 +95,31 @@ fn main() -> Result<(), Box<dyn Error>> {
         bake_csv(CsvRows::new(args.rows), &db, &Options::default())?;
     }
     println!("{} bytes, {} rows", fs::metadata(&db)?.len(), args.rows);
+    println!(
+        "\n<!-- figures: cold-server -->\n\n\
+         | lookups | clients | in flight | lookups/s | device, reads/s | ratio | bytes read per lookup |\n\
+         |---|---:|---:|---:|---:|---:|---:|"
+    );
     let loads = [(Lookup::Get, 64, 16), (Lookup::RedisGet, 64, 16), (Lookup::Floor, 64, 16), (Lookup::Get, 16, 1)];
+    let mut notifications = Vec::new();
     for (lookup, clients, depth) in loads {
-        rate_of_server(&args, &db, folder.path(), lookup, clients, depth)?;
+        notifications.extend(rate_of_server(&args, &db, folder.path(), lookup, clients, depth)?);
     }
-    for mode in [Mode::Library, Mode::Direct] {
-        for (operation, threads) in [("get_many", 1), ("get_many", 16), ("get", 16), ("floor_many", 1)] {
-            rate_of_process(&args, &db, folder.path(), mode, operation, threads)?;
-        }
+    println!("\n{}", notifications.join("\n"));
+    println!(
+        "\n<!-- figures: cold-library -->\n\n\
+         | lookups | threads | library, lookups/s | ratio to the device | direct mode, lookups/s | ratio |\n\
+         |---|---:|---:|---:|---:|---:|"
+    );
+    for (operation, threads) in [("get_many", 1), ("get_many", 16), ("get", 16), ("floor_many", 1)] {
+        rates_of_process(&args, &db, folder.path(), operation, threads)?;
     }
     hot_clients(&args, &db, folder.path())
+}
+
+/// Returns a rate in thousands.
+fn thousands(rate: f64) -> String {
+    format!("{:.1} k", rate / 1e3)
 }
 
 /// Returns the random numbers of a thread that reads blocks.
@@ -113,7 +128,8 @@ fn random_blocks(seed: u64) -> impl FnMut(u64) -> u64 {
     move |end| random.random_range(0..end)
 }
 
-/// Measures the rate of lookups of cold clients of a server, beside the rate of the device.
+/// Measures the rate of lookups of cold clients of a server, beside the rate of the device. Returns the longest time between
+/// notifications of the server, if the load runs.
 fn rate_of_server(
     args: &Args,
     db: &Path,
@@ -121,10 +137,10 @@ fn rate_of_server(
     lookup: Lookup,
     clients: usize,
     depth: usize,
-) -> Result<(), Box<dyn Error>> {
+) -> Result<Option<String>, Box<dyn Error>> {
     let name = format!("{lookup:?}, {clients} clients x {depth}");
     if !args.runs(&name) {
-        return Ok(());
+        return Ok(None);
     }
     let device = device_rate(db, clients, args.measured, random_blocks)?;
     evict(db)?;
@@ -133,31 +149,36 @@ fn rate_of_server(
     let cold = server.load(args, lookup, clients, depth, &AtomicBool::new(false))?;
     let read_bytes = (server.read_bytes() - before) / cold.lookups.max(1);
     println!(
-        "{name}: {:.0} lookups/s, {read_bytes} bytes read per lookup; device {device:.0} reads/s; ratio {:.2}; {}",
-        cold.per_second,
+        "| {} | {clients} | {depth} | {} | {} | {:.2} | {} |",
+        lookup.name(),
+        thousands(cold.per_second),
+        thousands(device),
         cold.per_second / device,
-        server.watchdog()
+        thousands(read_bytes as f64)
     );
-    Ok(())
+    Ok(Some(format!("{name}: {}", server.watchdog())))
 }
 
-/// Measures the rate of lookups of a process without requests, beside the rate of the device.
-fn rate_of_process(
+/// Measures the rates of lookups of processes without requests, in both modes, beside the rate of the device.
+fn rates_of_process(
     args: &Args,
     db: &Path,
     folder: &Path,
-    mode: Mode,
     operation: &str,
     threads: usize,
 ) -> Result<(), Box<dyn Error>> {
-    let name = format!("{mode:?}, {operation}, threads: {threads}");
-    if !args.runs(&name) {
+    if !args.runs(&format!("Library, Direct, {operation}, threads: {threads}")) {
         return Ok(());
     }
-    let device = device_rate(db, 64, args.measured, random_blocks)?;
-    evict(db)?;
-    let rate = library::rate(args, db, folder, mode, operation, threads)?;
-    println!("{name}: {:.0} lookups/s; device {device:.0} reads/s; ratio {:.2}", rate, rate / device);
+    let mut cells = Vec::new();
+    for mode in [Mode::Library, Mode::Direct] {
+        let device = device_rate(db, 64, args.measured, random_blocks)?;
+        evict(db)?;
+        let rate = library::rate(args, db, folder, mode, operation, threads)?;
+        cells.extend([thousands(rate), format!("{:.2}", rate / device)]);
+    }
+    let keys = if operation.ends_with("_many") { " of 256 keys" } else { "" };
+    println!("| `{operation}`{keys} | {threads} | {} |", cells.join(" | "));
     Ok(())
 }
 
@@ -171,11 +192,16 @@ fn hot_clients(args: &Args, db: &Path, folder: &Path) -> Result<(), Box<dyn Erro
     }
     evict(db)?;
     let server = Server::start(args, db, folder)?;
-    println!("first answer {:.0} ms after the start of the server", server.started.as_secs_f64() * 1e3);
-    for ((lookup, clients, depth), name) in loads {
-        hot_beside_cold(args, &server, &name, lookup, clients, depth)?;
+    println!(
+        "\n<!-- figures: cold-hot-client -->\n\n\
+         | lookups | cold clients | in flight | their lookups/s | hot p50 | p99 | p99.9 |\n\
+         |---|---:|---:|---:|---:|---:|---:|"
+    );
+    for ((lookup, clients, depth), _) in loads {
+        hot_beside_cold(args, &server, lookup, clients, depth)?;
     }
-    println!("{}", server.watchdog());
+    let started_ms = server.started.as_secs_f64() * 1e3;
+    println!("\nfirst answer {started_ms:.0} ms after the start of the server\n{}", server.watchdog());
     Ok(())
 }
 
@@ -187,7 +213,6 @@ fn name_of_hot((lookup, clients, depth): (Lookup, usize, usize)) -> String {
 fn hot_beside_cold(
     args: &Args,
     server: &Server,
-    name: &str,
     lookup: Lookup,
     clients: usize,
     depth: usize,
@@ -213,13 +238,9 @@ fn hot_beside_cold(
     })?;
     latencies_us.sort_by(f64::total_cmp);
     let quantile = |share: f64| latencies_us[((latencies_us.len() - 1) as f64 * share) as usize];
-    println!(
-        "{name} ({:.0} lookups/s): p50 {:.0} us, p99 {:.0} us, p99.9 {:.0} us, max {:.0} us",
-        cold.map_or(0.0, |cold| cold.per_second),
-        quantile(0.5),
-        quantile(0.99),
-        quantile(0.999),
-        quantile(1.0)
-    );
+    let [depth, rate] = cold.map_or_else(Default::default, |cold| [depth.to_string(), thousands(cold.per_second)]);
+    let [p50_us, p99_us, p999_us] = [0.5, 0.99, 0.999].map(quantile);
+    let name = lookup.name();
+    println!("| {name} | {clients} | {depth} | {rate} | {p50_us:.0} µs | {p99_us:.0} µs | {p999_us:.0} µs |");
     Ok(())
 }

@@ -168,24 +168,20 @@ fn fetch_alone(table: &mut Table, node: &Node, figures: &mut Figures) -> Result<
     fs::remove_file(&output)?;
     let (mib, gb) = (len_bytes as f64 / MIB, len_bytes as f64 / 1e9);
     let synced_seconds = swap.fetch_seconds + swap.verify_seconds;
-    figures.add("plain GET to a synced file", "MiB/s", mib / plain.seconds);
-    figures.add("fetch", "MiB/s", mib / swap.fetch_seconds);
-    figures.add("fetch, sync, and verification", "MiB/s", mib / synced_seconds);
-    figures.add("rate of the fetch / rate of the plain GET", "ratio", plain.seconds / swap.fetch_seconds);
-    figures.add(
-        "rate of fetch, sync, and verification / rate of the plain GET",
-        "ratio",
-        plain.seconds / synced_seconds,
-    );
-    figures.add("processor time of the plain GET", "s/GB", plain.cpu_seconds / gb);
-    figures.add("processor time of the fetch", "s/GB", swap.fetch_cpu_seconds / gb);
-    figures.add("processor time of fetch, sync, and verification", "s/GB", swap.verify_cpu_seconds / gb);
+    figures.add("plain GET to a synced file", " MiB/s", mib / plain.seconds);
+    figures.add("fetch", " MiB/s", mib / swap.fetch_seconds);
+    figures.add("fetch, sync, and verification", " MiB/s", mib / synced_seconds);
+    figures.add("rate of the fetch / rate of the plain GET of the same round", "", plain.seconds / swap.fetch_seconds);
+    figures.add("rate of fetch, sync, and verification / rate of the plain GET", "", plain.seconds / synced_seconds);
+    figures.add("processor time of the plain GET", " s/GB", plain.cpu_seconds / gb);
+    figures.add("processor time of the fetch", " s/GB", swap.fetch_cpu_seconds / gb);
+    figures.add("processor time of fetch, sync, and verification", " s/GB", swap.verify_cpu_seconds / gb);
     add_stages("after a requested reload", &swap, figures);
     let mib = |bytes: u64| bytes as f64 / MIB;
-    figures.add("anonymous memory before the commit", "MiB", mib(swap.before.anonymous_bytes));
-    figures.add("greatest anonymous memory", "MiB", mib(swap.peak.anonymous_bytes));
-    figures.add("resident memory before the commit, with mapped files", "MiB", mib(swap.before.resident_bytes));
-    figures.add("greatest resident memory, with mapped files", "MiB", mib(swap.peak.resident_bytes));
+    figures.add("anonymous memory before the commit", " MiB", mib(swap.before.anonymous_bytes));
+    figures.add("greatest anonymous memory", " MiB", mib(swap.peak.anonymous_bytes));
+    figures.add("resident memory before the commit, with mapped files", " MiB", mib(swap.before.resident_bytes));
+    figures.add("greatest resident memory, with mapped files", " MiB", mib(swap.peak.resident_bytes));
     Ok(())
 }
 
@@ -197,7 +193,7 @@ fn add_stages(load: &str, swap: &Swap, figures: &mut Figures) {
         ("sync and verification", swap.verify_seconds),
         ("opening, reading into memory, and swap", swap.swap_seconds),
     ] {
-        figures.add(&format!("{load}: {stage}"), "s", seconds);
+        figures.add(&format!("{load}: {stage}"), " s", seconds);
     }
 }
 
@@ -234,11 +230,11 @@ fn fetch_beside_client(
     let (swap, mut beside_us) = (swap?, beside_us?);
     table.check(node)?;
     let [p99_alone_us, p99_beside_us] = [&mut alone_us, &mut beside_us].map(|figures| quantile(figures, 0.99));
-    figures.add("16 Gets of a client, p99, without a fetch", "us", p99_alone_us);
-    figures.add("16 Gets of a client, p99, from the commit until the generation is served", "us", p99_beside_us);
-    figures.add("p99 with / without a fetch", "ratio", p99_beside_us / p99_alone_us);
-    figures.add("16 Gets of a client, greatest, without a fetch", "us", quantile(&mut alone_us, 1.0));
-    figures.add("16 Gets of a client, greatest, with a fetch", "us", quantile(&mut beside_us, 1.0));
+    figures.add("16 Gets of a client, p99, without a fetch", " µs", p99_alone_us);
+    figures.add("16 Gets of a client, p99, from the commit until the generation is served", " µs", p99_beside_us);
+    figures.add("p99 with / without a fetch", "", p99_beside_us / p99_alone_us);
+    figures.add("16 Gets of a client, greatest, without a fetch", " µs", quantile(&mut alone_us, 1.0));
+    figures.add("16 Gets of a client, greatest, with a fetch", " µs", quantile(&mut beside_us, 1.0));
     add_stages("beside the client", &swap, figures);
     Ok(())
 }

@@ -26,8 +26,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Box<dyn Error>> {
         serve(&table, &table.whole(), ports[1], "with.sock", Some(&cluster))?,
     ];
     let depth = if is_test() { 16 } else { DEPTH };
-    println!("processor time per GET with {depth} in flight, ns, medians of {} pairs:", 3 * args.rounds);
-    println!("| protocol | keys | without --cluster | with --cluster | with / without |");
+    println!("processor time per GET with {depth} in flight, medians of {} pairs:", 3 * args.rounds);
+    println!("\n<!-- figures: cluster-slot-check -->\n");
+    println!("| protocol | keys | without `--cluster` | with `--cluster` | ratio |");
     println!("|---|---|---:|---:|---:|");
     for (protocol, name) in [(Protocol::Native, "native"), (Protocol::Redis, "RESP")] {
         for (first, keys_name) in [(0, "found"), (args.rows, "missing")] {
@@ -46,7 +47,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Box<dyn Error>> {
                 ratios.push(found[1] / found[0]);
             }
             let [without, with] = times.map(median);
-            println!("| {name} | {keys_name} | {without:.1} | {with:.1} | {:.3} |", median(ratios));
+            println!("| {name} | {keys_name} | {without:.1} ns | {with:.1} ns | {:.3} |", median(ratios));
         }
     }
     Ok(())

@@ -24,6 +24,16 @@ pub(crate) enum Lookup {
 }
 
 impl Lookup {
+    /// Returns the name in the tables of the documents.
+    #[allow(dead_code, reason = "the bench of published tables has one lookup")]
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Lookup::Get => "Get",
+            Lookup::RedisGet => "GET of Redis",
+            Lookup::Floor => "Floor",
+        }
+    }
+
     fn push_request(self, key: u64, requests: &mut Vec<u8>) {
         match self {
             Lookup::Get => requests.extend_from_slice(Request::new(Op::Get, key).as_bytes()),

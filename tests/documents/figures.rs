@@ -112,7 +112,7 @@ const QUOTATIONS: &[(&str, &str)] = &[
         "which takes {alone|opening and verifying a whole file of 10,000,000 rows of 100 bytes, empty page cache|figure} \
          for ten million rows of 100 bytes",
     ),
-    ("docs/SCALE.md", "265 MB in {publish|– sync and verification|median}"),
+    ("docs/SCALE.md", "265 MB in {publish|beside the client: sync and verification|median}"),
     (
         "docs/SCALE.md",
         "1.3 GB, in {alone|merging 10,000 rows into 10,000,000 rows of 100 bytes|figure} on two processors",
