@@ -136,13 +136,17 @@ impl Figures {
     fn json(&self) -> Result<String> {
         let mut tables = Vec::new();
         for (name, FigureTable { load, command, machine, date, columns, rows }) in &self.0 {
-            let rows = rows.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
+            let list = |cells: &Vec<String>| -> Result<String> {
+                let cells = cells.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
+                Ok(format!("[{}]", cells.join(", ")))
+            };
+            let rows = rows.iter().map(list).collect::<Result<Vec<_>>>()?;
             let fields = [
                 ("load", serde_json::to_string(load)?),
                 ("command", serde_json::to_string(command)?),
                 ("machine", serde_json::to_string(machine)?),
                 ("date", serde_json::to_string(date)?),
-                ("columns", serde_json::to_string(columns)?),
+                ("columns", list(columns)?),
                 ("rows", format!("[\n      {}\n    ]", rows.join(",\n      "))),
             ];
             let fields = fields.map(|(field, value)| format!("    \"{field}\": {value}"));
@@ -278,6 +282,13 @@ mod tests {
         let expected = FigureTable { load: String::new(), ..table() };
         assert_eq!(figures, Figures([("a".to_owned(), expected)].into()));
         assert!(Figures::printed("<!-- figures: a -->\n| a | b |\n|---|---|\n| 1 |\n", &origin()).is_err());
+    }
+
+    #[test]
+    fn the_data_file_has_the_form_in_which_it_is_written() {
+        let folder = Path::new(crate::DOCUMENTS);
+        let text = fs::read_to_string(folder.join(DATA_FILE)).unwrap();
+        assert_eq!(Figures::read(folder).unwrap().json().unwrap(), text);
     }
 
     #[test]
