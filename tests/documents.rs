@@ -140,6 +140,24 @@ fn files_that_documents_name_exist() {
     assert!(checked > 100, "{checked} paths");
 }
 
+#[test]
+fn decisions_that_sources_name_exist() {
+    let mut files = Vec::new();
+    for folder in ["src", "python/src"] {
+        files_below(&repository().join(folder), "rs", &mut files);
+    }
+    let mut checked = 0;
+    for file in files {
+        for path in
+            read(&file).lines().flat_map(|line| line.split('`')).filter(|part| part.starts_with("docs/decisions/"))
+        {
+            assert!(repository().join(path).exists(), "{}: no file {path}", file.display());
+            checked += 1;
+        }
+    }
+    assert!(checked > 20, "{checked} paths");
+}
+
 /// Returns the sources, with string literals that continue on the next line joined.
 fn sources() -> String {
     let mut files = Vec::new();

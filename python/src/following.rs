@@ -3,6 +3,8 @@
 //! In: a follower of the library, which fetches and verifies generations. Out: the current table, and the result of
 //! each poll. The thread runs Python code only to report progress. It does not exist in a child process of a fork:
 //! no function that locks something of the thread may be called there.
+//!
+//! Reasons and evidence: `docs/decisions/python-published.md`.
 
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};

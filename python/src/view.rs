@@ -1,6 +1,8 @@
 //! Lends memory to Python through Python's buffer protocol, without a copy.
 //!
 //! This is the only file of the crate with `unsafe` code.
+//!
+//! Reasons and evidence: `docs/decisions/python-buffers.md`.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;

@@ -1,4 +1,6 @@
 //! Divides the memory and threads of a bake among its stages.
+//!
+//! Reasons and evidence: `docs/decisions/bake-pipeline.md`.
 
 use std::num::NonZero;
 use std::path::{Path, PathBuf};

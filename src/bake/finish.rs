@@ -3,6 +3,8 @@
 //! In: the sorted rows of the inputs, and old tables. Out: a file at the output's path, or several files in the output's
 //! folder, and a report of each file. This module calls the last stages of a bake in order: `combine`, `index`,
 //! `verify`, and `place`.
+//!
+//! Reasons and evidence: `docs/decisions/bake-file-order.md`.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

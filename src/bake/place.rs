@@ -1,4 +1,6 @@
 //! Creates new files, renames finished files to their final paths, and removes the files that killed bakes left behind.
+//!
+//! Reasons and evidence: `docs/decisions/unnamed-files.md`.
 
 use std::ffi::OsString;
 use std::fs::{self, File};

@@ -1,4 +1,6 @@
 //! A row of an input, as a parser emits it.
+//!
+//! Reasons and evidence: `docs/decisions/bake-rows.md`.
 
 use super::error::BakeError;
 use super::row_fault::RowFault;

@@ -2,6 +2,8 @@
 //!
 //! In: the slots of a table, and the number of shards or the maximum length of each. Out: a contiguous range of slots
 //! for each shard.
+//!
+//! Reasons and evidence: `docs/decisions/bake-shards.md`.
 
 use std::ffi::OsString;
 use std::fs;

@@ -2,6 +2,8 @@
 //!
 //! In: the number of requests, an encoder, and a visitor for the responses. Out: encoded requests, up to the maximum
 //! number in flight. This module does no I/O.
+//!
+//! Reasons and evidence: `docs/decisions/replaced-table.md`.
 
 use zerocopy::IntoBytes;
 

@@ -3,6 +3,8 @@
 //! In: keys and ranges. Out: decoded responses, or an error within the call's time-out. The macro [`impl_client`]
 //! expands to the methods of one client: `$async` stands for `async` or nothing, and `$await` for `.await` or nothing.
 //! To add a method to both clients, add it to the macro.
+//!
+//! Reasons and evidence: `docs/decisions/client-protocol.md`.
 
 use std::ffi::OsStr;
 use std::sync::Arc;

@@ -6,6 +6,8 @@
 //! channel. A returned client is sent to the first waiter in the queue while the pool is locked, so a thread or task
 //! that arrives later cannot overtake the waiter. The common crates for pools do not suffice: r2d2 wakes a waiter and
 //! lets it race with new arrivals, and deadpool serves only tasks.
+//!
+//! Reasons and evidence: `docs/decisions/pools.md`.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;

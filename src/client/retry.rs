@@ -1,6 +1,8 @@
 //! Decides whether and when a failed call is retried.
 //!
 //! In: the error of an attempt. Out: the pause before the next attempt, or `None` if the call fails. The caller waits.
+//!
+//! Reasons and evidence: `docs/decisions/retries.md`.
 
 use std::time::{Duration, Instant};
 

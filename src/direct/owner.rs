@@ -6,6 +6,8 @@
 //! thread's robust futexes (`exit_mm` in `do_exit`) and then releases the thread's files (`exit_files`). Leases end
 //! when the last thread of the process has released its files. The word is therefore marked before any process can open
 //! the table's file for writing, even after SIGKILL or an exec.
+//!
+//! Reasons and evidence: `docs/decisions/owner-word.md`.
 
 use std::io;
 use std::mem::offset_of;

@@ -2,6 +2,8 @@
 //!
 //! The server maps the file for writing and then seals it. From then on, no process can write to the file or create
 //! another writable mapping of it: see F_SEAL_FUTURE_WRITE in fcntl(2).
+//!
+//! Reasons and evidence: `docs/decisions/direct-mode.md`.
 
 use std::fs::File;
 use std::io;

@@ -5,6 +5,8 @@
 //! another row, without its lowest bits. Different keys can therefore have equal codes, and then the keys of their
 //! records are compared. The tree has the heads of the first rows of all fences, and, above them, every sixteenth head of
 //! the level below.
+//!
+//! Reasons and evidence: `docs/decisions/fences.md`.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

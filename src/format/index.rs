@@ -4,6 +4,8 @@
 //! pilot: a byte that is chosen during the bake so that no two keys of the table get the same slot. A slot holds the
 //! place of the only record that can have the key, and the record holds the key itself. Every lookup therefore reads
 //! one pilot, one slot, and one record, for any distribution of keys.
+//!
+//! Reasons and evidence: `docs/decisions/perfect-hash.md`.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 

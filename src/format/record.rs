@@ -1,4 +1,6 @@
 //! Records: a key, followed by the response header and the value as the server sends them.
+//!
+//! Reasons and evidence: `docs/decisions/complete-responses.md`.
 
 #[cfg(feature = "bake")]
 use super::key::KEY_LEN_MAX_BYTES;

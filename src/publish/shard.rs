@@ -3,6 +3,8 @@
 //! In: the rows of some slots, in each task of the engine. Out: an uploaded file under a name that no other attempt has,
 //! and its entry, which the task sends to the driver. The driver commits the entries of all tasks as one generation.
 //! Files of failed, repeated, and speculative tasks stay unreferenced, and garbage collection deletes them.
+//!
+//! Reasons and evidence: `docs/decisions/engine-shards.md`.
 
 use futures_util::stream::{self, StreamExt};
 use tempfile::TempDir;

@@ -3,6 +3,8 @@
 //! A connection writes its [`Activity`] with relaxed stores, mostly at the end of a turn. The registry of the
 //! connection's worker reads the activity once a second, to apply the time-outs. The code that limits client memory and
 //! retained generations reads the activity when a limit is exceeded.
+//!
+//! Reasons and evidence: `docs/decisions/time-outs.md`.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

@@ -4,6 +4,8 @@
 //! socket, whenever it is measured. Out: evictions (disconnections) of the connections that hold the most memory, once
 //! all connections together exceed the limit. A request that does not change the size of its connection's buffers costs
 //! nothing here.
+//!
+//! Reasons and evidence: `docs/decisions/client-memory.md`.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;

@@ -4,6 +4,8 @@
 //! pages of all of them were read. The threads take a few lookups at a time from each waiting connection in turn, so a
 //! connection with one lookup does not wait until all lookups of another connection are done. The number of threads, and
 //! the number of lookups that a thread takes at a time, limit how many reads the disk has to do at the same time.
+//!
+//! Reasons and evidence: `docs/decisions/cold-reads.md`.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -3,6 +3,8 @@
 //! In: the results of each pass. Out: counts, which are added up over all workers on request. Each worker writes only
 //! its own counters, with plain loads and stores, so counting costs a few nanoseconds per pass and next to nothing per
 //! request. This module does not format the counts.
+//!
+//! Reasons and evidence: `docs/decisions/counters.md`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;

@@ -2,6 +2,8 @@
 //!
 //! In: a function or a future to run. Out: its result, or the location and the message of its panic. The caller
 //! discards the data that the panic left incomplete.
+//!
+//! Reasons and evidence: `docs/decisions/panics.md`.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};

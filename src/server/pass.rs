@@ -1,4 +1,6 @@
 //! The result of a pass, which a protocol returns to its connection.
+//!
+//! Reasons and evidence: `docs/decisions/two-protocols.md`.
 
 use std::time::Instant;
 

@@ -2,6 +2,8 @@
 //!
 //! In: bytes to copy, and ranges of the file to borrow. Out: pieces of memory in the order in which they are sent. This
 //! module does not depend on a protocol or a socket.
+//!
+//! Reasons and evidence: `docs/decisions/copied-responses.md`.
 
 use std::io::{self, IoSlice};
 use std::sync::Arc;

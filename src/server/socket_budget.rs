@@ -6,6 +6,8 @@
 //! group. So the buffers of each socket are limited before they are filled. A socket may hold an eighth of the memory
 //! that is still free, so all sockets together approach the maximum without reaching it, however many there are, apart
 //! from the smallest buffer that the kernel allows for each socket.
+//!
+//! Reasons and evidence: `docs/decisions/client-memory.md`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -3,6 +3,8 @@
 //! In: work that was done. Out: whether other connections should get their turn. Work is counted in steps and not
 //! timed, so that counting costs next to nothing and tests can check the counts. A step is work of at most about 100
 //! ns: a lookup, a visited row, or 64 bytes that were read or written.
+//!
+//! Reasons and evidence: `docs/decisions/turns.md`.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};

@@ -1,4 +1,6 @@
 //! Worker threads. Each has its own runtime, connections, and buffers.
+//!
+//! Reasons and evidence: `docs/decisions/workers.md`.
 
 use std::io;
 use std::net::SocketAddr;

@@ -9,6 +9,8 @@
 //! verified, and only copies are trusted. A batch may have read a page before another thread replaced it by its copy.
 //! Each verified copy therefore changes the value of [`Epoch`], and a batch is correct only if the value is the one with
 //! which the batch began.
+//!
+//! Reasons and evidence: `docs/decisions/verified-blocks.md`.
 
 #[cfg(all(test, loom))]
 mod models;

@@ -1,5 +1,7 @@
 //! Processor instructions that plain Rust does not offer, and accesses to slices with fewer checks of bounds than plain
 //! Rust has.
+//!
+//! Reasons and evidence: `docs/decisions/short-responses.md`.
 
 /// Prefetches the cache line in which the item at an index begins. An index beyond the end of `items` is allowed; the
 /// prefetch is then useless.

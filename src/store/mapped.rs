@@ -2,6 +2,8 @@
 //!
 //! In: a path, then keys. Out: copies of values. Another process can change a mapped file at any time, so a lookup
 //! checks after the copy that the file is unchanged, and fails otherwise.
+//!
+//! Reasons and evidence: `docs/decisions/borrowed-memory.md`.
 
 use std::cell::Cell;
 use std::fmt;

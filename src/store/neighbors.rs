@@ -3,6 +3,8 @@
 //! In: keys, each with a side. Out: the record of the nearest row on this side. Many keys are looked up in stages, as in
 //! [`super::search`]: the tree above the fences, the fence, and the record of each key are fetched from memory while
 //! other keys are processed.
+//!
+//! Reasons and evidence: `docs/decisions/fence-tree.md`.
 
 use std::cmp::Ordering;
 use std::ops::ControlFlow;

@@ -1,4 +1,6 @@
 //! Cancels long work on a file, and observes its progress.
+//!
+//! Reasons and evidence: `docs/decisions/cancellation.md`.
 
 use std::fmt;
 use std::sync::Arc;

@@ -3,6 +3,8 @@
 //! In: ranges of the mapping. Out: at the same addresses, the same pages, copied into memory of this process. Lookups
 //! that verify a copied page, and then read it, need not detect writers: see
 //! [`Store::begin_batch`](super::Store::begin_batch). Does not interpret the bytes.
+//!
+//! Reasons and evidence: `docs/decisions/private-copies.md`.
 
 use std::collections::BTreeMap;
 use std::fs::File;

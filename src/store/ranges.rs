@@ -3,6 +3,8 @@
 //! In: ranges. Out: the numbers of their rows. Many ranges are looked up in stages, as in [`super::neighbors`]: the tree
 //! above the fences, the fence, and the record at each end are fetched from memory while other ends are processed. Most
 //! ends need no record: the codes of a fence determine the row, unless several keys can have the code of the range's key.
+//!
+//! Reasons and evidence: `docs/decisions/ranges.md`.
 
 use std::cmp::Ordering;
 use std::ops::{Bound, ControlFlow, Range};

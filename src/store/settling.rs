@@ -5,6 +5,8 @@
 //! like the tick of the kernel's clock. The resolution is 1 s on ext2, and on ext3 and ext4 with inodes of 128 bytes.
 //! On FAT, the resolution is 2 s. If two writes have the same rounded time, the second write does not change the
 //! modification time.
+//!
+//! Reasons and evidence: `docs/decisions/changed-ctime.md`.
 
 use std::time::{Duration, SystemTime};
 

@@ -2,6 +2,8 @@
 //!
 //! A row's value begins with a fixed part, in which every column of a schema has the same place in all rows. Values of
 //! different lengths follow the fixed part. `docs/FORMAT.md` describes the layout.
+//!
+//! Reasons and evidence: `docs/decisions/typed-rows.md`.
 
 use super::column::Column;
 

@@ -4,6 +4,8 @@
 //! `parsed_piece` holds a piece's encoded rows (`held_row`) in an `arena`. `run` sorts the rows that fit into memory,
 //! and `spill` writes sorted runs to disk with a checksum for each block. `blocks` reads blocks from disk and verifies
 //! them. `sorted_rows` reads sorted rows from memory or disk, `merge` merges them, and `tally` counts dropped rows.
+//!
+//! Reasons and evidence: `docs/decisions/bake-sorting.md`.
 
 pub(super) mod block_sums;
 pub(super) mod blocks;

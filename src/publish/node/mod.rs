@@ -8,6 +8,8 @@
 //!
 //! [`Follower`](super::Follower) carries the actions out. The simulation carries them out on a virtual clock, in a store
 //! with faults.
+//!
+//! Reasons and evidence: `docs/decisions/simulated-fleets.md`.
 
 mod actions;
 mod reads;

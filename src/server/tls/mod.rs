@@ -2,6 +2,8 @@
 //!
 //! In: files with certificates and keys, and accepted TCP connections. Out: connections whose handshake is complete,
 //! with decrypted requests and encrypted responses. Nothing in this folder depends on the protocol of the requests.
+//!
+//! Reasons and evidence: `docs/decisions/tls.md`.
 
 mod certificates;
 mod handshake;

@@ -4,6 +4,8 @@
 //! default, SIGBUS ends the process. With this module's handler installed, the missing page of a guarded mapping reads
 //! as zeros, and the fault is counted. Readers check the count before they use the bytes that they read. A SIGBUS for
 //! any other address goes to the handler that was installed before.
+//!
+//! Reasons and evidence: `docs/decisions/bus-errors.md`.
 
 mod handler;
 mod ranges;

@@ -20,6 +20,8 @@
 //!
 //! After a lease was lost, the file is not trusted. Examining the file would prove nothing: on tmpfs, a process can
 //! change a file through a mapping without changing its modification time.
+//!
+//! Reasons and evidence: `docs/decisions/leases.md`.
 
 mod kernel;
 #[cfg(all(test, loom))]

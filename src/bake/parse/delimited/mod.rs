@@ -1,6 +1,8 @@
 //! Delimited text (RFC 4180).
 //!
 //! In a piece without quotes, fields are the bytes between delimiters. Pieces with quotes are parsed by `quoting`.
+//!
+//! Reasons and evidence: `docs/decisions/bake-text.md`.
 
 mod columns;
 mod typed;
