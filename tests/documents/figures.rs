@@ -119,6 +119,9 @@ const QUOTATIONS: &[(&str, &str)] = &[
     ),
 ];
 
+/// What to do about a table or a chart with other figures.
+const RENDER: &str = "run `cargo run --manifest-path benches/peers/Cargo.toml -- --render`";
+
 /// Documents whose prose contains no other figure with a unit.
 const COMPLETE: [&str; 2] = ["README.md", "docs/FAQ.md"];
 const UNITS: [&str; 9] = ["ns", "µs", "ms", "s", "M", "k", "MB", "MiB", "times"];
@@ -197,7 +200,7 @@ fn marked_tables_have_the_figures_of_the_data_file() {
         let text = read(&document);
         for (at, part) in text.split("\n<!-- figures: ").enumerate().skip(1) {
             let (name, rest) = part.split_once(" -->\n\n").unwrap();
-            let place = format!("{}, mark {at}: run benches/peers/run.sh --render", document.display());
+            let place = format!("{}, mark {at}: {RENDER}", document.display());
             let table = figures.0.get(name).unwrap_or_else(|| panic!("{place}: no figures of {name}"));
             let mut lines = rest.lines().take_while(|line| line.starts_with('|')).map(cells);
             assert_eq!(lines.next().unwrap(), table.columns, "{place}");
@@ -234,7 +237,7 @@ fn the_chart_shows_the_figures_of_the_data_file() {
             let figure = figures.figure(&format!("{name}|{}|{column}", row[0]));
             if figure != "–" {
                 let bar = [format!("{}{suffix}", row[0]), format!("{figure} {unit}")];
-                assert!(texts.windows(2).any(|pair| pair == bar), "no bar {bar:?}: run benches/peers/run.sh --render");
+                assert!(texts.windows(2).any(|pair| pair == bar), "no bar {bar:?}: {RENDER}");
                 bars += 1;
             }
         }
