@@ -3,8 +3,6 @@
 //! Waking a sleeping worker takes tens of microseconds. For a client that sends one request at a time, this is most of
 //! the latency. A task that yields whenever it is polled keeps the runtime awake: the runtime checks for events without
 //! waiting, and polls the task again.
-//!
-//! Reasons and evidence: `docs/decisions/polling.md`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
