@@ -21,8 +21,8 @@ use zero_kv::{KeyKind, LookupError};
 
 use crate::columns::column_names;
 use crate::convert::{
-    info_dict, key_from, key_object, kind_name, optional_row, possible_key, range_between, range_kind,
-    range_with_prefix, row_tuple,
+    info_dict, key_object, kind_name, optional_row, possible_key, range_between, range_kind, range_with_prefix,
+    row_tuple,
 };
 use crate::errors::client_exception;
 use crate::key_batch::KeyBatch;
@@ -181,10 +181,6 @@ impl Request {
         Ok(self)
     }
 
-    fn for_key(item: fn(OwnedKey) -> RequestItem, key: &Bound<'_, PyAny>) -> PyResult<Request> {
-        Request::single(item(key_from(key)?.into())).checked()
-    }
-
     /// Returns items between guards: see [`ResultKind::WithSchema`].
     fn with_schema(items: impl IntoIterator<Item = RequestItem>) -> Request {
         let before = [RequestItem::Generation, RequestItem::Schema];
@@ -218,11 +214,6 @@ impl Request {
 
 #[pymethods]
 impl Request {
-    #[staticmethod]
-    fn get(key: &Bound<'_, PyAny>) -> PyResult<Request> {
-        Request::for_key(RequestItem::Get, key)
-    }
-
     #[staticmethod]
     fn get_many(keys: &Bound<'_, PyAny>) -> PyResult<Request> {
         Request::for_keys(RequestItem::Get, keys)
