@@ -11,37 +11,17 @@ use zero_kv::{Key, Store};
 
 use crate::indexes::file::bake;
 use crate::indexes::memory::Lines;
-use crate::indexes::report::{Figures, Report, SpreadResults};
-use crate::indexes::rivals::{Binary, Directory, Searched, Tree};
+use crate::indexes::report::{Figures, LONG_VALUE_LEN_BYTES, Load, ROUND_SAMPLES, Report, SpreadResults};
+use crate::indexes::rivals::{Binary, Directory, Lookup, Searched, Tree};
 use crate::indexes::spreads::Spread;
 use crate::indexes::table::Table;
-use crate::support::{VALUE_LEN_MIN_BYTES, is_test, push_value};
+use crate::support::push_value;
 
 const BATCH_KEYS: usize = 256;
 const SAMPLE_KEYS: usize = 512 * BATCH_KEYS;
-/// Number of consecutive samples of one index in a round. Before the first of these samples, the caches hold data of
-/// other indexes.
-pub(crate) const ROUND_SAMPLES: usize = 3;
 const CHECK_KEYS: usize = 100_000;
 /// One in `CHECK_MISS_EVERY` checked keys is absent.
 const CHECK_MISS_EVERY: usize = 200;
-/// Tables with at least this many rows have long values.
-const LONG_FROM_ROWS: usize = 10_000_000;
-const LONG_VALUE_LEN_BYTES: usize = 100;
-
-/// An index with its records.
-pub(crate) trait Lookup {
-    fn get(&self, key: u64) -> Option<&[u8]>;
-
-    /// Looks up a batch of keys. Calls `visit` with the index of each key in the batch and the key's value, in order.
-    fn get_many<'s>(&'s self, keys: &[u64], visit: impl FnMut(usize, Option<&'s [u8]>));
-
-    /// Looks up the floors of a batch of keys. Calls `visit` as [`Lookup::get_many`] does.
-    fn floor_many<'s>(&'s self, keys: &[u64], visit: impl FnMut(usize, Option<&'s [u8]>));
-
-    /// Returns the total length of the records and the index.
-    fn len_bytes(&self) -> usize;
-}
 
 impl Lookup for Store {
     #[inline(always)]
@@ -233,27 +213,6 @@ impl IndexComparison {
             record_fastest(&mut figures.batch_ns, batches, |keys| index.copy_batches(keys, values));
             record_fastest(&mut figures.floor_batch_ns, floors, |keys| index.copy_floor_batches(keys, values));
             record_fastest(&mut figures.single_ns, singles, |keys| index.look_up_each(keys));
-        }
-    }
-}
-
-/// The size of the table, and the number of rounds.
-pub(crate) struct Load {
-    pub(crate) rows: usize,
-    pub(crate) value_len_bytes: usize,
-    pub(crate) rounds: usize,
-    /// Number of distributions whose indexes are in memory at the same time.
-    spreads_at_once: usize,
-}
-
-impl Load {
-    pub(crate) fn for_rows(rows: usize) -> Load {
-        match rows {
-            _ if is_test() => Load { rows, value_len_bytes: VALUE_LEN_MIN_BYTES, rounds: 1, spreads_at_once: 1 },
-            ..LONG_FROM_ROWS => {
-                Load { rows, value_len_bytes: VALUE_LEN_MIN_BYTES, rounds: 6, spreads_at_once: usize::MAX }
-            }
-            _ => Load { rows, value_len_bytes: LONG_VALUE_LEN_BYTES, rounds: 3, spreads_at_once: 1 },
         }
     }
 }

@@ -4,7 +4,35 @@ use std::fmt;
 
 use zero_kv::protocol::native::RESPONSE_HEADER_LEN_BYTES;
 
-use crate::indexes::measure::{Load, ROUND_SAMPLES};
+use crate::support::{VALUE_LEN_MIN_BYTES, is_test};
+
+/// Number of consecutive samples of one index in a round. Before the first of these samples, the caches hold data of
+/// other indexes.
+pub(crate) const ROUND_SAMPLES: usize = 3;
+/// Tables with at least this many rows have long values.
+const LONG_FROM_ROWS: usize = 10_000_000;
+pub(crate) const LONG_VALUE_LEN_BYTES: usize = 100;
+
+/// The size of the table, and the number of rounds.
+pub(crate) struct Load {
+    pub(crate) rows: usize,
+    pub(crate) value_len_bytes: usize,
+    pub(crate) rounds: usize,
+    /// Number of distributions whose indexes are in memory at the same time.
+    pub(crate) spreads_at_once: usize,
+}
+
+impl Load {
+    pub(crate) fn for_rows(rows: usize) -> Load {
+        match rows {
+            _ if is_test() => Load { rows, value_len_bytes: VALUE_LEN_MIN_BYTES, rounds: 1, spreads_at_once: 1 },
+            ..LONG_FROM_ROWS => {
+                Load { rows, value_len_bytes: VALUE_LEN_MIN_BYTES, rounds: 6, spreads_at_once: usize::MAX }
+            }
+            _ => Load { rows, value_len_bytes: LONG_VALUE_LEN_BYTES, rounds: 3, spreads_at_once: 1 },
+        }
+    }
+}
 
 /// The results of one index for one distribution.
 pub(crate) struct Figures {

@@ -27,8 +27,8 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    pub(crate) fn new(progress: zero_kv::publish::Progress, path: Option<PathBuf>) -> Progress {
-        let zero_kv::publish::Progress { stage, done_bytes, total_bytes, .. } = progress;
+    pub(crate) fn new(progress: zero_kv::publish::TransferProgress, path: Option<PathBuf>) -> Progress {
+        let zero_kv::publish::TransferProgress { stage, done_bytes, total_bytes, .. } = progress;
         Progress { phase: stage.name(), done_bytes, total_bytes, path }
     }
 }
@@ -49,8 +49,8 @@ pub(crate) struct ReportRate {
 
 impl ReportRate {
     /// Returns whether this report is delivered.
-    pub(crate) fn admits(&mut self, progress: zero_kv::publish::Progress) -> bool {
-        let zero_kv::publish::Progress { stage, done_bytes, total_bytes, .. } = progress;
+    pub(crate) fn admits(&mut self, progress: zero_kv::publish::TransferProgress) -> bool {
+        let zero_kv::publish::TransferProgress { stage, done_bytes, total_bytes, .. } = progress;
         let is_due = match self.last {
             Some((last, at)) => last != stage || done_bytes == total_bytes || at.elapsed() >= REPORT_EVERY,
             None => true,

@@ -26,7 +26,7 @@ pub(crate) struct Reporter {
 impl Reporter {
     /// Reports the progress of the transfer of a file. The transfer waits for the callable, so that its exception
     /// cancels the transfer before the next step.
-    pub(crate) fn report(&mut self, progress: zero_kv::publish::Progress, path: Option<&Path>) {
+    pub(crate) fn report(&mut self, progress: zero_kv::publish::TransferProgress, path: Option<&Path>) {
         if !self.is_reported || !self.rate.admits(progress) {
             return;
         }

@@ -4,10 +4,10 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::bad_row::BadRow;
 use super::cancel::Cancel;
 use super::error::BakeError;
 use super::place::{NewFile, PlaceError};
+use super::row_fault::RowFault;
 use crate::csv_text::{csv_error, csv_settings};
 use crate::special_file::open_special;
 
@@ -110,4 +110,12 @@ impl BadRowsFile {
         self.file.map_or(Ok(()), OpenFile::finish)?;
         Ok(self.count)
     }
+}
+
+/// A bad row that the bake skips.
+pub(in crate::bake) struct BadRow {
+    pub(in crate::bake) input: String,
+    pub(in crate::bake) line: u64,
+    pub(in crate::bake) fault: RowFault,
+    pub(in crate::bake) text: Vec<u8>,
 }

@@ -12,10 +12,10 @@ use super::progress::Progress;
 use super::row_fault::RowFault;
 use super::sort::held_row::{HeldRow, LINES_MAX};
 use super::sort::merge::merge;
-use super::sort::run::Run;
+use super::sort::run::SortedRun;
 use super::sort::sorted_rows::{BASE_RANK, SortedRows, TableRecords};
 use super::sort::spill::{SpillFile, SpilledRun};
-use super::sort::tally::{Duplicate, Tally};
+use super::sort::{Duplicate, Tally};
 use super::table::{RecordsWriter, WrittenRecords, is_too_long};
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::{PLACE_BITS, RECORD_ALIGN_MAX_BYTES, record_align_bytes};
@@ -34,14 +34,14 @@ pub(super) struct SortedParts {
     /// the inputs, and the rows of `last` are at the end.
     pub(super) tables: Vec<TableRecords>,
     pub(super) spilled: Vec<SpilledRun>,
-    pub(super) last: Option<Run>,
+    pub(super) last: Option<SortedRun>,
 }
 
 impl SortedParts {
     fn row_count_max(&self) -> u64 {
         let tables = self.base.iter().chain(&self.tables).map(|table| table.row_count);
         let spilled = self.spilled.iter().map(|run| run.row_count);
-        tables.chain(spilled).sum::<u64>() + self.last.as_ref().map_or(0, Run::len) as u64
+        tables.chain(spilled).sum::<u64>() + self.last.as_ref().map_or(0, SortedRun::len) as u64
     }
 
     /// Estimates the total length of the new records at the smallest record alignment. The estimate is too high if the
@@ -50,7 +50,7 @@ impl SortedParts {
     fn len_bytes(&self) -> u64 {
         let tables = self.base.iter().chain(&self.tables).map(|table| table.extent.len_bytes);
         let spilled = self.spilled.iter().map(|run| run.extent.len_bytes);
-        tables.chain(spilled).sum::<u64>() + self.last.as_ref().map_or(0, Run::len_bytes) as u64
+        tables.chain(spilled).sum::<u64>() + self.last.as_ref().map_or(0, SortedRun::len_bytes) as u64
     }
 
     /// Returns the length of the prefix that all keys share. Returns 0 for number keys, and for byte keys if some runs
@@ -62,7 +62,7 @@ impl SortedParts {
         let tables = self.base.iter().chain(&self.tables).filter(|table| table.row_count > 0);
         let tables = tables.map(|table| (&table.first_key[..], table.common_len_bytes));
         let spilled = self.spilled.iter().map(|run| (&run.first_key[..], run.common_len_bytes));
-        let mut all = tables.chain(spilled).chain(self.last.as_ref().and_then(Run::common));
+        let mut all = tables.chain(spilled).chain(self.last.as_ref().and_then(SortedRun::common));
         let Some((first, common)) = all.next() else { return 0 };
         let common_with = |key: &[u8]| Key::Bytes(first).common_len_bytes(&Key::Bytes(key));
         all.fold(common, |common, (key, its_common)| common.min(its_common).min(common_with(key)))

@@ -1,7 +1,6 @@
 //! Parses the keys of a piece's rows, and collects these rows in a [`ParsedPiece`].
 
-use super::bad_row::BadRow;
-use super::bad_rows::BadRows;
+use super::bad_rows::{BadRow, BadRows};
 use super::error::BakeError;
 use super::keys;
 use super::options::Options;

@@ -22,13 +22,13 @@ use super::fill::Filler;
 use super::input::{Input, InputFacts};
 use super::keys::Keys;
 use super::origins::Origins;
-use super::parse::piece::Piece;
+use super::parse::Piece;
 use super::progress::Progress;
+use super::sort::Tally;
 use super::sort::held_row::LINES_MAX;
 use super::sort::parsed_piece::ParsedPiece;
-use super::sort::run::{REF_LEN_BYTES, Run};
+use super::sort::run::{REF_LEN_BYTES, SortedRun};
 use super::sort::spill::{SpillFile, SpilledRun};
-use super::sort::tally::Tally;
 use super::stream::{Offered, SortedStream};
 use crate::format::key::KeyKind;
 
@@ -43,7 +43,7 @@ pub(super) struct Gathered<'b> {
     /// Writes the rows to the new file for as long as they arrive in key order. `None` if the options rule this out.
     pub(super) stream: Option<SortedStream<'b>>,
     pub(super) spilled: Vec<SpilledRun>,
-    pub(super) last: Option<Run>,
+    pub(super) last: Option<SortedRun>,
     pub(super) tally: Tally,
     pub(super) rows_read: u64,
     pub(super) bad_rows: BadRowsFile,
@@ -257,7 +257,7 @@ impl<'s, 'e, 'c: 's, 'b> Gatherer<'s, 'e, 'c, 'b> {
         let (context, recycled) = (self.context, self.recycled);
         self.spilling = Some(spawn(self.scope, move || {
             let mut tally = Tally::default();
-            let mut sorted = Run::sorted(pieces, kind, context.pool);
+            let mut sorted = SortedRun::sorted(pieces, kind, context.pool);
             sorted.drop_duplicates(context.options.duplicates, &mut tally);
             let mut writer = file.begin(kind, sorted.first_origin());
             for index in 0..sorted.len() {
@@ -290,7 +290,7 @@ impl<'s, 'e, 'c: 's, 'b> Gatherer<'s, 'e, 'c, 'b> {
             stream.flush()?;
         }
         if !self.pieces.is_empty() {
-            let mut last = Run::sorted(self.pieces, kind, self.context.pool);
+            let mut last = SortedRun::sorted(self.pieces, kind, self.context.pool);
             last.drop_duplicates(self.context.options.duplicates, &mut gathered.tally);
             gathered.last = Some(last);
         }
@@ -305,7 +305,7 @@ mod tests {
     use crate::bake::budget::Budget;
     use crate::bake::feed::Ticket;
     use crate::bake::options::Options;
-    use crate::bake::parse::piece::ParsePiece;
+    use crate::bake::parse::ParsePiece;
 
     struct TestPiece {
         panics: bool,

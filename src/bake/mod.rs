@@ -10,7 +10,6 @@
 //! `old_table`, and writes them as records (`table`). `index` builds the index, `verify` reads the file back, and
 //! `place` renames it. `finish` calls the stages from `combine` on.
 
-mod bad_row;
 mod bad_rows;
 mod budget;
 mod cancel;
@@ -24,7 +23,6 @@ mod finish;
 mod gather;
 mod index;
 mod input;
-mod input_format;
 mod keys;
 mod limits;
 mod old_table;
@@ -46,43 +44,41 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod typed;
-mod typed_columns;
 mod value_lens;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use crate::format::key::Key;
+use crate::slots::SlotRange;
 pub use bad_rows::BadRows;
+use budget::Budget;
 pub use cancel::Cancel;
 pub use columns::{Column, Pack, ValueSpec};
+use context::Context;
 pub use error::BakeError;
+use finish::{Finish, OldTables, Output};
+use gather::{Gathered, gather};
 pub use input::row_piece::RowPiece;
 pub use input::{Compression, Input, InputFacts};
-pub use input_format::Format;
 pub use keys::Keys;
 pub use limits::{MEMORY_MIN_BYTES, MEMORY_SHARE};
+use old_table::OldTable;
 pub use old_table::TableFacts;
-pub use options::{Duplicates, Options, Verify};
+pub use options::{Duplicates, Format, Options, TypedColumns, Verify};
+use origins::{Origins, RowUnit};
+use place::NewFile;
+use progress::StageClock;
 pub use progress::{Progress, Stage, StageFacts};
 pub use remedy::Remedy;
 pub use report::Report;
 pub use row_fault::RowFault;
-pub use shards::{SHARD_LEN_MAX_BYTES, SHARDS_MAX, ShardReport, Shards, SlotLens};
-pub use typed::{parse_types, write_types};
-pub use typed_columns::TypedColumns;
-pub use value_lens::ValueLens;
-
-use budget::Budget;
-use context::Context;
-use finish::{Finish, OldTables, Output};
-use gather::{Gathered, gather};
-use old_table::OldTable;
-use origins::{Origins, RowUnit};
-use place::NewFile;
-use progress::StageClock;
 use shards::in_empty_folder;
+pub use shards::{SHARD_LEN_MAX_BYTES, SHARDS_MAX, ShardReport, Shards, SlotLens};
 use stream::SortedStream;
 use typed::{Base, TypedPlan, check_base, check_options, final_schema};
+pub use typed::{parse_types, write_types};
+pub use value_lens::ValueLens;
 
 use crate::format::key::Key;
 use crate::progress::WithProgress;

@@ -15,9 +15,9 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use super::error::BakeError;
 use super::options::Options;
+use super::sort::ExtentOwner;
 use super::sort::block_sums::{BlockSums, TableSums};
 use super::sort::blocks::Extent;
-use super::sort::extent_owner::ExtentOwner;
 use super::sort::sorted_rows::{BASE_RANK, RowOrigins, SortedRows, TableRecords};
 use crate::format::FormatError;
 use crate::format::checksum::{BLOCK_LEN_BYTES, section_sum_of};

@@ -7,14 +7,13 @@ use std::sync::Arc;
 use super::bad_rows::BadRows;
 use super::cancel::Cancel;
 use super::columns::{Column, ValueSpec};
-use super::input_format::Format;
 use super::keys::Keys;
 use super::progress::Progress;
-use super::typed_columns::TypedColumns;
 use crate::progress::WithProgress;
 use crate::replace::ReplaceRules;
 use crate::slot_set::SlotSet;
 use crate::slots::SlotRange;
+use crate::typed;
 
 /// The policy for rows that have the same key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -116,5 +115,70 @@ impl Options {
         progress: &'a mut (dyn FnMut(Progress) + Send),
     ) -> WithProgress<'a, Options, Progress> {
         WithProgress::new(self, progress)
+    }
+}
+
+/// The columns of a typed table.
+///
+/// The schema of the table has the columns of the first input, except the key column and the delete column. Other
+/// inputs must have columns with the same names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TypedColumns {
+    /// The columns of the table with their types, in the order of the table. The key column may be among them: its type
+    /// selects the kind of the keys, and must be `u64`, `text`, or `bytes`. [`parse_types`](super::parse_types) parses this list.
+    ///
+    /// If the list is empty, the first input determines the types. Parquet files have types. In text formats, the types
+    /// are inferred from the rows in the first mebibyte of the first input, and columns that the base has keep the
+    /// base's types. Rows in memory require declared types.
+    pub types: Vec<typed::Column>,
+    /// The columns to store, in the order of the table. The default is all columns of `types`, or all columns of the
+    /// first input if `types` is empty.
+    pub columns: Vec<Column>,
+    /// Whether the values of the base's columns are converted if their types have changed. A value that does not fit
+    /// the new type exactly is a bad row.
+    pub cast: bool,
+}
+
+/// The format of an input.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Format {
+    /// Detects the format. Parquet is detected by the input's first bytes. Other formats are detected by the end of the
+    /// input's name, after `.gz` or `.zst` is removed. Names that end in `.jsonl`, `.ndjson`, or `.json` mean JSON
+    /// Lines, names that end in `.tsv` mean TSV, and all other names mean delimited text.
+    #[default]
+    Auto,
+    /// Delimited text (RFC 4180).
+    Delimited,
+    /// Delimited text with tabs, or with [`Options::delimiter`](super::Options::delimiter) if it is set.
+    Tsv,
+    /// JSON Lines: one object per line.
+    JsonLines,
+    /// Apache Parquet. Requires the feature `parquet`.
+    Parquet,
+}
+
+/// The first bytes of formats that have a magic number.
+const MAGICS: &[(&[u8], Format)] = &[(b"PAR1", Format::Parquet)];
+/// The endings of file names that identify formats without a magic number.
+const NAME_ENDS: &[(&str, Format)] = &[
+    (".jsonl", Format::JsonLines),
+    (".ndjson", Format::JsonLines),
+    (".json", Format::JsonLines),
+    (".tsv", Format::Tsv),
+];
+
+impl Format {
+    /// Returns `self`, or the detected format if `self` is `Auto`. The format is detected from the input's name and
+    /// first bytes.
+    pub(super) fn detect(self, name: &str, head: &[u8]) -> Format {
+        if self != Format::Auto {
+            return self;
+        }
+        let plain = name.strip_suffix(".gz").or(name.strip_suffix(".zst")).unwrap_or(name);
+        let by_magic = MAGICS.iter().find(|(magic, _)| head.starts_with(magic)).map(|(_, format)| *format);
+        let by_name = || NAME_ENDS.iter().find(|(end, _)| plain.ends_with(end)).map(|(_, format)| *format);
+        by_magic.or_else(by_name).unwrap_or(Format::Delimited)
     }
 }

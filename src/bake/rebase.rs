@@ -7,17 +7,16 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::bake::BadRows;
-use crate::bake::bad_row::BadRow;
-use crate::bake::bad_rows::BadRowsFile;
-use crate::bake::context::Context;
-use crate::bake::error::BakeError;
-use crate::bake::old_table::OldTable;
-use crate::bake::row_fault::RowFault;
-use crate::bake::sort::extent_owner::ExtentOwner;
-use crate::bake::sort::sorted_rows::{BASE_RANK, RowOrigins, SortedRows, TableRecords};
-use crate::bake::table::RecordsWriter;
-use crate::bake::typed::row_builder::RowBuilder;
+use super::BadRows;
+use super::bad_rows::{BadRow, BadRowsFile};
+use super::context::Context;
+use super::error::BakeError;
+use super::old_table::OldTable;
+use super::row_fault::RowFault;
+use super::sort::ExtentOwner;
+use super::sort::sorted_rows::{BASE_RANK, RowOrigins, SortedRows, TableRecords};
+use super::table::RecordsWriter;
+use super::typed::row_builder::RowBuilder;
 use crate::folder::unnamed_file_in;
 use crate::format::key::Key;
 use crate::format::record::{RECORD_ALIGN_MAX_BYTES, record_align_bytes};

@@ -6,15 +6,14 @@
 //! Reasons and evidence: `docs/decisions/bake-shards.md`.
 
 use std::ffi::OsString;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use super::combine::{SortedParts, each_row};
 use super::context::Context;
 use super::error::BakeError;
 use super::report::Report;
-use super::sort::tally::Tally;
+use super::sort::Tally;
 use crate::folder::{Folder, folder_of};
 use crate::format::header::RECORDS_OFFSET_BYTES;
 use crate::format::key::Key;

@@ -11,12 +11,10 @@ use super::context::Context;
 use super::error::BakeError;
 use super::options::Duplicates;
 use super::place::NewFile;
-use super::sort::extent_owner::ExtentOwner;
-use super::sort::origin_jumps::OriginJumps;
 use super::sort::parsed_piece::ParsedPiece;
-use super::sort::run::Run;
+use super::sort::run::SortedRun;
 use super::sort::sorted_rows::{RowOrigins, TableRecords};
-use super::sort::tally::{Duplicate, Tally};
+use super::sort::{Duplicate, ExtentOwner, OriginJumps, Tally};
 use super::table::{RecordsWriter, WrittenRecords};
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::{ALIGN_BYTES, PLACE_BITS, records_len_max_bytes};
@@ -37,7 +35,7 @@ pub(super) struct SortedStream<'b> {
     jumps: OriginJumps,
     /// Rows that have been accepted, but not written yet. They wait because the next row can have the same key as the
     /// last of them; one of these two rows is then dropped.
-    pending: Option<Run>,
+    pending: Option<SortedRun>,
     first_key: Vec<u8>,
 }
 
@@ -67,15 +65,16 @@ impl<'b> SortedStream<'b> {
             return Ok(Offered::Accepted(vec![piece]));
         }
         let follows = |last: Key<'_>| piece.first_key().is_some_and(|first| last <= first);
-        let follows = self.pending.as_ref().and_then(Run::first_and_last_key).is_none_or(|(_, last)| follows(last));
-        let pending_len_bytes = self.pending.as_ref().map_or(0, Run::len_bytes) as u64;
+        let follows =
+            self.pending.as_ref().and_then(SortedRun::first_and_last_key).is_none_or(|(_, last)| follows(last));
+        let pending_len_bytes = self.pending.as_ref().map_or(0, SortedRun::len_bytes) as u64;
         let len_bytes = self.writer.len_bytes() + pending_len_bytes + piece.len_bytes() as u64;
         let fits = len_bytes <= RECORDS_LEN_MAX_BYTES && self.jumps.len() < JUMPS_MAX;
         // A row that removes its key must be merged with all other rows that have the key.
         if !piece.is_ascending || piece.has_deleted || !follows || !fits {
             return Ok(Offered::Rejected(piece));
         }
-        let mut run = Run::sorted(vec![piece], self.kind, self.context.pool);
+        let mut run = SortedRun::sorted(vec![piece], self.kind, self.context.pool);
         run.drop_duplicates(self.context.options.duplicates, tally);
         self.drop_boundary_duplicate(&mut run, tally);
         if run.len() == 0 {
@@ -88,7 +87,7 @@ impl<'b> SortedStream<'b> {
     }
 
     /// If the last pending row and the first row of `run` have the same key, drops one of these two rows.
-    fn drop_boundary_duplicate(&mut self, run: &mut Run, tally: &mut Tally) {
+    fn drop_boundary_duplicate(&mut self, run: &mut SortedRun, tally: &mut Tally) {
         let Some(pending) = &mut self.pending else { return };
         let (Some((_, last)), Some((first, _))) = (pending.first_and_last_key(), run.first_and_last_key()) else {
             return;

@@ -1,4 +1,4 @@
-//! Progress of transfers on standard error: one live line on a terminal, otherwise one line per completed stage.
+//! TransferProgress of transfers on standard error: one live line on a terminal, otherwise one line per completed stage.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::live_bar::live_bar;
 use crate::printable::Printable;
-use crate::publish::{Progress, Stage};
+use crate::publish::{Stage, TransferProgress};
 
 const TEMPLATE: &str = "{prefix:<9} {wide_bar} {bytes}/{total_bytes} ({bytes_per_sec}), {eta} left";
 const MIB: f64 = (1 << 20) as f64;
@@ -56,7 +56,7 @@ impl TransferDisplay {
             Running { file, stage: None, since: Instant::now(), first_bytes: 0, done_bytes: 0, is_complete: false };
     }
 
-    pub fn show(&self, progress: Progress) {
+    pub fn show(&self, progress: TransferProgress) {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         if running.stage != Some(progress.stage) || progress.done_bytes < running.done_bytes {
             // The first report of a stage counts the parts that were complete before.
@@ -88,7 +88,7 @@ impl TransferDisplay {
 
 impl Running {
     /// Formats the completed stage in columns: name, MiB, seconds, MiB/s, and file.
-    fn line(&self, progress: Progress) -> String {
+    fn line(&self, progress: TransferProgress) -> String {
         let seconds = self.since.elapsed().as_secs_f64();
         let mib = (progress.total_bytes - self.first_bytes) as f64 / MIB;
         let rate = if seconds >= 0.01 { format!("{:>7.0} MiB/s", mib / seconds) } else { " ".repeat(13) };

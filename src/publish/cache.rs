@@ -24,6 +24,7 @@ use std::sync::Arc;
 use rustix::fs::{Advice, FlockOperation, fadvise, flock};
 use twox_hash::XxHash3_64;
 
+use super::Record;
 use super::bandwidth::Bandwidth;
 use super::disk::{check_space, remove, sync_folder, with_suffix};
 use super::document::{decode, encode};
@@ -33,7 +34,6 @@ use super::limits::{MANIFEST_LEN_MAX_BYTES, RECORD_LEN_MAX_BYTES};
 use super::location::Location;
 use super::manifest::{Entry, Manifest};
 use super::partial::salvage;
-use super::record::Record;
 use super::transfer::OnProgress;
 use crate::bake::{self, BakeError, Cancel, Options};
 use crate::cluster::SlotSet;

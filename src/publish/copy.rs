@@ -19,7 +19,7 @@ use super::error::PublishError;
 use super::limits::STATE_LEN_MAX_BYTES;
 use super::manifest::{Entry, Manifest};
 use super::publication::{COMMITS_MAX, CommitOptions, Publication};
-use super::transfer::{Progress, check, until_canceled};
+use super::transfer::{TransferProgress, check, until_canceled};
 use super::upload::{ShardFile, is_job, upload};
 use crate::bake::Cancel;
 use crate::folder::Folder;
@@ -69,7 +69,7 @@ impl Publication {
         target: &Publication,
         options: &CopyOptions,
         cancel: &Cancel,
-        progress: &mut (dyn FnMut(&Path, Progress) + Send),
+        progress: &mut (dyn FnMut(&Path, TransferProgress) + Send),
     ) -> Result<Copied, PublishError> {
         target.location.check_writable()?;
         let document = |problem: String| PublishError::Document {
@@ -98,7 +98,7 @@ impl Publication {
             }
             let name = OsString::from(format!("{}-{}.zkv", manifest.job, entry.slots));
             let shard = ShardFile { path: options.folder.join(&name), slots: entry.slots };
-            let mut report = |state: Progress| progress(&shard.path, state);
+            let mut report = |state: TransferProgress| progress(&shard.path, state);
             let fetch = download(&self.location, entry, &folder, &name, &bandwidth, cancel, &mut report);
             self.runtime.block_on(until_canceled(cancel, fetch))?;
             let send = upload(&target.location, &manifest.job, &shard, cancel, &mut report);

@@ -24,14 +24,13 @@ use tokio::time::{Instant, sleep_until};
 
 use super::bandwidth::Bandwidth;
 use super::bounded_http::{Streamed, is_range_ignored};
-use super::byte_ranges::ByteRanges;
 use super::disk::{allocated_bytes, check_space, remove, write_error};
 use super::error::PublishError;
 use super::location::Location;
 use super::manifest::{Entry, key_kind_name, schema_names};
-use super::partial::{DownloadState, Partial};
+use super::partial::{ByteRanges, DownloadState, Partial};
 use super::transfer::{
-    ATTEMPTS_MAX, OnProgress, PART_LEN_BYTES, Parts, Progress, REQUESTS_MAX, Stage, back_off, check,
+    ATTEMPTS_MAX, OnProgress, PART_LEN_BYTES, Parts, REQUESTS_MAX, Stage, TransferProgress, back_off, check,
 };
 use crate::bake::Cancel;
 use crate::counted::counted;
@@ -74,7 +73,7 @@ pub(super) async fn download(
                 let is_kept = is_corrupt && partial.keep_intact(location, entry, &file, cancel);
                 if !is_kept {
                     partial.discard()?;
-                    progress(Progress { stage: Stage::Download, done_bytes: 0, total_bytes: entry.bytes });
+                    progress(TransferProgress { stage: Stage::Download, done_bytes: 0, total_bytes: entry.bytes });
                 }
                 // The earlier download may have left wrong bytes, for example after a power loss.
                 if repairs == REPAIRS_MAX || !is_kept && resumed_bytes == 0 {
@@ -158,7 +157,11 @@ async fn fetch_missing(
     let mut record = Recorded { partial, state, new, unrecorded_bytes: 0, recorded_at: Instant::now() };
     let total_bytes = entry.bytes;
     let mut report = |record: &Recorded<'_>| {
-        progress(Progress { stage: Stage::Download, done_bytes: record.state.complete.len_bytes(), total_bytes });
+        progress(TransferProgress {
+            stage: Stage::Download,
+            done_bytes: record.state.complete.len_bytes(),
+            total_bytes,
+        });
     };
     report(&record);
     let result = loop {

@@ -18,6 +18,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
+use super::Record;
 use super::bandwidth::Bandwidth;
 use super::cache::{Cache, Kept, Wanted};
 use super::change::Change;
@@ -30,9 +31,8 @@ use super::membership::{self, ClusterMember};
 use super::node::{Action, Event, Found, Goal, NodeMachine, NodeOptions, Polled, Read, SwapFailure, valid_slots};
 use super::pin::{Decision, Pin};
 use super::publication::Publication;
-use super::record::Record;
 use super::status::NodeStatus;
-use super::transfer::{Progress, random_bytes, until_canceled};
+use super::transfer::{TransferProgress, random_bytes, until_canceled};
 use crate::bake::Cancel;
 use crate::cluster::{SlotSet, Topology, node_id_problem};
 use crate::sync::unpoisoned;
@@ -46,7 +46,7 @@ const STOP_MAX: Duration = Duration::from_secs(10);
 type Serve = Box<dyn FnMut(&std::path::Path, &Manifest) -> Result<(), String> + Send>;
 
 /// Observes the downloads of a follower.
-type Observe = Box<dyn FnMut(Progress) + Send>;
+type Observe = Box<dyn FnMut(TransferProgress) + Send>;
 
 /// Receives messages for the log.
 type Notice = Box<dyn FnMut(&str) + Send>;
@@ -165,7 +165,7 @@ impl Follower {
 
     /// Sets a function that observes the progress of downloads. It runs between the actions of the follower, so it must
     /// return soon.
-    pub fn observe(&mut self, progress: impl FnMut(Progress) + Send + 'static) {
+    pub fn observe(&mut self, progress: impl FnMut(TransferProgress) + Send + 'static) {
         self.observe = Some(Box::new(progress));
     }
 
@@ -352,13 +352,13 @@ impl Follower {
         }
     }
 
-    fn drain(&mut self, progress: &mut UnboundedReceiver<Progress>) {
+    fn drain(&mut self, progress: &mut UnboundedReceiver<TransferProgress>) {
         while let Ok(report) = progress.try_recv() {
             self.progress(report);
         }
     }
 
-    fn progress(&mut self, progress: Progress) {
+    fn progress(&mut self, progress: TransferProgress) {
         if let Some(observe) = &mut self.observe {
             observe(progress);
         }
@@ -371,7 +371,7 @@ impl Follower {
     }
 
     /// Starts all actions that are due.
-    fn act(&mut self, jobs: &Jobs, progress: &UnboundedSender<Progress>) {
+    fn act(&mut self, jobs: &Jobs, progress: &UnboundedSender<TransferProgress>) {
         loop {
             let served = self.folder.served_slots();
             let now = self.started.elapsed();
@@ -448,7 +448,7 @@ impl Follower {
     }
 
     /// Starts a transfer on a thread of its own, because it verifies and merges files.
-    fn transfer(&mut self, goal: Goal, progress: UnboundedSender<Progress>) -> BoxFuture<'static, Event> {
+    fn transfer(&mut self, goal: Goal, progress: UnboundedSender<TransferProgress>) -> BoxFuture<'static, Event> {
         (self.transfer, self.transferred_bytes) = (Cancel::default(), None);
         self.transfer_started = Instant::now();
         let needed =
@@ -459,7 +459,7 @@ impl Follower {
         let (folder, location) = (Arc::clone(&self.folder), self.location.clone());
         let (cancel, handle) = (self.transfer.clone(), Handle::current());
         let run = move || {
-            let mut report = move |report: Progress| {
+            let mut report = move |report: TransferProgress| {
                 // Fails only if the follower has ended.
                 let _ = progress.send(report);
             };

@@ -26,7 +26,6 @@
 mod bandwidth;
 mod bounded_http;
 mod busy;
-mod byte_ranges;
 mod cache;
 mod change;
 mod copy;
@@ -45,13 +44,11 @@ mod location;
 mod manifest;
 mod membership;
 mod node;
-mod numbers;
 mod partial;
 mod pin;
 mod policy;
 mod probe;
 mod publication;
-mod record;
 mod shard;
 #[cfg(test)]
 mod simulation;
@@ -59,21 +56,57 @@ mod status;
 mod transfer;
 mod upload;
 
+use serde::{Deserialize, Serialize};
+
 pub use crate::canary::Canary;
+use crate::slots::SlotRange;
 pub use change::Change;
 pub use copy::{Copied, CopyOptions};
 pub use error::{FailureKind, PublishError, StoreFault};
 pub use follow::Follower;
 pub use follow_control::{FollowControl, FollowFacts, FollowOptions};
 pub use garbage::{Garbage, GarbageRules};
+use limits::{EARLIER_SLOTS_MAX, NUMBER_MAX, RANGES_MAX};
 pub use manifest::{Entry, MANIFEST_FORMAT, Manifest};
 pub use membership::ClusterMember;
 pub use node::Polled;
 pub use pin::{Decision, Pin};
 pub use policy::Policy;
 pub use probe::StoreProbe;
-pub use publication::{CommitOptions, Generation, Publication};
+pub use publication::{CommitOptions, Publication, PublishedGeneration};
 pub use shard::BakedShard;
 pub use status::{NodeReports, NodeStatus, UnreadableStatus};
-pub use transfer::{Progress, Stage};
+pub use transfer::{Stage, TransferProgress};
 pub use upload::ShardFile;
+
+/// What a node serves, and the pin that it follows. A node that starts again follows this pin, or a newer one, even if the
+/// store does not return it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Record {
+    /// The generation that the node serves or was about to serve, or 0.
+    generation: u64,
+    /// The number of the newest pin that the node has read, or 0.
+    pin: u64,
+    /// This pin. `None` if there is none, or if an earlier version recorded only its number.
+    #[serde(default)]
+    pinned: Option<Pin>,
+    /// The slots of the file. Empty if an earlier version recorded them.
+    #[serde(default, deserialize_with = "limits::list::<_, _, RANGES_MAX>")]
+    slots: Vec<SlotRange>,
+    /// The slots of the files that a node of a cluster served before. Files of older generations may have them.
+    #[serde(default, deserialize_with = "limits::list::<_, _, EARLIER_SLOTS_MAX>")]
+    earlier_slots: Vec<Vec<SlotRange>>,
+}
+
+impl Record {
+    /// Returns the record after a swap to this one failed: `before` is what the node served. Its pin stays the newest one.
+    fn after_failure(&self, before: Record) -> Record {
+        Record { generation: before.generation, slots: before.slots, ..self.clone() }
+    }
+
+    /// Returns whether a node can have written the record.
+    fn is_possible(&self) -> bool {
+        let is_pin = |pin: &Pin| self.pin > 0 && pin.check().is_ok();
+        self.generation <= NUMBER_MAX && self.pin <= NUMBER_MAX && self.pinned.as_ref().is_none_or(is_pin)
+    }
+}

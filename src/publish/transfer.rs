@@ -92,7 +92,7 @@ impl Stage {
 /// The progress of a transfer of one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Progress {
+pub struct TransferProgress {
     /// What the transfer does.
     pub stage: Stage,
     /// The number of bytes that are complete.
@@ -102,7 +102,7 @@ pub struct Progress {
 }
 
 /// A function that observes the progress of a transfer.
-pub(super) type OnProgress<'a> = &'a mut (dyn FnMut(Progress) + Send);
+pub(super) type OnProgress<'a> = &'a mut (dyn FnMut(TransferProgress) + Send);
 
 /// Returns the length of the parts of an object.
 pub(super) fn part_len_bytes(object_len_bytes: u64) -> u64 {

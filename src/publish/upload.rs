@@ -26,7 +26,7 @@ use super::limits::STATE_LEN_MAX_BYTES;
 use super::location::Location;
 use super::manifest::{Entry, check_coverage, key_kind_name, schema_names};
 use super::transfer::{
-    ATTEMPTS_MAX, OnProgress, Parts, Progress, REQUESTS_MAX, Stage, back_off, check, part_len_bytes,
+    ATTEMPTS_MAX, OnProgress, Parts, REQUESTS_MAX, Stage, TransferProgress, back_off, check, part_len_bytes,
 };
 use crate::bake::Cancel;
 use crate::folder::{Folder, is_hidden_name};
@@ -166,13 +166,13 @@ fn verify(shard: &ShardFile, cancel: &Cancel, progress: OnProgress<'_>) -> Resul
     let path = &shard.path;
     let file = crate::store::open_regular(path).map_err(PublishError::io(path))?;
     let total_bytes = file.metadata().map_err(PublishError::io(path))?.len();
-    progress(Progress { stage: Stage::Verify, done_bytes: 0, total_bytes });
+    progress(TransferProgress { stage: Stage::Verify, done_bytes: 0, total_bytes });
     let store = open_verified(&file, path, cancel)?;
     if shard.slots != SlotRange::ALL {
         check_slots(&store, shard, cancel)?;
     }
     let bytes = store.file_len_bytes();
-    progress(Progress { stage: Stage::Verify, done_bytes: bytes, total_bytes: bytes });
+    progress(TransferProgress { stage: Stage::Verify, done_bytes: bytes, total_bytes: bytes });
     Ok(Verified { file: Arc::new(file), digest: format!("{:032x}", store.digest()), bytes, store })
 }
 
@@ -231,7 +231,7 @@ async fn upload_at_once(
     let fault = location.fault(&object);
     let mut upload =
         location.store.put_multipart_opts(&location.path(&object), Default::default()).await.map_err(&fault)?;
-    progress(Progress { stage: Stage::Upload, done_bytes: 0, total_bytes: verified.bytes });
+    progress(TransferProgress { stage: Stage::Upload, done_bytes: 0, total_bytes: verified.bytes });
     for range in Parts::new(verified.bytes, part_len_bytes(verified.bytes)).ranges() {
         let sent = match check(cancel).and_then(|()| read_part(&verified.file, &shard.path, &range)) {
             Ok(bytes) => upload.put_part(bytes.into()).await.map_err(&fault),
@@ -242,7 +242,7 @@ async fn upload_at_once(
             let _ = upload.abort().await;
             return Err(error);
         }
-        progress(Progress { stage: Stage::Upload, done_bytes: range.end, total_bytes: verified.bytes });
+        progress(TransferProgress { stage: Stage::Upload, done_bytes: range.end, total_bytes: verified.bytes });
     }
     upload.complete().await.map_err(fault)?;
     Ok(object)
@@ -294,7 +294,7 @@ async fn send_parts(
     let parts = Parts::new(verified.bytes, state.part_len_bytes);
     let missing: Vec<usize> = (0..parts.count() as usize).filter(|part| !state.parts.contains_key(part)).collect();
     let mut done_bytes: u64 = state.parts.keys().map(|part| parts.len_bytes(*part as u64)).sum();
-    progress(Progress { stage: Stage::Upload, done_bytes, total_bytes: verified.bytes });
+    progress(TransferProgress { stage: Stage::Upload, done_bytes, total_bytes: verified.bytes });
     let send = |part: usize, attempt: u32| {
         let (path, id, range) = (path.clone(), id.clone(), parts.range(part as u64));
         async move {
@@ -323,7 +323,7 @@ async fn send_parts(
                 done_bytes += parts.len_bytes(part as u64);
                 state.parts.insert(part, sent.content_id);
                 state.write(&place);
-                progress(Progress { stage: Stage::Upload, done_bytes, total_bytes: verified.bytes });
+                progress(TransferProgress { stage: Stage::Upload, done_bytes, total_bytes: verified.bytes });
             }
             (_, attempt, _, Err(error)) if attempt + 1 >= ATTEMPTS_MAX => return Err(fault(error)),
             (part, attempt, took, Err(_)) => {
@@ -373,10 +373,10 @@ async fn read_back(
     let parts = Parts::new(verified.bytes, part_len_bytes(verified.bytes));
     let mut compared = stream::iter(parts.ranges().map(compare)).buffer_unordered(REQUESTS_MAX);
     let mut done_bytes = 0;
-    progress(Progress { stage: Stage::ReadBack, done_bytes, total_bytes: verified.bytes });
+    progress(TransferProgress { stage: Stage::ReadBack, done_bytes, total_bytes: verified.bytes });
     while let Some(len_bytes) = compared.next().await {
         done_bytes += len_bytes?;
-        progress(Progress { stage: Stage::ReadBack, done_bytes, total_bytes: verified.bytes });
+        progress(TransferProgress { stage: Stage::ReadBack, done_bytes, total_bytes: verified.bytes });
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tracing::{debug, info, warn};
 
 use super::listener::PeerFilter;
-use super::log_limit::LogLimit;
+use super::log_queue::LogLimit;
 use super::state::ServerState;
 use super::worker::{Accepted, Worker};
 use crate::setting::Setting;

@@ -16,7 +16,7 @@ use std::thread::{self, JoinHandle};
 use tracing::{error, warn};
 
 use super::generations::PinnedGeneration;
-use super::log_limit::LogLimit;
+use super::log_queue::LogLimit;
 use super::panics;
 use crate::format::OwnedKey;
 use crate::store::ColdLookup;

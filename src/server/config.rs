@@ -11,7 +11,7 @@ use super::cluster::ClusterNode;
 use super::generations::{Plan, Source};
 use super::limits::Limits;
 use super::listener::{Inherited, SocketAccess};
-use super::settings::ForeignKeys;
+use super::state::ForeignKeys;
 use crate::DEFAULT_SOCKET;
 use crate::replace::ReplaceRules;
 use crate::store::{Memory, OpenOptions, Verify};

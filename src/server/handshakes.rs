@@ -22,7 +22,7 @@ use super::accept::ACCEPT_RETRY;
 use super::error::ServerError;
 use super::limits::handshakes_max;
 use super::listener::{Exposure, listen_on_tcp};
-use super::log_limit::LogLimit;
+use super::log_queue::LogLimit;
 use super::newest_tasks::NewestTasks;
 use super::state::ServerState;
 use super::statistics::Statistics;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tracing::{error, warn};
 
-use super::log_limit::LogLimit;
+use super::log_queue::LogLimit;
 use super::panics;
 use super::service::Notifier;
 use crate::counted::counted;

@@ -7,16 +7,16 @@
 //!
 //! Each module imports only modules that precede it in this list (`tests/structure.rs` checks this):
 //!
-//! 1. `limits`, `log_limit`, `log_queue`, `newest_tasks`, `panics`, `peer`, `priority`, `socket_memory`, `stream`, `pass`, `steps`, `turn`: basics of all other modules
+//! 1. `limits`, `log_queue`, `newest_tasks`, `panics`, `peer`, `priority`, `socket_memory`, `stream`, `pass`, `steps`: basics of all other modules
 //! 2. `counters`, `statistics`: counters of each worker, and of the whole server
 //! 3. `service`, `liveness`, `leases`, `published`, `cluster`: the service manager, the health of threads, the leases of
 //!    files, the interface to a published table, the cluster that this server is a node of
 //! 4. `fields`, `generations`: the columns of a typed table as fields of Redis hashes; opens and checks files, and replaces the served generation
 //! 5. `users`: names, passwords, and permissions
-//! 6. `activity`, `timeouts`, `registry`, `socket_budget`, `client_memory`: the state of connections, and the rules that disconnect them
-//! 7. `residency`, `cold_reads`, `settings`, `state`, `worker_state`: the state that threads share
+//! 6. `activity`, `timeouts`, `registry`, `client_memory`: the state of connections, and the rules that disconnect them
+//! 7. `cold_reads`, `state`, `worker_state`: the state that threads share
 //! 8. `tls`: encrypted connections
-//! 9. `cold_lookups`, `sending`, `pending`, `responses`, `snapshot`, `facts`: responses, and what the server reports about itself
+//! 9. `responses`, `facts`: responses, and what the server reports about itself
 //! 10. `native`, `redis`: the two protocols
 //! 11. `connection`, `worker`: reads requests and sends responses
 //! 12. `error`, `listener`, `config`, `accept`, `handshakes`, `metrics`: sockets and configuration
@@ -25,7 +25,6 @@ mod accept;
 mod activity;
 mod client_memory;
 mod cluster;
-mod cold_lookups;
 mod cold_reads;
 mod config;
 mod connection;
@@ -40,7 +39,6 @@ mod leases;
 mod limits;
 mod listener;
 mod liveness;
-mod log_limit;
 mod log_queue;
 #[cfg(feature = "metrics")]
 mod metrics;
@@ -49,18 +47,12 @@ mod newest_tasks;
 mod panics;
 mod pass;
 mod peer;
-mod pending;
 mod priority;
 mod published;
 mod redis;
 mod registry;
-mod residency;
 mod responses;
-mod sending;
 mod service;
-mod settings;
-mod snapshot;
-mod socket_budget;
 mod socket_memory;
 mod state;
 mod statistics;
@@ -69,7 +61,6 @@ mod stream;
 mod timeouts;
 #[cfg(feature = "tls")]
 mod tls;
-mod turn;
 mod users;
 mod worker;
 mod worker_state;
@@ -110,9 +101,8 @@ pub use priority::lower_priority;
 pub use published::{PublishedFacts, PublishedTable};
 pub use responses::Responses;
 use service::Notifier;
-pub use settings::ForeignKeys;
-use settings::Settings;
-use state::ServerState;
+pub use state::ForeignKeys;
+use state::{ServerState, Settings};
 use statistics::Statistics;
 #[cfg(feature = "tls")]
 pub use tls::TlsConfig;
@@ -375,7 +365,7 @@ impl Sockets {
     ) -> io::Result<()> {
         let (liveness, main) = (&state.liveness, &state.liveness.main);
         let (table, residency) = (Arc::clone(&state.table), Arc::clone(&state.residency));
-        tokio::spawn(residency::watch(table, residency, Arc::clone(&liveness.residency)));
+        tokio::spawn(state::watch(table, residency, Arc::clone(&liveness.residency)));
         let following = Arc::clone(state);
         tokio::spawn(async move { following.liveness.main.keep(|| follow_users(&following)).await });
         if let Some(node) = &state.settings.source.cluster {
@@ -440,7 +430,7 @@ fn report_ready(state: &ServerState) {
     let on_tcp = settings.tcp.map(|address| format!(" and {address}")).unwrap_or_default();
     let on_tls = settings.tls.map(|address| format!(" and {address} with TLS")).unwrap_or_default();
     let (path, workers) = (settings.socket.display(), state.statistics.worker_count());
-    let (rows, digest) = (generation.store.len(), snapshot::digest_text(generation.store.digest()));
+    let (rows, digest) = (generation.store.len(), facts::digest_text(generation.store.digest()));
     info!(generation = generation.number, digest, rows, workers, "ready on {path}{on_tcp}{on_tls}");
     state.notifier.ready(&format!("serves {} on {path}{on_tcp}{on_tls}", counted(rows, "row")));
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use sd_notify::NotifyState;
 use tracing::warn;
 
-use super::log_limit::LogLimit;
+use super::log_queue::LogLimit;
 use crate::printable::Printable;
 
 /// How long a notification may wait for a service manager that does not read.

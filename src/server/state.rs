@@ -2,18 +2,21 @@
 //!
 //! The parts of the state do not depend on one another. A thread that needs only some of the parts gets only these.
 
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use super::client_memory::ClientMemory;
 use super::cold_reads::ColdReads;
-use super::generations::{Control, ServedTable};
-use super::liveness::Liveness;
-use super::log_limit::LogLimit;
+use super::generations::{Control, ServedTable, Source};
+use super::limits::Limits;
+use super::liveness::{Liveness, Thread};
+use super::log_queue::LogLimit;
 use super::newest_tasks::NewestTasks;
 use super::registry::Registry;
-use super::residency::Residency;
 use super::service::Notifier;
-use super::settings::Settings;
 use super::statistics::Statistics;
 use super::users::Users;
 
@@ -81,6 +84,77 @@ impl ServerState {
     pub(super) fn evict_if_over_limit(&self) {
         if self.client_memory.is_over_limit() {
             self.client_memory.evict_largest(&self.registries, &self.statistics.totals);
+        }
+    }
+}
+
+/// What a Redis command does with a foreign key: a key that is not a number, in a table of numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ForeignKeys {
+    /// Fails with an error, because the key reveals a bug in the client.
+    #[default]
+    Error,
+    /// Treats the key as a missing key.
+    Missing,
+}
+
+/// The resolved configuration of a running server.
+pub(super) struct Settings {
+    /// The path of the served file, and the checks that a new file must pass.
+    pub(super) source: Source,
+    /// The path or abstract name of the Unix socket.
+    pub(super) socket: PathBuf,
+    /// The address of the TCP socket.
+    pub(super) tcp: Option<SocketAddr>,
+    /// The address of the TLS socket.
+    pub(super) tls: Option<SocketAddr>,
+    pub(super) limits: Limits,
+    /// What Redis commands do with keys that are not of the table's kind.
+    pub(super) foreign_keys: ForeignKeys,
+    /// The maximum number of connections.
+    pub(super) connections_max: usize,
+    /// The maximum number of connections and lingering sockets together, at least `connections_max`.
+    pub(super) sockets_max: usize,
+}
+
+/// The time between two checks of whether another generation is served. When a check finds a new generation, the new
+/// generation's file is measured at once.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
+/// The minimum time between two measurements of one generation.
+const MEASURE_EVERY: Duration = Duration::from_secs(5);
+/// The minimum ratio of the pause after a measurement to the duration of the measurement.
+const PAUSE_PER_MEASUREMENT: u32 = 200;
+
+/// The number of resident bytes of the file at the last measurement.
+#[derive(Default)]
+pub(super) struct Residency(AtomicU64);
+
+impl Residency {
+    pub(super) fn len_bytes(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Measures how much of the current generation's file is in memory. Returns the number of the generation, and how long
+/// the measurement took.
+fn measure(table: &ServedTable, residency: &Residency) -> (u64, Duration) {
+    let (generation, started) = (table.current(), Instant::now());
+    let len_bytes = generation.store.resident_len_bytes();
+    residency.0.store(len_bytes, Ordering::Relaxed);
+    (generation.number, started.elapsed())
+}
+
+/// Repeatedly measures how much of the current generation's file is in memory, until the runtime ends.
+pub(super) async fn watch(table: Arc<ServedTable>, residency: Arc<Residency>, thread: Arc<Thread>) {
+    loop {
+        let (measured, residency, thread) = (Arc::clone(&table), Arc::clone(&residency), Arc::clone(&thread));
+        let measure = move || thread.catch(|| measure(&measured, &residency));
+        let Ok(measured) = tokio::task::spawn_blocking(measure).await else { return };
+        // After a panic, the last result stays until the next measurement.
+        let (number, took) = measured.unwrap_or_else(|_| (table.current().number, Duration::ZERO));
+        let until = Instant::now() + MEASURE_EVERY.max(took * PAUSE_PER_MEASUREMENT);
+        while Instant::now() < until && table.current().number == number {
+            tokio::time::sleep(CHECK_EVERY).await;
         }
     }
 }

@@ -164,11 +164,11 @@ impl ConnectionContext {
 pub(super) mod tests {
     use std::path::Path;
 
+    use super::super::state::Settings;
     use super::*;
     use crate::server::Config;
     use crate::server::generations::{ControlChannel, ServedTable};
     use crate::server::service::Notifier;
-    use crate::server::settings::Settings;
     use crate::server::statistics::Statistics;
     use crate::server::users::Users;
 

@@ -2,7 +2,8 @@
 //! whole or in pieces, and within its limits.
 
 use zero_kv::protocol::resp::{
-    BULK_LEN_MAX_BYTES, COMMAND_LEN_MAX_BYTES, Command, LINE_LEN_MAX_BYTES, Parsed, Progress, ProtocolError, get, parse,
+    BULK_LEN_MAX_BYTES, COMMAND_LEN_MAX_BYTES, Command, LINE_LEN_MAX_BYTES, ParseProgress, Parsed, ProtocolError, get,
+    parse,
 };
 
 use crate::helpers::random::Random;
@@ -30,7 +31,7 @@ pub fn check(data: &[u8]) {
 /// of 1 to `piece_len_max` more bytes.
 pub(crate) fn read(stream: &[u8], piece_len_max: usize, random: &mut Random) -> Read {
     let mut read = Read::default();
-    let mut progress = Progress::default();
+    let mut progress = ParseProgress::default();
     let mut arrived = 0;
     while arrived < stream.len() {
         // The whole stream is one piece.

@@ -6,7 +6,6 @@ mod tree;
 
 use std::rc::Rc;
 
-use crate::indexes::measure::Lookup;
 use crate::indexes::memory::is_wide;
 use crate::indexes::table::Table;
 
@@ -17,6 +16,20 @@ pub(crate) use tree::Tree;
 /// Number of keys that are looked up together, so that their memory accesses overlap. The file's index also has 64
 /// lookups in flight.
 const STAGE_KEYS: usize = 64;
+
+/// An index with its records.
+pub(crate) trait Lookup {
+    fn get(&self, key: u64) -> Option<&[u8]>;
+
+    /// Looks up a batch of keys. Calls `visit` with the index of each key in the batch and the key's value, in order.
+    fn get_many<'s>(&'s self, keys: &[u64], visit: impl FnMut(usize, Option<&'s [u8]>));
+
+    /// Looks up the floors of a batch of keys. Calls `visit` as [`Lookup::get_many`] does.
+    fn floor_many<'s>(&'s self, keys: &[u64], visit: impl FnMut(usize, Option<&'s [u8]>));
+
+    /// Returns the total length of the records and the index.
+    fn len_bytes(&self) -> usize;
+}
 
 /// An index over sorted keys.
 pub(crate) trait Search {

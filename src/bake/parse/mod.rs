@@ -10,7 +10,6 @@ mod json_lines;
 mod pack;
 #[cfg(feature = "parquet")]
 mod parquet;
-pub(super) mod piece;
 mod quoting;
 #[cfg(test)]
 mod tests;
@@ -27,7 +26,7 @@ use super::error::BakeError;
 use super::fill::Filler;
 use super::input::row_piece::RowPiece;
 use super::input::{Compression, FillRows, Input, InputFacts, OpenInput, Opened};
-use super::input_format::Format;
+use super::options::Format;
 use super::origins::RowUnit;
 use super::remedy::Remedy;
 use super::row::{InputRow, RowSink};
@@ -35,7 +34,6 @@ use super::typed::row_builder::RowBuilder;
 use crate::typed::Schema;
 use delimited::DelimitedFormat;
 use json_lines::JsonLinesFormat;
-use piece::{ParsePiece, Piece, PieceReader};
 use text::TextReader;
 
 /// Opens an input and returns the reader of its format.
@@ -158,4 +156,42 @@ impl ParsePiece for MemoryPiece {
     fn into_buffer(self: Box<Self>) -> Option<Vec<u8>> {
         Some(self.rows.into_buffer())
     }
+}
+
+/// Reads one input, in pieces.
+pub(in crate::bake) trait PieceReader {
+    /// Returns the unit in which this format counts rows.
+    fn row_unit(&self) -> RowUnit;
+
+    /// Returns the next piece, or `None` at the end of the input. `buffer` is the buffer of an earlier piece, whose
+    /// memory the next piece can reuse. Must not be called again after an error.
+    fn next_piece(&mut self, buffer: Vec<u8>) -> Result<Option<Piece>, BakeError>;
+
+    /// Returns the number of bytes read so far, counted before decompression.
+    fn read_bytes(&self) -> u64;
+
+    /// Reads the input to its end, and returns its length and digest.
+    fn finish(self: Box<Self>) -> Result<InputFacts, BakeError>;
+}
+
+/// Consecutive rows of an input.
+pub(in crate::bake) struct Piece {
+    /// The number of the first line, or of the first row in formats without lines.
+    pub(in crate::bake) first_line: u64,
+    /// An upper bound on the line numbers of the piece's rows.
+    pub(in crate::bake) last_line_max: u64,
+    /// The approximate memory that the rows take before they are parsed.
+    pub(in crate::bake) len_bytes: usize,
+    /// Whether the first row could be a header that the options do not declare.
+    pub(in crate::bake) may_be_header: bool,
+    pub(in crate::bake) rows: Box<dyn ParsePiece>,
+}
+
+/// Parses the rows of one piece.
+pub(in crate::bake) trait ParsePiece: Send {
+    /// Parses the rows and passes them to the filler.
+    fn parse(&mut self, filler: &mut Filler<'_>) -> Result<(), BakeError>;
+
+    /// Returns the piece's buffer, if a later piece can reuse it.
+    fn into_buffer(self: Box<Self>) -> Option<Vec<u8>>;
 }

@@ -1,7 +1,7 @@
 //! Text formats, in which each row ends at the end of a line.
 
 use super::cut::{CutError, Cutter, TextPiece};
-use super::piece::{ParsePiece, Piece, PieceReader};
+use super::{ParsePiece, Piece, PieceReader};
 use crate::bake::budget::Budget;
 use crate::bake::error::BakeError;
 use crate::bake::fill::Filler;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use zerocopy::little_endian::U64;
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::extent_owner::ExtentOwner;
+use super::ExtentOwner;
 use crate::bake::cancel::Cancel;
 use crate::bake::error::BakeError;
 use crate::format::FormatError;

@@ -5,12 +5,13 @@ use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+use rustix::fs::{Advice, fadvise};
+
+use super::ExtentOwner;
 use super::block_sums::{BlockSums, BlockSumsReader};
-use super::extent_owner::ExtentOwner;
 use crate::bake::error::BakeError;
 use crate::format::FormatError;
 use crate::format::checksum::block_sum;
-use rustix::fs::{Advice, fadvise};
 
 /// A range of a file that is divided into blocks, with a checksum for each block.
 #[derive(Clone)]

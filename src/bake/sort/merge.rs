@@ -6,7 +6,7 @@
 
 use super::held_row::HeldRow;
 use super::sorted_rows::{BASE_RANK, SortedRows};
-use super::tally::{Duplicate, Tally};
+use super::{Duplicate, Tally};
 use crate::bake::error::BakeError;
 use crate::format::key::Key;
 

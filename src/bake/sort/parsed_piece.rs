@@ -3,7 +3,7 @@
 use memmap2::{Advice, MmapMut};
 
 use super::held_row::HeldRow;
-use crate::bake::bad_row::BadRow;
+use crate::bake::bad_rows::BadRow;
 use crate::bake::keys::canonical_decimal;
 use crate::bake::row_fault::RowFault;
 use crate::format::FormatError;

@@ -6,7 +6,7 @@ use rayon::slice::{ParallelSlice, ParallelSliceMut};
 
 use super::held_row::HeldRow;
 use super::parsed_piece::ParsedPiece;
-use super::tally::{Duplicate, Tally};
+use super::{Duplicate, Tally};
 use crate::bake::keys::canonical_decimal;
 use crate::bake::options::Duplicates;
 use crate::format::key::{Key, KeyKind};
@@ -32,19 +32,19 @@ struct RowRef {
 pub(in crate::bake) const REF_LEN_BYTES: usize = size_of::<RowRef>();
 
 /// A sorted run: rows in memory, in key order.
-pub(in crate::bake) struct Run {
+pub(in crate::bake) struct SortedRun {
     /// The kind of the keys. If the kind is `U64`, `pieces` may hold keys as decimal text.
     kind: KeyKind,
     pieces: Vec<ParsedPiece>,
     refs: Vec<RowRef>,
 }
 
-impl Run {
+impl SortedRun {
     /// Sorts the rows of several pieces of the input. If `kind` is `U64`, keys that are held as decimal text are sorted
     /// as numbers.
-    pub(in crate::bake) fn sorted(pieces: Vec<ParsedPiece>, kind: KeyKind, pool: &ThreadPool) -> Run {
+    pub(in crate::bake) fn sorted(pieces: Vec<ParsedPiece>, kind: KeyKind, pool: &ThreadPool) -> SortedRun {
         let mut refs = Vec::with_capacity(pieces.iter().map(ParsedPiece::len).sum());
-        let mut run = Run { kind, pieces, refs: Vec::new() };
+        let mut run = SortedRun { kind, pieces, refs: Vec::new() };
         for (number, piece) in run.pieces.iter().enumerate() {
             let head = |position| match kind {
                 KeyKind::U64 => run.number(piece.key_at(position)),
@@ -247,7 +247,7 @@ mod tests {
             piece.push(Key::Bytes(&text[..len_bytes]), b"", line as u64, false).unwrap();
         }
         let pool = ThreadPoolBuilder::new().num_threads(1).stack_size(128 << 10).build().unwrap();
-        let run = Run::sorted(vec![piece], KeyKind::Bytes, &pool);
+        let run = SortedRun::sorted(vec![piece], KeyKind::Bytes, &pool);
         let lens = (0..run.len()).map(|index| run.row(index).0.key.as_bytes().unwrap().len());
         assert!(lens.eq(1..=LEN_MAX_BYTES));
     }

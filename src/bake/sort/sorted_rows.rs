@@ -7,11 +7,10 @@ use std::sync::Arc;
 
 use super::block_sums::BlockSums;
 use super::blocks::{BlockReader, Extent};
-use super::extent_owner::ExtentOwner;
 use super::held_row::HeldRow;
-use super::origin_jumps::OriginJumps;
-use super::run::Run;
+use super::run::SortedRun;
 use super::spill::SpilledRun;
+use super::{ExtentOwner, OriginJumps};
 use crate::bake::error::BakeError;
 use crate::bake::table::WrittenRecords;
 use crate::format::FormatError;
@@ -34,7 +33,7 @@ pub(in crate::bake) struct SortedRows<'r> {
 pub(in crate::bake) const BASE_RANK: u32 = u32::MAX;
 
 enum Storage<'r> {
-    Memory { run: &'r Run, next: usize },
+    Memory { run: &'r SortedRun, next: usize },
     Blocks(Box<BlockRows>),
 }
 
@@ -129,7 +128,7 @@ impl TableRecords {
 
 impl<'r> SortedRows<'r> {
     /// Returns a cursor over the rows of a run in memory.
-    pub(in crate::bake) fn memory(run: &'r Run, rank: u32) -> Self {
+    pub(in crate::bake) fn memory(run: &'r SortedRun, rank: u32) -> Self {
         SortedRows { storage: Storage::Memory { run, next: 0 }, rank }
     }
 

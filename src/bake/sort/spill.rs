@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use zerocopy::little_endian::U64;
 
+use super::ExtentOwner;
 use super::block_sums::BlockSums;
 use super::blocks::Extent;
-use super::extent_owner::ExtentOwner;
 use super::held_row::HeldRow;
 use crate::folder::unnamed_file_in;
 use crate::format::checksum::block_sum;

@@ -11,15 +11,13 @@ mod types_text;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-pub use types_text::{parse_types, write_types};
-
 use super::columns::{Column, ColumnsFault};
 use super::error::BakeError;
 use super::keys::Keys;
-use super::options::Options;
+use super::options::{Options, TypedColumns};
 use super::remedy::Remedy;
-use super::typed_columns::TypedColumns;
 use crate::typed::{self, ColumnType, Schema};
+pub use types_text::{parse_types, write_types};
 
 /// The columns that the options choose for an input.
 pub(super) enum Selected {

@@ -7,12 +7,14 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser, ValueParser};
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use zero_kv::DEFAULT_FILE;
 use zero_kv::bake::{
     BadRows, Cancel, Column, Duplicates, Format, Keys, Options, Pack, Shards, TypedColumns, ValueSpec, Verify,
     parse_types,
 };
+use zero_kv::cli::examples::{CommandExamples, add_examples};
+use zero_kv::cli::generate;
 use zero_kv::cli::generation_args::{GenerationArgs, parse_url};
 use zero_kv::cli::replace_args::ReplaceArgs;
 use zero_kv::cli::size::parse_size;
@@ -21,7 +23,36 @@ use zero_kv::replace::ReplaceRules;
 use zero_kv::slots::SlotRange;
 use zero_kv::typed::{ColumnType, SchemaError};
 
-use crate::command::command;
+const EXAMPLES: &[CommandExamples] = &[
+    (
+        "",
+        &[
+            ("Bake rows of key,value into ./storage.db", "baker rows.csv"),
+            (
+                "Read the key and the value from named columns",
+                "baker --header --key id --value name -o names.db names.csv",
+            ),
+            (
+                "Bake the output of another program, with keys of bytes",
+                "sort -u users.csv | baker --keys bytes -o users.db -",
+            ),
+            ("Bake a typed table", "baker --header --key id --types 'price:f32,name:text?' -o items.db items.csv"),
+            ("Replace and add rows of an existing table", "baker --base storage.db delta.csv"),
+            (
+                "Skip at most 10 malformed rows, and list them in a file",
+                "baker --bad-rows skip --max-bad-rows 10 --bad-rows-file bad.csv rows.csv",
+            ),
+            ("Bake a table, and publish it to an object store", "baker rows.csv -o users.db --to s3://tables/users"),
+        ],
+    ),
+    (
+        "merge",
+        &[(
+            "Merge two tables; if both have a key, the row of the second one is kept",
+            "baker merge a.db b.db --duplicates last -o both.db",
+        )],
+    ),
+];
 
 /// The default of `--max-bad-rows`.
 const BAD_ROWS_MAX: u64 = 1000;
@@ -483,4 +514,26 @@ struct Types(Vec<zero_kv::typed::Column>);
 
 fn types(text: &str) -> Result<Types, SchemaError> {
     parse_types(text).map(Types)
+}
+
+/// Returns the definition of the command line, with the examples of its help.
+pub(crate) fn command() -> clap::Command {
+    add_examples(generate::with_option(Args::command()), EXAMPLES)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::FromArgMatches;
+    use zero_kv::bake::Cancel;
+    use zero_kv::cli::examples::check_examples;
+
+    use super::*;
+
+    #[test]
+    fn the_examples_of_the_help_are_valid_command_lines() {
+        check_examples(&command(), EXAMPLES, |args| {
+            let args = command().try_get_matches_from(args).and_then(|matches| Args::from_arg_matches(&matches));
+            args.and_then(|args| args.options(&Cancel::default())).map(drop).map_err(|error| error.to_string())
+        });
+    }
 }

@@ -1,7 +1,6 @@
 //! `baker`: compiles `key,value` rows into a file to serve.
 
 mod args;
-mod command;
 mod files;
 mod progress;
 mod publishing;
@@ -24,8 +23,7 @@ use zero_kv::cli::generate;
 use zero_kv::cli::whole_file;
 use zero_kv::printable::Printable;
 
-use args::{Args, BakeArgs, Command, MergeArgs, OutputArgs};
-use command::command;
+use args::{Args, BakeArgs, Command, MergeArgs, OutputArgs, command};
 use files::{NamedFile, Role};
 use progress::ProgressDisplay;
 use publishing::Publisher;

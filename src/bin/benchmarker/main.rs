@@ -6,14 +6,12 @@
 //! [`responses`] checks the responses, [`tally`] counts them, and [`report`] formats the results.
 
 mod args;
-mod bins;
 mod canned;
 mod canned_server;
 mod ceiling;
 mod client;
 mod columns;
 mod floor_encoding;
-mod hdr_log;
 mod keys;
 mod load;
 mod memory;
@@ -132,7 +130,7 @@ async fn measure(args: &Args, table: &Arc<Table>) -> anyhow::Result<()> {
         whole_file::write_whole(path, page.as_bytes())?;
     }
     if let Some(path) = &args.hdr {
-        let log = hdr_log::encode(&outcome.intervals)?;
+        let log = tally::encode(&outcome.intervals)?;
         whole_file::write_whole(path, &log)?;
     }
     check_errors(&outcome)?;

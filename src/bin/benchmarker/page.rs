@@ -7,9 +7,8 @@ use std::time::SystemTime;
 
 use indicatif::{BinaryBytes, HumanCount};
 
-use crate::bins;
 use crate::load::Outcome;
-use crate::report::Report;
+use crate::report::{self, Report};
 use crate::svg::{Axis, Band, Chart, escaped};
 use crate::tally::Interval;
 
@@ -84,7 +83,7 @@ fn results(report: &Report<'_>) -> Rows {
         ("errors", count(outcome.errors())),
         ("bytes/s", count(outcome.per_second(tally.response_bytes) as u64)),
     ];
-    rows.extend(report.latencies_us().map(|(name, us)| (name, bins::format_latency((us * 1e3).round()))));
+    rows.extend(report.latencies_us().map(|(name, us)| (name, report::format_latency((us * 1e3).round()))));
     if report.args.rate.is_some() {
         rows.push(("scheduled, not sent", format!("{} requests", HumanCount(tally.unsent_requests))));
     }
@@ -153,7 +152,7 @@ fn percentiles(outcome: &Outcome) -> Chart {
     });
     let x = Axis::log("percentile", latency_ns.len() as f64, ticks.collect());
     let (min, max) = (latency_ns.min().max(1) as f64, latency_ns.max().max(1) as f64);
-    let y = Axis::log_ticks("latency", min, max, bins::format_latency);
+    let y = Axis::log_ticks("latency", min, max, report::format_latency);
     let mut chart = Chart::new(x, y);
     let points = latency_ns.iter_quantiles(POINTS_PER_HALVING).map(|step| {
         let rarity = 1.0 / (1.0 - step.quantile_iterated_to()).max(1e-12);
@@ -211,16 +210,19 @@ fn turns<'i>(server: &'i [Interval], ceiling: &'i [Interval]) -> Vec<(&'static s
 }
 
 fn histogram(outcome: &Outcome) -> Chart {
-    let bins = bins::bins(&outcome.tally.latency_ns);
+    let bins = report::bins(&outcome.tally.latency_ns);
     let total = bins.iter().map(|bin| bin.count).sum::<u64>().max(1) as f64;
     let share = |count: u64| count as f64 / total * 100.0;
     let share_max = bins.iter().map(|bin| share(bin.count)).fold(0.0, f64::max);
-    let ticks =
-        bins.iter().enumerate().map(|(index, bin)| (index as f64, bins::format_latency(bin.from_ns as f64))).collect();
+    let ticks = bins
+        .iter()
+        .enumerate()
+        .map(|(index, bin)| (index as f64, report::format_latency(bin.from_ns as f64)))
+        .collect();
     let y = Axis::linear("% of pipelines", 0.0, share_max, |percent| format!("{}", (percent * 1e3).round() / 1e3));
     let mut chart = Chart::new(Axis::for_bars("latency", bins.len(), ticks), y);
     for (index, bin) in bins.iter().enumerate() {
-        let [from, to] = [bin.from_ns, bin.to_ns].map(|ns| bins::format_latency(ns as f64));
+        let [from, to] = [bin.from_ns, bin.to_ns].map(|ns| report::format_latency(ns as f64));
         let title = format!("{from} to {to}: {} pipelines, {:.3}%", HumanCount(bin.count), share(bin.count));
         chart.bar(index as f64, index as f64 + 1.0, share(bin.count), &title);
     }

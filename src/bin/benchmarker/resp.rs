@@ -9,7 +9,19 @@ use zero_kv::protocol::native::{KEY_LEN_MAX_BYTES, ResponseHeader, Status, VALUE
 use zero_kv::{Key, KeyKind};
 
 use crate::mix::Op;
-use crate::wire::ResponseHead;
+
+/// The head of a response: all bytes up to the length of the value.
+pub(crate) struct ResponseHead {
+    /// The status and the length of the value, as a native header.
+    pub(crate) header: ResponseHeader,
+    /// The bytes of the head that count as the start of the value. Only Redis's replies to floors and with hashes have
+    /// such bytes.
+    pub(crate) value_start: Vec<u8>,
+    /// Length of the terminator after the value. The native protocol has no terminator.
+    pub(crate) tail_len_bytes: usize,
+    /// If a Redis reply is an error or cannot be a reply to the request, the first line of this reply.
+    pub(crate) unexpected: Option<String>,
+}
 
 const GET: &[u8] = b"*2\r\n$3\r\nGET\r\n";
 const EXISTS: &[u8] = b"*2\r\n$6\r\nEXISTS\r\n";

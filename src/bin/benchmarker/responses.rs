@@ -9,8 +9,8 @@ use zerocopy::IntoBytes;
 
 use crate::keys::{Pipeline, Table};
 use crate::mix::Op;
-use crate::resp::{LINE_END, ReplyPrefix};
-use crate::wire::{Protocol, ResponseHead};
+use crate::resp::{LINE_END, ReplyPrefix, ResponseHead};
+use crate::wire::Protocol;
 
 /// Counts of the responses to the current pipeline.
 #[derive(Clone, Copy, Default)]

@@ -24,7 +24,7 @@ const PRECISION: f64 = 0.05;
 const PIPELINES_MIN: f64 = 100.0;
 
 #[derive(Serialize)]
-pub(crate) struct Step {
+pub(crate) struct SweepStep {
     rate: u64,
     requests_per_second: f64,
     p99_us: f64,
@@ -34,7 +34,7 @@ pub(crate) struct Step {
 
 pub(crate) struct Sweep {
     p99_us_max: f64,
-    steps: Vec<Step>,
+    steps: Vec<SweepStep>,
     /// The results of the last run.
     pub(crate) last: Outcome,
 }
@@ -82,7 +82,7 @@ fn p99_us(outcome: &Outcome) -> f64 {
     outcome.tally.quantile_us(0.99)
 }
 
-impl Step {
+impl SweepStep {
     fn text(&self) -> String {
         format!(
             "rate {}: {} requests/s, p99 {:.0} µs, {}",
@@ -107,7 +107,7 @@ impl Sweep {
         self.last = load::run(&Plan { rate: Some(rate), ..plan.clone() }, table).await?;
         let p99_us = p99_us(&self.last);
         let is_passed = p99_us <= self.p99_us_max && self.last.tally.unsent_requests == 0;
-        let step = Step { rate, requests_per_second: rounded(self.last.requests_per_second()), p99_us, is_passed };
+        let step = SweepStep { rate, requests_per_second: rounded(self.last.requests_per_second()), p99_us, is_passed };
         print(step.text())?;
         self.steps.push(step);
         Ok(is_passed)
@@ -149,5 +149,5 @@ struct JsonSweep<'s> {
     p99_us_max: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     rate: Option<u64>,
-    steps: &'s [Step],
+    steps: &'s [SweepStep],
 }

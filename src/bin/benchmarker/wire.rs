@@ -11,7 +11,7 @@ use zero_kv::{Key, KeyKind};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::mix::Op;
-use crate::resp;
+use crate::resp::{self, ResponseHead};
 
 /// A protocol that the server speaks.
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
@@ -63,19 +63,6 @@ impl Protocol {
             Protocol::Resp => resp::read_head(op, expected, head),
         }
     }
-}
-
-/// The head of a response: all bytes up to the length of the value.
-pub(crate) struct ResponseHead {
-    /// The status and the length of the value, as a native header.
-    pub(crate) header: ResponseHeader,
-    /// The bytes of the head that count as the start of the value. Only Redis's replies to floors and with hashes have
-    /// such bytes.
-    pub(crate) value_start: Vec<u8>,
-    /// Length of the terminator after the value. The native protocol has no terminator.
-    pub(crate) tail_len_bytes: usize,
-    /// If a Redis reply is an error or cannot be a reply to the request, the first line of this reply.
-    pub(crate) unexpected: Option<String>,
 }
 
 /// The encoded requests of one pipeline, or of all rows of a table.

@@ -8,7 +8,6 @@ mod columns;
 mod deadline;
 mod diff;
 mod dump;
-mod examples;
 mod health;
 mod info;
 mod inspect;
@@ -38,8 +37,7 @@ use zero_kv::cli::examples::add_examples;
 use zero_kv::cli::generate;
 use zero_kv::cli::server_args::{ServerArgs, name_client_options};
 
-use args::{Args, Command, FileCommand, Lookup, ProgramCommand, PublishingCommand, ServerCommand};
-use examples::EXAMPLES;
+use args::{Args, Command, EXAMPLES, FileCommand, Lookup, ProgramCommand, PublishingCommand, ServerCommand};
 use output::{ignore_closed_pipe, stdout_error};
 use served_table::ServedTable;
 use table::{DirectTable, Table};

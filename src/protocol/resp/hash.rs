@@ -100,7 +100,7 @@ fn with_fields(id: Id, input: &[u8], key_at: usize, count: usize) -> Option<Hash
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Command, Parsed, Progress, parse};
+    use super::super::{Command, ParseProgress, Parsed, parse};
     use super::*;
 
     fn command(words: &[&str]) -> Vec<u8> {
@@ -162,7 +162,7 @@ mod tests {
                     let mut other = input.clone();
                     other[at] = byte;
                     let Some(found) = hash_read(&other) else { continue };
-                    let parsed = parse(&other, &mut Progress::default());
+                    let parsed = parse(&other, &mut ParseProgress::default());
                     let Ok(Parsed::Command { len_bytes, .. }) = parsed else { panic!("{byte} at {at}") };
                     let args: Vec<&[u8]> = Command::new(&other[..len_bytes]).args().collect();
                     let args_found: Vec<&[u8]> = [found.key].into_iter().chain(found.fields).collect();

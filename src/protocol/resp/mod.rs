@@ -25,7 +25,7 @@ pub use get::{floor_or_ceiling, get, range_or_count};
 pub use glob::{Glob, PART_LEN_MAX_BYTES};
 pub use hash::{HashFields, HashRead, hash_read};
 pub use number::integer;
-pub use parse::{Parsed, Progress, ProtocolError, parse};
+pub use parse::{ParseProgress, Parsed, ProtocolError, parse};
 pub use reply::{Reply, Sink, Version};
 pub use reply_len::{NotReply, reply_len_bytes};
 

@@ -1,7 +1,7 @@
 //! Splits the bytes of a connection, which arrive in pieces, into commands.
 //!
 //! In: received bytes that follow the previous command. Out: the first command, borrowed from the input, or a result
-//! that reports an incomplete or malformed command. Only [`Progress`] is kept between calls. Memory is allocated only
+//! that reports an incomplete or malformed command. Only [`ParseProgress`] is kept between calls. Memory is allocated only
 //! for complete inline commands.
 //!
 //! Redis accepts any two bytes as the end of a line or of an argument. This parser requires CR and LF, because other
@@ -17,7 +17,7 @@ const ARG_LEN_MIN_BYTES: usize = b"$0\r\n\r\n".len();
 /// The state of parsing an incomplete command. With this state, the next call continues at the line in which parsing
 /// stopped. Each connection has its own state.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Progress {
+pub struct ParseProgress {
     /// Offset of the next argument, or 0 while the number of arguments is unknown.
     at: u32,
     args_left: u32,
@@ -93,19 +93,19 @@ pub enum ProtocolError {
 ///
 /// # Errors
 /// [`ProtocolError`]. An error is returned as soon as it is certain, even if the rest of the command has not arrived.
-pub fn parse<'a>(input: &'a [u8], progress: &mut Progress) -> Result<Parsed<'a>, ProtocolError> {
+pub fn parse<'a>(input: &'a [u8], progress: &mut ParseProgress) -> Result<Parsed<'a>, ProtocolError> {
     let parsed = match input.first() {
         None => Parsed::Incomplete,
         Some(b'*') => array(input, progress)?,
         Some(_) => inline_command(input, progress)?,
     };
     if !matches!(parsed, Parsed::Incomplete) {
-        *progress = Progress::default();
+        *progress = ParseProgress::default();
     }
     Ok(parsed)
 }
 
-fn array<'a>(input: &'a [u8], progress: &mut Progress) -> Result<Parsed<'a>, ProtocolError> {
+fn array<'a>(input: &'a [u8], progress: &mut ParseProgress) -> Result<Parsed<'a>, ProtocolError> {
     if progress.at == 0 {
         let errors = [ProtocolError::MultibulkLen, ProtocolError::MultibulkLenTooBig];
         let Some((count, line_end)) = count_line(input, progress, errors)? else {
@@ -141,7 +141,7 @@ fn array<'a>(input: &'a [u8], progress: &mut Progress) -> Result<Parsed<'a>, Pro
     Ok(Parsed::Command { command: Command::new(&input[..len_bytes]), len_bytes })
 }
 
-impl Progress {
+impl ParseProgress {
     /// Advances to the argument at `at`. Fails if the command would exceed its maximum length even if all remaining
     /// arguments were as short as possible.
     fn advance_to(&mut self, at: usize, args_left: usize) -> Result<(), ProtocolError> {
@@ -149,7 +149,7 @@ impl Progress {
             return Err(ProtocolError::CommandTooBig);
         }
         // `at` and `args_left` are at most [`COMMAND_LEN_MAX_BYTES`], which fits into 32 bits.
-        *self = Progress { at: at as u32, args_left: args_left as u32, searched: at as u32 };
+        *self = ParseProgress { at: at as u32, args_left: args_left as u32, searched: at as u32 };
         Ok(())
     }
 }
@@ -159,7 +159,7 @@ impl Progress {
 /// number. `too_big` is the error for a line that is too long.
 fn count_line(
     input: &[u8],
-    progress: &mut Progress,
+    progress: &mut ParseProgress,
     [invalid, too_big]: [ProtocolError; 2],
 ) -> Result<Option<(i64, usize)>, ProtocolError> {
     let at = progress.at as usize;
@@ -189,7 +189,7 @@ fn at_most(number: i64, max: usize) -> Option<usize> {
     usize::try_from(number).ok().filter(|&number| number <= max)
 }
 
-fn inline_command<'a>(input: &'a [u8], progress: &mut Progress) -> Result<Parsed<'a>, ProtocolError> {
+fn inline_command<'a>(input: &'a [u8], progress: &mut ParseProgress) -> Result<Parsed<'a>, ProtocolError> {
     let window_end = LINE_LEN_MAX_BYTES + 1;
     let window = &input[..input.len().min(window_end)];
     let searched = progress.searched as usize;

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cluster::{SlotSet, Topology};
+use crate::publish::Record;
 use crate::publish::change::Change;
 use crate::publish::error::PublishError;
 use crate::publish::manifest::Manifest;
 use crate::publish::pin::{Decision, Pin};
-use crate::publish::record::Record;
 use crate::publish::status::NodeStatus;
 
 /// The properties of a node that do not change.

@@ -22,11 +22,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Record;
 use super::error::{FailureKind, PublishError};
 use super::limits::EARLIER_SLOTS_MAX;
 use super::manifest::Manifest;
 use super::pin::{Decision, Pin};
-use super::record::Record;
 use super::status::NodeStatus;
 use crate::cluster::{SlotSet, Topology};
 use crate::slots::SlotRange;

@@ -173,7 +173,7 @@ fn is_same_state(left: &NodeStatus, right: &NodeStatus) -> bool {
 mod tests {
     use super::super::actions::{Event, Found, NodeOptions, Read};
     use super::*;
-    use crate::publish::record::Record;
+    use crate::publish::Record;
 
     /// Returns what an empty table has.
     fn nothing(read: &Read) -> Found {

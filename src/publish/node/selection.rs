@@ -9,11 +9,11 @@ use std::time::Duration;
 use super::actions::{Action, Goal};
 use super::{MANIFESTS_MAX, NodeMachine, Prepared, Transfer};
 use crate::cluster::SlotSet;
+use crate::publish::Record;
 use crate::publish::change::Change;
 use crate::publish::error::PublishError;
 use crate::publish::manifest::Manifest;
 use crate::publish::pin::Decision;
-use crate::publish::record::Record;
 
 /// What the documents select.
 pub(super) enum Selection {

@@ -27,11 +27,11 @@ use std::collections::BTreeMap;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
+use super::Record;
 use super::error::{PublishError, StoreFault};
 use super::manifest::Manifest;
 use super::node::{Action, Event, Found, Goal, Read, SwapFailure};
 use super::pin::{Decision, Pin};
-use super::record::Record;
 use super::status::NodeStatus;
 use nodes::{POLL_MS, SimulatedFile, SimulatedNode, groups};
 use store::{GROUP_SLOTS, GROUPS, PublicationKind, SimulatedStore, newest};
@@ -56,7 +56,7 @@ fn damaged() -> PublishError {
 }
 
 /// What happens at a time.
-enum Step {
+enum SimulationStep {
     /// A read arrives at the store, or its response at the node.
     Reading {
         read: Read,
@@ -101,7 +101,7 @@ struct World {
     random: SmallRng,
     now_ms: u64,
     /// Steps are long, and the map moves its entries.
-    queue: BTreeMap<(u64, u64), (usize, u64, Box<Step>)>,
+    queue: BTreeMap<(u64, u64), (usize, u64, Box<SimulationStep>)>,
     queued: u64,
     store: SimulatedStore,
     nodes: Vec<SimulatedNode>,
@@ -139,9 +139,9 @@ impl World {
             world.store.apply_topology(0, &world.owners);
         }
         for at in 0..NODES.len() {
-            world.schedule(0, at, Step::Starts);
+            world.schedule(0, at, SimulationStep::Starts);
         }
-        world.schedule(1, 0, Step::Change);
+        world.schedule(1, 0, SimulationStep::Change);
         world
     }
 
@@ -157,7 +157,7 @@ impl World {
         self.now_ms < FAULTS_MS
     }
 
-    fn schedule(&mut self, after_ms: u64, at: usize, step: Step) {
+    fn schedule(&mut self, after_ms: u64, at: usize, step: SimulationStep) {
         self.queued += 1;
         let incarnation = self.nodes[at].incarnation;
         self.queue.insert((self.now_ms + after_ms, self.queued), (at, incarnation, Box::new(step)));
@@ -174,13 +174,17 @@ impl World {
                 self.nodes.iter_mut().for_each(|node| (node.reads, node.writes) = (0, 0));
             }
             self.now_ms = now_ms;
-            let changes_slots =
-                !matches!(*step, Step::Reading { .. } | Step::StatusArrives { .. } | Step::StatusEnds { .. });
+            let changes_slots = !matches!(
+                *step,
+                SimulationStep::Reading { .. }
+                    | SimulationStep::StatusArrives { .. }
+                    | SimulationStep::StatusEnds { .. }
+            );
             steps += 1;
             assert!(steps < STEPS_MAX, "node {} acts without end", NODES[at]);
             match *step {
-                Step::Change => self.change(),
-                Step::Starts if self.nodes[at].machine.is_none() => self.start(at),
+                SimulationStep::Change => self.change(),
+                SimulationStep::Starts if self.nodes[at].machine.is_none() => self.start(at),
                 _ if self.nodes[at].machine.is_none() || self.nodes[at].incarnation != incarnation => {}
                 step => self.step(at, step),
             }
@@ -218,7 +222,7 @@ impl World {
                 let node = &mut self.nodes[at];
                 node.wake_token += 1;
                 let (token, at_ms) = (node.wake_token, node.at_clock(until));
-                self.schedule(at_ms.saturating_sub(self.now_ms).max(1), at, Step::Wake { token });
+                self.schedule(at_ms.saturating_sub(self.now_ms).max(1), at, SimulationStep::Wake { token });
                 return;
             };
             self.act(at, action);
@@ -235,7 +239,7 @@ impl World {
             Action::Read(read) => {
                 self.nodes[at].reads += if let Read::CheckManifest(_) = read { 2 } else { 1 };
                 let sent_ms = self.now_ms;
-                self.schedule(delay_ms, at, Step::Reading { read, sent_ms });
+                self.schedule(delay_ms, at, SimulationStep::Reading { read, sent_ms });
             }
             Action::Activate(topology) => {
                 self.nodes[at].activate(topology.clone(), self.now_ms);
@@ -251,34 +255,34 @@ impl World {
                 self.nodes[at].wake_token += 1;
                 let token = self.nodes[at].wake_token;
                 self.nodes[at].transfer = Some(token);
-                self.schedule(ms, at, Step::TransferEnds { token, goal });
+                self.schedule(ms, at, SimulationStep::TransferEnds { token, goal });
             }
             Action::CancelTransfer => {
                 let token = self.nodes[at].transfer.unwrap();
-                self.schedule(50, at, Step::TransferCanceled { token });
+                self.schedule(50, at, SimulationStep::TransferCanceled { token });
             }
             Action::Swap(goal, record) => {
                 self.check_swap(at, &goal, &record);
                 let node = &mut self.nodes[at];
                 node.record_before_swap = Some(std::mem::replace(&mut node.disk.record, record));
                 let ms = 1 + self.below(POLL_MS / 2);
-                self.schedule(ms, at, Step::SwapEnds { goal });
+                self.schedule(ms, at, SimulationStep::SwapEnds { goal });
             }
             Action::Settle(record, needed) => {
                 let needed = needed.iter().map(|manifest| manifest.number).collect();
-                self.schedule(delay_ms.min(100), at, Step::SettleEnds { record, needed });
+                self.schedule(delay_ms.min(100), at, SimulationStep::SettleEnds { record, needed });
             }
             Action::WriteStatus(status) => {
                 self.nodes[at].writes += 1;
                 let is_lost = self.has_faults() && self.one_in(10);
                 if self.has_faults() && self.one_in(12) {
                     let ms = delay_ms + self.below(3 * POLL_MS);
-                    self.schedule(ms, at, Step::StatusArrives { status: status.clone() });
+                    self.schedule(ms, at, SimulationStep::StatusArrives { status: status.clone() });
                 }
                 if !(is_lost && self.one_in(2)) {
-                    self.schedule(delay_ms, at, Step::StatusArrives { status });
+                    self.schedule(delay_ms, at, SimulationStep::StatusArrives { status });
                 }
-                self.schedule(delay_ms + 1, at, Step::StatusEnds { is_lost });
+                self.schedule(delay_ms + 1, at, SimulationStep::StatusEnds { is_lost });
             }
         }
     }
@@ -297,31 +301,31 @@ impl World {
         self.nodes[at].machine.as_mut().unwrap().apply(event, now);
     }
 
-    fn step(&mut self, at: usize, step: Step) {
+    fn step(&mut self, at: usize, step: SimulationStep) {
         let now_ms = self.now_ms;
         match step {
-            Step::Wake { token } if token != self.nodes[at].wake_token => return,
-            Step::Wake { .. } => {}
-            Step::Reading { read, sent_ms } => {
+            SimulationStep::Wake { token } if token != self.nodes[at].wake_token => return,
+            SimulationStep::Wake { .. } => {}
+            SimulationStep::Reading { read, sent_ms } => {
                 let is_failing = self.has_faults() && self.one_in(12) || now_ms < self.nodes[at].partitioned_until_ms;
                 let is_stale = self.has_faults() && self.one_in(6);
                 let view_ms = if is_stale { now_ms.saturating_sub(self.below(4 * POLL_MS)) } else { now_ms };
                 let result = if is_failing { store::failed() } else { self.store.read(&read, view_ms) };
                 let delay_ms = self.delay();
-                return self.schedule(delay_ms, at, Step::Response { read, result, view_ms, sent_ms });
+                return self.schedule(delay_ms, at, SimulationStep::Response { read, result, view_ms, sent_ms });
             }
-            Step::Response { read, result, view_ms, sent_ms } => {
+            SimulationStep::Response { read, result, view_ms, sent_ms } => {
                 if let (Read::Pin(_), Ok(Found::Pin(None))) = (&read, &result) {
                     (self.nodes[at].pin_view_ms, self.nodes[at].pin_sent_ms) = (view_ms, sent_ms);
                 }
                 self.apply(at, Event::Read(read, result));
             }
-            Step::TransferEnds { token, .. } | Step::TransferCanceled { token }
+            SimulationStep::TransferEnds { token, .. } | SimulationStep::TransferCanceled { token }
                 if self.nodes[at].transfer != Some(token) =>
             {
                 return;
             }
-            Step::TransferEnds { goal, .. } => {
+            SimulationStep::TransferEnds { goal, .. } => {
                 self.nodes[at].transfer = None;
                 let slots = goal.slots.clone();
                 let fails = self.has_faults() && self.one_in(5) || now_ms < self.nodes[at].partitioned_until_ms;
@@ -342,12 +346,12 @@ impl World {
                 };
                 self.apply(at, Event::Transferred(result));
             }
-            Step::TransferCanceled { .. } => {
+            SimulationStep::TransferCanceled { .. } => {
                 self.nodes[at].transfer = None;
                 self.apply(at, Event::Transferred(Err(PublishError::Canceled)));
             }
-            Step::SwapEnds { goal } => self.end_swap(at, goal),
-            Step::SettleEnds { record, needed } => {
+            SimulationStep::SwapEnds { goal } => self.end_swap(at, goal),
+            SimulationStep::SettleEnds { record, needed } => {
                 self.check_pin(at, &record);
                 let node = &mut self.nodes[at];
                 node.disk.record = record;
@@ -359,15 +363,15 @@ impl World {
                 });
                 self.apply(at, Event::Settled(Ok(())));
             }
-            Step::StatusArrives { status } => return self.store.write_status(now_ms, status),
-            Step::StatusEnds { is_lost } => {
+            SimulationStep::StatusArrives { status } => return self.store.write_status(now_ms, status),
+            SimulationStep::StatusEnds { is_lost } => {
                 self.apply(at, Event::StatusWritten(if is_lost { Err(unreachable()) } else { Ok(()) }));
             }
-            Step::Noticed if self.nodes[at].serves_damaged => {
+            SimulationStep::Noticed if self.nodes[at].serves_damaged => {
                 self.apply(at, Event::Damaged("lookups found damaged blocks"));
             }
-            Step::Noticed => return,
-            Step::Starts | Step::Change => unreachable!("handled before"),
+            SimulationStep::Noticed => return,
+            SimulationStep::Starts | SimulationStep::Change => unreachable!("handled before"),
         }
         self.drive(at);
     }
@@ -391,7 +395,7 @@ impl World {
         self.swaps += 1;
         if file.is_damaged {
             let ms = self.below(POLL_MS);
-            self.schedule(ms, at, Step::Noticed);
+            self.schedule(ms, at, SimulationStep::Noticed);
         }
         self.apply(at, Event::Swapped(Ok(())));
     }
@@ -461,13 +465,13 @@ impl World {
             }
         }
         let ms = 1 + self.below(2 * POLL_MS);
-        self.schedule(ms, at, Step::Change);
+        self.schedule(ms, at, SimulationStep::Change);
     }
 
     fn crash(&mut self, at: usize) {
         self.nodes[at].crash();
         let ms = self.below(3 * POLL_MS);
-        self.schedule(ms, at, Step::Starts);
+        self.schedule(ms, at, SimulationStep::Starts);
     }
 
     fn good_generations(&self) -> Vec<u64> {
@@ -484,7 +488,7 @@ impl World {
         if file.generation == served {
             node.serves_damaged = true;
             let ms = self.below(POLL_MS);
-            self.schedule(ms, at, Step::Noticed);
+            self.schedule(ms, at, SimulationStep::Noticed);
         }
     }
 

@@ -6,10 +6,10 @@ use std::time::Duration;
 use super::NODES;
 use super::store::{GROUP_SLOTS, GROUPS};
 use crate::cluster::{SlotSet, Topology};
+use crate::publish::Record;
 use crate::publish::change::Change;
 use crate::publish::manifest::Manifest;
 use crate::publish::node::{Goal, NodeMachine, NodeOptions};
-use crate::publish::record::Record;
 use crate::slots::SlotRange;
 
 /// The mean time between two polls, by the clock of the node.

@@ -14,7 +14,6 @@ mod long_value_tests;
 #[cfg(all(test, feature = "bake"))]
 mod panic_tests;
 mod protocol;
-mod socket_use;
 #[cfg(all(test, feature = "bake"))]
 mod tests;
 #[cfg(all(test, feature = "bake"))]
@@ -34,7 +33,10 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use rustix::net::sockopt::{set_socket_linger, socket_peercred};
+use rustix::net::sockopt::{
+    set_socket_linger, set_socket_recv_buffer_size, set_socket_send_buffer_size, socket_peercred,
+    socket_send_buffer_size,
+};
 use rustix::net::{Shutdown, shutdown};
 use tokio::io::ReadBuf;
 use tokio::runtime::Handle;
@@ -43,25 +45,23 @@ use tokio::time::{Sleep, sleep, sleep_until};
 use tracing::{debug, error, warn};
 
 use super::activity::Waits;
+use super::client_memory::written_bytes;
 use super::cold_reads::ColdWait;
 use super::generations::PinnedGeneration;
 use super::limits::Limits;
 use super::newest_tasks::Place;
 use super::pass::{READ_LEN_BYTES, Then};
 use super::peer::Peer;
-use super::pending::PendingResponses;
-use super::responses::Responses;
-use super::sending::Unsent;
+use super::responses::{Piece, Responses, Unsent, need_store};
 use super::socket_memory::SocketMemory;
 use super::state::ServerState;
+use super::steps::{PASS_STEPS_MAX, TURN_STEPS_MAX};
 use super::stream::{ClientStream, is_too_many, poll_send};
-use super::turn::Turn;
 use super::worker_state::{ConnectionContext, WorkerState};
 use super::{panics, redis};
 use crate::direct::Waiter;
 use crate::setting::Setting;
 use protocol::Protocol;
-use socket_use::SocketUse;
 
 /// After a connection has answered requests of this total length from one generation, it may answer later requests from
 /// a newer generation. Without this limit, a client that never stops sending would hold the old generation forever.
@@ -873,6 +873,249 @@ impl Drop for Lingering {
     }
 }
 
+/// The maximum memory that a connection keeps for later responses after the pending responses are sent.
+const PENDING_KEPT_MAX_BYTES: usize = 16 << 10;
+
+/// Responses that wait until the socket takes them.
+#[derive(Default)]
+pub(super) struct PendingResponses {
+    copied: Vec<u8>,
+    pieces: Vec<Piece>,
+    /// The reply that shared pieces are ranges of. Its memory does not belong to the connection.
+    shared: Option<Arc<[u8]>>,
+    sent_bytes: usize,
+    total_len_bytes: usize,
+    passes_descriptors: bool,
+}
+
+impl PendingResponses {
+    /// Stores the unsent responses of a pass.
+    pub(super) fn keep(&mut self, unsent: &Unsent<'_>) {
+        debug_assert!(self.copied.is_empty() && self.pieces.is_empty(), "earlier responses are still pending");
+        self.copied.extend_from_slice(unsent.copied);
+        self.pieces.extend_from_slice(unsent.pieces);
+        self.shared = unsent.shared.cloned();
+        self.sent_bytes = unsent.sent_bytes;
+        self.total_len_bytes = unsent.total_len_bytes;
+        self.passes_descriptors = unsent.passes_descriptors;
+    }
+
+    /// Discards all responses, and stores one response instead.
+    pub(super) fn replace(&mut self, response: &[u8]) {
+        self.clear();
+        self.copied.extend_from_slice(response);
+        (self.sent_bytes, self.total_len_bytes, self.passes_descriptors) = (0, response.len(), false);
+    }
+
+    /// Returns the unsent responses. `stage` is a buffer for bytes that are copied just before they are sent.
+    pub(super) fn unsent<'a>(&'a self, stage: &'a mut Vec<u8>) -> Unsent<'a> {
+        Unsent {
+            copied: &self.copied,
+            pieces: &self.pieces,
+            shared: self.shared.as_ref(),
+            sent_bytes: self.sent_bytes,
+            total_len_bytes: self.total_len_bytes,
+            passes_descriptors: self.passes_descriptors,
+            refusal: None,
+            stage,
+            is_staged: false,
+        }
+    }
+
+    /// Records that the first `sent_bytes` bytes of the responses are sent. If a `refusal` was sent instead of the only
+    /// response (see [`Unsent::refuse`]), stores the refusal first, and `sent_bytes` counts bytes of the refusal.
+    pub(super) fn advance_to(&mut self, sent_bytes: usize, refusal: Option<&[u8]>) {
+        if let Some(refusal) = refusal {
+            self.replace(refusal);
+        }
+        self.passes_descriptors &= refusal.is_none() && sent_bytes == 0;
+        self.sent_bytes = sent_bytes;
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.sent_bytes == self.total_len_bytes
+    }
+
+    /// Returns the number of unsent bytes.
+    pub(super) fn len_bytes(&self) -> usize {
+        self.total_len_bytes - self.sent_bytes
+    }
+
+    /// Returns whether the unsent responses need the generation that they were read from, because they borrow bytes
+    /// from its file or pass its descriptors.
+    pub(super) fn needs_generation(&self) -> bool {
+        !self.is_empty() && (need_store(&self.pieces) || self.passes_descriptors)
+    }
+
+    /// Returns the number of bytes that are allocated for the pending responses.
+    pub(super) fn capacity_bytes(&self) -> usize {
+        size_of::<PendingResponses>() + self.copied.capacity() + self.pieces.capacity() * size_of::<Piece>()
+    }
+
+    /// Discards all responses. Keeps some of the memory, so that a client that often receives slowly does not cause an
+    /// allocation each time.
+    pub(super) fn clear(&mut self) {
+        self.copied.clear();
+        self.copied.shrink_to(PENDING_KEPT_MAX_BYTES);
+        self.pieces.clear();
+        self.shared = None;
+        (self.sent_bytes, self.total_len_bytes) = (0, 0);
+    }
+}
+
+/// How many times larger than its current limit a buffer must be allowed to be before it grows again. This factor keeps
+/// a limit that varies between two sizes from costing a system call in every turn.
+const GROWTH_MIN: u64 = 4;
+/// The size of a TCP socket's buffers once they are no longer limited: the kernel's default maximum.
+const TCP_BUFFER_MAX_BYTES: u64 = 4 << 20;
+/// The minimum size of a TCP socket's buffers. Below this size, the kernel would still hold a whole segment. Unlike the
+/// memory of a Unix socket, an eviction can release the memory of a TCP socket.
+const TCP_BUFFER_MIN_BYTES: u64 = 32 << 10;
+
+/// The use of a connection's socket.
+struct SocketUse {
+    /// An upper bound of the memory that the socket has taken since the last measurement.
+    unmeasured_bytes: u64,
+    /// The limit that applies to the socket's buffers.
+    buffer_max_bytes: u64,
+    /// The size of a Unix socket's send buffer before it was first limited.
+    send_buffer_bytes: Option<u64>,
+}
+
+impl SocketUse {
+    fn new() -> SocketUse {
+        SocketUse { unmeasured_bytes: 0, buffer_max_bytes: u64::MAX, send_buffer_bytes: None }
+    }
+
+    /// Records that the socket accepted bytes in one write.
+    #[inline]
+    fn sent(&mut self, len_bytes: usize) {
+        self.unmeasured_bytes += written_bytes(len_bytes);
+    }
+
+    /// Changes the sizes of the socket's buffers.
+    ///
+    /// # Errors
+    /// If the system rejects a size.
+    fn limit(&mut self, socket: BorrowedFd<'_>, is_unix: bool, max_bytes: u64) -> rustix::io::Result<()> {
+        if max_bytes > self.buffer_max_bytes && max_bytes < self.buffer_max_bytes.saturating_mul(GROWTH_MIN) {
+            return Ok(());
+        }
+        self.buffer_max_bytes = max_bytes;
+        // The kernel doubles the sizes that it is given.
+        if is_unix {
+            let default_bytes = match self.send_buffer_bytes {
+                Some(bytes) => bytes,
+                None => socket_send_buffer_size(socket)? as u64,
+            };
+            if self.send_buffer_bytes.is_some() || max_bytes < default_bytes {
+                self.send_buffer_bytes = Some(default_bytes);
+                set_socket_send_buffer_size(socket, (max_bytes.min(default_bytes) / 2) as usize)?;
+            }
+            return Ok(());
+        }
+        let size = (max_bytes.clamp(TCP_BUFFER_MIN_BYTES, TCP_BUFFER_MAX_BYTES) / 2) as usize;
+        set_socket_send_buffer_size(socket, size)?;
+        set_socket_recv_buffer_size(socket, size)
+    }
+}
+
+impl<S: ClientStream> Connection<S> {
+    /// Limits the socket's buffers before the connection's next write, if the limit has changed.
+    #[inline]
+    fn limit_socket(&mut self) {
+        let max_bytes = self.context.worker.server.client_memory.sockets.buffer_max_bytes();
+        if max_bytes != self.socket_use.buffer_max_bytes {
+            self.change_limit(max_bytes);
+        }
+    }
+
+    #[cold]
+    fn change_limit(&mut self, max_bytes: u64) {
+        // If the system rejects a size, the socket keeps its buffers, and its memory is still counted.
+        let _ = self.socket_use.limit(self.stream.socket(), self.context.peer.is_unix(), max_bytes);
+    }
+
+    /// Measures the socket if it may have taken much memory since the last measurement.
+    #[inline]
+    fn measure_socket(&mut self) {
+        if self.socket_use.unmeasured_bytes > self.context.worker.server.client_memory.sockets.unmeasured_max_bytes() {
+            self.measure_now();
+        }
+    }
+
+    #[cold]
+    fn measure_now(&mut self) {
+        self.socket_use.unmeasured_bytes = 0;
+        let measured = SocketMemory::of(self.stream.socket());
+        self.context.worker.server.client_memory.record_socket(&self.context.activity, measured);
+    }
+}
+
+/// The maximum number of request bytes that are answered or read ahead in a turn.
+const BYTES_MAX: usize = 4 * READ_LEN_BYTES;
+const PASSES_MAX: usize = 16;
+/// The maximum number of response bytes that are sent in a turn.
+const SENT_BYTES_MAX: usize = 2 << 20;
+/// The number of connections that have turns of full length. If more have work left, they share the time of this many
+/// turns, about 8 ms, so that a new request of another connection does not wait much longer.
+const FULL_TURNS_MAX: usize = 4;
+/// The minimum number of steps, and of response bytes, of a turn. In shorter turns, the switches between connections
+/// would take a considerable part of the time.
+const STEPS_MIN: usize = 1000;
+const SENT_BYTES_MIN: usize = 64 << 10;
+
+/// The remaining budget of a connection's turn.
+pub(super) struct Turn {
+    bytes: usize,
+    passes: usize,
+    steps: usize,
+    /// The number of steps after which a pass ends.
+    pub(super) pass_steps: usize,
+    pub(super) sent_bytes: usize,
+    /// Whether the turn was ended to let other connections have theirs, although this connection could continue.
+    pub(super) has_ended: bool,
+}
+
+impl Turn {
+    /// Begins a turn while `waiting` other connections have work left after their turns.
+    #[inline]
+    pub(super) fn begin(waiting: usize) -> Turn {
+        let shares = (waiting + 1).div_ceil(FULL_TURNS_MAX);
+        let share = |max: usize, min: usize| (max / shares).max(min);
+        let steps = share(TURN_STEPS_MAX, STEPS_MIN);
+        Turn {
+            bytes: share(BYTES_MAX, READ_LEN_BYTES),
+            passes: PASSES_MAX,
+            steps,
+            pass_steps: steps.min(PASS_STEPS_MAX),
+            sent_bytes: share(SENT_BYTES_MAX, SENT_BYTES_MIN),
+            has_ended: false,
+        }
+    }
+
+    pub(super) fn use_pass(&mut self, taken_bytes: usize, steps: usize) {
+        #[cfg(test)]
+        super::steps::USED_ON_THREAD.set(super::steps::USED_ON_THREAD.get() + steps);
+        self.bytes = self.bytes.saturating_sub(taken_bytes);
+        self.passes = self.passes.saturating_sub(1);
+        self.steps = self.steps.saturating_sub(steps);
+    }
+
+    /// Deducts request bytes from the budget when they are read ahead, that is, before a pass answers them.
+    pub(super) fn use_input(&mut self, len_bytes: usize) {
+        self.bytes = self.bytes.saturating_sub(len_bytes);
+    }
+
+    pub(super) fn use_sent(&mut self, len_bytes: usize) {
+        self.sent_bytes = self.sent_bytes.saturating_sub(len_bytes);
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.bytes == 0 || self.passes == 0 || self.steps == 0 || self.sent_bytes == 0
+    }
+}
+
 #[cfg(test)]
 mod unanswered_tests {
     use super::*;
@@ -908,5 +1151,69 @@ mod unanswered_tests {
         }
         assert!(moved_bytes <= 8 << 20, "{moved_bytes} bytes were moved");
         assert!(unanswered.capacity_bytes() <= KEPT_MAX_BYTES);
+    }
+}
+
+#[cfg(test)]
+mod socket_use_tests {
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+    use crate::server::client_memory::BUFFER_MIN_BYTES;
+
+    fn size(socket: BorrowedFd<'_>) -> u64 {
+        socket_send_buffer_size(socket).unwrap() as u64
+    }
+
+    #[test]
+    fn the_buffer_of_a_unix_socket_shrinks_and_grows_back() {
+        let (socket, _client) = UnixStream::pair().unwrap();
+        let (socket, mut socket_use) = (socket.as_fd(), SocketUse::new());
+        let default_bytes = size(socket);
+        for (max_bytes, expected_bytes) in [
+            (8 << 20, default_bytes),
+            (1 << 15, 1 << 15),
+            (1 << 16, 1 << 15),
+            (BUFFER_MIN_BYTES, BUFFER_MIN_BYTES),
+            (1 << 13, BUFFER_MIN_BYTES),
+            (1 << 16, 1 << 16),
+            (u64::MAX, default_bytes),
+        ] {
+            socket_use.limit(socket, true, max_bytes).unwrap();
+            assert_eq!(size(socket), expected_bytes, "{max_bytes}");
+        }
+    }
+
+    #[test]
+    fn the_buffer_of_a_tcp_socket_shrinks() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (socket, mut socket_use) = (socket.as_fd(), SocketUse::new());
+        for max_bytes in [1 << 17, 1 << 16, BUFFER_MIN_BYTES] {
+            socket_use.limit(socket, false, max_bytes).unwrap();
+            assert_eq!(size(socket), max_bytes.max(TCP_BUFFER_MIN_BYTES));
+        }
+        socket_use.limit(socket, false, u64::MAX).unwrap();
+        assert!(size(socket) > 1 << 17);
+    }
+}
+
+#[cfg(test)]
+mod turn_length_tests {
+    use super::*;
+
+    #[test]
+    fn a_round_of_all_turns_is_short_however_many_connections_have_work_left() {
+        for connections in 1..10_000 {
+            let turn = Turn::begin(connections - 1);
+            if connections <= FULL_TURNS_MAX {
+                assert_eq!((turn.steps, turn.pass_steps), (TURN_STEPS_MAX, PASS_STEPS_MAX));
+            }
+            assert!(turn.pass_steps <= turn.steps && turn.steps >= STEPS_MIN);
+            let round_steps = connections * turn.steps;
+            assert!(round_steps <= (FULL_TURNS_MAX * TURN_STEPS_MAX).max(connections * STEPS_MIN), "{connections}");
+        }
     }
 }

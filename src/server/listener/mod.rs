@@ -3,8 +3,6 @@
 //! In: addresses and access rules. Out: listening sockets. No client can connect to a socket on a path before the
 //! socket's owner, group, and mode are set. This module does not depend on a protocol.
 
-mod tcp;
-
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, Permissions};
 use std::net::{SocketAddr, TcpListener};
@@ -26,12 +24,9 @@ use tokio::net::UnixStream;
 use tracing::warn;
 
 use super::error::ServerError;
-use super::log_limit::LogLimit;
+use super::log_queue::LogLimit;
 use crate::folder::Folder;
 use crate::setting::Setting;
-pub(super) use tcp::tcp;
-#[cfg(any(feature = "metrics", feature = "tls"))]
-pub(super) use tcp::{Exposure, listen_on_tcp};
 
 /// The number of connections that may wait to be accepted. The system lowers this number to its maximum
 /// (net.core.somaxconn).
@@ -513,6 +508,92 @@ impl PeerFilter {
         }
         false
     }
+}
+
+/// Determines whether a TCP socket may have an address that other machines can reach.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Exposure {
+    /// Whether TLS protects what the socket's clients send and receive.
+    pub(in crate::server) is_encrypted: bool,
+    /// Whether a client must prove who it is before it can read the table.
+    pub(in crate::server) is_authenticated: bool,
+    /// Whether the configuration allows other machines to reach the socket even without encryption or authentication.
+    pub(in crate::server) is_allowed: bool,
+}
+
+impl Exposure {
+    /// Returns an error if other machines can reach the address, unless the configuration allows this, or the socket
+    /// has both encryption and authentication.
+    fn check(self, address: SocketAddr) -> Result<(), String> {
+        let Exposure { is_encrypted, is_authenticated, is_allowed } = self;
+        if address.ip().to_canonical().is_loopback() || is_allowed || is_encrypted && is_authenticated {
+            return Ok(());
+        }
+        let (problem, remedy, readers) = match (is_encrypted, is_authenticated) {
+            (true, _) => (
+                "clients need neither a certificate nor a password",
+                format!("require client certificates ({}) or passwords ({})", Setting::TlsClientCa, Setting::Users),
+                "can connect",
+            ),
+            (false, true) => (
+                "passwords and values are not encrypted",
+                format!("use TLS ({})", Setting::Tls),
+                "can read the network traffic",
+            ),
+            (false, false) => (
+                "there is no password",
+                format!("use TLS with client certificates or users ({})", Setting::Tls),
+                "can connect",
+            ),
+        };
+        Err(format!(
+            "other machines may reach this address, and {problem}: choose 127.0.0.1 or [::1], {remedy}, or pass {} if \
+             everyone who {readers} may read the table",
+            Setting::TcpExposed
+        ))
+    }
+}
+
+/// Returns the inherited TCP socket, if there is one. Otherwise, listens on `address`, or returns `None` if there is no
+/// address. Rejects an address that other machines can reach, unless `exposed` is true. `needs_password` says whether
+/// every client needs a password.
+pub(super) fn tcp(
+    inherited: &Inherited,
+    address: Option<SocketAddr>,
+    exposed: bool,
+    needs_password: bool,
+) -> Result<Option<TcpListener>, ServerError> {
+    let exposure = Exposure { is_authenticated: needs_password, is_allowed: exposed, ..Exposure::default() };
+    match (&inherited.tcp, inherited.tcp_address().or(address)) {
+        (Some(socket), Some(address)) => open_tcp(address, exposure, || socket.try_clone()).map(Some),
+        (None, Some(address)) => listen_on_tcp(address, exposure).map(Some),
+        (_, None) => Ok(None),
+    }
+}
+
+/// Listens on an address that `exposure` permits.
+pub(super) fn listen_on_tcp(address: SocketAddr, exposure: Exposure) -> Result<TcpListener, ServerError> {
+    open_tcp(address, exposure, || {
+        let listener = TcpListener::bind(address)?;
+        // The standard library lets only 128 connections wait. The kernel drops the first packet of others, and their clients
+        // send it again after a second.
+        listen(&listener, BACKLOG)?;
+        Ok(listener)
+    })
+}
+
+fn open_tcp(
+    address: SocketAddr,
+    exposure: Exposure,
+    listen: impl FnOnce() -> io::Result<TcpListener>,
+) -> Result<TcpListener, ServerError> {
+    let refuse = |problem: String| ServerError::Tcp { address, problem };
+    exposure.check(address).map_err(refuse)?;
+    let listening = listen().and_then(|listener| {
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    });
+    listening.map_err(|error| refuse(format!("cannot listen: {error}: choose another address")))
 }
 
 #[cfg(test)]

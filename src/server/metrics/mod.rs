@@ -32,7 +32,7 @@ use super::accept::ACCEPT_RETRY;
 use super::error::ServerError;
 use super::limits::metrics_connections_max;
 use super::listener::{Exposure, Listener, listen_on_tcp};
-use super::log_limit::LogLimit;
+use super::log_queue::LogLimit;
 use super::newest_tasks::{NewestTasks, Place};
 use super::state::ServerState;
 use crate::setting::Setting;

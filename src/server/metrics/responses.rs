@@ -17,8 +17,7 @@ use crate::counted::counted;
 use crate::printable::Printable;
 use crate::server::counters::Distribution;
 use crate::server::facts::Value::{Counter, Counters, Gauge, Gauges, Histogram};
-use crate::server::facts::{FACTS, Metric};
-use crate::server::snapshot::Snapshot;
+use crate::server::facts::{FACTS, Metric, Snapshot};
 use crate::server::state::ServerState;
 
 const TEXT: &str = "text/plain; charset=utf-8";

@@ -7,16 +7,15 @@ use std::sync::Arc;
 
 use zerocopy::IntoBytes;
 
+use super::RunEnd;
 use super::ordered::push_bare;
-use super::run::RunEnd;
 use crate::protocol::native::{
     OPEN_LEN_BYTES, Op, OpKind, OpenHeader, REQUEST_LEN_BYTES, Request, ResponseHeader, Status,
 };
 use crate::server::counters::Tally;
-use crate::server::facts;
+use crate::server::facts::{self, Snapshot};
 use crate::server::generations::Generation;
 use crate::server::responses::Responses;
-use crate::server::snapshot::Snapshot;
 use crate::server::worker_state::ConnectionContext;
 
 /// The maximum number of requests about the server in a pass.

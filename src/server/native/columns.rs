@@ -8,7 +8,7 @@ use std::ops::{ControlFlow, Range};
 use zerocopy::big_endian::U16;
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::missing::Missing;
+use super::Missing;
 use super::ordered::{push_bare, push_error};
 use super::points::counted;
 use crate::format::key::{Key, LookupKey};

@@ -2,12 +2,10 @@
 
 use std::ops::{ControlFlow, Range};
 
-use super::ORDERED_STEPS;
 use super::columns::{Selection, push_columns, select};
-use super::missing::Missing;
 use super::ordered::{RangeRequest, push_error, push_neighbor, side};
 use super::points::push_found;
-use super::run::{RunEnd, whole_requests};
+use super::{Missing, ORDERED_STEPS, RunEnd, whole_requests};
 use crate::format::key::{Key, KeyKind};
 use crate::protocol::native::{LONG_BODY_MAX_BYTES, LONG_HEADER_LEN_BYTES, Op, OpKind, Status, long_len_bytes};
 use crate::server::counters::Tally;

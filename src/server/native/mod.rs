@@ -7,25 +7,29 @@
 mod about;
 mod columns;
 mod long;
-mod missing;
 mod ordered;
 mod points;
-mod run;
 mod session;
 
-use crate::protocol::native::Status;
-use crate::server::counters::Tally;
-use crate::server::generations::Generation;
-use crate::server::pass::{Pass, Then};
-use crate::server::responses::Responses;
-use crate::server::worker_state::ConnectionContext;
+use std::sync::Arc;
+
+use zerocopy::FromBytes;
+
+use super::cluster::{ClusterNode, View};
+use super::counters::Tally;
+use super::generations::Generation;
+use super::pass::{Pass, RUN_REQUESTS_MAX, Then};
+use super::responses::Responses;
+use super::worker_state::ConnectionContext;
+use crate::cluster::SlotSet;
+use crate::format::key::Key;
+use crate::protocol::native::{Op, OpKind, REQUEST_LEN_BYTES, Request, Status};
+use crate::slots::slot_of;
 use columns::{Selection, answer_columns};
 use long::answer_long;
-use missing::{Missing, Nowhere, PassView};
 use ordered::push_bare;
 pub use points::answer_requests;
 use points::{answer_neighbors, answer_points};
-use run::{Run, RunEnd, run_of, whole_requests};
 pub(super) use session::Session;
 
 /// The cost, in steps, of a Floor, a Ceiling, or any long request. For a long request, the steps of reading its bytes
@@ -68,14 +72,20 @@ fn answer_with(
         let rest = &input[taken_bytes..];
         let requests = whole_requests(rest);
         let Some(first) = requests.first() else { return Pass { taken_bytes, then: Then::Read } };
-        let (run_bytes, end) = match Run::from_code(first.op_code()) {
-            Run::Points => run_of(requests, Run::Points, answer_points(store, missing, requests, responses, tally)),
-            Run::Neighbors => run_of(requests, Run::Neighbors, answer_neighbors(store, requests, responses, tally)),
-            Run::Columns => {
-                run_of(requests, Run::Columns, answer_columns(store, missing, selection, requests, responses, tally))
+        let (run_bytes, end) = match RunKind::from_code(first.op_code()) {
+            RunKind::Points => {
+                run_of(requests, RunKind::Points, answer_points(store, missing, requests, responses, tally))
             }
-            Run::Long => answer_long(store, missing, selection, rest, responses, tally),
-            Run::Server => about::answer(context, generation, requests, responses, tally),
+            RunKind::Neighbors => {
+                run_of(requests, RunKind::Neighbors, answer_neighbors(store, requests, responses, tally))
+            }
+            RunKind::Columns => run_of(
+                requests,
+                RunKind::Columns,
+                answer_columns(store, missing, selection, requests, responses, tally),
+            ),
+            RunKind::Long => answer_long(store, missing, selection, rest, responses, tally),
+            RunKind::Server => about::answer(context, generation, requests, responses, tally),
         };
         taken_bytes += run_bytes;
         match end {
@@ -91,5 +101,108 @@ fn answer_with(
                 return Pass { taken_bytes: input.len(), then: Then::Close };
             }
         }
+    }
+}
+
+/// The kind of a run. A run is a sequence of consecutive requests that are answered together.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum RunKind {
+    /// Requests that look up one key in the hash index, and requests with an unknown op.
+    Points,
+    /// 16-byte Floor and Ceiling requests.
+    Neighbors,
+    /// 16-byte GetColumns requests.
+    Columns,
+    /// Long requests, which have a byte key, a range, or a selection of columns.
+    Long,
+    /// Requests about the server.
+    Server,
+}
+
+impl RunKind {
+    #[inline(always)]
+    fn from_code(op_code: u32) -> RunKind {
+        match Op::from_code(op_code).map(Op::kind) {
+            _ if op_code == Op::GetColumns as u32 => RunKind::Columns,
+            Some(OpKind::Neighbor) => RunKind::Neighbors,
+            Some(OpKind::Server) => RunKind::Server,
+            _ if Op::is_long(op_code) => RunKind::Long,
+            _ => RunKind::Points,
+        }
+    }
+}
+
+/// Why a run of requests ended.
+enum RunEnd {
+    /// The next request belongs to another run, or is incomplete.
+    NextRun,
+    /// The pass ends before the next request, for example because there is no room for its response, or because
+    /// verification was interrupted.
+    Full,
+    /// Other connections get their turn before the next request.
+    Yield,
+    /// The next request is an Open at the end of the input, which waits until the state of the table differs from the
+    /// given state.
+    Wait(u64),
+    /// The next request is longer than the maximum.
+    TooLong,
+}
+
+/// Returns the length in bytes of the first `count` requests, and why their run ended.
+fn run_of(requests: &[Request], run: RunKind, count: usize) -> (usize, RunEnd) {
+    let next = requests.get(count).filter(|_| count < RUN_REQUESTS_MAX);
+    let is_full = next.is_some_and(|next| RunKind::from_code(next.op_code()) == run);
+    (count * REQUEST_LEN_BYTES, if is_full { RunEnd::Full } else { RunEnd::NextRun })
+}
+
+/// Returns the complete 16-byte requests at the start of `input`.
+fn whole_requests(input: &[u8]) -> &[Request] {
+    let len_bytes = input.len() - input.len() % REQUEST_LEN_BYTES;
+    <[Request]>::ref_from_bytes(&input[..len_bytes]).expect("whole requests")
+}
+
+/// Determines the status of the response for a missing key.
+trait Missing: Copy {
+    /// Returns the status.
+    fn status(self, key: Key<'_>) -> Status;
+}
+
+/// The keys of a server that is not part of a cluster.
+#[derive(Clone, Copy)]
+struct Nowhere;
+
+impl Missing for Nowhere {
+    #[inline(always)]
+    fn status(self, _: Key<'_>) -> Status {
+        Status::NotFound
+    }
+}
+
+/// The cluster during one pass.
+struct PassView(Arc<View>);
+
+impl PassView {
+    fn new(node: &ClusterNode) -> PassView {
+        PassView(node.view())
+    }
+
+    /// Returns the slots whose missing keys no node has. `of_file` has the slots whose rows the file has.
+    fn slots<'v>(&'v self, of_file: &'v SlotSet) -> NodeSlots<'v> {
+        // The rows of a replica are those of its primary, and no client of this protocol needs a primary.
+        NodeSlots { assigned: self.0.served_slots(true), of_file }
+    }
+}
+
+/// The slots of a node of a cluster.
+#[derive(Clone, Copy)]
+struct NodeSlots<'v> {
+    assigned: &'v SlotSet,
+    of_file: &'v SlotSet,
+}
+
+impl Missing for NodeSlots<'_> {
+    fn status(self, key: Key<'_>) -> Status {
+        let slot = slot_of(key);
+        if self.assigned.has(slot) && self.of_file.has(slot) { Status::NotFound } else { Status::Moved }
     }
 }

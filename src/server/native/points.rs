@@ -2,10 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use super::ORDERED_STEPS;
-use super::missing::{Missing, Nowhere};
 use super::ordered::{push_bare, push_neighbor, side};
-use super::run::Run;
+use super::{Missing, Nowhere, ORDERED_STEPS, RunKind};
 use crate::format::key::{Key, KeyKind};
 use crate::protocol::native::{Op, RESPONSE_HEADER_LEN_BYTES, Request, ResponseHeader, Status};
 use crate::server::counters::Tally;
@@ -145,7 +143,7 @@ fn requests_for_numbers<'r>(
     let mut count = 0;
     for request in requests {
         let op_code = request.op_code();
-        if matches!(Run::from_code(op_code), Run::Long | Run::Server) || responses.is_full() {
+        if matches!(RunKind::from_code(op_code), RunKind::Long | RunKind::Server) || responses.is_full() {
             break;
         }
         tally.count(Op::from_code(op_code), push_bare(Status::Error, responses));
@@ -155,7 +153,7 @@ fn requests_for_numbers<'r>(
 }
 
 /// Appends the response to a request for one key of the table's kind. Returns `None` if there is no room for the
-/// response, if the request belongs to another kind of [`Run`], or if verification was interrupted. Counts every
+/// response, if the request belongs to another kind of [`RunKind`], or if verification was interrupted. Counts every
 /// response in `tally`, except values that a Get found, which the caller counts. `missing` returns the status of a missing
 /// key.
 #[inline(always)]
@@ -188,7 +186,7 @@ fn write_without_value(op_code: u32, found: Option<Status>, room: &mut [u8], tal
     let status = match (op, found) {
         (Some(Op::Get | Op::Exists), Some(missing @ (Status::NotFound | Status::Moved))) => missing,
         (Some(Op::Exists), Some(Status::Ok)) => Status::Ok,
-        _ if Run::from_code(op_code) != Run::Points => return None,
+        _ if RunKind::from_code(op_code) != RunKind::Points => return None,
         (_, None) if is_verification_interrupted() => return None,
         _ => Status::Error,
     };
@@ -246,7 +244,7 @@ mod tests {
                         .flat_map(|(op, key)| [&(*op as u32).to_be_bytes()[..], &[0; 4], &key.to_be_bytes()].concat())
                         .collect();
                     let mut responses = Responses::new();
-                    let parsed = super::super::run::whole_requests(bytes.as_bytes());
+                    let parsed = crate::server::native::whole_requests(bytes.as_bytes());
                     assert_eq!(answer_requests(store.unverified(), parsed, &mut responses), run.len());
                     let expected: Vec<u8> = run.iter().flat_map(|(op, key)| expected(*op, *key)).collect();
                     assert!(responses.copied() == expected, "round {round}, runs of {run_requests} from {:?}", run[0]);

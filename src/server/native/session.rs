@@ -6,10 +6,9 @@
 
 use std::sync::atomic::Ordering;
 
-use super::answer;
 use super::columns::Selection;
 use super::ordered::push_bare;
-use super::run::whole_requests;
+use super::{answer, whole_requests};
 use crate::format::key::KeyKind;
 use crate::protocol::native::{
     LONG_BODY_MAX_BYTES, LONG_HEADER_LEN_BYTES, Op, OpKind, REQUEST_LEN_BYTES, Request, Status, long_len_bytes,

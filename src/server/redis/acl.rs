@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::permission::check_keys;
 use super::text::quoted;
-use super::work::{Outcome, Step, UserList, Work};
+use super::work::{Outcome, UserList, Work, WorkStep};
 use super::{Out, Session};
 use crate::format::key::KeyKind;
 use crate::protocol::resp::commands::{COMMANDS, find, find_subcommand};
@@ -29,14 +29,14 @@ pub(super) fn list(users: &Users, has_rules: bool, out: &mut Out<'_>) -> Outcome
 }
 
 impl UserList {
-    pub(super) fn more(&mut self, out: &mut Out<'_>) -> Step {
+    pub(super) fn more(&mut self, out: &mut Out<'_>) -> WorkStep {
         loop {
             let after = self.last.as_ref().map_or(Bound::Unbounded, |last| Bound::Excluded(last.name.as_str()));
             let Some((_, user)) = self.users.range::<str, _>((after, Bound::Unbounded)).next() else {
-                return Step::Done;
+                return WorkStep::Done;
             };
             if out.sink().is_full() {
-                return Step::Full;
+                return WorkStep::Full;
             }
             match self.has_rules {
                 true => out.bulk(user.line().as_bytes()),
@@ -45,7 +45,7 @@ impl UserList {
             out.sink().steps().add(RULE_STEPS * if self.has_rules { user.rule_count() } else { 1 });
             self.last = Some(Arc::clone(user));
             if out.sink().steps().is_pass_over() {
-                return Step::Yield;
+                return WorkStep::Yield;
             }
         }
     }

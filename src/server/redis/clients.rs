@@ -13,13 +13,13 @@ use std::time::Instant;
 use super::Out;
 use super::monitor::Monitors;
 use super::text::quoted;
-use super::work::{List, Listed, LongListPermit, Outcome, Step, Unsent, Work};
+use super::work::{List, Listed, LongListPermit, Outcome, Unsent, Work, WorkStep};
 use crate::protocol::resp::commands::{COMMANDS, Id, Spec};
 use crate::protocol::resp::{Args, Reply, Version, integer};
 use crate::server::activity::{Activity, Waits};
-use crate::server::log_limit::LogLimit;
+use crate::server::log_queue::LogLimit;
 use crate::server::registry::Registry;
-use crate::server::settings::Settings;
+use crate::server::state::Settings;
 use crate::sync::unpoisoned;
 
 /// The maximum length of each name that a client sets: its own name, its library's name, and its library's version.
@@ -337,22 +337,27 @@ impl List {
     ///
     /// # Errors
     /// The errors of [`Unsent::write_batch`].
-    pub(super) fn more(&mut self, clients: &Clients, settings: &Settings, out: &mut Out<'_>) -> Result<Step, String> {
+    pub(super) fn more(
+        &mut self,
+        clients: &Clients,
+        settings: &Settings,
+        out: &mut Out<'_>,
+    ) -> Result<WorkStep, String> {
         let mut unsent = unpoisoned(&self.unsent);
         while !unsent.is_whole {
             unsent.write_batch(clients, settings, out)?;
             if out.sink().steps().is_pass_over() {
-                return Ok(Step::Yield);
+                return Ok(WorkStep::Yield);
             }
         }
         if out.sink().is_full() {
-            return Ok(Step::Full);
+            return Ok(WorkStep::Full);
         }
         let rest = &unsent.bytes[self.sent_bytes..];
         let part = &rest[..rest.len().min(LIST_PASS_LEN_BYTES)];
         out.sink().push(part);
         self.sent_bytes += part.len();
-        Ok(if self.sent_bytes == unsent.bytes.len() { Step::Done } else { Step::Yield })
+        Ok(if self.sent_bytes == unsent.bytes.len() { WorkStep::Done } else { WorkStep::Yield })
     }
 }
 

@@ -5,7 +5,7 @@
 
 use super::Out;
 use super::keyspace::{self, PATTERN_LEN_MAX_BYTES};
-use super::work::{Described, GetKeys, Outcome, Step, Task, Work};
+use super::work::{Described, GetKeys, Outcome, Task, Work, WorkStep};
 use crate::protocol::resp::commands::info as write_info;
 use crate::protocol::resp::commands::{COMMANDS, docs as write_docs, find, find_full, find_subcommand};
 use crate::protocol::resp::{Args, Command};
@@ -73,11 +73,11 @@ pub(super) fn docs(args: Args<'_>, command: &Command<'_>, out: &mut Out<'_>) -> 
 }
 
 impl Described {
-    pub(super) fn more(&mut self, command: &Command<'_>, out: &mut Out<'_>) -> Step {
+    pub(super) fn more(&mut self, command: &Command<'_>, out: &mut Out<'_>) -> WorkStep {
         let mut args = command.args_from(self.next_arg);
         loop {
             if out.sink().is_full() {
-                return Step::Full;
+                return WorkStep::Full;
             }
             let Some(name) = args.next() else { return self.after_last_name(command, out) };
             let spec = find_full(name);
@@ -92,16 +92,16 @@ impl Described {
             out.sink().steps().add(NAME_STEPS);
             out.sink().steps().add_bytes(name.len());
             if out.sink().steps().is_pass_over() {
-                return Step::Yield;
+                return WorkStep::Yield;
             }
         }
     }
 
-    fn after_last_name(&mut self, command: &Command<'_>, out: &mut Out<'_>) -> Step {
-        let Task::CountDocs(count) = self.task else { return Step::Done };
+    fn after_last_name(&mut self, command: &Command<'_>, out: &mut Out<'_>) -> WorkStep {
+        let Task::CountDocs(count) = self.task else { return WorkStep::Done };
         out.map(count);
         *self = Described { next_arg: after_subcommand(command).offset_bytes(), task: Task::Docs };
-        Step::Next
+        WorkStep::Next
     }
 }
 
@@ -136,11 +136,11 @@ pub(super) fn get_keys(mut args: Args<'_>, command: &Command<'_>, out: &mut Out<
 }
 
 impl GetKeys {
-    pub(super) fn more(&mut self, command: &Command<'_>, out: &mut Out<'_>) -> Step {
+    pub(super) fn more(&mut self, command: &Command<'_>, out: &mut Out<'_>) -> WorkStep {
         let mut args = command.args_from(self.next_arg);
         while self.left > 0 {
             if out.sink().is_full() {
-                return Step::Full;
+                return WorkStep::Full;
             }
             let key = args.next().unwrap_or_default();
             out.bulk(key);
@@ -148,9 +148,9 @@ impl GetKeys {
             out.sink().steps().add(1);
             out.sink().steps().add_bytes(key.len());
             if out.sink().steps().is_pass_over() {
-                return Step::Yield;
+                return WorkStep::Yield;
             }
         }
-        Step::Done
+        WorkStep::Done
     }
 }

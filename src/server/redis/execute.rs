@@ -4,16 +4,16 @@
 
 use super::lookup::Lookup;
 use super::order::{self, RangeCommand};
-use super::work::{KeysOf, Outcome, Step, Work};
+use super::work::{KeysOf, Outcome, Work, WorkStep};
 use super::{
     COMMAND_STEPS, Out, Session, acl, clients, cluster, commands, hashes, info, keyspace, kill, login, strings, tools,
     transaction,
 };
 use crate::protocol::resp::commands::{ARGS_MAX_AT_ONCE, Id, Refusal, Spec, find_full, help, is_http, resolve};
 use crate::protocol::resp::{Args, Command, Reply};
+use crate::server::facts::{Snapshot, digest_text};
 use crate::server::generations::Generation;
 use crate::server::responses::Responses;
-use crate::server::snapshot::{Snapshot, digest_text};
 
 impl Session {
     pub(super) fn execute(
@@ -293,7 +293,7 @@ impl Session {
         command: &Command<'_>,
         work: &mut Work,
         responses: &mut Responses,
-    ) -> Step {
+    ) -> WorkStep {
         let store = &generation.store;
         let out = &mut Reply::new(responses, self.state.version);
         if let Work::CheckAccess { .. } = work {
@@ -305,14 +305,14 @@ impl Session {
         let counted = &mut self.counted;
         let lookup = Lookup { store, foreign_keys: self.worker.server.settings.foreign_keys };
         let step = match work {
-            Work::CheckAccess { .. } | Work::CheckSlots { .. } => Ok(Step::Done),
+            Work::CheckAccess { .. } | Work::CheckSlots { .. } => Ok(WorkStep::Done),
             Work::Users(list) => Ok(list.more(out)),
             Work::CheckKeys { next_arg, of } => {
                 strings::more_of_check_keys(lookup, command, next_arg, *of, out).map(|next| match next {
-                    None => Step::Yield,
+                    None => WorkStep::Yield,
                     Some(next) => {
                         *work = next;
-                        Step::Next
+                        WorkStep::Next
                     }
                 })
             }
@@ -328,7 +328,7 @@ impl Session {
         step.unwrap_or_else(|problem| {
             counted.errors += 1;
             out.error(problem);
-            Step::Done
+            WorkStep::Done
         })
     }
 }

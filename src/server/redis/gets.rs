@@ -17,7 +17,7 @@ use crate::store::{Found, Store, is_verification_interrupted};
 const RUN_KEYS_MAX: usize = 256;
 
 /// The result of looking up and answering a run of keys.
-pub(super) struct Run {
+pub(super) struct GetRun {
     pub(super) count: usize,
     pub(super) misses: usize,
     /// The number of keys that were answered with an error.
@@ -26,7 +26,7 @@ pub(super) struct Run {
     pub(super) end_bytes: usize,
 }
 
-impl Run {
+impl GetRun {
     pub(super) fn hits(&self) -> usize {
         self.count - self.misses - self.errors
     }
@@ -42,7 +42,7 @@ pub(super) fn answer<R: Routing>(
     version: Version,
     routing: R,
     responses: &mut Responses,
-) -> Option<Run> {
+) -> Option<GetRun> {
     let (first, _) = get(input)?;
     let kind = store.key_kind();
     if !routing.admits(kind, first) {
@@ -76,7 +76,7 @@ pub(super) fn run<'k, K: LookupKey + Into<Key<'k>>, R: Routing>(
     version: Version,
     routing: R,
     responses: &mut Responses,
-) -> Run {
+) -> GetRun {
     let (mut keys, mut ends_bytes) = ([blank; RUN_KEYS_MAX], [0; RUN_KEYS_MAX]);
     let mut key_count = 0;
     while key_count < RUN_KEYS_MAX
@@ -112,5 +112,5 @@ pub(super) fn run<'k, K: LookupKey + Into<Key<'k>>, R: Routing>(
             responses.steps().continue_after(count)
         },
     );
-    Run { count, misses, errors, end_bytes: if count == 0 { 0 } else { ends_bytes[count - 1] } }
+    GetRun { count, misses, errors, end_bytes: if count == 0 { 0 } else { ends_bytes[count - 1] } }
 }

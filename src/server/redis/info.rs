@@ -11,8 +11,7 @@ use super::clients::Clients;
 use super::keyspace::{self, PATTERN_LEN_MAX_BYTES};
 use crate::protocol::resp::{Args, BULK_LEN_MAX_BYTES};
 use crate::server::cluster::ClusterNode;
-use crate::server::facts;
-use crate::server::snapshot::{Snapshot, VERSION};
+use crate::server::facts::{self, Snapshot, VERSION};
 use crate::server::state::ServerState;
 
 /// The version of Redis whose replies this server imitates. Clients check this version.

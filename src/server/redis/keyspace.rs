@@ -6,7 +6,7 @@
 use super::Out;
 use super::cold::must_wait_for;
 use super::text::{damaged, key_text, number};
-use super::work::{Keys, Outcome, SlotTask, Step, Work};
+use super::work::{Keys, Outcome, SlotTask, Work, WorkStep};
 use crate::format::key::{Key, KeyKind};
 use crate::protocol::resp::commands::{Id, resolve};
 use crate::protocol::resp::{Args, Command, Glob, PART_LEN_MAX_BYTES, Reply, Sink, integer};
@@ -309,12 +309,12 @@ pub(super) fn begin_slot(task: SlotTask) -> Outcome {
 }
 
 impl Keys {
-    pub(super) fn more(&mut self, store: &Store, command: &Command<'_>, out: &mut Out<'_>) -> Step {
+    pub(super) fn more(&mut self, store: &Store, command: &Command<'_>, out: &mut Out<'_>) -> WorkStep {
         let pattern = match Pattern::of(self, command, out.sink().steps()) {
             Ok(pattern) => pattern,
             Err(problem) => {
                 out.error(problem);
-                return Step::Done;
+                return WorkStep::Done;
             }
         };
         if self.counting {
@@ -322,7 +322,7 @@ impl Keys {
                 Ok(None) => match self.slot {
                     Some(SlotTask { keys_max: None, .. }) => {
                         out.integer(self.matches as i64);
-                        return Step::Done;
+                        return WorkStep::Done;
                     }
                     task => {
                         self.matches = self.matches.min(task.and_then(|task| task.keys_max).unwrap_or(usize::MAX));
@@ -332,7 +332,7 @@ impl Keys {
                 Ok(Some(step)) => return step,
                 Err(problem) => {
                     out.error(problem);
-                    return Step::Done;
+                    return WorkStep::Done;
                 }
             }
         }
@@ -353,7 +353,12 @@ impl Keys {
     }
 
     /// Continues to count the matching keys. Returns `None` if all of them are counted.
-    fn count(&mut self, store: &Store, pattern: &Pattern, responses: &mut Responses) -> Result<Option<Step>, String> {
+    fn count(
+        &mut self,
+        store: &Store,
+        pattern: &Pattern,
+        responses: &mut Responses,
+    ) -> Result<Option<WorkStep>, String> {
         let mut rows = pattern.rows(store);
         let first_row = rows.ends().0.row;
         if pattern.is_any() {
@@ -363,13 +368,13 @@ impl Keys {
             while !rows.is_empty() {
                 self.row = rows.ends().0.row;
                 if self.must_wait(store, rows.ends().1.row, responses) {
-                    return Ok(Some(Step::Load));
+                    return Ok(Some(WorkStep::Load));
                 }
                 let Some(Ok((key, _))) = rows.next() else { return Err(damaged()) };
                 self.matches += usize::from(pattern.matches(key, responses.steps()));
                 if count_visited(key, responses.steps()) {
                     self.row = rows.ends().0.row;
-                    return Ok(Some(Step::Yield));
+                    return Ok(Some(WorkStep::Yield));
                 }
             }
         }
@@ -377,16 +382,16 @@ impl Keys {
         Ok(None)
     }
 
-    fn send(&mut self, store: &Store, pattern: &Pattern, out: &mut Out<'_>) -> Step {
+    fn send(&mut self, store: &Store, pattern: &Pattern, out: &mut Out<'_>) -> WorkStep {
         let mut rows = pattern.rows(store);
         skip_to(&mut rows, self.row);
         while self.matches > 0 {
             self.row = rows.ends().0.row;
             if out.sink().is_full() {
-                return Step::Full;
+                return WorkStep::Full;
             }
             if self.must_wait(store, rows.ends().1.row, out.sink()) {
-                return Step::Load;
+                return WorkStep::Load;
             }
             let Some(Ok((key, _))) = rows.next() else {
                 // The file was changed since the keys were counted. An error replaces each missing key, because the
@@ -401,10 +406,10 @@ impl Keys {
             }
             if count_visited(key, out.sink().steps()) {
                 self.row = rows.ends().0.row;
-                return Step::Yield;
+                return WorkStep::Yield;
             }
         }
-        Step::Done
+        WorkStep::Done
     }
 }
 

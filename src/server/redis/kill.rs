@@ -11,7 +11,7 @@ use tracing::info;
 use super::Out;
 use super::clients::{CLIENTS_PER_BATCH, Clients, LINE_STEPS, RedisClient};
 use super::text::quoted;
-use super::work::{Filters, Kill, Killing, Outcome, Step, Work};
+use super::work::{Filters, Kill, Killing, Outcome, Work, WorkStep};
 use crate::counted::counted;
 use crate::protocol::resp::{Args, integer};
 use crate::server::peer::Peer;
@@ -103,9 +103,9 @@ impl Kill {
         (own_id, peer): (u64, Peer),
         server: &ServerState,
         out: &mut Out<'_>,
-    ) -> Result<Step, String> {
+    ) -> Result<WorkStep, String> {
         if !std::mem::replace(&mut self.is_committed, true) {
-            return Ok(Step::Yield);
+            return Ok(WorkStep::Yield);
         }
         let killing = &mut *unpoisoned(&self.killing);
         loop {
@@ -124,7 +124,7 @@ impl Kill {
                 break;
             }
             if out.sink().steps().is_pass_over() {
-                return Ok(Step::Yield);
+                return Ok(WorkStep::Yield);
             }
         }
         let killed = killing.killed;
@@ -140,6 +140,6 @@ impl Kill {
             _ if killing.filters.is_address_only => out.ok(),
             killed => out.integer(killed as i64),
         }
-        Ok(if killing.kills_self { Step::Close } else { Step::Done })
+        Ok(if killing.kills_self { WorkStep::Close } else { WorkStep::Done })
     }
 }

@@ -50,7 +50,7 @@ use super::responses::Responses;
 use super::users::{Access, Attempts};
 use super::worker_state::{ConnectionContext, WorkerState};
 use crate::protocol::resp::commands::Id;
-use crate::protocol::resp::{Command, Parsed, Progress, Reply, Sink, Version, parse};
+use crate::protocol::resp::{Command, ParseProgress, Parsed, Reply, Sink, Version, parse};
 use crate::setting::Setting;
 use crate::store::is_verification_interrupted;
 pub(super) use clients::Clients;
@@ -59,7 +59,7 @@ pub(super) use monitor::Monitor;
 use order::SEARCH_STEPS;
 use routing::ClusterSession;
 use transaction::Transaction;
-use work::{Outcome, Step, Work};
+use work::{Outcome, Work, WorkStep};
 
 /// A writer of replies.
 type Out<'a> = Reply<'a, Responses>;
@@ -112,7 +112,7 @@ pub(super) struct Session {
 struct SessionState {
     version: Version,
     /// The parser's progress in an incomplete command.
-    progress: Progress,
+    progress: ParseProgress,
     running: Option<Running>,
     transaction: Transaction,
     /// Whether the client is in MONITOR mode.
@@ -280,11 +280,11 @@ impl Session {
     ///
     /// # Errors
     /// If the first command is not answered: see [`unanswered`].
-    fn count_gets(&mut self, run: &gets::Run, responses: &mut Responses) -> Result<usize, Then> {
+    fn count_gets(&mut self, run: &gets::GetRun, responses: &mut Responses) -> Result<usize, Then> {
         if run.count == 0 {
             return Err(unanswered(responses));
         }
-        self.state.progress = Progress::default();
+        self.state.progress = ParseProgress::default();
         self.client.set_last_command(Id::Get);
         self.counted.commands += run.count as u64;
         self.counted.errors += run.errors as u64;
@@ -299,11 +299,11 @@ impl Session {
     ///
     /// # Errors
     /// If the first command is not answered: see [`unanswered`].
-    fn count_neighbors(&mut self, run: &neighbors::Run, responses: &mut Responses) -> Result<usize, Then> {
+    fn count_neighbors(&mut self, run: &neighbors::NeighborRun, responses: &mut Responses) -> Result<usize, Then> {
         if run.count == 0 {
             return Err(unanswered(responses));
         }
-        self.state.progress = Progress::default();
+        self.state.progress = ParseProgress::default();
         self.client.set_last_command(if run.ends_with_floor { Id::ZkvFloor } else { Id::ZkvCeiling });
         self.counted.commands += run.count as u64;
         self.counted.errors += run.damaged as u64;
@@ -316,11 +316,11 @@ impl Session {
     ///
     /// # Errors
     /// If the first command is not answered: see [`unanswered`].
-    fn count_ranges(&mut self, run: &ranges::Run, responses: &mut Responses) -> Result<usize, Then> {
+    fn count_ranges(&mut self, run: &ranges::RangeRun, responses: &mut Responses) -> Result<usize, Then> {
         if run.count == 0 {
             return Err(unanswered(responses));
         }
-        self.state.progress = Progress::default();
+        self.state.progress = ParseProgress::default();
         self.client.set_last_command(if run.ends_with_count { Id::ZkvCount } else { Id::ZkvRange });
         self.counted.commands += run.count as u64;
         self.counted.errors += run.damaged as u64;
@@ -438,12 +438,12 @@ impl Session {
         let step = self
             .unless_interrupted(responses, |session, responses| session.step(generation, &command, work, responses));
         let end = match step {
-            Some(Step::Done) => return Ok(*len_bytes),
-            Some(Step::Close) => return Err(Then::Close),
-            Some(Step::Next) => Ok(0),
-            Some(Step::Full) => Err(Then::Answer),
-            Some(Step::Yield) => Err(Then::Yield),
-            Some(Step::Load) => Err(Then::Load),
+            Some(WorkStep::Done) => return Ok(*len_bytes),
+            Some(WorkStep::Close) => return Err(Then::Close),
+            Some(WorkStep::Next) => Ok(0),
+            Some(WorkStep::Full) => Err(Then::Answer),
+            Some(WorkStep::Yield) => Err(Then::Yield),
+            Some(WorkStep::Load) => Err(Then::Load),
             None => {
                 *work = work_before;
                 Err(Then::Yield)

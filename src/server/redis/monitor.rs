@@ -17,7 +17,7 @@ use super::{Out, Session};
 use crate::protocol::resp::Command;
 use crate::protocol::resp::commands::{Id, Spec};
 use crate::server::activity::Activity;
-use crate::server::log_limit::LogLimit;
+use crate::server::log_queue::LogLimit;
 use crate::server::registry::Registry;
 use crate::server::statistics::Totals;
 use crate::sync::unpoisoned;

@@ -15,7 +15,7 @@ use crate::store::{ColdLookup, Side, Store, is_verification_interrupted};
 const RUN_COMMANDS_MAX: usize = 256;
 
 /// The counts of a run of commands that were answered together.
-pub(super) struct Run {
+pub(super) struct NeighborRun {
     pub(super) count: usize,
     pub(super) damaged: usize,
     /// Whether the last answered command is a ZKV.FLOOR.
@@ -27,7 +27,7 @@ pub(super) struct Run {
 /// Answers the ZKV.FLOOR and ZKV.CEILING commands at the start of `input`, as long as there is room for replies and
 /// verification is not interrupted. Returns `None` if `input` begins with another command, or if the first key is not
 /// of the table's kind.
-pub(super) fn answer(store: &Store, input: &[u8], version: Version, responses: &mut Responses) -> Option<Run> {
+pub(super) fn answer(store: &Store, input: &[u8], version: Version, responses: &mut Responses) -> Option<NeighborRun> {
     let (_, first, _) = floor_or_ceiling(input)?;
     match store.key_kind() {
         KeyKind::U64 => {
@@ -46,7 +46,7 @@ fn run<'i, K: LookupKey + Into<Key<'i>>>(
     input: &'i [u8],
     version: Version,
     responses: &mut Responses,
-) -> Run {
+) -> NeighborRun {
     let mut keys = [(blank, Side::After); RUN_COMMANDS_MAX];
     let mut ends_bytes = [0; RUN_COMMANDS_MAX];
     let (mut key_count, mut at_bytes) = (0, 0);
@@ -82,7 +82,7 @@ fn run<'i, K: LookupKey + Into<Key<'i>>>(
         },
     );
     let last = count.checked_sub(1);
-    Run {
+    NeighborRun {
         count,
         damaged: damaged_count,
         ends_with_floor: last.is_some_and(|last| keys[last].1 == Side::After),

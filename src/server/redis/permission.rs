@@ -3,7 +3,7 @@
 //! In: commands, and the [`Access`] of the session. Out: errors with Redis's texts. A command is checked before any of
 //! its keys is looked up. A command of a transaction is checked when it is queued, and again when EXEC executes it.
 
-use super::work::{Outcome, Step, Work};
+use super::work::{Outcome, Work, WorkStep};
 use super::{Out, Session};
 use crate::format::key::KeyKind;
 use crate::protocol::resp::commands::{ARGS_MAX_AT_ONCE, Id, Refusal, Spec, resolve, write_name};
@@ -83,8 +83,8 @@ impl Session {
         command: &Command<'_>,
         work: &mut Work,
         out: &mut Out<'_>,
-    ) -> Step {
-        let Work::CheckAccess { next_arg } = work else { return Step::Done };
+    ) -> WorkStep {
+        let Work::CheckAccess { next_arg } = work else { return WorkStep::Done };
         let (kind, mut args) = (generation.store.key_kind(), command.args_from(*next_arg));
         let mut is_permitted = true;
         while let Some(key) = args.next().filter(|_| is_permitted) {
@@ -94,10 +94,10 @@ impl Session {
             steps.add_bytes(key.len());
             if steps.is_pass_over() && is_permitted {
                 *next_arg = args.offset_bytes();
-                return Step::Yield;
+                return WorkStep::Yield;
             }
         }
-        let Ok(spec) = resolve(command) else { return Step::Done };
+        let Ok(spec) = resolve(command) else { return WorkStep::Done };
         self.counted.commands += 1;
         let outcome = match is_permitted {
             true => self.execute_permitted(generation, spec, command, out),
@@ -106,10 +106,10 @@ impl Session {
         match outcome {
             Outcome::Work(next) => {
                 *work = next;
-                Step::Next
+                WorkStep::Next
             }
             // Commands with many keys neither log in nor close the connection.
-            Outcome::Done | Outcome::Delay(_) | Outcome::Close => Step::Done,
+            Outcome::Done | Outcome::Delay(_) | Outcome::Close => WorkStep::Done,
         }
     }
 

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use super::COMMAND_STEPS;
 use super::order::RangeCommand;
 use super::text::damaged;
-use crate::protocol::resp::{Command, Parsed, Progress, Reply, Version, parse, range_or_count};
+use crate::protocol::resp::{Command, ParseProgress, Parsed, Reply, Version, parse, range_or_count};
 use crate::server::responses::Responses;
 use crate::store::{ColdLookup, RangeLookup, Store, is_verification_interrupted};
 
@@ -15,7 +15,7 @@ use crate::store::{ColdLookup, RangeLookup, Store, is_verification_interrupted};
 const RUN_COMMANDS_MAX: usize = 128;
 
 /// The counts of a run of commands that were answered together.
-pub(super) struct Run {
+pub(super) struct RangeRun {
     pub(super) count: usize,
     pub(super) damaged: usize,
     /// Whether the last answered command is a ZKV.COUNT.
@@ -27,7 +27,7 @@ pub(super) struct Run {
 /// Answers the ZKV.RANGE and ZKV.COUNT commands at the start of `input`, as long as there is room for replies and
 /// verification is not interrupted. Returns `None` if `input` begins with another command, an incomplete command, or a
 /// command with invalid arguments.
-pub(super) fn answer(store: &Store, input: &[u8], version: Version, responses: &mut Responses) -> Option<Run> {
+pub(super) fn answer(store: &Store, input: &[u8], version: Version, responses: &mut Responses) -> Option<RangeRun> {
     let kind = store.key_kind();
     let (mut commands, mut at_bytes) = (Vec::new(), 0);
     while commands.len() < RUN_COMMANDS_MAX
@@ -70,7 +70,7 @@ pub(super) fn answer(store: &Store, input: &[u8], version: Version, responses: &
         }
     });
     let last = count.checked_sub(1).map(|last| &commands[last]);
-    Some(Run {
+    Some(RangeRun {
         count,
         damaged: damaged_count,
         ends_with_count: last.is_some_and(|(command, ..)| command.is_count()),
@@ -82,7 +82,7 @@ pub(super) fn answer(store: &Store, input: &[u8], version: Version, responses: &
 /// arguments. Returns `None` for all other input.
 fn next(input: &[u8]) -> Option<(RangeCommand<'_>, usize, usize)> {
     let is_range = range_or_count(input)?;
-    let Ok(Parsed::Command { len_bytes, .. }) = parse(input, &mut Progress::default()) else { return None };
+    let Ok(Parsed::Command { len_bytes, .. }) = parse(input, &mut ParseProgress::default()) else { return None };
     let command = Command::new(&input[..len_bytes]);
     let mut args = command.args();
     args.next();

@@ -7,11 +7,11 @@
 use std::sync::Arc;
 
 use super::clients::NOT_QUEUEING;
-use super::gets::{self, Run};
+use super::gets::{self, GetRun};
 use super::hashes;
 use super::slots::{Routing, SlotOfKeys, Unrouted, is_padded};
 use super::transaction::is_immediate;
-use super::work::{Outcome, Step, Work};
+use super::work::{Outcome, Work, WorkStep};
 use super::{Out, Session};
 use crate::cluster::SlotSet;
 use crate::format::key::{Key, KeyKind};
@@ -143,7 +143,7 @@ impl Session {
         generation: &Generation,
         rest: &[u8],
         responses: &mut Responses,
-    ) -> Option<Run> {
+    ) -> Option<GetRun> {
         let version = self.state.version;
         match self.cluster.as_mut().filter(|_| !self.state.transaction.is_executing()) {
             None => gets::answer(&generation.store, rest, version, Unrouted, responses),
@@ -161,7 +161,7 @@ impl Session {
         generation: &Generation,
         rest: &[u8],
         responses: &mut Responses,
-    ) -> Option<hashes::Run> {
+    ) -> Option<hashes::HashRun> {
         let (version, store) = (self.state.version, &generation.store);
         match self.cluster.as_mut().filter(|_| !self.state.transaction.is_executing()) {
             None => hashes::answer(fields, store, rest, version, Unrouted, responses),
@@ -217,8 +217,10 @@ impl Session {
         command: &Command<'_>,
         work: &mut Work,
         out: &mut Out<'_>,
-    ) -> Step {
-        let (Work::CheckSlots { next_arg, slot }, Ok(spec)) = (&mut *work, resolve(command)) else { return Step::Done };
+    ) -> WorkStep {
+        let (Work::CheckSlots { next_arg, slot }, Ok(spec)) = (&mut *work, resolve(command)) else {
+            return WorkStep::Done;
+        };
         let (kind, mut args, mut checked) = (generation.store.key_kind(), command.args_from(*next_arg), Ok(()));
         while let Some(key) = args.next().filter(|_| checked.is_ok()) {
             checked = slot.add(kind, key);
@@ -227,7 +229,7 @@ impl Session {
             steps.add_bytes(key.len());
             if steps.is_pass_over() && checked.is_ok() {
                 *next_arg = args.offset_bytes();
-                return Step::Yield;
+                return WorkStep::Yield;
             }
         }
         let slot = *slot;
@@ -238,10 +240,10 @@ impl Session {
         match outcome {
             Outcome::Work(next) => {
                 *work = next;
-                Step::Next
+                WorkStep::Next
             }
             // Commands with many keys neither log in nor close the connection.
-            Outcome::Done | Outcome::Delay(_) | Outcome::Close => Step::Done,
+            Outcome::Done | Outcome::Delay(_) | Outcome::Close => WorkStep::Done,
         }
     }
 

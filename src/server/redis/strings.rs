@@ -6,7 +6,7 @@ use super::lookup::{LONE_LOOKUP_STEPS, Lookup};
 use super::slots::Unrouted;
 use super::stored::{push_null, push_value};
 use super::text::{key, number};
-use super::work::{KeysOf, Outcome, Step, Work};
+use super::work::{KeysOf, Outcome, Work, WorkStep};
 use super::{Counted, LOOKUP_STEPS, Out, gets};
 use crate::format::key::KeyKind;
 use crate::format::record::{ALIGN_BYTES, record_len_bytes};
@@ -89,19 +89,19 @@ pub(super) fn more_of_mget(
     next_arg: &mut usize,
     counted: &mut Counted,
     out: &mut Out<'_>,
-) -> Step {
+) -> WorkStep {
     let (version, responses) = (out.version(), out.sink());
     let is_typed = lookup.store.schema().is_some();
     loop {
         let mut args = command.args_from(*next_arg);
         if args.clone().next().is_none() {
-            return Step::Done;
+            return WorkStep::Done;
         }
         if responses.cold().must_wait() {
-            return Step::Load;
+            return WorkStep::Load;
         }
         if responses.is_full() {
-            return Step::Full;
+            return WorkStep::Full;
         }
         let run_start_bytes = *next_arg;
         if let Some(text) = args.clone().next()
@@ -117,7 +117,7 @@ pub(super) fn more_of_mget(
             responses.steps().add(LONE_LOOKUP_STEPS);
             responses.steps().add_bytes(text.len());
             if responses.steps().is_pass_over() {
-                return Step::Yield;
+                return WorkStep::Yield;
             }
             continue;
         }
@@ -135,7 +135,7 @@ pub(super) fn more_of_mget(
         };
         if run.count == 0 && !responses.cold().must_wait() {
             // The verification of blocks was interrupted. Another attempt in the same pass would change nothing.
-            return Step::Yield;
+            return WorkStep::Yield;
         }
         counted.hits += run.hits() as u64;
         counted.misses += run.misses as u64;
@@ -143,7 +143,7 @@ pub(super) fn more_of_mget(
         responses.steps().add(LOOKUP_STEPS * run.count);
         responses.steps().add_bytes(*next_arg - run_start_bytes);
         if responses.steps().is_pass_over() {
-            return Step::Yield;
+            return WorkStep::Yield;
         }
     }
 }
@@ -159,13 +159,13 @@ pub(super) fn more_of_exists(
     count: &mut i64,
     counted: &mut Counted,
     out: &mut Out<'_>,
-) -> Result<Step, String> {
+) -> Result<WorkStep, String> {
     let mut args = command.args_from(*next_arg);
     loop {
         *next_arg = args.offset_bytes();
         let Some(text) = args.next() else { break };
         if must_wait_for_key(lookup.store, text, out.sink()) {
-            return Ok(Step::Load);
+            return Ok(WorkStep::Load);
         }
         *count += i64::from(lookup.find_counted(text, counted)?.is_some());
         let steps = out.sink().steps();
@@ -173,11 +173,11 @@ pub(super) fn more_of_exists(
         steps.add_bytes(text.len());
         if steps.is_pass_over() {
             *next_arg = args.offset_bytes();
-            return Ok(Step::Yield);
+            return Ok(WorkStep::Yield);
         }
     }
     out.integer(*count);
-    Ok(Step::Done)
+    Ok(WorkStep::Done)
 }
 
 pub(super) fn strlen(

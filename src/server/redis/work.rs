@@ -61,7 +61,7 @@ impl Work {
 }
 
 /// The result of continuing a command in a pass.
-pub(super) enum Step {
+pub(super) enum WorkStep {
     /// The reply is complete.
     Done,
     /// The reply is complete, and the connection ends.

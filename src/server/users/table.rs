@@ -13,7 +13,7 @@ use super::permissions::User;
 use crate::config_file;
 use crate::counted::counted;
 use crate::server::generations::FileVersion;
-use crate::server::log_limit::LogLimit;
+use crate::server::log_queue::LogLimit;
 use crate::server::peer::Peer;
 use crate::server::statistics::Totals;
 use crate::sync::unpoisoned;

@@ -20,11 +20,11 @@ use ::parquet::basic::Compression;
 use ::parquet::column::reader::ColumnReader;
 use ::parquet::errors::ParquetError;
 use ::parquet::file::metadata::RowGroupMetaData;
-use ::parquet::file::reader::{FileReader, SerializedFileReader};
-use ::parquet::schema::types::{ColumnDescPtr, SchemaDescriptor};
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::schema::types::{ColumnDescPtr, SchemaDescriptor};
 
 use super::pack::{Packer, ValueColumns};
-use super::piece::{ParsePiece, Piece, PieceReader};
+use super::{ParsePiece, Piece, PieceReader};
 use crate::bake::columns::{Column, ColumnRole, ColumnsFault, ValueSpec};
 use crate::bake::context::Context;
 use crate::bake::error::BakeError;

@@ -10,7 +10,7 @@ use zero_kv::bake::Cancel;
 use zero_kv::cli::publishing::NewGeneration;
 use zero_kv::cli::stop_signals::ArrivedSignal;
 use zero_kv::cli::transfer_display::TransferDisplay;
-use zero_kv::publish::{CopyOptions, Manifest, Progress, Publication, PublishError, Stage};
+use zero_kv::publish::{CopyOptions, Manifest, Publication, PublishError, Stage, TransferProgress};
 
 use super::pull::select;
 use super::{open, print_warnings, telling_pauses};
@@ -48,12 +48,13 @@ pub(super) fn copy(args: &CopyArgs) -> anyhow::Result<bool> {
         allow: args.changes.allowed(),
         bandwidth_bytes_per_s: args.bandwidth,
     };
-    let copied = source.copy_to(&manifest, &target, &options, &cancel, &mut |file: &Path, progress: Progress| {
-        if progress.stage == Stage::Download && progress.done_bytes == 0 {
-            display.begin_file(file);
-        }
-        display.show(progress);
-    });
+    let copied =
+        source.copy_to(&manifest, &target, &options, &cancel, &mut |file: &Path, progress: TransferProgress| {
+            if progress.stage == Stage::Download && progress.done_bytes == 0 {
+                display.begin_file(file);
+            }
+            display.show(progress);
+        });
     display.clear();
     print_warnings(&target);
     let copied = match copied {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use serde::Serialize;
-use zero_kv::publish::{Generation, Pin, PublishError};
+use zero_kv::publish::{Pin, PublishError, PublishedGeneration};
 
 use super::pins::{PinReport, describe};
 use crate::args::GenerationsArgs;
@@ -72,7 +72,7 @@ pub(super) fn generations(args: &GenerationsArgs) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-fn table(generations: &[Generation], pin: Option<&(u64, Pin)>) -> String {
+fn table(generations: &[PublishedGeneration], pin: Option<&(u64, Pin)>) -> String {
     let names = ["generation", "published", "rows", "bytes", "digest", "pinned", "nodes", "failed", "note"];
     let mut rows = vec![names.map(str::to_owned)];
     for generation in generations {
@@ -99,7 +99,7 @@ fn table(generations: &[Generation], pin: Option<&(u64, Pin)>) -> String {
 }
 
 /// Returns a line for each reason why nodes cannot serve a generation.
-fn failures(generation: &Generation) -> String {
+fn failures(generation: &PublishedGeneration) -> String {
     let mut reasons: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     generation.failed.iter().for_each(|(node, error)| reasons.entry(error).or_default().push(node));
     let line = |(error, nodes): (&str, Vec<&str>)| {
@@ -109,7 +109,7 @@ fn failures(generation: &Generation) -> String {
 }
 
 impl<'a> Listed<'a> {
-    fn new(generation: &'a Generation) -> Listed<'a> {
+    fn new(generation: &'a PublishedGeneration) -> Listed<'a> {
         let manifest = &generation.manifest;
         Listed {
             number: manifest.number,

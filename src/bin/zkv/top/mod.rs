@@ -5,21 +5,24 @@
 //! the feature `full`, there is no screen, so terminals get lines, too.
 
 mod sample;
-mod sampler;
 #[cfg(feature = "full")]
 mod screen;
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
+use zero_kv::client::{Client, ClientError};
 use zero_kv::printable::Printable;
 
-use super::args::{Address, TopArgs};
-use super::output::{ignore_closed_pipe, print_error, stdout_error};
+use crate::args::{Address, TopArgs};
+use crate::deadline::{run_within, spawn};
+use crate::output::{ignore_closed_pipe, print_error, stdout_error};
 use sample::{Delta, Sample};
-use sampler::Sampler;
 
 pub(crate) fn top(server: Address, args: &TopArgs) -> anyhow::Result<bool> {
     #[cfg(feature = "full")]
@@ -93,6 +96,86 @@ fn rounded(rate: Option<f64>) -> String {
 
 fn share(share: Option<f64>) -> String {
     share.map_or_else(|| "-".to_owned(), |share| format!("{share:.4}"))
+}
+
+/// If no response arrives for this time, the server is reported as not responding.
+const RESPONSE_TIME_MAX: Duration = Duration::from_secs(3);
+
+/// A sample, or the reason why it failed.
+type SampleResult = Result<Sample, String>;
+
+struct Sampler {
+    socket: PathBuf,
+    results: Receiver<SampleResult>,
+    interval: Duration,
+    /// The time at which [`Sampler::next`] last returned a sample or an error.
+    last_result_at: Instant,
+}
+
+impl Sampler {
+    /// Takes the first sample, and starts a thread that takes all further samples. Fails if the first sample fails.
+    fn start(address: Address, interval: Duration) -> anyhow::Result<(Sample, Sampler)> {
+        let socket = address.socket.clone();
+        let mut server = Server { address, client: None };
+        let first = run_within(RESPONSE_TIME_MAX, move || server.sample().map(|sample| (sample, server)))?;
+        let (sample, mut server) = first.ok_or_else(|| anyhow!(no_response(&socket)))??;
+        let (sender, results) = mpsc::channel();
+        spawn(move || {
+            let mut due = Instant::now();
+            loop {
+                // Samples that are overdue are skipped.
+                due = (due + interval).max(Instant::now());
+                thread::sleep(due.saturating_duration_since(Instant::now()));
+                if sender.send(server.sample().map_err(|error| error.to_string())).is_err() {
+                    return;
+                }
+            }
+        })?;
+        Ok((sample, Sampler { socket, results, interval, last_result_at: Instant::now() }))
+    }
+
+    /// Waits at most `wait` for the next result, and returns the result, or `None` if there is none yet. Returns an
+    /// error if the next sample is overdue by more than [`RESPONSE_TIME_MAX`].
+    fn next(&mut self, wait: Duration) -> Option<SampleResult> {
+        let deadline = self.last_result_at + self.interval + RESPONSE_TIME_MAX;
+        let result = match self.results.recv_timeout(wait.min(deadline.saturating_duration_since(Instant::now()))) {
+            Ok(result) => result,
+            Err(RecvTimeoutError::Timeout) if Instant::now() >= deadline => Err(no_response(&self.socket)),
+            Err(RecvTimeoutError::Timeout) => return None,
+            Err(RecvTimeoutError::Disconnected) => Err("the thread that samples the server has ended".to_owned()),
+        };
+        self.last_result_at = Instant::now();
+        Some(result)
+    }
+}
+
+fn no_response(socket: &Path) -> String {
+    format!("{}: no response for {} s", socket.display(), RESPONSE_TIME_MAX.as_secs())
+}
+
+struct Server {
+    address: Address,
+    client: Option<Client>,
+}
+
+impl Server {
+    fn sample(&mut self) -> Result<Sample, ClientError> {
+        // If this sample fails, the server may have closed the idle connection or may have been restarted. The client
+        // therefore connects again once.
+        if let Some(Ok(sample)) = self.client.as_mut().map(sample) {
+            return Ok(sample);
+        }
+        self.client = None;
+        let mut client = self.address.connect()?;
+        let sample = sample(&mut client)?;
+        self.client = Some(client);
+        Ok(sample)
+    }
+}
+
+fn sample(client: &mut Client) -> Result<Sample, ClientError> {
+    let info = client.info()?;
+    Ok(Sample::new(Instant::now(), info.iter()))
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ struct Read {
 /// Parses pieces as a connection does: bytes that are not consumed are kept for the next call.
 fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Read {
     let mut read = Read { commands: Vec::new(), error: None, left_len: 0 };
-    let mut progress = Progress::default();
+    let mut progress = ParseProgress::default();
     let mut kept = Vec::new();
     for piece in pieces {
         kept.extend_from_slice(piece);
@@ -204,14 +204,14 @@ fn each_argument_of_a_command_in_many_pieces_is_parsed_once() {
     let args = 1000;
     let mut input = format!("*{args}\r\n").into_bytes();
     input.extend(b"$1\r\nx\r\n".repeat(args));
-    let mut progress = Progress::default();
+    let mut progress = ParseProgress::default();
     for end in 0..input.len() {
         let before = progress.at;
         assert!(matches!(parse(&input[..end], &mut progress), Ok(Parsed::Incomplete)));
         assert!(progress.at >= before && end - progress.at as usize <= b"$1\r\nx\r\n".len());
     }
     // The part of a line that was searched for a line end is not searched again.
-    let mut progress = Progress::default();
+    let mut progress = ParseProgress::default();
     for end in 1..1000 {
         assert!(matches!(parse(&b"x".repeat(end), &mut progress), Ok(Parsed::Incomplete)));
         assert_eq!(progress.searched as usize, end);

@@ -14,7 +14,7 @@ use super::keyspace::{self, CursorOwner, PATTERN_LEN_MAX_BYTES};
 use super::lookup::{LONE_LOOKUP_STEPS, Lookup, WRONG_TYPE};
 use super::strings::{NOT_AN_INTEGER, SYNTAX, next};
 use super::text::number;
-use super::work::{CellProgress, HashReply, Items, Outcome, Parts, Step, Work};
+use super::work::{CellProgress, HashReply, Items, Outcome, Parts, Work, WorkStep};
 use super::{Counted, LOOKUP_STEPS, Out, Session, unanswered};
 use crate::protocol::resp::commands::{Id, Missing};
 use crate::protocol::resp::{Args, Command, Sink, Version, integer};
@@ -22,7 +22,7 @@ use crate::server::fields::Fields;
 use crate::server::pass::Then;
 use crate::server::responses::Responses;
 use crate::typed::{List, TypedRow, Value, write_elements, write_text};
-pub(super) use run::{Run, answer};
+pub(super) use run::{HashRun, answer};
 
 /// The number of fields that HSCAN visits by default.
 const SCAN_COUNT_DEFAULT: usize = 10;
@@ -34,7 +34,7 @@ impl Session {
     ///
     /// # Errors
     /// [`Then::Answer`] if there was no room for the first reply, and what [`unanswered`] returns if it has another reason.
-    pub(super) fn count_hash_reads(&mut self, run: &Run, responses: &mut Responses) -> Result<usize, Then> {
+    pub(super) fn count_hash_reads(&mut self, run: &HashRun, responses: &mut Responses) -> Result<usize, Then> {
         let Some(last) = run.last else { return Err(if run.is_full { Then::Answer } else { unanswered(responses) }) };
         self.state.progress = Default::default();
         self.client.set_last_command(last);
@@ -203,11 +203,11 @@ pub(super) fn more(
     fields: Option<&Fields>,
     command: &Command<'_>,
     out: &mut Out<'_>,
-) -> Step {
+) -> WorkStep {
     out.sink().steps().add(LONE_LOOKUP_STEPS);
     let text = command.args().nth(1).unwrap_or_default();
-    let (Some(fields), Ok(Some((value, offset_bytes)))) = (fields, lookup.find(text)) else { return Step::Close };
-    let Ok(row) = TypedRow::new(fields.schema(), value) else { return Step::Close };
+    let (Some(fields), Ok(Some((value, offset_bytes)))) = (fields, lookup.find(text)) else { return WorkStep::Close };
+    let Ok(row) = TypedRow::new(fields.schema(), value) else { return WorkStep::Close };
     reply.more(fields, &row, offset_bytes, command, out)
 }
 
@@ -351,13 +351,13 @@ impl HashReply {
         offset_bytes: u64,
         command: &Command<'_>,
         out: &mut Out<'_>,
-    ) -> Step {
+    ) -> WorkStep {
         loop {
             if out.sink().is_full() {
-                return Step::Full;
+                return WorkStep::Full;
             }
             if out.sink().steps().is_pass_over() {
-                return Step::Yield;
+                return WorkStep::Yield;
             }
             out.sink().steps().add(1);
             let column = match &self.items {
@@ -372,14 +372,14 @@ impl HashReply {
                 }
             };
             match column {
-                None => return Step::Done,
+                None => return WorkStep::Done,
                 Some(None) => {
                     out.null();
                     self.advance(command);
                 }
                 Some(Some(column)) => {
                     if self.send_field(fields, row, column, offset_bytes, command, out).is_none() {
-                        return Step::Close;
+                        return WorkStep::Close;
                     }
                 }
             }

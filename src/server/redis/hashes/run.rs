@@ -24,7 +24,7 @@ pub(super) const REPLY_LEN_MAX_BYTES: usize = 16 << 10;
 
 /// The counts of a run of commands that were answered together.
 #[derive(Default)]
-pub(in crate::server::redis) struct Run {
+pub(in crate::server::redis) struct HashRun {
     pub(in crate::server::redis) count: usize,
     pub(in crate::server::redis) misses: usize,
     /// Commands that were answered with an error, because a record is damaged or not a row of the schema.
@@ -58,7 +58,7 @@ pub(in crate::server::redis) fn answer<'i>(
     version: Version,
     routing: impl Routing,
     responses: &mut Responses,
-) -> Option<Run> {
+) -> Option<HashRun> {
     let first = hash_read(input)?;
     let kind = store.key_kind();
     if !routing.admits(kind, first.key) {
@@ -86,7 +86,7 @@ fn run<'i, K: LookupKey + Into<Key<'i>> + Default>(
     version: Version,
     routing: impl Routing,
     responses: &mut Responses,
-) -> Option<Run> {
+) -> Option<HashRun> {
     let mut keys = [K::default(); RUN_COMMANDS_MAX];
     let mut commands = [(Id::HGetAll, HashFields::NONE, 0); RUN_COMMANDS_MAX];
     let (mut key_count, mut at_bytes) = (0, 0);
@@ -99,7 +99,7 @@ fn run<'i, K: LookupKey + Into<Key<'i>> + Default>(
         key_count += 1;
     }
     let key_count = responses.ready_count(store, key_count, |i| store.point_lookup(keys[i]));
-    let (mut run, mut is_long) = (Run::default(), false);
+    let (mut run, mut is_long) = (HashRun::default(), false);
     responses.with_text(|responses, text| {
         store.find_each(
             &keys[..key_count],

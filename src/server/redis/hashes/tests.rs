@@ -25,9 +25,9 @@ fn send(mut reply: HashReply, fields: &Fields, row: &[u8], command: &[u8], versi
         assert!(responses.steps().total() <= PASS_STEPS_MAX + 200);
         sent.extend_from_slice(responses.copied());
         match step {
-            Step::Done => return (sent, passes),
-            Step::Full | Step::Yield => {}
-            Step::Close | Step::Load | Step::Next => panic!("the row is valid"),
+            WorkStep::Done => return (sent, passes),
+            WorkStep::Full | WorkStep::Yield => {}
+            WorkStep::Close | WorkStep::Load | WorkStep::Next => panic!("the row is valid"),
         }
     }
 }

@@ -2,8 +2,6 @@
 //!
 //! In: the generation, and the reports of nodes. Out: pins and decisions in the store, and a live table of nodes.
 
-mod nodes;
-mod tally;
 mod watch;
 
 use std::collections::BTreeMap;
@@ -13,13 +11,13 @@ use anyhow::bail;
 use serde::Serialize;
 use zero_kv::counted::counted;
 use zero_kv::printable::Printable;
-use zero_kv::publish::{Decision, Pin, Publication, PublishError};
+use zero_kv::publish::{Decision, NodeStatus, Pin, Publication, PublishError, UnreadableStatus};
 
+use super::SILENT_AFTER;
 use super::pins::{PINS_MAX, generation_of_others, is_activated};
-use crate::args::RolloutArgs;
+use crate::args::{Ready, RolloutArgs};
 use crate::output::{print, print_error, write_json_line};
-use nodes::{Node, State};
-use tally::Tally;
+use crate::text_table::{Align, lines};
 use watch::Watch;
 
 /// The rollout as JSON.
@@ -153,7 +151,7 @@ fn finish(publication: &Publication, args: &RolloutArgs, outcome: Outcome, watch
         let step = watch.current_step();
         print(|stdout| write_json_line(stdout, &Report { url, generation, result: outcome, step, nodes }))?;
     } else {
-        print(|stdout| write!(stdout, "{}", nodes::table(nodes)))?;
+        print(|stdout| write!(stdout, "{}", table(nodes)))?;
     }
     for node in nodes.iter().filter(|node| node.state == State::Silent) {
         print_error(&format_args!("warning: node {} has not reported for {} s", node.node, node.age_s));
@@ -317,4 +315,257 @@ fn check(zones: &[String], nodes: &[Node]) -> anyhow::Result<()> {
         );
     }
     Ok(())
+}
+
+/// How many of the awaited nodes are in which state.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Tally {
+    serving: usize,
+    prepared: usize,
+    waiting: usize,
+    failed: usize,
+    /// Nodes that are silent or unreadable, and may come back.
+    absent: usize,
+    /// The number of nodes that may be lost.
+    tolerated: usize,
+}
+
+impl Tally {
+    /// Counts nodes. With `tolerate`, nodes that are not awaited count as absent.
+    fn new(nodes: &[Node], is_counted: impl Fn(&Node) -> bool, tolerate: Option<usize>) -> Tally {
+        let mut tally = Tally { tolerated: tolerate.unwrap_or(0), ..Tally::default() };
+        for node in nodes.iter().filter(|node| is_counted(node) && (node.is_awaited || tolerate.is_some())) {
+            *match node.state {
+                State::Serving => &mut tally.serving,
+                State::Prepared => &mut tally.prepared,
+                State::Waiting => &mut tally.waiting,
+                State::Failed => &mut tally.failed,
+                State::Silent | State::Unreadable => &mut tally.absent,
+            } += 1;
+        }
+        tally
+    }
+
+    /// Returns the outcome if all nodes serve the generation, except those that may be lost, or if they cannot.
+    fn all_serve(self) -> Option<Outcome> {
+        let lost = self.failed + self.absent;
+        match self {
+            Tally { waiting: 0, prepared: 0, .. } if lost > self.tolerated && self.absent > 0 => None,
+            Tally { waiting: 0, prepared: 0, .. } if lost > self.tolerated => Some(Outcome::Failed),
+            // Only nodes that confirm it count: without any, the generation is served by nobody.
+            Tally { waiting: 0, prepared: 0, serving: 0, failed: 0, .. } => Some(Outcome::NoNodes),
+            Tally { waiting: 0, prepared: 0, serving: 0, .. } => Some(Outcome::Failed),
+            Tally { waiting: 0, prepared: 0, .. } => Some(Outcome::Done),
+            _ => None,
+        }
+    }
+
+    /// Returns whether enough nodes serve the generation when the time is over.
+    fn is_enough_at_end(self) -> bool {
+        self.serving > 0 && self.waiting + self.prepared + self.failed + self.absent <= self.tolerated
+    }
+
+    /// Returns the outcome if enough nodes are ready to serve the generation, or can no longer become ready.
+    fn enough_are_ready(self, ready: Ready) -> Option<Outcome> {
+        let (are_ready, lost) = (self.prepared + self.serving, self.failed + self.absent);
+        let nodes = are_ready + self.waiting + lost;
+        let needed = ready.of(nodes);
+        let is_rest_lost = self.waiting == 0 && are_ready > 0 && lost <= self.tolerated && nodes >= needed;
+        if are_ready >= needed || is_rest_lost {
+            return Some(Outcome::Done);
+        }
+        (nodes - self.failed < needed && self.failed > self.tolerated).then_some(Outcome::Failed)
+    }
+}
+
+/// A node, as its last report describes it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Node {
+    node: String,
+    /// The zone of the node, or empty.
+    zone: String,
+    state: State,
+    /// The generation that the node serves, or 0.
+    serving: u64,
+    /// Why the node does not serve the generation that it should, or empty.
+    error: String,
+    /// The number of seconds since the node's last report.
+    age_s: u64,
+    /// Whether the node has reported during the rollout. Such a node is waited for, also if it becomes silent.
+    #[serde(skip)]
+    is_awaited: bool,
+}
+
+/// The state of a node with regard to the generation that is rolled out.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    /// The node has not prepared the generation yet.
+    Waiting,
+    Prepared,
+    Serving,
+    Failed,
+    /// The node has not reported for [`SILENT_AFTER`].
+    Silent,
+    /// The report of the node cannot be read.
+    Unreadable,
+}
+
+impl State {
+    fn name(self) -> &'static str {
+        match self {
+            State::Waiting => "waiting",
+            State::Prepared => "prepared",
+            State::Serving => "serving",
+            State::Failed => "failed",
+            State::Silent => "silent",
+            State::Unreadable => "unreadable",
+        }
+    }
+}
+
+impl Node {
+    /// `pin` is the number of the newest pin of the rollout. What a node that has not read it reports may be from before the
+    /// rollout.
+    fn new(status: NodeStatus, generation: u64, pin: Option<u64>) -> Node {
+        let state = if status.age_s > SILENT_AFTER.as_secs() {
+            State::Silent
+        } else if pin.is_some_and(|pin| status.pin < pin) {
+            State::Waiting
+        } else if status.serving == generation {
+            State::Serving
+        } else if status.failed == generation {
+            State::Failed
+        } else if status.prepared == generation {
+            State::Prepared
+        } else {
+            State::Waiting
+        };
+        let NodeStatus { node, zone, serving, error, age_s, .. } = status;
+        Node { is_awaited: state != State::Silent, node, zone, state, serving, error, age_s }
+    }
+
+    /// Returns a node whose report cannot be read. `before` is the node as its last readable report describes it.
+    fn unreadable(status: UnreadableStatus, before: Option<&Node>) -> Option<Node> {
+        let UnreadableStatus { node, problem, is_temporary, .. } = status;
+        let (zone, serving) = before.map_or((String::new(), 0), |before| (before.zone.clone(), before.serving));
+        let (state, error) = (State::Unreadable, problem);
+        Some(Node { node: node?, zone, state, serving, error, age_s: 0, is_awaited: is_temporary })
+    }
+
+    fn is_live(&self) -> bool {
+        !matches!(self.state, State::Silent | State::Unreadable)
+    }
+
+    /// Returns whether two reports describe the same state of the node.
+    fn looks_like(&self, other: &Node) -> bool {
+        Node { age_s: other.age_s, ..self.clone() }.line() == other.line()
+    }
+
+    /// Describes the node on one line.
+    fn line(&self) -> String {
+        let Node { node, state, serving, error, .. } = self;
+        let node = Printable(node);
+        match state {
+            State::Silent => format!("{node}: silent for {} s, serves {serving}", self.age_s),
+            State::Unreadable => format!("{node}: unreadable: {}", Printable(error)),
+            State::Failed => format!("{node}: failed, serves {serving}: {}", Printable(error)),
+            state => format!("{node}: {}, serves {serving}", state.name()),
+        }
+    }
+}
+
+/// Returns a table of the nodes. Without zones, it has no column for them.
+fn table(nodes: &[Node]) -> String {
+    let mut rows = vec![["node", "zone", "state", "serves", "error"].map(str::to_owned)];
+    let row = |node: &Node| {
+        let Node { node, zone, state, serving, error, .. } = node.clone();
+        [node, zone, state.name().to_owned(), serving.to_string(), error]
+    };
+    rows.extend(nodes.iter().map(row));
+    if nodes.iter().all(|node| node.zone.is_empty()) {
+        let without_zone = |[node, _, state, serving, error]: [String; 5]| [node, state, serving, error];
+        let rows: Vec<_> = rows.into_iter().map(without_zone).collect();
+        return lines([Align::Left, Align::Left, Align::Right, Align::Left], &rows);
+    }
+    lines([Align::Left, Align::Left, Align::Left, Align::Right, Align::Left], &rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the outcome of nodes with these states, in capitals if they were silent before the rollout.
+    fn outcome(states: &str, tolerate: Option<usize>) -> Option<Outcome> {
+        let tally = tally(states, tolerate);
+        tally.all_serve().or_else(|| tally.is_enough_at_end().then_some(Outcome::TimedOut))
+    }
+
+    fn tally(states: &str, tolerate: Option<usize>) -> Tally {
+        let node = |letter: char| Node {
+            state: match letter.to_ascii_lowercase() {
+                's' => State::Serving,
+                'p' => State::Prepared,
+                'w' => State::Waiting,
+                'f' => State::Failed,
+                _ => State::Silent,
+            },
+            node: String::new(),
+            zone: String::new(),
+            serving: 0,
+            error: String::new(),
+            age_s: 0,
+            is_awaited: letter.is_lowercase(),
+        };
+        let nodes: Vec<Node> = states.chars().map(node).collect();
+        Tally::new(&nodes, |_| true, tolerate)
+    }
+
+    #[test]
+    fn nodes_are_lost_only_if_that_is_tolerated() {
+        use Outcome::{Done, Failed, NoNodes, TimedOut};
+        for (states, strict, one) in [
+            ("", Some(NoNodes), Some(NoNodes)),
+            ("ss", Some(Done), Some(Done)),
+            ("sX", Some(Done), Some(Done)),
+            ("sXX", Some(Done), None),
+            ("X", Some(NoNodes), Some(NoNodes)),
+            ("sf", Some(Failed), Some(Done)),
+            ("sff", Some(Failed), Some(Failed)),
+            ("f", Some(Failed), Some(Failed)),
+            ("sx", None, Some(Done)),
+            ("sfx", None, None),
+            // Nodes that have not confirmed count only when the time is over.
+            ("sw", None, Some(TimedOut)),
+            ("sp", None, Some(TimedOut)),
+            ("sww", None, None),
+            ("swf", None, None),
+            ("w", None, None),
+        ] {
+            assert_eq!((outcome(states, None), outcome(states, Some(1))), (strict, one), "{states}");
+        }
+        assert_eq!(outcome("sX", Some(0)), None);
+    }
+
+    #[test]
+    fn a_barrier_waits_for_nodes_that_may_become_ready() {
+        use Outcome::{Done, Failed};
+        let ready = |states, tolerate, ready: &str| tally(states, tolerate).enough_are_ready(ready.parse().unwrap());
+        assert_eq!(ready("pps", None, "100%"), Some(Done));
+        assert_eq!(ready("pw", None, "100%"), None);
+        assert_eq!(ready("pw", Some(1), "100%"), None);
+        assert_eq!(ready("pw", None, "50%"), Some(Done));
+        assert_eq!(ready("pf", None, "100%"), Some(Failed));
+        assert_eq!(ready("pf", Some(1), "100%"), Some(Done));
+        assert_eq!(ready("px", None, "100%"), None);
+        assert_eq!(ready("px", Some(1), "100%"), Some(Done));
+        assert_eq!(ready("pX", None, "100%"), Some(Done));
+        assert_eq!(ready("pffw", Some(1), "100%"), Some(Failed));
+        assert_eq!(ready("f", Some(1), "100%"), None);
+        // A number is one of nodes, also of those that have not reported yet.
+        assert_eq!(ready("pp", None, "2"), Some(Done));
+        assert_eq!(ready("pp", None, "9"), None);
+        assert_eq!(ready("pf", Some(1), "9"), None);
+        assert_eq!(ready("pppf", Some(1), "4"), Some(Done));
+    }
 }

@@ -10,9 +10,7 @@ use zero_kv::counted::counted;
 use zero_kv::printable::Printable;
 use zero_kv::publish::{Pin, Publication, PublishError};
 
-use super::Outcome;
-use super::nodes::{Node, table};
-use super::tally::Tally;
+use super::{Node, Outcome, Tally, table};
 use crate::args::{Ready, RolloutArgs};
 use crate::output::{print, print_error};
 use crate::publishing::pins::{describe, most_served};

@@ -16,7 +16,7 @@ use ratatui::text::Line;
 use ratatui::widgets::{Block, LineGauge, Paragraph, RenderDirection, Sparkline};
 use zero_kv::counted::counted;
 
-use super::view::View;
+use super::View;
 use crate::top::sample::{Delta, Sample};
 
 const UNKNOWN: &str = "–";
