@@ -8,9 +8,9 @@ use std::ops::{ControlFlow, Range};
 use zerocopy::big_endian::U16;
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::Missing;
 use super::ordered::{push_bare, push_error};
 use super::points::counted;
+use super::{Batch, Missing};
 use crate::format::key::{Key, LookupKey};
 use crate::format::record::value_of_response;
 use crate::protocol::native::{Op, RESPONSE_HEADER_LEN_BYTES, Request, ResponseHeader, SelectHeader, Status};
@@ -90,61 +90,57 @@ fn parse_selection(store: &Store, body: &[u8]) -> Result<Projection, Status> {
     Projection::of_positions(schema, columns).map_err(|_| Status::Error)
 }
 
-/// Appends the responses to 16-byte GetColumns requests. Stops at the first request with another op, or when there is no
-/// room for a response. Returns the number of answered requests.
-pub(super) fn answer_columns(
-    store: &Store,
-    missing: impl Missing,
-    selection: &Selection,
-    requests: &[Request],
-    responses: &mut Responses,
-    tally: &mut Tally,
-) -> usize {
-    let is_columns = |request: &&Request| request.op_code() == Op::GetColumns as u32;
-    let count = requests.iter().take(RUN_REQUESTS_MAX).take_while(is_columns).count();
-    push_columns(store, missing, selection, &requests[..count], Request::key, responses, tally)
-}
+impl<M: Missing> Batch<'_, M> {
+    /// Appends the responses to 16-byte GetColumns requests. Stops at the first request with another op, or when there is
+    /// no room for a response. Returns the number of answered requests.
+    pub(super) fn answer_columns(&mut self, requests: &[Request]) -> usize {
+        let is_columns = |request: &&Request| request.op_code() == Op::GetColumns as u32;
+        let count = requests.iter().take(RUN_REQUESTS_MAX).take_while(is_columns).count();
+        self.push_columns(&requests[..count], Request::key)
+    }
 
-/// Appends the responses to GetColumns requests. Returns the number of answered requests.
-pub(super) fn push_columns<'k, T, K: LookupKey + Into<Key<'k>>>(
-    store: &Store,
-    missing: impl Missing,
-    selection: &Selection,
-    requests: &[T],
-    key_of: impl Fn(&T) -> K,
-    responses: &mut Responses,
-    tally: &mut Tally,
-) -> usize {
-    let (schema, projection) = match selection.projection(store) {
-        Ok(_) if store.key_kind() != K::KIND => return push_refusals(Status::Error, requests.len(), responses, tally),
-        Ok(found) => found,
-        Err(status) => return push_refusals(status, requests.len(), responses, tally),
-    };
-    let ready_count = responses.ready_count(store, requests.len(), |i| store.point_lookup(key_of(&requests[i])));
-    let (mut answered_count, mut data) = (0, Vec::new());
-    store.find_each(&requests[..ready_count], &key_of, |request: &T, found| {
-        if responses.is_full() {
-            return ControlFlow::Break(());
-        }
-        let status = match found {
-            Found::Answer(response, offset_bytes) => {
-                let (value, value_offset_bytes) = value_of_response(response, offset_bytes);
-                let row = TypedRow::new(schema, value).ok();
-                let pushed = row.and_then(|row| push_row(projection, &row, value_offset_bytes, &mut data, responses));
-                pushed.unwrap_or_else(|| push_bare(Status::Error, responses))
+    /// Appends the responses to GetColumns requests. Returns the number of answered requests.
+    pub(super) fn push_columns<'k, T, K: LookupKey + Into<Key<'k>>>(
+        &mut self,
+        requests: &[T],
+        key_of: impl Fn(&T) -> K,
+    ) -> usize {
+        let Batch { store, missing, selection, responses, tally } = self;
+        let (store, missing) = (*store, *missing);
+        let (schema, projection) = match selection.projection(store) {
+            Ok(_) if store.key_kind() != K::KIND => {
+                return push_refusals(Status::Error, requests.len(), responses, tally);
             }
-            Found::Missing => push_bare(missing.status(key_of(request).into()), responses),
-            Found::Damaged => match push_error(responses) {
-                Some(status) => status,
-                None => return ControlFlow::Break(()),
-            },
+            Ok(found) => found,
+            Err(status) => return push_refusals(status, requests.len(), responses, tally),
         };
-        tally.count(Some(Op::GetColumns), counted(status));
-        answered_count += 1;
-        responses.steps().continue_after(answered_count)
-    });
-    responses.steps().add(answered_count);
-    answered_count
+        let ready_count = responses.ready_count(store, requests.len(), |i| store.point_lookup(key_of(&requests[i])));
+        let (mut answered_count, mut data) = (0, Vec::new());
+        store.find_each(&requests[..ready_count], &key_of, |request: &T, found| {
+            if responses.is_full() {
+                return ControlFlow::Break(());
+            }
+            let status = match found {
+                Found::Answer(response, offset_bytes) => {
+                    let (value, value_offset_bytes) = value_of_response(response, offset_bytes);
+                    let row = TypedRow::new(schema, value).ok();
+                    let pushed =
+                        row.and_then(|row| push_row(projection, &row, value_offset_bytes, &mut data, responses));
+                    pushed.unwrap_or_else(|| push_bare(Status::Error, responses))
+                }
+                Found::Missing => push_bare(missing.status(key_of(request).into()), responses),
+                Found::Damaged => match push_error(responses) {
+                    Some(status) => status,
+                    None => return ControlFlow::Break(()),
+                },
+            };
+            tally.count(Some(Op::GetColumns), counted(status));
+            answered_count += 1;
+            responses.steps().continue_after(answered_count)
+        });
+        responses.steps().add(answered_count);
+        answered_count
+    }
 }
 
 /// Appends responses without values to `count` GetColumns requests, which fail with this status. Returns the number of

@@ -25,16 +25,26 @@ use crate::cluster::SlotSet;
 use crate::format::key::Key;
 use crate::protocol::native::{Op, OpKind, REQUEST_LEN_BYTES, Request, Status};
 use crate::slots::slot_of;
-use columns::{Selection, answer_columns};
-use long::answer_long;
+use crate::store::Store;
+use columns::Selection;
 use ordered::push_bare;
 pub use points::answer_requests;
-use points::{answer_neighbors, answer_points};
 pub(super) use session::Session;
 
 /// The cost, in steps, of a Floor, a Ceiling, or any long request. For a long request, the steps of reading its bytes
 /// are added.
 const ORDERED_STEPS: usize = 8;
+
+/// The table that answers the requests of a pass, and where the responses go. Each method answers the requests at the
+/// start of its input that are looked up in the same way.
+struct Batch<'b, M> {
+    store: &'b Store,
+    /// Determines the responses for keys that the table does not have.
+    missing: M,
+    selection: &'b mut Selection,
+    responses: &'b mut Responses,
+    tally: &'b mut Tally,
+}
 
 /// Answers the complete requests at the start of `input` as long as there is room for responses, and counts the
 /// responses in `tally`. The caller has checked that the requests are permitted. Auth requests are not answered.
@@ -66,27 +76,20 @@ fn answer_with(
     responses: &mut Responses,
     tally: &mut Tally,
 ) -> Pass {
-    let store = &generation.store;
+    let mut batch = Batch { store: &generation.store, missing, selection, responses, tally };
     let mut taken_bytes = 0;
     loop {
         let rest = &input[taken_bytes..];
         let requests = whole_requests(rest);
         let Some(first) = requests.first() else { return Pass { taken_bytes, then: Then::Read } };
         let (run_bytes, end) = match RunKind::from_code(first.op_code()) {
-            RunKind::Points => {
-                run_of(requests, RunKind::Points, answer_points(store, missing, requests, responses, tally))
-            }
-            RunKind::Neighbors => {
-                run_of(requests, RunKind::Neighbors, answer_neighbors(store, requests, responses, tally))
-            }
-            RunKind::Columns => run_of(
-                requests,
-                RunKind::Columns,
-                answer_columns(store, missing, selection, requests, responses, tally),
-            ),
-            RunKind::Long => answer_long(store, missing, selection, rest, responses, tally),
-            RunKind::Server => about::answer(context, generation, requests, responses, tally),
+            RunKind::Points => run_of(requests, RunKind::Points, batch.answer_points(requests)),
+            RunKind::Neighbors => run_of(requests, RunKind::Neighbors, batch.answer_neighbors(requests)),
+            RunKind::Columns => run_of(requests, RunKind::Columns, batch.answer_columns(requests)),
+            RunKind::Long => batch.answer_long(rest),
+            RunKind::Server => about::answer(context, generation, requests, batch.responses, batch.tally),
         };
+        let Batch { responses, tally, .. } = &mut batch;
         taken_bytes += run_bytes;
         match end {
             RunEnd::Full if responses.cold().must_wait() => return Pass { taken_bytes, then: Then::Load },

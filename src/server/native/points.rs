@@ -2,9 +2,10 @@
 
 use std::ops::ControlFlow;
 
+use super::columns::Selection;
 use super::ordered::{push_bare, push_neighbor, side};
-use super::{Missing, Nowhere, ORDERED_STEPS, RunKind};
-use crate::format::key::{Key, KeyKind};
+use super::{Batch, Missing, Nowhere, ORDERED_STEPS, RunKind};
+use crate::format::key::{Key, KeyKind, LookupKey};
 use crate::protocol::native::{Op, RESPONSE_HEADER_LEN_BYTES, Request, ResponseHeader, Status};
 use crate::server::counters::Tally;
 use crate::server::pass::RUN_REQUESTS_MAX;
@@ -16,28 +17,98 @@ use crate::store::{ColdLookup, Found, ShortAnswer, Store, Visitor, is_verificati
 /// Stops at the first other request, when there is no room for a response, or when a limit of one pass is reached.
 /// Returns the number of answered requests. Cleared [`Responses`] have room for at least one response.
 pub fn answer_requests(store: &Store, requests: &[Request], responses: &mut Responses) -> usize {
-    answer_points(store, Nowhere, requests, responses, &mut Tally::default())
+    let (selection, tally) = (&mut Selection::default(), &mut Tally::default());
+    Batch { store, missing: Nowhere, selection, responses, tally }.answer_points(requests)
 }
 
-/// Does what [`answer_requests`] does, and counts the responses in `tally`.
-pub(super) fn answer_points(
-    store: &Store,
-    missing: impl Missing,
-    requests: &[Request],
-    responses: &mut Responses,
-    tally: &mut Tally,
-) -> usize {
-    let requests = match requests_for_numbers(store, requests, responses, tally) {
-        Ok(requests) => requests,
-        Err(refused) => return refused,
-    };
-    let requests = &requests[..responses.ready_count(store, requests.len(), |i| store.point_lookup(requests[i].key()))];
-    let counted_before = tally.total();
-    let count = responses
-        .append(|appender, steps| store.find_each(requests, Request::key, Points { appender, steps, tally, missing }));
-    responses.steps().add(count);
-    tally.count_values(counted_before + count - tally.total());
-    count
+impl<M: Missing> Batch<'_, M> {
+    /// Does what [`answer_requests`] does, and counts the responses in the tally.
+    pub(super) fn answer_points(&mut self, requests: &[Request]) -> usize {
+        let requests = match self.requests_for_numbers(requests) {
+            Ok(requests) => requests,
+            Err(refused) => return refused,
+        };
+        let Batch { store, missing, responses, tally, .. } = self;
+        let (store, missing) = (*store, *missing);
+        let ready_count = responses.ready_count(store, requests.len(), |i| store.point_lookup(requests[i].key()));
+        let requests = &requests[..ready_count];
+        let counted_before = tally.total();
+        let count = responses.append(|appender, steps| {
+            store.find_each(requests, Request::key, Points { appender, steps, tally, missing })
+        });
+        responses.steps().add(count);
+        tally.count_values(counted_before + count - tally.total());
+        count
+    }
+
+    /// Appends the responses to 16-byte Floor and Ceiling requests. Stops at the first request with another op, or when
+    /// there is no room for a response. Returns the number of answered requests.
+    pub(super) fn answer_neighbors(&mut self, requests: &[Request]) -> usize {
+        let requests = match self.requests_for_numbers(requests) {
+            Ok(requests) => requests,
+            Err(refused) => return refused,
+        };
+        let is_neighbor =
+            |request: &&Request| matches!(Op::from_code(request.op_code()), Some(Op::Floor | Op::Ceiling));
+        let op = |i: usize| if requests[i].op_code() == Op::Floor as u32 { Op::Floor } else { Op::Ceiling };
+        let run_count = requests.iter().take_while(is_neighbor).count();
+        let count = self.push_neighbors(run_count, |i| (requests[i].key(), op(i)));
+        self.responses.steps().add(ORDERED_STEPS * count);
+        count
+    }
+
+    /// Appends the responses to `count` requests for the floor or the ceiling of a key. Returns the number of answered
+    /// requests.
+    #[inline(always)]
+    pub(super) fn push_neighbors<'k, K: LookupKey + Into<Key<'k>>>(
+        &mut self,
+        count: usize,
+        request: impl Fn(usize) -> (K, Op),
+    ) -> usize {
+        let Batch { store, responses, tally, .. } = self;
+        let key_at = |i: usize| {
+            let (key, op) = request(i);
+            (key, side(op))
+        };
+        let ready_count = responses.ready_count(store, count, |i| {
+            let (key, side) = key_at(i);
+            ColdLookup::Neighbor(key.into(), side)
+        });
+        let mut answered_count = 0;
+        store.neighbor_each(ready_count, key_at, |i, neighbor| {
+            if responses.is_full() || answered_count > 0 && responses.steps().is_time_over() {
+                return ControlFlow::Break(());
+            }
+            let Some(status) = push_neighbor(store, neighbor, responses) else { return ControlFlow::Break(()) };
+            tally.count(Some(request(i).1), status);
+            answered_count += 1;
+            responses.steps().continue_after(answered_count)
+        });
+        answered_count
+    }
+
+    /// Returns the requests that may be answered together, at most [`RUN_REQUESTS_MAX`], if the table's keys are numbers.
+    ///
+    /// # Errors
+    /// If the table's keys are bytes, appends an Error for each request that looks up a number, and returns the number of
+    /// these requests.
+    #[inline]
+    fn requests_for_numbers<'r>(&mut self, requests: &'r [Request]) -> Result<&'r [Request], usize> {
+        let requests = &requests[..requests.len().min(RUN_REQUESTS_MAX)];
+        if self.store.key_kind() == KeyKind::U64 {
+            return Ok(requests);
+        }
+        let mut count = 0;
+        for request in requests {
+            let op_code = request.op_code();
+            if matches!(RunKind::from_code(op_code), RunKind::Long | RunKind::Server) || self.responses.is_full() {
+                break;
+            }
+            self.tally.count(Op::from_code(op_code), push_bare(Status::Error, self.responses));
+            count += 1;
+        }
+        Err(count)
+    }
 }
 
 /// Appends the responses to Get and Exists requests.
@@ -87,69 +158,6 @@ impl<'a, M: Missing> Visitor<'a, Request> for Points<'_, '_, M> {
     fn group_ended(&mut self) -> ControlFlow<()> {
         if self.steps.is_pass_over() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
-}
-
-/// Appends the responses to 16-byte Floor and Ceiling requests. Stops at the first request with another op, or when
-/// there is no room for a response. Returns the number of answered requests.
-pub(super) fn answer_neighbors(
-    store: &Store,
-    requests: &[Request],
-    responses: &mut Responses,
-    tally: &mut Tally,
-) -> usize {
-    let requests = match requests_for_numbers(store, requests, responses, tally) {
-        Ok(requests) => requests,
-        Err(refused) => return refused,
-    };
-    let is_neighbor = |request: &&Request| matches!(Op::from_code(request.op_code()), Some(Op::Floor | Op::Ceiling));
-    let op = |i: usize| if requests[i].op_code() == Op::Floor as u32 { Op::Floor } else { Op::Ceiling };
-    let run_requests = requests.iter().take_while(is_neighbor).count();
-    let run_requests =
-        responses.ready_count(store, run_requests, |i| ColdLookup::Neighbor(Key::U64(requests[i].key()), side(op(i))));
-    let mut count = 0;
-    store.neighbor_each(
-        run_requests,
-        |i| (requests[i].key(), side(op(i))),
-        |i, neighbor| {
-            if responses.is_full() || count > 0 && responses.steps().is_time_over() {
-                return ControlFlow::Break(());
-            }
-            let Some(status) = push_neighbor(store, neighbor, responses) else { return ControlFlow::Break(()) };
-            tally.count(Some(op(i)), status);
-            count += 1;
-            responses.steps().continue_after(count)
-        },
-    );
-    responses.steps().add(ORDERED_STEPS * count);
-    count
-}
-
-/// Returns the requests that may be answered together, at most [`RUN_REQUESTS_MAX`], if the table's keys are numbers.
-///
-/// # Errors
-/// If the table's keys are bytes, appends an Error for each request that looks up a number, and returns the number of
-/// these requests.
-#[inline]
-fn requests_for_numbers<'r>(
-    store: &Store,
-    requests: &'r [Request],
-    responses: &mut Responses,
-    tally: &mut Tally,
-) -> Result<&'r [Request], usize> {
-    let requests = &requests[..requests.len().min(RUN_REQUESTS_MAX)];
-    if store.key_kind() == KeyKind::U64 {
-        return Ok(requests);
-    }
-    let mut count = 0;
-    for request in requests {
-        let op_code = request.op_code();
-        if matches!(RunKind::from_code(op_code), RunKind::Long | RunKind::Server) || responses.is_full() {
-            break;
-        }
-        tally.count(Op::from_code(op_code), push_bare(Status::Error, responses));
-        count += 1;
-    }
-    Err(count)
 }
 
 /// Appends the response to a request for one key of the table's kind. Returns `None` if there is no room for the
