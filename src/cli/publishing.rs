@@ -6,7 +6,7 @@ use super::generation_args::GenerationArgs;
 use super::transfer_display::TransferDisplay;
 use crate::bake::Cancel;
 use crate::counted::counted;
-use crate::publish::{Canary, Change, CommitOptions, Manifest, Progress, Publication, PublishError, ShardFile, Stage};
+use crate::publish::{Canary, Change, CommitOptions, Manifest, Publication, PublishError, ShardFile, Stage, TransferProgress};
 
 /// A generation that can be published as soon as its files exist.
 pub struct NewGeneration {
@@ -61,7 +61,7 @@ impl NewGeneration {
         cancel: &Cancel,
         display: &TransferDisplay,
     ) -> Result<Manifest, PublishError> {
-        let mut show = |(at, progress): (usize, Progress)| {
+        let mut show = |(at, progress): (usize, TransferProgress)| {
             if progress.stage == Stage::Verify && progress.done_bytes == 0 {
                 display.begin_file(&shards[at].path);
             }

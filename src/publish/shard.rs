@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use super::error::PublishError;
 use super::manifest::{Entry, Manifest, check_coverage};
 use super::publication::{CommitOptions, Publication, new_job};
-use super::transfer::{self, REQUESTS_MAX, until_canceled};
+use super::transfer::{REQUESTS_MAX, TransferProgress, until_canceled};
 use super::upload::{ShardFile, upload};
 use crate::bake::{self, BakeError, Cancel, Column, Input, Keys, Options, Progress, Report, TypedColumns};
 use crate::format::key::KeyKind;
@@ -83,7 +83,7 @@ impl BakedShard {
     pub fn upload<'a>(
         &self,
         publication: &Publication,
-        cancel: impl Into<WithProgress<'a, Cancel, transfer::Progress>>,
+        cancel: impl Into<WithProgress<'a, Cancel, TransferProgress>>,
     ) -> Result<Entry, PublishError> {
         let job = new_job();
         cancel.into().run(|cancel, progress| {

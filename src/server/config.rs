@@ -8,10 +8,10 @@ use std::thread;
 use std::time::Duration;
 
 use super::cluster::ClusterNode;
-use super::generations::{Plan, Source};
 use super::limits::Limits;
-use super::listener::{Inherited, SocketAccess};
-use super::state::ForeignKeys;
+use super::listen::listener::{Inherited, SocketAccess};
+use super::state::server::ForeignKeys;
+use super::table::generations::{Plan, Source};
 use crate::DEFAULT_SOCKET;
 use crate::replace::ReplaceRules;
 use crate::store::{Memory, OpenOptions, Verify};

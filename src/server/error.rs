@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use super::generations::OpenError;
+use super::table::generations::OpenError;
 use super::users::UsersError;
 
 /// Why a server cannot start or had to stop.

@@ -7,63 +7,41 @@
 //!
 //! Each module imports only modules that precede it in this list (`tests/structure.rs` checks this):
 //!
-//! 1. `limits`, `log_queue`, `newest_tasks`, `panics`, `peer`, `priority`, `socket_memory`, `stream`, `pass`, `steps`: basics of all other modules
-//! 2. `counters`, `statistics`: counters of each worker, and of the whole server
-//! 3. `service`, `liveness`, `leases`, `published`, `cluster`: the service manager, the health of threads, the leases of
-//!    files, the interface to a published table, the cluster that this server is a node of
-//! 4. `fields`, `generations`: the columns of a typed table as fields of Redis hashes; opens and checks files, and replaces the served generation
-//! 5. `users`: names, passwords, and permissions
-//! 6. `activity`, `timeouts`, `registry`, `client_memory`: the state of connections, and the rules that disconnect them
-//! 7. `cold_reads`, `state`, `worker_state`: the state that threads share
-//! 8. `tls`: encrypted connections
-//! 9. `responses`, `facts`: responses, and what the server reports about itself
-//! 10. `native`, `redis`: the two protocols
-//! 11. `connection`, `worker`: reads requests and sends responses
-//! 12. `error`, `listener`, `config`, `accept`, `handshakes`, `metrics`: sockets and configuration
+//! 1. `limits`, `process`, `sockets`, `turns`: basics of all other modules
+//! 2. `stats`: counters of each worker, and of the whole server
+//! 3. `cluster`, `table`: the cluster that this server is a node of; the served table and its generations
+//! 4. `users`: names, passwords, and permissions
+//! 5. `clients`: the state of connected clients, and the rules that disconnect them
+//! 6. `state`: the state that threads share
+//! 7. `tls`: encrypted connections
+//! 8. `responses`, `facts`: responses, and what the server reports about itself
+//! 9. `native`, `redis`: the two protocols
+//! 10. `connection`, `worker`: reads requests and sends responses
+//! 11. `error`, `listen`, `config`, `metrics`: sockets and configuration
 
-mod accept;
-mod activity;
-mod client_memory;
+mod clients;
 mod cluster;
-mod cold_reads;
 mod config;
 mod connection;
-mod counters;
 mod error;
 mod facts;
-mod fields;
-mod generations;
-#[cfg(feature = "tls")]
-mod handshakes;
-mod leases;
 mod limits;
-mod listener;
-mod liveness;
-mod log_queue;
+mod listen;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod native;
-mod newest_tasks;
-mod panics;
-mod pass;
-mod peer;
-mod priority;
-mod published;
+mod process;
 mod redis;
-mod registry;
 mod responses;
-mod service;
-mod socket_memory;
+mod sockets;
 mod state;
-mod statistics;
-mod steps;
-mod stream;
-mod timeouts;
+mod stats;
+mod table;
 #[cfg(feature = "tls")]
 mod tls;
+mod turns;
 mod users;
 mod worker;
-mod worker_state;
 
 use std::future::Future;
 use std::io;
@@ -82,28 +60,28 @@ pub use crate::canary::{CanaryError, value_digest};
 use crate::counted::counted;
 use crate::direct::{BEAT_EVERY, Board};
 use crate::store::survive_bus_errors;
-use accept::Acceptor;
 pub use cluster::{ClusterError, ClusterNode};
 pub use config::{Check, Config, SPIN};
 pub use error::ServerError;
-pub use generations::{Control, OpenError};
-use generations::{ControlChannel, Generation, ServedTable, Source, Supervised, Supervisor};
 pub use limits::Limits;
 use limits::OtherSockets;
-pub use listener::{Inherited, SocketAccess};
-use listener::{Listener, PeerFilter};
-pub use log_queue::LogQueue;
+use listen::accept::Acceptor;
+pub use listen::listener::{Inherited, SocketAccess};
+use listen::listener::{Listener, PeerFilter};
 #[cfg(feature = "metrics")]
 pub use metrics::MetricsAddress;
 pub use native::answer_requests;
+pub use process::log_queue::LogQueue;
 #[doc(hidden)]
-pub use priority::lower_priority;
-pub use published::{PublishedFacts, PublishedTable};
+pub use process::priority::lower_priority;
+use process::service::Notifier;
 pub use responses::Responses;
-use service::Notifier;
-pub use state::ForeignKeys;
-use state::{ServerState, Settings};
-use statistics::Statistics;
+pub use state::server::ForeignKeys;
+use state::server::{ServerState, Settings};
+use stats::statistics::Statistics;
+pub use table::generations::{Control, OpenError};
+use table::generations::{ControlChannel, Generation, ServedTable, Source, Supervised, Supervisor};
+pub use table::published::{PublishedFacts, PublishedTable};
 #[cfg(feature = "tls")]
 pub use tls::TlsConfig;
 use users::Users;
@@ -123,10 +101,10 @@ impl Opened {
     /// # Errors
     /// [`ServerError::Open`], [`ServerError::Signal`].
     pub fn new(db: impl AsRef<Path>, config: &Config) -> Result<Opened, ServerError> {
-        panics::install_hook();
+        process::panics::install_hook();
         survive_bus_errors().map_err(ServerError::Signal)?;
         if config.lease {
-            leases::start();
+            table::leases::start();
         }
         let source = config.source(db.as_ref());
         let generation = source.open()?;
@@ -141,7 +119,7 @@ impl Opened {
         let Opened { source, generation } = self;
         config.limits.check().map_err(ServerError::Limits)?;
         let users = Arc::new(Users::new(config.users.as_deref())?);
-        let tcp = listener::tcp(&config.inherited, config.tcp, config.tcp_exposed, users.protect_tcp())?;
+        let tcp = listen::listener::tcp(&config.inherited, config.tcp, config.tcp_exposed, users.protect_tcp())?;
         if tcp.is_some() {
             users.warn_if_open();
         }
@@ -257,8 +235,13 @@ impl Server {
     /// [`ServerError::Tls`], [`ServerError::Tcp`].
     #[cfg(feature = "tls")]
     pub fn serve_tls(&mut self, address: SocketAddr, config: &TlsConfig, exposed: bool) -> Result<(), ServerError> {
-        self.sockets.tls =
-            Some(handshakes::Endpoint::bind(address, config, exposed, self.users.protect_tcp(), &self.statistics)?);
+        self.sockets.tls = Some(listen::handshakes::Endpoint::bind(
+            address,
+            config,
+            exposed,
+            self.users.protect_tcp(),
+            &self.statistics,
+        )?);
         if self.sockets.tcp.is_none() && config.client_ca.is_none() {
             self.users.warn_if_open();
         }
@@ -268,7 +251,7 @@ impl Server {
     /// Returns the address of the TLS socket, or `None` if the server does not listen for clients that use TLS.
     pub fn tls_address(&self) -> Option<SocketAddr> {
         #[cfg(feature = "tls")]
-        return self.sockets.tls.as_ref().and_then(handshakes::Endpoint::address);
+        return self.sockets.tls.as_ref().and_then(listen::handshakes::Endpoint::address);
         #[cfg(not(feature = "tls"))]
         None
     }
@@ -350,7 +333,7 @@ struct Sockets {
     peer_filter: PeerFilter,
     tcp: Option<StdTcpListener>,
     #[cfg(feature = "tls")]
-    tls: Option<handshakes::Endpoint>,
+    tls: Option<listen::handshakes::Endpoint>,
     #[cfg(feature = "metrics")]
     metrics: Option<metrics::Endpoint>,
 }
@@ -365,7 +348,7 @@ impl Sockets {
     ) -> io::Result<()> {
         let (liveness, main) = (&state.liveness, &state.liveness.main);
         let (table, residency) = (Arc::clone(&state.table), Arc::clone(&state.residency));
-        tokio::spawn(state::watch(table, residency, Arc::clone(&liveness.residency)));
+        tokio::spawn(state::server::watch(table, residency, Arc::clone(&liveness.residency)));
         let following = Arc::clone(state);
         tokio::spawn(async move { following.liveness.main.keep(|| follow_users(&following)).await });
         if let Some(node) = &state.settings.source.cluster {

@@ -3,8 +3,7 @@
 //! Reasons and evidence: `docs/decisions/workers.md`.
 
 use std::io;
-use std::net::SocketAddr;
-use std::net::TcpStream as StdTcpStream;
+use std::net::{SocketAddr, TcpStream as StdTcpStream};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -17,13 +16,13 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tracing::{debug, warn};
 
 use super::connection::Connections;
-use super::liveness::Thread;
-use super::peer::Peer;
+use super::process::liveness::Thread;
 use super::redis;
-use super::state::ServerState;
+use super::sockets::peer::Peer;
+use super::state::server::ServerState;
+use super::state::worker::WorkerState;
 #[cfg(feature = "tls")]
 use super::tls::{TlsSession, TlsStream};
-use super::worker_state::WorkerState;
 
 /// How long a stopping worker waits for clients to receive their responses.
 const DRAIN: Duration = Duration::from_millis(500);

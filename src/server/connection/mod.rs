@@ -44,21 +44,22 @@ use tokio::task::yield_now;
 use tokio::time::{Sleep, sleep, sleep_until};
 use tracing::{debug, error, warn};
 
-use super::activity::Waits;
-use super::client_memory::written_bytes;
-use super::cold_reads::ColdWait;
-use super::generations::PinnedGeneration;
+use super::clients::activity::Waits;
+use super::clients::memory::written_bytes;
 use super::limits::Limits;
-use super::newest_tasks::Place;
-use super::pass::{READ_LEN_BYTES, Then};
-use super::peer::Peer;
+use super::process::newest_tasks::Place;
+use super::process::panics;
+use super::redis;
 use super::responses::{Piece, Responses, Unsent, need_store};
-use super::socket_memory::SocketMemory;
-use super::state::ServerState;
-use super::steps::{PASS_STEPS_MAX, TURN_STEPS_MAX};
-use super::stream::{ClientStream, is_too_many, poll_send};
-use super::worker_state::{ConnectionContext, WorkerState};
-use super::{panics, redis};
+use super::sockets::memory::SocketMemory;
+use super::sockets::peer::Peer;
+use super::sockets::stream::{ClientStream, is_too_many, poll_send};
+use super::state::cold_reads::ColdWait;
+use super::state::server::ServerState;
+use super::state::worker::{ConnectionContext, WorkerState};
+use super::table::generations::PinnedGeneration;
+use super::turns::pass::{READ_LEN_BYTES, Then};
+use super::turns::steps::{PASS_STEPS_MAX, TURN_STEPS_MAX};
 use crate::direct::Waiter;
 use crate::setting::Setting;
 use protocol::Protocol;
@@ -1096,7 +1097,7 @@ impl Turn {
 
     pub(super) fn use_pass(&mut self, taken_bytes: usize, steps: usize) {
         #[cfg(test)]
-        super::steps::USED_ON_THREAD.set(super::steps::USED_ON_THREAD.get() + steps);
+        super::turns::steps::USED_ON_THREAD.set(super::turns::steps::USED_ON_THREAD.get() + steps);
         self.bytes = self.bytes.saturating_sub(taken_bytes);
         self.passes = self.passes.saturating_sub(1);
         self.steps = self.steps.saturating_sub(steps);
@@ -1161,7 +1162,7 @@ mod socket_use_tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
-    use crate::server::client_memory::BUFFER_MIN_BYTES;
+    use crate::server::clients::memory::BUFFER_MIN_BYTES;
 
     fn size(socket: BorrowedFd<'_>) -> u64 {
         socket_send_buffer_size(socket).unwrap() as u64

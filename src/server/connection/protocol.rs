@@ -6,15 +6,15 @@ use tracing::warn;
 use zerocopy::IntoBytes;
 
 use crate::protocol::native::{ResponseHeader, Status};
-use crate::server::counters::Tally;
-use crate::server::generations::Generation;
 use crate::server::limits::Limits;
-use crate::server::pass::{Pass, Then};
-use crate::server::redis;
+use crate::server::native;
+use crate::server::redis::{self, Session};
 use crate::server::responses::Responses;
-use crate::server::steps::VERIFICATION_WORK_MAX;
-use crate::server::worker_state::ConnectionContext;
-use crate::server::{native, redis::Session};
+use crate::server::state::worker::ConnectionContext;
+use crate::server::stats::counters::Tally;
+use crate::server::table::generations::Generation;
+use crate::server::turns::pass::{Pass, Then};
+use crate::server::turns::steps::VERIFICATION_WORK_MAX;
 use crate::setting::Setting;
 use crate::store::VerificationLimit;
 

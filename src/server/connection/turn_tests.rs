@@ -14,7 +14,7 @@ use super::tests::connections_over;
 use super::*;
 use crate::bake::{Keys, Options, bake_csv};
 use crate::protocol::resp::commands::{ARGS_MAX_AT_ONCE, Id};
-use crate::server::steps::USED_ON_THREAD;
+use crate::server::turns::steps::USED_ON_THREAD;
 
 /// The maximum number of steps of a turn. A turn can exceed `TURN_STEPS_MAX`, because a pass ends only after the
 /// command that exceeds `PASS_STEPS_MAX`, and one command with the longest arguments takes many thousands of steps.

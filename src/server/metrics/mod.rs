@@ -28,13 +28,13 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, UnixListener};
 use tracing::{error, warn};
 
-use super::accept::ACCEPT_RETRY;
 use super::error::ServerError;
 use super::limits::metrics_connections_max;
-use super::listener::{Exposure, Listener, listen_on_tcp};
-use super::log_queue::LogLimit;
-use super::newest_tasks::{NewestTasks, Place};
-use super::state::ServerState;
+use super::listen::accept::ACCEPT_RETRY;
+use super::listen::listener::{Exposure, Listener, listen_on_tcp};
+use super::process::log_queue::LogLimit;
+use super::process::newest_tasks::{NewestTasks, Place};
+use super::state::server::ServerState;
 use crate::setting::Setting;
 use crate::sync::unpoisoned;
 use responses::Responder;

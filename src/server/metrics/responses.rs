@@ -15,10 +15,10 @@ use tokio::sync::Mutex;
 
 use crate::counted::counted;
 use crate::printable::Printable;
-use crate::server::counters::Distribution;
 use crate::server::facts::Value::{Counter, Counters, Gauge, Gauges, Histogram};
 use crate::server::facts::{FACTS, Metric, Snapshot};
-use crate::server::state::ServerState;
+use crate::server::state::server::ServerState;
+use crate::server::stats::counters::Distribution;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 

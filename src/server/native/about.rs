@@ -12,11 +12,11 @@ use super::ordered::push_bare;
 use crate::protocol::native::{
     OPEN_LEN_BYTES, Op, OpKind, OpenHeader, REQUEST_LEN_BYTES, Request, ResponseHeader, Status,
 };
-use crate::server::counters::Tally;
 use crate::server::facts::{self, Snapshot};
-use crate::server::generations::Generation;
 use crate::server::responses::Responses;
-use crate::server::worker_state::ConnectionContext;
+use crate::server::state::worker::ConnectionContext;
+use crate::server::stats::counters::Tally;
+use crate::server::table::generations::Generation;
 
 /// The maximum number of requests about the server in a pass.
 const PASS_MAX: usize = 10;
@@ -125,9 +125,9 @@ mod tests {
     use super::super::columns::Selection;
     use super::*;
     use crate::bake::{Options, bake_csv};
-    use crate::server::pass::{Pass, Then};
-    use crate::server::peer::Peer;
-    use crate::server::worker_state::tests::worker_over;
+    use crate::server::sockets::peer::Peer;
+    use crate::server::state::worker::tests::worker_over;
+    use crate::server::turns::pass::{Pass, Then};
     use crate::server::{Config, native};
 
     #[test]

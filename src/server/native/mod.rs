@@ -16,11 +16,11 @@ use std::sync::Arc;
 use zerocopy::FromBytes;
 
 use super::cluster::{ClusterNode, View};
-use super::counters::Tally;
-use super::generations::Generation;
-use super::pass::{Pass, RUN_REQUESTS_MAX, Then};
 use super::responses::Responses;
-use super::worker_state::ConnectionContext;
+use super::state::worker::ConnectionContext;
+use super::stats::counters::Tally;
+use super::table::generations::Generation;
+use super::turns::pass::{Pass, RUN_REQUESTS_MAX, Then};
 use crate::cluster::SlotSet;
 use crate::format::key::Key;
 use crate::protocol::native::{Op, OpKind, REQUEST_LEN_BYTES, Request, Status};

@@ -7,10 +7,10 @@ use super::ordered::{push_bare, push_neighbor, side};
 use super::{Batch, Missing, Nowhere, ORDERED_STEPS, RunKind};
 use crate::format::key::{Key, KeyKind, LookupKey};
 use crate::protocol::native::{Op, RESPONSE_HEADER_LEN_BYTES, Request, ResponseHeader, Status};
-use crate::server::counters::Tally;
-use crate::server::pass::RUN_REQUESTS_MAX;
 use crate::server::responses::{Appender, Responses};
-use crate::server::steps::Steps;
+use crate::server::stats::counters::Tally;
+use crate::server::turns::pass::RUN_REQUESTS_MAX;
+use crate::server::turns::steps::Steps;
 use crate::store::{ColdLookup, Found, ShortAnswer, Store, Visitor, is_verification_interrupted};
 
 /// Appends the responses to 16-byte Get and Exists requests, and an Error for each 16-byte request with an unknown op.

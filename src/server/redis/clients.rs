@@ -16,10 +16,10 @@ use super::text::quoted;
 use super::work::{List, Listed, LongListPermit, Outcome, Unsent, Work, WorkStep};
 use crate::protocol::resp::commands::{COMMANDS, Id, Spec};
 use crate::protocol::resp::{Args, Reply, Version, integer};
-use crate::server::activity::{Activity, Waits};
-use crate::server::log_queue::LogLimit;
-use crate::server::registry::Registry;
-use crate::server::state::Settings;
+use crate::server::clients::activity::{Activity, Waits};
+use crate::server::clients::registry::Registry;
+use crate::server::process::log_queue::LogLimit;
+use crate::server::state::server::Settings;
 use crate::sync::unpoisoned;
 
 /// The maximum length of each name that a client sets: its own name, its library's name, and its library's version.
@@ -395,7 +395,7 @@ impl Unsent {
 mod tests {
     use super::*;
     use crate::server::limits::Limits;
-    use crate::server::peer::Peer;
+    use crate::server::sockets::peer::Peer;
     use crate::server::users::Users;
 
     #[test]

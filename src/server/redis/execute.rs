@@ -12,8 +12,8 @@ use super::{
 use crate::protocol::resp::commands::{ARGS_MAX_AT_ONCE, Id, Refusal, Spec, find_full, help, is_http, resolve};
 use crate::protocol::resp::{Args, Command, Reply};
 use crate::server::facts::{Snapshot, digest_text};
-use crate::server::generations::Generation;
 use crate::server::responses::Responses;
+use crate::server::table::generations::Generation;
 
 impl Session {
     pub(super) fn execute(

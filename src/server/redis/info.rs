@@ -12,7 +12,7 @@ use super::keyspace::{self, PATTERN_LEN_MAX_BYTES};
 use crate::protocol::resp::{Args, BULK_LEN_MAX_BYTES};
 use crate::server::cluster::ClusterNode;
 use crate::server::facts::{self, Snapshot, VERSION};
-use crate::server::state::ServerState;
+use crate::server::state::server::ServerState;
 
 /// The version of Redis whose replies this server imitates. Clients check this version.
 pub(super) const REDIS_VERSION: &str = "7.0.15";

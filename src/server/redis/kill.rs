@@ -14,8 +14,8 @@ use super::text::quoted;
 use super::work::{Filters, Kill, Killing, Outcome, Work, WorkStep};
 use crate::counted::counted;
 use crate::protocol::resp::{Args, integer};
-use crate::server::peer::Peer;
-use crate::server::state::ServerState;
+use crate::server::sockets::peer::Peer;
+use crate::server::state::server::ServerState;
 use crate::server::users::Users;
 use crate::sync::unpoisoned;
 

@@ -7,7 +7,7 @@ use super::Counted;
 use super::text::{damaged, key, number};
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::value_of_response;
-use crate::server::state::ForeignKeys;
+use crate::server::state::server::ForeignKeys;
 use crate::setting::Setting;
 use crate::store::{Found, Store};
 

@@ -42,13 +42,13 @@ use std::sync::atomic::Ordering;
 
 use tracing::warn;
 
-use super::activity::Activity;
-use super::generations::Generation;
-use super::pass::{Pass, Then};
-use super::peer::Peer;
+use super::clients::activity::Activity;
 use super::responses::Responses;
+use super::sockets::peer::Peer;
+use super::state::worker::{ConnectionContext, WorkerState};
+use super::table::generations::Generation;
+use super::turns::pass::{Pass, Then};
 use super::users::{Access, Attempts};
-use super::worker_state::{ConnectionContext, WorkerState};
 use crate::protocol::resp::commands::Id;
 use crate::protocol::resp::{Command, ParseProgress, Parsed, Reply, Sink, Version, parse};
 use crate::setting::Setting;

@@ -9,7 +9,7 @@ use crate::format::key::KeyKind;
 use crate::protocol::resp::commands::{ARGS_MAX_AT_ONCE, Id, Refusal, Spec, resolve, write_name};
 use crate::protocol::resp::range::Span;
 use crate::protocol::resp::{Args, Command};
-use crate::server::generations::Generation;
+use crate::server::table::generations::Generation;
 use crate::server::users::{Access, Denied, KeysNeeded, keys_of_command};
 
 /// The maximum length of an incomplete command from a client that must log in and has not done so yet.

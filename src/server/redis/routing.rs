@@ -8,19 +8,18 @@ use std::sync::Arc;
 
 use super::clients::NOT_QUEUEING;
 use super::gets::{self, GetRun};
-use super::hashes;
 use super::slots::{Routing, SlotOfKeys, Unrouted, is_padded};
 use super::transaction::is_immediate;
 use super::work::{Outcome, Work, WorkStep};
-use super::{Out, Session};
+use super::{Out, Session, hashes};
 use crate::cluster::SlotSet;
 use crate::format::key::{Key, KeyKind};
 use crate::protocol::resp::commands::{ARGS_MAX_AT_ONCE, Id, Spec, resolve};
 use crate::protocol::resp::{Command, Version};
 use crate::server::cluster::{ClusterNode, View};
-use crate::server::fields::Fields;
-use crate::server::generations::Generation;
 use crate::server::responses::Responses;
+use crate::server::table::fields::Fields;
+use crate::server::table::generations::Generation;
 use crate::server::users::{KeysNeeded, keys_of_command};
 use crate::slots::slot_of;
 

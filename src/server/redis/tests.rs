@@ -3,7 +3,7 @@
 use super::*;
 use crate::bake::{Options, bake_csv};
 use crate::server::Config;
-use crate::server::worker_state::tests::worker_over;
+use crate::server::state::worker::tests::worker_over;
 
 /// Returns a session on a table with this many rows, its worker, and the folder of the file.
 pub(super) fn session(rows: usize) -> (tempfile::TempDir, Arc<WorkerState>, Session) {

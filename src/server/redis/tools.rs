@@ -9,7 +9,7 @@ use super::Out;
 use super::info::{process_status, status_bytes};
 use crate::protocol::resp::commands::Spec;
 use crate::protocol::resp::{Args, integer};
-use crate::server::state::ServerState;
+use crate::server::state::server::ServerState;
 
 /// The cost of reading `/proc/self/status`, in steps.
 const PROCESS_STEPS: usize = 500;

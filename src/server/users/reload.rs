@@ -7,9 +7,9 @@ use tokio::sync::{Notify, watch};
 use tracing::warn;
 
 use super::table::Users;
-use crate::server::generations::FolderWatch;
-use crate::server::liveness::Thread;
-use crate::server::statistics::Statistics;
+use crate::server::process::liveness::Thread;
+use crate::server::stats::statistics::Statistics;
+use crate::server::table::generations::FolderWatch;
 
 /// The time after which the file is checked again if no notification arrives.
 const CHECK_EVERY: Duration = Duration::from_secs(1);

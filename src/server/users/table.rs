@@ -12,10 +12,10 @@ use super::parse::{FILE_LEN_MAX_BYTES, UsersError, parse};
 use super::permissions::User;
 use crate::config_file;
 use crate::counted::counted;
-use crate::server::generations::FileVersion;
-use crate::server::log_queue::LogLimit;
-use crate::server::peer::Peer;
-use crate::server::statistics::Totals;
+use crate::server::process::log_queue::LogLimit;
+use crate::server::sockets::peer::Peer;
+use crate::server::stats::statistics::Totals;
+use crate::server::table::generations::FileVersion;
 use crate::sync::unpoisoned;
 
 /// The maximum number of bytes of a user's name in a log line.

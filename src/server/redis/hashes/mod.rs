@@ -18,9 +18,9 @@ use super::work::{CellProgress, HashReply, Items, Outcome, Parts, Work, WorkStep
 use super::{Counted, LOOKUP_STEPS, Out, Session, unanswered};
 use crate::protocol::resp::commands::{Id, Missing};
 use crate::protocol::resp::{Args, Command, Sink, Version, integer};
-use crate::server::fields::Fields;
-use crate::server::pass::Then;
 use crate::server::responses::Responses;
+use crate::server::table::fields::Fields;
+use crate::server::turns::pass::Then;
 use crate::typed::{List, TypedRow, Value, write_elements, write_text};
 pub(super) use run::{HashRun, answer};
 

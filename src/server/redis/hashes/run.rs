@@ -9,11 +9,11 @@ use crate::format::key::{Key, KeyKind, LookupKey};
 use crate::format::record::value_of_response;
 use crate::protocol::resp::commands::Id;
 use crate::protocol::resp::{HashFields, HashRead, Reply, Version, hash_read};
-use crate::server::fields::Fields;
 use crate::server::redis::slots::Routing;
 use crate::server::redis::stored::{push_null, push_short_bulk};
 use crate::server::redis::text::{damaged, number};
 use crate::server::responses::Responses;
+use crate::server::table::fields::Fields;
 use crate::store::{Found, Store, is_verification_interrupted};
 use crate::typed::{ColumnError, TypedRow, Value, write_text};
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::protocol::resp::Reply;
-use crate::server::steps::PASS_STEPS_MAX;
+use crate::server::turns::steps::PASS_STEPS_MAX;
 use crate::typed::{ElementType, List, RowEncoder, Schema, Value, write_text};
 
 /// Returns the fields of a schema with these columns.

@@ -1,0 +1,4 @@
+//! Counters of each worker, and of the whole server.
+
+pub(super) mod counters;
+pub(super) mod statistics;

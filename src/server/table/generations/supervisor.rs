@@ -1,0 +1,850 @@
+//! The thread that decides which generation is served.
+//!
+//! In: requests, and notifications that a folder or a file has changed. Out: replacements of the current generation,
+//! and log lines about replacements and rejected files.
+
+use std::fs::File;
+use std::io;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::task::Waker;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+use tracing::{error, info, warn};
+
+use super::candidate::{Candidate, Replaces, summary};
+use super::source::{PAUSE, pause};
+use super::watch::{FileVersion, FolderWatch, Identity};
+use super::{Generation, OpenError, Source};
+use crate::cluster::SlotSet;
+use crate::direct::{Board, Waiter};
+use crate::format::checksum::BLOCK_LEN_BYTES;
+use crate::replace::ReplaceRules;
+use crate::server::process::liveness::{Liveness, Thread};
+use crate::server::process::priority::lower_priority;
+use crate::server::process::service::Notifier;
+use crate::server::sockets::stream::Descriptors;
+use crate::server::stats::statistics::Statistics;
+use crate::server::table::published::{PublishedFacts, PublishedTable};
+use crate::store::{Mistrust, SETTLE, Writers, reopened};
+use crate::sync::unpoisoned;
+
+/// The time after which the path is checked again if no notification arrives. Notifications can be lost, and some file
+/// systems send none.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
+
+/// The running supervisor thread.
+pub(in crate::server) struct Supervisor {
+    control: Control,
+    is_stopping: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl Supervisor {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// If the system cannot start the thread.
+    pub(in crate::server) fn start(supervised: Supervised, channel: ControlChannel) -> io::Result<Supervisor> {
+        let ControlChannel { control, receiver } = channel;
+        let retained = Retained::new(supervised.generations_max);
+        let thread = Arc::clone(&supervised.liveness.supervisor);
+        let is_stopping = Arc::new(AtomicBool::new(false));
+        let source = supervised.source.clone().paced(Arc::clone(&thread), Arc::clone(&is_stopping));
+        let state = Supervision {
+            source,
+            control: control.clone(),
+            server: supervised,
+            thread: Arc::clone(&thread),
+            path_checked: Instant::now(),
+            main_observed: Instant::now(),
+            previous: None,
+            refused: None,
+            standing_refusal: None,
+            left_by_rollback: None,
+            retries: false,
+            retained,
+            is_check_requested: Arc::default(),
+            unsettled: None,
+            verified_in_background: Some(0),
+        };
+        let watch = state.source.watch.then(|| state.watch(control.sender.clone()));
+        let run = move || {
+            let _watch = watch;
+            lower_priority();
+            thread.started();
+            state.run(&receiver);
+        };
+        let thread = thread::Builder::new().name("supervisor".to_owned()).spawn(run)?;
+        Ok(Supervisor { control, is_stopping, thread })
+    }
+
+    /// Cancels the file check in progress, if there is one, and makes the thread end. Does not wait for the thread.
+    pub(in crate::server) fn cancel(&self) {
+        self.is_stopping.store(true, Ordering::Relaxed);
+        let _ = self.control.sender.send(Message::Stop);
+    }
+
+    /// Waits for the end of the thread.
+    pub(in crate::server) fn join(self) {
+        // If the thread panicked, the panic was already logged.
+        let _ = self.thread.join();
+    }
+}
+
+/// The parts of the server that the supervisor uses.
+pub(in crate::server) struct Supervised {
+    pub(in crate::server) source: Source,
+    /// The maximum number of replaced generations that connections may hold.
+    pub(in crate::server) generations_max: usize,
+    pub(in crate::server) table: Arc<ServedTable>,
+    pub(in crate::server) statistics: Arc<Statistics>,
+    pub(in crate::server) notifier: Arc<Notifier>,
+    pub(in crate::server) liveness: Arc<Liveness>,
+    /// Disconnects the connections that, between their turns, hold a generation whose number is lower than the
+    /// argument.
+    pub(in crate::server) disconnect_before: Box<dyn Fn(u64) + Send>,
+    /// Reads TLS certificates again if they have changed, or if the argument is true.
+    pub(in crate::server) check_certificates: Box<dyn Fn(bool) + Send>,
+}
+
+/// The state of the supervisor's thread.
+struct Supervision {
+    source: Source,
+    control: Control,
+    server: Supervised,
+    thread: Arc<Thread>,
+    /// When the path was last checked.
+    path_checked: Instant,
+    /// When the supervisor last checked whether the main thread makes progress.
+    main_observed: Instant,
+    /// The file of the previous generation, the digest of its table, and the slots whose rows it has. The file may have
+    /// been unlinked.
+    previous: Option<(File, u128, Arc<SlotSet>)>,
+    /// The rejected file at the path, if there is one. Without a reload request, the file is not checked again until it
+    /// changes.
+    refused: Option<FileVersion>,
+    /// The file that the last rollback replaced, if that file was still at the path. Without a reload request, this
+    /// file is not served again.
+    left_by_rollback: Option<Identity>,
+    /// The file at the path, if Info and the metrics report that it was rejected.
+    standing_refusal: Option<FileVersion>,
+    /// Whether the file that was checked last was rejected for a temporary reason, so that it is checked again even if
+    /// it does not change: see [`OpenError::may_pass_later`].
+    retries: bool,
+    retained: Retained,
+    /// Whether a check of the path has been requested but has not begun.
+    is_check_requested: Arc<AtomicBool>,
+    /// The time until the next check of the path, if the file at the path was written to a moment ago.
+    unsettled: Option<Duration>,
+    /// The number of blocks of the current generation that were verified in the background: first the blocks of the
+    /// index, then, if configured, the blocks of the records. `None` if there is nothing left to verify.
+    verified_in_background: Option<usize>,
+}
+
+impl Supervision {
+    fn run(mut self, receiver: &Receiver<Message>) {
+        let thread = Arc::clone(&self.thread);
+        loop {
+            let received = receiver.recv_timeout(self.wait_max());
+            thread.beat();
+            if matches!(received, Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected)) {
+                return;
+            }
+            // A panic ends only this iteration. The current generation stays.
+            let _ = thread.catch(|| self.run_once(received.ok()));
+        }
+    }
+
+    fn current(&self) -> Arc<Generation> {
+        self.server.table.current()
+    }
+
+    fn run_once(&mut self, message: Option<Message>) {
+        if self.main_observed.elapsed() >= CHECK_EVERY {
+            self.main_observed = Instant::now();
+            self.server.liveness.second_passed_for_main();
+        }
+        match message {
+            Some(Message::Reload(number)) => self.attempt(number, |state| state.reload()),
+            Some(Message::Rollback(number)) => self.attempt(number, Supervision::rollback),
+            Some(Message::Serve { rules, outcome }) => {
+                // Fails only if nobody waits for the outcome.
+                let _ = outcome.send(self.reload_by(&rules));
+            }
+            Some(Message::Attempted { number, outcome }) => self.attempt(number, |_| outcome),
+            Some(Message::CheckPath | Message::Changed) => self.check_path(),
+            Some(Message::Stop) => {}
+            None if self.path_checked.elapsed() >= self.check_after() => self.check_path(),
+            None => {}
+        }
+        self.verify_some();
+        self.release();
+    }
+
+    /// Returns how long to wait for messages.
+    fn wait_max(&self) -> Duration {
+        let until_check = self.check_after().saturating_sub(self.path_checked.elapsed());
+        let until_check = until_check.min(self.server.liveness.beat_every());
+        match self.retained.release_after() {
+            _ if self.verified_in_background.is_some() => PAUSE,
+            Some(release_after) => until_check.min(release_after),
+            None => until_check,
+        }
+    }
+
+    fn check_after(&self) -> Duration {
+        self.unsettled.unwrap_or(CHECK_EVERY)
+    }
+
+    fn watch(&self, sender: Sender<Message>) -> Option<FolderWatch> {
+        let path = &self.source.path;
+        let is_requested = Arc::clone(&self.is_check_requested);
+        let call = move || {
+            // At most one check is requested at a time, however many events there are in the folder.
+            if !is_requested.swap(true, Ordering::AcqRel) {
+                // Fails only if the supervisor has ended.
+                let _ = sender.send(Message::CheckPath);
+            }
+        };
+        FolderWatch::new(path, &self.server.liveness.folder_watch, call)
+            .inspect_err(|error| {
+                warn!(
+                    "{}: cannot be watched: {error}: it is checked every {} s instead",
+                    path.display(),
+                    CHECK_EVERY.as_secs()
+                );
+            })
+            .ok()
+    }
+
+    /// Serves the file at the path if it is new. Checks the current file again if it was changed in place.
+    fn check_path(&mut self) {
+        // The time is set first, so that a check that panics is not repeated too early.
+        self.path_checked = Instant::now();
+        self.is_check_requested.store(false, Ordering::Release);
+        self.unsettled = None;
+        (self.server.check_certificates)(false);
+        let current = self.current();
+        let is_trusted = current.store.is_trusted();
+        let damaged = current.store.take_damaged_blocks();
+        let remedy = match !damaged.is_empty() && self.control.has_damaged_blocks() {
+            true => "the file is fetched again",
+            false => "bake or copy the file again",
+        };
+        for block in damaged {
+            self.server.statistics.totals.faults.fetch_add(1, Ordering::Relaxed);
+            let Some((section, block)) = current.store.section_of_block(block) else { continue };
+            error!(
+                generation = current.number,
+                "{}: block {block} of the {section} is damaged: lookups of its keys fail: {remedy}",
+                self.source.path.display()
+            );
+        }
+        if is_trusted {
+            if let Some(file) = current.store.watched_file() {
+                file.lease();
+            }
+        } else {
+            self.report_change();
+        }
+        if self.standing_refusal.is_some() && self.standing_refusal != FileVersion::at(&self.source.path).ok() {
+            self.report_standing_refusal(None, String::new());
+        }
+        if (self.source.watch || !is_trusted) && self.has_new_file() {
+            let retried = self.retries;
+            let outcome = self.reload();
+            // If a file is rejected repeatedly for temporary reasons, only the first rejection is reported.
+            if !(retried && self.retries) {
+                let text = self.log_outcome(outcome);
+                self.server.notifier.status(&text);
+            }
+        }
+        if !self.current().store.is_trusted() {
+            self.recheck_current();
+        }
+        self.path_checked = Instant::now();
+    }
+
+    /// Returns true if the file at the path has not been checked yet, and no process seems to be writing to it. If a
+    /// process may be writing to it, sets the time until the next check.
+    fn has_new_file(&mut self) -> bool {
+        // While a file is being replaced, the path may not exist for a moment.
+        let Ok(identity) = Identity::at(&self.source.path) else { return false };
+        let is_refused = || self.refused.is_some() && self.refused == FileVersion::at(&self.source.path).ok();
+        let is_new = identity != self.current().identity && Some(identity) != self.left_by_rollback && !is_refused();
+        self.unsettled = if is_new { identity.unsettled() } else { None };
+        // A process that is changing the served file in place may not have finished.
+        let served_has_writers =
+            || self.current().store.watched_file().is_some_and(|file| file.writers() == Writers::Some);
+        if is_new && identity.is_same_file(&self.current().identity) && served_has_writers() {
+            self.unsettled = Some(SETTLE);
+        }
+        is_new && self.unsettled.is_none()
+    }
+
+    fn report_change(&self) {
+        if self.server.table.set_changed(true) {
+            self.server.statistics.totals.faults.fetch_add(1, Ordering::Relaxed);
+            error!(
+                generation = self.current().number,
+                "{}: was changed in place, or a process opened it for writing: every request fails until the file has \
+                 been checked again: put new files in place by rename",
+                self.source.path.display()
+            );
+        }
+    }
+
+    /// Rechecks the current file after a change in place, and trusts it again if its index is intact. Otherwise, if the
+    /// file is still at the path, reloads it as a new generation.
+    fn recheck_current(&mut self) {
+        // Reports the change before the lease is taken again, because direct clients would otherwise trust the new
+        // lease.
+        self.report_change();
+        let Ok(identity) = Identity::from_file(&self.current().file) else { return };
+        if let Some(left) = identity.unsettled() {
+            self.unsettled = Some(left);
+            return;
+        }
+        match self.current().store.look_again_at(&self.source.plan.options.pace) {
+            Ok(()) if self.current().store.is_trusted() => {
+                self.verified_in_background = Some(0);
+                self.server.table.set_changed(false);
+                warn!(
+                    generation = self.current().number,
+                    "{}: serving again: each block is verified again on first access",
+                    self.source.path.display()
+                );
+            }
+            // The file is checked again later, because the system does not report when a write in progress ends.
+            Ok(()) | Err(Mistrust::Changing) => self.unsettled = Some(SETTLE),
+            Err(Mistrust::Canceled) => {}
+            Err(_) if self.may_reopen_current() => {
+                let outcome = self.reload();
+                let text = self.log_outcome(outcome);
+                self.server.notifier.status(&text);
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// Returns whether the file at the path is the served file, and was not rejected since its last change.
+    fn may_reopen_current(&self) -> bool {
+        let path = &self.source.path;
+        Identity::at(path).is_ok_and(|identity| identity.is_same_file(&self.current().identity))
+            && (self.refused.is_none() || self.refused != FileVersion::at(path).ok())
+    }
+
+    /// Performs a requested reload or rollback, and publishes the outcome for Info requests and the service manager.
+    fn attempt(&mut self, number: u64, how: impl FnOnce(&mut Supervision) -> Result<String, String>) {
+        self.server.notifier.reloading();
+        let thread = Arc::clone(&self.thread);
+        let outcome = thread.catch(|| {
+            (self.server.check_certificates)(true);
+            how(self)
+        });
+        let outcome = outcome.unwrap_or_else(|panic| Err(format!("a panic at {panic}")));
+        let text = self.log_outcome(outcome);
+        self.server.notifier.ready(&text);
+        let statistics = &self.server.statistics;
+        *unpoisoned(&statistics.outcomes.reload_last) = text;
+        // Two requests that are sent at the same time may arrive in the opposite order of their numbers.
+        statistics.totals.reload_done.fetch_max(number, Ordering::Release);
+    }
+
+    fn log_outcome(&self, outcome: Result<String, String>) -> String {
+        match outcome {
+            Ok(text) => text,
+            Err(problem) => {
+                self.server.statistics.totals.refused_files.fetch_add(1, Ordering::Relaxed);
+                let problem = format!("refused: {problem}: generation {} is still served", self.current().number);
+                error!(generation = self.current().number, "{problem}");
+                problem
+            }
+        }
+    }
+
+    /// Publishes why the file at the path is not served. The reason stays published until the file at the path changes
+    /// or the server swaps generations. To remove the published reason, pass `None` and an empty `reason`.
+    fn report_standing_refusal(&mut self, refused: Option<FileVersion>, reason: String) {
+        self.standing_refusal = refused;
+        *unpoisoned(&self.server.statistics.outcomes.file_refused) = reason;
+    }
+
+    /// Serves the file at the path by the rules of the configuration: see [`Supervision::reload_by`].
+    fn reload(&mut self) -> Result<String, String> {
+        let rules = self.source.plan.replace.clone();
+        self.reload_by(&rules)
+    }
+
+    /// Serves the file at the path, if these rules allow it. Returns a description of the outcome.
+    ///
+    /// # Errors
+    /// The reason why the file was rejected.
+    fn reload_by(&mut self, rules: &ReplaceRules) -> Result<String, String> {
+        let path = self.source.path.clone();
+        let started = Instant::now();
+        let found = Identity::at(&path).ok();
+        if found == Some(self.current().identity) && self.current().store.is_trusted() {
+            return Ok(format!("{}: already served by generation {}", path.display(), self.current().number));
+        }
+        // The field is set before the check: if the check panics, the file is not retried without a request.
+        let tried = FileVersion::at(&path).ok();
+        self.refused = tried;
+        let replaces = Replaces::Table(summary(&self.current().store), rules);
+        match self.source.plan.open(&path, replaces) {
+            Ok(candidate) => {
+                (self.refused, self.left_by_rollback, self.retries) = (None, None, false);
+                Ok(self.swap(candidate, self.source.file_slots(), started))
+            }
+            Err(error) if error.is_canceled() => {
+                info!("{error}: the server stops");
+                Ok(format!("{error}: the server stops"))
+            }
+            Err(error) => {
+                if let OpenError::Panic { panic, .. } = &error {
+                    self.thread.panicked(panic);
+                }
+                self.retries = error.may_pass_later();
+                if self.retries {
+                    self.refused = None;
+                }
+                // If there was no file at the path, Info reports no reason.
+                let reason = tried.map(|_| format!("refused: {error}")).unwrap_or_default();
+                self.report_standing_refusal(tried, reason);
+                Err(error.to_string())
+            }
+        }
+    }
+
+    /// Serves the previous generation. Returns a description of the outcome.
+    ///
+    /// # Errors
+    /// The reason why the previous generation cannot be served.
+    fn rollback(&mut self) -> Result<String, String> {
+        let started = Instant::now();
+        let path = self.source.path.clone();
+        let Some((file, digest, slots)) = &self.previous else {
+            // The result is `Ok`, so that this case is not counted as a rejected file.
+            return Ok("refused: the server has served no earlier generation since it started".to_owned());
+        };
+        // The file is opened again, because a lease belongs to an open file description, and a generation releases its
+        // lease when it is closed.
+        let slots = Arc::clone(slots);
+        let file = reopened(file)
+            .map_err(|error| format!("the file of the previous generation cannot be opened again: {error}"))?;
+        let candidate = match self.source.plan.open_file(file, &path, Replaces::Rollback) {
+            Ok(candidate) => candidate,
+            Err(error) if error.is_canceled() => return Ok(format!("{error}: the server stops")),
+            Err(error) => return Err(error.to_string()),
+        };
+        if candidate.store.digest() != *digest {
+            return Err("the file of the previous generation was overwritten in place: bake its table again".to_owned());
+        }
+        // If the file that this rollback replaces is still at the path, that file must not be served again without a
+        // request. Otherwise, the file at the path is a new one, which may be served.
+        if Identity::at(&path).ok() == Some(self.current().identity) {
+            self.left_by_rollback = Some(self.current().identity);
+        }
+        self.server.statistics.totals.rollbacks.fetch_add(1, Ordering::Relaxed);
+        Ok(self.swap(candidate, slots, started))
+    }
+
+    /// Replaces the current generation with a candidate. Returns a description of the outcome.
+    fn swap(&mut self, candidate: Candidate, slots: Arc<SlotSet>, started: Instant) -> String {
+        let new = Arc::new(self.source.generation_of(candidate, self.current().number + 1, slots));
+        // The rejection of an older file is cleared and the swap is counted first, so that a client that sees the new
+        // generation also sees these changes.
+        self.report_standing_refusal(None, String::new());
+        self.server.statistics.totals.swaps.fetch_add(1, Ordering::Relaxed);
+        let old = self.server.table.replace(&new);
+        self.server.table.set_changed(false);
+        self.verified_in_background = Some(0);
+        self.previous = old.file.try_clone().ok().map(|file| (file, old.store.digest(), Arc::clone(&old.slots)));
+        self.retained.add(old);
+        let Generation { number, store, .. } = &*new;
+        info!(
+            generation = number,
+            digest = format!("{:032x}", store.digest()),
+            rows = store.len(),
+            "serving generation {number}, opened in {:.3} s",
+            started.elapsed().as_secs_f64()
+        );
+        format!("generation {number} is served")
+    }
+
+    /// Closes replaced generations that nothing else refers to. If more replaced generations are left than the limit
+    /// allows, disconnects the connections that hold the oldest ones.
+    fn release(&mut self) {
+        let retained = self.retained.release();
+        self.server.statistics.totals.generations_retained.store(retained as u64, Ordering::Relaxed);
+        if let Some(number) = self.retained.oldest_allowed() {
+            (self.server.disconnect_before)(number);
+        }
+    }
+
+    /// Verifies the next blocks in the background. When all blocks of the index are verified, also builds the search
+    /// tree over the fences.
+    fn verify_some(&mut self) {
+        const BLOCKS: usize = 256;
+        let Some(first) = self.verified_in_background else { return };
+        // The field is set before the verification: if it panics, these blocks are not verified again.
+        self.verified_in_background = Some(first + BLOCKS);
+        let current = self.current();
+        let index = current.store.index_blocks();
+        let count = if self.source.plan.background { index.end } else { index.len() };
+        if current.store.may_be_cold() && first >= index.len() {
+            let start = (first - index.len()) * BLOCK_LEN_BYTES;
+            current.store.begin_read(start..start + BLOCKS * BLOCK_LEN_BYTES);
+        }
+        for number in first..count.min(first + BLOCKS) {
+            // The blocks of the records precede the blocks of the index.
+            let block = if number < index.len() { index.start + number } else { number - index.len() };
+            current.store.verify_block(block);
+        }
+        if first + BLOCKS <= count {
+            return;
+        }
+        self.verified_in_background = None;
+        if self.source.plan.background {
+            let (blocks, intact) = current.store.block_counts();
+            info!(generation = current.number, "{intact} of {blocks} blocks are intact");
+        }
+        self.check_path();
+    }
+}
+
+/// The minimum time between two checks of whether replaced generations are still in use. The checks become less
+/// frequent with the time since the last replacement.
+const RELEASE_AFTER: Duration = Duration::from_millis(2);
+/// The maximum time between two checks of whether replaced generations are still in use.
+const RELEASE_EVERY: Duration = Duration::from_millis(250);
+
+/// The replaced generations that are still in use.
+pub(super) struct Retained {
+    max: usize,
+    /// The generations, oldest first, each with the time at which it was replaced.
+    generations: Vec<(Arc<Generation>, Instant)>,
+}
+
+impl Retained {
+    /// Creates an empty list. Whenever the list has more than `max` generations, connections must release the oldest
+    /// ones.
+    pub(super) fn new(max: usize) -> Retained {
+        Retained { max, generations: Vec::new() }
+    }
+
+    /// Adds the generation that was just replaced.
+    pub(super) fn add(&mut self, generation: Arc<Generation>) {
+        self.generations.push((generation, Instant::now()));
+    }
+
+    /// Closes the generations that nothing else refers to. Returns the number of generations that are left.
+    pub(super) fn release(&mut self) -> usize {
+        self.generations.retain(|(generation, since)| {
+            let is_held = Arc::strong_count(generation) > 1;
+            if !is_held {
+                tracing::debug!(
+                    "generation {} is closed {:?} after it was replaced",
+                    generation.number,
+                    since.elapsed()
+                );
+                generation.store.release_pages(pause);
+            }
+            is_held
+        });
+        self.generations.len()
+    }
+
+    /// Returns the lowest generation number that connections may still hold. Returns `None` if the number of replaced
+    /// generations does not exceed the limit.
+    pub(super) fn oldest_allowed(&self) -> Option<u64> {
+        let exceeding = self.generations.len().checked_sub(self.max).filter(|exceeding| *exceeding > 0)?;
+        let (newest_exceeding, _) = &self.generations[exceeding - 1];
+        Some(newest_exceeding.number + 1)
+    }
+
+    /// Returns how long to wait before the next call of [`Retained::release`]. `None` if no replaced generation is
+    /// left.
+    pub(super) fn release_after(&self) -> Option<Duration> {
+        let (_, since) = self.generations.last()?;
+        Some(since.elapsed().clamp(RELEASE_AFTER, RELEASE_EVERY))
+    }
+}
+
+/// A reference to a generation, which keeps the generation open.
+///
+/// Each worker has a separate reference count, because workers that shared one count would contend for its cache line.
+#[derive(Clone)]
+#[expect(clippy::redundant_allocation, reason = "the outer count belongs to one worker")]
+pub(in crate::server) struct PinnedGeneration(Arc<Arc<Generation>>);
+
+impl PinnedGeneration {
+    fn new(generation: &Arc<Generation>) -> Self {
+        PinnedGeneration(Arc::new(Arc::clone(generation)))
+    }
+
+    /// Returns the number of references that this worker has to the generation.
+    #[cfg(test)]
+    pub(in crate::server) fn count(&self) -> usize {
+        Arc::strong_count(&self.0)
+    }
+}
+
+impl Deref for PinnedGeneration {
+    type Target = Generation;
+
+    #[inline]
+    fn deref(&self) -> &Generation {
+        &self.0
+    }
+}
+
+/// The current generation, a reference to it for each worker, and the shared page that announces it to direct clients.
+pub(in crate::server) struct ServedTable {
+    current: Mutex<Arc<Generation>>,
+    /// The generation that each worker reads. Differs from `current` only while [`ServedTable::replace`] runs.
+    slots: Box<[Mutex<PinnedGeneration>]>,
+    /// Whether the current file was changed in place and is not trusted.
+    is_changed: AtomicBool,
+    /// The shared page, which announces the table's state to direct clients. `None` if direct mode is off.
+    board: Option<Board>,
+}
+
+impl ServedTable {
+    /// Serves the first generation to `workers` workers, and to direct clients if `direct` is true.
+    pub(in crate::server) fn new(generation: Generation, workers: usize, direct: bool) -> ServedTable {
+        let current = Arc::new(generation);
+        let board = direct.then(new_board).flatten();
+        if let Some(board) = &board {
+            announce(board, &current);
+        }
+        let slot = || Mutex::new(PinnedGeneration::new(&current));
+        ServedTable {
+            slots: std::iter::repeat_with(slot).take(workers).collect(),
+            current: Mutex::new(current),
+            is_changed: AtomicBool::new(false),
+            board,
+        }
+    }
+
+    /// Returns the current generation.
+    pub(in crate::server) fn current(&self) -> Arc<Generation> {
+        Arc::clone(&unpoisoned(&self.current))
+    }
+
+    /// Returns the generation that a worker's next pass reads.
+    #[inline]
+    pub(in crate::server) fn pin(&self, worker: usize) -> PinnedGeneration {
+        unpoisoned(&self.slots[worker]).clone()
+    }
+
+    /// Makes a generation the current one. Every pass that begins after this call reads the new generation. Returns the
+    /// generation that was replaced.
+    pub(in crate::server) fn replace(&self, generation: &Arc<Generation>) -> Arc<Generation> {
+        for slot in &self.slots {
+            let new = PinnedGeneration::new(generation);
+            let old = std::mem::replace(&mut *unpoisoned(slot), new);
+            // The old generation is dropped after the slot is unlocked, because dropping it may unmap a file.
+            drop(old);
+        }
+        if let Some(board) = &self.board {
+            announce(board, generation);
+        }
+        std::mem::replace(&mut *unpoisoned(&self.current), Arc::clone(generation))
+    }
+
+    /// Returns whether the current file was changed in place and is not trusted.
+    pub(in crate::server) fn is_changed(&self) -> bool {
+        self.is_changed.load(Ordering::Relaxed)
+    }
+
+    /// Records whether the current file was changed in place. Returns whether this differs from the previous record.
+    pub(super) fn set_changed(&self, is_changed: bool) -> bool {
+        if let Some(board) = &self.board {
+            board.set_changed(is_changed);
+        }
+        self.is_changed.swap(is_changed, Ordering::Relaxed) != is_changed
+    }
+
+    /// Returns whether direct clients may map a generation.
+    pub(in crate::server) fn is_direct(&self, generation: &Generation) -> bool {
+        self.board.is_some() && generation.shared.is_some()
+    }
+
+    /// Returns the shared page, which announces the table's state to direct clients, or `None` if direct mode is off.
+    pub(in crate::server) fn board(&self) -> Option<&Board> {
+        self.board.as_ref()
+    }
+
+    /// If the state of the table is still `known` (the state that a direct client sent in its Open request), returns
+    /// true, and wakes `waker` when the state changes, unless `waiter` is dropped first. Otherwise, or if direct mode
+    /// is off, returns false.
+    pub(in crate::server) fn waits(&self, waiter: &mut Option<Waiter>, known: u64, waker: &Waker) -> bool {
+        let Some(board) = &self.board else { return false };
+        waiter.get_or_insert_with(|| board.waiter()).wait(known, waker)
+    }
+
+    /// Opens the files whose descriptors a direct client receives: the generation's file, and the shared page. Returns
+    /// `None` if direct clients cannot map the generation. Each client receives new open file descriptions, so that
+    /// clients share no file position, no `flock` lock, and no read-ahead advice.
+    ///
+    /// # Errors
+    /// If the system cannot open the files.
+    #[cold]
+    pub(in crate::server) fn open_descriptors(&self, generation: &Generation) -> io::Result<Option<Descriptors>> {
+        let (Some(table), Some(board)) = (&generation.shared, &self.board) else { return Ok(None) };
+        Ok(Some([reopened(table)?, reopened(board.file())?]))
+    }
+}
+
+fn new_board() -> Option<Board> {
+    let cannot = |error: &io::Error| {
+        warn!("direct mode is off: the shared page cannot be created: {error}: clients send requests to the server");
+    };
+    Board::new().inspect_err(cannot).ok()
+}
+
+/// Publishes the number of the current generation on the shared page, and from then on, each change of the generation's
+/// lease.
+fn announce(board: &Board, generation: &Generation) {
+    let (number, lease_board) = (generation.number, board.clone());
+    board.serve(number);
+    if let Some(file) = generation.store.watched_file() {
+        file.report_lease(move |state| lease_board.set_lease(number, state));
+    }
+}
+
+/// A message to the supervisor.
+pub(super) enum Message {
+    /// Check whether there is a new file at the path.
+    CheckPath,
+    /// Check whether the served file was changed in place.
+    Changed,
+    /// Serve the file at the path, even if it was rejected before. Contains the number of the attempt.
+    Reload(u64),
+    /// Serve the previous generation. Contains the number of the attempt.
+    Rollback(u64),
+    /// Serve the file at the path by these rules, and send the outcome.
+    Serve {
+        rules: ReplaceRules,
+        outcome: Sender<Result<String, String>>,
+    },
+    /// Publish the outcome of an attempt that was made elsewhere.
+    Attempted {
+        number: u64,
+        outcome: Result<String, String>,
+    },
+    Stop,
+}
+
+/// A handle that requests reloads and rollbacks from a running server. Clones may be sent to other threads.
+#[derive(Clone)]
+pub struct Control {
+    pub(super) sender: Sender<Message>,
+    statistics: Arc<Statistics>,
+    /// Announces each requested reload to the parts of the server that read other files, for example the users file.
+    reloads: watch::Sender<()>,
+    /// The published table that the server follows, if there is one.
+    published: Arc<OnceLock<Arc<dyn PublishedTable>>>,
+}
+
+impl Control {
+    /// Requests a reload: the server opens, checks, and serves the file at its path, and reads the users file again.
+    /// Returns the number of this attempt without waiting for its end. The response to an Info request reports the
+    /// outcome. If the server follows a published table, looks for a new generation of the table instead.
+    pub fn reload(&self) -> u64 {
+        self.reloads.send_replace(());
+        match self.published.get() {
+            Some(published) => {
+                let number = self.next_attempt();
+                published.request(number);
+                number
+            }
+            None => self.request(Message::Reload),
+        }
+    }
+
+    /// Serves the file at the server's path, if these rules allow it, and waits until it is served or rejected. Returns a
+    /// description of the outcome.
+    ///
+    /// # Errors
+    /// The reason why the file is not served.
+    pub fn serve_file(&self, rules: ReplaceRules) -> Result<String, String> {
+        let (outcome, received) = channel();
+        let _ = self.sender.send(Message::Serve { rules, outcome });
+        received.recv().unwrap_or_else(|_| Err("the server stops".to_owned()))
+    }
+
+    /// Ends a reload that was passed to a [`PublishedTable`], and publishes its outcome.
+    pub fn end_reload(&self, attempt: u64, outcome: Result<String, String>) {
+        let _ = self.sender.send(Message::Attempted { number: attempt, outcome });
+    }
+
+    /// Requests a rollback: the server checks and serves the previous generation again. Returns the number of this
+    /// attempt without waiting for its end. The response to an Info request reports the outcome.
+    pub fn rollback(&self) -> u64 {
+        self.request(Message::Rollback)
+    }
+
+    fn next_attempt(&self) -> u64 {
+        1 + self.statistics.totals.reload_requested.fetch_add(1, Ordering::AcqRel)
+    }
+
+    fn request(&self, message: impl FnOnce(u64) -> Message) -> u64 {
+        let number = self.next_attempt();
+        // Fails only if the server has ended.
+        let _ = self.sender.send(message(number));
+        number
+    }
+
+    /// Makes requested reloads look for new generations of a published table.
+    pub(in crate::server) fn follow(&self, table: Arc<dyn PublishedTable>) {
+        // Only the first table can be followed.
+        let _ = self.published.set(table);
+    }
+
+    /// Returns what the server reports about the published table that it follows, or `None` if it follows none.
+    pub(in crate::server) fn published_facts(&self) -> Option<PublishedFacts> {
+        self.published.get().map(|published| published.facts())
+    }
+
+    /// Reports that lookups found damaged blocks in the served file. Returns whether the server follows a published table,
+    /// which is then fetched again.
+    pub(super) fn has_damaged_blocks(&self) -> bool {
+        let published = self.published.get();
+        published.inspect(|published| published.damaged()).is_some()
+    }
+
+    /// Returns a receiver that is notified of each requested reload.
+    pub(in crate::server) fn reloads(&self) -> watch::Receiver<()> {
+        self.reloads.subscribe()
+    }
+
+    /// Reports to the supervisor that the served file was changed in place.
+    #[cold]
+    pub(in crate::server) fn file_has_changed(&self) {
+        let _ = self.sender.send(Message::Changed);
+    }
+}
+
+/// Both ends of the channel to the supervisor. The supervisor takes the receiver when it starts.
+pub(in crate::server) struct ControlChannel {
+    pub(in crate::server) control: Control,
+    pub(super) receiver: Receiver<Message>,
+}
+
+impl ControlChannel {
+    /// Opens a channel. `statistics` counts the requested reloads and rollbacks.
+    pub(in crate::server) fn new(statistics: Arc<Statistics>) -> ControlChannel {
+        let (sender, receiver) = channel();
+        ControlChannel {
+            control: Control { sender, statistics, reloads: watch::Sender::new(()), published: Arc::default() },
+            receiver,
+        }
+    }
+}
