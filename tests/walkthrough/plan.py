@@ -47,7 +47,7 @@ TOOLS = {
 NOT_RUN = {
     ("README.md", "CSV, JSON"): "a picture",
     ("docs/CLUSTER.md", '{"format"'): "tests/cluster has valid and invalid topologies",
-    ("docs/cookbook/java.md", "<dependency>"): "tests/redis/clients/java/jars.sha256 has these versions",
+    ("docs/cookbook/java.md", "<dependency>"): "tests/redis/clients/java/pom.xml has these versions",
     ("docs/cookbook/java.md", "import java.util"): "tests/languages/java_page.rs runs it",
     ("docs/cookbook/java.md", "import io.lettuce"): "tests/languages/java_page.rs runs it",
     ("docs/cookbook/java.md", "GRINNING FACE"): "tests/languages/java_page.rs compares it",
