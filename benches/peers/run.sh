@@ -36,6 +36,6 @@ features=()
 [[ -e $multiarch/librocksdb.so ]] && features+=(rocksdb)
 [[ -e /usr/include/cdb.h ]] && features+=(cdb)
 
-cargo build --release --locked --manifest-path ../../Cargo.toml --bin kv_store --bin benchmarker >&2
+cargo build --release --locked --package zero-kv --bin kv_store --bin benchmarker >&2
 cargo build --release --locked --features "${features[*]}" >&2
-exec target/release/peers "$@"
+exec ../../target/release/peers "$@"

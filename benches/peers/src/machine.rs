@@ -30,7 +30,7 @@ pub(crate) fn rust_version() -> String {
 /// Returns the version of one of this program's dependencies, from Cargo.lock.
 pub(crate) fn locked_version(package: &str) -> String {
     let entry = format!("name = \"{package}\"\nversion = \"");
-    let lock = include_str!("../Cargo.lock");
+    let lock = include_str!("../../../Cargo.lock");
     let version = lock.split_once(&entry).and_then(|(_, rest)| rest.split_once('"'));
     version.map_or("unknown", |(version, _)| version).to_owned()
 }

@@ -62,7 +62,7 @@ struct Args {
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
     /// Create the run's files in this folder, which must be on a disk; the run removes them at its end
-    #[arg(long, value_name = "DIR", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/target"))]
+    #[arg(long, value_name = "DIR", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target"))]
     dir: PathBuf,
     /// Run this kv_store program
     #[arg(
