@@ -1,4 +1,4 @@
-//! The code of the fuzz targets. `cargo test --test fuzz` runs it with random inputs, and `fuzz/` builds this file as
+//! The code of the fuzz targets. `cargo test-all --test fuzz` runs it with random inputs, and `fuzz/` builds this file as
 //! the library of its targets; see `fuzz/README.md`.
 
 #![allow(missing_docs, unreachable_pub, reason = "the fuzz targets are other crates")]
