@@ -80,9 +80,7 @@ use typed::{Base, TypedPlan, check_base, check_options, final_schema};
 pub use typed::{parse_types, write_types};
 pub use value_lens::ValueLens;
 
-use crate::format::key::Key;
 use crate::progress::WithProgress;
-use crate::slots::SlotRange;
 
 /// Bakes delimited text (RFC 4180) from one reader into a table at `output`: see [`bake`].
 ///
