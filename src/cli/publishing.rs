@@ -6,7 +6,9 @@ use super::generation_args::GenerationArgs;
 use super::transfer_display::TransferDisplay;
 use crate::bake::Cancel;
 use crate::counted::counted;
-use crate::publish::{Canary, Change, CommitOptions, Manifest, Publication, PublishError, ShardFile, Stage, TransferProgress};
+use crate::publish::{
+    Canary, Change, CommitOptions, Manifest, Publication, PublishError, ShardFile, Stage, TransferProgress,
+};
 
 /// A generation that can be published as soon as its files exist.
 pub struct NewGeneration {

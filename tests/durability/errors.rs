@@ -108,7 +108,8 @@ fn check(case: &'static Case, fault: Fault, expected: &Files) -> Result<Outcome,
             return Err(of(&format!("{} is neither what it was nor what it is to be", output.display())));
         }
     }
-    if succeeded && KINDS[fault.kind].is_vital && fault.errno != Errno::INTR && !is_examination_of_table(failed, fault) {
+    if succeeded && KINDS[fault.kind].is_vital && fault.errno != Errno::INTR && !is_examination_of_table(failed, fault)
+    {
         return Err(of("the error was ignored"));
     }
     if !succeeded && fault.errno == Errno::INTR && KINDS[fault.kind].is_vital {
