@@ -511,7 +511,7 @@ pub(crate) fn node_id_problem(id: &str) -> Option<&'static str> {
 }
 
 /// Returns what is expected of a host, if the text cannot be one.
-pub(super) fn host_problem(host: &str) -> Option<&'static str> {
+fn host_problem(host: &str) -> Option<&'static str> {
     let is_valid = match host.split_once('%') {
         // The scope of a link-local address is the name or the number of an interface.
         Some((ip, scope)) => ip.parse::<Ipv6Addr>().is_ok() && is_name(scope),
@@ -534,15 +534,15 @@ pub(crate) const NUMBER_MAX: u64 = (1 << 53) - 1;
 /// The maximum number of nodes: one primary for each slot.
 pub const NODES_MAX: usize = 16_384;
 /// The maximum length of a node's id.
-pub(super) const ID_LEN_MAX_BYTES: usize = 100;
+const ID_LEN_MAX_BYTES: usize = 100;
 /// The maximum length of a host's name, as in DNS.
-pub(super) const HOST_LEN_MAX_BYTES: usize = 253;
+const HOST_LEN_MAX_BYTES: usize = 253;
 /// The maximum length of a zone's name.
-pub(super) const ZONE_LEN_MAX_BYTES: usize = 253;
+const ZONE_LEN_MAX_BYTES: usize = 253;
 /// The maximum number of entries of CLUSTER SLOTS, which has the primary and all replicas of each range of slots. Without a
 /// limit, a primary with thousands of ranges and of replicas would have a reply of gigabytes. Every slot can be a range of
 /// its own, with three replicas.
-pub(super) const SLOT_ENTRIES_MAX: usize = 65_536;
+const SLOT_ENTRIES_MAX: usize = 65_536;
 
 /// The address of a node that clients connect to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

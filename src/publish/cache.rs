@@ -42,7 +42,7 @@ use crate::folder::Folder;
 use crate::store::{MappedStore, StoreError};
 
 /// The name of the file that is served, in the folder.
-pub(super) const SERVING: &str = "serving.db";
+const SERVING: &str = "serving.db";
 
 /// The file of a generation that a node fetches.
 #[derive(Clone, Copy)]

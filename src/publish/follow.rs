@@ -786,7 +786,7 @@ impl Publication {
 }
 
 /// Reads the topology with a number. Returns `None` if there is none.
-pub(super) async fn read_topology(location: &Location, number: u64) -> Result<Option<Topology>, PublishError> {
+async fn read_topology(location: &Location, number: u64) -> Result<Option<Topology>, PublishError> {
     let decode = |json: &[u8]| {
         let topology: Topology = decode(json)?;
         match topology.check() {

@@ -519,7 +519,7 @@ impl ColdLookups {
 }
 
 /// The maximum number of ranges that the responses of one pass borrow from the file.
-pub(super) const BORROWED_MAX: usize = 31;
+const BORROWED_MAX: usize = 31;
 /// The maximum number of bytes that are copied at a time from a shared mapping, just before they are sent.
 const STAGE_LEN_BYTES: usize = 64 << 10;
 /// The maximum number of attempts to copy bytes from a shared mapping, if its pages are copied or the names or the

@@ -337,7 +337,7 @@ impl Pipeline {
 }
 
 /// Returns the random number generator of a client. Each pair of seed and client has its own sequence.
-pub(crate) fn client_rng(seed: u64, client: usize) -> SmallRng {
+fn client_rng(seed: u64, client: usize) -> SmallRng {
     // If the seed were `seed + client`, neighboring seeds would give the same sequences to neighboring clients.
     let mixed_seed = SmallRng::seed_from_u64(seed).next_u64();
     SmallRng::seed_from_u64(mixed_seed ^ client as u64)

@@ -232,7 +232,7 @@ fn bounds_ns() -> impl Iterator<Item = u64> {
 }
 
 /// Formats nanoseconds as microseconds. Latencies below 10 µs get one decimal, unless they are whole microseconds.
-pub(crate) fn format_us(ns: u64) -> String {
+fn format_us(ns: u64) -> String {
     match ns {
         ns if ns < 10_000 && !ns.is_multiple_of(1000) => format!("{:.1}", ns as f64 / 1e3),
         ns => HumanCount(ns / 1000).to_string(),
@@ -251,7 +251,7 @@ pub(crate) fn format_latency(ns: f64) -> String {
 }
 
 /// Formats one line per bin with its bounds, its share, and a bar. The text has no colors, so it can be piped.
-pub(crate) fn format_lines(latency_ns: &Histogram<u64>) -> String {
+fn format_lines(latency_ns: &Histogram<u64>) -> String {
     let bins = bins(latency_ns);
     let total = bins.iter().map(|bin| bin.count).sum::<u64>().max(1) as f64;
     let largest = bins.iter().map(|bin| bin.count).max().unwrap_or(1) as f64;

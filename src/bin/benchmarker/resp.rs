@@ -186,7 +186,7 @@ const LINE_LEN_MAX_BYTES: usize = 4096;
 /// Returns the length of the first line, or `None` if the line is incomplete. If the line exceeds the maximum length,
 /// returns the maximum; [`read_head`] then rejects the truncated line.
 #[inline]
-pub(crate) fn line_len_bytes(bytes: &[u8]) -> Option<usize> {
+fn line_len_bytes(bytes: &[u8]) -> Option<usize> {
     let end = bytes.iter().take(LINE_LEN_MAX_BYTES).position(|byte| *byte == b'\n');
     end.map(|end| end + 1).or_else(|| (bytes.len() >= LINE_LEN_MAX_BYTES).then_some(LINE_LEN_MAX_BYTES))
 }

@@ -15,7 +15,7 @@ use crate::slots::SlotRange;
 /// The mean time between two polls, by the clock of the node.
 pub(super) const POLL_MS: u64 = 10_000;
 /// How long a node serves the slots that it has given away.
-pub(super) const RETAINED_MS: u64 = 4 * POLL_MS;
+const RETAINED_MS: u64 = 4 * POLL_MS;
 
 /// A file in the folder of a node.
 #[derive(Clone)]

@@ -816,7 +816,7 @@ struct Lingering {
 ///
 /// With `resets`, discards the responses of a TCP socket instead, and the client gets a reset. The responses of a Unix
 /// socket cannot be discarded.
-pub(super) fn linger(server: &Arc<ServerState>, socket: BorrowedFd<'_>, is_unix: bool, resets: bool) {
+fn linger(server: &Arc<ServerState>, socket: BorrowedFd<'_>, is_unix: bool, resets: bool) {
     if !is_unix && resets {
         reset(socket);
         return;

@@ -133,7 +133,7 @@ fn readiness(snapshot: &Snapshot) -> String {
 }
 
 /// The media type of the encoded metrics.
-pub(super) const TEXT_FORMAT: &str = "text/plain; version=0.0.4";
+const TEXT_FORMAT: &str = "text/plain; version=0.0.4";
 
 /// Returns all metrics in the text format.
 pub(super) fn encode(snapshot: &Snapshot) -> String {

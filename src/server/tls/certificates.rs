@@ -258,7 +258,7 @@ const REPEAT_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Returns the end of a certificate's validity in seconds since 1970, or `None` if the certificate does not have the
 /// structure that RFC 5280 requires, or expired before 1970.
-pub(super) fn not_after_s(certificate: &[u8]) -> Option<u64> {
+fn not_after_s(certificate: &[u8]) -> Option<u64> {
     let (_, certificate) = x509_parser::parse_x509_certificate(certificate).ok()?;
     u64::try_from(certificate.validity().not_after.timestamp()).ok()
 }

@@ -20,7 +20,7 @@ use crate::typed::{ColumnError, TypedRow, Value, write_text};
 /// The maximum number of commands that are looked up together.
 const RUN_COMMANDS_MAX: usize = 64;
 /// The maximum length of a reply in a run.
-pub(super) const REPLY_LEN_MAX_BYTES: usize = 16 << 10;
+const REPLY_LEN_MAX_BYTES: usize = 16 << 10;
 
 /// The counts of a run of commands that were answered together.
 #[derive(Default)]
