@@ -9,8 +9,7 @@ use zerocopy::big_endian::U16;
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::ordered::{push_bare, push_error};
-use super::points::counted;
-use super::{Batch, Missing};
+use super::{Batch, Missing, counted};
 use crate::format::key::{Key, LookupKey};
 use crate::format::record::value_of_response;
 use crate::protocol::native::{Op, RESPONSE_HEADER_LEN_BYTES, Request, ResponseHeader, SelectHeader, Status};

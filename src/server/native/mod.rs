@@ -46,6 +46,12 @@ struct Batch<'b, M> {
     tally: &'b mut Tally,
 }
 
+/// Returns the status that a response is counted as: a redirection counts as an error, as in Redis.
+#[inline(always)]
+fn counted(status: Status) -> Status {
+    if status == Status::Moved { Status::Error } else { status }
+}
+
 /// Answers the complete requests at the start of `input` as long as there is room for responses, and counts the
 /// responses in `tally`. The caller has checked that the requests are permitted. Auth requests are not answered.
 fn answer(

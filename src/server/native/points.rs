@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use super::columns::Selection;
 use super::ordered::{push_bare, push_neighbor, side};
-use super::{Batch, Missing, Nowhere, ORDERED_STEPS, RunKind};
+use super::{Batch, Missing, Nowhere, ORDERED_STEPS, RunKind, counted};
 use crate::format::key::{Key, KeyKind, LookupKey};
 use crate::protocol::native::{Op, RESPONSE_HEADER_LEN_BYTES, Request, ResponseHeader, Status};
 use crate::server::responses::{Appender, Responses};
@@ -202,12 +202,6 @@ fn write_without_value(op_code: u32, found: Option<Status>, room: &mut [u8], tal
     *room.first_chunk_mut::<RESPONSE_HEADER_LEN_BYTES>()? = zerocopy::transmute!(header);
     tally.count(op, counted(status));
     Some(RESPONSE_HEADER_LEN_BYTES)
-}
-
-/// Returns the status that a response is counted as: a redirection counts as an error, as in Redis.
-#[inline(always)]
-pub(super) fn counted(status: Status) -> Status {
-    if status == Status::Moved { Status::Error } else { status }
 }
 
 #[cfg(all(test, feature = "bake"))]
