@@ -27,7 +27,7 @@ user prefix on nopass ~PREFIX* +@all
 user node on nopass ~PREFIX* +get +cluster
 user reader on nopass ~PREFIX* ~other:* +@read +multi +exec
 user facts on nopass +info +config +client +memory +object +acl +command +latency +slowlog +role +wait
-user few on nopass ~* +ping +command +cluster|keyslot +cluster|slots +memory|help +memory|purge +object|help +multi +exec
+user few on nopass ~* +ping +command +cluster|keyslot +cluster|slots +memory|help +object|help +multi +exec
 user admin on nopass ~* &* +@all
 ";
 
