@@ -14,6 +14,7 @@ use divan::counter::{BytesCount, ItemsCount};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use support::{VALUE_LEN_MIN_BYTES, is_test, push_csv_row, push_value, warn_if_slow};
+use zero_kv::Lookup;
 use zero_kv::bake::{Options, Report, bake_csv};
 use zero_kv::{Key, Store};
 

@@ -127,6 +127,6 @@ fn get_many(bencher: Bencher) {
 #[divan::bench(sample_count = SAMPLES, sample_size = CALLS)]
 fn exists_many(bencher: Bencher) {
     let (mut client, mut batch) = (connect(), batches());
-    assert!(client.exists_many(batch()).expect("responses").into_iter().all(|is_found| is_found));
-    bencher.counter(ItemsCount::new(BATCH_KEYS)).bench_local(|| client.exists_many(batch()).expect("responses"));
+    assert!(client.contains_many(batch()).expect("responses").into_iter().all(|is_found| is_found));
+    bencher.counter(ItemsCount::new(BATCH_KEYS)).bench_local(|| client.contains_many(batch()).expect("responses"));
 }

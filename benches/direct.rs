@@ -17,6 +17,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use support::{VALUE_LEN_MIN_BYTES, is_test, push_value, warn_if_slow};
+use zero_kv::Lookup;
 use zero_kv::bake::{Options, bake_csv};
 use zero_kv::client::{Client, Direct};
 use zero_kv::server::{Config, Server};

@@ -18,6 +18,7 @@ use divan::{Bencher, black_box};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use support::{VALUE_LEN_MIN_BYTES, is_test, push_value, warn_if_slow};
+use zero_kv::Lookup;
 use zero_kv::bake::{Keys, Options, bake_csv};
 use zero_kv::{Key, Store};
 
@@ -139,7 +140,7 @@ fn check<K: BenchKey>(store: &Store, keys: &[K], numbers: &[u64], rows: u64) {
         expect(numbers[i], found);
         count += 1;
     };
-    store.get_many(keys, in_order).expect("valid keys");
+    store.get_many_with(keys, in_order).expect("valid keys");
     assert_eq!(count, keys.len());
     for (key, number) in keys.iter().zip(numbers).take(2 * BATCH_KEYS) {
         let (floor, _) = store.floor(*key).expect("valid key").expect("row at or below the key");
@@ -174,7 +175,7 @@ fn get_many_copied<K: BenchKey>(bencher: Bencher, load: &Load) {
             for batch in samples.next().unwrap_or_default().chunks(BATCH_KEYS) {
                 values.clear();
                 let copy = |_, value: Option<&[u8]>| values.extend_from_slice(value.unwrap_or_default());
-                store.get_many(batch, copy).expect("valid keys");
+                store.get_many_with(batch, copy).expect("valid keys");
                 black_box(&values);
             }
         });

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
+use zero_kv::Lookup;
 use zero_kv::Store;
 use zero_kv::bake::{self, Keys, Options};
 use zero_kv::client::Client;
@@ -76,7 +77,7 @@ fn features(file: &Path) -> Result<(), Box<dyn Error>> {
     let requested: Vec<u64> = (0..LOOKUPS).map(|_| next()).collect();
     let mut matrix = vec![0_f32; BATCH * WIDTH];
     let mut fill = |items: &[u64]| {
-        table.get_many(items, |position, value| {
+        table.get_many_with(items, |position, value| {
             let row = &mut matrix[position * WIDTH..(position + 1) * WIDTH];
             for (cell, bytes) in row.iter_mut().zip(value.unwrap_or_default().as_chunks().0) {
                 *cell = f32::from_le_bytes(*bytes);

@@ -5,6 +5,7 @@
 
 use std::error::Error;
 
+use zero_kv::Lookup;
 use zero_kv::client::Client;
 
 fn main() -> Result<(), Box<dyn Error>> {

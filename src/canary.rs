@@ -159,6 +159,7 @@ impl Canary {
 #[cfg(all(test, feature = "bake"))]
 mod tests {
     use super::*;
+    use crate::Lookup;
     use crate::bake::{Keys, Options, bake_csv};
     use crate::store::Store;
 

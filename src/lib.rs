@@ -6,7 +6,7 @@
 //!
 //! ```
 //! # #[cfg(feature = "bake")] {
-//! use zero_kv::Store;
+//! use zero_kv::{Lookup, Store};
 //! use zero_kv::bake::{self, Options};
 //!
 //! let folder = tempfile::tempdir()?;
@@ -118,10 +118,11 @@ pub mod typed;
 mod user_namespace;
 
 pub use format::KeyBounds;
+pub use format::OwnedKey;
 pub use format::key::{Key, KeyKind};
 pub use progress::WithProgress;
 pub use setting::{Setting, name_settings};
-pub use store::{LookupError, MappedStore, Store, StoreError};
+pub use store::{Lookup, LookupError, MappedStore, Store, StoreError};
 
 /// The default path of the file that the binaries write or open.
 pub const DEFAULT_FILE: &str = "storage.db";

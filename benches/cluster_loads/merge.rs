@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
+use zero_kv::Lookup;
 use zero_kv::Store;
 use zero_kv::bake::{self, Options};
 use zero_kv::slots::{SlotRange, slot_of};
@@ -96,7 +97,7 @@ fn number(value: Option<&[u8]>) -> u64 {
 
 fn gets(store: &Store, keys: &[u64]) -> Result<u64, Box<dyn Error>> {
     let mut sum = 0;
-    store.get_many(keys, |_, value| sum += number(value))?;
+    store.get_many_with(keys, |_, value| sum += number(value))?;
     Ok(black_box(sum))
 }
 
@@ -112,7 +113,7 @@ fn gets_side_by_side(stores: &[(SlotRange, Store)], keys: &[u64]) -> Result<u64,
 
 fn floors(store: &Store, keys: &[u64]) -> Result<u64, Box<dyn Error>> {
     let mut sum = 0;
-    store.floor_many(keys, |_, row| sum += row.and_then(|(key, _)| key.as_u64()).unwrap_or_default())?;
+    store.floor_many_with(keys, |_, row| sum += row.and_then(|(key, _)| key.as_u64()).unwrap_or_default())?;
     Ok(black_box(sum))
 }
 
@@ -120,7 +121,7 @@ fn floors(store: &Store, keys: &[u64]) -> Result<u64, Box<dyn Error>> {
 fn floors_side_by_side(stores: &[(SlotRange, Store)], keys: &[u64]) -> Result<u64, Box<dyn Error>> {
     let mut greatest = vec![0; keys.len()];
     for (_, store) in stores {
-        store.floor_many(keys, |at, row| {
+        store.floor_many_with(keys, |at, row| {
             greatest[at] = greatest[at].max(row.and_then(|(key, _)| key.as_u64()).unwrap_or_default());
         })?;
     }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
+use zero_kv::Lookup;
 use zero_kv::client::{Client, Direct};
 use zero_kv::{Key, LookupError, MappedStore};
 

@@ -26,18 +26,18 @@ const CHECK_MISS_EVERY: usize = 200;
 impl Lookup for Store {
     #[inline(always)]
     fn get(&self, key: u64) -> Option<&[u8]> {
-        Store::get(self, key).expect("key is a number")
+        zero_kv::Lookup::get(self, key).expect("key is a number")
     }
 
     #[inline(always)]
-    fn get_many<'s>(&'s self, keys: &[u64], visit: impl FnMut(usize, Option<&'s [u8]>)) {
-        Store::get_many(self, keys, visit).expect("keys are numbers");
+    fn get_many(&self, keys: &[u64], visit: impl FnMut(usize, Option<&[u8]>)) {
+        zero_kv::Lookup::get_many_with(self, keys, visit).expect("keys are numbers");
     }
 
     #[inline(always)]
-    fn floor_many<'s>(&'s self, keys: &[u64], mut visit: impl FnMut(usize, Option<&'s [u8]>)) {
-        let visit = |i, row: Option<(Key<'s>, &'s [u8])>| visit(i, row.map(|(_, value)| value));
-        Store::floor_many(self, keys, visit).expect("keys are numbers");
+    fn floor_many(&self, keys: &[u64], mut visit: impl FnMut(usize, Option<&[u8]>)) {
+        let visit = |i, row: Option<(Key<'_>, &[u8])>| visit(i, row.map(|(_, value)| value));
+        zero_kv::Lookup::floor_many_with(self, keys, visit).expect("keys are numbers");
     }
 
     fn len_bytes(&self) -> usize {

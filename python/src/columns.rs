@@ -11,6 +11,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyString;
+use zero_kv::Lookup;
 use zero_kv::store::TypedLookupError;
 use zero_kv::typed::{Column, ColumnBuffers, ColumnType, MatrixNumber, MatrixPlan, Projection, Schema};
 use zero_kv::{Key, LookupError};
@@ -162,8 +163,8 @@ impl ColumnRows for TableRows<'_> {
         let mut buffers = ColumnBuffers::new(&self.selection.schema, &self.selection.projection);
         match &self.keys {
             _ if self.len() == 0 => {}
-            LookupKeys::Numbers(keys) => in_chunks(keys, |keys| self.table.get_columns(keys, &mut buffers))?,
-            LookupKeys::Slices(keys) => in_chunks(keys, |keys| self.table.get_columns(keys, &mut buffers))?,
+            LookupKeys::Numbers(keys) => in_chunks(keys, |keys| self.table.fill_columns(keys, &mut buffers))?,
+            LookupKeys::Slices(keys) => in_chunks(keys, |keys| self.table.fill_columns(keys, &mut buffers))?,
         }
         Ok(buffers)
     }
@@ -214,7 +215,7 @@ pub(crate) fn look_up_in_table(
     names: Option<&[&str]>,
     use_rows: impl ColumnUse,
 ) -> PyResult<Py<PyAny>> {
-    let schema = table.schema().ok_or_else(|| NotTyped::new_err(TypedLookupError::NotTyped.to_string()))?;
+    let schema = table.schema_ref().ok_or_else(|| NotTyped::new_err(TypedLookupError::NotTyped.to_string()))?;
     let selection = Selection::new(schema, names)?;
     let keys = match keys {
         KeyBatch::Numbers(numbers) => LookupKeys::Numbers(numbers),

@@ -94,7 +94,7 @@ impl Connection {
     }
 
     pub(crate) fn contains_many(&mut self, keys: &[Key<'_>]) -> Result<Vec<bool>, ClientError> {
-        call!(self, exists_many(keys))
+        call!(self, contains_many(keys))
     }
 
     /// Returns the number of keys in a range.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple, PyType};
+use zero_kv::Lookup;
 use zero_kv::client::{ClientError, KeyRange, Row};
 use zero_kv::counted::counted;
 use zero_kv::store::TypedLookupError;
@@ -165,7 +166,7 @@ impl LookupTable {
         match &self.source {
             Source::Local(table) => {
                 let found = self.look_up(table, key, |table, key| {
-                    table.get_with(key, |value| value.map(|value| value_object(py, table.schema(), value)))
+                    table.get_with(key, |value| value.map(|value| value_object(py, table.schema_ref(), value)))
                 });
                 found?.flatten().transpose()
             }
@@ -182,7 +183,7 @@ impl LookupTable {
         match &self.source {
             Source::Local(table) => {
                 let found = self.look_up(table, key, |table, key| {
-                    let Some(schema) = table.schema() else { return Ok(Err(not_typed())) };
+                    let Some(schema) = table.schema_ref() else { return Ok(Err(not_typed())) };
                     table.get_with(key, |row| row.map(|row| TypedRow::new(schema, row)).transpose())
                 });
                 Ok(found?.transpose()?.flatten())
@@ -216,7 +217,7 @@ impl LookupTable {
         let found = match &self.source {
             Source::Local(table) => {
                 version = table.version(py)?;
-                Values::from_table(py, &version, &keys.batch).map(|values| (values, version.schema().cloned()))
+                Values::from_table(py, &version, &keys.batch).map(|values| (values, version.schema()))
             }
             Source::Remote(pool) if needs_schema => request_rows_or_values(pool, py, &keys.batch),
             Source::Remote(pool) => request_values(pool, py, &keys.batch).map(|values| (values, None)),
@@ -382,7 +383,7 @@ impl LookupTable {
         match &self.source {
             Source::Local(table) => {
                 let version = table.version(py)?;
-                let schema = version.schema().ok_or_else(not_typed)?;
+                let schema = version.schema_ref().ok_or_else(not_typed)?;
                 let found = self.missing_if_other_kind(py, Values::from_table(py, &version, &keys.batch))?;
                 let values = FoundValues::new(found, &keys);
                 let row = |row: Option<&[u8]>| row.map(|row| TypedRow::new(schema, row)).transpose();
@@ -445,7 +446,7 @@ impl LookupTable {
     /// Return the columns of a typed table, or `None` if the table's values are bytes.
     fn schema(&self, py: Python<'_>) -> PyResult<Option<schema::Schema>> {
         let schema = match &self.source {
-            Source::Local(table) => table.version(py)?.schema().cloned(),
+            Source::Local(table) => table.version(py)?.schema(),
             Source::Remote(pool) => pool.call(py, Connection::schema)?,
         };
         Ok(schema.map(schema::Schema))
@@ -690,7 +691,7 @@ fn local_row<'py>(
     table: &MappedStore,
     look_up: impl FnOnce(&MappedStore) -> Result<Option<Row>, LookupError>,
 ) -> PyResult<Option<Bound<'py, PyTuple>>> {
-    optional_row(py, table.schema(), look_up(table).map_err(lookup_exception)?)
+    optional_row(py, table.schema_ref(), look_up(table).map_err(lookup_exception)?)
 }
 
 fn received_row(py: Python<'_>, (rows, schemas): Nearest) -> PyResult<Option<Bound<'_, PyTuple>>> {

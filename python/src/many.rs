@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::PyList;
+use zero_kv::Lookup;
 use zero_kv::client::{ProjectedRows, ReceivedValues, RowsOrValues};
 use zero_kv::typed::Schema;
 use zero_kv::{Key, LookupError, MappedStore};
@@ -112,7 +113,7 @@ where
 {
     if let Some(private) = table.as_private() {
         let mut values = Vec::with_capacity(keys.len());
-        in_chunks(py, keys, |keys| private.get_many(keys, |_, value| values.push(value)))?;
+        in_chunks(py, keys, |keys| private.get_many(keys).map(|found| values.extend(found)))?;
         return Ok(Values::Borrowed(values));
     }
     let mut values = CopiedValues::with_capacity(keys.len());

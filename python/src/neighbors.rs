@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::PyList;
+use zero_kv::Lookup;
 use zero_kv::client::Row;
 use zero_kv::typed::Schema;
 use zero_kv::{Key, KeyKind, MappedStore};
@@ -73,7 +74,7 @@ impl NearestRows {
         neighbor: Neighbor,
     ) -> PyResult<NearestRows> {
         let mut rows = NearestRows::with_capacity(keys.kind(), keys.len());
-        rows.schemas = RowSchemas::Common(table.schema().cloned());
+        rows.schemas = RowSchemas::Common(table.schema());
         match keys {
             // Without keys there is no key kind to check.
             KeyBatch::Numbers(numbers) => rows.find_each(py, table, numbers, neighbor)?,

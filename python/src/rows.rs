@@ -7,6 +7,7 @@ use std::ops::Bound as End;
 use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PySlice;
+use zero_kv::Lookup;
 use zero_kv::client::KeyRange;
 use zero_kv::{Key, LookupError};
 
@@ -93,7 +94,7 @@ impl Rows {
     /// Returns the value of a key that the table has.
     fn value_of<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let value = possible_key(key)?.map(|key| self.table.get(key)).transpose().map_err(lookup_exception)?;
-        value_object(key.py(), self.table.schema(), &value.flatten().unwrap_or_default())
+        value_object(key.py(), self.table.schema_ref(), &value.flatten().unwrap_or_default())
     }
 
     /// Returns whether the range has a key.
@@ -116,8 +117,8 @@ impl RowPart {
     ) -> PyResult<Bound<'py, PyAny>> {
         Ok(match self {
             RowPart::Keys => key_object(py, key),
-            RowPart::Values => value_object(py, table.schema(), value)?,
-            RowPart::Both => row_tuple(py, table.schema(), key, value)?.into_any(),
+            RowPart::Values => value_object(py, table.schema_ref(), value)?,
+            RowPart::Both => row_tuple(py, table.schema_ref(), key, value)?.into_any(),
         })
     }
 }

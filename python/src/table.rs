@@ -9,6 +9,7 @@ use std::sync::Arc;
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyMemoryView};
+use zero_kv::Lookup;
 use zero_kv::store::{self, OpenOptions, Verify};
 use zero_kv::{LookupError, MappedStore, Store, StoreError};
 

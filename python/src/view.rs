@@ -11,6 +11,7 @@ use pyo3::buffer::{Element, PyBuffer};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyMemoryView;
+use zero_kv::Lookup;
 use zero_kv::{Key, LookupError};
 
 use crate::table_version::TableVersion;

@@ -156,20 +156,20 @@ impl ClusterClient {
     ///
     /// # Errors
     /// The errors of [`ClusterClient::get`].
-    pub fn exists<'k>(&mut self, key: impl Into<Key<'k>>) -> Result<bool, ClientError> {
-        Ok(self.exists_many(&[key.into()])?.pop().unwrap_or_default())
+    pub fn contains<'k>(&mut self, key: impl Into<Key<'k>>) -> Result<bool, ClientError> {
+        Ok(self.contains_many(&[key.into()])?.pop().unwrap_or_default())
     }
 
     /// Returns whether the table has each of many keys, in the order of the keys, as [`ClusterClient::get_many`] does.
     ///
     /// # Errors
     /// The errors of [`ClusterClient::get_many`].
-    pub fn exists_many<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<Vec<bool>, ClientError> {
+    pub fn contains_many<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<Vec<bool>, ClientError> {
         let mut found = vec![false; keys.len()];
         self.answer_keys(
             keys,
             self.deadline(),
-            |client, keys| client.exists_many(keys),
+            |client, keys| client.contains_many(keys),
             |positions, exist| {
                 positions.zip(exist).for_each(|(position, exists)| found[position] = exists);
             },

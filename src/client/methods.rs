@@ -132,7 +132,7 @@ macro_rules! impl_client {
             ///
             /// # Errors
             /// [`ClientError`].
-            pub $($async)? fn exists<'k>(&mut self, key: impl Into<Key<'k>>) -> Result<bool, ClientError> {
+            pub $($async)? fn contains<'k>(&mut self, key: impl Into<Key<'k>>) -> Result<bool, ClientError> {
                 self.call(Exists::new(key)?)$($await)*
             }
 
@@ -141,7 +141,7 @@ macro_rules! impl_client {
             ///
             /// # Errors
             /// The errors of [`Self::get_many`].
-            pub $($async)? fn exists_many<'k, K: Into<Key<'k>> + Copy>(
+            pub $($async)? fn contains_many<'k, K: Into<Key<'k>> + Copy>(
                 &mut self,
                 keys: &[K],
             ) -> Result<Vec<bool>, ClientError> {
@@ -208,7 +208,7 @@ macro_rules! impl_client {
             }
 
             /// Iterates over all rows in key order, from either end.
-            pub fn rows(&mut self) -> $Rows<'_> {
+            pub fn iter(&mut self) -> $Rows<'_> {
                 $Rows::new(self, KeyRange::from(Bounds::ALL))
             }
 

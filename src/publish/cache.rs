@@ -35,6 +35,7 @@ use super::location::Location;
 use super::manifest::{Entry, Manifest};
 use super::partial::salvage;
 use super::transfer::OnProgress;
+use crate::Lookup;
 use crate::bake::{self, BakeError, Cancel, Options};
 use crate::cluster::SlotSet;
 use crate::counted::counted;

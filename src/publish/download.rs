@@ -32,6 +32,7 @@ use super::partial::{ByteRanges, DownloadState, Partial};
 use super::transfer::{
     ATTEMPTS_MAX, OnProgress, PART_LEN_BYTES, Parts, REQUESTS_MAX, Stage, TransferProgress, back_off, check,
 };
+use crate::Lookup;
 use crate::bake::Cancel;
 use crate::counted::counted;
 use crate::folder::{Folder, NewFile};
@@ -366,7 +367,7 @@ pub(super) fn verify(
         rows: store.len() as u64,
         digest: format!("{:032x}", store.digest()),
         key_kind: key_kind_name(store.key_kind()).to_owned(),
-        schema: schema_names(store.schema().map(Arc::as_ref)),
+        schema: schema_names(store.schema().as_deref()),
         ..entry.clone()
     };
     if found != *entry {

@@ -17,6 +17,7 @@ use super::limits::{
     check_count, check_len, check_number,
 };
 use super::location::Location;
+use crate::Lookup;
 use crate::canary::Canary;
 use crate::cluster::SlotSet;
 use crate::excerpt::excerpt_chars;

@@ -27,6 +27,7 @@ use super::probe::{self, StoreProbe};
 use super::status::{NodeReports, NodeStatus, READS_MAX};
 use super::transfer::{REQUESTS_MAX, TransferProgress, TransferRuntime, random_bytes, until_canceled};
 use super::upload::{ShardFile, upload};
+use crate::Lookup;
 use crate::bake::Cancel;
 use crate::canary::Canary;
 use crate::cluster::SlotSet;
@@ -613,7 +614,7 @@ fn facts(shards: &[ShardFile]) -> Result<(Facts, u64), PublishError> {
         facts.rows = facts.rows.saturating_add(store.len() as u64);
         bytes = bytes.saturating_add(store.file_len_bytes());
         facts.key_kind = key_kind_name(store.key_kind()).to_owned();
-        facts.schema = schema_names(store.schema().map(Arc::as_ref));
+        facts.schema = schema_names(store.schema().as_deref());
     }
     Ok((facts, bytes))
 }

@@ -28,6 +28,7 @@ use super::manifest::{Entry, check_coverage, key_kind_name, schema_names};
 use super::transfer::{
     ATTEMPTS_MAX, OnProgress, Parts, REQUESTS_MAX, Stage, TransferProgress, back_off, check, part_len_bytes,
 };
+use crate::Lookup;
 use crate::bake::Cancel;
 use crate::folder::{Folder, is_hidden_name};
 use crate::slots::{SlotRange, slot_of};
@@ -135,6 +136,7 @@ pub(super) async fn upload(
         let problem = "was changed during its upload: publish it again, and replace files only by rename".to_owned();
         return Err(PublishError::Corrupt { object: shard.path.display().to_string(), problem });
     }
+    let schema = verified.store.schema();
     Ok(Entry {
         slots: shard.slots,
         object,
@@ -142,8 +144,8 @@ pub(super) async fn upload(
         rows: verified.store.len() as u64,
         digest: verified.digest,
         key_kind: key_kind_name(verified.store.key_kind()).to_owned(),
-        schema: schema_names(verified.store.schema().map(Arc::as_ref)),
-        key_name: verified.store.schema().and_then(|schema| schema.key_name()).unwrap_or_default().to_owned(),
+        schema: schema_names(schema.as_deref()),
+        key_name: schema.as_deref().and_then(|schema| schema.key_name()).unwrap_or_default().to_owned(),
     })
 }
 

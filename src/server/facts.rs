@@ -16,6 +16,7 @@ use super::stats::statistics::{CUTS_PREFIX, TotalCounts};
 use super::table::generations::Generation;
 use super::table::published::PublishedFacts;
 use super::turns::steps::STEP_LEN_BYTES;
+use crate::Lookup;
 use crate::excerpt::excerpt;
 use crate::format::checksum::BLOCK_LEN_BYTES;
 use crate::format::key::KeyKind;

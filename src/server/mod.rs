@@ -56,6 +56,7 @@ use tokio::sync::Mutex;
 use tokio::sync::mpsc::unbounded_channel;
 use tracing::{info, warn};
 
+use crate::Lookup;
 pub use crate::canary::{CanaryError, value_digest};
 use crate::counted::counted;
 use crate::direct::{BEAT_EVERY, Board};

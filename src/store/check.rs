@@ -15,6 +15,7 @@ use self::parallel::{on_threads, ranges};
 use super::fences::Fences;
 use super::search::Found;
 use super::{Pace, Store};
+use crate::Lookup;
 use crate::format::FormatError;
 use crate::format::checksum::{BLOCK_LEN_BYTES, SectionSum, block_sum, section_sum, section_sum_of};
 use crate::format::fence::{FENCE_ROWS, Fence, NODE_HEADS, Node, fence_count};

@@ -15,6 +15,7 @@ use super::order::Side;
 #[cfg(feature = "server")]
 use super::recent_pages::RecentPages;
 use super::{LookupError, Store, bytes_of, number_of};
+use crate::Lookup;
 #[cfg(feature = "server")]
 use crate::format::checksum::BLOCK_LEN_BYTES;
 #[cfg(feature = "server")]

@@ -11,6 +11,7 @@ use super::epoch::Epoch;
 use super::fences::{Gate, Lane};
 use super::order::{Side, is_before};
 use super::ranges::{Prefetched, RangeEnd, RangeLookup, UNDETERMINED};
+use crate::Lookup;
 use crate::format::OwnedKey;
 use crate::format::fence::{FENCE_ROWS, Fence, Node};
 use crate::format::key::{Key, KeyKind, LookupKey};

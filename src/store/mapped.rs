@@ -12,15 +12,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::memory::{Memory, OpenOptions, Step};
-use super::verified_lookups::impl_verified_lookups;
 use super::{
-    Epoch, LookupError, Mistrust, Side, Store, StoreError, TypedLookupError, WatchedFile, impl_typed_lookups,
-    open_file, survive_bus_errors, typed,
+    Epoch, Lookup, LookupError, Mistrust, Side, Store, StoreError, WatchedFile, open_file, survive_bus_errors,
 };
 use crate::format::Row;
 use crate::format::key::{Key, KeyKind};
 use crate::progress::WithProgress;
-use crate::typed::{ColumnBuffers, MatrixNumber, MatrixPlan, Schema, TypedRow};
+use crate::typed::Schema;
 
 /// A batch of lookups ends once its values have this total length. After each batch, the file is checked for changes,
 /// and the values are passed to the caller.
@@ -55,10 +53,10 @@ pub(crate) trait Witness: Send + Sync {
 
 /// A table in a mapped file, which other processes may change. Lookups are safe, and need no copy of the table.
 ///
-/// A `MappedStore` has the same lookup methods as [`Store`], but returns copies of values. Each lookup checks the file
+/// A `MappedStore` has the lookups of [`Lookup`](super::Lookup), as [`Store`] does, but returns copies of values. Each lookup checks the file
 /// after the copy. If the file was changed in place or truncated since it was opened, this lookup and all later lookups
 /// return [`LookupError::Damaged`], until [`MappedStore::look_again`] succeeds. The check makes a system call (`fstat`)
-/// for each lookup or batch of lookups, so prefer [`MappedStore::get_many`]. While the file is leased, the check only
+/// for each lookup or batch of lookups, so prefer [`Lookup::get_many`](super::Lookup::get_many). While the file is leased, the check only
 /// reads memory: see [`take_leases`](super::take_leases) and [`WatchedFile::lease`].
 ///
 /// Without a lease, the check compares the file's length, modification time, and change time (ctime). If the file was
@@ -76,7 +74,7 @@ pub(crate) trait Witness: Send + Sync {
 /// # let folder = tempfile::tempdir()?;
 /// # let path = folder.path().join("storage.db");
 /// # bake::bake_csv("7,seven\n9,nine\n".as_bytes(), &path, &Options::default())?;
-/// use zero_kv::{LookupError, MappedStore};
+/// use zero_kv::{Lookup, LookupError, MappedStore};
 ///
 /// let table = MappedStore::open(&path)?;
 /// assert_eq!(table.get(7)?.as_deref(), Some(&b"seven"[..]));
@@ -148,61 +146,10 @@ impl MappedStore {
         &self.store
     }
 
-    /// Returns whether the table has a key.
-    ///
-    /// # Errors
-    /// The errors of [`MappedStore::get`].
+    /// Borrows the schema that [`Lookup::schema`] returns.
     #[inline]
-    pub fn contains<'k>(&self, key: impl Into<Key<'k>>) -> Result<bool, LookupError> {
-        let key = key.into();
-        self.copied(|store| store.contains(key))
-    }
-
-    /// Returns the key and value of the row with the number `row`, counted from 0 in key order. Returns `None` if the
-    /// table has no such row.
-    ///
-    /// # Errors
-    /// [`LookupError::Damaged`] if a block that must be read is damaged, or the file was changed.
-    pub fn row(&self, row: usize) -> Result<Option<Row>, LookupError> {
-        self.copied(|store| Ok(store.row(row)?.map(owned)))
-    }
-
-    /// Returns the row with the smallest key.
-    ///
-    /// # Errors
-    /// [`LookupError::Damaged`] if a block that must be read is damaged, or the file was changed.
-    pub fn first(&self) -> Result<Option<Row>, LookupError> {
-        self.row(0)
-    }
-
-    /// Returns the row with the largest key.
-    ///
-    /// # Errors
-    /// [`LookupError::Damaged`] if a block that must be read is damaged, or the file was changed.
-    pub fn last(&self) -> Result<Option<Row>, LookupError> {
-        self.len().checked_sub(1).map_or(Ok(None), |last| self.row(last))
-    }
-
-    /// Returns the kind of the table's keys.
-    #[inline]
-    pub fn key_kind(&self) -> KeyKind {
-        self.store.key_kind()
-    }
-
-    /// Returns the schema of a typed table, or `None` if the table has no columns.
-    #[inline]
-    pub fn schema(&self) -> Option<&Arc<Schema>> {
-        self.store.schema()
-    }
-
-    /// Returns the number of rows.
-    pub fn len(&self) -> usize {
-        self.store.len()
-    }
-
-    /// Returns whether the table has no rows.
-    pub fn is_empty(&self) -> bool {
-        self.store.is_empty()
+    pub fn schema_ref(&self) -> Option<&Arc<Schema>> {
+        self.store.schema_ref()
     }
 
     /// Returns the file's length.
@@ -250,49 +197,29 @@ impl MappedStore {
     }
 
     #[inline(always)]
-    fn with_table<T>(&self, read: impl FnOnce(&MappedStore) -> T) -> T {
+    pub(super) fn with_table<T>(&self, read: impl FnOnce(&MappedStore) -> T) -> T {
         read(self)
     }
 
-    /// Passes the table to a function, for [`impl_typed_lookups`].
-    fn with_typed<T>(&self, read: impl FnOnce(&MappedStore) -> T) -> T {
-        read(self)
+    /// Returns a pointer to the table, for an iterator: see [`Lookup`](super::Lookup).
+    pub(super) fn handle(&self) -> &MappedStore {
+        self
     }
 
-    /// Returns the store, of which [`impl_typed_lookups`] reads only the schema.
-    pub(crate) fn typed_store(&self) -> &Store {
-        &self.store
-    }
-
-    pub(crate) fn one_value<T>(&self, key: Key<'_>, visit: impl FnOnce(Option<&[u8]>) -> T) -> Result<T, LookupError> {
-        self.visit_value(key, visit)
-    }
-
-    pub(crate) fn each_value<'k, K>(
-        &self,
-        keys: &[K],
-        visit: impl FnMut(usize, Option<&[u8]>),
-    ) -> Result<(), LookupError>
-    where
-        K: Into<Key<'k>> + Copy,
-    {
-        self.visit_values(keys, visit)
-    }
-
-    /// Implements [`MappedStore::get_with`].
+    /// Implements [`Lookup::get_with`](super::Lookup::get_with).
     #[inline]
-    pub(crate) fn visit_value<T>(
+    pub(super) fn visit_value<T>(
         &self,
         key: Key<'_>,
         visit: impl FnOnce(Option<&[u8]>) -> T,
     ) -> Result<T, LookupError> {
         if self.store.is_private() {
-            return self.store.get(key).map(visit);
+            return self.store.value_of(key).map(visit);
         }
         let mut scratch = Scratch::take();
         let is_found = self.copied(|store| {
             scratch.clear();
-            let value = store.get(key)?;
+            let value = store.value_of(key)?;
             scratch.bytes.extend_from_slice(value.unwrap_or_default());
             Ok(value.is_some())
         })?;
@@ -301,8 +228,8 @@ impl MappedStore {
         Ok(output)
     }
 
-    /// Implements [`MappedStore::get_many_with`].
-    pub(crate) fn visit_values<'k, K>(
+    /// Implements [`Lookup::get_many_with`](super::Lookup::get_many_with).
+    pub(super) fn visit_values<'k, K>(
         &self,
         keys: &[K],
         mut visit: impl FnMut(usize, Option<&[u8]>),
@@ -311,7 +238,7 @@ impl MappedStore {
         K: Into<Key<'k>> + Copy,
     {
         if self.store.is_private() {
-            return self.store.get_many(keys, visit);
+            return self.store.each_value(keys, visit);
         }
         for key in keys {
             self.store.check_key_kind((*key).into())?;
@@ -335,8 +262,8 @@ impl MappedStore {
         Ok(())
     }
 
-    /// Implements [`MappedStore::floor_many_with`] and [`MappedStore::ceiling_many_with`].
-    pub(crate) fn visit_neighbors<'k, K>(
+    /// Implements [`Lookup::floor_many_with`](super::Lookup) and [`Lookup::ceiling_many_with`](super::Lookup).
+    pub(super) fn visit_neighbors<'k, K>(
         &self,
         keys: &[K],
         side: Side,
@@ -469,9 +396,6 @@ impl MappedStore {
         }
     }
 }
-
-impl_verified_lookups!(MappedStore);
-impl_typed_lookups!(MappedStore);
 
 /// Wraps a store without a witness: the store itself examines its file for changes.
 impl From<Store> for MappedStore {

@@ -16,6 +16,7 @@ mod file_system;
 mod guard;
 mod index_blocks;
 mod lease;
+mod lookup;
 mod machine;
 mod map;
 mod mapped;
@@ -43,7 +44,6 @@ mod trust;
 pub(crate) mod typed;
 mod unchecked;
 mod verification;
-mod verified_lookups;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ use crate::format::fence::{Fence, TreeLevels};
 use crate::format::header::{Layout, Section};
 use crate::format::key::{Key, KeyKind, LookupKey};
 use crate::format::record::{Record, value_of_response};
-use crate::typed::{ColumnBuffers, MatrixNumber, MatrixPlan, Schema, TypedRow};
+use crate::typed::Schema;
 use blocks::Blocks;
 use fences::Fences;
 #[cfg(feature = "bake")]
@@ -73,8 +73,9 @@ pub use guard::survive_bus_errors;
 #[cfg(feature = "server")]
 pub(crate) use lease::writers_of;
 pub use lease::{LeaseState, RENEW_LEASES_EVERY, Writers, WritersUnknown, renew_leases, take_leases};
+pub use lookup::Lookup;
 pub use mapped::MappedStore;
-pub(crate) use mapped::{Standing, Witness, owned};
+pub(crate) use mapped::{Standing, Witness};
 pub use mapped_rows::MappedRows;
 pub use memory::{Memory, OpenOptions, Step, StepKind, Verify};
 #[cfg(feature = "server")]
@@ -99,12 +100,10 @@ pub(crate) use search::{Found, Visitor};
 pub(crate) use settling::{SETTLE, unsettled_for};
 pub use stamp::WatchedFile;
 pub use trust::Mistrust;
-pub(crate) use typed::impl_typed_lookups;
 pub use typed::{StructRows, TypedLookupError};
 pub use unchecked::Unchecked;
 #[cfg(feature = "server")]
 pub(crate) use verification::{VerificationLimit, is_verification_interrupted, verification_work_on_thread};
-pub(crate) use verified_lookups::impl_verified_lookups;
 
 /// The maximum number of bytes of a record that are prefetched before a lookup reads the record.
 const PREFETCH_MAX_BYTES: usize = 256;
@@ -173,66 +172,15 @@ pub struct Store {
 }
 
 impl Store {
-    /// Returns the value of a key, or `None` if the table does not have the key.
-    ///
-    /// # Errors
-    /// [`LookupError::KeyKind`] if the key is a number but the table's keys are bytes, or vice versa;
-    /// [`LookupError::Damaged`] if the value's block is damaged.
-    ///
-    /// # Example
-    /// ```
-    /// # #[cfg(feature = "bake")] {
-    /// # use zero_kv::bake::{self, Options};
-    /// # let folder = tempfile::tempdir()?;
-    /// # let path = folder.path().join("storage.db");
-    /// # bake::bake_csv("7,seven\n9,\n".as_bytes(), &path, &Options::default())?;
-    /// let store = zero_kv::Store::open(&path)?;
-    /// assert_eq!(store.get(7)?, Some(&b"seven"[..]));
-    /// assert_eq!(store.get(9)?, Some(&b""[..]));
-    /// assert_eq!(store.get(8)?, None);
-    /// assert!(store.contains(9)? && !store.contains(8)?);
-    /// assert_eq!(store.row(1)?, Some((9.into(), &b""[..])));
-    /// assert_eq!(store.row(2)?, None);
-    /// # }
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// Implements [`Lookup::get`].
     #[inline]
-    pub fn get<'k>(&self, key: impl Into<Key<'k>>) -> Result<Option<&[u8]>, LookupError> {
-        value(self.find(key.into())?)
+    fn value_of(&self, key: Key<'_>) -> Result<Option<&[u8]>, LookupError> {
+        value(self.find(key)?)
     }
 
-    /// Returns whether the table has a key.
-    ///
-    /// # Errors
-    /// The errors of [`Store::get`].
-    #[inline]
-    pub fn contains<'k>(&self, key: impl Into<Key<'k>>) -> Result<bool, LookupError> {
-        self.get(key).map(|value| value.is_some())
-    }
-
-    /// Looks up many keys. Calls `visit` for each key, in order, with the key's position in `keys` and its value. The
-    /// memory accesses of several keys overlap, so one call of `get_many` is several times faster than calling
-    /// [`Store::get`] for each key.
-    ///
-    /// # Errors
-    /// The errors of [`Store::get`]. If any key is not of the table's kind, `visit` is never called. If a value is
-    /// damaged, `visit` is called only for the keys that precede the key of the damaged value.
-    ///
-    /// # Example
-    /// ```
-    /// # #[cfg(feature = "bake")] {
-    /// # use zero_kv::bake::{self, Options};
-    /// # let folder = tempfile::tempdir()?;
-    /// # let path = folder.path().join("storage.db");
-    /// # bake::bake_csv("7,seven\n9,nine\n".as_bytes(), &path, &Options::default())?;
-    /// let store = zero_kv::Store::open(&path)?;
-    /// let mut found = Vec::new();
-    /// store.get_many(&[9, 8, 7], |_, value| found.push(value))?;
-    /// assert_eq!(found, [Some(&b"nine"[..]), None, Some(&b"seven"[..])]);
-    /// # }
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn get_many<'s, 'k, K>(
+    /// Looks up many keys, in stages whose memory accesses overlap. Calls `visit` with each key's position in `keys` and its
+    /// value, in order. If any key is not of the table's kind, `visit` is never called.
+    pub(crate) fn each_value<'s, 'k, K>(
         &'s self,
         keys: &[K],
         mut visit: impl FnMut(usize, Option<&'s [u8]>),
@@ -247,26 +195,6 @@ impl Store {
             visit(i, value);
             ControlFlow::Continue(())
         })
-    }
-
-    /// Passes the table to a function. [`impl_typed_lookups`] calls this method and the next three.
-    fn with_typed<T>(&self, read: impl FnOnce(&Store) -> T) -> T {
-        read(self)
-    }
-
-    fn typed_store(&self) -> &Store {
-        self
-    }
-
-    fn one_value<T>(&self, key: Key<'_>, visit: impl FnOnce(Option<&[u8]>) -> T) -> Result<T, LookupError> {
-        self.get(key).map(visit)
-    }
-
-    fn each_value<'k, K>(&self, keys: &[K], visit: impl FnMut(usize, Option<&[u8]>)) -> Result<(), LookupError>
-    where
-        K: Into<Key<'k>> + Copy,
-    {
-        self.get_many(keys, visit)
     }
 
     /// Looks up many keys, which must be of the table's kind. Calls `visit` with each key's position in `keys` and its
@@ -310,26 +238,15 @@ impl Store {
         outcome
     }
 
-    /// Returns the kind of the table's keys.
+    /// Borrows the schema that [`Lookup::schema`] returns.
     #[inline]
-    pub fn key_kind(&self) -> KeyKind {
-        self.layout.dimensions.key_kind
-    }
-
-    /// Returns the schema of a typed table, or `None` if the table has no columns.
-    #[inline]
-    pub fn schema(&self) -> Option<&Arc<Schema>> {
+    pub fn schema_ref(&self) -> Option<&Arc<Schema>> {
         self.schema.as_ref()
     }
 
-    /// Returns the number of rows.
-    pub fn len(&self) -> usize {
-        self.layout.dimensions.row_count as usize
-    }
-
-    /// Returns whether the table has no rows.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
+    /// Returns the schema of a typed table, or an error for another table.
+    pub(crate) fn typed_schema(&self) -> Result<&Arc<Schema>, TypedLookupError> {
+        self.schema.as_ref().ok_or(TypedLookupError::NotTyped)
     }
 
     /// Returns the length of the file.
@@ -343,40 +260,13 @@ impl Store {
         self.layout.digest()
     }
 
-    /// Returns the key and value of the row with the number `row`, counted from 0 in key order. Returns `None` if the
-    /// table has no such row.
-    ///
-    /// # Errors
-    /// [`LookupError::Damaged`] if a block that must be read is damaged.
-    pub fn row(&self, row: usize) -> Result<Option<(Key<'_>, &[u8])>, LookupError> {
+    /// Implements [`Lookup::row`].
+    fn row_with_number(&self, row: usize) -> Result<Option<(Key<'_>, &[u8])>, LookupError> {
         if row >= self.len() {
             return Ok(None);
         }
         let record = self.position(row).and_then(|position| self.record_at(position.offset_bytes));
         record.map(|record| Some((record.key(), record.value()))).ok_or(LookupError::Damaged)
-    }
-
-    /// Returns an iterator over all rows in key order.
-    ///
-    /// # Example
-    /// ```
-    /// # #[cfg(feature = "bake")] {
-    /// # use zero_kv::bake::{self, Options};
-    /// # let folder = tempfile::tempdir()?;
-    /// # let path = folder.path().join("storage.db");
-    /// # bake::bake_csv("9,nine\n7,seven\n".as_bytes(), &path, &Options::default())?;
-    /// let store = zero_kv::Store::open(&path)?;
-    /// let mut keys = Vec::new();
-    /// for row in &store {
-    ///     let (key, _value) = row?;
-    ///     keys.push(key);
-    /// }
-    /// assert!(keys == [7, 9]);
-    /// # }
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn iter(&self) -> Rows<'_> {
-        Rows::all(self)
     }
 
     /// Looks up the key of each item, and passes the items and results to `visitor`, in order. The keys must be of the
@@ -473,8 +363,6 @@ impl Store {
         &self.map.bytes()[start..start + section.len_bytes as usize]
     }
 }
-
-impl_typed_lookups!(Store);
 
 #[inline(always)]
 fn value(found: Found<'_>) -> Result<Option<&[u8]>, LookupError> {

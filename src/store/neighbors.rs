@@ -14,6 +14,7 @@ use super::fences::{AllVerified, GROUP_KEYS, Gate, Lane, VerifyFirst, WINDOW_GRO
 use super::machine::prefetch;
 use super::order::{Side, is_before};
 use super::{LookupError, Store};
+use crate::Lookup;
 use crate::format::checksum::BLOCK_LEN_BYTES;
 use crate::format::fence::{FENCE_ROWS, Fence};
 use crate::format::key::{Key, KeyKind, LookupKey};
@@ -28,90 +29,13 @@ const UNDETERMINED: u64 = u64::MAX;
 pub(crate) type Neighbor<'s> = Option<(Record<'s>, u64)>;
 
 impl Store {
-    /// Returns the row with the largest key less than or equal to `key`.
-    ///
-    /// # Errors
-    /// [`LookupError::KeyKind`] if the key is a number but the table's keys are bytes, or vice versa;
-    /// [`LookupError::Damaged`] if a block that must be read is damaged.
-    ///
-    /// # Example
-    /// ```
-    /// # #[cfg(feature = "bake")] {
-    /// # use zero_kv::bake::{self, Options};
-    /// # let folder = tempfile::tempdir()?;
-    /// # let path = folder.path().join("storage.db");
-    /// // Each key is the first address of a range, and each value is the range's owner.
-    /// # bake::bake_csv("100,first\n200,second\n".as_bytes(), &path, &Options::default())?;
-    /// let store = zero_kv::Store::open(&path)?;
-    /// assert_eq!(store.floor(150)?, Some((100.into(), &b"first"[..])));
-    /// assert_eq!(store.ceiling(150)?, Some((200.into(), &b"second"[..])));
-    /// assert_eq!(store.floor(99)?, None);
-    /// # }
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn floor<'k>(&self, key: impl Into<Key<'k>>) -> Result<Option<(Key<'_>, &[u8])>, LookupError> {
-        let key = self.check_key_kind(key.into())?;
-        Ok(self.neighbor(key, Side::After)?.map(|(record, _)| (record.key(), record.value())))
+    /// Implements [`Lookup::floor`](super::Lookup) and [`Lookup::ceiling`](super::Lookup).
+    pub(super) fn neighbor_row(&self, key: Key<'_>, side: Side) -> Result<Option<(Key<'_>, &[u8])>, LookupError> {
+        let key = self.check_key_kind(key)?;
+        Ok(self.neighbor(key, side)?.map(|(record, _)| (record.key(), record.value())))
     }
 
-    /// Returns the row with the smallest key greater than or equal to `key`.
-    ///
-    /// # Errors
-    /// The errors of [`Store::floor`].
-    pub fn ceiling<'k>(&self, key: impl Into<Key<'k>>) -> Result<Option<(Key<'_>, &[u8])>, LookupError> {
-        let key = self.check_key_kind(key.into())?;
-        Ok(self.neighbor(key, Side::Before)?.map(|(record, _)| (record.key(), record.value())))
-    }
-
-    /// Looks up the rows that [`Store::floor`] returns for many keys. Calls `visit` for each key, in order, with the
-    /// key's position in `keys` and the row. The memory accesses of several keys overlap, so one call of `floor_many`
-    /// is several times faster than calling [`Store::floor`] for each key.
-    ///
-    /// # Errors
-    /// The errors of [`Store::floor`]. If any key is not of the table's kind, `visit` is never called. If a row is
-    /// damaged, `visit` is called only for the keys that precede the key of the damaged row.
-    ///
-    /// # Example
-    /// ```
-    /// # #[cfg(feature = "bake")] {
-    /// # use zero_kv::bake::{self, Options};
-    /// # let folder = tempfile::tempdir()?;
-    /// # let path = folder.path().join("storage.db");
-    /// # bake::bake_csv("100,first\n200,second\n".as_bytes(), &path, &Options::default())?;
-    /// let store = zero_kv::Store::open(&path)?;
-    /// let mut owners = Vec::new();
-    /// store.floor_many(&[99, 150, 200], |_, row| owners.push(row.map(|(_, owner)| owner)))?;
-    /// assert_eq!(owners, [None, Some(&b"first"[..]), Some(&b"second"[..])]);
-    /// # }
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn floor_many<'s, 'k, K>(
-        &'s self,
-        keys: &[K],
-        visit: impl FnMut(usize, Option<(Key<'s>, &'s [u8])>),
-    ) -> Result<(), LookupError>
-    where
-        K: Into<Key<'k>> + Copy,
-    {
-        self.neighbor_many(keys, Side::After, visit)
-    }
-
-    /// Looks up the rows that [`Store::ceiling`] returns for many keys, as [`Store::floor_many`] does.
-    ///
-    /// # Errors
-    /// The errors of [`Store::floor_many`].
-    pub fn ceiling_many<'s, 'k, K>(
-        &'s self,
-        keys: &[K],
-        visit: impl FnMut(usize, Option<(Key<'s>, &'s [u8])>),
-    ) -> Result<(), LookupError>
-    where
-        K: Into<Key<'k>> + Copy,
-    {
-        self.neighbor_many(keys, Side::Before, visit)
-    }
-
-    /// Implements [`Store::floor_many`] and [`Store::ceiling_many`].
+    /// Looks up the rows next to many keys, as [`Store::each_value`] looks values up.
     #[inline(always)]
     pub(super) fn neighbor_many<'s, 'k, K>(
         &'s self,

@@ -9,6 +9,7 @@ use std::ops::Range;
 use super::fences::{AllVerified, VerifyFirst};
 use super::rows::Position;
 use super::{LookupError, Store};
+use crate::Lookup;
 use crate::format::fence::{FENCE_ROWS, Fence};
 use crate::format::key::{Key, KeyKind};
 
@@ -22,22 +23,6 @@ pub(crate) enum Side {
 }
 
 impl Store {
-    /// Returns the row with the smallest key.
-    ///
-    /// # Errors
-    /// [`LookupError::Damaged`] if a block that must be read is damaged.
-    pub fn first(&self) -> Result<Option<(Key<'_>, &[u8])>, LookupError> {
-        self.row(0)
-    }
-
-    /// Returns the row with the largest key.
-    ///
-    /// # Errors
-    /// [`LookupError::Damaged`] if a block that must be read is damaged.
-    pub fn last(&self) -> Result<Option<(Key<'_>, &[u8])>, LookupError> {
-        self.len().checked_sub(1).map_or(Ok(None), |last| self.row(last))
-    }
-
     /// Returns the position of the row with the smallest key greater than or equal to `key` ([`Side::Before`]), or of the
     /// row with the largest key less than or equal to `key` ([`Side::After`]). Returns `None` if there is no such row.
     pub(super) fn position_of_neighbor(&self, key: Key<'_>, side: Side) -> Result<Option<Position>, LookupError> {

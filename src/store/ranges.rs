@@ -14,6 +14,7 @@ use super::fences::{AllVerified, GROUP_KEYS, Gate, Lane, NOT_ADMITTED, VerifyFir
 use super::order::Side;
 use super::rows::Rows;
 use super::{LookupError, Store};
+use crate::Lookup;
 use crate::format::KeyBounds;
 use crate::format::fence::{FENCE_ROWS, Fence};
 use crate::format::key::{Key, KeyKind, LookupKey};
@@ -98,104 +99,47 @@ impl<K: Copy> RangeLookup<K> {
 }
 
 impl Store {
-    /// Returns a double-ended iterator over the rows whose keys are in a range, in key order.
-    /// [`ExactSizeIterator::len`] returns the number of rows without reading them. A range that ends before it begins
-    /// has no rows.
-    ///
-    /// # Errors
-    /// The errors of [`Store::floor`], for the key at either end of the range.
-    ///
-    /// # Example
-    /// ```
-    /// # #[cfg(feature = "bake")] {
-    /// # use zero_kv::bake::{self, Keys, Options};
-    /// # let folder = tempfile::tempdir()?;
-    /// # let path = folder.path().join("storage.db");
-    /// # let mut options = Options::default();
-    /// # options.keys = Keys::Bytes;
-    /// # bake::bake_csv("ant,1\nbee,2\ncat,3\n".as_bytes(), &path, &options)?;
-    /// use zero_kv::Key;
-    ///
-    /// let store = zero_kv::Store::open(&path)?;
-    /// let keys: Vec<Key> = store.range("ant".."cat")?.map(|row| row.map(|(key, _)| key)).collect::<Result<_, _>>()?;
-    /// assert_eq!(keys, ["ant", "bee"]);
-    /// assert_eq!(store.range("b"..)?.next_back(), Some(Ok(("cat".into(), &b"3"[..]))));
-    /// assert_eq!(store.count("b"..="cat")?, 2);
-    /// # }
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn range<'k>(&self, range: impl KeyBounds<'k>) -> Result<Rows<'_>, LookupError> {
-        let (start, end) = self.check_bounds(&range)?;
+    /// Implements [`Lookup::range`](super::Lookup::range).
+    pub(super) fn rows_in<'k>(&self, range: &impl KeyBounds<'k>) -> Result<Rows<'_>, LookupError> {
+        let (start, end) = self.check_bounds(range)?;
         self.between(RangeEnd::start(start), RangeEnd::end(end))
     }
 
-    /// Returns the number of keys in a range. Reads only the keys near the ends of the range.
-    ///
-    /// # Errors
-    /// The errors of [`Store::range`].
-    pub fn count<'k>(&self, range: impl KeyBounds<'k>) -> Result<usize, LookupError> {
-        let (start, end) = self.check_bounds(&range)?;
+    /// Implements [`Lookup::count`](super::Lookup::count).
+    pub(super) fn count_in<'k>(&self, range: &impl KeyBounds<'k>) -> Result<usize, LookupError> {
+        let (start, end) = self.check_bounds(range)?;
         self.row_numbers_between(RangeEnd::start(start), RangeEnd::end(end)).map(|rows| rows.len())
     }
 
-    /// Returns a double-ended iterator over the rows whose keys begin with `prefix`, in key order.
-    ///
-    /// # Errors
-    /// [`LookupError::KeyKind`] if the table's keys are numbers, and otherwise the errors of [`Store::floor`].
-    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Rows<'_>, LookupError> {
-        let prefix = prefix.as_ref();
+    /// Implements [`Lookup::prefix`](super::Lookup::prefix).
+    pub(super) fn rows_with_prefix(&self, prefix: &[u8]) -> Result<Rows<'_>, LookupError> {
         let start = self.check_key_kind(Key::Bytes(prefix))?;
         let end = prefix_end(prefix);
         let end = end.as_deref().map_or(RangeEnd::AfterAll, |end| RangeEnd::Beside(Key::Bytes(end), Side::Before));
         self.between(RangeEnd::Beside(start, Side::Before), end)
     }
 
-    /// Calls `visit` for each of many ranges, in order, with the range's position in `ranges` and an iterator over its
-    /// rows, as [`Store::range`] returns it. The memory accesses of several ranges overlap, so one call of `range_many`
-    /// is faster than calling [`Store::range`] for each range.
-    ///
-    /// # Errors
-    /// The errors of [`Store::range`]. If any key is not of the table's kind, `visit` is never called. If a block that
-    /// must be read is damaged, `visit` is called only for the ranges that precede the range of the damaged block.
-    pub fn range_many<'s, 'k, R: KeyBounds<'k>>(
+    /// Calls `visit` with the rows of each of many ranges, in order. If any key is not of the table's kind, `visit` is
+    /// never called.
+    pub(super) fn each_range<'s, 'k, R: KeyBounds<'k>>(
         &'s self,
         ranges: &[R],
-        mut visit: impl FnMut(usize, Rows<'s>),
+        mut visit: impl FnMut(Rows<'s>),
     ) -> Result<(), LookupError> {
-        self.row_numbers_of_many(ranges, Prefetched::First, |i, rows| {
-            visit(i, self.rows_with_numbers(rows)?);
+        self.row_numbers_of_many(ranges, Prefetched::First, |_, rows| {
+            visit(self.rows_with_numbers(rows)?);
             Ok(())
         })
     }
 
-    /// Calls `visit` for each of many ranges, in order, with the range's position in `ranges` and the number of keys in
-    /// the range, as [`Store::count`] returns it. One call of `count_many` is several times faster than calling
-    /// [`Store::count`] for each range.
-    ///
-    /// # Errors
-    /// The errors of [`Store::range_many`].
-    ///
-    /// # Example
-    /// ```
-    /// # #[cfg(feature = "bake")] {
-    /// # use zero_kv::bake::{self, Options};
-    /// # let folder = tempfile::tempdir()?;
-    /// # let path = folder.path().join("storage.db");
-    /// # bake::bake_csv("100,first\n150,second\n200,third\n".as_bytes(), &path, &Options::default())?;
-    /// let store = zero_kv::Store::open(&path)?;
-    /// let mut counts = Vec::new();
-    /// store.count_many(&[0..100, 100..200, 200..300], |_, count| counts.push(count))?;
-    /// assert_eq!(counts, [0, 2, 1]);
-    /// # }
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn count_many<'k, R: KeyBounds<'k>>(
+    /// Calls `visit` with the number of keys in each of many ranges, in order.
+    pub(super) fn each_count<'k, R: KeyBounds<'k>>(
         &self,
         ranges: &[R],
-        mut visit: impl FnMut(usize, usize),
+        mut visit: impl FnMut(usize),
     ) -> Result<(), LookupError> {
-        self.row_numbers_of_many(ranges, Prefetched::Nothing, |i, rows| {
-            visit(i, rows.len());
+        self.row_numbers_of_many(ranges, Prefetched::Nothing, |_, rows| {
+            visit(rows.len());
             Ok(())
         })
     }

@@ -6,6 +6,7 @@ use std::iter::FusedIterator;
 use std::ops::Range;
 
 use super::{LookupError, Store};
+use crate::Lookup;
 use crate::format::fence::FENCE_ROWS;
 use crate::format::key::Key;
 use crate::format::record::Record;
@@ -26,8 +27,26 @@ impl Position {
     pub(super) const START: Position = Position { row: 0, offset_bytes: 0 };
 }
 
-/// A double-ended iterator over rows in key order: over all rows ([`Store::iter`]), or over some rows
-/// ([`Store::range`], [`Store::prefix`]).
+/// The rows that an iterator has left, without a reference to their table.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    next: Position,
+    end: Position,
+    /// Whether a row is damaged, which was not returned as an error yet.
+    is_damaged: bool,
+}
+
+impl Span {
+    pub(super) fn len(&self) -> usize {
+        self.end.row.saturating_sub(self.next.row)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// A double-ended iterator over rows in key order: of a [`Store`].
 ///
 /// The iterator reads the rows that it returns and, in addition, at most as many rows as there are between two fences.
 /// If it reaches a damaged row, it returns [`LookupError::Damaged`] and then ends, so the remaining rows are missing.
@@ -70,6 +89,16 @@ impl<'s> Rows<'s> {
         let next = if start.row < end.row { start } else { end };
         let read_ahead_at_bytes = if store.may_be_cold() { next.offset_bytes } else { u64::MAX };
         Rows { store, next, end, group: Group::NONE, read_ahead_at_bytes, is_damaged: false }
+    }
+
+    /// Returns the rows of a span, which must be of this table.
+    pub(super) fn of(store: &'s Store, span: Span) -> Self {
+        Rows { is_damaged: span.is_damaged, ..Rows::between(store, span.next, span.end) }
+    }
+
+    /// Returns the remaining rows, without a reference to their table.
+    pub(super) fn span(&self) -> Span {
+        Span { next: self.next, end: self.end, is_damaged: self.is_damaged }
     }
 
     /// Returns the number of remaining rows, without reading them.

@@ -337,6 +337,7 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
+    use crate::Lookup;
     use crate::bake::{Keys, Options, bake_csv};
     use crate::store::{LookupError, MappedStore};
 

@@ -1,6 +1,7 @@
 //! `--keys`: the valid keys of each kind, and how they are stored.
 
 use zero_kv::KeyKind;
+use zero_kv::Lookup;
 
 use crate::helpers::baker_runs::Folder;
 use crate::helpers::encoder::KEY_KIND;

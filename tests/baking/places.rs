@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::{Child, Stdio};
+use zero_kv::Lookup;
 
 use crate::helpers::baker_runs::{BAKER, Ended, Folder, rows};
 use crate::helpers::random::Random;

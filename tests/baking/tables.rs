@@ -1,6 +1,7 @@
 //! Tables that were baked before: `--base` and `baker merge`.
 
 use std::fs;
+use zero_kv::Lookup;
 
 use serde_json::Value;
 

@@ -336,7 +336,7 @@ pub(crate) fn a_topology_of_thousands_of_nodes_needs_few_threads_and_connections
     });
     let mut client = ClusterClient::connect_with(&[node.address()], &options(600_000, 2)).unwrap();
     let keys: Vec<u64> = (0..3000).collect();
-    assert_eq!(client.exists_many(&keys).unwrap(), vec![false; 3000]);
+    assert_eq!(client.contains_many(&keys).unwrap(), vec![false; 3000]);
     assert!(node.connections() >= 2000, "{} connections", node.connections());
     // The client has at most 512 connections. The node may not have noticed yet that others are closed.
     assert!(node.open_connections_max() < 1000, "{} connections at a time", node.open_connections_max());

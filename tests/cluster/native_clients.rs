@@ -31,8 +31,8 @@ fn check(client: &mut ClusterClient) {
         assert!(client.get_many(keys).unwrap() == expected);
         assert_eq!(client.get(keys[0]).unwrap(), expected[0]);
         let exist: Vec<bool> = expected.iter().map(Option::is_some).collect();
-        assert_eq!(client.exists_many(keys).unwrap(), exist);
-        assert_eq!(client.exists(keys[0]).unwrap(), exist[0]);
+        assert_eq!(client.contains_many(keys).unwrap(), exist);
+        assert_eq!(client.contains(keys[0]).unwrap(), exist[0]);
         let RowsOrValues::Values(values) = client.get_rows_or_values(keys).unwrap() else { panic!("rows") };
         assert!(values.iter().eq(expected.iter().map(Option::as_deref)));
     }

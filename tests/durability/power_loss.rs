@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::process::Command;
 
+use zero_kv::Lookup;
 use zero_kv::Store;
 
 use super::cases::{CASES, Case, Scene};

@@ -6,6 +6,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use zero_kv::Lookup;
 use zero_kv::client::{OwnedKey, Row};
 use zero_kv::store::{OpenOptions, StepKind, Verify};
 use zero_kv::{Key, LookupError, MappedStore, Store};

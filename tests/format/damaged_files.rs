@@ -3,6 +3,7 @@
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 
+use zero_kv::Lookup;
 use zero_kv::format::FormatError;
 use zero_kv::format::header::SectionKind;
 use zero_kv::{Key, LookupError, Store};
@@ -260,8 +261,8 @@ fn a_row_damaged_after_open_is_an_error_and_is_never_skipped() {
         assert_eq!(store.floor(key).map(key_of), expected, "floor {key}");
         assert_eq!(store.ceiling(key).map(key_of), expected, "ceiling {key}");
         let (mut floor, mut ceiling) = (None, None);
-        let found_floor = store.floor_many(&[key], |_, row| floor = key_of(row)).map(|()| floor);
-        let found_ceiling = store.ceiling_many(&[key], |_, row| ceiling = key_of(row)).map(|()| ceiling);
+        let found_floor = store.floor_many_with(&[key], |_, row| floor = key_of(row)).map(|()| floor);
+        let found_ceiling = store.ceiling_many_with(&[key], |_, row| ceiling = key_of(row)).map(|()| ceiling);
         assert_eq!((found_floor, found_ceiling), (expected, expected), "batches of {key}");
         assert_eq!(store.count(key..), Ok(100 - key as usize), "count from {key}");
         assert_eq!(store.range(..=key).unwrap().len(), key as usize + 1, "range to {key}");
@@ -328,7 +329,7 @@ fn make_every_lookup(store: &Store, keys: &[Key<'_>], random: &mut Random) {
         let _ = (store.get(*key), store.contains(*key), store.floor(*key), store.ceiling(*key));
     }
     let mut answers = 0;
-    let outcome = store.get_many(keys, |_, _| answers += 1);
+    let outcome = store.get_many_with(keys, |_, _| answers += 1);
     // A batch ends at the first invalid record.
     assert_eq!(outcome.is_ok(), answers == keys.len());
     let _ = (

@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::path::Path;
 
+use zero_kv::Lookup;
 use zero_kv::Store;
 use zero_kv::bake::{self, Options};
 

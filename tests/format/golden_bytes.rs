@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use zero_kv::Lookup;
 use zero_kv::Store;
 use zero_kv::typed::{RowEncoder, Schema, TypedRow, Value};
 

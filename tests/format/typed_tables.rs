@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use zero_kv::Lookup;
 use zero_kv::format::FormatError;
 use zero_kv::format::header::SectionKind;
 use zero_kv::store::{OpenOptions, TypedLookupError, Unchecked, Verify};
@@ -66,7 +67,7 @@ fn rows_are_read_as_structs() {
     let store = Store::open(write(&scratch, &typed_file(100))).unwrap();
     let rows = store.rows_as::<Stock>().unwrap();
     for key in 0..300_u64 {
-        let row = store.typed_row(key).unwrap();
+        let row = store.get_row(key).unwrap();
         let expected = row.map(|row| row.get::<Option<u16>>("stock").unwrap());
         assert_eq!(rows.get(key).unwrap().map(|row| row.stock), expected);
     }
@@ -80,14 +81,14 @@ fn rows_columns_and_matrices_have_the_cells_of_their_keys() {
     let scratch = Scratch::new();
     let path = write(&scratch, &typed_file(2000));
     let (store, mapped) = (Store::open(&path).unwrap(), MappedStore::open(&path).unwrap());
-    assert_eq!(**store.schema().unwrap(), schema());
+    assert_eq!(*store.schema().unwrap(), schema());
     let schema = mapped.schema().unwrap();
     let keys: Vec<u64> = (0..900).map(|i| i * 7919 % 4100).collect();
     let has = |key: u64| key < 4000 && key.is_multiple_of(2);
     for key in &keys {
         let name = name(*key);
         let expected = has(*key).then(|| cells(*key, &name));
-        let row = store.typed_row(*key).unwrap();
+        let row = store.get_row(*key).unwrap();
         assert!(row.is_some() == expected.is_some());
         if let (Some(row), Some(expected)) = (row, expected) {
             assert!(row.values().map(Result::unwrap).eq(expected));
@@ -97,10 +98,10 @@ fn rows_columns_and_matrices_have_the_cells_of_their_keys() {
         assert_eq!(mapped.get_row_with(*key, stock).unwrap(), expected);
     }
 
-    let projection = Projection::new(schema, &["name", "b", "a"]).unwrap();
-    let mut buffers = [ColumnBuffers::new(schema, &projection), ColumnBuffers::new(schema, &projection)];
-    store.get_columns(&keys, &mut buffers[0]).unwrap();
-    mapped.get_columns(&keys, &mut buffers[1]).unwrap();
+    let projection = Projection::new(&schema, &["name", "b", "a"]).unwrap();
+    let mut buffers = [ColumnBuffers::new(&schema, &projection), ColumnBuffers::new(&schema, &projection)];
+    store.fill_columns(&keys, &mut buffers[0]).unwrap();
+    mapped.fill_columns(&keys, &mut buffers[1]).unwrap();
     for buffers in &buffers {
         assert_eq!(buffers.row_count(), keys.len());
         let (ColumnValues::Data { data, ends }, ColumnValues::F32(a)) =
@@ -119,7 +120,7 @@ fn rows_columns_and_matrices_have_the_cells_of_their_keys() {
         }
     }
 
-    let plan = MatrixPlan::new(schema, &Projection::new(schema, &["b", "a"]).unwrap(), -1.0_f32).unwrap();
+    let plan = MatrixPlan::new(&schema, &Projection::new(&schema, &["b", "a"]).unwrap(), -1.0_f32).unwrap();
     let mut matrix = vec![0.0; 2 * keys.len()];
     let found = keys.iter().filter(|key| has(**key)).count();
     for is_mapped in [false, true] {
@@ -145,17 +146,17 @@ fn columns_are_read_only_from_a_table_with_their_schema() {
     let typed = Store::open(write(&scratch, &typed_file(10))).unwrap();
     let found = typed.schema().unwrap().id();
     let expected = TypedLookupError::SchemaChanged { selected: other.id(), found };
-    assert_eq!(typed.get_columns(&[2], &mut buffers), Err(expected.clone()));
+    assert_eq!(typed.fill_columns(&[2], &mut buffers), Err(expected.clone()));
     let plan = MatrixPlan::new(&other, &projection, 0.0_f32).unwrap();
     assert_eq!(typed.get_matrix(&[2], &plan, &mut [0.0]), Err(expected));
-    let kind = typed.get_columns(&["two"], &mut ColumnBuffers::new(&schema(), &Projection::of_all(&schema())));
+    let kind = typed.fill_columns(&["two"], &mut ColumnBuffers::new(&schema(), &Projection::of_all(&schema())));
     assert!(matches!(kind, Err(TypedLookupError::Lookup(LookupError::KeyKind { .. }))), "{kind:?}");
 
     scratch.bake(&[(2_u64, b"two".to_vec())]);
     let untyped = Store::open(scratch.path()).unwrap();
     assert!(untyped.schema().is_none());
-    assert_eq!(untyped.get_columns(&[2], &mut buffers), Err(TypedLookupError::NotTyped));
-    assert_eq!(untyped.typed_row(2).unwrap_err(), TypedLookupError::NotTyped);
+    assert_eq!(untyped.fill_columns(&[2], &mut buffers), Err(TypedLookupError::NotTyped));
+    assert_eq!(untyped.get_row(2).unwrap_err(), TypedLookupError::NotTyped);
 }
 
 #[test]
@@ -164,15 +165,15 @@ fn a_row_that_is_not_a_row_of_the_schema_is_an_error() {
     let rows: BTreeMap<u64, Vec<u8>> = [(1, vec![]), (2, vec![0xff; 24])].into();
     let store = Store::open(write(&scratch, &encoder::encode_typed(&rows, &schema().encode()))).unwrap();
     let mut buffers = ColumnBuffers::new(&schema(), &Projection::of_all(&schema()));
-    let malformed = store.get_columns(&[3, 1], &mut buffers);
+    let malformed = store.fill_columns(&[3, 1], &mut buffers);
     assert!(matches!(malformed, Err(TypedLookupError::Column(ColumnError::Malformed { .. }))), "{malformed:?}");
-    let malformed = store.get_columns(&[3, 2], &mut buffers).unwrap_err().to_string();
+    let malformed = store.fill_columns(&[3, 2], &mut buffers).unwrap_err().to_string();
     assert!(
         malformed.starts_with("column \"") && malformed.contains(" of row 1 has no value of its type ("),
         "{malformed}"
     );
     assert_eq!(buffers.row_count(), 0);
-    assert!(matches!(store.typed_row(1), Err(TypedLookupError::Column(ColumnError::Malformed { .. }))));
+    assert!(matches!(store.get_row(1), Err(TypedLookupError::Column(ColumnError::Malformed { .. }))));
 }
 
 #[test]

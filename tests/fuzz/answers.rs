@@ -62,7 +62,7 @@ pub fn check(tables: &Tables, data: &[u8]) {
 fn ask(client: &mut Client, kind: usize, first: Key<'_>, last: Key<'_>) -> Result<(), ClientError> {
     match kind {
         0 => client.get(first).map(drop),
-        1 => client.exists(first).map(drop),
+        1 => client.contains(first).map(drop),
         2 => {
             let row = client.floor(first)?;
             assert!(row.is_none_or(|(key, _)| Key::from(&key) <= first), "a row above the key");

@@ -9,6 +9,7 @@ use std::io::{self, Read};
 use std::num::NonZero;
 use std::path::Path;
 
+use zero_kv::Lookup;
 use zero_kv::bake::{
     self, BadRows, BakeError, Column, Duplicates, Format, Input, Keys, MEMORY_MIN_BYTES, Options, Report, RowFault,
     ValueSpec, Verify,

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use zero_kv::Lookup;
 use zero_kv::client::{Client, DirectOptions, Options};
 
 use super::in_process_server::InProcessServer;

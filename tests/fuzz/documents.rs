@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use twox_hash::XxHash3_128;
+use zero_kv::Lookup;
 use zero_kv::bake::{Cancel, Options, bake_csv};
 use zero_kv::cluster::{SlotSet, Topology, moved_slots, plan, without_failed};
 use zero_kv::publish::{

@@ -5,6 +5,7 @@ use std::fs;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
+use zero_kv::Lookup;
 use zero_kv::bake::{self, BakeError, Duplicates, Input, MEMORY_MIN_BYTES, Options, Report, RowFault, Verify};
 use zero_kv::slots::SlotRange;
 use zero_kv::{Key, Store};

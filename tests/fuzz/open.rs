@@ -6,6 +6,7 @@ use std::fmt::Debug;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use zero_kv::Lookup;
 use zero_kv::store::{OpenOptions, Verify};
 use zero_kv::{Key, KeyKind, LookupError, Store};
 
@@ -127,7 +128,7 @@ impl Touched<'_> {
         }
         let asked: Vec<Key<'_>> = keys.iter().map(|key| self.numbers.key(key)).collect();
         let mut answers = 0;
-        let outcome = store.get_many(&asked, |i, value| {
+        let outcome = store.get_many_with(&asked, |i, value| {
             assert_eq!(i, answers);
             answers += 1;
             let expected = self.rows.iter().find(|row| *row.0 == keys[i]).map(|row| &row.1[..]);

@@ -10,6 +10,7 @@ use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
+use zero_kv::Lookup;
 use zero_kv::Store;
 use zero_kv::bake::{self, BadRows, Format, Input, Options};
 

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use zero_kv::Lookup;
 use zero_kv::bake::{Keys, Report};
 use zero_kv::{Key, Store};
 

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use zero_kv::Lookup;
 use zero_kv::store::{OpenOptions, Unchecked, Verify};
 use zero_kv::{Key, KeyKind, LookupError, Store};
 
@@ -309,7 +310,7 @@ fn ask<K: RecordKey>(store: &Store, file: &[u8], keys: &[K], is_whole: bool) {
         }
     }
     let asked: Vec<Key<'_>> = keys.iter().map(|key| key.key()).collect();
-    let _ = store.get_many(&asked, |i, value| {
+    let _ = store.get_many_with(&asked, |i, value| {
         if let Some(value) = value {
             is_stored(asked[i], value);
         }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::path::Path;
 
+use zero_kv::Lookup;
 use zero_kv::Store;
 use zero_kv::store::{OpenOptions, TypedLookupError, Verify};
 use zero_kv::typed::{
@@ -119,12 +120,12 @@ pub fn check(path: &Path, file: &[u8]) {
         let mut valid = Vec::new();
         for (key, value) in store.iter().map(Result::unwrap) {
             let key = key.as_u64().expect("keys are numbers");
-            let Ok(row) = TypedRow::new(schema, value) else {
-                assert!(store.typed_row(key).is_err(), "a row that is too short");
+            let Ok(row) = TypedRow::new(&schema, value) else {
+                assert!(store.get_row(key).is_err(), "a row that is too short");
                 valid.push(false);
                 continue;
             };
-            let found = store.typed_row(key).expect("a row").expect("a key of the table");
+            let found = store.get_row(key).expect("a row").expect("a key of the table");
             assert_eq!(found.as_bytes(), value);
             let is_valid = row.check().is_ok();
             check_cells(&row, is_valid);
@@ -132,10 +133,10 @@ pub fn check(path: &Path, file: &[u8]) {
             valid.push(is_valid);
         }
         assert!(verify != Verify::Full || valid.iter().all(|is_valid| *is_valid), "a full check checks every row");
-        check_columns(&store, schema, &valid);
+        check_columns(&store, &schema, &valid);
         check_matrix(
             &store,
-            schema,
+            &schema,
             ColumnType::F32,
             -1.0_f32,
             |value| match value {
@@ -146,7 +147,7 @@ pub fn check(path: &Path, file: &[u8]) {
         );
         check_matrix(
             &store,
-            schema,
+            &schema,
             ColumnType::F64,
             0.5_f64,
             |value| match value {
@@ -157,7 +158,7 @@ pub fn check(path: &Path, file: &[u8]) {
         );
         check_matrix(
             &store,
-            schema,
+            &schema,
             ColumnType::I64,
             7_i64,
             |value| match value {
@@ -219,12 +220,12 @@ fn check_projections(row: &TypedRow<'_>, is_valid: bool) {
 fn check_columns(store: &Store, schema: &Schema, valid: &[bool]) {
     let keys: Vec<u64> = (0..valid.len() as u64 + 1).collect();
     let mut buffers = ColumnBuffers::new(schema, &Projection::of_all(schema));
-    match store.get_columns(&keys, &mut buffers) {
+    match store.fill_columns(&keys, &mut buffers) {
         Ok(()) => {
             assert_eq!(buffers.row_count(), keys.len());
             for (at, column) in buffers.into_columns().into_iter().enumerate() {
                 let is_present = |key: &u64| {
-                    let row = store.typed_row(*key).expect("a row that was read before");
+                    let row = store.get_row(*key).expect("a row that was read before");
                     row.is_some_and(|row| row.value(at).expect("a cell that was read before") != Value::Null)
                 };
                 assert_eq!(column.is_valid, keys.iter().map(is_present).collect::<Vec<_>>());
@@ -257,11 +258,11 @@ fn check_matrix<T: MatrixNumber + Copy, B: PartialEq + Debug>(
     let keys: Vec<u64> = (0..store.len() as u64 + 1).collect();
     let mut matrix = vec![fill; keys.len() * plan.width()];
     if store.get_matrix(&keys, &plan, &mut matrix).is_err() {
-        assert!(keys.iter().any(|key| store.typed_row(*key).is_err()), "only rows that are too short are rejected");
+        assert!(keys.iter().any(|key| store.get_row(*key).is_err()), "only rows that are too short are rejected");
         return;
     }
     for (key, numbers) in keys.iter().zip(matrix.chunks(plan.width())) {
-        let row = store.typed_row(*key).expect("a row that was read before");
+        let row = store.get_row(*key).expect("a row that was read before");
         for (position, number) in positions.iter().zip(numbers) {
             let value = row.and_then(|row| bits_of(row.value(*position).expect("a cell of fixed length")));
             assert_eq!(to_bits(*number), value.unwrap_or(to_bits(fill)), "key {key}, column {position}");

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use zero_kv::Lookup;
 use zero_kv::Store;
 use zero_kv::bake::{
     self, BadRows, BakeError, Column, Duplicates, Format, Options, RowFault, TypedColumns, parse_types,
@@ -82,9 +83,9 @@ fn check_table(path: &Path) {
     let full = OpenOptions { verify: Verify::Full, ..OpenOptions::default() };
     let store = Store::open_with(path, &full).unwrap();
     let schema = store.schema().expect("a typed table");
-    let (mut encoder, mut parser, mut text) = (RowEncoder::new(schema), TextParser::default(), Vec::new());
+    let (mut encoder, mut parser, mut text) = (RowEncoder::new(&schema), TextParser::default(), Vec::new());
     for (_, value) in store.iter().map(Result::unwrap) {
-        let row = TypedRow::new(schema, value).unwrap();
+        let row = TypedRow::new(&schema, value).unwrap();
         row.check().unwrap();
         let cells: Vec<_> = row.values().map(Result::unwrap).collect();
         assert_eq!(encoder.encode(&cells).unwrap(), value);
@@ -101,7 +102,7 @@ fn check_table(path: &Path) {
 fn table(path: &Path) -> BTreeMap<u64, Vec<String>> {
     let store = Store::open(path).unwrap();
     let schema = store.schema().expect("a typed table");
-    let row = |value| TypedRow::new(schema, value).unwrap().values().map(|cell| shown(&cell.unwrap())).collect();
+    let row = |value| TypedRow::new(&schema, value).unwrap().values().map(|cell| shown(&cell.unwrap())).collect();
     store.iter().map(Result::unwrap).map(|(key, value)| (key.as_u64().unwrap(), row(value))).collect()
 }
 

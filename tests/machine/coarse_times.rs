@@ -6,6 +6,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
+use zero_kv::Lookup;
 use zero_kv::client::ClientError;
 use zero_kv::{LookupError, MappedStore};
 

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use zero_kv::Lookup;
 use zero_kv::{Key, Store};
 
 use crate::helpers::random::Random;

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::process::Signal;
+use zero_kv::Lookup;
 use zero_kv::client::Client;
 
 use super::requirements::leases;

@@ -11,6 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use zero_kv::Lookup;
 use zero_kv::LookupError;
 use zero_kv::client::{Client, Direct};
 

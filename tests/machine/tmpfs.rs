@@ -7,6 +7,7 @@ use std::thread;
 
 use memmap2::MmapMut;
 use rustix::process::Signal;
+use zero_kv::Lookup;
 use zero_kv::LookupError;
 use zero_kv::client::{Client, ClientError, Direct};
 

@@ -8,6 +8,7 @@ use std::process::Command;
 
 use rustix::io::ioctl_fionread;
 use rustix::process::Signal;
+use zero_kv::Lookup;
 use zero_kv::client::{Client, Options};
 
 use super::requirements::{OTHER, root, user_namespaces};

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::{fs, slice};
 
 use tempfile::TempDir;
+use zero_kv::Lookup;
 use zero_kv::Store;
 use zero_kv::bake::{BakeError, Cancel, Column, Input, Keys, Options, RowPiece, TypedColumns, parse_types};
 use zero_kv::publish::{CommitOptions, Entry, Manifest, Publication, PublishError};

@@ -6,6 +6,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use zero_kv::Lookup;
 use zero_kv::bake::Keys;
 use zero_kv::client::{Client, ClientError, OwnedKey};
 use zero_kv::store::{OpenOptions, Verify};
@@ -74,7 +75,7 @@ impl Rows {
         let start = random() as usize % step;
         for (row, (key, value)) in self.rows.iter().enumerate().skip(start).step_by(step) {
             is_right(lookups.get(key.into()).map(|found| found.as_ref() == Some(value)), "the value", key);
-            is_right(lookups.exists(key.into()), "the presence", key);
+            is_right(lookups.contains(key.into()), "the presence", key);
             for below in [true, false] {
                 let found = lookups.neighbor(key.into(), below);
                 let found = found.map(|found| found.is_some_and(|(of, found)| of == *key && found == *value));
@@ -90,7 +91,7 @@ impl Rows {
         }
         for key in self.absent.iter().skip(random() as usize % step.min(40)).step_by(step) {
             is_right(lookups.get(key.into()).map(|found| found.is_none()), "the absence", key);
-            is_right(lookups.exists(key.into()).map(|found| !found), "the absence", key);
+            is_right(lookups.contains(key.into()).map(|found| !found), "the absence", key);
             let (below, above) = self.rows.split_at(self.rows.partition_point(|(of, _)| of < key));
             let floor = lookups.neighbor(key.into(), true);
             is_right(floor.map(|found| found.as_ref() == below.last()), "the floor", key);
@@ -106,7 +107,7 @@ type Row = (OwnedKey, Vec<u8>);
 /// A store or a client to look keys up in. `None` reports that the file is damaged.
 trait Lookups {
     fn get(&mut self, key: Key<'_>) -> Option<Option<Vec<u8>>>;
-    fn exists(&mut self, key: Key<'_>) -> Option<bool>;
+    fn contains(&mut self, key: Key<'_>) -> Option<bool>;
     fn neighbor(&mut self, key: Key<'_>, below: bool) -> Option<Option<Row>>;
     fn count(&mut self, start: Key<'_>, end: Key<'_>) -> Option<usize>;
     fn range(&mut self, start: Key<'_>, end: Key<'_>) -> Option<Vec<Row>>;
@@ -126,16 +127,16 @@ fn owned((key, value): (Key<'_>, &[u8])) -> Row {
 
 impl Lookups for &Store {
     fn get(&mut self, key: Key<'_>) -> Option<Option<Vec<u8>>> {
-        let one = unless_damaged(Store::get(self, key).map(|value| value.map(<[u8]>::to_vec)));
+        let one = unless_damaged(Lookup::get(*self, key).map(|value| value.map(<[u8]>::to_vec)));
         let mut many = None;
-        let found =
-            unless_damaged(self.get_many(&[key, key], |_, value| many = Some(value.map(<[u8]>::to_vec)))).and(many);
+        let found = unless_damaged(self.get_many_with(&[key, key], |_, value| many = Some(value.map(<[u8]>::to_vec))))
+            .and(many);
         assert_eq!(one, found, "one by one, and together");
         one
     }
 
-    fn exists(&mut self, key: Key<'_>) -> Option<bool> {
-        unless_damaged(self.contains(key))
+    fn contains(&mut self, key: Key<'_>) -> Option<bool> {
+        unless_damaged(Lookup::contains(*self, key))
     }
 
     fn neighbor(&mut self, key: Key<'_>, below: bool) -> Option<Option<Row>> {
@@ -169,8 +170,8 @@ impl Lookups for Client {
         unless_server_error(Client::get(self, key))
     }
 
-    fn exists(&mut self, key: Key<'_>) -> Option<bool> {
-        unless_server_error(Client::exists(self, key))
+    fn contains(&mut self, key: Key<'_>) -> Option<bool> {
+        unless_server_error(Client::contains(self, key))
     }
 
     fn neighbor(&mut self, key: Key<'_>, below: bool) -> Option<Option<Row>> {

@@ -22,10 +22,10 @@ pub(crate) trait Lookup {
     fn get(&self, key: u64) -> Option<&[u8]>;
 
     /// Looks up a batch of keys. Calls `visit` with the index of each key in the batch and the key's value, in order.
-    fn get_many<'s>(&'s self, keys: &[u64], visit: impl FnMut(usize, Option<&'s [u8]>));
+    fn get_many(&self, keys: &[u64], visit: impl FnMut(usize, Option<&[u8]>));
 
     /// Looks up the floors of a batch of keys. Calls `visit` as [`Lookup::get_many`] does.
-    fn floor_many<'s>(&'s self, keys: &[u64], visit: impl FnMut(usize, Option<&'s [u8]>));
+    fn floor_many(&self, keys: &[u64], visit: impl FnMut(usize, Option<&[u8]>));
 
     /// Returns the total length of the records and the index.
     fn len_bytes(&self) -> usize;
@@ -65,7 +65,7 @@ impl<S: Search> Searched<S> {
     }
 
     #[inline(always)]
-    fn get_many_plainly<'s>(&'s self, keys: &[u64], mut visit: impl FnMut(usize, Option<&'s [u8]>)) {
+    fn get_many_plainly<'s>(&'s self, keys: &[u64], mut visit: impl FnMut(usize, Option<&[u8]>)) {
         let mut rows = [0; STAGE_KEYS];
         for (stage, keys) in keys.chunks(STAGE_KEYS).enumerate() {
             let rows = &mut rows[..keys.len()];
@@ -83,7 +83,7 @@ impl<S: Search> Searched<S> {
 
     /// Looks up floors. The floor of a key precedes the row of the next greater number.
     #[inline(always)]
-    fn floor_many_plainly<'s>(&'s self, keys: &[u64], mut visit: impl FnMut(usize, Option<&'s [u8]>)) {
+    fn floor_many_plainly<'s>(&'s self, keys: &[u64], mut visit: impl FnMut(usize, Option<&[u8]>)) {
         let (mut bounds, mut rows) = ([0; STAGE_KEYS], [0; STAGE_KEYS]);
         for (stage, keys) in keys.chunks(STAGE_KEYS).enumerate() {
             for (bound, key) in bounds.iter_mut().zip(keys) {
@@ -111,13 +111,13 @@ impl<S: Search> Searched<S> {
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,popcnt")]
-    fn get_many_wide<'s>(&'s self, keys: &[u64], visit: impl FnMut(usize, Option<&'s [u8]>)) {
+    fn get_many_wide<'s>(&'s self, keys: &[u64], visit: impl FnMut(usize, Option<&[u8]>)) {
         self.get_many_plainly(keys, visit);
     }
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,popcnt")]
-    fn floor_many_wide<'s>(&'s self, keys: &[u64], visit: impl FnMut(usize, Option<&'s [u8]>)) {
+    fn floor_many_wide<'s>(&'s self, keys: &[u64], visit: impl FnMut(usize, Option<&[u8]>)) {
         self.floor_many_plainly(keys, visit);
     }
 }
@@ -132,7 +132,7 @@ impl<S: Search> Lookup for Searched<S> {
         self.get_plainly(key)
     }
 
-    fn get_many<'s>(&'s self, keys: &[u64], visit: impl FnMut(usize, Option<&'s [u8]>)) {
+    fn get_many(&self, keys: &[u64], visit: impl FnMut(usize, Option<&[u8]>)) {
         #[cfg(target_arch = "x86_64")]
         if self.is_wide {
             // SAFETY: `is_wide` states that the processor has the features that the function is compiled for.
@@ -141,7 +141,7 @@ impl<S: Search> Lookup for Searched<S> {
         self.get_many_plainly(keys, visit);
     }
 
-    fn floor_many<'s>(&'s self, keys: &[u64], visit: impl FnMut(usize, Option<&'s [u8]>)) {
+    fn floor_many(&self, keys: &[u64], visit: impl FnMut(usize, Option<&[u8]>)) {
         #[cfg(target_arch = "x86_64")]
         if self.is_wide {
             // SAFETY: `is_wide` states that the processor has the features that the function is compiled for.

@@ -586,6 +586,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::Lookup;
     use crate::bake::table::RecordsWriter;
     use crate::format::key::KeyKind;
     use crate::store::{Memory, OpenOptions, Store};

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 
 use super::{Bench, numbers, open, options, sorted};
+use crate::Lookup;
 use crate::bake::{BakeError, Duplicates, Input, Keys, Options, Report, RowFault, bake_within};
 use crate::format::key::{Key, KeyKind};
 

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 
 use super::{Bench, DELETED, Rows, csv, key, options};
+use crate::Lookup;
 use crate::bake::{BakeError, Duplicates, Keys, Options, RowFault, Verify};
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::ALIGN_BYTES;

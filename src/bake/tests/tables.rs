@@ -5,6 +5,7 @@ use std::mem::offset_of;
 use std::sync::Arc;
 
 use super::{Bench, Rows, any_replacement, csv, numbers, open, options};
+use crate::Lookup;
 use crate::bake::combine::{self, SortedParts, each_row};
 use crate::bake::context::Context;
 use crate::bake::old_table::OldTable;

@@ -15,6 +15,7 @@ use rustix::time::{
 };
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use zero_kv::Lookup;
 use zero_kv::client::AsyncStream;
 
 use crate::keys::{KeyDraw, Pipeline, Table};

@@ -6,6 +6,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
+use zero_kv::Lookup;
 use zero_kv::client::request::{Select, TypedRequest};
 use zero_kv::protocol::native::{ResponseHeader, Status};
 use zero_kv::typed::{Projection, Schema, TypedRow, Value, write_text};
@@ -31,10 +32,10 @@ impl ColumnEncoding {
             bail!("the table has no schema, but the requests are for columns: pass --db with a typed table");
         };
         let projection = match op {
-            Op::Hgetall => Projection::of_all(schema),
-            _ => Projection::new(schema, columns).context("--columns")?,
+            Op::Hgetall => Projection::of_all(&schema),
+            _ => Projection::new(&schema, columns).context("--columns")?,
         };
-        Ok(ColumnEncoding { op, schema: Arc::clone(schema), projection })
+        Ok(ColumnEncoding { op, schema, projection })
     }
 
     /// Returns the request that each connection sends first, if the op needs one.

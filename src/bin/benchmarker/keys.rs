@@ -17,6 +17,7 @@ use rand::seq::SliceRandom;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_distr::Distribution as _;
 use rand_distr::weighted::WeightedAliasIndex;
+use zero_kv::Lookup;
 use zero_kv::client::OwnedKey;
 use zero_kv::protocol::native::{KEY_LEN_MAX_BYTES, ResponseHeader, Status};
 use zero_kv::{Key, KeyKind, LookupError, MappedStore};

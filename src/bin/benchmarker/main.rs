@@ -32,6 +32,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail};
+use zero_kv::Lookup;
 use zero_kv::cli::causes::WithCauses;
 use zero_kv::cli::completions::MoreCompletions;
 use zero_kv::cli::server_args::name_client_options;

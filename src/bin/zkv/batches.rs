@@ -13,6 +13,7 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 
 use anyhow::{anyhow, bail};
+use zero_kv::Lookup;
 use zero_kv::client::ClientError;
 use zero_kv::format::key::KEY_LEN_MAX_BYTES;
 use zero_kv::store::MappedRows;
@@ -150,7 +151,7 @@ impl RangeArgs {
         Ok((bound(kind, &self.from, &self.after)?, bound(kind, &self.to, &self.before)?))
     }
 
-    pub(crate) fn rows<'s>(&self, store: &'s MappedStore) -> anyhow::Result<MappedRows<'s>> {
+    pub(crate) fn rows<'s>(&self, store: &'s MappedStore) -> anyhow::Result<MappedRows<&'s MappedStore>> {
         match &self.prefix {
             Some(prefix) => Ok(store.prefix(check_len(prefix.as_bytes(), 0)?)?),
             None => Ok(store.range(self.bounds(store.key_kind())?)?),

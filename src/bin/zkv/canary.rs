@@ -5,6 +5,7 @@
 use std::io::Write;
 
 use anyhow::anyhow;
+use zero_kv::Lookup;
 use zero_kv::canary::digest_text;
 use zero_kv::{Key, MappedStore};
 

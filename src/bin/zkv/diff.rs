@@ -9,6 +9,7 @@ use std::sync::Arc;
 use anyhow::bail;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
+use zero_kv::Lookup;
 use zero_kv::client::Row;
 use zero_kv::printable::Printable;
 use zero_kv::store::{MappedRows, Unchecked};
@@ -109,7 +110,7 @@ pub(crate) fn diff(args: &DiffArgs) -> anyhow::Result<bool> {
 fn typed_diff(args: &DiffArgs, a: &MappedStore, b: &MappedStore) -> anyhow::Result<Option<TypedDiff>> {
     let (typed, untyped) = match (a.schema(), b.schema()) {
         (None, None) => return Ok(None),
-        (Some(a), Some(b)) => return TypedDiff::new(a, b),
+        (Some(a), Some(b)) => return TypedDiff::new(&a, &b),
         (Some(_), None) => (&args.a, &args.b),
         (None, Some(_)) => (&args.b, &args.a),
     };
@@ -180,7 +181,11 @@ fn compare(
 }
 
 /// If `row` has this key, returns its value and replaces `row` with the next row.
-fn take_value(key: Key<'_>, row: &mut Option<Row>, rows: &mut MappedRows<'_>) -> anyhow::Result<Option<Vec<u8>>> {
+fn take_value(
+    key: Key<'_>,
+    row: &mut Option<Row>,
+    rows: &mut MappedRows<&MappedStore>,
+) -> anyhow::Result<Option<Vec<u8>>> {
     let Some((_, value)) = row.take_if(|row| row.0.as_key() == key) else { return Ok(None) };
     *row = rows.next().transpose()?;
     Ok(Some(value))

@@ -11,6 +11,8 @@ use std::path::Path;
 
 use anyhow::{anyhow, bail};
 use serde::Serialize;
+use zero_kv::Lookup;
+use zero_kv::MappedStore;
 use zero_kv::cli::whole_file::WholeFile;
 use zero_kv::special_file::open_special;
 use zero_kv::store::{MappedRows, WatchedFile};
@@ -35,7 +37,7 @@ struct JsonRow<'a> {
 pub(crate) fn dump(args: &DumpArgs) -> anyhow::Result<bool> {
     let output = Output::open(&args.output, &args.file)?;
     let store = open_whole(&args.file)?;
-    let columns = Columns::new(store.schema().cloned(), &args.columns)?;
+    let columns = Columns::new(store.schema(), &args.columns)?;
     let rows = args.range.rows(&store);
     let written = rows.and_then(|rows| write(output.file(), args.format, rows, store.key_kind(), columns.as_ref()));
     // If a system call cannot examine the file, a lookup reports that the file was changed. The system call's error,
@@ -52,7 +54,7 @@ pub(crate) fn dump(args: &DumpArgs) -> anyhow::Result<bool> {
 fn write(
     output: &File,
     format: DumpFormat,
-    rows: MappedRows<'_>,
+    rows: MappedRows<&MappedStore>,
     key_kind: KeyKind,
     columns: Option<&Columns>,
 ) -> anyhow::Result<()> {
@@ -75,14 +77,14 @@ fn write(
 use crate::parquet_dump::write_parquet;
 
 #[cfg(not(feature = "parquet"))]
-fn write_parquet(_: &File, _: MappedRows<'_>, _: KeyKind, _: Option<&Columns>) -> anyhow::Result<()> {
+fn write_parquet(_: &File, _: MappedRows<&MappedStore>, _: KeyKind, _: Option<&Columns>) -> anyhow::Result<()> {
     bail!(
         "this program was built without the feature parquet: build it with the feature parquet or full, or dump the table \
          as CSV (--format csv)"
     )
 }
 
-fn write_delimited(output: impl Write, delimiter: u8, rows: MappedRows<'_>) -> anyhow::Result<()> {
+fn write_delimited(output: impl Write, delimiter: u8, rows: MappedRows<&MappedStore>) -> anyhow::Result<()> {
     let mut rows = rows.peekable();
     let Some(Ok((first_key, _))) = rows.peek() else { return rows.next().map_or(Ok(()), |row| Ok(row.map(drop)?)) };
     let mut csv = csv_writer(output, delimiter, first_key.as_key());
@@ -93,7 +95,7 @@ fn write_delimited(output: impl Write, delimiter: u8, rows: MappedRows<'_>) -> a
     Ok(csv.flush()?)
 }
 
-fn write_json_lines(output: impl Write, rows: MappedRows<'_>) -> anyhow::Result<()> {
+fn write_json_lines(output: impl Write, rows: MappedRows<&MappedStore>) -> anyhow::Result<()> {
     let mut output = buffered(output);
     for row in rows {
         let (key, value) = row?;

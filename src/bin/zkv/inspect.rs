@@ -7,6 +7,7 @@ use std::path::Path;
 
 use hdrhistogram::Histogram;
 use serde::{Serialize, Serializer};
+use zero_kv::Lookup;
 use zero_kv::client::OwnedKey;
 use zero_kv::format::checksum::BLOCK_LEN_BYTES;
 use zero_kv::format::header::{HEADER_LEN_BYTES, Layout, SectionKind};
@@ -35,7 +36,7 @@ pub(crate) fn inspect(path: &Path, json: bool) -> anyhow::Result<bool> {
     let mut report = Report::new(path, &layout, &damaged);
     match &checked {
         Ok(store) => {
-            report.schema = store.schema().map(|schema| SchemaReport::new(schema));
+            report.schema = store.schema().map(|schema| SchemaReport::new(&schema));
             report.table = Some(RowStatistics::new(store)?);
         }
         Err(error) => report.damage = Some(error.to_string()),

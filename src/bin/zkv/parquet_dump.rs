@@ -19,6 +19,7 @@ use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::{Type, TypePtr};
+use zero_kv::MappedStore;
 use zero_kv::client::OwnedKey;
 use zero_kv::store::MappedRows;
 use zero_kv::typed::{Column, ColumnType, DECIMAL64_PRECISION_MAX, TimeUnit as OwnUnit, Value};
@@ -36,7 +37,7 @@ type Result<T> = std::result::Result<T, ParquetError>;
 
 pub(crate) fn write_parquet(
     output: &File,
-    rows: MappedRows<'_>,
+    rows: MappedRows<&MappedStore>,
     key_kind: KeyKind,
     columns: Option<&Columns>,
 ) -> anyhow::Result<()> {

@@ -103,7 +103,7 @@ impl Table for ServedTable {
     }
 
     fn exists(&mut self, keys: &[Key<'_>], visit: &mut dyn FnMut(usize, bool)) -> anyhow::Result<()> {
-        self.client.exists_many(keys)?.into_iter().enumerate().for_each(|(at, is_found)| visit(at, is_found));
+        self.client.contains_many(keys)?.into_iter().enumerate().for_each(|(at, is_found)| visit(at, is_found));
         Ok(())
     }
 

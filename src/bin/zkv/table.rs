@@ -7,6 +7,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use zero_kv::Lookup;
 use zero_kv::client::{Direct, DirectSnapshot, Row as OwnedRow};
 use zero_kv::store::{OpenOptions, Verify};
 use zero_kv::typed::Schema;
@@ -94,7 +95,7 @@ impl Table for &MappedStore {
     }
 
     fn schema(&mut self) -> anyhow::Result<Option<Arc<Schema>>> {
-        Ok(MappedStore::schema(self).cloned())
+        Ok(MappedStore::schema(self))
     }
 
     fn get(&mut self, keys: &[Key<'_>], visit: &mut dyn FnMut(usize, Option<&[u8]>)) -> anyhow::Result<()> {

@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use anyhow::bail;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use zero_kv::Key;
+use zero_kv::MappedStore;
 use zero_kv::csv_text::csv_error;
 use zero_kv::store::MappedRows;
 use zero_kv::typed::{Column, Value};
@@ -20,7 +21,7 @@ const NOT_TEXT: &str = "dump the table as CSV (--format csv)";
 pub(crate) fn write_delimited<W: Write>(
     output: W,
     delimiter: u8,
-    rows: MappedRows<'_>,
+    rows: MappedRows<&MappedStore>,
     columns: &Columns,
 ) -> anyhow::Result<()> {
     let mut csv = csv_writer(output, delimiter, Key::Bytes(columns.key_name().as_bytes()));
@@ -60,7 +61,11 @@ fn check_is_not_read_as_null(key: Key<'_>, column: &Column, cell: &Value<'_>) ->
 }
 
 /// Writes a JSON object per row, with a field per column.
-pub(crate) fn write_json_lines(output: impl Write, rows: MappedRows<'_>, columns: &Columns) -> anyhow::Result<()> {
+pub(crate) fn write_json_lines(
+    output: impl Write,
+    rows: MappedRows<&MappedStore>,
+    columns: &Columns,
+) -> anyhow::Result<()> {
     let mut output = buffered(output);
     for row in rows {
         let (key, value) = row?;

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Instant;
 
+use zero_kv::Lookup;
 use zero_kv::counted::counted;
 use zero_kv::printable::Printable;
 

@@ -18,12 +18,8 @@ use std::sync::Arc;
 
 use self::generation::Generation;
 use self::watcher::DirectState;
-use super::{Client, ClientError, Row};
-use crate::format::key::Key;
-use crate::store::{
-    LookupError, MappedStore, Side, TypedLookupError, impl_typed_lookups, impl_verified_lookups, owned, typed,
-};
-use crate::typed::{ColumnBuffers, MatrixNumber, MatrixPlan, Schema, TypedRow};
+use super::{Client, ClientError};
+use crate::store::{LookupError, MappedStore};
 
 pub use options::DirectOptions;
 
@@ -46,6 +42,7 @@ pub use options::DirectOptions;
 ///
 /// # Example
 /// ```no_run
+/// use zero_kv::Lookup;
 /// use zero_kv::client::Client;
 ///
 /// let direct = Client::connect("/tmp/zero-kv.sock")?.direct()?;
@@ -105,14 +102,9 @@ impl Direct {
         Ok(Direct(Arc::new(Handle { state, wake_sender })))
     }
 
-    /// Returns whether the table has a key.
-    ///
-    /// # Errors
-    /// The errors of [`Direct::get`].
-    #[inline]
-    pub fn exists<'k>(&self, key: impl Into<Key<'k>>) -> Result<bool, LookupError> {
-        let key = key.into();
-        self.with_table(|table| table.contains(key))
+    /// Returns the table of the current generation, for an iterator: see [`Lookup`](crate::Lookup).
+    pub(crate) fn handle(&self) -> DirectSnapshot {
+        self.snapshot()
     }
 
     /// Returns the current generation. Lookups in the snapshot use this generation even after the server replaces it.
@@ -136,19 +128,6 @@ impl Direct {
     /// Returns whether this process is connected to a running server.
     pub fn is_connected(&self) -> bool {
         self.0.state.is_connected()
-    }
-
-    /// Returns the schema of the current generation if the table is typed. The next generation can have another schema.
-    pub fn schema(&self) -> Option<Arc<Schema>> {
-        self.0.state.current.load().table.schema().cloned()
-    }
-
-    /// Passes the table to a function, for [`impl_typed_lookups`].
-    fn with_typed<T>(
-        &self,
-        read: impl FnOnce(&MappedStore) -> Result<T, TypedLookupError>,
-    ) -> Result<T, TypedLookupError> {
-        self.with_table(read)
     }
 
     /// Passes the current generation's table to a function. Use this method for several lookups in one generation, if
@@ -175,9 +154,6 @@ impl Direct {
     }
 }
 
-impl_verified_lookups!(Direct);
-impl_typed_lookups!(Direct);
-
 impl fmt::Debug for Direct {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Direct").field("generation", &self.generation()).finish_non_exhaustive()
@@ -192,6 +168,16 @@ impl fmt::Debug for Direct {
 pub struct DirectSnapshot(Arc<Generation>);
 
 impl DirectSnapshot {
+    /// Returns the table, for an iterator: see [`Lookup`](crate::Lookup).
+    pub(crate) fn handle(&self) -> DirectSnapshot {
+        self.clone()
+    }
+
+    #[inline(always)]
+    pub(crate) fn with_table<T>(&self, read: impl FnOnce(&MappedStore) -> T) -> T {
+        read(self)
+    }
+
     /// Returns the number that the server gave this generation.
     pub fn generation(&self) -> u64 {
         self.0.number

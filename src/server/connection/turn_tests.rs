@@ -12,6 +12,7 @@ use tokio::runtime::Runtime;
 
 use super::tests::connections_over;
 use super::*;
+use crate::Lookup;
 use crate::bake::{Keys, Options, bake_csv};
 use crate::protocol::resp::commands::{ARGS_MAX_AT_ONCE, Id};
 use crate::server::turns::steps::USED_ON_THREAD;

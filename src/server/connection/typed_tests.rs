@@ -30,7 +30,7 @@ fn warm_connections(db: &Path) -> Connections {
 /// Returns a Select of columns of a connection's table.
 fn select(connections: &Connections, positions: impl Iterator<Item = usize>) -> Vec<u8> {
     let mut request = Vec::new();
-    let id = connections.worker.pin().store.schema().unwrap().id();
+    let id = connections.worker.pin().store.schema_ref().unwrap().id();
     let positions: Vec<u8> = positions.flat_map(|position| (position as u16).to_be_bytes()).collect();
     push_long(Op::Select, &[&id.to_be_bytes(), &positions], &mut request);
     request

@@ -13,6 +13,7 @@ use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::sync::Mutex;
 
+use crate::Lookup;
 use crate::counted::counted;
 use crate::printable::Printable;
 use crate::server::facts::Value::{Counter, Counters, Gauge, Gauges, Histogram};

@@ -10,6 +10,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::ordered::{push_bare, push_error};
 use super::{Batch, Missing, counted};
+use crate::Lookup;
 use crate::format::key::{Key, LookupKey};
 use crate::format::record::value_of_response;
 use crate::protocol::native::{Op, RESPONSE_HEADER_LEN_BYTES, Request, ResponseHeader, SelectHeader, Status};
@@ -54,7 +55,7 @@ impl Selection {
     /// [`Status::SchemaChanged`] if columns of another schema are selected.
     fn projection<'a>(&'a self, store: &'a Store) -> Result<(&'a Schema, &'a Projection), Status> {
         let projection = self.projection.as_deref().ok_or(Status::Error)?;
-        match store.schema() {
+        match store.schema_ref() {
             Some(schema) if schema.id() == projection.source_id() => Ok((schema, projection)),
             _ => Err(Status::SchemaChanged),
         }
@@ -76,7 +77,7 @@ pub(super) fn select(store: &Store, selection: &mut Selection, body: &[u8], resp
 }
 
 fn parse_selection(store: &Store, body: &[u8]) -> Result<Projection, Status> {
-    let schema = store.schema().ok_or(Status::Error)?;
+    let schema = store.schema_ref().ok_or(Status::Error)?;
     let (header, positions) = SelectHeader::ref_from_prefix(body).map_err(|_| Status::Error)?;
     if header.schema_id != schema.id() {
         return Err(Status::SchemaChanged);

@@ -6,6 +6,7 @@ use super::columns::select;
 use super::ordered::{RangeRequest, push_error};
 use super::points::push_found;
 use super::{Batch, Missing, ORDERED_STEPS, RunEnd, whole_requests};
+use crate::Lookup;
 use crate::format::key::{Key, KeyKind};
 use crate::protocol::native::{LONG_BODY_MAX_BYTES, LONG_HEADER_LEN_BYTES, Op, OpKind, Status, long_len_bytes};
 use crate::server::responses::Responses;

@@ -5,6 +5,7 @@ use std::ops::{Bound, Range};
 
 use zerocopy::{FromBytes, IntoBytes};
 
+use crate::Lookup;
 use crate::format::key::{Key, KeyKind};
 use crate::protocol::native::{
     Op, PAGE_HEADER_LEN_BYTES, PAGE_LEN_MAX_BYTES, PAGE_MAX_BYTES, PageHeader, RESPONSE_HEADER_LEN_BYTES, RangeHeader,

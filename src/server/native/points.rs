@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use super::columns::Selection;
 use super::ordered::{push_bare, push_neighbor, side};
 use super::{Batch, Missing, Nowhere, ORDERED_STEPS, RunKind, counted};
+use crate::Lookup;
 use crate::format::key::{Key, KeyKind, LookupKey};
 use crate::protocol::native::{Op, RESPONSE_HEADER_LEN_BYTES, Request, ResponseHeader, Status};
 use crate::server::responses::{Appender, Responses};

@@ -5,6 +5,7 @@
 
 use super::order::RangeCommand;
 use super::text::key;
+use crate::Lookup;
 use crate::format::key::{Key, KeyKind};
 use crate::protocol::resp::Command;
 use crate::protocol::resp::commands::{Id, resolve};

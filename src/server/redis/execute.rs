@@ -2,13 +2,14 @@
 //!
 //! In: one complete command. Out: its reply, or the work that is left.
 
-use super::lookup::Lookup;
+use super::lookup::TextLookup;
 use super::order::{self, RangeCommand};
 use super::work::{KeysOf, Outcome, Work, WorkStep};
 use super::{
     COMMAND_STEPS, Out, Session, acl, clients, cluster, commands, hashes, info, keyspace, kill, login, strings, tools,
     transaction,
 };
+use crate::Lookup;
 use crate::protocol::resp::commands::{ARGS_MAX_AT_ONCE, Id, Refusal, Spec, find_full, help, is_http, resolve};
 use crate::protocol::resp::{Args, Command, Reply};
 use crate::server::facts::{Snapshot, digest_text};
@@ -122,7 +123,7 @@ impl Session {
     ) -> Result<Outcome, String> {
         let server = &*self.worker.server;
         let (store, counted) = (&generation.store, &mut self.counted);
-        let lookup = Lookup { store, foreign_keys: server.settings.foreign_keys };
+        let lookup = TextLookup { store, foreign_keys: server.settings.foreign_keys };
         let args = args_of(spec, command);
         if let Some(missing) = spec.missing {
             let Some(fields) = &generation.fields else {
@@ -303,7 +304,7 @@ impl Session {
             return self.more_of_slots(generation, command, work, out);
         }
         let counted = &mut self.counted;
-        let lookup = Lookup { store, foreign_keys: self.worker.server.settings.foreign_keys };
+        let lookup = TextLookup { store, foreign_keys: self.worker.server.settings.foreign_keys };
         let step = match work {
             Work::CheckAccess { .. } | Work::CheckSlots { .. } => Ok(WorkStep::Done),
             Work::Users(list) => Ok(list.more(out)),

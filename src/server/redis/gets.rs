@@ -8,6 +8,7 @@ use std::ops::ControlFlow;
 use super::slots::Routing;
 use super::stored::{push_answer, push_null};
 use super::text::{self, number};
+use crate::Lookup;
 use crate::format::key::{Key, KeyKind, LookupKey};
 use crate::protocol::resp::{Reply, Version, get};
 use crate::server::responses::Responses;

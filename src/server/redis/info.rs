@@ -9,6 +9,7 @@ use nix::sys::time::TimeVal;
 use super::Out;
 use super::clients::Clients;
 use super::keyspace::{self, PATTERN_LEN_MAX_BYTES};
+use crate::Lookup;
 use crate::protocol::resp::{Args, BULK_LEN_MAX_BYTES};
 use crate::server::cluster::ClusterNode;
 use crate::server::facts::{self, Snapshot, VERSION};

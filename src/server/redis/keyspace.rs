@@ -7,6 +7,7 @@ use super::Out;
 use super::cold::must_wait_for;
 use super::text::{damaged, key_text, number};
 use super::work::{Keys, Outcome, SlotTask, Work, WorkStep};
+use crate::Lookup;
 use crate::format::key::{Key, KeyKind};
 use crate::protocol::resp::commands::{Id, resolve};
 use crate::protocol::resp::{Args, Command, Glob, PART_LEN_MAX_BYTES, Reply, Sink, integer};
@@ -222,7 +223,7 @@ impl Scan {
 
 /// Returns the Redis type of all values of a table.
 pub(super) fn type_name(store: &Store) -> &'static str {
-    if store.schema().is_some() { "hash" } else { "string" }
+    if store.schema_ref().is_some() { "hash" } else { "string" }
 }
 
 /// What a cursor belongs to. A cursor contains some bits of this number, so that other cursors are rejected.

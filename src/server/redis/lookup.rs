@@ -5,6 +5,7 @@
 
 use super::Counted;
 use super::text::{damaged, key, number};
+use crate::Lookup;
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::value_of_response;
 use crate::server::state::server::ForeignKeys;
@@ -22,12 +23,12 @@ pub(super) type Stored<'s> = (&'s [u8], u64);
 
 /// A table, and what a command does with a foreign key: text that is not a key of the table's kind.
 #[derive(Clone, Copy)]
-pub(super) struct Lookup<'s> {
+pub(super) struct TextLookup<'s> {
     pub(super) store: &'s Store,
     pub(super) foreign_keys: ForeignKeys,
 }
 
-impl<'s> Lookup<'s> {
+impl<'s> TextLookup<'s> {
     /// Parses a key. Returns `None` for a foreign key that counts as missing.
     ///
     /// # Errors
@@ -67,16 +68,16 @@ impl<'s> Lookup<'s> {
     /// Returns the string at a key, and counts a hit or a miss.
     ///
     /// # Errors
-    /// The errors of [`Lookup::find`], and the error of Redis for a hash if the table is typed.
+    /// The errors of [`TextLookup::find`], and the error of Redis for a hash if the table is typed.
     pub(super) fn find_string(&self, text: &[u8], counted: &mut Counted) -> Result<Option<Stored<'s>>, String> {
         let found = self.find_counted(text, counted)?;
-        if found.is_some() && self.store.schema().is_some() { Err(WRONG_TYPE.to_owned()) } else { Ok(found) }
+        if found.is_some() && self.store.schema_ref().is_some() { Err(WRONG_TYPE.to_owned()) } else { Ok(found) }
     }
 
     /// Returns the value of a key, and counts a hit or a miss.
     ///
     /// # Errors
-    /// The errors of [`Lookup::find`].
+    /// The errors of [`TextLookup::find`].
     pub(super) fn find_counted(&self, text: &[u8], counted: &mut Counted) -> Result<Option<Stored<'s>>, String> {
         let found = self.find(text)?;
         counted.lookup(found.is_some());

@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 
 use super::order::push_neighbor;
 use super::text::{damaged, number};
+use crate::Lookup;
 use crate::format::key::{Key, KeyKind, LookupKey};
 use crate::protocol::resp::{Reply, Version, floor_or_ceiling};
 use crate::server::responses::Responses;

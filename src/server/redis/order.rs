@@ -8,6 +8,7 @@ use std::ops::{Bound, Range};
 use super::Out;
 use super::stored::push_value;
 use super::text::{damaged, key, key_text};
+use crate::Lookup;
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::value_offset_bytes;
 use crate::protocol::native::PAGE_LEN_MAX_BYTES;

@@ -5,6 +5,7 @@
 
 use super::work::{Outcome, Work, WorkStep};
 use super::{Out, Session};
+use crate::Lookup;
 use crate::format::key::KeyKind;
 use crate::protocol::resp::commands::{ARGS_MAX_AT_ONCE, Id, Refusal, Spec, resolve, write_name};
 use crate::protocol::resp::range::Span;

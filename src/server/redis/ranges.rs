@@ -7,6 +7,7 @@ use std::ops::ControlFlow;
 use super::COMMAND_STEPS;
 use super::order::RangeCommand;
 use super::text::damaged;
+use crate::Lookup;
 use crate::protocol::resp::{Command, ParseProgress, Parsed, Reply, Version, parse, range_or_count};
 use crate::server::responses::Responses;
 use crate::store::{ColdLookup, RangeLookup, Store, is_verification_interrupted};

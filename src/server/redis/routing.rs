@@ -12,6 +12,7 @@ use super::slots::{Routing, SlotOfKeys, Unrouted, is_padded};
 use super::transaction::is_immediate;
 use super::work::{Outcome, Work, WorkStep};
 use super::{Out, Session, hashes};
+use crate::Lookup;
 use crate::cluster::SlotSet;
 use crate::format::key::{Key, KeyKind};
 use crate::protocol::resp::commands::{ARGS_MAX_AT_ONCE, Id, Spec, resolve};

@@ -2,12 +2,13 @@
 
 use super::cold::must_wait_for_key;
 use super::keyspace::type_name;
-use super::lookup::{LONE_LOOKUP_STEPS, Lookup};
+use super::lookup::{LONE_LOOKUP_STEPS, TextLookup};
 use super::slots::Unrouted;
 use super::stored::{push_null, push_value};
 use super::text::{key, number};
 use super::work::{KeysOf, Outcome, Work, WorkStep};
 use super::{Counted, LOOKUP_STEPS, Out, gets};
+use crate::Lookup;
 use crate::format::key::KeyKind;
 use crate::format::record::{ALIGN_BYTES, record_len_bytes};
 use crate::protocol::resp::{Args, Command, integer};
@@ -29,7 +30,7 @@ pub(super) fn next<'a>(args: &mut Args<'a>) -> &'a [u8] {
 }
 
 pub(super) fn get(
-    lookup: Lookup<'_>,
+    lookup: TextLookup<'_>,
     mut args: Args<'_>,
     counted: &mut Counted,
     out: &mut Out<'_>,
@@ -52,7 +53,7 @@ pub(super) fn check_keys(args: Args<'_>, of: KeysOf) -> Outcome {
 /// # Errors
 /// The text of the error reply, if an argument cannot be a key in this table.
 pub(super) fn more_of_check_keys(
-    lookup: Lookup<'_>,
+    lookup: TextLookup<'_>,
     command: &Command<'_>,
     next_arg: &mut usize,
     of: KeysOf,
@@ -84,14 +85,14 @@ pub(super) fn more_of_check_keys(
 }
 
 pub(super) fn more_of_mget(
-    lookup: Lookup<'_>,
+    lookup: TextLookup<'_>,
     command: &Command<'_>,
     next_arg: &mut usize,
     counted: &mut Counted,
     out: &mut Out<'_>,
 ) -> WorkStep {
     let (version, responses) = (out.version(), out.sink());
-    let is_typed = lookup.store.schema().is_some();
+    let is_typed = lookup.store.schema_ref().is_some();
     loop {
         let mut args = command.args_from(*next_arg);
         if args.clone().next().is_none() {
@@ -153,7 +154,7 @@ pub(super) fn more_of_mget(
 /// # Errors
 /// The text of the error reply, if a record is damaged.
 pub(super) fn more_of_exists(
-    lookup: Lookup<'_>,
+    lookup: TextLookup<'_>,
     command: &Command<'_>,
     next_arg: &mut usize,
     count: &mut i64,
@@ -181,7 +182,7 @@ pub(super) fn more_of_exists(
 }
 
 pub(super) fn strlen(
-    lookup: Lookup<'_>,
+    lookup: TextLookup<'_>,
     mut args: Args<'_>,
     counted: &mut Counted,
     out: &mut Out<'_>,
@@ -192,7 +193,7 @@ pub(super) fn strlen(
 }
 
 pub(super) fn get_range(
-    lookup: Lookup<'_>,
+    lookup: TextLookup<'_>,
     mut args: Args<'_>,
     counted: &mut Counted,
     out: &mut Out<'_>,
@@ -219,7 +220,7 @@ fn part(len_bytes: usize, start: i64, end: i64) -> (usize, usize) {
 
 /// Replies to GETBIT. Bits after the end of the value are zeros.
 pub(super) fn get_bit(
-    lookup: Lookup<'_>,
+    lookup: TextLookup<'_>,
     mut args: Args<'_>,
     counted: &mut Counted,
     out: &mut Out<'_>,
@@ -233,21 +234,21 @@ pub(super) fn get_bit(
     Ok(())
 }
 
-pub(super) fn type_of(lookup: Lookup<'_>, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
+pub(super) fn type_of(lookup: TextLookup<'_>, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
     let there = lookup.find(next(&mut args))?.is_some();
     out.simple(if there { type_name(lookup.store) } else { "none" });
     Ok(())
 }
 
 /// Replies to TTL and similar commands: -1 (the key never expires), or -2 (the table does not have the key).
-pub(super) fn time_to_live(lookup: Lookup<'_>, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
+pub(super) fn time_to_live(lookup: TextLookup<'_>, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
     let there = lookup.find(next(&mut args))?.is_some();
     out.integer(if there { -1 } else { -2 });
     Ok(())
 }
 
 /// Replies to OBJECT ENCODING with the encoding that Redis would choose for the value.
-pub(super) fn encoding(lookup: Lookup<'_>, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
+pub(super) fn encoding(lookup: TextLookup<'_>, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
     match lookup.find(next(&mut args))? {
         Some((value, _)) if integer(value).is_some() => out.bulk(b"int"),
         Some((value, _)) if value.len() <= EMBSTR_MAX_BYTES => out.bulk(b"embstr"),
@@ -259,7 +260,7 @@ pub(super) fn encoding(lookup: Lookup<'_>, mut args: Args<'_>, out: &mut Out<'_>
 
 /// Replies to MEMORY USAGE with the length of the key's record. The index is not included: a share of it would depend
 /// on the number of rows, which may include rows that the client may not use.
-pub(super) fn memory_usage(lookup: Lookup<'_>, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
+pub(super) fn memory_usage(lookup: TextLookup<'_>, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
     let text = next(&mut args);
     while let Some(option) = args.next() {
         let samples = args.next().filter(|_| option.eq_ignore_ascii_case(b"SAMPLES")).ok_or(SYNTAX)?;

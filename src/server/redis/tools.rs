@@ -7,6 +7,7 @@ use std::time::UNIX_EPOCH;
 
 use super::Out;
 use super::info::{process_status, status_bytes};
+use crate::Lookup;
 use crate::protocol::resp::commands::Spec;
 use crate::protocol::resp::{Args, integer};
 use crate::server::state::server::ServerState;

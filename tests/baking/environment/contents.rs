@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use zero_kv::Lookup;
 
 #[cfg(feature = "full")]
 use flate2::write::GzEncoder;

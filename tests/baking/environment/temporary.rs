@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::FileExt;
 use std::process::{Child, Stdio};
+use zero_kv::Lookup;
 
 use super::*;
 

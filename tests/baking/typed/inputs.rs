@@ -1,6 +1,7 @@
 //! The formats of inputs, and the columns that options choose.
 
 use crate::helpers::baker_runs::Folder;
+use zero_kv::Lookup;
 
 const CSV: &str = "id,price,name,on\n2,0.5,\"a, b\",true\n1,-3,,FALSE\n";
 const TYPES: &str = "id:u64,name:text?,price:f32,on:bool";

@@ -5,6 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use zero_kv::Lookup;
 use zero_kv::LookupError;
 use zero_kv::client::{Client, DirectOptions};
 

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use rustix::process::Signal;
+use zero_kv::Lookup;
 use zero_kv::LookupError;
 
 use super::{SHAPE, assert_all, direct_in};

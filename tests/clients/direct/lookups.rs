@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use zero_kv::Lookup;
 use zero_kv::bake::Keys;
 use zero_kv::client::{Client, ClientError, OwnedKey};
 use zero_kv::{KeyKind, LookupError};
@@ -27,7 +28,7 @@ fn every_lookup_of_numbers_equals_the_servers_response() {
             let expected = SHAPE.value(1, key);
             assert_eq!(direct.get(key).unwrap(), expected);
             assert_eq!(direct.get_with(key, |value| value.map(<[u8]>::len)).unwrap(), expected.as_ref().map(Vec::len));
-            assert_eq!(direct.exists(key).unwrap(), expected.is_some());
+            assert_eq!(direct.contains(key).unwrap(), expected.is_some());
             assert_eq!(direct.floor(key).unwrap(), client.floor(key).unwrap());
             assert_eq!(direct.ceiling(key).unwrap(), client.ceiling(key).unwrap());
         }

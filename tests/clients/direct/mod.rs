@@ -10,6 +10,7 @@ mod wire;
 
 use std::path::Path;
 
+use zero_kv::Lookup;
 use zero_kv::client::{Client, Direct, DirectOptions};
 use zero_kv::store::Memory;
 

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::process::Signal;
+use zero_kv::Lookup;
 use zero_kv::client::{Client, ClientError, DirectOptions, Options};
 
 use super::{SHAPE, assert_all, direct};

@@ -1,6 +1,7 @@
 //! Clients notice new generations while they look up in an old one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use zero_kv::Lookup;
 
 use super::{SHAPE, assert_all, copy_options, direct, is_mapped, put};
 use crate::helpers::generations::named;

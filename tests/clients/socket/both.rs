@@ -35,7 +35,7 @@ same_methods! {
     fn get(key: &[u8]) -> Option<Vec<u8>>;
     fn get_many_with(keys: &[u64], visit: impl FnMut(usize, Option<&[u8]>)) -> ();
     fn get_many(keys: &[&[u8]]) -> Vec<Option<Vec<u8>>>;
-    fn exists_many(keys: &[u64]) -> Vec<bool>;
+    fn contains_many(keys: &[u64]) -> Vec<bool>;
     fn floor(key: u64) -> Option<Row>;
     fn floor_many(keys: &[u64]) -> Vec<Option<Row>>;
     fn ceiling_many(keys: &[u64]) -> Vec<Option<Row>>;
@@ -67,7 +67,7 @@ impl AnyClient for Client {
     }
 
     fn rows(&mut self, backward: bool) -> CallResult<Vec<Row>> {
-        if backward { Client::rows(self).rev().collect() } else { Client::rows(self).collect() }
+        if backward { Client::iter(self).rev().collect() } else { Client::iter(self).collect() }
     }
 
     fn count(&mut self) -> CallResult<u64> {
@@ -94,7 +94,7 @@ impl AnyClient for OnTokio {
 
     fn rows(&mut self, backward: bool) -> CallResult<Vec<Row>> {
         self.runtime.block_on(async {
-            let (mut rows, mut taken) = (self.client.rows(), Vec::new());
+            let (mut rows, mut taken) = (self.client.iter(), Vec::new());
             while let Some(row) = if backward { rows.next_back().await? } else { rows.next().await? } {
                 taken.push(row);
             }

@@ -43,7 +43,7 @@ fn requests_have_the_documented_bytes() {
     let mut client = Client::connect(peer.socket()).unwrap();
     client.get(0x0102_0304_0506_0708).unwrap();
     assert_eq!(peer.request(), [0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8]);
-    client.exists(u64::MAX).unwrap();
+    client.contains(u64::MAX).unwrap();
     assert_eq!(peer.request(), [0, 0, 0, 1, 0, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255]);
 }
 
@@ -53,7 +53,7 @@ fn requests_for_byte_keys_have_the_documented_bytes() {
     let mut client = Client::connect(peer.socket()).unwrap();
     assert_eq!(client.get("bee").unwrap(), Some(b"22".to_vec()));
     assert_eq!(peer.request(), *b"\0\x01\0\0\0\0\0\x03bee\0\0\0\0\0");
-    assert!(client.exists("12345678").unwrap());
+    assert!(client.contains("12345678").unwrap());
     assert_eq!(peer.request(), *b"\0\x01\0\x01\0\0\0\x0812345678");
     assert_eq!(client.get(&[7; 65_535]).unwrap(), None);
     let request = peer.request();
@@ -69,7 +69,7 @@ fn a_key_that_no_table_can_have_is_not_sent() {
     let refused = |result: Result<bool, ClientError>| result.unwrap_err().to_string();
     for (key, said) in [(&b""[..], "a key of 0 bytes, where 1 to 65535 are allowed"), (&long, "a key of 65536 bytes")] {
         assert!(refused(client.get(key).map(|_| true)).starts_with(said));
-        assert!(refused(client.exists(key)).starts_with(said));
+        assert!(refused(client.contains(key)).starts_with(said));
         assert!(refused(client.floor(key).map(|_| true)).starts_with(said));
         assert!(refused(client.ceiling(key).map(|_| true)).starts_with(said));
     }
@@ -112,10 +112,10 @@ fn responses_follow_each_other_on_one_connection() {
     assert_eq!(client.get(1).unwrap().as_deref(), Some(&b"seven"[..]));
     assert_eq!(client.get(2).unwrap(), None);
     assert!(matches!(client.get(3), Err(ClientError::Server { request, .. }) if request == "key 3"));
-    assert!(client.exists(4).unwrap(), "an error status does not end the connection");
+    assert!(client.contains(4).unwrap(), "an error status does not end the connection");
     assert!(client.get(5).unwrap() == Some(large));
     assert_eq!(client.get(6).unwrap(), Some(vec![]));
-    assert!(!client.exists(7).unwrap());
+    assert!(!client.contains(7).unwrap());
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn unexpected_values_are_rejected() {
         assert_eq!(violation(get(&answer)), unwanted);
     }
     let peer = ScriptedServer::answering(&[&found(b"abc")]);
-    let exists = Client::connect(peer.socket()).unwrap().exists(7);
+    let exists = Client::connect(peer.socket()).unwrap().contains(7);
     let unwanted = Violation::UnexpectedValue { op: Op::Exists, status: Status::Ok, len_bytes: 3 };
     assert_eq!(violation(exists), unwanted);
 }
@@ -174,7 +174,7 @@ fn the_call_after_a_violation_reconnects() {
     let mut client = Client::connect(peer.socket()).unwrap();
     assert_eq!(violation(client.get(7)), Violation::Status { code: 9 });
     assert_eq!(client.get(8).unwrap().as_deref(), Some(&b"eight"[..]));
-    assert_eq!(violation(client.exists(8)), Violation::Status { code: 9 });
+    assert_eq!(violation(client.contains(8)), Violation::Status { code: 9 });
 }
 
 /// Connects a client that never retries.

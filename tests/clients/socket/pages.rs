@@ -140,7 +140,7 @@ fn iteration_ends_at_the_first_error() {
     let one = page(&[(1_u64, "a")], 1);
     let peer = ScriptedServer::answering(&[&one, ERROR, NOT_FOUND]);
     let mut client = Client::connect(peer.socket()).unwrap();
-    let mut rows = client.rows();
+    let mut rows = client.iter();
     assert_eq!(rows.next().unwrap().unwrap().0, 1);
     assert!(matches!(rows.next(), Some(Err(ClientError::Server { .. }))));
     assert!(rows.next().is_none() && rows.next_back().is_none());

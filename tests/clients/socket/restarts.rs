@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use zero_kv::Lookup;
 use zero_kv::client::{Options, OwnedKey};
 use zero_kv::{Key, Store};
 
@@ -42,7 +43,7 @@ fn large_batches_return_the_values_of_the_file_in_order<C: AnyClient>() {
         };
         client.get_many_with(&keys, visit).unwrap();
         assert_eq!(asked, len);
-        let are_there = client.exists_many(&keys).unwrap();
+        let are_there = client.contains_many(&keys).unwrap();
         assert!(are_there.into_iter().eq(keys.iter().map(|key| table.model.contains_key(key))));
         let owned = |row: Option<(Key<'_>, &[u8])>| row.map(|(key, value)| (OwnedKey::from(key), value.to_vec()));
         let floors = keys.iter().map(|key| owned(store.floor(*key).unwrap()));

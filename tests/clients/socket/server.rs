@@ -2,6 +2,7 @@
 
 use std::ops::Bound;
 
+use zero_kv::Lookup;
 use zero_kv::bake::Keys;
 use zero_kv::client::{Client, ClientError, OwnedKey};
 use zero_kv::{Key, KeyKind, Store};
@@ -55,7 +56,7 @@ fn every_lookup_equals_the_lookup_in_the_file() {
         for _ in 0..300 {
             let (a, b) = (key(), key());
             assert_eq!(client.get(&a).unwrap().as_deref(), store.get(&a).unwrap());
-            assert_eq!(client.exists(&a).unwrap(), store.contains(&a).unwrap());
+            assert_eq!(client.contains(&a).unwrap(), store.contains(&a).unwrap());
             assert_eq!(client.floor(&a).unwrap(), store.floor(&a).unwrap().map(owned));
             assert_eq!(client.ceiling(&a).unwrap(), store.ceiling(&a).unwrap().map(owned));
             let (a, b) = (a.as_key(), b.as_key());
@@ -73,15 +74,15 @@ fn every_lookup_equals_the_lookup_in_the_file() {
 fn rows_equal_the_rows_of_the_file_from_either_end() {
     for StoreAndClient { store, mut client, .. } in [of_bytes(), of_numbers()].into_iter() {
         for page_rows in [0, 1, 7, 1000] {
-            let rows: Vec<_> = client.rows().page_rows(page_rows).map(Result::unwrap).collect();
+            let rows: Vec<_> = client.iter().page_rows(page_rows).map(Result::unwrap).collect();
             assert!(rows.iter().cloned().eq(store.iter().map(Result::unwrap).map(owned)), "pages of {page_rows}");
-            let rows: Vec<_> = client.rows().page_rows(page_rows).rev().map(Result::unwrap).collect();
+            let rows: Vec<_> = client.iter().page_rows(page_rows).rev().map(Result::unwrap).collect();
             assert!(
                 rows.into_iter().eq(store.iter().map(Result::unwrap).rev().map(owned)),
                 "pages of {page_rows}, backward"
             );
             // From both ends in turn, until they meet.
-            let (mut here, mut there) = (client.rows().page_rows(page_rows), store.iter().map(Result::unwrap));
+            let (mut here, mut there) = (client.iter().page_rows(page_rows), store.iter().map(Result::unwrap));
             let mut random = random(9);
             loop {
                 let (found, expected) = match random().is_multiple_of(2) {
@@ -130,7 +131,7 @@ fn a_key_of_the_other_kind_is_an_error_and_the_connection_remains_usable() {
     {
         let refused = |result: Result<(), ClientError>| matches!(result, Err(ClientError::Server { .. }));
         assert!(refused(client.get(wrong).map(drop)));
-        assert!(refused(client.exists(wrong).map(drop)));
+        assert!(refused(client.contains(wrong).map(drop)));
         assert!(refused(client.floor(wrong).map(drop)));
         assert!(refused(client.ceiling(wrong).map(drop)));
         assert!(refused(client.count(wrong..).map(drop)));

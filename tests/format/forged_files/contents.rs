@@ -1,5 +1,6 @@
 //! Records, fences, fence trees, pilots, and places that do not belong to one table.
 
+use zero_kv::Lookup;
 use zero_kv::format::FormatError;
 
 use super::{NOT_FOUND_BY_INDEX, assert_refused, forged, row, rows};

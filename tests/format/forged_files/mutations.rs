@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::panic::RefUnwindSafe;
 
 use zero_kv::KeyKind;
+use zero_kv::Lookup;
 
 use super::bytes::byte_rows;
 use super::rows;

@@ -2,6 +2,7 @@
 
 use std::ops::Bound;
 
+use zero_kv::Lookup;
 use zero_kv::{Key, KeyKind, LookupError, Store};
 
 use super::{Model, bake_shuffled};
@@ -21,7 +22,7 @@ fn outcomes(store: &Store, key: Key<'_>) -> Vec<(&'static str, Option<LookupErro
     let mut outcomes = vec![
         ("get", store.get(key).err()),
         ("contains", store.contains(key).err()),
-        ("get_many", store.get_many(&[key, key], |_, _| ()).err()),
+        ("get_many", store.get_many_with(&[key, key], |_, _| ()).err()),
         ("floor", store.floor(key).err()),
         ("ceiling", store.ceiling(key).err()),
     ];
@@ -97,7 +98,7 @@ fn a_batch_with_one_key_of_the_other_kind_visits_no_value() {
     for at in [0, 1, 40, 99] {
         let mut keys = [Key::U64(7); 100];
         keys[at] = Key::from("7");
-        assert!(store.get_many(&keys, |_, _| answers += 1).is_err());
+        assert!(store.get_many_with(&keys, |_, _| answers += 1).is_err());
     }
     assert_eq!(answers, 0);
 }
@@ -112,7 +113,7 @@ fn an_empty_or_too_long_key_is_not_found_without_an_error() {
     for len in [0, 65_536, 65_537, 65_536 + 65_535, 1 << 20] {
         let key = vec![b'k'; len];
         assert_eq!((store.get(&key), store.contains(&key)), (Ok(None), Ok(false)), "{len} bytes");
-        store.get_many(&[&key, &key], |_, value| assert_eq!(value, None, "{len} bytes")).unwrap();
+        store.get_many_with(&[&key, &key], |_, value| assert_eq!(value, None, "{len} bytes")).unwrap();
     }
     assert_eq!(store.get(&long), Ok(Some(&b"2"[..])));
     let longer = vec![b'k'; 65_536];

@@ -1,6 +1,7 @@
 //! Numeric keys.
 
 use proptest::prelude::*;
+use zero_kv::Lookup;
 use zero_kv::format::index::{Hash, Parts};
 
 use super::{Model, assert_agrees, bake_shuffled, rows_of, value};

@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::ops::{Bound, RangeBounds};
 
 use proptest::prelude::*;
+use zero_kv::Lookup;
 use zero_kv::format::OwnedKey;
 use zero_kv::store::Rows;
 use zero_kv::{Key, LookupError, MappedStore, Store};
@@ -64,13 +65,10 @@ fn assert_batches_of_ranges_agree<K: DerivedKeys>(
             })
             .collect();
         let expected: Vec<&[_]> = ranges.iter().map(|range| rows_between(rows, *range)).collect();
-        let (mut counts, mut found) = (Vec::new(), Vec::new());
-        store.count_many(&ranges, |i, count| counts.push((i, count))).unwrap();
-        store.range_many(&ranges, |i, rows| found.push((i, rows))).unwrap();
-        assert!(counts.into_iter().eq(expected.iter().map(|rows| rows.len()).enumerate()), "counts of {ranges:?}");
+        let (counts, found) = (store.count_many(&ranges).unwrap(), store.range_many(&ranges).unwrap());
+        assert!(counts.into_iter().eq(expected.iter().map(|rows| rows.len())), "counts of {ranges:?}");
         assert_eq!(found.len(), ranges.len());
-        for ((i, found), (position, expected)) in found.into_iter().zip(expected.iter().enumerate()) {
-            assert_eq!(i, position);
+        for (i, (found, expected)) in found.into_iter().zip(&expected).enumerate() {
             assert!(found.clone().map(Result::unwrap).eq(expected.iter().copied()), "forward in {:?}", ranges[i]);
             assert!(found.map(Result::unwrap).rev().eq(expected.iter().rev().copied()), "backward in {:?}", ranges[i]);
         }
@@ -83,13 +81,11 @@ fn assert_batches_agree<K: DerivedKeys>(store: &Store, model: &Model<K>, keys: &
     while !rest.is_empty() {
         let (batch, later) = rest.split_at(rest.len().min(1 + random.below(100)));
         rest = later;
-        let (mut floors, mut ceilings) = (Vec::new(), Vec::new());
         let keys: Vec<Key<'_>> = batch.iter().map(TestKey::key).collect();
-        store.floor_many(&keys, |i, row| floors.push((i, row))).unwrap();
-        store.ceiling_many(&keys, |i, row| ceilings.push((i, row))).unwrap();
+        let (floors, ceilings) = (store.floor_many(&keys).unwrap(), store.ceiling_many(&keys).unwrap());
         for (i, key) in batch.iter().enumerate() {
-            assert_eq!(floors[i], (i, row_of(model.range(..=key).next_back())), "floor of {key:?} in {keys:?}");
-            assert_eq!(ceilings[i], (i, row_of(model.range(key..).next())), "ceiling of {key:?} in {keys:?}");
+            assert_eq!(floors[i], row_of(model.range(..=key).next_back()), "floor of {key:?} in {keys:?}");
+            assert_eq!(ceilings[i], row_of(model.range(key..).next()), "ceiling of {key:?} in {keys:?}");
         }
         assert_eq!((floors.len(), ceilings.len()), (keys.len(), keys.len()));
     }

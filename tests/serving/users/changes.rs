@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use zero_kv::Lookup;
 
 use super::*;
 use crate::helpers::frames::{answer, expect, request};

@@ -7,6 +7,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::LazyLock;
 
 use tempfile::TempDir;
+use zero_kv::Lookup;
 use zero_kv::typed::{Column, Value, write_text};
 use zero_kv::{Key, Store};
 
@@ -134,7 +135,7 @@ impl Folder {
         let store = self.open("storage.db");
         let schema = store.schema().expect("a typed table");
         let row = |key: Key<'_>| {
-            let row = store.typed_row(key).unwrap().expect("a row for each key");
+            let row = store.get_row(key).unwrap().expect("a row for each key");
             row.check().unwrap();
             let cell = |(column, value): (&Column, _)| format!("{}={}", column.name, text(&value));
             let cells = schema.columns().iter().zip(row.values().map(Result::unwrap)).map(cell);

@@ -192,7 +192,7 @@ impl Shared {
                 }
                 assert!(expected_key == key + 40 || generations(self).any(|of| expected_key == self.last_key(of) + 1));
             }
-            if let Some(exists) = self.answered(client.exists(key)) {
+            if let Some(exists) = self.answered(client.contains(key)) {
                 assert!(exists);
             }
         }

@@ -1,6 +1,7 @@
 //! `zkv canary`: keys and the digests of their values.
 
 use twox_hash::XxHash3_128;
+use zero_kv::Lookup;
 use zero_kv::Store;
 
 use super::*;

@@ -5,6 +5,7 @@ use std::os::unix::fs::{FileExt, symlink};
 use std::process::Stdio;
 
 use serde_json::Value;
+use zero_kv::Lookup;
 use zero_kv::bake::{self, Format, Options};
 use zero_kv::{Key, Store};
 

@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use anyhow::Result;
+use zero_kv::Lookup;
 use zero_kv::Store;
 use zero_kv::bake::{Options, bake_csv};
 
@@ -36,23 +37,23 @@ pub(crate) fn bake(rows: &Rows, output: &Path) -> Result<()> {
 impl Table for Store {
     #[inline]
     fn get(&mut self, key: u64, sink: &mut impl Sink) -> Result<()> {
-        sink.accept(Store::get(self, key)?);
+        sink.accept(zero_kv::Lookup::get(self, key)?);
         Ok(())
     }
 
     fn get_batch(&mut self, keys: &[u64], sink: &mut impl Sink) -> Result<()> {
-        self.get_many(keys, |_, value| sink.accept(value))?;
+        self.get_many_with(keys, |_, value| sink.accept(value))?;
         Ok(())
     }
 
     #[inline]
     fn floor(&mut self, key: u64, sink: &mut impl Sink) -> Result<()> {
-        sink.accept(Store::floor(self, key)?.map(|(_, value)| value));
+        sink.accept(zero_kv::Lookup::floor(self, key)?.map(|(_, value)| value));
         Ok(())
     }
 
     fn floor_batch(&mut self, keys: &[u64], sink: &mut impl Sink) -> Result<()> {
-        self.floor_many(keys, |_, row| sink.accept(row.map(|(_, value)| value)))?;
+        self.floor_many_with(keys, |_, row| sink.accept(row.map(|(_, value)| value)))?;
         Ok(())
     }
 

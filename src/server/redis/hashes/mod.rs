@@ -11,7 +11,7 @@ mod tests;
 use std::sync::Arc;
 
 use super::keyspace::{self, CursorOwner, PATTERN_LEN_MAX_BYTES};
-use super::lookup::{LONE_LOOKUP_STEPS, Lookup, WRONG_TYPE};
+use super::lookup::{LONE_LOOKUP_STEPS, TextLookup, WRONG_TYPE};
 use super::strings::{NOT_AN_INTEGER, SYNTAX, next};
 use super::text::number;
 use super::work::{CellProgress, HashReply, Items, Outcome, Parts, Work, WorkStep};
@@ -53,7 +53,7 @@ impl Session {
 /// # Errors
 /// The text of the error reply.
 pub(super) fn execute(
-    lookup: Lookup<'_>,
+    lookup: TextLookup<'_>,
     fields: &Fields,
     (id, missing): (Id, Missing),
     command: &Command<'_>,
@@ -111,7 +111,7 @@ pub(super) fn execute(
 /// # Errors
 /// The text of the error reply.
 pub(super) fn execute_on_strings(
-    lookup: Lookup<'_>,
+    lookup: TextLookup<'_>,
     missing: Missing,
     command: &Command<'_>,
     counted: &mut Counted,
@@ -181,7 +181,7 @@ fn checked_row<'r>(fields: &'r Fields, value: &'r [u8], out: &mut Out<'_>) -> Re
 
 /// Replies to OBJECT ENCODING with the encoding that Redis would choose for a row.
 pub(super) fn encoding(
-    lookup: Lookup<'_>,
+    lookup: TextLookup<'_>,
     fields: &Fields,
     mut args: Args<'_>,
     out: &mut Out<'_>,
@@ -199,7 +199,7 @@ pub(super) fn encoding(
 /// Continues a command that replies with fields of a row.
 pub(super) fn more(
     reply: &mut HashReply,
-    lookup: Lookup<'_>,
+    lookup: TextLookup<'_>,
     fields: Option<&Fields>,
     command: &Command<'_>,
     out: &mut Out<'_>,

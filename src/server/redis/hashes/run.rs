@@ -5,6 +5,7 @@
 
 use std::ops::ControlFlow;
 
+use crate::Lookup;
 use crate::format::key::{Key, KeyKind, LookupKey};
 use crate::format::record::value_of_response;
 use crate::protocol::resp::commands::Id;

@@ -12,6 +12,7 @@ use thiserror::Error;
 use tracing::{info, warn};
 
 use super::watch::Identity;
+use crate::Lookup;
 use crate::canary::{Canary, CanaryError};
 use crate::replace::{ReplaceError, ReplaceRules, TableSummary};
 use crate::server::process::panics;

@@ -10,6 +10,7 @@ use tracing::{info, warn};
 
 use super::candidate::{Candidate, Plan, Replaces};
 use super::{Generation, OpenError};
+use crate::Lookup;
 use crate::cluster::SlotSet;
 use crate::server::cluster::ClusterNode;
 use crate::server::process::liveness::Thread;
@@ -100,8 +101,8 @@ impl Source {
             warn!("direct clients cannot map generation {number}: {error}: they send requests to the server");
             None
         });
-        let fields = store.schema().map(|schema| Fields::new(Arc::clone(schema)));
-        let encoded_schema = store.schema().map(|schema| schema.encode().into());
+        let fields = store.schema_ref().map(|schema| Fields::new(Arc::clone(schema)));
+        let encoded_schema = store.schema_ref().map(|schema| schema.encode().into());
         Generation { number, store, fields, encoded_schema, slots, shared, file, identity, writers }
     }
 }

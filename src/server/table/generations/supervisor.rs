@@ -20,6 +20,7 @@ use super::candidate::{Candidate, Replaces, summary};
 use super::source::{PAUSE, pause};
 use super::watch::{FileVersion, FolderWatch, Identity};
 use super::{Generation, OpenError, Source};
+use crate::Lookup;
 use crate::cluster::SlotSet;
 use crate::direct::{Board, Waiter};
 use crate::format::checksum::BLOCK_LEN_BYTES;

@@ -4,6 +4,7 @@ use parquet::data_type::{AsBytes, Decimal};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 use parquet::schema::printer::print_schema;
+use zero_kv::Lookup;
 use zero_kv::Store;
 use zero_kv::bake::{self, Input, Options};
 use zero_kv::replace::ReplaceRules;
